@@ -1,0 +1,95 @@
+# One obvious loop:  make demo | make test | make check | make bench | make test-models | make clean
+#
+#   PYTHON   the interpreter the environment is made with (CPython 3.11 to 3.13)
+#   VENV     where the environment lives
+#   TORCH    what is installed when the environment has no torch yet
+#   JOBS     how many test processes run at once
+
+PYTHON ?= python3
+VENV   ?= .venv
+TORCH  ?= torch==2.13.0
+JOBS   ?= $(shell nproc 2>/dev/null || echo 2)
+
+PY     := $(VENV)/bin/python
+STAMPS := $(VENV)/.stator
+PIP    := $(PY) -m pip --disable-pip-version-check
+PYTEST := OMP_NUM_THREADS=1 $(PY) -m pytest
+
+NATIVE := $(wildcard csrc/*.c csrc/*.cpp csrc/*.h csrc/*/*.h)
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check bench test-models clean
+.DELETE_ON_ERROR:
+
+help:
+	@echo "make demo         capture a model, and show the graph, the guards and what it cost"
+	@echo "make test         every test but the long list of models"
+	@echo "make check        the quick loop: ruff, mypy, import layers, smoke"
+	@echo "make bench        capture time and call overhead beside torch._dynamo"
+	@echo "make test-models  the long list of real models"
+	@echo "make setup        only make the environment and build"
+	@echo "make clean        remove what was built (the environment stays)"
+
+# ---- setting up: each step leaves a stamp, so that a second `make` has nothing to do
+
+$(STAMPS)/venv:
+	@$(PYTHON) tools/preflight.py --interpreter-only
+	@echo "[1/4] venv     $(VENV), from $$($(PYTHON) --version)"
+	@test -x $(PY) || $(PYTHON) -m venv $(VENV)
+	@mkdir -p $(STAMPS) && touch $@
+
+$(STAMPS)/torch: $(STAMPS)/venv
+	@if $(PY) -c 'import importlib.util, sys; sys.exit(importlib.util.find_spec("torch") is None)'; then \
+	    echo "[2/4] torch    already there"; \
+	else \
+	    echo "[2/4] torch    installing $(TORCH)"; $(PIP) install "$(TORCH)"; \
+	fi
+	@touch $@
+
+$(STAMPS)/requirements: $(STAMPS)/torch pyproject.toml
+	@echo "[3/4] packages what pyproject.toml lists, for development"
+	@$(PY) tools/requirements.py dev > $(STAMPS)/requirements.txt
+	@$(PIP) install -q -r $(STAMPS)/requirements.txt
+	@touch $@
+
+$(STAMPS)/native: $(STAMPS)/requirements setup.py tools/native_build.py tools/preflight.py $(NATIVE)
+	@echo "[4/4] build    the C and C++ core"
+	@$(PY) setup.py -q build_ext --inplace
+	@touch $@
+
+$(STAMPS)/installed: $(STAMPS)/requirements | $(STAMPS)/native
+	@$(PIP) install -q --no-build-isolation --no-deps -e .
+	@touch $@
+
+setup: $(STAMPS)/native $(STAMPS)/installed
+
+# ---- using it
+
+demo: setup
+	@$(PY) -m stator.cli.demo
+
+test: setup
+	@$(PYTEST) -q -n $(JOBS) --dist worksteal --durations=15 --ignore=tests/models tests
+
+check: setup
+	@echo "[1/4] ruff";   $(PY) -m ruff check --quiet .
+	@echo "[2/4] mypy";   $(PY) -m mypy
+	@echo "[3/4] layers"; $(PYTEST) -q tests/unit/test_layers.py tests/unit/test_project.py
+	@echo "[4/4] smoke";  $(PYTEST) -q tests/unit/test_smoke.py
+
+bench: setup
+	@$(PY) -m benchmarks
+
+$(STAMPS)/models: $(STAMPS)/requirements
+	@echo "[+]   models   the libraries whose models are captured"
+	@$(PY) tools/requirements.py models > $(STAMPS)/models.txt
+	@$(PIP) install -q -r $(STAMPS)/models.txt
+	@touch $@
+
+test-models: setup $(STAMPS)/models
+	@$(PYTEST) -q -n $(JOBS) --durations=15 tests/models
+
+clean:
+	@rm -rf build out stator/*.so *.egg-info $(STAMPS)/native $(STAMPS)/installed
+	@rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	@find stator tests benchmarks tools -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,31 @@
+// The extension module stator._core: GuardProgram, CompiledFunction and EAGER.
+#include <Python.h>
+
+#include "entry.h"
+#include "guard_program.h"
+#include "raw_read.h"
+
+namespace {
+
+bool fill_module(PyObject* module) {
+  using namespace stator;
+  if (!raw_read_init()) return false;
+  for (PyTypeObject* type : {&GuardProgram_Type, &Entry_Type, &Eager_Type, &CompiledFunction_Type}) {
+    if (PyType_Ready(type) < 0) return false;
+  }
+  eager_sentinel = PyObject_New(PyObject, &Eager_Type);
+  return eager_sentinel && PyModule_AddObjectRef(module, "EAGER", eager_sentinel) == 0 &&
+         PyModule_AddType(module, &GuardProgram_Type) == 0 &&
+         PyModule_AddType(module, &CompiledFunction_Type) == 0;
+}
+
+PyModuleDef core_definition = {PyModuleDef_HEAD_INIT, "stator._core",
+                               "Guards and entries of compiled functions, checked at every call.", -1};
+
+}  // namespace
+
+PyMODINIT_FUNC PyInit__core() {
+  PyObject* module = PyModule_Create(&core_definition);
+  if (module && !fill_module(module)) Py_CLEAR(module);
+  return module;
+}

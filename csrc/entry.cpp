@@ -1,0 +1,444 @@
+// CompiledFunction(fn, miss, prefix_args=()): a vectorcall callable in front of guarded entries.
+//
+// In: a call.  It is bound to fn's parameters; the entries are tried, the most recently used first.
+// Out: residual(*wanted) of the entry whose guards hold, else miss(self, bound, args, kwargs), where
+// fn(*args, **kwargs) would be the eager call.  Entries may be added and removed during any of this.
+#include "entry.h"
+
+#include <structmember.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "argument_binding.h"
+#include "guard_program.h"
+
+namespace stator {
+
+PyObject* eager_sentinel = nullptr;
+
+namespace {
+
+struct EntryObject {
+  PyObject_HEAD
+  PyObject* program;
+  PyObject* residual;
+  PyObject* tag;
+  unsigned long long hits;
+  Py_ssize_t failed_check;  // of the last try; -1: it has not failed
+};
+
+struct CompiledObject {
+  PyObject_HEAD
+  vectorcallfunc vectorcall;
+  PyObject* function;
+  PyObject* miss;
+  PyObject* prefix;  // a tuple, or nullptr when empty
+  PyObject* dict;
+  PyObject* weak_references;
+  std::vector<EntryObject*>* entries;  // owned references, the most recently used first
+  bool enabled;
+};
+
+CompiledObject* compiled_of(PyObject* object) { return reinterpret_cast<CompiledObject*>(object); }
+
+// ---- entries
+
+int entry_traverse(PyObject* object, visitproc visit, void* arg) {
+  auto* self = reinterpret_cast<EntryObject*>(object);
+  Py_VISIT(self->program);
+  Py_VISIT(self->residual);
+  Py_VISIT(self->tag);
+  return 0;
+}
+
+int entry_clear(PyObject* object) {
+  auto* self = reinterpret_cast<EntryObject*>(object);
+  Py_CLEAR(self->program);
+  Py_CLEAR(self->residual);
+  Py_CLEAR(self->tag);
+  return 0;
+}
+
+void entry_dealloc(PyObject* object) {
+  PyObject_GC_UnTrack(object);
+  entry_clear(object);
+  Py_TYPE(object)->tp_free(object);
+}
+
+// ---- calls
+
+// fn(*prefix, *args, **kwargs), for calls that are not compiled.
+PyObject* call_function(CompiledObject* self, PyObject* const* args, size_t flagged_count, PyObject* names) {
+  if (!self->prefix) return PyObject_Vectorcall(self->function, args, flagged_count, names);
+  Py_ssize_t count = PyVectorcall_NARGS(flagged_count);
+  Py_ssize_t keywords = names ? PyTuple_GET_SIZE(names) : 0;
+  Py_ssize_t prefix_count = PyTuple_GET_SIZE(self->prefix);
+  std::vector<PyObject*> all;
+  all.reserve(static_cast<size_t>(prefix_count + count + keywords));
+  for (Py_ssize_t i = 0; i < prefix_count; ++i) all.push_back(PyTuple_GET_ITEM(self->prefix, i));
+  all.insert(all.end(), args, args + count + keywords);
+  PyObject *function = self->function, *prefix = self->prefix;
+  Py_INCREF(function);
+  Py_INCREF(prefix);
+  PyObject* result = PyObject_Vectorcall(function, all.data(), static_cast<size_t>(prefix_count + count), names);
+  Py_DECREF(function);
+  Py_DECREF(prefix);
+  return result;
+}
+
+// Runs the residual of an entry whose guards hold; steals the wanted values.
+PyObject* call_residual(EntryObject* entry, PyObject** values, Py_ssize_t count) {
+  // values[-1] is ours: the callee may use it.
+  PyObject* result = PyObject_Vectorcall(entry->residual, values,
+                                         static_cast<size_t>(count) | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr);
+  for (Py_ssize_t i = 0; i < count; ++i) Py_DECREF(values[i]);
+  return result;
+}
+
+PyObject* arguments_tuple(CompiledObject* self, PyObject* const* args, Py_ssize_t count) {
+  Py_ssize_t prefix_count = self->prefix ? PyTuple_GET_SIZE(self->prefix) : 0;
+  PyObject* tuple = PyTuple_New(prefix_count + count);
+  for (Py_ssize_t i = 0; tuple && i < prefix_count + count; ++i) {
+    PyObject* item = i < prefix_count ? PyTuple_GET_ITEM(self->prefix, i) : args[i - prefix_count];
+    Py_INCREF(item);
+    PyTuple_SET_ITEM(tuple, i, item);
+  }
+  return tuple;
+}
+
+PyObject* keywords_dict(PyObject* const* values, PyObject* names) {
+  if (!names || PyTuple_GET_SIZE(names) == 0) Py_RETURN_NONE;
+  PyObject* dict = PyDict_New();
+  for (Py_ssize_t i = 0; dict && i < PyTuple_GET_SIZE(names); ++i) {
+    if (PyDict_SetItem(dict, PyTuple_GET_ITEM(names, i), values[i]) < 0) Py_CLEAR(dict);
+  }
+  return dict;
+}
+
+PyObject* call_miss(CompiledObject* self, const BoundArguments& bound, PyObject* const* args, Py_ssize_t count,
+                    PyObject* names) {
+  PyObject* bound_tuple = bound.as_tuple();
+  PyObject* positional = bound_tuple ? arguments_tuple(self, args, count) : nullptr;
+  PyObject* keywords = positional ? keywords_dict(args + count, names) : nullptr;
+  PyObject* result = nullptr;
+  if (keywords) {
+    PyObject* miss = self->miss;
+    Py_INCREF(miss);
+    PyObject* arguments[] = {nullptr, reinterpret_cast<PyObject*>(self), bound_tuple, positional, keywords};
+    result = PyObject_Vectorcall(miss, arguments + 1, 4 | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr);
+    Py_DECREF(miss);
+  }
+  Py_XDECREF(bound_tuple);
+  Py_XDECREF(positional);
+  Py_XDECREF(keywords);
+  return result;
+}
+
+void move_to_front(std::vector<EntryObject*>& entries, EntryObject* entry) {
+  if (!entries.empty() && entries.front() == entry) return;
+  auto place = std::find(entries.begin(), entries.end(), entry);
+  if (place != entries.end()) std::rotate(entries.begin(), place, place + 1);
+}
+
+constexpr Py_ssize_t small_wanted = 32;
+
+// Tries one entry.  True: *result is the call's result (nullptr: it raised).
+bool try_entry(CompiledObject* self, EntryObject* entry, const BoundArguments& bound, PyObject* const* args,
+               size_t flagged_count, PyObject* names, PyObject** result) {
+  GuardProgram* program = guard_program_of(entry->program);
+  Py_ssize_t count = program->wanted_count();
+  PyObject* small[small_wanted + 1];
+  std::vector<PyObject*> large;
+  PyObject** values = small + 1;
+  if (count > small_wanted) {
+    large.resize(static_cast<size_t>(count) + 1);
+    values = large.data() + 1;
+  }
+  entry->failed_check = program->run(bound.data(), bound.size(), values);
+  if (entry->failed_check >= 0) return false;
+  ++entry->hits;
+  move_to_front(*self->entries, entry);
+  if (entry->residual == eager_sentinel) {
+    for (Py_ssize_t i = 0; i < count; ++i) Py_DECREF(values[i]);
+    *result = call_function(self, args, flagged_count, names);
+  } else {
+    *result = call_residual(entry, values, count);
+  }
+  return true;
+}
+
+PyObject* compiled_vectorcall(PyObject* object, PyObject* const* args, size_t flagged_count, PyObject* names) {
+  CompiledObject* self = compiled_of(object);
+  if (!self->enabled || !self->miss) return call_function(self, args, flagged_count, names);
+  Py_ssize_t count = PyVectorcall_NARGS(flagged_count);
+  BoundArguments bound;
+  switch (bound.bind(reinterpret_cast<PyFunctionObject*>(self->function), self->prefix, args, count, names)) {
+    case BoundArguments::Outcome::yes:
+      break;
+    case BoundArguments::Outcome::no:
+      return call_function(self, args, flagged_count, names);  // CPython raises its own TypeError
+    case BoundArguments::Outcome::error:
+      return nullptr;
+  }
+  // Residuals and finalizers may drop the last outside reference to us, or change the list.
+  Py_INCREF(object);
+  PyObject* result = nullptr;
+  bool done = false;
+  for (size_t i = 0; !done && i < self->entries->size(); ++i) {
+    EntryObject* entry = (*self->entries)[i];
+    Py_INCREF(entry);
+    done = try_entry(self, entry, bound, args, flagged_count, names, &result);
+    Py_DECREF(entry);
+  }
+  if (!done) result = call_miss(self, bound, args, count, names);
+  Py_DECREF(object);
+  return result;
+}
+
+// ---- the Python type
+
+PyObject* compiled_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
+  static const char* names[] = {"fn", "miss", "prefix_args", nullptr};
+  PyObject *function, *miss, *prefix = nullptr;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O|O!:CompiledFunction", const_cast<char**>(names),
+                                   &PyFunction_Type, &function, &miss, &PyTuple_Type, &prefix)) {
+    return nullptr;
+  }
+  if (!PyCallable_Check(miss)) {
+    PyErr_SetString(PyExc_TypeError, "miss must be callable");
+    return nullptr;
+  }
+  auto* self = compiled_of(type->tp_alloc(type, 0));
+  if (!self) return nullptr;
+  self->vectorcall = compiled_vectorcall;
+  self->enabled = true;
+  self->entries = new std::vector<EntryObject*>();
+  Py_INCREF(function);
+  self->function = function;
+  Py_INCREF(miss);
+  self->miss = miss;
+  if (prefix && PyTuple_GET_SIZE(prefix) > 0) {
+    Py_INCREF(prefix);
+    self->prefix = prefix;
+  }
+  self->dict = PyDict_New();
+  // In the dict, so that functools.update_wrapper may set it and inspect.signature follows it.
+  if (!self->dict || PyDict_SetItemString(self->dict, "__wrapped__", function) < 0) {
+    Py_DECREF(self);
+    return nullptr;
+  }
+  return reinterpret_cast<PyObject*>(self);
+}
+
+int compiled_traverse(PyObject* object, visitproc visit, void* arg) {
+  CompiledObject* self = compiled_of(object);
+  Py_VISIT(self->function);
+  Py_VISIT(self->miss);
+  Py_VISIT(self->prefix);
+  Py_VISIT(self->dict);
+  if (self->entries) {
+    for (EntryObject* entry : *self->entries) Py_VISIT(reinterpret_cast<PyObject*>(entry));
+  }
+  return 0;
+}
+
+void drop_entries(CompiledObject* self) {
+  std::vector<EntryObject*> dropped;
+  dropped.swap(*self->entries);  // finalizers see the list empty
+  for (EntryObject* entry : dropped) Py_DECREF(entry);
+}
+
+int compiled_clear(PyObject* object) {
+  CompiledObject* self = compiled_of(object);
+  // The function stays: a finalizer elsewhere in the cycle may still call us, and then runs it eagerly.
+  drop_entries(self);
+  Py_CLEAR(self->dict);
+  Py_CLEAR(self->miss);
+  return 0;
+}
+
+void compiled_dealloc(PyObject* object) {
+  CompiledObject* self = compiled_of(object);
+  PyObject_GC_UnTrack(object);
+  if (self->weak_references) PyObject_ClearWeakRefs(object);
+  if (self->entries) drop_entries(self);
+  delete self->entries;
+  Py_CLEAR(self->dict);
+  Py_CLEAR(self->function);
+  Py_CLEAR(self->miss);
+  Py_CLEAR(self->prefix);
+  Py_TYPE(object)->tp_free(object);
+}
+
+PyObject* compiled_get(PyObject* object, PyObject* instance, PyObject*) {
+  if (!instance || instance == Py_None) {
+    Py_INCREF(object);
+    return object;
+  }
+  return PyMethod_New(object, instance);
+}
+
+PyObject* compiled_repr(PyObject* object) {
+  return PyUnicode_FromFormat("<stator compiled %R>", compiled_of(object)->function);
+}
+
+PyObject* add_entry(PyObject* object, PyObject* args, PyObject* kwargs) {
+  static const char* names[] = {"program", "residual", "tag", nullptr};
+  PyObject *program, *residual, *tag = Py_None;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O|O:add_entry", const_cast<char**>(names),
+                                   &GuardProgram_Type, &program, &residual, &tag)) {
+    return nullptr;
+  }
+  if (residual != eager_sentinel && !PyCallable_Check(residual)) {
+    PyErr_SetString(PyExc_TypeError, "residual must be callable, or EAGER");
+    return nullptr;
+  }
+  auto* entry = PyObject_GC_New(EntryObject, &Entry_Type);
+  if (!entry) return nullptr;
+  Py_INCREF(program);
+  entry->program = program;
+  Py_INCREF(residual);
+  entry->residual = residual;
+  Py_INCREF(tag);
+  entry->tag = tag;
+  entry->hits = 0;
+  entry->failed_check = -1;
+  PyObject_GC_Track(reinterpret_cast<PyObject*>(entry));
+  auto& entries = *compiled_of(object)->entries;
+  entries.insert(entries.begin(), entry);
+  Py_RETURN_NONE;
+}
+
+template <class Make>
+PyObject* list_of_entries(PyObject* object, Make make) {
+  // A copy: making Python objects may run a collection, and with it anything.
+  std::vector<EntryObject*> entries = *compiled_of(object)->entries;
+  for (EntryObject* entry : entries) Py_INCREF(entry);
+  PyObject* list = PyList_New(0);
+  for (EntryObject* entry : entries) {
+    PyObject* item = list ? make(entry) : nullptr;
+    if (list && (!item || PyList_Append(list, item) < 0)) Py_CLEAR(list);
+    Py_XDECREF(item);
+  }
+  for (EntryObject* entry : entries) Py_DECREF(entry);
+  return list;
+}
+
+PyObject* get_entries(PyObject* object, PyObject*) {
+  return list_of_entries(object, [](EntryObject* entry) {
+    return PyTuple_Pack(3, entry->program, entry->residual, entry->tag);
+  });
+}
+
+PyObject* get_hits(PyObject* object, PyObject*) {
+  return list_of_entries(object, [](EntryObject* entry) { return PyLong_FromUnsignedLongLong(entry->hits); });
+}
+
+PyObject* last_failures(PyObject* object, PyObject*) {
+  return list_of_entries(object, [](EntryObject* entry) { return PyLong_FromSsize_t(entry->failed_check); });
+}
+
+PyObject* remove_entry(PyObject* object, PyObject* program) {
+  auto& entries = *compiled_of(object)->entries;
+  auto place = std::find_if(entries.begin(), entries.end(), [&](EntryObject* e) { return e->program == program; });
+  if (place == entries.end()) Py_RETURN_FALSE;
+  EntryObject* entry = *place;
+  entries.erase(place);
+  Py_DECREF(entry);
+  Py_RETURN_TRUE;
+}
+
+PyObject* clear_entries(PyObject* object, PyObject*) {
+  drop_entries(compiled_of(object));
+  Py_RETURN_NONE;
+}
+
+PyObject* set_enabled(PyObject* object, PyObject* value) {
+  int enabled = PyObject_IsTrue(value);
+  if (enabled < 0) return nullptr;
+  compiled_of(object)->enabled = enabled != 0;
+  Py_RETURN_NONE;
+}
+
+PyObject* eager_repr(PyObject*) { return PyUnicode_FromString("EAGER"); }
+
+PyMethodDef compiled_methods[] = {
+    {"add_entry", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(add_entry)),
+     METH_VARARGS | METH_KEYWORDS, "add_entry(program, residual, tag=None): tried first from now on"},
+    {"entries", get_entries, METH_NOARGS, "entries() -> [(program, residual, tag)], most recently used first"},
+    {"hits", get_hits, METH_NOARGS, "hits() -> [number of hits], in the order of entries()"},
+    {"last_failures", last_failures, METH_NOARGS,
+     "last_failures() -> [failed check of the last try, -1 if none], in the order of entries()"},
+    {"remove", remove_entry, METH_O, "remove(program) -> whether there was such an entry"},
+    {"clear", clear_entries, METH_NOARGS, "clear(): drop all entries"},
+    {"set_enabled", set_enabled, METH_O, "set_enabled(flag): False calls fn directly"},
+    {nullptr, nullptr, 0, nullptr}};
+
+PyMemberDef compiled_members[] = {
+    {"fn", T_OBJECT_EX, offsetof(CompiledObject, function), READONLY, "the function itself"},
+    {"miss", T_OBJECT_EX, offsetof(CompiledObject, miss), READONLY, "called when no entry holds"},
+    {"prefix_args", T_OBJECT, offsetof(CompiledObject, prefix), READONLY, "arguments put before each call's"},
+    {"enabled", T_BOOL, offsetof(CompiledObject, enabled), READONLY, "False: fn is called directly"},
+    {"__weaklistoffset__", T_PYSSIZET, offsetof(CompiledObject, weak_references), READONLY, nullptr},
+    {nullptr, 0, 0, 0, nullptr}};
+
+PyGetSetDef compiled_getset[] = {
+    {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr}};
+
+PyTypeObject make_entry_type() {
+  PyTypeObject type = {PyVarObject_HEAD_INIT(nullptr, 0)};
+  type.tp_name = "stator._core.Entry";
+  type.tp_basicsize = sizeof(EntryObject);
+  type.tp_dealloc = entry_dealloc;
+  type.tp_traverse = entry_traverse;
+  type.tp_clear = entry_clear;
+  type.tp_free = PyObject_GC_Del;
+  type.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION;
+  type.tp_doc = "One guarded specialisation of a compiled function.";
+  return type;
+}
+
+PyTypeObject make_eager_type() {
+  PyTypeObject type = {PyVarObject_HEAD_INIT(nullptr, 0)};
+  type.tp_name = "stator._core.Eager";
+  type.tp_basicsize = sizeof(PyObject);
+  type.tp_repr = eager_repr;
+  type.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION;
+  type.tp_doc = "The residual that means: call the function as it is.";
+  return type;
+}
+
+PyTypeObject make_compiled_type() {
+  PyTypeObject type = {PyVarObject_HEAD_INIT(nullptr, 0)};
+  type.tp_name = "stator._core.CompiledFunction";
+  type.tp_basicsize = sizeof(CompiledObject);
+  type.tp_dealloc = compiled_dealloc;
+  type.tp_vectorcall_offset = offsetof(CompiledObject, vectorcall);
+  type.tp_call = PyVectorcall_Call;
+  type.tp_repr = compiled_repr;
+  type.tp_getattro = PyObject_GenericGetAttr;
+  type.tp_setattro = PyObject_GenericSetAttr;
+  type.tp_flags =
+      Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR;
+  type.tp_traverse = compiled_traverse;
+  type.tp_clear = compiled_clear;
+  type.tp_weaklistoffset = offsetof(CompiledObject, weak_references);
+  type.tp_dictoffset = offsetof(CompiledObject, dict);
+  type.tp_methods = compiled_methods;
+  type.tp_members = compiled_members;
+  type.tp_getset = compiled_getset;
+  type.tp_descr_get = compiled_get;
+  type.tp_new = compiled_new;
+  type.tp_free = PyObject_GC_Del;
+  return type;
+}
+
+}  // namespace
+
+PyTypeObject Entry_Type = make_entry_type();
+PyTypeObject Eager_Type = make_eager_type();
+PyTypeObject CompiledFunction_Type = make_compiled_type();
+
+}  // namespace stator

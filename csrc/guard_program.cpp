@@ -1,0 +1,261 @@
+// Running the guard program.  See guard_program.h; building it is guard_program_build.cpp.
+#include "guard_program.h"
+
+#include "raw_read.h"
+
+extern "C" int _PySet_NextEntry(PyObject* set, Py_ssize_t* pos, PyObject** key, Py_hash_t* hash);
+
+namespace stator {
+
+constexpr Py_ssize_t small_frame = 64;
+
+// The values of one run.  Slots are borrowed unless listed in `owned`.
+struct GuardProgram::Frame {
+  PyObject* const* arguments;
+  Py_ssize_t argument_count;
+  PyObject** slots;
+  std::vector<PyObject*> owned;
+
+  void keep(PyObject* object) {
+    Py_INCREF(object);
+    owned.push_back(object);
+  }
+
+  ~Frame() {
+    for (PyObject* object : owned) Py_DECREF(object);
+  }
+};
+
+Py_ssize_t GuardProgram::run(PyObject* const* arguments, Py_ssize_t count, PyObject** out) {
+  if (cleared_) return 0;
+  PyObject* small[small_frame];
+  std::vector<PyObject*> large;
+  Frame frame{arguments, count, small, {}};
+  bool uses_scratch = false;
+  if (node_count() > small_frame) {
+    // The scratch buffer saves an allocation; a call inside a call gets its own.
+    uses_scratch = !scratch_in_use_;
+    if (uses_scratch) {
+      scratch_in_use_ = true;
+      frame.slots = scratch_.data();
+    } else {
+      large.resize(nodes_.size());
+      frame.slots = large.data();
+    }
+  }
+  Py_ssize_t failed = run_steps(frame);
+  if (failed < 0 && out) {
+    for (size_t i = 0; i < wanted_.size(); ++i) {
+      out[i] = frame.slots[wanted_[i]];
+      Py_INCREF(out[i]);
+    }
+  }
+  if (uses_scratch) scratch_in_use_ = false;
+  return failed;
+}
+
+Py_ssize_t GuardProgram::run_steps(Frame& frame) {
+  for (const Step& step : steps_) {
+    switch (step.action) {
+      case Action::read: {
+        const Node& node = nodes_[step.index];
+        if (!read(node, step.index, frame)) return node.first_check;
+        break;
+      }
+      case Action::check:
+        if (!holds(checks_[step.index], frame)) return step.index;
+        break;
+      case Action::dict_group: {
+        Py_ssize_t failed = run_dict_group(dict_groups_[step.index], frame);
+        if (failed >= 0) return failed;
+        break;
+      }
+      case Action::type_group: {
+        Py_ssize_t failed = run_type_group(type_groups_[step.index]);
+        if (failed >= 0) return failed;
+        break;
+      }
+    }
+  }
+  return -1;
+}
+
+Py_ssize_t GuardProgram::run_dict_group(DictGroup& group, Frame& frame) {
+  PyObject* dict = frame.slots[group.dict_node];
+  if (!PyDict_Check(dict)) return nodes_[group.dict_node].first_check;
+  uint64_t version = dict_version(dict);
+  if (version != 0 && version == group.version && dict == group.dict) {
+    for (int index : group.reads) {
+      frame.slots[index] = nodes_[index].cached;
+      if (holds_references_) frame.keep(nodes_[index].cached);
+    }
+    return -1;
+  }
+  group.version = 0;
+  for (int index : group.reads) {
+    Node& node = nodes_[index];
+    if (!read(node, index, frame)) return node.first_check;
+    node.cached = frame.slots[index];
+  }
+  for (int index : group.checks) {
+    if (!holds(checks_[index], frame)) return index;
+  }
+  // An OrderedDict changes its order (move_to_end) without changing its version.
+  if (!(group.ordered && PyODict_Check(dict))) {
+    group.dict = dict;
+    group.version = version;
+  }
+  return -1;
+}
+
+Py_ssize_t GuardProgram::run_type_group(TypeGroup& group) {
+  unsigned version = type_version(group.type);
+  if (version != 0 && version == group.version) return -1;
+  group.version = 0;
+  for (int index : group.checks) {
+    const Check& check = checks_[index];
+    if (_PyType_Lookup(group.type, check.key) != check.expected) return index;
+  }
+  // The lookups above gave the type a version when it can have one.
+  group.version = type_version(group.type);
+  return -1;
+}
+
+bool GuardProgram::read(const Node& node, int index, Frame& frame) {
+  PyObject* base = node.parent >= 0 ? frame.slots[node.parent] : nullptr;
+  PyObject* value = nullptr;
+  bool is_new = false;
+  switch (node.op) {
+    case Op::arg:
+      value = node.number < frame.argument_count ? frame.arguments[node.number] : nullptr;
+      break;
+    case Op::pinned:
+      value = node.key;
+      break;
+    case Op::dict_of:
+      value = instance_dict(base);
+      break;
+    case Op::key:
+      if (!PyDict_Check(base) || dict_lookup(base, node.key, node.hash, &value) != Found::yes) value = nullptr;
+      break;
+    case Op::key_at:
+      value = PyDict_Check(base) ? dict_key_at(base, node.number) : nullptr;
+      break;
+    case Op::value_at:
+      value = PyDict_Check(base) ? dict_value_at(base, node.number) : nullptr;
+      break;
+    case Op::index:
+      is_new = is_deque(base);
+      value = is_new ? deque_item(base, node.number) : sequence_item(base, node.number);
+      break;
+    case Op::set_at:
+      value = set_item(base, node.number);
+      break;
+    case Op::slot: {
+      PyObject** address = slot_address(base, node.key);
+      value = address ? *address : nullptr;
+      break;
+    }
+    case Op::attr:
+      is_new = true;
+      value = is_tensor(base) ? tensor_attribute(base, node.key) : trusted_attribute(base, node.key);
+      break;
+    case Op::cell:
+      value = PyCell_Check(base) ? PyCell_GET(base) : nullptr;
+      break;
+    case Op::type:
+      value = reinterpret_cast<PyObject*>(Py_TYPE(base));
+      break;
+    case Op::call: {
+      std::vector<PyObject*> arguments;
+      for (int argument : node.arguments) arguments.push_back(frame.slots[argument]);
+      is_new = true;
+      value = PyObject_Vectorcall(node.key, arguments.data(), arguments.size(), nullptr);
+      if (!value) PyErr_Clear();
+      break;
+    }
+    case Op::count:
+      break;
+  }
+  if (!value) return false;
+  frame.slots[index] = value;
+  if (is_new) {
+    frame.owned.push_back(value);
+  } else if (holds_references_) {
+    frame.keep(value);
+  }
+  return true;
+}
+
+namespace {
+
+bool same_set(PyObject* object, const ExpectedSet& expected) {
+  if (!PyAnySet_Check(object) || PySet_GET_SIZE(object) != expected.size) return false;
+  Py_ssize_t pos = 0;
+  PyObject* element;
+  Py_hash_t hash;
+  while (_PySet_NextEntry(object, &pos, &element, &hash)) {
+    if (expected.objects.count(element)) continue;
+    auto candidates = expected.constants.find(hash);
+    bool found = false;
+    if (candidates != expected.constants.end()) {
+      for (PyObject* candidate : candidates->second) found = found || same_constant(element, candidate);
+    }
+    if (!found) return false;
+  }
+  return true;
+}
+
+bool key_is(PyObject* dict, const Check& check, Found wanted) {
+  PyObject* value = nullptr;
+  return PyDict_Check(dict) && dict_lookup(dict, check.key, check.hash, &value) == wanted;
+}
+
+}  // namespace
+
+bool GuardProgram::holds(const Check& check, const Frame& frame) const {
+  PyObject* value = check.node >= 0 ? frame.slots[check.node] : nullptr;
+  switch (check.kind) {
+    case Kind::type:
+      return reinterpret_cast<PyObject*>(Py_TYPE(value)) == check.payload;
+    case Kind::id:
+      return value == check.payload;
+    case Kind::not_id:
+      return value != check.payload;
+    case Kind::equals:
+    case Kind::fresh_call:
+      return same_constant(value, check.payload);
+    case Kind::tensor:
+      return check.tensor->matches(value);
+    case Kind::len:
+      return raw_length(value) == check.number;
+    case Kind::keys:
+      return PyDict_Check(value) && dict_keys_are(value, check.payload);
+    case Kind::absent:
+      return key_is(value, check, Found::no);
+    case Kind::present:
+      return key_is(value, check, Found::yes);
+    case Kind::type_attr:
+      return PyType_Check(value) &&
+             _PyType_Lookup(reinterpret_cast<PyTypeObject*>(value), check.key) == check.expected;
+    case Kind::alias:
+      return value == frame.slots[check.number];
+    case Kind::not_alias:
+      return value != frame.slots[check.number];
+    case Kind::cell_empty:
+      return PyCell_Check(value) && PyCell_GET(value) == nullptr;
+    case Kind::slot_empty: {
+      PyObject** address = slot_address(value, check.payload);
+      return address && !*address;
+    }
+    case Kind::global_state:
+      return check.state->matches();
+    case Kind::set_equals:
+      return same_set(value, *check.set);
+    case Kind::count:
+      break;
+  }
+  return false;
+}
+
+}  // namespace stator

@@ -1,0 +1,433 @@
+// Building a guard program: parse the payloads, charge each read to a check, group facts, plan the steps;
+// and the Python type around it.  See guard_program.h.
+#include <Python.h>
+#include <structmember.h>
+
+#include <algorithm>
+
+#include "guard_program.h"
+#include "raw_read.h"
+
+namespace stator {
+namespace {
+
+bool is_keyed(PyObject* payload) {
+  return PyTuple_Check(payload) && PyTuple_GET_SIZE(payload) == 2 && PyLong_Check(PyTuple_GET_ITEM(payload, 1));
+}
+
+bool refuse(const char* message) {
+  if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, message);
+  return false;
+}
+
+bool has_fixed_type(PyObject* type) {
+  // Instances of static types cannot be given another __class__; modules are the exception.
+  auto* candidate = reinterpret_cast<PyTypeObject*>(type);
+  return !PyType_HasFeature(candidate, Py_TPFLAGS_HEAPTYPE) && candidate != &PyModule_Type;
+}
+
+bool is_scalar(PyObject* object) {
+  return PyLong_CheckExact(object) || PyBool_Check(object) || PyFloat_CheckExact(object) ||
+         PyComplex_CheckExact(object) || PyUnicode_CheckExact(object) || PyBytes_CheckExact(object);
+}
+
+}  // namespace
+
+GuardProgram::~GuardProgram() { clear(); }
+
+void GuardProgram::clear() {
+  cleared_ = true;
+  for (Node& node : nodes_) Py_CLEAR(node.payload);
+  for (Check& check : checks_) Py_CLEAR(check.payload);
+}
+
+int GuardProgram::traverse(visitproc visit, void* arg) {
+  for (Node& node : nodes_) Py_VISIT(node.payload);
+  for (Check& check : checks_) Py_VISIT(check.payload);
+  return 0;
+}
+
+bool GuardProgram::build(PyObject* nodes, PyObject* checks, PyObject* wanted, Py_ssize_t argument_count) {
+  argument_count_ = argument_count;
+  PyObject* node_list = PySequence_Fast(nodes, "nodes must be a sequence");
+  PyObject* check_list = node_list ? PySequence_Fast(checks, "checks must be a sequence") : nullptr;
+  bool good = check_list != nullptr;
+  for (Py_ssize_t i = 0; good && i < PySequence_Fast_GET_SIZE(node_list); ++i) {
+    good = parse_node(PySequence_Fast_GET_ITEM(node_list, i));
+  }
+  for (Py_ssize_t i = 0; good && i < PySequence_Fast_GET_SIZE(check_list); ++i) {
+    good = parse_check(PySequence_Fast_GET_ITEM(check_list, i));
+  }
+  Py_XDECREF(node_list);
+  Py_XDECREF(check_list);
+  if (!good || !parse_wanted(wanted)) return false;
+  charge_reads();
+  plan();
+  scratch_.resize(nodes_.size());
+  return true;
+}
+
+bool GuardProgram::parse_node(PyObject* item) {
+  int op, parent;
+  PyObject* payload;
+  if (!PyTuple_Check(item) || !PyArg_ParseTuple(item, "iiO", &op, &parent, &payload)) {
+    return refuse("a node is (op, parent, payload)");
+  }
+  int index = static_cast<int>(nodes_.size());
+  if (op < 0 || op >= static_cast<int>(Op::count)) return refuse("unknown node op");
+  bool is_root = op == int(Op::arg) || op == int(Op::pinned) || op == int(Op::call);
+  if (is_root != (parent == -1) || parent >= index) return refuse("a node's parent must come before it");
+  nodes_.emplace_back();
+  Node& node = nodes_.back();
+  node.op = static_cast<Op>(op);
+  node.parent = parent;
+  Py_INCREF(payload);
+  node.payload = node.key = payload;
+  switch (node.op) {
+    case Op::arg:
+    case Op::index:
+    case Op::set_at:
+    case Op::key_at:
+    case Op::value_at:
+      node.number = PyNumber_AsSsize_t(payload, PyExc_OverflowError);
+      if (node.number < 0) return refuse("an index must not be negative");
+      break;
+    case Op::key:
+      if (!is_keyed(payload)) return refuse("a key node wants (key, hash)");
+      node.key = PyTuple_GET_ITEM(payload, 0);
+      node.hash = PyLong_AsSsize_t(PyTuple_GET_ITEM(payload, 1));
+      break;
+    case Op::slot:
+      if (!Py_IS_TYPE(payload, &PyMemberDescr_Type) ||
+          reinterpret_cast<PyMemberDescrObject*>(payload)->d_member->type != T_OBJECT_EX) {
+        return refuse("a slot node wants a __slots__ member descriptor");
+      }
+      break;
+    case Op::attr:
+      if (!PyUnicode_CheckExact(payload)) return refuse("an attr node wants a name");
+      holds_references_ = true;
+      break;
+    case Op::call: {
+      PyObject* arguments;
+      if (!PyArg_ParseTuple(payload, "OO!", &node.key, &PyTuple_Type, &arguments)) return false;
+      holds_references_ = true;
+      for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(arguments); ++i) {
+        long argument = PyLong_AsLong(PyTuple_GET_ITEM(arguments, i));
+        if (argument < 0 || argument >= index) return refuse("a call's arguments must come before it");
+        node.arguments.push_back(static_cast<int>(argument));
+      }
+      break;
+    }
+    default:
+      break;
+  }
+  return !PyErr_Occurred();
+}
+
+bool GuardProgram::parse_check(PyObject* item) {
+  int node, kind;
+  PyObject* payload;
+  if (!PyTuple_Check(item) || !PyArg_ParseTuple(item, "iiO", &node, &kind, &payload)) {
+    return refuse("a check is (node, kind, payload)");
+  }
+  if (kind < 0 || kind >= static_cast<int>(Kind::count)) return refuse("unknown check kind");
+  if (node >= static_cast<int>(nodes_.size()) || (node < 0) != (kind == int(Kind::global_state))) {
+    return refuse("a check must name a node that exists");
+  }
+  checks_.emplace_back();
+  Check& check = checks_.back();
+  check.kind = static_cast<Kind>(kind);
+  check.node = node;
+  Py_INCREF(payload);
+  check.payload = payload;
+  return parse_check_payload(check) && !PyErr_Occurred();
+}
+
+bool GuardProgram::parse_check_payload(Check& check) {
+  PyObject* payload = check.payload;
+  switch (check.kind) {
+    case Kind::type:
+      return PyType_Check(payload) || refuse("a type check wants a type");
+    case Kind::tensor:
+      check.tensor = TensorCheck::parse(payload);
+      return check.tensor != nullptr;
+    case Kind::global_state:
+      check.state = StateCheck::parse(payload);
+      return check.state != nullptr;
+    case Kind::len:
+    case Kind::alias:
+    case Kind::not_alias:
+      check.number = PyNumber_AsSsize_t(payload, PyExc_OverflowError);
+      if (check.number == -1 && PyErr_Occurred()) return false;
+      return check.kind == Kind::len || (check.number >= 0 && check.number < node_count()) ||
+             refuse("an alias check must name a node that exists");
+    case Kind::keys:
+      return PyTuple_CheckExact(payload) || refuse("a keys check wants a tuple");
+    case Kind::absent:
+    case Kind::present:
+      if (!is_keyed(payload)) return refuse("a membership check wants (key, hash)");
+      check.key = PyTuple_GET_ITEM(payload, 0);
+      check.hash = PyLong_AsSsize_t(PyTuple_GET_ITEM(payload, 1));
+      return true;
+    case Kind::type_attr:
+      if (!PyTuple_Check(payload) || PyTuple_GET_SIZE(payload) < 1 ||
+          !PyUnicode_CheckExact(PyTuple_GET_ITEM(payload, 0))) {
+        return refuse("a type attribute check wants (name,) or (name, expected)");
+      }
+      check.key = PyTuple_GET_ITEM(payload, 0);
+      check.expected = PyTuple_GET_SIZE(payload) > 1 ? PyTuple_GET_ITEM(payload, 1) : nullptr;
+      return true;
+    case Kind::slot_empty:
+      return Py_IS_TYPE(payload, &PyMemberDescr_Type) || refuse("a slot check wants a member descriptor");
+    case Kind::set_equals: {
+      if (!PyTuple_CheckExact(payload)) return refuse("a set check wants a tuple of elements");
+      check.set = std::make_unique<ExpectedSet>();
+      check.set->size = PyTuple_GET_SIZE(payload);
+      for (Py_ssize_t i = 0; i < check.set->size; ++i) {
+        PyObject* element = PyTuple_GET_ITEM(payload, i);
+        check.set->objects.insert(element);
+        // Other objects count by identity, and their __hash__ is not ours to call.
+        if (is_scalar(element) || PyTuple_CheckExact(element)) {
+          check.set->constants[PyObject_Hash(element)].push_back(element);
+        }
+      }
+      return true;
+    }
+    default:
+      return true;
+  }
+}
+
+bool GuardProgram::parse_wanted(PyObject* wanted) {
+  PyObject* list = PySequence_Fast(wanted, "wanted must be a sequence");
+  if (!list) return false;
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(list); ++i) {
+    long node = PyLong_AsLong(PySequence_Fast_GET_ITEM(list, i));
+    if (node < 0 || node >= node_count()) {
+      Py_DECREF(list);
+      return refuse("a wanted node must exist");
+    }
+    wanted_.push_back(static_cast<int>(node));
+  }
+  Py_DECREF(list);
+  return true;
+}
+
+// A failed read counts as the failure of the first check under it.
+void GuardProgram::charge_reads() {
+  for (Node& node : nodes_) node.first_check = static_cast<int>(checks_.size());
+  for (size_t i = 0; i < checks_.size(); ++i) {
+    const Check& check = checks_[i];
+    int ends[] = {check.node, check.kind == Kind::alias || check.kind == Kind::not_alias
+                                  ? static_cast<int>(check.number)
+                                  : -1};
+    for (int end : ends) {
+      if (end >= 0) nodes_[end].first_check = std::min(nodes_[end].first_check, static_cast<int>(i));
+    }
+  }
+  for (int i = static_cast<int>(nodes_.size()) - 1; i >= 0; --i) {
+    auto charge = [&](int parent) {
+      nodes_[parent].first_check = std::min(nodes_[parent].first_check, nodes_[i].first_check);
+    };
+    if (nodes_[i].parent >= 0) charge(nodes_[i].parent);
+    for (int argument : nodes_[i].arguments) charge(argument);
+  }
+}
+
+// Whether the same object under an unchanged dict version keeps the fact true.
+bool GuardProgram::is_stable(const Check& check) const {
+  switch (check.kind) {
+    case Kind::id:
+    case Kind::not_id:
+    case Kind::equals:
+      return true;
+    case Kind::type:
+      return has_fixed_type(check.payload);
+    default:
+      return false;
+  }
+}
+
+void GuardProgram::plan() {
+  planned_node_.assign(nodes_.size(), 0);
+  planned_check_.assign(checks_.size(), 0);
+  auto group_for = [&](int dict_node) -> DictGroup& {
+    auto [place, is_new] = group_of_dict_.try_emplace(dict_node, static_cast<int>(dict_groups_.size()));
+    if (is_new) dict_groups_.push_back({dict_node, {}, {}});
+    return dict_groups_[place->second];
+  };
+  for (size_t i = 0; i < nodes_.size(); ++i) {
+    const Node& node = nodes_[i];
+    if (node.op != Op::key && node.op != Op::key_at && node.op != Op::value_at) continue;
+    DictGroup& group = group_for(node.parent);
+    group.reads.push_back(static_cast<int>(i));
+    group.ordered = group.ordered || node.op != Op::key;
+  }
+  for (size_t i = 0; i < checks_.size(); ++i) {
+    const Check& check = checks_[i];
+    if (check.kind == Kind::absent || check.kind == Kind::present || check.kind == Kind::keys) {
+      DictGroup& group = group_for(check.node);
+      group.checks.push_back(static_cast<int>(i));
+      group.ordered = group.ordered || check.kind == Kind::keys;
+    } else if (check.node >= 0 && is_stable(check)) {
+      const Node& node = nodes_[check.node];
+      if (node.op != Op::key && node.op != Op::key_at && node.op != Op::value_at) continue;
+      group_for(node.parent).checks.push_back(static_cast<int>(i));
+    } else if (check.kind == Kind::type_attr && nodes_[check.node].op == Op::pinned &&
+               PyType_Check(nodes_[check.node].key)) {
+      PyObject* type = nodes_[check.node].key;
+      auto [place, is_new] = group_of_type_.try_emplace(type, static_cast<int>(type_groups_.size()));
+      if (is_new) type_groups_.push_back({reinterpret_cast<PyTypeObject*>(type), {}});
+      type_groups_[place->second].checks.push_back(static_cast<int>(i));
+    }
+  }
+  planned_group_.assign(dict_groups_.size(), 0);
+  std::vector<int> dict_group_of_check(checks_.size(), -1);
+  for (size_t g = 0; g < dict_groups_.size(); ++g) {
+    for (int check : dict_groups_[g].checks) dict_group_of_check[check] = static_cast<int>(g);
+  }
+  for (size_t i = 0; i < checks_.size(); ++i) {
+    const Check& check = checks_[i];
+    if (planned_check_[i]) continue;
+    if (dict_group_of_check[i] >= 0) {
+      plan_group(dict_group_of_check[i]);
+      continue;
+    }
+    if (check.kind == Kind::type_attr && nodes_[check.node].op == Op::pinned) {
+      auto place = group_of_type_.find(nodes_[check.node].key);
+      if (place != group_of_type_.end()) {
+        steps_.push_back({Action::type_group, place->second});
+        for (int member : type_groups_[place->second].checks) planned_check_[member] = 1;
+        continue;
+      }
+    }
+    if (check.node >= 0) plan_node(check.node);
+    if (check.kind == Kind::alias || check.kind == Kind::not_alias) plan_node(static_cast<int>(check.number));
+    steps_.push_back({Action::check, static_cast<int>(i)});
+    planned_check_[i] = 1;
+  }
+  for (int node : wanted_) plan_node(node);
+}
+
+void GuardProgram::plan_node(int index) {
+  if (planned_node_[index]) return;
+  const Node& node = nodes_[index];
+  if (node.op == Op::key || node.op == Op::key_at || node.op == Op::value_at) {
+    plan_group(group_of_dict_.at(node.parent));
+    return;
+  }
+  planned_node_[index] = 1;
+  if (node.parent >= 0) plan_node(node.parent);
+  for (int argument : node.arguments) plan_node(argument);
+  steps_.push_back({Action::read, index});
+}
+
+void GuardProgram::plan_group(int index) {
+  if (planned_group_[index]) return;
+  planned_group_[index] = 1;
+  const DictGroup& group = dict_groups_[index];
+  plan_node(group.dict_node);
+  steps_.push_back({Action::dict_group, index});
+  for (int node : group.reads) planned_node_[node] = 1;
+  for (int check : group.checks) planned_check_[check] = 1;
+}
+
+namespace {
+
+struct ProgramObject {
+  PyObject_HEAD
+  GuardProgram* program;
+};
+
+PyObject* program_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
+  static const char* names[] = {"nodes", "checks", "wanted", "nargs", nullptr};
+  PyObject *nodes, *checks, *wanted;
+  Py_ssize_t count;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOOn:GuardProgram", const_cast<char**>(names), &nodes, &checks,
+                                   &wanted, &count)) {
+    return nullptr;
+  }
+  auto program = std::make_unique<GuardProgram>();
+  if (!program->build(nodes, checks, wanted, count)) return nullptr;
+  auto* self = reinterpret_cast<ProgramObject*>(type->tp_alloc(type, 0));
+  if (self) self->program = program.release();
+  return reinterpret_cast<PyObject*>(self);
+}
+
+void program_dealloc(PyObject* self) {
+  PyObject_GC_UnTrack(self);
+  delete reinterpret_cast<ProgramObject*>(self)->program;
+  Py_TYPE(self)->tp_free(self);
+}
+
+int program_traverse(PyObject* self, visitproc visit, void* arg) {
+  GuardProgram* program = reinterpret_cast<ProgramObject*>(self)->program;
+  return program ? program->traverse(visit, arg) : 0;
+}
+
+int program_clear(PyObject* self) {
+  GuardProgram* program = reinterpret_cast<ProgramObject*>(self)->program;
+  if (program) program->clear();
+  return 0;
+}
+
+bool parse_arguments(PyObject* bound) {
+  if (PyTuple_Check(bound)) return true;
+  PyErr_SetString(PyExc_TypeError, "expected the tuple of bound arguments");
+  return false;
+}
+
+PyObject* program_check(PyObject* self, PyObject* bound) {
+  if (!parse_arguments(bound)) return nullptr;
+  GuardProgram* program = guard_program_of(self);
+  return PyLong_FromSsize_t(program->run(PySequence_Fast_ITEMS(bound), PyTuple_GET_SIZE(bound), nullptr));
+}
+
+PyObject* program_values(PyObject* self, PyObject* bound) {
+  if (!parse_arguments(bound)) return nullptr;
+  GuardProgram* program = guard_program_of(self);
+  std::vector<PyObject*> values(static_cast<size_t>(program->wanted_count()));
+  if (program->run(PySequence_Fast_ITEMS(bound), PyTuple_GET_SIZE(bound), values.data()) >= 0) Py_RETURN_NONE;
+  PyObject* result = PyTuple_New(program->wanted_count());
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (result) {
+      PyTuple_SET_ITEM(result, static_cast<Py_ssize_t>(i), values[i]);
+    } else {
+      Py_DECREF(values[i]);
+    }
+  }
+  return result;
+}
+
+PyObject* program_size(PyObject* self, PyObject*) {
+  GuardProgram* program = guard_program_of(self);
+  return Py_BuildValue("(nnn)", program->node_count(), program->check_count(), program->wanted_count());
+}
+
+PyMethodDef program_methods[] = {
+    {"check", program_check, METH_O, "check(bound) -> -1, or the number of the first failed check"},
+    {"values", program_values, METH_O, "values(bound) -> the wanted values, or None when a check fails"},
+    {"size", program_size, METH_NOARGS, "size() -> (nodes, checks, wanted)"},
+    {nullptr, nullptr, 0, nullptr}};
+
+PyTypeObject make_program_type() {
+  PyTypeObject type = {PyVarObject_HEAD_INIT(nullptr, 0)};
+  type.tp_name = "stator._core.GuardProgram";
+  type.tp_basicsize = sizeof(ProgramObject);
+  type.tp_dealloc = program_dealloc;
+  type.tp_traverse = program_traverse;
+  type.tp_clear = program_clear;
+  type.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC;
+  type.tp_doc = "GuardProgram(nodes, checks, wanted, nargs): reads and checks run at every call.";
+  type.tp_methods = program_methods;
+  type.tp_new = program_new;
+  return type;
+}
+
+}  // namespace
+
+PyTypeObject GuardProgram_Type = make_program_type();
+
+GuardProgram* guard_program_of(PyObject* object) { return reinterpret_cast<ProgramObject*>(object)->program; }
+
+}  // namespace stator

@@ -1,0 +1,14 @@
+/* Functions of stator._hook that have nothing to do with interception; hook_objects.c defines them. */
+#ifndef STATOR_HOOK_OBJECTS_H
+#define STATOR_HOOK_OBJECTS_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#pragma GCC visibility push(hidden)
+PyObject *hook_new_frame(PyObject *module, PyObject *args);
+PyObject *hook_tuple_set_item(PyObject *module, PyObject *args);
+PyObject *hook_refcount(PyObject *module, PyObject *object);
+#pragma GCC visibility pop
+
+#endif

@@ -1,0 +1,413 @@
+// See raw_read.h.  The only file besides the hook that knows CPython's struct layouts.
+#include "raw_read.h"
+
+#include <structmember.h>
+
+#include <cstring>
+#include <unordered_set>
+
+#if PY_VERSION_HEX < 0x030B0000 || PY_VERSION_HEX >= 0x030E0000
+#error "stator supports CPython 3.11, 3.12 and 3.13"
+#endif
+
+// Exported by 3.13 too, but declared only in its internal headers.
+extern "C" int _PySet_NextEntry(PyObject* set, Py_ssize_t* pos, PyObject** key, Py_hash_t* hash);
+
+namespace stator {
+namespace {
+
+PyTypeObject* deque_type = nullptr;
+// Types whose == runs no Python code when both sides are exactly of these types.
+std::unordered_set<PyTypeObject*> plain_types;
+// Types whose getset and member descriptors may be read.
+std::unordered_set<PyTypeObject*> trusted_types;
+PyTypeObject* size_type = nullptr;
+PyTypeObject* device_type = nullptr;
+
+// struct _dictkeysobject of 3.11, 3.12 and 3.13 (see Include/internal/pycore_dict.h).
+struct DictKeys {
+  Py_ssize_t refcount;
+  uint8_t log2_size;
+  uint8_t log2_index_bytes;
+  uint8_t kind;
+  uint32_t version;
+  Py_ssize_t usable;
+  Py_ssize_t entry_count;
+};
+struct DictEntry {
+  Py_hash_t hash;
+  PyObject* key;
+  PyObject* value;
+};
+constexpr uint8_t general_keys = 0;
+
+const DictKeys* keys_of(PyObject* dict) {
+  return reinterpret_cast<const DictKeys*>(reinterpret_cast<PyDictObject*>(dict)->ma_keys);
+}
+
+Py_ssize_t entry_index(const DictKeys* keys, size_t slot) {
+  const char* indices = reinterpret_cast<const char*>(keys + 1);
+  if (keys->log2_size < 8) return reinterpret_cast<const int8_t*>(indices)[slot];
+  if (keys->log2_size < 16) return reinterpret_cast<const int16_t*>(indices)[slot];
+  if (keys->log2_size < 32) return reinterpret_cast<const int32_t*>(indices)[slot];
+  return static_cast<Py_ssize_t>(reinterpret_cast<const int64_t*>(indices)[slot]);
+}
+
+bool is_plain(PyTypeObject* type) { return plain_types.count(type) != 0; }
+
+bool compares_by_identity(PyTypeObject* type) {
+  return type->tp_richcompare == PyBaseObject_Type.tp_richcompare;
+}
+
+bool is_tuple_like(PyTypeObject* type) { return type == &PyTuple_Type || type == size_type; }
+
+// Whether a dict would take `own` and `key` (of equal hash) for the same key.
+Found same_key(PyObject* own, PyObject* key) {
+  if (own == key) return Found::yes;
+  PyTypeObject *left = Py_TYPE(own), *right = Py_TYPE(key);
+  if (is_tuple_like(left) && is_tuple_like(right)) {
+    if (PyTuple_GET_SIZE(own) != PyTuple_GET_SIZE(key)) return Found::no;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(own); ++i) {
+      Found found = same_key(PyTuple_GET_ITEM(own, i), PyTuple_GET_ITEM(key, i));
+      if (found != Found::yes) return found;
+    }
+    return Found::yes;
+  }
+  bool left_known = is_plain(left) || is_tuple_like(left);
+  bool right_known = is_plain(right) || is_tuple_like(right);
+  if (left_known && right_known) {
+    if (is_tuple_like(left) || is_tuple_like(right)) return Found::no;
+    int equal = PyObject_RichCompareBool(own, key, Py_EQ);
+    if (equal < 0) PyErr_Clear();
+    return equal < 0 ? Found::unknown : equal ? Found::yes : Found::no;
+  }
+  bool left_quiet = left_known || compares_by_identity(left);
+  bool right_quiet = right_known || compares_by_identity(right);
+  return left_quiet && right_quiet ? Found::no : Found::unknown;
+}
+
+// CPython's probe sequence (Objects/dictobject.c, dictkeys_generic_lookup) with our comparison.
+Found probe(const DictKeys* keys, PyObject* key, Py_hash_t hash, PyObject** value) {
+  const char* indices = reinterpret_cast<const char*>(keys + 1);
+  const DictEntry* entries =
+      reinterpret_cast<const DictEntry*>(indices + (size_t(1) << keys->log2_index_bytes));
+  size_t mask = (size_t(1) << keys->log2_size) - 1;
+  size_t perturb = static_cast<size_t>(hash);
+  size_t slot = perturb & mask;
+  for (;;) {
+    Py_ssize_t index = entry_index(keys, slot);
+    if (index == -1) return Found::no;  // DKIX_EMPTY
+    if (index >= 0 && entries[index].hash == hash) {
+      Found found = same_key(entries[index].key, key);
+      if (found == Found::yes) *value = entries[index].value;
+      if (found != Found::no) return found;
+    }
+    perturb >>= 5;
+    slot = (slot * 5 + perturb + 1) & mask;
+  }
+}
+
+bool same_float(double left, double right) { return std::memcmp(&left, &right, sizeof left) == 0; }
+
+bool same_frozenset(PyObject* left, PyObject* right) {
+  if (PySet_GET_SIZE(left) != PySet_GET_SIZE(right)) return false;
+  Py_ssize_t pos = 0;
+  PyObject* key;
+  Py_hash_t hash;
+  while (_PySet_NextEntry(left, &pos, &key, &hash)) {
+    Py_ssize_t other_pos = 0;
+    PyObject* other;
+    Py_hash_t other_hash;
+    bool found = false;
+    while (!found && _PySet_NextEntry(right, &other_pos, &other, &other_hash)) {
+      found = hash == other_hash && same_constant(key, other);
+    }
+    if (!found) return false;
+  }
+  return true;
+}
+
+bool same_range(PyObject* left, PyObject* right) {
+  for (const char* name : {"start", "stop", "step"}) {
+    PyObject* a = PyObject_GetAttrString(left, name);
+    PyObject* b = PyObject_GetAttrString(right, name);
+    bool same = a && b && same_constant(a, b);
+    Py_XDECREF(a);
+    Py_XDECREF(b);
+    if (!same) {
+      PyErr_Clear();
+      return false;
+    }
+  }
+  return true;
+}
+
+PyObject* none_for_null(PyObject* value) {
+  PyObject* result = value ? value : Py_None;
+  Py_INCREF(result);
+  return result;
+}
+
+// Function attributes straight from the struct: their getters raise audit events, which may run Python.
+PyObject* function_attribute(PyObject* object, PyObject* name) {
+  auto* function = reinterpret_cast<PyFunctionObject*>(object);
+  const char* text = PyUnicode_AsUTF8(name);
+  if (!text) return nullptr;
+  if (!std::strcmp(text, "__closure__")) return none_for_null(function->func_closure);
+  if (!std::strcmp(text, "__defaults__")) return none_for_null(function->func_defaults);
+  if (!std::strcmp(text, "__kwdefaults__")) return none_for_null(function->func_kwdefaults);
+  if (!std::strcmp(text, "__code__")) return none_for_null(function->func_code);
+  if (!std::strcmp(text, "__globals__")) return none_for_null(function->func_globals);
+  return nullptr;
+}
+
+// The i-th key of an OrderedDict is not the i-th of its hash table once move_to_end was called.
+PyObject* ordered_key_at(PyObject* dict, Py_ssize_t index) {
+  PyObject* iterator = PyODict_Type.tp_iter(dict);
+  PyObject* key = nullptr;
+  for (Py_ssize_t i = 0; iterator && i <= index; ++i) {
+    Py_XDECREF(key);
+    key = Py_TYPE(iterator)->tp_iternext(iterator);
+    if (!key) break;
+  }
+  Py_XDECREF(iterator);
+  PyErr_Clear();
+  Py_XDECREF(key);  // the dict keeps it alive
+  return key;
+}
+
+bool add_type(const char* module_name, const char* name, std::unordered_set<PyTypeObject*>& types,
+              PyTypeObject** out = nullptr) {
+  PyObject* module = PyImport_ImportModule(module_name);
+  PyObject* type = module ? PyObject_GetAttrString(module, name) : nullptr;
+  Py_XDECREF(module);
+  if (!type) return false;
+  // Builtin types live as long as the process; the reference is kept on purpose.
+  types.insert(reinterpret_cast<PyTypeObject*>(type));
+  if (out) *out = reinterpret_cast<PyTypeObject*>(type);
+  return true;
+}
+
+// Our mirror of the dict layout must agree with the interpreter that runs us.
+bool check_dict_layout() {
+  PyObject* dict = Py_BuildValue("{i:s,s:s,(ii):s,d:s}", 1, "a", "x", "b", 1, 2, "c", 2.5, "d");
+  if (!dict) return false;
+  bool good = keys_of(dict)->kind == general_keys;
+  Py_ssize_t pos = 0;
+  PyObject *key, *value;
+  while (good && PyDict_Next(dict, &pos, &key, &value)) {
+    PyObject* found = nullptr;
+    Py_hash_t hash = PyObject_Hash(key);
+    good = probe(keys_of(dict), key, hash, &found) == Found::yes && found == value;
+  }
+  PyObject* absent = PyLong_FromLong(7);
+  PyObject* found = nullptr;
+  good = good && absent && probe(keys_of(dict), absent, 7, &found) == Found::no;
+  Py_XDECREF(absent);
+  Py_DECREF(dict);
+  if (!good && !PyErr_Occurred()) {
+    PyErr_SetString(PyExc_ImportError, "stator._core was built for another layout of CPython's dict");
+  }
+  return good;
+}
+
+}  // namespace
+
+bool raw_read_init() {
+  plain_types = {&PyLong_Type,    &PyBool_Type,  &PyFloat_Type,    &PyComplex_Type,
+                 &PyUnicode_Type, &PyBytes_Type, Py_TYPE(Py_None), Py_TYPE(Py_Ellipsis),
+                 Py_TYPE(Py_NotImplemented), &PyRange_Type};
+  trusted_types = {&PyFunction_Type,     &PyMethod_Type,          &PyCFunction_Type, &PyCode_Type,
+                   &PyCell_Type,         &PyProperty_Type,        &PySuper_Type,     &PySlice_Type,
+                   &PyRange_Type,        &PyComplex_Type,         &PyLong_Type,      &PyFloat_Type,
+                   &PyMemoryView_Type,   &PyStaticMethod_Type,    &PyClassMethod_Type,
+                   &PyWrapperDescr_Type, &PyMethodDescr_Type,     &PyClassMethodDescr_Type,
+                   &PyGetSetDescr_Type,  &PyMemberDescr_Type,     &_PyMethodWrapper_Type};
+  std::unordered_set<PyTypeObject*> unused;
+  return add_type("collections", "deque", trusted_types, &deque_type) &&
+         add_type("functools", "partial", trusted_types) && add_type("types", "GenericAlias", trusted_types) &&
+         add_type("types", "UnionType", trusted_types) && add_type("torch", "dtype", plain_types) &&
+         add_type("torch", "device", plain_types, &device_type) && add_type("torch", "layout", plain_types) &&
+         add_type("torch", "memory_format", plain_types) && add_type("torch", "Size", unused, &size_type) &&
+         check_dict_layout();
+}
+
+Found dict_lookup(PyObject* dict, PyObject* key, Py_hash_t hash, PyObject** value) {
+  const DictKeys* keys = keys_of(dict);
+  if (keys->kind == general_keys) return probe(keys, key, hash, value);
+  // All keys are exact strings: comparing them with ours runs C code alone.
+  *value = _PyDict_GetItem_KnownHash(dict, key, hash);
+  if (!*value && PyErr_Occurred()) {
+    PyErr_Clear();
+    return Found::unknown;
+  }
+  return *value ? Found::yes : Found::no;
+}
+
+uint64_t dict_version(PyObject* dict) {
+#if defined(__GNUC__)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+#endif
+  // 3.12 and 3.13 keep watcher bits below the counter; they only make the tag change more often.
+  return reinterpret_cast<PyDictObject*>(dict)->ma_version_tag;
+#if defined(__GNUC__)
+#pragma GCC diagnostic pop
+#endif
+}
+
+unsigned type_version(PyTypeObject* type) {
+#if PY_VERSION_HEX < 0x030D0000
+  if (!PyType_HasFeature(type, Py_TPFLAGS_VALID_VERSION_TAG)) return 0;
+#endif
+  return type->tp_version_tag;
+}
+
+bool same_constant(PyObject* left, PyObject* right) {
+  if (left == right) return true;
+  PyTypeObject* type = Py_TYPE(left);
+  if (type != Py_TYPE(right)) return false;
+  if (type == &PyFloat_Type) return same_float(PyFloat_AS_DOUBLE(left), PyFloat_AS_DOUBLE(right));
+  if (type == &PyComplex_Type) {
+    Py_complex a = PyComplex_AsCComplex(left), b = PyComplex_AsCComplex(right);
+    return same_float(a.real, b.real) && same_float(a.imag, b.imag);
+  }
+  if (type == &PyLong_Type || type == &PyUnicode_Type || type == &PyBytes_Type || type == device_type) {
+    int equal = PyObject_RichCompareBool(left, right, Py_EQ);
+    if (equal < 0) PyErr_Clear();
+    return equal == 1;
+  }
+  if (is_tuple_like(type)) {
+    Py_ssize_t size = PyTuple_GET_SIZE(left);
+    if (size != PyTuple_GET_SIZE(right)) return false;
+    for (Py_ssize_t i = 0; i < size; ++i) {
+      if (!same_constant(PyTuple_GET_ITEM(left, i), PyTuple_GET_ITEM(right, i))) return false;
+    }
+    return true;
+  }
+  if (type == &PyFrozenSet_Type) return same_frozenset(left, right);
+  if (type == &PyRange_Type) return same_range(left, right);
+  if (type == &PySlice_Type) {
+    auto* a = reinterpret_cast<PySliceObject*>(left);
+    auto* b = reinterpret_cast<PySliceObject*>(right);
+    return same_constant(a->start, b->start) && same_constant(a->stop, b->stop) &&
+           same_constant(a->step, b->step);
+  }
+  return false;  // singletons and everything else: identity
+}
+
+bool is_deque(PyObject* object) { return PyObject_TypeCheck(object, deque_type); }
+
+Py_ssize_t raw_length(PyObject* object) {
+  if (PyList_Check(object) || PyTuple_Check(object)) return Py_SIZE(object);
+  if (PyDict_Check(object)) return reinterpret_cast<PyDictObject*>(object)->ma_used;
+  if (PyAnySet_Check(object)) return PySet_GET_SIZE(object);
+  return is_deque(object) ? Py_SIZE(object) : -1;
+}
+
+PyObject* instance_dict(PyObject* object) {
+  // A managed dict that was never materialised is made here; the object keeps it.
+  PyObject** address = _PyObject_GetDictPtr(object);
+  if (!address) return nullptr;
+  if (!*address) {
+    PyObject* made = PyObject_GenericGetDict(object, nullptr);
+    Py_XDECREF(made);
+    PyErr_Clear();
+  }
+  return *address;
+}
+
+PyObject* sequence_item(PyObject* object, Py_ssize_t index) {
+  if (PyTuple_Check(object)) {
+    return index >= 0 && index < PyTuple_GET_SIZE(object) ? PyTuple_GET_ITEM(object, index) : nullptr;
+  }
+  if (PyList_Check(object)) {
+    return index >= 0 && index < PyList_GET_SIZE(object) ? PyList_GET_ITEM(object, index) : nullptr;
+  }
+  return nullptr;
+}
+
+PyObject* deque_item(PyObject* object, Py_ssize_t index) {
+  if (index < 0 || index >= Py_SIZE(object)) return nullptr;
+  PyObject* item = deque_type->tp_as_sequence->sq_item(object, index);
+  if (!item) PyErr_Clear();
+  return item;
+}
+
+PyObject* set_item(PyObject* object, Py_ssize_t index) {
+  if (!PyAnySet_Check(object)) return nullptr;
+  Py_ssize_t pos = 0;
+  PyObject* key = nullptr;
+  Py_hash_t hash;
+  for (Py_ssize_t i = 0; i <= index; ++i) {
+    if (!_PySet_NextEntry(object, &pos, &key, &hash)) return nullptr;
+  }
+  return key;
+}
+
+PyObject* dict_key_at(PyObject* dict, Py_ssize_t index) {
+  if (PyODict_Check(dict)) return ordered_key_at(dict, index);
+  Py_ssize_t pos = 0;
+  PyObject* key = nullptr;
+  for (Py_ssize_t i = 0; i <= index; ++i) {
+    if (!PyDict_Next(dict, &pos, &key, nullptr)) return nullptr;
+  }
+  return key;
+}
+
+PyObject* dict_value_at(PyObject* dict, Py_ssize_t index) {
+  Py_ssize_t pos = 0;
+  PyObject *key, *value;
+  if (PyODict_Check(dict)) {
+    PyObject* wanted = ordered_key_at(dict, index);
+    while (wanted && PyDict_Next(dict, &pos, &key, &value)) {
+      if (key == wanted) return value;
+    }
+    return nullptr;
+  }
+  for (Py_ssize_t i = 0; i <= index; ++i) {
+    if (!PyDict_Next(dict, &pos, &key, &value)) return nullptr;
+  }
+  return value;
+}
+
+bool dict_keys_are(PyObject* dict, PyObject* keys) {
+  Py_ssize_t size = PyTuple_GET_SIZE(keys);
+  if (raw_length(dict) != size) return false;
+  Py_ssize_t pos = 0;
+  PyObject* key;
+  for (Py_ssize_t i = 0; i < size; ++i) {
+    if (PyODict_Check(dict)) {
+      key = ordered_key_at(dict, i);
+      if (!key) return false;
+    } else if (!PyDict_Next(dict, &pos, &key, nullptr)) {
+      return false;
+    }
+    if (!same_constant(key, PyTuple_GET_ITEM(keys, i))) return false;
+  }
+  return true;
+}
+
+PyObject** slot_address(PyObject* object, PyObject* member_descriptor) {
+  auto* descriptor = reinterpret_cast<PyMemberDescrObject*>(member_descriptor);
+  if (!PyObject_TypeCheck(object, descriptor->d_common.d_type)) return nullptr;
+  return reinterpret_cast<PyObject**>(reinterpret_cast<char*>(object) + descriptor->d_member->offset);
+}
+
+PyObject* trusted_attribute(PyObject* object, PyObject* name) {
+  PyTypeObject* type = Py_TYPE(object);
+  if (!trusted_types.count(type)) return nullptr;
+  PyObject* result = nullptr;
+  if (type == &PyFunction_Type) result = function_attribute(object, name);
+  if (!result) {
+    PyObject* descriptor = _PyType_Lookup(type, name);
+    if (descriptor && (Py_IS_TYPE(descriptor, &PyGetSetDescr_Type) ||
+                       Py_IS_TYPE(descriptor, &PyMemberDescr_Type))) {
+      result = Py_TYPE(descriptor)->tp_descr_get(descriptor, object, reinterpret_cast<PyObject*>(type));
+    }
+  }
+  if (!result) PyErr_Clear();
+  return result;
+}
+
+}  // namespace stator

@@ -1,0 +1,125 @@
+// See tensor_check.h.
+#include "tensor_check.h"
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/TensorImpl.h>
+#include <torch/csrc/Device.h>
+#include <torch/csrc/Dtype.h>
+#include <torch/csrc/Layout.h>
+#include <torch/csrc/autograd/python_variable.h>
+
+#include <cstring>
+#include <vector>
+
+namespace stator {
+namespace {
+
+// A protected, non-virtual read: `device()` itself may dispatch to a subclass's Python code.
+struct Peek : c10::TensorImpl {
+  static c10::Device device(const c10::TensorImpl* impl) { return (impl->*(&Peek::device_default))(); }
+};
+
+constexpr int64_t open_extent = -1;
+
+struct Extents {
+  std::vector<int64_t> values;
+
+  bool parse(PyObject* tuple) {
+    if (!PyTuple_Check(tuple)) {
+      PyErr_SetString(PyExc_TypeError, "sizes and strides must be tuples");
+      return false;
+    }
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); ++i) {
+      PyObject* item = PyTuple_GET_ITEM(tuple, i);
+      values.push_back(item == Py_None ? open_extent : PyLong_AsLongLong(item));
+      if (PyErr_Occurred()) return false;
+    }
+    return true;
+  }
+
+  bool match(c10::IntArrayRef actual) const {
+    if (actual.size() != values.size()) return false;
+    for (size_t i = 0; i < values.size(); ++i) {
+      if (values[i] != actual[i] && values[i] != open_extent) return false;
+    }
+    return true;
+  }
+};
+
+class TensorFacts final : public TensorCheck {
+ public:
+  bool parse_payload(PyObject* payload) {
+    PyObject *dtype, *device, *layout, *sizes, *strides, *keys, *offset, *type;
+    int grad;
+    if (!PyArg_ParseTuple(payload, "OOOOOOpOO", &type, &dtype, &device, &layout, &sizes, &strides, &grad, &keys,
+                          &offset)) {
+      return false;
+    }
+    if (!PyType_Check(type) || !THPVariableClass ||
+        !PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(type), reinterpret_cast<PyTypeObject*>(THPVariableClass)) ||
+        !THPDtype_Check(dtype) || !THPDevice_Check(device) || !THPLayout_Check(layout)) {
+      PyErr_SetString(PyExc_TypeError, "a tensor check wants (tensor type, dtype, device, layout, ...)");
+      return false;
+    }
+    type_ = reinterpret_cast<PyTypeObject*>(type);  // kept alive by the payload, which the program holds
+    dtype_ = reinterpret_cast<THPDtype*>(dtype)->scalar_type;
+    device_ = reinterpret_cast<THPDevice*>(device)->device;
+    layout_ = reinterpret_cast<THPLayout*>(layout)->layout;
+    requires_grad_ = grad != 0;
+    keys_ = PyLong_AsUnsignedLongLongMask(keys);
+    has_strides_ = strides != Py_None;
+    has_offset_ = offset != Py_None;
+    if (has_offset_) offset_ = PyLong_AsLongLong(offset);
+    return !PyErr_Occurred() && sizes_.parse(sizes) && (!has_strides_ || strides_.parse(strides));
+  }
+
+  bool matches(PyObject* object) const override {
+    if (Py_TYPE(object) != type_) return false;
+    const at::Tensor& tensor = THPVariable_Unpack(object);
+    if (!tensor.defined()) return false;
+    const c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
+    // The key set decides most of the layout; only the compressed sparse layouts share their keys.
+    if (impl->key_set().raw_repr() != keys_ || c10::typeMetaToScalarType(impl->dtype()) != dtype_) return false;
+    if (impl->has_symbolic_sizes_strides() || Peek::device(impl) != device_) return false;
+    if (!sizes_.match(impl->sizes_default())) return false;
+    if (has_strides_ && !strides_.match(impl->strides_default())) return false;
+    if (layout_ != c10::kStrided && impl->layout() != layout_) return false;
+    if (has_offset_ && impl->storage_offset() != offset_) return false;
+    return impl->requires_grad() == requires_grad_;
+  }
+
+ private:
+  PyTypeObject* type_ = nullptr;
+  uint64_t keys_ = 0;
+  c10::ScalarType dtype_ = c10::ScalarType::Undefined;
+  c10::Device device_ = c10::Device(c10::kCPU);
+  c10::Layout layout_ = c10::kStrided;
+  Extents sizes_, strides_;
+  int64_t offset_ = 0;
+  bool requires_grad_ = false, has_strides_ = false, has_offset_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<TensorCheck> TensorCheck::parse(PyObject* payload) {
+  auto facts = std::make_unique<TensorFacts>();
+  if (!facts->parse_payload(payload)) return nullptr;
+  return facts;
+}
+
+bool is_tensor(PyObject* object) { return THPVariable_Check(object); }
+
+PyObject* tensor_attribute(PyObject* object, PyObject* name) {
+  const at::Tensor& tensor = THPVariable_Unpack(object);
+  if (PyUnicode_CompareWithASCIIString(name, "grad") == 0) {
+    // Not Tensor::grad(), which warns about non-leaf tensors.
+    return THPVariable_Wrap(tensor.unsafeGetTensorImpl()->grad());
+  }
+  if (PyUnicode_CompareWithASCIIString(name, "_base") == 0) {
+    if (tensor.is_view()) return THPVariable_Wrap(tensor._base());
+    Py_RETURN_NONE;
+  }
+  return nullptr;
+}
+
+}  // namespace stator

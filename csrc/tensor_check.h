@@ -1,0 +1,35 @@
+// Tensor metadata and torch's global state, compared without calling Python.
+//
+// In: the payloads that stator/guards/lower.py makes.  Out: yes or no for a tensor, or for now.
+#pragma once
+
+#include <Python.h>
+
+#include <cstdint>
+#include <memory>
+
+namespace stator {
+
+class TensorCheck {
+ public:
+  // From (type, dtype, device, layout, sizes, strides, requires_grad, dispatch_keys, storage_offset);
+  // nullptr with an exception set when the payload is malformed.
+  static std::unique_ptr<TensorCheck> parse(PyObject* payload);
+  virtual ~TensorCheck() = default;
+  virtual bool matches(PyObject* object) const = 0;
+};
+
+class StateCheck {
+ public:
+  // From the tuple that lower.py makes of a GlobalState.
+  static std::unique_ptr<StateCheck> parse(PyObject* payload);
+  virtual ~StateCheck() = default;
+  virtual bool matches() const = 0;
+};
+
+bool is_tensor(PyObject* object);
+
+// `grad` or `_base` of a tensor: a new reference (None when there is none), nullptr for other names.
+PyObject* tensor_attribute(PyObject* tensor, PyObject* name);
+
+}  // namespace stator

@@ -1,0 +1,99 @@
+"""Stator: an independent TorchDynamo.
+
+In: PyTorch programs in ordinary Python.  Out: the same programs, run through captured and compiled graphs.
+
+The public names are loaded together at first use. That keeps `stator.code` and the frame hook usable where
+torch is not installed.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from stator.api import (
+        allow_in_graph,
+        assume_constant_result,
+        compile,
+        compile_in_place,
+        disable,
+        explain,
+        graph_break,
+        is_compiled,
+        is_compiling,
+        list_backends,
+        register_backend,
+        reset,
+        substitute_in_graph,
+    )
+    from stator.compiled_module import CompiledModule
+    from stator.errors import (
+        BackendError,
+        InternalError,
+        OptionError,
+        RecompileLimit,
+        StatorError,
+        Unsupported,
+    )
+
+__version__ = "0.1.0"
+
+_MODULE_OF_NAME = {
+    "allow_in_graph": "stator.api",
+    "assume_constant_result": "stator.api",
+    "compile": "stator.api",
+    "compile_in_place": "stator.api",
+    "disable": "stator.api",
+    "explain": "stator.api",
+    "graph_break": "stator.api",
+    "is_compiled": "stator.api",
+    "is_compiling": "stator.api",
+    "list_backends": "stator.api",
+    "register_backend": "stator.api",
+    "reset": "stator.api",
+    "substitute_in_graph": "stator.api",
+    "CompiledModule": "stator.compiled_module",
+    "BackendError": "stator.errors",
+    "InternalError": "stator.errors",
+    "OptionError": "stator.errors",
+    "RecompileLimit": "stator.errors",
+    "StatorError": "stator.errors",
+    "Unsupported": "stator.errors",
+}
+
+__all__ = [  # noqa: PLE0604 (the names that __getattr__ provides)
+    "BackendError",
+    "CompiledModule",
+    "InternalError",
+    "OptionError",
+    "RecompileLimit",
+    "StatorError",
+    "Unsupported",
+    "allow_in_graph",
+    "assume_constant_result",
+    "compile",
+    "compile_in_place",
+    "disable",
+    "explain",
+    "graph_break",
+    "is_compiled",
+    "is_compiling",
+    "list_backends",
+    "register_backend",
+    "reset",
+    "substitute_in_graph",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _MODULE_OF_NAME:
+        raise AttributeError(f"module 'stator' has no attribute {name!r}")
+    # All at once, so that captured code that says `stator.is_compiling` finds an ordinary module global.
+    for public, module in _MODULE_OF_NAME.items():
+        globals()[public] = getattr(importlib.import_module(module), public)
+    return globals()[name]
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

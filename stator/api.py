@@ -1,0 +1,360 @@
+"""The public functions.
+
+In: the user's callables, modules and settings.  Out: compiled callables and modules that are used like the
+originals. Arguments are checked here, at once, and the work is done by `stator.pipeline`.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import types
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar, overload
+
+import torch
+
+from stator import marks, pipeline, report
+from stator.backends import check_settings, list_backends, register_backend
+from stator.callables import dress, require_callable, traceable
+from stator.compiled_module import CompiledModule, set_recompiler
+from stator.errors import OptionTypeError, OptionValueError, describe_callable
+from stator.marks import graph_break, is_compiling
+from stator.options import (
+    DEFAULT_RECOMPILE_LIMIT,
+    BackendFunction,
+    Settings,
+    build_settings,
+    require_bool,
+)
+
+__all__ = [
+    "allow_in_graph",
+    "assume_constant_result",
+    "compile",
+    "compile_in_place",
+    "disable",
+    "explain",
+    "graph_break",
+    "is_compiled",
+    "is_compiling",
+    "list_backends",
+    "register_backend",
+    "reset",
+    "substitute_in_graph",
+]
+
+Model = TypeVar("Model")
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+@overload
+def compile(
+    model: Model,
+    *,
+    fullgraph: bool = ...,
+    dynamic: bool | None = ...,
+    backend: str | BackendFunction = ...,
+    mode: str | None = ...,
+    options: Mapping[str, object] | None = ...,
+    disable: bool = ...,
+    recompile_limit: int = ...,
+    name: str | None = ...,
+) -> Model: ...
+
+
+@overload
+def compile(
+    model: None = None,
+    *,
+    fullgraph: bool = ...,
+    dynamic: bool | None = ...,
+    backend: str | BackendFunction = ...,
+    mode: str | None = ...,
+    options: Mapping[str, object] | None = ...,
+    disable: bool = ...,
+    recompile_limit: int = ...,
+    name: str | None = ...,
+) -> Callable[[Model], Model]: ...
+
+
+def compile(
+    model: Any = None,
+    *,
+    fullgraph: bool = False,
+    dynamic: bool | None = None,
+    backend: str | BackendFunction = "inductor",
+    mode: str | None = None,
+    options: Mapping[str, object] | None = None,
+    disable: bool = False,
+    recompile_limit: int = DEFAULT_RECOMPILE_LIMIT,
+    name: str | None = None,
+) -> Any:
+    """Compile a function, method, callable object, class, partial or nn.Module.
+
+    Without `model`, returns the decorator with these settings. A module gives a `CompiledModule`. A class is
+    changed in place: calls of its instances are compiled, and the class itself is returned. `docs/api.md`
+    describes every argument.
+    """
+    settings = build_settings(
+        fullgraph=fullgraph,
+        dynamic=dynamic,
+        backend=backend,
+        mode=mode,
+        options=options,
+        recompile_limit=recompile_limit,
+        name=name,
+    )
+    require_bool("disable", disable)
+    check_settings(settings)
+    decorate = functools.partial(_compile, settings=settings, disable=disable)
+    return decorate if model is None else decorate(model)
+
+
+def _compile(model: Any, settings: Settings, disable: bool) -> Any:
+    if isinstance(model, (staticmethod, classmethod)):
+        return type(model)(_compile(model.__func__, settings, disable))
+    require_callable(model, "stator.compile")
+    if disable:
+        return model
+    if type(model) is CompiledModule:
+        model = model._orig_mod
+    elif (mark := marks.compiled_mark(model)) is not None and not isinstance(model, types.MethodType):
+        model = mark.original
+    if isinstance(model, type):
+        return _compile_class(model, settings)
+    if isinstance(model, torch.nn.Module):
+        return _compile_module(model, settings)
+    traced = traceable(model)
+    return dress(model, traced, pipeline.make_entry(traced, settings), settings)
+
+
+def _compile_class(cls: type, settings: Settings) -> type:
+    """Compile the calls of the class's instances, in place."""
+    # nn.Module.__call__ goes through this name, and must stay what it is for hooks and in-place compilation.
+    is_module = issubclass(cls, torch.nn.Module) and cls.__call__ is torch.nn.Module.__call__
+    attribute = "_call_impl" if is_module else "__call__"
+    call = inspect.getattr_static(cls, attribute, None)
+    mark = marks.compiled_mark(call)
+    if mark is not None:
+        call = mark.original
+    if not isinstance(call, types.FunctionType):
+        raise OptionTypeError(
+            f"stator.compile({describe_callable(cls)}) is not accepted: compiling a class compiles the calls "
+            f"of its instances, and it has no __call__ written in Python"
+        )
+    setattr(cls, attribute, dress(call, call, pipeline.make_entry(call, settings), settings))
+    return cls
+
+
+def _compile_module(module: torch.nn.Module, settings: Settings) -> CompiledModule:
+    traced = traceable(module)
+    compiled = CompiledModule(module, pipeline.make_entry(traced, settings), settings)
+    marks.compiled(compiled, marks.Compiled(module, traced, settings))
+    return compiled
+
+
+set_recompiler(_compile_module)
+
+
+def compile_in_place(module: torch.nn.Module, **settings: Any) -> None:
+    """Compile the calls of this very module, which keeps its type and identity, as `nn.Module.compile` does.
+
+    Takes the keyword arguments of `compile`; `disable=True` takes the compilation back. Copies and pickles of
+    the module are not compiled.
+    """
+    if not isinstance(module, torch.nn.Module):
+        raise OptionTypeError(f"stator.compile_in_place({module!r}) is not accepted; use an nn.Module")
+    target = module._orig_mod if type(module) is CompiledModule else module
+    if settings.get("disable") is True:
+        compile(target, **settings)
+        target._compiled_call_impl = None
+    else:
+        target._compiled_call_impl = compile(target._call_impl, **settings)
+
+
+def is_compiled(obj: object) -> bool:
+    """Whether a call of `obj` runs compiled code: made by `compile`, or a module compiled in place."""
+    if marks.compiled_mark(obj) is not None:
+        return True
+    if isinstance(obj, torch.nn.Module):
+        return marks.compiled_mark(obj._compiled_call_impl) is not None or (
+            marks.compiled_mark(inspect.getattr_static(type(obj), "_call_impl")) is not None
+        )
+    call = inspect.getattr_static(type(obj), "__call__", None)
+    return marks.compiled_mark(call) is not None
+
+
+def reset() -> None:
+    """Forget everything that was captured; compiled callables stay usable and capture again."""
+    pipeline.reset()
+
+
+def explain(fn: Callable[..., Any], **settings: Any) -> Callable[..., Any]:
+    """`explain(fn)(*args, **kwargs)` captures that call and returns what was captured and what was not.
+
+    Takes the keyword arguments of `compile`; the backend is "eager" unless one is given.
+    """
+    require_callable(fn, "stator.explain")
+    settings.setdefault("backend", "eager")
+    settings.pop("disable", None)
+    checked = build_settings(**settings)
+    check_settings(checked)
+    mark = marks.compiled_mark(fn)
+    traced = mark.traced if mark is not None else traceable(fn)
+
+    def explain_call(*args: Any, **kwargs: Any) -> Any:
+        return pipeline.explain(traced, checked, args, kwargs)
+
+    return explain_call
+
+
+class DisabledRegion:
+    """What `disable()` returns: a decorator, and a context in which this thread captures nothing."""
+
+    def __init__(self, recursive: bool, reason: str | None) -> None:
+        self.recursive = recursive
+        self.reason = reason
+        self._open: list[Any] = []
+
+    def __call__(self, fn: Any) -> Any:
+        return _disable(fn, self.recursive, self.reason)
+
+    def __enter__(self) -> None:
+        if not self.recursive:
+            raise OptionValueError("disable(recursive=False) marks one function and cannot be a context")
+        region = marks.disabled_region()
+        region.__enter__()
+        self._open.append(region)
+
+    def __exit__(self, *exc_info: Any) -> None:
+        self._open.pop().__exit__(*exc_info)
+
+
+def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None) -> Any:
+    """Keep a function out of graphs: a call, a decorator with or without arguments, or a context.
+
+    With `recursive`, what the function calls is left alone too; without, only the function itself. Functions
+    are wrapped, modules and classes are marked in place. `reason` is shown when a graph breaks there.
+    """
+    require_bool("recursive", recursive)
+    if reason is not None and not isinstance(reason, str):
+        raise OptionTypeError(f"reason={reason!r} is not accepted; use None or a str")
+    return DisabledRegion(recursive, reason) if fn is None else _disable(fn, recursive, reason)
+
+
+def _disable(fn: Any, recursive: bool, reason: str | None) -> Any:
+    if isinstance(fn, (staticmethod, classmethod)):
+        return type(fn)(_disable(fn.__func__, recursive, reason))
+    require_callable(fn, "stator.disable")
+    mark = marks.compiled_mark(fn)
+    if mark is not None:
+        fn = mark.original
+    if isinstance(fn, torch.nn.Module):
+        marks.disable(fn, recursive, reason)
+        fn._compiled_call_impl = _disable(fn._call_impl, True, reason) if recursive else None
+        return fn
+    if isinstance(fn, type) or not recursive:
+        marks.disable(fn, recursive, reason)
+        return fn
+
+    @functools.wraps(fn)
+    def run_disabled(*args: Any, **kwargs: Any) -> Any:
+        with marks.disabled_region():
+            return fn(*args, **kwargs)
+
+    marks.disable(run_disabled, recursive, reason)
+    return run_disabled
+
+
+def allow_in_graph(fn: Any) -> Any:
+    """Put calls of `fn` into the graph as they are, without looking inside; a list of functions is accepted.
+
+    `fn` must take and return what a graph can hold, and depend on nothing else: nothing in it is guarded.
+    """
+    if isinstance(fn, (list, tuple)):
+        return [allow_in_graph(each) for each in fn]
+    require_callable(fn, "stator.allow_in_graph")
+    if marks.is_disabled(fn):
+        raise OptionValueError(
+            f"{describe_callable(fn)} is marked with stator.disable and cannot be in a graph"
+        )
+    marks.allow_in_graph(fn)
+    return fn
+
+
+def assume_constant_result(fn: Function) -> Function:
+    """Call `fn` once while tracing and take its result for a constant; nothing in it is guarded."""
+    require_callable(fn, "stator.assume_constant_result")
+    marks.assume_constant_result(fn)
+    return fn
+
+
+def substitute_in_graph(
+    original: Callable[..., Any],
+    *,
+    can_constant_fold_through: bool = False,
+    skip_signature_check: bool = False,
+) -> Callable[[Function], Function]:
+    """A decorator: capture the decorated Python function wherever the program calls `original`.
+
+    The two must take the same parameters. `can_constant_fold_through` says that with constant arguments the
+    result is a constant.
+    """
+    require_callable(original, "stator.substitute_in_graph")
+    if isinstance(original, type):
+        raise OptionTypeError(
+            f"stator.substitute_in_graph({describe_callable(original)}) is not accepted: a class cannot be "
+            f"substituted; use a function"
+        )
+    require_bool("can_constant_fold_through", can_constant_fold_through)
+    require_bool("skip_signature_check", skip_signature_check)
+
+    def decorate(replacement: Function) -> Function:
+        if not isinstance(replacement, types.FunctionType):
+            raise OptionTypeError(
+                f"the substitute of {describe_callable(original)} is {replacement!r}; use a Python function"
+            )
+        if not skip_signature_check:
+            require_same_parameters(original, replacement)
+        known = marks.substitute(original)
+        if known is not None and known.replacement is not replacement:
+            raise OptionValueError(
+                f"{describe_callable(original)} already has the substitute "
+                f"{describe_callable(known.replacement)}"
+            )
+        marks.substitute_in_graph(original, marks.Substitute(replacement, can_constant_fold_through))
+        return replacement
+
+    return decorate
+
+
+def require_same_parameters(original: Callable[..., Any], replacement: Callable[..., Any]) -> None:
+    """Raise unless both can be called alike; `(*args, **kwargs)` and no signature fit everything."""
+    try:
+        wanted = inspect.signature(original)
+    except ValueError:
+        return  # most builtins do not say what they take
+    given = inspect.signature(replacement)
+    wanted_outline, given_outline = parameter_outline(wanted), parameter_outline(given)
+    anything = parameter_outline(inspect.signature(lambda *args, **kwargs: None))
+    if wanted_outline != given_outline and anything not in (wanted_outline, given_outline):
+        raise OptionTypeError(
+            f"the substitute {describe_callable(replacement)}{given} does not take the parameters of "
+            f"{describe_callable(original)}{wanted}; make them equal, or give skip_signature_check=True"
+        )
+
+
+def parameter_outline(signature: inspect.Signature) -> tuple[tuple[str, ...], frozenset[str], dict[str, Any]]:
+    """What decides how a function can be called: positional names in order, keyword-only names, defaults."""
+    kinds = inspect.Parameter
+    parameters = signature.parameters.values()
+    positional = (kinds.POSITIONAL_ONLY, kinds.POSITIONAL_OR_KEYWORD)
+    return (
+        tuple(parameter.name for parameter in parameters if parameter.kind in positional),
+        frozenset(parameter.name for parameter in parameters if parameter.kind is kinds.KEYWORD_ONLY),
+        {each.name: each.default for each in parameters if each.default is not kinds.empty},
+    )
+
+
+report.follow_environment()

@@ -1,0 +1,53 @@
+"""Backends that pass the graph through AOTAutograd and run the result eagerly.
+
+In: a graph module of torch functions.  Out: a callable that runs functionalised ATen graphs, with a backward
+graph where an input requires grad and grad mode is on.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch._functorch.aot_autograd import aot_module_simplified, make_boxed_func
+from torch._functorch.partitioners import min_cut_rematerialization_partition
+
+from stator.options import Settings
+
+
+def run_as_is(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
+    """The compiler of AOTAutograd's graphs that compiles nothing."""
+    return make_boxed_func(gm.forward)
+
+
+def compile_aot_eager(
+    gm: torch.fx.GraphModule, example_inputs: Sequence[Any], settings: Settings
+) -> Callable[..., Any]:
+    """AOTAutograd alone: shows whether a fault lies in it or in what follows."""
+    return aot_module_simplified(
+        gm,
+        example_inputs,
+        fw_compiler=run_as_is,
+        bw_compiler=run_as_is,
+        partition_fn=min_cut_rematerialization_partition,
+        keep_inference_input_mutations=True,
+    )
+
+
+def compile_aot_eager_decomp_partition(
+    gm: torch.fx.GraphModule, example_inputs: Sequence[Any], settings: Settings
+) -> Callable[..., Any]:
+    """AOTAutograd with Inductor's decompositions and partitioning, but without its code generation."""
+    # Inductor takes seconds to import, and only those who use it should wait for it.
+    compile_fx = importlib.import_module("torch._inductor.compile_fx")
+    return aot_module_simplified(
+        gm,
+        example_inputs,
+        fw_compiler=run_as_is,
+        bw_compiler=run_as_is,
+        decompositions=compile_fx.select_decomp_table(),
+        partition_fn=functools.partial(min_cut_rematerialization_partition, compiler="inductor"),
+    )

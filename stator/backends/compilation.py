@@ -1,0 +1,90 @@
+"""Call a backend on one captured graph.
+
+In: a graph module, its fake inputs and the settings.  Out: a callable that takes the graph's inputs as
+`*args` and returns the graph's outputs as a tuple or list.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch._guards import TracingContext, tracing
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from stator import events
+from stator.backends.registry import Backend, find_backend, tuning_keywords
+from stator.errors import BackendError, describe_callable
+from stator.options import Settings
+
+
+def compile_graph(
+    gm: torch.fx.GraphModule,
+    example_inputs: Sequence[Any],
+    settings: Settings,
+    fake_mode: FakeTensorMode,
+    grad_enabled: bool,
+) -> Callable[..., Any]:
+    """Compile `gm`, which from now on belongs to the backend.
+
+    `grad_enabled` is the grad mode in which the graph was captured: it decides whether AOTAutograd makes a
+    graph for training or for inference.
+    """
+    backend = find_backend(settings.backend)
+    started = time.perf_counter()
+    graph_nodes = len(gm.graph.nodes)
+    with tracing_context(fake_mode), torch.set_grad_enabled(grad_enabled), unchanged_random_state():
+        compiled = call_backend(backend, gm, example_inputs, settings)
+    if not callable(compiled):
+        raise BackendError(backend.name, f"it returned {compiled!r}, which is not callable")
+    events.emit(events.BackendCompiled(backend.name, graph_nodes, time.perf_counter() - started))
+    return compiled
+
+
+def call_backend(
+    backend: Backend, gm: torch.fx.GraphModule, example_inputs: Sequence[Any], settings: Settings
+) -> Callable[..., Any]:
+    """Call the backend's function as its kind expects; its failure becomes a BackendError."""
+    try:
+        if backend.takes_settings:
+            return backend.function(gm, example_inputs, settings)
+        # A list, because that is what torch hands to backends, and some of them change it.
+        return backend.function(gm, list(example_inputs), **tuning_keywords(settings))
+    except BackendError:
+        raise
+    except Exception as error:
+        where = "" if backend.takes_settings else f" ({describe_callable(backend.function)})"
+        raise BackendError(
+            backend.name, f"compilation failed{where} with {type(error).__name__}: {error}"
+        ) from error
+
+
+@contextlib.contextmanager
+def tracing_context(fake_mode: FakeTensorMode) -> Iterator[TracingContext]:
+    """AOTAutograd and Inductor find the fake mode, and leave their guards, in torch's tracing context.
+
+    A context that the caller has opened for this fake mode is used, so that it can read those guards.
+    """
+    current = TracingContext.try_get()
+    if current is not None and current.fake_mode is fake_mode:
+        yield current
+        return
+    context = TracingContext(fake_mode)
+    with tracing(context):
+        yield context
+
+
+@contextlib.contextmanager
+def unchanged_random_state() -> Iterator[None]:
+    """Compilers draw random numbers (tuning inputs, names); the program's streams must not move."""
+    python_state = random.getstate()
+    devices = [torch.cuda.current_device()] if torch.cuda.is_initialized() else []
+    with torch.random.fork_rng(devices=devices):
+        try:
+            yield
+        finally:
+            random.setstate(python_state)

@@ -1,0 +1,155 @@
+"""The table of backends.
+
+In: a name or a callable, as the user gives it.  Out: the `Backend` behind it, or an error that lists the
+names there are. Installed packages add backends as entry points of group `torch_dynamo_backends`; those are
+found when a name is first asked for, and loaded when it is first used.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.metadata
+import inspect
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from stator.errors import BackendError, OptionTypeError, OptionValueError, describe_callable
+from stator.options import BackendFunction, Settings, list_accepted
+
+ENTRY_POINT_GROUP = "torch_dynamo_backends"
+
+Function = TypeVar("Function", bound=BackendFunction)
+
+
+@dataclass(frozen=True)
+class Backend:
+    """One backend. `check` refuses settings before anything is captured.
+
+    `takes_settings`: the function is Stator's own and takes `(gm, example_inputs, settings)`; all others take
+    `(gm, example_inputs)`, and `mode=` and `options=` where those are given.
+    """
+
+    name: str
+    function: BackendFunction
+    tags: tuple[str, ...] = ()
+    check: Callable[[Settings], None] | None = None
+    takes_settings: bool = False
+
+
+_backends: dict[str, Backend] = {}
+
+
+def refuse_tuning(settings: Settings) -> None:
+    """The check of backends that take neither a mode nor options."""
+    given = "mode" if settings.mode not in (None, "default") else "options" if settings.options else None
+    if given is None:
+        return
+    value = settings.mode if given == "mode" else dict(settings.options)
+    raise OptionValueError(
+        f"backend {settings.backend_name!r} takes no {given}, but {given}={value!r} is given; "
+        f"modes and options are for the backend 'inductor'"
+    )
+
+
+def refuse_unknown_keywords(function: BackendFunction, settings: Settings) -> None:
+    """The check of users' backends, which get `mode=` and `options=` only if they have such parameters."""
+    try:
+        parameters = inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return  # a callable without a signature: whether it takes the keywords shows when it is called
+    if any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters.values()):
+        return
+    for keyword in tuning_keywords(settings):
+        if keyword not in parameters:
+            raise OptionValueError(
+                f"{keyword}= is given, but the backend {settings.backend_name!r} has no parameter {keyword!r}"
+            )
+
+
+def tuning_keywords(settings: Settings) -> dict[str, object]:
+    """The keyword arguments that a user's backend is called with."""
+    keywords: dict[str, object] = {}
+    if settings.mode not in (None, "default"):
+        keywords["mode"] = settings.mode
+    if settings.options:
+        keywords["options"] = dict(settings.options)
+    return keywords
+
+
+def add_builtin(
+    name: str, function: BackendFunction, check: Callable[[Settings], None] = refuse_tuning
+) -> None:
+    """Add a backend that takes `(gm, example_inputs, settings)`."""
+    _backends[name] = Backend(name, function, check=check, takes_settings=True)
+
+
+def register_backend(
+    fn: Function | None = None, name: str | None = None, tags: Iterable[str] = ()
+) -> Function | Callable[[Function], Function]:
+    """Make a backend known by a name, its `__name__` by default; as a call or as a decorator."""
+    if fn is None:
+        return functools.partial(_register, name=name, tags=tuple(tags))
+    return _register(fn, name, tuple(tags))
+
+
+def _register(fn: Function, name: str | None, tags: tuple[str, ...]) -> Function:
+    if not callable(fn):
+        raise OptionTypeError(
+            f"register_backend({fn!r}) is not accepted; use a callable (graph_module, example_inputs) -> "
+            f"callable"
+        )
+    name = name if name is not None else getattr(fn, "__name__", None)
+    if not isinstance(name, str) or not name:
+        raise OptionTypeError(f"the backend {fn!r} has no __name__; give name=")
+    known = _backends.get(name)
+    if known is not None and known.function is not fn:
+        raise OptionValueError(
+            f"a backend {name!r} is already registered ({describe_callable(known.function)}); "
+            f"give another name="
+        )
+    _backends[name] = Backend(name, fn, tags, functools.partial(refuse_unknown_keywords, fn))
+    return fn
+
+
+def list_backends(exclude_tags: Collection[str] | None = ("debug", "experimental")) -> list[str]:
+    """The names that `backend=` accepts."""
+    excluded = frozenset(exclude_tags or ())
+    named = {name for name, backend in _backends.items() if not excluded.intersection(backend.tags)}
+    return sorted(named | set(_entry_points()) - set(_backends))
+
+
+def find_backend(backend: str | BackendFunction) -> Backend:
+    """The backend of a name, or one made of a user's callable."""
+    if not isinstance(backend, str):
+        name = getattr(backend, "__name__", None) or type(backend).__name__
+        return Backend(name, backend, check=functools.partial(refuse_unknown_keywords, backend))
+    if backend not in _backends and backend in _entry_points():
+        _load_entry_point(backend)
+    if backend not in _backends:
+        raise OptionValueError(
+            f"there is no backend {backend!r}{list_accepted(backend, list_backends(exclude_tags=None))}; "
+            f"a callable (graph_module, example_inputs) -> callable is accepted too"
+        )
+    return _backends[backend]
+
+
+def check_settings(settings: Settings) -> None:
+    """Raise if the backend does not exist or refuses the mode or the options."""
+    backend = find_backend(settings.backend)
+    if backend.check is not None:
+        backend.check(settings)
+
+
+@functools.cache
+def _entry_points() -> dict[str, importlib.metadata.EntryPoint]:
+    return {point.name: point for point in importlib.metadata.entry_points(group=ENTRY_POINT_GROUP)}
+
+
+def _load_entry_point(name: str) -> None:
+    point = _entry_points()[name]
+    try:
+        function = point.load()
+    except Exception as error:
+        raise BackendError(name, f"its entry point {point.value!r} cannot be loaded: {error}") from error
+    _register(function, name, ())

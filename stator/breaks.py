@@ -1,0 +1,239 @@
+"""Graph breaks: the signal that stops the tracer, and the registry of what each code means.
+
+In: a code, a detail and data from the place that cannot go on.  Out: `Break`, which the interpreter's loop
+places in the user's program, and which becomes an event or `errors.Unsupported`.
+
+Prose lives here, once per code: the title, the cause, an example program and the remedy.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from stator.errors import InternalError, Unsupported, UserFrame
+
+
+@dataclass(frozen=True)
+class BreakCode:
+    """One way in which a program cannot be captured.
+
+    `inherent` says that no tracer could capture it (the value exists only at run time); otherwise it is a
+    limit of Stator's own, which may go away.
+    """
+
+    code: str
+    title: str
+    cause: str
+    example: str
+    remedy: str
+    inherent: bool = False
+
+
+REGISTRY: dict[str, BreakCode] = {}
+
+
+def register(
+    code: str, title: str, *, cause: str, example: str, remedy: str, inherent: bool = False
+) -> BreakCode:
+    """Add one code to the registry; a code is given a meaning once."""
+    if code in REGISTRY:
+        raise InternalError(f"break code {code} is already registered as {REGISTRY[code].title!r}")
+    if not (len(code) == 5 and code.startswith("SB") and code[2:].isdigit()):
+        raise InternalError(f"break code {code!r} is not of the form SBnnn")
+    row = BreakCode(code, title, cause, example, remedy, inherent)
+    REGISTRY[code] = row
+    return row
+
+
+class Break(BaseException):
+    """The tracer stops here.
+
+    A BaseException, because it travels through frames of C code and of the user's library, whose
+    `except Exception` must not take it for an exception of the program. `filename`, `line` and `stack` are
+    filled by the interpreter's loop, which alone knows the user's frames; `data` is for machines.
+    """
+
+    def __init__(self, code: str, detail: str = "", **data: object) -> None:
+        if code not in REGISTRY:
+            raise InternalError(f"break code {code!r} is not registered; detail: {detail}")
+        super().__init__(code, detail)
+        self.code = code
+        self.detail = detail
+        self.data = data
+        self.filename: str | None = None
+        self.line: int | None = None
+        self.stack: tuple[UserFrame, ...] = ()
+        self.remedy = REGISTRY[code].remedy
+
+    @property
+    def title(self) -> str:
+        return REGISTRY[self.code].title
+
+    @property
+    def cause(self) -> str:
+        """What happened here if that is known, else what the code means in general."""
+        return self.detail or REGISTRY[self.code].cause
+
+    @property
+    def inherent(self) -> bool:
+        return REGISTRY[self.code].inherent
+
+    def as_unsupported(self) -> Unsupported:
+        """The error that the user sees under `fullgraph=True`."""
+        return Unsupported(
+            self.code, self.title, self.cause, self.remedy, self.filename, self.line, self.stack
+        )
+
+    def __str__(self) -> str:
+        return str(self.as_unsupported())
+
+
+register(
+    "SB001",
+    "native function not in the table",
+    cause="a function written in C was called that is not known to be free of side effects",
+    example="some_extension.process(x)",
+    remedy="teach it with stator.substitute_in_graph, put it into the graph with stator.allow_in_graph, or "
+    "exclude the caller with stator.disable",
+)
+register(
+    "SB002",
+    "data-dependent branch",
+    cause="a branch depends on the value of a tensor, which exists only when the graph runs",
+    example="if x.sum() > 0: ...",
+    remedy="choose between values with torch.where, or between computations with torch.cond",
+    inherent=True,
+)
+register(
+    "SB003",
+    "data-dependent scalar",
+    cause="a tensor's value is needed as a Python number, list or numpy array while tracing",
+    example="n = int(x.max()); s = str(n)",
+    remedy="keep the value in a tensor, or use it only as a size, bounded with torch._check",
+    inherent=True,
+)
+register(
+    "SB004",
+    "data-dependent output shape",
+    cause="the shape of an operator's result depends on the values of its input",
+    example="x[x > 0], torch.nonzero(x), torch.unique(x)",
+    remedy="use a form with a fixed shape: torch.where, masks, nonzero_static",
+    inherent=True,
+)
+register(
+    "SB005",
+    "opaque outside object",
+    cause="an object made outside the captured code has state that Python cannot see and no guard can cover",
+    example="handle = ext.Handle(); stator.compile(lambda x: x * handle.scale)",
+    remedy="read what is needed from the object beforehand and pass that in",
+)
+register(
+    "SB006",
+    "mutation that cannot be written back",
+    cause="the program changes an object of a kind whose changes cannot be replayed on the original",
+    example="ext_object.value = x.shape[0]",
+    remedy="move the mutation out of the compiled function, or return the new value",
+)
+register(
+    "SB007",
+    "value that cannot be rebuilt",
+    cause="a value that leaves the captured code cannot be made again by the compiled function",
+    example="return ext.Handle(x)",
+    remedy="build the object outside the compiled function from the values that it needs",
+)
+register(
+    "SB008",
+    "frame inspection",
+    cause="the program looks at interpreter frames, which do not exist in the compiled function",
+    example="sys._getframe(), inspect.stack(), inspect.currentframe()",
+    remedy="pass the information as an argument, or exclude the function with stator.disable",
+)
+register(
+    "SB009",
+    "explicit graph break",
+    cause="the program called stator.graph_break()",
+    example="stator.graph_break()",
+    remedy="remove the call where one graph is wanted",
+    inherent=True,
+)
+register(
+    "SB010",
+    "disabled function called",
+    cause="a function was called that is marked with stator.disable",
+    example="@stator.disable\ndef log(x): ...",
+    remedy="remove the mark, or move the call out of the compiled function",
+    inherent=True,
+)
+register(
+    "SB011",
+    "instruction not supported",
+    cause="the bytecode holds an instruction that the interpreter declines",
+    example="code made by a bytecode rewriting tool",
+    remedy="exclude the function with stator.disable, and report the instruction",
+)
+register(
+    "SB012",
+    "break inside a callback of native code",
+    cause="C code called back into Python, and that Python cannot be captured; a C call cannot be split",
+    example="sorted(xs, key=lambda x: x.item())",
+    remedy="write the call as a Python loop, or remove what breaks inside the callback",
+)
+register(
+    "SB013",
+    "impure read",
+    cause="the program reads something that changes from call to call without any object showing it",
+    example="time.time(), os.environ['N'], random.random()",
+    remedy="read it outside the compiled function and pass it in",
+    inherent=True,
+)
+register(
+    "SB014",
+    "outside iterator or generator",
+    cause="an iterator that was made outside is advanced; its position cannot be read without moving it",
+    example="it = iter(stream); stator.compile(lambda x: x + next(it))",
+    remedy="make the iterator inside the compiled function, or pass a list",
+)
+register(
+    "SB015",
+    "input or output",
+    cause="the program reads or writes files, sockets or processes",
+    example="open(path).read()",
+    remedy="do it outside the compiled function, or exclude the function with stator.disable",
+    inherent=True,
+)
+register(
+    "SB016",
+    "autograd call inside",
+    cause="the program runs autograd inside the captured code",
+    example="loss.backward(), torch.autograd.grad(y, x)",
+    remedy="compile the forward computation alone; call backward outside, or use torch.func.grad",
+)
+register(
+    "SB017",
+    "tensor type that cannot be faked",
+    cause="a tensor of this kind has no fake counterpart to trace with",
+    example="a tensor subclass with no __tensor_flatten__",
+    remedy="use a plain tensor, or give the subclass __tensor_flatten__ and __tensor_unflatten__",
+)
+register(
+    "SB018",
+    "concurrency",
+    cause="the program starts or joins threads, or waits for an event loop",
+    example="threading.Thread(target=f).start()",
+    remedy="start the concurrent work outside the compiled function",
+    inherent=True,
+)
+register(
+    "SB019",
+    "weak reference or finalizer",
+    cause="the program depends on when an object dies, and objects of the trace die at other times",
+    example="weakref.finalize(obj, callback)",
+    remedy="make and read weak references outside the compiled function",
+)
+register(
+    "SB020",
+    "traceback read",
+    cause="the program reads a traceback, whose frames do not exist in the compiled function",
+    example="except ValueError as e: traceback.format_tb(e.__traceback__)",
+    remedy="format the traceback outside the compiled function",
+)

@@ -1,0 +1,184 @@
+"""Read a code object.   types.CodeType  ->  CodeUnit (instructions by index, exception table, slots)
+
+The result is memoised for as long as the code object lives. Code objects compare and hash by value, so the
+memo is keyed by identity and an entry goes when its code object does.
+"""
+
+from __future__ import annotations
+
+import weakref
+from types import CodeType
+from typing import Any, NamedTuple
+
+from .instruction import CodeUnit, ExceptionEntry, Instruction, Slots, frame_slots
+from .opcodes import (
+    BINARY_OPERATORS,
+    BY_NUMBER,
+    COMPARE_BOOL_BIT,
+    COMPARE_OPERATORS,
+    COMPARE_SHIFT,
+    EXTENDED_ARG,
+    INTRINSICS_1,
+    INTRINSICS_2,
+    Operand,
+)
+
+
+class MalformedCode(Exception):
+    """The bytes of a code object do not follow the running version's format."""
+
+
+class _Body(NamedTuple):
+    """What is remembered about a code object; it must not refer to the code object itself."""
+
+    code: weakref.ref[CodeType]
+    instructions: list[Instruction]
+    exception_table: list[ExceptionEntry]
+    index_of_offset: dict[int, int]
+    slots: Slots
+    analyses: dict[str, Any]
+
+
+_bodies: dict[int, _Body] = {}
+
+
+def decode(code: CodeType) -> CodeUnit:
+    """The decoded form of `code`; raises MalformedCode where its bytes make no sense."""
+    key = id(code)
+    body = _bodies.get(key)
+    if body is None or body.code() is not code:
+        body = _decode_body(code)
+        _bodies[key] = body
+    return CodeUnit(code, *body[1:])
+
+
+def _decode_body(code: CodeType) -> _Body:
+    key = id(code)
+
+    def forget(dead: weakref.ref[CodeType]) -> None:
+        # The number may already belong to a younger code object with a body of its own.
+        body = _bodies.get(key)
+        if body is not None and body.code is dead:
+            del _bodies[key]
+
+    instructions, index_of_offset = _decode_instructions(code)
+    table = parse_exception_table(code, index_of_offset)
+    for entry in table:
+        for instruction in instructions[entry.start : entry.end]:
+            instruction.handler = entry
+    return _Body(weakref.ref(code, forget), instructions, table, index_of_offset, frame_slots(code), {})
+
+
+def _decode_instructions(code: CodeType) -> tuple[list[Instruction], dict[int, int]]:
+    """All instructions, and the index that each code unit's byte offset belongs to."""
+    data = code.co_code
+    positions = list(code.co_positions())
+    instructions: list[Instruction] = []
+    index_of_offset: dict[int, int] = {}
+    offset, first, extended = 0, 0, 0
+    while offset < len(data):
+        opcode = BY_NUMBER[data[offset]]
+        if opcode is None:
+            raise MalformedCode(f"no opcode {data[offset]} at offset {offset} of {code.co_qualname}")
+        arg = extended << 8 | data[offset + 1]
+        if opcode.number == EXTENDED_ARG:
+            extended = arg
+            offset += 2
+            continue
+        extended = 0
+        place = positions[offset >> 1] if offset >> 1 < len(positions) else (None,) * 4
+        index = len(instructions)
+        after = offset + 2 + 2 * opcode.caches
+        instruction = Instruction(
+            opcode.name, arg, None, index, offset, None if place == (None, None, None, None) else place
+        )
+        _read_operand(instruction, opcode.operand, arg, after, code)
+        instructions.append(instruction)
+        for unit_offset in range(first, after, 2):
+            index_of_offset[unit_offset] = index
+        offset = first = after
+    index_of_offset[offset] = len(instructions)
+    _resolve_targets(instructions, index_of_offset, code)
+    return instructions, index_of_offset
+
+
+def _resolve_targets(
+    instructions: list[Instruction], index_of_offset: dict[int, int], code: CodeType
+) -> None:
+    """Turn the targets of jumps from byte offsets into indexes; each must be an instruction's first unit."""
+    for instruction in instructions:
+        offset = instruction.target
+        if offset is None:
+            continue
+        target = index_of_offset.get(offset)
+        if target is None or target == len(instructions):
+            raise MalformedCode(f"{instruction.opname} of {code.co_qualname} leaves the code")
+        if index_of_offset.get(offset - 2) == target:
+            raise MalformedCode(f"{instruction.opname} of {code.co_qualname} lands inside an instruction")
+        instruction.target = instruction.argval = target
+
+
+def _read_operand(instruction: Instruction, operand: Operand, arg: int, after: int, code: CodeType) -> None:
+    """Fill in argval, flag and (as a byte offset for now) target."""
+    try:
+        match operand:
+            case Operand.NONE:
+                instruction.arg = None
+            case Operand.NUMBER | Operand.SLOT:
+                instruction.argval = arg
+            case Operand.CONST:
+                instruction.argval = code.co_consts[arg]
+            case Operand.NAME:
+                instruction.argval = code.co_names[arg]
+            case Operand.NAME_FLAG1:
+                instruction.argval, instruction.flag = code.co_names[arg >> 1], bool(arg & 1)
+            case Operand.NAME_FLAG2:
+                instruction.argval, instruction.flag = code.co_names[arg >> 2], bool(arg & 1)
+            case Operand.JUMP_FORWARD:
+                instruction.target = after + 2 * arg
+            case Operand.JUMP_BACKWARD:
+                instruction.target = after - 2 * arg
+            case Operand.SLOT_PAIR:
+                instruction.argval = (arg >> 4, arg & 15)
+            case Operand.COMPARE:
+                instruction.argval = COMPARE_OPERATORS[arg >> COMPARE_SHIFT]
+                instruction.flag = bool(arg & COMPARE_BOOL_BIT)
+            case Operand.BINARY:
+                instruction.argval = BINARY_OPERATORS[arg]
+            case Operand.TRUTH_FLAG:
+                instruction.argval, instruction.flag = arg, bool(arg)
+            case Operand.INTRINSIC_1:
+                instruction.argval = INTRINSICS_1[arg]
+            case Operand.INTRINSIC_2:
+                instruction.argval = INTRINSICS_2[arg]
+    except IndexError as error:
+        raise MalformedCode(f"{instruction.opname} {arg} of {code.co_qualname} is out of range") from error
+
+
+def parse_exception_table(code: CodeType, index_of_offset: dict[int, int]) -> list[ExceptionEntry]:
+    """co_exceptiontable: per entry four big-endian varints, start, length, target, depth and lasti."""
+    numbers: list[int] = []
+    value = 0
+    for byte in code.co_exceptiontable:
+        value = value << 6 | byte & 63
+        if not byte & 64:
+            numbers.append(value)
+            value = 0
+    if len(numbers) % 4:
+        raise MalformedCode(f"the exception table of {code.co_qualname} is cut short")
+    entries: list[ExceptionEntry] = []
+    for at in range(0, len(numbers), 4):
+        start, length, target, depth_and_lasti = numbers[at : at + 4]
+        try:
+            entries.append(
+                ExceptionEntry(
+                    index_of_offset[2 * start],
+                    index_of_offset[2 * (start + length)],
+                    index_of_offset[2 * target],
+                    depth_and_lasti >> 1,
+                    bool(depth_and_lasti & 1),
+                )
+            )
+        except KeyError as error:
+            raise MalformedCode(f"exception entry {at // 4} of {code.co_qualname} leaves the code") from error
+    return entries

@@ -1,0 +1,179 @@
+"""What the running CPython's opcodes are.   opcode/dis tables  ->  names, operand kinds, cache sizes, jumps
+
+Everything that differs between CPython 3.11, 3.12 and 3.13 about *what an opcode is* is settled in this
+module and in `stack`; the rest of the package, and all of Stator above it, asks by name.
+"""
+
+from __future__ import annotations
+
+import dis
+import opcode as cpython_opcode
+import sys
+from enum import IntEnum
+from typing import NamedTuple
+
+if not (3, 11) <= sys.version_info[:2] <= (3, 13):
+    raise ImportError(f"stator.code reads CPython 3.11 to 3.13 bytecode, not {sys.version.split()[0]}")
+
+VERSION: tuple[int, int] = sys.version_info[:2]
+
+# Pseudo opcodes (256 and up) exist only inside the compiler; INSTRUMENTED_* and the specialised forms only
+# in a running code object's private buffer. `co_code` shows neither, so neither is an opcode here.
+ALL_OPNAMES: frozenset[str] = frozenset(
+    name for name, code in dis.opmap.items() if code < 256 and not name.startswith("INSTRUMENTED_")
+)
+
+# Opcodes that `decode` folds away or that CPython keeps for itself: no decoded Instruction carries one.
+FOLDED_OPNAMES: frozenset[str] = frozenset({"CACHE", "EXTENDED_ARG"})
+PRIVATE_OPNAMES: frozenset[str] = ALL_OPNAMES & {
+    "RESERVED",
+    "INTERPRETER_EXIT",
+    "EXIT_INIT_CHECK",
+    "ENTER_EXECUTOR",
+}
+DECODED_OPNAMES: frozenset[str] = ALL_OPNAMES - FOLDED_OPNAMES - PRIVATE_OPNAMES
+
+
+class Operand(IntEnum):
+    """How an instruction's raw argument is to be read."""
+
+    NONE = 0  # the opcode takes no argument
+    NUMBER = 1  # a count, a flag word, a depth: argval is the argument itself
+    CONST = 2
+    NAME = 3
+    NAME_FLAG1 = 4  # name index above one flag bit
+    NAME_FLAG2 = 5  # name index above two flag bits (LOAD_SUPER_ATTR)
+    SLOT = 6  # localsplus index
+    SLOT_PAIR = 7  # two localsplus indexes of four bits each
+    COMPARE = 8
+    BINARY = 9
+    INTRINSIC_1 = 10
+    INTRINSIC_2 = 11
+    JUMP_FORWARD = 12
+    JUMP_BACKWARD = 13
+    TRUTH_FLAG = 14  # IS_OP, CONTAINS_OP: the argument is "inverted"
+
+
+class Opcode(NamedTuple):
+    """One opcode of the running version."""
+
+    name: str
+    number: int
+    operand: Operand
+    caches: int  # inline cache entries that follow it
+
+
+COMPARE_OPERATORS: tuple[str, ...] = tuple(dis.cmp_op)
+BINARY_OPERATORS: tuple[str, ...] = tuple(symbol for _, symbol in cpython_opcode._nb_ops)  # type: ignore[attr-defined]
+
+INTRINSICS_1: tuple[str, ...]
+INTRINSICS_2: tuple[str, ...]
+if VERSION == (3, 11):
+    COMPARE_SHIFT, COMPARE_BOOL_BIT = 0, 0
+    INTRINSICS_1 = INTRINSICS_2 = ()
+    FLAGGED_NAMES = {"LOAD_GLOBAL": Operand.NAME_FLAG1}
+elif VERSION == (3, 12):
+    COMPARE_SHIFT, COMPARE_BOOL_BIT = 4, 0
+    INTRINSICS_1 = tuple(cpython_opcode._intrinsic_1_descs)  # type: ignore[attr-defined]
+    INTRINSICS_2 = tuple(cpython_opcode._intrinsic_2_descs)  # type: ignore[attr-defined]
+    FLAGGED_NAMES = {
+        "LOAD_GLOBAL": Operand.NAME_FLAG1,
+        "LOAD_ATTR": Operand.NAME_FLAG1,
+        "LOAD_SUPER_ATTR": Operand.NAME_FLAG2,
+    }
+else:
+    COMPARE_SHIFT, COMPARE_BOOL_BIT = 5, 16
+    INTRINSICS_1 = tuple(cpython_opcode._intrinsic_1_descs)  # type: ignore[attr-defined]
+    INTRINSICS_2 = tuple(cpython_opcode._intrinsic_2_descs)  # type: ignore[attr-defined]
+    FLAGGED_NAMES = {
+        "LOAD_GLOBAL": Operand.NAME_FLAG1,
+        "LOAD_ATTR": Operand.NAME_FLAG1,
+        "LOAD_SUPER_ATTR": Operand.NAME_FLAG2,
+    }
+
+# Pairs that CPython takes on trust. A suspended generator looks for the RESUME after its YIELD_VALUE to see
+# whether it delegates; an exhausted FOR_ITER skips its target (3.12) or the target and one more (3.13) unread.
+FOLLOWED_BY: dict[str, str] = {"YIELD_VALUE": "RESUME"}
+JUMPS_ONTO: dict[str, str] = {}
+if VERSION == (3, 11):
+    FOLLOWED_BY["PRECALL"] = "CALL"
+elif VERSION == (3, 12):
+    JUMPS_ONTO["FOR_ITER"] = "END_FOR"
+else:
+    JUMPS_ONTO["FOR_ITER"] = "END_FOR"
+    FOLLOWED_BY["END_FOR"] = "POP_TOP"
+
+SLOT_PAIRS: frozenset[str] = ALL_OPNAMES & {
+    "LOAD_FAST_LOAD_FAST",
+    "STORE_FAST_LOAD_FAST",
+    "STORE_FAST_STORE_FAST",
+}
+
+_JUMPS = frozenset(dis.opname[code] for code in [*dis.hasjrel, *dis.hasjabs]) & ALL_OPNAMES
+BACKWARD_JUMPS: frozenset[str] = frozenset(name for name in _JUMPS if "BACKWARD" in name)
+FORWARD_JUMPS: frozenset[str] = _JUMPS - BACKWARD_JUMPS
+JUMPS: frozenset[str] = _JUMPS
+UNCONDITIONAL_JUMPS: frozenset[str] = JUMPS & {
+    "JUMP_FORWARD",
+    "JUMP_BACKWARD",
+    "JUMP_BACKWARD_NO_INTERRUPT",
+}
+# Control never reaches the next instruction: it leaves the frame or goes to a handler.
+FRAME_EXITS: frozenset[str] = ALL_OPNAMES & {
+    "RETURN_VALUE",
+    "RETURN_CONST",
+    "RAISE_VARARGS",
+    "RERAISE",
+    "INTERPRETER_EXIT",
+}
+NO_FALLTHROUGH: frozenset[str] = UNCONDITIONAL_JUMPS | FRAME_EXITS
+
+
+def _has_argument(code: int) -> bool:
+    if VERSION == (3, 11):
+        return code >= dis.HAVE_ARGUMENT
+    return code in cpython_opcode.hasarg  # type: ignore[attr-defined]
+
+
+def _operand(name: str, code: int) -> Operand:
+    if name in FLAGGED_NAMES:
+        return FLAGGED_NAMES[name]
+    if name in SLOT_PAIRS:
+        return Operand.SLOT_PAIR
+    if name in BACKWARD_JUMPS:
+        return Operand.JUMP_BACKWARD
+    if name in FORWARD_JUMPS:
+        return Operand.JUMP_FORWARD
+    if code in dis.hasconst or name == "KW_NAMES":
+        return Operand.CONST
+    if code in dis.hasname:
+        return Operand.NAME
+    if code in dis.haslocal or code in dis.hasfree:
+        return Operand.SLOT
+    special = {
+        "COMPARE_OP": Operand.COMPARE,
+        "BINARY_OP": Operand.BINARY,
+        "CALL_INTRINSIC_1": Operand.INTRINSIC_1,
+        "CALL_INTRINSIC_2": Operand.INTRINSIC_2,
+        "IS_OP": Operand.TRUTH_FLAG,
+        "CONTAINS_OP": Operand.TRUTH_FLAG,
+    }
+    if name in special:
+        return special[name]
+    return Operand.NUMBER if _has_argument(code) else Operand.NONE
+
+
+def _cache_entries(name: str, code: int) -> int:
+    entries = cpython_opcode._inline_cache_entries  # type: ignore[attr-defined]
+    if VERSION == (3, 13):
+        return int(entries.get(name, 0))  # keyed by name since 3.13, a list by number before
+    return int(entries[code])
+
+
+BY_NAME: dict[str, Opcode] = {
+    name: Opcode(name, number, _operand(name, number), _cache_entries(name, number))
+    for name, number in sorted(dis.opmap.items())
+    if name in ALL_OPNAMES
+}
+BY_NUMBER: tuple[Opcode | None, ...] = tuple(BY_NAME.get(dis.opname[code]) for code in range(256))
+EXTENDED_ARG: int = dis.opmap["EXTENDED_ARG"]

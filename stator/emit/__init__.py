@@ -1,0 +1,1 @@
+"""Emission: the residual program that a compiled call runs, as readable Python source."""

@@ -1,0 +1,213 @@
+"""Write back what the program changed.   self.n += 1; xs.append(y)  ->  vars(self)['n'] = 4; xs.append(y)
+
+In: the trackers, each with the boxes it had when it was adopted.  Out: statements of the residual program.  The
+values were worked out before: every expression here reads parameters and fresh objects only.
+"""
+
+from __future__ import annotations
+
+import collections
+import sys
+import warnings
+from typing import Any
+
+from stator.emit.rebuild import Rebuilder, _vars
+from stator.guards.guard import MISSING
+from stator.heap.box import Box
+from stator.heap.heap import instance_dict
+from stator.heap.shells import slot_members
+from stator.heap.tracker import Shape, VariableTracker
+from stator.interp.rules_effects import Logged, Printed, Warned
+
+
+def write_effects(build: Rebuilder) -> int:
+    """Emit every write-back; answers how many there are."""
+    statements: list[str] = []
+    for tracker in list(build.heap.trackers):
+        _diff(build, tracker, statements)
+    for scope in list(build.heap.scopes.values()):
+        for name, value in scope.overlay.items():
+            namespace = build.writer.constant(scope.namespace, "globals")
+            if value is MISSING:
+                statements.append(f"del {namespace}[{name!r}]")
+            else:
+                statements.append(f"{namespace}[{name!r}] = {build.value(value)}")
+    for cls, overlay in build.vm.class_overlays.items():
+        for name, value in overlay.items():
+            holder = build.writer.constant(cls)
+            if value is MISSING:
+                statements.append(f"delattr({holder}, {name!r})")
+            else:
+                statements.append(f"setattr({holder}, {name!r}, {build.value(value)})")
+    for effect in build.vm.effects:
+        statements.append(_replay(build, effect))
+    for statement in statements:
+        build.writer.line(statement)
+    return len(statements)
+
+
+def _replay(build: Rebuilder, effect: Any) -> str:
+    writer = build.writer
+    if type(effect) is Printed:
+        return f"{writer.constant(sys, 'sys')}.{effect.stream}.write({effect.text!r})"
+    if type(effect) is Warned:
+        return (f"{writer.constant(warn_at, 'warn_at')}({build.value(effect.message)}, "
+                f"{writer.constant(effect.category)}, {effect.filename!r}, {effect.line})")
+    if type(effect) is Logged:
+        args = ", ".join(build.value(arg) for arg in effect.args)
+        return f"{writer.constant(effect.logger, 'logger')}.{effect.method}({args})"
+    raise TypeError(f"unknown effect {effect!r}")
+
+
+def warn_at(message: Any, category: Any, filename: str, line: int) -> None:
+    """Warn as if from the user's line, with that module's own registry."""
+    module = next((m for m in list(sys.modules.values()) if getattr(m, "__file__", None) == filename), None)
+    registry = None if module is None else module.__dict__.setdefault("__warningregistry__", {})
+    warnings.warn_explicit(message, category, filename, line, getattr(module, "__name__", None), registry)
+
+
+# ---------------------------------------------------------------------- one outside object
+
+
+def _diff(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> None:
+    shape = tracker.shape
+    if shape is Shape.LIST:
+        _diff_list(build, tracker, out)
+    elif shape is Shape.DICT:
+        _diff_dict(build, tracker, out)
+    elif shape is Shape.SET:
+        _diff_set(build, tracker, out)
+    elif shape is Shape.CELL:
+        _diff_cell(build, tracker, out)
+    if tracker.initial_dict is not None and shape is not Shape.TENSOR:
+        _diff_attributes(build, tracker, out)
+    if tracker.initial_slots is not None:
+        _diff_slots(build, tracker, out)
+
+
+def _current(box: Any, value: Any) -> bool:
+    return value is box or type(box) is Box and box.is_current(value)
+
+
+def _diff_list(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> None:
+    initial = tracker.initial
+    now = list(list.__iter__(tracker.standin) if isinstance(tracker.standin, list) else iter(tracker.standin))
+    same = min(len(initial), len(now))
+    if all(_current(box, value) for box, value in zip(initial, now, strict=False)):
+        if len(now) == len(initial):
+            return
+        if len(now) > len(initial):
+            name = build.outside(tracker.source)
+            base = build.writer.constant(_list_base(tracker.standin))
+            added = [build.value(value) for value in now[same:]]
+            out.append(f"{base}.append({name}, {added[0]})" if len(added) == 1
+                       else f"{base}.extend({name}, [{', '.join(added)}])")
+            return
+    name = build.outside(tracker.source)
+    parts = [build.value(value) for value in now]
+    base = build.writer.constant(_list_base(tracker.standin))
+    if isinstance(tracker.standin, list):
+        out.append(f"{base}.__setitem__({name}, slice(None), [{', '.join(parts)}])")
+    else:
+        out.append(f"{base}.clear({name})")
+        out.append(f"{base}.extend({name}, [{', '.join(parts)}])")
+
+
+def _list_base(value: Any) -> type:
+    return list if isinstance(value, list) else collections.deque
+
+
+def _dict_base(value: Any) -> type:
+    return collections.OrderedDict if isinstance(value, collections.OrderedDict) else dict
+
+
+def _diff_dict(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> None:
+    initial, now = tracker.initial, dict(dict.items(tracker.standin))
+    base_type = _dict_base(tracker.standin)
+    order = list(base_type.__iter__(tracker.standin))
+    kept = [key for key in initial if key in now]
+    if order[:len(kept)] != kept:  # keys were removed and put back, or moved: rebuild the whole order
+        if order == list(initial) and all(_current(initial[k], now[k]) for k in order):
+            return
+        name, base = build.outside(tracker.source), build.writer.constant(base_type)
+        items = [f"({build.value(key)}, {build.value(now[key])})" for key in order]
+        out.append(f"{base}.clear({name})")
+        out.append(f"{base}.update({name}, [{', '.join(items)}])")
+        return
+    if isinstance(tracker.standin, collections.defaultdict) and \
+            tracker.standin.default_factory is not tracker.original.default_factory \
+            and build.heap.original_of(tracker.standin.default_factory) is not tracker.original.default_factory:
+        out.append(f"{build.outside(tracker.source)}.default_factory = {build.value(tracker.standin.default_factory)}")
+    for key in initial:
+        if key not in now:
+            base = build.writer.constant(base_type)
+            out.append(f"{base}.__delitem__({build.outside(tracker.source)}, {build.value(key)})")
+    for key in order:
+        if key not in initial or not _current(initial[key], now[key]):
+            base = build.writer.constant(base_type)
+            out.append(f"{base}.__setitem__({build.outside(tracker.source)}, {build.value(key)}, {build.value(now[key])})")
+
+
+def _diff_set(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> None:
+    if isinstance(tracker.standin, frozenset):
+        return
+    initial = set(tracker.initial)
+    now = set(set.__iter__(tracker.standin))
+    removed = [item for item in tracker.initial if item not in now]
+    added = [item for item in now if item not in initial]
+    if removed:
+        out.append(f"set.difference_update({build.outside(tracker.source)}, "
+                   f"[{', '.join(build.value(item) for item in removed)}])")
+    if added:
+        out.append(f"set.update({build.outside(tracker.source)}, "
+                   f"[{', '.join(build.value(item) for item in added)}])")
+
+
+def _diff_cell(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> None:
+    try:
+        value = tracker.standin.cell_contents
+    except ValueError:
+        if tracker.initial is not None:
+            out.append(f"del {build.outside(tracker.source)}.cell_contents")
+        return
+    if tracker.initial is None or not _current(tracker.initial, value):
+        out.append(f"{build.outside(tracker.source)}.cell_contents = {build.value(value)}")
+
+
+def _diff_attributes(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> None:
+    initial = tracker.initial_dict
+    now = instance_dict(tracker.standin)
+    assert initial is not None and now is not None
+    own = build.writer.constant(_vars, "vars")
+    kept = [name for name in initial if name in now]
+    if list(now)[:len(kept)] != kept:
+        items = [f"{key!r}: {build.value(item)}" for key, item in now.items()]
+        out.append(f"{own}({build.outside(tracker.source)}).clear()")
+        out.append(f"{own}({build.outside(tracker.source)}).update({{{', '.join(items)}}})")
+        return
+    for name in initial:
+        if name not in now:
+            out.append(f"del {own}({build.outside(tracker.source)})[{name!r}]")
+    for name, value in now.items():
+        if name not in initial or not _current(initial[name], value):
+            out.append(f"{own}({build.outside(tracker.source)})[{name!r}] = {build.value(value)}")
+
+
+def _diff_slots(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> None:
+    from_start = tracker.initial_slots
+    assert from_start is not None
+    for member in _members(tracker):
+        slot = build.writer.constant(member, f"slot_{member.__name__}")
+        try:
+            value = member.__get__(tracker.standin)
+        except AttributeError:
+            if member in from_start:
+                out.append(f"{slot}.__delete__({build.outside(tracker.source)})")
+            continue
+        if member not in from_start or not _current(from_start[member], value):
+            out.append(f"{slot}.__set__({build.outside(tracker.source)}, {build.value(value)})")
+
+
+def _members(tracker: VariableTracker) -> Any:
+    return slot_members(type(tracker.original))
+

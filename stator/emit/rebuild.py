@@ -1,0 +1,293 @@
+"""Rebuild values.   a stand-in or fresh object of the trace  ->  an expression of the residual program
+
+Outside objects are what their sources say; tensors are graph outputs; fresh containers and instances are made
+anew, once per object (aliases stay aliases), allocated before they are filled where they refer to themselves.
+"""
+
+from __future__ import annotations
+
+import collections
+import enum
+import functools
+import types
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+
+from stator.breaks import Break
+from stator.emit.writer import Writer
+from stator.heap.box import Box
+from stator.heap.heap import Heap, instance_dict
+from stator.heap.shells import CONSTANT_TYPES, IDENTITY_TYPES, new_shell, slot_members
+from stator.heap.tracker import Shape
+from stator.source import Source
+
+
+class Rebuilder:
+    """Turns values of the trace into expressions; asks for graph outputs and outside values as it goes."""
+
+    def __init__(self, writer: Writer, heap: Heap, recorder: Any, vm: Any) -> None:
+        self.writer, self.heap, self.recorder, self.vm = writer, heap, recorder, vm
+        self.memo: dict[int, str] = {}
+        self.kept: list[Any] = []
+        self.outputs: list[Any] = []  # fake tensors the graph must return
+        self.output_index: dict[int, int] = {}
+        self.wanted: dict[Source, str] = {}  # outside values the entry hands over -> parameter name
+        self.building: set[int] = set()
+
+    # ------------------------------------------------------------------ outside
+
+    def outside(self, source: Source) -> str:
+        name = self.wanted.get(source)
+        if name is None:
+            name = self.wanted[source] = self.writer.fresh(source.text())
+        return name
+
+    def tensor(self, fake: FakeTensor) -> str:
+        tracker = self.heap.by_standin.get(id(fake))
+        if tracker is not None:
+            return self.outside(tracker.source)
+        index = self.output_index.get(id(fake))
+        if index is None:
+            index = self.output_index[id(fake)] = len(self.outputs)
+            self.outputs.append(fake)
+        return f"out[{index}]"
+
+    # ------------------------------------------------------------------ values
+
+    def value(self, value: Any) -> str:
+        cls = type(value)
+        if cls in CONSTANT_TYPES:
+            return self.scalar(value)
+        if cls is FakeTensor:
+            return self.fresh_tensor(value)
+        if cls is Box:
+            return self.value(value.value) if value.forced else self.outside(value.source())
+        known = self.memo.get(id(value))
+        if known is not None:
+            return known
+        tracker = self.heap.by_standin.get(id(value))
+        if tracker is not None:
+            text = self.outside(tracker.source)
+        elif id(value) in self.heap.sources:
+            text = self.outside(self.heap.sources[id(value)])
+        else:
+            text = self.made(value, cls)
+        self.memo[id(value)] = text
+        self.kept.append(value)
+        return text
+
+    def scalar(self, value: Any) -> str:
+        if type(value) is float:
+            return repr(value) if value == value and value not in (float("inf"), float("-inf")) \
+                else f"float('{value!r}')"
+        return self.writer.constant(value)
+
+    def fresh_tensor(self, fake: FakeTensor) -> str:
+        text = self.tensor(fake)
+        attributes = self.vm.tensor_attributes.get(id(fake))
+        if attributes and id(fake) not in self.memo:
+            self.memo[id(fake)] = text
+            for name, value in attributes.items():
+                self.writer.line(f"{text}.{name} = {self.value(value)}")
+        return text
+
+    def made(self, value: Any, cls: type) -> str:
+        if isinstance(value, torch.Tensor):
+            raise Break("SB017", f"a {cls.__name__} made inside the trace")
+        if cls is tuple or cls is list or cls is set or cls is frozenset or cls is dict:
+            return self.container(value, cls)
+        if cls is types.FunctionType and id(value) in self.vm.fresh:
+            return self.function(value)
+        if cls is types.CellType:
+            return self.cell(value)
+        if cls is types.MethodType:
+            return f"{self.writer.constant(types.MethodType, 'method')}" \
+                   f"({self.value(value.__func__)}, {self.value(value.__self__)})"
+        if cls is slice:
+            return f"slice({self.value(value.start)}, {self.value(value.stop)}, {self.value(value.step)})"
+        if cls is functools.partial:
+            return self.partial(value)
+        if isinstance(value, type) and id(value) in self.vm.fresh:
+            raise Break("SB007", f"the class {value.__name__}, made inside the trace")
+        if cls in IDENTITY_TYPES or isinstance(value, (type, types.ModuleType, types.FunctionType)) \
+                or isinstance(value, enum.Enum):
+            return self.writer.constant(value)
+        if cls in _BOUND:
+            return self.bound_builtin(value)
+        if cls is torch.Size:
+            return f"{self.writer.constant(torch.Size, 'Size')}([{', '.join(self.value(v) for v in value)}])"
+        if cls is range or cls is bytes:
+            return self.writer.constant(value)
+        if cls is collections.deque:
+            return self.deque(value)
+        if isinstance(value, BaseException):
+            return self.exception(value)
+        if id(cls) in self.vm.fresh:
+            raise Break("SB007", f"an instance of {cls.__name__}, a class made inside the trace")
+        if isinstance(value, tuple) and type(value).__module__ == "torch.return_types":
+            return f"{self.writer.constant(cls)}(({', '.join(self.value(v) for v in value)},))"
+        if new_shell(cls) is not None:
+            return self.instance(value, cls)
+        if cls in _IMMUTABLE_VALUES:
+            return self.writer.constant(value)
+        raise Break("SB007", f"a {cls.__module__}.{cls.__qualname__}")
+
+    # ------------------------------------------------------------------ containers
+
+    def variable(self, value: Any, hint: str, expression: str) -> str:
+        """Name an object before its parts are built, so that parts may refer to it."""
+        name = self.writer.fresh(hint)
+        self.writer.line(f"{name} = {expression}")
+        self.memo[id(value)] = name
+        self.kept.append(value)
+        return name
+
+    def container(self, value: Any, cls: type) -> str:
+        if cls is tuple:
+            parts = [self.value(item) for item in value]
+            if id(value) in self.memo:  # a cycle through a list built it already
+                return self.memo[id(value)]
+            text = f"({', '.join(parts)}{',' if len(parts) == 1 else ''})"
+            return self.variable(value, "t", text) if parts else "()"
+        if cls is list:
+            name = self.variable(value, "xs", "[]")
+            parts = [self.value(item) for item in value]
+            return self._fill(name, "[]", f"[{', '.join(parts)}]", parts, f"{name}.extend")
+        if cls is dict:
+            name = self.variable(value, "d", "{}")
+            pairs = [f"{self.value(key)}: {self.value(item)}" for key, item in value.items()]
+            return self._fill(name, "{}", f"{{{', '.join(pairs)}}}", pairs, f"{name}.update")
+        parts = [self.value(item) for item in value]
+        return self.variable(value, "s", f"{cls.__name__}([{', '.join(parts)}])")
+
+    def _fill(self, name: str, empty: str, full: str, parts: list[str], fill: str) -> str:
+        """Write the literal at once where the object was not needed in between, else fill it later."""
+        if not parts:
+            return name
+        if self.writer.lines[-1] == f"{name} = {empty}":
+            self.writer.lines[-1] = f"{name} = {full}"
+        else:
+            self.writer.line(f"{fill}({full})")
+        return name
+
+    def deque(self, value: Any) -> str:
+        name = self.variable(value, "q", f"{self.writer.constant(collections.deque, 'deque')}(maxlen={value.maxlen!r})")
+        parts = [self.value(item) for item in value]
+        self.writer.line(f"{name}.extend([{', '.join(parts)}])")
+        return name
+
+    # ------------------------------------------------------------------ functions
+
+    def function(self, value: types.FunctionType) -> str:
+        make = self.writer.constant(types.FunctionType, "function")
+        cells = "None"
+        if value.__closure__:
+            cells = "(" + ", ".join(self.value(cell) for cell in value.__closure__) + ",)"
+        defaults = self.value(value.__defaults__)
+        code, scope = self.writer.constant(value.__code__, "code"), self.writer.constant(value.__globals__, "globals")
+        name = self.variable(value, value.__name__, f"{make}({code}, {scope}, {value.__name__!r}, {defaults}, {cells})")
+        self.writer.line(f"{name}.__qualname__ = {value.__qualname__!r}")
+        if value.__kwdefaults__:
+            self.writer.line(f"{name}.__kwdefaults__ = {self.value(value.__kwdefaults__)}")
+        if value.__annotations__:
+            self.writer.line(f"{name}.__annotations__ = {self.value(value.__annotations__)}")
+        if value.__doc__ != (value.__code__.co_consts[0] if value.__code__.co_consts else None):
+            self.writer.line(f"{name}.__doc__ = {self.value(value.__doc__)}")
+        if value.__module__ != value.__globals__.get("__name__"):
+            self.writer.line(f"{name}.__module__ = {self.value(value.__module__)}")
+        for key, item in value.__dict__.items():
+            self.writer.line(f"{name}.__dict__[{key!r}] = {self.value(item)}")
+        return name
+
+    def cell(self, value: types.CellType) -> str:
+        name = self.variable(value, "cell", f"{self.writer.constant(types.CellType, 'cell_type')}()")
+        try:
+            contents = value.cell_contents
+        except ValueError:
+            return name
+        self.writer.line(f"{name}.cell_contents = {self.value(contents)}")
+        return name
+
+    def partial(self, value: Any) -> str:
+        parts = [self.value(value.func), *(self.value(arg) for arg in value.args)]
+        parts += [f"{key}={self.value(item)}" for key, item in value.keywords.items()]
+        return self.variable(value, "partial", f"{self.writer.constant(functools.partial, 'partial')}({', '.join(parts)})")
+
+    def bound_builtin(self, value: Any) -> str:
+        receiver = getattr(value, "__self__", None)
+        if receiver is None or isinstance(receiver, (types.ModuleType, type)):
+            return self.writer.constant(value)
+        return f"{self.value(receiver)}.{value.__name__}"
+
+    # ------------------------------------------------------------------ instances
+
+    def exception(self, value: BaseException) -> str:
+        cls = type(value)
+        name = self.variable(value, "exc", f"{self.writer.constant(cls)}.__new__({self.writer.constant(cls)})")
+        self.writer.line(f"{name}.args = {self.value(value.args)}")
+        for attribute in ("__cause__", "__context__"):
+            other = getattr(value, attribute)
+            if other is not None:
+                self.writer.line(f"{name}.{attribute} = {self.value(other)}")
+        if value.__suppress_context__ and value.__cause__ is None:
+            self.writer.line(f"{name}.__suppress_context__ = True")
+        if isinstance(value, (StopIteration, AttributeError, KeyError, NameError, ImportError, OSError, SystemExit)):
+            for attribute in ("value", "name", "obj", "path", "errno", "strerror", "code"):
+                item = getattr(value, attribute, None)
+                if item is not None:
+                    self.writer.line(f"{name}.{attribute} = {self.value(item)}")
+        self._attributes(value, name)
+        return name
+
+    def instance(self, value: Any, cls: type) -> str:
+        shell = new_shell(cls)
+        assert shell is not None
+        make = f"{self.writer.constant(shell.base, shell.base.__name__)}.__new__"
+        kind = self.writer.constant(cls)
+        if shell.shape is Shape.TUPLE:
+            parts = ", ".join(self.value(item) for item in tuple.__iter__(value))
+            name = self.variable(value, cls.__name__.lower(), f"{make}({kind}, [{parts}])")
+        elif shell.shape is Shape.VALUE:
+            plain = shell.base.__getnewargs__(value)[0] if hasattr(shell.base, "__getnewargs__") else shell.base(value)
+            name = self.variable(value, cls.__name__.lower(), f"{make}({kind}, {self.value(plain)})")
+        else:
+            name = self.variable(value, cls.__name__.lower(), f"{make}({kind})")
+        base = self.writer.constant(shell.base, shell.base.__name__)
+        if shell.shape is Shape.LIST:
+            parts = ", ".join(self.value(item) for item in shell.base.__iter__(value))
+            self.writer.line(f"{base}.extend({name}, [{parts}])")
+        elif shell.shape is Shape.SET:
+            parts = ", ".join(self.value(item) for item in set.__iter__(value))
+            self.writer.line(f"{base}.update({name}, [{parts}])")
+        elif shell.shape is Shape.DICT:
+            if shell.base is collections.defaultdict:
+                self.writer.line(f"{name}.default_factory = {self.value(value.default_factory)}")
+            for key, item in dict.items(value):
+                self.writer.line(f"{base}.__setitem__({name}, {self.value(key)}, {self.value(item)})")
+        self._attributes(value, name)
+        return name
+
+    def _attributes(self, value: Any, name: str) -> None:
+        own = instance_dict(value)
+        if own:
+            parts = [f"{key!r}: {self.value(item)}" for key, item in own.items()]
+            self.writer.line(f"{self.writer.constant(_vars, 'vars')}({name}).update({{{', '.join(parts)}}})")
+        for member in slot_members(type(value)):
+            try:
+                item = member.__get__(value)
+            except AttributeError:
+                continue
+            self.writer.line(f"{self.writer.constant(member, 'slot_' + member.__name__)}"
+                             f".__set__({name}, {self.value(item)})")
+
+
+def _vars(value: Any) -> dict[str, Any]:
+    own = instance_dict(value)
+    assert own is not None
+    return own
+
+
+_BOUND = {types.BuiltinFunctionType, types.MethodWrapperType}
+_IMMUTABLE_VALUES: set[type] = set()

@@ -1,0 +1,48 @@
+"""Lines of Python source and the constants they name.   w.constant(obj, "code") -> "code_0", bound at exec time"""
+
+from __future__ import annotations
+
+import keyword
+import re
+from typing import Any
+
+_LITERALS = (int, bool, str, bytes, type(None), type(...))
+
+
+class Writer:
+    """Collects the body of one function, its constants and its fresh names."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.names: dict[str, Any] = {}
+        self._by_id: dict[int, str] = {}
+        self._used: set[str] = set()
+
+    def line(self, text: str) -> None:
+        self.lines.append(text)
+
+    def fresh(self, hint: str) -> str:
+        name = re.sub(r"\W+", "_", hint).strip("_") or "v"
+        if name[0].isdigit() or keyword.iskeyword(name):
+            name = f"v_{name}"
+        candidate, n = name, 0
+        while candidate in self._used:
+            n += 1
+            candidate = f"{name}_{n}"
+        self._used.add(candidate)
+        return candidate
+
+    def constant(self, value: Any, hint: str = "") -> str:
+        """An expression for an object the residual program holds on to."""
+        if type(value) in _LITERALS and (type(value) is not int or abs(value) < 1 << 64):
+            return repr(value)
+        name = self._by_id.get(id(value))
+        if name is None:
+            name = self.fresh(hint or getattr(value, "__name__", "") or type(value).__name__)
+            self._by_id[id(value)] = name
+            self.names[name] = value
+        return name
+
+    def source(self, name: str, parameters: list[str]) -> str:
+        body = self.lines or ["pass"]
+        return f"def {name}({', '.join(parameters)}):\n" + "".join(f"    {line}\n" for line in body)

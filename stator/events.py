@@ -1,0 +1,173 @@
+"""What Stator did, as typed events.
+
+In: layers call `emit` with a frozen record.  Out: listeners get it; logs, reports, `explain` and tests all
+read the same events.
+
+    with events.record() as log:
+        compiled(x)
+    assert not [event for event in log if isinstance(event, events.GraphBreak)]
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from stator.breaks import Break
+from stator.errors import UserFrame
+
+
+@dataclass(frozen=True)
+class Event:
+    """Base of all events."""
+
+
+@dataclass(frozen=True)
+class CaptureStarted(Event):
+    name: str
+    file: str
+    line: int
+
+
+@dataclass(frozen=True)
+class CaptureFinished(Event):
+    """A segment was captured and installed. `graph` is the torch.fx.GraphModule, None where there is none."""
+
+    name: str
+    graph_nodes: int
+    guards: int
+    seconds: float
+    graph: Any = None
+    residual_source: str = ""
+
+
+@dataclass(frozen=True)
+class GraphBreak(Event):
+    code: str
+    title: str
+    cause: str
+    remedy: str
+    filename: str | None
+    line: int | None
+    stack: tuple[UserFrame, ...] = ()
+
+    @classmethod
+    def of(cls, stop: Break) -> GraphBreak:
+        return cls(
+            stop.code, stop.title, stop.cause, stop.remedy, stop.filename, stop.line, tuple(stop.stack)
+        )
+
+
+@dataclass(frozen=True)
+class Recompile(Event):
+    """No entry accepted the call. `guard_text` is the failed guard of the nearest entry."""
+
+    name: str
+    reason: str
+    guard_text: str = ""
+    old: str = ""
+    new: str = ""
+    filename: str | None = None
+    line: int | None = None
+
+
+@dataclass(frozen=True)
+class EagerFallback(Event):
+    """This call ran eagerly."""
+
+    name: str
+    why: str
+
+
+@dataclass(frozen=True)
+class InternalFailure(Event):
+    """A bug of Stator's own stopped a capture; the call ran eagerly unless `strict`."""
+
+    name: str
+    error: BaseException
+
+
+@dataclass(frozen=True)
+class CacheLimit(Event):
+    name: str
+    limit: int
+
+
+@dataclass(frozen=True)
+class BackendCompiled(Event):
+    """The backend turned a graph into a callable."""
+
+    backend: str
+    graph_nodes: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Effects(Event):
+    """The side effects that a captured segment replays, one line of text each."""
+
+    name: str
+    effects: tuple[str, ...]
+
+
+Listener = Callable[[Event], object]
+
+# Replaced as a whole under the lock and never changed in place, so that `emit` reads it without one.
+_listeners: tuple[Listener, ...] = ()
+_lock = threading.Lock()
+
+
+def listening() -> bool:
+    """Whether anybody listens: ask before building an event that is costly to build."""
+    return bool(_listeners)
+
+
+def emit(event: Event) -> None:
+    """Hand an event to every listener.
+
+    A listener that fails must not change what the program computes, so its exception becomes a warning.
+    """
+    for listener in _listeners:
+        try:
+            listener(event)
+        except Exception as error:
+            warnings.warn(
+                f"stator: the listener {listener!r} failed on {type(event).__name__}: {error!r}",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+
+
+def subscribe(callback: Listener) -> Callable[[], None]:
+    """Call `callback` with every event from now on; returns the function that ends it."""
+    global _listeners
+
+    # A wrapper of its own per subscription, so that one callback subscribed twice is ended once at a time.
+    def listener(event: Event) -> None:
+        callback(event)
+
+    listener.__qualname__ = getattr(callback, "__qualname__", repr(callback))
+    with _lock:
+        _listeners = (*_listeners, listener)
+
+    def unsubscribe() -> None:
+        global _listeners
+        with _lock:
+            _listeners = tuple(other for other in _listeners if other is not listener)
+
+    return unsubscribe
+
+
+@contextlib.contextmanager
+def record() -> Iterator[list[Event]]:
+    """Collect the events of all threads while the block runs."""
+    log: list[Event] = []
+    unsubscribe = subscribe(log.append)
+    try:
+        yield log
+    finally:
+        unsubscribe()

@@ -1,0 +1,1 @@
+"""The torch recorder: what the program asks of torch, as an FX graph over fake tensors."""

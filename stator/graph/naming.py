@@ -1,0 +1,55 @@
+"""How a torch callable is spelled in an FX graph.   Tensor.view -> call_method "view"; x[0] -> operator.getitem"""
+
+from __future__ import annotations
+
+import functools
+import operator
+import re
+import types
+from typing import Any
+
+import torch
+
+_SLOTS: dict[str, Any] = {
+    "__getitem__": operator.getitem, "__setitem__": operator.setitem, "__delitem__": operator.delitem,
+}
+
+
+@functools.cache
+def _spell_hashed(func: Any) -> tuple[str, Any]:
+    cls = type(func)
+    name = getattr(func, "__name__", None)
+    if cls is types.MethodWrapperType:  # the __get__ or __set__ of a Tensor property
+        kind = "get" if name == "__get__" else "set"
+        return f"{kind}attr", func.__self__.__name__
+    if name in _SLOTS and _is_tensor_member(func, name):
+        return "call_function", _SLOTS[name]
+    if cls in (types.MethodDescriptorType, types.WrapperDescriptorType, types.FunctionType) \
+            and _is_tensor_member(func, name):
+        return "call_method", name
+    return "call_function", func
+
+
+def _is_tensor_member(func: Any, name: str | None) -> bool:
+    return name is not None and (getattr(torch.Tensor, name, None) is func
+                                 or getattr(torch._C.TensorBase, name, None) is func)
+
+
+_property_wrappers: dict[tuple[str, int], tuple[str, Any]] = {}
+
+
+def spell(func: Any) -> tuple[str, Any]:
+    """(op, target) for FX; ("getattr" | "setattr", name) for a Tensor property."""
+    if type(func) is types.MethodWrapperType:  # made anew at every access: hash by what it wraps
+        key = (func.__name__, id(func.__self__))
+        found = _property_wrappers.get(key)
+        if found is None:
+            found = _property_wrappers[key] = ("getattr" if key[0] == "__get__" else "setattr", func.__self__.__name__)
+        return found
+    return _spell_hashed(func)
+
+
+def input_name(text: str) -> str:
+    """A readable FX name for a graph input.   self.layers[0].weight -> self_layers_0_weight"""
+    name = re.sub(r"\W+", "_", text).strip("_")
+    return name if name and not name[0].isdigit() else f"arg_{name}"

@@ -1,0 +1,220 @@
+"""Record torch calls into an FX graph.   torch.relu(fake x)  ->  a call_function node, and the fake result
+
+Every fake tensor of the trace is tied to the node that makes it.  Calls whose result holds no tensor
+(shapes, dtypes) are answered from metadata, which the tensor guards of the inputs make a constant.
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import fx
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensor,
+    FakeTensorMode,
+    UnsupportedOperatorException,
+)
+from torch.overrides import TorchFunctionMode
+
+from stator import _hook
+from stator.breaks import Break
+from stator.graph.naming import input_name, spell
+from stator.guards.guard import TensorMeta, tensor_meta
+from stator.source import Source
+
+_ATOMS = frozenset({int, float, complex, bool, str, type(None), type(...), torch.dtype, torch.device, torch.layout,
+                    torch.memory_format, torch.Size, range, torch.SymInt, torch.SymFloat, torch.SymBool})
+
+
+class GraphInput:
+    """A tensor that the residual program hands to the graph."""
+
+    __slots__ = ("source", "tensor", "fake", "node")
+
+    def __init__(self, source: Source, tensor: torch.Tensor, fake: FakeTensor, node: fx.Node) -> None:
+        self.source, self.tensor, self.fake, self.node = source, tensor, fake, node
+
+
+class Recorder:
+    """One FX graph under construction."""
+
+    def __init__(self, fake_mode: FakeTensorMode) -> None:
+        self.fake_mode = fake_mode
+        self.graph = fx.Graph()
+        self.inputs: list[GraphInput] = []
+        self.nodes: dict[int, Any] = {}  # id(fake) -> its node, or (node, index) until someone needs it
+        self.kept: list[Any] = []
+        self.calls = 0
+        self.stack_trace: Callable[[], str | None] = lambda: None
+        self.expose: Callable[[Any], None] = lambda value: None
+        self.mode = RecordingMode(self)
+        self._last_input: fx.Node | None = None
+
+    # ------------------------------------------------------------------ inputs
+
+    def add_input(self, tensor: torch.Tensor, source: Source) -> FakeTensor:
+        with torch._C.DisableTorchFunction():
+            if type(tensor) is not torch.Tensor and type(tensor) is not torch.nn.Parameter \
+                    and type(tensor) is not torch.nn.Buffer:
+                raise Break("SB017", f"a tensor of type {type(tensor).__name__}")
+            try:
+                fake = self.fake_mode.from_tensor(tensor, static_shapes=True)
+            except (NotImplementedError, UnsupportedOperatorException) as error:
+                raise Break("SB017", str(error)) from error
+        self._place_after(self._last_input)
+        node = self.graph.create_node("placeholder", input_name(source.text()), (), {})
+        self._last_input = node
+        self._place_at_end()
+        node.meta["example_value"] = fake
+        node.meta["source"] = source
+        self._tie(fake, node)
+        self.inputs.append(GraphInput(source, tensor, fake, node))
+        return fake
+
+    def _place_after(self, node: fx.Node | None) -> None:
+        if node is None:
+            self.graph.inserting_after(self.graph._root)
+        else:
+            self.graph.inserting_after(node)
+
+    def _place_at_end(self) -> None:
+        self.graph.inserting_before(self.graph._root)
+
+    def meta_of(self, tensor: torch.Tensor) -> TensorMeta:
+        with torch._C.DisableTorchFunction():
+            return tensor_meta(tensor)
+
+    # ------------------------------------------------------------------ nodes
+
+    def _tie(self, fake: Any, node: Any) -> None:
+        if id(fake) not in self.nodes:
+            self.kept.append(fake)
+            self.nodes[id(fake)] = node
+
+    def node_of(self, fake: Any) -> fx.Node:
+        """The node that makes a fake tensor (a getitem of a multi-output node is made on first use)."""
+        node = self.nodes.get(id(fake))
+        if node is None:
+            raise Break("SB005", "a tensor that did not come through the recorder")
+        if type(node) is tuple:
+            parent, index = node
+            node = self.graph.create_node("call_function", _getitem, (self._resolve(parent), index), {})
+            node.meta["example_value"] = fake
+            node.meta["stack_trace"] = node.args[0].meta.get("stack_trace")
+            self.nodes[id(fake)] = node
+        return node
+
+    def _resolve(self, parent: Any) -> fx.Node:
+        if type(parent) is not tuple:
+            return parent
+        return self.graph.create_node("call_function", _getitem, (self._resolve(parent[0]), parent[1]), {})
+
+    def to_node_arg(self, value: Any) -> Any:
+        cls = type(value)
+        if cls is FakeTensor:
+            return self.node_of(value)
+        if cls in _ATOMS:
+            return value
+        if cls is tuple or cls is list:
+            return cls([self.to_node_arg(item) for item in value])
+        if cls is dict:
+            return {key: self.to_node_arg(item) for key, item in value.items()}
+        if cls is slice:
+            return slice(self.to_node_arg(value.start), self.to_node_arg(value.stop), self.to_node_arg(value.step))
+        if isinstance(value, (tuple, list)):
+            return type(value)(*[self.to_node_arg(i) for i in value]) if hasattr(value, "_fields") \
+                else [self.to_node_arg(i) for i in value]
+        if isinstance(value, (int, float, str)):
+            return value
+        if isinstance(value, (torch._C._SDPBackend, type)) or callable(value):
+            return value
+        raise Break("SB005", f"a {cls.__name__} passed to a torch operation")
+
+    # ------------------------------------------------------------------ calls
+
+    def call(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        op, target = spell(func)
+        if op == "setattr":
+            raise Break("SB006", f"assignment to Tensor.{target}")
+        with torch._C.DisableTorchFunction():
+            try:
+                result = func(*args, **kwargs)
+            except DataDependentOutputException as error:
+                raise Break("SB003", f"{target}: {error}") from None
+            except DynamicOutputShapeException as error:
+                raise Break("SB004", f"{error}") from None
+            except UnsupportedOperatorException as error:
+                raise Break("SB017", f"{error}") from None
+        if result is None or self._holds_tensor(result):
+            self.record(op, target, args, kwargs, result)
+        return result
+
+    def attribute(self, fake: FakeTensor, name: str, descr: Any) -> Any:
+        """A property of a tensor: metadata, or a tensor (`x.T`), which becomes a node."""
+        with torch._C.DisableTorchFunction():
+            result = descr.__get__(fake)
+        if self._holds_tensor(result):
+            self.record("getattr", name, (fake,), {}, result)
+        return result
+
+    def record(self, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> fx.Node:
+        """One node for a call whose fake result is known."""
+        to_arg = self.to_node_arg
+        node_args = tuple([to_arg(value) for value in args])
+        if op == "getattr":
+            op, node_args, target = "call_function", (node_args[0], target), builtins.getattr
+        node = self.graph.create_node(op, target, node_args, {k: to_arg(v) for k, v in kwargs.items()} if kwargs else {})
+        self.calls += 1
+        node.meta["stack_trace"] = self.stack_trace()
+        if result is not None:
+            node.meta["example_value"] = result
+            if type(result) is FakeTensor:
+                self._tie(result, node)
+            else:
+                self._tie_parts(result, node)
+        return node
+
+    def _tie_parts(self, result: Any, node: Any) -> None:
+        for i, part in enumerate(result):
+            if type(part) is FakeTensor:
+                self._tie(part, (node, i))
+            elif isinstance(part, (tuple, list)):
+                self._tie_parts(part, (node, i))
+
+    def _holds_tensor(self, result: Any) -> bool:
+        if type(result) is FakeTensor:
+            return True
+        if isinstance(result, torch.Tensor):
+            raise Break("SB017", f"an operation that returned a {type(result).__name__}")
+        if isinstance(result, (tuple, list)):
+            return any(self._holds_tensor(part) for part in result)
+        return False
+
+    def set_tuple_item(self, value: tuple[Any, ...], index: int, item: Any) -> None:
+        _hook.tuple_set_item(value, index, item)
+
+
+class RecordingMode(TorchFunctionMode):
+    """Records the torch calls that C code makes (`sum(tensors)`, an operator inside a C loop)."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        super().__init__()
+        self.recorder = recorder
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        token = _hook.pause()
+        try:
+            self.recorder.expose(args)
+            if kwargs:
+                self.recorder.expose(kwargs)
+            return self.recorder.call(func, args, kwargs or {})
+        finally:
+            _hook.resume(token)
+
+
+_getitem = spell(torch.Tensor.__getitem__)[1]

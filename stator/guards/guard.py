@@ -1,0 +1,196 @@
+"""A guard, as plain data: a source, a kind of check, the expected value, and the user's line behind it.
+
+In: facts the trace used.   `self.n` was 3, read at model.py:12
+Out: Guard(self.n, EQUALS, 3, ("model.py", 12, "forward")), whose text is `self.n == 3`.
+
+The numbers of `Kind` are the opcodes of the C++ guard program (`csrc/guard_program.h`).
+"""
+
+from __future__ import annotations
+
+import enum
+import struct
+from typing import Any, TypeAlias
+
+import torch
+
+from stator.guards.global_state import GlobalState, global_state
+from stator.guards.tensor_meta import TensorMeta, tensor_meta
+from stator.source import DictOf, Pinned, Source, is_a, name_of
+
+__all__ = [
+    "MISSING",
+    "GlobalState",
+    "Guard",
+    "Kind",
+    "TensorMeta",
+    "Where",
+    "global_state",
+    "is_constant",
+    "same_constant",
+    "tensor_meta",
+    "value_key",
+]
+
+Where: TypeAlias = "tuple[str, int, str]"
+
+
+class Kind(enum.IntEnum):
+    """What a guard asks of the value of its source."""
+
+    TYPE = 0  # type(x) is value
+    ID = 1  # x is value
+    EQUALS = 2  # exactly this type, and equal (floats bit by bit)
+    TENSOR = 3  # value: TensorMeta
+    LEN = 4  # raw length of a list, tuple, dict, set, frozenset or deque
+    KEYS = 5  # value: the keys of a dict in order, constants by equality, objects by identity
+    ABSENT = 6  # value: a key that the dict does not have
+    PRESENT = 7  # value: a key that the dict has
+    TYPE_ATTR = 8  # source: Pinned(cls); value: (name, what the MRO holds under it, or MISSING)
+    ALIAS = 9  # value: another Source of the same object
+    NOT_ALIAS = 10  # value: a Source of another object
+    NOT_ID = 11  # x is not value
+    CELL_EMPTY = 12  # source: the cell
+    SLOT_EMPTY = 13  # source: the object; value: (name, owner)
+    GLOBAL_STATE = 14  # source: WORLD; value: GlobalState
+    FRESH_CALL = 15  # source: CallOf; its answer equals value
+    SET_EQUALS = 16  # value: frozenset; constants by equality, objects by identity
+
+
+class Missing:
+    """The type of MISSING: no class in the MRO defines the name."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "MISSING"
+
+
+MISSING = Missing()
+
+
+class Guard:
+    """One fact.  Equal guards have the same source, kind and value; `where` is only for people."""
+
+    __slots__ = ("source", "kind", "value", "where", "_key")
+
+    source: Source
+    kind: Kind
+    value: Any
+    where: Where | None
+
+    def __init__(self, source: Source, kind: Kind, value: Any = None, where: Where | None = None) -> None:
+        put = object.__setattr__
+        put(self, "source", source)
+        put(self, "kind", kind)
+        put(self, "value", value)
+        put(self, "where", where)
+        put(self, "_key", (source, int(kind), value_key(value)))
+
+    @property
+    def key(self) -> tuple[Source, int, object]:
+        """What deduplication compares."""
+        return self._key
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError("Guard is frozen")
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Guard) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    def __repr__(self) -> str:
+        return f"<Guard {self.text()}>"
+
+    def text(self) -> str:
+        """The fact in the user's terms: `self.n == 3`."""
+        return _WORDING[self.kind](self.source, self.value)
+
+
+# Types whose values are compared by exact type and value; everything else is compared by identity.
+SCALARS = frozenset({int, bool, float, complex, str, bytes, type(None), type(...), type(NotImplemented)})
+TORCH_CONSTANTS = frozenset({torch.dtype, torch.layout, torch.memory_format, torch.device})
+COMPOUNDS = frozenset({tuple, frozenset, range, slice, torch.Size})
+
+
+def is_constant(value: object) -> bool:
+    """Whether EQUALS can compare it: an immutable builtin, or a compound of such."""
+    kind = type(value)
+    if kind in SCALARS or kind in TORCH_CONSTANTS or kind is range:
+        return True
+    if kind is slice:
+        return all(map(is_constant, (value.start, value.stop, value.step)))  # type: ignore[attr-defined]
+    return kind in COMPOUNDS and all(map(is_constant, value))  # type: ignore[call-overload]
+
+
+def value_key(value: Any) -> object:
+    """A hashable key: equal for values that guard the same.  1, True and 1.0 differ; so do 0.0 and -0.0."""
+    kind = type(value)
+    if kind is str or kind is int or kind is bool or kind is bytes or value is None:
+        return (kind, value)
+    if kind is float:
+        return (kind, struct.pack("d", value))
+    if kind is complex:
+        return (kind, struct.pack("dd", value.real, value.imag))
+    if kind is tuple or kind is torch.Size:
+        return (kind, tuple(value_key(item) for item in value))
+    if kind is frozenset:
+        return (kind, frozenset(value_key(item) for item in value))
+    if kind is range or kind is slice:
+        return (kind, value_key(value.start), value_key(value.stop), value_key(value.step))
+    if kind in TORCH_CONSTANTS or kind is TensorMeta or kind is GlobalState or is_a(value, Source):
+        return (kind, value)
+    return (kind, id(value))
+
+
+def same_constant(left: object, right: object) -> bool:
+    """Exact type and equal value, floats bit by bit; objects that are no constants by identity."""
+    return left is right or (type(left) is type(right) and value_key(left) == value_key(right))
+
+
+def _type_attr_text(source: Source, value: tuple[str, object]) -> str:
+    name, expected = value
+    owner = source.text()
+    return f"{owner} has no {name!r}" if expected is MISSING else f"{owner}.{name} is {name_of(expected)}"
+
+
+def _member_text(source: Source, key: object, word: str) -> str:
+    if isinstance(source, DictOf):
+        return f"{name_of(key)} {word} vars({source.base.text()})"
+    return f"{name_of(key)} {word} {'globals()' if isinstance(source, Pinned) else source.text()}"
+
+
+def _equals_text(source: Source, value: object) -> str:
+    if value is None or value is True or value is False or value is ...:
+        return f"{source.text()} is {value}"
+    shown = str(value) if type(value) in TORCH_CONSTANTS or type(value) is torch.Size else name_of(value)
+    if type(value) is frozenset:
+        shown = _set_text(value)
+    return f"{source.text()} == {shown}"
+
+
+def _set_text(value: frozenset[object]) -> str:
+    return "{" + ", ".join(sorted(map(name_of, value))) + "}"
+
+
+_WORDING: dict[Kind, Any] = {
+    Kind.TYPE: lambda s, v: f"type({s.text()}) is {name_of(v)}",
+    Kind.ID: lambda s, v: f"{s.text()} is {name_of(v)}",
+    Kind.EQUALS: _equals_text,
+    Kind.TENSOR: lambda s, v: f"tensor {s.text()}: {v.text()}",
+    Kind.LEN: lambda s, v: f"len({s.text()}) == {v}",
+    Kind.KEYS: lambda s, v: f"list({s.text()}) == [{', '.join(map(name_of, v))}]",
+    Kind.ABSENT: lambda s, v: _member_text(s, v, "not in"),
+    Kind.PRESENT: lambda s, v: _member_text(s, v, "in"),
+    Kind.TYPE_ATTR: _type_attr_text,
+    Kind.ALIAS: lambda s, v: f"{s.text()} is {v.text()}",
+    Kind.NOT_ALIAS: lambda s, v: f"{s.text()} is not {v.text()}",
+    Kind.NOT_ID: lambda s, v: f"{s.text()} is not {name_of(v)}",
+    Kind.CELL_EMPTY: lambda s, v: f"{s.text()} is an empty cell",
+    Kind.SLOT_EMPTY: lambda s, v: f"{s.text()} has no {v[0]!r}",
+    Kind.GLOBAL_STATE: lambda s, v: v.text(),
+    Kind.FRESH_CALL: _equals_text,
+    Kind.SET_EQUALS: lambda s, v: f"{s.text()} == {_set_text(v)}",
+}

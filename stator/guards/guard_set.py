@@ -1,0 +1,143 @@
+"""The guards of one trace.   guards as they arise, with repeats  ->  each once, pruned, in checking order
+
+`add` is on the hot path of capture, so it is one hash lookup.  `prune` drops what another guard
+already says.  Iteration puts what is likely to fail and cheap first, and a parent before its children,
+so that the first failure is also the best explanation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from stator.guards.guard import Guard, Kind, is_constant, same_constant
+from stator.source import Key, Local, Source, depth, root_of
+from types import ModuleType
+
+_HEAP_TYPE = 1 << 9
+_type_flags = type.__dict__["__flags__"].__get__
+
+# Relations between two sources come last: by then both ends have been checked themselves.
+_RELATIONS = frozenset({Kind.ALIAS, Kind.NOT_ALIAS})
+_COST = {
+    Kind.TYPE: 0, Kind.ID: 0, Kind.NOT_ID: 0, Kind.CELL_EMPTY: 0, Kind.SLOT_EMPTY: 0, Kind.LEN: 0,
+    Kind.GLOBAL_STATE: 1, Kind.EQUALS: 1, Kind.TENSOR: 1, Kind.TYPE_ATTR: 1,
+    Kind.ABSENT: 2, Kind.PRESENT: 2, Kind.KEYS: 3, Kind.SET_EQUALS: 3, Kind.FRESH_CALL: 4,
+    Kind.ALIAS: 5, Kind.NOT_ALIAS: 5,
+}  # fmt: skip
+
+
+class GuardSet:
+    """Guards in order of arrival, without repeats."""
+
+    __slots__ = ("_by_key",)
+
+    def __init__(self, guards: Iterable[Guard] = ()) -> None:
+        self._by_key: dict[object, Guard] = {}
+        for guard in guards:
+            self.add(guard)
+
+    def add(self, guard: Guard) -> bool:
+        """Keep the guard; False when the same fact is already there (the first line that used it stays)."""
+        return self._by_key.setdefault(guard.key, guard) is guard
+
+    def update(self, guards: Iterable[Guard]) -> None:
+        for guard in guards:
+            self.add(guard)
+
+    def discard(self, guard: Guard) -> None:
+        self._by_key.pop(guard.key, None)
+
+    def prune(self) -> None:
+        """Drop every guard that another one implies."""
+        facts = _Facts(self._by_key.values())
+        self._by_key = {key: guard for key, guard in self._by_key.items() if not facts.imply(guard)}
+
+    def copy(self) -> GuardSet:
+        return GuardSet(self._by_key.values())
+
+    def __contains__(self, guard: Guard) -> bool:
+        return guard.key in self._by_key
+
+    def __len__(self) -> int:
+        return len(self._by_key)
+
+    def __iter__(self) -> Iterator[Guard]:
+        """In checking order; sorting is stable, so arrival decides between equals."""
+        return iter(sorted(self._by_key.values(), key=_rank))
+
+    def __repr__(self) -> str:
+        return f"<GuardSet of {len(self)}>"
+
+
+def _rank(guard: Guard) -> tuple[int, int, int]:
+    if guard.kind in _RELATIONS:
+        return (4, 0, 0)
+    if guard.kind is Kind.GLOBAL_STATE:
+        return (1, 0, 0)
+    if guard.kind is Kind.FRESH_CALL:
+        return (3, 0, 0)
+    # Arguments change more often than what hangs on pinned objects.
+    family = 0 if isinstance(root_of(guard.source), Local) else 2
+    return (family, depth(guard.source), _COST[guard.kind])
+
+
+class _Facts:
+    """An index of the strong guards, to find what they imply."""
+
+    def __init__(self, guards: Iterable[Guard]) -> None:
+        self.typed: dict[Source, type] = {}
+        self.identified: dict[Source, object] = {}
+        self.equal: dict[Source, object] = {}
+        self.keys: dict[Source, tuple[object, ...]] = {}
+        self.sets: dict[Source, frozenset[object]] = {}
+        for guard in guards:
+            self._note(guard)
+
+    def _note(self, guard: Guard) -> None:
+        source, value = guard.source, guard.value
+        if guard.kind is Kind.TENSOR:
+            self.typed[source] = value.type
+        elif guard.kind in (Kind.EQUALS, Kind.FRESH_CALL):
+            self.typed[source] = type(value)
+            self.equal[source] = value
+        elif guard.kind is Kind.ID:
+            self.identified[source] = value
+            if _has_fixed_type(value):
+                self.typed[source] = type(value)
+        elif guard.kind is Kind.KEYS:
+            self.keys[source] = value
+        elif guard.kind is Kind.SET_EQUALS:
+            self.sets[source] = value
+
+    def imply(self, guard: Guard) -> bool:
+        source, value = guard.source, guard.value
+        if guard.kind is Kind.TYPE:
+            return self.typed.get(source) is value
+        if guard.kind is Kind.LEN:
+            return self._length(source) == value
+        if guard.kind is Kind.PRESENT:
+            return any(same_constant(key, value) for key in self.keys.get(source, ())) or self._is_read(
+                Key(source, value) if is_constant(value) else None
+            )
+        if guard.kind is Kind.ABSENT:
+            return source in self.keys and not any(same_constant(key, value) for key in self.keys[source])
+        if guard.kind is Kind.EQUALS:
+            return source in self.identified and same_constant(self.identified[source], value)
+        return False
+
+    def _is_read(self, source: Source | None) -> bool:
+        """Whether some strong guard reads the very value, which it can only do when the key is there."""
+        return source is not None and (source in self.typed or source in self.identified)
+
+    def _length(self, source: Source) -> int | None:
+        if source in self.keys:
+            return len(self.keys[source])
+        if source in self.sets:
+            return len(self.sets[source])
+        value = self.equal.get(source)
+        return len(value) if isinstance(value, (tuple, frozenset)) else None
+
+
+def _has_fixed_type(value: object) -> bool:
+    """Whether `value.__class__` can never be assigned: instances of static types, modules excepted."""
+    return not _type_flags(type(value)) & _HEAP_TYPE and type(value) is not ModuleType

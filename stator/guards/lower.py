@@ -1,0 +1,192 @@
+"""From guards to the flat program that C++ runs.
+
+In: guards in checking order, and the sources whose values the residual program wants.
+Out: a Program of plain tuples: nodes (op, parent, payload), each shared prefix once and parents first;
+checks (node, kind, payload); wanted node numbers.   `self.a.b == 3`, `self.a.c is f` share `self.a`.
+
+The numbers of `Op` are those of `csrc/guard_program.h`.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from types import MemberDescriptorType
+from typing import Any
+
+from torch.utils._device import DeviceContext
+
+from stator.guards.global_state import DefaultDevice, GlobalState
+from stator.guards.guard import MISSING, Guard, Kind, is_constant
+from stator.guards.tensor_meta import TensorMeta
+from stator.source import (
+    Attr,
+    CallOf,
+    CellOf,
+    DictOf,
+    Index,
+    Key,
+    KeyAt,
+    Local,
+    Pinned,
+    SetAt,
+    Slot,
+    Source,
+    TypeOf,
+    ValueAt,
+    name_of,
+)
+
+
+class Op(enum.IntEnum):
+    """How a node's value is read from its parent's."""
+
+    ARG = 0
+    PINNED = 1
+    DICT_OF = 2
+    KEY = 3
+    KEY_AT = 4
+    VALUE_AT = 5
+    INDEX = 6
+    SET_AT = 7
+    SLOT = 8
+    ATTR = 9
+    CELL = 10
+    TYPE = 11
+    CALL = 12
+
+
+@dataclass(slots=True)
+class Program:
+    """The arguments of `_core.GuardProgram`; `guards[i]` is the guard behind `checks[i]`."""
+
+    nodes: list[tuple[int, int, Any]] = field(default_factory=list)
+    checks: list[tuple[int, int, Any]] = field(default_factory=list)
+    wanted: list[int] = field(default_factory=list)
+    guards: list[Guard] = field(default_factory=list)
+
+
+def lower(guards: Iterable[Guard], wanted_sources: Sequence[Source] = ()) -> Program:
+    """Number the nodes and encode the checks."""
+    program = Program()
+    numbers: dict[Source, int] = {}
+    for guard in guards:
+        number = -1 if guard.kind is Kind.GLOBAL_STATE else _number(guard.source, program, numbers)
+        program.checks.append((number, int(guard.kind), _check_payload(guard, program, numbers)))
+        program.guards.append(guard)
+    program.wanted = [_number(source, program, numbers) for source in wanted_sources]
+    return program
+
+
+def _number(source: Source, program: Program, numbers: dict[Source, int]) -> int:
+    """The node of a source, made with its parents when it is new."""
+    known = numbers.get(source)
+    if known is not None:
+        return known
+    parent = -1 if source.base is None else _number(source.base, program, numbers)
+    if isinstance(source, CallOf):
+        arguments = tuple(_number(arg, program, numbers) for arg in source.args)
+        node = (int(Op.CALL), -1, (source.fn.obj, arguments))
+    else:
+        node = _node(source, parent)
+    numbers[source] = number = len(program.nodes)
+    program.nodes.append(node)
+    return number
+
+
+def _node(source: Source, parent: int) -> tuple[int, int, Any]:
+    match source:
+        case Local(index=index):
+            return (Op.ARG, parent, index)
+        case Pinned(obj=obj):
+            return (Op.PINNED, parent, obj)
+        case DictOf():
+            return (Op.DICT_OF, parent, None)
+        case Key(key=key):
+            return (Op.KEY, parent, _hashed(key))
+        case KeyAt(index=index):
+            return (Op.KEY_AT, parent, index)
+        case ValueAt(index=index):
+            return (Op.VALUE_AT, parent, index)
+        case Index(index=index):
+            return (Op.INDEX, parent, index)
+        case SetAt(index=index):
+            return (Op.SET_AT, parent, index)
+        case Slot(name=name, owner=owner):
+            return (Op.SLOT, parent, member_descriptor(owner, name))
+        case Attr(name=name):
+            return (Op.ATTR, parent, name)
+        case CellOf():
+            return (Op.CELL, parent, None)
+        case TypeOf():
+            return (Op.TYPE, parent, None)
+    raise TypeError(f"no node for {type(source).__name__}")
+
+
+def _check_payload(guard: Guard, program: Program, numbers: dict[Source, int]) -> Any:
+    value = guard.value
+    match guard.kind:
+        case Kind.TENSOR:
+            return _tensor_payload(value)
+        case Kind.GLOBAL_STATE:
+            return _state_payload(value)
+        case Kind.ALIAS | Kind.NOT_ALIAS:
+            return _number(value, program, numbers)
+        case Kind.ABSENT | Kind.PRESENT:
+            return _hashed(value)
+        case Kind.TYPE_ATTR:
+            name, expected = value
+            return (name,) if expected is MISSING else (name, expected)
+        case Kind.SLOT_EMPTY:
+            name, owner = value
+            return member_descriptor(owner, name)
+        case Kind.SET_EQUALS:
+            return tuple(value)
+        case Kind.EQUALS | Kind.FRESH_CALL if not is_constant(value):
+            raise ValueError(f"{name_of(value)} is not a constant: guard it by ID")
+    return value
+
+
+def _tensor_payload(meta: TensorMeta) -> tuple[Any, ...]:
+    return (
+        meta.type, meta.dtype, meta.device, meta.layout, meta.sizes, meta.strides,
+        meta.requires_grad, meta.dispatch_keys, meta.storage_offset,
+    )  # fmt: skip
+
+
+def _state_payload(state: GlobalState) -> tuple[Any, ...]:
+    """Modes become (DeviceContext, device) or (None, mode)."""
+    modes = tuple(
+        (DeviceContext, mode.device) if isinstance(mode, DefaultDevice) else (None, mode.mode)
+        for mode in state.function_modes
+    )
+    return (
+        state.grad_enabled, state.inference_mode, state.autocast, state.autocast_cache, state.default_dtype,
+        state.deterministic, state.deterministic_warn_only, state.torch_function_disabled, modes,
+        state.dispatch_modes, state.functorch_level,
+    )  # fmt: skip
+
+
+def _hashed(key: Any) -> tuple[Any, int]:
+    """A dict key with its hash: C++ compares hash and identity or exact constants, and calls no `__hash__`."""
+    if is_lookup_key(key):
+        return (key, hash(key))
+    raise ValueError(f"cannot look up {name_of(key)} without running its code: use KeyAt and ValueAt")
+
+
+def is_lookup_key(key: Any) -> bool:
+    """Whether a raw lookup finds this key: a constant, an object hashed by identity, or an enum member."""
+    if is_constant(key):
+        return type(key) is not slice
+    kind = type(key)
+    hash_method = kind.__hash__
+    return (hash_method is object.__hash__ or hash_method is enum.Enum.__hash__) and kind.__eq__ is object.__eq__
+
+
+def member_descriptor(owner: type, name: str) -> MemberDescriptorType:
+    """The descriptor of a `__slots__` member (its name may be mangled in the class's dict)."""
+    descriptor = type.__dict__["__dict__"].__get__(owner).get(name)
+    if type(descriptor) is not MemberDescriptorType:
+        raise ValueError(f"{owner.__qualname__}.{name} is not a slot")
+    return descriptor

@@ -1,0 +1,113 @@
+"""What a tensor guard compares.   a tensor  ->  TensorMeta(torch.Tensor, float32, cpu, (2, 3), ...)
+
+A size or stride of None is not compared (a dynamic dimension).  The storage offset is compared only
+when asked for.  `dispatch_keys` tells conjugate, negative, inference, nested, functorch and python
+tensors from plain ones; it is the raw bit set of torch's dispatcher.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import torch
+
+Extent: TypeAlias = "int | None"
+
+
+@dataclass(frozen=True, slots=True)
+class TensorMeta:
+    """The facts of one tensor that a compiled graph relies on."""
+
+    type: type
+    dtype: torch.dtype
+    device: torch.device
+    layout: torch.layout
+    sizes: tuple[Extent, ...]
+    # None where the layout has no strides (sparse).
+    strides: tuple[Extent, ...] | None
+    requires_grad: bool
+    dispatch_keys: int
+    storage_offset: int | None = None
+
+    def text(self) -> str:
+        sizes = ", ".join("?" if size is None else str(size) for size in self.sizes)
+        parts = [f"{_short(self.dtype)}[{sizes}] {self.device} requires_grad={self.requires_grad}"]
+        if self.type is not torch.Tensor:
+            parts.append(f"type {self.type.__qualname__}")
+        if self.strides is not None and self.strides != contiguous_strides(self.sizes):
+            strides = ", ".join("?" if stride is None else str(stride) for stride in self.strides)
+            parts.append(f"strides ({strides})")
+        if self.layout is not torch.strided:
+            parts.append(f"layout {_short(self.layout)}")
+        return " ".join(parts)
+
+
+def tensor_meta(
+    tensor: torch.Tensor, dynamic: Collection[int] = (), *, with_offset: bool = False
+) -> TensorMeta:
+    """Read a tensor's facts; the dimensions in `dynamic` are left open, and the strides above them."""
+    # Neither a subclass's __torch_function__ nor an active mode may see these reads.
+    with torch._C.DisableTorchFunction():
+        layout = tensor.layout
+        sizes = tuple(_extent(size) for size in tensor.shape)
+        strides = tuple(_extent(stride) for stride in tensor.stride()) if layout is torch.strided else None
+        meta = TensorMeta(
+            type=type(tensor),
+            dtype=tensor.dtype,
+            device=tensor.device,
+            layout=layout,
+            sizes=sizes,
+            strides=strides,
+            requires_grad=tensor.requires_grad,
+            dispatch_keys=torch._C._dispatch_keys(tensor).raw_repr(),
+            storage_offset=tensor.storage_offset() if with_offset else None,
+        )
+    return with_dynamic_dims(meta, dynamic) if dynamic else meta
+
+
+def with_dynamic_dims(meta: TensorMeta, dims: Collection[int]) -> TensorMeta:
+    """Open the given dimensions.  A stride that is a multiple of an open size is left open too."""
+    rank = len(meta.sizes)
+    open_dims = {dim % rank for dim in dims} if rank else set()
+    sizes = tuple(None if dim in open_dims else size for dim, size in enumerate(meta.sizes))
+    strides = meta.strides
+    if strides is not None:
+        strides = tuple(
+            None if any(_steps_over(meta, inner, dim) for inner in open_dims) else stride
+            for dim, stride in enumerate(strides)
+        )
+    return TensorMeta(
+        meta.type, meta.dtype, meta.device, meta.layout, sizes, strides,
+        meta.requires_grad, meta.dispatch_keys, meta.storage_offset,
+    )  # fmt: skip
+
+
+def contiguous_strides(sizes: tuple[Extent, ...]) -> tuple[Extent, ...]:
+    """The strides of a contiguous tensor of these sizes; None left of an open size."""
+    strides: list[Extent] = []
+    step: Extent = 1
+    for size in reversed(sizes):
+        strides.append(step)
+        step = None if step is None or size is None else step * max(size, 1)
+    return tuple(reversed(strides))
+
+
+def _steps_over(meta: TensorMeta, inner: int, outer: int) -> bool:
+    """Whether the stride of `outer` contains the size of `inner` (dense order of the strides)."""
+    assert meta.strides is not None
+    inner_stride, outer_stride = meta.strides[inner], meta.strides[outer]
+    if inner == outer or inner_stride is None or outer_stride is None or outer_stride == 0:
+        return False
+    # Equal strides: a dimension of size one, whose stride torch leaves arbitrary, may lie outside.
+    return outer_stride > inner_stride or (outer_stride == inner_stride and outer < inner)
+
+
+def _extent(size: Any) -> Extent:
+    # Symbolic sizes belong to the shape guards.
+    return size if type(size) is int else None
+
+
+def _short(value: torch.dtype | torch.layout) -> str:
+    return str(value).removeprefix("torch.")

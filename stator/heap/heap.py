@@ -1,0 +1,456 @@
+"""Adopt outside values: a user's object and where it was read  ->  a stand-in, and the guards behind it.
+
+    heap.adopt([t, 3], Local("xs"))  ->  a list of two unread boxes, `type(xs) is list` guarded
+
+Identity is kept both ways: one user object has one stand-in, for as long as the trace lives.
+"""
+
+from __future__ import annotations
+
+import collections
+import enum
+import functools
+import types
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from stator.breaks import Break
+from stator.guards.guard import Guard, Kind
+from stator.guards.guard_set import GuardSet
+from stator.heap.box import NO_KEY, Box
+from stator.heap.scope import Scope
+from stator.heap.shells import CONSTANT_TYPES, IDENTITY_TYPES, is_constant_tuple, new_shell, slot_members
+from stator.heap.tracker import Shape, VariableTracker
+from stator.source import Attr, CellOf, DictOf, Index, Key, KeyAt, Local, Pinned, SetAt, Slot, Source, ValueAt, root_of
+
+Adopter = Callable[[Any, Source], Any]
+
+
+class Heap:
+    """Every outside value one trace has met."""
+
+    def __init__(self, recorder: Any) -> None:
+        self.recorder = recorder
+        self.guards = GuardSet()
+        self.locate: Callable[[], Any] = lambda: None  # the user's line now being interpreted
+        self.by_original: dict[int, VariableTracker] = {}
+        self.by_standin: dict[int, VariableTracker] = {}
+        self.trackers: list[VariableTracker] = []
+        self.scopes: dict[int, Scope] = {}
+        self.sources: dict[int, Source] = {}  # of outside objects that stand for themselves
+        self.kept: list[Any] = []  # keeps every id above valid while the trace lives
+        self.adopters: dict[type, Adopter] = {
+            list: self._adopt_list, dict: self._adopt_dict, tuple: self._adopt_tuple, set: self._adopt_set,
+            frozenset: self._adopt_frozenset, collections.deque: self._adopt_list,
+            torch.Size: self._adopt_size, slice: self._adopt_slice, types.CellType: self._adopt_cell,
+            types.FunctionType: self._adopt_function, types.MethodType: self._adopt_method,
+            functools.partial: self._adopt_partial, types.MappingProxyType: self._adopt_proxy,
+            collections.OrderedDict: self._adopt_dict, collections.defaultdict: self._adopt_dict,
+        }
+        self.adopters.update(dict.fromkeys(CONSTANT_TYPES, self._adopt_constant))
+        self.adopters.update(dict.fromkeys(IDENTITY_TYPES, self._adopt_identity))
+
+    # ------------------------------------------------------------------ guards
+
+    def guard(self, source: Source, kind: Kind, value: Any) -> None:
+        if type(source) is Pinned and kind in _PINNED_FACTS:
+            return  # the object is held by the entry: what it is cannot change
+        self.guards.add(Guard(source, kind, value, self.locate()))
+
+    def guard_type(self, tracker: VariableTracker) -> None:
+        if not tracker.type_guarded:
+            tracker.type_guarded = True
+            self.guard(tracker.source, Kind.TYPE, type(tracker.original))
+
+    def source_of(self, value: Any) -> Source:
+        """Where a stand-in can be found again by guards and by the residual."""
+        tracker = self.by_standin.get(id(value))
+        if tracker is not None:
+            return tracker.source
+        return self.sources.get(id(value)) or Pinned(value)
+
+    def tracker_of(self, value: Any) -> VariableTracker | None:
+        return self.by_standin.get(id(value))
+
+    def original_of(self, value: Any) -> Any:
+        """The user's object behind a stand-in; a fresh or constant value is itself."""
+        tracker = self.by_standin.get(id(value))
+        return value if tracker is None else tracker.original
+
+    # ------------------------------------------------------------------ adoption
+
+    def adopt(self, value: Any, source: Source) -> Any:
+        adopter = self.adopters.get(type(value))
+        if adopter is None:
+            adopter = self.adopters[type(value)] = self._choose(value)
+        return adopter(value, source)
+
+    def box(self, raw: Any, make: Any, base: Source, key: Any = NO_KEY) -> Box:
+        return Box(self, raw, make, base, key)
+
+    def register(self, tracker: VariableTracker) -> VariableTracker:
+        self.by_original[id(tracker.original)] = tracker
+        self.by_standin[id(tracker.standin)] = tracker
+        self.trackers.append(tracker)
+        return tracker
+
+    def known(self, value: Any, source: Source) -> VariableTracker | None:
+        """The record of an object met before, guarding that both places still hold one object."""
+        tracker = self.by_original.get(id(value))
+        if tracker is not None and tracker.source != source:
+            self.guard(source, Kind.ALIAS, tracker.source)
+        return tracker
+
+    def _choose(self, value: Any) -> Adopter:
+        cls = type(value)
+        if isinstance(value, torch.Tensor):
+            return self._adopt_tensor
+        if isinstance(value, (type, types.ModuleType, enum.Enum)):
+            return self._adopt_identity
+        if new_shell(cls) is not None:
+            return self._adopt_instance
+        return self._adopt_opaque
+
+    def _adopt_constant(self, value: Any, source: Source) -> Any:
+        self.guard(source, Kind.EQUALS, value)
+        return value
+
+    def _adopt_identity(self, value: Any, source: Source) -> Any:
+        self.guard(source, Kind.ID, value)
+        return value
+
+    def _adopt_opaque(self, value: Any, source: Source) -> Any:
+        if self.by_original.get(id(value)) is None:
+            self.guard(source, Kind.ID, value)
+            self.register(VariableTracker(value, value, source, Shape.OPAQUE))
+        return value
+
+    def _adopt_tensor(self, value: Any, source: Source) -> Any:
+        tracker = self.known(value, source)
+        if tracker is None:
+            fake = self.recorder.add_input(value, source)
+            tracker = self.register(VariableTracker(fake, value, source, Shape.TENSOR))
+            self.guard(source, Kind.TENSOR, self.recorder.meta_of(value))
+            if value.__dict__:
+                tracker.initial_dict = {n: self.box(v, Key, DictOf(source), n) for n, v in value.__dict__.items()}
+        return tracker.standin
+
+    def _adopt_size(self, value: Any, source: Source) -> Any:
+        return self._adopt_constant(value, source)
+
+    def _adopt_slice(self, value: Any, source: Source) -> Any:
+        parts = [self.adopt(getattr(value, n), Attr(source, n)) for n in ("start", "stop", "step")]
+        self.guard(source, Kind.TYPE, slice)
+        return slice(*parts)
+
+    def _adopt_list(self, value: Any, source: Source) -> Any:
+        tracker = self.known(value, source)
+        if tracker is None:
+            boxes = [self.box(item, Index, source, i) for i, item in enumerate(value)]
+            standin = collections.deque(boxes, value.maxlen) if type(value) is collections.deque else list(boxes)
+            tracker = self.register(VariableTracker(standin, value, source, Shape.LIST))
+            tracker.initial = boxes
+            self.guard_type(tracker)
+        return tracker.standin
+
+    def _adopt_tuple(self, value: Any, source: Source) -> Any:
+        if is_constant_tuple(value):
+            return self._adopt_constant(value, source)
+        tracker = self.known(value, source)
+        if tracker is None:
+            boxes = [self.box(item, Index, source, i) for i, item in enumerate(value)]
+            tracker = self.register(VariableTracker(tuple(boxes), value, source, Shape.TUPLE))
+            tracker.initial = boxes
+            self.guard_type(tracker)
+            self.guard(source, Kind.LEN, len(value))
+        return tracker.standin
+
+    def _adopt_dict(self, value: Any, source: Source) -> Any:
+        tracker = self.known(value, source)
+        if tracker is None:
+            cls = type(value)
+            if cls is collections.defaultdict:
+                factory = self.adopt(value.default_factory, Attr(source, "default_factory"))
+                standin: Any = collections.defaultdict(factory)
+            else:
+                standin = cls()
+            tracker = self.register(VariableTracker(standin, value, source, Shape.DICT))
+            self.guard_type(tracker)
+            self.fill_dict(tracker, value, standin, source)
+        return tracker.standin
+
+    def fill_dict(self, tracker: VariableTracker, value: Any, standin: Any, source: Source) -> None:
+        store = type(standin).__setitem__ if type(standin) in _PLAIN_DICTS else _dict_store(type(standin))
+        initial: dict[Any, Any] = {}
+        for i, (key, item) in enumerate(dict.items(value)):
+            if type(key) in CONSTANT_TYPES:
+                box = self.box(item, Key, source, key)
+            else:  # an object as a key: found again by its position, so the order of keys becomes a fact
+                key = self.adopt(key, KeyAt(source, i))
+                box = self.box(item, ValueAt, source, i)
+                tracker.exposed = True
+            store(standin, key, box)
+            initial[key] = box
+        if tracker.exposed:
+            tracker.exposed = False
+            self.guard(source, Kind.LEN, len(initial))
+        tracker.initial = initial
+
+    def _adopt_set(self, value: Any, source: Source) -> Any:
+        tracker = self.known(value, source)
+        if tracker is None:
+            if all(type(item) in CONSTANT_TYPES for item in value):
+                members = list(value)
+                self.guard(source, Kind.SET_EQUALS, frozenset(value))
+            else:
+                self.guard(source, Kind.LEN, len(value))
+                members = [self.adopt(item, SetAt(source, i)) for i, item in enumerate(value)]
+            tracker = self.register(VariableTracker(set(members), value, source, Shape.SET))
+            tracker.initial = members
+            self.guard_type(tracker)
+        return tracker.standin
+
+    def _adopt_frozenset(self, value: Any, source: Source) -> Any:
+        if all(type(item) in CONSTANT_TYPES for item in value):
+            return self._adopt_constant(value, source)
+        tracker = self.known(value, source)
+        if tracker is None:
+            self.guard(source, Kind.LEN, len(value))
+            members = [self.adopt(item, SetAt(source, i)) for i, item in enumerate(value)]
+            tracker = self.register(VariableTracker(frozenset(members), value, source, Shape.SET))
+            tracker.initial = members
+            self.guard_type(tracker)
+        return tracker.standin
+
+    def _adopt_cell(self, value: types.CellType, source: Source) -> types.CellType:
+        tracker = self.by_original.get(id(value))
+        if tracker is None:
+            standin = types.CellType()
+            tracker = self.register(VariableTracker(standin, value, source, Shape.CELL))
+            try:
+                box = self.box(value.cell_contents, CellOf, source)
+            except ValueError:
+                box = None
+                self.guard(source, Kind.CELL_EMPTY, None)
+            else:
+                standin.cell_contents = box
+            tracker.initial = box
+        return tracker.standin
+
+    def _adopt_function(self, value: types.FunctionType, source: Source) -> Any:
+        if id(value) not in self.sources:
+            if isinstance(root_of(source), Local):
+                self.guard(source, Kind.TYPE, types.FunctionType)
+                self.guard(Attr(source, "__code__"), Kind.ID, value.__code__)
+                self.sources[id(value)] = source
+                self.kept.append(value)
+            else:
+                self.guard(source, Kind.ID, value)
+                self.sources[id(value)] = Pinned(value)
+        elif not isinstance(root_of(source), Local):
+            self.guard(source, Kind.ID, value)
+        elif self.sources[id(value)] != source:
+            self.guard(source, Kind.ALIAS, self.sources[id(value)])
+        return value
+
+    def _adopt_method(self, value: types.MethodType, source: Source) -> Any:
+        self.guard(source, Kind.TYPE, types.MethodType)
+        func = self.adopt(value.__func__, Attr(source, "__func__"))
+        return types.MethodType(func, self.adopt(value.__self__, Attr(source, "__self__")))
+
+    def _adopt_partial(self, value: Any, source: Source) -> Any:
+        if value.__dict__:
+            raise Break("SB005", "a functools.partial with attributes of its own")
+        tracker = self.known(value, source)
+        if tracker is None:
+            self.guard(source, Kind.TYPE, functools.partial)
+            args = self.adopt(value.args, Attr(source, "args"))
+            self.expose(args)
+            keywords = self.adopt(value.keywords, Attr(source, "keywords"))
+            self.expose(keywords)
+            standin = functools.partial(self.adopt(value.func, Attr(source, "func")), *args, **keywords)
+            tracker = self.register(VariableTracker(standin, value, source, Shape.VALUE))
+        return tracker.standin
+
+    def _adopt_proxy(self, value: Any, source: Source) -> Any:
+        raise Break("SB005", "a mappingproxy passed in from outside")
+
+    def _adopt_instance(self, value: Any, source: Source) -> Any:
+        tracker = self.known(value, source)
+        if tracker is not None:
+            return tracker.standin
+        cls = type(value)
+        shell = new_shell(cls)
+        assert shell is not None
+        if hasattr(cls, "__del__"):
+            raise Break("SB019", f"{cls.__name__} has a finalizer, which would run on its stand-in")
+        boxes: Any = None
+        if shell.shape is Shape.TUPLE:
+            boxes = [self.box(item, Index, source, i) for i, item in enumerate(tuple.__iter__(value))]
+            standin = shell.make(cls, boxes)
+        elif shell.shape is Shape.VALUE:
+            standin = shell.make(cls, value)
+            self.guard(source, Kind.EQUALS, value) if not shell.mutable else None
+        else:
+            standin = shell.make(cls)
+        tracker = self.register(VariableTracker(standin, value, source, shell.shape))
+        tracker.initial = boxes
+        self.guard_type(tracker)
+        if shell.shape is Shape.TUPLE:
+            self.guard(source, Kind.LEN, len(boxes))
+        elif shell.shape is Shape.LIST:
+            tracker.initial = [self.box(item, Index, source, i) for i, item in enumerate(shell.base.__iter__(value))]
+            shell.base.extend(standin, tracker.initial)
+        elif shell.shape is Shape.DICT:
+            self.fill_dict(tracker, value, standin, source)
+        elif shell.shape is Shape.SET:
+            self.guard(source, Kind.LEN, len(set(value)))
+            tracker.initial = [self.adopt(item, SetAt(source, i)) for i, item in enumerate(set.__iter__(value))]
+            set.update(standin, tracker.initial)
+        self.fill_attributes(tracker)
+        return standin
+
+    def fill_attributes(self, tracker: VariableTracker) -> None:
+        """Box the instance dict and the slots of an outside instance."""
+        value, standin, source = tracker.original, tracker.standin, tracker.source
+        namespace = instance_dict(value)
+        if namespace is not None:
+            base = DictOf(source)
+            tracker.initial_dict = {n: self.box(v, Key, base, n) for n, v in namespace.items()}
+            own = instance_dict(standin)
+            assert own is not None
+            own.update(tracker.initial_dict)
+        members = slot_members(type(value))
+        if members:
+            tracker.initial_slots = {}
+            for member in members:
+                try:
+                    raw = member.__get__(value)
+                except AttributeError:
+                    continue
+                box = self.box(raw, _slot_source(member), source)
+                tracker.initial_slots[member] = box
+                member.__set__(standin, box)
+
+    # ------------------------------------------------------------------ exposure to C code
+
+    def expose(self, value: Any) -> None:
+        """Force every direct element of an outside container, for C code that will look at them."""
+        tracker = self.by_standin.get(id(value))
+        if tracker is None or tracker.exposed:
+            return
+        tracker.exposed = True
+        shape = tracker.shape
+        if shape is Shape.LIST:
+            self.guard(tracker.source, Kind.LEN, len(tracker.initial))
+            standin = tracker.standin
+            for i, item in enumerate(standin):
+                if type(item) is Box:
+                    standin[i] = item.force()
+        elif shape is Shape.TUPLE:
+            for i, item in enumerate(tuple.__iter__(value)):
+                if type(item) is Box:
+                    self.set_tuple_item(value, i, item.force())
+        elif shape is Shape.DICT:
+            self.expose_keys(tracker)
+            standin = tracker.standin
+            store = type(standin).__setitem__ if type(standin) in _PLAIN_DICTS else _dict_store(type(standin))
+            for key, item in dict.items(standin):
+                if type(item) is Box:
+                    store(standin, key, item.force())
+        elif shape is Shape.OPAQUE:
+            pass
+
+    def expose_keys(self, tracker: VariableTracker) -> None:
+        """The whole key set of a dict was looked at: its length, its order, a failed search."""
+        keys = tuple(self.original_of(key) for key in tracker.initial)
+        self.guard(tracker.source, Kind.KEYS, keys)
+
+    def expose_length(self, value: Any) -> None:
+        tracker = self.by_standin.get(id(value))
+        if tracker is not None and tracker.shape in (Shape.LIST, Shape.DICT):
+            self.guard(tracker.source, Kind.LEN, len(tracker.initial))
+
+    def expose_attributes(self, tracker: VariableTracker) -> None:
+        """Force the whole instance dict, for code that takes `obj.__dict__` as a value."""
+        own = instance_dict(tracker.standin)
+        if own is None or tracker.initial_dict is None:
+            return
+        self.guard(DictOf(tracker.source), Kind.KEYS, tuple(tracker.initial_dict))
+        for name, item in own.items():
+            if type(item) is Box:
+                own[name] = item.force()
+
+    def expose_deep(self, value: Any, seen: set[int] | None = None) -> None:
+        """Force everything C code can reach from a value through builtin containers."""
+        cls = type(value)
+        if cls in CONSTANT_TYPES or cls in _ATOMS:
+            return
+        seen = set() if seen is None else seen
+        if id(value) in seen:
+            return
+        seen.add(id(value))
+        self.expose(value)
+        if isinstance(value, (list, tuple, set, frozenset, collections.deque)):
+            for item in _RAW_ITER[_container_base(cls)](value):
+                self.expose_deep(item, seen)
+        elif isinstance(value, dict):
+            for key, item in dict.items(value):
+                self.expose_deep(key, seen)
+                self.expose_deep(item, seen)
+        elif cls is slice:
+            for item in (value.start, value.stop, value.step):
+                self.expose_deep(item, seen)
+
+    def set_tuple_item(self, value: tuple[Any, ...], index: int, item: Any) -> None:
+        self.recorder.set_tuple_item(value, index, item)
+
+    # ------------------------------------------------------------------ namespaces
+
+    def scope(self, namespace: dict[str, Any]) -> Scope:
+        found = self.scopes.get(id(namespace))
+        if found is None:
+            found = self.scopes[id(namespace)] = Scope(self, namespace)
+        return found
+
+
+def instance_dict(value: Any) -> dict[str, Any] | None:
+    """The real instance dict, whatever the class says about `__dict__`."""
+    getter = _dict_getter(type(value))
+    return None if getter is None else getter(value)
+
+
+@functools.cache
+def _dict_getter(cls: type) -> Any:
+    for base in cls.__mro__:
+        found = base.__dict__.get("__dict__")
+        if type(found) is types.GetSetDescriptorType:
+            return found.__get__
+    return None
+
+
+def _dict_store(cls: type) -> Any:
+    if issubclass(cls, collections.OrderedDict):
+        return collections.OrderedDict.__setitem__
+    return dict.__setitem__
+
+
+def _slot_source(member: Any) -> Any:
+    return lambda base: Slot(base, member.__name__, member.__objclass__)
+
+
+_PINNED_FACTS = {Kind.EQUALS, Kind.ID}
+_PLAIN_DICTS = {dict, collections.OrderedDict, collections.defaultdict}
+_ATOMS = {types.FunctionType, types.ModuleType, type, torch.Tensor}
+_RAW_ITER: dict[type, Any] = {list: list.__iter__, tuple: tuple.__iter__, set: set.__iter__,
+                              frozenset: frozenset.__iter__, collections.deque: collections.deque.__iter__}
+
+
+@functools.cache
+def _container_base(cls: type) -> type:
+    for base in cls.__mro__:
+        if base in _RAW_ITER:
+            return base
+    raise TypeError(cls)

@@ -1,0 +1,46 @@
+"""The record of one outside value: its stand-in, the user's object, where it came from, what it held."""
+
+from __future__ import annotations
+
+import enum
+from typing import Any
+
+from stator.source import Source
+
+
+class Shape(enum.Enum):
+    """What kind of contents a record has, hence how it is filled, diffed and written back."""
+
+    TENSOR = "tensor"
+    LIST = "list"  # list, deque and their subclasses
+    TUPLE = "tuple"
+    DICT = "dict"
+    SET = "set"
+    OBJECT = "object"  # only a __dict__ and slots
+    CELL = "cell"
+    SCOPE = "scope"  # a namespace of a module or a class, read name by name
+    OPAQUE = "opaque"  # the user's object itself; only its identity may be used
+    VALUE = "value"  # immutable payload copied (int/str subclasses, bytearray ...)
+
+
+class VariableTracker:
+    """One outside object. `initial` holds the boxes its container part had when it was adopted,
+    `initial_dict` those of its instance dict, `initial_slots` those of its slots."""
+
+    __slots__ = ("standin", "original", "source", "shape", "initial", "initial_dict", "initial_slots",
+                 "exposed", "type_guarded", "mutated")
+
+    def __init__(self, standin: Any, original: Any, source: Source, shape: Shape) -> None:
+        self.standin = standin
+        self.original = original
+        self.source = source
+        self.shape = shape
+        self.initial: Any = None
+        self.initial_dict: dict[str, Any] | None = None
+        self.initial_slots: dict[Any, Any] | None = None
+        self.exposed = False
+        self.type_guarded = False
+        self.mutated = False
+
+    def __repr__(self) -> str:
+        return f"<{self.shape.value} {self.source.text()}: {type(self.original).__name__}>"

@@ -1,0 +1,1 @@
+"""The interpreter: a program's bytecode, run on real objects over the shadow heap."""

@@ -1,0 +1,188 @@
+"""Attribute assignment and deletion, onto stand-ins.   self.n = 3  ->  the shadow's dict; the user's sees it later"""
+
+from __future__ import annotations
+
+import types
+from typing import Any
+
+from torch._subclasses.fake_tensor import FakeTensor
+
+from stator.breaks import Break
+from stator.heap.box import Box
+from stator.heap.heap import instance_dict
+from stator.heap.tracker import Shape
+from stator.interp.attributes import is_data_descriptor, is_outside, raise_attribute_error, tensor_class
+from stator.interp.frame import Continuation, Frame, Raised
+from stator.interp.lookup import MISSING, find, is_mutable_class
+
+
+class Discard(Continuation):
+    """The callee's result is thrown away (`__setattr__`, `__setitem__`, `__delitem__`, ...)."""
+
+    __slots__ = ()
+
+    def returned(self, vm: Any, frame: Frame, value: Any) -> None:
+        pass
+
+
+class GiveNone(Continuation):
+    """The callee's result is replaced by None (`setattr(o, n, v)` as a call)."""
+
+    __slots__ = ("cont",)
+
+    def __init__(self, cont: Any) -> None:
+        self.cont = cont
+
+    def returned(self, vm: Any, frame: Frame, value: Any) -> None:
+        vm.give(None, self.cont)
+
+
+DISCARD = Discard()
+
+
+def store_attr(vm: Any, obj: Any, name: str, value: Any, cont: Any = DISCARD) -> None:
+    cls = type(obj)
+    if cls is FakeTensor:
+        return store_tensor_attr(vm, obj, name, value, cont)
+    setter = find(vm, cls, "__setattr__")
+    if type(setter) is not types.WrapperDescriptorType:
+        return vm.call(setter, (obj, name, value), {}, cont)
+    store_generic(vm, obj, name, value, cont)
+
+
+def store_generic(vm: Any, obj: Any, name: str, value: Any, cont: Any = DISCARD) -> None:
+    """object.__setattr__, type.__setattr__ and module attributes."""
+    cls = type(obj)
+    if isinstance(obj, type):
+        return store_on_class(vm, obj, name, value, cont)
+    if isinstance(obj, types.ModuleType):
+        vm.heap.scope(obj.__dict__).write(name, value)
+        return vm.give(None, cont)
+    descr = find(vm, cls, name)
+    if descr is not MISSING and is_data_descriptor(vm, descr):
+        return set_descriptor(vm, descr, obj, name, value, cont)
+    writable_dict(vm, obj, name, descr)[name] = value
+    vm.give(None, cont)
+
+
+def writable_dict(vm: Any, obj: Any, name: str, descr: Any) -> dict[str, Any]:
+    own = instance_dict(obj)
+    if own is None:
+        text = (f"{type(obj).__name__!r} object attribute {name!r} is read-only" if descr is not MISSING
+                else f"{type(obj).__name__!r} object has no attribute {name!r}")
+        raise Raised(AttributeError(text, name=name, obj=obj))
+    tracker = vm.heap.by_standin.get(id(obj))
+    if tracker is None and is_outside(vm, obj) or tracker is not None and tracker.shape is Shape.OPAQUE:
+        raise Break("SB006", f"assignment to attribute {name!r} of a {type(obj).__name__}")
+    return own
+
+
+def set_descriptor(vm: Any, descr: Any, obj: Any, name: str, value: Any, cont: Any) -> None:
+    cls = type(descr)
+    if cls is property:
+        if descr.fset is None:
+            text = f"property {name!r} of {type(obj).__qualname__!r} object has no setter"
+            raise Raised(AttributeError(text))
+        return vm.call(descr.fset, (obj, value), {}, cont)
+    if cls is types.MemberDescriptorType or cls is types.GetSetDescriptorType:
+        tracker = vm.heap.by_standin.get(id(obj))
+        if name == "__class__" and tracker is not None:
+            raise Break("SB006", "assignment to __class__")
+        if (tracker is None and is_outside(vm, obj)) or (tracker is not None and tracker.shape is Shape.OPAQUE):
+            raise Break("SB006", f"assignment to {name!r} of a {type(obj).__name__}")
+        vm.native(descr.__set__, (obj, value))
+        return vm.give(None, cont)
+    setter = find(vm, cls, "__set__")
+    if setter is MISSING:
+        raise Raised(AttributeError("__set__"))
+    vm.call(setter, (vm.adopt_entry(descr, type(obj)), obj, value), {}, cont)
+
+
+def store_on_class(vm: Any, cls: type, name: str, value: Any, cont: Any) -> None:
+    meta_descr = find(vm, type(cls), name)
+    if meta_descr is not MISSING and is_data_descriptor(vm, meta_descr):
+        if id(cls) not in vm.fresh and type(meta_descr) is types.GetSetDescriptorType:
+            raise Break("SB006", f"assignment to {name!r} of the class {cls.__name__}")
+        return set_descriptor(vm, meta_descr, cls, name, value, cont)
+    if not is_mutable_class(cls):
+        raise Raised(TypeError(f"cannot set {name!r} attribute of immutable type {cls.__name__!r}"))
+    if id(cls) in vm.fresh:
+        vm.native(type.__setattr__, (cls, name, value))
+    else:
+        vm.class_overlays.setdefault(cls, {})[name] = value
+        vm.lookups.clear()
+    vm.give(None, cont)
+
+
+def store_tensor_attr(vm: Any, fake: Any, name: str, value: Any, cont: Any) -> None:
+    descr = find(vm, tensor_class(vm, fake), name)
+    if descr is not MISSING and is_data_descriptor(vm, descr):
+        raise Break("SB006", f"assignment to Tensor.{name}")
+    if vm.heap.by_standin.get(id(fake)) is not None:
+        raise Break("SB006", f"assignment to the attribute {name!r} of an outside tensor")
+    vm.tensor_attributes.setdefault(id(fake), {})[name] = value
+    vm.give(None, cont)
+
+
+def delete_attr(vm: Any, obj: Any, name: str, cont: Any = DISCARD) -> None:
+    deleter = find(vm, type(obj), "__delattr__")
+    if type(deleter) is not types.WrapperDescriptorType:
+        return vm.call(deleter, (obj, name), {}, cont)
+    delete_generic(vm, obj, name, cont)
+
+
+def delete_generic(vm: Any, obj: Any, name: str, cont: Any = DISCARD) -> None:
+    cls = type(obj)
+    if isinstance(obj, type):
+        return delete_on_class(vm, obj, name, cont)
+    if isinstance(obj, types.ModuleType):
+        scope = vm.heap.scope(obj.__dict__)
+        if scope.read(name) is MISSING:
+            raise Raised(AttributeError(f"module {obj.__name__!r} has no attribute {name!r}"))
+        scope.write(name, MISSING)
+        return vm.give(None, cont)
+    descr = find(vm, cls, name)
+    if descr is not MISSING and is_data_descriptor(vm, descr):
+        return delete_descriptor(vm, descr, obj, name, cont)
+    own = instance_dict(obj)
+    if own is None or name not in own:
+        return raise_attribute_error(vm, obj, name, _no_attribute(cls, name, own), cont)
+    del writable_dict(vm, obj, name, descr)[name]
+    vm.give(None, cont)
+
+
+def _no_attribute(cls: type, name: str, own: Any) -> str:
+    return name if own is not None and cls.__flags__ & (1 << 9) else f"{cls.__name__!r} object has no attribute {name!r}"
+
+
+def delete_descriptor(vm: Any, descr: Any, obj: Any, name: str, cont: Any) -> None:
+    cls = type(descr)
+    if cls is property:
+        if descr.fdel is None:
+            raise Raised(AttributeError(f"property {name!r} of {type(obj).__qualname__!r} object has no deleter"))
+        return vm.call(descr.fdel, (obj,), {}, cont)
+    if cls is types.MemberDescriptorType:
+        value = None
+        try:
+            value = descr.__get__(obj)
+        except AttributeError:
+            pass
+        if type(value) is Box:
+            value.force()
+        vm.native(descr.__delete__, (obj,))
+        return vm.give(None, cont)
+    deleter = find(vm, cls, "__delete__")
+    if deleter is MISSING:
+        raise Raised(AttributeError("__delete__"))
+    vm.call(deleter, (vm.adopt_entry(descr, type(obj)), obj), {}, cont)
+
+
+def delete_on_class(vm: Any, cls: type, name: str, cont: Any) -> None:
+    if find(vm, cls, name) is MISSING:
+        raise Raised(AttributeError(f"type object {cls.__name__!r} has no attribute {name!r}"))
+    if id(cls) in vm.fresh:
+        vm.native(type.__delattr__, (cls, name))
+    else:
+        vm.class_overlays.setdefault(cls, {})[name] = MISSING
+        vm.lookups.clear()
+    vm.give(None, cont)

@@ -1,0 +1,396 @@
+"""The call protocol.   callable, arguments  ->  an interpreted frame, a recorded torch call, or a listed C call
+
+In CPython's terms: functions, bound methods, classes (metaclass `__call__`, `__new__`, `__init__`), instances
+with `__call__`, and C callables, which run only if the native table (or a rule) says so.
+"""
+
+from __future__ import annotations
+
+import functools
+import types
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+
+from stator import _hook, marks
+from stator.breaks import Break
+from stator.guards.guard import Kind
+from stator.heap.box import Box
+from stator.interp.attributes import adopt_entry
+from stator.interp.binding import bind_arguments
+from stator.interp.frame import UNBOUND, Continuation, Frame, Raised
+from stator.interp.lookup import MISSING, find
+from stator.interp.machine import Machine, Thunk, program_of
+from stator.code.decode import decode
+from stator.native.table import NativeClass, lookup, name_of, receiver_split
+from stator.native.torch_ops import torch_leaf
+from stator.source import Attr, Index, Pinned
+
+RULES: dict[int, Any] = {}  # id of a callable (kept alive in _RULED) -> rule(vm, args, kwargs, cont)
+_RULED: list[Any] = []
+
+
+def rule(*callables: Any) -> Any:
+    """Register how the interpreter itself does a call of these objects."""
+    def register(function: Any) -> Any:
+        for callable_ in callables:
+            RULES[id(callable_)] = function
+            _RULED.append(callable_)
+        return function
+    return register
+
+
+class Initialise(Continuation):
+    """After `__init__`: the new object is the value of the call."""
+
+    __slots__ = ("obj", "cont")
+
+    def __init__(self, obj: Any, cont: Any) -> None:
+        self.obj, self.cont = obj, cont
+
+    def returned(self, vm: Any, frame: Frame, value: Any) -> None:
+        if value is not None:
+            raise Raised(TypeError(f"__init__() should return None, not '{type(value).__name__}'"))
+        vm.give(self.obj, self.cont)
+
+
+class AfterNew(Continuation):
+    """After a Python `__new__`: run `__init__` if the object is an instance of the class."""
+
+    __slots__ = ("cls", "args", "kwargs", "cont")
+
+    def __init__(self, cls: type, args: Any, kwargs: Any, cont: Any) -> None:
+        self.cls, self.args, self.kwargs, self.cont = cls, args, kwargs, cont
+
+    def returned(self, vm: Any, frame: Frame, value: Any) -> None:
+        initialise(vm, self.cls, value, self.args, self.kwargs, self.cont)
+
+
+class Caller(Machine):
+    """A machine that can call."""
+
+    def call(self, fn: Any, args: Any, kwargs: dict[str, Any] | None = None, cont: Any = None) -> None:
+        """Call `fn`; its result reaches the current frame's stack, or `cont`, now or when its frame returns."""
+        cls = type(fn)
+        if cls is types.FunctionType:
+            return self.call_function(fn, args, kwargs, cont)
+        if cls is types.MethodType:
+            return self.call(fn.__func__, (fn.__self__, *args), kwargs, cont)
+        found = RULES.get(id(fn))
+        if found is not None:
+            return found(self, args, kwargs or {}, cont)
+        if isinstance(fn, type):
+            return call_class(self, fn, args, kwargs, cont)
+        if cls in _C_CALLABLES:
+            return self.call_native(fn, args, kwargs, cont)
+        if cls is functools.partial:
+            merged = {**fn.keywords, **(kwargs or {})}
+            return self.call(fn.func, (*fn.args, *args), merged, cont)
+        if self.is_torch_leaf(fn):
+            return self.give(self.torch_call(fn, args, kwargs), cont)
+        method = find(self, cls, "__call__")
+        if method is MISSING:
+            raise Raised(TypeError(f"{cls.__name__!r} object is not callable"))
+        if type(method) is types.FunctionType:
+            return self.call_function(method, (fn, *args), kwargs, cont)
+        if type(method) is types.WrapperDescriptorType:
+            return self.call_native(fn, args, kwargs, cont)
+        bound: list[Any] = []
+        self.sync(lambda: _bind_call(self, method, fn, cls), bound)
+        self.call(bound[0], args, kwargs, cont)
+
+    def call_function(self, fn: types.FunctionType, args: Any, kwargs: Any, cont: Any) -> None:
+        found = RULES.get(id(fn))
+        if found is not None:
+            return found(self, args, kwargs or {}, cont)
+        if torch_leaf(fn):
+            return self.give(self.torch_call(fn, args, kwargs), cont)
+        if _marked(fn) and id(fn) not in self.fresh:
+            return self.call_marked(fn, args, kwargs, cont)
+        self.push(self.frame_for(fn, args, kwargs), cont)
+
+    def frame_for(self, fn: types.FunctionType, args: Any, kwargs: Any) -> Frame:
+        """A new frame of `fn`, its arguments bound and its closure in place."""
+        code = fn.__code__
+        unit = decode(code)
+        slots = bind_arguments(self, fn, args, kwargs, unit.nlocalsplus)
+        if slots is None:
+            try:
+                fn(*args, **(kwargs or {}))  # binding fails before any of the body runs
+            except TypeError as error:
+                raise Raised(error) from None
+            raise AssertionError("a call that does not bind was accepted")
+        frame = Frame(unit, program_of(unit), fn, slots, self.heap.scope(fn.__globals__))
+        if id(fn) not in self.fresh:
+            self.guard_code(fn)
+        return frame
+
+    def guard_code(self, fn: types.FunctionType) -> None:
+        """An outside function may get another body; its code is a fact of the trace."""
+        if id(fn) not in self.coded:
+            self.coded[id(fn)] = fn
+            self.heap.guard(Attr(self.heap.source_of(fn), "__code__"), Kind.ID, fn.__code__)
+
+    def closure_of(self, fn: types.FunctionType) -> tuple[Any, ...]:
+        cells = fn.__closure__ or ()
+        if id(fn) in self.fresh:
+            return cells
+        source = self.heap.source_of(fn)
+        if type(source) is Pinned:  # __closure__ is read-only: the cells can be pinned themselves
+            return tuple(self.heap.adopt(cell, Pinned(cell)) for cell in cells)
+        closure = Attr(source, "__closure__")
+        return tuple(self.heap.adopt(cell, Index(closure, i)) for i, cell in enumerate(cells))
+
+    def call_marked(self, fn: Any, args: Any, kwargs: Any, cont: Any) -> None:
+        """Functions the user marked: disable, allow_in_graph, substitute_in_graph, ..."""
+        if marks.is_disabled(fn):
+            mark = marks.disabled_mark(fn)
+            raise Break("SB010", f"{fn.__qualname__} is disabled" + (f": {mark.reason}" if mark and mark.reason else ""))
+        replacement = marks.substitute(fn)
+        if replacement is not None:
+            return self.call(replacement.fn, args, kwargs, cont)
+        if marks.allowed_in_graph(fn):
+            return self.give(self.torch_call(fn, args, kwargs), cont)
+        if marks.is_constant_result(fn):
+            self.heap.expose_deep(args)
+            return self.give(self.native_unhooked(fn, args, kwargs), cont)
+        self.push(self.frame_for(fn, args, kwargs), cont)
+
+    # ------------------------------------------------------------------ torch
+
+    def is_torch_leaf(self, fn: Any) -> bool:
+        return torch_leaf(fn)
+
+    def torch_call(self, fn: Any, args: Any, kwargs: Any) -> Any:
+        """A tensor operation: record it, answer with its fake result."""
+        expose = self.heap.expose_deep
+        for value in args:
+            if type(value) is not FakeTensor:
+                expose(value)
+        if kwargs:
+            for value in kwargs.values():
+                if type(value) is not FakeTensor:
+                    expose(value)
+        try:
+            return self.recorder.call(fn, tuple(args), kwargs or {})
+        except Exception as error:
+            raise Raised(error) from None
+
+    def torch_attribute(self, fake: Any, name: str, descr: Any) -> Any:
+        try:
+            return self.recorder.attribute(fake, name, descr)
+        except Exception as error:
+            raise Raised(error) from None
+
+    # ------------------------------------------------------------------ C code
+
+    def call_native(self, fn: Any, args: Any, kwargs: Any, cont: Any) -> None:
+        descriptor, receiver = receiver_split(fn)
+        found = RULES.get(id(descriptor))
+        if found is not None:
+            return found(self, args if descriptor is fn else (receiver, *args), kwargs or {}, cont)
+        if torch_leaf(descriptor):
+            return self.give(self.torch_call(descriptor, args if descriptor is fn else (receiver, *args), kwargs), cont)
+        if torch_leaf(fn):
+            return self.give(self.torch_call(fn, args, kwargs), cont)
+        if _marked(fn):
+            return self.call_marked(fn, args, kwargs, cont)
+        row = lookup(fn)
+        self.admit(fn, row, args)
+        if descriptor is not fn:
+            self.expose_for(row, (receiver,))
+        self.expose_for(row, args)
+        if kwargs:
+            self.expose_for(row, kwargs.values())
+        args = self.wrap_callbacks(row, args)
+        self.give(self.native(fn, args, kwargs), cont)
+
+    def admit(self, fn: Any, row: Any, args: Any) -> None:
+        """Default deny: only listed C callables run while tracing."""
+        if row is None:
+            raise Break("SB001", f"{_describe(fn)} is not in the native table")
+        cls = row.cls
+        if cls in _RUNNABLE:
+            return
+        if cls is NativeClass.SPECIAL or cls is NativeClass.WRAPPER or cls is NativeClass.OUTSIDE_REF:
+            raise Break("SB001", f"{name_of(row)} needs a rule of the interpreter that does not exist yet")
+        raise Break(row.code or "SB001", f"{name_of(row)}: {row.why}" if row.why else name_of(row))
+
+    def expose_for(self, row: Any, values: Any) -> None:
+        cls = row.cls
+        if cls is NativeClass.PURE_SHELL:
+            return
+        heap = self.heap
+        for value in values:
+            if cls is NativeClass.PURE_DEEP or row.compares:
+                heap.expose_deep(value)
+            else:
+                heap.expose(value)
+
+    def wrap_callbacks(self, row: Any, args: Any) -> Any:
+        """C callables handed to C code are wrapped, so that their calls come back through the interpreter."""
+        if not row.calls_back:
+            return args
+        return tuple([self.python_callable(value) for value in args])
+
+    def python_callable(self, value: Any) -> Any:
+        if type(value) in _C_CALLABLES or (isinstance(value, type) and (id(value) in RULES or value not in _SAFE_TYPES)):
+            return _Callback(value).invoke
+        return value
+
+    def native(self, fn: Any, args: Any, kwargs: Any = None) -> Any:
+        """Run C code with the hook on: Python frames it enters are interpreted."""
+        _hook.enter()
+        try:
+            result = fn(*args, **kwargs) if kwargs else fn(*args)
+        except Exception as error:
+            if self.pending is not None:
+                raise self.pending from None
+            raise Raised(error) from None
+        finally:
+            _hook.leave()
+        if self.pending is not None:
+            raise self.pending
+        return result.force() if type(result) is Box else result
+
+    def native_unhooked(self, fn: Any, args: Any, kwargs: Any = None) -> Any:
+        try:
+            return fn(*args, **(kwargs or {}))
+        except Exception as error:
+            raise Raised(error) from None
+
+    # ------------------------------------------------------------------ nested runs
+
+    def sync(self, begin: Any, out: list[Any]) -> None:
+        """Do something that may push frames, and wait for its value (a nested loop if it does)."""
+        out.append(self.run(Thunk(begin)))
+
+    def call_sync(self, fn: Any, args: Any, kwargs: Any = None) -> Any:
+        """Call and wait; a break inside is a break before the instruction that asked."""
+        out: list[Any] = []
+        self.sync(lambda: self.call(fn, args, kwargs), out)
+        return out[0]
+
+    def intercepted(self, func: types.FunctionType, args: tuple[Any, ...], closure: Any = None) -> Any:
+        """The PEP 523 hook: C code entered a Python function while tracing."""
+        if torch_leaf(func):
+            return _hook.RUN_ALL
+        self.guard_callback(func, args)
+        try:
+            return self.call_bound(func, args)
+        except Raised as raised:
+            raise raised.exc from None
+
+    def guard_callback(self, func: types.FunctionType, args: tuple[Any, ...]) -> None:
+        """C code found `func` on a class by itself (`__eq__`, `__hash__`, ...): guard that finding."""
+        if args and find_owner(type(args[0]), func):
+            find(self, type(args[0]), func.__name__)
+
+    def call_bound(self, func: types.FunctionType, args: tuple[Any, ...]) -> Any:
+        """Run a function whose arguments CPython has already bound to its local slots."""
+        found = RULES.get(id(func))
+        if found is not None and not func.__code__.co_flags & 0x0C and not func.__code__.co_kwonlyargcount:
+            out: list[Any] = []
+            self.sync(lambda: found(self, args, {}, None), out)
+            return out[0]
+        unit = decode(func.__code__)
+        slots = list(args) + [UNBOUND] * (unit.nlocalsplus - len(args))
+        slots = [value.force() if type(value) is Box else value for value in slots]
+        frame = Frame(unit, program_of(unit), func, slots, self.heap.scope(func.__globals__))
+        if id(func) not in self.fresh:
+            self.guard_code(func)
+        return self.run(frame)
+
+
+def find_owner(cls: type, func: Any) -> bool:
+    return any(base.__dict__.get(func.__name__) is func for base in cls.__mro__)
+
+
+class _Callback:
+    """A C callable as a Python function, for C code that will call it."""
+
+    def __init__(self, target: Any) -> None:
+        self.target = target
+        def invoke(*args: Any, **kwargs: Any) -> Any:
+            return target(*args, **kwargs)
+        invoke.__code__ = invoke.__code__.replace(co_filename="<callback>")
+        self.invoke = invoke
+
+
+def _bind_call(vm: Any, method: Any, obj: Any, cls: type) -> None:
+    getter = find(vm, type(method), "__get__")
+    if getter is MISSING:
+        return vm.give(adopt_entry(vm, method, cls))
+    vm.call(getter, (adopt_entry(vm, method, cls), obj, cls), {})
+
+
+def call_class(vm: Any, cls: type, args: Any, kwargs: Any, cont: Any) -> None:
+    """type.__call__, unless the metaclass has its own."""
+    meta = type(cls)
+    if meta is not type:
+        meta_call = find(vm, meta, "__call__")
+        if type(meta_call) is types.FunctionType:
+            return vm.call(meta_call, (cls, *args), kwargs, cont)
+    instantiate(vm, cls, args, kwargs, cont)
+
+
+def instantiate(vm: Any, cls: type, args: Any, kwargs: Any, cont: Any) -> None:
+    row = lookup(cls)
+    if row is not None:
+        return vm.call_native(cls, args, kwargs, cont)
+    new = find(vm, cls, "__new__")
+    if type(new) is staticmethod:
+        new = new.__func__
+    if find(vm, cls, "__del__") is not MISSING:
+        raise Break("SB019", f"{cls.__name__} has a finalizer (__del__)")
+    if new is object.__new__:
+        obj = new_plain_object(vm, cls, args, kwargs)
+        return initialise(vm, cls, obj, args, kwargs, cont)
+    if type(new) is types.FunctionType:
+        return vm.call(new, (cls, *args), kwargs, AfterNew(cls, args, kwargs, cont))
+    if type(new) is types.BuiltinFunctionType:
+        vm.call(new, (cls, *args), kwargs, AfterNew(cls, args, kwargs, cont))
+        return
+    raise Break("SB001", f"{cls.__module__}.{cls.__qualname__} has a __new__ written in C")
+
+
+def new_plain_object(vm: Any, cls: type, args: Any, kwargs: Any) -> Any:
+    """object.__new__: extra arguments are an error only if `__init__` is object's, too."""
+    if (args or kwargs) and find(vm, cls, "__init__") is object.__init__:
+        return vm.native_unhooked(object.__new__, (cls, *args), kwargs)
+    return vm.native_unhooked(object.__new__, (cls,))
+
+
+def initialise(vm: Any, cls: type, obj: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    if not issubclass_real(type(obj), cls):
+        return vm.give(obj, cont)
+    init = find(vm, type(obj), "__init__")
+    if init is object.__init__:
+        return vm.give(obj, cont)
+    if type(init) is types.FunctionType:
+        return vm.call(init, (obj, *args), kwargs, Initialise(obj, cont))
+    vm.call(init, (obj, *args), kwargs, Initialise(obj, cont))
+
+
+def issubclass_real(cls: type, parent: type) -> bool:
+    return parent in type.__dict__["__mro__"].__get__(cls)
+
+
+def _marked(fn: Any) -> bool:
+    return marks.is_disabled(fn) or marks.substitute(fn) is not None or marks.allowed_in_graph(fn) \
+        or marks.is_constant_result(fn)
+
+
+def _describe(fn: Any) -> str:
+    module = getattr(fn, "__module__", None)
+    name = getattr(fn, "__qualname__", None) or getattr(fn, "__name__", None) or repr(fn)
+    return f"{module}.{name}" if module else f"{name}"
+
+
+
+_C_CALLABLES = {types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType,
+                types.MethodWrapperType, types.ClassMethodDescriptorType}
+_RUNNABLE = {NativeClass.PURE_SHELL, NativeClass.PURE, NativeClass.PURE_DEEP, NativeClass.MUTATES, NativeClass.ITERATOR}
+_SAFE_TYPES = {int, float, str, bool, bytes, complex}
+

@@ -1,0 +1,125 @@
+"""One interpreted frame, and the three ways its execution can end.
+
+    Frame            code, localsplus, value stack, next instruction
+    Raised           the program raised: unwinds by the exception table, as CPython would
+    Finished         the frame the loop was asked to run has returned
+    (Break           the tracer stops here; see stator.breaks)
+"""
+
+from __future__ import annotations
+
+import types
+from typing import Any
+
+from stator.code.instruction import CodeUnit
+
+
+class _Unbound:
+    def __repr__(self) -> str:
+        return "<unbound>"
+
+
+class _Null:
+    def __repr__(self) -> str:
+        return "<NULL>"
+
+
+UNBOUND = _Unbound()  # a local slot without a value
+NULL = _Null()  # CPython's NULL on the value stack
+
+
+class Raised(BaseException):
+    """The program's own exception on its way through our Python frames; only the loop catches it."""
+
+    def __init__(self, exc: BaseException, again: bool = False) -> None:
+        super().__init__()
+        self.exc = exc
+        self.again = again  # a re-raise: the traceback and the context are already there
+
+
+class Finished(BaseException):
+    """The base frame of the running loop has returned or, in a generator, yielded."""
+
+    def __init__(self, value: Any, yielded: bool = False) -> None:
+        super().__init__()
+        self.value = value
+        self.yielded = yielded
+
+
+class Continuation:
+    """What becomes of the value (or exception) of an interpreted frame, where it is not just pushed.
+
+    Continuations are data, so that a break inside the callee knows what its caller still has to do.
+    """
+
+    __slots__ = ()
+
+    def returned(self, vm: Any, frame: "Frame", value: Any) -> None:
+        raise NotImplementedError
+
+    def raised(self, vm: Any, frame: "Frame", exc: BaseException) -> bool:
+        """Handle the callee's exception; False lets it unwind into `frame`."""
+        return False
+
+
+class ExcState:
+    """The exception being handled; generators have one of their own, linked to their resumer's."""
+
+    __slots__ = ("value", "previous")
+
+    def __init__(self, previous: "ExcState | None" = None) -> None:
+        self.value: BaseException | None = None
+        self.previous = previous
+
+    def topmost(self) -> BaseException | None:
+        state: ExcState | None = self
+        while state is not None:
+            if state.value is not None:
+                return state.value
+            state = state.previous
+        return None
+
+
+class Frame:
+    """An activation of a code object."""
+
+    __slots__ = ("code", "unit", "program", "func", "locals", "stack", "ip", "parent", "scope", "names",
+                 "cont", "generator", "kwnames", "is_base", "outer", "builtins")
+
+    def __init__(self, unit: CodeUnit, program: list[Any], func: types.FunctionType | None, local_slots: list[Any],
+                 scope: Any) -> None:
+        self.unit = unit
+        self.code = unit.code
+        self.program = program
+        self.func = func
+        self.locals = local_slots
+        self.stack: list[Any] = []
+        self.ip = 0
+        self.parent: Frame | None = None  # the interpreted caller
+        self.outer: Frame | None = None  # for a base frame: the frame whose native call led here
+        self.scope = scope
+        self.names: Any = None  # f_locals of a class body
+        self.cont: Any = None
+        self.generator: Any = None
+        self.kwnames: tuple[str, ...] = ()
+        self.is_base = False
+        self.builtins: Any = None
+
+    @property
+    def instruction(self) -> Any:
+        """The instruction being executed."""
+        return self.unit.instructions[self.ip - 1 if self.ip else 0]
+
+    @property
+    def line(self) -> int:
+        instructions = self.unit.instructions
+        for index in range(self.ip - 1, -1, -1):
+            if instructions[index].line is not None:
+                return instructions[index].line
+        return self.code.co_firstlineno
+
+    def caller(self) -> "Frame | None":
+        return self.parent if self.parent is not None else self.outer
+
+    def __repr__(self) -> str:
+        return f"<Frame {self.code.co_qualname} at {self.code.co_filename}:{self.line}>"

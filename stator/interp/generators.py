@@ -1,0 +1,554 @@
+"""Interpreted generators and coroutines, behind real generator objects.
+
+    RETURN_GENERATOR  ->  a real generator whose body drives the interpreted frame
+
+The program sees a genuine generator, coroutine or async generator, so C code can iterate and await it and its
+refcount works as usual (dropping it closes the frame).  The loop itself resumes the frame without recursion.
+"""
+
+from __future__ import annotations
+
+import types
+import weakref
+from typing import Any
+
+from stator.interp.frame import Continuation, ExcState, Finished, Frame, Raised
+from stator.interp.machine import Thunk, op
+
+GENERATOR, COROUTINE, ITERABLE_COROUTINE, ASYNC_GENERATOR = 0x20, 0x80, 0x100, 0x200
+
+
+class Yielded:
+    """A value an async generator yields (as against what an await inside it sends out)."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+class Suspended:
+    """The interpreted body of one generator."""
+
+    __slots__ = ("frame", "started", "done", "running", "exc_state", "saved", "handle", "__weakref__")
+
+    def __init__(self, frame: Frame) -> None:
+        self.frame: Frame | None = frame
+        self.started = False
+        self.done = False
+        self.running = False
+        self.exc_state = ExcState()
+        self.saved: ExcState | None = None
+        self.handle: Any = None  # weakref to the object the program holds
+
+    @property
+    def kind(self) -> str:
+        flags = self.frame.code.co_flags if self.frame else 0
+        return "coroutine" if flags & COROUTINE else "async generator" if flags & ASYNC_GENERATOR else "generator"
+
+    def enter(self, vm: Any, cont: Any) -> Frame:
+        frame = self.frame
+        assert frame is not None
+        self.running = self.started = True
+        self.exc_state.previous = vm.exc_state
+        self.saved, vm.exc_state = vm.exc_state, self.exc_state
+        frame.is_base = False
+        vm.push(frame, cont)
+        return frame
+
+    def suspend(self, vm: Any) -> None:
+        self.running = False
+        vm.exc_state, self.saved = self.saved, None
+        self.exc_state.previous = None
+
+    def yielded(self, vm: Any, value: Any) -> None:
+        frame = self.frame
+        assert frame is not None
+        self.suspend(vm)
+        if frame.is_base:
+            raise Finished(value, yielded=True)
+        parent = vm.frame = frame.parent
+        frame.parent = None
+        frame.cont.yielded(vm, parent, value)
+
+    def finished(self, vm: Any, value: Any) -> None:
+        frame = self.frame
+        assert frame is not None
+        self.suspend(vm)
+        self.done, self.frame = True, None
+        if frame.is_base:
+            raise Finished(value)
+        parent = vm.frame = frame.parent
+        frame.cont.returned(vm, parent, value)
+
+    def failed(self, vm: Any, exc: BaseException) -> BaseException:
+        """The body raised: the generator is over; a StopIteration out of it is an error (PEP 479)."""
+        kind = self.kind
+        self.suspend(vm)
+        self.done, self.frame = True, None
+        if isinstance(exc, StopIteration) or kind == "async generator" and isinstance(exc, StopAsyncIteration):
+            name = type(exc).__name__
+            error = RuntimeError(f"{kind} raised {name}")
+            error.__cause__ = error.__context__ = exc
+            return error
+        return exc
+
+
+# ---------------------------------------------------------------------- real objects
+
+
+class _Raw:
+    """Awaiting this sends `value` out of a coroutine as it is."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __await__(self) -> Any:
+        return (yield self.value)
+
+
+def step(vm: Any, body: Suspended, value: Any, exc: BaseException | None) -> tuple[bool, Any]:
+    """Resume from C code: a nested loop, until the next yield.  (yielded?, value)"""
+    def begin() -> None:
+        if exc is None:
+            resume(vm, body, value, NESTED)
+        else:
+            throw(vm, body, exc, NESTED)
+    result = vm.run(Thunk(begin))
+    return (True, result.value) if type(result) is Finished else (False, result)
+
+
+class Nested(Continuation):
+    """The generator was resumed by C code: hand its value to the nested loop's caller."""
+
+    __slots__ = ()
+
+    def yielded(self, vm: Any, frame: Frame, value: Any) -> None:
+        raise Finished(value, yielded=True)
+
+    def returned(self, vm: Any, frame: Frame, value: Any) -> None:
+        raise Finished(value)
+
+
+NESTED = Nested()
+
+
+def drive_generator(vm: Any, body: Suspended) -> Any:
+    value, exc = None, None
+    try:
+        yield None  # primed at once, so that dropping the object always closes the body
+        while True:
+            more, result = step(vm, body, value, exc)
+            if not more:
+                return result
+            value = exc = None
+            try:
+                value = yield result
+            except BaseException as error:
+                exc = error
+                exc.__traceback__ = None
+    except GeneratorExit:
+        _close_dropped(vm, body)
+
+
+def _close_dropped(vm: Any, body: Suspended) -> None:
+    if body.started and not body.done and not body.running and vm.live:
+        try:
+            step(vm, body, None, GeneratorExit())
+        except (GeneratorExit, StopIteration):
+            pass
+
+
+async def drive_coroutine(vm: Any, body: Suspended) -> Any:
+    value, exc = None, None
+    try:
+        await _Raw(None)
+        while True:
+            more, result = step(vm, body, value, exc)
+            if not more:
+                return result
+            value = exc = None
+            try:
+                value = await _Raw(result)
+            except BaseException as error:
+                exc = error
+                exc.__traceback__ = None
+    except GeneratorExit:
+        _close_dropped(vm, body)
+
+
+async def drive_async_generator(vm: Any, body: Suspended) -> Any:
+    value, exc = None, None
+    while True:
+        more, result = step(vm, body, value, exc)
+        if not more:
+            return
+        value = exc = None
+        try:
+            if type(result) is Yielded:
+                value = yield result.value
+            else:
+                value = await _Raw(result)
+        except BaseException as error:
+            exc = error
+            exc.__traceback__ = None
+
+
+def make_generator(vm: Any, frame: Frame) -> Any:
+    """The object that calling a generator function returns."""
+    body = Suspended(frame)
+    frame.generator = body
+    flags = frame.code.co_flags
+    if flags & ASYNC_GENERATOR:
+        made: Any = drive_async_generator(vm, body)
+    elif flags & COROUTINE:
+        made = drive_coroutine(vm, body)
+        made.send(None)
+    else:
+        made = drive_generator(vm, body)
+        next(made)
+    func = frame.func
+    made.__name__ = func.__name__ if func is not None else frame.code.co_name
+    made.__qualname__ = func.__qualname__ if func is not None else frame.code.co_qualname
+    key = id(made)
+    vm.generators[key] = body
+    body.handle = weakref.ref(made, lambda _: vm.generators.pop(key, None))
+    return made
+
+
+# ---------------------------------------------------------------------- opcodes
+
+
+@op
+def RETURN_GENERATOR(vm: Any, frame: Frame, instr: Any) -> None:
+    made = make_generator(vm, frame)
+    suspended = frame
+    parent, cont, is_base = frame.parent, frame.cont, frame.is_base
+    suspended.parent = suspended.outer = None
+    if is_base:
+        raise Finished(made)
+    vm.frame = parent
+    if cont is None:
+        parent.stack.append(made)  # type: ignore[union-attr]
+    else:
+        cont.returned(vm, parent, made)
+
+
+@op
+def YIELD_VALUE(vm: Any, frame: Frame, instr: Any) -> None:
+    frame.generator.yielded(vm, frame.stack.pop())
+
+
+@op
+def ASYNC_GEN_WRAP(vm: Any, frame: Frame, instr: Any) -> None:
+    frame.stack.append(Yielded(frame.stack.pop()))
+
+
+class ForNext(Continuation):
+    """FOR_ITER over an interpreted generator or a Python `__next__`."""
+
+    __slots__ = ("target",)
+
+    def __init__(self, target: int) -> None:
+        self.target = target
+
+    def yielded(self, vm: Any, frame: Frame, value: Any) -> None:
+        frame.stack.append(value)
+
+    def returned(self, vm: Any, frame: Frame, value: Any) -> None:  # the generator is exhausted
+        frame.stack.pop()
+        frame.ip = self.target
+
+
+class ForCall(Continuation):
+    """FOR_ITER over an object whose `__next__` is Python code."""
+
+    __slots__ = ("target",)
+
+    def __init__(self, target: int) -> None:
+        self.target = target
+
+    def returned(self, vm: Any, frame: Frame, value: Any) -> None:
+        frame.stack.append(value)
+
+    def raised(self, vm: Any, frame: Frame, exc: BaseException) -> bool:
+        if not isinstance(exc, StopIteration):
+            return False
+        frame.stack.pop()
+        frame.ip = self.target
+        return True
+
+
+class NextCall(Continuation):
+    """`next(gen)`, `gen.send(v)`, `gen.throw(e)`: a return is StopIteration, or the default."""
+
+    __slots__ = ("cont", "default", "has_default")
+
+    def __init__(self, cont: Any, default: Any = None, has_default: bool = False) -> None:
+        self.cont, self.default, self.has_default = cont, default, has_default
+
+    def yielded(self, vm: Any, frame: Frame, value: Any) -> None:
+        vm.give(value, self.cont)
+
+    def returned(self, vm: Any, frame: Frame, value: Any) -> None:
+        if self.has_default:
+            return vm.give(self.default, self.cont)
+        error = StopIteration() if value is None else StopIteration(value)
+        if self.cont is not None and self.cont.raised(vm, frame, error):
+            return
+        raise Raised(error)
+
+
+class CloseCall(Continuation):
+    """`gen.close()`: GeneratorExit (or a return) is what should happen."""
+
+    __slots__ = ("cont",)
+
+    def __init__(self, cont: Any) -> None:
+        self.cont = cont
+
+    def yielded(self, vm: Any, frame: Frame, value: Any) -> None:
+        raise Raised(RuntimeError("generator ignored GeneratorExit"))
+
+    def returned(self, vm: Any, frame: Frame, value: Any) -> None:
+        vm.give(None, self.cont)
+
+    def raised(self, vm: Any, frame: Frame, exc: BaseException) -> bool:
+        if not isinstance(exc, (GeneratorExit, StopIteration)):
+            return False
+        vm.give(None, self.cont)
+        return True
+
+
+class SendNext(Continuation):
+    """SEND: the yield of the inner iterator is passed out, its return value ends the `yield from`."""
+
+    __slots__ = ("target",)
+
+    def __init__(self, target: int) -> None:
+        self.target = target
+
+    def yielded(self, vm: Any, frame: Frame, value: Any) -> None:
+        frame.stack.append(value)
+
+    def returned(self, vm: Any, frame: Frame, value: Any) -> None:
+        frame.stack.pop()
+        frame.stack.append(value)
+        frame.ip = self.target
+
+    def raised(self, vm: Any, frame: Frame, exc: BaseException) -> bool:
+        if not isinstance(exc, StopIteration):
+            return False
+        self.returned(vm, frame, exc.value)
+        return True
+
+
+class SendCall(SendNext):
+    """SEND to an object whose `send` or `__next__` is called: its value is a yield."""
+
+    __slots__ = ()
+
+    def returned(self, vm: Any, frame: Frame, value: Any) -> None:
+        frame.stack.append(value)
+
+    def raised(self, vm: Any, frame: Frame, exc: BaseException) -> bool:
+        if not isinstance(exc, StopIteration):
+            return False
+        frame.stack.pop()
+        frame.stack.append(exc.value)
+        frame.ip = self.target
+        return True
+
+
+@op
+def SEND(vm: Any, frame: Frame, instr: Any) -> None:
+    value = frame.stack.pop()
+    receiver = frame.stack[-1]
+    body = vm.generators.get(id(receiver))
+    if body is not None and not isinstance(receiver, types.AsyncGeneratorType):
+        return resume(vm, body, value, SendNext(instr.target))
+    cont = SendCall(instr.target)
+    try:
+        if value is None:
+            vm.call_next(receiver, cont)
+        else:
+            out: list[Any] = []
+            vm.sync(lambda: vm.load_attr(receiver, "send"), out)
+            vm.call(out[0], (value,), {}, cont)
+    except Raised as raised:
+        if not cont.raised(vm, frame, raised.exc):
+            raise
+
+
+def resume(vm: Any, body: Suspended, value: Any, cont: Any) -> None:
+    """Continue an interpreted generator without recursion."""
+    if body.running:
+        raise Raised(ValueError(f"{body.kind} already executing"))
+    if body.done:
+        return cont.returned(vm, vm.frame, None)
+    if not body.started and value is not None:
+        raise Raised(TypeError(f"can't send non-None value to a just-started {body.kind}"))
+    frame = body.enter(vm, cont)
+    frame.stack.append(value)
+
+
+def throw(vm: Any, body: Suspended, exc: BaseException, cont: Any) -> None:
+    """Raise `exc` where an interpreted generator is suspended; `yield from` passes it on."""
+    if body.running:
+        raise Raised(ValueError(f"{body.kind} already executing"))
+    if body.done or not body.started:
+        body.done, body.frame = True, None
+        if cont.raised(vm, vm.frame, exc):
+            return
+        raise Raised(exc)
+    frame = body.frame
+    assert frame is not None
+    delegate = delegate_of(frame)
+    if delegate is not None:
+        return _throw_into_delegate(vm, body, frame, delegate, exc, cont)
+    body.enter(vm, cont)
+    raise Raised(vm.set_context(exc))
+
+
+def delegate_of(frame: Frame) -> Any:
+    """The iterator a suspended frame is delegating to (`yield from`, `await`), or None."""
+    instructions = frame.unit.instructions
+    following = instructions[frame.ip]
+    if following.opname == "RESUME" and (following.arg or 0) & 3 in (2, 3):
+        return frame.stack[-1]
+    return None
+
+
+def _throw_into_delegate(vm: Any, body: Suspended, frame: Frame, delegate: Any, exc: BaseException, cont: Any) -> None:
+    body.enter(vm, cont)
+    send_index = next(i for i in range(frame.ip, -1, -1) if frame.unit.instructions[i].opname == "SEND")
+    target = frame.unit.instructions[send_index].target
+    inner = vm.generators.get(id(delegate))
+    if isinstance(exc, GeneratorExit):
+        closer = vm.optional_attr(delegate, "close")
+        if closer is not vm.MISSING:
+            vm.call_sync(closer, ())
+        raise Raised(vm.set_context(exc))
+    send = Redelegated(send_index, target)
+    if inner is not None and not isinstance(delegate, types.AsyncGeneratorType):
+        return throw(vm, inner, exc, send)
+    thrower = vm.optional_attr(delegate, "throw")
+    if thrower is vm.MISSING:
+        raise Raised(vm.set_context(exc))
+    try:
+        value = vm.call_sync(thrower, (exc,))
+    except Raised as raised:
+        if not send.raised(vm, frame, raised.exc):
+            raise
+        return
+    send.yielded(vm, frame, value)
+
+
+class Redelegated(Continuation):
+    """After a throw into a delegate: a yield is passed out again, a return ends the delegation."""
+
+    __slots__ = ("send_index", "target")
+
+    def __init__(self, send_index: int, target: int) -> None:
+        self.send_index, self.target = send_index, target
+
+    def yielded(self, vm: Any, frame: Frame, value: Any) -> None:
+        frame.stack.append(value)
+        frame.ip = self.send_index + 1  # on to the YIELD_VALUE
+
+    def returned(self, vm: Any, frame: Frame, value: Any) -> None:
+        frame.stack.pop()
+        frame.stack.append(value)
+        frame.ip = self.target
+
+    def raised(self, vm: Any, frame: Frame, exc: BaseException) -> bool:
+        if not isinstance(exc, StopIteration):
+            return False
+        self.returned(vm, frame, exc.value)
+        return True
+
+
+# ---------------------------------------------------------------------- awaiting
+
+
+@op
+def GET_YIELD_FROM_ITER(vm: Any, frame: Frame, instr: Any) -> None:
+    value = frame.stack[-1]
+    if isinstance(value, types.CoroutineType):
+        if not frame.code.co_flags & (COROUTINE | ITERABLE_COROUTINE):
+            raise Raised(TypeError("cannot 'yield from' a coroutine object in a non-coroutine generator"))
+        return
+    if isinstance(value, types.GeneratorType):
+        return
+    vm.get_iter(frame.stack.pop())
+
+
+@op
+def GET_AWAITABLE(vm: Any, frame: Frame, instr: Any) -> None:
+    value = frame.stack.pop()
+    if isinstance(value, types.CoroutineType):
+        frame.stack.append(value)
+        return
+    body = vm.generators.get(id(value))
+    if body is not None and body.frame is not None and body.frame.code.co_flags & ITERABLE_COROUTINE:
+        frame.stack.append(value)
+        return
+    method = vm.find(type(value), "__await__")
+    if method is vm.MISSING:
+        if instr.arg == 1:
+            text = f"'async with' received an object from __aenter__ that does not implement __await__: {type(value).__name__}"
+        elif instr.arg == 2:
+            text = f"'async with' received an object from __aexit__ that does not implement __await__: {type(value).__name__}"
+        else:
+            text = f"object {type(value).__name__} can't be used in 'await' expression"
+        raise Raised(TypeError(text))
+    vm.call(method, (value,))
+
+
+@op
+def GET_AITER(vm: Any, frame: Frame, instr: Any) -> None:
+    value = frame.stack.pop()
+    method = vm.find(type(value), "__aiter__")
+    if method is vm.MISSING:
+        raise Raised(TypeError(f"'async for' requires an object with __aiter__ method, got {type(value).__name__}"))
+    vm.call(method, (value,))
+
+
+@op
+def GET_ANEXT(vm: Any, frame: Frame, instr: Any) -> None:
+    value = frame.stack[-1]
+    method = vm.find(type(value), "__anext__")
+    if method is vm.MISSING:
+        raise Raised(TypeError(f"'async for' requires an iterator with __anext__ method, got {type(value).__name__}"))
+    awaitable = vm.call_sync(method, (value,))
+    if isinstance(awaitable, types.CoroutineType) or type(awaitable).__name__ == "async_generator_asend":
+        frame.stack.append(awaitable)
+        return
+    inner = vm.find(type(awaitable), "__await__")
+    if inner is vm.MISSING:
+        raise Raised(TypeError("'async for' received an invalid object from __anext__: " + type(awaitable).__name__))
+    frame.stack.append(vm.call_sync(inner, (awaitable,)))
+
+
+@op
+def END_ASYNC_FOR(vm: Any, frame: Frame, instr: Any) -> None:
+    exc = frame.stack.pop()
+    if not isinstance(exc, StopAsyncIteration):
+        raise Raised(exc, again=True)
+    frame.stack.pop()
+
+
+@op
+def BEFORE_ASYNC_WITH(vm: Any, frame: Frame, instr: Any) -> None:
+    manager = frame.stack.pop()
+    name = type(manager).__name__
+    enter = vm.special_method(manager, "__aenter__",
+                              f"'{name}' object does not support the asynchronous context manager protocol")
+    leave = vm.special_method(manager, "__aexit__", f"'{name}' object does not support the asynchronous context "
+                                                    "manager protocol (missed __aexit__ method)")
+    frame.stack.append(leave)
+    vm.call(enter, ())
+
+

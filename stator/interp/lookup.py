@@ -1,0 +1,57 @@
+"""Find a name on a class, guarded.   (cls, "forward")  ->  the raw entry of the first class in the MRO
+
+Raw entries are what `cls.__dict__` holds: functions, descriptors, plain values.  The identity of the entry is
+guarded, so the entry itself can be pinned.  Classes that the trace itself made need no guard.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stator.guards.guard import MISSING, Kind
+from stator.source import Pinned
+
+_mro_of = type.__dict__["__mro__"].__get__
+_HEAP_TYPE = 1 << 9
+_IMMUTABLE = 1 << 8
+
+__all__ = ["MISSING", "find", "find_special", "is_mutable_class", "mro_of"]
+
+
+def mro_of(cls: type) -> tuple[type, ...]:
+    return _mro_of(cls)
+
+
+def is_mutable_class(cls: type) -> bool:
+    """Whether someone could assign to the class's attributes (C types are immutable)."""
+    return bool(type.__flags__.__get__(cls) & _HEAP_TYPE) and not type.__flags__.__get__(cls) & _IMMUTABLE
+
+
+def find(vm: Any, cls: type, name: str) -> Any:
+    """The raw class attribute, or MISSING; overlaid writes of the trace come first."""
+    key = (cls, name)
+    found = vm.lookups.get(key, vm)
+    if found is not vm:
+        return found
+    owner = None
+    found = MISSING
+    overlays = vm.class_overlays
+    for base in _mro_of(cls):
+        if overlays and base in overlays and name in overlays[base]:
+            value = overlays[base][name]
+            if value is MISSING:
+                continue
+            return value  # never memoised: the trace may write it again
+        if name in base.__dict__:
+            owner, found = base, base.__dict__[name]
+            break
+    if is_mutable_class(cls) and id(cls) not in vm.fresh:
+        vm.heap.guard(Pinned(cls), Kind.TYPE_ATTR, (name, found))
+    if not (overlays or (owner is not None and id(owner) in vm.fresh) or id(cls) in vm.fresh):
+        vm.lookups[key] = found
+    return found
+
+
+def find_special(vm: Any, value: Any, name: str) -> Any:
+    """A dunder of `value`, looked up on its type as CPython does for operators."""
+    return find(vm, type(value), name)

@@ -1,0 +1,252 @@
+"""The loop: run a frame until it returns, unwinding the program's exceptions as CPython does.
+
+In: a root frame with its arguments boxed.  Out: the value it returns, or the exception it raises
+(`Raised`), or a `Break` carrying the user's place.  Calls between interpreted functions do not recurse.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+from typing import Any
+
+from stator import _hook
+from stator.breaks import Break
+from stator.code.decode import decode
+from stator.errors import UserFrame
+from stator.heap.heap import Heap
+from stator.interp.frame import ExcState, Finished, Frame, Raised
+
+Handler = Callable[["Machine", Frame, Any], None]
+HANDLERS: dict[str, Handler] = {}  # by opname; filled by the ops_* modules through @op
+
+
+def op(handler: Handler) -> Handler:
+    """Register a handler under the opcode it is named after."""
+    HANDLERS[handler.__name__] = handler
+    return handler
+
+
+def declined(code: str, *names: str) -> None:
+    """Opcodes that are known and break, with a code."""
+    for name in names:
+        def handler(vm: "Machine", frame: Frame, instr: Any, name: str = name) -> None:
+            raise Break(code, name)
+        HANDLERS[name] = handler
+
+
+def program_of(unit: Any) -> list[tuple[Handler, Any]]:
+    """Each instruction beside its handler, worked out once per code object."""
+    program = unit.analyses.get("program")
+    if program is None:
+        program = unit.analyses["program"] = [(HANDLERS[i.opname], i) for i in unit.instructions]
+    return program
+
+
+class Thunk(Frame):
+    """A base frame that does one thing of ours and returns the value it gets."""
+
+    __slots__ = ()
+
+    def __init__(self, begin: Callable[[], None]) -> None:
+        super().__init__(_THUNK, [(_begin(begin), _THUNK.instructions[0]), (_end, _THUNK.instructions[1])], None, [], None)
+
+
+def _begin(begin: Callable[[], None]) -> Any:
+    def handler(vm: Any, frame: Frame, instr: Any) -> None:
+        begin()
+    return handler
+
+
+def _end(vm: Any, frame: Frame, instr: Any) -> None:
+    raise Finished(frame.stack.pop())
+
+
+def _stub() -> None:
+    pass
+
+
+_THUNK = decode(_stub.__code__)
+
+
+class Machine:
+    """The state of one trace: the frame stack, the exception being handled, the heap and the recorder."""
+
+    def __init__(self, heap: Heap, recorder: Any) -> None:
+        self.heap = heap
+        self.recorder = recorder
+        self.frame: Frame | None = None
+        self.exc_state = ExcState()
+        self.depth = 0
+        self.pending: BaseException | None = None  # a Break that C code might swallow
+        self.lookups: dict[tuple[type, str], Any] = {}
+        self.fresh: dict[int, Any] = {}  # functions, classes and modules made by the trace
+        self.generators: dict[int, Any] = {}
+        self.defaults: dict[int, Any] = {}
+        self.class_overlays: dict[type, dict[str, Any]] = {}
+        self.tensor_attributes: dict[int, dict[str, Any]] = {}
+        self.effects: list[Any] = []
+        self.root_error: BaseException | None = None
+        recorder.stack_trace = self.stack_trace
+        recorder.expose = heap.expose_deep
+        heap.locate = self.location
+
+    # ------------------------------------------------------------------ the loop
+
+    def run(self, frame: Frame) -> Any:
+        """Run `frame` to its end; the program's exception leaves as itself, not as Raised."""
+        outer, frame.outer, frame.is_base = self.frame, self.frame, True
+        frame.parent = None
+        state = self.exc_state
+        self.frame = frame
+        self.depth += 1
+        if self.depth > 60:
+            raise Raised(RecursionError("maximum recursion depth exceeded"))
+        failed = False
+        try:
+            while True:
+                try:
+                    while True:
+                        frame = self.frame  # type: ignore[assignment]
+                        handler, instr = frame.program[frame.ip]
+                        frame.ip += 1
+                        handler(self, frame, instr)
+                except Raised as raised:
+                    exc, again = raised.exc, raised.again
+                except Finished as finished:
+                    self.exc_state = state
+                    return finished.value if not finished.yielded else finished
+                except Break as stop:
+                    self.place(stop)
+                    failed = True
+                    raise
+                if self.pending is not None:
+                    raise self.pending
+                self.unwind(exc, again)
+        finally:
+            if not failed:
+                self.frame = outer
+            self.depth -= 1
+
+    def unwind(self, exc: BaseException, again: bool) -> None:
+        """Go to the handler of `exc`, leaving frames that have none."""
+        if not again and exc.__context__ is None:
+            self.set_context(exc)
+        while True:
+            frame = self.frame
+            assert frame is not None
+            instr = frame.program[frame.ip - 1][1]
+            if not again:
+                self._add_traceback(exc, frame, instr)
+            again = False
+            entry = instr.handler
+            if entry is not None:
+                del frame.stack[entry.depth:]
+                if entry.lasti:
+                    frame.stack.append(instr.offset // 2)
+                frame.stack.append(exc)
+                frame.ip = entry.target
+                return
+            if frame.generator is not None:
+                exc = frame.generator.failed(self, exc)
+            if frame.is_base:
+                raise exc
+            self.frame = frame.parent
+            try:
+                if frame.cont is not None and frame.cont.raised(self, frame.parent, exc):
+                    return
+            except Raised as other:
+                exc = other.exc
+
+    def set_context(self, exc: BaseException) -> BaseException:
+        """Chain `exc` to the exception being handled, as raising it would, without making a cycle."""
+        current = self.exc_state.topmost()
+        if current is not None and current is not exc:
+            seen = current
+            while seen.__context__ is not None:
+                if seen.__context__ is exc:
+                    seen.__context__ = None
+                    break
+                seen = seen.__context__
+            exc.__context__ = current
+        return exc
+
+    def _add_traceback(self, exc: BaseException, frame: Frame, instr: Any) -> None:
+        tb = exc.__traceback__
+        while tb is not None and tb.tb_frame.f_code.co_filename.startswith(_OWN):
+            tb = tb.tb_next  # our own frames, below the interpreted ones
+        if frame.func is not None:
+            frame_object = _hook.new_frame(frame.code, frame.scope.namespace, {})
+            tb = types.TracebackType(tb, frame_object, instr.offset, instr.line or frame.code.co_firstlineno)
+        exc.__traceback__ = tb
+
+    # ------------------------------------------------------------------ frames
+
+    def push(self, frame: Frame, cont: Any = None) -> None:
+        """Call into `frame`; its result goes to the current frame's stack, or to `cont`."""
+        frame.parent = self.frame
+        frame.cont = cont
+        self.frame = frame
+
+    def give(self, value: Any, cont: Any = None) -> None:
+        """Hand a value computed at once to whoever asked for it."""
+        if cont is None:
+            self.frame.stack.append(value)  # type: ignore[union-attr]
+        else:
+            cont.returned(self, self.frame, value)
+
+    def leave(self, frame: Frame, value: Any) -> None:
+        """`frame` returns `value`."""
+        if frame.is_base:
+            raise Finished(value)
+        parent = self.frame = frame.parent
+        if frame.cont is None:
+            parent.stack.append(value)  # type: ignore[union-attr]
+        else:
+            frame.cont.returned(self, parent, value)
+
+    def new_frame(self, func: types.FunctionType, local_slots: list[Any]) -> Frame:
+        unit = decode(func.__code__)
+        return Frame(unit, program_of(unit), func, local_slots, self.heap.scope(func.__globals__))
+
+    # ------------------------------------------------------------------ places
+
+    def location(self) -> tuple[str, int, str] | None:
+        frame = self.frame
+        while type(frame) is Thunk:
+            frame = frame.caller()
+        return None if frame is None else (frame.code.co_filename, frame.line, frame.code.co_name)
+
+    def stack(self) -> list[UserFrame]:
+        """The user's frames, outermost first."""
+        found = []
+        frame = self.frame
+        while frame is not None:
+            if type(frame) is not Thunk:
+                found.append(UserFrame(frame.code.co_filename, frame.line, frame.code.co_qualname))
+            frame = frame.caller()
+        return found[::-1]
+
+    def stack_trace(self) -> str:
+        """The user's stack as text, for the metadata of a graph node."""
+        lines = []
+        frame = self.frame
+        while frame is not None:
+            if type(frame) is Thunk:
+                frame = frame.caller()
+                continue
+            lines.append(f'  File "{frame.code.co_filename}", line {frame.line}, in {frame.code.co_name}\n')
+            frame = frame.caller()
+        return "".join(reversed(lines))
+
+    def place(self, stop: Break) -> None:
+        """Tell a break where in the user's program it is (once, at the innermost frame)."""
+        if not getattr(stop, "stack", None):
+            stack = self.stack()
+            stop.stack = tuple(stack)
+            if stack:
+                stop.filename, stop.line = stack[-1].filename, stack[-1].line
+        self.pending = stop
+
+
+_OWN = __file__.rsplit("/", 2)[0]

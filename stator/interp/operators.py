@@ -1,0 +1,427 @@
+"""Operators as CPython defines them: `a + b` asks the types of both sides, in the right order.
+
+    binary(vm, "+", a, b)   scalars at once; tensors recorded; Python dunders interpreted; C slots run natively
+"""
+
+from __future__ import annotations
+
+import operator
+import types
+from typing import Any
+
+from torch._subclasses.fake_tensor import FakeTensor
+
+from stator.breaks import Break
+from stator.guards.guard import Kind
+from stator.heap.box import Box
+from stator.heap.tracker import Shape
+from stator.interp.assignment import DISCARD
+from stator.interp.frame import Continuation, Frame, Raised
+from stator.interp.lookup import MISSING, find
+
+SCALARS = frozenset({int, float, bool, str, complex, bytes, type(None)})
+NUMBERS = frozenset({int, float, bool, complex})
+
+# symbol -> (operator function, in-place function, dunder stem)
+BINARY: dict[str, tuple[Any, Any, str]] = {
+    "+": (operator.add, operator.iadd, "add"), "-": (operator.sub, operator.isub, "sub"),
+    "*": (operator.mul, operator.imul, "mul"), "/": (operator.truediv, operator.itruediv, "truediv"),
+    "//": (operator.floordiv, operator.ifloordiv, "floordiv"), "%": (operator.mod, operator.imod, "mod"),
+    "**": (operator.pow, operator.ipow, "pow"), "@": (operator.matmul, operator.imatmul, "matmul"),
+    "<<": (operator.lshift, operator.ilshift, "lshift"), ">>": (operator.rshift, operator.irshift, "rshift"),
+    "&": (operator.and_, operator.iand, "and"), "|": (operator.or_, operator.ior, "or"),
+    "^": (operator.xor, operator.ixor, "xor"),
+}
+COMPARE: dict[str, tuple[Any, str, str]] = {
+    "<": (operator.lt, "__lt__", "__gt__"), "<=": (operator.le, "__le__", "__ge__"),
+    "==": (operator.eq, "__eq__", "__eq__"), "!=": (operator.ne, "__ne__", "__ne__"),
+    ">": (operator.gt, "__gt__", "__lt__"), ">=": (operator.ge, "__ge__", "__le__"),
+}
+UNARY: dict[str, tuple[Any, str]] = {
+    "-": (operator.neg, "__neg__"), "+": (operator.pos, "__pos__"), "~": (operator.invert, "__invert__"),
+}
+
+
+class TryNext(Continuation):
+    """A dunder that may answer NotImplemented: then the next candidate is asked."""
+
+    __slots__ = ("candidates", "fail", "cont")
+
+    def __init__(self, candidates: list[Any], fail: Any, cont: Any) -> None:
+        self.candidates, self.fail, self.cont = candidates, fail, cont
+
+    def returned(self, vm: Any, frame: Frame, value: Any) -> None:
+        if value is not NotImplemented:
+            return vm.give(value, self.cont)
+        attempt(vm, self.candidates, self.fail, self.cont)
+
+
+def attempt(vm: Any, candidates: list[Any], fail: Any, cont: Any) -> None:
+    if not candidates:
+        return fail()
+    (method, args), *rest = candidates
+    if type(method) is types.FunctionType:
+        return vm.call_function(method, args, None, TryNext(rest, fail, cont))
+    call_slot(vm, method, args, TryNext(rest, fail, cont))
+
+
+def call_slot(vm: Any, method: Any, args: Any, cont: Any) -> None:
+    """A dunder that is not a plain function: a C slot, or a descriptor to be bound first."""
+    if type(method) is types.WrapperDescriptorType or type(method) is types.MethodDescriptorType:
+        for value in args:
+            vm.heap.expose_deep(value)
+        return vm.call(method, args, {}, cont)
+    getter = find(vm, type(method), "__get__")
+    if getter is MISSING:
+        return vm.call(method, args[1:], {}, cont)
+    bound: list[Any] = []
+    vm.sync(lambda: vm.bind(method, args[0], type(args[0])), bound)
+    vm.call(bound[0], args[1:], {}, cont)
+
+
+def is_python_level(method: Any) -> bool:
+    return method is not MISSING and type(method) is not types.WrapperDescriptorType \
+        and type(method) is not types.MethodDescriptorType
+
+
+def binary(vm: Any, symbol: str, left: Any, right: Any, inplace: bool, cont: Any = None) -> None:
+    left_type, right_type = type(left), type(right)
+    function, inplace_function, stem = BINARY[symbol]
+    if left_type in SCALARS and right_type in SCALARS:
+        try:
+            value = function(left, right)
+        except Exception as error:
+            raise Raised(error) from None
+        return vm.give(value, cont)
+    if left_type is FakeTensor and (right_type is FakeTensor or right_type in NUMBERS) \
+            or right_type is FakeTensor and left_type in NUMBERS:
+        return vm.give(vm.torch_call(inplace_function if inplace else function, (left, right), None), cont)
+    candidates = binary_candidates(vm, stem, left, right, inplace)
+    if not any(is_python_level(method) for method, _ in candidates):
+        for value in (left, right):
+            vm.heap.expose_deep(value) if symbol == "%" else vm.heap.expose(value)
+        if left_type is FakeTensor or right_type is FakeTensor:
+            return vm.give(vm.torch_call(inplace_function if inplace else function, (left, right), None), cont)
+        _refuse_opaque(vm, left, right)
+        return vm.give(vm.native(inplace_function if inplace else function, (left, right)), cont)
+
+    def fail() -> None:
+        shown = f"{symbol}=" if inplace else symbol
+        if symbol == "**":
+            shown = "** or pow()" if not inplace else "**="
+        raise Raised(TypeError(f"unsupported operand type(s) for {shown}: "
+                               f"'{left_type.__name__}' and '{right_type.__name__}'"))
+    attempt(vm, candidates, fail, cont)
+
+
+def _refuse_opaque(vm: Any, *values: Any) -> None:
+    for value in values:
+        tracker = vm.heap.by_standin.get(id(value))
+        if tracker is not None and tracker.shape is Shape.OPAQUE and not vm.is_constant_object(value):
+            raise Break("SB005", f"an operator on a {type(value).__name__} from outside")
+
+
+def binary_candidates(vm: Any, stem: str, left: Any, right: Any, inplace: bool) -> list[Any]:
+    """The methods CPython would ask, in order, with their arguments."""
+    left_type, right_type = type(left), type(right)
+    found: list[Any] = []
+    if inplace:
+        method = find(vm, left_type, f"__i{stem}__")
+        if method is not MISSING:
+            found.append((method, (left, right)))
+    forward = find(vm, left_type, f"__{stem}__")
+    reflected = find(vm, right_type, f"__r{stem}__") if right_type is not left_type else MISSING
+    pair = []
+    if forward is not MISSING:
+        pair.append((forward, (left, right)))
+    if reflected is not MISSING:
+        entry = (reflected, (right, left))
+        overrides = left_type in right_type.__mro__ and reflected is not find(vm, left_type, f"__r{stem}__")
+        pair.insert(0, entry) if overrides else pair.append(entry)
+    return found + pair
+
+
+def compare(vm: Any, symbol: str, left: Any, right: Any, cont: Any = None) -> None:
+    left_type, right_type = type(left), type(right)
+    function, name, swapped = COMPARE[symbol]
+    if left_type in SCALARS and right_type in SCALARS:
+        try:
+            value = function(left, right)
+        except Exception as error:
+            raise Raised(error) from None
+        return vm.give(value, cont)
+    if left_type is FakeTensor and (right_type is FakeTensor or right_type in NUMBERS) \
+            or right_type is FakeTensor and left_type in NUMBERS:
+        return vm.give(vm.torch_call(function, (left, right), None), cont)
+    forward, reflected = find(vm, left_type, name), find(vm, right_type, swapped)
+    candidates = [(forward, (left, right)), (reflected, (right, left))]
+    if right_type is not left_type and left_type in right_type.__mro__:
+        candidates.reverse()
+    candidates = [c for c in candidates if c[0] is not MISSING]
+    python_level = [c for c in candidates if is_python_level(c[0])]
+    if symbol == "!=" and not python_level:  # object.__ne__ asks __eq__
+        python_level = [m for m in (find(vm, left_type, "__eq__"), find(vm, right_type, "__eq__")) if is_python_level(m)]
+    if not python_level or left_type in SCALARS and right_type in SCALARS:
+        if left_type is FakeTensor or right_type is FakeTensor:
+            return compare_tensor_object(vm, symbol, left, right, function, cont)
+        vm.heap.expose_deep(left)
+        vm.heap.expose_deep(right)
+        guard_distinct(vm, left, right)
+        return vm.give(vm.native(function, (left, right)), cont)
+
+    def fail() -> None:
+        if symbol in ("==", "!="):
+            return vm.give((left is right) == (symbol == "=="), cont)
+        raise Raised(TypeError(f"'{symbol}' not supported between instances of '{left_type.__name__}' "
+                               f"and '{right_type.__name__}'"))
+    attempt(vm, candidates, fail, cont)
+
+
+def compare_tensor_object(vm: Any, symbol: str, left: Any, right: Any, function: Any, cont: Any) -> None:
+    """A tensor against None, a string, a list: torch decides (usually NotImplemented, then identity)."""
+    vm.heap.expose_deep(left)
+    vm.heap.expose_deep(right)
+    vm.give(vm.torch_call(function, (left, right), None), cont)
+
+
+def guard_distinct(vm: Any, left: Any, right: Any) -> None:
+    """Two outside objects were told apart: they must stay two."""
+    first, second = vm.heap.by_standin.get(id(left)), vm.heap.by_standin.get(id(right))
+    if first is not None and second is not None and first is not second:
+        vm.heap.guard(first.source, Kind.NOT_ALIAS, second.source)
+
+
+def unary(vm: Any, symbol: str, value: Any, cont: Any = None) -> None:
+    function, name = UNARY[symbol]
+    cls = type(value)
+    if cls in SCALARS:
+        try:
+            result = function(value)
+        except Exception as error:
+            raise Raised(error) from None
+        return vm.give(result, cont)
+    if cls is FakeTensor:
+        return vm.give(vm.torch_call(function, (value,), None), cont)
+    method = find(vm, cls, name)
+    if is_python_level(method):
+        return vm.call_function(method, (value,), None, cont) if type(method) is types.FunctionType \
+            else call_slot(vm, method, (value,), cont)
+    vm.give(vm.native(function, (value,)), cont)
+
+
+def truth(vm: Any, value: Any) -> bool:
+    """bool(value); a tensor's truth is data."""
+    cls = type(value)
+    if cls is bool:
+        return value
+    if cls in SCALARS:
+        return bool(value)
+    if cls is FakeTensor:
+        return tensor_truth(vm, value)
+    method = find(vm, cls, "__bool__")
+    if is_python_level(method):
+        result = vm.call_sync(method, (value,)) if type(method) is types.FunctionType else _slot_sync(vm, method, value)
+        if type(result) is not bool:
+            raise Raised(TypeError(f"__bool__ should return bool, returned {type(result).__name__}"))
+        return result
+    if method is MISSING:
+        method = find(vm, cls, "__len__")
+        if is_python_level(method):
+            result = vm.call_sync(method, (value,)) if type(method) is types.FunctionType else _slot_sync(vm, method, value)
+            return check_length(result) != 0
+    vm.heap.expose_length(value)
+    return vm.native(bool, (value,))
+
+
+def tensor_truth(vm: Any, value: Any) -> bool:
+    raise Break("SB002", "the truth of a tensor")
+
+
+def _slot_sync(vm: Any, method: Any, value: Any) -> Any:
+    out: list[Any] = []
+    vm.sync(lambda: call_slot(vm, method, (value,), None), out)
+    return out[0]
+
+
+def check_length(result: Any) -> int:
+    """What len() demands of `__len__`."""
+    try:
+        return len(_Length(result))
+    except Exception as error:
+        raise Raised(error) from None
+
+
+class _Length:
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __len__(self) -> Any:
+        return self.value
+
+
+# ---------------------------------------------------------------------- items
+
+
+def get_item(vm: Any, obj: Any, key: Any, cont: Any = None) -> None:
+    cls = type(obj)
+    if cls is list or cls is tuple:
+        if type(key) is int:
+            return vm.give(_sequence_item(vm, obj, key), cont)
+    elif cls is dict:
+        if type(key) is str or type(key) is int:
+            return vm.give(_dict_item(vm, obj, key), cont)
+    elif cls is FakeTensor:
+        return vm.give(vm.torch_call(operator.getitem, (obj, key), None), cont)
+    elif isinstance(obj, type):
+        return _subscript_class(vm, obj, key, cont)
+    method = find(vm, cls, "__getitem__")
+    if method is MISSING:
+        raise Raised(TypeError(f"'{cls.__name__}' object is not subscriptable"))
+    if is_python_level(method):
+        return vm.call_function(method, (obj, key), None, cont) if type(method) is types.FunctionType \
+            else call_slot(vm, method, (obj, key), cont)
+    get_item_native(vm, obj, key, cont)
+
+
+def get_item_native(vm: Any, obj: Any, key: Any, cont: Any) -> None:
+    """A C `__getitem__` on a stand-in; what it hands out may still be boxed."""
+    heap = vm.heap
+    heap.expose_deep(key)
+    _refuse_opaque(vm, obj)
+    tracker = heap.by_standin.get(id(obj))
+    if tracker is not None:
+        if tracker.shape is Shape.DICT:
+            if type(key) in SCALARS:
+                if key not in tracker.initial:
+                    heap.guard(tracker.source, Kind.ABSENT, key)
+            else:
+                heap.expose(obj)
+        elif tracker.shape is not Shape.VALUE:
+            heap.expose(obj)
+    vm.give(vm.native(operator.getitem, (obj, key)), cont)
+
+
+def _sequence_item(vm: Any, obj: Any, index: int) -> Any:
+    if index < 0 or index >= len(obj):
+        vm.heap.expose_length(obj)
+    try:
+        value = obj[index]
+    except IndexError as error:
+        raise Raised(error) from None
+    return value.force() if type(value) is Box else value
+
+
+def _dict_item(vm: Any, obj: dict[Any, Any], key: Any) -> Any:
+    value = obj.get(key, MISSING)
+    if type(value) is Box:
+        return value.force()
+    if value is MISSING:
+        tracker = vm.heap.by_standin.get(id(obj))
+        if tracker is not None and key not in tracker.initial:
+            vm.heap.guard(tracker.source, Kind.ABSENT, key)
+        raise Raised(KeyError(key))
+    return value
+
+
+def _subscript_class(vm: Any, cls: type, key: Any, cont: Any) -> None:
+    """`cls[key]`: the metaclass's `__getitem__`, else `__class_getitem__`."""
+    method = find(vm, type(cls), "__getitem__")
+    if method is not MISSING:
+        return vm.call(method, (cls, key), {}, cont)
+    hook = find(vm, cls, "__class_getitem__")
+    if hook is MISSING:
+        if cls is type:
+            return vm.give(vm.native(operator.getitem, (cls, key)), cont)
+        raise Raised(TypeError(f"type '{cls.__name__}' is not subscriptable"))
+    out: list[Any] = []
+    vm.sync(lambda: vm.load_attr(cls, "__class_getitem__"), out)
+    vm.call(out[0], (key,), {}, cont)
+
+
+def set_item(vm: Any, obj: Any, key: Any, value: Any, cont: Any = DISCARD) -> None:
+    cls = type(obj)
+    if cls is dict and (type(key) is str or type(key) is int):
+        obj[key] = value
+        return vm.give(None, cont)
+    if cls is FakeTensor:
+        vm.torch_call(operator.setitem, (obj, key, value), None)
+        return vm.give(None, cont)
+    method = find(vm, cls, "__setitem__")
+    if method is MISSING:
+        raise Raised(TypeError(f"'{cls.__name__}' object does not support item assignment"))
+    if is_python_level(method):
+        return vm.call_function(method, (obj, key, value), None, cont) if type(method) is types.FunctionType \
+            else call_slot(vm, method, (obj, key, value), cont)
+    vm.heap.expose_deep(key)
+    vm.heap.expose_length(obj)
+    if type(key) is slice:
+        vm.heap.expose(value)
+        vm.heap.expose(obj)
+    _refuse_opaque(vm, obj)
+    vm.native(operator.setitem, (obj, key, value))
+    vm.give(None, cont)
+
+
+def delete_item(vm: Any, obj: Any, key: Any, cont: Any = DISCARD) -> None:
+    cls = type(obj)
+    method = find(vm, cls, "__delitem__")
+    if method is MISSING:
+        raise Raised(TypeError(f"'{cls.__name__}' object does not support item deletion"))
+    if is_python_level(method):
+        return vm.call_function(method, (obj, key), None, cont) if type(method) is types.FunctionType \
+            else call_slot(vm, method, (obj, key), cont)
+    vm.heap.expose_deep(key)
+    vm.heap.expose(obj)
+    _refuse_opaque(vm, obj)
+    vm.native(operator.delitem, (obj, key))
+    vm.give(None, cont)
+
+
+class AsBool(Continuation):
+    """`in`: whatever `__contains__` answers becomes a bool, perhaps inverted."""
+
+    __slots__ = ("invert", "cont")
+
+    def __init__(self, invert: bool, cont: Any) -> None:
+        self.invert, self.cont = invert, cont
+
+    def returned(self, vm: Any, frame: Frame, value: Any) -> None:
+        vm.give(truth(vm, value) != self.invert, self.cont)
+
+
+def contains(vm: Any, container: Any, item: Any, invert: bool, cont: Any = None) -> None:
+    cls = type(container)
+    heap = vm.heap
+    if cls is dict and type(item) in SCALARS:
+        present = item in container
+        tracker = heap.by_standin.get(id(container))
+        if tracker is not None:
+            heap.guard(tracker.source, Kind.PRESENT if item in tracker.initial else Kind.ABSENT, item)
+        return vm.give(present != invert, cont)
+    if cls is FakeTensor:
+        raise Break("SB002", "`in` on a tensor")
+    method = find(vm, cls, "__contains__")
+    if is_python_level(method):
+        return vm.call_function(method, (container, item), None, AsBool(invert, cont)) \
+            if type(method) is types.FunctionType else call_slot(vm, method, (container, item), AsBool(invert, cont))
+    if method is MISSING:
+        if not vm.is_iterable(container):
+            raise Raised(TypeError(f"argument of type '{cls.__name__}' is not iterable"))
+        return vm.give(_search(vm, container, item) != invert, cont)
+    heap.expose_deep(container)
+    heap.expose_deep(item)
+    _refuse_opaque(vm, container)
+    if type(item) is FakeTensor or cls in (list, tuple) and any(type(x) is FakeTensor for x in container):
+        return vm.give(_search(vm, container, item) != invert, cont)
+    vm.give(vm.native(operator.contains, (container, item)) != invert, cont)
+
+
+def _search(vm: Any, container: Any, item: Any) -> bool:
+    for candidate in vm.collect(container):
+        if candidate is item:
+            return True
+        out: list[Any] = []
+        vm.sync(lambda: compare(vm, "==", candidate, item), out)
+        if truth(vm, out[0]):
+            return True
+    return False

@@ -1,0 +1,291 @@
+"""Opcodes of exceptions, `with` and `match`."""
+
+from __future__ import annotations
+
+import collections.abc
+import types
+from typing import Any
+
+from stator.interp.attributes import bind, load_attr
+from stator.interp.frame import Continuation, Frame, Raised
+from stator.interp.lookup import MISSING, find
+from stator.interp.machine import op
+
+# ---------------------------------------------------------------------- raising
+
+
+@op
+def RAISE_VARARGS(vm: Any, frame: Frame, instr: Any) -> None:
+    if instr.arg == 0:
+        current = vm.exc_state.topmost()
+        if current is None:
+            raise Raised(RuntimeError("No active exception to reraise"))
+        raise Raised(current, again=True)
+    cause = frame.stack.pop() if instr.arg == 2 else MISSING
+    exc = make_exception(vm, frame.stack.pop())
+    if cause is not MISSING:
+        if cause is not None:
+            if isinstance(cause, type) and issubclass(cause, BaseException):
+                cause = vm.call_sync(cause, ())
+            if not isinstance(cause, BaseException):
+                raise Raised(TypeError("exception causes must derive from BaseException"))
+        exc.__cause__ = cause
+    raise Raised(vm.set_context(exc))
+
+
+def make_exception(vm: Any, value: Any) -> BaseException:
+    if isinstance(value, type) and issubclass(value, BaseException):
+        made = vm.call_sync(value, ())
+        if not isinstance(made, BaseException):
+            raise Raised(TypeError(f"calling {value!r} should have returned an instance of BaseException, "
+                                   f"not {type(made)}"))
+        return made
+    if not isinstance(value, BaseException):
+        raise Raised(TypeError("exceptions must derive from BaseException"))
+    return value
+
+
+@op
+def PUSH_EXC_INFO(vm: Any, frame: Frame, instr: Any) -> None:
+    exc = frame.stack.pop()
+    frame.stack.append(vm.exc_state.value)
+    frame.stack.append(exc)
+    vm.exc_state.value = exc
+
+
+@op
+def POP_EXCEPT(vm: Any, frame: Frame, instr: Any) -> None:
+    vm.exc_state.value = frame.stack.pop()
+
+
+@op
+def RERAISE(vm: Any, frame: Frame, instr: Any) -> None:
+    raise Raised(frame.stack.pop(), again=True)
+
+
+@op
+def CHECK_EXC_MATCH(vm: Any, frame: Frame, instr: Any) -> None:
+    wanted = frame.stack.pop()
+    vm.heap.expose(wanted)
+    for cls in wanted if isinstance(wanted, tuple) else (wanted,):
+        if not (isinstance(cls, type) and issubclass(cls, BaseException)):
+            raise Raised(TypeError("catching classes that do not inherit from BaseException is not allowed"))
+    exc = frame.stack[-1]
+    classes = wanted if isinstance(wanted, tuple) else (wanted,)
+    frame.stack.append(any(cls in type(exc).__mro__ for cls in classes))
+
+
+@op
+def CHECK_EG_MATCH(vm: Any, frame: Frame, instr: Any) -> None:
+    wanted, exc = frame.stack.pop(), frame.stack.pop()
+    for cls in wanted if isinstance(wanted, tuple) else (wanted,):
+        if not (isinstance(cls, type) and issubclass(cls, BaseException)):
+            raise Raised(TypeError("catching classes that do not inherit from BaseException is not allowed"))
+        if issubclass(cls, BaseExceptionGroup):
+            raise Raised(TypeError("catching ExceptionGroup with except* is not allowed. Use except instead."))
+    if isinstance(exc, wanted):
+        if isinstance(exc, BaseExceptionGroup):
+            match, rest = exc, None
+        else:
+            match, rest = vm.native(ExceptionGroup, ("", [exc])), None
+    elif isinstance(exc, BaseExceptionGroup):
+        match, rest = vm.native(type(exc).split, (exc, wanted))
+    else:
+        match, rest = None, exc
+    frame.stack.append(rest)
+    frame.stack.append(match)
+    if match is not None:
+        vm.exc_state.value = match
+
+
+@op
+def PREP_RERAISE_STAR(vm: Any, frame: Frame, instr: Any) -> None:
+    raised, original = frame.stack.pop(), frame.stack.pop()
+    frame.stack.append(prepare_reraise(original, raised))
+
+
+def prepare_reraise(original: BaseException, raised: list[Any]) -> BaseException | None:
+    """What an `except*` raises: the unhandled part of the group, merged with what handlers raised."""
+    if not isinstance(original, BaseExceptionGroup):
+        return raised[0] if raised else None
+    fresh, reraised = [], []
+    for exc in raised:
+        if exc is None:
+            continue
+        same = isinstance(exc, BaseExceptionGroup) and exc.__traceback__ is original.__traceback__ \
+            and exc.__cause__ is original.__cause__ and exc.__context__ is original.__context__
+        (reraised if same or _is_part(exc, original) else fresh).append(exc)
+    rest = _merge(original, reraised)
+    if not fresh:
+        return rest
+    if rest is not None:
+        fresh.append(rest)
+    return fresh[0] if len(fresh) == 1 and not reraised else BaseExceptionGroup("", fresh)
+
+
+def _leaves(group: BaseException) -> set[int]:
+    if isinstance(group, BaseExceptionGroup):
+        return {leaf for exc in group.exceptions for leaf in _leaves(exc)}
+    return {id(group)}
+
+
+def _is_part(exc: BaseException, original: BaseExceptionGroup) -> bool:
+    return isinstance(exc, BaseExceptionGroup) and _leaves(exc) <= _leaves(original)
+
+
+def _merge(original: BaseExceptionGroup, parts: list[Any]) -> Any:
+    if not parts:
+        return None
+    keep = set().union(*(_leaves(part) for part in parts))
+    matched, _ = original.split(lambda exc: id(exc) in keep)
+    return matched
+
+
+# ---------------------------------------------------------------------- with
+
+
+def special_method(vm: Any, obj: Any, name: str, text: str) -> Any:
+    """A bound dunder looked up on the type, or TypeError `text`."""
+    found = find(vm, type(obj), name)
+    if found is MISSING:
+        raise Raised(TypeError(text))
+    if type(found) is types.FunctionType:
+        return types.MethodType(found, obj)
+    out: list[Any] = []
+    vm.sync(lambda: bind(vm, found, obj, type(obj), None), out)
+    return out[0]
+
+
+@op
+def BEFORE_WITH(vm: Any, frame: Frame, instr: Any) -> None:
+    manager = frame.stack.pop()
+    name = type(manager).__name__
+    enter = special_method(vm, manager, "__enter__", f"'{name}' object does not support the context manager protocol")
+    leave = special_method(vm, manager, "__exit__", f"'{name}' object does not support the context manager protocol "
+                                                    "(missed __exit__ method)")
+    frame.stack.append(leave)
+    vm.call(enter, ())
+
+
+@op
+def WITH_EXCEPT_START(vm: Any, frame: Frame, instr: Any) -> None:
+    exc = frame.stack[-1]
+    leave = frame.stack[-4]
+    vm.call(leave, (type(exc), exc, exc.__traceback__))
+
+
+# ---------------------------------------------------------------------- match
+
+
+@op
+def MATCH_MAPPING(vm: Any, frame: Frame, instr: Any) -> None:
+    frame.stack.append(isinstance(frame.stack[-1], collections.abc.Mapping))
+
+
+@op
+def MATCH_SEQUENCE(vm: Any, frame: Frame, instr: Any) -> None:
+    value = frame.stack[-1]
+    frame.stack.append(isinstance(value, collections.abc.Sequence) and not isinstance(value, (str, bytes, bytearray)))
+
+
+@op
+def MATCH_KEYS(vm: Any, frame: Frame, instr: Any) -> None:
+    keys, subject = frame.stack[-1], frame.stack[-2]
+    values: list[Any] | None = []
+    seen: set[Any] = set()
+    getter = None
+    for key in keys:
+        if key in seen:
+            raise Raised(ValueError(f"mapping pattern checks duplicate key ({key!r})"))
+        seen.add(key)
+        if getter is None:
+            out: list[Any] = []
+            vm.sync(lambda: load_attr(vm, subject, "get"), out)
+            getter = out[0]
+        value = vm.call_sync(getter, (key, _ABSENT))
+        if value is _ABSENT:
+            values = None
+            break
+        values.append(value)  # type: ignore[union-attr]
+    frame.stack.append(None if values is None else tuple(values))
+
+
+_ABSENT = object()
+
+
+class _Absent(Continuation):
+    __slots__ = ("out",)
+
+    def __init__(self, out: list[Any]) -> None:
+        self.out = out
+
+    def returned(self, vm: Any, frame: Frame, value: Any) -> None:
+        frame.stack.append(value)
+
+    def raised(self, vm: Any, frame: Frame, exc: BaseException) -> bool:
+        if not isinstance(exc, AttributeError):
+            return False
+        frame.stack.append(_ABSENT)
+        return True
+
+
+def optional_attr(vm: Any, obj: Any, name: str) -> Any:
+    """An attribute, or MISSING where it does not exist."""
+    out: list[Any] = []
+    vm.sync(lambda: load_attr(vm, obj, name, _Absent(out)), out)
+    return MISSING if out[0] is _ABSENT else out[0]
+
+
+@op
+def MATCH_CLASS(vm: Any, frame: Frame, instr: Any) -> None:
+    names = frame.stack.pop()
+    cls = frame.stack.pop()
+    subject = frame.stack.pop()
+    frame.stack.append(match_class(vm, subject, cls, names, instr.arg))
+
+
+def match_class(vm: Any, subject: Any, cls: Any, names: tuple[str, ...], positional: int) -> Any:
+    if not isinstance(cls, type):
+        raise Raised(TypeError("called match pattern must be a class"))
+    if not vm.call_sync(isinstance, (subject, cls)):
+        return None
+    found: list[Any] = []
+    seen: set[str] = set()
+    if positional:
+        match_args = optional_attr(vm, cls, "__match_args__")
+        itself = False
+        if match_args is MISSING:
+            match_args = ()
+            itself = bool(cls.__flags__ & (1 << 22))  # Py_TPFLAGS_MATCH_SELF: int, str, list, ...
+        elif not isinstance(match_args, tuple):
+            raise Raised(TypeError(f"{cls.__name__}.__match_args__ must be a tuple (got {type(match_args).__name__})"))
+        allowed = 1 if itself else len(match_args)
+        if allowed < positional:
+            plural = "" if allowed == 1 else "s"
+            raise Raised(TypeError(f"{cls.__name__}() accepts {allowed} positional sub-pattern{plural} "
+                                   f"({positional} given)"))
+        if itself:
+            found.append(subject)
+        else:
+            for name in match_args[:positional]:
+                if type(name) is not str:
+                    raise Raised(TypeError(f"__match_args__ elements must be strings (got {type(name).__name__})"))
+                if not _match_attr(vm, subject, cls, name, seen, found):
+                    return None
+    for name in names:
+        if not _match_attr(vm, subject, cls, name, seen, found):
+            return None
+    return tuple(found)
+
+
+def _match_attr(vm: Any, subject: Any, cls: type, name: str, seen: set[str], found: list[Any]) -> bool:
+    if name in seen:
+        raise Raised(TypeError(f"{cls.__name__}() got multiple sub-patterns for attribute '{name}'"))
+    seen.add(name)
+    value = optional_attr(vm, subject, name)
+    if value is MISSING:
+        return False
+    found.append(value)
+    return True
+
+

@@ -1,0 +1,299 @@
+"""Opcodes of operators, attributes, jumps, calls and iteration."""
+
+from __future__ import annotations
+
+import types
+from typing import Any
+
+from torch._subclasses.fake_tensor import FakeTensor
+
+from stator.heap.heap import instance_dict
+from stator.interp import operators
+from stator.interp.assignment import delete_attr, store_attr
+from stator.interp.attributes import load_attr, read_instance_dict
+from stator.interp.frame import NULL, Frame, Raised
+from stator.interp.lookup import MISSING, find
+from stator.interp.machine import op
+from stator.interp.ops_data import take
+
+# ---------------------------------------------------------------------- operators
+
+
+@op
+def BINARY_OP(vm: Any, frame: Frame, instr: Any) -> None:
+    right, left = frame.stack.pop(), frame.stack.pop()
+    symbol = instr.argval
+    inplace = symbol[-1] == "="
+    operators.binary(vm, symbol[:-1] if inplace else symbol, left, right, inplace)
+
+
+@op
+def COMPARE_OP(vm: Any, frame: Frame, instr: Any) -> None:
+    right, left = frame.stack.pop(), frame.stack.pop()
+    operators.compare(vm, instr.argval, left, right)
+
+
+@op
+def IS_OP(vm: Any, frame: Frame, instr: Any) -> None:
+    right, left = frame.stack.pop(), frame.stack.pop()
+    same = left is right
+    if not same:
+        operators.guard_distinct(vm, left, right)
+    frame.stack.append(same != bool(instr.arg))
+
+
+@op
+def CONTAINS_OP(vm: Any, frame: Frame, instr: Any) -> None:
+    container, item = frame.stack.pop(), frame.stack.pop()
+    operators.contains(vm, container, item, bool(instr.arg))
+
+
+@op
+def UNARY_POSITIVE(vm: Any, frame: Frame, instr: Any) -> None:
+    operators.unary(vm, "+", frame.stack.pop())
+
+
+@op
+def UNARY_NEGATIVE(vm: Any, frame: Frame, instr: Any) -> None:
+    operators.unary(vm, "-", frame.stack.pop())
+
+
+@op
+def UNARY_INVERT(vm: Any, frame: Frame, instr: Any) -> None:
+    operators.unary(vm, "~", frame.stack.pop())
+
+
+@op
+def UNARY_NOT(vm: Any, frame: Frame, instr: Any) -> None:
+    frame.stack.append(not operators.truth(vm, frame.stack.pop()))
+
+
+@op
+def BINARY_SUBSCR(vm: Any, frame: Frame, instr: Any) -> None:
+    key, obj = frame.stack.pop(), frame.stack.pop()
+    operators.get_item(vm, obj, key)
+
+
+@op
+def STORE_SUBSCR(vm: Any, frame: Frame, instr: Any) -> None:
+    key, obj, value = frame.stack.pop(), frame.stack.pop(), frame.stack.pop()
+    operators.set_item(vm, obj, key, value)
+
+
+@op
+def DELETE_SUBSCR(vm: Any, frame: Frame, instr: Any) -> None:
+    key, obj = frame.stack.pop(), frame.stack.pop()
+    operators.delete_item(vm, obj, key)
+
+
+# ---------------------------------------------------------------------- attributes
+
+
+@op
+def LOAD_ATTR(vm: Any, frame: Frame, instr: Any) -> None:
+    load_attr(vm, frame.stack.pop(), instr.argval)
+
+
+@op
+def STORE_ATTR(vm: Any, frame: Frame, instr: Any) -> None:
+    obj, value = frame.stack.pop(), frame.stack.pop()
+    store_attr(vm, obj, instr.argval, value)
+
+
+@op
+def DELETE_ATTR(vm: Any, frame: Frame, instr: Any) -> None:
+    delete_attr(vm, frame.stack.pop(), instr.argval)
+
+
+@op
+def LOAD_METHOD(vm: Any, frame: Frame, instr: Any) -> None:
+    """Push (function, self) where the attribute is a plain method, else (NULL, value)."""
+    obj, name = frame.stack.pop(), instr.argval
+    cls = type(obj)
+    if cls is not FakeTensor and not isinstance(obj, (type, types.ModuleType)) and cls is not super \
+            and cls is not types.MethodType:
+        found = find(vm, cls, name)
+        kind = type(found)
+        if (kind is types.FunctionType or kind is types.MethodDescriptorType) \
+                and type(find(vm, cls, "__getattribute__")) is types.WrapperDescriptorType:
+            if instance_dict(obj) is None or read_instance_dict(vm, obj, name) is MISSING:
+                frame.stack.append(found)
+                frame.stack.append(obj)
+                return
+    frame.stack.append(NULL)
+    load_attr(vm, obj, name)
+
+
+# ---------------------------------------------------------------------- jumps
+
+
+@op
+def JUMP_FORWARD(vm: Any, frame: Frame, instr: Any) -> None:
+    frame.ip = instr.target
+
+
+@op
+def JUMP_BACKWARD(vm: Any, frame: Frame, instr: Any) -> None:
+    frame.ip = instr.target
+    vm.tick()
+
+
+@op
+def JUMP_BACKWARD_NO_INTERRUPT(vm: Any, frame: Frame, instr: Any) -> None:
+    frame.ip = instr.target
+
+
+@op
+def POP_JUMP_FORWARD_IF_FALSE(vm: Any, frame: Frame, instr: Any) -> None:
+    value = frame.stack[-1]
+    if value is not True and (value is False or not operators.truth(vm, value)):
+        frame.ip = instr.target
+    frame.stack.pop()
+
+
+@op
+def POP_JUMP_FORWARD_IF_TRUE(vm: Any, frame: Frame, instr: Any) -> None:
+    value = frame.stack[-1]
+    if value is True or value is not False and operators.truth(vm, value):
+        frame.ip = instr.target
+    frame.stack.pop()
+
+
+@op
+def POP_JUMP_BACKWARD_IF_FALSE(vm: Any, frame: Frame, instr: Any) -> None:
+    POP_JUMP_FORWARD_IF_FALSE(vm, frame, instr)
+    vm.tick()
+
+
+@op
+def POP_JUMP_BACKWARD_IF_TRUE(vm: Any, frame: Frame, instr: Any) -> None:
+    POP_JUMP_FORWARD_IF_TRUE(vm, frame, instr)
+    vm.tick()
+
+
+@op
+def POP_JUMP_FORWARD_IF_NONE(vm: Any, frame: Frame, instr: Any) -> None:
+    if frame.stack.pop() is None:
+        frame.ip = instr.target
+
+
+@op
+def POP_JUMP_FORWARD_IF_NOT_NONE(vm: Any, frame: Frame, instr: Any) -> None:
+    if frame.stack.pop() is not None:
+        frame.ip = instr.target
+
+
+@op
+def POP_JUMP_BACKWARD_IF_NONE(vm: Any, frame: Frame, instr: Any) -> None:
+    POP_JUMP_FORWARD_IF_NONE(vm, frame, instr)
+
+
+@op
+def POP_JUMP_BACKWARD_IF_NOT_NONE(vm: Any, frame: Frame, instr: Any) -> None:
+    POP_JUMP_FORWARD_IF_NOT_NONE(vm, frame, instr)
+
+
+@op
+def JUMP_IF_FALSE_OR_POP(vm: Any, frame: Frame, instr: Any) -> None:
+    if not operators.truth(vm, frame.stack[-1]):
+        frame.ip = instr.target
+    else:
+        frame.stack.pop()
+
+
+@op
+def JUMP_IF_TRUE_OR_POP(vm: Any, frame: Frame, instr: Any) -> None:
+    if operators.truth(vm, frame.stack[-1]):
+        frame.ip = instr.target
+    else:
+        frame.stack.pop()
+
+
+# ---------------------------------------------------------------------- calls
+
+
+@op
+def KW_NAMES(vm: Any, frame: Frame, instr: Any) -> None:
+    frame.kwnames = instr.argval
+
+
+@op
+def CALL(vm: Any, frame: Frame, instr: Any) -> None:
+    stack = frame.stack
+    args = take(stack, instr.arg)
+    second, first = stack.pop(), stack.pop()
+    kwargs = None
+    if frame.kwnames:
+        names, frame.kwnames = frame.kwnames, ()
+        kwargs = dict(zip(names, args[-len(names):], strict=True))
+        del args[-len(names):]
+    if first is NULL:
+        vm.call(second, args, kwargs)
+    else:
+        args.insert(0, second)
+        vm.call(first, args, kwargs)
+
+
+@op
+def CALL_FUNCTION_EX(vm: Any, frame: Frame, instr: Any) -> None:
+    stack = frame.stack
+    kwargs = stack.pop() if instr.arg & 1 else None
+    args = stack.pop()
+    function = stack.pop()
+    stack.pop()  # NULL
+    if kwargs is not None:
+        vm.heap.expose(kwargs)
+        kwargs = dict(kwargs)
+        if not all(type(key) is str for key in kwargs):
+            raise Raised(TypeError("keywords must be strings"))
+    if type(args) is not tuple or vm.heap.tracker_of(args) is not None:
+        if not vm.is_iterable(args):
+            name = getattr(function, "__qualname__", repr(function))
+            raise Raised(TypeError(f"{function.__module__}.{name}() argument after * must be an iterable, "
+                                   f"not {type(args).__name__}"))
+        args = vm.collect(args)
+    vm.call(function, tuple(args), kwargs)
+
+
+@op
+def RETURN_VALUE(vm: Any, frame: Frame, instr: Any) -> None:
+    value = frame.stack.pop()
+    if frame.generator is not None:
+        return frame.generator.finished(vm, value)
+    vm.leave(frame, value)
+
+
+# ---------------------------------------------------------------------- iteration
+
+
+@op
+def GET_ITER(vm: Any, frame: Frame, instr: Any) -> None:
+    vm.get_iter(frame.stack.pop())
+
+
+@op
+def FOR_ITER(vm: Any, frame: Frame, instr: Any) -> None:
+    vm.for_iter(frame, frame.stack[-1], instr.target)
+
+
+@op
+def GET_LEN(vm: Any, frame: Frame, instr: Any) -> None:
+    frame.stack.append(vm.call_sync(len, (frame.stack[-1],)))
+
+
+# ---------------------------------------------------------------------- formatting
+
+
+@op
+def FORMAT_VALUE(vm: Any, frame: Frame, instr: Any) -> None:
+    spec = frame.stack.pop() if instr.arg & 4 else ""
+    value = frame.stack.pop()
+    conversion = instr.arg & 3
+    if conversion:
+        value = vm.call_sync((str, repr, ascii)[conversion - 1], (value,))
+    if type(value) is str and not spec:
+        frame.stack.append(value)
+    else:
+        frame.stack.append(vm.call_sync(format, (value, spec)))
+
+

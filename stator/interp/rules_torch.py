@@ -1,0 +1,80 @@
+"""Rules for torch functions that are not tensor computations: global state, questions about the compiler."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from stator import marks
+from stator.breaks import Break
+from stator.interp.calls import rule
+from stator.interp.frame import Raised
+
+# ---------------------------------------------------------------------- "am I being compiled?"
+
+
+def _constant(value: Any) -> Any:
+    def answer(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+        vm.give(value, cont)
+    return answer
+
+
+_COMPILING = [marks.is_compiling, torch.compiler.is_compiling, torch.compiler.is_dynamo_compiling,
+              torch._utils.is_compiling]
+rule(*_COMPILING)(_constant(True))
+rule(torch.compiler.is_exporting, torch.jit.is_scripting, torch.jit.is_tracing, torch._C._is_tracing,
+     torch._C._get_tracing_state)(_constant(False))
+rule(torch._C._get_tracing_state)(_constant(None))
+rule(torch._C._has_torch_function, torch._C._has_torch_function_unary, torch._C._has_torch_function_variadic,
+     torch.overrides.has_torch_function, torch.overrides.has_torch_function_unary,
+     torch.overrides.has_torch_function_variadic)(_constant(False))
+rule(torch._C._log_api_usage_once)(_constant(None))
+
+
+@rule(marks.graph_break)
+def _graph_break(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    raise Break("SB009", str(args[0]) if args else "")
+
+
+# ---------------------------------------------------------------------- grad mode
+
+
+@rule(torch._C._set_grad_enabled)
+def _set_grad_enabled(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    enabled = args[0]
+    if type(enabled) is not bool:
+        raise Raised(TypeError(f"set_grad_enabled(): argument 'enabled' must be bool, not {type(enabled).__name__}"))
+    torch._C._set_grad_enabled(enabled)
+    vm.recorder.record("call_function", torch._C._set_grad_enabled, (enabled,), {}, None)
+    vm.give(None, cont)
+
+
+@rule(torch.is_grad_enabled, torch._C.is_grad_enabled if hasattr(torch._C, "is_grad_enabled") else torch.is_grad_enabled)
+def _is_grad_enabled(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    vm.give(torch.is_grad_enabled(), cont)
+
+
+@rule(torch.is_tensor)
+def _is_tensor(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    vm.give(isinstance(args[0], torch.Tensor), cont)
+
+
+@rule(torch.Tensor.__hash__)
+def _tensor_hash(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    vm.give(object.__hash__(vm.guard_identity(args[0])), cont)
+
+
+@rule(torch.Tensor.backward, torch.autograd.backward, torch.autograd.grad)
+def _autograd(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    raise Break("SB016", "a backward pass inside captured code")
+
+
+@rule(torch.Tensor.tolist, torch.Tensor.numpy)
+def _to_python(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    raise Break("SB003", "a tensor's values as Python objects")
+
+
+@rule(torch.manual_seed, torch.seed, torch.set_rng_state, torch.get_rng_state, torch.initial_seed)
+def _seed(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    raise Break("SB013", "torch's random number generator")

@@ -1,0 +1,111 @@
+"""Trace one call.   a function and its bound arguments  ->  the finished machine and how it ended
+
+Everything the trace turns on (the recorder's mode, fake tensors, the frame hook, grad mode) is off again when it
+ends, whatever the ending.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+import types
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.overrides import _get_current_function_mode_stack
+
+from stator import _hook
+from stator.breaks import Break
+from stator.code.decode import decode
+from stator.graph.recorder import Recorder
+from stator.guards.global_state import global_state
+from stator.guards.guard import Guard, Kind
+from stator.heap.box import Box
+from stator.heap.heap import Heap
+from stator.interp import rules_effects, rules_objects, rules_torch  # noqa: F401  (register rules)
+from stator.interp.frame import UNBOUND, Frame
+from stator.interp.machine import program_of
+from stator.interp.vm import VM
+from stator.source import WORLD, Local, Pinned
+
+_OWN_FOLDER = __file__.rsplit("/", 2)[0]
+_hook.skip_prefix(_OWN_FOLDER)
+
+
+@dataclass
+class Trace:
+    """A finished trace: exactly one of `value`, `error` and `stop` says how it ended."""
+
+    vm: VM
+    value: Any = None
+    error: BaseException | None = None  # the program's own exception
+    stop: Break | None = None
+    grad_at_start: bool = True
+    grad_at_end: bool = True
+    fake_mode: Any = None
+
+
+def root_frame(vm: VM, fn: types.FunctionType, bound: tuple[Any, ...]) -> Frame:
+    """The frame of the call, each argument an unread box."""
+    unit = decode(fn.__code__)
+    names = unit.local_names
+    slots: list[Any] = [UNBOUND] * unit.nlocalsplus
+    for index, raw in enumerate(bound):
+        box = Box(vm.heap, raw, lambda base: base, Local(names[index], index), None)
+        box.make, box.key = _itself, None
+        slots[index] = box
+    vm.heap.sources[id(fn)] = Pinned(fn)
+    vm.guard_code(fn)
+    return Frame(unit, program_of(unit), fn, slots, vm.heap.scope(fn.__globals__))
+
+
+def _itself(base: Any, key: Any) -> Any:
+    return base
+
+
+def trace(fn: types.FunctionType, bound: tuple[Any, ...]) -> Trace:
+    """Interpret `fn` on stand-ins of its arguments."""
+    state = global_state()
+    fake_mode = FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=False)
+    recorder = Recorder(fake_mode)
+    heap = Heap(recorder)
+    vm = VM(heap, recorder)
+    heap.guards.add(Guard(WORLD, Kind.GLOBAL_STATE, state, None))
+    grad = torch.is_grad_enabled()
+    result = Trace(vm, grad_at_start=grad, fake_mode=fake_mode)
+    collecting = gc.isenabled()
+    gc.disable()  # a collection would run finalizers of unrelated objects inside the trace
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(limit, 10_000))
+    _hook.set_callback(vm.intercepted)
+    try:
+        if _get_current_function_mode_stack():
+            raise Break("SB005", "a TorchFunctionMode is active")
+        frame = root_frame(vm, fn, bound)
+        with fake_mode, recorder.mode:
+            try:
+                result.value = vm.run(frame)
+            except Break:
+                raise
+            except Exception as error:
+                if vm.frame is not None:
+                    raise
+                result.error = error
+    except Break as stop:
+        result.stop = stop
+    finally:
+        result.grad_at_end = torch.is_grad_enabled()
+        vm.live = False
+        vm.frame = None
+        _hook.set_callback(None)
+        torch._C._set_grad_enabled(grad)
+        sys.setrecursionlimit(limit)
+        if collecting:
+            gc.enable()
+    return result
+
+
+__all__ = ["Trace", "trace"]

@@ -1,0 +1,213 @@
+"""The interpreter, whole: the loop, the call protocol, iteration, and the services handlers and rules ask for."""
+
+from __future__ import annotations
+
+import types
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+
+from stator.breaks import Break
+from stator.guards.guard import Kind
+from stator.heap.box import Box
+from stator.heap.heap import Heap
+from stator.heap.tracker import Shape
+from stator.interp import generators, ops_data, ops_except, ops_flow  # noqa: F401  (register handlers)
+from stator.interp.attributes import adopt_entry, bind, load_attr
+from stator.interp.calls import Caller
+from stator.interp.frame import Frame, Raised
+from stator.interp.lookup import MISSING, find
+from stator.interp.ops_except import optional_attr, special_method
+
+_PLAIN_SEQUENCES = (list, tuple)
+_SIMPLE_ITERATORS = {type(iter([])), type(iter(())), type(iter(range(0))), type(iter("")), type(iter(b"")),
+                     type(iter(range(1 << 70))), type(iter({})), type(iter({}.values())), type(iter(set()))}
+_CONSTANT_OBJECTS = (torch.Generator,)
+LOOP_LIMIT = 2_000_000
+
+
+class VM(Caller):
+    """One trace's interpreter."""
+
+    MISSING = MISSING
+
+    def __init__(self, heap: Heap, recorder: Any) -> None:
+        super().__init__(heap, recorder)
+        self.coded: dict[int, Any] = {}
+        self.live = True
+        self.jumps = 0
+
+    # ------------------------------------------------------------------ short names for handlers and rules
+
+    def find(self, cls: type, name: str) -> Any:
+        return find(self, cls, name)
+
+    def bind(self, descr: Any, obj: Any, owner: type, cont: Any = None) -> None:
+        bind(self, descr, obj, owner, cont)
+
+    def load_attr(self, obj: Any, name: str, cont: Any = None) -> None:
+        load_attr(self, obj, name, cont)
+
+    def optional_attr(self, obj: Any, name: str) -> Any:
+        return optional_attr(self, obj, name)
+
+    def special_method(self, obj: Any, name: str, text: str) -> Any:
+        return special_method(self, obj, name, text)
+
+    def adopt_entry(self, value: Any, owner: type) -> Any:
+        return adopt_entry(self, value, owner)
+
+    def is_constant_object(self, value: Any) -> bool:
+        """An opaque object whose C methods the native table lists as pure: it is what its identity says."""
+        return type(value).__module__ in ("re", "_sre", "builtins", "datetime", "decimal", "fractions")
+
+    def tick(self) -> None:
+        self.jumps += 1
+        if self.jumps > LOOP_LIMIT:
+            raise Break("SB011", f"the trace has run {LOOP_LIMIT:,} loop iterations")
+
+    # ------------------------------------------------------------------ iteration
+
+    def is_iterable(self, value: Any) -> bool:
+        cls = type(value)
+        return cls is FakeTensor or find(self, cls, "__iter__") not in (MISSING, None) \
+            or find(self, cls, "__getitem__") is not MISSING
+
+    def get_iter(self, value: Any, cont: Any = None) -> None:
+        cls = type(value)
+        if cls is FakeTensor:
+            return self.give(iter(self.unbind(value)), cont)
+        if cls in _PLAIN_SEQUENCES:
+            self.heap.expose_length(value)
+            return self.give(iter(value), cont)
+        if id(value) in self.generators:
+            return self.give(value, cont)
+        method = find(self, cls, "__iter__")
+        if type(method) is types.FunctionType:
+            return self.call_function(method, (value,), None, cont)
+        if method is MISSING or method is None:
+            if find(self, cls, "__getitem__") is MISSING or method is None:
+                raise Raised(TypeError(f"'{cls.__name__}' object is not iterable"))
+        elif type(method) is not types.WrapperDescriptorType:
+            return self.call(self.special_method(value, "__iter__", ""), (), {}, cont)
+        self.give(self.native_iter(value), cont)
+
+    def native_iter(self, value: Any) -> Any:
+        """iter() of something whose `__iter__` is C code."""
+        tracker = self.heap.by_standin.get(id(value))
+        if tracker is not None:
+            if tracker.shape is Shape.OPAQUE:
+                raise Break("SB014", f"a {type(value).__name__} from outside")
+            if tracker.shape is Shape.DICT:
+                self.heap.expose_keys(tracker)
+            elif tracker.shape is Shape.SET:
+                return iter(self.set_order(tracker))
+            else:
+                self.heap.expose(value)
+        elif isinstance(value, (set, frozenset)):
+            self.check_order(value)
+        return self.native(iter, (value,))
+
+    def set_order(self, tracker: Any) -> list[Any]:
+        """An outside set is iterated in the order of the user's set, not of our copy."""
+        members = list(tracker.standin)
+        if len(members) == len(tracker.initial) and all(m in tracker.standin for m in tracker.initial):
+            return list(tracker.initial)
+        self.check_order(tracker.standin)
+        return members
+
+    def check_order(self, value: Any) -> None:
+        """The order of a set of identity-hashed objects depends on addresses: never traced."""
+        if len(value) > 1 and any(type(item).__hash__ is object.__hash__ and not isinstance(item, type)
+                                  or isinstance(item, torch.Tensor) for item in value):
+            raise Break("SB013", "the order of a set whose members hash by identity")
+
+    def unbind(self, value: Any) -> Any:
+        if value.dim() == 0:
+            raise Raised(TypeError("iteration over a 0-d tensor"))
+        return self.torch_call(torch.Tensor.unbind, (value, 0), None)
+
+    def collect(self, iterable: Any) -> list[Any]:
+        """All items of an iterable, as a list."""
+        cls = type(iterable)
+        if cls in _PLAIN_SEQUENCES:
+            self.heap.expose(iterable)
+            return list(iterable)
+        if cls is FakeTensor:
+            return list(self.unbind(iterable))
+        out: list[Any] = []
+        self.sync(lambda: self.get_iter(iterable), out)
+        iterator = out[0]
+        if type(iterator) in _SIMPLE_ITERATORS:
+            return [item.force() if type(item) is Box else item for item in iterator]
+        if type(find(self, type(iterator), "__next__")) is types.WrapperDescriptorType \
+                and id(iterator) not in self.generators:
+            self.refuse_outside_iterator(iterator)
+            return [item.force() if type(item) is Box else item for item in self.native(list, (iterator,))]
+        items: list[Any] = []
+        while True:
+            item = self.next_or_missing(iterator)
+            if item is MISSING:
+                return items
+            items.append(item)
+            self.tick()
+
+    def next_or_missing(self, iterator: Any) -> Any:
+        try:
+            out: list[Any] = []
+            self.sync(lambda: self.call_next(iterator, None), out)
+            return out[0]
+        except StopIteration:
+            return MISSING
+
+    def refuse_outside_iterator(self, iterator: Any) -> None:
+        tracker = self.heap.by_standin.get(id(iterator))
+        if tracker is not None and tracker.shape is Shape.OPAQUE:
+            raise Break("SB014", f"a {type(iterator).__name__} from outside")
+
+    def for_iter(self, frame: Frame, iterator: Any, target: int) -> None:
+        if type(iterator) in _SIMPLE_ITERATORS:
+            self.refuse_outside_iterator(iterator)
+            try:
+                value = next(iterator)
+            except StopIteration:
+                frame.stack.pop()
+                frame.ip = target
+                return
+            except Exception as error:  # a dict changed while it was iterated
+                raise Raised(error) from None
+            frame.stack.append(value.force() if type(value) is Box else value)
+            return
+        body = self.generators.get(id(iterator))
+        if body is not None:
+            return generators.resume(self, body, None, generators.ForNext(target))
+        cont = generators.ForCall(target)
+        try:
+            self.call_next(iterator, cont)
+        except Raised as raised:
+            if not cont.raised(self, frame, raised.exc):
+                raise
+
+    def call_next(self, iterator: Any, cont: Any) -> None:
+        """`iterator.__next__()`; exhaustion is a StopIteration."""
+        body = self.generators.get(id(iterator))
+        if body is not None:
+            return generators.resume(self, body, None, generators.NextCall(cont))
+        method = find(self, type(iterator), "__next__")
+        if method is MISSING:
+            raise Raised(TypeError(f"'{type(iterator).__name__}' object is not an iterator"))
+        if type(method) is types.FunctionType:
+            return self.call_function(method, (iterator,), None, cont)
+        self.refuse_outside_iterator(iterator)
+        self.give(self.native(next, (iterator,)), cont)
+
+    # ------------------------------------------------------------------ facts
+
+    def guard_identity(self, value: Any) -> Any:
+        """The user's object behind `value`; that it is this very object becomes a fact."""
+        tracker = self.heap.by_standin.get(id(value))
+        if tracker is None:
+            return value
+        self.heap.guard(tracker.source, Kind.ID, tracker.original)
+        return tracker.original

@@ -1,0 +1,186 @@
+"""What the user has told Stator about particular objects.
+
+In: `stator.disable`, `allow_in_graph`, `substitute_in_graph`, `assume_constant_result` and `compile` mark
+objects.  Out: the interpreter asks about the objects it meets.
+
+Marks are kept by identity: two equal callables are different objects to the program. A bound method has no
+lasting identity, so a question about one is answered for the function behind it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import types
+import weakref
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+Value = TypeVar("Value")
+
+
+class IdentityTable(Generic[Value]):
+    """A mapping by identity that does not keep its keys alive where they can be referenced weakly."""
+
+    def __init__(self) -> None:
+        self._rows: dict[int, tuple[object, Value]] = {}
+
+    def put(self, key: object, value: Value) -> None:
+        number = id(key)
+        try:
+            # It runs before the number can be given to another object.
+            holder: object = weakref.ref(key, lambda _: self._rows.pop(number, None))
+        except TypeError:
+            holder = key
+        self._rows[number] = (holder, value)
+
+    def get(self, key: object) -> Value | None:
+        row = self._rows.get(id(key))
+        return None if row is None else row[1]
+
+    def discard(self, key: object) -> None:
+        self._rows.pop(id(key), None)
+
+    def __contains__(self, key: object) -> bool:
+        return id(key) in self._rows
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+
+@dataclass(frozen=True)
+class Disabled:
+    """`recursive` says whether what the function calls is left alone as well."""
+
+    recursive: bool
+    reason: str | None
+
+
+@dataclass(frozen=True)
+class Substitute:
+    """The Python function that is captured in place of a native one."""
+
+    replacement: types.FunctionType
+    can_constant_fold_through: bool
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """What a compiled callable was made from.
+
+    `original` is what the user gave; `traced` is the function or bound method that the pipeline captures,
+    which the interpreter may inline in place of the compiled callable.
+    """
+
+    original: Callable[..., Any]
+    traced: Callable[..., Any]
+    settings: Any
+
+
+_allowed: IdentityTable[bool] = IdentityTable()
+_disabled: IdentityTable[Disabled] = IdentityTable()
+_substitutes: IdentityTable[Substitute] = IdentityTable()
+_constant_results: IdentityTable[bool] = IdentityTable()
+_COMPILED_KEY = "__stator_compiled__"
+_region = threading.local()
+
+
+def _marked_object(fn: object) -> object:
+    return fn.__func__ if isinstance(fn, types.MethodType) else fn
+
+
+def allow_in_graph(fn: object) -> None:
+    _allowed.put(_marked_object(fn), True)
+
+
+def allowed_in_graph(fn: object) -> bool:
+    """Whether a call of `fn` is put into the graph as it is."""
+    return _marked_object(fn) in _allowed
+
+
+def disable(fn: object, recursive: bool, reason: str | None) -> None:
+    _disabled.put(_marked_object(fn), Disabled(recursive, reason))
+
+
+def is_disabled(fn: object) -> bool:
+    """Whether a call of `fn` must not be captured."""
+    return disabled_mark(fn) is not None
+
+
+def disabled_mark(fn: object) -> Disabled | None:
+    """The user's mark; what torch.compiler.disable has marked is disabled too."""
+    marked = _marked_object(fn)
+    mark = _disabled.get(marked)
+    if mark is None and isinstance(marked, types.FunctionType) and "_torchdynamo_disable" in marked.__dict__:
+        if marked.__dict__["_torchdynamo_disable"]:
+            return Disabled(True, marked.__dict__.get("_torchdynamo_disable_msg"))
+    return mark
+
+
+def substitute_in_graph(original: object, mark: Substitute) -> None:
+    _substitutes.put(_marked_object(original), mark)
+
+
+def substitute(fn: object) -> Substitute | None:
+    """What to capture in place of `fn`."""
+    return _substitutes.get(_marked_object(fn))
+
+
+def assume_constant_result(fn: object) -> None:
+    _constant_results.put(_marked_object(fn), True)
+
+
+def is_constant_result(fn: object) -> bool:
+    """Whether `fn` may be called while tracing and its result taken as a constant."""
+    return _marked_object(fn) in _constant_results
+
+
+def compiled(fn: object, mark: Compiled) -> None:
+    """Mark `fn` as compiled.
+
+    The mark lives in the object, because it refers to a closure that may refer to the object, and a table
+    would keep that cycle alive. `functools.wraps` copies it to wrappers around the object, which are not
+    themselves compiled: hence the owner.
+    """
+    attributes_of(fn)[_COMPILED_KEY] = (weakref.ref(fn), mark)
+
+
+def compiled_mark(fn: object) -> Compiled | None:
+    """What `fn` was made from, if `stator.compile` made it; a bound method is as compiled as its function."""
+    marked = _marked_object(fn)
+    try:
+        owner, mark = attributes_of(marked)[_COMPILED_KEY]
+    except (AttributeError, KeyError):
+        return None
+    return mark if owner() is marked else None
+
+
+def attributes_of(obj: object) -> dict[str, Any]:
+    """The object's own `__dict__`, past any `__getattribute__` that forwards to another object."""
+    attributes: dict[str, Any] = object.__getattribute__(obj, "__dict__")
+    return attributes
+
+
+def is_compiling() -> bool:
+    """True in captured code, where the interpreter answers; False in code that Python runs."""
+    return False
+
+
+def graph_break(msg: str = "") -> None:
+    """End the graph here. Without effect in code that Python runs; the interpreter knows this function."""
+
+
+def disable_depth() -> int:
+    """How many disabled regions this thread is in; nothing is captured while it is above 0."""
+    return getattr(_region, "depth", 0)
+
+
+@contextlib.contextmanager
+def disabled_region() -> Iterator[None]:
+    """Capture nothing in this thread while the block runs."""
+    _region.depth = disable_depth() + 1
+    try:
+        yield
+    finally:
+        _region.depth -= 1

@@ -1,0 +1,156 @@
+"""The native table: which C callables may run at trace time, and how.
+
+    [].append      ->  Row(list.append, PURE_SHELL, mutates=True)
+    time.time      ->  Row(time.time, IMPURE_READ, code="SB013")
+    ext.unknown    ->  None: default deny
+
+In: any callable. Out: its row, found by the object that the call finally reaches, or None. Names play no
+part: a bound C method is traced back to its descriptor, and the descriptor, bound to the same receiver
+again, must compare equal to what was asked about.
+"""
+
+from __future__ import annotations
+
+import types
+from typing import Any
+
+from stator.native import (  # each declares its rows when it is imported
+    rows_algorithms,
+    rows_builtins,
+    rows_containers,
+    rows_interpreter,
+    rows_numpy,
+    rows_scalars,
+    rows_system,
+    rows_text,
+    rows_torch,
+    rows_values,
+)
+from stator.native.rows_declare import (
+    INSTANCE_METHOD,
+    NAMES,
+    ROWS,
+    ClassMethodDescriptor,
+    MethodDescriptor,
+    NativeClass,
+    Row,
+    SlotWrapper,
+    c_members,
+    is_c_type,
+    owner_name,
+)
+
+__all__ = ["NO_RECEIVER", "SECTIONS", "NativeClass", "Row", "lookup", "name_of", "receiver_split", "unlisted"]
+
+SECTIONS = (
+    rows_algorithms,
+    rows_builtins,
+    rows_containers,
+    rows_interpreter,
+    rows_numpy,
+    rows_scalars,
+    rows_system,
+    rows_text,
+    rows_torch,
+    rows_values,
+)
+
+
+class _NoReceiver:
+    def __repr__(self) -> str:
+        return "NO_RECEIVER"
+
+
+NO_RECEIVER = _NoReceiver()  # None can be a receiver: None.__bool__
+
+_mro_of = type.__dict__["__mro__"].__get__  # a metaclass may define its own __mro__
+# Their type has a `__call__` slot as well, but a row of that slot would speak for every function there is.
+_THEMSELVES = (types.FunctionType, MethodDescriptor, SlotWrapper, ClassMethodDescriptor)
+_METHOD_KINDS = (MethodDescriptor, ClassMethodDescriptor)
+_candidates: dict[tuple[type, str, bool], tuple[Any, ...]] = {}  # keeps the types it was asked about alive
+_CANDIDATES_LIMIT = 4096
+
+
+def lookup(callable_: Any) -> Row | None:
+    """The row of what a call of `callable_` reaches, or None where the table does not know it."""
+    row = ROWS.get(id(callable_))
+    if row is not None:
+        return row
+    return ROWS.get(id(receiver_split(callable_)[0]))
+
+
+def receiver_split(callable_: Any) -> tuple[Any, Any]:
+    """The descriptor behind a bound C callable and its receiver; (callable_, NO_RECEIVER) where it has none.
+
+    `[].append` -> (list.append, []); `(1).__add__` -> (int.__add__, 1); `dict.fromkeys` -> (the class-method
+    descriptor, dict); an instance of a C type with `__call__`, such as a partial -> (partial.__call__, it).
+    """
+    kind = type(callable_)
+    if isinstance(
+        callable_, types.BuiltinFunctionType
+    ):  # or its subtype, which knows its class (METH_METHOD)
+        return _split_builtin(callable_)
+    if kind is types.MethodWrapperType:
+        return callable_.__objclass__.__dict__[callable_.__name__], callable_.__self__
+    if kind is INSTANCE_METHOD:
+        return callable_.__func__, NO_RECEIVER
+    if kind is types.MethodType:
+        return callable_.__func__, callable_.__self__
+    if id(callable_) in ROWS or kind in _THEMSELVES or isinstance(callable_, (type, types.ModuleType)):
+        return callable_, NO_RECEIVER
+    for owner in _mro_of(kind):
+        slot = owner.__dict__.get("__call__")
+        if slot is not None:
+            return (slot, callable_) if type(slot) is SlotWrapper else (callable_, NO_RECEIVER)
+    return callable_, NO_RECEIVER
+
+
+def _split_builtin(function: Any) -> tuple[Any, Any]:
+    """A builtin's receiver is a module (a plain function), a type (`__new__`, class methods) or an instance."""
+    receiver = function.__self__
+    if receiver is None or isinstance(receiver, types.ModuleType) or id(function) in ROWS:
+        return function, NO_RECEIVER
+    name = function.__name__
+    for descriptor in _method_candidates(type(receiver), name, of_instance=True):
+        # Builtins are equal when receiver and C function are the same.
+        if descriptor.__get__(receiver, type(receiver)) == function:
+            return descriptor, receiver
+    if isinstance(receiver, type):
+        for descriptor in _method_candidates(receiver, name, of_instance=False):
+            if descriptor.__get__(None, receiver) == function:
+                return descriptor, receiver
+    return function, NO_RECEIVER
+
+
+def _method_candidates(owner: type, name: str, of_instance: bool) -> tuple[Any, ...]:
+    """The C method descriptors called `name` along the type's method resolution order, memoised."""
+    key = (owner, name, of_instance)
+    found = _candidates.get(key)
+    if found is None:
+        wanted = _METHOD_KINDS if of_instance else (ClassMethodDescriptor,)
+        entries = (base.__dict__.get(name) for base in _mro_of(owner))
+        found = tuple(entry for entry in entries if type(entry) in wanted)
+        if len(_candidates) >= _CANDIDATES_LIMIT:
+            _candidates.clear()
+        _candidates[key] = found
+    return found
+
+
+def name_of(row: Row) -> str:
+    """Where the row's object was found, for messages: `list.append`."""
+    return NAMES[id(row.obj)]
+
+
+def unlisted(owner: types.ModuleType | type) -> list[str]:
+    """The C callables and attributes of a module, or of one C type, that have no row.
+
+    The methods of a module's C types count; Python classes do not: they are interpreted.
+    """
+    missing = []
+    for name, value in c_members(owner):
+        if lookup(value) is None:  # a module may export a bound method, such as random.random
+            missing.append(f"{owner_name(owner)}.{name}")
+    if isinstance(owner, types.ModuleType):
+        for value in dict.fromkeys(v for v in list(vars(owner).values()) if is_c_type(v)):
+            missing += unlisted(value)
+    return missing

@@ -1,0 +1,123 @@
+"""Which torch callables are tensor computations: leaves that the recorder puts into the graph.
+
+    torch.add, torch.Tensor.add, Tensor.T, F.layer_norm, torch.ops.aten.add.Tensor   ->  torch_leaf: True
+    torch.is_grad_enabled, Tensor.backward, torch.nn.Linear, F.sigmoid's wrappers    ->  torch_leaf: False
+
+In: torch's own list of overridable functions and its C namespaces. Out: a set of object ids, made once.
+Functions that torch lets one override are leaves even when they are written in Python; all other Python is
+interpreted. Metadata (`size`, `dtype`, `is_floating_point`) is a leaf too: the recorder needs no node for a
+result without tensors, and `torch_metadata` tells it so in advance.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+import torch.overrides
+
+_TensorBase: Any = torch._C.TensorBase
+_OVERLOAD_TYPES = (torch._ops.OpOverload, torch._ops.OpOverloadPacket)
+_C_FUNCTIONS = (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType)
+_C_GETTERS = (types.GetSetDescriptorType, types.MemberDescriptorType)
+
+# Members of Tensor that are no computation on its values: the object protocol, autograd's bookkeeping, memory
+# addresses, other libraries, and Python methods that interpret well.
+_TENSOR_NOT_LEAF = frozenset(
+    """
+    __new__ __init__ __init_subclass__ __subclasshook__ __class__ __dict__ __weakref__ __getattribute__ __setattr__
+    __delattr__ __dir__ __hash__ __repr__ __str__ __format__ __reduce__ __reduce_ex__ __setstate__ __deepcopy__
+    __iter__ __contains__ __reversed__ __torch_function__ __torch_dispatch__ __array__ __array_wrap__
+    __cuda_array_interface__ __dlpack__ __dlpack_device__ __delitem__ _reduce_ex_internal _typed_storage
+    _make_subclass _make_wrapper_subclass _dtensor__new__ _fix_weakref _view_func _view_func_unsafe
+    _rev_view_func_unsafe _use_count _python_dispatch _clear_non_serializable_cached_data
+    backward register_hook register_post_accumulate_grad_hook retain_grad reinforce requires_grad_
+    grad grad_fn _grad _grad_fn grad_dtype is_leaf retains_grad _backward_hooks _post_accumulate_grad_hooks _base
+    _version _cdata output_nr volatile name requires_grad
+    numpy tolist apply_ map_ map2_ data_ptr storage untyped_storage storage_type is_shared share_memory_ is_set_to
+    module_load as_subclass _is_view
+    """.split()
+)
+_METADATA = frozenset(
+    """
+    size stride dim ndimension numel nelement element_size storage_offset get_device is_contiguous dim_order
+    is_complex is_floating_point is_signed is_conj is_neg is_inference is_same_size is_pinned is_distributed
+    is_coalesced dense_dim sparse_dim _dimI _dimV q_scale q_zero_point qscheme has_names __len__ type
+    shape dtype device layout ndim nbytes itemsize names is_cpu is_cuda is_ipu is_maia is_meta is_mkldnn is_mps
+    is_mtia is_nested is_quantized is_sparse is_sparse_csr is_vulkan is_xla is_xpu _has_symbolic_sizes_strides
+    _is_zerotensor
+    """.split()
+)
+# Functions of torch's C namespaces that compute no tensor from tensors: types and settings (see rows_torch), and
+# memory that another library owns.
+_FUNCTION_NOT_LEAF = frozenset(
+    """
+    can_cast promote_types result_type _parse_to from_numpy frombuffer from_file _from_blob to_dlpack from_dlpack
+    is_vulkan_available _nnpack_available _use_cudnn_ctc_loss _use_miopen_ctc_loss _use_cudnn_rnn_flatten_weight
+    _cufft_clear_plan_cache _cufft_get_plan_cache_max_size _cufft_get_plan_cache_size _cufft_set_plan_cache_max_size
+    _has_compatible_shallow_copy_type _debug_has_internal_overlap _print _propagate_xla_data cudnn_is_acceptable
+    autocast get_device_module typename is_tensor is_storage
+    sym_int sym_float sym_max sym_min sym_not sym_sum sym_ite _sym_sqrt
+    """.split()
+)
+
+
+def _overridable() -> Iterator[tuple[str, Any]]:
+    """torch's own list: C and Python functions, and the attributes of Tensor."""
+    for namespace, functions in torch.overrides.get_overridable_functions().items():
+        if isinstance(namespace, _C_GETTERS):
+            if namespace.__name__ not in _TENSOR_NOT_LEAF:
+                yield namespace.__name__, namespace
+            continue
+        refused = _TENSOR_NOT_LEAF if namespace is torch.Tensor else _FUNCTION_NOT_LEAF
+        for function in functions:
+            name = getattr(function, "__name__", "")
+            if isinstance(function, (types.FunctionType, *_C_FUNCTIONS)) and name not in refused:
+                yield name, function
+
+
+def _c_functions() -> Iterator[tuple[str, Any]]:
+    """The C functions over aten operators, factories among them, that torch does not list as overridable."""
+    namespaces: list[Any] = [torch._C._VariableFunctionsClass, torch._C._nn, torch._C._fft, torch._C._linalg]
+    namespaces += [torch._C._special, torch._C._nested, torch._C._sparse]
+    for namespace in namespaces:
+        for name in vars(namespace):
+            function = getattr(namespace, name)
+            if isinstance(function, types.BuiltinFunctionType) and name not in _FUNCTION_NOT_LEAF:
+                if not name.startswith(("__", "_test_", "_foobar")):
+                    yield name, function
+    tensor_factory = torch.tensor  # lives in torch._C, beside functions that are no computation
+    yield "tensor", tensor_factory
+
+
+def _tensor_members() -> Iterator[tuple[str, Any]]:
+    """The C methods and attributes of Tensor; a Python class below it may override some of them."""
+    for owner in (_TensorBase, torch.Tensor):
+        for name, member in vars(owner).items():
+            if name not in _TENSOR_NOT_LEAF and isinstance(member, (*_C_FUNCTIONS, *_C_GETTERS)):
+                yield name, member
+
+
+_LEAVES: dict[int, Any] = {}  # holds the objects, so that an id cannot come to mean another one
+_METADATA_IDS: set[int] = set()
+for _name, _member in (*_overridable(), *_c_functions(), *_tensor_members()):
+    _LEAVES[id(_member)] = _member
+    if _name in _METADATA:
+        _METADATA_IDS.add(id(_member))
+
+
+def torch_leaf(fn: Any) -> bool:
+    """Whether a call (or, for an attribute of Tensor, a read) of `fn` is a tensor computation."""
+    return id(fn) in _LEAVES or type(fn) in _OVERLOAD_TYPES
+
+
+def torch_metadata(fn: Any) -> bool:
+    """Whether a leaf only describes its tensor: its result holds no tensor, and needs no node."""
+    return id(fn) in _METADATA_IDS
+
+
+def leaves() -> list[Any]:
+    """All leaves that are known by identity."""
+    return list(_LEAVES.values())

@@ -1,0 +1,151 @@
+"""Settings of one `stator.compile` call.
+
+In: the keyword arguments of the public API.  Out: a frozen, validated `Settings`; a wrong argument raises
+`OptionTypeError` or `OptionValueError`, which name what is accepted.
+
+`options=` holds two kinds of keys: Stator's own (`OWN_OPTIONS`), which become fields of `Settings`, and
+those of the backend, which stay in `Settings.options`. Whether a backend knows its keys is the backend's to
+say (`stator.backends.check_settings`), so that this module needs no backend.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from stator.errors import OptionTypeError, OptionValueError
+
+DEFAULT_RECOMPILE_LIMIT = 8
+
+BackendFunction = Callable[..., Callable[..., object]]
+
+# Option key -> what it does; each is a boolean field of Settings.
+OWN_OPTIONS: dict[str, str] = {
+    "strict": "an internal error of Stator raises instead of falling back to eager (also STATOR_STRICT=1)",
+    "audit": "every compiled call is checked against the eager call",
+    "capture_control_flow": "a branch on a tensor's value is captured as torch.cond instead of breaking",
+}
+
+
+def strict_from_environment() -> bool:
+    """Whether STATOR_STRICT asks for internal errors to be raised."""
+    text = os.environ.get("STATOR_STRICT", "").strip().lower()
+    if text in ("", "0", "false", "no", "off"):
+        return False
+    if text in ("1", "true", "yes", "on"):
+        return True
+    raise OptionValueError(f"STATOR_STRICT={text!r} is not accepted; use 1 or 0")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How one function or module is compiled."""
+
+    fullgraph: bool = False
+    dynamic: bool | None = None
+    backend: str | BackendFunction = "inductor"
+    mode: str | None = None
+    options: Mapping[str, object] = field(default_factory=dict, hash=False)
+    recompile_limit: int = DEFAULT_RECOMPILE_LIMIT
+    name: str | None = None
+    strict: bool = field(default_factory=strict_from_environment)
+    audit: bool = False
+    capture_control_flow: bool = False
+
+    def validate(self) -> None:
+        """Raise on the first field that is not accepted."""
+        require_bool("fullgraph", self.fullgraph)
+        if self.dynamic is not None and not isinstance(self.dynamic, bool):
+            raise OptionTypeError(
+                f"dynamic={self.dynamic!r} is not accepted; use True (sizes are symbolic), False (sizes are "
+                f"constants) or None (a size becomes symbolic once it changes)"
+            )
+        if not isinstance(self.backend, str) and not callable(self.backend):
+            raise OptionTypeError(
+                f"backend={self.backend!r} is not accepted; use the name of a backend "
+                f"(stator.list_backends()) or a callable (graph_module, example_inputs) -> callable"
+            )
+        if self.mode is not None and not isinstance(self.mode, str):
+            raise OptionTypeError(f"mode={self.mode!r} is not accepted; use None or the name of a mode")
+        if self.mode is not None and self.options:
+            raise OptionValueError("mode and options are both given; use one of them")
+        if isinstance(self.recompile_limit, bool) or not isinstance(self.recompile_limit, int):
+            raise OptionTypeError(
+                f"recompile_limit={self.recompile_limit!r} is not accepted; use an int from 1"
+            )
+        if self.recompile_limit < 1:
+            raise OptionValueError(
+                f"recompile_limit={self.recompile_limit} is not accepted; use an int from 1"
+            )
+        if self.name is not None and not isinstance(self.name, str):
+            raise OptionTypeError(f"name={self.name!r} is not accepted; use None or a str")
+        for key in OWN_OPTIONS:
+            require_bool(f"options[{key!r}]", getattr(self, key))
+
+    @property
+    def backend_name(self) -> str:
+        """The backend as it is named in messages."""
+        if isinstance(self.backend, str):
+            return self.backend
+        return str(getattr(self.backend, "__name__", None) or type(self.backend).__name__)
+
+
+def build_settings(
+    *,
+    fullgraph: bool = False,
+    dynamic: bool | None = None,
+    backend: str | BackendFunction = "inductor",
+    mode: str | None = None,
+    options: Mapping[str, object] | None = None,
+    recompile_limit: int = DEFAULT_RECOMPILE_LIMIT,
+    name: str | None = None,
+) -> Settings:
+    """The validated settings of the public API's keyword arguments."""
+    own, of_backend = split_options(options)
+    if mode is not None and options:
+        raise OptionValueError("mode and options are both given; use one of them")
+    settings = Settings(
+        fullgraph=fullgraph,
+        dynamic=dynamic,
+        backend=backend,
+        mode=mode,
+        options=of_backend,
+        recompile_limit=recompile_limit,
+        name=name,
+        **own,  # type: ignore[arg-type]  # validate() checks that each is a bool
+    )
+    settings.validate()
+    return settings
+
+
+def split_options(options: Mapping[str, object] | None) -> tuple[dict[str, object], dict[str, object]]:
+    """Stator's own options, and those that are for the backend."""
+    if options is None:
+        return {}, {}
+    if not isinstance(options, Mapping):
+        raise OptionTypeError(f"options={options!r} is not accepted; use a dict from option name to value")
+    own: dict[str, object] = {}
+    of_backend: dict[str, object] = {}
+    for key, value in options.items():
+        if not isinstance(key, str):
+            raise OptionTypeError(f"options holds the key {key!r}; option names are str")
+        (own if key in OWN_OPTIONS else of_backend)[key] = value
+    return own, of_backend
+
+
+def require_bool(name: str, value: object) -> None:
+    """Raise unless `value` is True or False."""
+    if not isinstance(value, bool):
+        raise OptionTypeError(f"{name}={value!r} is not accepted; use True or False")
+
+
+def list_accepted(given: str, accepted: Iterable[str], limit: int = 12) -> str:
+    """The tail of a refusal: the closest accepted name, and the accepted names as far as they fit."""
+    names = sorted(accepted)
+    closest = difflib.get_close_matches(given, names, n=1, cutoff=0.5)
+    hint = f"; did you mean {closest[0]!r}?" if closest else ";"
+    if len(names) <= limit:
+        return f"{hint} accepted: {', '.join(names) or 'none'}"
+    return f"{hint} {len(names)} are accepted, among them: {', '.join(names[:limit])}"

@@ -1,0 +1,268 @@
+"""From a call that no entry accepts to an installed entry.   trace -> check -> emit -> backend -> install -> run
+
+In: a Python function and its settings.  Out: a C++ entry object that holds guarded entries and asks here on a miss.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import types
+import warnings
+import weakref
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from stator import _core, events, marks
+from stator.backends.compilation import compile_graph
+from stator.breaks import Break
+from stator.emit.residual import Residual, emit_residual
+from stator.errors import BackendError, InternalError, Unsupported
+from stator.guards.guard import Guard
+from stator.guards.lower import Program, lower
+from stator.guards.reference import explain as explain_guard
+from stator.interp.trace import Trace, trace
+from stator.options import Settings
+
+_lock = threading.RLock()
+_tracing = threading.local()
+_entries: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
+@dataclass
+class Installed:
+    """What one entry was made from; the C++ side keeps it as the entry's tag."""
+
+    program: Program
+    guards: list[Guard]
+    residual: Residual | None
+    why_eager: str = ""
+
+
+@dataclass
+class CallSite:
+    """One `compile()` call: its function, settings and compiled entries."""
+
+    fn: types.FunctionType
+    settings: Settings
+    name: str
+    compiled: Any = None
+    limit_told: bool = False
+    failures: int = 0
+    traces: list[Trace] = field(default_factory=list)
+    keep_traces: bool = False
+
+
+def make_entry(fn: Any, settings: Settings) -> Any:
+    """The compiled form of a Python function or bound method."""
+    prefix: tuple[Any, ...] = ()
+    function = fn
+    if isinstance(fn, types.MethodType):
+        prefix, function = (fn.__self__,), fn.__func__
+    site = CallSite(function, settings, settings.name or getattr(function, "__qualname__", "?"))
+
+    def miss(compiled: Any, bound: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> Any:
+        return on_miss(site, compiled, bound, args, kwargs)
+
+    site.compiled = _core.CompiledFunction(function, miss, prefix)
+    site.compiled._stator_site = site
+    _entries.add(site.compiled)
+    return site.compiled
+
+
+def reset() -> None:
+    """Forget every compiled entry of every compiled function."""
+    for compiled in list(_entries):
+        compiled.clear()
+        compiled._stator_site.limit_told = False
+
+
+def on_miss(site: CallSite, compiled: Any, bound: tuple[Any, ...], args: tuple[Any, ...],
+            kwargs: dict[str, Any] | None) -> Any:
+    """No entry accepted the call: capture it, then make it again."""
+    def run_eagerly() -> Any:
+        return site.fn(*compiled.prefix_args, *args, **(kwargs or {}))
+
+    if getattr(_tracing, "active", False) or marks.disable_depth() > 0:
+        return run_eagerly()
+    installed = compiled.entries()
+    if installed:
+        report_recompile(site, compiled, bound)
+    if len(installed) >= site.settings.recompile_limit:
+        return over_limit(site, run_eagerly)
+    with _lock:
+        _tracing.active = True
+        try:
+            entry = capture(site, bound)
+        finally:
+            _tracing.active = False
+    if entry is None:
+        return run_eagerly()
+    program, residual, tag = entry
+    compiled.add_entry(program, residual, tag)
+    return run_eagerly() if residual is _core.EAGER else residual(*program.values(bound))
+
+
+def over_limit(site: CallSite, run_eagerly: Any) -> Any:
+    limit = site.settings.recompile_limit
+    if site.settings.fullgraph:
+        raise Unsupported("SB021", "recompile limit reached", f"{site.name} was compiled {limit} times",
+                          "raise recompile_limit, or make what changes between calls dynamic", None, None, ())
+    if not site.limit_told:
+        site.limit_told = True
+        events.emit(events.CacheLimit(site.name, limit))
+        warnings.warn(f"stator: {site.name} was compiled {limit} times and none of the entries fits this call; "
+                      "it runs eagerly from now on where no entry fits (recompile_limit)", RuntimeWarning, stacklevel=4)
+    events.emit(events.EagerFallback(site.name, f"recompile_limit {limit}"))
+    return run_eagerly()
+
+
+def capture(site: CallSite, bound: tuple[Any, ...]) -> tuple[Any, Any, Installed] | None:
+    """One trace through every stage; None when it failed by a bug of ours."""
+    code = site.fn.__code__
+    events.emit(events.CaptureStarted(site.name, code.co_filename, code.co_firstlineno))
+    started = time.perf_counter()
+    try:
+        done = trace(site.fn, bound)
+        if site.keep_traces:
+            site.traces.append(done)
+        if done.stop is not None:
+            return stopped(site, done, done.stop, bound)
+        if done.error is not None:  # the program raises: CPython raises best, under the guards that led there
+            return install_eager(done, bound, f"the program raises {type(done.error).__name__}")
+        try:
+            return finish(site, done, bound, started)
+        except Break as stop:
+            return stopped(site, done, stop, bound)
+    except (Unsupported, BackendError):
+        raise
+    except Exception as error:
+        return internal_failure(site, error)
+
+
+def finish(site: CallSite, done: Trace, bound: tuple[Any, ...], started: float) -> tuple[Any, Any, Installed]:
+    """Emit, compile, lower and check a trace that returned."""
+    torch._C._set_grad_enabled(done.grad_at_end)
+    try:
+        residual = emit_residual(done.vm, done.value, done.grad_at_start)
+    finally:
+        torch._C._set_grad_enabled(done.grad_at_start)
+    compiled = None
+    nodes = 0
+    if residual.graph is not None:
+        nodes = len(residual.graph.graph.nodes)
+        fakes = [graph_input.fake for graph_input in residual.graph_inputs]
+        compiled = compile_graph(residual.graph, fakes, site.settings, done.fake_mode, done.grad_at_start)
+    function = residual.link(compiled)
+    program, lowered, guards = checked_program(done, residual.wanted, bound)
+    seconds = time.perf_counter() - started
+    events.emit(events.CaptureFinished(site.name, nodes, len(guards), seconds, residual.graph, residual.source))
+    return program, function, Installed(lowered, guards, residual)
+
+
+def checked_program(done: Trace, wanted: list[Any], bound: tuple[Any, ...]) -> tuple[Any, Program, list[Guard]]:
+    """The guard program; it must accept the very call it came from."""
+    guard_set = done.vm.heap.guards
+    guard_set.prune()
+    guards = list(guard_set)
+    lowered = lower(guards, wanted)
+    program = _core.GuardProgram(lowered.nodes, lowered.checks, lowered.wanted, len(bound))
+    failed = program.check(bound)
+    if failed != -1:
+        raise InternalError(f"the guards reject the call they came from: {lowered.guards[failed].text()}")
+    return program, lowered, guards
+
+
+def install_eager(done: Trace, bound: tuple[Any, ...], why: str) -> tuple[Any, Any, Installed]:
+    program, lowered, guards = checked_program(done, [], bound)
+    return program, _core.EAGER, Installed(lowered, guards, None, why)
+
+
+def stopped(site: CallSite, done: Trace, stop: Break, bound: tuple[Any, ...]) -> tuple[Any, Any, Installed]:
+    """A graph break: an error under fullgraph, else this call runs eagerly under the guards met so far."""
+    if site.settings.fullgraph:
+        raise stop.as_unsupported() from None
+    events.emit(events.GraphBreak.of(stop))
+    events.emit(events.EagerFallback(site.name, str(stop)))
+    return install_eager(done, bound, str(stop))
+
+
+def internal_failure(site: CallSite, error: Exception) -> None:
+    site.failures += 1
+    events.emit(events.InternalFailure(site.name, error))
+    if site.settings.strict:
+        raise InternalError(f"capturing {site.name} failed: {type(error).__name__}: {error}") from error
+    if site.failures == 1:
+        warnings.warn(f"stator: capturing {site.name} failed by a bug of Stator's ({type(error).__name__}: {error}); "
+                      "the call runs eagerly. STATOR_STRICT=1 raises it.", RuntimeWarning, stacklevel=5)
+    return None
+
+
+def report_recompile(site: CallSite, compiled: Any, bound: tuple[Any, ...]) -> None:
+    """Say which guard of the nearest entry failed, with the old and the new value."""
+    if not events.listening():
+        return
+    failures = compiled.last_failures()
+    for (_, _, tag), failed in zip(compiled.entries(), failures, strict=False):
+        if tag is None or failed is None or failed < 0:
+            continue
+        guard = tag.program.guards[failed]
+        why = explain_guard(guard, bound)
+        where = guard.where or (None, None, None)
+        events.emit(events.Recompile(site.name, str(why) if why else guard.text(), guard.text(),
+                                     getattr(why, "expected", ""), getattr(why, "found", ""), where[0], where[1]))
+        return
+
+
+# ---------------------------------------------------------------------- explain
+
+
+@dataclass
+class Explanation:
+    """What compiling one call did."""
+
+    graphs: list[Any]
+    guards: list[Guard]
+    residuals: list[str]
+    break_reasons: list[Any]
+    value: Any = None
+
+    @property
+    def graph_count(self) -> int:
+        return len(self.graphs)
+
+    @property
+    def graph_break_count(self) -> int:
+        return len(self.break_reasons)
+
+
+@dataclass(frozen=True)
+class BreakReason:
+    """One graph break, in the shape torch._dynamo.explain gives it."""
+
+    reason: str
+    code: str
+    user_stack: tuple[Any, ...]
+
+    def __str__(self) -> str:
+        return self.reason
+
+
+def explain(fn: Any, settings: Settings, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Explanation:
+    compiled = make_entry(fn, settings)
+    with events.record() as log:
+        value = compiled(*args, **kwargs)
+    result = Explanation([], [], [], [], value)
+    for event in log:
+        if isinstance(event, events.CaptureFinished) and event.graph is not None:
+            result.graphs.append(event.graph)
+        elif isinstance(event, events.GraphBreak):
+            stack = tuple(types.SimpleNamespace(filename=f.filename, lineno=f.line, name=f.function) for f in event.stack)
+            result.break_reasons.append(BreakReason(f"{event.code} {event.title}: {event.cause}", event.code, stack))
+    for _, _, tag in compiled.entries():
+        result.guards.extend(tag.guards)
+        if tag.residual is not None:
+            result.residuals.append(tag.residual.source)
+    return result

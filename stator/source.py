@@ -1,0 +1,390 @@
+"""Where an outside value came from, as plain data.
+
+In: the reads the interpreter made, one step each.   self -> its __dict__ -> "n"
+Out: frozen, hashable values whose text is in the user's terms.   Key(DictOf(Local("self", 0)), "n")  ->  self.n
+
+A source says *how to read the value again* when the compiled function is called.  Every step is a raw
+read (a dict slot, a tuple item, a cell): reading a source never runs the user's code.  The C++ guard
+program and `guards/reference.py` evaluate sources; this module only names them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Iterator
+
+# nn.Module keeps its children in dicts inside its __dict__, but users write `self.linear`.
+MODULE_DICTS = frozenset({"_modules", "_parameters", "_buffers"})
+
+_store = object.__setattr__
+
+
+class Source:
+    """One step of provenance.  `base` is the source the step starts from, None for a root."""
+
+    __slots__ = ("base", "_hash")
+
+    base: Source | None
+    _hash: int
+    # Sources are equal when their family, base and detail are.
+    _family: ClassVar[str] = ""
+
+    def _seal(self, base: Source | None, detail: object) -> None:
+        _store(self, "base", base)
+        _store(self, "_hash", hash((self._family, base, detail)))
+
+    def _detail(self) -> object:
+        """What tells this step from another of the same family on the same base."""
+        return None
+
+    def text(self) -> str:
+        """The value in the words of the user's program."""
+        raise NotImplementedError(type(self).__name__)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"{type(self).__name__} is frozen")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"{type(self).__name__} is frozen")
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if not isinstance(other, Source) or self._hash != other._hash or self._family != other._family:
+            return False
+        return self._detail() == other._detail() and self.base == other.base
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.text()}>"
+
+    def __copy__(self) -> Source:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Source:
+        return self
+
+
+class Local(Source):
+    """A bound argument of the entry; `index` is its place in the array of bound arguments."""
+
+    __slots__ = ("name", "index")
+    name: str
+    index: int
+    _family = "local"
+
+    def __init__(self, name: str, index: int) -> None:
+        _store(self, "name", name)
+        _store(self, "index", index)
+        self._seal(None, index)
+
+    def _detail(self) -> object:
+        return self.index
+
+    def text(self) -> str:
+        return self.name
+
+
+class Pinned(Source):
+    """This very object, which the entry keeps alive."""
+
+    __slots__ = ("obj",)
+    obj: Any
+    _family = "pinned"
+
+    def __init__(self, obj: Any) -> None:
+        _store(self, "obj", obj)
+        self._seal(None, id(obj))
+
+    def _detail(self) -> object:
+        return id(self.obj)
+
+    def text(self) -> str:
+        return name_of(self.obj)
+
+
+class World(Source):
+    """The state of the process and of torch: what a GLOBAL_STATE guard is about."""
+
+    __slots__ = ()
+    _family = "world"
+
+    def __init__(self) -> None:
+        self._seal(None, None)
+
+    def text(self) -> str:
+        return "torch's global state"
+
+
+WORLD = World()
+
+
+class DictOf(Source):
+    """The instance dict of an object (not what a property called `__dict__` would say)."""
+
+    __slots__ = ()
+    base: Source
+    _family = "dict"
+
+    def __init__(self, base: Source) -> None:
+        self._seal(base, None)
+
+    def text(self) -> str:
+        return f"{self.base.text()}.__dict__"
+
+
+class Key(Source):
+    """The value under a constant key of a dict."""
+
+    __slots__ = ("key",)
+    base: Source
+    key: Any
+    _family = "key"
+
+    def __init__(self, base: Source, key: Any) -> None:
+        _store(self, "key", key)
+        self._seal(base, key)
+
+    def _detail(self) -> object:
+        return self.key
+
+    def text(self) -> str:
+        key, base = self.key, self.base
+        if isinstance(key, str):
+            if isinstance(base, DictOf):
+                return f"{base.base.text()}.{key}"
+            if isinstance(base, Key) and base.key in MODULE_DICTS and isinstance(base.base, DictOf):
+                owner = base.base.base.text()
+                return f"{owner}[{key}]" if key.isdigit() else f"{owner}.{key}"
+        return f"{base.text()}[{name_of(key)}]"
+
+
+class Global(Key):
+    """A module-level name: a Key of the module's pinned dict that prints as the bare name."""
+
+    __slots__ = ()
+
+    def __init__(self, scope: Pinned, name: str) -> None:
+        super().__init__(scope, name)
+
+    @property
+    def scope(self) -> Source:
+        return self.base
+
+    @property
+    def name(self) -> str:
+        return str(self.key)
+
+    def text(self) -> str:
+        return self.name
+
+
+class _Place(Source):
+    """A step that is a base and a position in it."""
+
+    __slots__ = ("index",)
+    base: Source
+    index: int
+
+    def __init__(self, base: Source, index: int) -> None:
+        _store(self, "index", index)
+        self._seal(base, index)
+
+    def _detail(self) -> object:
+        return self.index
+
+
+class KeyAt(_Place):
+    """The i-th key of a dict, in insertion order."""
+
+    __slots__ = ()
+    _family = "key_at"
+
+    def text(self) -> str:
+        return f"list({self.base.text()})[{self.index}]"
+
+
+class ValueAt(_Place):
+    """The value of the i-th key of a dict, in insertion order."""
+
+    __slots__ = ()
+    _family = "value_at"
+
+    def text(self) -> str:
+        return f"list({self.base.text()}.values())[{self.index}]"
+
+
+class Index(_Place):
+    """An item of a list, a tuple or a deque (subclasses too, read without their `__getitem__`)."""
+
+    __slots__ = ()
+    _family = "index"
+
+    def text(self) -> str:
+        return f"{self.base.text()}[{self.index}]"
+
+
+class SetAt(_Place):
+    """The i-th element of a set or frozenset, in iteration order."""
+
+    __slots__ = ()
+    _family = "set_at"
+
+    def text(self) -> str:
+        return f"list({self.base.text()})[{self.index}]"
+
+
+class Slot(Source):
+    """A `__slots__` member, read through the member descriptor found in `owner.__dict__[name]`."""
+
+    __slots__ = ("name", "owner")
+    base: Source
+    name: str
+    owner: type
+    _family = "slot"
+
+    def __init__(self, base: Source, name: str, owner: type) -> None:
+        _store(self, "name", name)
+        _store(self, "owner", owner)
+        self._seal(base, (name, id(owner)))
+
+    def _detail(self) -> object:
+        return (self.name, id(self.owner))
+
+    def text(self) -> str:
+        return f"{self.base.text()}.{self.name}"
+
+
+class Attr(Source):
+    """A C-level attribute of a trusted builtin type: `f.__closure__`, `m.__self__`, `s.start`, `t.grad`."""
+
+    __slots__ = ("name",)
+    base: Source
+    name: str
+    _family = "attr"
+
+    def __init__(self, base: Source, name: str) -> None:
+        _store(self, "name", name)
+        self._seal(base, name)
+
+    def _detail(self) -> object:
+        return self.name
+
+    def text(self) -> str:
+        return f"{self.base.text()}.{self.name}"
+
+
+class CellOf(Source):
+    """What a closure cell holds."""
+
+    __slots__ = ()
+    base: Source
+    _family = "cell"
+
+    def __init__(self, base: Source) -> None:
+        self._seal(base, None)
+
+    def text(self) -> str:
+        return _free_variable_name(self.base) or f"{self.base.text()}.cell_contents"
+
+
+class TypeOf(Source):
+    """The type of a value (`__class__` as the C struct has it)."""
+
+    __slots__ = ()
+    base: Source
+    _family = "type"
+
+    def __init__(self, base: Source) -> None:
+        self._seal(base, None)
+
+    def text(self) -> str:
+        return f"type({self.base.text()})"
+
+
+class CallOf(Source):
+    """What a listed pure reader answers, called again at every entry."""
+
+    __slots__ = ("fn", "args")
+    fn: Pinned
+    args: tuple[Source, ...]
+    _family = "call"
+
+    def __init__(self, fn: Pinned, args: tuple[Source, ...] = ()) -> None:
+        _store(self, "fn", fn)
+        _store(self, "args", args)
+        self._seal(None, (fn, args))
+
+    def _detail(self) -> object:
+        return (self.fn, self.args)
+
+    def text(self) -> str:
+        return f"{self.fn.text()}({', '.join(arg.text() for arg in self.args)})"
+
+
+def parents(source: Source) -> tuple[Source, ...]:
+    """The sources that must be read before this one."""
+    if isinstance(source, CallOf):
+        return (source.fn, *source.args)
+    return () if source.base is None else (source.base,)
+
+
+def ancestry(source: Source) -> Iterator[Source]:
+    """The source itself, then its base, and so on to the root."""
+    step: Source | None = source
+    while step is not None:
+        yield step
+        step = step.base
+
+
+def root_of(source: Source) -> Source:
+    """Where the chain of bases starts: a Local, a Pinned, a CallOf or the World."""
+    while source.base is not None:
+        source = source.base
+    return source
+
+
+def depth(source: Source) -> int:
+    """The number of steps from the root; a root has depth 0."""
+    return sum(1 for _ in ancestry(source)) - 1
+
+
+def is_a(obj: object, kind: type | tuple[type, ...]) -> bool:
+    """isinstance by the C type alone; isinstance itself would ask the object for its `__class__`."""
+    return issubclass(type(obj), kind)
+
+
+def name_of(obj: Any) -> str:
+    """How to speak of an object without running its code: a constant, a qualified name, or its type."""
+    kind = type(obj)
+    if kind in _PRINTED:
+        shown = repr(obj)
+        return shown if len(shown) <= 80 else f"{shown[:77]}..."
+    if kind is tuple and len(obj) <= 8:
+        inside = ", ".join(name_of(item) for item in obj)
+        return f"({inside},)" if len(obj) == 1 else f"({inside})"
+    if is_a(obj, type):
+        return str(type.__dict__["__qualname__"].__get__(obj))
+    if kind in _NAMED:
+        return str(getattr(obj, "__qualname__", None) or obj.__name__)
+    return f"<{type.__dict__['__name__'].__get__(kind)} object at {id(obj):#x}>"
+
+
+_PRINTED = frozenset({int, bool, float, complex, str, bytes, type(None), type(...), range, slice})
+# Functions, builtin functions, descriptors and modules: types whose names are read by C code alone.
+_NAMED = frozenset(
+    {type(root_of), type(len), type(ClassVar), type(str.join), type(object.__init__), type(Iterator)}
+)
+
+
+def _free_variable_name(cell: Source) -> str | None:
+    """The name of a free variable, when the cell is `f.__closure__[i]` of a known function `f`."""
+    if not isinstance(cell, Index) or not isinstance(cell.base, Attr) or cell.base.name != "__closure__":
+        return None
+    owner = cell.base.base
+    if not isinstance(owner, Pinned):
+        return None
+    code = getattr(owner.obj, "__code__", None)
+    names = getattr(code, "co_freevars", ())
+    return names[cell.index] if cell.index < len(names) else None

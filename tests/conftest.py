@@ -1,0 +1,65 @@
+"""Pytest's side of the curriculum: each `@case` is an item, and the run ends with the share captured whole."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from curriculum import Case, cases_of, run_case  # noqa: E402
+from same_as_eager import Report, identity_mode  # noqa: E402
+
+LANG = Path(__file__).parent / "lang"
+TALLY: pytest.StashKey[list[tuple[str, bool, Report | None]]] = pytest.StashKey()
+
+
+class LangCase(pytest.Item):
+    """One case of the curriculum."""
+
+    def __init__(self, *, case: Case, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.case = case
+
+    def runtest(self) -> None:
+        tally = self.config.stash.setdefault(TALLY, [])
+        topic = self.path.stem
+        tally.append((topic, False, None))
+        report = run_case(self.path, self.case)
+        tally[-1] = (topic, self.case.breaks is None and report.captured_whole, report)
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        if isinstance(excinfo.value, AssertionError):
+            return f"{self.name}: {excinfo.value}"
+        return super().repr_failure(excinfo)
+
+    def reportinfo(self) -> tuple[Path, int, str]:
+        return self.path, self.case.fn.__code__.co_firstlineno - 1, self.name
+
+
+def pytest_pycollect_makeitem(collector: pytest.Collector, name: str, obj: object) -> pytest.Item | None:
+    if not isinstance(collector, pytest.Module) or collector.path.parent != LANG:
+        return None
+    found = cases_of(collector.obj).get(name)
+    if found is None or found.fn is not obj:
+        return None
+    return LangCase.from_parent(collector, name=name, case=found)
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    tally = config.stash.get(TALLY, [])
+    if not tally:
+        return
+    topics = len({topic for topic, _, _ in tally})
+    same = sum(report is not None for _, _, report in tally)
+    whole = sum(captured for _, captured, _ in tally)
+    again = sum(report is not None and report.recompiled_on_repeat for _, _, report in tally)
+    share = 100.0 * whole / len(tally)
+    terminalreporter.section("language curriculum" + (" (identity: nothing compiled)" if identity_mode() else ""))
+    terminalreporter.write_line(
+        f"{topics} topics, {len(tally)} cases: {same} same as eager, "
+        f"{whole} captured whole ({share:.1f}%), {again} compiled again on an identical repeat"
+    )

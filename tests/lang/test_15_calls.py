@@ -1,0 +1,120 @@
+"""Every form of a call: nested, starred, bound, through containers, with kwargs tensors."""
+
+import functools
+
+import torch
+import torch.nn.functional as F
+
+from curriculum import call, case, ramp
+
+
+def scale(x, factor=2, *, shift=0):
+    return x * factor + shift
+
+
+def collect(*args, **kwargs):
+    return args, kwargs
+
+
+class Scaler:
+    def __init__(self, factor):
+        self.factor = factor
+
+    def __call__(self, x, extra=0):
+        return x * self.factor + extra
+
+    def method(self, x, *rest):
+        return x + len(rest)
+
+
+@case()
+def positional_and_keyword(x):
+    return scale(x), scale(x, 3), scale(x, factor=3), scale(factor=4, x=x), scale(x, shift=1)
+
+
+@case(call(ramp(2), [1, 2], {"k": 3}), call(ramp(2), [], {}))
+def starred(x, items, table):
+    return collect(*items), collect(0, *items, 9, **table), collect(*items, *items, z=1, **table), x + len(items)
+
+
+@case(lambda: call(Scaler(3), ramp(2)), lambda: call(Scaler(-1), ramp(2)))
+def callable_object(scaler, x):
+    return scaler(x), scaler(x, extra=1), callable(scaler), Scaler(5)(x)
+
+
+@case(lambda: call(Scaler(3), ramp(2)))
+def bound_methods(scaler, x):
+    bound = scaler.method
+    unbound = Scaler.method
+    return bound(x, 1, 2), unbound(scaler, x), bound.__self__ is scaler, bound.__name__, bound == scaler.method
+
+
+@case((ramp(2), "double"), (ramp(2), "negate"))
+def dispatch_table(x, name):
+    table = {"double": lambda v: v * 2, "negate": torch.neg, "relu": F.relu}
+    return table[name](x)
+
+
+@case()
+def functions_as_values(x):
+    def apply(f, *args, **kwargs):
+        return f(*args, **kwargs)
+
+    return apply(scale, x, factor=5), apply(apply, scale, x), apply(torch.add, x, 1), [f(x) for f in (torch.sin, torch.cos)]
+
+
+@case(call(ramp(2)))
+def order_of_evaluation(x):
+    seen = []
+
+    def note(name):
+        seen.append(name)
+        return name
+
+    def target():
+        seen.append("function")
+        return collect
+
+    target()(note("a"), *[note("b")], note("c"), k=note("d"), **{note("e"): note("f")})
+    return seen, x + len(seen)
+
+
+@case()
+def nested_calls(x):
+    return scale(scale(scale(x, 2), shift=scale(1)), factor=scale(1, 1))
+
+
+@case(call(ramp(2), torch.ones(2)), call(ramp(3), torch.zeros(3)))
+def tensor_keywords(x, other):
+    return torch.add(x, other=other, alpha=2), torch.addcmul(x, tensor1=x, tensor2=other, value=0.5), x.add(other=other)
+
+
+@case(call(x=ramp(2), y=ramp(2)), call(y=ramp(3), x=ramp(3)))
+def entry_by_keyword(x, y):
+    return x - y
+
+
+@case(call(ramp(2)))
+def method_calls_on_literals(x):
+    return [3, 1].index(1), "a,b".split(","), {"k": 1}.get("k"), (5).bit_length(), (1.5).is_integer(), x.mul(2).add(1)
+
+
+@case(call(ramp(2)))
+def call_a_class(x):
+    return int("5"), list("ab"), dict(a=1), tuple([1]), Scaler(2).factor, type(Scaler(1)) is Scaler, x + int(2.9)
+
+
+@case(call(ramp(2)))
+def immediately_called(x):
+    return (lambda v, *r: v + len(r))(x, 1, 2), (lambda: x)(), (scale if x.dim() else collect)(x), [scale][0](x, 0)
+
+
+@case(call(ramp(2), 3), call(ramp(2), "s"), call(ramp(2), None))
+def calling_what_is_not_callable(x, thing):
+    y = x + 1
+    return thing(y)
+
+
+@case(call(ramp(2)))
+def arguments_with_the_same_name_twice(x):
+    return scale(x, **{"factor": 2}, **{"factor": 3})

@@ -1,0 +1,242 @@
+"""Raising: escaping to the caller, custom classes, chaining, notes, assert, errors from C code."""
+
+import torch
+
+from curriculum import call, case, ramp
+
+
+class AppError(Exception):
+    """An error with data."""
+
+    def __init__(self, message, code=1):
+        super().__init__(message)
+        self.code = code
+
+
+class Detailed(AppError):
+    def __str__(self):
+        return f"[{self.code}] {self.args[0]}"
+
+
+def fail(n):
+    raise AppError(f"failed with {n}", code=n)
+
+
+@case(call(ramp(2), 3), call(ramp(2), 0))
+def custom_escapes(x, n):
+    y = x + 1
+    if n:
+        fail(n)
+    return y
+
+
+@case(call(ramp(2)))
+def custom_str(x):
+    y = x + 1
+    raise Detailed("text", code=7)
+
+
+@case(call(ramp(2)))
+def raise_from(x):
+    y = x + 1
+    try:
+        {}["k"]
+    except KeyError as error:
+        raise AppError("wrapped") from error
+
+
+@case(call(ramp(2)))
+def raise_from_none(x):
+    y = x + 1
+    try:
+        {}["k"]
+    except KeyError:
+        raise AppError("hidden") from None
+
+
+@case(call(ramp(2)))
+def implicit_context(x):
+    y = x + 1
+    try:
+        [][1]
+    except IndexError:
+        int("x")
+    return y
+
+
+@case(call(ramp(2)))
+def chain_of_three(x):
+    try:
+        try:
+            try:
+                raise KeyError("one")
+            except KeyError as one:
+                raise ValueError("two") from one
+        finally:
+            {}["three"]
+    except KeyError as three:
+        return str(three), repr(three.__context__), repr(three.__context__.__cause__), three.__cause__, x + 1
+
+
+@case(call(ramp(2)))
+def notes(x):
+    y = x + 1
+    try:
+        raise ValueError("v")
+    except ValueError as error:
+        error.add_note("first note")
+        error.add_note("second")
+        raise
+
+
+@case((ramp(2), 3), (ramp(2), -1))
+def assertion(x, n):
+    assert n > 0, f"n must be positive, got {n}"
+    assert x.dim() == 1
+    return x * n
+
+
+@case((ramp(2),), (ramp(2, 2),))
+def assertion_without_message(x):
+    y = x + 1
+    assert x.dim() == 1
+    return y
+
+
+ERRORS = [
+    lambda: {}["missing"],
+    lambda: [1][5],
+    lambda: (1,)[3],
+    lambda: 1 / 0,
+    lambda: 1 % 0,
+    lambda: 1.0 // 0.0,
+    lambda: int("abc"),
+    lambda: int(None),
+    lambda: float("x"),
+    lambda: "a" + 1,
+    lambda: 1 + "a",
+    lambda: [] + (),
+    lambda: None.attribute,
+    lambda: undefined_name,  # noqa: F821
+    lambda: "abc".index("z"),
+    lambda: [].pop(),
+    lambda: {}.popitem(),
+    lambda: set().pop(),
+    lambda: next(iter(())),
+    lambda: len(5),
+    lambda: chr(-1),
+    lambda: 1 << -1,
+    lambda: [1] < ["a"],
+    lambda: {**[1]},
+    lambda: "%d" % "a",
+    lambda: "{}".format(),
+    lambda: isinstance(1, 1),
+    lambda: object().x,
+    lambda: b"\xff".decode(),
+    lambda: max([]),
+    lambda: dict([(1,)]),
+    lambda: range(1, 2, 0),
+    lambda: "a".join([1]),
+    lambda: (1).real.foo,
+]
+
+
+@case(call(ramp(2)))
+def errors_of_c_code(x):
+    told = []
+    for attempt in ERRORS:
+        try:
+            attempt()
+        except Exception as error:
+            told.append((type(error).__name__, str(error)))
+    return told, x + len(told)
+
+
+@case((ramp(2), "k"), (ramp(2), ("t", 1)), (ramp(2), None))
+def key_error_text(x, key):
+    y = x + 1
+    return y + {}[key]
+
+
+@case(call(ramp(2)))
+def undefined_name_escapes(x):
+    y = x + 1
+    return y + not_defined_anywhere  # noqa: F821
+
+
+@case(call(ramp(2)))
+def raise_a_class(x):
+    y = x + 1
+    raise LookupError
+
+
+@case(call(ramp(2)))
+def raise_what_is_no_exception(x):
+    y = x + 1
+    raise "text"
+
+
+@case(call(ramp(2)))
+def raise_without_an_active_exception(x):
+    y = x + 1
+    raise
+
+
+@case(call(ramp(2)))
+def exception_object_is_returned(x):
+    error = AppError("kept", code=5)
+    error.extra = x + 1
+    try:
+        raise error
+    except AppError as caught:
+        return caught is error, error, error.__traceback__ is not None
+
+
+@case(call(ramp(2)))
+def line_of_a_multiline_statement(x):
+    y = x + 1
+    return (
+        y
+        + sum(
+            [1, 2]
+        )
+        + {}[
+            "deep"
+        ]
+    )
+
+
+@case(call(ramp(2)))
+def side_effects_before_an_escape(x):
+    record.append("reached")
+    x.add_(1)
+    print("about to fail")
+    raise AppError(record)
+
+
+record = []
+
+
+@case(call(ramp(2, 3), ramp(2, 3)), call(ramp(2, 3), ramp(3, 2)))
+def tensor_error_escapes(a, b):
+    c = a + 1
+    return c @ b
+
+
+@case(call(ramp(2)))
+def traceback_lines(x):
+    def inner():
+        raise ValueError("deep")
+
+    def middle():
+        inner()
+
+    try:
+        middle()
+    except ValueError as error:
+        tb = error.__traceback__
+        names = []
+        while tb:
+            names.append((tb.tb_frame.f_code.co_name, tb.tb_lineno))
+            tb = tb.tb_next
+        return names, x + 1

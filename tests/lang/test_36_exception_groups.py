@@ -1,0 +1,149 @@
+"""ExceptionGroup and except*."""
+
+import torch
+
+from curriculum import call, case, ramp
+
+
+def group(*kinds):
+    return ExceptionGroup("many", [kind(kind.__name__) for kind in kinds])
+
+
+@case(call(ramp(2)))
+def except_star(x):
+    log = []
+    try:
+        raise group(ValueError, TypeError, ValueError)
+    except* ValueError as eg:
+        log.append((len(eg.exceptions), eg.message))
+    except* TypeError as eg:
+        log.append(str(eg))
+    return log, x + len(log)
+
+
+@case(call(ramp(2)))
+def the_rest_is_raised(x):
+    y = x + 1
+    try:
+        raise group(ValueError, KeyError)
+    except* ValueError:
+        y = y + 1
+    return y
+
+
+@case(call(ramp(2)))
+def plain_exception_is_wrapped(x):
+    try:
+        raise ValueError("alone")
+    except* ValueError as eg:
+        caught = eg
+    return type(caught).__name__, caught.exceptions[0].args, x + 1
+
+
+@case(call(ramp(2)))
+def else_and_finally(x):
+    log = []
+    try:
+        log.append("body")
+    except* ValueError:
+        log.append("no")
+    else:
+        log.append("else")
+    finally:
+        log.append("finally")
+    return log, x + 1
+
+
+@case(call(ramp(2)))
+def nested_groups(x):
+    log = []
+    try:
+        raise ExceptionGroup("top", [ValueError(1), ExceptionGroup("sub", [TypeError(2), ValueError(3)])])
+    except* ValueError as eg:
+        log.append([type(e).__name__ for e in eg.exceptions])
+    except* TypeError as eg:
+        log.append(repr(eg))
+    return log, x + 1
+
+
+@case(call(ramp(2)))
+def raising_in_a_handler(x):
+    y = x + 1
+    try:
+        raise group(ValueError, TypeError)
+    except* ValueError:
+        raise KeyError("from the handler")
+    except* TypeError:
+        pass
+    return y
+
+
+@case(call(ramp(2)))
+def reraise_in_a_handler(x):
+    log = []
+    try:
+        try:
+            raise group(ValueError, TypeError)
+        except* ValueError:
+            log.append("seen")
+            raise
+        except* TypeError:
+            log.append("type")
+    except ExceptionGroup as eg:
+        log.append([type(e).__name__ for e in eg.exceptions])
+    return log, x + 1
+
+
+@case(call(ramp(2)))
+def split_and_subgroup(x):
+    g = group(ValueError, TypeError, KeyError)
+    match, rest = g.split((ValueError, KeyError))
+    sub = g.subgroup(lambda e: isinstance(e, TypeError))
+    return len(match.exceptions), len(rest.exceptions), sub.exceptions[0].args, g.subgroup(OSError), x + 1
+
+
+@case(call(ramp(2)))
+def derived_group(x):
+    class MyGroup(ExceptionGroup):
+        def derive(self, exceptions):
+            return MyGroup("derived " + self.message, exceptions)
+
+    try:
+        raise MyGroup("mine", [ValueError(1), TypeError(2)])
+    except* ValueError as eg:
+        kept = type(eg).__name__, eg.message
+    except* TypeError:
+        pass
+    return kept, x + 1
+
+
+@case(call(ramp(2)))
+def group_escapes(x):
+    y = x + 1
+    raise ExceptionGroup("all of them", [ValueError("a"), ExceptionGroup("b", [KeyError("c")])])
+
+
+@case(call(ramp(2)))
+def invalid_groups(x):
+    told = []
+    for arguments in ((), ("m",), ("m", []), ("m", [3]), (1, [ValueError()]), ("m", [KeyboardInterrupt()])):
+        try:
+            ExceptionGroup(*arguments)
+        except Exception as error:
+            told.append(f"{type(error).__name__}: {error}")
+    return told, x + 1
+
+
+@case((ramp(2), ["1", "a", "3", "b"]), (ramp(2), ["5"]))
+def collect_errors_then_raise(x, texts):
+    total, errors = 0, []
+    for text in texts:
+        try:
+            total += int(text)
+        except ValueError as error:
+            error.add_note(f"while reading {text}")
+            errors.append(error)
+    y = x + total
+    if errors:
+        raise ExceptionGroup(f"{len(errors)} bad", errors)
+    return y

@@ -1,0 +1,135 @@
+"""del of names, attributes, items, slices; unbound names afterwards."""
+
+import torch
+
+from curriculum import call, case, ramp
+
+temporary = 5
+table = {"a": 1, "b": 2}
+
+
+class Holder:
+    shared = 1
+
+    def __init__(self, **values):
+        self.__dict__.update(values)
+
+
+@case()
+def local_name(x):
+    y = x + 1
+    z = y * 2
+    del y
+    return z
+
+
+@case(call(ramp(2)))
+def local_name_then_read(x):
+    y = x + 1
+    del y
+    return y
+
+
+@case(call(ramp(2)))
+def deleted_twice(x):
+    y = x + 1
+    del y
+    try:
+        del y
+    except UnboundLocalError as error:
+        return str(error), x * 2
+
+
+@case(call(ramp(2)))
+def argument(x):
+    y = x + 1
+    del x
+    x = y * 2
+    return x
+
+
+@case(lambda: call(Holder(a=1, b=2), ramp(2)))
+def attribute(h, x):
+    del h.a
+    return x + h.b, hasattr(h, "a"), vars(h)
+
+
+@case(lambda: call(Holder(b=2), ramp(2)))
+def missing_attribute(h, x):
+    y = x + h.b
+    del h.a
+    return y
+
+
+@case(lambda: call(Holder(), ramp(2)))
+def class_attribute_through_an_instance(h, x):
+    try:
+        del h.shared
+    except AttributeError as error:
+        return str(error), x + h.shared
+
+
+@case(call(ramp(2)))
+def class_attribute(x):
+    class Local:
+        a = 1
+        b = 2
+
+    del Local.a
+    return hasattr(Local, "a"), Local.b + x
+
+
+@case(({"a": 1, "b": 2}, ramp(2)), ({"a": 5}, ramp(2)))
+def dict_item(t, x):
+    del t["a"]
+    return x + len(t)
+
+
+@case(({"a": 1}, "z"), ({}, 3), graphs=0)
+def missing_item(t, key):
+    del t[key]
+
+
+@case(([1, 2, 3, 4], ramp(2)), ([1, 2, 3], ramp(2)))
+def list_items_and_slices(items, x):
+    del items[0], items[-1]
+    del items[:1]
+    return x + len(items)
+
+
+@case()
+def global_item(x):
+    if "a" in table:
+        del table["a"]
+    else:
+        table["c"] = 3
+    return x + len(table)
+
+
+@case(call(ramp(2)))
+def global_name(x):
+    global temporary
+    try:
+        y = x + temporary
+        del temporary
+    except NameError as error:
+        return x, str(error)
+    return y
+
+
+@case(call(ramp(2)))
+def several_targets(x):
+    a, b, c = 1, [1, 2], {"k": 1}
+    del a, (b[0], c["k"])
+    return b, c, x + len(b)
+
+
+@case(call(ramp(2)))
+def loop_variable_and_tensor_lifetime(x):
+    total = torch.zeros(2)
+    for i in range(3):
+        part = x * i
+        total = total + part
+        del part
+    del i
+    return total

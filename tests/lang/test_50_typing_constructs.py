@@ -1,0 +1,139 @@
+"""typing at run time: NamedTuple, Generic, Protocol, TypedDict, cast, annotations."""
+
+import typing
+from typing import Any, Generic, NamedTuple, Optional, Protocol, TypedDict, TypeVar, Union
+
+import torch
+
+from curriculum import call, case, ramp
+
+T = TypeVar("T")
+
+
+class Output(NamedTuple):
+    loss: Any
+    logits: Any = None
+
+    def scaled(self, n):
+        return self._replace(loss=self.loss * n)
+
+
+class Box(Generic[T]):
+    def __init__(self, value: T):
+        self.value = value
+
+    def get(self) -> T:
+        return self.value
+
+
+class IntBox(Box[int]):
+    def double(self):
+        return self.value * 2
+
+
+@typing.runtime_checkable
+class Scalable(Protocol):
+    def scale(self, n): ...
+
+
+class Good:
+    def scale(self, n):
+        return n * 2
+
+
+class Options(TypedDict, total=False):
+    size: int
+    name: str
+
+
+@case()
+def named_tuple(x):
+    out = Output(x.sum(), logits=x)
+    loss, logits = out
+    return out, out.scaled(2), loss + 1, out._fields, out._asdict()
+
+
+@case(lambda: call(Output(ramp(2))), lambda: call(Output(ramp(3), 1)))
+def named_tuple_argument(out):
+    return out.loss * 2 if out.logits is None else out.loss + out.logits
+
+
+@case()
+def generic_class(x):
+    return Box[int](3).get(), Box(x).get() + 1, IntBox(4).double(), Box[str].__origin__ is Box
+
+
+@case(lambda: call(Good(), ramp(2)), lambda: call(3, ramp(2)))
+def protocol_isinstance(thing, x):
+    if isinstance(thing, Scalable):
+        return x * thing.scale(3)
+    return x
+
+
+@case(call({"size": 3}, ramp(2)), call({}, ramp(2)))
+def typed_dict(options: Options, x):
+    made = Options(size=1, name="n")
+    return x + options.get("size", 0), made, type(made) is dict, Options.__annotations__["size"]
+
+
+@case()
+def cast_and_annotations(x):
+    y: torch.Tensor = typing.cast(torch.Tensor, x + 1)
+    n: "int" = 3
+    z: float
+    return y * n
+
+
+@case(call(ramp(2)))
+def aliases(x):
+    return Optional[int] == Union[int, None], typing.get_args(dict[str, int]), typing.get_origin(list[int]), int | None, x + 1
+
+
+@case(call(ramp(2)), call(None))
+def optional_argument(x: Optional[torch.Tensor]):
+    if x is None:
+        return torch.zeros(1) + 1
+    return x + 1
+
+
+@case(call(ramp(2)))
+def class_annotations(x):
+    class Local:
+        a: int
+        b: str = "b"
+        c: list[int] = [1]
+
+    return Local.__annotations__, hasattr(Local, "a"), Local.b, x + Local.c[0]
+
+
+@case(call(ramp(2)))
+def overloads_and_final(x):
+    @typing.final
+    class Leaf:
+        limit: typing.Final = 3
+
+    @typing.no_type_check
+    def f(v):
+        return v + Leaf.limit
+
+    return f(x), typing.TYPE_CHECKING
+
+
+@case(call(ramp(2)))
+def generic_made_inside(x):
+    class Stack(Generic[T]):
+        def __init__(self):
+            self.items: list[T] = []
+
+        def push(self, v: T):
+            self.items.append(v)
+            return self
+
+    return Stack[int]().push(x).push(x + 1).items
+
+
+@case(call(ramp(2)))
+def callable_and_literal(x):
+    Fn = typing.Callable[[int], int]
+    Kind = typing.Literal["a", "b"]
+    return typing.get_args(Kind), typing.get_args(Fn)[1] is int, isinstance(len, typing.Callable), x + 1

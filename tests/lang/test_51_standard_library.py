@@ -1,0 +1,146 @@
+"""operator, math, re, copy, string, textwrap, fractions, json: pure helpers that models use."""
+
+import bisect
+import copy
+import heapq
+import json
+import math
+import operator
+import re
+import string
+import types
+
+import torch
+
+from curriculum import call, case, ramp
+
+
+class Node:
+    def __init__(self, value, child=None):
+        self.value, self.child = value, child
+
+    def scaled(self, n, shift=0):
+        return self.value * n + shift
+
+
+class Copied:
+    def __init__(self):
+        self.copies = 0
+
+    def __copy__(self):
+        other = Copied()
+        other.copies = self.copies + 1
+        return other
+
+    def __deepcopy__(self, memo):
+        other = Copied()
+        other.copies = self.copies + 100
+        return other
+
+
+@case()
+def operator_functions(x, y):
+    return operator.add(x, y), operator.mul(x, 2), operator.neg(x), operator.getitem([1, 2], 1), operator.truth([]), operator.index(3)
+
+
+@case(lambda: call(Node(3, Node(4)), ramp(2)))
+def operator_getters(node, x):
+    value, deep = operator.attrgetter("value", "child.value")(node)
+    return (value + deep + x, operator.itemgetter(1, "k")({1: "a", "k": "b"}), operator.itemgetter(0)([9]),
+            operator.methodcaller("scaled", 2, shift=1)(node))  # fmt: skip
+
+
+@case(call(ramp(2)))
+def operator_in_place(x):
+    items = [1]
+    same = operator.iadd(items, [2])
+    y = operator.iadd(x, 1)
+    operator.setitem(items, 0, 5)
+    return items, same is items, y is x
+
+
+@case((2.5, 8), (0.25, 3), graphs=0)
+def math_functions(f, n):
+    return (math.sqrt(n), math.floor(f), math.ceil(f), math.log(n), math.exp(f), math.gcd(n, 12), math.factorial(n), math.prod([n, 2]),
+            math.isclose(f, f), math.inf > n, math.isnan(math.nan), math.hypot(3, 4), math.comb(n, 2), math.log2(n), math.fsum([f] * 3))  # fmt: skip
+
+
+@case((ramp(2), 64), (ramp(2), 16))
+def math_decides_the_graph(x, d):
+    return x / math.sqrt(d) + math.log2(d) * math.pi
+
+
+@case((ramp(2), -1.0), (ramp(2), 4.0))
+def math_error(x, n):
+    y = x + 1
+    return y * math.sqrt(n)
+
+
+@case(("layer.12.weight",), ("bias",), graphs=0)
+def regular_expressions(name):
+    found = re.search(r"layer\.(?P<n>\d+)\.(\w+)", name)
+    return (found and (found.group("n"), found.groups(), found.span()), re.sub(r"\d", "#", name), re.split(r"\.", name),
+            re.findall(r"[a-z]+", name), bool(re.fullmatch(r"[a-z]+", name)))  # fmt: skip
+
+
+pattern = re.compile(r"(\w)(\d*)")
+
+
+@case((ramp(2), "a12"), (ramp(2), "b"))
+def compiled_pattern(x, text):
+    letter, digits = pattern.match(text).groups()
+    return letter, x + int(digits or 0)
+
+
+@case(lambda: call([1, [2, 3]], Node(1, Node(2)), ramp(2)))
+def copies(items, node, x):
+    shallow, deep = copy.copy(items), copy.deepcopy(items)
+    items[1].append(4)
+    other = copy.copy(node)
+    other.value = 9
+    return shallow, deep, other.child is node.child, node.value, copy.copy({"a": x})["a"] is x, x + 1
+
+
+@case(lambda: call(Copied(), ramp(2)))
+def copy_hooks(c, x):
+    return copy.copy(c).copies, copy.deepcopy([c])[0].copies, x + 1
+
+
+@case(call([5, 1, 4], ramp(2)))
+def heapq_and_bisect(items, x):
+    heapq.heapify(items)
+    heapq.heappush(items, 0)
+    smallest = heapq.heappop(items)
+    ordered = sorted(items)
+    bisect.insort(ordered, 3)
+    return smallest, ordered, bisect.bisect(ordered, 4), heapq.nlargest(2, items), x + smallest
+
+
+@case(call({"a": [1, 2.5, None, "s"], "b": {"c": True}}, ramp(2)))
+def json_round_trip(data, x):
+    text = json.dumps(data, sort_keys=True)
+    return text, json.loads(text) == data, x + len(text)
+
+
+@case(call(ramp(2)))
+def string_module(x):
+    return string.ascii_lowercase[:3], string.Template("$a-${b}").substitute(a=1, b=2), string.capwords("a b"), x + 1
+
+
+@case(lambda: call(types.SimpleNamespace(n=2, inner=types.SimpleNamespace(m=3)), ramp(2)))
+def simple_namespace(ns, x):
+    ns.n += 1
+    ns.inner.new = x
+    made = types.SimpleNamespace(a=1)
+    return x + ns.n * ns.inner.m, made, made == types.SimpleNamespace(a=1), repr(made)
+
+
+@case(call(ramp(2)))
+def mapping_proxy(x):
+    table = {"a": 1}
+    view = types.MappingProxyType(table)
+    table["b"] = 2
+    try:
+        view["c"] = 3
+    except TypeError as error:
+        return dict(view), str(error), x + len(view)

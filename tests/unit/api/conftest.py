@@ -1,0 +1,54 @@
+"""A pipeline that captures nothing: each entry runs the function and remembers what was asked of it."""
+
+import dataclasses
+import importlib.util
+import sys
+import types
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+if importlib.util.find_spec("stator.pipeline") is None:
+    sys.modules["stator.pipeline"] = types.ModuleType("stator.pipeline")
+
+from stator import api  # noqa: E402 (the pipeline has to exist first)
+
+
+@dataclasses.dataclass
+class RecordingPipeline:
+    """What the API asked of the pipeline, in order."""
+
+    made: list[tuple[Callable[..., Any], Any]] = dataclasses.field(default_factory=list)
+    called: list[Callable[..., Any]] = dataclasses.field(default_factory=list)
+    resets: int = 0
+
+    def make_entry(self, fn: Callable[..., Any], settings: Any) -> Callable[..., Any]:
+        assert isinstance(fn, types.FunctionType) or (
+            isinstance(fn, types.MethodType) and isinstance(fn.__func__, types.FunctionType)
+        )
+        self.made.append((fn, settings))
+
+        def entry(*args: Any, **kwargs: Any) -> Any:
+            self.called.append(fn)
+            return fn(*args, **kwargs)
+
+        return entry
+
+    def explain(self, fn: Callable[..., Any], settings: Any, args: Any, kwargs: Any) -> Any:
+        return fn, settings, args, kwargs
+
+    def reset(self) -> None:
+        self.resets += 1
+
+    @property
+    def settings(self) -> Any:
+        return self.made[-1][1]
+
+
+@pytest.fixture
+def recording(monkeypatch: pytest.MonkeyPatch) -> RecordingPipeline:
+    recorder = RecordingPipeline()
+    for name in ("make_entry", "explain", "reset"):
+        monkeypatch.setattr(api.pipeline, name, getattr(recorder, name), raising=False)
+    return recorder

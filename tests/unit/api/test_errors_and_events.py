@@ -1,0 +1,144 @@
+"""Messages of errors, the registry of breaks, and events with their text."""
+
+import io
+import pickle
+import threading
+import warnings
+
+import pytest
+
+from stator import breaks, errors, events, report
+
+THIS_LINE = "the line of the break"
+PLACE = 12
+
+
+def make_break():
+    stop = breaks.Break("SB002", "x.sum() > 0 is not known", node="gt")
+    stop.filename, stop.line = __file__, PLACE
+    stop.stack = (errors.UserFrame("outer.py", 3, "main"), errors.UserFrame(__file__, PLACE, "branch"))
+    return stop
+
+
+def test_unsupported_is_one_clear_message():
+    text = str(make_break().as_unsupported())
+    assert text.splitlines() == [
+        "SB002 data-dependent branch: x.sum() > 0 is not known",
+        f"  at {__file__}:{PLACE} in branch",
+        '    THIS_LINE = "the line of the break"',
+        "  called from outer.py:3 in main",
+        f"  remedy: {breaks.REGISTRY['SB002'].remedy}",
+    ]
+
+
+def test_unsupported_without_a_stack_and_without_a_place():
+    placed = errors.Unsupported("SB001", "title", "cause", "do it", "gone.py", 7)
+    assert str(placed) == "SB001 title: cause\n  at gone.py:7\n  remedy: do it"
+    assert str(errors.Unsupported("SB001", "title")) == "SB001 title"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [make_break().as_unsupported(), errors.BackendError("inductor", "failed"), errors.RecompileLimit("f: 8")],
+)
+def test_errors_survive_pickle(error):
+    back = pickle.loads(pickle.dumps(error))
+    assert type(back) is type(error)
+    assert str(back) == str(error)
+
+
+def test_a_break_passes_except_exception():
+    with pytest.raises(breaks.Break) as stopped:
+        try:
+            raise breaks.Break("SB009")
+        except Exception:
+            pytest.fail("a user's handler must not see a break")
+    assert stopped.value.cause == breaks.REGISTRY["SB009"].cause
+    assert stopped.value.inherent
+
+
+def test_break_codes_are_registered_and_complete():
+    assert {f"SB{number:03}" for number in range(1, 21)} <= set(breaks.REGISTRY)
+    for code, row in breaks.REGISTRY.items():
+        assert row.code == code
+        assert all((row.title, row.cause, row.example, row.remedy)), code
+    titles = [row.title for row in breaks.REGISTRY.values()]
+    assert len(titles) == len(set(titles))
+    with pytest.raises(errors.InternalError, match="SB999"):
+        breaks.Break("SB999")
+    with pytest.raises(errors.InternalError, match="already registered"):
+        breaks.register("SB001", "again", cause="c", example="e", remedy="r")
+    with pytest.raises(errors.InternalError, match="not of the form"):
+        breaks.register("B1", "again", cause="c", example="e", remedy="r")
+
+
+def test_record_sees_all_threads_and_stops():
+    with events.record() as log:
+        assert events.listening()
+        events.emit(events.EagerFallback("f", "why"))
+        thread = threading.Thread(target=events.emit, args=(events.CacheLimit("f", 8),))
+        thread.start()
+        thread.join()
+    events.emit(events.EagerFallback("g", "late"))
+    assert log == [events.EagerFallback("f", "why"), events.CacheLimit("f", 8)]
+
+
+def test_one_callback_subscribed_twice_is_ended_once_at_a_time():
+    log = []
+    first, second = events.subscribe(log.append), events.subscribe(log.append)
+    events.emit(events.CacheLimit("f", 1))
+    first()
+    first()
+    events.emit(events.CacheLimit("f", 2))
+    second()
+    events.emit(events.CacheLimit("f", 3))
+    assert [event.limit for event in log] == [1, 1, 2]
+
+
+def test_failing_listener_is_reported_and_harmless():
+    def fail(event):
+        raise ValueError("boom")
+
+    unsubscribe = events.subscribe(fail)
+    try:
+        with events.record() as log, pytest.warns(RuntimeWarning, match="boom"):
+            events.emit(events.CacheLimit("f", 1))
+    finally:
+        unsubscribe()
+    assert len(log) == 1
+
+
+def test_summary_counts_and_names_causes():
+    log = [
+        events.CaptureStarted("f", "a.py", 1),
+        events.CaptureFinished("f", 10, 4, 0.25),
+        events.GraphBreak.of(make_break()),
+        events.GraphBreak.of(make_break()),
+        events.Recompile("f", "a size changed", "x.size(0) == 3", "3", "4", "a.py", 2),
+        events.EagerFallback("f", "break"),
+        events.InternalFailure("f", KeyError("k")),
+        events.CacheLimit("f", 8),
+    ]
+    text = report.summarize(log)
+    assert text.startswith(
+        "1 captures, 10 graph nodes, 4 guards, 0.25 s; 2 graph breaks, 1 recompiles, 1 eager calls"
+    )
+    assert "2x graph break: SB002 data-dependent branch" in text
+    assert "was 3, is 4" in text and "guarded at a.py:2" in text
+    assert "KeyError" in text and "captured 8 times" in text
+
+
+def test_follow_prints_only_what_was_asked_for(monkeypatch):
+    stream = io.StringIO()
+    stop = report.follow(["breaks"], stream)
+    try:
+        events.emit(events.CacheLimit("f", 8))
+        events.emit(events.EagerFallback("f", "why"))
+    finally:
+        stop()
+    assert stream.getvalue() == "stator: eager f: why\n"
+    with pytest.raises(errors.OptionValueError, match="did you mean 'breaks'"):
+        report.follow(["break"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        events.emit(events.EagerFallback("f", "nobody listens"))

@@ -1,0 +1,65 @@
+"""Declared stack effects against CPython's own, and depths along paths."""
+
+from __future__ import annotations
+
+import dis
+from typing import Any
+
+from stator.code.decode import decode
+from stator.code.opcodes import ALL_OPNAMES, BY_NAME, VERSION, Operand
+from stator.code.stack import depths, effect, max_depth, opcode_effect
+
+# What dis does not count: the value that a generator's first resumption pushes, for the POP_TOP that follows.
+# 3.13 declares it.
+EXPECTED_DIFFERENCES = {"RETURN_GENERATOR"} if VERSION < (3, 13) else set()
+
+
+def test_every_effect_matches_cpython() -> None:
+    different = set()
+    for name, opcode in BY_NAME.items():
+        for arg in [None] if opcode.operand is Operand.NONE else [0, 1, 2, 3, 4, 7, 9, 13, 259]:
+            for jump in (True, False):
+                if dis.stack_effect(opcode.number, arg, jump=jump) != opcode_effect(name, arg or 0, jump):
+                    different.add(name)
+    assert different == EXPECTED_DIFFERENCES
+    assert set(BY_NAME) == ALL_OPNAMES
+
+
+def test_depths_along_a_branch() -> None:
+    def subject(x, y):  # type: ignore[no-untyped-def]
+        z = [x, y if x else -y, 3]
+        return z
+
+    unit = decode(subject.__code__)
+    found = depths(unit)
+    (build,) = [i for i in unit.instructions if i.opname == "BUILD_LIST"]
+    assert found[build.index] == 3 and found[0] == 0
+    assert max_depth(unit) == subject.__code__.co_stacksize
+    assert effect(build, False) == -2
+
+
+def test_handlers_start_above_what_they_keep() -> None:
+    def subject(manager, xs):  # type: ignore[no-untyped-def]
+        for x in xs:
+            with manager:
+                x()
+
+    unit = decode(subject.__code__)
+    found = depths(unit)
+    for entry in unit.exception_table:
+        assert found[entry.target] == entry.depth + entry.lasti + 1
+    assert {entry.lasti for entry in unit.exception_table} == {True}
+
+
+def test_unreached_instructions_have_no_depth() -> None:
+    unit = decode(compile("x = 1", "", "exec")).copy()
+    unit.instructions.append(unit.instructions[-1].copy())
+    assert depths(unit)[-1] is None and depths(unit)[-2] is not None
+
+
+def test_analyses_are_remembered_only_for_shared_bodies() -> None:
+    code = compile("x = 1", "", "exec")
+    unit: Any = decode(code)
+    assert depths(unit) is depths(decode(code))
+    edited = unit.copy()
+    assert depths(edited) is not depths(edited)

@@ -1,0 +1,157 @@
+"""Guards as data: words, keys, sets and pruning."""
+
+import types
+
+import pytest
+import torch
+
+from stator.guards.guard import MISSING, Guard, Kind, global_state, is_constant, same_constant, tensor_meta, value_key
+from stator.guards.guard_set import GuardSet
+from stator.guards.lower import Op, lower
+from stator.guards.tensor_meta import with_dynamic_dims
+from stator.source import WORLD, CallOf, DictOf, Global, Index, Key, Local, Pinned, Source
+
+SELF, X, Y = Local("self", 0), Local("x", 1), Local("y", 2)
+
+
+class Config:
+    limit = 3
+
+
+@pytest.mark.parametrize(
+    ("guard", "text"),
+    [
+        (Guard(Key(DictOf(SELF), "n"), Kind.EQUALS, 3), "self.n == 3"),
+        (Guard(X, Kind.EQUALS, None), "x is None"),
+        (Guard(X, Kind.EQUALS, torch.float32), "x == torch.float32"),
+        (Guard(X, Kind.EQUALS, ("a", 1)), "x == ('a', 1)"),
+        (Guard(X, Kind.TYPE, Config), "type(x) is Config"),
+        (Guard(X, Kind.ID, Config), "x is Config"),
+        (Guard(X, Kind.NOT_ID, None), "x is not None"),
+        (Guard(X, Kind.LEN, 4), "len(x) == 4"),
+        (Guard(X, Kind.KEYS, ("a", 2)), "list(x) == ['a', 2]"),
+        (Guard(X, Kind.ABSENT, "k"), "'k' not in x"),
+        (Guard(DictOf(SELF), Kind.ABSENT, "k"), "'k' not in vars(self)"),
+        (Guard(X, Kind.PRESENT, "k"), "'k' in x"),
+        (Guard(Pinned(globals()), Kind.ABSENT, "k"), "'k' not in globals()"),
+        (Guard(Pinned(Config), Kind.TYPE_ATTR, ("limit", 3)), "Config.limit is 3"),
+        (Guard(Pinned(Config), Kind.TYPE_ATTR, ("speed", MISSING)), "Config has no 'speed'"),
+        (Guard(X, Kind.ALIAS, Y), "x is y"),
+        (Guard(X, Kind.NOT_ALIAS, Y), "x is not y"),
+        (Guard(X, Kind.CELL_EMPTY), "x is an empty cell"),
+        (Guard(X, Kind.SLOT_EMPTY, ("a", Config)), "x has no 'a'"),
+        (Guard(CallOf(Pinned(len), (X,)), Kind.FRESH_CALL, 2), "len(x) == 2"),
+        (Guard(X, Kind.SET_EQUALS, frozenset({2, 1})), "x == {1, 2}"),
+        (
+            Guard(X, Kind.TENSOR, tensor_meta(torch.ones(2, 3))),
+            "tensor x: float32[2, 3] cpu requires_grad=False",
+        ),
+        (
+            Guard(X, Kind.TENSOR, tensor_meta(torch.ones(2, 3).t(), dynamic=[0])),
+            "tensor x: float32[?, 2] cpu requires_grad=False strides (1, ?)",
+        ),
+    ],
+)
+def test_text(guard: Guard, text: str) -> None:
+    assert guard.text() == text
+
+
+def test_every_kind_has_words() -> None:
+    said = {Kind.GLOBAL_STATE: Guard(WORLD, Kind.GLOBAL_STATE, global_state()).text()}
+    assert "grad mode on" in said[Kind.GLOBAL_STATE]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [(1, True, 1.0, 1 + 0j), (0.0, -0.0), ((1,), (True,)), (b"a", "a"), (range(0), range(1, 1)), (slice(1), slice(1.0))],
+)
+def test_values_that_python_may_call_equal_guard_differently(values: tuple[object, ...]) -> None:
+    assert len({value_key(value) for value in values}) == len(values)
+    assert not any(same_constant(a, b) for i, a in enumerate(values) for b in values[i + 1 :])
+
+
+def test_nan_equals_itself_bit_by_bit() -> None:
+    assert same_constant(float("nan"), float("nan")) and not same_constant(float("nan"), -float("nan"))
+
+
+def test_only_immutable_builtins_are_constants() -> None:
+    assert is_constant((1, frozenset({"a"}), torch.Size([2]), slice(None, 2)))
+    assert not is_constant(([],)) and not is_constant(Config) and not is_constant(type("S", (str,), {})("a"))
+
+
+def test_adding_twice_keeps_the_first_line() -> None:
+    guards = GuardSet()
+    assert guards.add(Guard(X, Kind.EQUALS, 1, ("a.py", 1, "f")))
+    assert not guards.add(Guard(X, Kind.EQUALS, 1, ("a.py", 9, "f")))
+    assert guards.add(Guard(X, Kind.EQUALS, True))
+    assert [guard.where for guard in guards] == [("a.py", 1, "f"), None]
+
+
+def pruned(*guards: Guard) -> list[str]:
+    collected = GuardSet(guards)
+    collected.prune()
+    return [guard.text() for guard in collected]
+
+
+def test_pruning_drops_what_is_implied() -> None:
+    assert pruned(Guard(X, Kind.TYPE, int), Guard(X, Kind.EQUALS, 3)) == ["x == 3"]
+    meta = tensor_meta(torch.ones(2))
+    assert len(pruned(Guard(X, Kind.TENSOR, meta), Guard(X, Kind.TYPE, torch.Tensor))) == 1
+    keys = Guard(X, Kind.KEYS, ("a", "b"))
+    others = [Guard(X, Kind.LEN, 2), Guard(X, Kind.PRESENT, "a"), Guard(X, Kind.ABSENT, "c")]
+    assert pruned(keys, *others) == ["list(x) == ['a', 'b']"]
+    assert pruned(Guard(X, Kind.ID, len), Guard(X, Kind.TYPE, type(len))) == ["x is len"]
+
+
+def test_pruning_keeps_what_can_still_change() -> None:
+    instance, module = Config(), types.ModuleType("m")
+    # The class of an instance, and of a module, can be assigned.
+    assert len(pruned(Guard(X, Kind.ID, instance), Guard(X, Kind.TYPE, Config))) == 2
+    assert len(pruned(Guard(X, Kind.ID, module), Guard(X, Kind.TYPE, types.ModuleType))) == 2
+    assert len(pruned(Guard(X, Kind.KEYS, ("a",)), Guard(X, Kind.TYPE, dict))) == 2
+    assert len(pruned(Guard(X, Kind.KEYS, ("a",)), Guard(X, Kind.LEN, 2))) == 2
+    assert len(pruned(Guard(X, Kind.TYPE, int), Guard(X, Kind.EQUALS, 3.0))) == 2
+
+
+def test_parents_are_checked_before_children() -> None:
+    deep = Index(Key(DictOf(SELF), "xs"), 0)
+    guards = GuardSet(
+        [
+            Guard(X, Kind.ALIAS, deep),
+            Guard(deep, Kind.EQUALS, 1),
+            Guard(Global(Pinned(globals()), "Config"), Kind.ID, Config),
+            Guard(Key(DictOf(SELF), "xs"), Kind.LEN, 1),
+            Guard(WORLD, Kind.GLOBAL_STATE, global_state()),
+            Guard(SELF, Kind.TYPE, Config),
+        ]
+    )
+    texts = [guard.text() for guard in guards]
+    assert texts[0] == "type(self) is Config" and texts[-1] == "x is self.xs[0]"
+    assert texts.index("len(self.xs) == 1") < texts.index("self.xs[0] == 1") < texts.index("Config is Config")
+
+
+def test_lowering_shares_prefixes() -> None:
+    scope = Key(DictOf(SELF), "a")
+    sources: list[Source] = [Key(DictOf(scope), "b"), Key(DictOf(scope), "c")]
+    program = lower([Guard(source, Kind.EQUALS, 1) for source in sources], [SELF])
+    assert [op for op, _, _ in program.nodes] == [Op.ARG, Op.DICT_OF, Op.KEY, Op.DICT_OF, Op.KEY, Op.KEY]
+    assert all(parent < number for number, (_, parent, _) in enumerate(program.nodes))
+    assert program.wanted == [0] and len(program.checks) == 2
+
+
+def test_lowering_refuses_what_would_run_code() -> None:
+    class Key1:
+        def __hash__(self) -> int:
+            return 1
+
+    with pytest.raises(ValueError, match="without running its code"):
+        lower([Guard(Key(X, Key1()), Kind.ID, None)])
+    with pytest.raises(ValueError, match="guard it by ID"):
+        lower([Guard(X, Kind.EQUALS, [1])])
+
+
+def test_open_dimensions_open_the_strides_above_them() -> None:
+    meta = tensor_meta(torch.ones(2, 3, 4), dynamic=[1])
+    assert meta.sizes == (2, None, 4) and meta.strides == (None, 4, 1)
+    transposed = with_dynamic_dims(tensor_meta(torch.ones(2, 3).t()), [0])
+    assert transposed.sizes == (None, 2) and transposed.strides == (1, None)

@@ -1,0 +1,61 @@
+"""The benchmark's own arithmetic and workloads."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+import torch
+
+from benchmarks.samples import Sample, turns
+from benchmarks.workloads import WORKLOADS, workload
+
+
+def test_sample_is_median_and_quartiles():
+    sample = Sample.of([5.0, 1.0, 3.0, 2.0, 4.0])
+    assert (sample.median, sample.low, sample.high) == (3.0, 2.0, 4.0)
+    assert sample.measurements == (5.0, 1.0, 3.0, 2.0, 4.0)
+    assert Sample.of([7.0]).text(1, "ms") == "7 ms (7-7)"
+    assert Sample.of([1234.0]).text(1, "ms") == "1,234 ms (1,234-1,234)"
+
+
+def test_each_side_goes_first_equally_often():
+    firsts = [turns(["a", "b", "c"], number)[0] for number in range(6)]
+    assert sorted(firsts) == ["a", "a", "b", "b", "c", "c"]
+    assert sorted(turns(["a", "b", "c"], 5)) == ["a", "b", "c"]
+
+
+def test_workload_names_are_given_once():
+    with pytest.raises(ValueError, match="registered twice"):
+        workload("100 Linears")(lambda: None)
+
+
+@pytest.mark.parametrize("name", list(WORKLOADS))
+def test_workload_is_built_anew_and_is_repeatable(name: str):
+    first, args = WORKLOADS[name].build()
+    second, _ = WORKLOADS[name].build()
+    assert first is not second
+    with torch.no_grad():
+        assert torch.equal(first(*args), first(*args))
+
+
+def count_bytecodes(fn, args) -> int:
+    executed = 0
+
+    def trace(frame, event, _):
+        nonlocal executed
+        frame.f_trace_opcodes = True
+        executed += event == "opcode"
+        return trace
+
+    previous = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        fn(*args)
+    finally:
+        sys.settrace(previous)
+    return executed
+
+
+def test_pure_python_workload_is_heavy():
+    assert 40_000 <= count_bytecodes(*WORKLOADS["heavy pure Python"].build()) <= 60_000

@@ -1,0 +1,23 @@
+"""Print what pyproject.toml requires, one requirement a line, for `pip install -r`.
+
+    python tools/requirements.py          the run-time dependencies and what the build needs
+    python tools/requirements.py dev      and those of the extra `dev`
+"""
+
+import sys
+import tomllib
+from pathlib import Path
+
+
+def requirements(extras: list[str]) -> list[str]:
+    project = tomllib.loads((Path(__file__).resolve().parent.parent / "pyproject.toml").read_text())
+    optional = project["project"]["optional-dependencies"]
+    return [
+        *project["build-system"]["requires"],
+        *project["project"]["dependencies"],
+        *(line for extra in extras for line in optional[extra]),
+    ]
+
+
+if __name__ == "__main__":
+    print("\n".join(requirements(sys.argv[1:])))
