@@ -15,18 +15,7 @@
 
 namespace stator {
 
-PyObject* eager_sentinel = nullptr;
-
 namespace {
-
-struct EntryObject {
-  PyObject_HEAD
-  PyObject* program;
-  PyObject* residual;
-  PyObject* tag;
-  unsigned long long hits;
-  Py_ssize_t failed_check;  // of the last try; -1: it has not failed
-};
 
 struct CompiledObject {
   PyObject_HEAD
@@ -41,30 +30,6 @@ struct CompiledObject {
 };
 
 CompiledObject* compiled_of(PyObject* object) { return reinterpret_cast<CompiledObject*>(object); }
-
-// ---- entries
-
-int entry_traverse(PyObject* object, visitproc visit, void* arg) {
-  auto* self = reinterpret_cast<EntryObject*>(object);
-  Py_VISIT(self->program);
-  Py_VISIT(self->residual);
-  Py_VISIT(self->tag);
-  return 0;
-}
-
-int entry_clear(PyObject* object) {
-  auto* self = reinterpret_cast<EntryObject*>(object);
-  Py_CLEAR(self->program);
-  Py_CLEAR(self->residual);
-  Py_CLEAR(self->tag);
-  return 0;
-}
-
-void entry_dealloc(PyObject* object) {
-  PyObject_GC_UnTrack(object);
-  entry_clear(object);
-  Py_TYPE(object)->tp_free(object);
-}
 
 // ---- calls
 
@@ -294,17 +259,8 @@ PyObject* add_entry(PyObject* object, PyObject* args, PyObject* kwargs) {
     PyErr_SetString(PyExc_TypeError, "residual must be callable, or EAGER");
     return nullptr;
   }
-  auto* entry = PyObject_GC_New(EntryObject, &Entry_Type);
+  EntryObject* entry = new_entry(program, residual, tag);
   if (!entry) return nullptr;
-  Py_INCREF(program);
-  entry->program = program;
-  Py_INCREF(residual);
-  entry->residual = residual;
-  Py_INCREF(tag);
-  entry->tag = tag;
-  entry->hits = 0;
-  entry->failed_check = -1;
-  PyObject_GC_Track(reinterpret_cast<PyObject*>(entry));
   auto& entries = *compiled_of(object)->entries;
   entries.insert(entries.begin(), entry);
   Py_RETURN_NONE;
@@ -361,8 +317,6 @@ PyObject* set_enabled(PyObject* object, PyObject* value) {
   Py_RETURN_NONE;
 }
 
-PyObject* eager_repr(PyObject*) { return PyUnicode_FromString("EAGER"); }
-
 PyMethodDef compiled_methods[] = {
     {"add_entry", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(add_entry)),
      METH_VARARGS | METH_KEYWORDS, "add_entry(program, residual, tag=None): tried first from now on"},
@@ -386,29 +340,6 @@ PyMemberDef compiled_members[] = {
 PyGetSetDef compiled_getset[] = {
     {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr}};
-
-PyTypeObject make_entry_type() {
-  PyTypeObject type = {PyVarObject_HEAD_INIT(nullptr, 0)};
-  type.tp_name = "stator._core.Entry";
-  type.tp_basicsize = sizeof(EntryObject);
-  type.tp_dealloc = entry_dealloc;
-  type.tp_traverse = entry_traverse;
-  type.tp_clear = entry_clear;
-  type.tp_free = PyObject_GC_Del;
-  type.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION;
-  type.tp_doc = "One guarded specialisation of a compiled function.";
-  return type;
-}
-
-PyTypeObject make_eager_type() {
-  PyTypeObject type = {PyVarObject_HEAD_INIT(nullptr, 0)};
-  type.tp_name = "stator._core.Eager";
-  type.tp_basicsize = sizeof(PyObject);
-  type.tp_repr = eager_repr;
-  type.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION;
-  type.tp_doc = "The residual that means: call the function as it is.";
-  return type;
-}
 
 PyTypeObject make_compiled_type() {
   PyTypeObject type = {PyVarObject_HEAD_INIT(nullptr, 0)};
@@ -437,8 +368,6 @@ PyTypeObject make_compiled_type() {
 
 }  // namespace
 
-PyTypeObject Entry_Type = make_entry_type();
-PyTypeObject Eager_Type = make_eager_type();
 PyTypeObject CompiledFunction_Type = make_compiled_type();
 
 }  // namespace stator

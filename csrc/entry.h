@@ -1,9 +1,21 @@
-// The entry object: what `stator.compile(fn)` returns, and what every call goes through.
+// The entry object, what `stator.compile(fn)` returns and every call goes through, and its specialisations.
 #pragma once
 
 #include <Python.h>
 
 namespace stator {
+
+// One guarded specialisation: when the program's checks hold, the residual runs.
+struct EntryObject {
+  PyObject_HEAD
+  PyObject* program;
+  PyObject* residual;
+  PyObject* tag;
+  unsigned long long hits;
+  Py_ssize_t failed_check;  // of the last try; -1: it has not failed
+};
+
+EntryObject* new_entry(PyObject* program, PyObject* residual, PyObject* tag);
 
 extern PyTypeObject CompiledFunction_Type;
 extern PyTypeObject Entry_Type;

@@ -112,6 +112,8 @@ class GuardProgram {
   bool parse_check_payload(Check& check);
   bool parse_wanted(PyObject* wanted);
   void charge_reads();
+  void group_facts();
+  DictGroup& group_for(int dict_node);
   void plan();
   void plan_node(int node);
   void plan_group(int group);

@@ -1,5 +1,5 @@
-// Building a guard program: parse the payloads, charge each read to a check, group facts, plan the steps;
-// and the Python type around it.  See guard_program.h.
+// Building a guard program: parse the payloads, charge each read to a check, group facts, plan the steps.
+// See guard_program.h.
 #include <Python.h>
 #include <structmember.h>
 
@@ -62,6 +62,7 @@ bool GuardProgram::build(PyObject* nodes, PyObject* checks, PyObject* wanted, Py
   Py_XDECREF(check_list);
   if (!good || !parse_wanted(wanted)) return false;
   charge_reads();
+  group_facts();
   plan();
   scratch_.resize(nodes_.size());
   return true;
@@ -248,63 +249,70 @@ bool GuardProgram::is_stable(const Check& check) const {
   }
 }
 
-void GuardProgram::plan() {
-  planned_node_.assign(nodes_.size(), 0);
-  planned_check_.assign(checks_.size(), 0);
-  auto group_for = [&](int dict_node) -> DictGroup& {
-    auto [place, is_new] = group_of_dict_.try_emplace(dict_node, static_cast<int>(dict_groups_.size()));
-    if (is_new) dict_groups_.push_back({dict_node, {}, {}});
-    return dict_groups_[place->second];
-  };
+namespace {
+
+bool reads_dict(Op op) { return op == Op::key || op == Op::key_at || op == Op::value_at; }
+
+}  // namespace
+
+DictGroup& GuardProgram::group_for(int dict_node) {
+  auto [place, is_new] = group_of_dict_.try_emplace(dict_node, static_cast<int>(dict_groups_.size()));
+  if (is_new) dict_groups_.push_back({dict_node, {}, {}});
+  return dict_groups_[place->second];
+}
+
+// Puts the reads and stable facts of each dict, and the attributes of each pinned class, behind one version.
+void GuardProgram::group_facts() {
   for (size_t i = 0; i < nodes_.size(); ++i) {
-    const Node& node = nodes_[i];
-    if (node.op != Op::key && node.op != Op::key_at && node.op != Op::value_at) continue;
-    DictGroup& group = group_for(node.parent);
+    if (!reads_dict(nodes_[i].op)) continue;
+    DictGroup& group = group_for(nodes_[i].parent);
     group.reads.push_back(static_cast<int>(i));
-    group.ordered = group.ordered || node.op != Op::key;
+    group.ordered = group.ordered || nodes_[i].op != Op::key;
   }
   for (size_t i = 0; i < checks_.size(); ++i) {
     const Check& check = checks_[i];
+    if (check.node < 0) continue;
+    const Node& node = nodes_[check.node];
+    int index = static_cast<int>(i);
     if (check.kind == Kind::absent || check.kind == Kind::present || check.kind == Kind::keys) {
       DictGroup& group = group_for(check.node);
-      group.checks.push_back(static_cast<int>(i));
+      group.checks.push_back(index);
       group.ordered = group.ordered || check.kind == Kind::keys;
-    } else if (check.node >= 0 && is_stable(check)) {
-      const Node& node = nodes_[check.node];
-      if (node.op != Op::key && node.op != Op::key_at && node.op != Op::value_at) continue;
-      group_for(node.parent).checks.push_back(static_cast<int>(i));
-    } else if (check.kind == Kind::type_attr && nodes_[check.node].op == Op::pinned &&
-               PyType_Check(nodes_[check.node].key)) {
-      PyObject* type = nodes_[check.node].key;
-      auto [place, is_new] = group_of_type_.try_emplace(type, static_cast<int>(type_groups_.size()));
-      if (is_new) type_groups_.push_back({reinterpret_cast<PyTypeObject*>(type), {}});
-      type_groups_[place->second].checks.push_back(static_cast<int>(i));
+    } else if (reads_dict(node.op) && is_stable(check)) {
+      group_for(node.parent).checks.push_back(index);
+    } else if (check.kind == Kind::type_attr && node.op == Op::pinned && PyType_Check(node.key)) {
+      auto [place, is_new] = group_of_type_.try_emplace(node.key, static_cast<int>(type_groups_.size()));
+      if (is_new) type_groups_.push_back({reinterpret_cast<PyTypeObject*>(node.key), {}});
+      type_groups_[place->second].checks.push_back(index);
     }
   }
+}
+
+// The steps in the order of the checks, each read just before the first check that needs it.
+void GuardProgram::plan() {
+  planned_node_.assign(nodes_.size(), 0);
+  planned_check_.assign(checks_.size(), 0);
   planned_group_.assign(dict_groups_.size(), 0);
-  std::vector<int> dict_group_of_check(checks_.size(), -1);
+  std::vector<int> dict_group_of(checks_.size(), -1), type_group_of(checks_.size(), -1);
   for (size_t g = 0; g < dict_groups_.size(); ++g) {
-    for (int check : dict_groups_[g].checks) dict_group_of_check[check] = static_cast<int>(g);
+    for (int check : dict_groups_[g].checks) dict_group_of[check] = static_cast<int>(g);
+  }
+  for (size_t g = 0; g < type_groups_.size(); ++g) {
+    for (int check : type_groups_[g].checks) type_group_of[check] = static_cast<int>(g);
   }
   for (size_t i = 0; i < checks_.size(); ++i) {
     const Check& check = checks_[i];
     if (planned_check_[i]) continue;
-    if (dict_group_of_check[i] >= 0) {
-      plan_group(dict_group_of_check[i]);
-      continue;
+    if (dict_group_of[i] >= 0) {
+      plan_group(dict_group_of[i]);
+    } else if (type_group_of[i] >= 0) {
+      steps_.push_back({Action::type_group, type_group_of[i]});
+      for (int member : type_groups_[type_group_of[i]].checks) planned_check_[member] = 1;
+    } else {
+      if (check.node >= 0) plan_node(check.node);
+      if (check.kind == Kind::alias || check.kind == Kind::not_alias) plan_node(static_cast<int>(check.number));
+      steps_.push_back({Action::check, static_cast<int>(i)});
     }
-    if (check.kind == Kind::type_attr && nodes_[check.node].op == Op::pinned) {
-      auto place = group_of_type_.find(nodes_[check.node].key);
-      if (place != group_of_type_.end()) {
-        steps_.push_back({Action::type_group, place->second});
-        for (int member : type_groups_[place->second].checks) planned_check_[member] = 1;
-        continue;
-      }
-    }
-    if (check.node >= 0) plan_node(check.node);
-    if (check.kind == Kind::alias || check.kind == Kind::not_alias) plan_node(static_cast<int>(check.number));
-    steps_.push_back({Action::check, static_cast<int>(i)});
-    planned_check_[i] = 1;
   }
   for (int node : wanted_) plan_node(node);
 }
@@ -312,7 +320,7 @@ void GuardProgram::plan() {
 void GuardProgram::plan_node(int index) {
   if (planned_node_[index]) return;
   const Node& node = nodes_[index];
-  if (node.op == Op::key || node.op == Op::key_at || node.op == Op::value_at) {
+  if (reads_dict(node.op)) {
     plan_group(group_of_dict_.at(node.parent));
     return;
   }
@@ -331,103 +339,5 @@ void GuardProgram::plan_group(int index) {
   for (int node : group.reads) planned_node_[node] = 1;
   for (int check : group.checks) planned_check_[check] = 1;
 }
-
-namespace {
-
-struct ProgramObject {
-  PyObject_HEAD
-  GuardProgram* program;
-};
-
-PyObject* program_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
-  static const char* names[] = {"nodes", "checks", "wanted", "nargs", nullptr};
-  PyObject *nodes, *checks, *wanted;
-  Py_ssize_t count;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOOn:GuardProgram", const_cast<char**>(names), &nodes, &checks,
-                                   &wanted, &count)) {
-    return nullptr;
-  }
-  auto program = std::make_unique<GuardProgram>();
-  if (!program->build(nodes, checks, wanted, count)) return nullptr;
-  auto* self = reinterpret_cast<ProgramObject*>(type->tp_alloc(type, 0));
-  if (self) self->program = program.release();
-  return reinterpret_cast<PyObject*>(self);
-}
-
-void program_dealloc(PyObject* self) {
-  PyObject_GC_UnTrack(self);
-  delete reinterpret_cast<ProgramObject*>(self)->program;
-  Py_TYPE(self)->tp_free(self);
-}
-
-int program_traverse(PyObject* self, visitproc visit, void* arg) {
-  GuardProgram* program = reinterpret_cast<ProgramObject*>(self)->program;
-  return program ? program->traverse(visit, arg) : 0;
-}
-
-int program_clear(PyObject* self) {
-  GuardProgram* program = reinterpret_cast<ProgramObject*>(self)->program;
-  if (program) program->clear();
-  return 0;
-}
-
-bool parse_arguments(PyObject* bound) {
-  if (PyTuple_Check(bound)) return true;
-  PyErr_SetString(PyExc_TypeError, "expected the tuple of bound arguments");
-  return false;
-}
-
-PyObject* program_check(PyObject* self, PyObject* bound) {
-  if (!parse_arguments(bound)) return nullptr;
-  GuardProgram* program = guard_program_of(self);
-  return PyLong_FromSsize_t(program->run(PySequence_Fast_ITEMS(bound), PyTuple_GET_SIZE(bound), nullptr));
-}
-
-PyObject* program_values(PyObject* self, PyObject* bound) {
-  if (!parse_arguments(bound)) return nullptr;
-  GuardProgram* program = guard_program_of(self);
-  std::vector<PyObject*> values(static_cast<size_t>(program->wanted_count()));
-  if (program->run(PySequence_Fast_ITEMS(bound), PyTuple_GET_SIZE(bound), values.data()) >= 0) Py_RETURN_NONE;
-  PyObject* result = PyTuple_New(program->wanted_count());
-  for (size_t i = 0; i < values.size(); ++i) {
-    if (result) {
-      PyTuple_SET_ITEM(result, static_cast<Py_ssize_t>(i), values[i]);
-    } else {
-      Py_DECREF(values[i]);
-    }
-  }
-  return result;
-}
-
-PyObject* program_size(PyObject* self, PyObject*) {
-  GuardProgram* program = guard_program_of(self);
-  return Py_BuildValue("(nnn)", program->node_count(), program->check_count(), program->wanted_count());
-}
-
-PyMethodDef program_methods[] = {
-    {"check", program_check, METH_O, "check(bound) -> -1, or the number of the first failed check"},
-    {"values", program_values, METH_O, "values(bound) -> the wanted values, or None when a check fails"},
-    {"size", program_size, METH_NOARGS, "size() -> (nodes, checks, wanted)"},
-    {nullptr, nullptr, 0, nullptr}};
-
-PyTypeObject make_program_type() {
-  PyTypeObject type = {PyVarObject_HEAD_INIT(nullptr, 0)};
-  type.tp_name = "stator._core.GuardProgram";
-  type.tp_basicsize = sizeof(ProgramObject);
-  type.tp_dealloc = program_dealloc;
-  type.tp_traverse = program_traverse;
-  type.tp_clear = program_clear;
-  type.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC;
-  type.tp_doc = "GuardProgram(nodes, checks, wanted, nargs): reads and checks run at every call.";
-  type.tp_methods = program_methods;
-  type.tp_new = program_new;
-  return type;
-}
-
-}  // namespace
-
-PyTypeObject GuardProgram_Type = make_program_type();
-
-GuardProgram* guard_program_of(PyObject* object) { return reinterpret_cast<ProgramObject*>(object)->program; }
 
 }  // namespace stator

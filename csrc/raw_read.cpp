@@ -176,6 +176,16 @@ PyObject* ordered_key_at(PyObject* dict, Py_ssize_t index) {
   return key;
 }
 
+PyObject* class_dict(PyTypeObject* type) {
+#if PY_VERSION_HEX >= 0x030C0000
+  PyObject* dict = PyType_GetDict(type);  // builtin types keep theirs in the interpreter's state
+  Py_XDECREF(dict);                       // which, like the type, keeps it alive
+  return dict;
+#else
+  return type->tp_dict;
+#endif
+}
+
 bool add_type(const char* module_name, const char* name, std::unordered_set<PyTypeObject*>& types,
               PyTypeObject** out = nullptr) {
   PyObject* module = PyImport_ImportModule(module_name);
@@ -222,10 +232,11 @@ bool raw_read_init() {
                    &PyRange_Type,        &PyComplex_Type,         &PyLong_Type,      &PyFloat_Type,
                    &PyMemoryView_Type,   &PyStaticMethod_Type,    &PyClassMethod_Type,
                    &PyWrapperDescr_Type, &PyMethodDescr_Type,     &PyClassMethodDescr_Type,
-                   &PyGetSetDescr_Type,  &PyMemberDescr_Type,     &_PyMethodWrapper_Type};
+                   &PyGetSetDescr_Type,  &PyMemberDescr_Type};
   std::unordered_set<PyTypeObject*> unused;
   return add_type("collections", "deque", trusted_types, &deque_type) &&
          add_type("functools", "partial", trusted_types) && add_type("types", "GenericAlias", trusted_types) &&
+         add_type("types", "MethodWrapperType", trusted_types) &&
          add_type("types", "UnionType", trusted_types) && add_type("torch", "dtype", plain_types) &&
          add_type("torch", "device", plain_types, &device_type) && add_type("torch", "layout", plain_types) &&
          add_type("torch", "memory_format", plain_types) && add_type("torch", "Size", unused, &size_type) &&
@@ -245,6 +256,10 @@ Found dict_lookup(PyObject* dict, PyObject* key, Py_hash_t hash, PyObject** valu
 }
 
 uint64_t dict_version(PyObject* dict) {
+#if PY_VERSION_HEX >= 0x030D0000
+  // 3.13 writes attributes through to the values inside the object without touching the dict's version.
+  if (reinterpret_cast<PyDictObject*>(dict)->ma_values) return 0;
+#endif
 #if defined(__GNUC__)
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
@@ -306,6 +321,7 @@ Py_ssize_t raw_length(PyObject* object) {
 }
 
 PyObject* instance_dict(PyObject* object) {
+  if (PyType_Check(object)) return class_dict(reinterpret_cast<PyTypeObject*>(object));
   // A managed dict that was never materialised is made here; the object keeps it.
   PyObject** address = _PyObject_GetDictPtr(object);
   if (!address) return nullptr;

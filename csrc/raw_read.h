@@ -17,7 +17,7 @@ enum class Found { yes, no, unknown };
 // A raw dict lookup with a known hash.  `unknown`: only the user's `__eq__` could tell.
 Found dict_lookup(PyObject* dict, PyObject* key, Py_hash_t hash, PyObject** value);
 
-// The version of a dict: changes with every modification, never repeats.  0: this Python has none.
+// The version of a dict: changes with every modification, never repeats.  0: this dict has none.
 uint64_t dict_version(PyObject* dict);
 
 // The version of a type: as for dicts; 0 while the type has none.

@@ -39,6 +39,7 @@ class Installed:
     guards: list[Guard]
     residual: Residual | None
     why_eager: str = ""
+    error: BaseException | None = None  # what the trace raised, where it raised
 
 
 @dataclass
@@ -83,7 +84,7 @@ def on_miss(site: CallSite, compiled: Any, bound: tuple[Any, ...], args: tuple[A
             kwargs: dict[str, Any] | None) -> Any:
     """No entry accepted the call: capture it, then make it again."""
     def run_eagerly() -> Any:
-        return site.fn(*compiled.prefix_args, *args, **(kwargs or {}))
+        return site.fn(*(compiled.prefix_args or ()), *args, **(kwargs or {}))
 
     if getattr(_tracing, "active", False) or marks.disable_depth() > 0:
         return run_eagerly()
@@ -102,7 +103,13 @@ def on_miss(site: CallSite, compiled: Any, bound: tuple[Any, ...], args: tuple[A
         return run_eagerly()
     program, residual, tag = entry
     compiled.add_entry(program, residual, tag)
-    return run_eagerly() if residual is _core.EAGER else residual(*program.values(bound))
+    if residual is not _core.EAGER:
+        return residual(*program.values(bound))
+    value = run_eagerly()
+    if tag.error is not None:  # the trace raised and the program did not: a bug of ours, but the value is right
+        compiled.remove(program)
+        internal_failure(site, tag.error)
+    return value
 
 
 def over_limit(site: CallSite, run_eagerly: Any) -> Any:
@@ -131,7 +138,7 @@ def capture(site: CallSite, bound: tuple[Any, ...]) -> tuple[Any, Any, Installed
         if done.stop is not None:
             return stopped(site, done, done.stop, bound)
         if done.error is not None:  # the program raises: CPython raises best, under the guards that led there
-            return install_eager(done, bound, f"the program raises {type(done.error).__name__}")
+            return install_eager(done, bound, f"the program raises {type(done.error).__name__}", done.error)
         try:
             return finish(site, done, bound, started)
         except Break as stop:
@@ -175,9 +182,10 @@ def checked_program(done: Trace, wanted: list[Any], bound: tuple[Any, ...]) -> t
     return program, lowered, guards
 
 
-def install_eager(done: Trace, bound: tuple[Any, ...], why: str) -> tuple[Any, Any, Installed]:
+def install_eager(done: Trace, bound: tuple[Any, ...], why: str,
+                  error: BaseException | None = None) -> tuple[Any, Any, Installed]:
     program, lowered, guards = checked_program(done, [], bound)
-    return program, _core.EAGER, Installed(lowered, guards, None, why)
+    return program, _core.EAGER, Installed(lowered, guards, None, why, error)
 
 
 def stopped(site: CallSite, done: Trace, stop: Break, bound: tuple[Any, ...]) -> tuple[Any, Any, Installed]:
@@ -189,7 +197,7 @@ def stopped(site: CallSite, done: Trace, stop: Break, bound: tuple[Any, ...]) ->
     return install_eager(done, bound, str(stop))
 
 
-def internal_failure(site: CallSite, error: Exception) -> None:
+def internal_failure(site: CallSite, error: BaseException) -> None:
     site.failures += 1
     events.emit(events.InternalFailure(site.name, error))
     if site.settings.strict:

@@ -244,7 +244,7 @@ class Describer:
         if type(value).__init_subclass__ is object.__init_subclass__ and hasattr(type(value), "__length_hint__"):
             return Portrait(f"{label} with {operator.length_hint(value)} left")
         if isinstance(type(value).__repr__, types.WrapperDescriptorType):
-            text = without_addresses(type(value).__repr__(value))
+            text = without_addresses(repr(value))
             return Portrait(label if "0x..." in text else f"{label} {text}")
         return Portrait(label)
 

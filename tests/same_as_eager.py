@@ -30,10 +30,10 @@ from typing import Any, NamedTuple
 
 import torch
 
+from faults import corrupt
 from portrait import Describer, Portrait, differences, without_addresses
 
 DRAIN_LIMIT = 20
-FAULTS = ("value", "type", "alias", "print", "mutation", "exception", "line", "context", "note", "rng", "grad_mode")
 
 
 class Call(NamedTuple):
@@ -246,7 +246,7 @@ def observe(
     """The portraits of: the first input, the first again, then each other input."""
     subject = compiler(world.fn)
     if fault:
-        subject = corrupt(subject, fault, world)
+        subject = corrupt(subject, fault, world.fn, let_through=NotCaptured)
     for index in (0, *range(len(world.calls))):
         yield observe_call(world, subject, fresh_inputs(world.calls[index]), exact)
 
@@ -355,68 +355,3 @@ def drain(value: Any, seen: Describer, path: str) -> Portrait:
         return seen.describe(list(itertools.islice(value, DRAIN_LIMIT)), path)
     except Exception as exception:  # raised by the program's own iterator: an outcome to compare
         return seen.describe(exception, path)
-
-
-def corrupt(subject: Callable[..., Any], fault: str, world: World) -> Callable[..., Any]:
-    """A compiled function with one deliberate defect, to prove that the comparison can fail."""
-    if fault not in FAULTS:
-        raise ValueError(f"STATOR_TEST_FAULT={fault}: expected one of {', '.join(FAULTS)}")
-
-    def faulty(*args: Any, **kwargs: Any) -> Any:
-        if fault == "print":
-            print("an extra line")
-        if fault == "rng":
-            torch.rand(1)
-        if fault == "grad_mode":
-            torch.set_grad_enabled(not torch.is_grad_enabled())
-        try:
-            result = subject(*args, **kwargs)
-        except NotCaptured:
-            raise
-        except BaseException as exception:
-            raise corrupt_exception(exception, fault) from None
-        if fault == "exception":
-            raise RuntimeError("an exception that eager does not raise")
-        if fault == "mutation":
-            spoil(args, world)
-        return corrupt_value(result, fault)
-
-    return faulty
-
-
-def corrupt_exception(exception: BaseException, fault: str) -> BaseException:
-    if fault == "line":
-        return exception.with_traceback(None)
-    if fault == "context":
-        exception.__context__ = LookupError("an invented context")
-    if fault == "note":
-        exception.add_note("an invented note")
-    if fault in ("exception", "value", "mutation"):
-        return type("Other", (Exception,), {})(*exception.args)
-    return exception
-
-
-def corrupt_value(result: Any, fault: str) -> Any:
-    if fault == "value":
-        return result + 1 if isinstance(result, torch.Tensor) and not result.requires_grad else (result, "extra")
-    if fault == "type" and isinstance(result, list):
-        return tuple(result)
-    if fault == "alias":
-        return copy.deepcopy(result)
-    return result
-
-
-def spoil(args: tuple[Any, ...], world: World) -> None:
-    """Change the first thing that the program did not: a tensor, a container, or a global."""
-    for value in args:
-        if isinstance(value, torch.Tensor):
-            with torch.no_grad():
-                value.copy_(torch.logical_not(value) if value.dtype is torch.bool else value + 1)
-            return
-        if isinstance(value, list):
-            value.append("spoilt")
-            return
-        if isinstance(value, dict):
-            value["spoilt"] = True
-            return
-    world.fn.__dict__["spoilt"] = True

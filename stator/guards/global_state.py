@@ -8,6 +8,7 @@ calling Python.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from typing import Any
 
 import torch
 from torch.utils._device import DeviceContext
@@ -75,7 +76,9 @@ class GlobalState:
 
     def differences(self, other: GlobalState) -> list[tuple[str, object, object]]:
         """The fields that differ: (name, here, there)."""
-        pairs = ((field.name, getattr(self, field.name), getattr(other, field.name)) for field in fields(self))
+        pairs = (
+            (field.name, getattr(self, field.name), getattr(other, field.name)) for field in fields(self)
+        )
         return [(name, here, there) for name, here, there in pairs if here != there]
 
 
@@ -85,7 +88,8 @@ def global_state() -> GlobalState:
         grad_enabled=torch.is_grad_enabled(),
         inference_mode=torch.is_inference_mode_enabled(),
         autocast=tuple(
-            (torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)) for device in AUTOCAST_DEVICES
+            (torch.is_autocast_enabled(device), torch.get_autocast_dtype(device))
+            for device in AUTOCAST_DEVICES
         ),
         autocast_cache=torch.is_autocast_cache_enabled(),
         default_dtype=torch.get_default_dtype(),
@@ -103,7 +107,7 @@ def _function_mode_stack() -> list[object]:
     return [torch._C._get_function_stack_at(level) for level in range(depth)]
 
 
-def _describe_mode(mode: object) -> ActiveMode | DefaultDevice:
+def _describe_mode(mode: Any) -> ActiveMode | DefaultDevice:
     if type(mode) is DeviceContext:
         return DefaultDevice(mode.device)
     return ActiveMode(mode)

@@ -78,6 +78,7 @@ class Guard:
     kind: Kind
     value: Any
     where: Where | None
+    _key: tuple[Source, int, object]
 
     def __init__(self, source: Source, kind: Kind, value: Any = None, where: Where | None = None) -> None:
         put = object.__setattr__

@@ -8,10 +8,10 @@ so that the first failure is also the best explanation.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from types import ModuleType
 
 from stator.guards.guard import Guard, Kind, is_constant, same_constant
 from stator.source import Key, Local, Source, depth, root_of
-from types import ModuleType
 
 _HEAP_TYPE = 1 << 9
 _type_flags = type.__dict__["__flags__"].__get__

@@ -181,7 +181,9 @@ def is_lookup_key(key: Any) -> bool:
         return type(key) is not slice
     kind = type(key)
     hash_method = kind.__hash__
-    return (hash_method is object.__hash__ or hash_method is enum.Enum.__hash__) and kind.__eq__ is object.__eq__
+    return (
+        hash_method is object.__hash__ or hash_method is enum.Enum.__hash__
+    ) and kind.__eq__ is object.__eq__
 
 
 def member_descriptor(owner: type, name: str) -> MemberDescriptorType:

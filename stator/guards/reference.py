@@ -174,9 +174,7 @@ def _lookup(base: Any, key: Any, source: Source) -> Any:
     raise Unreadable(source.text())
 
 
-def _dict_items(
-    base: Any, source: Source, in_storage_order: bool = False
-) -> list[tuple[Any, Any]]:
+def _dict_items(base: Any, source: Source, in_storage_order: bool = False) -> list[tuple[Any, Any]]:
     if is_a(base, types.MappingProxyType):
         return list(base.items())
     if is_a(base, OrderedDict) and not in_storage_order:

@@ -12,6 +12,7 @@ from stator.guards.guard import MISSING, Kind
 from stator.source import Pinned
 
 _mro_of = type.__dict__["__mro__"].__get__
+_flags_of = type.__dict__["__flags__"].__get__
 _HEAP_TYPE = 1 << 9
 _IMMUTABLE = 1 << 8
 
@@ -24,7 +25,7 @@ def mro_of(cls: type) -> tuple[type, ...]:
 
 def is_mutable_class(cls: type) -> bool:
     """Whether someone could assign to the class's attributes (C types are immutable)."""
-    return bool(type.__flags__.__get__(cls) & _HEAP_TYPE) and not type.__flags__.__get__(cls) & _IMMUTABLE
+    return _flags_of(cls) & (_HEAP_TYPE | _IMMUTABLE) == _HEAP_TYPE
 
 
 def find(vm: Any, cls: type, name: str) -> Any:

@@ -15,6 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import same_as_eager as harness
 from curriculum import Case, cases_of, load_topic, ramp, world_of_case
+from faults import FAULTS
 from same_as_eager import call, fresh_inputs, same_as_eager
 
 TOPICS = sorted(Path(__file__).parent.glob("test_*.py"))[1:]
@@ -119,7 +120,7 @@ def test_each_fault_is_found(identity: pytest.MonkeyPatch, fault: str, fn: objec
 
 
 def test_every_fault_is_tried() -> None:
-    assert {fault for fault, _, _ in FOUND_BY} == set(harness.FAULTS)
+    assert {fault for fault, _, _ in FOUND_BY} == set(FAULTS)
 
 
 def unlike_on_second_run(x: torch.Tensor) -> torch.Tensor:

@@ -2,7 +2,7 @@
 
 import torch
 
-from curriculum import case, call, ramp
+from curriculum import call, case, ramp
 
 
 @case()

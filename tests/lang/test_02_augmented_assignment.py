@@ -1,6 +1,5 @@
 """Augmented assignment on names, attributes, items and slices."""
 
-import torch
 
 from curriculum import call, case, ramp
 

@@ -1,6 +1,5 @@
 """Comparison operators, chains, identity and membership."""
 
-import torch
 
 from curriculum import call, case, ramp
 

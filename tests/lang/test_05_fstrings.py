@@ -1,6 +1,5 @@
 """f-strings, format specifications and conversions."""
 
-import torch
 
 from curriculum import call, case, ramp
 

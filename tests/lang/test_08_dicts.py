@@ -1,6 +1,5 @@
 """Dicts: methods, order, mutation, views, tensors inside."""
 
-import torch
 
 from curriculum import call, case, ramp
 

@@ -1,6 +1,5 @@
 """Every form of a call: nested, starred, bound, through containers, with kwargs tensors."""
 
-import functools
 
 import torch
 import torch.nn.functional as F

@@ -90,7 +90,7 @@ def ackermann(x, m, n):
     return x + ack(m, n)
 
 
-@case(call(ramp(2), 4))
+@case(call(ramp(2), 3), call(ramp(2), 1))
 def recursion_with_tensors(x, n):
     def tree(v, level):
         if level == 0:

@@ -1,6 +1,5 @@
 """Classes: attributes, methods, bodies with code, instances from outside and made inside."""
 
-import torch
 
 from curriculum import call, case, ramp
 

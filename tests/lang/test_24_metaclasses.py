@@ -1,6 +1,5 @@
 """Metaclasses, __init_subclass__, __class_getitem__, type with three arguments."""
 
-import torch
 
 from curriculum import call, case, ramp
 

@@ -3,8 +3,6 @@
 import collections
 import collections.abc
 
-import torch
-
 from curriculum import call, case, ramp
 
 

@@ -1,6 +1,5 @@
 """Iterators: user-made, sentinel form, partly consumed, errors inside."""
 
-import torch
 
 from curriculum import call, case, ramp
 

@@ -2,8 +2,6 @@
 
 import contextlib
 
-import torch
-
 from curriculum import call, case, ramp
 
 

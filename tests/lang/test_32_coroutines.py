@@ -2,8 +2,6 @@
 
 import types
 
-import torch
-
 from curriculum import call, case, ramp
 
 

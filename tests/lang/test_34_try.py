@@ -2,8 +2,6 @@
 
 import sys
 
-import torch
-
 from curriculum import call, case, ramp
 
 

@@ -1,6 +1,5 @@
 """Raising: escaping to the caller, custom classes, chaining, notes, assert, errors from C code."""
 
-import torch
 
 from curriculum import call, case, ramp
 
@@ -129,7 +128,7 @@ ERRORS = [
     lambda: [1] < ["a"],
     lambda: {**[1]},
     lambda: "%d" % "a",
-    lambda: "{}".format(),
+    lambda: "{}".format(),  # noqa: F524
     lambda: isinstance(1, 1),
     lambda: object().x,
     lambda: b"\xff".decode(),

@@ -1,6 +1,5 @@
 """ExceptionGroup and except*."""
 
-import torch
 
 from curriculum import call, case, ramp
 

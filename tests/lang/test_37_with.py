@@ -1,6 +1,5 @@
 """The with statement and user context managers."""
 
-import torch
 
 from curriculum import call, case, ramp
 

@@ -3,8 +3,6 @@
 import contextlib
 import io
 
-import torch
-
 from curriculum import call, case, ramp
 
 depth = 0

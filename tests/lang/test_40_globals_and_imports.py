@@ -91,7 +91,8 @@ def import_statement(x):
 def import_forms(x):
     import collections.abc
     import os.path as osp
-    from collections import OrderedDict, deque as dq
+    from collections import OrderedDict
+    from collections import deque as dq
     from math import pi
 
     return isinstance([], collections.abc.Sequence), osp.join("a", "b"), OrderedDict(a=1), dq([1]), x * pi
@@ -109,7 +110,7 @@ def import_torch_inside(x):
 def import_error(x):
     y = x + 1
     try:
-        import a_module_that_does_not_exist
+        import a_module_that_does_not_exist  # noqa: F401
     except ImportError as error:
         return type(error).__name__, str(error), y
 
@@ -118,7 +119,7 @@ def import_error(x):
 def import_of_a_missing_name(x):
     y = x + 1
     try:
-        from math import no_such_function
+        from math import no_such_function  # noqa: F401
     except ImportError as error:
         return str(error).split(" (")[0], y
 

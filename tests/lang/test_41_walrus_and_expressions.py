@@ -1,6 +1,5 @@
 """Assignment expressions, starred expressions, conditional and odd corners of expressions."""
 
-import torch
 
 from curriculum import call, case, ramp
 

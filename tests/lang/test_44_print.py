@@ -4,8 +4,6 @@ import io
 import sys
 import warnings
 
-import torch
-
 from curriculum import call, case, ramp
 
 

@@ -4,8 +4,6 @@ import dataclasses
 import typing
 from dataclasses import dataclass, field
 
-import torch
-
 from curriculum import call, case, ramp
 
 

@@ -80,7 +80,7 @@ def typed_dict(options: Options, x):
 def cast_and_annotations(x):
     y: torch.Tensor = typing.cast(torch.Tensor, x + 1)
     n: "int" = 3
-    z: float
+    z: float  # noqa: F842
     return y * n
 
 

@@ -10,8 +10,6 @@ import re
 import string
 import types
 
-import torch
-
 from curriculum import call, case, ramp
 
 

@@ -2,7 +2,7 @@
 
 import torch
 
-from curriculum import call, case, ramp
+from curriculum import case
 
 
 @case(breaks="a branch on a tensor's value")

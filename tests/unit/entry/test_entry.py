@@ -34,7 +34,9 @@ def f(x: Any) -> Any:
 def test_a_hit_calls_the_residual_with_the_wanted_values() -> None:
     program = lower([Guard(X, Kind.LEN, 2)], [Index(X, 1), X, Index(X, 0)])
     entry = CompiledFunction(f, never)
-    entry.add_entry(GuardProgram(program.nodes, program.checks, program.wanted, 1), lambda *values: values, "tag")
+    entry.add_entry(
+        GuardProgram(program.nodes, program.checks, program.wanted, 1), lambda *values: values, "tag"
+    )
     xs = [1, 2]
     assert entry(xs) == (2, xs, 1) and entry(x=xs)[1] is xs
     assert entry.hits() == [2]
@@ -148,7 +150,11 @@ def test_it_looks_like_what_it_wraps() -> None:
         """What it does."""
 
     entry = functools.update_wrapper(CompiledFunction(documented, never), documented)
-    assert entry.__wrapped__ is documented and entry.__name__ == "documented" and entry.__doc__ == "What it does."
+    assert (
+        entry.__wrapped__ is documented
+        and entry.__name__ == "documented"
+        and entry.__doc__ == "What it does."
+    )
     assert str(inspect.signature(entry)) == str(inspect.signature(documented))
     entry.note = 1
     assert entry.__dict__["note"] == 1 and "documented" in repr(entry)
@@ -159,7 +165,11 @@ def test_it_looks_like_what_it_wraps() -> None:
 
 def test_wrong_arguments_are_refused() -> None:
     entry = CompiledFunction(f, never)
-    for wrong in [lambda: CompiledFunction(len, never), lambda: CompiledFunction(f, 3), lambda: CompiledFunction(f)]:
+    for wrong in [
+        lambda: CompiledFunction(len, never),
+        lambda: CompiledFunction(f, 3),
+        lambda: CompiledFunction(f),
+    ]:
         with pytest.raises(TypeError):
             wrong()
     for arguments in [(3, f), (equals(1), 3), (equals(1),)]:
@@ -205,7 +215,9 @@ def test_a_collected_program_cycle() -> None:
 def test_many_wanted_values() -> None:
     program = lower([], [Index(X, i) for i in range(200)])
     entry = CompiledFunction(f, never)
-    entry.add_entry(GuardProgram(program.nodes, program.checks, program.wanted, 1), lambda *values: sum(values))
+    entry.add_entry(
+        GuardProgram(program.nodes, program.checks, program.wanted, 1), lambda *values: sum(values)
+    )
     assert entry(list(range(200))) == sum(range(200))
 
 

@@ -12,7 +12,20 @@ import torch
 from stator._core import EAGER, CompiledFunction, GuardProgram
 from stator.guards.guard import Guard, Kind, global_state, tensor_meta
 from stator.guards.lower import lower
-from stator.source import WORLD, Attr, CallOf, DictOf, Index, Key, KeyAt, Local, Pinned, SetAt, TypeOf, ValueAt
+from stator.source import (
+    WORLD,
+    Attr,
+    CallOf,
+    DictOf,
+    Index,
+    Key,
+    KeyAt,
+    Local,
+    Pinned,
+    SetAt,
+    TypeOf,
+    ValueAt,
+)
 
 CALLS = 100_000
 X = Local("x", 0)

@@ -39,6 +39,8 @@ def read(source: Source, *args: Any) -> Any:
         expected = evaluate(source, args)
     except Unreadable:
         expected = NOWHERE
-    same = found is expected or (type(found) is type(expected) and type(found) in (int, float, str) and found == expected)
+    same = found is expected or (
+        type(found) is type(expected) and type(found) in (int, float, str) and found == expected
+    )
     assert same, f"C++ and Python disagree about {source.text()}: {found!r}, {expected!r}"
     return found

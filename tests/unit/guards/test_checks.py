@@ -158,7 +158,12 @@ def test_a_dispatching_subclass_is_not_asked_for_its_metadata() -> None:
         @staticmethod
         def __new__(cls) -> Any:
             return torch.Tensor._make_wrapper_subclass(
-                cls, (2, 3), strides=(3, 1), device="cpu", dispatch_sizes_strides_policy="sizes", dispatch_device=True
+                cls,
+                (2, 3),
+                strides=(3, 1),
+                device="cpu",
+                dispatch_sizes_strides_policy="sizes",
+                dispatch_device=True,
             )
 
         @classmethod

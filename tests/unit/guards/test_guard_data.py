@@ -5,7 +5,16 @@ import types
 import pytest
 import torch
 
-from stator.guards.guard import MISSING, Guard, Kind, global_state, is_constant, same_constant, tensor_meta, value_key
+from stator.guards.guard import (
+    MISSING,
+    Guard,
+    Kind,
+    global_state,
+    is_constant,
+    same_constant,
+    tensor_meta,
+    value_key,
+)
 from stator.guards.guard_set import GuardSet
 from stator.guards.lower import Op, lower
 from stator.guards.tensor_meta import with_dynamic_dims
@@ -63,7 +72,14 @@ def test_every_kind_has_words() -> None:
 
 @pytest.mark.parametrize(
     "values",
-    [(1, True, 1.0, 1 + 0j), (0.0, -0.0), ((1,), (True,)), (b"a", "a"), (range(0), range(1, 1)), (slice(1), slice(1.0))],
+    [
+        (1, True, 1.0, 1 + 0j),
+        (0.0, -0.0),
+        ((1,), (True,)),
+        (b"a", "a"),
+        (range(0), range(1, 1)),
+        (slice(1), slice(1.0)),
+    ],
 )
 def test_values_that_python_may_call_equal_guard_differently(values: tuple[object, ...]) -> None:
     assert len({value_key(value) for value in values}) == len(values)

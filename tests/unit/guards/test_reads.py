@@ -204,7 +204,11 @@ def test_a_colliding_key_is_never_asked() -> None:
 
 def test_mixed_dicts_of_every_size_agree_with_python() -> None:
     for size in (1, 5, 6, 11, 100, 300, 3000):
-        keys = list(itertools.islice(itertools.chain.from_iterable((i, f"s{i}", i + 0.5, (i,)) for i in range(size)), size))
+        keys = list(
+            itertools.islice(
+                itertools.chain.from_iterable((i, f"s{i}", i + 0.5, (i,)) for i in range(size)), size
+            )
+        )
         table = {key: object() for key in keys}
         for key in keys[:: max(1, size // 7)]:
             assert read(Key(X, key), table) is table[key]

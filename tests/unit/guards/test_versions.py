@@ -118,7 +118,11 @@ def test_mutable_children_are_checked_behind_an_unchanged_dict() -> None:
 
 def test_an_ordered_dict_may_change_its_order_alone() -> None:
     table = OrderedDict(a=1, b=2)
-    guards = [Guard(X, Kind.KEYS, ("a", "b")), Guard(KeyAt(X, 0), Kind.EQUALS, "a"), Guard(ValueAt(X, 1), Kind.EQUALS, 2)]
+    guards = [
+        Guard(X, Kind.KEYS, ("a", "b")),
+        Guard(KeyAt(X, 0), Kind.EQUALS, "a"),
+        Guard(ValueAt(X, 1), Kind.EQUALS, 2),
+    ]
     for guard in guards:
         compiled = settled([guard], table)
         table.move_to_end("a")
