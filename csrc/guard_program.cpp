@@ -9,6 +9,26 @@ namespace stator {
 
 constexpr Py_ssize_t small_frame = 64;
 
+namespace {
+
+// On 3.11 any allocation may start a collection, and its finalizers may free what we have borrowed; making an
+// instance's dict or an iterator allocates.  From 3.12 on collections wait for the next bytecode.
+class CollectionPause {
+ public:
+  explicit CollectionPause(bool wanted) : was_enabled_(wanted && needed && PyGC_Disable() == 1) {}
+  CollectionPause(const CollectionPause&) = delete;
+  CollectionPause& operator=(const CollectionPause&) = delete;
+  ~CollectionPause() {
+    if (was_enabled_) PyGC_Enable();
+  }
+
+ private:
+  static constexpr bool needed = PY_VERSION_HEX < 0x030C0000;
+  bool was_enabled_;
+};
+
+}  // namespace
+
 // The values of one run.  Slots are borrowed unless listed in `owned`.
 struct GuardProgram::Frame {
   PyObject* const* arguments;
@@ -43,6 +63,8 @@ Py_ssize_t GuardProgram::run(PyObject* const* arguments, Py_ssize_t count, PyObj
       frame.slots = large.data();
     }
   }
+  // A program that calls out may run for long: it holds references instead.
+  CollectionPause pause(!holds_references_);
   Py_ssize_t failed = run_steps(frame);
   if (failed < 0 && out) {
     for (size_t i = 0; i < wanted_.size(); ++i) {

@@ -288,7 +288,13 @@ def differences(eager: Portrait, compiled: Portrait, path: str, exact: bool = Tr
         if not same_numbers(eager.numbers, compiled.numbers, exact):
             yield f"{path}: eager {eager.numbers}, compiled {compiled.numbers}"
     if list(eager.parts) != list(compiled.parts):
-        yield f"{path}: eager holds {list(eager.parts)}, compiled holds {list(compiled.parts)}"
-    for edge in eager.parts.keys() & compiled.parts.keys():
+        yield f"{path}: eager has {only_in(eager, compiled)}, compiled has {only_in(compiled, eager)}"
+    for edge in [edge for edge in eager.parts if edge in compiled.parts]:
         joint = "" if edge.startswith(("[", ".", "{")) else "."
         yield from differences(eager.parts[edge], compiled.parts[edge], f"{path}{joint}{edge}", exact)
+
+
+def only_in(one: Portrait, other: Portrait) -> str:
+    """The parts that the other lacks, with what they are; all of them if only the order differs."""
+    own = {edge: part.label for edge, part in one.parts.items() if edge not in other.parts}
+    return str(own) if one.parts.keys() != other.parts.keys() else f"the order {list(one.parts)}"

@@ -323,9 +323,9 @@ def tensors_in(value: Any) -> list[torch.Tensor]:
         if id(item) in met:
             continue
         met[id(item)] = item
-        if isinstance(item, torch.Tensor):
+        if issubclass(type(item), torch.Tensor):
             found.append(item)
-        elif isinstance(item, torch.nn.Module):
+        elif issubclass(type(item), torch.nn.Module):
             ahead.extend(item.parameters())
         elif type(item) in (list, tuple):
             ahead.extend(item)
@@ -347,7 +347,7 @@ def gradients(result: Any, inputs: Call) -> list[torch.Tensor | None]:
 
 def drain(value: Any, seen: Describer, path: str) -> Portrait:
     """What an iterator still holds after the call."""
-    if isinstance(value, types.CoroutineType):
+    if type(value) is types.CoroutineType:
         value.close()
     if not hasattr(type(value), "__next__"):
         return Portrait("no iterator")

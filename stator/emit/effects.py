@@ -12,19 +12,23 @@ import warnings
 from typing import Any
 
 from stator.emit.rebuild import Rebuilder, _vars
-from stator.guards.guard import MISSING
+from stator.guards.guard import MISSING, Kind
 from stator.heap.box import Box
 from stator.heap.heap import instance_dict
 from stator.heap.shells import slot_members
 from stator.heap.tracker import Shape, VariableTracker
 from stator.interp.rules_effects import Logged, Printed, Warned
+from stator.kinds import is_a
 
 
 def write_effects(build: Rebuilder) -> int:
     """Emit every write-back; answers how many there are."""
     statements: list[str] = []
     for tracker in list(build.heap.trackers):
+        before = len(statements)
         _diff(build, tracker, statements)
+        tracker.mutated = len(statements) > before
+    guard_no_aliases(build.heap)
     for scope in list(build.heap.scopes.values()):
         for name, value in scope.overlay.items():
             namespace = build.writer.constant(scope.namespace, "globals")
@@ -44,6 +48,15 @@ def write_effects(build: Rebuilder) -> int:
     for statement in statements:
         build.writer.line(statement)
     return len(statements)
+
+
+def guard_no_aliases(heap: Any) -> None:
+    """What was written to one object was not seen through another: they must stay two objects."""
+    for mutated in heap.trackers:
+        if mutated.mutated:
+            for other in heap.trackers:
+                if other is not mutated and type(other.original) is type(mutated.original):
+                    heap.guard(mutated.source, Kind.NOT_ALIAS, other.source)
 
 
 def _replay(build: Rebuilder, effect: Any) -> str:
@@ -91,7 +104,7 @@ def _current(box: Any, value: Any) -> bool:
 
 def _diff_list(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> None:
     initial = tracker.initial
-    now = list(list.__iter__(tracker.standin) if isinstance(tracker.standin, list) else iter(tracker.standin))
+    now = list(list.__iter__(tracker.standin) if is_a(tracker.standin, list) else iter(tracker.standin))
     same = min(len(initial), len(now))
     if all(_current(box, value) for box, value in zip(initial, now, strict=False)):
         if len(now) == len(initial):
@@ -106,7 +119,7 @@ def _diff_list(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> No
     name = build.outside(tracker.source)
     parts = [build.value(value) for value in now]
     base = build.writer.constant(_list_base(tracker.standin))
-    if isinstance(tracker.standin, list):
+    if is_a(tracker.standin, list):
         out.append(f"{base}.__setitem__({name}, slice(None), [{', '.join(parts)}])")
     else:
         out.append(f"{base}.clear({name})")
@@ -114,11 +127,11 @@ def _diff_list(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> No
 
 
 def _list_base(value: Any) -> type:
-    return list if isinstance(value, list) else collections.deque
+    return list if is_a(value, list) else collections.deque
 
 
 def _dict_base(value: Any) -> type:
-    return collections.OrderedDict if isinstance(value, collections.OrderedDict) else dict
+    return collections.OrderedDict if is_a(value, collections.OrderedDict) else dict
 
 
 def _diff_dict(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> None:
@@ -134,7 +147,7 @@ def _diff_dict(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> No
         out.append(f"{base}.clear({name})")
         out.append(f"{base}.update({name}, [{', '.join(items)}])")
         return
-    if isinstance(tracker.standin, collections.defaultdict) and \
+    if is_a(tracker.standin, collections.defaultdict) and \
             tracker.standin.default_factory is not tracker.original.default_factory \
             and build.heap.original_of(tracker.standin.default_factory) is not tracker.original.default_factory:
         out.append(f"{build.outside(tracker.source)}.default_factory = {build.value(tracker.standin.default_factory)}")
@@ -149,7 +162,7 @@ def _diff_dict(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> No
 
 
 def _diff_set(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> None:
-    if isinstance(tracker.standin, frozenset):
+    if is_a(tracker.standin, frozenset):
         return
     initial = set(tracker.initial)
     now = set(set.__iter__(tracker.standin))

@@ -22,6 +22,7 @@ from stator.heap.heap import Heap, instance_dict
 from stator.heap.shells import CONSTANT_TYPES, IDENTITY_TYPES, new_shell, slot_members
 from stator.heap.tracker import Shape
 from stator.source import Source
+from stator.kinds import is_a
 
 
 class Rebuilder:
@@ -94,7 +95,7 @@ class Rebuilder:
         return text
 
     def made(self, value: Any, cls: type) -> str:
-        if isinstance(value, torch.Tensor):
+        if is_a(value, torch.Tensor):
             raise Break("SB017", f"a {cls.__name__} made inside the trace")
         if cls is tuple or cls is list or cls is set or cls is frozenset or cls is dict:
             return self.container(value, cls)
@@ -109,10 +110,10 @@ class Rebuilder:
             return f"slice({self.value(value.start)}, {self.value(value.stop)}, {self.value(value.step)})"
         if cls is functools.partial:
             return self.partial(value)
-        if isinstance(value, type) and id(value) in self.vm.fresh:
+        if is_a(value, type) and id(value) in self.vm.fresh:
             raise Break("SB007", f"the class {value.__name__}, made inside the trace")
-        if cls in IDENTITY_TYPES or isinstance(value, (type, types.ModuleType, types.FunctionType)) \
-                or isinstance(value, enum.Enum):
+        if cls in IDENTITY_TYPES or is_a(value, (type, types.ModuleType, types.FunctionType)) \
+                or is_a(value, enum.Enum):
             return self.writer.constant(value)
         if cls in _BOUND:
             return self.bound_builtin(value)
@@ -122,11 +123,11 @@ class Rebuilder:
             return self.writer.constant(value)
         if cls is collections.deque:
             return self.deque(value)
-        if isinstance(value, BaseException):
+        if is_a(value, BaseException):
             return self.exception(value)
         if id(cls) in self.vm.fresh:
             raise Break("SB007", f"an instance of {cls.__name__}, a class made inside the trace")
-        if isinstance(value, tuple) and type(value).__module__ == "torch.return_types":
+        if is_a(value, tuple) and type(value).__module__ == "torch.return_types":
             return f"{self.writer.constant(cls)}(({', '.join(self.value(v) for v in value)},))"
         if new_shell(cls) is not None:
             return self.instance(value, cls)
@@ -217,7 +218,7 @@ class Rebuilder:
 
     def bound_builtin(self, value: Any) -> str:
         receiver = getattr(value, "__self__", None)
-        if receiver is None or isinstance(receiver, (types.ModuleType, type)):
+        if receiver is None or is_a(receiver, (types.ModuleType, type)):
             return self.writer.constant(value)
         return f"{self.value(receiver)}.{value.__name__}"
 
@@ -233,7 +234,7 @@ class Rebuilder:
                 self.writer.line(f"{name}.{attribute} = {self.value(other)}")
         if value.__suppress_context__ and value.__cause__ is None:
             self.writer.line(f"{name}.__suppress_context__ = True")
-        if isinstance(value, (StopIteration, AttributeError, KeyError, NameError, ImportError, OSError, SystemExit)):
+        if is_a(value, (StopIteration, AttributeError, KeyError, NameError, ImportError, OSError, SystemExit)):
             for attribute in ("value", "name", "obj", "path", "errno", "strerror", "code"):
                 item = getattr(value, attribute, None)
                 if item is not None:

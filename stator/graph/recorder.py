@@ -26,9 +26,13 @@ from stator.breaks import Break
 from stator.graph.naming import input_name, spell
 from stator.guards.guard import TensorMeta, tensor_meta
 from stator.source import Source
+from stator.kinds import is_a
 
 _ATOMS = frozenset({int, float, complex, bool, str, type(None), type(...), torch.dtype, torch.device, torch.layout,
                     torch.memory_format, torch.Size, range, torch.SymInt, torch.SymFloat, torch.SymBool})
+
+
+_SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
 class GraphInput:
@@ -126,12 +130,12 @@ class Recorder:
             return {key: self.to_node_arg(item) for key, item in value.items()}
         if cls is slice:
             return slice(self.to_node_arg(value.start), self.to_node_arg(value.stop), self.to_node_arg(value.step))
-        if isinstance(value, (tuple, list)):
+        if is_a(value, (tuple, list)):
             return type(value)(*[self.to_node_arg(i) for i in value]) if hasattr(value, "_fields") \
                 else [self.to_node_arg(i) for i in value]
-        if isinstance(value, (int, float, str)):
+        if is_a(value, (int, float, str)):
             return value
-        if isinstance(value, (torch._C._SDPBackend, type)) or callable(value):
+        if is_a(value, (torch._C._SDPBackend, type)) or callable(value):
             return value
         raise Break("SB005", f"a {cls.__name__} passed to a torch operation")
 
@@ -150,6 +154,8 @@ class Recorder:
                 raise Break("SB004", f"{error}") from None
             except UnsupportedOperatorException as error:
                 raise Break("SB017", f"{error}") from None
+        if type(result) in _SYMBOLIC:
+            raise Break("SB003", f"{getattr(target, '__name__', target)} of a tensor")
         if result is None or self._holds_tensor(result):
             self.record(op, target, args, kwargs, result)
         return result
@@ -183,15 +189,15 @@ class Recorder:
         for i, part in enumerate(result):
             if type(part) is FakeTensor:
                 self._tie(part, (node, i))
-            elif isinstance(part, (tuple, list)):
+            elif is_a(part, (tuple, list)):
                 self._tie_parts(part, (node, i))
 
     def _holds_tensor(self, result: Any) -> bool:
         if type(result) is FakeTensor:
             return True
-        if isinstance(result, torch.Tensor):
+        if is_a(result, torch.Tensor):
             raise Break("SB017", f"an operation that returned a {type(result).__name__}")
-        if isinstance(result, (tuple, list)):
+        if is_a(result, (tuple, list)):
             return any(self._holds_tensor(part) for part in result)
         return False
 

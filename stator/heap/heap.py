@@ -24,6 +24,7 @@ from stator.heap.scope import Scope
 from stator.heap.shells import CONSTANT_TYPES, IDENTITY_TYPES, is_constant_tuple, new_shell, slot_members
 from stator.heap.tracker import Shape, VariableTracker
 from stator.source import Attr, CellOf, DictOf, Index, Key, KeyAt, Local, Pinned, SetAt, Slot, Source, ValueAt, root_of
+from stator.kinds import is_a
 
 Adopter = Callable[[Any, Source], Any]
 
@@ -35,6 +36,7 @@ class Heap:
         self.recorder = recorder
         self.guards = GuardSet()
         self.locate: Callable[[], Any] = lambda: None  # the user's line now being interpreted
+        self.run_native: Callable[..., Any] = lambda fn, args: fn(*args)  # with the frame hook on
         self.by_original: dict[int, VariableTracker] = {}
         self.by_standin: dict[int, VariableTracker] = {}
         self.trackers: list[VariableTracker] = []
@@ -71,6 +73,10 @@ class Heap:
             return tracker.source
         return self.sources.get(id(value)) or Pinned(value)
 
+    def is_opaque(self, value: Any) -> bool:
+        tracker = self.by_standin.get(id(value))
+        return tracker is not None and tracker.shape is Shape.OPAQUE
+
     def tracker_of(self, value: Any) -> VariableTracker | None:
         return self.by_standin.get(id(value))
 
@@ -105,9 +111,9 @@ class Heap:
 
     def _choose(self, value: Any) -> Adopter:
         cls = type(value)
-        if isinstance(value, torch.Tensor):
+        if is_a(value, torch.Tensor):
             return self._adopt_tensor
-        if isinstance(value, (type, types.ModuleType, enum.Enum)):
+        if is_a(value, (type, types.ModuleType, enum.Enum)):
             return self._adopt_identity
         if new_shell(cls) is not None:
             return self._adopt_instance
@@ -191,6 +197,9 @@ class Heap:
                 key = self.adopt(key, KeyAt(source, i))
                 box = self.box(item, ValueAt, source, i)
                 tracker.exposed = True
+                self.run_native(store, (standin, key, box))
+                self.run_native(dict.__setitem__, (initial, key, box))
+                continue
             store(standin, key, box)
             initial[key] = box
         if tracker.exposed:
@@ -207,7 +216,7 @@ class Heap:
             else:
                 self.guard(source, Kind.LEN, len(value))
                 members = [self.adopt(item, SetAt(source, i)) for i, item in enumerate(value)]
-            tracker = self.register(VariableTracker(set(members), value, source, Shape.SET))
+            tracker = self.register(VariableTracker(self.run_native(set, (members,)), value, source, Shape.SET))
             tracker.initial = members
             self.guard_type(tracker)
         return tracker.standin
@@ -219,7 +228,8 @@ class Heap:
         if tracker is None:
             self.guard(source, Kind.LEN, len(value))
             members = [self.adopt(item, SetAt(source, i)) for i, item in enumerate(value)]
-            tracker = self.register(VariableTracker(frozenset(members), value, source, Shape.SET))
+            tracker = self.register(
+                VariableTracker(self.run_native(frozenset, (members,)), value, source, Shape.SET))
             tracker.initial = members
             self.guard_type(tracker)
         return tracker.standin
@@ -241,7 +251,7 @@ class Heap:
 
     def _adopt_function(self, value: types.FunctionType, source: Source) -> Any:
         if id(value) not in self.sources:
-            if isinstance(root_of(source), Local):
+            if is_a(root_of(source), Local):
                 self.guard(source, Kind.TYPE, types.FunctionType)
                 self.guard(Attr(source, "__code__"), Kind.ID, value.__code__)
                 self.sources[id(value)] = source
@@ -249,7 +259,7 @@ class Heap:
             else:
                 self.guard(source, Kind.ID, value)
                 self.sources[id(value)] = Pinned(value)
-        elif not isinstance(root_of(source), Local):
+        elif not is_a(root_of(source), Local):
             self.guard(source, Kind.ID, value)
         elif self.sources[id(value)] != source:
             self.guard(source, Kind.ALIAS, self.sources[id(value)])
@@ -308,7 +318,7 @@ class Heap:
         elif shell.shape is Shape.SET:
             self.guard(source, Kind.LEN, len(set(value)))
             tracker.initial = [self.adopt(item, SetAt(source, i)) for i, item in enumerate(set.__iter__(value))]
-            set.update(standin, tracker.initial)
+            self.run_native(set.update, (standin, tracker.initial))
         self.fill_attributes(tracker)
         return standin
 
@@ -393,10 +403,10 @@ class Heap:
             return
         seen.add(id(value))
         self.expose(value)
-        if isinstance(value, (list, tuple, set, frozenset, collections.deque)):
+        if is_a(value, (list, tuple, set, frozenset, collections.deque)):
             for item in _RAW_ITER[_container_base(cls)](value):
                 self.expose_deep(item, seen)
-        elif isinstance(value, dict):
+        elif is_a(value, dict):
             for key, item in dict.items(value):
                 self.expose_deep(key, seen)
                 self.expose_deep(item, seen)

@@ -14,6 +14,7 @@ from stator.heap.tracker import Shape
 from stator.interp.attributes import is_data_descriptor, is_outside, raise_attribute_error, tensor_class
 from stator.interp.frame import Continuation, Frame, Raised
 from stator.interp.lookup import MISSING, find, is_mutable_class
+from stator.kinds import is_a
 
 
 class Discard(Continuation):
@@ -53,9 +54,9 @@ def store_attr(vm: Any, obj: Any, name: str, value: Any, cont: Any = DISCARD) ->
 def store_generic(vm: Any, obj: Any, name: str, value: Any, cont: Any = DISCARD) -> None:
     """object.__setattr__, type.__setattr__ and module attributes."""
     cls = type(obj)
-    if isinstance(obj, type):
+    if is_a(obj, type):
         return store_on_class(vm, obj, name, value, cont)
-    if isinstance(obj, types.ModuleType):
+    if is_a(obj, types.ModuleType):
         vm.heap.scope(obj.__dict__).write(name, value)
         return vm.give(None, cont)
     descr = find(vm, cls, name)
@@ -133,9 +134,9 @@ def delete_attr(vm: Any, obj: Any, name: str, cont: Any = DISCARD) -> None:
 
 def delete_generic(vm: Any, obj: Any, name: str, cont: Any = DISCARD) -> None:
     cls = type(obj)
-    if isinstance(obj, type):
+    if is_a(obj, type):
         return delete_on_class(vm, obj, name, cont)
-    if isinstance(obj, types.ModuleType):
+    if is_a(obj, types.ModuleType):
         scope = vm.heap.scope(obj.__dict__)
         if scope.read(name) is MISSING:
             raise Raised(AttributeError(f"module {obj.__name__!r} has no attribute {name!r}"))
@@ -152,7 +153,7 @@ def delete_generic(vm: Any, obj: Any, name: str, cont: Any = DISCARD) -> None:
 
 
 def _no_attribute(cls: type, name: str, own: Any) -> str:
-    return name if own is not None and cls.__flags__ & (1 << 9) else f"{cls.__name__!r} object has no attribute {name!r}"
+    return f"{cls.__name__!r} object has no attribute {name!r}"
 
 
 def delete_descriptor(vm: Any, descr: Any, obj: Any, name: str, cont: Any) -> None:

@@ -8,6 +8,7 @@ share the descriptor protocol in `bind`.
 
 from __future__ import annotations
 
+import enum
 import types
 from typing import Any
 
@@ -22,6 +23,7 @@ from stator.heap.tracker import Shape
 from stator.interp.frame import Continuation, Frame, Raised
 from stator.interp.lookup import MISSING, find, mro_of
 from stator.source import Attr, DictOf, Key, Pinned
+from stator.kinds import is_a
 
 _object_getattribute = object.__getattribute__
 _PLAIN_FUNCTIONS = (types.FunctionType,)
@@ -41,7 +43,7 @@ class FallbackGetattr(Continuation):
 
     def raised(self, vm: Any, frame: Frame, exc: BaseException) -> bool:
         hook = find(vm, type(self.obj), "__getattr__")
-        if not isinstance(exc, AttributeError) or hook is MISSING:
+        if not is_a(exc, AttributeError) or hook is MISSING:
             return self.cont is not None and self.cont.raised(vm, frame, exc)
         vm.call(hook, (self.obj, self.name), {}, self.cont)
         return True
@@ -51,11 +53,11 @@ def load_attr(vm: Any, obj: Any, name: str, cont: Any = None) -> None:
     cls = type(obj)
     if cls is FakeTensor:
         return load_tensor_attr(vm, obj, name, cont)
-    if isinstance(obj, type):
+    if is_a(obj, type):
         return load_type_attr(vm, obj, name, cont)
     if cls is super:
         return load_super_attr(vm, obj, name, cont)
-    if isinstance(obj, types.ModuleType):
+    if is_a(obj, types.ModuleType):
         return load_module_attr(vm, obj, name, cont)
     getattribute = find(vm, cls, "__getattribute__")
     if type(getattribute) is types.WrapperDescriptorType:
@@ -135,7 +137,7 @@ def read_instance_dict(vm: Any, obj: Any, name: str) -> Any:
     heap = vm.heap
     tracker = heap.by_standin.get(id(obj))
     if tracker is not None and tracker.shape is not Shape.OPAQUE:
-        if value is MISSING and name not in tracker.initial_dict:
+        if value is MISSING and (tracker.initial_dict is None or name not in tracker.initial_dict):
             heap.guard(DictOf(tracker.source), Kind.ABSENT, name)
         return value
     if is_outside(vm, obj):  # an object that stands for itself: its attributes are read with guards
@@ -149,12 +151,12 @@ def read_instance_dict(vm: Any, obj: Any, name: str) -> Any:
 
 def is_outside(vm: Any, obj: Any) -> bool:
     """Whether an object without a shadow comes from outside the trace."""
-    if isinstance(obj, (type, types.FunctionType, types.ModuleType)):
+    if is_a(obj, (type, types.FunctionType, types.ModuleType)):
         return id(obj) not in vm.fresh
-    return isinstance(obj, _ENUM) or id(obj) in vm.heap.by_standin
+    return is_a(obj, _ENUM) or id(obj) in vm.heap.by_standin
 
 
-_ENUM = __import__("enum").Enum
+_ENUM = enum.Enum
 
 
 # ---------------------------------------------------------------------- descriptors
@@ -193,7 +195,7 @@ def bind(vm: Any, descr: Any, obj: Any, owner: type, cont: Any) -> None:
     if cls is types.MemberDescriptorType or cls is types.GetSetDescriptorType:
         return read_c_member(vm, descr, obj, cont)
     getter = find(vm, cls, "__get__")
-    if getter is MISSING or isinstance(descr, type):
+    if getter is MISSING or is_a(descr, type):
         return vm.give(adopt_entry(vm, descr, owner), cont)
     if type(getter) is types.FunctionType:
         return vm.call(getter, (adopt_entry(vm, descr, owner), obj, owner), {}, cont)
@@ -218,8 +220,7 @@ def _property_name(owner: type, descr: property) -> str:
     return "?"
 
 
-_C_METHODS = {types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType,
-              types.BuiltinFunctionType}
+_C_METHODS = {types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType}
 
 
 def adopt_entry(vm: Any, value: Any, owner: type) -> Any:
@@ -236,15 +237,17 @@ def read_c_member(vm: Any, descr: Any, obj: Any, cont: Any) -> None:
     """A C-level attribute: a slot, `__dict__`, `__class__`, `func.__name__`, `exc.args`, ..."""
     name = descr.__name__
     heap = vm.heap
-    if name == "__dict__" and not isinstance(obj, (types.FunctionType, type, types.ModuleType)):
+    if name == "__dict__" and not is_a(obj, (types.FunctionType, type, types.ModuleType)):
         tracker = heap.by_standin.get(id(obj))
         if tracker is not None:
             if tracker.shape is Shape.OPAQUE:
                 raise Break("SB005", f"__dict__ of a {type(obj).__name__}")
             heap.expose_attributes(tracker)
         return vm.give(descr.__get__(obj), cont)
-    if name == "__traceback__" or name == "tb_frame":
-        raise Break("SB020", f"{type(obj).__name__}.{name}")
+    if type(obj) is types.FrameType and name not in ("f_code", "f_lineno", "f_lasti"):
+        raise Break("SB020", f"{name} of a frame")
+    if id(obj) in vm.generators and name != "__name__" and name != "__qualname__":
+        return vm.give(generator_attribute(vm.generators[id(obj)], name), cont)
     try:
         value = descr.__get__(obj)
     except AttributeError as error:
@@ -253,11 +256,25 @@ def read_c_member(vm: Any, descr: Any, obj: Any, cont: Any) -> None:
         raise Raised(error) from None
     if type(value) is Box:
         value = value.force()
-    elif isinstance(obj, _SELF_STANDING) and id(obj) not in vm.fresh:
+    elif is_a(obj, _SELF_STANDING) and id(obj) not in vm.fresh:
         value = heap.adopt(value, Attr(heap.source_of(obj), name))
     elif (tracker := heap.by_standin.get(id(obj))) is not None and tracker.shape is Shape.OPAQUE:
         value = heap.adopt(value, Attr(tracker.source, name))
     vm.give(value, cont)
+
+
+def generator_attribute(body: Any, name: str) -> Any:
+    """gi_code and its like, as the interpreted body has them."""
+    kind = name.partition("_")[2]
+    if kind == "code":
+        return body.code
+    if kind == "running":
+        return body.running
+    if kind == "suspended":
+        return body.started and not body.running and not body.done
+    if kind == "frame" and body.done:
+        return None
+    raise Break("SB008", f"{name} of a generator")
 
 
 # ---------------------------------------------------------------------- classes, super, modules
@@ -292,7 +309,7 @@ def read_type_member(vm: Any, cls: type, descr: Any, cont: Any) -> None:
     except AttributeError as error:
         raise_attribute_error(vm, cls, descr.__name__, str(error), cont)
         return
-    if id(cls) not in vm.fresh and isinstance(value, (dict, list, set)):
+    if id(cls) not in vm.fresh and is_a(value, (dict, list, set)):
         value = vm.heap.adopt(value, Pinned(value))
     vm.give(value, cont)
 
@@ -309,7 +326,7 @@ def bind_on_class(vm: Any, entry: Any, cls: type, cont: Any) -> None:
     if kind in _C_METHODS or kind in (types.GetSetDescriptorType, types.MemberDescriptorType):
         return vm.give(entry.__get__(None, cls), cont)
     getter = find(vm, kind, "__get__")
-    if getter is MISSING or isinstance(entry, type):
+    if getter is MISSING or is_a(entry, type):
         return vm.give(adopt_entry(vm, entry, cls), cont)
     vm.call(getter, (adopt_entry(vm, entry, cls), None, cls), {}, cont)
 

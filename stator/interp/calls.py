@@ -7,25 +7,27 @@ with `__call__`, and C callables, which run only if the native table (or a rule)
 from __future__ import annotations
 
 import functools
+import operator
 import types
 from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
-from stator import _hook, marks
+from stator import _core, _hook, marks
 from stator.breaks import Break
 from stator.guards.guard import Kind
 from stator.heap.box import Box
 from stator.interp.attributes import adopt_entry
 from stator.interp.binding import bind_arguments
 from stator.interp.frame import UNBOUND, Continuation, Frame, Raised
-from stator.interp.lookup import MISSING, find
+from stator.interp.lookup import MISSING, find, is_mutable_class
 from stator.interp.machine import Machine, Thunk, program_of
 from stator.code.decode import decode
 from stator.native.table import NativeClass, lookup, name_of, receiver_split
 from stator.native.torch_ops import torch_leaf
 from stator.source import Attr, Index, Pinned
+from stator.kinds import is_a
 
 RULES: dict[int, Any] = {}  # id of a callable (kept alive in _RULED) -> rule(vm, args, kwargs, cont)
 _RULED: list[Any] = []
@@ -80,13 +82,15 @@ class Caller(Machine):
         found = RULES.get(id(fn))
         if found is not None:
             return found(self, args, kwargs or {}, cont)
-        if isinstance(fn, type):
+        if is_a(fn, type):
             return call_class(self, fn, args, kwargs, cont)
         if cls in _C_CALLABLES:
             return self.call_native(fn, args, kwargs, cont)
         if cls is functools.partial:
             merged = {**fn.keywords, **(kwargs or {})}
             return self.call(fn.func, (*fn.args, *args), merged, cont)
+        if cls is _core.CompiledFunction:  # a compiled function inside a trace is simply part of it
+            return self.call(fn.fn, (*(fn.prefix_args or ()), *args), kwargs, cont)
         if self.is_torch_leaf(fn):
             return self.give(self.torch_call(fn, args, kwargs), cont)
         method = find(self, cls, "__call__")
@@ -197,13 +201,16 @@ class Caller(Machine):
         if _marked(fn):
             return self.call_marked(fn, args, kwargs, cont)
         row = lookup(fn)
-        self.admit(fn, row, args)
+        self.admit(fn, row, (receiver, *args) if descriptor is not fn else args)
         if descriptor is not fn:
             self.expose_for(row, (receiver,))
         self.expose_for(row, args)
         if kwargs:
             self.expose_for(row, kwargs.values())
-        args = self.wrap_callbacks(row, args)
+        if row.cls is NativeClass.ITERATOR or id(descriptor) in _HIGHER_ORDER:
+            args = tuple([self.python_callable(value) for value in args])
+            if kwargs and "key" in kwargs:
+                kwargs = {**kwargs, "key": self.python_callable(kwargs["key"])}
         self.give(self.native(fn, args, kwargs), cont)
 
     def admit(self, fn: Any, row: Any, args: Any) -> None:
@@ -212,6 +219,8 @@ class Caller(Machine):
             raise Break("SB001", f"{_describe(fn)} is not in the native table")
         cls = row.cls
         if cls in _RUNNABLE:
+            if args and row.mutates and self.heap.is_opaque(args[0]):
+                raise Break("SB006", f"{name_of(row)} of an object from outside")
             return
         if cls is NativeClass.SPECIAL or cls is NativeClass.WRAPPER or cls is NativeClass.OUTSIDE_REF:
             raise Break("SB001", f"{name_of(row)} needs a rule of the interpreter that does not exist yet")
@@ -219,7 +228,7 @@ class Caller(Machine):
 
     def expose_for(self, row: Any, values: Any) -> None:
         cls = row.cls
-        if cls is NativeClass.PURE_SHELL:
+        if cls is NativeClass.PURE_SHELL and not row.compares:
             return
         heap = self.heap
         for value in values:
@@ -228,14 +237,10 @@ class Caller(Machine):
             else:
                 heap.expose(value)
 
-    def wrap_callbacks(self, row: Any, args: Any) -> Any:
-        """C callables handed to C code are wrapped, so that their calls come back through the interpreter."""
-        if not row.calls_back:
-            return args
-        return tuple([self.python_callable(value) for value in args])
-
     def python_callable(self, value: Any) -> Any:
-        if type(value) in _C_CALLABLES or (isinstance(value, type) and (id(value) in RULES or value not in _SAFE_TYPES)):
+        """A C callable handed to C code, wrapped so that its calls come back through the interpreter."""
+        if type(value) in _C_CALLABLES or is_a(value, type) and not is_mutable_class(value) \
+                or type(value) in _C_CALLABLE_OBJECTS:
             return _Callback(value).invoke
         return value
 
@@ -332,6 +337,8 @@ def call_class(vm: Any, cls: type, args: Any, kwargs: Any, cont: Any) -> None:
         meta_call = find(vm, meta, "__call__")
         if type(meta_call) is types.FunctionType:
             return vm.call(meta_call, (cls, *args), kwargs, cont)
+        if type(meta_call) is not types.WrapperDescriptorType:
+            return vm.call(vm.special_method(cls, "__call__", ""), args, kwargs, cont)
     instantiate(vm, cls, args, kwargs, cont)
 
 
@@ -392,5 +399,6 @@ def _describe(fn: Any) -> str:
 _C_CALLABLES = {types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType,
                 types.MethodWrapperType, types.ClassMethodDescriptorType}
 _RUNNABLE = {NativeClass.PURE_SHELL, NativeClass.PURE, NativeClass.PURE_DEEP, NativeClass.MUTATES, NativeClass.ITERATOR}
-_SAFE_TYPES = {int, float, str, bool, bytes, complex}
+_C_CALLABLE_OBJECTS = {operator.attrgetter, operator.itemgetter, operator.methodcaller, functools.partial}
+_HIGHER_ORDER = {id(f) for f in (sorted, min, max, functools.reduce, list.sort, iter, filter, map)}
 

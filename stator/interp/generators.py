@@ -14,6 +14,7 @@ from typing import Any
 
 from stator.interp.frame import Continuation, ExcState, Finished, Frame, Raised
 from stator.interp.machine import Thunk, op
+from stator.kinds import is_a
 
 GENERATOR, COROUTINE, ITERABLE_COROUTINE, ASYNC_GENERATOR = 0x20, 0x80, 0x100, 0x200
 
@@ -30,10 +31,11 @@ class Yielded:
 class Suspended:
     """The interpreted body of one generator."""
 
-    __slots__ = ("frame", "started", "done", "running", "exc_state", "saved", "handle", "__weakref__")
+    __slots__ = ("frame", "started", "done", "running", "exc_state", "saved", "handle", "code", "__weakref__")
 
     def __init__(self, frame: Frame) -> None:
         self.frame: Frame | None = frame
+        self.code = frame.code
         self.started = False
         self.done = False
         self.running = False
@@ -86,7 +88,7 @@ class Suspended:
         kind = self.kind
         self.suspend(vm)
         self.done, self.frame = True, None
-        if isinstance(exc, StopIteration) or kind == "async generator" and isinstance(exc, StopAsyncIteration):
+        if is_a(exc, StopIteration) or kind == "async generator" and is_a(exc, StopAsyncIteration):
             name = type(exc).__name__
             error = RuntimeError(f"{kind} raised {name}")
             error.__cause__ = error.__context__ = exc
@@ -274,7 +276,7 @@ class ForCall(Continuation):
         frame.stack.append(value)
 
     def raised(self, vm: Any, frame: Frame, exc: BaseException) -> bool:
-        if not isinstance(exc, StopIteration):
+        if not is_a(exc, StopIteration):
             return False
         frame.stack.pop()
         frame.ip = self.target
@@ -316,7 +318,7 @@ class CloseCall(Continuation):
         vm.give(None, self.cont)
 
     def raised(self, vm: Any, frame: Frame, exc: BaseException) -> bool:
-        if not isinstance(exc, (GeneratorExit, StopIteration)):
+        if not is_a(exc, (GeneratorExit, StopIteration)):
             return False
         vm.give(None, self.cont)
         return True
@@ -339,7 +341,7 @@ class SendNext(Continuation):
         frame.ip = self.target
 
     def raised(self, vm: Any, frame: Frame, exc: BaseException) -> bool:
-        if not isinstance(exc, StopIteration):
+        if not is_a(exc, StopIteration):
             return False
         self.returned(vm, frame, exc.value)
         return True
@@ -354,7 +356,7 @@ class SendCall(SendNext):
         frame.stack.append(value)
 
     def raised(self, vm: Any, frame: Frame, exc: BaseException) -> bool:
-        if not isinstance(exc, StopIteration):
+        if not is_a(exc, StopIteration):
             return False
         frame.stack.pop()
         frame.stack.append(exc.value)
@@ -367,7 +369,7 @@ def SEND(vm: Any, frame: Frame, instr: Any) -> None:
     value = frame.stack.pop()
     receiver = frame.stack[-1]
     body = vm.generators.get(id(receiver))
-    if body is not None and not isinstance(receiver, types.AsyncGeneratorType):
+    if body is not None and not is_a(receiver, types.AsyncGeneratorType):
         return resume(vm, body, value, SendNext(instr.target))
     cont = SendCall(instr.target)
     try:
@@ -426,13 +428,13 @@ def _throw_into_delegate(vm: Any, body: Suspended, frame: Frame, delegate: Any, 
     send_index = next(i for i in range(frame.ip, -1, -1) if frame.unit.instructions[i].opname == "SEND")
     target = frame.unit.instructions[send_index].target
     inner = vm.generators.get(id(delegate))
-    if isinstance(exc, GeneratorExit):
+    if is_a(exc, GeneratorExit):
         closer = vm.optional_attr(delegate, "close")
         if closer is not vm.MISSING:
             vm.call_sync(closer, ())
         raise Raised(vm.set_context(exc))
     send = Redelegated(send_index, target)
-    if inner is not None and not isinstance(delegate, types.AsyncGeneratorType):
+    if inner is not None and not is_a(delegate, types.AsyncGeneratorType):
         return throw(vm, inner, exc, send)
     thrower = vm.optional_attr(delegate, "throw")
     if thrower is vm.MISSING:
@@ -464,7 +466,7 @@ class Redelegated(Continuation):
         frame.ip = self.target
 
     def raised(self, vm: Any, frame: Frame, exc: BaseException) -> bool:
-        if not isinstance(exc, StopIteration):
+        if not is_a(exc, StopIteration):
             return False
         self.returned(vm, frame, exc.value)
         return True
@@ -476,11 +478,11 @@ class Redelegated(Continuation):
 @op
 def GET_YIELD_FROM_ITER(vm: Any, frame: Frame, instr: Any) -> None:
     value = frame.stack[-1]
-    if isinstance(value, types.CoroutineType):
+    if is_a(value, types.CoroutineType):
         if not frame.code.co_flags & (COROUTINE | ITERABLE_COROUTINE):
             raise Raised(TypeError("cannot 'yield from' a coroutine object in a non-coroutine generator"))
         return
-    if isinstance(value, types.GeneratorType):
+    if is_a(value, types.GeneratorType):
         return
     vm.get_iter(frame.stack.pop())
 
@@ -488,7 +490,7 @@ def GET_YIELD_FROM_ITER(vm: Any, frame: Frame, instr: Any) -> None:
 @op
 def GET_AWAITABLE(vm: Any, frame: Frame, instr: Any) -> None:
     value = frame.stack.pop()
-    if isinstance(value, types.CoroutineType):
+    if is_a(value, types.CoroutineType):
         frame.stack.append(value)
         return
     body = vm.generators.get(id(value))
@@ -523,7 +525,7 @@ def GET_ANEXT(vm: Any, frame: Frame, instr: Any) -> None:
     if method is vm.MISSING:
         raise Raised(TypeError(f"'async for' requires an iterator with __anext__ method, got {type(value).__name__}"))
     awaitable = vm.call_sync(method, (value,))
-    if isinstance(awaitable, types.CoroutineType) or type(awaitable).__name__ == "async_generator_asend":
+    if is_a(awaitable, types.CoroutineType) or type(awaitable).__name__ == "async_generator_asend":
         frame.stack.append(awaitable)
         return
     inner = vm.find(type(awaitable), "__await__")
@@ -535,7 +537,7 @@ def GET_ANEXT(vm: Any, frame: Frame, instr: Any) -> None:
 @op
 def END_ASYNC_FOR(vm: Any, frame: Frame, instr: Any) -> None:
     exc = frame.stack.pop()
-    if not isinstance(exc, StopAsyncIteration):
+    if not is_a(exc, StopAsyncIteration):
         raise Raised(exc, again=True)
     frame.stack.pop()
 

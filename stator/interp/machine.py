@@ -90,6 +90,7 @@ class Machine:
         recorder.stack_trace = self.stack_trace
         recorder.expose = heap.expose_deep
         heap.locate = self.location
+        heap.run_native = self.native
 
     # ------------------------------------------------------------------ the loop
 
@@ -179,6 +180,9 @@ class Machine:
             frame_object = _hook.new_frame(frame.code, frame.scope.namespace, {})
             tb = types.TracebackType(tb, frame_object, instr.offset, instr.line or frame.code.co_firstlineno)
         exc.__traceback__ = tb
+
+    def native(self, fn: Any, args: Any, kwargs: Any = None) -> Any:
+        raise NotImplementedError
 
     # ------------------------------------------------------------------ frames
 

@@ -18,6 +18,7 @@ from stator.heap.tracker import Shape
 from stator.interp.assignment import DISCARD
 from stator.interp.frame import Continuation, Frame, Raised
 from stator.interp.lookup import MISSING, find
+from stator.kinds import is_a
 
 SCALARS = frozenset({int, float, bool, str, complex, bytes, type(None)})
 NUMBERS = frozenset({int, float, bool, complex})
@@ -272,7 +273,7 @@ def get_item(vm: Any, obj: Any, key: Any, cont: Any = None) -> None:
             return vm.give(_dict_item(vm, obj, key), cont)
     elif cls is FakeTensor:
         return vm.give(vm.torch_call(operator.getitem, (obj, key), None), cont)
-    elif isinstance(obj, type):
+    elif is_a(obj, type):
         return _subscript_class(vm, obj, key, cont)
     method = find(vm, cls, "__getitem__")
     if method is MISSING:

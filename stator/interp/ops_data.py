@@ -14,9 +14,10 @@ from stator.guards.guard import Kind
 from stator.heap.box import Box
 from stator.interp.attributes import load_attr
 from stator.interp.frame import NULL, UNBOUND, Continuation, Frame, Raised
-from stator.interp.lookup import MISSING
+from stator.interp.lookup import MISSING, find
 from stator.interp.machine import declined, op
 from stator.source import Key, Pinned
+from stator.kinds import is_a
 
 # ---------------------------------------------------------------------- nothing at all
 
@@ -208,7 +209,7 @@ def read_name(vm: Any, names: Any, name: str) -> Any:
     try:
         return vm.native(type(names).__getitem__, (names, name))
     except Raised as raised:
-        if not isinstance(raised.exc, KeyError):
+        if not is_a(raised.exc, KeyError):
             raise
         return MISSING
 
@@ -293,7 +294,7 @@ class SubmoduleFallback(Continuation):
         frame.stack.append(value)
 
     def raised(self, vm: Any, frame: Frame, exc: BaseException) -> bool:
-        if not isinstance(exc, AttributeError):
+        if not is_a(exc, AttributeError):
             return False
         package = getattr(self.module, "__name__", "<unknown module name>")
         found = sys.modules.get(f"{package}.{self.name}")
@@ -426,12 +427,9 @@ def SET_UPDATE(vm: Any, frame: Frame, instr: Any) -> None:
 def DICT_UPDATE(vm: Any, frame: Frame, instr: Any) -> None:
     mapping = frame.stack.pop()
     vm.heap.expose(mapping)
-    try:
-        vm.native(dict.update, (frame.stack[-instr.arg], mapping))
-    except Raised as raised:
-        if isinstance(raised.exc, AttributeError):
-            raise Raised(TypeError(f"'{type(mapping).__name__}' object is not a mapping")) from None
-        raise
+    if find(vm, type(mapping), "keys") is MISSING:
+        raise Raised(TypeError(f"'{type(mapping).__name__}' object is not a mapping"))
+    vm.native(dict.update, (frame.stack[-instr.arg], mapping))
 
 
 @op
@@ -444,14 +442,10 @@ def DICT_MERGE(vm: Any, frame: Frame, instr: Any) -> None:
     module = getattr(function, "__module__", None)
     shown = f"{module}.{name}()" if module not in (None, "builtins") else f"{name}()"
     if type(mapping) is not dict:
-        try:
-            copy: dict[Any, Any] = {}
-            vm.native(dict.update, (copy, mapping))
-        except Raised as raised:
-            if isinstance(raised.exc, (AttributeError, TypeError)):
-                raise Raised(TypeError(
-                    f"{shown} argument after ** must be a mapping, not {type(mapping).__name__}")) from None
-            raise
+        if find(vm, type(mapping), "keys") is MISSING:
+            raise Raised(TypeError(f"{shown} argument after ** must be a mapping, not {type(mapping).__name__}"))
+        copy: dict[Any, Any] = {}
+        vm.native(dict.update, (copy, mapping))
         mapping = copy
     for key, value in mapping.items():
         if key in target:
@@ -475,7 +469,7 @@ def MAKE_FUNCTION(vm: Any, frame: Frame, instr: Any) -> None:
         function.__kwdefaults__ = kwdefaults
     if annotations is not None:
         function.__annotations__ = dict(zip(annotations[::2], annotations[1::2], strict=True)) \
-            if isinstance(annotations, tuple) else annotations
+            if is_a(annotations, tuple) else annotations
     vm.fresh[id(function)] = function
     stack.append(function)
 

@@ -10,6 +10,7 @@ from stator.interp.attributes import bind, load_attr
 from stator.interp.frame import Continuation, Frame, Raised
 from stator.interp.lookup import MISSING, find
 from stator.interp.machine import op
+from stator.kinds import is_a
 
 # ---------------------------------------------------------------------- raising
 
@@ -25,22 +26,22 @@ def RAISE_VARARGS(vm: Any, frame: Frame, instr: Any) -> None:
     exc = make_exception(vm, frame.stack.pop())
     if cause is not MISSING:
         if cause is not None:
-            if isinstance(cause, type) and issubclass(cause, BaseException):
+            if is_a(cause, type) and issubclass(cause, BaseException):
                 cause = vm.call_sync(cause, ())
-            if not isinstance(cause, BaseException):
+            if not is_a(cause, BaseException):
                 raise Raised(TypeError("exception causes must derive from BaseException"))
         exc.__cause__ = cause
     raise Raised(vm.set_context(exc))
 
 
 def make_exception(vm: Any, value: Any) -> BaseException:
-    if isinstance(value, type) and issubclass(value, BaseException):
+    if is_a(value, type) and issubclass(value, BaseException):
         made = vm.call_sync(value, ())
-        if not isinstance(made, BaseException):
+        if not is_a(made, BaseException):
             raise Raised(TypeError(f"calling {value!r} should have returned an instance of BaseException, "
                                    f"not {type(made)}"))
         return made
-    if not isinstance(value, BaseException):
+    if not is_a(value, BaseException):
         raise Raised(TypeError("exceptions must derive from BaseException"))
     return value
 
@@ -67,28 +68,28 @@ def RERAISE(vm: Any, frame: Frame, instr: Any) -> None:
 def CHECK_EXC_MATCH(vm: Any, frame: Frame, instr: Any) -> None:
     wanted = frame.stack.pop()
     vm.heap.expose(wanted)
-    for cls in wanted if isinstance(wanted, tuple) else (wanted,):
-        if not (isinstance(cls, type) and issubclass(cls, BaseException)):
+    for cls in wanted if is_a(wanted, tuple) else (wanted,):
+        if not (is_a(cls, type) and issubclass(cls, BaseException)):
             raise Raised(TypeError("catching classes that do not inherit from BaseException is not allowed"))
     exc = frame.stack[-1]
-    classes = wanted if isinstance(wanted, tuple) else (wanted,)
+    classes = wanted if is_a(wanted, tuple) else (wanted,)
     frame.stack.append(any(cls in type(exc).__mro__ for cls in classes))
 
 
 @op
 def CHECK_EG_MATCH(vm: Any, frame: Frame, instr: Any) -> None:
     wanted, exc = frame.stack.pop(), frame.stack.pop()
-    for cls in wanted if isinstance(wanted, tuple) else (wanted,):
-        if not (isinstance(cls, type) and issubclass(cls, BaseException)):
+    for cls in wanted if is_a(wanted, tuple) else (wanted,):
+        if not (is_a(cls, type) and issubclass(cls, BaseException)):
             raise Raised(TypeError("catching classes that do not inherit from BaseException is not allowed"))
         if issubclass(cls, BaseExceptionGroup):
             raise Raised(TypeError("catching ExceptionGroup with except* is not allowed. Use except instead."))
-    if isinstance(exc, wanted):
-        if isinstance(exc, BaseExceptionGroup):
+    if is_a(exc, wanted):
+        if is_a(exc, BaseExceptionGroup):
             match, rest = exc, None
         else:
             match, rest = vm.native(ExceptionGroup, ("", [exc])), None
-    elif isinstance(exc, BaseExceptionGroup):
+    elif is_a(exc, BaseExceptionGroup):
         match, rest = vm.native(type(exc).split, (exc, wanted))
     else:
         match, rest = None, exc
@@ -106,13 +107,13 @@ def PREP_RERAISE_STAR(vm: Any, frame: Frame, instr: Any) -> None:
 
 def prepare_reraise(original: BaseException, raised: list[Any]) -> BaseException | None:
     """What an `except*` raises: the unhandled part of the group, merged with what handlers raised."""
-    if not isinstance(original, BaseExceptionGroup):
+    if not is_a(original, BaseExceptionGroup):
         return raised[0] if raised else None
     fresh, reraised = [], []
     for exc in raised:
         if exc is None:
             continue
-        same = isinstance(exc, BaseExceptionGroup) and exc.__traceback__ is original.__traceback__ \
+        same = is_a(exc, BaseExceptionGroup) and exc.__traceback__ is original.__traceback__ \
             and exc.__cause__ is original.__cause__ and exc.__context__ is original.__context__
         (reraised if same or _is_part(exc, original) else fresh).append(exc)
     rest = _merge(original, reraised)
@@ -124,13 +125,13 @@ def prepare_reraise(original: BaseException, raised: list[Any]) -> BaseException
 
 
 def _leaves(group: BaseException) -> set[int]:
-    if isinstance(group, BaseExceptionGroup):
+    if is_a(group, BaseExceptionGroup):
         return {leaf for exc in group.exceptions for leaf in _leaves(exc)}
     return {id(group)}
 
 
 def _is_part(exc: BaseException, original: BaseExceptionGroup) -> bool:
-    return isinstance(exc, BaseExceptionGroup) and _leaves(exc) <= _leaves(original)
+    return is_a(exc, BaseExceptionGroup) and _leaves(exc) <= _leaves(original)
 
 
 def _merge(original: BaseExceptionGroup, parts: list[Any]) -> Any:
@@ -179,13 +180,13 @@ def WITH_EXCEPT_START(vm: Any, frame: Frame, instr: Any) -> None:
 
 @op
 def MATCH_MAPPING(vm: Any, frame: Frame, instr: Any) -> None:
-    frame.stack.append(isinstance(frame.stack[-1], collections.abc.Mapping))
+    frame.stack.append(is_a(frame.stack[-1], collections.abc.Mapping))
 
 
 @op
 def MATCH_SEQUENCE(vm: Any, frame: Frame, instr: Any) -> None:
     value = frame.stack[-1]
-    frame.stack.append(isinstance(value, collections.abc.Sequence) and not isinstance(value, (str, bytes, bytearray)))
+    frame.stack.append(is_a(value, collections.abc.Sequence) and not is_a(value, (str, bytes, bytearray)))
 
 
 @op
@@ -223,7 +224,7 @@ class _Absent(Continuation):
         frame.stack.append(value)
 
     def raised(self, vm: Any, frame: Frame, exc: BaseException) -> bool:
-        if not isinstance(exc, AttributeError):
+        if not is_a(exc, AttributeError):
             return False
         frame.stack.append(_ABSENT)
         return True
@@ -245,7 +246,7 @@ def MATCH_CLASS(vm: Any, frame: Frame, instr: Any) -> None:
 
 
 def match_class(vm: Any, subject: Any, cls: Any, names: tuple[str, ...], positional: int) -> Any:
-    if not isinstance(cls, type):
+    if not is_a(cls, type):
         raise Raised(TypeError("called match pattern must be a class"))
     if not vm.call_sync(isinstance, (subject, cls)):
         return None
@@ -257,7 +258,7 @@ def match_class(vm: Any, subject: Any, cls: Any, names: tuple[str, ...], positio
         if match_args is MISSING:
             match_args = ()
             itself = bool(cls.__flags__ & (1 << 22))  # Py_TPFLAGS_MATCH_SELF: int, str, list, ...
-        elif not isinstance(match_args, tuple):
+        elif not is_a(match_args, tuple):
             raise Raised(TypeError(f"{cls.__name__}.__match_args__ must be a tuple (got {type(match_args).__name__})"))
         allowed = 1 if itself else len(match_args)
         if allowed < positional:

@@ -15,6 +15,7 @@ from stator.interp.frame import NULL, Frame, Raised
 from stator.interp.lookup import MISSING, find
 from stator.interp.machine import op
 from stator.interp.ops_data import take
+from stator.kinds import is_a
 
 # ---------------------------------------------------------------------- operators
 
@@ -110,7 +111,7 @@ def LOAD_METHOD(vm: Any, frame: Frame, instr: Any) -> None:
     """Push (function, self) where the attribute is a plain method, else (NULL, value)."""
     obj, name = frame.stack.pop(), instr.argval
     cls = type(obj)
-    if cls is not FakeTensor and not isinstance(obj, (type, types.ModuleType)) and cls is not super \
+    if cls is not FakeTensor and not is_a(obj, (type, types.ModuleType)) and cls is not super \
             and cls is not types.MethodType:
         found = find(vm, cls, name)
         kind = type(found)

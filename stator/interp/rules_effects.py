@@ -13,6 +13,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.breaks import Break
 from stator.interp.calls import rule
+from stator.kinds import is_a
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class Logged:
 
 def refuse_tensors(values: Any, what: str) -> None:
     for value in values:
-        if type(value) is FakeTensor or isinstance(value, (list, tuple)) and any(type(v) is FakeTensor for v in value):
+        if type(value) is FakeTensor or is_a(value, (list, tuple)) and any(type(v) is FakeTensor for v in value):
             raise Break("SB003", f"a tensor's values in {what}")
 
 
@@ -58,12 +59,17 @@ def _print(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     separator, end = options.pop("sep", None), options.pop("end", None)
     if options:
         return vm.give(vm.native_unhooked(print, (), kwargs), cont)
-    if file is not None and file is not sys.stdout and file is not sys.stderr:
-        raise Break("SB015", "print to a file")
     refuse_tensors(args, "print()")
+    if file is None:
+        file = vm.heap.scope(sys.__dict__).read("stdout")
     parts = [vm.call_sync(str, (value,)) for value in args]
     text = (" " if separator is None else separator).join(parts) + ("\n" if end is None else end)
-    vm.effects.append(Printed("stderr" if file is sys.stderr and file is not sys.stdout else "stdout", text))
+    if file is sys.stdout or file is sys.stderr:
+        vm.effects.append(Printed("stdout" if file is sys.stdout else "stderr", text))
+    elif file is not None:
+        out: list[Any] = []
+        vm.sync(lambda: vm.load_attr(file, "write"), out)
+        vm.call_sync(out[0], (text,))
     vm.give(None, cont)
 
 
@@ -73,7 +79,7 @@ def _warn(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     values.update(kwargs)
     message = values["message"]
     category = values.get("category") or UserWarning
-    if isinstance(message, Warning):
+    if is_a(message, Warning):
         category = type(message)
     stack = [frame for frame in vm.stack()]
     level = values.get("stacklevel", 1)
@@ -85,7 +91,7 @@ def _warn(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 def _log_rule(name: str) -> Any:
     def note(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
         logger, *rest = args
-        if kwargs or any(not isinstance(value, (str, int, float, type(None), type)) for value in rest):
+        if kwargs or any(not is_a(value, (str, int, float, type(None), type)) for value in rest):
             raise Break("SB015", f"logging.Logger.{name} with arguments that are not constants")
         vm.effects.append(Logged(vm.heap.original_of(logger), name, tuple(rest), dict(kwargs)))
         vm.give(None, cont)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _abc
 import abc
 import builtins
 import functools
@@ -24,6 +25,7 @@ from stator.interp.calls import instantiate, rule
 from stator.interp.frame import UNBOUND, Continuation, Frame, Raised
 from stator.interp.lookup import MISSING, find
 from stator.interp.ops_data import read_cell
+from stator.kinds import is_a
 
 # ---------------------------------------------------------------------- attributes
 
@@ -40,7 +42,7 @@ class OrDefault(Continuation):
         vm.give(value if self.found is MISSING else self.found, self.cont)
 
     def raised(self, vm: Any, frame: Frame, exc: BaseException) -> bool:
-        if not isinstance(exc, AttributeError):
+        if not is_a(exc, AttributeError):
             return False
         vm.give(self.default, self.cont)
         return True
@@ -59,7 +61,7 @@ def _try_load(vm: Any, obj: Any, name: Any, cont: Any) -> None:
 def _getattr(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     if len(args) not in (2, 3) or kwargs:
         return vm.give(vm.native_unhooked(getattr, args, kwargs), cont)
-    if not isinstance(args[1], str):
+    if not is_a(args[1], str):
         raise Raised(TypeError("attribute name must be string, not " f"'{type(args[1]).__name__}'"))
     if len(args) == 2:
         return load_attr(vm, args[0], args[1], cont)
@@ -147,7 +149,7 @@ def _dir(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
         if tracker.shape in (Shape.OPAQUE, Shape.TENSOR):
             raise Break("SB005", f"dir() of a {type(args[0]).__name__} from outside")
         vm.heap.expose_attributes(tracker)
-    elif isinstance(args[0], (type, types.ModuleType)) and id(args[0]) not in vm.fresh:
+    elif is_a(args[0], (type, types.ModuleType)) and id(args[0]) not in vm.fresh:
         raise Break("SB005", "dir() of a class or module")
     vm.give(vm.native(dir, args), cont)
 
@@ -156,22 +158,22 @@ def _dir(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 
 
 def is_instance(vm: Any, obj: Any, cls: Any) -> bool:
-    if isinstance(cls, tuple):
+    if is_a(cls, tuple):
         vm.heap.expose(cls)
         return any(is_instance(vm, obj, item) for item in cls)
-    if isinstance(cls, types.UnionType):
+    if is_a(cls, types.UnionType):
         return any(is_instance(vm, obj, item) for item in cls.__args__)
     seen_type = tensor_class(vm, obj) if type(obj) is FakeTensor else type(obj)
     return _check_class(vm, obj, seen_type, cls, "__instancecheck__", obj)
 
 
 def is_subclass(vm: Any, sub: Any, cls: Any) -> bool:
-    if isinstance(cls, tuple):
+    if is_a(cls, tuple):
         vm.heap.expose(cls)
         return any(is_subclass(vm, sub, item) for item in cls)
-    if isinstance(cls, types.UnionType):
+    if is_a(cls, types.UnionType):
         return any(is_subclass(vm, sub, item) for item in cls.__args__)
-    if not isinstance(sub, type):
+    if not is_a(sub, type):
         raise Raised(TypeError("issubclass() arg 1 must be a class"))
     return _check_class(vm, sub, sub, cls, "__subclasscheck__", sub)
 
@@ -190,7 +192,7 @@ def _check_class(vm: Any, obj: Any, seen_type: type, cls: Any, hook: str, argume
             return False
         out: list[Any] = []
         vm.sync(lambda: load_attr(vm, obj, "__class__"), out)
-        return isinstance(out[0], type) and cls in out[0].__mro__
+        return is_a(out[0], type) and cls in out[0].__mro__
     check = find(vm, meta, hook)
     if type(check) is types.FunctionType and check.__module__ != "abc":
         if cls is torch.nn.Parameter or cls is torch.nn.Buffer:
@@ -198,11 +200,11 @@ def _check_class(vm: Any, obj: Any, seen_type: type, cls: Any, hook: str, argume
                 and cls is torch.nn.Parameter
         return operators.truth(vm, vm.call_sync(check, (cls, argument)))
     if type(obj) is FakeTensor:
-        if isinstance(cls, abc.ABCMeta):
+        if is_a(cls, abc.ABCMeta):
             return issubclass(seen_type, cls)
         if meta is torch.tensortype if hasattr(torch, "tensortype") else False:
-            return isinstance(obj, cls)
-        return cls in seen_type.__mro__ if isinstance(cls, type) else vm.native(isinstance, (obj, cls))
+            return is_a(obj, cls)
+        return cls in seen_type.__mro__ if is_a(cls, type) else vm.native(isinstance, (obj, cls))
     function = isinstance if hook == "__instancecheck__" else issubclass
     return vm.native(function, (argument, cls))
 
@@ -256,7 +258,7 @@ def _type_call(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     instantiate(vm, args[0], args[1:], kwargs, cont)
 
 
-@rule(type.__prepare__)
+@rule(type.__dict__["__prepare__"])
 def _type_prepare(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     vm.give({}, cont)
 
@@ -270,6 +272,11 @@ def _type_instancecheck(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 @rule(type.__subclasscheck__)
 def _type_subclasscheck(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     vm.give(args[0] in args[1].__mro__, cont)
+
+
+@rule(type.mro)
+def _type_mro(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    vm.give(list(args[0].__mro__), cont)
 
 
 @rule(type.__or__, type.__ror__)
@@ -334,7 +341,7 @@ def _build_class(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     meta = keywords.pop("metaclass", None)
     if meta is None:
         meta = type(bases[0]) if bases else type
-    if isinstance(meta, type):
+    if is_a(meta, type):
         meta = _most_derived(meta, bases)
     prepare = vm.optional_attr(meta, "__prepare__")
     namespace = {} if prepare is MISSING else vm.call_sync(prepare, (name, bases), keywords)
@@ -347,7 +354,7 @@ def _build_class(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     if bases != tuple(original_bases):
         namespace["__orig_bases__"] = tuple(original_bases)
     cls = vm.call_sync(meta, (name, bases, namespace), keywords)
-    if type(cell) is types.CellType and isinstance(cls, type):
+    if type(cell) is types.CellType and is_a(cls, type):
         try:
             held = cell.cell_contents
         except ValueError:
@@ -363,7 +370,7 @@ def _build_class(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 def _resolve_bases(vm: Any, bases: tuple[Any, ...]) -> tuple[Any, ...]:
     found: list[Any] = []
     for base in bases:
-        if isinstance(base, type):
+        if is_a(base, type):
             found.append(base)
             continue
         entries = vm.optional_attr(base, "__mro_entries__")
@@ -506,9 +513,9 @@ def _await(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 def _throw(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     body = _body(vm, args[0])
     kind, value = args[1], args[2] if len(args) > 2 else None
-    if isinstance(kind, type) and issubclass(kind, BaseException):
-        exc = value if isinstance(value, kind) else vm.call_sync(kind, () if value is None else (value,))
-    elif isinstance(kind, BaseException):
+    if is_a(kind, type) and issubclass(kind, BaseException):
+        exc = value if is_a(value, kind) else vm.call_sync(kind, () if value is None else (value,))
+    elif is_a(kind, BaseException):
         exc = kind
     else:
         raise Raised(TypeError("exceptions must be classes or instances deriving from BaseException, "
@@ -703,6 +710,36 @@ def _lru_cache(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 def _partial_call(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     function = args[0]
     vm.call(function.func, (*function.args, *args[1:]), {**function.keywords, **kwargs}, cont)
+
+
+for _cls in (operator.attrgetter, operator.itemgetter, operator.methodcaller):
+    rule(_cls)(_holder_rule(_cls))
+
+
+# ---------------------------------------------------------------------- abstract base classes
+
+
+@rule(_abc._abc_instancecheck)
+def _abc_instancecheck(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    seen = tensor_class(vm, args[1]) if type(args[1]) is FakeTensor else type(args[1])
+    vm.give(vm.native(_abc._abc_subclasscheck, (args[0], seen)), cont)
+
+
+@rule(_abc._abc_subclasscheck)
+def _abc_subclasscheck(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    vm.give(vm.native(_abc._abc_subclasscheck, args), cont)
+
+
+@rule(_abc.get_cache_token)
+def _abc_token(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    vm.give(_abc.get_cache_token(), cont)
+
+
+@rule(_abc._abc_init)
+def _abc_init(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    if id(args[0]) not in vm.fresh:
+        raise Break("SB006", "initialising an abstract base class from outside")
+    vm.give(vm.native(_abc._abc_init, args), cont)
 
 
 # ---------------------------------------------------------------------- dicts, one key at a time

@@ -10,6 +10,7 @@ from stator import marks
 from stator.breaks import Break
 from stator.interp.calls import rule
 from stator.interp.frame import Raised
+from stator.kinds import is_a
 
 # ---------------------------------------------------------------------- "am I being compiled?"
 
@@ -57,7 +58,7 @@ def _is_grad_enabled(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 
 @rule(torch.is_tensor)
 def _is_tensor(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-    vm.give(isinstance(args[0], torch.Tensor), cont)
+    vm.give(is_a(args[0], torch.Tensor), cont)
 
 
 @rule(torch.Tensor.__hash__)

@@ -19,6 +19,7 @@ from stator.interp.calls import Caller
 from stator.interp.frame import Frame, Raised
 from stator.interp.lookup import MISSING, find
 from stator.interp.ops_except import optional_attr, special_method
+from stator.kinds import is_a
 
 _PLAIN_SEQUENCES = (list, tuple)
 _SIMPLE_ITERATORS = {type(iter([])), type(iter(())), type(iter(range(0))), type(iter("")), type(iter(b"")),
@@ -105,7 +106,7 @@ class VM(Caller):
                 return iter(self.set_order(tracker))
             else:
                 self.heap.expose(value)
-        elif isinstance(value, (set, frozenset)):
+        elif is_a(value, (set, frozenset)):
             self.check_order(value)
         return self.native(iter, (value,))
 
@@ -119,8 +120,8 @@ class VM(Caller):
 
     def check_order(self, value: Any) -> None:
         """The order of a set of identity-hashed objects depends on addresses: never traced."""
-        if len(value) > 1 and any(type(item).__hash__ is object.__hash__ and not isinstance(item, type)
-                                  or isinstance(item, torch.Tensor) for item in value):
+        if len(value) > 1 and any(type(item).__hash__ is object.__hash__ and not is_a(item, type)
+                                  or is_a(item, torch.Tensor) for item in value):
             raise Break("SB013", "the order of a set whose members hash by identity")
 
     def unbind(self, value: Any) -> Any:

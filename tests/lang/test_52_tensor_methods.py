@@ -51,7 +51,7 @@ def sorting_and_gathering(x):
 @case()
 def comparisons_and_masks(x):
     mask = x > 0
-    return mask, ~mask, mask.sum(), x.masked_fill(mask, 0), torch.isnan(x), (x == x).all(), torch.equal(x, x), mask & (x < 1), x.ne(0)
+    return mask, ~mask, mask.sum(), x.masked_fill(mask, 0), torch.isnan(x), (x == x).all(), torch.isclose(x, x), mask & (x < 1), x.ne(0)
 
 
 @case()

@@ -181,3 +181,11 @@ def test_a_failed_recheck_leaves_nothing_cached() -> None:
     compiled = settled([Guard(Key(X, "a"), Kind.EQUALS, 1), Guard(Key(X, "b"), Kind.EQUALS, 1)], table)
     table["b"] = 2
     assert [compiled.check((table,)) for _ in range(3)] == [1, 1, 1]
+
+
+def test_the_collector_is_left_as_it_was() -> None:
+    compiled = program([Guard(Key(DictOf(X), "n"), Kind.EQUALS, 1)])
+    for switch, expected in ((gc.disable, False), (gc.enable, True)):
+        switch()
+        assert compiled.check((Node(n=1),)) == -1 and compiled.check((3,)) == 0
+        assert gc.isenabled() is expected
