@@ -84,7 +84,7 @@ def on_miss(site: CallSite, compiled: Any, bound: tuple[Any, ...], args: tuple[A
             kwargs: dict[str, Any] | None) -> Any:
     """No entry accepted the call: capture it, then make it again."""
     def run_eagerly() -> Any:
-        return site.fn(*(compiled.prefix_args or ()), *args, **(kwargs or {}))
+        return site.fn(*args, **(kwargs or {}))  # args include the receiver of a bound method
 
     if getattr(_tracing, "active", False) or marks.disable_depth() > 0:
         return run_eagerly()

@@ -46,6 +46,14 @@ class Finished(BaseException):
         self.yielded = yielded
 
 
+class Bug(BaseException):
+    """An error of our own, on its way out of the trace; no handler of the program may see it."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(error)
+        self.error = error
+
+
 class Continuation:
     """What becomes of the value (or exception) of an interpreted frame, where it is not just pushed.
 

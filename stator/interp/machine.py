@@ -15,7 +15,7 @@ from stator.breaks import Break
 from stator.code.decode import decode
 from stator.errors import UserFrame
 from stator.heap.heap import Heap
-from stator.interp.frame import ExcState, Finished, Frame, Raised
+from stator.interp.frame import Bug, ExcState, Finished, Frame, Raised
 
 Handler = Callable[["Machine", Frame, Any], None]
 HANDLERS: dict[str, Handler] = {}  # by opname; filled by the ops_* modules through @op
@@ -121,6 +121,9 @@ class Machine:
                     self.place(stop)
                     failed = True
                     raise
+                except Exception as error:
+                    self.pending = Bug(error)
+                    raise self.pending from error
                 if self.pending is not None:
                     raise self.pending
                 self.unwind(exc, again)

@@ -432,15 +432,23 @@ def DICT_UPDATE(vm: Any, frame: Frame, instr: Any) -> None:
     vm.native(dict.update, (frame.stack[-instr.arg], mapping))
 
 
+def function_text(function: Any) -> str:
+    """How CPython names a callable in a TypeError, without running code of the user's."""
+    if type(function) is types.MethodType:
+        return function_text(function.__func__)
+    if type(function) not in (types.FunctionType, types.BuiltinFunctionType) and not is_a(function, type):
+        return f"{type(function).__name__} object"
+    module = function.__module__
+    return f"{module}.{function.__qualname__}()" if module not in (None, "builtins") else f"{function.__qualname__}()"
+
+
 @op
 def DICT_MERGE(vm: Any, frame: Frame, instr: Any) -> None:
     mapping = frame.stack.pop()
     target = frame.stack[-instr.arg]
     vm.heap.expose(mapping)
     function = frame.stack[-(2 + instr.arg)]
-    name = getattr(function, "__qualname__", None)
-    module = getattr(function, "__module__", None)
-    shown = f"{module}.{name}()" if module not in (None, "builtins") else f"{name}()"
+    shown = function_text(function)
     if type(mapping) is not dict:
         if find(vm, type(mapping), "keys") is MISSING:
             raise Raised(TypeError(f"{shown} argument after ** must be a mapping, not {type(mapping).__name__}"))

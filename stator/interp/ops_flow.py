@@ -14,7 +14,7 @@ from stator.interp.attributes import load_attr, read_instance_dict
 from stator.interp.frame import NULL, Frame, Raised
 from stator.interp.lookup import MISSING, find
 from stator.interp.machine import op
-from stator.interp.ops_data import take
+from stator.interp.ops_data import function_text, take
 from stator.kinds import is_a
 
 # ---------------------------------------------------------------------- operators
@@ -249,8 +249,7 @@ def CALL_FUNCTION_EX(vm: Any, frame: Frame, instr: Any) -> None:
             raise Raised(TypeError("keywords must be strings"))
     if type(args) is not tuple or vm.heap.tracker_of(args) is not None:
         if not vm.is_iterable(args):
-            name = getattr(function, "__qualname__", repr(function))
-            raise Raised(TypeError(f"{function.__module__}.{name}() argument after * must be an iterable, "
+            raise Raised(TypeError(f"{function_text(function)} argument after * must be an iterable, "
                                    f"not {type(args).__name__}"))
         args = vm.collect(args)
     vm.call(function, tuple(args), kwargs)

@@ -26,7 +26,7 @@ from stator.guards.guard import Guard, Kind
 from stator.heap.box import Box
 from stator.heap.heap import Heap
 from stator.interp import rules_effects, rules_objects, rules_torch  # noqa: F401  (register rules)
-from stator.interp.frame import UNBOUND, Frame
+from stator.interp.frame import UNBOUND, Bug, Frame
 from stator.interp.machine import program_of
 from stator.interp.vm import VM
 from stator.source import WORLD, Local, Pinned
@@ -88,11 +88,9 @@ def trace(fn: types.FunctionType, bound: tuple[Any, ...]) -> Trace:
         with fake_mode, recorder.mode:
             try:
                 result.value = vm.run(frame)
-            except Break:
-                raise
+            except Bug as bug:
+                raise bug.error from None
             except Exception as error:
-                if vm.frame is not None:
-                    raise
                 result.error = error
     except Break as stop:
         result.stop = stop
