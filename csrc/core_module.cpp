@@ -1,22 +1,23 @@
-// The extension module stator._core: GuardProgram, CompiledFunction and EAGER.
+// The extension module stator._core: GuardProgram, CompiledFunction, Resume and EAGER.
 #include <Python.h>
 
 #include "entry.h"
 #include "guard_program.h"
 #include "raw_read.h"
+#include "resume.h"
 
 namespace {
 
 bool fill_module(PyObject* module) {
   using namespace stator;
   if (!raw_read_init()) return false;
-  for (PyTypeObject* type : {&GuardProgram_Type, &Entry_Type, &Eager_Type, &CompiledFunction_Type}) {
+  for (PyTypeObject* type : {&GuardProgram_Type, &Entry_Type, &Eager_Type, &CompiledFunction_Type, &Resume_Type}) {
     if (PyType_Ready(type) < 0) return false;
   }
   eager_sentinel = PyObject_New(PyObject, &Eager_Type);
   return eager_sentinel && PyModule_AddObjectRef(module, "EAGER", eager_sentinel) == 0 &&
          PyModule_AddType(module, &GuardProgram_Type) == 0 &&
-         PyModule_AddType(module, &CompiledFunction_Type) == 0;
+         PyModule_AddType(module, &CompiledFunction_Type) == 0 && PyModule_AddType(module, &Resume_Type) == 0;
 }
 
 PyModuleDef core_definition = {PyModuleDef_HEAD_INIT, "stator._core",

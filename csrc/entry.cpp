@@ -12,6 +12,7 @@
 
 #include "argument_binding.h"
 #include "guard_program.h"
+#include "resume.h"
 
 namespace stator {
 
@@ -133,7 +134,8 @@ bool try_entry(CompiledObject* self, EntryObject* entry, const BoundArguments& b
   return true;
 }
 
-PyObject* compiled_vectorcall(PyObject* object, PyObject* const* args, size_t flagged_count, PyObject* names) {
+// One segment: its value, or a Resume.
+PyObject* call_segment(PyObject* object, PyObject* const* args, size_t flagged_count, PyObject* names) {
   CompiledObject* self = compiled_of(object);
   if (!self->enabled || !self->miss) return call_function(self, args, flagged_count, names);
   Py_ssize_t count = PyVectorcall_NARGS(flagged_count);
@@ -158,6 +160,22 @@ PyObject* compiled_vectorcall(PyObject* object, PyObject* const* args, size_t fl
   }
   if (!done) result = call_miss(self, bound, args, count, names);
   Py_DECREF(object);
+  return result;
+}
+
+// The trampoline: segments that end in a graph break return, so a break in a loop costs no stack.
+PyObject* compiled_vectorcall(PyObject* object, PyObject* const* args, size_t flagged_count, PyObject* names) {
+  PyObject* result = call_segment(object, args, flagged_count, names);
+  while (result && is_resume(result)) {
+    auto* resume = reinterpret_cast<ResumeObject*>(result);
+    PyObject* target = resume->target;
+    PyObject* const* values = &PyTuple_GET_ITEM(resume->values, 0);
+    auto count = static_cast<size_t>(PyTuple_GET_SIZE(resume->values));
+    PyObject* next = Py_TYPE(target) == &CompiledFunction_Type ? call_segment(target, values, count, nullptr)
+                                                      : PyObject_Vectorcall(target, values, count, nullptr);
+    Py_DECREF(result);
+    result = next;
+  }
   return result;
 }
 

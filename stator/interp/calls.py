@@ -269,7 +269,10 @@ class Caller(Machine):
 
     def sync(self, begin: Any, out: list[Any]) -> None:
         """Do something that may push frames, and wait for its value (a nested loop if it does)."""
-        out.append(self.run(Thunk(begin)))
+        try:
+            out.append(self.run(Thunk(begin)))
+        except Exception as error:  # the loop hands the program's exception over as itself
+            raise Raised(error) from None
 
     def call_sync(self, fn: Any, args: Any, kwargs: Any = None) -> Any:
         """Call and wait; a break inside is a break before the instruction that asked."""

@@ -90,7 +90,7 @@ def trace(fn: types.FunctionType, bound: tuple[Any, ...]) -> Trace:
                 result.value = vm.run(frame)
             except Bug as bug:
                 raise bug.error from None
-            except Exception as error:
+            except (Exception, SystemExit, GeneratorExit) as error:
                 result.error = error
     except Break as stop:
         result.stop = stop

@@ -159,7 +159,9 @@ class VM(Caller):
             out: list[Any] = []
             self.sync(lambda: self.call_next(iterator, None), out)
             return out[0]
-        except StopIteration:
+        except Raised as raised:
+            if not is_a(raised.exc, StopIteration):
+                raise
             return MISSING
 
     def refuse_outside_iterator(self, iterator: Any) -> None:

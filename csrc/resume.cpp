@@ -1,0 +1,80 @@
+// The Resume type: a target and the live values it goes on with.
+#include "resume.h"
+
+namespace stator {
+
+namespace {
+
+ResumeObject* resume_of(PyObject* object) { return reinterpret_cast<ResumeObject*>(object); }
+
+PyObject* resume_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
+  PyObject *target, *values;
+  if (kwargs && PyDict_GET_SIZE(kwargs) > 0) {
+    PyErr_SetString(PyExc_TypeError, "Resume takes no keyword arguments");
+    return nullptr;
+  }
+  if (!PyArg_ParseTuple(args, "OO!:Resume", &target, &PyTuple_Type, &values)) return nullptr;
+  PyObject* self = type->tp_alloc(type, 0);
+  if (!self) return nullptr;
+  Py_INCREF(target);
+  resume_of(self)->target = target;
+  Py_INCREF(values);
+  resume_of(self)->values = values;
+  return self;
+}
+
+int resume_traverse(PyObject* object, visitproc visit, void* arg) {
+  Py_VISIT(resume_of(object)->target);
+  Py_VISIT(resume_of(object)->values);
+  return 0;
+}
+
+int resume_clear(PyObject* object) {
+  Py_CLEAR(resume_of(object)->target);
+  Py_CLEAR(resume_of(object)->values);
+  return 0;
+}
+
+void resume_dealloc(PyObject* object) {
+  PyObject_GC_UnTrack(object);
+  resume_clear(object);
+  Py_TYPE(object)->tp_free(object);
+}
+
+PyObject* get_target(PyObject* object, void*) {
+  PyObject* target = resume_of(object)->target;
+  Py_INCREF(target);
+  return target;
+}
+
+PyObject* get_values(PyObject* object, void*) {
+  PyObject* values = resume_of(object)->values;
+  Py_INCREF(values);
+  return values;
+}
+
+PyGetSetDef resume_getset[] = {
+    {"target", get_target, nullptr, "what is called next", nullptr},
+    {"values", get_values, nullptr, "the live values it is called with", nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr},
+};
+
+PyTypeObject make_type() {
+  PyTypeObject type = {PyVarObject_HEAD_INIT(nullptr, 0)};
+  type.tp_name = "stator._core.Resume";
+  type.tp_basicsize = sizeof(ResumeObject);
+  type.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC;
+  type.tp_doc = "Resume(target, values): go on with target(*values)";
+  type.tp_new = resume_new;
+  type.tp_traverse = resume_traverse;
+  type.tp_clear = resume_clear;
+  type.tp_dealloc = resume_dealloc;
+  type.tp_getset = resume_getset;
+  return type;
+}
+
+}  // namespace
+
+PyTypeObject Resume_Type = make_type();
+
+}  // namespace stator

@@ -1,0 +1,1 @@
+"""torch's own sample databases, captured and compared with eager."""
