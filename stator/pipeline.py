@@ -10,7 +10,7 @@ import time
 import types
 import warnings
 import weakref
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -18,12 +18,18 @@ import torch
 from stator import _core, events, marks
 from stator.backends.compilation import compile_graph
 from stator.breaks import Break
+from stator.code.decode import decode
+from stator.emit.points import ResumePoint, handling, own_frames_dropped
 from stator.emit.residual import Residual, emit_residual
+from stator.emit.steps import plan_step
 from stator.errors import BackendError, InternalError, Unsupported
 from stator.guards.guard import Guard
 from stator.guards.lower import Program, lower
 from stator.guards.reference import explain as explain_guard
-from stator.interp.trace import Trace, trace
+from stator.interp.frame import NULL
+from stator.interp.suspend import FrameState, plan_stop, restore, suspend
+from stator.interp.trace import Trace, root_frame, trace
+from stator.interp.vm import VM
 from stator.options import Settings
 
 _lock = threading.RLock()
@@ -54,6 +60,15 @@ class CallSite:
     failures: int = 0
     traces: list[Trace] = field(default_factory=list)
     keep_traces: bool = False
+    point: ResumePoint | None = None  # where this site goes on after a graph break; None: at the start
+    points: dict[Any, ResumePoint] = field(default_factory=dict)  # of the whole call, shared by its sites
+
+    def begin(self, vm: VM, bound: tuple[Any, ...]) -> Any:
+        """The frames a trace of this site starts from."""
+        if self.point is None:
+            return root_frame(vm, self.fn, bound), None, None
+        point = self.point
+        return restore(vm, point.states, point.names, bound, point.pushes, point.handled, point.raising)
 
 
 def make_entry(fn: Any, settings: Settings) -> Any:
@@ -132,7 +147,7 @@ def capture(site: CallSite, bound: tuple[Any, ...]) -> tuple[Any, Any, Installed
     events.emit(events.CaptureStarted(site.name, code.co_filename, code.co_firstlineno))
     started = time.perf_counter()
     try:
-        done = trace(site.fn, bound)
+        done = trace(lambda vm: site.begin(vm, bound))
         if site.keep_traces:
             site.traces.append(done)
         if done.stop is not None:
@@ -149,19 +164,17 @@ def capture(site: CallSite, bound: tuple[Any, ...]) -> tuple[Any, Any, Installed
         return internal_failure(site, error)
 
 
-def finish(site: CallSite, done: Trace, bound: tuple[Any, ...], started: float) -> tuple[Any, Any, Installed]:
-    """Emit, compile, lower and check a trace that returned."""
-    torch._C._set_grad_enabled(done.grad_at_end)
-    try:
-        residual = emit_residual(done.vm, done.value, done.grad_at_start)
-    finally:
-        torch._C._set_grad_enabled(done.grad_at_start)
+def finish(site: CallSite, done: Trace, bound: tuple[Any, ...], started: float, values: list[Any] | None = None,
+           resume: Any = None) -> tuple[Any, Any, Installed]:
+    """Emit, compile, lower and check a trace that returned, or that stopped with live `values`."""
+    residual = emit_residual(done.vm, done.value if resume is None else values, resume)
     compiled = None
     nodes = 0
     if residual.graph is not None:
         nodes = len(residual.graph.graph.nodes)
         fakes = [graph_input.fake for graph_input in residual.graph_inputs]
         compiled = compile_graph(residual.graph, fakes, site.settings, done.fake_mode, done.grad_at_start)
+        done.vm.torch_state.restore()  # a backend that traced the graph has run its changes of settings
     function = residual.link(compiled)
     program, lowered, guards = checked_program(done, residual.wanted, bound)
     seconds = time.perf_counter() - started
@@ -193,8 +206,99 @@ def stopped(site: CallSite, done: Trace, stop: Break, bound: tuple[Any, ...]) ->
     if site.settings.fullgraph:
         raise stop.as_unsupported() from None
     events.emit(events.GraphBreak.of(stop))
+    step = plan_stop(done.vm, done.frame)
+    if step is not None:
+        try:
+            again = trace(lambda vm: site.begin(vm, bound), step, stop)
+            if again.stop is stop and again.frame is not None and again.vm.steps == step:
+                return finish_break(site, again, stop, bound, time.perf_counter())
+        except Break as other:
+            stop = other
     events.emit(events.EagerFallback(site.name, str(stop)))
     return install_eager(done, bound, str(stop))
+
+
+def finish_break(site: CallSite, done: Trace, stop: Break, bound: tuple[Any, ...],
+                 started: float) -> tuple[Any, Any, Installed]:
+    """Emit the segment before a break: it ends by resuming after the one instruction that runs natively."""
+    vm = done.vm
+    vm.frame = done.frame
+    states, values = suspend(vm)
+    handled = vm.exc_state.value
+    if handled is not None:
+        values.append(handled)
+    resume = Advance(site, states, handled is not None, stop)
+    return finish(site, done, bound, started, values, resume)
+
+
+class Advance:
+    """Run the instruction of a break natively, then go on: called by the trampoline with the live values."""
+
+    def __init__(self, site: CallSite, states: list[FrameState], handled: bool, stop: Break) -> None:
+        self.site, self.states, self.handled = site, states, handled
+        last = states[-1]
+        instr = decode(last.code).instructions[last.index]
+        self.step = None if stop.code == "SB008" else plan_step(instr, last.kwnames, last.namespace)
+        self.line = instr.line
+        if self.step is None:
+            self.whole = self._point(states, (), False)
+            return
+        kept = len(last.kinds) - self.step.pops
+        self.operand_kinds = last.kinds[kept:]
+        if "exc_info" in self.operand_kinds:
+            self.step, self.whole = None, self._point(states, (), False)
+            return
+        self.operands = sum(kind == "value" for kind in self.operand_kinds)
+        self.tail = (last.cont == "initialise") + handled  # values after the innermost stack
+        self.exits = []
+        for way in self.step.exits:
+            state = replace(last, index=way.index, kinds=last.kinds[:kept], kwnames=())
+            self.exits.append(self._point([*states[:-1], state], tuple(k.value for k in way.pushes), False))
+        state = replace(last, index=last.index + 1, kinds=last.kinds[:kept], kwnames=())
+        self.failure = self._point([*states[:-1], state], (), True)
+
+    def _point(self, states: list[FrameState], pushes: tuple[str, ...], raising: bool) -> ResumePoint:
+        key = (tuple(state.key() for state in states), pushes, self.handled, raising)
+        point = self.site.points.get(key)
+        if point is None:
+            line = decode(states[-1].code).instructions[states[-1].index].line
+            point = ResumePoint(states, pushes, self.handled, raising, f"{self.site.name} resumed at line {line}")
+            point.compiled = make_point_entry(self.site, point)
+            self.site.points[key] = point
+        return point
+
+    def __call__(self, *values: Any) -> Any:
+        if self.step is None:
+            return self.whole.run_native(values)
+        end = len(values) - self.tail
+        given = iter(values[end - self.operands:end])
+        operands = [NULL if kind == "null" else next(given) for kind in self.operand_kinds]
+        head, made, last = values[:end - self.operands], values[end:len(values) - self.handled], \
+            values[len(values) - self.handled:]
+        try:
+            way, results = handling(last[0] if last else None, self.step.run, operands)
+        except BaseException as error:
+            error.__traceback__ = own_frames_dropped(error.__traceback__)
+            return _core.Resume(self.failure.compiled, (*head, *made, *last, error))
+        return _core.Resume(self.exits[way].compiled, (*head, *made, *results, *last))
+
+
+def make_point_entry(site: CallSite, point: ResumePoint) -> Any:
+    """The entry object of a resume point; run natively, it runs the rest of the call as CPython would."""
+    parameters = ", ".join(point.names)
+    source = f"def resumed({parameters}):\n    return run_native(({parameters}{',' if point.names else ''}))\n"
+    namespace: dict[str, Any] = {"run_native": point.run_native}
+    exec(source, namespace)  # noqa: S102  our own text
+    function = namespace["resumed"]
+    resumed = CallSite(function, site.settings, point.name, point=point, points=site.points)
+
+    def miss(compiled: Any, bound: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> Any:
+        return on_miss(resumed, compiled, bound, args, kwargs)
+
+    resumed.compiled = _core.CompiledFunction(function, miss, ())
+    resumed.compiled._stator_site = resumed
+    _entries.add(resumed.compiled)
+    return resumed.compiled
 
 
 def internal_failure(site: CallSite, error: BaseException) -> None:

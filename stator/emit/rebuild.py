@@ -13,6 +13,7 @@ import types
 from typing import Any
 
 import torch
+from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.breaks import Break
@@ -23,6 +24,7 @@ from stator.heap.shells import CONSTANT_TYPES, IDENTITY_TYPES, new_shell, slot_m
 from stator.heap.tracker import Shape
 from stator.source import Source
 from stator.kinds import is_a
+from stator.shapes.values import SYMBOLIC
 
 
 class Rebuilder:
@@ -63,6 +65,8 @@ class Rebuilder:
             return self.scalar(value)
         if cls is FakeTensor:
             return self.fresh_tensor(value)
+        if cls in SYMBOLIC:
+            return self.symbol(value)
         if cls is Box:
             return self.value(value.value) if value.forced else self.outside(value.source())
         known = self.memo.get(id(value))
@@ -78,6 +82,17 @@ class Rebuilder:
         self.memo[id(value)] = text
         self.kept.append(value)
         return text
+
+    def symbol(self, value: Any) -> str:
+        """A number that the graph computes."""
+        node = self.recorder.symbols.node_of(value)
+        if not is_a(node, fx.Node):
+            return self.scalar(node)
+        index = self.output_index.get(id(node))
+        if index is None:
+            index = self.output_index[id(node)] = len(self.outputs)
+            self.outputs.append(value)
+        return f"out[{index}]"
 
     def scalar(self, value: Any) -> str:
         if type(value) is float:

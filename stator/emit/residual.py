@@ -13,7 +13,10 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch.fx.passes.runtime_assert import insert_deferred_runtime_asserts
 
+from stator import _core
+from stator.breaks import Break
 from stator.emit.effects import write_effects
 from stator.emit.rebuild import Rebuilder
 from stator.emit.writer import Writer
@@ -41,13 +44,20 @@ class Residual:
         return namespace["residual"]
 
 
-def emit_residual(vm: Any, result: Any, grad_at_start: bool) -> Residual:
-    """Build the residual of a trace that returned `result`."""
+def emit_residual(vm: Any, result: Any, resume: Any = None) -> Residual:
+    """Build the residual of a trace that returned `result`; or, with `resume`, stopped with these live values."""
     writer = Writer()
     writer._used.update({"out", "graph", "residual", "slice", "set", "setattr", "delattr", "float", "frozenset", "del"})
+    if vm.torch_state.open_contexts:
+        raise Break("SB007", "an inference mode that is still on")
     build = Rebuilder(writer, vm.heap, vm.recorder, vm)
     recorder = vm.recorder
-    value = build.value(result)
+    if resume is None:
+        value = build.value(result)
+    else:
+        parts = ", ".join([build.value(item) for item in result])
+        value = f"{writer.constant(_core.Resume, 'Resume')}({writer.constant(resume, 'resume_at')}, ({parts},))" \
+            if parts else f"{writer.constant(_core.Resume, 'Resume')}({writer.constant(resume, 'resume_at')}, ())"
     effects = write_effects(build)
     lines = writer.lines
     needs_graph = recorder.calls > 0
@@ -60,16 +70,30 @@ def emit_residual(vm: Any, result: Any, grad_at_start: bool) -> Residual:
             if not any(unused.fake is o for o in build.outputs):
                 recorder.graph.erase_node(unused.node)
         names = [build.outside(i.source) for i in inputs]
-        nodes = tuple(recorder.node_of(fake) for fake in build.outputs)
+        nodes = tuple(recorder.to_node_arg(value) for value in build.outputs)
         recorder.graph.output(nodes)
         graph_module = make_graph_module(recorder.graph)
-        call = [f"{'out = ' if nodes else ''}graph({', '.join(names)})"]
-        if torch.is_grad_enabled() != grad_at_start:
-            call.append(f"{writer.constant(torch._C._set_grad_enabled, 'set_grad_enabled')}({torch.is_grad_enabled()})")
+        if recorder.symbols.definitions:
+            insert_deferred_runtime_asserts(graph_module, recorder.symbols.shape_env, "stator")
+            graph_module.recompile()
+        call = call_graph(writer, vm.torch_state, f"{'out = ' if nodes else ''}graph({', '.join(names)})")
+    call += [_setter_call(writer, setter, args) for setter, args in vm.torch_state.finals]
     writer.lines = call + lines + [f"return {value}"]
     wanted = list(build.wanted)
     return Residual(writer.source("residual", list(build.wanted.values())), writer.names, wanted, graph_module,
                     inputs, effects, writer.lines)
+
+
+def call_graph(writer: Writer, state: Any, call: str) -> list[str]:
+    """The graph changes torch's settings as it runs: an error inside must not leave them changed."""
+    if not state.before:
+        return [call]
+    undo = [f"    {_setter_call(writer, setter, args)}" for setter, args in state.undo()]
+    return ["try:", f"    {call}", "except BaseException:", *undo, "    raise"]
+
+
+def _setter_call(writer: Writer, setter: Any, args: tuple[Any, ...]) -> str:
+    return f"{writer.constant(setter, setter.__name__)}({', '.join(writer.constant(arg) for arg in args)})"
 
 
 def make_graph_module(graph: fx.Graph) -> fx.GraphModule:

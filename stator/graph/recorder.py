@@ -19,20 +19,22 @@ from torch._subclasses.fake_tensor import (
     FakeTensorMode,
     UnsupportedOperatorException,
 )
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.overrides import TorchFunctionMode
+from torch.utils._device import _device_constructors
 
 from stator import _hook
 from stator.breaks import Break
 from stator.graph.naming import input_name, spell
+from stator.graph.torch_state import TorchState
 from stator.guards.guard import TensorMeta, tensor_meta
+from stator.shapes.nodes import SymbolNodes
+from stator.shapes.values import SYMBOLIC, data_dependent, has_unbacked
 from stator.source import Source
 from stator.kinds import is_a
 
 _ATOMS = frozenset({int, float, complex, bool, str, type(None), type(...), torch.dtype, torch.device, torch.layout,
-                    torch.memory_format, torch.Size, range, torch.SymInt, torch.SymFloat, torch.SymBool})
-
-
-_SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
+                    torch.memory_format, range})
 
 
 class GraphInput:
@@ -57,6 +59,9 @@ class Recorder:
         self.stack_trace: Callable[[], str | None] = lambda: None
         self.expose: Callable[[Any], None] = lambda value: None
         self.mode = RecordingMode(self)
+        self.symbols = SymbolNodes(self.graph, fake_mode.shape_env)
+        self.data_dependent = True  # whether numbers that only the graph knows may be symbols of it
+        self.torch_state = TorchState()
         self._last_input: fx.Node | None = None
 
     # ------------------------------------------------------------------ inputs
@@ -70,6 +75,8 @@ class Recorder:
                 fake = self.fake_mode.from_tensor(tensor, static_shapes=True)
             except (NotImplementedError, UnsupportedOperatorException) as error:
                 raise Break("SB017", str(error)) from error
+            if fake.dim() == 0:
+                fake.item_memo = None  # torch gives scalars on the CPU a symbol of their own: they are data, too
         self._place_after(self._last_input)
         node = self.graph.create_node("placeholder", input_name(source.text()), (), {})
         self._last_input = node
@@ -77,6 +84,7 @@ class Recorder:
         node.meta["example_value"] = fake
         node.meta["source"] = source
         self._tie(fake, node)
+        self.symbols.define_input(node, fake)
         self.inputs.append(GraphInput(source, tensor, fake, node))
         return fake
 
@@ -124,6 +132,12 @@ class Recorder:
             return self.node_of(value)
         if cls in _ATOMS:
             return value
+        if cls is fx.Node:
+            return value
+        if cls in SYMBOLIC:
+            return self.symbols.node_of(value)
+        if cls is torch.Size:
+            return tuple([self.to_node_arg(item) for item in value])
         if cls is tuple or cls is list:
             return cls([self.to_node_arg(item) for item in value])
         if cls is dict:
@@ -145,7 +159,9 @@ class Recorder:
         op, target = spell(func)
         if op == "setattr":
             raise Break("SB006", f"assignment to Tensor.{target}")
-        with torch._C.DisableTorchFunction():
+        if self.torch_state.devices and kwargs.get("device") is None and func in _device_constructors():
+            kwargs = {**kwargs, "device": self.torch_state.devices[-1]}
+        with torch._C.DisableTorchFunction(), self.symbols.dispatcher():
             try:
                 result = func(*args, **kwargs)
             except DataDependentOutputException as error:
@@ -154,15 +170,23 @@ class Recorder:
                 raise Break("SB004", f"{error}") from None
             except UnsupportedOperatorException as error:
                 raise Break("SB017", f"{error}") from None
-        if type(result) in _SYMBOLIC:
+            except GuardOnDataDependentSymNode as error:
+                raise data_dependent(error.cond, f"{getattr(target, '__name__', target)} asks for a number") from None
+            except Exception as error:
+                if not has_unbacked((args, kwargs)):
+                    raise
+                # Its rule for fake tensors cannot live with the unknown size; whether the program fails, eager says.
+                raise Break("SB003", f"{getattr(target, '__name__', target)} on a data-dependent size: {error}") from None
+        fresh = bool(self.symbols.shape_env.pending_fresh_unbacked_symbols)
+        if fresh and not self.data_dependent:
             raise Break("SB003", f"{getattr(target, '__name__', target)} of a tensor")
-        if result is None or self._holds_tensor(result):
+        if fresh or result is None or self._holds_tensor(result):
             self.record(op, target, args, kwargs, result)
         return result
 
     def attribute(self, fake: FakeTensor, name: str, descr: Any) -> Any:
         """A property of a tensor: metadata, or a tensor (`x.T`), which becomes a node."""
-        with torch._C.DisableTorchFunction():
+        with torch._C.DisableTorchFunction(), self.symbols.dispatcher():
             result = descr.__get__(fake)
         if self._holds_tensor(result):
             self.record("getattr", name, (fake,), {}, result)
@@ -171,6 +195,7 @@ class Recorder:
     def record(self, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> fx.Node:
         """One node for a call whose fake result is known."""
         to_arg = self.to_node_arg
+        bindings = self.symbols.take_fresh(result)
         node_args = tuple([to_arg(value) for value in args])
         if op == "getattr":
             op, node_args, target = "call_function", (node_args[0], target), builtins.getattr
@@ -179,9 +204,10 @@ class Recorder:
         node.meta["stack_trace"] = self.stack_trace()
         if result is not None:
             node.meta["example_value"] = result
+            self.symbols.define_fresh(node, bindings, result)
             if type(result) is FakeTensor:
                 self._tie(result, node)
-            else:
+            elif type(result) not in SYMBOLIC:
                 self._tie_parts(result, node)
         return node
 

@@ -20,10 +20,13 @@ from stator.breaks import Break
 from stator.guards.guard import Guard, Kind
 from stator.guards.guard_set import GuardSet
 from stator.heap.box import NO_KEY, Box
+from stator.heap.holders import holder_adopters
+from stator.heap.iterators import iterator_adopters
+from stator.heap.readers import default_factory_of, mapping_behind
 from stator.heap.scope import Scope
 from stator.heap.shells import CONSTANT_TYPES, IDENTITY_TYPES, is_constant_tuple, new_shell, slot_members
 from stator.heap.tracker import Shape, VariableTracker
-from stator.source import Attr, CellOf, DictOf, Index, Key, KeyAt, Local, Pinned, SetAt, Slot, Source, ValueAt, root_of
+from stator.source import Attr, CallOf, CellOf, DictOf, Index, Key, KeyAt, Local, Pinned, SetAt, Slot, Source, ValueAt, root_of
 from stator.kinds import is_a
 
 Adopter = Callable[[Any, Source], Any]
@@ -48,11 +51,13 @@ class Heap:
             frozenset: self._adopt_frozenset, collections.deque: self._adopt_list,
             torch.Size: self._adopt_size, slice: self._adopt_slice, types.CellType: self._adopt_cell,
             types.FunctionType: self._adopt_function, types.MethodType: self._adopt_method,
-            functools.partial: self._adopt_partial, types.MappingProxyType: self._adopt_proxy,
+            functools.partial: self._adopt_partial,
             collections.OrderedDict: self._adopt_dict, collections.defaultdict: self._adopt_dict,
         }
         self.adopters.update(dict.fromkeys(CONSTANT_TYPES, self._adopt_constant))
         self.adopters.update(dict.fromkeys(IDENTITY_TYPES, self._adopt_identity))
+        self.adopters.update(iterator_adopters(self))
+        self.adopters.update(holder_adopters(self))
 
     # ------------------------------------------------------------------ guards
 
@@ -128,8 +133,8 @@ class Heap:
         return value
 
     def _adopt_opaque(self, value: Any, source: Source) -> Any:
+        self.guard(source, Kind.ID, value)
         if self.by_original.get(id(value)) is None:
-            self.guard(source, Kind.ID, value)
             self.register(VariableTracker(value, value, source, Shape.OPAQUE))
         return value
 
@@ -178,14 +183,16 @@ class Heap:
         if tracker is None:
             cls = type(value)
             if cls is collections.defaultdict:
-                factory = self.adopt(value.default_factory, Attr(source, "default_factory"))
-                standin: Any = collections.defaultdict(factory)
+                standin: Any = collections.defaultdict(self.default_factory(value, source))
             else:
                 standin = cls()
             tracker = self.register(VariableTracker(standin, value, source, Shape.DICT))
             self.guard_type(tracker)
             self.fill_dict(tracker, value, standin, source)
         return tracker.standin
+
+    def default_factory(self, value: Any, source: Source) -> Any:
+        return self.adopt(default_factory_of(value), CallOf(Pinned(default_factory_of), (source,)))
 
     def fill_dict(self, tracker: VariableTracker, value: Any, standin: Any, source: Source) -> None:
         store = type(standin).__setitem__ if type(standin) in _PLAIN_DICTS else _dict_store(type(standin))
@@ -284,9 +291,6 @@ class Heap:
             tracker = self.register(VariableTracker(standin, value, source, Shape.VALUE))
         return tracker.standin
 
-    def _adopt_proxy(self, value: Any, source: Source) -> Any:
-        raise Break("SB005", "a mappingproxy passed in from outside")
-
     def _adopt_instance(self, value: Any, source: Source) -> Any:
         tracker = self.known(value, source)
         if tracker is not None:
@@ -314,6 +318,8 @@ class Heap:
             tracker.initial = [self.box(item, Index, source, i) for i, item in enumerate(shell.base.__iter__(value))]
             shell.base.extend(standin, tracker.initial)
         elif shell.shape is Shape.DICT:
+            if shell.base is collections.defaultdict:
+                standin.default_factory = self.default_factory(value, source)
             self.fill_dict(tracker, value, standin, source)
         elif shell.shape is Shape.SET:
             self.guard(source, Kind.LEN, len(set(value)))
@@ -348,11 +354,15 @@ class Heap:
 
     def expose(self, value: Any) -> None:
         """Force every direct element of an outside container, for C code that will look at them."""
+        if type(value) is types.MappingProxyType:
+            return self.expose(mapping_behind(value))
         tracker = self.by_standin.get(id(value))
         if tracker is None or tracker.exposed:
             return
         tracker.exposed = True
         shape = tracker.shape
+        if type(value) is types.SimpleNamespace:
+            self.expose_attributes(tracker)
         if shape is Shape.LIST:
             self.guard(tracker.source, Kind.LEN, len(tracker.initial))
             standin = tracker.standin
@@ -432,11 +442,11 @@ def instance_dict(value: Any) -> dict[str, Any] | None:
     return None if getter is None else getter(value)
 
 
-@functools.cache
+@functools.lru_cache(4096)  # bounded: a trace may make classes of its own
 def _dict_getter(cls: type) -> Any:
     for base in cls.__mro__:
         found = base.__dict__.get("__dict__")
-        if type(found) is types.GetSetDescriptorType:
+        if type(found) is types.GetSetDescriptorType or base is types.SimpleNamespace:
             return found.__get__
     return None
 

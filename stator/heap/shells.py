@@ -47,11 +47,13 @@ _CONTAINERS: dict[type, Shape] = {
 _VALUES: tuple[type, ...] = (int, float, str, bytes, complex)
 
 
-@functools.cache
+@functools.lru_cache(4096)  # bounded: a trace may make classes of its own
 def new_shell(cls: type) -> Shell | None:
     solid = _solid_base(cls)
+    if solid is types.SimpleNamespace:  # a C type whose state is its __dict__ alone
+        return Shell(Shape.OBJECT, solid, solid.__new__)
     if solid is object:
-        return Shell(Shape.OBJECT, object, object.__new__)
+        return Shell(Shape.OBJECT, object, object.__new__) if _is_plain(cls) else None
     if solid in _CONTAINERS:
         return Shell(_CONTAINERS[solid], solid, solid.__new__)
     if solid in _VALUES and cls is not solid:
@@ -63,18 +65,36 @@ def _solid_base(cls: type) -> type | None:
     """The C class whose memory layout instances have; None when it is not one we can allocate."""
     for base in cls.__mro__:
         if not base.__flags__ & _HEAP_TYPE or base in _CONTAINERS or base in _VALUES:
-            return base if base is object or base in _CONTAINERS or base in _VALUES else None
-        if base.__module__ in _C_HEAP_MODULES:
+            return base if base in _PLAIN or base in _CONTAINERS or base in _VALUES else None
+        if base.__module__ in _C_HEAP_MODULES or _has_c_methods(base):
             return None
     return None
 
 
+def _is_plain(cls: type) -> bool:
+    """Whether object.__new__ may make it: a heap class written in C (pybind11's, say) has a `__new__` of its own."""
+    for base in cls.__mro__:
+        found = base.__dict__.get("__new__")
+        if found is object.__new__:
+            return True
+        if type(found) is types.BuiltinFunctionType:
+            return False
+    return True
+
+
+def _has_c_methods(cls: type) -> bool:
+    """Whether C code made this heap type: it owns C methods, which know its memory."""
+    return any(type(entry) in _C_METHODS and entry.__objclass__ is cls for entry in cls.__dict__.values())
+
+
+_PLAIN = frozenset({object, types.SimpleNamespace})
+_C_METHODS = (types.MethodDescriptorType, types.WrapperDescriptorType)
 _HEAP_TYPE = 1 << 9
 _C_HEAP_MODULES = frozenset({"_thread", "_random", "_struct", "_io", "_ssl", "_hashlib", "zlib", "_queue", "select",
                              "functools", "_contextvars", "_asyncio", "_csv", "_json", "array", "torch._C"})
 
 
-@functools.cache
+@functools.lru_cache(4096)  # bounded: a trace may make classes of its own
 def slot_members(cls: type) -> tuple[types.MemberDescriptorType, ...]:
     """The `__slots__` descriptors of a class and its bases."""
     found = []

@@ -20,6 +20,8 @@ class Shape(enum.Enum):
     CELL = "cell"
     SCOPE = "scope"  # a namespace of a module or a class, read name by name
     OPAQUE = "opaque"  # the user's object itself; only its identity may be used
+    ITERATOR = "iterator"  # a C iterator; `initial` is where it stood
+    BUFFER = "buffer"  # bytearray, array.array; `initial` holds their bytes
     VALUE = "value"  # immutable payload copied (int/str subclasses, bytearray ...)
 
 

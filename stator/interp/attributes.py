@@ -22,8 +22,10 @@ from stator.heap.heap import instance_dict
 from stator.heap.tracker import Shape
 from stator.interp.frame import Continuation, Frame, Raised
 from stator.interp.lookup import MISSING, find, mro_of
+from stator.native.rows_declare import INSTANCE_METHOD
 from stator.source import Attr, DictOf, Key, Pinned
 from stator.kinds import is_a
+from stator.shapes.values import SYMBOLIC, specialise
 
 _object_getattribute = object.__getattribute__
 _PLAIN_FUNCTIONS = (types.FunctionType,)
@@ -53,6 +55,8 @@ def load_attr(vm: Any, obj: Any, name: str, cont: Any = None) -> None:
     cls = type(obj)
     if cls is FakeTensor:
         return load_tensor_attr(vm, obj, name, cont)
+    if cls in SYMBOLIC:
+        return load_attr(vm, specialise(obj, f"the attribute {name} of a number"), name, cont)
     if is_a(obj, type):
         return load_type_attr(vm, obj, name, cont)
     if cls is super:
@@ -194,6 +198,8 @@ def bind(vm: Any, descr: Any, obj: Any, owner: type, cont: Any) -> None:
         return vm.give(descr.__get__(obj, owner), cont)
     if cls is types.MemberDescriptorType or cls is types.GetSetDescriptorType:
         return read_c_member(vm, descr, obj, cont)
+    if cls is INSTANCE_METHOD:
+        return vm.give(types.MethodType(descr.__func__, obj), cont)
     getter = find(vm, cls, "__get__")
     if getter is MISSING or is_a(descr, type):
         return vm.give(adopt_entry(vm, descr, owner), cont)
@@ -353,7 +359,8 @@ def load_super_attr(vm: Any, proxy: Any, name: str, cont: Any) -> None:
     raise_attribute_error(vm, proxy, name, f"'super' object has no attribute {name!r}", cont)
 
 
-def load_module_attr(vm: Any, module: types.ModuleType, name: str, cont: Any) -> None:
+def load_module_attr(vm: Any, module: types.ModuleType, name: str, cont: Any, ask_class: bool = True) -> None:
+    """ModuleType.__getattribute__, then (with `ask_class`) the `__getattr__` of a module's own class."""
     namespace = module.__dict__
     scope = vm.heap.scope(namespace)
     descr = find(vm, type(module), name)
@@ -366,12 +373,12 @@ def load_module_attr(vm: Any, module: types.ModuleType, name: str, cont: Any) ->
         return vm.give(value, cont)
     if descr is not MISSING:
         return bind(vm, descr, module, type(module), cont)
-    hook = find(vm, type(module), "__getattr__")
-    if hook is not MISSING:
-        return vm.call(hook, (module, name), {}, cont)
     hook = scope.read("__getattr__")
     if hook is not MISSING:
         return vm.call(hook, (name,), {}, cont)
+    hook = find(vm, type(module), "__getattr__") if ask_class else MISSING
+    if hook is not MISSING:
+        return vm.call(hook, (module, name), {}, cont)
     raise_attribute_error(vm, module, name, f"module {module.__name__!r} has no attribute {name!r}", cont)
 
 

@@ -18,6 +18,7 @@ from stator import _core, _hook, marks
 from stator.breaks import Break
 from stator.guards.guard import Kind
 from stator.heap.box import Box
+from stator.interp import symbols
 from stator.interp.attributes import adopt_entry
 from stator.interp.binding import bind_arguments
 from stator.interp.frame import UNBOUND, Continuation, Frame, Raised
@@ -200,8 +201,17 @@ class Caller(Machine):
             return self.give(self.torch_call(fn, args, kwargs), cont)
         if _marked(fn):
             return self.call_marked(fn, args, kwargs, cont)
+        every = args if descriptor is fn else (receiver, *args)
+        symbolic = symbols.concern(self, every, kwargs)
+        if symbolic:
+            answer = symbols.call(self, descriptor, every, kwargs)
+            if answer is not MISSING:
+                return self.give(answer, cont)
         row = lookup(fn)
-        self.admit(fn, row, (receiver, *args) if descriptor is not fn else args)
+        self.admit(fn, row, every)
+        if symbolic and symbols.reaches_symbol(every, kwargs):
+            args, kwargs = symbols.arguments(self, row, descriptor, every, kwargs)
+            fn = descriptor
         if descriptor is not fn:
             self.expose_for(row, (receiver,))
         self.expose_for(row, args)

@@ -70,6 +70,15 @@ class Continuation:
         return False
 
 
+class SavedExc:
+    """What PUSH_EXC_INFO leaves on the value stack: the exception handled before, to be put back."""
+
+    __slots__ = ("previous", "current")
+
+    def __init__(self, previous: BaseException | None, current: BaseException) -> None:
+        self.previous, self.current = previous, current
+
+
 class ExcState:
     """The exception being handled; generators have one of their own, linked to their resumer's."""
 
@@ -92,7 +101,7 @@ class Frame:
     """An activation of a code object."""
 
     __slots__ = ("code", "unit", "program", "func", "locals", "stack", "ip", "parent", "scope", "names",
-                 "cont", "generator", "kwnames", "is_base", "outer", "builtins")
+                 "cont", "generator", "kwnames", "is_base", "outer", "builtins", "step")
 
     def __init__(self, unit: CodeUnit, program: list[Any], func: types.FunctionType | None, local_slots: list[Any],
                  scope: Any) -> None:
@@ -112,6 +121,7 @@ class Frame:
         self.kwnames: tuple[str, ...] = ()
         self.is_base = False
         self.builtins: Any = None
+        self.step = 0  # when its current instruction began, counted over the whole trace
 
     @property
     def instruction(self) -> Any:

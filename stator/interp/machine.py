@@ -86,7 +86,10 @@ class Machine:
         self.class_overlays: dict[type, dict[str, Any]] = {}
         self.tensor_attributes: dict[int, dict[str, Any]] = {}
         self.effects: list[Any] = []
-        self.root_error: BaseException | None = None
+        self.torch_state = recorder.torch_state
+        self.steps = 0  # instructions begun by the outermost loop
+        self.stop_step = -1  # where to stop: set when a trace is repeated up to the place of a break
+        self.stop: Break = None  # type: ignore[assignment]
         recorder.stack_trace = self.stack_trace
         recorder.expose = heap.expose_deep
         heap.locate = self.location
@@ -94,12 +97,15 @@ class Machine:
 
     # ------------------------------------------------------------------ the loop
 
-    def run(self, frame: Frame) -> Any:
-        """Run `frame` to its end; the program's exception leaves as itself, not as Raised."""
+    def run(self, frame: Frame, start: Frame | None = None, thrown: BaseException | None = None) -> Any:
+        """Run `frame` to its end; the program's exception leaves as itself, not as Raised.
+
+        `start`, for a resumed stack, is the innermost frame; `thrown` is raised there first.
+        """
         outer, frame.outer, frame.is_base = self.frame, self.frame, True
         frame.parent = None
         state = self.exc_state
-        self.frame = frame
+        self.frame = frame if start is None else start
         self.depth += 1
         if self.depth > 60:
             raise Raised(RecursionError("maximum recursion depth exceeded"))
@@ -107,6 +113,18 @@ class Machine:
         try:
             while True:
                 try:
+                    if thrown is not None:
+                        exc, thrown = thrown, None
+                        raise Raised(exc)
+                    while self.depth == 1:
+                        frame = self.frame  # type: ignore[assignment]
+                        if self.steps == self.stop_step:
+                            raise self.stop
+                        frame.step = self.steps
+                        self.steps += 1
+                        handler, instr = frame.program[frame.ip]
+                        frame.ip += 1
+                        handler(self, frame, instr)
                     while True:
                         frame = self.frame  # type: ignore[assignment]
                         handler, instr = frame.program[frame.ip]

@@ -15,10 +15,12 @@ from stator.breaks import Break
 from stator.guards.guard import Kind
 from stator.heap.box import Box
 from stator.heap.tracker import Shape
+from stator.interp import symbols
 from stator.interp.assignment import DISCARD
 from stator.interp.frame import Continuation, Frame, Raised
 from stator.interp.lookup import MISSING, find
 from stator.kinds import is_a
+from stator.shapes.values import SYMBOLIC, specialise
 
 SCALARS = frozenset({int, float, bool, str, complex, bytes, type(None)})
 NUMBERS = frozenset({int, float, bool, complex})
@@ -88,6 +90,8 @@ def is_python_level(method: Any) -> bool:
 def binary(vm: Any, symbol: str, left: Any, right: Any, inplace: bool, cont: Any = None) -> None:
     left_type, right_type = type(left), type(right)
     function, inplace_function, stem = BINARY[symbol]
+    # `n += tensor` makes a new tensor, and so does `x @= y`: a graph would rebind the name of the left side.
+    tensor_function = inplace_function if inplace and left_type is FakeTensor and symbol != "@" else function
     if left_type in SCALARS and right_type in SCALARS:
         try:
             value = function(left, right)
@@ -96,13 +100,20 @@ def binary(vm: Any, symbol: str, left: Any, right: Any, inplace: bool, cont: Any
         return vm.give(value, cont)
     if left_type is FakeTensor and (right_type is FakeTensor or right_type in NUMBERS) \
             or right_type is FakeTensor and left_type in NUMBERS:
-        return vm.give(vm.torch_call(inplace_function if inplace else function, (left, right), None), cont)
+        return vm.give(vm.torch_call(tensor_function, (left, right), None), cont)
+    if left_type in SYMBOLIC or right_type in SYMBOLIC:
+        value = symbols.binary(vm, function, left, right)
+        if value is MISSING:
+            return binary(vm, symbol, specialise(left), specialise(right), inplace, cont)
+        return vm.give(value, cont)
     candidates = binary_candidates(vm, stem, left, right, inplace)
     if not any(is_python_level(method) for method, _ in candidates):
         for value in (left, right):
             vm.heap.expose_deep(value) if symbol == "%" else vm.heap.expose(value)
+        if symbol == "%":
+            right = symbols.specialise_deep(vm, right)
         if left_type is FakeTensor or right_type is FakeTensor:
-            return vm.give(vm.torch_call(inplace_function if inplace else function, (left, right), None), cont)
+            return vm.give(vm.torch_call(tensor_function, (left, right), None), cont)
         _refuse_opaque(vm, left, right)
         return vm.give(vm.native(inplace_function if inplace else function, (left, right)), cont)
 
@@ -154,6 +165,11 @@ def compare(vm: Any, symbol: str, left: Any, right: Any, cont: Any = None) -> No
     if left_type is FakeTensor and (right_type is FakeTensor or right_type in NUMBERS) \
             or right_type is FakeTensor and left_type in NUMBERS:
         return vm.give(vm.torch_call(function, (left, right), None), cont)
+    if left_type in SYMBOLIC or right_type in SYMBOLIC:
+        value = symbols.compare(vm, function, left, right)
+        if value is MISSING:
+            return compare(vm, symbol, specialise(left), specialise(right), cont)
+        return vm.give(value, cont)
     forward, reflected = find(vm, left_type, name), find(vm, right_type, swapped)
     candidates = [(forward, (left, right)), (reflected, (right, left))]
     if right_type is not left_type and left_type in right_type.__mro__:
@@ -203,6 +219,8 @@ def unary(vm: Any, symbol: str, value: Any, cont: Any = None) -> None:
         return vm.give(result, cont)
     if cls is FakeTensor:
         return vm.give(vm.torch_call(function, (value,), None), cont)
+    if cls in SYMBOLIC:
+        return vm.give(symbols.arithmetic(vm, function, value), cont)
     method = find(vm, cls, name)
     if is_python_level(method):
         return vm.call_function(method, (value,), None, cont) if type(method) is types.FunctionType \
@@ -219,6 +237,8 @@ def truth(vm: Any, value: Any) -> bool:
         return bool(value)
     if cls is FakeTensor:
         return tensor_truth(vm, value)
+    if cls in SYMBOLIC:
+        return symbols.truth(vm, value)
     method = find(vm, cls, "__bool__")
     if is_python_level(method):
         result = vm.call_sync(method, (value,)) if type(method) is types.FunctionType else _slot_sync(vm, method, value)
@@ -265,6 +285,8 @@ class _Length:
 
 def get_item(vm: Any, obj: Any, key: Any, cont: Any = None) -> None:
     cls = type(obj)
+    if type(key) in symbols.INDEXES:
+        key = symbols.index_key(vm, obj, key)
     if cls is list or cls is tuple:
         if type(key) is int:
             return vm.give(_sequence_item(vm, obj, key), cont)
@@ -272,7 +294,7 @@ def get_item(vm: Any, obj: Any, key: Any, cont: Any = None) -> None:
         if type(key) is str or type(key) is int:
             return vm.give(_dict_item(vm, obj, key), cont)
     elif cls is FakeTensor:
-        return vm.give(vm.torch_call(operator.getitem, (obj, key), None), cont)
+        return vm.give(symbols.get_tensor_item(vm, obj, key), cont)
     elif is_a(obj, type):
         return _subscript_class(vm, obj, key, cont)
     method = find(vm, cls, "__getitem__")
@@ -288,6 +310,7 @@ def get_item_native(vm: Any, obj: Any, key: Any, cont: Any) -> None:
     """A C `__getitem__` on a stand-in; what it hands out may still be boxed."""
     heap = vm.heap
     heap.expose_deep(key)
+    key = symbols.specialise_deep(vm, key)
     _refuse_opaque(vm, obj)
     tracker = heap.by_standin.get(id(obj))
     if tracker is not None:
@@ -341,11 +364,13 @@ def _subscript_class(vm: Any, cls: type, key: Any, cont: Any) -> None:
 
 def set_item(vm: Any, obj: Any, key: Any, value: Any, cont: Any = DISCARD) -> None:
     cls = type(obj)
+    if type(key) in symbols.INDEXES:
+        key = symbols.index_key(vm, obj, key)
     if cls is dict and (type(key) is str or type(key) is int):
         obj[key] = value
         return vm.give(None, cont)
     if cls is FakeTensor:
-        vm.torch_call(operator.setitem, (obj, key, value), None)
+        symbols.set_tensor_item(vm, obj, key, value)
         return vm.give(None, cont)
     method = find(vm, cls, "__setitem__")
     if method is MISSING:
@@ -354,6 +379,7 @@ def set_item(vm: Any, obj: Any, key: Any, value: Any, cont: Any = DISCARD) -> No
         return vm.call_function(method, (obj, key, value), None, cont) if type(method) is types.FunctionType \
             else call_slot(vm, method, (obj, key, value), cont)
     vm.heap.expose_deep(key)
+    key = symbols.specialise_deep(vm, key)
     vm.heap.expose_length(obj)
     if type(key) is slice:
         vm.heap.expose(value)
@@ -365,6 +391,8 @@ def set_item(vm: Any, obj: Any, key: Any, value: Any, cont: Any = DISCARD) -> No
 
 def delete_item(vm: Any, obj: Any, key: Any, cont: Any = DISCARD) -> None:
     cls = type(obj)
+    if type(key) in symbols.INDEXES:
+        key = symbols.index_key(vm, obj, key)
     method = find(vm, cls, "__delitem__")
     if method is MISSING:
         raise Raised(TypeError(f"'{cls.__name__}' object does not support item deletion"))
@@ -372,6 +400,7 @@ def delete_item(vm: Any, obj: Any, key: Any, cont: Any = DISCARD) -> None:
         return vm.call_function(method, (obj, key), None, cont) if type(method) is types.FunctionType \
             else call_slot(vm, method, (obj, key), cont)
     vm.heap.expose_deep(key)
+    key = symbols.specialise_deep(vm, key)
     vm.heap.expose(obj)
     _refuse_opaque(vm, obj)
     vm.native(operator.delitem, (obj, key))
@@ -393,6 +422,8 @@ class AsBool(Continuation):
 def contains(vm: Any, container: Any, item: Any, invert: bool, cont: Any = None) -> None:
     cls = type(container)
     heap = vm.heap
+    if type(item) in SYMBOLIC or cls in symbols.SEQUENCES:
+        item = symbols.for_search(vm, container, item)
     if cls is dict and type(item) in SCALARS:
         present = item in container
         tracker = heap.by_standin.get(id(container))

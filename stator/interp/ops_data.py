@@ -12,6 +12,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from stator.breaks import Break
 from stator.guards.guard import Kind
 from stator.heap.box import Box
+from stator.interp import symbols
 from stator.interp.attributes import load_attr
 from stator.interp.frame import NULL, UNBOUND, Continuation, Frame, Raised
 from stator.interp.lookup import MISSING, find
@@ -344,7 +345,7 @@ def BUILD_SET(vm: Any, frame: Frame, instr: Any) -> None:
         vm.heap.expose_deep(item)
     result: set[Any] = set()
     for item in items:
-        vm.native(set.add, (result, item))
+        vm.native(set.add, (result, symbols.specialise_deep(vm, item)))
     frame.stack.append(result)
 
 
@@ -362,7 +363,7 @@ def store_key(vm: Any, mapping: dict[Any, Any], key: Any, value: Any) -> None:
         mapping[key] = value
     else:
         vm.heap.expose_deep(key)
-        vm.native(dict.__setitem__, (mapping, key, value))
+        vm.native(dict.__setitem__, (mapping, symbols.specialise_deep(vm, key), value))
 
 
 @op
@@ -396,7 +397,7 @@ def LIST_APPEND(vm: Any, frame: Frame, instr: Any) -> None:
 def SET_ADD(vm: Any, frame: Frame, instr: Any) -> None:
     value = frame.stack.pop()
     vm.heap.expose_deep(value)
-    vm.native(set.add, (frame.stack[-instr.arg], value))
+    vm.native(set.add, (frame.stack[-instr.arg], symbols.specialise_deep(vm, value)))
 
 
 @op
@@ -420,7 +421,7 @@ def SET_UPDATE(vm: Any, frame: Frame, instr: Any) -> None:
     target = frame.stack[-instr.arg]
     for item in items:
         vm.heap.expose_deep(item)
-        vm.native(set.add, (target, item))
+        vm.native(set.add, (target, symbols.specialise_deep(vm, item)))
 
 
 @op

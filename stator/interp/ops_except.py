@@ -7,7 +7,7 @@ import types
 from typing import Any
 
 from stator.interp.attributes import bind, load_attr
-from stator.interp.frame import Continuation, Frame, Raised
+from stator.interp.frame import Continuation, Frame, Raised, SavedExc
 from stator.interp.lookup import MISSING, find
 from stator.interp.machine import op
 from stator.kinds import is_a
@@ -49,14 +49,14 @@ def make_exception(vm: Any, value: Any) -> BaseException:
 @op
 def PUSH_EXC_INFO(vm: Any, frame: Frame, instr: Any) -> None:
     exc = frame.stack.pop()
-    frame.stack.append(vm.exc_state.value)
+    frame.stack.append(SavedExc(vm.exc_state.value, exc))
     frame.stack.append(exc)
     vm.exc_state.value = exc
 
 
 @op
 def POP_EXCEPT(vm: Any, frame: Frame, instr: Any) -> None:
-    vm.exc_state.value = frame.stack.pop()
+    vm.exc_state.value = frame.stack.pop().previous
 
 
 @op

@@ -16,6 +16,9 @@ from stator.interp.lookup import MISSING, find
 from stator.interp.machine import op
 from stator.interp.ops_data import function_text, take
 from stator.kinds import is_a
+from stator.shapes.values import SYMBOLIC, specialise
+
+_NUMBERS = frozenset({int, float, bool}) | SYMBOLIC
 
 # ---------------------------------------------------------------------- operators
 
@@ -37,6 +40,8 @@ def COMPARE_OP(vm: Any, frame: Frame, instr: Any) -> None:
 @op
 def IS_OP(vm: Any, frame: Frame, instr: Any) -> None:
     right, left = frame.stack.pop(), frame.stack.pop()
+    if type(left) in SYMBOLIC and type(right) in _NUMBERS or type(right) in SYMBOLIC and type(left) in _NUMBERS:
+        left, right = specialise(left), specialise(right)
     same = left is right
     if not same:
         operators.guard_distinct(vm, left, right)
@@ -109,7 +114,7 @@ def DELETE_ATTR(vm: Any, frame: Frame, instr: Any) -> None:
 @op
 def LOAD_METHOD(vm: Any, frame: Frame, instr: Any) -> None:
     """Push (function, self) where the attribute is a plain method, else (NULL, value)."""
-    obj, name = frame.stack.pop(), instr.argval
+    obj, name = specialise(frame.stack.pop(), "a method of a number"), instr.argval
     cls = type(obj)
     if cls is not FakeTensor and not is_a(obj, (type, types.ModuleType)) and cls is not super \
             and cls is not types.MethodType:

@@ -18,7 +18,7 @@ from stator.breaks import Break
 from stator.guards.guard import Kind
 from stator.heap.box import Box
 from stator.heap.tracker import Shape
-from stator.interp import generators, operators
+from stator.interp import generators, operators, symbols
 from stator.interp.assignment import GiveNone, delete_attr, delete_generic, store_attr, store_generic
 from stator.interp.attributes import load_attr, load_generic, load_type_attr, read_c_member, tensor_class
 from stator.interp.calls import instantiate, rule
@@ -26,6 +26,7 @@ from stator.interp.frame import UNBOUND, Continuation, Frame, Raised
 from stator.interp.lookup import MISSING, find
 from stator.interp.ops_data import read_cell
 from stator.kinds import is_a
+from stator.shapes.values import SYMBOLIC, python_type
 
 # ---------------------------------------------------------------------- attributes
 
@@ -163,6 +164,8 @@ def is_instance(vm: Any, obj: Any, cls: Any) -> bool:
         return any(is_instance(vm, obj, item) for item in cls)
     if is_a(cls, types.UnionType):
         return any(is_instance(vm, obj, item) for item in cls.__args__)
+    if type(obj) in SYMBOLIC:
+        return is_subclass(vm, python_type(obj), cls)
     seen_type = tensor_class(vm, obj) if type(obj) is FakeTensor else type(obj)
     return _check_class(vm, obj, seen_type, cls, "__instancecheck__", obj)
 
@@ -224,7 +227,7 @@ def _issubclass(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 @rule(type)
 def _type(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     if len(args) == 1 and not kwargs:
-        return vm.give(tensor_class(vm, args[0]) if type(args[0]) is FakeTensor else type(args[0]), cont)
+        return vm.give(tensor_class(vm, args[0]) if type(args[0]) is FakeTensor else python_type(args[0]), cont)
     new_class(vm, type, args, kwargs, cont)
 
 
@@ -405,7 +408,7 @@ def _id(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 
 @rule(hash)
 def _hash(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-    value = args[0]
+    value = symbols.specialise_deep(vm, args[0])
     method = find(vm, type(value), "__hash__") if type(value) is not FakeTensor else object.__hash__
     if type(method) is types.FunctionType and type(value) is not FakeTensor:
         return vm.call_function(method, (value,), None, cont)
@@ -476,6 +479,8 @@ class LengthOf(Continuation):
 def _bool(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     if len(args) != 1 or kwargs:
         return vm.give(vm.native_unhooked(bool, args, kwargs), cont)
+    if type(args[0]) in SYMBOLIC:
+        return vm.give(symbols.as_bool(vm, args[0]), cont)
     vm.give(operators.truth(vm, args[0]), cont)
 
 

@@ -41,16 +41,6 @@ def _graph_break(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 # ---------------------------------------------------------------------- grad mode
 
 
-@rule(torch._C._set_grad_enabled)
-def _set_grad_enabled(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-    enabled = args[0]
-    if type(enabled) is not bool:
-        raise Raised(TypeError(f"set_grad_enabled(): argument 'enabled' must be bool, not {type(enabled).__name__}"))
-    torch._C._set_grad_enabled(enabled)
-    vm.recorder.record("call_function", torch._C._set_grad_enabled, (enabled,), {}, None)
-    vm.give(None, cont)
-
-
 @rule(torch.is_grad_enabled, torch._C.is_grad_enabled if hasattr(torch._C, "is_grad_enabled") else torch.is_grad_enabled)
 def _is_grad_enabled(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     vm.give(torch.is_grad_enabled(), cont)
@@ -71,7 +61,7 @@ def _autograd(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     raise Break("SB016", "a backward pass inside captured code")
 
 
-@rule(torch.Tensor.tolist, torch.Tensor.numpy)
+@rule(torch.Tensor.numpy)
 def _to_python(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     raise Break("SB003", "a tensor's values as Python objects")
 

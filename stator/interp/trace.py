@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import sys
 import types
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +17,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.overrides import _get_current_function_mode_stack
+from torch.utils._device import DeviceContext
 
 from stator import _hook
 from stator.breaks import Break
@@ -25,7 +27,8 @@ from stator.guards.global_state import global_state
 from stator.guards.guard import Guard, Kind
 from stator.heap.box import Box
 from stator.heap.heap import Heap
-from stator.interp import rules_effects, rules_objects, rules_torch  # noqa: F401  (register rules)
+from stator.interp import rules_effects, rules_objects, rules_settings, rules_symbols, rules_torch  # noqa: F401  (register rules)
+from stator.interp import rules_autograd, rules_introspection, rules_packages, rules_settings  # noqa: F401
 from stator.interp.frame import UNBOUND, Bug, Frame
 from stator.interp.machine import program_of
 from stator.interp.vm import VM
@@ -44,8 +47,8 @@ class Trace:
     error: BaseException | None = None  # the program's own exception
     stop: Break | None = None
     grad_at_start: bool = True
-    grad_at_end: bool = True
     fake_mode: Any = None
+    frame: Frame | None = None  # the innermost frame, where the trace stopped
 
 
 def root_frame(vm: VM, fn: types.FunctionType, bound: tuple[Any, ...]) -> Frame:
@@ -62,12 +65,25 @@ def root_frame(vm: VM, fn: types.FunctionType, bound: tuple[Any, ...]) -> Frame:
     return Frame(unit, program_of(unit), fn, slots, vm.heap.scope(fn.__globals__))
 
 
+def enter_default_devices(vm: VM) -> None:
+    """`with torch.device(...)` around the call is a mode that the recorder plays itself; no other may be active."""
+    for mode in _get_current_function_mode_stack():
+        if type(mode) is not DeviceContext:
+            raise Break("SB005", "a TorchFunctionMode is active")
+        vm.torch_state.devices.append(mode.device)
+    vm.torch_state.devices_at_start = len(vm.torch_state.devices)
+
+
 def _itself(base: Any, key: Any) -> Any:
     return base
 
 
-def trace(fn: types.FunctionType, bound: tuple[Any, ...]) -> Trace:
-    """Interpret `fn` on stand-ins of its arguments."""
+def trace(begin: Callable[[VM], tuple[Frame, Frame | None, BaseException | None]], stop_step: int = -1,
+          stop: Break | None = None) -> Trace:
+    """Interpret from the frames that `begin` makes: (root, innermost or None, exception to raise there or None).
+
+    With `stop_step`, the trace ends with `stop` just before that instruction, its frames as they are there.
+    """
     state = global_state()
     fake_mode = FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=False)
     recorder = Recorder(fake_mode)
@@ -78,28 +94,29 @@ def trace(fn: types.FunctionType, bound: tuple[Any, ...]) -> Trace:
     result = Trace(vm, grad_at_start=grad, fake_mode=fake_mode)
     collecting = gc.isenabled()
     gc.disable()  # a collection would run finalizers of unrelated objects inside the trace
-    limit = sys.getrecursionlimit()
+    limit = vm.recursion_limit = sys.getrecursionlimit()
     sys.setrecursionlimit(max(limit, 10_000))
     _hook.set_callback(vm.intercepted)
     try:
-        if _get_current_function_mode_stack():
-            raise Break("SB005", "a TorchFunctionMode is active")
-        frame = root_frame(vm, fn, bound)
+        enter_default_devices(vm)
+        if stop is not None:
+            vm.stop_step, vm.stop = stop_step, stop
         with fake_mode, recorder.mode:
+            root, innermost, thrown = begin(vm)
             try:
-                result.value = vm.run(frame)
+                result.value = vm.run(root, innermost, thrown)
             except Bug as bug:
                 raise bug.error from None
             except (Exception, SystemExit, GeneratorExit) as error:
                 result.error = error
-    except Break as stop:
-        result.stop = stop
+            finally:
+                vm.torch_state.close()  # inside the modes: leaving inference mode brings back the dispatch keys of its start
+    except Break as reason:
+        result.stop = reason
     finally:
-        result.grad_at_end = torch.is_grad_enabled()
         vm.live = False
-        vm.frame = None
+        result.frame, vm.frame = vm.frame, None
         _hook.set_callback(None)
-        torch._C._set_grad_enabled(grad)
         sys.setrecursionlimit(limit)
         if collecting:
             gc.enable()

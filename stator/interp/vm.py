@@ -37,6 +37,7 @@ class VM(Caller):
         super().__init__(heap, recorder)
         self.coded: dict[int, Any] = {}
         self.live = True
+        self.recursion_limit = 0  # the user's, while the trace runs under its own
         self.jumps = 0
 
     # ------------------------------------------------------------------ short names for handlers and rules

@@ -232,7 +232,7 @@ def grad_mode_left_changed():
     return Scene(fn, one(x), undo=lambda: torch.set_grad_enabled(True))
 
 
-@probe("captured or SB001 SB005 SB006 SB013 SB016")
+@probe("SB001 SB005 SB006 SB013 SB016")
 def autocast_inside():
     model = linear()
 
@@ -244,7 +244,7 @@ def autocast_inside():
     return Scene(fn, one(ramp()))
 
 
-@probe("captured or SB001 SB005 SB006 SB013 SB016")
+@probe("SB001 SB005 SB006 SB013 SB016")
 def autocast_turned_off_inside():
     model = linear()
 
@@ -256,7 +256,7 @@ def autocast_turned_off_inside():
     return Scene(fn, one(ramp()), around=lambda: torch.autocast("cpu", torch.bfloat16))
 
 
-@probe("captured or SB001 SB005 SB006 SB013 SB016")
+@probe("SB001 SB005 SB006 SB013 SB016")
 def inference_mode_inside():
     def fn(x):
         with torch.inference_mode():
@@ -267,7 +267,7 @@ def inference_mode_inside():
     return Scene(fn, one(ramp(grad=True)))
 
 
-@probe("captured or SB001 SB005 SB006 SB013 SB016")
+@probe("SB001 SB005 SB006 SB013 SB016")
 def default_dtype_set_inside():
     def fn(x):
         torch.set_default_dtype(torch.float64)
@@ -278,7 +278,7 @@ def default_dtype_set_inside():
     return Scene(fn, one(ramp()), undo=lambda: torch.set_default_dtype(torch.float32))
 
 
-@probe("captured or SB001 SB005 SB006 SB013 SB016")
+@probe("SB001 SB005 SB006 SB013 SB016")
 def default_dtype_left_changed():
     def fn(x):
         y = torch.ones(4)
@@ -289,7 +289,7 @@ def default_dtype_left_changed():
                  undo=lambda: torch.set_default_dtype(torch.float32))
 
 
-@probe("captured or SB001 SB005 SB006 SB013 SB016")
+@probe("SB001 SB005 SB006 SB013 SB016")
 def device_context_inside():
     def fn(x):
         with torch.device("meta"):
@@ -299,7 +299,7 @@ def device_context_inside():
     return Scene(fn, one(ramp()))
 
 
-@probe("captured or SB001 SB005 SB006 SB013 SB016")
+@probe("SB001 SB005 SB006 SB013 SB016")
 def deterministic_flag_set_inside():
     def fn(x):
         torch.use_deterministic_algorithms(True)
@@ -330,7 +330,7 @@ def random_stream_in_place():
     return Scene(lambda x: x.clone().normal_() + torch.nn.functional.dropout(x), seeded(ramp()), look=lambda: torch.get_rng_state())
 
 
-@probe("captured or SB013 SB005")
+@probe("SB013 SB005")
 def random_seed_set_inside():
     def fn(x):
         torch.manual_seed(5)
@@ -339,7 +339,7 @@ def random_seed_set_inside():
     return Scene(fn, seeded(ramp()), look=lambda: torch.get_rng_state())
 
 
-@probe("captured or SB013 SB005")
+@probe("SB013 SB005")
 def random_generator():
     generator = torch.Generator()
     generator.manual_seed(3)
@@ -347,7 +347,7 @@ def random_generator():
                  lambda: generator.get_state())
 
 
-@probe("captured or SB013 SB001 SB005")
+@probe("SB013 SB001 SB005")
 def random_state_forked():
     def fn(x):
         with torch.random.fork_rng(devices=[]):
@@ -379,7 +379,7 @@ def stride_changed():
     return Scene(lambda x: x.stride()[0] * x, lambda: (xs[0],), lambda: xs.__setitem__(0, ramp(6).reshape(3, 2).t()))
 
 
-@probe("captured or SB005 SB013")
+@probe("SB005 SB013")
 def storage_offset_changed():
     xs = [ramp(8)[:4]]
     return Scene(lambda x: x * x.storage_offset(), lambda: (xs[0],), lambda: xs.__setitem__(0, ramp(8)[4:]))
@@ -411,7 +411,7 @@ def leaf_or_not():
     return Scene(lambda x: x * 2 if x.is_leaf else x * 3, lambda: (xs[0],), lambda: xs.__setitem__(0, ramp(grad=True) * 1))
 
 
-@probe("captured or SB005")
+@probe("SB005")
 def grad_fn_asked():
     xs = [ramp(grad=True)]
     return Scene(lambda x: x * 2 if x.grad_fn is None else x * 3, lambda: (xs[0],), lambda: xs.__setitem__(0, ramp(grad=True) * 1))
@@ -504,13 +504,13 @@ def detached_shares_memory():
     return Scene(fn, one(x))
 
 
-@probe("captured or SB005 SB006")
+@probe("SB005 SB006")
 def data_read():
     x = ramp(grad=True)
     return Scene(lambda x: (x.data * 2, x.data.requires_grad), one(x), lambda: setattr(x, "data", torch.ones(4)))
 
 
-@probe("captured or SB005 SB006")
+@probe("SB005 SB006")
 def data_read_and_changed():
     x = ramp(grad=True)
 
@@ -521,7 +521,7 @@ def data_read_and_changed():
     return Scene(fn, one(x), look=lambda: x)
 
 
-@probe("captured or SB005 SB006")
+@probe("SB005 SB006")
 def data_assigned():
     x = ramp()
 
@@ -533,7 +533,7 @@ def data_assigned():
     return Scene(fn, one(x), look=lambda: x)
 
 
-@probe("captured or SB005 SB006")
+@probe("SB005 SB006")
 def grad_read():
     x = ramp(grad=True)
 
@@ -543,7 +543,7 @@ def grad_read():
     return Scene(lambda x: x * 2 if x.grad is None else x.grad * 3, one(x), change, lambda: x.grad)
 
 
-@probe("captured or SB005 SB006")
+@probe("SB005 SB006")
 def grad_assigned():
     x = ramp(grad=True)
 
@@ -555,7 +555,7 @@ def grad_assigned():
     return Scene(fn, one(x), lambda: setattr(x, "grad", None), lambda: x.grad)
 
 
-@probe("captured or SB005 SB006")
+@probe("SB005 SB006")
 def grad_changed_in_place():
     x = ramp(grad=True)
     x.grad = torch.ones(4)
@@ -567,7 +567,7 @@ def grad_changed_in_place():
     return Scene(fn, one(x), lambda: x.grad.fill_(4), lambda: x.grad)
 
 
-@probe("captured or SB005 SB006")
+@probe("SB005 SB006")
 def requires_grad_set_inside():
     x = ramp()
 
@@ -579,7 +579,7 @@ def requires_grad_set_inside():
     return Scene(fn, one(x), lambda: x.requires_grad_(False), lambda: x)
 
 
-@probe("captured or SB005 SB006")
+@probe("SB005 SB006")
 def requires_grad_assigned_inside():
     x = ramp()
 
@@ -590,7 +590,7 @@ def requires_grad_assigned_inside():
     return Scene(fn, one(x), look=lambda: x)
 
 
-@probe("captured or SB005 SB006")
+@probe("SB005 SB006")
 def requires_grad_of_a_fresh_tensor():
     def fn(x):
         y = torch.ones(4, requires_grad=True)
@@ -613,7 +613,7 @@ def attribute_of_a_tensor_that_appears():
     return Scene(lambda x: x * getattr(x, "k", 5), one(x), lambda: setattr(x, "k", 3))
 
 
-@probe("captured or SB006")
+@probe("SB006")
 def attribute_set_on_a_tensor():
     x = ramp()
 
@@ -635,7 +635,7 @@ def attribute_set_on_a_fresh_tensor():
     return Scene(fn, one(ramp()))
 
 
-@probe("captured or SB016 SB001 SB005")
+@probe("SB016 SB001 SB005")
 def hook_registered_on_a_tensor():
     x = ramp(grad=True)
     seen: list[Any] = []
@@ -659,20 +659,20 @@ def inference_tensor_or_not():
     return Scene(lambda x: x * 2 if x.is_inference() else x * 3, lambda: (xs[0],), change)
 
 
-@probe("captured or SB005 SB001 SB013")
+@probe("SB005 SB001 SB013")
 def version_counter_read():
     x = ramp()
     return Scene(lambda x: x * x._version, one(x), lambda: x.add_(1))
 
 
-@probe("captured or SB005 SB001 SB013")
+@probe("SB005 SB001 SB013")
 def data_pointer_read():
     xs = [ramp()]
     keep = list(xs)
     return Scene(lambda x: x * (x.data_ptr() == xs[0].data_ptr()), lambda: (keep[0],), lambda: xs.__setitem__(0, ramp()))
 
 
-@probe("captured or SB017 SB005")
+@probe("SB017 SB005")
 def tensor_subclass():
     class Tagged(torch.Tensor):
         pass

@@ -1,0 +1,130 @@
+"""Iterators in results and in effects.   enumerate(xs) after one step  ->  enumerate(<xs's iterator>, 1)
+
+In: C iterators made inside the trace, and the stand-ins of iterators from outside.  Out: expressions that make
+them anew, and statements that move the user's iterators to where the program left them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import operator
+from typing import Any
+
+from stator.breaks import Break
+from stator.heap.iterators import ADOPTED, COUNTING, POSITIONED, STATEFUL, STATELESS, WALKERS, advanced, exhausted, \
+    steps_left
+from stator.heap.readers import container_behind, reduced
+from stator.heap.tracker import VariableTracker
+
+SET_ITERATOR = type(iter(set()))
+VIEWS: dict[type, str] = {
+    type({}.keys()): "keys", type({}.values()): "values", type({}.items()): "items",
+}
+_REBUILT = ADOPTED | {
+    itertools.cycle, itertools.takewhile, itertools.dropwhile, itertools.islice, itertools.accumulate,
+    itertools.product, itertools.permutations, itertools.combinations, itertools.combinations_with_replacement,
+    itertools.compress, itertools.zip_longest, itertools.groupby, type(iter(int, 0)),
+    type(itertools.tee([])[0]), operator.itemgetter, operator.attrgetter, operator.methodcaller,
+}
+
+
+class _ByIndex:
+    def __getitem__(self, index: int) -> int:
+        raise IndexError(index)
+
+
+_REBUILT |= {type(iter(_ByIndex()))}
+
+
+def rebuild_iterator(build: Any, value: Any, cls: type) -> str | None:
+    """An expression for a C iterator (or view, or getter) made inside the trace; None where it is none."""
+    if cls in VIEWS:
+        return build.variable(value, VIEWS[cls], f"{build.value(container_behind(value))}.{VIEWS[cls]}()")
+    if cls in WALKERS:
+        return _walker(build, value, WALKERS[cls][0])
+    if cls is SET_ITERATOR:
+        return _set_iterator(build, value)
+    if cls not in _REBUILT:
+        return None
+    make, args, state = reduced(value)
+    build.kept.append((args, state))
+    parts = [build.value(part) for part in args]
+    if id(value) in build.memo:  # a cycle through one of its parts built it already
+        return build.memo[id(value)]
+    name = build.variable(value, cls.__name__, f"{build.value(make)}({', '.join(parts)})")
+    if state is not None:
+        build.writer.line(f"{name}.__setstate__({build.value(state)})")
+    return name
+
+
+def _walker(build: Any, value: Any, text: str) -> str:
+    container = container_behind(value)
+    if container is None:
+        return build.variable(value, "iterator", f"{build.writer.constant(exhausted)}({text.format('{}')})")
+    made = text.format(build.value(container))
+    steps = len(container) - operator.length_hint(value)
+    if steps:
+        made = f"{build.writer.constant(advanced)}({made}, {steps})"
+    return build.variable(value, "iterator", made)
+
+
+def _set_iterator(build: Any, value: Any) -> str:
+    container = container_behind(value)
+    if container is None:
+        return build.variable(value, "iterator", f"{build.writer.constant(exhausted)}(iter(set()))")
+    if operator.length_hint(value) != len(container):
+        raise Break("SB007", "an iterator in the middle of a set")
+    return build.variable(value, "iterator", f"iter({build.value(container)})")
+
+
+# ---------------------------------------------------------------------- iterators from outside
+
+
+def write_iterator(build: Any, tracker: VariableTracker, out: list[str]) -> None:
+    """Move the user's iterator to where the program left its stand-in."""
+    standin, cls = tracker.standin, type(tracker.standin)
+    if cls in WALKERS:
+        left = steps_left(standin)
+        if left != tracker.initial:
+            move = f"{build.writer.constant(exhausted)}({build.outside(tracker.source)})" if left < 0 else \
+                f"{build.writer.constant(walk_until)}({build.outside(tracker.source)}, {left})"
+            out.append(move)
+        return
+    now = reduced(standin)
+    build.kept.append(now)
+    if _same(tracker.initial, now):
+        return
+    name = build.outside(tracker.source)
+    if cls in POSITIONED:
+        out.append(f"{build.writer.constant(exhausted)}({name})" if now[2] is None
+                   else f"{name}.__setstate__({build.value(now[2])})")
+    elif cls in COUNTING:
+        place = 1 if cls in (enumerate, itertools.repeat) else 0
+        out.append(f"{build.writer.constant(count_until)}({name}, {place}, {build.value(now[1][place])})")
+    elif cls in STATEFUL:
+        state = "(iter(()),)" if now[2] is None else build.value(now[2])
+        out.append(f"{name}.__setstate__({state})")
+    elif cls not in STATELESS:
+        raise Break("SB014", f"a {cls.__name__} from outside that was moved on")
+
+
+def _same(before: Any, now: Any) -> bool:
+    """Whether the parts of an iterator are those of the start: numbers by value, objects by identity."""
+    if type(before) is tuple and type(now) is tuple:
+        return len(before) == len(now) and all(map(_same, before, now))
+    if type(before) is type(now) and type(before) in (int, float, complex):
+        return before == now
+    return before is now
+
+
+def walk_until(iterator: Any, left: int) -> None:
+    """Advance a dict's iterator until `left` items are left."""
+    while operator.length_hint(iterator) > left:
+        next(iterator)
+
+
+def count_until(iterator: Any, place: int, target: Any) -> None:
+    """Advance a counting iterator until the argument that counts has reached `target`."""
+    while reduced(iterator)[1][place] != target:
+        if next(iterator, count_until) is count_until:
+            return

@@ -1,0 +1,111 @@
+"""Torch's settings while one program is traced.   torch.set_default_dtype(...) inside  ->  a node, and undone at the end
+
+The trace really changes the settings (fake tensors obey them), records each change in the graph, and remembers
+what there was before.  Out: what to restore after the trace, and what the residual has to leave behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.fx.node import has_side_effect
+
+C: Any = torch._C
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One setting: `setter(*key, *value)` changes what `read(*key)` answers as the tuple `value`."""
+
+    setter: Any
+    read: Callable[..., tuple[Any, ...]]
+    keys: int = 0
+    readers: tuple[Any, ...] = ()  # C functions whose answer it is; the entry guards do not cover them
+
+
+def _answer(reader: Any) -> Callable[..., tuple[Any, ...]]:
+    return lambda *key: (reader(*key),)
+
+
+def anomaly_mode() -> tuple[bool, bool]:
+    return C.is_anomaly_enabled(), C.is_anomaly_check_nan_enabled()
+
+
+SETTINGS: tuple[Setting, ...] = (
+    Setting(C._set_grad_enabled, _answer(torch.is_grad_enabled)),
+    Setting(C.set_autocast_enabled, _answer(C.is_autocast_enabled), keys=1),
+    Setting(C.set_autocast_dtype, _answer(C.get_autocast_dtype), keys=1),
+    Setting(C.set_autocast_cache_enabled, _answer(C.is_autocast_cache_enabled)),
+    Setting(C._set_default_dtype, _answer(torch.get_default_dtype)),
+    Setting(C.set_anomaly_enabled, anomaly_mode, readers=(C.is_anomaly_enabled, C.is_anomaly_check_nan_enabled)),
+    Setting(C._set_float32_matmul_precision, _answer(C._get_float32_matmul_precision),
+            readers=(C._get_float32_matmul_precision,)),
+    *(Setting(getattr(C, f"_set_sdp_use_{kind}"), _answer(getattr(C, f"_get_{kind}_sdp_enabled")),
+              readers=(getattr(C, f"_get_{kind}_sdp_enabled"),))
+      for kind in ("cudnn", "flash", "math", "mem_efficient", "overrideable")),
+    Setting(C._set_sdp_priority_order, _answer(C._get_sdp_priority_order), readers=(C._get_sdp_priority_order,)),
+)
+for _setting in SETTINGS:  # a pass that removes dead code must not take them for dead
+    has_side_effect(_setting.setter)
+has_side_effect(C.clear_autocast_cache)
+has_side_effect(torch.autograd.grad_mode._enter_inference_mode)
+has_side_effect(torch.autograd.grad_mode._exit_inference_mode)
+
+SETTING_OF_READER: dict[int, Setting] = {id(reader): s for s in SETTINGS for reader in s.readers}
+
+
+@dataclass
+class TorchState:
+    """What one trace has changed."""
+
+    before: dict[tuple[int, tuple[Any, ...]], tuple[Setting, tuple[Any, ...], tuple[Any, ...]]] = \
+        field(default_factory=dict)
+    contexts: list[tuple[Any, Any]] = field(default_factory=list)  # open (inference mode guard, its node)
+    autocast_depth: int = 0  # of the autocast contexts the trace itself has entered
+    devices: list[torch.device] = field(default_factory=list)  # of `with torch.device(...)`, innermost last
+    devices_at_start: int = 0
+    open_contexts: int = 0  # how many were open when the trace ended
+    finals: list[tuple[Any, tuple[Any, ...]]] = field(default_factory=list)  # what the program leaves, once closed
+
+    def change(self, setting: Setting, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Call the setter for real, after noting what it is about to overwrite."""
+        key = args[:setting.keys]
+        place = (id(setting.setter), key)
+        if place not in self.before:
+            self.before[place] = (setting, key, setting.read(*key))
+        setting.setter(*args, **kwargs)
+
+    def is_changed(self, setting: Setting) -> bool:
+        return any(known is setting for known, _, _ in self.before.values())
+
+    def left_behind(self) -> list[tuple[Any, tuple[Any, ...]]]:
+        """The calls that bring the settings from what they were to what the program leaves."""
+        found = []
+        for setting, key, value in self.before.values():
+            now = setting.read(*key)
+            if now != value:
+                found.append((setting.setter, (*key, *now)))
+        return found
+
+    def undo(self) -> list[tuple[Any, tuple[Any, ...]]]:
+        """The calls that bring back what was there before the trace."""
+        return [(setting.setter, (*key, *value)) for setting, key, value in self.before.values()]
+
+    def close(self) -> None:
+        """The trace is over: note what it leaves behind, then undo all of it."""
+        self.finals = self.left_behind()
+        self.finals += [(C.autocast_increment_nesting, ())] * self.autocast_depth
+        self.finals += [(torch.device.__enter__, (device,)) for device in self.devices[self.devices_at_start:]]
+        self.open_contexts = len(self.contexts)
+        while self.contexts:
+            self.contexts.pop()[0].__exit__(None, None, None)
+        if self.before or C._is_any_autocast_enabled():
+            C.clear_autocast_cache()  # it may hold fake tensors
+        self.restore()
+
+    def restore(self) -> None:
+        for setter, args in self.undo():
+            setter(*args)

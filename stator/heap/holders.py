@@ -1,0 +1,118 @@
+"""Adopt small C objects that hold others.   xs.append, MappingProxyType(d), weakref.ref(o), bytearray(b"ab")
+
+Each gets a stand-in of the same type around the stand-in of what it holds, so that using it reaches the shadow and
+never the user's object.
+"""
+
+from __future__ import annotations
+
+import array
+import functools
+import types
+import weakref
+from typing import Any
+
+from stator.breaks import Break
+from stator.guards.guard import Kind
+from stator.heap.readers import bytes_of, mapping_behind, referent_of
+from stator.heap.tracker import Shape, VariableTracker
+from stator.kinds import is_a
+from stator.source import Attr, CallOf, Pinned, Slot, Source
+
+
+def holder_adopters(heap: Any) -> dict[type, Any]:
+    """Adopters by type, each called as adopter(value, source)."""
+    found = {
+        types.BuiltinFunctionType: adopt_builtin, types.MethodWrapperType: adopt_builtin,
+        types.MappingProxyType: adopt_proxy, weakref.ref: adopt_reference, weakref.KeyedRef: adopt_reference,
+        bytearray: adopt_buffer, array.array: adopt_buffer,
+    }
+    return {cls: functools.partial(adopter, heap) for cls, adopter in found.items()}
+
+
+def adopt_builtin(heap: Any, value: Any, source: Source) -> Any:
+    """A C function is itself; one bound to an object is bound again, to the stand-in of that object."""
+    receiver = value.__self__
+    if receiver is None or is_a(receiver, (types.ModuleType, type)):
+        heap.guard(source, Kind.ID, value)
+        return value
+    tracker = heap.known(value, source)
+    if tracker is not None:
+        return tracker.standin
+    descriptor = _descriptor(type(receiver), value.__name__)
+    if descriptor is None or descriptor.__get__(receiver, type(receiver)) != value:
+        heap.guard(source, Kind.ID, value)
+        heap.register(VariableTracker(value, value, source, Shape.OPAQUE))
+        return value
+    heap.guard(source, Kind.TYPE, type(value))
+    heap.guard(Attr(source, "__name__"), Kind.EQUALS, value.__name__)
+    own = heap.adopt(receiver, Attr(source, "__self__"))
+    standin = descriptor.__get__(own, type(own))
+    return heap.register(VariableTracker(standin, value, source, Shape.VALUE)).standin
+
+
+def _descriptor(cls: type, name: str) -> Any:
+    for base in type.__dict__["__mro__"].__get__(cls):
+        found = base.__dict__.get(name)
+        if found is not None:
+            return found if type(found) in (types.MethodDescriptorType, types.WrapperDescriptorType) else None
+    return None
+
+
+def adopt_proxy(heap: Any, value: Any, source: Source) -> Any:
+    """A mapping proxy shows the shadow of its mapping."""
+    tracker = heap.known(value, source)
+    if tracker is None:
+        heap.guard(source, Kind.TYPE, types.MappingProxyType)
+        shown = heap.adopt(mapping_behind(value), CallOf(Pinned(mapping_behind), (source,)))
+        if heap.is_opaque(shown):
+            raise Break("SB005", f"a mappingproxy of a {type(shown).__name__}")
+        tracker = heap.register(VariableTracker(types.MappingProxyType(shown), value, source, Shape.VALUE))
+    return tracker.standin
+
+
+def adopt_reference(heap: Any, value: Any, source: Source) -> Any:
+    """A weak reference to the stand-in; that the referent lives (or has died) is a fact."""
+    tracker = heap.known(value, source)
+    if tracker is None:
+        heap.guard(source, Kind.TYPE, type(value))
+        referent = heap.adopt(referent_of(value), CallOf(Pinned(referent_of), (source,)))
+        if referent is None:
+            standin: Any = value  # dead for good: nothing can be reached through it
+        elif is_a(value, weakref.KeyedRef):
+            key = heap.adopt(value.key, Slot(source, "key", weakref.KeyedRef))
+            standin = weakref.KeyedRef(referent, _no_callback, key)
+        else:
+            standin = weakref.ref(referent)
+        heap.kept.append(referent)
+        tracker = heap.by_standin.get(id(standin))
+        if tracker is not None:  # one object has one plain weak reference
+            heap.by_original[id(value)] = tracker
+            return standin
+        tracker = heap.register(VariableTracker(standin, value, source, Shape.VALUE))
+    return tracker.standin
+
+
+def _no_callback(reference: Any) -> None:
+    pass
+
+
+def adopt_buffer(heap: Any, value: Any, source: Source) -> Any:
+    """A bytearray or an array: its bytes are a fact, and are compared at the end."""
+    tracker = heap.known(value, source)
+    if tracker is None:
+        heap.guard(source, Kind.TYPE, type(value))
+        contents = bytes_of(value)
+        heap.guard(CallOf(Pinned(bytes_of), (source,)), Kind.FRESH_CALL, contents)
+        if type(value) is bytearray:
+            standin: Any = bytearray(contents)
+        else:
+            heap.guard(CallOf(Pinned(typecode_of), (source,)), Kind.FRESH_CALL, value.typecode)
+            standin = array.array(value.typecode, contents)
+        tracker = heap.register(VariableTracker(standin, value, source, Shape.BUFFER))
+        tracker.initial = contents
+    return tracker.standin
+
+
+def typecode_of(value: array.array[Any]) -> str:
+    return value.typecode

@@ -1,0 +1,139 @@
+"""Adopt iterators from outside.   a list_iterator at position 1  ->  one of our own over the shadow list, at 1
+
+The user's iterator is looked at through its `__reduce__`, which does not advance it; where it stands becomes a
+guarded fact; how far the program moved the stand-in is written back by `stator/emit/iterators.py`.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import operator
+import types
+from collections.abc import Callable
+from typing import Any
+
+from stator.breaks import Break
+from stator.guards.guard import Kind
+from stator.heap.readers import container_behind, reduced
+from stator.heap.tracker import Shape, VariableTracker
+from stator.kinds import is_a
+from stator.source import CallOf, Index, Pinned, Source
+
+# The position is a number that `__setstate__` takes.
+POSITIONED: frozenset[type] = frozenset({
+    type(iter([])), type(reversed([])), type(iter(())), type(iter(range(0))), type(iter(range(1 << 70))),
+    type(iter("")), type(iter("\u0100")), type(iter(b"")), type(iter(bytearray())), reversed,
+})
+# Iterators without a state of their own, beside that of the iterators they draw from.
+STATELESS: frozenset[type] = frozenset({zip, map, filter, itertools.starmap, itertools.filterfalse})
+# Iterators that count, and are moved on by their own `__next__`.
+COUNTING: frozenset[type] = frozenset({enumerate, itertools.count, itertools.repeat})
+STATEFUL: frozenset[type] = frozenset({itertools.chain})
+
+WALKERS: dict[type, tuple[str, Callable[[Any], Any]]] = {
+    type(iter({})): ("iter({})", iter),
+    type(iter({}.values())): ("iter({}.values())", lambda d: iter(dict.values(d))),
+    type(iter({}.items())): ("iter({}.items())", lambda d: iter(dict.items(d))),
+    type(reversed({})): ("reversed({})", lambda d: dict.__reversed__(d)),
+    type(reversed({}.values())): ("reversed({}.values())", lambda d: reversed(dict.values(d))),
+    type(reversed({}.items())): ("reversed({}.items())", lambda d: reversed(dict.items(d))),
+}
+ADOPTED = POSITIONED | STATELESS | COUNTING | STATEFUL
+_UNSAFE_INNER = (types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType)
+
+
+def iterator_adopters(heap: Any) -> dict[type, Any]:
+    """Adopters for every iterator type that can be looked into."""
+    found: dict[type, Any] = dict.fromkeys(ADOPTED, functools.partial(adopt_reduced, heap))
+    found.update(dict.fromkeys(WALKERS, functools.partial(adopt_walker, heap)))
+    return found
+
+
+def adopt_reduced(heap: Any, value: Any, source: Source) -> Any:
+    """An iterator whose `__reduce__` tells all there is to know."""
+    tracker = heap.known(value, source)
+    if tracker is not None:
+        return tracker.standin
+    cls = type(value)
+    heap.guard(source, Kind.TYPE, cls)
+    make, args, state = reduced(value)
+    base = CallOf(Pinned(reduced), (source,))
+    heap.guard(Index(base, 1), Kind.LEN, len(args))
+    if cls is enumerate and type(args[0]) not in ADOPTED and type(args[0]) not in WALKERS:
+        raise Break("SB014", "an enumerate over an iterator written in Python, from outside")
+    adopted = [_part(heap, cls, part, Index(Index(base, 1), i)) for i, part in enumerate(args)]
+    state_source = Index(base, 2)
+    new_state = _state(heap, cls, state, state_source)
+    standin = heap.run_native(make, tuple(adopted))
+    if new_state is not None:
+        standin.__setstate__(new_state)
+    tracker = heap.register(VariableTracker(standin, value, source, Shape.ITERATOR))
+    tracker.initial = reduced(standin)
+    tracker.type_guarded = True
+    return standin
+
+
+def _part(heap: Any, cls: type, part: Any, source: Source) -> Any:
+    """One argument of the iterator's constructor, safe for C code to walk."""
+    if type(part) in _UNSAFE_INNER:
+        raise Break("SB014", f"a {cls.__name__} over a generator from outside")
+    found = heap.adopt(part, source)
+    if heap.is_opaque(found) and type(part) not in (types.BuiltinFunctionType, types.FunctionType):
+        raise Break("SB014", f"a {cls.__name__} over a {type(part).__name__} from outside")
+    if is_a(part, types.BuiltinFunctionType) or is_a(part, type) and cls is not itertools.repeat:
+        raise Break("SB014", f"a {cls.__name__} of a C function, from outside")
+    heap.expose_deep(found)
+    return found
+
+
+def _state(heap: Any, cls: type, state: Any, source: Source) -> Any:
+    if type(state) is not tuple:
+        return heap.adopt(state, source)
+    heap.guard(source, Kind.TYPE, tuple)
+    heap.guard(source, Kind.LEN, len(state))
+    return tuple(_part(heap, cls, part, Index(source, i)) for i, part in enumerate(state))
+
+
+def adopt_walker(heap: Any, value: Any, source: Source) -> Any:
+    """An iterator of a dict or of a view: it knows its dict and how many items are left."""
+    tracker = heap.known(value, source)
+    if tracker is not None:
+        return tracker.standin
+    cls = type(value)
+    heap.guard(source, Kind.TYPE, cls)
+    behind = CallOf(Pinned(container_behind), (source,))
+    container, start = container_behind(value), WALKERS[cls][1]
+    if container is None:
+        heap.guard(behind, Kind.ID, None)
+        standin = exhausted(start({}))
+    else:
+        left = operator.length_hint(value)
+        if not left or type(container) is not dict:  # at its end, or the dict changed under it: not told apart
+            raise Break("SB014", f"a {cls.__name__} at its end, from outside")
+        heap.guard(CallOf(Pinned(operator.length_hint), (source,)), Kind.FRESH_CALL, left)
+        shadow = heap.adopt(container, behind)
+        heap.expose(shadow)
+        standin = advanced(start(shadow), len(container) - left)
+    tracker = heap.register(VariableTracker(standin, value, source, Shape.ITERATOR))
+    tracker.initial = steps_left(standin)
+    tracker.type_guarded = True
+    return standin
+
+
+def steps_left(walker: Any) -> int:
+    """How many items a dict's iterator still has; -1 when it has dropped its dict."""
+    return -1 if container_behind(walker) is None else operator.length_hint(walker)
+
+
+def advanced(iterator: Any, steps: int) -> Any:
+    """The iterator, `steps` items further on."""
+    for _ in itertools.islice(iterator, steps):
+        pass
+    return iterator
+
+
+def exhausted(iterator: Any) -> Any:
+    for _ in iterator:
+        pass
+    return iterator

@@ -1,0 +1,55 @@
+"""Pure readers: small functions that guards call again at every entry, through a `CallOf` source.
+
+    CallOf(Pinned(reduced), (Local("it", 0),))   ->   (iter, ([1, 2, 3],), 1), without advancing `it`
+
+Each looks at a C object that has no attribute for what is asked, changes nothing and runs no Python code of the
+program.
+"""
+
+from __future__ import annotations
+
+import collections
+import gc
+import types
+import warnings
+import weakref
+from typing import Any
+
+_VIEW_BASES = (dict, set, frozenset)
+
+
+def reduced(iterator: Any) -> tuple[Any, tuple[Any, ...], Any]:
+    """What a C iterator is made of: a callable, its arguments, and the state to set (or None)."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # 3.12 and later warn for itertools
+        parts = iterator.__reduce__()
+    return parts[0], parts[1], parts[2] if len(parts) > 2 else None
+
+
+def container_behind(value: Any) -> Any:
+    """The dict or set that an iterator or a view walks; None once the iterator is exhausted."""
+    return next((found for found in gc.get_referents(value) if issubclass(type(found), _VIEW_BASES)), None)
+
+
+def mapping_behind(proxy: types.MappingProxyType[Any, Any]) -> Any:
+    """The mapping that a mapping proxy shows."""
+    return gc.get_referents(proxy)[0]
+
+
+def referent_of(reference: weakref.ref[Any]) -> Any:
+    """What a weak reference refers to, or None when it died (a subclass's `__call__` is not asked)."""
+    return weakref.ref.__call__(reference)
+
+
+def default_factory_of(mapping: collections.defaultdict[Any, Any]) -> Any:
+    return collections.defaultdict.default_factory.__get__(mapping)  # type: ignore[attr-defined]
+
+
+def bytes_of(buffer: Any) -> bytes:
+    """The contents of a bytearray or an array, as they are now."""
+    return memoryview(buffer).tobytes()
+
+
+def state_of(stream: Any) -> Any:
+    """The state of an in-memory file (StringIO, BytesIO), without its instance dict."""
+    return type(stream).__getstate__(stream)[:-1]

@@ -1,0 +1,240 @@
+"""Rules for torch.autograd.Function.   F.apply(x, 2)  ->  its forward inlined, or one node that calls F.apply
+
+Where no gradient can flow, `forward` is simply part of the trace, run without gradients as autograd runs it.
+Where one can, the graph must keep the user's `backward`: `forward` is interpreted once, to learn its result and
+that it touches nothing outside, its nodes are taken back, and one node calls `F.apply` in their place.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.autograd.function import FunctionCtx, _SingleLevelFunction
+
+from stator.breaks import Break
+from stator.guards.guard import is_constant
+from stator.heap.box import Box
+from stator.heap.heap import instance_dict
+from stator.heap.tracker import Shape
+from stator.interp.binding import function_defaults
+from stator.interp.calls import rule
+from stator.interp.frame import Continuation, Frame
+from stator.interp.lookup import find
+from stator.kinds import is_a
+
+
+class Application:
+    """One call of F.apply on its way: what it was given, and how the trace was before."""
+
+    def __init__(self, vm: Any, cls: type, inputs: tuple[Any, ...]) -> None:
+        self.cls, self.inputs = cls, inputs
+        self.grad = torch.is_grad_enabled()
+        self.separate = find(vm, cls, "setup_context") is not _SingleLevelFunction.__dict__["setup_context"]
+        self.ctx = object.__new__(FunctionCtx)
+        needs = tuple(type(value) is FakeTensor and value.requires_grad for value in inputs)
+        instance_dict(self.ctx)["needs_input_grad"] = needs  # type: ignore[index]
+        self.differentiable = self.grad and any(needs)
+        self.before = pending_writes(vm) if self.differentiable else None
+        self.marked = set(vm.recorder.graph.nodes) if self.differentiable else set()
+        self.calls = vm.recorder.calls
+
+    def marks(self, name: str) -> tuple[Any, ...]:
+        """What forward said through ctx.mark_dirty or ctx.mark_non_differentiable."""
+        return instance_dict(self.ctx).get(name, ())  # type: ignore[union-attr]
+
+
+class AfterForward(Continuation):
+    """`forward` (or `setup_context` after it) has returned: go on, or finish the call."""
+
+    __slots__ = ("application", "cont", "output", "set_up")
+
+    def __init__(self, application: Application, cont: Any, output: Any = None, set_up: bool = False) -> None:
+        self.application, self.cont, self.output, self.set_up = application, cont, output, set_up
+
+    def returned(self, vm: Any, frame: Frame, value: Any) -> None:
+        application = self.application
+        if application.separate and not self.set_up:
+            then = AfterForward(application, self.cont, value, True)
+            return call_member(vm, application.cls, "setup_context", (application.ctx, application.inputs, value), then)
+        output = self.output if self.set_up else value
+        if application.differentiable:
+            output = as_one_node(vm, application, output)
+        else:
+            output = without_history(vm, application, output)
+            set_grad(vm, application.grad)
+        vm.give(output, self.cont)
+
+    def raised(self, vm: Any, frame: Frame, exc: BaseException) -> bool:
+        set_grad(vm, self.application.grad)
+        return self.cont is not None and self.cont.raised(vm, frame, exc)
+
+
+def set_grad(vm: Any, enabled: bool) -> None:
+    if torch.is_grad_enabled() != enabled:
+        torch._C._set_grad_enabled(enabled)
+        vm.recorder.record("call_function", torch._C._set_grad_enabled, (enabled,), {}, None)
+
+
+def call_member(vm: Any, cls: type, name: str, args: tuple[Any, ...], cont: Any) -> None:
+    out: list[Any] = []
+    vm.sync(lambda: vm.load_attr(cls, name), out)
+    vm.call(out[0], args, {}, cont)
+
+
+@rule(torch.autograd.Function.__dict__["apply"].__func__)
+def _apply(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    cls, inputs = args[0], tuple(args[1:])
+    if kwargs:
+        raise Break("SB016", f"{cls.__name__}.apply with keyword arguments")
+    if torch._C._are_functorch_transforms_active():
+        raise Break("SB016", f"{cls.__name__}.apply inside a functorch transform")
+    application = Application(vm, cls, inputs)
+    if application.separate:
+        application.inputs = inputs = inputs + missing_defaults(vm, cls, len(inputs))
+    set_grad(vm, False)
+    given = inputs if application.separate else (application.ctx, *inputs)
+    call_member(vm, cls, "forward", given, AfterForward(application, cont))
+
+
+def missing_defaults(vm: Any, cls: type, given: int) -> tuple[Any, ...]:
+    """The defaults of forward's last parameters: with setup_context, apply fills them in."""
+    forward = find(vm, cls, "forward")
+    function = getattr(forward, "__func__", forward)
+    missing = function.__code__.co_argcount - given
+    return function_defaults(vm, function)[-missing:] if missing > 0 else ()
+
+
+# ---------------------------------------------------------------------- without gradients
+
+
+def without_history(vm: Any, application: Application, output: Any) -> Any:
+    """What apply makes of forward's result: an input that was not changed comes back as another tensor."""
+    if type(output) is tuple:
+        return tuple(_without_history(vm, application, part) for part in output)
+    return _without_history(vm, application, output)
+
+
+def _without_history(vm: Any, application: Application, value: Any) -> Any:
+    if type(value) is not FakeTensor:
+        return value
+    is_input = any(value is given for given in application.inputs)
+    changed = any(value is dirty for dirty in application.marks("dirty_tensors"))
+    if value.requires_grad:
+        if not is_input:
+            raise Break("SB016", f"{application.cls.__name__}.forward returns a tensor that requires a gradient")
+        return vm.torch_call(torch.Tensor.detach, (value,), None)
+    return vm.torch_call(torch.Tensor.view_as, (value, value), None) if is_input and not changed else value
+
+
+# ---------------------------------------------------------------------- with gradients
+
+
+class Remembered(torch.autograd.Function):
+    """Gives a known fake result the autograd history that F.apply would give it."""
+
+    @staticmethod
+    def forward(ctx: Any, plan: Any, *inputs: Any) -> Any:  # type: ignore[override]
+        output, dirty, constant = plan
+        ctx.mark_dirty(*dirty)
+        ctx.mark_non_differentiable(*constant)
+        return output
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        raise AssertionError("the trace never runs a backward pass")
+
+
+@functools.cache
+def apply_of(cls: Any) -> Any:
+    """The target of the node."""
+    def apply(*args: Any) -> Any:
+        return cls.apply(*args)
+    apply.__name__ = apply.__qualname__ = f"{cls.__name__}_apply"
+    return apply
+
+
+def as_one_node(vm: Any, application: Application, output: Any) -> Any:
+    name = application.cls.__name__
+    if pending_writes(vm) != application.before:
+        raise Break("SB016", f"{name}.forward changes something outside")
+    for value in application.inputs:
+        if type(value) is not FakeTensor and not is_constant(value):
+            raise Break("SB016", f"{name}.apply of a {type(value).__name__}, with gradients")
+    parts = output if type(output) is tuple else (output,)
+    if not all(type(part) is FakeTensor or is_constant(part) for part in parts):
+        raise Break("SB016", f"{name}.forward returns something else than tensors, with gradients")
+    recorder = vm.recorder
+    withdraw(recorder, application)
+    torch._C._set_grad_enabled(application.grad)
+    plan = (output, application.marks("dirty_tensors"), application.marks("non_differentiable"))
+    with torch._C.DisableTorchFunction():
+        result = Remembered.apply(plan, *application.inputs)
+    recorder.record("call_function", apply_of(application.cls), application.inputs, {}, result)
+    return result
+
+
+def withdraw(recorder: Any, application: Application) -> None:
+    """Take forward's own nodes out of the graph again; placeholders and parts of earlier results stay."""
+    for node in reversed(list(recorder.graph.nodes)):
+        if node in application.marked or node.op == "placeholder" or node.users:
+            continue
+        if node.op == "call_function" and node.args and node.target is operator.getitem and node.args[0] in application.marked:
+            continue
+        recorder.graph.erase_node(node)
+        result = node.meta.get("example_value")
+        for part in result if is_a(result, (tuple, list)) else (result,):
+            tied = recorder.nodes.get(id(part))
+            if tied is node or type(tied) is tuple and tied[0] is node:
+                del recorder.nodes[id(part)]
+    recorder.calls = application.calls
+
+
+def pending_writes(vm: Any) -> Any:
+    """Every place of an outside object that the trace has written, with what it holds now, by identity."""
+    found: set[Any] = set()
+    for tracker in vm.heap.trackers:
+        number, standin, shape = id(tracker), tracker.standin, tracker.shape
+        if shape is Shape.LIST:
+            found |= _written((number, "item"), tracker.initial, standin)
+        elif shape is Shape.DICT:
+            found |= _written((number, "key"), tracker.initial.values(), dict.values(standin))
+        elif shape is Shape.SET:
+            if {id(item) for item in standin} != {id(item) for item in tracker.initial}:
+                found |= {(number, "member", id(item)) for item in standin}
+        elif shape is Shape.CELL:
+            if (held := _contents(standin, tracker.initial)) != 0:
+                found.add((number, "cell", held))
+        if tracker.initial_dict is not None and shape is not Shape.TENSOR:
+            found |= _written((number, "attribute"), tracker.initial_dict.values(), instance_dict(standin).values())
+        if tracker.initial_slots is not None:
+            boxes = tracker.initial_slots
+            found |= _written((number, "slot"), boxes.values(), [m.__get__(standin) for m in boxes])
+    overlays = [(id(scope), name, id(value)) for scope in vm.heap.scopes.values() for name, value in scope.overlay.items()]
+    classes = [(cls, name, id(value)) for cls, own in vm.class_overlays.items() for name, value in own.items()]
+    return found, overlays, classes, len(vm.effects)
+
+
+def _written(place: tuple[int, str], boxes: Any, values: Any) -> set[Any]:
+    boxes, values = list(boxes), list(values)
+    if len(boxes) != len(values):
+        return {(*place, tuple(map(id, values)))}
+    return {(*place, i, id(value)) for i, (box, value) in enumerate(zip(boxes, values, strict=True))
+            if not (value is box or type(box) is Box and box.is_current(value))}
+
+
+def _contents(cell: Any, box: Any) -> int | None:
+    try:
+        value = cell.cell_contents
+    except ValueError:
+        return 0 if box is None else None
+    return 0 if type(box) is Box and box.is_current(value) else id(value)
+
+
+@rule(torch._C._functorch.unwrap_if_dead)
+def _unwrap_if_dead(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    """No functorch transform is active in a trace, so no wrapper can have died in it."""
+    vm.give(args[0], cont)

@@ -1,0 +1,110 @@
+"""Rules for Python's introspection of functions and classes.   inspect.signature(f)  ->  a fresh Signature, guarded
+
+What a signature says of an outside function is its code, its defaults and its annotations: the code is guarded,
+the rest is handed out unread, in boxes. A class's `__dict__` is handed out as a view of the same kind.
+"""
+
+from __future__ import annotations
+
+import copyreg
+import inspect
+import types
+from typing import Any
+
+from stator.guards.guard import Kind
+from stator.heap.box import Box
+from stator.interp.attributes import read_instance_dict
+from stator.interp.binding import function_defaults, keyword_default
+from stator.interp.calls import rule
+from stator.interp.frame import UNBOUND
+from stator.interp.lookup import MISSING, find, mro_of
+from stator.kinds import is_a
+from stator.source import Attr, Key
+
+_VARARGS, _VARKEYWORDS = 0x04, 0x08
+_PARAMETER = inspect.Parameter
+_FOLLOWED = ("__wrapped__", "__signature__", "__text_signature__", "_partialmethod", "__partialmethod__")
+
+
+@rule(inspect.signature)
+def _signature(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    if len(args) == 1 and not kwargs:
+        function, bound = args[0], 0
+        if type(function) is types.MethodType:
+            function, bound = function.__func__, 1
+        function = _unwrapped(vm, function)
+        if function is not None and function.__code__.co_argcount >= bound:
+            return vm.give(signature_of(vm, function, bound), cont)
+    vm.push(vm.frame_for(inspect.signature, args, kwargs), cont)
+
+
+def _unwrapped(vm: Any, function: Any) -> types.FunctionType | None:
+    """The function whose parameters count, behind `__wrapped__`; None where inspect has more to ask."""
+    seen: set[int] = set()
+    while type(function) is types.FunctionType and id(function) not in seen:
+        seen.add(id(function))
+        if any(read_instance_dict(vm, function, name) is not MISSING for name in _FOLLOWED[1:]):
+            return None
+        inner = read_instance_dict(vm, function, "__wrapped__")
+        if inner is MISSING:
+            return function
+        function = inner
+    return None
+
+
+def signature_of(vm: Any, function: types.FunctionType, bound: int) -> inspect.Signature:
+    """A new Signature; its first `bound` parameters are already given."""
+    if id(function) not in vm.fresh:
+        vm.guard_code(function)
+    code = function.__code__
+    names, positional = code.co_varnames, code.co_argcount
+    defaults = function_defaults(vm, function)
+    annotations = _annotations(vm, function)
+    found = []
+
+    def add(name: str, kind: Any, default: Any) -> None:
+        found.append(_PARAMETER(name, kind, default=default, annotation=annotations.get(name, _PARAMETER.empty)))
+
+    for slot in range(bound, positional):
+        place = slot - (positional - len(defaults))
+        kind = _PARAMETER.POSITIONAL_ONLY if slot < code.co_posonlyargcount else _PARAMETER.POSITIONAL_OR_KEYWORD
+        add(names[slot], kind, defaults[place] if place >= 0 else _PARAMETER.empty)
+    total = positional + code.co_kwonlyargcount
+    if code.co_flags & _VARARGS:
+        add(names[total], _PARAMETER.VAR_POSITIONAL, _PARAMETER.empty)
+    for slot in range(positional, total):
+        default = keyword_default(vm, function, names[slot])
+        add(names[slot], _PARAMETER.KEYWORD_ONLY, _PARAMETER.empty if default is UNBOUND else default)
+    if code.co_flags & _VARKEYWORDS:
+        add(names[total + bool(code.co_flags & _VARARGS)], _PARAMETER.VAR_KEYWORD, _PARAMETER.empty)
+    return inspect.Signature(found, return_annotation=annotations.get("return", inspect.Signature.empty),
+                             __validate_parameters__=False)
+
+
+def _annotations(vm: Any, function: types.FunctionType) -> dict[str, Any]:
+    """The annotations by name, unread; which names have one is a fact."""
+    raw = function.__annotations__
+    if id(function) in vm.fresh:
+        return dict(raw)
+    source = Attr(vm.heap.source_of(function), "__annotations__")
+    vm.heap.guard(source, Kind.KEYS, tuple(raw))
+    return {name: Box(vm.heap, value, Key, source, name) for name, value in raw.items()}
+
+
+@rule(copyreg._slotnames)
+def _slotnames(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    """copyreg keeps its answer on the class, as a cache; here it is worked out again, and nothing is kept."""
+    cls = args[0]
+    names: list[str] = []
+    if is_a(cls, type):
+        for base in mro_of(cls):
+            slots = base.__dict__.get("__slots__", ())
+            if type(slots) is not str:
+                find(vm, base, "__slots__")
+            for name in (slots,) if type(slots) is str else slots:
+                if name in ("__dict__", "__weakref__"):
+                    continue
+                stripped = base.__name__.lstrip("_")
+                private = name.startswith("__") and not name.endswith("__") and stripped
+                names.append(f"_{stripped}{name}" if private else name)
+    vm.give(names, cont)

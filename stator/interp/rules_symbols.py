@@ -1,0 +1,171 @@
+"""Rules for torch functions about numbers that only the graph knows.
+
+    torch._check(n <= 4)         ->  a fact for the rest of the trace, asserted when the graph runs
+    torch._check_tensor_all(m)   ->  an assertion in the graph
+    t.tolist()                   ->  one symbol per element, if there are few
+"""
+
+from __future__ import annotations
+
+import types
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, _advise_is_size, expect_true
+
+from stator.breaks import Break
+from stator.code.decode import decode
+from stator.interp.calls import rule
+from stator.interp.symbols import attempt, item_of
+from stator.shapes.values import SYMBOLIC, as_integer, data_dependent, is_unbacked
+
+LIST_LIMIT = 64  # elements of a tensor that tolist() takes apart inside the graph
+
+
+def constant_text(message: Any) -> str | None:
+    """What a `lambda: "text"` says; None for any other message, which cannot be made while tracing."""
+    if type(message) is not types.FunctionType or message.__code__.co_argcount or message.__code__.co_freevars:
+        return None
+    shown = [i for i in decode(message.__code__).instructions if i.opname not in ("RESUME", "NOP")]
+    if [i.opname for i in shown] == ["LOAD_CONST", "RETURN_VALUE"] and type(shown[0].argval) is str:
+        return shown[0].argval
+    return None
+
+
+def assume(vm: Any, condition: Any, message: Any = None) -> None:
+    """Take a condition for true; a data-dependent one is asserted where the graph runs."""
+    unbacked = is_unbacked(condition)
+    try:
+        holds = expect_true(condition)
+    except GuardOnDataDependentSymNode as error:
+        raise data_dependent(error.cond) from None
+    if not holds:
+        raise Break("SB003", "a check that fails")  # eager raises it best
+    text = constant_text(message)
+    if unbacked and text is not None:
+        recorder = vm.recorder
+        recorder.record("call_function", torch._check, (condition, text), {}, None)
+
+
+@rule(torch._check)
+def _check(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    _check_call(vm, cont, *args, **kwargs)
+
+
+def _check_call(vm: Any, cont: Any, cond: Any, message: Any = None) -> None:
+    if type(cond) is torch.SymBool:
+        assume(vm, cond, message)
+    elif cond is not True:
+        vm.call(torch._check_with, (RuntimeError, cond, message), None, cont)
+        return
+    vm.give(None, cont)
+
+
+def _is_size_call(vm: Any, cont: Any, i: Any, message: Any = None, *, max: Any = None) -> None:
+    i = as_integer(i)
+    if type(i) not in SYMBOLIC:
+        if i < 0 or max is not None and i > max:
+            raise Break("SB003", "a check that fails")
+        return vm.give(None, cont)
+    assume(vm, attempt(_at_least, i, 0), message)
+    _advise_is_size(i)
+    if max is not None:
+        assume(vm, attempt(_at_most, i, max), message)
+    vm.give(None, cont)
+
+
+def _at_least(left: Any, right: Any) -> Any:
+    return left >= right
+
+
+def _at_most(left: Any, right: Any) -> Any:
+    return left <= right
+
+
+@rule(torch._check_is_size)
+def _check_is_size(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    _is_size_call(vm, cont, *args, **kwargs)
+
+
+@rule(torch._check_tensor_all)
+def _check_tensor_all(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    _tensor_all_call(vm, cont, *args, **kwargs)
+
+
+def _tensor_all_call(vm: Any, cont: Any, cond: Any, message: Any = None) -> None:
+    if type(cond) is not FakeTensor or cond.dtype is not torch.bool:
+        return vm.call(torch._check_tensor_all_with, (RuntimeError, cond, message), None, cont)
+    if message is not None and constant_text(message) is None and not _needs_no_values(message):
+        text = "a check of a tensor's values failed (its message is made from values of the call)"
+    else:
+        text = constant_text(message) or "Expected cond to be True"
+    vm.torch_call(torch.ops.aten._assert_async.msg, (vm.torch_call(torch.Tensor.all, (cond,), None), text), None)
+    vm.give(None, cont)
+
+
+def _needs_no_values(message: Any) -> bool:
+    return message is None
+
+
+@rule(torch.Tensor.tolist)
+def _tolist(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    tensor = args[0]
+    count = tensor.numel()
+    if type(count) is not int or count > LIST_LIMIT or tensor.dtype.is_complex:
+        raise Break("SB003", f"tolist() of {count} elements")
+    vm.give(_nested_items(vm, tensor), cont)
+
+
+def _nested_items(vm: Any, tensor: Any) -> Any:
+    if tensor.dim() == 0:
+        return item_of(vm, tensor)
+    return [_nested_items(vm, vm.torch_call(torch.Tensor.select, (tensor, 0, i), None)) for i in range(tensor.shape[0])]
+
+
+@rule(torch.narrow, torch.Tensor.narrow)
+def _narrow(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    args = tuple([item_of(vm, a) if i and type(a) is FakeTensor else a for i, a in enumerate(args)])
+    kwargs = {k: item_of(vm, a) if k != "input" and type(a) is FakeTensor else a for k, a in kwargs.items()}
+    vm.give(vm.torch_call(torch.narrow, args, kwargs), cont)
+
+
+def _maker_rule(function: Any) -> None:
+    """torch.tensor(n) would ask for the number; a fill does not."""
+    @rule(function)
+    def make(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+        data = args[0] if args else kwargs.get("data")
+        if type(data) in (list, tuple) and len(args) == 1:
+            vm.heap.expose_deep(data)
+            if any(type(item) in SYMBOLIC for item in data):
+                return vm.give(_stacked(vm, data, kwargs), cont)
+        if type(data) in SYMBOLIC and len(args) <= 1:
+            return vm.give(_filled(vm, data, kwargs), cont)
+        vm.give(vm.torch_call(function, args, kwargs), cont)
+
+
+for _function in (torch.tensor, torch.as_tensor):
+    _maker_rule(_function)
+
+
+_DTYPES: dict[type, Any] = {torch.SymInt: torch.int64, torch.SymBool: torch.bool}
+
+
+def _filled(vm: Any, number: Any, kwargs: Any) -> Any:
+    settings = {key: value for key, value in kwargs.items() if key != "data"}
+    if settings.get("dtype") is None:
+        settings["dtype"] = _DTYPES.get(type(number)) or torch.get_default_dtype()
+    return vm.torch_call(torch.full, ((), number), settings)
+
+
+def _stacked(vm: Any, data: Any, kwargs: Any) -> Any:
+    if any(type(item) not in SYMBOLIC and type(item) not in (int, float, bool) for item in data):
+        raise Break("SB003", "a tensor made of nested lists with symbolic numbers")
+    kinds = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
+    found = {kinds.get(type(item), type(item)) for item in data}
+    if kwargs.get("dtype") is None:
+        kind = torch.get_default_dtype() if float in found else torch.int64 if int in found else torch.bool
+        kwargs = {**kwargs, "dtype": kind}
+    return vm.torch_call(torch.stack, ([_filled(vm, as_integer(item), kwargs) for item in data],), None)
+
+

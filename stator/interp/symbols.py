@@ -1,0 +1,357 @@
+"""Symbolic numbers in the interpreter.   n + 1, x[:n], max(n, 4), int(t)  ->  symbols;  f"{n}", {n: x}  ->  the number
+
+Each function here is asked by a handler that has met a symbolic number (or a tensor where a number is wanted);
+MISSING as an answer means: not mine, go on with the number itself.
+"""
+
+from __future__ import annotations
+
+import collections
+import math
+import operator
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+
+from stator.breaks import Break
+from stator.interp.frame import Raised
+from stator.interp.lookup import MISSING
+from stator.native.rows_declare import NativeClass
+from stator.shapes.values import SYMBOLIC, as_integer, compute, is_unbacked, python_type, specialise
+
+INDEXES = frozenset({torch.SymInt, torch.SymBool, slice, tuple, FakeTensor})
+SEQUENCES = frozenset({list, tuple, torch.Size})
+_NUMBERS = frozenset({int, float, bool}) | SYMBOLIC
+_INPLACE = {operator.iadd: operator.add, operator.isub: operator.sub, operator.imul: operator.mul}
+_INDEX_DTYPES = frozenset({torch.int64, torch.int32, torch.int16, torch.int8})
+_C_SEQUENCES = (list, tuple, str, bytes, range, collections.deque)
+# C functions that store a value without looking at it.
+_STORES = frozenset(map(id, (list.append, collections.deque.append, collections.deque.appendleft, dict.setdefault)))
+
+
+def attempt(function: Any, *values: Any) -> Any:
+    """Compute; what Python would raise on the numbers is the program's exception."""
+    try:
+        return compute(function, *values)
+    except Exception as error:
+        raise Raised(error) from None
+
+
+def arithmetic(vm: Any, function: Any, *values: Any) -> Any:
+    result = attempt(function, *values)
+    if type(result) is torch.SymFloat:  # symbols reorder sums; the graph computes floats in the program's order
+        recorder = vm.recorder
+        arguments = tuple([recorder.to_node_arg(value) for value in values])
+        node = recorder.graph.create_node("call_function", function, arguments, {})
+        node.meta["example_value"] = result
+        recorder.symbols.remember(result, node)
+    return result
+
+
+def binary(vm: Any, function: Any, left: Any, right: Any) -> Any:
+    if type(left) is FakeTensor or type(right) is FakeTensor:
+        return vm.torch_call(function, (left, right), None)
+    if type(left) in _NUMBERS and type(right) in _NUMBERS:
+        return arithmetic(vm, function, left, right)
+    return MISSING
+
+
+def compare(vm: Any, function: Any, left: Any, right: Any) -> Any:
+    if type(left) is FakeTensor or type(right) is FakeTensor:
+        return vm.torch_call(function, (left, right), None)
+    if type(left) in _NUMBERS and type(right) in _NUMBERS:
+        return attempt(function, left, right)
+    if function in (operator.eq, operator.ne) and (left is None or right is None or str in (type(left), type(right))):
+        return function is operator.ne
+    return MISSING
+
+
+def truth(vm: Any, value: Any) -> bool:
+    if type(value) is torch.SymBool:
+        return specialise(value, "a branch on a number")
+    return specialise(attempt(operator.ne, value, 0), "a branch on a number")
+
+
+def as_bool(vm: Any, value: Any) -> Any:
+    """bool(n), which need not be known yet."""
+    return value if type(value) is torch.SymBool else attempt(operator.ne, value, 0)
+
+
+def item_of(vm: Any, tensor: FakeTensor) -> Any:
+    """The number in a tensor of one element."""
+    return vm.torch_call(torch.Tensor.item, (tensor,), None)
+
+
+# ---------------------------------------------------------------------- indexing
+
+
+def index_key(vm: Any, obj: Any, key: Any) -> Any:
+    """What a C container is indexed with: numbers; a tensor may be indexed with symbols."""
+    cls = type(obj)
+    if cls is FakeTensor:
+        return _tensor_key(vm, key)
+    if cls in _C_SEQUENCES or cls is torch.Size:
+        return specialise_deep(vm, _slice_items(vm, key) if type(key) is slice else key)
+    if cls is dict:
+        return specialise_deep(vm, key)
+    return key
+
+
+def _tensor_key(vm: Any, key: Any) -> Any:
+    cls = type(key)
+    if cls is tuple:
+        vm.heap.expose(key)
+        if any(type(part) in INDEXES for part in key):
+            return tuple([_tensor_key(vm, part) for part in key])
+        return key
+    if cls is slice:
+        return _slice_items(vm, key)
+    if cls is FakeTensor and key.dim() == 0 and key.dtype in _INDEX_DTYPES:
+        return item_of(vm, key)
+    return key
+
+
+def _slice_items(vm: Any, key: slice) -> slice:
+    parts = (key.start, key.stop, key.step)
+    if not any(type(part) is FakeTensor for part in parts):
+        return key
+    return slice(*[item_of(vm, part) if type(part) is FakeTensor else part for part in parts])
+
+
+def get_tensor_item(vm: Any, tensor: FakeTensor, key: Any) -> Any:
+    parts = key if type(key) is tuple else (key,)
+    if not any(is_unbacked(part) for part in parts):
+        return vm.torch_call(operator.getitem, (tensor, key), None)
+    return _basic_item(vm, tensor, parts)
+
+
+def _basic_item(vm: Any, tensor: FakeTensor, parts: tuple[Any, ...]) -> Any:
+    """x[a, :, u] for a data-dependent u: `select` takes it as it is, indexing would ask for its sign."""
+    if any(type(part) is FakeTensor or type(part) in (list, bool) for part in parts):
+        raise Break("SB003", "a data-dependent index beside an index tensor")
+    missing = tensor.dim() - sum(part is not None and part is not ... for part in parts)
+    plain: list[Any] = []
+    selected: list[tuple[int, Any]] = []
+    dim = 0
+    for part in parts:
+        if part is ...:
+            plain.append(part)
+            dim += missing
+        elif type(part) is int or type(part) in SYMBOLIC:
+            plain.append(slice(None))
+            selected.append((dim, part))
+            dim += 1
+        else:
+            plain.append(part)
+            dim += 1
+    result = vm.torch_call(operator.getitem, (tensor, tuple(plain)), None)
+    for dim, index in reversed(selected):
+        result = vm.torch_call(torch.Tensor.select, (result, dim, index), None)
+    return result
+
+
+def set_tensor_item(vm: Any, tensor: FakeTensor, key: Any, value: Any) -> None:
+    parts = key if type(key) is tuple else (key,)
+    if not any(is_unbacked(bound) for part in parts for bound in _bounds(part)):
+        vm.torch_call(operator.setitem, (tensor, key, value), None)
+        return
+    if any(type(part) is FakeTensor or type(part) in (list, bool) for part in parts):
+        raise Break("SB003", "a data-dependent index beside an index tensor")
+    view = get_tensor_item(vm, tensor, key)
+    if type(value) is FakeTensor:
+        if value.dim() > view.dim():
+            raise Break("SB003", "a value of more dimensions than the data-dependent slice it is written to")
+        vm.torch_call(torch.Tensor.copy_, (view, value), None)
+    else:
+        vm.torch_call(torch.Tensor.fill_, (view, value), None)
+
+
+def _bounds(part: Any) -> tuple[Any, ...]:
+    return (part.start, part.stop, part.step) if type(part) is slice else (part,)
+
+
+# ---------------------------------------------------------------------- the number itself
+
+
+def specialise_deep(vm: Any, value: Any) -> Any:
+    """Replace every symbol that C code would look at by its number; containers are changed in place."""
+    cls = type(value)
+    if cls in SYMBOLIC:
+        return specialise(value)
+    if cls is slice:
+        return slice(*[specialise_deep(vm, part) for part in (value.start, value.stop, value.step)])
+    if cls is torch.Size or cls is tuple:
+        if not _reaches_symbol(value):
+            return value
+        return cls([specialise_deep(vm, part) for part in value])
+    if cls is list or cls is collections.deque:
+        for i, item in enumerate(value):
+            if _reaches_symbol((item,)):
+                value[i] = specialise_deep(vm, item)
+    elif cls is dict or cls is collections.OrderedDict:
+        for key, item in value.items():
+            if _reaches_symbol((item,)):
+                value[key] = specialise_deep(vm, item)
+    return value
+
+
+def _reaches_symbol(values: Any) -> bool:
+    for value in values:
+        cls = type(value)
+        if cls in SYMBOLIC:
+            return True
+        if cls in _NESTED and _reaches_symbol(value.values() if cls in _MAPPINGS else value):
+            return True
+        if cls is slice and _reaches_symbol((value.start, value.stop, value.step)):
+            return True
+    return False
+
+
+_MAPPINGS = frozenset({dict, collections.OrderedDict})
+_NESTED = frozenset({list, tuple, torch.Size, collections.deque}) | _MAPPINGS
+
+
+def for_search(vm: Any, container: Any, item: Any) -> Any:
+    """`item in container`: comparisons in C need numbers on both sides."""
+    if type(container) in SEQUENCES and type(container) is not list and _reaches_symbol(container):
+        raise Break("SB003", "a search among symbolic numbers") if any(map(is_unbacked, container)) else \
+            Break("SB011", "a search among symbolic sizes")
+    specialise_deep(vm, container)
+    return specialise_deep(vm, item)
+
+
+# ---------------------------------------------------------------------- calls of C functions
+
+
+def concern(vm: Any, values: Any, kwargs: Any) -> bool:
+    """Whether a call of a C function has to do with symbols, or with a tensor where a number is wanted."""
+    for value in values:
+        if type(value) in SYMBOLIC or type(value) is FakeTensor:
+            return True
+    return bool(vm.recorder.symbols.definitions) and reaches_symbol(values, kwargs)
+
+
+def reaches_symbol(values: Any, kwargs: Any) -> bool:
+    return _reaches_symbol(values) or bool(kwargs) and _reaches_symbol(kwargs.values())
+
+
+def call(vm: Any, function: Any, values: Any, kwargs: Any) -> Any:
+    """The call done on symbols; MISSING where C code needs the numbers."""
+    handler = _CALLS.get(id(function))
+    if handler is None or kwargs:
+        return MISSING
+    return handler(vm, values)
+
+
+def arguments(vm: Any, row: Any, function: Any, values: Any, kwargs: Any) -> tuple[Any, Any]:
+    """The arguments with a number wherever the C function may look at one."""
+    if id(function) in _STORES:
+        return values, kwargs
+    deep = row.cls is NativeClass.PURE_DEEP or row.compares or row.formats
+    change = (lambda value: specialise_deep(vm, value)) if deep else specialise
+    values = tuple([change(value) for value in values])
+    return values, {key: change(value) for key, value in kwargs.items()} if kwargs else kwargs
+
+
+def _number_of(vm: Any, value: Any) -> Any:
+    return item_of(vm, value) if type(value) is FakeTensor else value
+
+
+def _to_int(vm: Any, values: Any) -> Any:
+    if len(values) != 1 or type(values[0]) not in _NUMBERS and type(values[0]) is not FakeTensor:
+        return MISSING
+    value = as_integer(_number_of(vm, values[0]))
+    return torch.sym_int(value) if type(value) in SYMBOLIC else attempt(int, value)
+
+
+def _to_float(vm: Any, values: Any) -> Any:
+    if len(values) != 1 or type(values[0]) not in _NUMBERS and type(values[0]) is not FakeTensor:
+        return MISSING
+    value = as_integer(_number_of(vm, values[0]))
+    if type(value) is torch.SymFloat:
+        return value
+    return arithmetic(vm, torch.sym_float, value) if type(value) in SYMBOLIC else attempt(float, value)
+
+
+def _to_index(vm: Any, values: Any) -> Any:
+    value = _number_of(vm, values[0])
+    return as_integer(value) if type(value) in (torch.SymInt, torch.SymBool) else MISSING
+
+
+def _absolute(vm: Any, values: Any) -> Any:
+    value = values[0]
+    return arithmetic(vm, operator.abs, as_integer(value)) if type(value) in SYMBOLIC else MISSING
+
+
+def _extreme(function: Any) -> Any:
+    def handler(vm: Any, values: Any) -> Any:
+        items = list(values) if len(values) != 1 else vm.collect(values[0])
+        kinds = {python_type(item) for item in items}
+        if not items or kinds != {int} or not any(type(item) in SYMBOLIC for item in items):
+            return MISSING
+        result = items[0]
+        for item in items[1:]:
+            result = attempt(function, result, item)
+        return result
+    return handler
+
+
+def _sum(vm: Any, values: Any) -> Any:
+    if type(values[0]) not in SEQUENCES or not any(type(item) in SYMBOLIC for item in values[0]):
+        return MISSING
+    return _fold(vm, operator.add, values[0], values[1] if len(values) > 1 else 0)
+
+
+def _product(vm: Any, values: Any) -> Any:
+    if len(values) != 1 or type(values[0]) not in SEQUENCES or not any(type(i) in SYMBOLIC for i in values[0]):
+        return MISSING
+    return _fold(vm, operator.mul, values[0], 1)
+
+
+def _fold(vm: Any, function: Any, items: Any, start: Any) -> Any:
+    if any(type(item) not in _NUMBERS for item in items) or type(start) not in _NUMBERS:
+        return MISSING
+    result = start
+    for item in items:
+        result = arithmetic(vm, function, result, item)
+    return result
+
+
+def _rounding(function: Any) -> Any:
+    def handler(vm: Any, values: Any) -> Any:
+        value = values[0]
+        if len(values) != 1 or type(value) not in SYMBOLIC:
+            return MISSING
+        return as_integer(value) if type(value) is not torch.SymFloat else attempt(function, value)
+    return handler
+
+
+def _divmod(vm: Any, values: Any) -> Any:
+    if any(type(value) not in _NUMBERS for value in values):
+        return MISSING
+    return arithmetic(vm, operator.floordiv, *values), arithmetic(vm, operator.mod, *values)
+
+
+def _power(vm: Any, values: Any) -> Any:
+    return arithmetic(vm, operator.pow, *values) if len(values) == 2 and all(type(v) in _NUMBERS for v in values) \
+        else MISSING
+
+
+def _square_root(vm: Any, values: Any) -> Any:
+    value = values[0]
+    if type(value) not in SYMBOLIC or is_unbacked(value) or attempt(operator.lt, value, 0) is not False:
+        return MISSING
+    return arithmetic(vm, torch.sym_sqrt if hasattr(torch, "sym_sqrt") else torch._sym_sqrt, value)
+
+
+_CALLS: dict[int, Any] = {
+    id(int): _to_int, id(float): _to_float, id(operator.index): _to_index, id(abs): _absolute,
+    id(min): _extreme(torch.sym_min), id(max): _extreme(torch.sym_max), id(sum): _sum, id(math.prod): _product,
+    id(torch.Size.numel): _product, id(divmod): _divmod, id(pow): _power, id(math.sqrt): _square_root,
+    id(math.floor): _rounding(math.floor), id(math.ceil): _rounding(math.ceil), id(math.trunc): _rounding(math.trunc),
+    id(round): _rounding(round),
+}
+
+__all__ = ["INDEXES", "SEQUENCES", "arithmetic", "arguments", "binary", "call", "compare", "concern", "for_search",
+           "get_tensor_item", "index_key", "item_of", "reaches_symbol", "set_tensor_item", "specialise_deep", "truth"]

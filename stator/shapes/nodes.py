@@ -1,0 +1,146 @@
+"""Symbolic numbers in the graph.   2*s0 + u1  ->  nodes that compute it from sizes and items, each once
+
+In: which node defines which symbol (the size of an input, the result of `.item()`).  Out: for any symbolic value
+its node, made where it is first needed; a number where the expression has become one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import sympy
+import torch
+from sympy.logic.boolalg import BooleanAtom
+from torch import fx
+from torch._dispatch.python import enable_python_dispatcher
+from torch.fx.experimental.symbolic_shapes import CallMethodKey, PendingUnbackedSymbolNotFound, compute_unbacked_bindings
+from torch.fx.proxy import GraphAppendingTracer
+from torch.utils import _pytree as pytree
+from torch.utils._sympy.interp import _run_sympy_handler, sympy_interp
+from torch.utils._sympy.reference import OptimizedPythonReferenceAnalysis
+
+from stator.breaks import Break
+from stator.shapes.values import SYMBOLIC, as_constant
+
+
+_NOTHING = contextlib.nullcontext()
+
+
+class _ExampleTracer(GraphAppendingTracer):
+    """Appends nodes whose example values are computed from those of their arguments."""
+
+    def create_node(self, kind: str, target: Any, args: Any, kwargs: Any, *rest: Any, **named: Any) -> fx.Node:
+        node = super().create_node(kind, target, args, kwargs, *rest, **named)
+        examples = fx.map_arg(node.args, lambda argument: argument.meta.get("example_value"))
+        node.meta["example_value"] = target(*examples)
+        return node
+
+
+class SymbolNodes:
+    """The symbols of one trace and the nodes of expressions over them."""
+
+    def __init__(self, graph: fx.Graph, shape_env: Any) -> None:
+        self.graph = graph
+        self.shape_env = shape_env
+        self.tracer = _ExampleTracer(graph)
+        self.definitions: dict[sympy.Symbol, tuple[fx.Node, Any]] = {}  # symbol -> its node and the path from there
+        self.known: dict[sympy.Basic, Any] = {}  # expression -> Proxy
+        self.by_value: dict[int, fx.Node] = {}  # id of a symbolic value -> the very node that made it
+        self.kept: list[Any] = []
+
+    def dispatcher(self) -> Any:
+        """Once there are symbols, composite operators must run in Python: their C++ asks for numbers."""
+        return enable_python_dispatcher() if self.definitions else _NOTHING
+
+    # ------------------------------------------------------------------ definitions
+
+    def define_input(self, node: fx.Node, example: Any) -> None:
+        """The symbols that a placeholder brings."""
+        if type(example) in SYMBOLIC:
+            self.definitions.setdefault(example.node._expr, (node, ()))
+            return
+        if not example._has_symbolic_sizes_strides:
+            return
+        for i, size in enumerate(example.shape):
+            self._define_part(size, node, (CallMethodKey("size"), pytree.SequenceKey(i)))
+        for i, stride in enumerate(example.stride()):
+            self._define_part(stride, node, (CallMethodKey("stride"), pytree.SequenceKey(i)))
+        self._define_part(example.storage_offset(), node, (CallMethodKey("storage_offset"),))
+
+    def _define_part(self, part: Any, node: fx.Node, path: Any) -> None:
+        if type(part) is torch.SymInt and isinstance(part.node._expr, sympy.Symbol):
+            self.definitions.setdefault(part.node._expr, (node, path))
+
+    def take_fresh(self, result: Any) -> Any:
+        """Where in `result` the symbols lie that the operation just made; to be bound to its node."""
+        try:
+            return compute_unbacked_bindings(self.shape_env, result)
+        except PendingUnbackedSymbolNotFound as error:
+            raise Break("SB003", f"a size that its operation does not give back: {error}") from None
+
+    def define_fresh(self, node: fx.Node, bindings: Any, result: Any) -> None:
+        if bindings:
+            node.meta["unbacked_bindings"] = bindings
+            for symbol, path in bindings.items():
+                self.definitions.setdefault(symbol, (node, path))
+        if type(result) in SYMBOLIC:
+            self.remember(result, node)
+
+    def remember(self, value: Any, node: fx.Node) -> None:
+        """`node` computes this very value."""
+        self.kept.append(value)
+        self.by_value[id(value)] = node
+        if not isinstance(value.node.expr, (sympy.Number, BooleanAtom)):
+            self.known.setdefault(value.node.expr, fx.Proxy(node, self.tracer))
+
+    # ------------------------------------------------------------------ nodes
+
+    def node_of(self, value: Any) -> Any:
+        """The node of a symbolic value, or the number it has become."""
+        constant = as_constant(value)
+        if type(constant) not in SYMBOLIC:
+            return constant
+        node = self.by_value.get(id(value))
+        if node is not None:
+            return node
+        expression = value.node.expr
+        if not self._can_make(expression):
+            expression = value.node._expr
+            if not self._can_make(expression):
+                raise Break("SB003", f"{expression}, a number whose origin is not in the graph")
+        made = self._make(expression)
+        return made.node if isinstance(made, fx.Proxy) else made
+
+    def _can_make(self, expression: sympy.Basic) -> bool:
+        return expression in self.known or all(s in self.definitions or s in self.known for s in expression.free_symbols)
+
+    def _make(self, expression: sympy.Basic) -> Any:
+        found = self.known.get(expression)
+        if found is not None:
+            return found
+        if isinstance(expression, sympy.Symbol):
+            made: Any = fx.Proxy(self._symbol(expression), self.tracer)
+        elif isinstance(expression, (sympy.Number, BooleanAtom)) or not expression.args:
+            return sympy_interp(OptimizedPythonReferenceAnalysis, {}, expression)
+        else:
+            parts = [self._make(part) for part in expression.args]
+            made = _run_sympy_handler(OptimizedPythonReferenceAnalysis, parts, expression)
+        if isinstance(made, fx.Proxy):
+            self.known[expression] = made
+        return made
+
+    def _symbol(self, symbol: sympy.Symbol) -> fx.Node:
+        node, path = self.definitions[symbol]
+        if not path:
+            return node
+        # Right where the symbol was made: the tensor may be given another shape in place later on.
+        after = node.next
+        while after.op == "placeholder":
+            after = after.next
+        with self.graph.inserting_before(after):
+            node = self.graph._resolve_unbacked_binding(node, tuple(path), self.node_of)
+        if "example_value" not in node.meta:
+            hint = self.shape_env.backed_var_to_val.get(symbol)
+            node.meta["example_value"] = self.shape_env.create_symintnode(symbol, hint=None if hint is None else int(hint))
+        return node

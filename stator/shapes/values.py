@@ -1,0 +1,141 @@
+"""Symbolic numbers as the program sees them: ints, floats and bools.
+
+In: a torch.SymInt, SymFloat or SymBool of the trace.   u0 + 1, 2*s0
+Out: its Python type; the number itself where one is needed (a guard if it has one, else a Break); Python's
+arithmetic on it, as far as torch's symbols compute what Python computes.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import sympy
+import torch
+from torch.fx.experimental.symbolic_shapes import (
+    GuardOnDataDependentSymNode,
+    cast_symbool_to_symint_guardless,
+    free_unbacked_symbols,
+    has_free_unbacked_symbols,
+    statically_known_true,
+)
+from torch.utils import _pytree as pytree
+
+from stator.breaks import Break
+
+SYMBOLIC: frozenset[type] = frozenset({torch.SymInt, torch.SymFloat, torch.SymBool})
+PYTHON_TYPES: dict[type, type] = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
+_NUMBERS = frozenset({int, float, bool})
+# Python defines float // and % by fmod, torch by rounding the quotient: 1.0 // 0.1 is 9.0, not 10.0.
+_FLOAT_DIFFERS = frozenset({operator.floordiv, operator.mod, operator.ifloordiv, operator.imod})
+_DIVIDES = frozenset({operator.truediv, operator.itruediv, operator.floordiv, operator.ifloordiv, operator.mod,
+                      operator.imod})
+_BITWISE = frozenset({operator.and_, operator.iand, operator.or_, operator.ior})
+
+
+def is_symbolic(value: Any) -> bool:
+    return type(value) in SYMBOLIC
+
+
+def python_type(value: Any) -> type:
+    """The class the program believes the value to have."""
+    return PYTHON_TYPES.get(type(value), type(value))
+
+
+def is_unbacked(value: Any) -> bool:
+    """Whether the number is unknown until the graph runs."""
+    return type(value) in SYMBOLIC and has_free_unbacked_symbols(value)
+
+
+def has_unbacked(tree: Any) -> bool:
+    """Whether a data-dependent number, or a tensor of data-dependent size, lies in nested arguments."""
+    return any(has_free_unbacked_symbols(leaf) for leaf in pytree.tree_leaves(tree)
+               if isinstance(leaf, (torch.Tensor, *SYMBOLIC)))
+
+
+def data_dependent(expression: Any, what: str = "") -> Break:
+    """The break at a number that only the graph knows."""
+    detail = f"{what or 'a number'} that only the graph knows ({expression})"
+    return Break("SB003", detail, expression=str(expression))
+
+
+def specialise(value: Any, what: str = "") -> Any:
+    """The number itself: what it is becomes a guard; a data-dependent one breaks."""
+    cls = type(value)
+    if cls not in SYMBOLIC:
+        return value
+    try:
+        if cls is torch.SymInt:
+            return value.node.guard_int("", 0)
+        if cls is torch.SymFloat:
+            return value.node.guard_float("", 0)
+        return value.node.guard_bool("", 0)
+    except GuardOnDataDependentSymNode as error:
+        raise data_dependent(error.cond, what) from None
+
+
+def as_constant(value: Any) -> Any:
+    """The number, if the symbols already say which it is; else the value as it was."""
+    expression = value.node.expr
+    if expression is sympy.true or expression is sympy.false:
+        return bool(expression)
+    if expression.is_number if isinstance(expression, sympy.Expr) else False:
+        return int(expression) if type(value) is torch.SymInt else float(expression)
+    return value
+
+
+def as_integer(value: Any) -> Any:
+    """A bool as the 0 or 1 it counts for in arithmetic."""
+    return cast_symbool_to_symint_guardless(value) if type(value) is torch.SymBool else value
+
+
+def compute(function: Callable[..., Any], *values: Any) -> Any:
+    """Arithmetic or a comparison on numbers, some of them symbolic; the program's exceptions pass through."""
+    kinds = {python_type(value) for value in values}
+    if not kinds <= _NUMBERS or float in kinds and function in _FLOAT_DIFFERS \
+            or function in _DIVIDES and not _nonzero(values[1]):
+        return function(*map(specialise, values))
+    if not (function in _BITWISE and kinds == {bool}) and function not in (operator.eq, operator.ne):
+        values = tuple(map(as_integer, values))
+    if float in kinds and function in (operator.eq, operator.ne) and _same_expression(*values):
+        return function(*map(specialise, values))  # nan differs from itself, which symbols do not know
+    try:
+        result = function(*values)
+    except GuardOnDataDependentSymNode as error:
+        raise data_dependent(error.cond) from None
+    except (TypeError, NotImplementedError, AttributeError):  # an operator that torch's symbols do not have
+        return function(*map(specialise, values))
+    return as_constant(result) if type(result) in SYMBOLIC else result
+
+
+def _nonzero(divisor: Any) -> bool:
+    """Whether a divisor cannot be zero; for a size that is a guard."""
+    if type(divisor) not in SYMBOLIC:
+        return bool(divisor != 0)
+    if is_unbacked(divisor):
+        return statically_known_true(as_integer(divisor) != 0)
+    return bool(as_integer(divisor) != 0)
+
+
+def _same_expression(left: Any, right: Any) -> bool:
+    return type(left) in SYMBOLIC and type(right) in SYMBOLIC and left.node.expr == right.node.expr
+
+
+def holds_symbol(values: Any) -> bool:
+    """Whether one of the values, or of their direct elements, is symbolic."""
+    for value in values:
+        cls = type(value)
+        if cls in SYMBOLIC:
+            return True
+        if cls in _SEQUENCES and any(type(item) in SYMBOLIC for item in value):
+            return True
+        if cls is slice and holds_symbol((value.start, value.stop, value.step)):
+            return True
+    return False
+
+
+_SEQUENCES = frozenset({tuple, list, torch.Size})
+
+__all__ = ["PYTHON_TYPES", "SYMBOLIC", "as_constant", "as_integer", "compute", "data_dependent",
+           "free_unbacked_symbols", "holds_symbol", "is_symbolic", "is_unbacked", "python_type", "specialise"]

@@ -1,0 +1,503 @@
+"""Probes: facts of the process, and objects whose state Python cannot see: clocks, streams, caches, iterators."""
+
+from __future__ import annotations
+
+import abc
+import contextvars
+import functools
+import io
+import itertools
+import os
+import random
+import sys
+import threading
+import time
+import weakref
+from typing import Any
+
+import numpy as np
+import torch
+from probing import Scene, probe, ramp
+
+
+def one(x: torch.Tensor) -> Any:
+    return lambda: (x,)
+
+
+@probe("SB001 SB005 SB013")
+def context_variable():
+    variable = contextvars.ContextVar("scale", default=2)
+    return Scene(lambda x: x * variable.get(), one(ramp()), lambda: variable.set(3), lambda: variable.get())
+
+
+@probe("SB001 SB005 SB006 SB013")
+def context_variable_set_inside():
+    variable = contextvars.ContextVar("scale", default=2)
+
+    def fn(x):
+        token = variable.set(variable.get() + 1)
+        y = x * variable.get()
+        variable.reset(token)
+        variable.set(variable.get() + 10)
+        return y
+
+    return Scene(fn, one(ramp()), lambda: variable.set(3), lambda: variable.get())
+
+
+@probe("SB001 SB005 SB006 SB013")
+def thread_local():
+    local = threading.local()
+    local.k = 2
+
+    def fn(x):
+        y = x * local.k
+        local.k += 1
+        return y
+
+    return Scene(fn, one(ramp()), lambda: setattr(local, "k", 30), lambda: local.k)
+
+
+@probe("SB001 SB005 SB013")
+def thread_local_in_another_thread():
+    local = threading.local()
+    local.k = 2
+
+    def fn(x):
+        return x * getattr(local, "k", 9)
+
+    return Scene(fn, one(ramp()), lambda: delattr(local, "k"))
+
+
+class Target:
+    k = 2
+
+
+@probe("SB001 SB005 SB014 SB019")
+def weak_reference_target():
+    target = [Target()]
+    reference = weakref.ref(target[0])
+    return Scene(lambda x: x * 5 if reference() is None else x * reference().k, one(ramp()), target.clear)
+
+
+@probe("SB001 SB005 SB014 SB019")
+def weak_reference_target_changed():
+    target = Target()
+    reference = weakref.ref(target)
+    return Scene(lambda x: x * reference().k, one(ramp()), lambda: setattr(target, "k", 3))
+
+
+@probe("SB001 SB005 SB014 SB019")
+def weak_value_dictionary():
+    targets = [Target(), Target()]
+    table = weakref.WeakValueDictionary(enumerate(targets))
+    return Scene(lambda x: x * len(table), one(ramp()), targets.pop)
+
+
+@probe("SB001 SB005 SB006 SB014 SB019")
+def weak_set_grown_inside():
+    known: Any = weakref.WeakSet()
+    target = Target()
+
+    def fn(x):
+        known.add(target)
+        return x * len(known)
+
+    return Scene(fn, one(ramp()), lambda: known.clear(), lambda: len(known))
+
+
+@probe("SB001 SB005 SB013")
+def environment_variable():
+    os.environ["STATOR_LAW_PROBE"] = "2"
+    return Scene(lambda x: x * int(os.environ["STATOR_LAW_PROBE"]), one(ramp()),
+                 lambda: os.environ.__setitem__("STATOR_LAW_PROBE", "3"),
+                 undo=lambda: os.environ.pop("STATOR_LAW_PROBE", None))
+
+
+@probe("SB001 SB005 SB013")
+def environment_variable_that_appears():
+    return Scene(lambda x: x * int(os.environ.get("STATOR_LAW_PROBE", "7")), one(ramp()),
+                 lambda: os.environ.__setitem__("STATOR_LAW_PROBE", "3"),
+                 undo=lambda: os.environ.pop("STATOR_LAW_PROBE", None))
+
+
+@probe("SB001 SB005 SB013")
+def environment_variable_through_getenv():
+    return Scene(lambda x: x * int(os.getenv("STATOR_LAW_PROBE", "7")), one(ramp()),
+                 lambda: os.environ.__setitem__("STATOR_LAW_PROBE", "3"),
+                 undo=lambda: os.environ.pop("STATOR_LAW_PROBE", None))
+
+
+@probe("SB001 SB005 SB006 SB013 SB015")
+def environment_variable_written():
+    def fn(x):
+        os.environ["STATOR_LAW_PROBE"] = str(x.shape[0])
+        return x * 2
+
+    return Scene(fn, one(ramp()), lambda: os.environ.pop("STATOR_LAW_PROBE"),
+                 lambda: (os.environ.get("STATOR_LAW_PROBE"), os.popen("echo $STATOR_LAW_PROBE").read()),
+                 undo=lambda: os.environ.pop("STATOR_LAW_PROBE", None))
+
+
+@probe("SB001 SB013")
+def clock():
+    times: list[float] = []
+
+    def fn(x):
+        times.append(time.perf_counter())
+        return x * 2
+
+    return Scene(fn, one(ramp()), look=lambda: (len(times), all(a < b for a, b in itertools.pairwise(times))))
+
+
+@probe("SB001 SB013")
+def wall_clock():
+    times = [time.time_ns() - 1]
+
+    def fn(x):
+        moved = time.time_ns() > times[-1]
+        times.append(time.time_ns())
+        return x * 2, moved
+
+    return Scene(fn, one(ramp()), look=lambda: len(times))
+
+
+@probe("SB001 SB005 SB013")
+def random_module():
+    def args():
+        random.seed(3)
+        return (ramp(),)
+
+    return Scene(lambda x: x * random.random() + random.randint(1, 9), args, look=lambda: random.getstate())
+
+
+@probe("SB001 SB005 SB006 SB013")
+def random_object():
+    stream = random.Random(3)
+
+    def fn(x):
+        ks = [1, 2, 3, 4]
+        stream.shuffle(ks)
+        return x * ks[0] + stream.choice(ks)
+
+    return Scene(fn, one(ramp()), look=lambda: stream.getstate())
+
+
+@probe("SB001 SB005 SB013")
+def numpy_random():
+    def args():
+        np.random.seed(3)
+        return (ramp(),)
+
+    return Scene(lambda x: x * float(np.random.rand()), args, look=lambda: np.random.get_state()[2])
+
+
+@probe("SB001 SB005 SB006 SB013")
+def numpy_generator():
+    stream = np.random.default_rng(3)
+    return Scene(lambda x: x * float(stream.random()), one(ramp()), look=lambda: str(stream.bit_generator.state))
+
+
+@probe()
+def identity_steers_a_branch():
+    thing, other = Target(), Target()
+    slot = [thing]
+    return Scene(lambda x: x * 2 if id(slot[0]) == id(thing) else x * 3, one(ramp()), lambda: slot.__setitem__(0, other))
+
+
+@probe()
+def hash_steers_a_branch():
+    thing, other = Target(), Target()
+    slot = [thing]
+    return Scene(lambda x: x * 2 if hash(slot[0]) == hash(thing) else x * 3, one(ramp()),
+                 lambda: slot.__setitem__(0, other))
+
+
+@probe("SB013")
+def identity_in_a_result():
+    thing = Target()
+    return Scene(lambda x: (x * 2, id(thing) == ids[0]), one(ramp()), look=lambda: ids.append(id(thing)) if not ids else None)
+
+
+ids: list[int] = []
+
+
+class Point:
+    """Equal by value, in Python."""
+
+    def __init__(self, n):
+        self.n = n
+
+    def __eq__(self, other):
+        return isinstance(other, Point) and self.n == other.n
+
+    def __hash__(self):
+        return hash(self.n)
+
+
+@probe()
+def dict_keyed_by_objects():
+    first = Point(1)
+    table = {first: 2, Point(2): 5}
+    return Scene(lambda x: x * table[Point(1)], one(ramp()), lambda: table.__setitem__(Point(1), 3))
+
+
+@probe()
+def key_object_changed():
+    key = Point(1)
+    table = {key: 2}
+    asked = [Point(1)]
+    return Scene(lambda x: x * table.get(asked[0], 7), one(ramp()), lambda: setattr(asked[0], "n", 4))
+
+
+@probe("SB012 SB013")
+def set_of_objects():
+    points = {Point(1), Point(2)}
+    return Scene(lambda x: x * (2 if Point(3) in points else 3) + len(points), one(ramp()), lambda: points.add(Point(3)))
+
+
+@probe("SB012 SB013")
+def set_of_objects_grown_inside():
+    points = {Point(1)}
+
+    def fn(x):
+        points.add(Point(1))
+        points.add(Point(x.shape[0]))
+        return x * len(points)
+
+    return Scene(fn, one(ramp()), points.clear, lambda: sorted(p.n for p in points))
+
+
+@probe("SB013")
+def set_in_hash_order():
+    words = {"alpha", "beta", "gamma", "delta"}
+    return Scene(lambda x: (x * 2, list(words), [w for w in words]), one(ramp()), lambda: words.add("epsilon"))
+
+
+@probe("SB013")
+def set_of_ints_in_table_order():
+    # Equal sets with different histories iterate in different orders: 8 and 0 share a slot of the table.
+    sets = [{8, 0}, {0, 8}]
+    slot = [sets[0]]
+    return Scene(lambda x: (x * 2, list(slot[0])), one(ramp()), lambda: slot.__setitem__(0, sets[1]))
+
+
+@probe("SB013")
+def set_of_identity_hashed_objects():
+    things = {Target(), Target(), Target()}
+    order = list(things)
+    return Scene(lambda x: (x * 2, [order.index(t) for t in things]), one(ramp()))
+
+
+@probe("SB001 SB005")
+def lru_cache():
+    calls: list[int] = []
+
+    @functools.lru_cache
+    def scale(n):
+        calls.append(n)
+        return n * 2
+
+    return Scene(lambda x: x * scale(x.shape[0]), one(ramp()), scale.cache_clear,
+                 lambda: (list(calls), tuple(scale.cache_info())))
+
+
+@probe("SB001 SB005")
+def lru_cache_of_objects():
+    @functools.lru_cache
+    def made(n):
+        return [n]
+
+    return Scene(lambda x: (x * 2, made(3) is made(3)), one(ramp()), made.cache_clear, lambda: tuple(made.cache_info()))
+
+
+@probe()
+def cached_property():
+    class Model:
+        @functools.cached_property
+        def k(self):
+            return self.n * 2
+
+    model = Model()
+    model.n = 2
+    return Scene(lambda x: x * model.k, one(ramp()), lambda: (vars(model).pop("k", None), setattr(model, "n", 5)),
+                 lambda: vars(model))
+
+
+@probe("SB014")
+def outside_iterator():
+    items = iter([1, 2, 3, 4, 5, 6])
+    return Scene(lambda x: x * next(items), one(ramp()), lambda: next(items), lambda: items.__length_hint__())
+
+
+@probe("SB014 SB005")
+def outside_iterator_looped():
+    holder = {"it": iter([1, 2, 3])}
+    return Scene(lambda x: [x * k for k in holder["it"]], one(ramp()), lambda: holder.update(it=iter([5])),
+                 lambda: holder["it"].__length_hint__())
+
+
+@probe("SB014 SB001 SB005 SB006")
+def outside_counter():
+    counter = itertools.count()
+    return Scene(lambda x: x * next(counter), one(ramp()), lambda: next(counter), lambda: repr(counter))
+
+
+@probe("SB014 SB005 SB001")
+def outside_generator():
+    def numbers():
+        for n in range(20):
+            seen.append(n)
+            yield n
+
+    seen: list[int] = []
+    stream = numbers()
+    return Scene(lambda x: x * next(stream), one(ramp()), lambda: next(stream), lambda: list(seen))
+
+
+@probe("SB014 SB005 SB001")
+def outside_generator_unpacked():
+    def numbers():
+        yield 1
+        yield 2
+
+    streams = [numbers(), numbers(), numbers(), numbers()]
+    return Scene(lambda x: (x, *streams.pop()), one(ramp()), look=lambda: len(streams))
+
+
+@probe("SB014 SB005 SB001 SB006")
+def outside_zip_and_map():
+    pairs = zip([1, 2, 3, 4], [5, 6, 7, 8])
+    doubled = map(lambda n: n * 2, itertools.count())
+    return Scene(lambda x: x * next(pairs)[1] + next(doubled), one(ramp()))
+
+
+@probe("SB014 SB005 SB001 SB006 SB015")
+def outside_iterator_given_to_list():
+    streams = [iter("ab"), iter("cd"), iter("ef"), iter("gh")]
+    return Scene(lambda x: (x * 2, list(streams[0]), "".join(streams[1]), tuple(streams[2])), one(ramp()))
+
+
+@probe("SB001 SB005 SB006 SB014 SB015")
+def file_object():
+    file = io.StringIO("1\n2\n3\n4\n5\n")
+    return Scene(lambda x: x * int(file.readline()), one(ramp()), lambda: file.seek(0), lambda: file.tell())
+
+
+@probe("SB001 SB005 SB006 SB014 SB015")
+def file_object_written():
+    file = io.StringIO()
+
+    def fn(x):
+        print("shape", x.shape[0], file=file)
+        file.write("more")
+        return x * 2
+
+    return Scene(fn, one(ramp()), lambda: file.write("changed"), lambda: file.getvalue())
+
+
+@probe("SB001 SB005 SB006 SB018")
+def lock():
+    gate = threading.Lock()
+
+    def fn(x):
+        with gate:
+            held = gate.locked()
+            y = x * 2
+        return y, held, gate.locked()
+
+    return Scene(fn, one(ramp()), look=lambda: gate.locked())
+
+
+@probe("SB001 SB005 SB006 SB018")
+def lock_left_held():
+    gate = threading.Lock()
+
+    def fn(x):
+        return x * gate.acquire(blocking=False)
+
+    return Scene(fn, one(ramp()), lambda: gate.release(), lambda: gate.locked())
+
+
+@probe("SB001 SB003 SB005 SB006")
+def numpy_array_changed_in_place():
+    values = np.array([1.0, 2.0, 3.0, 4.0])
+    return Scene(lambda x: x * float(values[1]), one(ramp()), lambda: values.__setitem__(1, 7.0), lambda: values.tolist())
+
+
+@probe("SB001 SB003 SB005 SB006 SB017")
+def numpy_array_as_a_tensor():
+    values = np.ones(4, dtype=np.float32)
+    return Scene(lambda x: x * torch.from_numpy(values), one(ramp()), lambda: values.fill(7), lambda: values.tolist())
+
+
+@probe("SB001 SB003 SB005 SB006")
+def numpy_array_written_inside():
+    values = np.zeros(4)
+
+    def fn(x):
+        values[0] += 1
+        return x * 2
+
+    return Scene(fn, one(ramp()), lambda: values.fill(7), lambda: values.tolist())
+
+
+@probe("SB001 SB003 SB005 SB006")
+def numpy_scalar():
+    slot = [np.float32(2)]
+    return Scene(lambda x: x * float(slot[0]), one(ramp()), lambda: slot.__setitem__(0, np.float32(3)))
+
+
+@probe("SB001 SB005")
+def abstract_class_registered():
+    class Shape(abc.ABC):
+        pass
+
+    class Square:
+        pass
+
+    square = Square()
+    return Scene(lambda x: x * 2 if isinstance(square, Shape) else x * 3, one(ramp()), lambda: Shape.register(Square))
+
+
+@probe("SB001 SB005 SB013")
+def recursion_limit_asked():
+    limit = sys.getrecursionlimit()
+    return Scene(lambda x: x * (2 if sys.getrecursionlimit() == limit else 3), one(ramp()),
+                 lambda: sys.setrecursionlimit(limit + 50), undo=lambda: sys.setrecursionlimit(limit))
+
+
+@probe("SB001 SB005 SB013")
+def modules_asked():
+    return Scene(lambda x: x * 2 if "stator_law_probe" in sys.modules else x * 3, one(ramp()),
+                 lambda: sys.modules.__setitem__("stator_law_probe", torch),
+                 undo=lambda: sys.modules.pop("stator_law_probe", None))
+
+
+@probe("SB001 SB005 SB008 SB013")
+def reference_count_asked():
+    thing = Target()
+    keep: list[Any] = []
+    return Scene(lambda x: x * sys.getrefcount(thing), one(ramp()), lambda: keep.extend([thing] * 3))
+
+
+@probe("SB001 SB005 SB013 SB018")
+def thread_asked():
+    main = threading.get_ident()
+    return Scene(lambda x: x * (2 if threading.get_ident() == main else 3), one(ramp()))
+
+
+@probe("SB001 SB005 SB006")
+def bytearray_changed():
+    data = bytearray(b"abc")
+    return Scene(lambda x: x * data[0], one(ramp()), lambda: data.__setitem__(0, 5), lambda: bytes(data))
+
+
+@probe("SB001 SB005 SB006")
+def bytearray_written():
+    data = bytearray(b"abc")
+
+    def fn(x):
+        data.append(100)
+        return x * len(data)
+
+    return Scene(fn, one(ramp()), lambda: data.clear(), lambda: bytes(data))

@@ -1,0 +1,35 @@
+"""Each law's probe: equal to eager on every call, captured where it says so, and without a trace of the tracing."""
+
+from __future__ import annotations
+
+import effects_in_order  # noqa: F401  (register probes)
+import facts_of_objects  # noqa: F401
+import facts_of_the_process  # noqa: F401
+import facts_of_torch  # noqa: F401
+import pytest
+from probing import CAPTURED, PROBES, Probe, ending_in_a_break, judge, world_changed_by_tracing
+
+every_probe = pytest.mark.parametrize("probe", PROBES.values(), ids=str)
+
+
+@every_probe
+def test_equals_eager(probe: Probe) -> None:
+    verdict = judge(probe.make)
+    assert not verdict.bugs()
+    assert not verdict.differences, "\n".join(verdict.differences[:8])
+    if probe.expected == CAPTURED:
+        assert not verdict.gave_up()
+    else:
+        assert set(verdict.breaks) <= set(probe.expected.split())
+
+
+@every_probe
+def test_tracing_changes_nothing(probe: Probe) -> None:
+    assert not world_changed_by_tracing(probe.make)
+
+
+@every_probe
+def test_a_break_at_the_end_repeats_nothing(probe: Probe) -> None:
+    verdict = judge(ending_in_a_break(probe.make))
+    assert not verdict.bugs()
+    assert not verdict.differences, "\n".join(verdict.differences[:8])
