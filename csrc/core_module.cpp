@@ -5,6 +5,7 @@
 #include "guard_program.h"
 #include "raw_read.h"
 #include "resume.h"
+#include "user_traceback.h"
 
 namespace {
 
@@ -15,13 +16,19 @@ bool fill_module(PyObject* module) {
     if (PyType_Ready(type) < 0) return false;
   }
   eager_sentinel = PyObject_New(PyObject, &Eager_Type);
-  return eager_sentinel && PyModule_AddObjectRef(module, "EAGER", eager_sentinel) == 0 &&
+  retry_sentinel = PyObject_New(PyObject, &Eager_Type);
+  return eager_sentinel && retry_sentinel && PyModule_AddObjectRef(module, "RETRY", retry_sentinel) == 0 && PyModule_AddObjectRef(module, "EAGER", eager_sentinel) == 0 &&
          PyModule_AddType(module, &GuardProgram_Type) == 0 &&
          PyModule_AddType(module, &CompiledFunction_Type) == 0 && PyModule_AddType(module, &Resume_Type) == 0;
 }
 
+PyMethodDef core_functions[] = {
+    {"set_own_folder", stator::set_own_folder, METH_O, "set_own_folder(path): whose frames tracebacks leave out"},
+    {nullptr, nullptr, 0, nullptr},
+};
+
 PyModuleDef core_definition = {PyModuleDef_HEAD_INIT, "stator._core",
-                               "Guards and entries of compiled functions, checked at every call.", -1};
+                               "Guards and entries of compiled functions, checked at every call.", -1, core_functions};
 
 }  // namespace
 

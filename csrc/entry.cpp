@@ -13,6 +13,7 @@
 #include "argument_binding.h"
 #include "guard_program.h"
 #include "resume.h"
+#include "user_traceback.h"
 
 namespace stator {
 
@@ -134,6 +135,30 @@ bool try_entry(CompiledObject* self, EntryObject* entry, const BoundArguments& b
   return true;
 }
 
+// Asks for a new entry.  The answer is the call's result, or EAGER (call fn), or RETRY (an entry fits now): then
+// the call is made from here, so that no frame of the compiler stands in the user's tracebacks.
+PyObject* after_miss(CompiledObject* self, const BoundArguments& bound, PyObject* const* args, size_t flagged_count,
+                     PyObject* names) {
+  PyObject* result = call_miss(self, bound, args, PyVectorcall_NARGS(flagged_count), names);
+  if (result == retry_sentinel) {
+    Py_DECREF(result);
+    result = nullptr;
+    if (!self->entries->empty()) {
+      EntryObject* entry = self->entries->front();
+      Py_INCREF(entry);
+      bool done = try_entry(self, entry, bound, args, flagged_count, names, &result);
+      Py_DECREF(entry);
+      if (done) return result;
+    }
+    return call_function(self, args, flagged_count, names);
+  }
+  if (result == eager_sentinel) {
+    Py_DECREF(result);
+    return call_function(self, args, flagged_count, names);
+  }
+  return result;
+}
+
 // One segment: its value, or a Resume.
 PyObject* call_segment(PyObject* object, PyObject* const* args, size_t flagged_count, PyObject* names) {
   CompiledObject* self = compiled_of(object);
@@ -158,7 +183,7 @@ PyObject* call_segment(PyObject* object, PyObject* const* args, size_t flagged_c
     done = try_entry(self, entry, bound, args, flagged_count, names, &result);
     Py_DECREF(entry);
   }
-  if (!done) result = call_miss(self, bound, args, count, names);
+  if (!done) result = after_miss(self, bound, args, flagged_count, names);
   Py_DECREF(object);
   return result;
 }
@@ -176,6 +201,7 @@ PyObject* compiled_vectorcall(PyObject* object, PyObject* const* args, size_t fl
     Py_DECREF(result);
     result = next;
   }
+  if (!result) drop_own_frames();
   return result;
 }
 

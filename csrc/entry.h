@@ -22,5 +22,7 @@ extern PyTypeObject Entry_Type;
 extern PyTypeObject Eager_Type;
 // A residual that means: this call runs the function as it is.
 extern PyObject* eager_sentinel;
+// What a miss answers when the entry it added fits the call.
+extern PyObject* retry_sentinel;
 
 }  // namespace stator

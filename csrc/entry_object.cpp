@@ -6,6 +6,7 @@
 namespace stator {
 
 PyObject* eager_sentinel = nullptr;
+PyObject* retry_sentinel = nullptr;
 
 namespace {
 

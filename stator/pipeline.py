@@ -32,6 +32,7 @@ from stator.interp.trace import Trace, root_frame, trace
 from stator.interp.vm import VM
 from stator.options import Settings
 
+_core.set_own_folder(__file__.rpartition("/")[0])
 _lock = threading.RLock()
 _tracing = threading.local()
 _entries: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -62,9 +63,11 @@ class CallSite:
     keep_traces: bool = False
     point: ResumePoint | None = None  # where this site goes on after a graph break; None: at the start
     points: dict[Any, ResumePoint] = field(default_factory=dict)  # of the whole call, shared by its sites
+    data_dependent: bool = True  # numbers that only the graph knows are symbols of it, until a backend refuses them
 
     def begin(self, vm: VM, bound: tuple[Any, ...]) -> Any:
         """The frames a trace of this site starts from."""
+        vm.recorder.data_dependent = self.data_dependent
         if self.point is None:
             return root_frame(vm, self.fn, bound), None, None
         point = self.point
@@ -102,12 +105,12 @@ def on_miss(site: CallSite, compiled: Any, bound: tuple[Any, ...], args: tuple[A
         return site.fn(*args, **(kwargs or {}))  # args include the receiver of a bound method
 
     if getattr(_tracing, "active", False) or marks.disable_depth() > 0:
-        return run_eagerly()
+        return _core.EAGER
     installed = compiled.entries()
     if installed:
         report_recompile(site, compiled, bound)
     if len(installed) >= site.settings.recompile_limit:
-        return over_limit(site, run_eagerly)
+        return over_limit(site)
     with _lock:
         _tracing.active = True
         try:
@@ -115,11 +118,13 @@ def on_miss(site: CallSite, compiled: Any, bound: tuple[Any, ...], args: tuple[A
         finally:
             _tracing.active = False
     if entry is None:
-        return run_eagerly()
+        return _core.EAGER
     program, residual, tag = entry
     compiled.add_entry(program, residual, tag)
     if residual is not _core.EAGER:
-        return residual(*program.values(bound))
+        return _core.RETRY
+    if tag.error is None or not site.settings.strict:
+        return _core.EAGER
     value = run_eagerly()
     if tag.error is not None:  # the trace raised and the program did not: a bug of ours, but the value is right
         compiled.remove(program)
@@ -127,7 +132,7 @@ def on_miss(site: CallSite, compiled: Any, bound: tuple[Any, ...], args: tuple[A
     return value
 
 
-def over_limit(site: CallSite, run_eagerly: Any) -> Any:
+def over_limit(site: CallSite) -> Any:
     limit = site.settings.recompile_limit
     if site.settings.fullgraph:
         raise Unsupported("SB021", "recompile limit reached", f"{site.name} was compiled {limit} times",
@@ -138,7 +143,7 @@ def over_limit(site: CallSite, run_eagerly: Any) -> Any:
         warnings.warn(f"stator: {site.name} was compiled {limit} times and none of the entries fits this call; "
                       "it runs eagerly from now on where no entry fits (recompile_limit)", RuntimeWarning, stacklevel=4)
     events.emit(events.EagerFallback(site.name, f"recompile_limit {limit}"))
-    return run_eagerly()
+    return _core.EAGER
 
 
 def capture(site: CallSite, bound: tuple[Any, ...]) -> tuple[Any, Any, Installed] | None:
@@ -158,8 +163,13 @@ def capture(site: CallSite, bound: tuple[Any, ...]) -> tuple[Any, Any, Installed
             return finish(site, done, bound, started)
         except Break as stop:
             return stopped(site, done, stop, bound)
-    except (Unsupported, BackendError):
+    except Unsupported:
         raise
+    except BackendError:
+        if not site.data_dependent or not done.vm.recorder.symbols.has_fresh:
+            raise
+        site.data_dependent = False  # the backend may have failed on them: break at each instead
+        return capture(site, bound)
     except Exception as error:
         return internal_failure(site, error)
 
@@ -288,7 +298,7 @@ def make_point_entry(site: CallSite, point: ResumePoint) -> Any:
     parameters = ", ".join(point.names)
     source = f"def resumed({parameters}):\n    return run_native(({parameters}{',' if point.names else ''}))\n"
     namespace: dict[str, Any] = {"run_native": point.run_native}
-    exec(source, namespace)  # noqa: S102  our own text
+    exec(compile(source, f"<stator {point.name}>", "exec"), namespace)  # noqa: S102  our own text
     function = namespace["resumed"]
     resumed = CallSite(function, site.settings, point.name, point=point, points=site.points)
 

@@ -11,12 +11,16 @@ import sys
 import warnings
 from typing import Any
 
+from stator.emit.iterators import write_iterator
 from stator.emit.rebuild import Rebuilder, _vars
 from stator.guards.guard import MISSING, Kind
 from stator.heap.box import Box
 from stator.heap.heap import instance_dict
+from stator.heap.readers import bytes_of, default_factory_of
 from stator.heap.shells import slot_members
+from stator.heap.iterators import advanced, exhausted
 from stator.heap.tracker import Shape, VariableTracker
+from stator.heap.upcoming import is_exhausted, taken
 from stator.interp.rules_effects import Logged, Printed, Warned
 from stator.kinds import is_a
 
@@ -24,7 +28,7 @@ from stator.kinds import is_a
 def write_effects(build: Rebuilder) -> int:
     """Emit every write-back; answers how many there are."""
     statements: list[str] = []
-    for tracker in list(build.heap.trackers):
+    for tracker in _writing_order(build.heap.trackers):
         before = len(statements)
         _diff(build, tracker, statements)
         tracker.mutated = len(statements) > before
@@ -48,6 +52,12 @@ def write_effects(build: Rebuilder) -> int:
     for statement in statements:
         build.writer.line(statement)
     return len(statements)
+
+
+def _writing_order(trackers: list[VariableTracker]) -> list[VariableTracker]:
+    """As they were met; iterators last, an iterator before those it draws from (they are set to a position)."""
+    iterators = [tracker for tracker in trackers if tracker.shape is Shape.ITERATOR]
+    return [tracker for tracker in trackers if tracker.shape is not Shape.ITERATOR] + iterators[::-1]
 
 
 def guard_no_aliases(heap: Any) -> None:
@@ -84,7 +94,16 @@ def warn_at(message: Any, category: Any, filename: str, line: int) -> None:
 
 def _diff(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> None:
     shape = tracker.shape
-    if shape is Shape.LIST:
+    if shape is Shape.ITERATOR:
+        return write_iterator(build, tracker, out)
+    if shape is Shape.BUFFER:
+        return _diff_buffer(build, tracker, out)
+    if shape in _CLASSED and type(tracker.standin) is not type(tracker.original):
+        change = build.writer.constant(_set_class, "set_class")
+        out.append(f"{change}({build.outside(tracker.source)}, {build.value(type(tracker.standin))})")
+    if shape is Shape.UPCOMING:
+        _diff_upcoming(build, tracker, out)
+    elif shape is Shape.LIST:
         _diff_list(build, tracker, out)
     elif shape is Shape.DICT:
         _diff_dict(build, tracker, out)
@@ -92,6 +111,9 @@ def _diff(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> None:
         _diff_set(build, tracker, out)
     elif shape is Shape.CELL:
         _diff_cell(build, tracker, out)
+    elif shape is Shape.TENSOR and id(tracker.standin) in build.vm.tensor_grads:
+        grad = build.vm.tensor_grads[id(tracker.standin)][1]
+        out.append(f"{build.outside(tracker.source)}.grad = {build.value(grad)}")
     if tracker.initial_dict is not None and shape is not Shape.TENSOR:
         _diff_attributes(build, tracker, out)
     if tracker.initial_slots is not None:
@@ -100,6 +122,15 @@ def _diff(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> None:
 
 def _current(box: Any, value: Any) -> bool:
     return value is box or type(box) is Box and box.is_current(value)
+
+
+def _diff_upcoming(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> None:
+    """The program took items from the user's iterator: take as many."""
+    count = taken(tracker)
+    if is_exhausted(tracker):
+        out.append(f"{build.writer.constant(exhausted)}({build.outside(tracker.source)})")
+    elif count:
+        out.append(f"{build.writer.constant(advanced)}({build.outside(tracker.source)}, {count})")
 
 
 def _diff_list(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> None:
@@ -135,45 +166,64 @@ def _dict_base(value: Any) -> type:
 
 
 def _diff_dict(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> None:
-    initial, now = tracker.initial, dict(dict.items(tracker.standin))
+    """Keys are told apart by identity: comparing them would run the program's `__eq__` and `__hash__`."""
     base_type = _dict_base(tracker.standin)
+    initial = {id(key): (key, box) for key, box in tracker.initial.items()}
+    values = {id(key): item for key, item in dict.items(tracker.standin)}
     order = list(base_type.__iter__(tracker.standin))
-    kept = [key for key in initial if key in now]
-    if order[:len(kept)] != kept:  # keys were removed and put back, or moved: rebuild the whole order
-        if order == list(initial) and all(_current(initial[k], now[k]) for k in order):
-            return
-        name, base = build.outside(tracker.source), build.writer.constant(base_type)
-        items = [f"({build.value(key)}, {build.value(now[key])})" for key in order]
-        out.append(f"{base}.clear({name})")
-        out.append(f"{base}.update({name}, [{', '.join(items)}])")
+    name, base = tracker.source, build.writer.constant(base_type)
+    _diff_factory(build, tracker, out)
+    kept = [key for key in tracker.initial if id(key) in values]
+    if any(key is not known for key, known in zip(order, kept, strict=False)):  # removed and put back, or moved
+        items = [f"({build.value(key)}, {build.value(values[id(key)])})" for key in order]
+        out.append(f"{base}.clear({build.outside(name)})")
+        out.append(f"{base}.update({build.outside(name)}, [{', '.join(items)}])")
         return
-    if is_a(tracker.standin, collections.defaultdict) and \
-            tracker.standin.default_factory is not tracker.original.default_factory \
-            and build.heap.original_of(tracker.standin.default_factory) is not tracker.original.default_factory:
-        out.append(f"{build.outside(tracker.source)}.default_factory = {build.value(tracker.standin.default_factory)}")
-    for key in initial:
-        if key not in now:
-            base = build.writer.constant(base_type)
-            out.append(f"{base}.__delitem__({build.outside(tracker.source)}, {build.value(key)})")
+    for number, (key, _) in initial.items():
+        if number not in values:
+            out.append(f"{base}.__delitem__({build.outside(name)}, {build.value(key)})")
     for key in order:
-        if key not in initial or not _current(initial[key], now[key]):
-            base = build.writer.constant(base_type)
-            out.append(f"{base}.__setitem__({build.outside(tracker.source)}, {build.value(key)}, {build.value(now[key])})")
+        item = values[id(key)]
+        if id(key) not in initial or not _current(initial[id(key)][1], item):
+            out.append(f"{base}.__setitem__({build.outside(name)}, {build.value(key)}, {build.value(item)})")
+
+
+def _diff_factory(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> None:
+    if not is_a(tracker.standin, collections.defaultdict):
+        return
+    now, before = (default_factory_of(value) for value in (tracker.standin, tracker.original))
+    if build.heap.original_of(now) is not before:
+        out.append(f"{build.outside(tracker.source)}.default_factory = {build.value(now)}")
 
 
 def _diff_set(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> None:
     if is_a(tracker.standin, frozenset):
         return
-    initial = set(tracker.initial)
-    now = set(set.__iter__(tracker.standin))
-    removed = [item for item in tracker.initial if item not in now]
-    added = [item for item in now if item not in initial]
+    initial = {id(item) for item in tracker.initial}
+    now = list(set.__iter__(tracker.standin))
+    present = {id(item) for item in now}
+    removed = [item for item in tracker.initial if id(item) not in present]
+    added = [item for item in now if id(item) not in initial]
     if removed:
         out.append(f"set.difference_update({build.outside(tracker.source)}, "
                    f"[{', '.join(build.value(item) for item in removed)}])")
     if added:
         out.append(f"set.update({build.outside(tracker.source)}, "
                    f"[{', '.join(build.value(item) for item in added)}])")
+
+
+def _diff_buffer(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> None:
+    contents = bytes_of(tracker.standin)
+    if contents != tracker.initial:
+        out.append(f"{build.writer.constant(set_bytes, 'set_bytes')}({build.outside(tracker.source)}, {contents!r})")
+
+
+def set_bytes(buffer: Any, contents: bytes) -> None:
+    """Replace the contents of a bytearray or an array."""
+    if type(buffer) is bytearray:
+        buffer[:] = contents
+    else:
+        buffer[:] = type(buffer)(buffer.typecode, contents)
 
 
 def _diff_cell(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> None:
@@ -224,3 +274,6 @@ def _diff_slots(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> N
 def _members(tracker: VariableTracker) -> Any:
     return slot_members(type(tracker.original))
 
+
+_CLASSED = (Shape.OBJECT, Shape.LIST, Shape.DICT, Shape.SET)
+_set_class = object.__dict__["__class__"].__set__  # type: ignore[attr-defined]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import collections
 import enum
 import functools
+import re
 import types
 from typing import Any
 
@@ -17,11 +18,15 @@ from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.breaks import Break
+from stator.emit.classes import rebuild_class
+from stator.emit.holders import rebuild_holder
+from stator.emit.iterators import rebuild_iterator
 from stator.emit.writer import Writer
 from stator.heap.box import Box
 from stator.heap.heap import Heap, instance_dict
 from stator.heap.shells import CONSTANT_TYPES, IDENTITY_TYPES, new_shell, slot_members
 from stator.heap.tracker import Shape
+from stator.interp.attributes import is_outside
 from stator.source import Source
 from stator.kinds import is_a
 from stator.shapes.values import SYMBOLIC
@@ -114,24 +119,26 @@ class Rebuilder:
             raise Break("SB017", f"a {cls.__name__} made inside the trace")
         if cls is tuple or cls is list or cls is set or cls is frozenset or cls is dict:
             return self.container(value, cls)
-        if cls is types.FunctionType and id(value) in self.vm.fresh:
-            return self.function(value)
+        if cls is types.FunctionType:
+            target = self.vm.callbacks.get(id(value))
+            if target is not None:
+                return self.value(target.target)
+            if id(value) in self.vm.fresh:
+                return self.function(value)
         if cls is types.CellType:
             return self.cell(value)
-        if cls is types.MethodType:
-            return f"{self.writer.constant(types.MethodType, 'method')}" \
-                   f"({self.value(value.__func__)}, {self.value(value.__self__)})"
         if cls is slice:
             return f"slice({self.value(value.start)}, {self.value(value.stop)}, {self.value(value.step)})"
         if cls is functools.partial:
             return self.partial(value)
         if is_a(value, type) and id(value) in self.vm.fresh:
-            raise Break("SB007", f"the class {value.__name__}, made inside the trace")
+            return rebuild_class(self, value)
+        text = rebuild_holder(self, value, cls) or rebuild_iterator(self, value, cls)
+        if text is not None:
+            return text
         if cls in IDENTITY_TYPES or is_a(value, (type, types.ModuleType, types.FunctionType)) \
-                or is_a(value, enum.Enum):
+                or is_a(value, enum.Enum) and is_outside(self.vm, value):
             return self.writer.constant(value)
-        if cls in _BOUND:
-            return self.bound_builtin(value)
         if cls is torch.Size:
             return f"{self.writer.constant(torch.Size, 'Size')}([{', '.join(self.value(v) for v in value)}])"
         if cls is range or cls is bytes:
@@ -140,14 +147,10 @@ class Rebuilder:
             return self.deque(value)
         if is_a(value, BaseException):
             return self.exception(value)
-        if id(cls) in self.vm.fresh:
-            raise Break("SB007", f"an instance of {cls.__name__}, a class made inside the trace")
         if is_a(value, tuple) and type(value).__module__ == "torch.return_types":
             return f"{self.writer.constant(cls)}(({', '.join(self.value(v) for v in value)},))"
         if new_shell(cls) is not None:
             return self.instance(value, cls)
-        if cls in _IMMUTABLE_VALUES:
-            return self.writer.constant(value)
         raise Break("SB007", f"a {cls.__module__}.{cls.__qualname__}")
 
     # ------------------------------------------------------------------ containers
@@ -182,7 +185,7 @@ class Rebuilder:
         """Write the literal at once where the object was not needed in between, else fill it later."""
         if not parts:
             return name
-        if self.writer.lines[-1] == f"{name} = {empty}":
+        if self.writer.lines[-1] == f"{name} = {empty}" and not re.search(rf"\b{name}\b", full):
             self.writer.lines[-1] = f"{name} = {full}"
         else:
             self.writer.line(f"{fill}({full})")
@@ -202,6 +205,8 @@ class Rebuilder:
         if value.__closure__:
             cells = "(" + ", ".join(self.value(cell) for cell in value.__closure__) + ",)"
         defaults = self.value(value.__defaults__)
+        if id(value) in self.memo:  # it refers to itself through a cell, which built it already
+            return self.memo[id(value)]
         code, scope = self.writer.constant(value.__code__, "code"), self.writer.constant(value.__globals__, "globals")
         name = self.variable(value, value.__name__, f"{make}({code}, {scope}, {value.__name__!r}, {defaults}, {cells})")
         self.writer.line(f"{name}.__qualname__ = {value.__qualname__!r}")
@@ -229,13 +234,9 @@ class Rebuilder:
     def partial(self, value: Any) -> str:
         parts = [self.value(value.func), *(self.value(arg) for arg in value.args)]
         parts += [f"{key}={self.value(item)}" for key, item in value.keywords.items()]
+        if id(value) in self.memo:
+            return self.memo[id(value)]
         return self.variable(value, "partial", f"{self.writer.constant(functools.partial, 'partial')}({', '.join(parts)})")
-
-    def bound_builtin(self, value: Any) -> str:
-        receiver = getattr(value, "__self__", None)
-        if receiver is None or is_a(receiver, (types.ModuleType, type)):
-            return self.writer.constant(value)
-        return f"{self.value(receiver)}.{value.__name__}"
 
     # ------------------------------------------------------------------ instances
 
@@ -261,9 +262,13 @@ class Rebuilder:
         shell = new_shell(cls)
         assert shell is not None
         make = f"{self.writer.constant(shell.base, shell.base.__name__)}.__new__"
-        kind = self.writer.constant(cls)
+        kind = self.value(cls)
+        if id(value) in self.memo:  # a class attribute refers to its instance
+            return self.memo[id(value)]
         if shell.shape is Shape.TUPLE:
             parts = ", ".join(self.value(item) for item in tuple.__iter__(value))
+            if id(value) in self.memo:
+                return self.memo[id(value)]
             name = self.variable(value, cls.__name__.lower(), f"{make}({kind}, [{parts}])")
         elif shell.shape is Shape.VALUE:
             plain = shell.base.__getnewargs__(value)[0] if hasattr(shell.base, "__getnewargs__") else shell.base(value)
@@ -304,6 +309,3 @@ def _vars(value: Any) -> dict[str, Any]:
     assert own is not None
     return own
 
-
-_BOUND = {types.BuiltinFunctionType, types.MethodWrapperType}
-_IMMUTABLE_VALUES: set[type] = set()

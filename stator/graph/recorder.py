@@ -62,6 +62,7 @@ class Recorder:
         self.symbols = SymbolNodes(self.graph, fake_mode.shape_env)
         self.data_dependent = True  # whether numbers that only the graph knows may be symbols of it
         self.torch_state = TorchState()
+        self.marks: dict[str, Any] = {}  # metadata of every node recorded now (see rules_checkpoint)
         self._last_input: fx.Node | None = None
 
     # ------------------------------------------------------------------ inputs
@@ -71,9 +72,13 @@ class Recorder:
             if type(tensor) is not torch.Tensor and type(tensor) is not torch.nn.Parameter \
                     and type(tensor) is not torch.nn.Buffer:
                 raise Break("SB017", f"a tensor of type {type(tensor).__name__}")
+            if tensor.layout is not torch.strided and tensor.layout is not torch.sparse_coo:
+                raise Break("SB017", f"a tensor of layout {tensor.layout}")
             try:
-                fake = self.fake_mode.from_tensor(tensor, static_shapes=True)
-            except (NotImplementedError, UnsupportedOperatorException) as error:
+                # The input was made outside, whatever mode the program is in now.
+                with torch.inference_mode(tensor.is_inference()):
+                    fake = self.fake_mode.from_tensor(tensor, static_shapes=True)
+            except (NotImplementedError, UnsupportedOperatorException, AssertionError) as error:
                 raise Break("SB017", str(error)) from error
             if fake.dim() == 0:
                 fake.item_memo = None  # torch gives scalars on the CPU a symbol of their own: they are data, too
@@ -161,6 +166,9 @@ class Recorder:
             raise Break("SB006", f"assignment to Tensor.{target}")
         if self.torch_state.devices and kwargs.get("device") is None and func in _device_constructors():
             kwargs = {**kwargs, "device": self.torch_state.devices[-1]}
+        refuse_real_tensors(args)
+        if kwargs:
+            refuse_real_tensors(kwargs.values())
         with torch._C.DisableTorchFunction(), self.symbols.dispatcher():
             try:
                 result = func(*args, **kwargs)
@@ -202,6 +210,7 @@ class Recorder:
         node = self.graph.create_node(op, target, node_args, {k: to_arg(v) for k, v in kwargs.items()} if kwargs else {})
         self.calls += 1
         node.meta["stack_trace"] = self.stack_trace()
+        node.meta.update(self.marks)
         if result is not None:
             node.meta["example_value"] = result
             self.symbols.define_fresh(node, bindings, result)
@@ -229,6 +238,18 @@ class Recorder:
 
     def set_tuple_item(self, value: tuple[Any, ...], index: int, item: Any) -> None:
         _hook.tuple_set_item(value, index, item)
+
+
+def refuse_real_tensors(values: Any) -> None:
+    """A tensor without a fake (a subclass, say) cannot take part in a traced operation."""
+    for value in values:
+        cls = type(value)
+        if cls is FakeTensor or cls in _ATOMS:
+            continue
+        if cls is list or cls is tuple:
+            refuse_real_tensors(value)
+        elif issubclass(cls, torch.Tensor):
+            raise Break("SB017", f"a tensor of type {cls.__name__}")
 
 
 class RecordingMode(TorchFunctionMode):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from stator.breaks import Break
 from stator.source import Source
 
 
@@ -31,7 +32,11 @@ class Box:
 
     def force(self) -> Any:
         if not self.forced:
-            self.value = self.heap.adopt(self.raw, self.source())
+            source = self.source()
+            try:
+                self.value = self.heap.adopt(self.raw, source)
+            except Break:  # no stand-in: the object itself, and a break where it is used
+                self.value = self.heap._adopt_opaque(self.raw, source)
             self.forced = True
         return self.value
 

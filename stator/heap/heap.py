@@ -22,10 +22,11 @@ from stator.guards.guard_set import GuardSet
 from stator.heap.box import NO_KEY, Box
 from stator.heap.holders import holder_adopters
 from stator.heap.iterators import iterator_adopters
-from stator.heap.readers import default_factory_of, mapping_behind
+from stator.heap.readers import arguments_of, default_factory_of, mapping_behind
 from stator.heap.scope import Scope
 from stator.heap.shells import CONSTANT_TYPES, IDENTITY_TYPES, is_constant_tuple, new_shell, slot_members
 from stator.heap.tracker import Shape, VariableTracker
+from stator.heap.upcoming import COMPOSITES, SEQUENCES, adopt_upcoming, expose_upcoming
 from stator.source import Attr, CallOf, CellOf, DictOf, Index, Key, KeyAt, Local, Pinned, SetAt, Slot, Source, ValueAt, root_of
 from stator.kinds import is_a
 
@@ -57,6 +58,8 @@ class Heap:
         self.adopters.update(dict.fromkeys(CONSTANT_TYPES, self._adopt_constant))
         self.adopters.update(dict.fromkeys(IDENTITY_TYPES, self._adopt_identity))
         self.adopters.update(iterator_adopters(self))
+        for cls in SEQUENCES | COMPOSITES:
+            self.adopters[cls] = functools.partial(adopt_upcoming, self, otherwise=self.adopters[cls])
         self.adopters.update(holder_adopters(self))
 
     # ------------------------------------------------------------------ guards
@@ -120,6 +123,8 @@ class Heap:
             return self._adopt_tensor
         if is_a(value, (type, types.ModuleType, enum.Enum)):
             return self._adopt_identity
+        if is_a(value, BaseException):
+            return self._adopt_exception
         if new_shell(cls) is not None:
             return self._adopt_instance
         return self._adopt_opaque
@@ -133,10 +138,25 @@ class Heap:
         return value
 
     def _adopt_opaque(self, value: Any, source: Source) -> Any:
-        self.guard(source, Kind.ID, value)
-        if self.by_original.get(id(value)) is None:
+        """The user's object itself: its class is a fact; which object it is, once C code looks at it."""
+        if self.known(value, source) is None:
+            self.guard(source, Kind.TYPE, type(value))
             self.register(VariableTracker(value, value, source, Shape.OPAQUE))
         return value
+
+    def _adopt_exception(self, value: BaseException, source: Source) -> Any:
+        """An exception from outside stands for itself: its class is a fact, its arguments once they are read."""
+        if self.known(value, source) is None:
+            self.guard(source, Kind.TYPE, type(value))
+            self.register(VariableTracker(value, value, source, Shape.OPAQUE))
+        return value
+
+    def _expose_exception(self, tracker: VariableTracker) -> None:
+        """C code will read the arguments (`str(e)`): they must be constants, and stay what they are."""
+        args = tracker.original.args
+        if not is_constant_tuple(args):
+            raise Break("SB005", "the text of an exception from outside, whose arguments are objects")
+        self.guard(CallOf(Pinned(arguments_of), (tracker.source,)), Kind.FRESH_CALL, args)
 
     def _adopt_tensor(self, value: Any, source: Source) -> Any:
         tracker = self.known(value, source)
@@ -363,7 +383,10 @@ class Heap:
         shape = tracker.shape
         if type(value) is types.SimpleNamespace:
             self.expose_attributes(tracker)
-        if shape is Shape.LIST:
+        if shape is Shape.UPCOMING:
+            tracker.exposed = False
+            expose_upcoming(self, tracker)
+        elif shape is Shape.LIST:
             self.guard(tracker.source, Kind.LEN, len(tracker.initial))
             standin = tracker.standin
             for i, item in enumerate(standin):
@@ -381,7 +404,10 @@ class Heap:
                 if type(item) is Box:
                     store(standin, key, item.force())
         elif shape is Shape.OPAQUE:
-            pass
+            if is_a(value, BaseException):
+                self._expose_exception(tracker)
+            else:
+                self.guard(tracker.source, Kind.ID, value)
 
     def expose_keys(self, tracker: VariableTracker) -> None:
         """The whole key set of a dict was looked at: its length, its order, a failed search."""

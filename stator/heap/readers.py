@@ -41,6 +41,11 @@ def referent_of(reference: weakref.ref[Any]) -> Any:
     return weakref.ref.__call__(reference)
 
 
+def arguments_of(exc: BaseException) -> tuple[Any, ...]:
+    """What an exception was made with, whatever its class says about `args`."""
+    return BaseException.args.__get__(exc)  # type: ignore[attr-defined]
+
+
 def default_factory_of(mapping: collections.defaultdict[Any, Any]) -> Any:
     return collections.defaultdict.default_factory.__get__(mapping)  # type: ignore[attr-defined]
 

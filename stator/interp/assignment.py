@@ -11,6 +11,7 @@ from stator.breaks import Break
 from stator.heap.box import Box
 from stator.heap.heap import instance_dict
 from stator.heap.tracker import Shape
+from stator.interp import tensor_bookkeeping
 from stator.interp.attributes import is_data_descriptor, is_outside, raise_attribute_error, tensor_class
 from stator.interp.frame import Continuation, Frame, Raised
 from stator.interp.lookup import MISSING, find, is_mutable_class
@@ -87,8 +88,9 @@ def set_descriptor(vm: Any, descr: Any, obj: Any, name: str, value: Any, cont: A
         return vm.call(descr.fset, (obj, value), {}, cont)
     if cls is types.MemberDescriptorType or cls is types.GetSetDescriptorType:
         tracker = vm.heap.by_standin.get(id(obj))
-        if name == "__class__" and tracker is not None:
-            raise Break("SB006", "assignment to __class__")
+        if name == "__class__" and tracker is not None and tracker.shape is not Shape.OPAQUE:
+            vm.native(descr.__set__, (obj, value))  # written back by the class of the stand-in
+            return vm.give(None, cont)
         if (tracker is None and is_outside(vm, obj)) or (tracker is not None and tracker.shape is Shape.OPAQUE):
             raise Break("SB006", f"assignment to {name!r} of a {type(obj).__name__}")
         vm.native(descr.__set__, (obj, value))
@@ -116,6 +118,8 @@ def store_on_class(vm: Any, cls: type, name: str, value: Any, cont: Any) -> None
 
 
 def store_tensor_attr(vm: Any, fake: Any, name: str, value: Any, cont: Any) -> None:
+    if tensor_bookkeeping.write(vm, fake, name, value):
+        return vm.give(None, cont)
     descr = find(vm, tensor_class(vm, fake), name)
     if descr is not MISSING and is_data_descriptor(vm, descr):
         raise Break("SB006", f"assignment to Tensor.{name}")

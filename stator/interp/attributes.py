@@ -17,9 +17,11 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.breaks import Break
 from stator.guards.guard import Kind
+from stator.guards.reference import TRUSTED_TYPES
 from stator.heap.box import Box
 from stator.heap.heap import instance_dict
 from stator.heap.tracker import Shape
+from stator.interp import tensor_bookkeeping
 from stator.interp.frame import Continuation, Frame, Raised
 from stator.interp.lookup import MISSING, find, mro_of
 from stator.native.rows_declare import INSTANCE_METHOD
@@ -157,7 +159,16 @@ def is_outside(vm: Any, obj: Any) -> bool:
     """Whether an object without a shadow comes from outside the trace."""
     if is_a(obj, (type, types.FunctionType, types.ModuleType)):
         return id(obj) not in vm.fresh
-    return is_a(obj, _ENUM) or id(obj) in vm.heap.by_standin
+    return is_a(obj, _ENUM) and is_known_member(vm, obj) or id(obj) in vm.heap.by_standin
+
+
+def is_known_member(vm: Any, member: Any) -> bool:
+    """Whether an enum member existed before the trace (a flag may be put together during it)."""
+    cls = type(member)
+    if id(cls) in vm.fresh:
+        return False
+    names = cls.__dict__.get("_member_map_", {}), cls.__dict__.get("_value2member_map_", {})
+    return any(member is known for members in names for known in members.values())
 
 
 _ENUM = enum.Enum
@@ -250,6 +261,8 @@ def read_c_member(vm: Any, descr: Any, obj: Any, cont: Any) -> None:
                 raise Break("SB005", f"__dict__ of a {type(obj).__name__}")
             heap.expose_attributes(tracker)
         return vm.give(descr.__get__(obj), cont)
+    if name == "__traceback__" and id(obj) in heap.by_standin:
+        raise Break("SB020", "the traceback of an exception from outside")
     if type(obj) is types.FrameType and name not in ("f_code", "f_lineno", "f_lasti"):
         raise Break("SB020", f"{name} of a frame")
     if id(obj) in vm.generators and name != "__name__" and name != "__qualname__":
@@ -265,6 +278,8 @@ def read_c_member(vm: Any, descr: Any, obj: Any, cont: Any) -> None:
     elif is_a(obj, _SELF_STANDING) and id(obj) not in vm.fresh:
         value = heap.adopt(value, Attr(heap.source_of(obj), name))
     elif (tracker := heap.by_standin.get(id(obj))) is not None and tracker.shape is Shape.OPAQUE:
+        if type(obj) not in TRUSTED_TYPES:
+            raise Break("SB005", f"{name} of a {type(obj).__name__}, which no guard can read")
         value = heap.adopt(value, Attr(tracker.source, name))
     vm.give(value, cont)
 
@@ -413,20 +428,14 @@ def load_tensor_attr(vm: Any, fake: Any, name: str, cont: Any) -> None:
             if tracker is not None:
                 vm.heap.guard(DictOf(tracker.source), Kind.ABSENT, name)
             return raise_attribute_error(vm, fake, name, f"{cls.__name__!r} object has no attribute {name!r}", cont)
-    if name == "grad":
-        return load_grad(vm, fake, tracker, cont)
+    noted = tensor_bookkeeping.read(vm, fake, name)
+    if noted is not tensor_bookkeeping.NOT_NOTED:
+        return vm.give(noted, cont)
     if type(descr) in (types.GetSetDescriptorType, property, types.MemberDescriptorType):
         if name == "__class__":
             return vm.give(cls, cont)
-        if name in ("__dict__", "data_ptr", "grad_fn", "_base", "_backward_hooks"):
-            raise Break("SB005", f"Tensor.{name}")
         if type(descr) is property and type(descr.fget) is types.FunctionType and not vm.is_torch_leaf(descr.fget):
             return vm.call(descr.fget, (fake,), {}, cont)
         return vm.give(vm.torch_attribute(fake, name, descr), cont)
     bind(vm, descr, fake, cls, cont)
 
-
-def load_grad(vm: Any, fake: Any, tracker: Any, cont: Any) -> None:
-    if tracker is None:
-        return vm.give(None, cont)
-    vm.give(vm.heap.adopt(tracker.original.grad, Attr(tracker.source, "grad")), cont)

@@ -18,6 +18,7 @@ from stator import _core, _hook, marks
 from stator.breaks import Break
 from stator.guards.guard import Kind
 from stator.heap.box import Box
+from stator.heap.shells import CONSTANT_TYPES
 from stator.interp import symbols
 from stator.interp.attributes import adopt_entry
 from stator.interp.binding import bind_arguments
@@ -101,6 +102,9 @@ class Caller(Machine):
             return self.call_function(method, (fn, *args), kwargs, cont)
         if type(method) is types.WrapperDescriptorType:
             return self.call_native(fn, args, kwargs, cont)
+        found = RULES.get(id(method))
+        if found is not None:
+            return found(self, (fn, *args), kwargs or {}, cont)
         bound: list[Any] = []
         self.sync(lambda: _bind_call(self, method, fn, cls), bound)
         self.call(bound[0], args, kwargs, cont)
@@ -109,7 +113,7 @@ class Caller(Machine):
         found = RULES.get(id(fn))
         if found is not None:
             return found(self, args, kwargs or {}, cont)
-        if torch_leaf(fn):
+        if torch_leaf(fn) and takes_values(args, kwargs):
             return self.give(self.torch_call(fn, args, kwargs), cont)
         if _marked(fn) and id(fn) not in self.fresh:
             return self.call_marked(fn, args, kwargs, cont)
@@ -251,7 +255,10 @@ class Caller(Machine):
         """A C callable handed to C code, wrapped so that its calls come back through the interpreter."""
         if type(value) in _C_CALLABLES or is_a(value, type) and not is_mutable_class(value) \
                 or type(value) in _C_CALLABLE_OBJECTS:
-            return _Callback(value).invoke
+            callback = _Callback(value)
+            self.callbacks[id(callback.invoke)] = callback
+            self.fresh[id(callback.invoke)] = callback.invoke
+            return callback.invoke
         return value
 
     def native(self, fn: Any, args: Any, kwargs: Any = None) -> Any:
@@ -281,7 +288,7 @@ class Caller(Machine):
         """Do something that may push frames, and wait for its value (a nested loop if it does)."""
         try:
             out.append(self.run(Thunk(begin)))
-        except Exception as error:  # the loop hands the program's exception over as itself
+        except Exception as error:  # the program's own: unwinding went past our base frame
             raise Raised(error) from None
 
     def call_sync(self, fn: Any, args: Any, kwargs: Any = None) -> Any:
@@ -319,6 +326,16 @@ class Caller(Machine):
         if id(func) not in self.fresh:
             self.guard_code(func)
         return self.run(frame)
+
+
+def takes_values(args: Any, kwargs: Any) -> bool:
+    """Whether a torch function written in Python gets values only: an object or a function of the program would be
+    used by it, natively; then its body is interpreted like any other."""
+    for value in (*args, *kwargs.values()) if kwargs else args:
+        cls = type(value)
+        if cls is not FakeTensor and cls not in CONSTANT_TYPES and not is_a(value, _VALUE_TYPES) and not torch_leaf(value):
+            return False
+    return True
 
 
 def find_owner(cls: type, func: Any) -> bool:
@@ -409,6 +426,8 @@ def _describe(fn: Any) -> str:
 
 
 
+_VALUE_TYPES = (torch.Tensor, int, float, str, list, tuple, dict, set, slice, torch.SymInt, torch.SymFloat, torch.SymBool,
+                torch.Generator, torch._C._SDPBackend)
 _C_CALLABLES = {types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType,
                 types.MethodWrapperType, types.ClassMethodDescriptorType}
 _RUNNABLE = {NativeClass.PURE_SHELL, NativeClass.PURE, NativeClass.PURE_DEEP, NativeClass.MUTATES, NativeClass.ITERATOR}

@@ -101,7 +101,7 @@ class Frame:
     """An activation of a code object."""
 
     __slots__ = ("code", "unit", "program", "func", "locals", "stack", "ip", "parent", "scope", "names",
-                 "cont", "generator", "kwnames", "is_base", "outer", "builtins", "step")
+                 "cont", "generator", "kwnames", "is_base", "outer", "builtins", "step", "level")
 
     def __init__(self, unit: CodeUnit, program: list[Any], func: types.FunctionType | None, local_slots: list[Any],
                  scope: Any) -> None:
@@ -121,6 +121,7 @@ class Frame:
         self.kwnames: tuple[str, ...] = ()
         self.is_base = False
         self.builtins: Any = None
+        self.level = 0  # how many interpreted frames are below
         self.step = 0  # when its current instruction began, counted over the whole trace
 
     @property

@@ -18,6 +18,7 @@ from stator.heap.heap import Heap
 from stator.interp.frame import Bug, ExcState, Finished, Frame, Raised
 
 Handler = Callable[["Machine", Frame, Any], None]
+DEPTH_LIMIT = 900  # where CPython's own limit of 1,000 may be near: the program then runs as it is
 HANDLERS: dict[str, Handler] = {}  # by opname; filled by the ops_* modules through @op
 
 
@@ -85,8 +86,10 @@ class Machine:
         self.defaults: dict[int, Any] = {}
         self.class_overlays: dict[type, dict[str, Any]] = {}
         self.tensor_attributes: dict[int, dict[str, Any]] = {}
+        self.callbacks: dict[int, Any] = {}  # functions that stand for C callables inside C iterators
         self.effects: list[Any] = []
         self.torch_state = recorder.torch_state
+        self.tensor_grads: dict[int, tuple[Any, Any]] = {}  # id of a fake -> (it, what the program made its .grad)
         self.steps = 0  # instructions begun by the outermost loop
         self.stop_step = -1  # where to stop: set when a trace is repeated up to the place of a break
         self.stop: Break = None  # type: ignore[assignment]
@@ -104,11 +107,12 @@ class Machine:
         """
         outer, frame.outer, frame.is_base = self.frame, self.frame, True
         frame.parent = None
+        frame.level = 0 if outer is None else outer.level + 1
         state = self.exc_state
         self.frame = frame if start is None else start
         self.depth += 1
         if self.depth > 60:
-            raise Raised(RecursionError("maximum recursion depth exceeded"))
+            raise Break("SB011", "60 calls nested through C code")
         failed = False
         try:
             while True:
@@ -152,7 +156,9 @@ class Machine:
 
     def unwind(self, exc: BaseException, again: bool) -> None:
         """Go to the handler of `exc`, leaving frames that have none."""
-        if not again and exc.__context__ is None:
+        if id(exc) in self.heap.by_standin:  # the user's exception: nothing is written on it while tracing
+            again = True
+        elif not again and exc.__context__ is None:
             self.set_context(exc)
         while True:
             frame = self.frame
@@ -160,7 +166,7 @@ class Machine:
             instr = frame.program[frame.ip - 1][1]
             if not again:
                 self._add_traceback(exc, frame, instr)
-            again = False
+            again = id(exc) in self.heap.by_standin
             entry = instr.handler
             if entry is not None:
                 del frame.stack[entry.depth:]
@@ -209,8 +215,11 @@ class Machine:
 
     def push(self, frame: Frame, cont: Any = None) -> None:
         """Call into `frame`; its result goes to the current frame's stack, or to `cont`."""
-        frame.parent = self.frame
+        frame.parent = caller = self.frame
         frame.cont = cont
+        frame.level = level = caller.level + 1  # type: ignore[union-attr]
+        if level > DEPTH_LIMIT:
+            raise Break("SB011", f"{DEPTH_LIMIT} nested calls")
         self.frame = frame
 
     def give(self, value: Any, cont: Any = None) -> None:

@@ -9,6 +9,7 @@ import operator
 import types
 from typing import Any
 
+import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.breaks import Break
@@ -129,8 +130,10 @@ def binary(vm: Any, symbol: str, left: Any, right: Any, inplace: bool, cont: Any
 def _refuse_opaque(vm: Any, *values: Any) -> None:
     for value in values:
         tracker = vm.heap.by_standin.get(id(value))
-        if tracker is not None and tracker.shape is Shape.OPAQUE and not vm.is_constant_object(value):
-            raise Break("SB005", f"an operator on a {type(value).__name__} from outside")
+        if tracker is not None and tracker.shape is Shape.OPAQUE:
+            if not vm.is_constant_object(value):
+                raise Break("SB005", f"an operator on a {type(value).__name__} from outside")
+            vm.heap.guard(tracker.source, Kind.ID, value)
 
 
 def binary_candidates(vm: Any, stem: str, left: Any, right: Any, inplace: bool) -> list[Any]:
@@ -443,9 +446,33 @@ def contains(vm: Any, container: Any, item: Any, invert: bool, cont: Any = None)
     heap.expose_deep(container)
     heap.expose_deep(item)
     _refuse_opaque(vm, container)
+    if type(item) is FakeTensor and is_a(container, (set, frozenset, dict)):
+        return vm.give(contains_tensor(vm, container, item) != invert, cont)
     if type(item) is FakeTensor or cls in (list, tuple) and any(type(x) is FakeTensor for x in container):
         return vm.give(_search(vm, container, item) != invert, cont)
     vm.give(vm.native(operator.contains, (container, item)) != invert, cont)
+
+
+def contains_tensor(vm: Any, container: Any, item: Any) -> bool:
+    """A tensor hashes and (in a hash table) compares by identity; that it is another one than the rest is a fact."""
+    heap = vm.heap
+    mine = heap.by_standin.get(id(item))
+    members = list(dict.__iter__(container) if is_a(container, dict) else _RAW_SETS[is_a(container, set)](container))
+    found = any(member is item for member in members)
+    if mine is not None and not found:
+        for member in members:
+            other = heap.by_standin.get(id(member))
+            if other is None or other.shape is not Shape.TENSOR:
+                continue
+            if is_a(mine.original, torch.nn.Parameter) and is_a(other.original, torch.nn.Parameter):
+                heap.guard(mine.source, Kind.ID, mine.original)  # one fact per parameter, not one per pair
+                heap.guard(other.source, Kind.ID, other.original)
+            else:
+                heap.guard(mine.source, Kind.NOT_ALIAS, other.source)
+    return found
+
+
+_RAW_SETS = {True: set.__iter__, False: frozenset.__iter__}
 
 
 def _search(vm: Any, container: Any, item: Any) -> bool:

@@ -11,6 +11,9 @@ import inspect
 import types
 from typing import Any
 
+import torch
+
+from stator.breaks import Break
 from stator.guards.guard import Kind
 from stator.heap.box import Box
 from stator.interp.attributes import read_instance_dict
@@ -108,3 +111,14 @@ def _slotnames(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
                 private = name.startswith("__") and not name.endswith("__") and stripped
                 names.append(f"_{stripped}{name}" if private else name)
     vm.give(names, cont)
+
+
+@rule(torch.jit.ScriptFunction.__dict__["__call__"])
+def _call_scripted(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    """torch.jit.script keeps the function it was given, which is what is captured; torch.jit.trace freezes more."""
+    scripted = args[0]
+    function = read_instance_dict(vm, scripted, "_torchdynamo_inline")
+    known = torch.jit._state._try_get_jit_cached_function(function) if type(function) is types.FunctionType else None
+    if known is None or known.qualified_name != scripted.qualified_name:
+        raise Break("SB001", "a TorchScript function that was not made by torch.jit.script")
+    vm.call(function, args[1:], kwargs, cont)

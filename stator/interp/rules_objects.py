@@ -705,12 +705,6 @@ def _methodcaller(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     vm.call(out[0], tuple(positional), dict(keywords), cont)
 
 
-@rule(functools._lru_cache_wrapper.__call__)
-def _lru_cache(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-    """The cache itself is the user's: what it wraps is interpreted, and no entry is made or read."""
-    vm.call(args[0].__wrapped__, args[1:], kwargs, cont)
-
-
 @rule(functools.partial.__call__)
 def _partial_call(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     function = args[0]

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
+from torch.fx.experimental.symbolic_shapes import expect_true
 
 from stator.breaks import Break
 from stator.interp.frame import Raised
@@ -40,7 +41,8 @@ def attempt(function: Any, *values: Any) -> Any:
 
 def arithmetic(vm: Any, function: Any, *values: Any) -> Any:
     result = attempt(function, *values)
-    if type(result) is torch.SymFloat:  # symbols reorder sums; the graph computes floats in the program's order
+    # Symbols reorder sums and forget how floats are rounded: the graph computes floats in the program's order.
+    if type(result) in SYMBOLIC and (type(result) is torch.SymFloat or any(python_type(v) is float for v in values)):
         recorder = vm.recorder
         arguments = tuple([recorder.to_node_arg(value) for value in values])
         node = recorder.graph.create_node("call_function", function, arguments, {})
@@ -158,13 +160,44 @@ def set_tensor_item(vm: Any, tensor: FakeTensor, key: Any, value: Any) -> None:
         return
     if any(type(part) is FakeTensor or type(part) in (list, bool) for part in parts):
         raise Break("SB003", "a data-dependent index beside an index tensor")
-    view = get_tensor_item(vm, tensor, key)
+    view = get_tensor_item(vm, tensor, _normalised(vm, tensor, parts))
     if type(value) is FakeTensor:
         if value.dim() > view.dim():
             raise Break("SB003", "a value of more dimensions than the data-dependent slice it is written to")
         vm.torch_call(torch.Tensor.copy_, (view, value), None)
     else:
         vm.torch_call(torch.Tensor.fill_, (view, value), None)
+
+
+def _normalised(vm: Any, tensor: FakeTensor, parts: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The key with data-dependent slice bounds brought into 0..size, which compilers of writes want to know."""
+    missing = tensor.dim() - sum(part is not None and part is not ... for part in parts)
+    found: list[Any] = []
+    dim = 0
+    for part in parts:
+        if type(part) is slice and part.step in (None, 1) and any(map(is_unbacked, (part.start, part.stop))):
+            size = tensor.shape[dim]
+            start = _within(vm, 0 if part.start is None else part.start, size)
+            stop = _within(vm, size if part.stop is None else part.stop, size)
+            part = slice(start, stop)
+        found.append(part)
+        dim += missing if part is ... else part is not None
+    return tuple(found)
+
+
+def _within(vm: Any, bound: Any, size: Any) -> Any:
+    """A slice bound as Python reads it: negative from the end, never beyond either end."""
+    if type(bound) not in SYMBOLIC:
+        return bound
+    call = vm.torch_call
+    number = call(torch.full, ((), bound), {"dtype": torch.int64, "device": "cpu"})
+    wrapped = call(torch.where, (call(operator.lt, (number, 0), None), call(operator.add, (number, size), None), number),
+                   None)
+    result = item_of(vm, call(torch.clamp, (wrapped, 0, size), None))
+    for known in (attempt(operator.ge, result, 0), attempt(operator.le, result, size)):
+        if type(known) is torch.SymBool:
+            expect_true(known)
+    return result
 
 
 def _bounds(part: Any) -> tuple[Any, ...]:
@@ -262,7 +295,9 @@ def _to_int(vm: Any, values: Any) -> Any:
     if len(values) != 1 or type(values[0]) not in _NUMBERS and type(values[0]) is not FakeTensor:
         return MISSING
     value = as_integer(_number_of(vm, values[0]))
-    return torch.sym_int(value) if type(value) in SYMBOLIC else attempt(int, value)
+    if type(value) is torch.SymInt:
+        return value
+    return arithmetic(vm, torch.sym_int, value) if type(value) in SYMBOLIC else attempt(int, value)
 
 
 def _to_float(vm: Any, values: Any) -> Any:
@@ -323,7 +358,7 @@ def _rounding(function: Any) -> Any:
         value = values[0]
         if len(values) != 1 or type(value) not in SYMBOLIC:
             return MISSING
-        return as_integer(value) if type(value) is not torch.SymFloat else attempt(function, value)
+        return as_integer(value) if type(value) is not torch.SymFloat else arithmetic(vm, function, value)
     return handler
 
 

@@ -27,8 +27,9 @@ from stator.guards.global_state import global_state
 from stator.guards.guard import Guard, Kind
 from stator.heap.box import Box
 from stator.heap.heap import Heap
-from stator.interp import rules_effects, rules_objects, rules_settings, rules_symbols, rules_torch  # noqa: F401  (register rules)
-from stator.interp import rules_autograd, rules_introspection, rules_packages, rules_settings  # noqa: F401
+from stator.interp import rules_effects, rules_objects, rules_settings, rules_symbols, rules_tensor, rules_torch  # noqa: F401  (register rules)
+from stator.interp import rules_caches, rules_classes, rules_groups, rules_references  # noqa: F401
+from stator.interp import rules_autograd, rules_checkpoint, rules_introspection, rules_packages, rules_process  # noqa: F401
 from stator.interp.frame import UNBOUND, Bug, Frame
 from stator.interp.machine import program_of
 from stator.interp.vm import VM

@@ -13,6 +13,7 @@ from stator.guards.guard import Kind
 from stator.heap.box import Box
 from stator.heap.heap import Heap
 from stator.heap.tracker import Shape
+from stator.heap.upcoming import note_next
 from stator.interp import generators, ops_data, ops_except, ops_flow  # noqa: F401  (register handlers)
 from stator.interp.attributes import adopt_entry, bind, load_attr
 from stator.interp.calls import Caller
@@ -141,6 +142,7 @@ class VM(Caller):
         out: list[Any] = []
         self.sync(lambda: self.get_iter(iterable), out)
         iterator = out[0]
+        self.heap.expose(iterator)
         if type(iterator) in _SIMPLE_ITERATORS:
             return [item.force() if type(item) is Box else item for item in iterator]
         if type(find(self, type(iterator), "__next__")) is types.WrapperDescriptorType \
@@ -167,8 +169,12 @@ class VM(Caller):
 
     def refuse_outside_iterator(self, iterator: Any) -> None:
         tracker = self.heap.by_standin.get(id(iterator))
-        if tracker is not None and tracker.shape is Shape.OPAQUE:
+        if tracker is None:
+            return
+        if tracker.shape is Shape.OPAQUE:
             raise Break("SB014", f"a {type(iterator).__name__} from outside")
+        if tracker.shape is Shape.UPCOMING:
+            note_next(self.heap, tracker)
 
     def for_iter(self, frame: Frame, iterator: Any, target: int) -> None:
         if type(iterator) in _SIMPLE_ITERATORS:
@@ -181,7 +187,9 @@ class VM(Caller):
                 return
             except Exception as error:  # a dict changed while it was iterated
                 raise Raised(error) from None
-            frame.stack.append(value.force() if type(value) is Box else value)
+            if type(value) is Box and frame.program[frame.ip][1].opname != "STORE_FAST":
+                value = value.force()  # else the loop variable stays unread until someone loads it
+            frame.stack.append(value)
             return
         body = self.generators.get(id(iterator))
         if body is not None:

@@ -48,6 +48,7 @@ class SymbolNodes:
         self.known: dict[sympy.Basic, Any] = {}  # expression -> Proxy
         self.by_value: dict[int, fx.Node] = {}  # id of a symbolic value -> the very node that made it
         self.kept: list[Any] = []
+        self.has_fresh = False  # whether an operation made a number that only the graph knows
 
     def dispatcher(self) -> Any:
         """Once there are symbols, composite operators must run in Python: their C++ asks for numbers."""
@@ -81,6 +82,7 @@ class SymbolNodes:
 
     def define_fresh(self, node: fx.Node, bindings: Any, result: Any) -> None:
         if bindings:
+            self.has_fresh = True
             node.meta["unbacked_bindings"] = bindings
             for symbol, path in bindings.items():
                 self.definitions.setdefault(symbol, (node, path))

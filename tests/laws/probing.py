@@ -19,7 +19,7 @@ from portrait import Describer, Portrait, differences, without_addresses
 
 import stator
 from stator import events
-from stator.interp.trace import trace
+from stator.interp.trace import root_frame, trace
 
 CAPTURED = "captured"  # no graph break, no call that ran eagerly
 RAISES = "raises"  # the program raises: CPython does it again, under the guards that led there
@@ -168,13 +168,19 @@ def world_changed_by_tracing(make: Callable[[], Scene]) -> list[str]:
         args = scene.args()
         before = describe_world(scene, args)
         with seen_text() as text, scene.around():
-            done = trace(scene.fn, args)
+            done = trace(lambda vm: (root_frame(vm, scene.fn, bound_arguments(scene.fn, args)), None, None))
         after = describe_world(scene, args)
         del done
         found = list(differences(before, after, "tracing", True))
         return found + [f"tracing {line}" for line in text]
     finally:
         scene.undo()
+
+
+def bound_arguments(fn: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The local slots of the call: positional arguments, then defaults."""
+    missing = fn.__code__.co_argcount - len(args)
+    return (*args, *(fn.__defaults__[-missing:] if missing else ()))
 
 
 def describe_world(scene: Scene, args: tuple[Any, ...]) -> Portrait:

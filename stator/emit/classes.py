@@ -1,0 +1,57 @@
+"""Classes made inside the trace.   class Result: ... returned  ->  type.__new__(type, 'Result', (), {...}), filled
+
+The metaclass's own code ran while tracing; here the finished class is put together again from its dict, in two
+phases (allocate, then set each attribute), so that methods may refer to it through their `__class__` cell.
+"""
+
+from __future__ import annotations
+
+import _abc
+import types
+from typing import Any
+
+from stator.breaks import Break
+
+# Made by type.__new__ itself, from the rest.
+_AUTOMATIC = frozenset({"__dict__", "__weakref__", "__module__", "__qualname__", "__slots__", "_abc_impl"})
+# Python code of the standard library that only checks or records what the finished dict already holds.
+_HARMLESS_HOOKS = frozenset({"typing", "typing_extensions", "enum", "abc", "_collections_abc"})
+
+
+def rebuild_class(build: Any, value: Any) -> str:
+    """The variable that holds a class equal to `value`."""
+    meta, writer = type(value), build.writer
+    _check_bases(value)
+    bases = [build.value(base) for base in value.__bases__]
+    namespace = value.__dict__
+    first = [f"'__module__': {build.value(namespace.get('__module__'))}", f"'__qualname__': {value.__qualname__!r}"]
+    if "__slots__" in namespace:
+        first.append(f"'__slots__': {build.value(namespace['__slots__'])}")
+    make = writer.constant(new_class, "new_class")
+    name = build.variable(value, value.__name__, f"{make}({build.value(meta)}, {value.__name__!r}, "
+                                                 f"({', '.join(bases)},), {{{', '.join(first)}}})")
+    store = writer.constant(type.__setattr__, "set_class_attribute")
+    for key, entry in list(namespace.items()):
+        if key in _AUTOMATIC or type(entry) is types.MemberDescriptorType and entry.__objclass__ is value:
+            continue
+        if key == "__doc__" and entry is None:
+            continue
+        writer.line(f"{store}({name}, {key!r}, {build.value(entry)})")
+    return name
+
+
+def _check_bases(value: type) -> None:
+    """type.__new__ calls `__init_subclass__` of the bases again: it must be code that does nothing new."""
+    for base in value.__mro__[1:]:
+        hook = base.__dict__.get("__init_subclass__")
+        if hook is not None and base is not object and base.__module__ not in _HARMLESS_HOOKS:
+            raise Break("SB007", f"the class {value.__name__}, made inside the trace under {base.__name__}, which has "
+                                 "an __init_subclass__")
+
+
+def new_class(meta: type, name: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> Any:
+    """An empty class of this metaclass, whose `__new__` and `__init__` are not run again."""
+    cls = type.__new__(meta, name, bases, namespace)
+    if "_abc_impl" in vars(cls) or any("_abc_impl" in vars(base) for base in cls.__mro__):
+        _abc._abc_init(cls)
+    return cls

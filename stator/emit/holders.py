@@ -1,0 +1,134 @@
+"""Small C objects in results.   property, staticmethod, weakref.ref, MappingProxyType, bytearray, StringIO, Decimal
+
+In: an object of a C type made inside the trace.  Out: an expression that makes one like it, or None where this file
+does not know the type.
+"""
+
+from __future__ import annotations
+
+import array
+import collections
+import datetime
+import decimal
+import io
+import re
+import types
+import typing
+import uuid
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import numpy
+
+from stator.breaks import Break
+from stator.heap.readers import bytes_of, mapping_behind, referent_of
+from stator.kinds import is_a
+
+IMMUTABLE: frozenset[type] = frozenset({
+    datetime.date, datetime.time, datetime.datetime, datetime.timedelta, datetime.timezone, decimal.Decimal,
+    decimal.Context, re.Match, uuid.UUID, types.CodeType, types.EllipsisType, weakref.CallableProxyType,
+    type(collections.namedtuple("_Pair", "left right").left),  # type: ignore[attr-defined]
+})
+
+
+def rebuild_holder(build: Any, value: Any, cls: type) -> str | None:
+    maker = _MAKERS.get(cls)
+    if maker is not None:
+        return maker(build, value)
+    if cls in IMMUTABLE or issubclass(cls, numpy.generic) or _is_typing_value(cls):
+        return build.writer.constant(value)
+    return None
+
+
+def _is_typing_value(cls: type) -> bool:
+    """Aliases and type variables: what typing makes is never changed afterwards."""
+    return cls.__module__ == "typing" and cls is not typing.Generic and not cls.__qualname__.startswith("NamedTuple")
+
+
+def _wrapper(build: Any, value: Any) -> str:
+    """classmethod and staticmethod around one function."""
+    inner = build.value(value.__func__)
+    return build.variable(value, type(value).__name__, f"{build.writer.constant(type(value))}({inner})")
+
+
+def _property(build: Any, value: property) -> str:
+    parts = [build.value(part) for part in (value.fget, value.fset, value.fdel, value.__doc__)]
+    return build.variable(value, "property", f"{build.writer.constant(property)}({', '.join(parts)})")
+
+
+def _method(build: Any, value: types.MethodType) -> str:
+    make = build.writer.constant(types.MethodType, "method")
+    return build.variable(value, "method", f"{make}({build.value(value.__func__)}, {build.value(value.__self__)})")
+
+
+def _bound(build: Any, value: Any) -> str:
+    """A C function, perhaps bound to an object of the trace (`xs.append`)."""
+    receiver = value.__self__
+    if receiver is None or is_a(receiver, (types.ModuleType, type)):
+        return build.writer.constant(value)
+    return build.variable(value, value.__name__, f"{build.value(receiver)}.{value.__name__}")
+
+
+def _proxy(build: Any, value: Any) -> str:
+    make = build.writer.constant(types.MappingProxyType, "mappingproxy")
+    return build.variable(value, "proxy", f"{make}({build.value(mapping_behind(value))})")
+
+
+def _reference(build: Any, value: Any) -> str:
+    referent = referent_of(value)
+    if referent is None:
+        return build.writer.constant(value)
+    if value.__callback__ is not None:
+        raise Break("SB019", "a weak reference with a callback, made inside the trace")
+    return build.variable(value, "ref", f"{build.writer.constant(weakref.ref, 'ref')}({build.value(referent)})")
+
+
+def _bytearray(build: Any, value: bytearray) -> str:
+    return build.variable(value, "buffer", f"bytearray({bytes(value)!r})")
+
+
+def _array(build: Any, value: Any) -> str:
+    make = build.writer.constant(array.array, "array")
+    return build.variable(value, "array", f"{make}({value.typecode!r}, {bytes_of(value)!r})")
+
+
+def _memoryview(build: Any, value: memoryview) -> str:
+    owner = value.obj
+    whole = owner is not None and value.format == "B" and value.ndim == 1 and value.contiguous \
+        and type(owner) in (bytes, bytearray) and value.nbytes == len(owner)
+    if not whole:
+        raise Break("SB007", "a memoryview of a part of its object")
+    text = f"memoryview({build.value(owner)})"
+    return build.variable(value, "view", f"{text}.toreadonly()" if value.readonly and type(owner) is bytearray else text)
+
+
+def _stream(build: Any, value: Any) -> str:
+    if value.closed:
+        raise Break("SB007", f"a closed {type(value).__name__}")
+    state = type(value).__getstate__(value)
+    build.kept.append(state)
+    name = build.variable(value, "stream", f"{build.writer.constant(type(value))}()")
+    build.writer.line(f"{name}.__setstate__({build.value(state)})")
+    return name
+
+
+def _alias(build: Any, value: Any) -> str:
+    if not any(id(part) in build.vm.fresh for part in (value.__origin__, *value.__args__)):
+        return build.writer.constant(value)
+    make = build.writer.constant(types.GenericAlias, "generic_alias")
+    return build.variable(value, "alias", f"{make}({build.value(value.__origin__)}, {build.value(value.__args__)})")
+
+
+def _module(build: Any, value: types.ModuleType) -> str:
+    if id(value) in build.vm.fresh:
+        raise Break("SB007", f"the module {value.__name__}, made inside the trace")
+    return build.writer.constant(value)
+
+
+_MAKERS: dict[type, Callable[[Any, Any], str]] = {
+    classmethod: _wrapper, staticmethod: _wrapper, property: _property, types.MethodType: _method,
+    types.BuiltinFunctionType: _bound, types.MethodWrapperType: _bound, types.MappingProxyType: _proxy,
+    weakref.ref: _reference, bytearray: _bytearray, array.array: _array, memoryview: _memoryview,
+    io.StringIO: _stream, io.BytesIO: _stream, types.GenericAlias: _alias, types.ModuleType: _module,
+}

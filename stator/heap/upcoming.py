@@ -1,0 +1,131 @@
+"""Iterators from outside, by what they will yield next.
+
+    a list_iterator at any position  ->  an iterator over boxes of peek(it, 0), peek(it, 1), ...
+
+What is guarded is that the next items are there and are what was read, never the position: a loop with a graph break
+in its body is compiled once.  How many items the program took is written back by advancing the user's iterator.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+from stator.breaks import Break
+from stator.guards.guard import Kind
+from stator.heap.box import NO_KEY, Box
+from stator.heap.readers import reduced
+from stator.heap.tracker import Shape, VariableTracker
+from stator.source import CallOf, Index, Pinned, Source
+
+_LIST, _TUPLE, _RANGE, _LONG_RANGE = (type(iter([])), type(iter(())), type(iter(range(0))), type(iter(range(1 << 70))))
+SEQUENCES = frozenset({_LIST, _TUPLE, _RANGE, _LONG_RANGE})
+COMPOSITES = frozenset({enumerate, zip})
+
+
+def is_upcoming(iterator: Any) -> bool:
+    """Whether the items an iterator will yield can be looked at without taking them."""
+    cls = type(iterator)
+    if cls in SEQUENCES:
+        return True
+    if cls is enumerate:
+        return is_upcoming(reduced(iterator)[1][0])
+    if cls is zip:
+        parts = reduced(iterator)
+        return parts[2] is None and all(is_upcoming(part) for part in parts[1])
+    return False
+
+
+def remaining(iterator: Any) -> int:
+    """How many items are left."""
+    cls = type(iterator)
+    if cls is enumerate:
+        return remaining(reduced(iterator)[1][0])
+    if cls is zip:
+        return min((remaining(part) for part in reduced(iterator)[1]), default=0)
+    return operator.length_hint(iterator)
+
+
+def at_least(iterator: Any, count: int) -> bool:
+    return is_upcoming(iterator) and remaining(iterator) >= count
+
+
+def peek(iterator: Any, offset: int) -> Any:
+    """The item `offset` places ahead."""
+    cls = type(iterator)
+    _, args, state = reduced(iterator)
+    if cls is enumerate:
+        return (args[1] + offset, peek(args[0], offset))
+    if cls is zip:
+        return tuple(peek(part, offset) for part in args)
+    return args[0][(state or 0) + offset]
+
+
+def adopt_upcoming(heap: Any, value: Any, source: Source, otherwise: Any) -> Any:
+    """A stand-in that yields boxes of the items to come; `otherwise` adopts what cannot be looked into."""
+    tracker = heap.known(value, source)
+    if tracker is not None:
+        return tracker.standin
+    if not is_upcoming(value):
+        return otherwise(value, source)
+    heap.guard(source, Kind.TYPE, type(value))
+    items: list[Any] = [_item(heap, value, source, k) for k in range(min(remaining(value), LOOKAHEAD))]
+    tracker = heap.register(VariableTracker(iter(items), value, source, Shape.UPCOMING))
+    tracker.initial = items
+    tracker.type_guarded = True
+    return tracker.standin
+
+
+LOOKAHEAD = 100_000
+
+
+def _item(heap: Any, value: Any, source: Source, offset: int) -> Any:
+    place = CallOf(Pinned(peek), (source, Pinned(offset)))
+    if type(value) in SEQUENCES:
+        return Box(heap, peek(value, offset), _itself, place, NO_KEY)
+    return tuple(Box(heap, part, Index, place, i) for i, part in enumerate(peek(value, offset)))
+
+
+def _itself(base: Source) -> Source:
+    return base
+
+
+def taken(tracker: VariableTracker) -> int:
+    """How many items the program has taken so far."""
+    return len(tracker.initial) - operator.length_hint(tracker.standin)
+
+
+def is_exhausted(tracker: VariableTracker) -> bool:
+    """Whether the program saw the end: a list's iterator then lets go of its list."""
+    return reduced(tracker.standin)[1] in (([],), ((),))
+
+
+def note_next(heap: Any, tracker: VariableTracker) -> None:
+    """The program asks for the next item: that there is one, or that there is none, becomes a fact."""
+    count = taken(tracker)
+    if count == len(tracker.initial):
+        if count == LOOKAHEAD:
+            raise Break("SB014", f"an iterator of more than {LOOKAHEAD:,} items, from outside")
+        heap.guard(CallOf(Pinned(at_least), (tracker.source, Pinned(count + 1))), Kind.FRESH_CALL, False)
+    else:
+        heap.guard(CallOf(Pinned(at_least), (tracker.source, Pinned(count + 1))), Kind.FRESH_CALL, True)
+
+
+def expose_upcoming(heap: Any, tracker: VariableTracker) -> None:
+    """C code will take the rest: all of it is read, and that it is all becomes a fact."""
+    first, count = taken(tracker), len(tracker.initial)
+    if count == LOOKAHEAD:
+        raise Break("SB014", f"an iterator of more than {LOOKAHEAD:,} items, from outside")
+    for k in range(first, count):
+        item = tracker.initial[k]
+        if type(item) is Box:
+            tracker.initial[k] = item.force()
+        elif type(tracker.original) in COMPOSITES:
+            _force_parts(heap, item)
+    heap.guard(CallOf(Pinned(remaining), (tracker.source,)), Kind.FRESH_CALL, count)
+
+
+def _force_parts(heap: Any, parts: tuple[Any, ...]) -> None:
+    for i, part in enumerate(parts):
+        if type(part) is Box:
+            heap.set_tuple_item(parts, i, part.force())

@@ -1,0 +1,89 @@
+"""Rules for library functions that write classes.   namedtuple("P", "x y"), @dataclass, typing's aliases
+
+They build source text, execute it and keep caches; all of that concerns only the class they make.  So they run
+natively on fresh classes, and what they made counts as made by the trace.
+"""
+
+from __future__ import annotations
+
+import _thread
+import collections
+import dataclasses
+import reprlib
+import sys
+import types
+import typing
+from typing import Any
+
+from stator.breaks import Break
+from stator.interp.calls import rule
+from stator.kinds import is_a
+
+
+def note_class(vm: Any, cls: Any) -> Any:
+    """A class made by library code during the trace, and the functions it got, are fresh."""
+    vm.fresh[id(cls)] = cls
+    for entry in cls.__dict__.values():
+        inner = entry.__func__ if type(entry) in (classmethod, staticmethod) else entry
+        if type(inner) is types.FunctionType and inner.__module__ == cls.__module__ \
+                or type(inner) is types.FunctionType and inner.__qualname__.startswith(f"{cls.__qualname__}."):
+            vm.fresh[id(inner)] = inner
+    return cls
+
+
+@rule(collections.namedtuple)
+def _namedtuple(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    for value in (*args, *kwargs.values()):
+        vm.heap.expose_deep(value)
+    options = dict(kwargs)
+    if options.get("module") is None:
+        options["module"] = vm.frame.scope.read("__name__")
+    vm.give(note_class(vm, vm.native_unhooked(collections.namedtuple, args, options)), cont)
+
+
+@rule(dataclasses._process_class)
+def _process_class(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    """@dataclass on a class of the trace: it reads annotations and writes methods, all on that class."""
+    if id(args[0]) not in vm.fresh:
+        raise Break("SB006", f"dataclasses.dataclass on {args[0].__name__}, a class from outside")
+    vm.give(note_class(vm, vm.native_unhooked(dataclasses._process_class, args, kwargs)), cont)
+
+
+@rule(_thread.get_ident)
+def _get_ident(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    """`__repr__` helpers use the thread's number as a key of their own; anyone else would bake it in."""
+    if vm.frame.code.co_filename not in (dataclasses.__file__, reprlib.__file__):
+        raise Break("SB013", "_thread.get_ident")
+    vm.give(_thread.get_ident(), cont)
+
+
+def _alias_rule(function: Any) -> Any:
+    def make(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+        """Subscription of a typing construct: pure, but for a cache that nobody can see."""
+        for value in args:
+            vm.heap.expose_deep(value)
+        vm.give(vm.native_unhooked(function, args, kwargs), cont)
+    return make
+
+
+def _subscriptions() -> list[Any]:
+    """The `__getitem__` and `__class_getitem__` functions of typing's own classes."""
+    found = []
+    for owner in vars(typing).values():
+        if not is_a(owner, type) or owner.__module__ != "typing":
+            continue
+        for name in ("__getitem__", "__class_getitem__", "__or__", "__ror__"):
+            entry = owner.__dict__.get(name)
+            entry = entry.__func__ if type(entry) is classmethod else entry
+            if type(entry) is types.FunctionType:
+                found.append(entry)
+    return found
+
+
+for _function in _subscriptions():
+    rule(_function)(_alias_rule(_function))
+
+
+@rule(sys._getframe)
+def _getframe(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    raise Break("SB008", "sys._getframe: frames of the program do not exist in the compiled function")

@@ -1,0 +1,54 @@
+"""Rules for readers of what the process keeps: limits, weak references, modules.   sys.getrecursionlimit()  ->  1000
+
+The answer is a constant of the trace; at every call the guard program asks the same reader again.  A weak
+reference is such a reader, too: what it refers to is adopted from the place `ref()`.
+"""
+
+from __future__ import annotations
+
+import sys
+import types
+import weakref
+from typing import Any
+
+from stator.guards.guard import Kind
+from stator.heap.readers import referent_of
+from stator.interp.attributes import load_module_attr
+from stator.interp.calls import rule
+from stator.interp.frame import Raised
+from stator.source import CallOf, Pinned
+
+
+@rule(sys.getrecursionlimit)
+def _recursion_limit(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    """The trace runs under a limit of its own; the program sees the user's."""
+    vm.heap.guard(CallOf(Pinned(sys.getrecursionlimit)), Kind.FRESH_CALL, vm.recursion_limit)
+    vm.give(vm.recursion_limit, cont)
+
+
+@rule(sys.get_int_max_str_digits)
+def _digit_limit(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    limit = sys.get_int_max_str_digits()
+    vm.heap.guard(CallOf(Pinned(sys.get_int_max_str_digits)), Kind.FRESH_CALL, limit)
+    vm.give(limit, cont)
+
+
+@rule(weakref.ref.__call__)
+def _referent(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    reference = args[0]
+    target = referent_of(reference)
+    if not vm.heap.is_opaque(reference):  # one of the trace's own, to a stand-in
+        return vm.give(target, cont)
+    source = CallOf(Pinned(referent_of), (vm.heap.source_of(reference),))
+    if target is None:
+        vm.heap.guard(source, Kind.FRESH_CALL, None)
+        return vm.give(None, cont)
+    vm.heap.kept.append(target)
+    vm.give(vm.heap.adopt(target, source), cont)
+
+
+@rule(types.ModuleType.__getattribute__)
+def _module_getattribute(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    if len(args) != 2 or kwargs or type(args[1]) is not str:
+        raise Raised(TypeError("attribute name must be string"))
+    load_module_attr(vm, args[0], args[1], cont, ask_class=False)

@@ -1,0 +1,58 @@
+"""Rules for weak references made inside the trace.   weakref.ref(obj)  ->  a real reference to the stand-in
+
+A stand-in lives as long as the trace, so a reference to one is never dead while tracing.  A callback of the
+program's own would run when an object of the trace dies, at a time that is not the program's: it breaks.
+"""
+
+from __future__ import annotations
+
+import _weakref
+import types
+import weakref
+from typing import Any
+
+from torch._subclasses.fake_tensor import FakeTensor
+
+from stator.breaks import Break
+from stator.interp.calls import rule
+from stator.kinds import is_a
+
+
+def _check(vm: Any, args: Any) -> None:
+    callback = args[-1] if len(args) > 1 else None
+    if type(args[0]) is FakeTensor:
+        raise Break("SB019", "a weak reference to a tensor")
+    if vm.heap.is_opaque(args[0]) and not is_a(args[0], (type, types.FunctionType)):
+        raise Break("SB019", f"a weak reference to a {type(args[0]).__name__} from outside")
+    if callback is not None and getattr(callback, "__module__", None) not in ("weakref", "_weakrefset", "functools"):
+        raise Break("SB019", "a weak reference with a callback")
+
+
+@rule(weakref.ref)
+def _ref(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    if args:
+        _check(vm, args)
+    vm.give(vm.native_unhooked(weakref.ref, args, kwargs), cont)
+
+
+@rule(weakref.ref.__new__)
+def _ref_new(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    if len(args) > 1:
+        _check(vm, args[1:3])
+    vm.give(vm.native_unhooked(weakref.ref.__new__, args, kwargs), cont)
+
+
+@rule(weakref.ref.__init__)
+def _ref_init(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    vm.give(vm.native_unhooked(weakref.ref.__init__, args, kwargs), cont)
+
+
+def _hooked_rule(function: Any) -> Any:
+    def run(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+        """The referents are hashed and compared: their Python code is interpreted."""
+        vm.give(vm.native(function, args, kwargs), cont)
+    return run
+
+
+for _function in (weakref.ref.__hash__, weakref.ref.__eq__, weakref.ref.__ne__, _weakref._remove_dead_weakref):
+    rule(_function)(_hooked_rule(_function))

@@ -1,0 +1,113 @@
+"""Rules for methods and constructors of Tensor that are no computation: flags, hooks, storages, old constructors."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+import torch
+
+from stator.breaks import Break
+from stator.interp.calls import rule
+from stator.interp.tensor_bookkeeping import set_requires_grad
+from stator.kinds import is_a
+from stator.source import CallOf, Pinned
+
+_TensorBase: Any = torch._C.TensorBase
+
+
+def _breaks(code: str, detail: str) -> Any:
+    def stop(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+        raise Break(code, detail)
+    return stop
+
+
+rule(_TensorBase.retain_grad)(_breaks("SB016", "retain_grad()"))
+rule(torch.Tensor.register_hook, torch.Tensor.register_post_accumulate_grad_hook)(_breaks("SB016", "a hook on a tensor"))
+rule(torch.nn.Parameter, torch.nn.Buffer, _TensorBase._make_subclass)(
+    _breaks("SB016", "a Parameter or Buffer made inside the captured code"))
+rule(torch.Tensor.storage, torch.Tensor._typed_storage, _TensorBase.untyped_storage, torch.Tensor.storage_type,
+     torch.Tensor.is_shared, torch.Tensor.share_memory_)(_breaks("SB005", "the storage of a tensor"))
+rule(torch.random.fork_rng, torch.random.get_rng_state, torch.random.set_rng_state, torch.cuda.manual_seed,
+     torch.cuda.manual_seed_all, torch.cuda.get_rng_state, torch.cuda.set_rng_state)(
+    _breaks("SB013", "torch's random number generator"))
+rule(torch.autograd.graph.saved_tensors_hooks.__enter__, torch.autograd.graph.save_on_cpu.__init__)(
+    _breaks("SB016", "hooks on saved tensors"))
+rule(torch.autograd.forward_ad.enter_dual_level)(_breaks("SB016", "forward-mode differentiation"))
+
+
+@rule(_TensorBase.requires_grad_)
+def _requires_grad(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    value = args[1] if len(args) > 1 else kwargs.get("requires_grad", True)
+    set_requires_grad(vm, args[0], value)
+    vm.give(args[0], cont)
+
+
+@rule(_TensorBase._is_view)
+def _is_view(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    if vm.heap.by_standin.get(id(args[0])) is not None:
+        raise Break("SB005", "whether a tensor from outside is a view")
+    with torch._C.DisableTorchFunction():
+        answer = args[0]._is_view()
+    vm.give(answer, cont)
+
+
+# ---------------------------------------------------------------------- torch.Tensor(...), torch.FloatTensor(...)
+
+
+def _constructor(cls: Any, dtype: torch.dtype | None) -> Any:
+    def construct(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+        """Sizes make an uninitialised tensor, a list makes one of its numbers."""
+        vm.heap.expose_deep(args)
+        options = {"dtype": dtype or torch.get_default_dtype(), "device": "cpu"}
+        if kwargs:
+            raise Break("SB001", f"{cls.__name__}() with keyword arguments")
+        if all(type(arg) is int for arg in args):
+            return vm.give(vm.torch_call(torch.empty, (args or (0,),), options), cont)
+        if len(args) == 1 and type(args[0]) is torch.Size:
+            return vm.give(vm.torch_call(torch.empty, (tuple(args[0]),), options), cont)
+        if len(args) == 1 and is_a(args[0], (list, tuple)) and _numbers(args[0]):
+            return vm.give(vm.torch_call(torch.tensor, args, options), cont)
+        raise Break("SB001", f"{cls.__name__}() of something else than sizes or numbers")
+    return construct
+
+
+def _numbers(value: Any) -> bool:
+    return all(_numbers(item) if type(item) in (list, tuple) else type(item) in (int, float, bool) for item in value)
+
+
+rule(torch.Tensor)(_constructor(torch.Tensor, None))
+for _name, _dtype in (("FloatTensor", torch.float32), ("DoubleTensor", torch.float64), ("HalfTensor", torch.float16),
+                      ("LongTensor", torch.int64), ("IntTensor", torch.int32), ("ShortTensor", torch.int16),
+                      ("CharTensor", torch.int8), ("ByteTensor", torch.uint8), ("BoolTensor", torch.bool)):
+    rule(getattr(torch, _name))(_constructor(getattr(torch, _name), _dtype))
+
+
+# ---------------------------------------------------------------------- weak references (RNNs keep some to their weights)
+
+
+@rule(weakref.ref.__call__)
+def _call_reference(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    reference = args[0]
+    if type(reference) is not weakref.ref or not vm.heap.is_opaque(reference):
+        raise Break("SB019", "a weak reference made inside the trace")
+    vm.give(vm.heap.adopt(reference(), CallOf(Pinned(reference))), cont)
+
+
+# ---------------------------------------------------------------------- profiling ranges: names for a profiler
+
+
+@rule(torch.autograd.profiler.record_function)
+def _record_function(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    """The range is not recorded: the operators inside it may be fused with others."""
+    vm.give(_Range(), cont)
+
+
+class _Range:
+    """A context that does nothing."""
+
+    def __enter__(self) -> _Range:
+        return self
+
+    def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
+        return None

@@ -1,0 +1,106 @@
+"""What a tensor has beside its values: leaf or not, requires_grad, grad, hooks, addresses.
+
+    x.is_leaf                 ->  the fake's answer, guarded where x comes from outside
+    x.grad = None             ->  noted; the residual assigns it
+    x.requires_grad_()        ->  nothing where it changes nothing, else a break: compilers cannot make new leaves
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+
+from stator.breaks import Break
+from stator.guards.guard import Kind
+from stator.interp.frame import Raised
+from stator.source import Attr, CallOf, Pinned
+
+NOT_NOTED = object()
+_LEAF = torch._C.TensorBase.is_leaf.__get__
+_ADDRESSES = frozenset({"_version", "_cdata", "_python_dispatch", "data_ptr"})
+_AUTOGRAD = frozenset({"_backward_hooks", "_post_accumulate_grad_hooks", "output_nr", "_grad_fn", "retains_grad",
+                       "grad_dtype"})
+
+
+def read(vm: Any, fake: Any, name: str) -> Any:
+    """The value of a bookkeeping attribute; NOT_NOTED where `name` is none."""
+    tracker = vm.heap.by_standin.get(id(fake))
+    if name == "grad" or name == "_grad":
+        return _read_grad(vm, fake, tracker)
+    if name == "is_leaf":
+        return _is_leaf(vm, fake, tracker)
+    if name == "grad_fn":
+        if _is_leaf(vm, fake, tracker):
+            return None
+        raise Break("SB016", "grad_fn of a tensor that has one")
+    if name in _ADDRESSES:
+        raise Break("SB013", f"Tensor.{name}: an address or a counter")
+    if name in _AUTOGRAD:
+        raise Break("SB016", f"Tensor.{name}")
+    if name in ("__dict__", "_base", "volatile", "name", "_typed_storage"):
+        raise Break("SB005", f"Tensor.{name}")
+    return NOT_NOTED
+
+
+def _is_leaf(vm: Any, fake: Any, tracker: Any) -> bool:
+    with torch._C.DisableTorchFunction():
+        if tracker is None:
+            return fake.is_leaf
+        leaf, wants_grad = tracker.original.is_leaf, tracker.original.requires_grad
+    if wants_grad:  # otherwise it is a leaf, and requires_grad is guarded
+        vm.heap.guard(CallOf(Pinned(_LEAF), (tracker.source,)), Kind.FRESH_CALL, leaf)
+    return leaf
+
+
+def _read_grad(vm: Any, fake: Any, tracker: Any) -> Any:
+    if id(fake) in vm.tensor_grads:
+        return vm.tensor_grads[id(fake)][1]
+    if not _is_leaf(vm, fake, tracker):
+        raise Break("SB016", "grad of a tensor that is no leaf, which warns")
+    if tracker is None:
+        return None
+    with torch._C.DisableTorchFunction():
+        grad = tracker.original.grad
+    return vm.heap.adopt(grad, Attr(tracker.source, "grad"))
+
+
+# ---------------------------------------------------------------------- changes
+
+
+def write(vm: Any, fake: Any, name: str, value: Any) -> bool:
+    """Assign a bookkeeping attribute; False where `name` is none."""
+    if name == "requires_grad":
+        set_requires_grad(vm, fake, value)
+        return True
+    if name == "grad":
+        _write_grad(vm, fake, value)
+        return True
+    return False
+
+
+def set_requires_grad(vm: Any, fake: Any, value: Any) -> None:
+    """A change of the flag makes or unmakes a leaf in the middle of a graph, which no compiler knows."""
+    if type(value) is not bool:
+        raise Raised(RuntimeError("requires_grad must be a bool"))
+    with torch._C.DisableTorchFunction():
+        if fake.requires_grad is value:
+            return
+        allowed = fake.is_leaf and (fake.is_floating_point() or fake.is_complex())
+    if allowed:
+        raise Break("SB016", f"requires_grad becomes {value}")
+    vm.native_unhooked(torch.Tensor.requires_grad_, (fake, value))  # raises what eager raises
+    raise Break("SB016", f"requires_grad becomes {value}")
+
+
+def _write_grad(vm: Any, fake: Any, value: Any) -> None:
+    if value is not None:
+        if type(value) is not FakeTensor or value is fake:
+            raise Break("SB006", f"assignment of a {type(value).__name__} to Tensor.grad")
+        if (value.shape, value.dtype, value.device) != (fake.shape, fake.dtype, fake.device):
+            raise Break("SB006", "assignment of a tensor of another kind to Tensor.grad")
+    tracker = vm.heap.by_standin.get(id(fake))
+    if tracker is None or not _is_leaf(vm, fake, tracker):
+        raise Break("SB016", "assignment to grad of a tensor that is no leaf from outside")
+    vm.tensor_grads[id(fake)] = (fake, value)
