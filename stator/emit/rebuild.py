@@ -21,6 +21,7 @@ from stator.breaks import Break
 from stator.emit.classes import rebuild_class
 from stator.emit.holders import rebuild_holder
 from stator.emit.iterators import rebuild_iterator
+from stator.emit.generators import rebuild_generator
 from stator.emit.writer import Writer
 from stator.heap.box import Box
 from stator.heap.heap import Heap, instance_dict
@@ -127,6 +128,8 @@ class Rebuilder:
                 return self.function(value)
         if cls is types.CellType:
             return self.cell(value)
+        if id(value) in self.vm.generators:
+            return rebuild_generator(self, value)
         if cls is slice:
             return f"slice({self.value(value.start)}, {self.value(value.stop)}, {self.value(value.step)})"
         if cls is functools.partial:

@@ -164,6 +164,9 @@ class Recorder:
         op, target = spell(func)
         if op == "setattr":
             raise Break("SB006", f"assignment to Tensor.{target}")
+        for value in args:
+            if is_a(value, _STORAGES):
+                raise Break("SB005", f"the storage of a tensor, passed to {getattr(target, '__name__', target)}")
         if self.torch_state.devices and kwargs.get("device") is None and func in _device_constructors():
             kwargs = {**kwargs, "device": self.torch_state.devices[-1]}
         refuse_real_tensors(args)
@@ -181,7 +184,7 @@ class Recorder:
             except GuardOnDataDependentSymNode as error:
                 raise data_dependent(error.cond, f"{getattr(target, '__name__', target)} asks for a number") from None
             except Exception as error:
-                if not has_unbacked((args, kwargs)):
+                if not has_unbacked((args, kwargs)) and not self.symbols.shape_env.pending_fresh_unbacked_symbols:
                     raise
                 # Its rule for fake tensors cannot live with the unknown size; whether the program fails, eager says.
                 raise Break("SB003", f"{getattr(target, '__name__', target)} on a data-dependent size: {error}") from None
@@ -270,4 +273,5 @@ class RecordingMode(TorchFunctionMode):
             _hook.resume(token)
 
 
+_STORAGES = (torch.UntypedStorage, torch.TypedStorage)
 _getitem = spell(torch.Tensor.__getitem__)[1]

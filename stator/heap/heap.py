@@ -22,7 +22,7 @@ from stator.guards.guard_set import GuardSet
 from stator.heap.box import NO_KEY, Box
 from stator.heap.holders import holder_adopters
 from stator.heap.iterators import iterator_adopters
-from stator.heap.readers import arguments_of, default_factory_of, mapping_behind
+from stator.heap.readers import arguments_of, default_factory_of, entries_of_class, mapping_behind
 from stator.heap.scope import Scope
 from stator.heap.shells import CONSTANT_TYPES, IDENTITY_TYPES, is_constant_tuple, new_shell, slot_members
 from stator.heap.tracker import Shape, VariableTracker
@@ -46,6 +46,7 @@ class Heap:
         self.trackers: list[VariableTracker] = []
         self.scopes: dict[int, Scope] = {}
         self.sources: dict[int, Source] = {}  # of outside objects that stand for themselves
+        self.class_views: dict[type, Any] = {}
         self.kept: list[Any] = []  # keeps every id above valid while the trace lives
         self.adopters: dict[type, Adopter] = {
             list: self._adopt_list, dict: self._adopt_dict, tuple: self._adopt_tuple, set: self._adopt_set,
@@ -454,6 +455,16 @@ class Heap:
         self.recorder.set_tuple_item(value, index, item)
 
     # ------------------------------------------------------------------ namespaces
+
+    def class_view(self, cls: type) -> Any:
+        """A class's `__dict__`: a read-only view of a shadow, guarded by what is read of it."""
+        found = self.class_views.get(cls)
+        if found is None:
+            entries, source = entries_of_class(cls), CallOf(Pinned(entries_of_class), (Pinned(cls),))
+            tracker = self.register(VariableTracker({}, entries, source, Shape.DICT))
+            self.fill_dict(tracker, entries, tracker.standin, source)
+            found = self.class_views[cls] = types.MappingProxyType(tracker.standin)
+        return found
 
     def scope(self, namespace: dict[str, Any]) -> Scope:
         found = self.scopes.get(id(namespace))

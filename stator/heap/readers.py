@@ -58,3 +58,8 @@ def bytes_of(buffer: Any) -> bytes:
 def state_of(stream: Any) -> Any:
     """The state of an in-memory file (StringIO, BytesIO), without its instance dict."""
     return type(stream).__getstate__(stream)[:-1]
+
+
+def entries_of_class(cls: type) -> dict[str, Any]:
+    """What a class itself holds, by name; a copy, since a class's own dict is not to be had."""
+    return dict(type.__dict__["__dict__"].__get__(cls))

@@ -23,7 +23,7 @@ from stator.heap.heap import instance_dict
 from stator.heap.tracker import Shape
 from stator.interp import tensor_bookkeeping
 from stator.interp.frame import Continuation, Frame, Raised
-from stator.interp.lookup import MISSING, find, mro_of
+from stator.interp.lookup import MISSING, find, is_mutable_class, mro_of
 from stator.native.rows_declare import INSTANCE_METHOD
 from stator.source import Attr, DictOf, Key, Pinned
 from stator.kinds import is_a
@@ -323,8 +323,10 @@ def load_type_attr(vm: Any, cls: type, name: str, cont: Any, fallback: bool = Tr
 
 
 def read_type_member(vm: Any, cls: type, descr: Any, cont: Any) -> None:
-    if descr.__name__ == "__dict__":
-        raise Break("SB005", f"__dict__ of the class {cls.__name__}")
+    if descr.__name__ == "__dict__" and id(cls) not in vm.fresh and is_mutable_class(cls):
+        if vm.class_overlays.get(cls):
+            raise Break("SB006", f"__dict__ of the class {cls.__name__}, which was changed in the trace")
+        return vm.give(vm.heap.class_view(cls), cont)
     try:
         value = descr.__get__(cls)
     except AttributeError as error:

@@ -230,7 +230,8 @@ class Machine:
             cont.returned(self, self.frame, value)
 
     def leave(self, frame: Frame, value: Any) -> None:
-        """`frame` returns `value`."""
+        """`frame` returns `value`; its locals die now, as a generator among them may have a `finally` to run."""
+        frame.locals.clear()
         if frame.is_base:
             raise Finished(value)
         parent = self.frame = frame.parent

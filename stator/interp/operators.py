@@ -15,6 +15,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from stator.breaks import Break
 from stator.guards.guard import Kind
 from stator.heap.box import Box
+from stator.heap.readers import mapping_behind
 from stator.heap.tracker import Shape
 from stator.interp import symbols
 from stator.interp.assignment import DISCARD
@@ -287,6 +288,8 @@ class _Length:
 
 
 def get_item(vm: Any, obj: Any, key: Any, cont: Any = None) -> None:
+    if type(obj) is types.MappingProxyType:  # asks its mapping
+        obj = mapping_behind(obj)
     cls = type(obj)
     if type(key) in symbols.INDEXES:
         key = symbols.index_key(vm, obj, key)
@@ -423,6 +426,8 @@ class AsBool(Continuation):
 
 
 def contains(vm: Any, container: Any, item: Any, invert: bool, cont: Any = None) -> None:
+    if type(container) is types.MappingProxyType:  # asks its mapping
+        container = mapping_behind(container)
     cls = type(container)
     heap = vm.heap
     if type(item) in SYMBOLIC or cls in symbols.SEQUENCES:

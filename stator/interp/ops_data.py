@@ -19,6 +19,7 @@ from stator.interp.lookup import MISSING, find
 from stator.interp.machine import declined, op
 from stator.source import Key, Pinned
 from stator.kinds import is_a
+from stator.shapes.values import DeferredText
 
 # ---------------------------------------------------------------------- nothing at all
 
@@ -374,7 +375,8 @@ def BUILD_CONST_KEY_MAP(vm: Any, frame: Frame, instr: Any) -> None:
 
 @op
 def BUILD_STRING(vm: Any, frame: Frame, instr: Any) -> None:
-    frame.stack.append("".join(take(frame.stack, instr.arg)))
+    parts = take(frame.stack, instr.arg)
+    frame.stack.append(DeferredText() if any(type(p) is DeferredText for p in parts) else "".join(parts))
 
 
 @op

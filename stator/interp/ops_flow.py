@@ -16,7 +16,7 @@ from stator.interp.lookup import MISSING, find
 from stator.interp.machine import op
 from stator.interp.ops_data import function_text, take
 from stator.kinds import is_a
-from stator.shapes.values import SYMBOLIC, specialise
+from stator.shapes.values import SYMBOLIC, DeferredText, is_unbacked, specialise
 
 _NUMBERS = frozenset({int, float, bool}) | SYMBOLIC
 
@@ -293,6 +293,8 @@ def GET_LEN(vm: Any, frame: Frame, instr: Any) -> None:
 def FORMAT_VALUE(vm: Any, frame: Frame, instr: Any) -> None:
     spec = frame.stack.pop() if instr.arg & 4 else ""
     value = frame.stack.pop()
+    if type(value) is FakeTensor or is_unbacked(value) or type(spec) is DeferredText:
+        return frame.stack.append(DeferredText())
     conversion = instr.arg & 3
     if conversion:
         value = vm.call_sync((str, repr, ascii)[conversion - 1], (value,))

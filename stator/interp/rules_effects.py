@@ -14,6 +14,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from stator.breaks import Break
 from stator.interp.calls import rule
 from stator.kinds import is_a
+from stator.shapes.values import is_unbacked
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,8 @@ class Logged:
 
 def refuse_tensors(values: Any, what: str) -> None:
     for value in values:
+        if is_unbacked(value):
+            raise Break("SB003", f"a number that only the graph knows in {what}")
         if type(value) is FakeTensor or is_a(value, (list, tuple)) and any(type(v) is FakeTensor for v in value):
             raise Break("SB003", f"a tensor's values in {what}")
 

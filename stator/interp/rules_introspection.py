@@ -16,6 +16,7 @@ import torch
 from stator.breaks import Break
 from stator.guards.guard import Kind
 from stator.heap.box import Box
+from stator.heap.readers import mapping_behind
 from stator.interp.attributes import read_instance_dict
 from stator.interp.binding import function_defaults, keyword_default
 from stator.interp.calls import rule
@@ -122,3 +123,10 @@ def _call_scripted(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     if known is None or known.qualified_name != scripted.qualified_name:
         raise Break("SB001", "a TorchScript function that was not made by torch.jit.script")
     vm.call(function, args[1:], kwargs, cont)
+
+
+@rule(types.MappingProxyType.get)
+def _proxy_get(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    out: list[Any] = []
+    vm.sync(lambda: vm.load_attr(mapping_behind(args[0]), "get"), out)
+    vm.call(out[0], args[1:], kwargs, cont)

@@ -1,18 +1,15 @@
-"""Rules for readers of what the process keeps: limits, weak references, modules.   sys.getrecursionlimit()  ->  1000
+"""Rules for readers of what the process keeps: limits, modules.   sys.getrecursionlimit()  ->  1000
 
-The answer is a constant of the trace; at every call the guard program asks the same reader again.  A weak
-reference is such a reader, too: what it refers to is adopted from the place `ref()`.
+The answer is a constant of the trace; at every call the guard program asks the same reader again.
 """
 
 from __future__ import annotations
 
 import sys
 import types
-import weakref
 from typing import Any
 
 from stator.guards.guard import Kind
-from stator.heap.readers import referent_of
 from stator.interp.attributes import load_module_attr
 from stator.interp.calls import rule
 from stator.interp.frame import Raised
@@ -31,20 +28,6 @@ def _digit_limit(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     limit = sys.get_int_max_str_digits()
     vm.heap.guard(CallOf(Pinned(sys.get_int_max_str_digits)), Kind.FRESH_CALL, limit)
     vm.give(limit, cont)
-
-
-@rule(weakref.ref.__call__)
-def _referent(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-    reference = args[0]
-    target = referent_of(reference)
-    if not vm.heap.is_opaque(reference):  # one of the trace's own, to a stand-in
-        return vm.give(target, cont)
-    source = CallOf(Pinned(referent_of), (vm.heap.source_of(reference),))
-    if target is None:
-        vm.heap.guard(source, Kind.FRESH_CALL, None)
-        return vm.give(None, cont)
-    vm.heap.kept.append(target)
-    vm.give(vm.heap.adopt(target, source), cont)
 
 
 @rule(types.ModuleType.__getattribute__)

@@ -24,8 +24,18 @@ from torch.utils import _pytree as pytree
 
 from stator.breaks import Break
 
-SYMBOLIC: frozenset[type] = frozenset({torch.SymInt, torch.SymFloat, torch.SymBool})
-PYTHON_TYPES: dict[type, type] = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
+
+class DeferredText:
+    """Text made of a number that only the graph knows.   f"{n} tokens" for a message that is rarely shown
+
+    It may be handed around; whatever wants to read it breaks.
+    """
+
+    __slots__ = ()
+
+
+SYMBOLIC: frozenset[type] = frozenset({torch.SymInt, torch.SymFloat, torch.SymBool, DeferredText})
+PYTHON_TYPES: dict[type, type] = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool, DeferredText: str}
 _NUMBERS = frozenset({int, float, bool})
 # Python defines float // and % by fmod, torch by rounding the quotient: 1.0 // 0.1 is 9.0, not 10.0.
 _FLOAT_DIFFERS = frozenset({operator.floordiv, operator.mod, operator.ifloordiv, operator.imod})
@@ -45,13 +55,13 @@ def python_type(value: Any) -> type:
 
 def is_unbacked(value: Any) -> bool:
     """Whether the number is unknown until the graph runs."""
-    return type(value) in SYMBOLIC and has_free_unbacked_symbols(value)
+    return type(value) in SYMBOLIC and (type(value) is DeferredText or has_free_unbacked_symbols(value))
 
 
 def has_unbacked(tree: Any) -> bool:
     """Whether a data-dependent number, or a tensor of data-dependent size, lies in nested arguments."""
     return any(has_free_unbacked_symbols(leaf) for leaf in pytree.tree_leaves(tree)
-               if isinstance(leaf, (torch.Tensor, *SYMBOLIC)))
+               if isinstance(leaf, (torch.Tensor, torch.SymInt, torch.SymFloat, torch.SymBool)))
 
 
 def data_dependent(expression: Any, what: str = "") -> Break:
@@ -65,6 +75,8 @@ def specialise(value: Any, what: str = "") -> Any:
     cls = type(value)
     if cls not in SYMBOLIC:
         return value
+    if cls is DeferredText:
+        raise Break("SB003", "text made of a number that only the graph knows")
     try:
         if cls is torch.SymInt:
             return value.node.guard_int("", 0)
@@ -77,6 +89,8 @@ def specialise(value: Any, what: str = "") -> Any:
 
 def as_constant(value: Any) -> Any:
     """The number, if the symbols already say which it is; else the value as it was."""
+    if type(value) is DeferredText:
+        return specialise(value)
     expression = value.node.expr
     if expression is sympy.true or expression is sympy.false:
         return bool(expression)
@@ -137,5 +151,5 @@ def holds_symbol(values: Any) -> bool:
 
 _SEQUENCES = frozenset({tuple, list, torch.Size})
 
-__all__ = ["PYTHON_TYPES", "SYMBOLIC", "as_constant", "as_integer", "compute", "data_dependent",
+__all__ = ["PYTHON_TYPES", "SYMBOLIC", "DeferredText", "as_constant", "as_integer", "compute", "data_dependent",
            "free_unbacked_symbols", "holds_symbol", "is_symbolic", "is_unbacked", "python_type", "specialise"]
