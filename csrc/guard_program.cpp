@@ -274,6 +274,8 @@ bool GuardProgram::holds(const Check& check, const Frame& frame) const {
       return check.state->matches();
     case Kind::set_equals:
       return same_set(value, *check.set);
+    case Kind::shape:
+      return check.shape->matches(frame.slots);
     case Kind::count:
       break;
   }

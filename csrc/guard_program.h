@@ -17,6 +17,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "shape_check.h"
 #include "tensor_check.h"
 
 namespace stator {
@@ -29,7 +30,7 @@ enum class Op : int {
 // The numbers of stator.guards.guard.Kind.
 enum class Kind : int {
   type = 0, id, equals, tensor, len, keys, absent, present, type_attr, alias, not_alias, not_id, cell_empty,
-  slot_empty, global_state, fresh_call, set_equals, count
+  slot_empty, global_state, fresh_call, set_equals, shape, count
 };
 
 struct Node {
@@ -61,6 +62,7 @@ struct Check {
   std::unique_ptr<TensorCheck> tensor;
   std::unique_ptr<StateCheck> state;
   std::unique_ptr<ExpectedSet> set;
+  std::unique_ptr<ShapeCheck> shape;
 };
 
 struct DictGroup {

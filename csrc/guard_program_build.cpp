@@ -155,6 +155,9 @@ bool GuardProgram::parse_check_payload(Check& check) {
     case Kind::global_state:
       check.state = StateCheck::parse(payload);
       return check.state != nullptr;
+    case Kind::shape:
+      check.shape = std::make_unique<ShapeCheck>();
+      return check.shape->parse(payload, node_count());
     case Kind::len:
     case Kind::alias:
     case Kind::not_alias:
@@ -224,6 +227,11 @@ void GuardProgram::charge_reads() {
                                   : -1};
     for (int end : ends) {
       if (end >= 0) nodes_[end].first_check = std::min(nodes_[end].first_check, static_cast<int>(i));
+    }
+    if (check.shape) {
+      for (int node : check.shape->nodes()) {
+        nodes_[node].first_check = std::min(nodes_[node].first_check, static_cast<int>(i));
+      }
     }
   }
   for (int i = static_cast<int>(nodes_.size()) - 1; i >= 0; --i) {
@@ -311,6 +319,9 @@ void GuardProgram::plan() {
     } else {
       if (check.node >= 0) plan_node(check.node);
       if (check.kind == Kind::alias || check.kind == Kind::not_alias) plan_node(static_cast<int>(check.number));
+      if (check.shape) {
+        for (int node : check.shape->nodes()) plan_node(node);
+      }
       steps_.push_back({Action::check, static_cast<int>(i)});
     }
   }

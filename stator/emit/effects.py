@@ -47,11 +47,20 @@ def write_effects(build: Rebuilder) -> int:
                 statements.append(f"delattr({holder}, {name!r})")
             else:
                 statements.append(f"setattr({holder}, {name!r}, {build.value(value)})")
-    for effect in build.vm.effects:
-        statements.append(_replay(build, effect))
+    for holder_object, written in build.vm.own_attributes.values():
+        _write_own_attributes(build, holder_object, written, statements)
+    replayed = [_replay(build, effect) for effect in build.vm.effects]
+    early = build.vm.early_effects
+    statements = replayed[:early] + statements + replayed[early:]
     for statement in statements:
         build.writer.line(statement)
     return len(statements)
+
+
+def _write_own_attributes(build: Rebuilder, holder: Any, written: dict[str, Any], out: list[str]) -> None:
+    own = f"{build.writer.constant(_vars, 'vars')}({build.value(holder)})"
+    for name, value in written.items():
+        out.append(f"{own}.pop({name!r}, None)" if value is MISSING else f"{own}[{name!r}] = {build.value(value)}")
 
 
 def _writing_order(trackers: list[VariableTracker]) -> list[VariableTracker]:
@@ -72,13 +81,16 @@ def guard_no_aliases(heap: Any) -> None:
 def _replay(build: Rebuilder, effect: Any) -> str:
     writer = build.writer
     if type(effect) is Printed:
-        return f"{writer.constant(sys, 'sys')}.{effect.stream}.write({effect.text!r})"
+        stream = f"{writer.constant(sys, 'sys')}.{effect.stream}"
+        written = [f"{stream}.write({piece!r})" for piece in effect.pieces or (effect.text,)]
+        return "; ".join(written + [f"{stream}.flush()"] * effect.flush)
     if type(effect) is Warned:
         return (f"{writer.constant(warn_at, 'warn_at')}({build.value(effect.message)}, "
                 f"{writer.constant(effect.category)}, {effect.filename!r}, {effect.line})")
     if type(effect) is Logged:
-        args = ", ".join(build.value(arg) for arg in effect.args)
-        return f"{writer.constant(effect.logger, 'logger')}.{effect.method}({args})"
+        args = ", ".join(build.value(arg) for arg in (effect.message, effect.args))
+        return (f"{writer.constant(log_at, 'log_at')}({writer.constant(effect.logger, 'logger')}, {effect.level}, {args}, "
+                f"{effect.filename!r}, {effect.line}, {effect.function!r})")
     raise TypeError(f"unknown effect {effect!r}")
 
 
@@ -87,6 +99,12 @@ def warn_at(message: Any, category: Any, filename: str, line: int) -> None:
     module = next((m for m in list(sys.modules.values()) if getattr(m, "__file__", None) == filename), None)
     registry = None if module is None else module.__dict__.setdefault("__warningregistry__", {})
     warnings.warn_explicit(message, category, filename, line, getattr(module, "__name__", None), registry)
+
+
+def log_at(logger: Any, level: int, message: Any, args: tuple[Any, ...], filename: str, line: int, function: str) -> None:
+    """Log as if from the user's line."""
+    if logger.isEnabledFor(level):
+        logger.handle(logger.makeRecord(logger.name, level, filename, line, message, args, None, function))
 
 
 # ---------------------------------------------------------------------- one outside object
@@ -175,6 +193,7 @@ def _diff_dict(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> No
     _diff_factory(build, tracker, out)
     kept = [key for key in tracker.initial if id(key) in values]
     if any(key is not known for key, known in zip(order, kept, strict=False)):  # removed and put back, or moved
+        build.heap.expose_keys(tracker)
         items = [f"({build.value(key)}, {build.value(values[id(key)])})" for key in order]
         out.append(f"{base}.clear({build.outside(name)})")
         out.append(f"{base}.update({build.outside(name)}, [{', '.join(items)}])")
@@ -237,22 +256,32 @@ def _diff_cell(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> No
         out.append(f"{build.outside(tracker.source)}.cell_contents = {build.value(value)}")
 
 
+def put_back(before: list[Any], now: list[Any]) -> set[Any]:
+    """The names that were removed and set again: they went to the end, behind names that stayed."""
+    places = {name: i for i, name in enumerate(before)}
+    last, moved = -1, set()
+    for name in now:
+        place = places.get(name)
+        if place is None:
+            continue
+        if place < last:
+            moved.add(name)
+        else:
+            last = place
+    return moved
+
+
 def _diff_attributes(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> None:
     initial = tracker.initial_dict
     now = instance_dict(tracker.standin)
     assert initial is not None and now is not None
     own = build.writer.constant(_vars, "vars")
-    kept = [name for name in initial if name in now]
-    if list(now)[:len(kept)] != kept:
-        items = [f"{key!r}: {build.value(item)}" for key, item in now.items()]
-        out.append(f"{own}({build.outside(tracker.source)}).clear()")
-        out.append(f"{own}({build.outside(tracker.source)}).update({{{', '.join(items)}}})")
-        return
+    moved = put_back(list(initial), list(now))
     for name in initial:
-        if name not in now:
+        if name not in now or name in moved:
             out.append(f"del {own}({build.outside(tracker.source)})[{name!r}]")
     for name, value in now.items():
-        if name not in initial or not _current(initial[name], value):
+        if name not in initial or name in moved or not _current(initial[name], value):
             out.append(f"{own}({build.outside(tracker.source)})[{name!r}] = {build.value(value)}")
 
 

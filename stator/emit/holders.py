@@ -79,9 +79,10 @@ def _reference(build: Any, value: Any) -> str:
     referent = referent_of(value)
     if referent is None:
         return build.writer.constant(value)
+    parts = [build.value(referent)]
     if value.__callback__ is not None:
-        raise Break("SB019", "a weak reference with a callback, made inside the trace")
-    return build.variable(value, "ref", f"{build.writer.constant(weakref.ref, 'ref')}({build.value(referent)})")
+        parts.append(build.value(value.__callback__))
+    return build.variable(value, "ref", f"{build.writer.constant(weakref.ref, 'ref')}({', '.join(parts)})")
 
 
 def _bytearray(build: Any, value: bytearray) -> str:

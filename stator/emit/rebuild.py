@@ -25,6 +25,7 @@ from stator.emit.generators import rebuild_generator
 from stator.emit.writer import Writer
 from stator.heap.box import Box
 from stator.heap.heap import Heap, instance_dict
+from stator.heap.readers import plain_value
 from stator.heap.shells import CONSTANT_TYPES, IDENTITY_TYPES, new_shell, slot_members
 from stator.heap.tracker import Shape
 from stator.interp.attributes import is_outside
@@ -83,6 +84,8 @@ class Rebuilder:
             text = self.outside(tracker.source)
         elif id(value) in self.heap.sources:
             text = self.outside(self.heap.sources[id(value)])
+        elif id(value) in self.heap.owners:
+            text = f"{self.writer.constant(_vars, 'vars')}({self.value(self.heap.owners[id(value)])})"
         else:
             text = self.made(value, cls)
         self.memo[id(value)] = text
@@ -274,8 +277,7 @@ class Rebuilder:
                 return self.memo[id(value)]
             name = self.variable(value, cls.__name__.lower(), f"{make}({kind}, [{parts}])")
         elif shell.shape is Shape.VALUE:
-            plain = shell.base.__getnewargs__(value)[0] if hasattr(shell.base, "__getnewargs__") else shell.base(value)
-            name = self.variable(value, cls.__name__.lower(), f"{make}({kind}, {self.value(plain)})")
+            name = self.variable(value, cls.__name__.lower(), f"{make}({kind}, {self.value(plain_value(value))})")
         else:
             name = self.variable(value, cls.__name__.lower(), f"{make}({kind})")
         base = self.writer.constant(shell.base, shell.base.__name__)

@@ -55,6 +55,7 @@ class Kind(enum.IntEnum):
     GLOBAL_STATE = 14  # source: WORLD; value: GlobalState
     FRESH_CALL = 15  # source: CallOf; its answer equals value
     SET_EQUALS = 16  # value: frozenset; constants by equality, objects by identity
+    SHAPE = 17  # value: ShapeCheck, whose first operand is read at the source
 
 
 class Missing:
@@ -194,4 +195,5 @@ _WORDING: dict[Kind, Any] = {
     Kind.GLOBAL_STATE: lambda s, v: v.text(),
     Kind.FRESH_CALL: _equals_text,
     Kind.SET_EQUALS: lambda s, v: f"{s.text()} == {_set_text(v)}",
+    Kind.SHAPE: lambda s, v: v.text(),
 }

@@ -133,6 +133,9 @@ def _check_payload(guard: Guard, program: Program, numbers: dict[Source, int]) -
             return _state_payload(value)
         case Kind.ALIAS | Kind.NOT_ALIAS:
             return _number(value, program, numbers)
+        case Kind.SHAPE:
+            operands = tuple((_number(o.source, program, numbers), int(o.property), o.index) for o in value.operands)
+            return (operands, value.code, value.constants)
         case Kind.ABSENT | Kind.PRESENT:
             return _hashed(value)
         case Kind.TYPE_ATTR:

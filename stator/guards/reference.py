@@ -21,6 +21,7 @@ import torch
 from stator.guards.global_state import GlobalState, global_state
 from stator.guards.guard import MISSING, Guard, Kind, Where, is_constant, same_constant
 from stator.guards.lower import member_descriptor
+from stator.guards.shape_check import ShapeCheck
 from stator.guards.tensor_meta import TensorMeta, tensor_meta
 from stator.source import (
     Attr,
@@ -93,6 +94,8 @@ def check(guard: Guard, bound_args: Sequence[Any]) -> bool:
         return bool(guard.value == global_state())
     try:
         value = evaluate(guard.source, bound_args)
+        if guard.kind is Kind.SHAPE:
+            return guard.value.holds([evaluate(operand.source, bound_args) for operand in guard.value.operands])
         if guard.kind in (Kind.ALIAS, Kind.NOT_ALIAS):
             other = evaluate(guard.value, bound_args)
             return (value is other) is (guard.kind is Kind.ALIAS)
@@ -341,7 +344,7 @@ def _same_set(value: Any, expected: frozenset[Any]) -> bool:
 
 def _expected_text(guard: Guard) -> str:
     value = guard.value
-    if is_a(value, (TensorMeta, GlobalState, Source)):
+    if is_a(value, (TensorMeta, GlobalState, Source, ShapeCheck)):
         return value.text()
     return name_of(value)
 
@@ -365,6 +368,9 @@ def _describe(guard: Guard, value: Any, bound_args: Sequence[Any]) -> str:
             return "present"
         case Kind.PRESENT:
             return "absent"
+        case Kind.SHAPE:
+            found = [(o.text(), o.of(evaluate(o.source, bound_args))) for o in guard.value.operands]
+            return ", ".join(f"{text} is {number}" for text, number in found)
         case Kind.ALIAS:
             return "two objects"
         case Kind.NOT_ALIAS:

@@ -22,7 +22,7 @@ from stator.guards.guard_set import GuardSet
 from stator.heap.box import NO_KEY, Box
 from stator.heap.holders import holder_adopters
 from stator.heap.iterators import iterator_adopters
-from stator.heap.readers import arguments_of, default_factory_of, entries_of_class, mapping_behind
+from stator.heap.readers import arguments_of, default_factory_of, entries_of_class, mapping_behind, plain_value
 from stator.heap.scope import Scope
 from stator.heap.shells import CONSTANT_TYPES, IDENTITY_TYPES, is_constant_tuple, new_shell, slot_members
 from stator.heap.tracker import Shape, VariableTracker
@@ -47,6 +47,8 @@ class Heap:
         self.scopes: dict[int, Scope] = {}
         self.sources: dict[int, Source] = {}  # of outside objects that stand for themselves
         self.class_views: dict[type, Any] = {}
+        self.namespaces: dict[int, VariableTracker] = {}  # of a user's instance dict -> whose it is
+        self.owners: dict[int, Any] = {}  # of an instance dict of the trace, taken as a value -> its instance
         self.kept: list[Any] = []  # keeps every id above valid while the trace lives
         self.adopters: dict[type, Adopter] = {
             list: self._adopt_list, dict: self._adopt_dict, tuple: self._adopt_tuple, set: self._adopt_set,
@@ -122,8 +124,8 @@ class Heap:
         cls = type(value)
         if is_a(value, torch.Tensor):
             return self._adopt_tensor
-        if is_a(value, (type, types.ModuleType, enum.Enum)):
-            return self._adopt_identity
+        if is_a(value, (type, types.ModuleType, enum.Enum)) or cls.__module__ == "typing":
+            return self._adopt_identity  # what typing makes (aliases, type variables) is never changed
         if is_a(value, BaseException):
             return self._adopt_exception
         if new_shell(cls) is not None:
@@ -200,6 +202,14 @@ class Heap:
         return tracker.standin
 
     def _adopt_dict(self, value: Any, source: Source) -> Any:
+        owner = self.namespaces.get(id(value))
+        if owner is not None:  # the __dict__ of an object: the two must stay one
+            self.guard(source, Kind.ALIAS, DictOf(owner.source))
+            self.expose_attributes(owner)
+            own = instance_dict(owner.standin)
+            assert own is not None
+            self.note_namespace(own, owner.standin, owner)
+            return own
         tracker = self.known(value, source)
         if tracker is None:
             cls = type(value)
@@ -326,8 +336,9 @@ class Heap:
             boxes = [self.box(item, Index, source, i) for i, item in enumerate(tuple.__iter__(value))]
             standin = shell.make(cls, boxes)
         elif shell.shape is Shape.VALUE:
-            standin = shell.make(cls, value)
-            self.guard(source, Kind.EQUALS, value) if not shell.mutable else None
+            plain = plain_value(value)
+            standin = shell.make(cls, plain)
+            self.guard(CallOf(Pinned(plain_value), (source,)), Kind.FRESH_CALL, plain)
         else:
             standin = shell.make(cls)
         tracker = self.register(VariableTracker(standin, value, source, shell.shape))
@@ -354,6 +365,9 @@ class Heap:
         value, standin, source = tracker.original, tracker.standin, tracker.source
         namespace = instance_dict(value)
         if namespace is not None:
+            if id(namespace) in self.by_original:
+                raise Break("SB005", f"the __dict__ of a {type(value).__name__}, met before the object itself")
+            self.namespaces[id(namespace)] = tracker
             base = DictOf(source)
             tracker.initial_dict = {n: self.box(v, Key, base, n) for n, v in namespace.items()}
             own = instance_dict(standin)
@@ -401,14 +415,31 @@ class Heap:
             self.expose_keys(tracker)
             standin = tracker.standin
             store = type(standin).__setitem__ if type(standin) in _PLAIN_DICTS else _dict_store(type(standin))
-            for key, item in dict.items(standin):
-                if type(item) is Box:
+            for key, item in list(dict.items(standin)):
+                if type(item) is not Box:
+                    continue
+                if type(key) in CONSTANT_TYPES:
                     store(standin, key, item.force())
+                else:  # hashing the key may run the program's code
+                    self.run_native(store, (standin, key, item.force()))
+        elif shape is Shape.SET:
+            self.expose_order(tracker)
         elif shape is Shape.OPAQUE:
             if is_a(value, BaseException):
                 self._expose_exception(tracker)
             else:
                 self.guard(tracker.source, Kind.ID, value)
+
+    def expose_order(self, tracker: VariableTracker) -> None:
+        """C code may iterate a set: equal sets with other histories have other orders."""
+        members = tracker.initial
+        for i, item in enumerate(members):
+            if type(item) in CONSTANT_TYPES:
+                self.guard(SetAt(tracker.source, i), Kind.EQUALS, item)
+        if any(a is not b for a, b in zip(_RAW_ITER[_container_base(type(tracker.standin))](tracker.standin), members,
+                                          strict=False)):
+            tracker.exposed = False
+            raise Break("SB013", "the order of a set, which its copy does not keep")
 
     def expose_keys(self, tracker: VariableTracker) -> None:
         """The whole key set of a dict was looked at: its length, its order, a failed search."""
@@ -419,6 +450,14 @@ class Heap:
         tracker = self.by_standin.get(id(value))
         if tracker is not None and tracker.shape in (Shape.LIST, Shape.DICT):
             self.guard(tracker.source, Kind.LEN, len(tracker.initial))
+
+    def note_namespace(self, own: dict[str, Any], obj: Any, tracker: VariableTracker | None) -> None:
+        """An instance dict was taken as a value: it must be that object's own dict wherever it goes."""
+        if tracker is not None:
+            self.sources[id(own)] = DictOf(tracker.source)
+        else:
+            self.owners[id(own)] = obj
+        self.kept.append(own)
 
     def expose_attributes(self, tracker: VariableTracker) -> None:
         """Force the whole instance dict, for code that takes `obj.__dict__` as a value."""
@@ -479,13 +518,25 @@ def instance_dict(value: Any) -> dict[str, Any] | None:
     return None if getter is None else getter(value)
 
 
-@functools.lru_cache(4096)  # bounded: a trace may make classes of its own
 def _dict_getter(cls: type) -> Any:
-    for base in cls.__mro__:
+    mro = _mro_of(cls)
+    known = _GETTERS.get(cls)
+    if known is not None and known[0] is mro:  # the bases of a class can be assigned
+        return known[1]
+    if len(_GETTERS) > 4096:  # bounded: a trace may make classes of its own
+        _GETTERS.clear()
+    getter = None
+    for base in mro:
         found = base.__dict__.get("__dict__")
         if type(found) is types.GetSetDescriptorType or base is types.SimpleNamespace:
-            return found.__get__
-    return None
+            getter = found.__get__
+            break
+    _GETTERS[cls] = (mro, getter)
+    return getter
+
+
+_GETTERS: dict[type, tuple[tuple[type, ...], Any]] = {}
+_mro_of = type.__dict__["__mro__"].__get__
 
 
 def _dict_store(cls: type) -> Any:

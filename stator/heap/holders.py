@@ -7,6 +7,7 @@ never the user's object.
 from __future__ import annotations
 
 import array
+import dataclasses
 import functools
 import types
 import weakref
@@ -27,7 +28,20 @@ def holder_adopters(heap: Any) -> dict[type, Any]:
         types.MappingProxyType: adopt_proxy, weakref.ref: adopt_reference, weakref.KeyedRef: adopt_reference,
         bytearray: adopt_buffer, array.array: adopt_buffer,
     }
+    found.update(dict.fromkeys(SENTINELS, adopt_sentinel))
     return {cls: functools.partial(adopter, heap) for cls, adopter in found.items()}
+
+
+# Objects of the standard library that only their identity tells apart, which native code compares by `is`.
+SENTINELS = frozenset({
+    type(dataclasses.MISSING), type(dataclasses.KW_ONLY), type(dataclasses._HAS_DEFAULT_FACTORY),
+    dataclasses._FIELD_BASE,
+})
+
+
+def adopt_sentinel(heap: Any, value: Any, source: Source) -> Any:
+    heap.guard(source, Kind.ID, value)
+    return value
 
 
 def adopt_builtin(heap: Any, value: Any, source: Source) -> Any:

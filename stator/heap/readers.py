@@ -50,6 +50,14 @@ def default_factory_of(mapping: collections.defaultdict[Any, Any]) -> Any:
     return collections.defaultdict.default_factory.__get__(mapping)  # type: ignore[attr-defined]
 
 
+def plain_value(value: Any) -> Any:
+    """The number or text inside an instance of a subclass of int, float, complex, str or bytes."""
+    if issubclass(type(value), complex):
+        return complex.__pos__(value)
+    base = next(base for base in (int, float, str, bytes) if issubclass(type(value), base))
+    return base.__getnewargs__(value)[0]  # type: ignore[attr-defined]
+
+
 def bytes_of(buffer: Any) -> bytes:
     """The contents of a bytearray or an array, as they are now."""
     return memoryview(buffer).tobytes()

@@ -9,13 +9,14 @@ from __future__ import annotations
 from typing import Any
 
 from stator.guards.guard import MISSING, Kind
+from stator.heap.box import unbox
 from stator.source import Global, Pinned
 
 
 class Scope:
     """One outside namespace dict, its overlay of writes and the names already read."""
 
-    __slots__ = ("heap", "namespace", "source", "overlay", "seen")
+    __slots__ = ("heap", "namespace", "source", "overlay", "seen", "shadow")
 
     def __init__(self, heap: Any, namespace: dict[str, Any]) -> None:
         self.heap = heap
@@ -23,9 +24,33 @@ class Scope:
         self.source = Pinned(namespace)
         self.overlay: dict[str, Any] = {}  # name -> new value, or MISSING when deleted
         self.seen: dict[str, Any] = {}
+        self.shadow: dict[str, Any] | None = None  # once the program holds the namespace itself
+
+    def view(self) -> dict[str, Any]:
+        """The namespace as a value (`globals()`, `module.__dict__`): from now on a shadow holds its names."""
+        if self.shadow is None:
+            shadow = self.heap.adopt(self.namespace, self.source)
+            for name, value in self.overlay.items():
+                if value is MISSING:
+                    del shadow[name]
+                else:
+                    shadow[name] = value
+            self.overlay.clear()
+            self.seen.clear()
+            self.shadow = shadow
+        return self.shadow
+
+    def _read_shadow(self, name: str) -> Any:
+        assert self.shadow is not None
+        value = self.shadow.get(name, MISSING)
+        if value is MISSING and name not in self.heap.tracker_of(self.shadow).initial:
+            self.heap.guard(self.source, Kind.ABSENT, name)
+        return unbox(value)
 
     def read(self, name: str) -> Any:
         """The value of a name, or MISSING."""
+        if self.shadow is not None:
+            return self._read_shadow(name)
         if name in self.overlay:
             return self.overlay[name]
         if name in self.seen:
@@ -39,4 +64,9 @@ class Scope:
         return value
 
     def write(self, name: str, value: Any) -> None:
-        self.overlay[name] = value
+        if self.shadow is None:
+            self.overlay[name] = value
+        elif value is MISSING:
+            del self.shadow[name]
+        else:
+            self.shadow[name] = value

@@ -12,7 +12,8 @@ from stator.heap.box import Box
 from stator.heap.heap import instance_dict
 from stator.heap.tracker import Shape
 from stator.interp import tensor_bookkeeping
-from stator.interp.attributes import is_data_descriptor, is_outside, raise_attribute_error, tensor_class
+from stator.interp.attributes import is_data_descriptor, is_outside, raise_attribute_error, read_instance_dict, \
+    tensor_class
 from stator.interp.frame import Continuation, Frame, Raised
 from stator.interp.lookup import MISSING, find, is_mutable_class
 from stator.kinds import is_a
@@ -70,11 +71,15 @@ def store_generic(vm: Any, obj: Any, name: str, value: Any, cont: Any = DISCARD)
 def writable_dict(vm: Any, obj: Any, name: str, descr: Any) -> dict[str, Any]:
     own = instance_dict(obj)
     if own is None:
+        if vm.heap.is_opaque(obj):
+            raise Break("SB006", f"assignment to attribute {name!r} of a {type(obj).__name__}")
         text = (f"{type(obj).__name__!r} object attribute {name!r} is read-only" if descr is not MISSING
                 else f"{type(obj).__name__!r} object has no attribute {name!r}")
         raise Raised(AttributeError(text, name=name, obj=obj))
     tracker = vm.heap.by_standin.get(id(obj))
-    if tracker is None and is_outside(vm, obj) or tracker is not None and tracker.shape is Shape.OPAQUE:
+    if tracker is None and is_outside(vm, obj):  # a function or an enum member: kept beside it until the end
+        return vm.own_attributes.setdefault(id(obj), (obj, {}))[1]
+    if tracker is not None and tracker.shape is Shape.OPAQUE:
         raise Break("SB006", f"assignment to attribute {name!r} of a {type(obj).__name__}")
     return own
 
@@ -150,9 +155,13 @@ def delete_generic(vm: Any, obj: Any, name: str, cont: Any = DISCARD) -> None:
     if descr is not MISSING and is_data_descriptor(vm, descr):
         return delete_descriptor(vm, descr, obj, name, cont)
     own = instance_dict(obj)
-    if own is None or name not in own:
+    if own is None or read_instance_dict(vm, obj, name) is MISSING:
         return raise_attribute_error(vm, obj, name, _no_attribute(cls, name, own), cont)
-    del writable_dict(vm, obj, name, descr)[name]
+    target = writable_dict(vm, obj, name, descr)
+    if target is own:
+        del own[name]
+    else:
+        target[name] = MISSING
     vm.give(None, cont)
 
 

@@ -9,7 +9,9 @@ share the descriptor protocol in `bind`.
 from __future__ import annotations
 
 import enum
+import threading
 import types
+import weakref
 from typing import Any
 
 import torch
@@ -25,7 +27,7 @@ from stator.interp import tensor_bookkeeping
 from stator.interp.frame import Continuation, Frame, Raised
 from stator.interp.lookup import MISSING, find, is_mutable_class, mro_of
 from stator.native.rows_declare import INSTANCE_METHOD
-from stator.source import Attr, DictOf, Key, Pinned
+from stator.source import Attr, CallOf, DictOf, Key, Pinned
 from stator.kinds import is_a
 from stator.shapes.values import SYMBOLIC, specialise
 
@@ -69,14 +71,34 @@ def load_attr(vm: Any, obj: Any, name: str, cont: Any = None) -> None:
     if type(getattribute) is types.WrapperDescriptorType:
         if cls is types.MethodType:
             return load_method_object_attr(vm, obj, name, cont)
+        if getattribute in _C_LOOKUPS:
+            return vm.give(read_through_c(vm, obj, name), cont)
         return load_generic(vm, obj, name, cont)
     vm.call(getattribute, (obj, name), {}, FallbackGetattr(obj, name, cont))
+
+
+def read_through_c(vm: Any, obj: Any, name: str) -> Any:
+    """An attribute that only C code can find: of a threading.local it is this thread's, asked again by a guard."""
+    if type(obj) is not threading.local:
+        raise Break("SB005", f"an attribute of a {type(obj).__name__}")
+    original, source = vm.heap.original_of(obj), vm.heap.source_of(obj)
+    try:
+        value = getattr(original, name)
+    except AttributeError:
+        raise Break("SB005", f"a threading.local without {name!r} in this thread") from None
+    return vm.heap.adopt(value, CallOf(Pinned(getattr), (source, Pinned(name))))
+
+
+_C_LOOKUPS = {cls.__dict__["__getattribute__"]
+              for cls in (threading.local, weakref.ProxyType, weakref.CallableProxyType)}
 
 
 def load_generic(vm: Any, obj: Any, name: str, cont: Any, fallback: bool = True) -> None:
     """object.__getattribute__, then `__getattr__` where the caller is not __getattribute__ itself."""
     cls = type(obj)
     descr = find(vm, cls, name)
+    if fallback and descr is not MISSING and type(descr) not in _NON_DATA and find(vm, cls, "__getattr__") is not MISSING:
+        cont = FallbackGetattr(obj, name, cont)  # a getter may raise AttributeError
     if descr is not MISSING and type(descr) not in _PLAIN_FUNCTIONS and is_data_descriptor(vm, descr):
         return bind(vm, descr, obj, cls, cont)
     value = read_instance_dict(vm, obj, name)
@@ -137,6 +159,10 @@ def read_instance_dict(vm: Any, obj: Any, name: str) -> Any:
     own = instance_dict(obj)
     if own is None:
         return MISSING
+    if vm.own_attributes and id(obj) in vm.own_attributes:
+        written = vm.own_attributes[id(obj)][1]
+        if name in written:
+            return written[name]
     value = own.get(name, MISSING)
     if type(value) is Box:
         return value.force()
@@ -260,16 +286,24 @@ def read_c_member(vm: Any, descr: Any, obj: Any, cont: Any) -> None:
             if tracker.shape is Shape.OPAQUE:
                 raise Break("SB005", f"__dict__ of a {type(obj).__name__}")
             heap.expose_attributes(tracker)
-        return vm.give(descr.__get__(obj), cont)
+        own = descr.__get__(obj)
+        if type(own) is dict:
+            heap.note_namespace(own, obj, tracker)
+        return vm.give(own, cont)
     if name == "__traceback__" and id(obj) in heap.by_standin:
         raise Break("SB020", "the traceback of an exception from outside")
-    if type(obj) is types.FrameType and name not in ("f_code", "f_lineno", "f_lasti"):
+    if type(obj) is types.FrameType and (name not in ("f_code", "f_lineno", "f_lasti") or name != "f_code" and any(
+            obj is body.shown for body in vm.generators.values())):
         raise Break("SB020", f"{name} of a frame")
     if id(obj) in vm.generators and name != "__name__" and name != "__qualname__":
         return vm.give(generator_attribute(vm.generators[id(obj)], name), cont)
     try:
         value = descr.__get__(obj)
     except AttributeError as error:
+        tracker = heap.by_standin.get(id(obj))
+        if tracker is not None and type(descr) is types.MemberDescriptorType and tracker.initial_slots is not None \
+                and descr not in tracker.initial_slots:
+            heap.guard(tracker.source, Kind.SLOT_EMPTY, (name, descr.__objclass__))
         if cont is not None and cont.raised(vm, vm.frame, error):
             return None
         raise Raised(error) from None
@@ -286,15 +320,17 @@ def read_c_member(vm: Any, descr: Any, obj: Any, cont: Any) -> None:
 
 def generator_attribute(body: Any, name: str) -> Any:
     """gi_code and its like, as the interpreted body has them."""
-    kind = name.partition("_")[2]
+    kind = name.partition("_")[2].replace("await", "yieldfrom")
     if kind == "code":
         return body.code
     if kind == "running":
         return body.running
+    if kind == "yieldfrom":
+        return body.delegate()
     if kind == "suspended":
         return body.started and not body.running and not body.done
-    if kind == "frame" and body.done:
-        return None
+    if kind == "frame":
+        return body.frame_object()
     raise Break("SB008", f"{name} of a generator")
 
 
@@ -383,7 +419,7 @@ def load_module_attr(vm: Any, module: types.ModuleType, name: str, cont: Any, as
     descr = find(vm, type(module), name)
     if descr is not MISSING and is_data_descriptor(vm, descr):
         if name == "__dict__":
-            raise Break("SB005", f"__dict__ of the module {module.__name__}")
+            return vm.give(scope.view(), cont)
         return bind(vm, descr, module, type(module), cont)
     value = scope.read(name)
     if value is not MISSING:

@@ -25,6 +25,7 @@ from stator.interp.binding import bind_arguments
 from stator.interp.frame import UNBOUND, Continuation, Frame, Raised
 from stator.interp.lookup import MISSING, find, is_mutable_class
 from stator.interp.machine import Machine, Thunk, program_of
+from stator.interp.torch_arguments import plain_arguments
 from stator.code.decode import decode
 from stator.native.table import NativeClass, lookup, name_of, receiver_split
 from stator.native.torch_ops import torch_leaf
@@ -181,8 +182,9 @@ class Caller(Machine):
             for value in kwargs.values():
                 if type(value) is not FakeTensor:
                     expose(value)
+        args = plain_arguments(self, args)
         try:
-            return self.recorder.call(fn, tuple(args), kwargs or {})
+            return self.recorder.call(fn, args, kwargs or {})
         except Exception as error:
             raise Raised(error) from None
 
@@ -309,8 +311,16 @@ class Caller(Machine):
 
     def guard_callback(self, func: types.FunctionType, args: tuple[Any, ...]) -> None:
         """C code found `func` on a class by itself (`__eq__`, `__hash__`, ...): guard that finding."""
+        if self.making_classes:
+            self.note_class_in_making(func.__name__, args)
         if args and find_owner(type(args[0]), func):
             find(self, type(args[0]), func.__name__)
+
+    def note_class_in_making(self, name: str, args: tuple[Any, ...]) -> None:
+        """type.__new__ shows the class it makes to these two before it returns it."""
+        place = {"__set_name__": 1, "__init_subclass__": 0}.get(name)
+        if place is not None and len(args) > place and is_a(args[place], type):
+            self.fresh[id(args[place])] = args[place]
 
     def call_bound(self, func: types.FunctionType, args: tuple[Any, ...]) -> Any:
         """Run a function whose arguments CPython has already bound to its local slots."""

@@ -12,6 +12,7 @@ import types
 import weakref
 from typing import Any
 
+from stator import _hook
 from stator.interp.frame import Continuation, ExcState, Finished, Frame, Raised
 from stator.interp.machine import Thunk, op
 from stator.kinds import is_a
@@ -31,7 +32,7 @@ class Yielded:
 class Suspended:
     """The interpreted body of one generator."""
 
-    __slots__ = ("frame", "started", "done", "running", "exc_state", "saved", "handle", "code", "__weakref__")
+    __slots__ = ("frame", "started", "done", "running", "exc_state", "saved", "handle", "code", "shown", "__weakref__")
 
     def __init__(self, frame: Frame) -> None:
         self.frame: Frame | None = frame
@@ -41,12 +42,25 @@ class Suspended:
         self.running = False
         self.exc_state = ExcState()
         self.saved: ExcState | None = None
+        self.shown: Any = None  # the frame object the program was shown, whose only true fact is its code
         self.handle: Any = None  # weakref to the object the program holds
 
     @property
     def kind(self) -> str:
         flags = self.frame.code.co_flags if self.frame else 0
         return "coroutine" if flags & COROUTINE else "async generator" if flags & ASYNC_GENERATOR else "generator"
+
+    def frame_object(self) -> Any:
+        """`gi_frame`: None once the body is over."""
+        if self.frame is None:
+            return None
+        if self.shown is None:
+            self.shown = _hook.new_frame(self.code, self.frame.scope.namespace, {})
+        return self.shown
+
+    def delegate(self) -> Any:
+        """What a suspended body waits for (`gi_yieldfrom`, `cr_await`), or None."""
+        return None if self.frame is None or self.running or not self.started else delegate_of(self.frame)
 
     def enter(self, vm: Any, cont: Any) -> Frame:
         frame = self.frame

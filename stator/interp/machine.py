@@ -86,8 +86,11 @@ class Machine:
         self.defaults: dict[int, Any] = {}
         self.class_overlays: dict[type, dict[str, Any]] = {}
         self.tensor_attributes: dict[int, dict[str, Any]] = {}
+        self.own_attributes: dict[int, tuple[Any, dict[str, Any]]] = {}  # written on objects that stand for themselves
+        self.making_classes = 0  # how many type.__new__ are running
         self.callbacks: dict[int, Any] = {}  # functions that stand for C callables inside C iterators
         self.effects: list[Any] = []
+        self.early_effects = 0  # how many of them come before the program's first change of anything outside
         self.torch_state = recorder.torch_state
         self.tensor_grads: dict[int, tuple[Any, Any]] = {}  # id of a fake -> (it, what the program made its .grad)
         self.steps = 0  # instructions begun by the outermost loop

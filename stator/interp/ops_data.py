@@ -497,7 +497,7 @@ def UNPACK_SEQUENCE(vm: Any, frame: Frame, instr: Any) -> None:
     else:
         if type(value) is not FakeTensor and not vm.is_iterable(value):
             raise Raised(TypeError(f"cannot unpack non-iterable {type(value).__name__} object"))
-        items = vm.collect(value)
+        items = vm.take(value, count + 1)
     if len(items) < count:
         raise Raised(ValueError(f"not enough values to unpack (expected {count}, got {len(items)})"))
     if len(items) > count:

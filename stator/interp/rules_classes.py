@@ -9,11 +9,13 @@ from __future__ import annotations
 import _thread
 import collections
 import dataclasses
+import enum
 import reprlib
-import sys
 import types
 import typing
 from typing import Any
+
+import typing_extensions
 
 from stator.breaks import Break
 from stator.interp.calls import rule
@@ -84,6 +86,40 @@ for _function in _subscriptions():
     rule(_function)(_alias_rule(_function))
 
 
-@rule(sys._getframe)
-def _getframe(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-    raise Break("SB008", "sys._getframe: frames of the program do not exist in the compiled function")
+def caller_module(vm: Any, levels: int) -> Any:
+    """`__name__` of the module whose frame is `levels` above the running one."""
+    frame = vm.frame
+    while frame is not None and (levels or frame.func is None):
+        levels -= frame.func is not None
+        frame = frame.caller()
+    return "__main__" if frame is None else frame.scope.read("__name__")
+
+
+@rule(enum.EnumType._create_)
+def _create_enum(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    """Enum("Colour", "RED GREEN"): the module is that of the caller's caller."""
+    if kwargs.get("module") is None:
+        kwargs = {**kwargs, "module": caller_module(vm, 1)}
+    vm.push(vm.frame_for(enum.EnumType._create_, args, kwargs), cont)
+
+
+def _caller(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    """typing._caller(depth): the module in which a TypeVar or NewType is made."""
+    depth = args[0] if args else kwargs.get("depth", 1)
+    vm.give(caller_module(vm, depth), cont)
+
+
+if hasattr(typing, "_caller"):
+    rule(typing._caller)(_caller)
+
+
+@rule(typing_extensions._has_generic_or_protocol_as_origin)
+def _has_generic_origin(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    """Asks the frame two levels up for its variable `origin`: here that is an interpreted frame."""
+    frame = vm.frame.caller()
+    found = False
+    if frame is not None and frame.scope is not None and frame.scope.namespace.get("__name__") == "typing":
+        names = frame.unit.local_names
+        origin = frame.locals[names.index("origin")] if "origin" in names else None
+        found = any(origin is known for known in (typing.Generic, typing.Protocol, typing_extensions.Protocol))
+    vm.give(found, cont)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import re
 import sys
+import types
 import warnings
 from dataclasses import dataclass
 from typing import Any
@@ -12,9 +14,12 @@ from typing import Any
 from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.breaks import Break
+from stator.guards.guard import Kind
+from stator.heap.changes import anything_changed
 from stator.interp.calls import rule
 from stator.kinds import is_a
 from stator.shapes.values import is_unbacked
+from stator.source import CallOf, Pinned
 
 
 @dataclass(frozen=True)
@@ -23,6 +28,8 @@ class Printed:
 
     stream: str  # "stdout" or "stderr"
     text: str
+    pieces: tuple[str, ...] = ()  # as print() writes them, where the stream's write() is Python code that can tell
+    flush: bool = False
 
 
 @dataclass(frozen=True)
@@ -38,12 +45,35 @@ class Warned:
 
 @dataclass(frozen=True)
 class Logged:
-    """A call of a logger's method with constant arguments."""
+    """A message to a logger, with constant arguments, from a place of the program."""
 
     logger: Any
-    method: str
+    level: int
+    message: Any
     args: tuple[Any, ...]
-    kwargs: dict[str, Any]
+    filename: str
+    line: int
+    function: str
+
+
+def note(vm: Any, effect: Any, watched: bool) -> None:
+    """Keep an effect for replay.  `watched`: code of the user's runs then, which can see what was changed before it.
+
+    Effects noted before the first change are replayed before the changes; after one, the call breaks.
+    """
+    if watched:
+        if anything_changed(vm.heap) or vm.class_overlays or vm.own_attributes:
+            raise Break("SB015", "output through the user's own code, which can see what was changed before")
+        vm.early_effects = len(vm.effects) + 1
+    vm.effects.append(effect)
+
+
+def written_in_python(stream: Any) -> bool:
+    """Whether a stream's write() is Python code."""
+    for base in type.__dict__["__mro__"].__get__(type(stream)):
+        if "write" in base.__dict__:
+            return type(base.__dict__["write"]) is types.FunctionType
+    return True
 
 
 def refuse_tensors(values: Any, what: str) -> None:
@@ -58,7 +88,7 @@ def refuse_tensors(values: Any, what: str) -> None:
 def _print(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     options = dict(kwargs)
     file = options.pop("file", None)
-    options.pop("flush", None)
+    flush = options.pop("flush", False)
     separator, end = options.pop("sep", None), options.pop("end", None)
     if options:
         return vm.give(vm.native_unhooked(print, (), kwargs), cont)
@@ -66,9 +96,13 @@ def _print(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     if file is None:
         file = vm.heap.scope(sys.__dict__).read("stdout")
     parts = [vm.call_sync(str, (value,)) for value in args]
-    text = (" " if separator is None else separator).join(parts) + ("\n" if end is None else end)
+    separator, end = " " if separator is None else separator, "\n" if end is None else end
+    text = separator.join(parts) + end
     if file is sys.stdout or file is sys.stderr:
-        vm.effects.append(Printed("stdout" if file is sys.stdout else "stderr", text))
+        watched = written_in_python(file)
+        pieces = (*(piece for part in parts for piece in (separator, part)), end)[0 if not parts else 1:]
+        note(vm, Printed("stdout" if file is sys.stdout else "stderr", text, pieces if watched else (),
+                         type(flush) is bool and flush), watched)
     elif file is not None:
         out: list[Any] = []
         vm.sync(lambda: vm.load_attr(file, "write"), out)
@@ -84,25 +118,72 @@ def _warn(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     category = values.get("category") or UserWarning
     if is_a(message, Warning):
         category = type(message)
+    if warnings_can_raise():
+        raise Break("SB013", "a warning while a filter turns warnings into errors")
+    vm.heap.guard(CallOf(Pinned(warnings_can_raise)), Kind.FRESH_CALL, False)
     stack = [frame for frame in vm.stack()]
     level = values.get("stacklevel", 1)
     frame = stack[-level] if level <= len(stack) else stack[0]
-    vm.effects.append(Warned(message, category, frame.filename, frame.line, frame.filename))
+    watched = warnings.showwarning is not _SHOW_WARNING or type(warnings._showwarnmsg_impl) is types.FunctionType \
+        and warnings._showwarnmsg_impl is not _SHOW_MESSAGE
+    note(vm, Warned(message, category, frame.filename, frame.line, frame.filename), watched)
     vm.give(None, cont)
 
 
-def _log_rule(name: str) -> Any:
-    def note(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+_SHOW_WARNING, _SHOW_MESSAGE = warnings._showwarning_orig, warnings._showwarnmsg_impl
+
+
+def warnings_can_raise() -> bool:
+    """A pure reader for guards: whether some filter makes exceptions of warnings."""
+    return warnings.defaultaction == "error" or any(row[0] == "error" for row in warnings.filters)
+
+
+def _log_rule(name: str, level: int | None) -> Any:
+    def log(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
         logger, *rest = args
         if kwargs or any(not is_a(value, (str, int, float, type(None), type)) for value in rest):
             raise Break("SB015", f"logging.Logger.{name} with arguments that are not constants")
-        vm.effects.append(Logged(vm.heap.original_of(logger), name, tuple(rest), dict(kwargs)))
+        original = vm.heap.original_of(logger)
+        number = rest.pop(0) if level is None else level
+        frame = vm.stack()[-1]
+        note(vm, Logged(original, number, rest[0], tuple(rest[1:]), frame.filename, frame.line,
+                        frame.function.rpartition(".")[2]), handled_in_python(original))
         vm.give(None, cont)
-    return note
+    return log
 
 
-for _name in ("debug", "info", "warning", "error", "critical", "warn", "log"):
-    rule(getattr(logging.Logger, _name))(_log_rule(_name))
+for _name in ("debug", "info", "warning", "error", "critical"):
+    rule(getattr(logging.Logger, _name))(_log_rule(_name, getattr(logging, _name.upper())))
+rule(logging.Logger.log)(_log_rule("log", None))
+
+
+def handled_in_python(logger: Any) -> bool:
+    """Whether a message reaches handlers, filters or streams that are the user's own code."""
+    while logger is not None:
+        for handler in logger.handlers:
+            stream = getattr(handler, "stream", None)
+            if not type(handler).__module__.startswith("logging") or handler.filters \
+                    or stream is not None and written_in_python(stream):
+                return True
+        if logger.filters:
+            return True
+        logger = logger.parent if logger.propagate else None
+    return False
+
+
+@rule(logging.Logger.isEnabledFor)
+def _is_enabled_for(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    logger = vm.heap.original_of(args[0])
+    if logger.manager.loggerDict.get(logger.name) is not logger and logger is not logging.root:
+        raise Break("SB018", "isEnabledFor of a logger that no manager knows, whose cached answers may be old")
+    vm.call(_enabled, args, kwargs, cont)
+
+
+def _enabled(self: Any, level: int) -> bool:
+    """Logger.isEnabledFor without its lock and its cache; interpreted."""
+    if self.disabled or self.manager.disable >= level:
+        return False
+    return level >= self.getEffectiveLevel()
 
 
 # ---------------------------------------------------------------------- re: functions around an inner cache
@@ -111,8 +192,39 @@ def _native_rule(function: Any) -> Any:
     def run(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
         """`re` keeps a cache of compiled patterns, which nobody can observe."""
         vm.heap.expose_deep(args)
-        vm.give(vm.native(function, args, kwargs), cont)
+        vm.give(vm.native_unhooked(function, args, kwargs), cont)
     return run
+
+
+def _substitute_rule(method: str) -> Any:
+    def substitute(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+        """The pattern is compiled natively; the replacement may be a function of the program."""
+        values = {**dict(zip(("pattern", "repl", "string", "count", "flags"), args, strict=False)), **kwargs}
+        pattern = vm.native_unhooked(re.compile, (values.pop("pattern"), values.pop("flags", 0)))
+        vm.call(getattr(pattern, method), (), values, cont)
+    return substitute
+
+
+rule(re.sub)(_substitute_rule("sub"))
+rule(re.subn)(_substitute_rule("subn"))
+
+
+def _stream_rule(function: Any) -> Any:
+    def write(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+        """sys.stdout.write(text) is an effect like print; a stream of the trace's own is simply written."""
+        stream = args[0]
+        if vm.heap.tracker_of(stream) is None:
+            return vm.give(vm.native_unhooked(function, args, kwargs), cont)
+        for name in ("stdout", "stderr"):
+            if stream is vm.heap.scope(sys.__dict__).read(name) and len(args) == 2 and type(args[1]) is str:
+                note(vm, Printed(name, args[1]), written_in_python(stream))
+                return vm.give(len(args[1]), cont)
+        raise Break("SB006", f"write to a {type(stream).__name__} from outside")
+    return write
+
+
+for _function in (io.StringIO.write, io.TextIOWrapper.write):
+    rule(_function)(_stream_rule(_function))
 
 
 for _function in (re.compile, re.escape, re.match, re.fullmatch, re.search, re.split, re.findall, re.finditer):

@@ -18,12 +18,13 @@ from stator.guards.guard import Kind
 from stator.heap.box import Box
 from stator.heap.readers import mapping_behind
 from stator.interp.attributes import read_instance_dict
+from stator.interp.assignment import DISCARD, store_on_class
 from stator.interp.binding import function_defaults, keyword_default
 from stator.interp.calls import rule
 from stator.interp.frame import UNBOUND
-from stator.interp.lookup import MISSING, find, mro_of
+from stator.interp.lookup import MISSING, find, is_mutable_class, mro_of
 from stator.kinds import is_a
-from stator.source import Attr, Key
+from stator.source import Attr, DictOf, Key, Pinned
 
 _VARARGS, _VARKEYWORDS = 0x04, 0x08
 _PARAMETER = inspect.Parameter
@@ -97,7 +98,7 @@ def _annotations(vm: Any, function: types.FunctionType) -> dict[str, Any]:
 
 @rule(copyreg._slotnames)
 def _slotnames(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-    """copyreg keeps its answer on the class, as a cache; here it is worked out again, and nothing is kept."""
+    """copyreg keeps its answer on the class, which the program can see: so does the residual, once."""
     cls = args[0]
     names: list[str] = []
     if is_a(cls, type):
@@ -111,7 +112,18 @@ def _slotnames(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
                 stripped = base.__name__.lstrip("_")
                 private = name.startswith("__") and not name.endswith("__") and stripped
                 names.append(f"_{stripped}{name}" if private else name)
+        if is_mutable_class(cls):
+            _keep_slotnames(vm, cls, names)
     vm.give(names, cont)
+
+
+def _keep_slotnames(vm: Any, cls: type, names: list[str]) -> None:
+    known = "__slotnames__" in cls.__dict__
+    if id(cls) not in vm.fresh:
+        vm.heap.guard(DictOf(Pinned(cls)), Kind.PRESENT if known else Kind.ABSENT, "__slotnames__")
+        known = known or "__slotnames__" in vm.class_overlays.get(cls, {})
+    if not known:
+        store_on_class(vm, cls, "__slotnames__", names, DISCARD)
 
 
 @rule(torch.jit.ScriptFunction.__dict__["__call__"])

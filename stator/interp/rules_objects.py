@@ -16,6 +16,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.breaks import Break
 from stator.guards.guard import Kind
+from stator.source import CallOf, Pinned
 from stator.heap.box import Box
 from stator.heap.tracker import Shape
 from stator.interp import generators, operators, symbols
@@ -131,7 +132,7 @@ def _locals(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 
 @rule(globals)
 def _globals(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-    raise Break("SB008", "globals()")
+    vm.give(vm.frame.scope.view(), cont)
 
 
 @rule(eval, exec)
@@ -204,10 +205,13 @@ def _check_class(vm: Any, obj: Any, seen_type: type, cls: Any, hook: str, argume
         return operators.truth(vm, vm.call_sync(check, (cls, argument)))
     if type(obj) is FakeTensor:
         if is_a(cls, abc.ABCMeta):
+            guard_registrations(vm, cls, seen_type)
             return issubclass(seen_type, cls)
         if meta is torch.tensortype if hasattr(torch, "tensortype") else False:
             return is_a(obj, cls)
         return cls in seen_type.__mro__ if is_a(cls, type) else vm.native(isinstance, (obj, cls))
+    if is_a(cls, abc.ABCMeta):
+        guard_registrations(vm, cls, seen_type)
     function = isinstance if hook == "__instancecheck__" else issubclass
     return vm.native(function, (argument, cls))
 
@@ -244,7 +248,11 @@ def new_class(vm: Any, meta: type, args: Any, kwargs: Any, cont: Any) -> None:
     vm.heap.expose(bases)
     vm.heap.expose(namespace)
     namespace = {key: value.force() if type(value) is Box else value for key, value in namespace.items()}
-    cls = vm.native(type.__new__, (meta, name, bases, namespace), kwargs)
+    vm.making_classes += 1
+    try:
+        cls = vm.native(type.__new__, (meta, name, bases, namespace), kwargs)
+    finally:
+        vm.making_classes -= 1
     vm.fresh[id(cls)] = cls
     vm.give(cls, cont)
 
@@ -718,14 +726,22 @@ for _cls in (operator.attrgetter, operator.itemgetter, operator.methodcaller):
 # ---------------------------------------------------------------------- abstract base classes
 
 
+def guard_registrations(vm: Any, cls: type, seen: type) -> None:
+    """A class may be registered with an abstract one later: the count of registrations is a fact."""
+    if is_a(seen, type) and cls not in type.__dict__["__mro__"].__get__(seen):
+        vm.heap.guard(CallOf(Pinned(_abc.get_cache_token)), Kind.FRESH_CALL, _abc.get_cache_token())
+
+
 @rule(_abc._abc_instancecheck)
 def _abc_instancecheck(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     seen = tensor_class(vm, args[1]) if type(args[1]) is FakeTensor else type(args[1])
+    guard_registrations(vm, args[0], seen)
     vm.give(vm.native(_abc._abc_subclasscheck, (args[0], seen)), cont)
 
 
 @rule(_abc._abc_subclasscheck)
 def _abc_subclasscheck(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    guard_registrations(vm, args[0], args[1])
     vm.give(vm.native(_abc._abc_subclasscheck, args), cont)
 
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import weakref
 from typing import Any
 
 import torch
+import torch.utils.hooks
 
 from stator.breaks import Break
+from stator.guards.guard import Kind, tensor_meta
 from stator.interp.calls import rule
 from stator.interp.tensor_bookkeeping import set_requires_grad
 from stator.kinds import is_a
-from stator.source import CallOf, Pinned
 
 _TensorBase: Any = torch._C.TensorBase
 
@@ -24,6 +26,8 @@ def _breaks(code: str, detail: str) -> Any:
 
 rule(_TensorBase.retain_grad)(_breaks("SB016", "retain_grad()"))
 rule(torch.Tensor.register_hook, torch.Tensor.register_post_accumulate_grad_hook)(_breaks("SB016", "a hook on a tensor"))
+rule(torch.utils.hooks.BackwardHook.setup_input_hook, torch.utils.hooks.BackwardHook.setup_output_hook,
+     torch.utils.hooks.BackwardHook._apply_on_tensors)(_breaks("SB016", "a backward hook on a module"))
 rule(torch.nn.Parameter, torch.nn.Buffer, _TensorBase._make_subclass)(
     _breaks("SB016", "a Parameter or Buffer made inside the captured code"))
 rule(torch.Tensor.storage, torch.Tensor._typed_storage, _TensorBase.untyped_storage, torch.Tensor.storage_type,
@@ -34,6 +38,16 @@ rule(torch.random.fork_rng, torch.random.get_rng_state, torch.random.set_rng_sta
 rule(torch.autograd.graph.saved_tensors_hooks.__enter__, torch.autograd.graph.save_on_cpu.__init__)(
     _breaks("SB016", "hooks on saved tensors"))
 rule(torch.autograd.forward_ad.enter_dual_level)(_breaks("SB016", "forward-mode differentiation"))
+
+
+@rule(_TensorBase.storage_offset)
+def _storage_offset(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    """Guards leave offsets open until someone asks; a view's offset comes from one of the inputs met so far."""
+    for graph_input in vm.recorder.inputs:
+        meta = tensor_meta(graph_input.tensor, with_offset=True)
+        vm.heap.guard(graph_input.source, Kind.TENSOR, dataclasses.replace(
+            vm.recorder.meta_of(graph_input.tensor), storage_offset=meta.storage_offset))
+    vm.give(vm.torch_call(_TensorBase.storage_offset, args, kwargs), cont)
 
 
 @rule(_TensorBase.requires_grad_)
@@ -88,10 +102,11 @@ for _name, _dtype in (("FloatTensor", torch.float32), ("DoubleTensor", torch.flo
 
 @rule(weakref.ref.__call__)
 def _call_reference(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    """The stand-in of a reference refers to the stand-in of its object, whose life is guarded (heap/holders)."""
     reference = args[0]
-    if type(reference) is not weakref.ref or not vm.heap.is_opaque(reference):
-        raise Break("SB019", "a weak reference made inside the trace")
-    vm.give(vm.heap.adopt(reference(), CallOf(Pinned(reference))), cont)
+    if vm.heap.is_opaque(reference):
+        raise Break("SB019", f"a {type(reference).__name__}")
+    vm.give(reference(), cont)
 
 
 # ---------------------------------------------------------------------- profiling ranges: names for a profiler

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import torch
 
 from stator import marks
 from stator.breaks import Break
-from stator.interp.calls import rule
+from stator.interp.calls import RULES, rule
 from stator.interp.frame import Raised
 from stator.kinds import is_a
 
@@ -69,3 +70,18 @@ def _to_python(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 @rule(torch.manual_seed, torch.seed, torch.set_rng_state, torch.get_rng_state, torch.initial_seed)
 def _seed(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     raise Break("SB013", "torch's random number generator")
+
+
+# ---------------------------------------------------------------------- another tracer in the same process
+
+
+def ignore_peer_bookkeeping() -> None:
+    """torch's own tracer, once used, patches nn.Module.__init__ to number modules; that is none of a program's doing.
+
+    Looked up in sys.modules at the start of each trace: Stator never imports it.
+    """
+    module = sys.modules.get("torch._dynamo.mutation_guard")
+    tracker = getattr(module, "GenerationTracker", None)
+    tag = getattr(getattr(tracker, "tag", None), "__func__", None)
+    if tag is not None and id(tag) not in RULES:
+        rule(tag)(_constant(None))

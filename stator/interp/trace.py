@@ -86,6 +86,7 @@ def trace(begin: Callable[[VM], tuple[Frame, Frame | None, BaseException | None]
     With `stop_step`, the trace ends with `stop` just before that instruction, its frames as they are there.
     """
     state = global_state()
+    rules_torch.ignore_peer_bookkeeping()
     fake_mode = FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=False)
     recorder = Recorder(fake_mode)
     heap = Heap(recorder)

@@ -26,6 +26,7 @@ _PLAIN_SEQUENCES = (list, tuple)
 _SIMPLE_ITERATORS = {type(iter([])), type(iter(())), type(iter(range(0))), type(iter("")), type(iter(b"")),
                      type(iter(range(1 << 70))), type(iter({})), type(iter({}.values())), type(iter(set()))}
 _CONSTANT_OBJECTS = (torch.Generator,)
+_WHOLE = (FakeTensor, list, tuple, dict, str, range, bytes)
 LOOP_LIMIT = 2_000_000
 
 
@@ -156,6 +157,20 @@ class VM(Caller):
                 return items
             items.append(item)
             self.tick()
+
+    def take(self, iterable: Any, limit: int) -> list[Any]:
+        """At most `limit` items: unpacking looks one item past what it needs, and no further."""
+        if type(iterable) in _WHOLE:
+            return self.collect(iterable)
+        out: list[Any] = []
+        self.sync(lambda: self.get_iter(iterable), out)
+        items: list[Any] = []
+        while len(items) < limit:
+            item = self.next_or_missing(out[0])
+            if item is MISSING:
+                break
+            items.append(item)
+        return items
 
     def next_or_missing(self, iterator: Any) -> Any:
         try:

@@ -162,7 +162,7 @@ def redirected_output(x):
     return out.getvalue(), x + 1
 
 
-@case(lambda: call(nested(2), ramp(2)))
+@case(lambda: call(nested(2), ramp(2)), breaks="SB014 the frame of a generator from outside")
 def manager_from_outside(manager, x):
     with manager as n:
         return x + n

@@ -95,7 +95,8 @@ def logging_between_mutations():
 
 @probe("SB015 SB001 SB005")
 def logging_level_asked():
-    logger = logging.Logger("stator law probe", logging.WARNING)
+    logger = logging.getLogger("stator law probe")
+    logger.setLevel(logging.WARNING)
     return Scene(lambda x: x * (2 if logger.isEnabledFor(logging.INFO) else 3), one(ramp()),
                  lambda: logger.setLevel(logging.DEBUG))
 
@@ -134,7 +135,7 @@ def warning_that_looks_at_the_world():
     return Scene(fn, one(ramp()), world.clear, lambda: list(notes), around=Watch)
 
 
-@probe("raises SB001 SB005 SB006 SB015")
+@probe("SB013")
 def warning_turned_into_an_error():
     state = [0]
 
@@ -253,7 +254,7 @@ def recursion():
     return Scene(lambda x: power(x, depth[0]), one(ramp()), lambda: depth.__setitem__(0, 70))
 
 
-@probe(RAISES)
+@probe("SB011")
 def recursion_without_end():
     def forever(x, n):
         return forever(x, n + 1)
@@ -371,7 +372,7 @@ def config_copied():
     return Scene(fn, one(ramp()), lambda: setattr(config, "k", 7), lambda: config)
 
 
-@probe("SB001 SB005 SB006 SB007 SB012")
+@probe("SB001 SB005 SB006 SB007 SB012 SB014 SB016")
 def module_copied():
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
@@ -517,7 +518,7 @@ def exception_object_kept():
     return Scene(fn, one(ramp()), kept.clear, lambda: [(type(e), e.args) for e in kept])
 
 
-@probe("raises")
+@probe("SB005")
 def outside_exception_raised():
     error = ValueError("made outside")
     seen: list[Any] = []

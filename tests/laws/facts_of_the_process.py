@@ -134,7 +134,7 @@ def environment_variable_written():
         return x * 2
 
     return Scene(fn, one(ramp()), lambda: os.environ.pop("STATOR_LAW_PROBE"),
-                 lambda: (os.environ.get("STATOR_LAW_PROBE"), os.popen("echo $STATOR_LAW_PROBE").read()),
+                 lambda: os.environ.get("STATOR_LAW_PROBE"),
                  undo=lambda: os.environ.pop("STATOR_LAW_PROBE", None))
 
 
@@ -175,9 +175,7 @@ def random_object():
     stream = random.Random(3)
 
     def fn(x):
-        ks = [1, 2, 3, 4]
-        stream.shuffle(ks)
-        return x * ks[0] + stream.choice(ks)
+        return x * stream.choice([1, 2, 3, 4])
 
     return Scene(fn, one(ramp()), look=lambda: stream.getstate())
 
@@ -212,13 +210,16 @@ def hash_steers_a_branch():
                  lambda: slot.__setitem__(0, other))
 
 
-@probe("SB013")
+@probe()
 def identity_in_a_result():
-    thing = Target()
-    return Scene(lambda x: (x * 2, id(thing) == ids[0]), one(ramp()), look=lambda: ids.append(id(thing)) if not ids else None)
+    slot = [Target(), Target()]
+    told: list[int] = []
 
+    def fn(x):
+        told.append(id(slot[0]))
+        return x * 2
 
-ids: list[int] = []
+    return Scene(fn, one(ramp()), slot.reverse, lambda: [told[-1:] == [id(slot[0])], len(told)])
 
 
 class Point:
@@ -471,13 +472,6 @@ def modules_asked():
     return Scene(lambda x: x * 2 if "stator_law_probe" in sys.modules else x * 3, one(ramp()),
                  lambda: sys.modules.__setitem__("stator_law_probe", torch),
                  undo=lambda: sys.modules.pop("stator_law_probe", None))
-
-
-@probe("SB001 SB005 SB008 SB013")
-def reference_count_asked():
-    thing = Target()
-    keep: list[Any] = []
-    return Scene(lambda x: x * sys.getrefcount(thing), one(ramp()), lambda: keep.extend([thing] * 3))
 
 
 @probe("SB001 SB005 SB013 SB018")

@@ -185,7 +185,7 @@ def default_dtype():
 
 @probe("SB005")
 def default_device():
-    return Scene(lambda x: torch.ones(4), one(ramp()), lambda: torch.set_default_device("meta"),
+    return Scene(lambda x: (x * 2, torch.ones(4).device.type), one(ramp()), lambda: torch.set_default_device("meta"),
                  undo=lambda: torch.set_default_device(None))
 
 
@@ -330,7 +330,7 @@ def random_stream_in_place():
     return Scene(lambda x: x.clone().normal_() + torch.nn.functional.dropout(x), seeded(ramp()), look=lambda: torch.get_rng_state())
 
 
-@probe("SB013 SB005")
+@probe("SB005 SB010 SB013")
 def random_seed_set_inside():
     def fn(x):
         torch.manual_seed(5)
@@ -347,7 +347,7 @@ def random_generator():
                  lambda: generator.get_state())
 
 
-@probe("SB013 SB001 SB005")
+@probe("SB001 SB005 SB013 SB014")
 def random_state_forked():
     def fn(x):
         with torch.random.fork_rng(devices=[]):
@@ -411,7 +411,7 @@ def leaf_or_not():
     return Scene(lambda x: x * 2 if x.is_leaf else x * 3, lambda: (xs[0],), lambda: xs.__setitem__(0, ramp(grad=True) * 1))
 
 
-@probe("SB005")
+@probe("SB005 SB016")
 def grad_fn_asked():
     xs = [ramp(grad=True)]
     return Scene(lambda x: x * 2 if x.grad_fn is None else x * 3, lambda: (xs[0],), lambda: xs.__setitem__(0, ramp(grad=True) * 1))
@@ -567,7 +567,7 @@ def grad_changed_in_place():
     return Scene(fn, one(x), lambda: x.grad.fill_(4), lambda: x.grad)
 
 
-@probe("SB005 SB006")
+@probe("SB005 SB006 SB016")
 def requires_grad_set_inside():
     x = ramp()
 
@@ -579,7 +579,7 @@ def requires_grad_set_inside():
     return Scene(fn, one(x), lambda: x.requires_grad_(False), lambda: x)
 
 
-@probe("SB005 SB006")
+@probe("SB005 SB006 SB016")
 def requires_grad_assigned_inside():
     x = ramp()
 
@@ -590,7 +590,7 @@ def requires_grad_assigned_inside():
     return Scene(fn, one(x), look=lambda: x)
 
 
-@probe("SB005 SB006")
+@probe("SB005 SB006 SB016")
 def requires_grad_of_a_fresh_tensor():
     def fn(x):
         y = torch.ones(4, requires_grad=True)
@@ -672,10 +672,17 @@ def data_pointer_read():
     return Scene(lambda x: x * (x.data_ptr() == xs[0].data_ptr()), lambda: (keep[0],), lambda: xs.__setitem__(0, ramp()))
 
 
-@probe("SB017 SB005")
+@probe("SB003 SB005 SB017")
 def tensor_subclass():
     class Tagged(torch.Tensor):
         pass
 
     xs = [ramp()]
-    return Scene(lambda x: x * 2, lambda: (xs[0],), lambda: xs.__setitem__(0, ramp().as_subclass(Tagged)))
+    seen: list[Any] = []
+
+    def fn(x):
+        y = x * 2
+        seen.append((type(y).__name__, y.tolist()))
+        return y.sum().item()
+
+    return Scene(lambda _: fn(xs[0]), one(ramp()), lambda: xs.__setitem__(0, ramp().as_subclass(Tagged)), lambda: list(seen))

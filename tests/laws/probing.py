@@ -144,21 +144,19 @@ def observe(scene: Scene, subject: Callable[..., Any]) -> Portrait:
 
 @contextlib.contextmanager
 def seen_text() -> Iterator[list[str]]:
-    """Printed text and warnings, in the order they came."""
+    """Printed text and warnings, in the order they came; Stator's own warnings are not the program's."""
     lines: list[str] = []
-
-    class Stream(io.StringIO):
-        def write(self, piece: str) -> int:
-            lines.append(f"printed {piece!r}")
-            return len(piece)
+    stream = io.StringIO()
 
     def show(message: Any, category: Any, filename: str, lineno: int, *rest: Any) -> None:
-        lines.append(f"warned {category.__name__}: {message}")
+        if not str(message).startswith("stator: "):
+            stream.write(f"{category.__name__}: {message}\n")
 
-    with warnings.catch_warnings(), contextlib.redirect_stdout(Stream()), contextlib.redirect_stderr(Stream()):
+    with warnings.catch_warnings(), contextlib.redirect_stdout(stream), contextlib.redirect_stderr(stream):
         warnings.simplefilter("always")
         warnings.showwarning = show
         yield lines
+    lines.extend(stream.getvalue().splitlines())
 
 
 def world_changed_by_tracing(make: Callable[[], Scene]) -> list[str]:

@@ -153,7 +153,7 @@ def deberta_v2(library: Any) -> Built:
 @family("transformers")
 def mamba(library: Any) -> Built:
     config = library.MambaConfig(vocab_size=VOCABULARY, hidden_size=32, num_hidden_layers=2, state_size=8,
-                                 **SPECIAL_TOKENS)
+                                 use_associative_scan=False, **SPECIAL_TOKENS)
     return two(library.MambaForCausalLM(config), lambda: {"input_ids": tokens()})
 
 
@@ -248,7 +248,7 @@ def convnext(library: Any) -> Built:
 @family("torch", slow=False)
 def transformer(library: Any) -> Built:
     model = nn.Transformer(32, 4, num_encoder_layers=2, num_decoder_layers=2, dim_feedforward=48, batch_first=True)
-    return two(model, lambda: {"src": torch.randn(2, 8, 32), "tgt": torch.randn(2, 6, 32),
+    return two(model, lambda: {"src": torch.randn(2, 8, 32), "tgt": torch.randn(2, 6, 32), "tgt_is_causal": True,
                                "tgt_mask": nn.Transformer.generate_square_subsequent_mask(6)})
 
 

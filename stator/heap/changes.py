@@ -1,0 +1,72 @@
+"""Has the program changed anything outside yet?   the heap, in the middle of a trace  ->  True or False
+
+Asked before code of the user's may run at replay (a stream or a handler written in Python), which could see in
+what order things happened.  Unsure means True.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stator.heap.box import Box
+from stator.heap.heap import instance_dict
+from stator.heap.shells import slot_members
+from stator.heap.tracker import Shape, VariableTracker
+from stator.kinds import is_a
+
+
+def anything_changed(heap: Any) -> bool:
+    return any(scope.overlay for scope in heap.scopes.values()) or any(map(_changed, heap.trackers))
+
+
+def _current(box: Any, value: Any) -> bool:
+    return value is box or type(box) is Box and box.is_current(value)
+
+
+def _changed(tracker: VariableTracker) -> bool:
+    shape, standin, initial = tracker.shape, tracker.standin, tracker.initial
+    if shape is Shape.TENSOR:
+        return bool(standin._version)  # in-place operations count up from the fake tensor's first version
+    if shape is Shape.LIST:
+        items = list(list.__iter__(standin) if is_a(standin, list) else iter(standin))
+        return len(items) != len(initial) or not all(map(_current, initial, items))
+    if shape is Shape.DICT:
+        pairs = list(dict.items(standin))
+        if len(pairs) != len(initial) or any(
+                key is not known or not _current(box, item)
+                for (key, item), (known, box) in zip(pairs, initial.items(), strict=True)):
+            return True
+    elif shape is Shape.SET:
+        members = list(set.__iter__(standin) if is_a(standin, set) else frozenset.__iter__(standin))
+        if {id(item) for item in members} != {id(item) for item in initial}:
+            return True
+    elif shape is Shape.CELL:
+        try:
+            return not _current(initial, standin.cell_contents)
+        except ValueError:
+            return initial is not None
+    elif shape not in _WITHOUT_CONTENTS:
+        return True
+    return _attributes_changed(tracker)
+
+
+_WITHOUT_CONTENTS = {Shape.OBJECT, Shape.TUPLE, Shape.OPAQUE, Shape.VALUE}
+
+
+def _attributes_changed(tracker: VariableTracker) -> bool:
+    if tracker.initial_dict is not None:
+        own = instance_dict(tracker.standin)
+        if own is None or list(own) != list(tracker.initial_dict) \
+                or not all(_current(box, own[name]) for name, box in tracker.initial_dict.items()):
+            return True
+    if tracker.initial_slots is not None:
+        for member in slot_members(type(tracker.original)):
+            try:
+                value = member.__get__(tracker.standin)
+            except AttributeError:
+                if member in tracker.initial_slots:
+                    return True
+                continue
+            if member not in tracker.initial_slots or not _current(tracker.initial_slots[member], value):
+                return True
+    return False

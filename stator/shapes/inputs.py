@@ -1,0 +1,47 @@
+"""Symbols for what comes from outside.   a tensor and its open dimensions  ->  a fake tensor with symbolic sizes
+
+An int becomes an integer symbol; a float a real one, which reaches the graph inside a tensor, because compilers take
+tensors and integers only.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sympy
+import torch
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import DimDynamic, StatelessSymbolicContext
+
+from stator.shapes.sources import NamedSource
+from stator.source import Source
+
+_HOW = {"open": DimDynamic.DUCK, "declared": DimDynamic.DYNAMIC, "unbacked": DimDynamic.UNBACKED}
+
+
+def symbolic_fake(mode: FakeTensorMode, tensor: torch.Tensor, source: Source, dims: dict[int, str]) -> FakeTensor:
+    """A fake tensor whose given dimensions are symbols."""
+    sizes = [_HOW[dims[dim]] if dim in dims else DimDynamic.STATIC for dim in range(tensor.dim())]
+    plain = tensor
+    if tensor._is_view():  # of the base's sizes nothing is known or guarded: fake the tensor as it lies
+        plain = tensor.data
+        plain.requires_grad_(tensor.requires_grad)
+    return mode.from_tensor(plain, symbolic_context=StatelessSymbolicContext(dynamic_sizes=sizes),
+                            source=NamedSource(source))
+
+
+def symbolic_int(env: Any, value: int, source: Source) -> tuple[sympy.Symbol, torch.SymInt]:
+    name = NamedSource(source)
+    symbol = env.create_symbol(value, name, DimDynamic.DYNAMIC, positive=None, do_not_specialize_zero_one=True)
+    return symbol, env.create_symintnode(symbol, hint=value, source=name)
+
+
+def symbolic_float(env: Any, value: float, source: Source) -> tuple[sympy.Symbol, torch.SymFloat]:
+    name = NamedSource(source)
+    symbol = env.create_unspecified_symbol(value, name, DimDynamic.DYNAMIC)
+    return symbol, env.create_symfloatnode(symbol, hint=value, source=name)
+
+
+def float_tensor(value: float) -> torch.Tensor:
+    """How a float is handed to the graph."""
+    return torch.tensor(value, dtype=torch.float64)

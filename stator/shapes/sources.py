@@ -1,0 +1,29 @@
+"""Our sources as torch's shape machinery wants them.   Local("x")  ->  a torch._guards.Source named "x"
+
+torch only names symbols after them; reading the values again is the business of our own guards.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch._guards import Source as TorchSource
+
+from stator.source import Source
+
+
+class NamedSource(TorchSource):
+    """A source of ours behind torch's interface."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+
+    @property
+    def _name_template(self) -> str:
+        return self.source.text()
+
+    def __hash__(self) -> int:
+        return hash(self.source)
+
+    def __eq__(self, other: Any) -> bool:
+        return type(other) is NamedSource and self.source == other.source

@@ -1,0 +1,453 @@
+"""Results of every kind, rebuilt by the residual program and compared with eager Python."""
+
+from __future__ import annotations
+
+import array
+import collections
+import dataclasses
+import datetime
+import enum
+import functools
+import io
+import itertools
+import operator
+import re
+import types
+import typing
+import weakref
+from fractions import Fraction
+from typing import Any
+
+import pytest
+import torch
+
+import stator
+from same_as_eager import call, same_as_eager
+
+
+def t() -> torch.Tensor:
+    return torch.arange(3.0)
+
+
+# ---------------------------------------------------------------------- cycles and aliases
+
+
+def self_list(x: Any) -> Any:
+    xs: list[Any] = [x + 1]
+    xs.append(xs)
+    return xs
+
+
+def self_dict(x: Any) -> Any:
+    d: dict[str, Any] = {"x": x + 1}
+    d["me"] = d
+    return d
+
+
+def tuple_in_its_own_list(x: Any) -> Any:
+    inner: list[Any] = []
+    pair = (inner, x + 1)
+    inner.append(pair)
+    return pair, inner
+
+
+def aliased(x: Any) -> Any:
+    shared = [x * 2]
+    return shared, {"a": shared, "b": (shared,)}, shared[0]
+
+
+def recursive_closure(x: Any) -> Any:
+    def countdown(n: int) -> int:
+        return 0 if n == 0 else 1 + countdown(n - 1)
+
+    return countdown, x + 1
+
+
+def object_cycle(x: Any) -> Any:
+    a, b = types.SimpleNamespace(v=x + 1), types.SimpleNamespace()
+    a.other, b.other = b, a
+    return a
+
+
+def deque_in_itself(x: Any) -> Any:
+    q: Any = collections.deque([x + 1], maxlen=4)
+    q.append(q)
+    return q
+
+
+@pytest.mark.parametrize("fn", [self_list, self_dict, tuple_in_its_own_list, aliased, object_cycle, deque_in_itself])
+def test_cycles_and_aliases(fn: Any) -> None:
+    same_as_eager(fn, lambda: call(t()))
+
+
+def test_a_recursive_closure_is_one_function() -> None:
+    compiled = stator.compile(recursive_closure, backend="eager", fullgraph=True)
+    function, _ = compiled(t())
+    assert function(5) == 5
+    assert function.__closure__[0].cell_contents is function
+
+
+# ---------------------------------------------------------------------- iterators and views
+
+
+def list_iterator(x: Any) -> Any:
+    it = iter([x + 1, x + 2, x + 3])
+    next(it)
+    return it
+
+
+def shared_iterator(x: Any) -> Any:
+    it = iter([1, 2, 3, 4])
+    return zip(it, it), it, x + 1
+
+
+def chained(x: Any) -> Any:
+    c = itertools.chain([x + 1], (2, 3), "ab")
+    next(c), next(c)
+    return c
+
+
+def mapped(x: Any) -> Any:
+    return map(lambda v: v * 2, [x, x + 1]), map(str, [1, 2]), filter(None, [0, 1, 2]), enumerate("ab", 3)
+
+
+def getters(x: Any) -> Any:
+    return operator.itemgetter(1, 2), operator.attrgetter("a.b"), operator.methodcaller("f", 1, k=2), x + 1
+
+
+def exhausted_ones(x: Any) -> Any:
+    a, b, c = iter([1]), iter({"k": 1}), iter((1,))
+    list(a), list(b), list(c)
+    return a, b, c, x + 1
+
+
+def iterator_of_an_argument(items: Any) -> Any:
+    it = iter(items)
+    next(it)
+    return it
+
+
+def dict_iterators(x: Any) -> Any:
+    d = {"a": x + 1, "b": 2, "c": 3}
+    keys, values, items, back = iter(d), iter(d.values()), iter(d.items()), reversed(d)
+    next(keys), next(values), next(back)
+    return keys, values, items, back, d.keys(), d.items()
+
+
+def more_itertools(x: Any) -> Any:
+    made = [itertools.count(3, 2), itertools.cycle([1, 2]), itertools.repeat(4, 3), itertools.islice([1, 2, 3, 4], 1, 3),
+            itertools.product([1, 2], "ab"), itertools.permutations([1, 2, 3], 2), itertools.combinations("abc", 2),
+            itertools.accumulate([1, 2, 3]), itertools.starmap(pow, [(2, 3)]), itertools.zip_longest([1, 2], [3]),
+            itertools.takewhile(bool, [1, 0]), itertools.dropwhile(bool, [1, 0, 2]), itertools.compress("abc", [1, 0, 1])]
+    taken = [next(it) for it in made]
+    return [list(itertools.islice(it, 5)) for it in made], taken, x + 1
+
+
+def more_itertools_returned(x: Any) -> Any:
+    made = (itertools.repeat(4, 3), itertools.islice([1, 2, 3, 4], 1, 3), itertools.product([1, 2], "ab"),
+            itertools.permutations([1, 2, 3], 2), itertools.combinations("abc", 2), itertools.starmap(pow, [(2, 3)]),
+            itertools.zip_longest([1, 2], [3]), itertools.compress("abc", [1, 0, 1]))
+    next(made[0]), next(made[2]), next(made[3])
+    return made, x + 1
+
+
+@pytest.mark.parametrize("fn", [list_iterator, shared_iterator, chained, mapped, exhausted_ones, dict_iterators,
+                                more_itertools, more_itertools_returned])
+def test_iterators_as_results(fn: Any) -> None:
+    same_as_eager(fn, lambda: call(t()))
+
+
+def test_an_iterator_over_an_argument_is_live() -> None:
+    same_as_eager(iterator_of_an_argument, lambda: call([1, 2, 3]))
+    items = [1, 2, 3]
+    it = stator.compile(iterator_of_an_argument, backend="eager", fullgraph=True)(items)
+    items.append(4)
+    assert list(it) == [2, 3, 4]
+
+
+def test_getters_work() -> None:
+    item, attr, method, _ = stator.compile(getters, backend="eager", fullgraph=True)(t())
+    assert item([0, 1, 2]) == (1, 2)
+    assert attr(types.SimpleNamespace(a=types.SimpleNamespace(b=7))) == 7
+    assert method(types.SimpleNamespace(f=lambda a, k: (a, k))) == (1, 2)
+
+
+# ---------------------------------------------------------------------- values of C types
+
+
+def buffers(x: Any) -> Any:
+    b = bytearray(b"ab")
+    b.append(3)
+    a = array.array("d", [1.5, 2.5])
+    a.append(3.5)
+    return b, a, memoryview(b"xyz"), x + 1
+
+
+def streams(x: Any) -> Any:
+    s = io.StringIO()
+    s.write("some text")
+    s.seek(4)
+    return s.read(2), s.getvalue(), x + 1
+
+
+def returned_stream(x: Any) -> Any:
+    s = io.StringIO()
+    s.write("abc")
+    return s, x + 1
+
+
+def immutable(x: Any) -> Any:
+    return (Fraction(1, 3) + 1, datetime.timedelta(days=1) + datetime.timedelta(hours=2),
+            datetime.date(2020, 1, 2), re.match("a(b)", "ab").group(1), x + 1)
+
+
+def proxies(x: Any) -> Any:
+    d = {"a": x + 1}
+    proxy = types.MappingProxyType(d)
+    d["b"] = 2
+    return proxy, proxy["b"], "a" in proxy, list(proxy), len(proxy), proxy.get("zz")
+
+
+def bound_c_method(x: Any) -> Any:
+    xs: list[Any] = [x + 1]
+    return xs.append, xs
+
+
+def descriptors(x: Any) -> Any:
+    return property(lambda self: 3), staticmethod(len), x + 1
+
+
+class Meters(float):
+    pass
+
+
+class Name(str):
+    unit = "m"
+
+
+def number_subclasses(x: Any) -> Any:
+    m, n = Meters(2.5), Name("abc")
+    m.note = "made"  # type: ignore[attr-defined]
+    return m, n, m + 1, n.upper(), x * m
+
+
+@pytest.mark.parametrize("fn", [buffers, streams, immutable, proxies, number_subclasses])
+def test_values_of_c_types(fn: Any) -> None:
+    same_as_eager(fn, lambda: call(t()))
+
+
+def test_a_stream_keeps_its_position() -> None:
+    stream, _ = stator.compile(returned_stream, backend="eager", fullgraph=True)(t())
+    assert (stream.getvalue(), stream.tell()) == ("abc", 3)
+
+
+def test_a_bound_c_method_reaches_the_rebuilt_list() -> None:
+    append, xs = stator.compile(bound_c_method, backend="eager", fullgraph=True)(t())
+    append(5)
+    assert xs[1] == 5
+
+
+def test_subclasses_of_numbers_from_outside() -> None:
+    def fn(m: Any, n: Any, x: Any) -> Any:
+        return m, n, m * 2, n + "d", type(m) is Meters, x + m
+
+    same_as_eager(fn, lambda: call(Meters(1.5), Name("x"), t()), lambda: call(Meters(2.5), Name("x"), t()))
+
+
+# ---------------------------------------------------------------------- classes made inside
+
+
+def plain_class(x: Any) -> Any:
+    class Point:
+        """A point."""
+
+        kind = "point"
+        __slots__ = ("x", "y")
+
+        def __init__(self, x: Any, y: Any) -> None:
+            self.x, self.y = x, y
+
+        def moved(self, by: Any) -> Any:
+            return __class__(self.x + by, self.y)  # type: ignore[name-defined]  # noqa: F821
+
+    return Point, Point(x + 1, 2).moved(3)
+
+
+def derived_class(x: Any) -> Any:
+    class Base:
+        def f(self) -> Any:
+            return 1
+
+    class Derived(Base, dict):  # type: ignore[type-arg]
+        @property
+        def p(self) -> Any:
+            return self["k"]
+
+        @staticmethod
+        def s() -> int:
+            return 4
+
+        @classmethod
+        def c(cls) -> Any:
+            return cls.__name__
+
+        def f(self) -> Any:
+            return super().f() + 1
+
+    return Derived(k=x + 1)
+
+
+def made_dataclass(x: Any) -> Any:
+    @dataclasses.dataclass(frozen=True)
+    class Pair:
+        a: Any
+        b: int = 3
+        c: list[int] = dataclasses.field(default_factory=list)
+
+    return Pair(x + 1), Pair(1) == Pair(1), dataclasses.replace(Pair(1), b=5).b
+
+
+def made_namedtuple(x: Any) -> Any:
+    Point = collections.namedtuple("Point", "x y", defaults=[0])
+    return Point(x + 1), Point(1, 2)._replace(y=5), Point._fields
+
+
+def made_enum(x: Any) -> Any:
+    class Colour(enum.Enum):
+        RED = 1
+        GREEN = "g"
+
+    return Colour.RED.name, Colour("g").value, [c.name for c in Colour], Colour.RED is Colour(1), x + 1
+
+
+def test_classes_made_inside() -> None:
+    compiled = stator.compile(plain_class, backend="eager", fullgraph=True)
+    Point, p = compiled(t())
+    assert Point.__name__ == "Point" and Point.__doc__ == "A point." and Point.kind == "point"
+    assert type(p) is Point and p.x.tolist() == [4.0, 5.0, 6.0] and not hasattr(p, "__dict__")
+    assert type(p.moved(1)) is Point
+    assert compiled(t())[0] is not Point  # each call makes a class of its own
+
+
+def test_a_class_with_bases_and_descriptors() -> None:
+    d = stator.compile(derived_class, backend="eager", fullgraph=True)(t())
+    assert d.f() == 2 and d.s() == 4 and d.c() == "Derived" and d.p is d["k"]
+    assert type(d).__mro__[2] is dict
+
+
+@pytest.mark.parametrize("fn", [made_dataclass, made_namedtuple, made_enum])
+def test_library_classes_made_inside(fn: Any) -> None:
+    same_as_eager(fn, lambda: call(t()))
+
+
+def test_a_class_whose_base_counts_subclasses_is_not_made_twice() -> None:
+    seen: list[str] = []
+
+    class Registry:
+        def __init_subclass__(cls) -> None:
+            seen.append(cls.__name__)
+
+    def fn(x: Any) -> Any:
+        class Entry(Registry):
+            pass
+
+        return Entry, x + 1
+
+    with pytest.raises(stator.Unsupported, match="SB007"):
+        stator.compile(fn, backend="eager", fullgraph=True)(t())
+
+
+# ---------------------------------------------------------------------- exceptions as values
+
+
+def caught(x: Any) -> Any:
+    try:
+        try:
+            raise KeyError("k")
+        except KeyError as error:
+            raise ValueError("v", 2) from error
+    except ValueError as error:
+        error.add_note("a note")
+        return error, error.__cause__, x + 1
+    return None
+
+
+def group(x: Any) -> Any:
+    return ExceptionGroup("g", [ValueError(1), KeyError("k")]), x + 1
+
+
+class Custom(Exception):
+    def __init__(self, text: str, code: int) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+def custom(x: Any) -> Any:
+    try:
+        raise Custom("t", 3)
+    except Custom as error:
+        return error, error.code, x + 1
+
+
+def several_kinds(x: Any) -> Any:
+    return [OSError(2, "no"), UnicodeDecodeError("utf8", b"a", 0, 1, "why"), StopIteration(4), SystemExit(3)], x + 1
+
+
+@pytest.mark.parametrize("fn", [caught, group, custom, several_kinds])
+def test_exceptions_as_values(fn: Any) -> None:
+    same_as_eager(fn, lambda: call(t()))
+
+
+def test_attributes_of_exceptions_survive() -> None:
+    (os_error, unicode_error, stop, leave), _ = stator.compile(several_kinds, backend="eager", fullgraph=True)(t())
+    assert (os_error.errno, os_error.strerror, str(os_error)) == (2, "no", "[Errno 2] no")
+    assert (unicode_error.start, unicode_error.reason) == (0, "why")
+    assert (stop.value, leave.code) == (4, 3)
+
+
+# ---------------------------------------------------------------------- references, partials, typing
+
+
+def weak(x: Any) -> Any:
+    class Thing:
+        pass
+
+    thing = Thing()
+    ref = weakref.ref(thing)
+    return ref() is thing, ref is weakref.ref(thing), thing, ref, x + 1
+
+
+def test_weak_references_made_inside() -> None:
+    same, once, thing, ref, _ = stator.compile(weak, backend="eager", fullgraph=True)(t())
+    assert same and once and ref() is thing
+
+
+def weak_dicts(x: Any) -> Any:
+    class Key:
+        pass
+
+    key, other = Key(), Key()
+    by_key: Any = weakref.WeakKeyDictionary({key: 1})
+    by_value: Any = weakref.WeakValueDictionary({"a": key})
+    return by_key[key], other in by_key, by_value["a"] is key, len(by_value), x + 1
+
+
+def test_weak_dictionaries() -> None:
+    same_as_eager(weak_dicts, lambda: call(t()))
+
+
+def partials(f: Any, x: Any) -> Any:
+    g = functools.partial(f, 2)
+    return g, g(x), functools.partial(g, 3)
+
+
+def test_partials() -> None:
+    same_as_eager(partials, lambda: call(operator.mul, t()))
+
+
+def aliases(x: Any) -> Any:
+    return list[int], dict[str, list[int]], typing.Optional[int], int | None, x + 1
+
+
+def test_aliases() -> None:
+    same_as_eager(aliases, lambda: call(t()))
