@@ -1,6 +1,7 @@
 // The extension module stator._core: GuardProgram, CompiledFunction, Resume and EAGER.
 #include <Python.h>
 
+#include "eager_switch.h"
 #include "entry.h"
 #include "guard_program.h"
 #include "raw_read.h"
@@ -24,6 +25,10 @@ bool fill_module(PyObject* module) {
 
 PyMethodDef core_functions[] = {
     {"set_own_folder", stator::set_own_folder, METH_O, "set_own_folder(path): whose frames tracebacks leave out"},
+    {"enter_eager", stator::enter_eager, METH_NOARGS, "enter_eager(): compiled functions run eagerly on this thread"},
+    {"leave_eager", stator::leave_eager, METH_NOARGS, "leave_eager(): undo the last enter_eager() of this thread"},
+    {"eager_depth", stator::eager_depth, METH_NOARGS, "eager_depth() -> enter_eager() calls of this thread not left"},
+    {"force_eager", stator::force_eager, METH_O, "force_eager(flag): compiled functions run eagerly on all threads"},
     {nullptr, nullptr, 0, nullptr},
 };
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "argument_binding.h"
+#include "eager_switch.h"
 #include "guard_program.h"
 #include "resume.h"
 #include "user_traceback.h"
@@ -162,7 +163,9 @@ PyObject* after_miss(CompiledObject* self, const BoundArguments& bound, PyObject
 // One segment: its value, or a Resume.
 PyObject* call_segment(PyObject* object, PyObject* const* args, size_t flagged_count, PyObject* names) {
   CompiledObject* self = compiled_of(object);
-  if (!self->enabled || !self->miss) return call_function(self, args, flagged_count, names);
+  if (!self->enabled || !self->miss || (eager_reasons != 0 && runs_eagerly())) {
+    return call_function(self, args, flagged_count, names);
+  }
   Py_ssize_t count = PyVectorcall_NARGS(flagged_count);
   BoundArguments bound;
   switch (bound.bind(reinterpret_cast<PyFunctionObject*>(self->function), self->prefix, args, count, names)) {

@@ -19,6 +19,7 @@ typedef struct {
     bool *outer;                        /* outer[i]: `live` as it was before the i-th enter() */
     bool inline_outer[INLINE_DEPTH];
     _PyInterpreterFrame *intercepted;   /* the frame whose callback runs, or NULL */
+    PyObject *own_callback;             /* strong, or NULL: asked instead of `callback` */
 } ThreadSwitch;
 
 static _Thread_local ThreadSwitch thread_switch;
@@ -107,7 +108,7 @@ ask_callback(ThreadSwitch *thread, _PyInterpreterFrame *frame)
     PyObject *func = frame_function(frame);
     PyObject *closure = ((PyFunctionObject *)func)->func_closure;
     PyObject *stack[4] = {NULL, func, args, closure != NULL ? closure : Py_None};
-    PyObject *asked = Py_NewRef(callback);      /* the callback may replace itself */
+    PyObject *asked = Py_NewRef(thread->own_callback ? thread->own_callback : callback);  /* it may replace itself */
     _PyInterpreterFrame *outer_frame = thread->intercepted;
     thread->intercepted = frame;
     thread->live = false;
@@ -125,7 +126,7 @@ static PyObject *
 evaluate_frame(PyThreadState *tstate, _PyInterpreterFrame *frame, int throwflag)
 {
     ThreadSwitch *thread = &thread_switch;
-    if (!thread->live || callback == NULL) {
+    if (!thread->live || (callback == NULL && thread->own_callback == NULL)) {
         return native_eval(tstate, frame, throwflag);
     }
     if (is_skipped(frame_code(frame))) {
@@ -284,6 +285,18 @@ hook_set_callback(PyObject *module, PyObject *new_callback)
 }
 
 static PyObject *
+hook_exchange_callback(PyObject *module, PyObject *new_callback)
+{
+    if (new_callback != Py_None && !PyCallable_Check(new_callback)) {
+        PyErr_SetString(PyExc_TypeError, "exchange_callback() takes a callable or None");
+        return NULL;
+    }
+    PyObject *old = thread_switch.own_callback;
+    thread_switch.own_callback = new_callback == Py_None ? NULL : Py_NewRef(new_callback);
+    return old != NULL ? old : Py_NewRef(Py_None);
+}
+
+static PyObject *
 hook_skip_code(PyObject *module, PyObject *code)
 {
     if (!PyCode_Check(code)) {
@@ -343,6 +356,9 @@ static PyTypeObject SentinelType = {
 static PyMethodDef methods[] = {
     {"set_callback", hook_set_callback, METH_O,
      DOC("set_callback($module, callback, /)", "Call callback(func, args, closure) for intercepted frames.")},
+    {"exchange_callback", hook_exchange_callback, METH_O,
+     DOC("exchange_callback($module, callback, /)",
+         "This thread's own callback, asked instead of the process's; returns the one before.")},
     {"enter", hook_enter, METH_NOARGS, DOC("enter($module, /)", "Intercept this thread's frames. Nests.")},
     {"leave", hook_leave, METH_NOARGS, DOC("leave($module, /)", "Undo the last enter() of this thread.")},
     {"pause", hook_pause, METH_NOARGS,

@@ -76,6 +76,10 @@ class RecompileLimit(StatorError):
     """One compiled function was captured as often as its `recompile_limit` allows."""
 
 
+class RecompileForbidden(StatorError, RuntimeError):
+    """No compiled entry fits the call, and the stance is "fail_on_recompile"."""
+
+
 class OptionError(StatorError):
     """An argument of the public API that is not accepted; the text says what is."""
 

@@ -9,13 +9,15 @@ lasting identity, so a question about one is answered for the function behind it
 
 from __future__ import annotations
 
-import contextlib
+import functools
 import threading
 import types
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
+
+from stator import _core
 
 Value = TypeVar("Value")
 
@@ -171,16 +173,67 @@ def graph_break(msg: str = "") -> None:
     """End the graph here. Without effect in code that Python runs; the interpreter knows this function."""
 
 
+def skip_frame(reason: str = "") -> None:
+    """Do not capture the frame that calls this. Without effect in code that Python runs."""
+
+
 def disable_depth() -> int:
     """How many disabled regions this thread is in; nothing is captured while it is above 0."""
-    return getattr(_region, "depth", 0)
+    depth: int = _core.eager_depth()
+    return depth
 
 
-@contextlib.contextmanager
-def disabled_region() -> Iterator[None]:
-    """Capture nothing in this thread while the block runs."""
-    _region.depth = disable_depth() + 1
-    try:
-        yield
-    finally:
-        _region.depth -= 1
+class DisabledBlock:
+    """Capture nothing, and run no compiled code, in this thread while the block runs."""
+
+    def __enter__(self) -> None:
+        _core.enter_eager()
+
+    def __exit__(self, *exc_info: object) -> None:
+        _core.leave_eager()
+
+
+def disabled_region() -> DisabledBlock:
+    return DisabledBlock()
+
+
+def error_policy() -> bool | None:
+    """Whether a graph break is an error in this thread now; None where no region says so."""
+    return getattr(_region, "error_on_break", None)
+
+
+def set_error_policy(value: bool | None) -> bool | None:
+    """Replace the policy; returns the one before. The interpreter keeps its own while it traces."""
+    before = error_policy()
+    _region.error_on_break = value
+    return before
+
+
+class ErrorOnGraphBreak:
+    """What `stator.error_on_graph_break(value)` returns: a context, and a decorator.
+
+    Plain Python, so that it is captured like any context manager of the program's own.
+    """
+
+    def __init__(self, value: bool) -> None:
+        self.value = value
+        self.outer: list[bool | None] = []
+
+    def __enter__(self) -> None:
+        self.outer.append(set_error_policy(self.value))
+
+    def __exit__(self, *exc_info: object) -> None:
+        set_error_policy(self.outer.pop())
+
+    def __call__(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        value = self.value
+
+        @functools.wraps(fn)
+        def run_under_policy(*args: Any, **kwargs: Any) -> Any:
+            before = set_error_policy(value)
+            try:
+                return fn(*args, **kwargs)
+            finally:
+                set_error_policy(before)
+
+        return run_under_policy

@@ -31,6 +31,8 @@ from stator.interp.suspend import FrameState, plan_stop, restore, suspend
 from stator.interp.trace import Trace, root_frame, trace
 from stator.interp.vm import VM
 from stator.options import Settings
+from stator.shapes.checks import shape_guards
+from stator.shapes.policy import Policy
 
 _core.set_own_folder(__file__.rpartition("/")[0])
 _lock = threading.RLock()
@@ -63,11 +65,16 @@ class CallSite:
     keep_traces: bool = False
     point: ResumePoint | None = None  # where this site goes on after a graph break; None: at the start
     points: dict[Any, ResumePoint] = field(default_factory=dict)  # of the whole call, shared by its sites
+    shapes: Policy = field(init=False)
     data_dependent: bool = True  # numbers that only the graph knows are symbols of it, until a backend refuses them
+
+    def __post_init__(self) -> None:
+        self.shapes = Policy(self.settings.dynamic)
 
     def begin(self, vm: VM, bound: tuple[Any, ...]) -> Any:
         """The frames a trace of this site starts from."""
         vm.recorder.data_dependent = self.data_dependent
+        vm.heap.shapes = self.shapes
         if self.point is None:
             return root_frame(vm, self.fn, bound), None, None
         point = self.point
@@ -109,6 +116,10 @@ def on_miss(site: CallSite, compiled: Any, bound: tuple[Any, ...], args: tuple[A
     installed = compiled.entries()
     if installed:
         report_recompile(site, compiled, bound)
+        if site.settings.dynamic is None:
+            for _, _, tag in installed:
+                if tag is not None:
+                    site.shapes.memory.learn(tag.guards, bound)
     if len(installed) >= site.settings.recompile_limit:
         return over_limit(site)
     with _lock:
@@ -151,6 +162,7 @@ def capture(site: CallSite, bound: tuple[Any, ...]) -> tuple[Any, Any, Installed
     code = site.fn.__code__
     events.emit(events.CaptureStarted(site.name, code.co_filename, code.co_firstlineno))
     started = time.perf_counter()
+    done = None
     try:
         done = trace(lambda vm: site.begin(vm, bound))
         if site.keep_traces:
@@ -172,6 +184,9 @@ def capture(site: CallSite, bound: tuple[Any, ...]) -> tuple[Any, Any, Installed
         return capture(site, bound)
     except Exception as error:
         return internal_failure(site, error)
+    finally:
+        if done is not None and not site.keep_traces:
+            done.release()
 
 
 def finish(site: CallSite, done: Trace, bound: tuple[Any, ...], started: float, values: list[Any] | None = None,
@@ -189,12 +204,16 @@ def finish(site: CallSite, done: Trace, bound: tuple[Any, ...], started: float, 
     program, lowered, guards = checked_program(done, residual.wanted, bound)
     seconds = time.perf_counter() - started
     events.emit(events.CaptureFinished(site.name, nodes, len(guards), seconds, residual.graph, residual.source))
+    residual.graph_inputs = []  # the tensors of the captured call are the user's to let go
     return program, function, Installed(lowered, guards, residual)
 
 
 def checked_program(done: Trace, wanted: list[Any], bound: tuple[Any, ...]) -> tuple[Any, Program, list[Guard]]:
     """The guard program; it must accept the very call it came from."""
     guard_set = done.vm.heap.guards
+    symbols = done.vm.recorder.symbols
+    if symbols.origins:
+        guard_set.update(shape_guards(symbols, symbols.shape_env.guards.lines))
     guard_set.prune()
     guards = list(guard_set)
     lowered = lower(guards, wanted)
@@ -221,7 +240,10 @@ def stopped(site: CallSite, done: Trace, stop: Break, bound: tuple[Any, ...]) ->
         try:
             again = trace(lambda vm: site.begin(vm, bound), step, stop)
             if again.stop is stop and again.frame is not None and again.vm.steps == step:
-                return finish_break(site, again, stop, bound, time.perf_counter())
+                try:
+                    return finish_break(site, again, stop, bound, time.perf_counter())
+                finally:
+                    again.release()
         except Break as other:
             stop = other
     events.emit(events.EagerFallback(site.name, str(stop)))
@@ -248,7 +270,7 @@ class Advance:
         self.site, self.states, self.handled = site, states, handled
         last = states[-1]
         instr = decode(last.code).instructions[last.index]
-        self.step = None if stop.code == "SB008" else plan_step(instr, last.kwnames, last.namespace)
+        self.step = None if stop.code in ("SB008", "SB019") else plan_step(instr, last.kwnames, last.namespace)
         self.line = instr.line
         if self.step is None:
             self.whole = self._point(states, (), False)

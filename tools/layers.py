@@ -36,10 +36,10 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("guards",),
     ("source",),
     ("code",),
-    ("events", "options", "errors", "breaks", "marks", "kinds"),
+    ("events", "options", "errors", "breaks", "marks", "kinds", "stance"),
     ("_core", "_hook"),
 )
-FOUNDATION = {"events", "options", "errors", "breaks", "marks", "kinds"}
+FOUNDATION = {"events", "options", "errors", "breaks", "marks", "kinds", "stance"}
 RANK = {layer: len(LAYERS) - row for row, layers in enumerate(LAYERS) for layer in layers}
 
 REPORT = "report"

@@ -7,6 +7,7 @@ innermost frame outwards, for when it is not compiled.
 from __future__ import annotations
 
 import types
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +15,20 @@ from stator.code.decode import decode
 from stator.emit.native_code import SlotKind, resume_code
 from stator.interp.frame import NULL
 from stator.interp.suspend import FrameState, names_of
+
+
+NATIVE_CODES: set[types.CodeType] = set()  # made here to run natively: nobody captures them
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What a frame that ran natively leaves to its callers: their values, and its own value or exception."""
+
+    head: tuple[Any, ...]
+    handled: BaseException | None  # what the callers are handling
+    pushed: Sequence[Any] = ()
+    value: Any = None
+    error: BaseException | None = None
 
 
 @dataclass
@@ -34,6 +49,20 @@ class ResumePoint:
         self.names = names_of(self.states, more)
 
     # ------------------------------------------------------------------ natively
+
+    def run_innermost(self, values: tuple[Any, ...], invoke: Any) -> Taken:
+        """Run the innermost frame to its end; the answer says what its caller goes on with."""
+        parts, rest = self._split(values)
+        depth = len(self.states) - 1
+        state, (slots, stack, made) = self.states[depth], parts[depth]
+        head = values[:sum(outer.value_count() for outer in self.states[:-1])]
+        outside = self._handled_outside(parts, depth, None)
+        try:
+            value = handling(outside, lambda: self._call(state, slots, stack, None, invoke))
+        except BaseException as error:
+            error.__traceback__ = own_frames_dropped(error.__traceback__)
+            return Taken(head, outside, error=error)
+        return Taken(head, outside, _taken(state.cont, made, value), value)
 
     def run_native(self, values: tuple[Any, ...]) -> Any:
         """Run the rest of the call as CPython would."""
@@ -63,7 +92,8 @@ class ResumePoint:
             raise error
         return value
 
-    def _call(self, state: FrameState, slots: list[Any], stack: list[Any], error: BaseException | None) -> Any:
+    def _call(self, state: FrameState, slots: list[Any], stack: list[Any], error: BaseException | None,
+              invoke: Any = None) -> Any:
         kinds = tuple(SlotKind.NULL if item is NULL else SlotKind.EXC_INFO if type(item) is _Handled
                       else SlotKind.VALUE for item in stack)
         key = (state.key(), kinds, error is not None)
@@ -75,10 +105,11 @@ class ResumePoint:
             state.code, index, state.slots, kinds, raising=error is not None)
         function = types.FunctionType(code, state.namespace, state.code.co_name, None, closure)
         self._native[key] = function
+        NATIVE_CODES.add(code)
         values = [*slots, *(item.exc if type(item) is _Handled else item for item in stack if item is not NULL)]
         if error is not None:
             values.append(error)
-        return function(tuple(values))
+        return function(tuple(values)) if invoke is None else invoke(function, tuple(values))
 
     def _split(self, values: tuple[Any, ...]) -> tuple[list[Any], tuple[Any, ...]]:
         """The values by frame: (locals, stack, made object)."""

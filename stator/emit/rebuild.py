@@ -19,6 +19,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.breaks import Break
 from stator.emit.classes import rebuild_class
+from stator.emit.exceptions import rebuild_exception
 from stator.emit.holders import rebuild_holder
 from stator.emit.iterators import rebuild_iterator
 from stator.emit.generators import rebuild_generator
@@ -31,7 +32,7 @@ from stator.heap.tracker import Shape
 from stator.interp.attributes import is_outside
 from stator.source import Source
 from stator.kinds import is_a
-from stator.shapes.values import SYMBOLIC
+from stator.shapes.values import SYMBOLIC, DeferredText
 
 
 class Rebuilder:
@@ -94,9 +95,19 @@ class Rebuilder:
 
     def symbol(self, value: Any) -> str:
         """A number that the graph computes."""
+        number = self.recorder.symbols.numbers.get(value.node.expr) if type(value) is not DeferredText else None
+        if number is not None:
+            return self.outside(number[1])
         node = self.recorder.symbols.node_of(value)
         if not is_a(node, fx.Node):
             return self.scalar(node)
+        if type(value) is torch.SymFloat:  # compilers return tensors and integers
+            known = self.memo.get(id(node))
+            if known is None:
+                with self.recorder.fake_mode:
+                    boxed = self.recorder.call(torch.full, ((), value), {"dtype": torch.float64, "device": "cpu"})
+                known = self.memo[id(node)] = f"{self.tensor(boxed)}.item()"
+            return known
         index = self.output_index.get(id(node))
         if index is None:
             index = self.output_index[id(node)] = len(self.outputs)
@@ -152,7 +163,7 @@ class Rebuilder:
         if cls is collections.deque:
             return self.deque(value)
         if is_a(value, BaseException):
-            return self.exception(value)
+            return rebuild_exception(self, value)
         if is_a(value, tuple) and type(value).__module__ == "torch.return_types":
             return f"{self.writer.constant(cls)}(({', '.join(self.value(v) for v in value)},))"
         if new_shell(cls) is not None:
@@ -246,24 +257,6 @@ class Rebuilder:
 
     # ------------------------------------------------------------------ instances
 
-    def exception(self, value: BaseException) -> str:
-        cls = type(value)
-        name = self.variable(value, "exc", f"{self.writer.constant(cls)}.__new__({self.writer.constant(cls)})")
-        self.writer.line(f"{name}.args = {self.value(value.args)}")
-        for attribute in ("__cause__", "__context__"):
-            other = getattr(value, attribute)
-            if other is not None:
-                self.writer.line(f"{name}.{attribute} = {self.value(other)}")
-        if value.__suppress_context__ and value.__cause__ is None:
-            self.writer.line(f"{name}.__suppress_context__ = True")
-        if is_a(value, (StopIteration, AttributeError, KeyError, NameError, ImportError, OSError, SystemExit)):
-            for attribute in ("value", "name", "obj", "path", "errno", "strerror", "code"):
-                item = getattr(value, attribute, None)
-                if item is not None:
-                    self.writer.line(f"{name}.{attribute} = {self.value(item)}")
-        self._attributes(value, name)
-        return name
-
     def instance(self, value: Any, cls: type) -> str:
         shell = new_shell(cls)
         assert shell is not None
@@ -292,10 +285,10 @@ class Rebuilder:
                 self.writer.line(f"{name}.default_factory = {self.value(value.default_factory)}")
             for key, item in dict.items(value):
                 self.writer.line(f"{base}.__setitem__({name}, {self.value(key)}, {self.value(item)})")
-        self._attributes(value, name)
+        self.attributes(value, name)
         return name
 
-    def _attributes(self, value: Any, name: str) -> None:
+    def attributes(self, value: Any, name: str) -> None:
         own = instance_dict(value)
         if own:
             parts = [f"{key!r}: {self.value(item)}" for key, item in own.items()]
@@ -305,8 +298,15 @@ class Rebuilder:
                 item = member.__get__(value)
             except AttributeError:
                 continue
-            self.writer.line(f"{self.writer.constant(member, 'slot_' + member.__name__)}"
-                             f".__set__({name}, {self.value(item)})")
+            self.writer.line(f"{self.slot(member)}.__set__({name}, {self.value(item)})")
+
+    def slot(self, member: Any) -> str:
+        """The descriptor of a slot; that of a class made inside the trace is found on the class made anew."""
+        owner = member.__objclass__
+        if id(owner) not in self.vm.fresh:
+            return self.writer.constant(member, f"slot_{member.__name__}")
+        key = next(key for key, entry in owner.__dict__.items() if entry is member)
+        return f"{self.value(owner)}.__dict__[{key!r}]"
 
 
 def _vars(value: Any) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from stator.breaks import Break
 from stator.emit.effects import write_effects
 from stator.emit.rebuild import Rebuilder
 from stator.emit.writer import Writer
+from stator.shapes.inputs import float_tensor
 from stator.source import Source
 
 
@@ -60,7 +61,7 @@ def emit_residual(vm: Any, result: Any, resume: Any = None) -> Residual:
             if parts else f"{writer.constant(_core.Resume, 'Resume')}({writer.constant(resume, 'resume_at')}, ())"
     effects = write_effects(build)
     lines = writer.lines
-    needs_graph = recorder.calls > 0
+    needs_graph = recorder.calls > 0 or bool(build.outputs)
     call: list[str] = []
     graph_module = None
     inputs: list[Any] = []
@@ -69,8 +70,11 @@ def emit_residual(vm: Any, result: Any, resume: Any = None) -> Residual:
         for unused in [i for i in recorder.inputs if not i.node.users]:
             if not any(unused.fake is o for o in build.outputs):
                 recorder.graph.erase_node(unused.node)
-        names = [build.outside(i.source) for i in inputs]
         nodes = tuple(recorder.to_node_arg(value) for value in build.outputs)
+        inputs += [i for i in recorder.inputs if i not in inputs and i.node in nodes]
+        inputs = [i for i in recorder.inputs if i in inputs]  # in the order of the placeholders
+        names = [f"{writer.constant(float_tensor, 'float_tensor')}({build.outside(i.source)})" if i.boxed
+                 else build.outside(i.source) for i in inputs]
         recorder.graph.output(nodes)
         graph_module = make_graph_module(recorder.graph)
         if recorder.symbols.definitions:

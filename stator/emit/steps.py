@@ -19,6 +19,7 @@ from stator.interp.operators import BINARY, COMPARE, UNARY
 
 V, N = SlotKind.VALUE, SlotKind.NULL
 Outcome = tuple[int, list[Any]]
+Invoke = Callable[..., Any]  # how a function of the program is called
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class Step:
     """How to run one instruction: how many operands it takes from the stack, and its exits."""
 
     pops: int
-    run: Callable[[list[Any]], Outcome]
+    run: Callable[[list[Any], Invoke], Outcome]
     exits: tuple[Exit, ...]
 
 
@@ -46,13 +47,13 @@ def plan_step(instr: Instruction, kwnames: tuple[str, ...], namespace: dict[str,
 
 def _simple(pops: int, function: Callable[..., Any], instr: Instruction) -> Step:
     """An instruction that replaces its operands by one value."""
-    return Step(pops, lambda operands: (0, [function(*operands)]), (Exit(instr.index + 1, (V,)),))
+    return Step(pops, lambda operands, invoke: (0, [invoke(function, *operands)]), (Exit(instr.index + 1, (V,)),))
 
 
 def _statement(pops: int, function: Callable[..., Any], instr: Instruction) -> Step:
     """An instruction that only does something."""
-    def run(operands: list[Any]) -> Outcome:
-        function(*operands)
+    def run(operands: list[Any], invoke: Invoke) -> Outcome:
+        invoke(function, *operands)
         return 0, []
     return Step(pops, run, (Exit(instr.index + 1, ()),))
 
@@ -82,7 +83,7 @@ def _call(instr: Instruction, kwnames: tuple[str, ...], namespace: Any) -> Step:
     count = instr.arg or 0
     named = len(kwnames)
 
-    def run(operands: list[Any]) -> Outcome:
+    def run(operands: list[Any], invoke: Invoke) -> Outcome:
         first, second, *args = operands
         if first is not NULL:
             args.insert(0, second)
@@ -90,25 +91,26 @@ def _call(instr: Instruction, kwnames: tuple[str, ...], namespace: Any) -> Step:
         else:
             function = second
         if not named:
-            return 0, [function(*args)]
-        return 0, [function(*args[:-named], **dict(zip(kwnames, args[-named:], strict=True)))]
+            return 0, [invoke(function, *args)]
+        return 0, [invoke(function, *args[:-named], **dict(zip(kwnames, args[-named:], strict=True)))]
     return Step(count + 2, run, (Exit(instr.index + 1, (V,)),))
 
 
 def _call_ex(instr: Instruction, kwnames: Any, namespace: Any) -> Step:
     if (instr.arg or 0) & 1:
-        return _simple(4, lambda null, function, args, kwargs: function(*args, **kwargs), instr)
-    return _simple(3, lambda null, function, args: function(*args), instr)
+        return Step(4, lambda operands, invoke: (0, [invoke(operands[1], *operands[2], **operands[3])]),
+                    (Exit(instr.index + 1, (V,)),))
+    return Step(3, lambda operands, invoke: (0, [invoke(operands[1], *operands[2])]), (Exit(instr.index + 1, (V,)),))
 
 
 def _load_attr(instr: Instruction, kwnames: Any, namespace: Any) -> Step:
     name = instr.argval
-    return _simple(1, lambda obj: getattr(obj, name), instr)
+    return Step(1, lambda operands, invoke: (0, [invoke(getattr, operands[0], name)]), (Exit(instr.index + 1, (V,)),))
 
 
 def _load_method(instr: Instruction, kwnames: Any, namespace: Any) -> Step:
     name = instr.argval
-    return Step(1, lambda operands: (0, [getattr(operands[0], name)]), (Exit(instr.index + 1, (N, V)),))
+    return Step(1, lambda operands, invoke: (0, [invoke(getattr, operands[0], name)]), (Exit(instr.index + 1, (N, V)),))
 
 
 def _store_attr(instr: Instruction, kwnames: Any, namespace: Any) -> Step:
@@ -132,7 +134,7 @@ def _delete_subscr(instr: Instruction, kwnames: Any, namespace: Any) -> Step:
 def _load_global(instr: Instruction, kwnames: Any, namespace: dict[str, Any]) -> Step:
     name = instr.argval
 
-    def run(operands: list[Any]) -> Outcome:
+    def run(operands: list[Any], invoke: Invoke) -> Outcome:
         try:
             return 0, [namespace[name]]
         except KeyError:
@@ -146,7 +148,7 @@ def _load_global(instr: Instruction, kwnames: Any, namespace: dict[str, Any]) ->
 
 def _jump_if(wanted: bool) -> Any:
     def plan(instr: Instruction, kwnames: Any, namespace: Any) -> Step:
-        def run(operands: list[Any]) -> Outcome:
+        def run(operands: list[Any], invoke: Invoke) -> Outcome:
             return (1 if bool(operands[0]) is wanted else 0), []
         return Step(1, run, (Exit(instr.index + 1, ()), Exit(instr.target or 0, ())))
     return plan
@@ -154,7 +156,7 @@ def _jump_if(wanted: bool) -> Any:
 
 def _jump_or_pop(wanted: bool) -> Any:
     def plan(instr: Instruction, kwnames: Any, namespace: Any) -> Step:
-        def run(operands: list[Any]) -> Outcome:
+        def run(operands: list[Any], invoke: Invoke) -> Outcome:
             return (1, operands) if bool(operands[0]) is wanted else (0, [])
         return Step(1, run, (Exit(instr.index + 1, ()), Exit(instr.target or 0, (V,))))
     return plan
@@ -164,8 +166,8 @@ _DONE = object()
 
 
 def _for_iter(instr: Instruction, kwnames: Any, namespace: Any) -> Step:
-    def run(operands: list[Any]) -> Outcome:
-        value = next(operands[0], _DONE)
+    def run(operands: list[Any], invoke: Invoke) -> Outcome:
+        value = invoke(next, operands[0], _DONE)
         return (1, []) if value is _DONE else (0, [operands[0], value])
     return Step(1, run, (Exit(instr.index + 1, (V, V)), Exit(instr.target or 0, ())))
 
@@ -174,7 +176,7 @@ def _unpack(instr: Instruction, kwnames: Any, namespace: Any) -> Step:
     count = instr.arg or 0
     names = [f"v{i}" for i in range(count)]
     function = _made(f"def unpack(value):\n    [{', '.join(names)}] = value\n    return [{', '.join(reversed(names))}]")
-    return Step(1, lambda operands: (0, function(operands[0])), (Exit(instr.index + 1, (V,) * count),))
+    return Step(1, lambda operands, invoke: (0, function(operands[0])), (Exit(instr.index + 1, (V,) * count),))
 
 
 def _unpack_ex(instr: Instruction, kwnames: Any, namespace: Any) -> Step:
@@ -182,7 +184,7 @@ def _unpack_ex(instr: Instruction, kwnames: Any, namespace: Any) -> Step:
     names = [f"v{i}" for i in range(before)] + ["rest"] + [f"w{i}" for i in range(after)]
     target = ", ".join(f"*{name}" if name == "rest" else name for name in names)
     function = _made(f"def unpack(value):\n    [{target}] = value\n    return [{', '.join(reversed(names))}]")
-    return Step(1, lambda operands: (0, function(operands[0])), (Exit(instr.index + 1, (V,) * len(names)),))
+    return Step(1, lambda operands, invoke: (0, function(operands[0])), (Exit(instr.index + 1, (V,) * len(names)),))
 
 
 def _made(source: str) -> Any:
@@ -208,7 +210,7 @@ def _import_name(instr: Instruction, kwnames: Any, namespace: dict[str, Any]) ->
 def _import_from(instr: Instruction, kwnames: Any, namespace: dict[str, Any]) -> Step:
     name = instr.argval
 
-    def run(operands: list[Any]) -> Outcome:
+    def run(operands: list[Any], invoke: Invoke) -> Outcome:
         module = operands[0]
         try:
             return 0, [module, getattr(module, name)]
@@ -219,7 +221,7 @@ def _import_from(instr: Instruction, kwnames: Any, namespace: dict[str, Any]) ->
 
 
 def _before_with(instr: Instruction, kwnames: Any, namespace: Any) -> Step:
-    def run(operands: list[Any]) -> Outcome:
+    def run(operands: list[Any], invoke: Invoke) -> Outcome:
         manager = operands[0]
         cls = type(manager)
         enter, leave = _special(cls, manager, "__enter__", ""), _special(
@@ -249,7 +251,7 @@ def _raise(instr: Instruction, kwnames: Any, namespace: Any) -> Step | None:
 
 def _build(make: Callable[[list[Any]], Any], scale: int = 1) -> Any:
     def plan(instr: Instruction, kwnames: Any, namespace: Any) -> Step:
-        return Step((instr.arg or 0) * scale, lambda operands: (0, [make(operands)]), (Exit(instr.index + 1, (V,)),))
+        return Step((instr.arg or 0) * scale, lambda operands, invoke: (0, [make(operands)]), (Exit(instr.index + 1, (V,)),))
     return plan
 
 
@@ -258,7 +260,7 @@ def _extend(method: Callable[[Any, Any], Any]) -> Any:
     def plan(instr: Instruction, kwnames: Any, namespace: Any) -> Step:
         depth = instr.arg or 0
 
-        def run(operands: list[Any]) -> Outcome:
+        def run(operands: list[Any], invoke: Invoke) -> Outcome:
             method(operands[0], operands[-1])
             return 0, operands[:-1]
         return Step(depth + 1, run, (Exit(instr.index + 1, (V,) * depth),))

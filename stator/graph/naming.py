@@ -49,6 +49,20 @@ def spell(func: Any) -> tuple[str, Any]:
     return _spell_hashed(func)
 
 
+def is_in_place(target: Any, kwargs: dict[str, Any]) -> bool:
+    """Whether a torch call may change its arguments (`add_`, `+=`, `x[i] = v`, `out=`, `inplace=True`)."""
+    name = target if type(target) is str else getattr(target, "__name__", "")
+    if name.endswith("_") and not name.endswith("__") or name in _IN_PLACE_OPERATORS:
+        return True
+    return bool(kwargs) and (kwargs.get("out") is not None or bool(kwargs.get("inplace")))
+
+
+_IN_PLACE_OPERATORS = frozenset({
+    "setitem", "delitem", "iadd", "isub", "imul", "itruediv", "ifloordiv", "imod", "ipow", "imatmul", "ilshift",
+    "irshift", "iand", "ior", "ixor", "batch_norm", "set_",
+})
+
+
 def input_name(text: str) -> str:
     """A readable FX name for a graph input.   self.layers[0].weight -> self_layers_0_weight"""
     name = re.sub(r"\W+", "_", text).strip("_")

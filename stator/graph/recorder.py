@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -25,9 +26,11 @@ from torch.utils._device import _device_constructors
 
 from stator import _hook
 from stator.breaks import Break
-from stator.graph.naming import input_name, spell
+from stator.graph.naming import input_name, is_in_place, spell
+from stator.graph.propagation import Propagation
 from stator.graph.torch_state import TorchState
 from stator.guards.guard import TensorMeta, tensor_meta
+from stator.shapes.inputs import float_tensor, symbolic_fake, symbolic_float, symbolic_int
 from stator.shapes.nodes import SymbolNodes
 from stator.shapes.values import SYMBOLIC, data_dependent, has_unbacked
 from stator.source import Source
@@ -40,10 +43,11 @@ _ATOMS = frozenset({int, float, complex, bool, str, type(None), type(...), torch
 class GraphInput:
     """A tensor that the residual program hands to the graph."""
 
-    __slots__ = ("source", "tensor", "fake", "node")
+    __slots__ = ("source", "tensor", "fake", "node", "boxed")
 
-    def __init__(self, source: Source, tensor: torch.Tensor, fake: FakeTensor, node: fx.Node) -> None:
+    def __init__(self, source: Source, tensor: Any, fake: Any, node: fx.Node, boxed: bool = False) -> None:
         self.source, self.tensor, self.fake, self.node = source, tensor, fake, node
+        self.boxed = boxed  # a float, which the residual hands over inside a tensor
 
 
 class Recorder:
@@ -60,14 +64,21 @@ class Recorder:
         self.expose: Callable[[Any], None] = lambda value: None
         self.mode = RecordingMode(self)
         self.symbols = SymbolNodes(self.graph, fake_mode.shape_env)
+        self.symbols.add_number_input = self._add_number_input
+        self.locate: Callable[[], Any] = lambda: None
         self.data_dependent = True  # whether numbers that only the graph knows may be symbols of it
         self.torch_state = TorchState()
+        self.propagation = Propagation(fake_mode)
         self.marks: dict[str, Any] = {}  # metadata of every node recorded now (see rules_checkpoint)
         self._last_input: fx.Node | None = None
+        self.enclosing: Any = None  # the inner graph being recorded (see graph/subgraph)
 
     # ------------------------------------------------------------------ inputs
 
-    def add_input(self, tensor: torch.Tensor, source: Source) -> FakeTensor:
+    def add_input(self, tensor: torch.Tensor, source: Source, dims: dict[int, str] | None = None) -> FakeTensor:
+        if self.enclosing is not None:  # an inner graph is being recorded: outside tensors come through the outermost
+            with self.enclosing.outside():
+                return self.add_input(tensor, source, dims)
         with torch._C.DisableTorchFunction():
             if type(tensor) is not torch.Tensor and type(tensor) is not torch.nn.Parameter \
                     and type(tensor) is not torch.nn.Buffer:
@@ -77,21 +88,50 @@ class Recorder:
             try:
                 # The input was made outside, whatever mode the program is in now.
                 with torch.inference_mode(tensor.is_inference()):
-                    fake = self.fake_mode.from_tensor(tensor, static_shapes=True)
+                    fake = symbolic_fake(self.fake_mode, tensor, source, dims) if dims \
+                        else self.fake_mode.from_tensor(tensor, static_shapes=True)
             except (NotImplementedError, UnsupportedOperatorException, AssertionError) as error:
                 raise Break("SB017", str(error)) from error
             if fake.dim() == 0:
                 fake.item_memo = None  # torch gives scalars on the CPU a symbol of their own: they are data, too
+        node = self._placeholder(fake, source)
+        self._tie(fake, node)
+        self.symbols.define_input(node, fake, source, self.locate())
+        self.inputs.append(GraphInput(source, tensor, fake, node))
+        return fake
+
+    def _placeholder(self, example: Any, source: Source) -> fx.Node:
         self._place_after(self._last_input)
         node = self.graph.create_node("placeholder", input_name(source.text()), (), {})
         self._last_input = node
         self._place_at_end()
-        node.meta["example_value"] = fake
+        node.meta["example_value"] = example
         node.meta["source"] = source
+        return node
+
+    def add_number(self, value: int | float, source: Source) -> Any:
+        """A symbol for a Python number from outside."""
+        make = symbolic_int if type(value) is int else symbolic_float
+        symbol, number = make(self.symbols.shape_env, value, source)
+        self.symbols.define_number(symbol, number, source, self.locate())
+        return number
+
+    def _add_number_input(self, symbol: Any) -> fx.Node:
+        value, source = self.symbols.numbers[symbol]
+        if type(value) is torch.SymInt:
+            node = self._placeholder(value, source)
+            self.inputs.append(GraphInput(source, None, value, node))
+            return node
+        with torch._C.DisableTorchFunction():
+            fake = self.fake_mode.from_tensor(float_tensor(value.node.hint), static_shapes=True)
+        fake.item_memo = value
+        node = self._placeholder(fake, source)
         self._tie(fake, node)
-        self.symbols.define_input(node, fake)
-        self.inputs.append(GraphInput(source, tensor, fake, node))
-        return fake
+        self.inputs.append(GraphInput(source, None, fake, node, boxed=True))
+        with self.graph.inserting_before(first_operation(node)):
+            number = self.graph.create_node("call_method", "item", (node,), {})
+        number.meta["example_value"] = value
+        return number
 
     def _place_after(self, node: fx.Node | None) -> None:
         if node is None:
@@ -102,9 +142,13 @@ class Recorder:
     def _place_at_end(self) -> None:
         self.graph.inserting_before(self.graph._root)
 
-    def meta_of(self, tensor: torch.Tensor) -> TensorMeta:
+    def meta_of(self, tensor: torch.Tensor, fake: Any = None) -> TensorMeta:
+        """The facts of a tensor; what is a symbol in its fake form is left open."""
         with torch._C.DisableTorchFunction():
-            return tensor_meta(tensor)
+            meta = tensor_meta(tensor)
+            if fake is None or not fake._has_symbolic_sizes_strides:
+                return meta
+            return replace(meta, sizes=fixed_extents(fake.shape), strides=fixed_extents(fake.stride()))
 
     # ------------------------------------------------------------------ nodes
 
@@ -172,6 +216,13 @@ class Recorder:
         refuse_real_tensors(args)
         if kwargs:
             refuse_real_tensors(kwargs.values())
+        in_place = is_in_place(target, kwargs)
+        key = None if in_place else self.propagation.key(func, args, kwargs)
+        if key is not None:
+            result = self.propagation.recall(key)
+            if result is not None:
+                self.record(op, target, args, kwargs, result)
+                return result
         with torch._C.DisableTorchFunction(), self.symbols.dispatcher():
             try:
                 result = func(*args, **kwargs)
@@ -191,6 +242,11 @@ class Recorder:
         fresh = bool(self.symbols.shape_env.pending_fresh_unbacked_symbols)
         if fresh and not self.data_dependent:
             raise Break("SB003", f"{getattr(target, '__name__', target)} of a tensor")
+        if in_place or result is None:
+            self.propagation.changed(args)
+            self.propagation.changed(kwargs.values())
+        elif key is not None and not fresh:
+            self.propagation.learn(key, func, args, kwargs, result)
         if fresh or result is None or self._holds_tensor(result):
             self.record(op, target, args, kwargs, result)
         return result
@@ -253,6 +309,17 @@ def refuse_real_tensors(values: Any) -> None:
             refuse_real_tensors(value)
         elif issubclass(cls, torch.Tensor):
             raise Break("SB017", f"a tensor of type {cls.__name__}")
+
+
+def fixed_extents(extents: Any) -> tuple[int | None, ...]:
+    return tuple(extent if type(extent) is int else None for extent in extents)
+
+
+def first_operation(node: fx.Node) -> fx.Node:
+    """The node before which something computed from an input can be put."""
+    while node.op == "placeholder":
+        node = node.next
+    return node
 
 
 class RecordingMode(TorchFunctionMode):

@@ -46,6 +46,12 @@ SETTINGS: tuple[Setting, ...] = (
     *(Setting(getattr(C, f"_set_sdp_use_{kind}"), _answer(getattr(C, f"_get_{kind}_sdp_enabled")),
               readers=(getattr(C, f"_get_{kind}_sdp_enabled"),))
       for kind in ("cudnn", "flash", "math", "mem_efficient", "overrideable")),
+    *(Setting(getattr(C, f"_set_cudnn_{kind}"), _answer(getattr(C, f"_get_cudnn_{kind}")),
+              readers=(getattr(C, f"_get_cudnn_{kind}"),))
+      for kind in ("enabled", "benchmark", "deterministic", "allow_tf32", "depthwise_kernel")
+      if hasattr(C, f"_set_cudnn_{kind}")),
+    Setting(C._set_fp32_precision_setter, _answer(C._get_fp32_precision_getter), keys=2,
+            readers=(C._get_fp32_precision_getter,)),
     Setting(C._set_sdp_priority_order, _answer(C._get_sdp_priority_order), readers=(C._get_sdp_priority_order,)),
 )
 for _setting in SETTINGS:  # a pass that removes dead code must not take them for dead

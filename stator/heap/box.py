@@ -35,7 +35,9 @@ class Box:
             source = self.source()
             try:
                 self.value = self.heap.adopt(self.raw, source)
-            except Break:  # no stand-in: the object itself, and a break where it is used
+            except Break as stop:  # no stand-in: the object itself, and a break where it is used
+                if stop.code == "SB019":
+                    raise  # the trace would keep it alive
                 self.value = self.heap._adopt_opaque(self.raw, source)
             self.forced = True
         return self.value

@@ -19,6 +19,30 @@ def anything_changed(heap: Any) -> bool:
     return any(scope.overlay for scope in heap.scopes.values()) or any(map(_changed, heap.trackers))
 
 
+def fingerprint(heap: Any) -> list[tuple[int, tuple[int, ...]]]:
+    """What is changed now, to be compared with another such list: identities of objects and of their parts."""
+    found: list[tuple[int, tuple[int, ...]]] = []
+    for tracker in heap.trackers:
+        if _changed(tracker):
+            found.append((id(tracker), tuple(map(id, _parts(tracker)))))
+    for scope in heap.scopes.values():
+        if scope.overlay:
+            found.append((id(scope), tuple(map(id, scope.overlay.values()))))
+    return found
+
+
+def _parts(tracker: VariableTracker) -> list[Any]:
+    standin = tracker.standin
+    if tracker.shape is Shape.TENSOR:
+        return [standin, *(None for _ in range(standin._version))]
+    parts = list((instance_dict(standin) or {}).values())
+    if is_a(standin, dict):
+        return parts + [part for pair in dict.items(standin) for part in pair]
+    if is_a(standin, (list, set)):
+        return parts + list(list.__iter__(standin) if is_a(standin, list) else set.__iter__(standin))
+    return parts
+
+
 def _current(box: Any, value: Any) -> bool:
     return value is box or type(box) is Box and box.is_current(value)
 

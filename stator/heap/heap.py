@@ -29,6 +29,7 @@ from stator.heap.tracker import Shape, VariableTracker
 from stator.heap.upcoming import COMPOSITES, SEQUENCES, adopt_upcoming, expose_upcoming
 from stator.source import Attr, CallOf, CellOf, DictOf, Index, Key, KeyAt, Local, Pinned, SetAt, Slot, Source, ValueAt, root_of
 from stator.kinds import is_a
+from stator.shapes.policy import Policy
 
 Adopter = Callable[[Any, Source], Any]
 
@@ -39,6 +40,7 @@ class Heap:
     def __init__(self, recorder: Any) -> None:
         self.recorder = recorder
         self.guards = GuardSet()
+        self.shapes = Policy(False)  # which sizes and numbers are left open
         self.locate: Callable[[], Any] = lambda: None  # the user's line now being interpreted
         self.run_native: Callable[..., Any] = lambda fn, args: fn(*args)  # with the frame hook on
         self.by_original: dict[int, VariableTracker] = {}
@@ -49,6 +51,7 @@ class Heap:
         self.class_views: dict[type, Any] = {}
         self.namespaces: dict[int, VariableTracker] = {}  # of a user's instance dict -> whose it is
         self.owners: dict[int, Any] = {}  # of an instance dict of the trace, taken as a value -> its instance
+        self.answers: dict[Any, Any] = {}  # of calls that are asked again by a guard
         self.kept: list[Any] = []  # keeps every id above valid while the trace lives
         self.adopters: dict[type, Adopter] = {
             list: self._adopt_list, dict: self._adopt_dict, tuple: self._adopt_tuple, set: self._adopt_set,
@@ -59,6 +62,7 @@ class Heap:
             collections.OrderedDict: self._adopt_dict, collections.defaultdict: self._adopt_dict,
         }
         self.adopters.update(dict.fromkeys(CONSTANT_TYPES, self._adopt_constant))
+        self.adopters.update({int: self._adopt_number, float: self._adopt_number})
         self.adopters.update(dict.fromkeys(IDENTITY_TYPES, self._adopt_identity))
         self.adopters.update(iterator_adopters(self))
         for cls in SEQUENCES | COMPOSITES:
@@ -128,9 +132,17 @@ class Heap:
             return self._adopt_identity  # what typing makes (aliases, type variables) is never changed
         if is_a(value, BaseException):
             return self._adopt_exception
+        if type(getattr(cls, "__del__", None)) is types.FunctionType:
+            return self._refuse_finalizer
         if new_shell(cls) is not None:
             return self._adopt_instance
         return self._adopt_opaque
+
+    def _adopt_number(self, value: Any, source: Source) -> Any:
+        if not self.shapes.is_open(value, source):
+            return self._adopt_constant(value, source)
+        self.guard(source, Kind.TYPE, type(value))
+        return self.recorder.add_number(value, source)
 
     def _adopt_constant(self, value: Any, source: Source) -> Any:
         self.guard(source, Kind.EQUALS, value)
@@ -146,6 +158,9 @@ class Heap:
             self.guard(source, Kind.TYPE, type(value))
             self.register(VariableTracker(value, value, source, Shape.OPAQUE))
         return value
+
+    def _refuse_finalizer(self, value: Any, source: Source) -> Any:
+        raise Break("SB019", f"{type(value).__name__} has a finalizer, and the trace would keep the object alive")
 
     def _adopt_exception(self, value: BaseException, source: Source) -> Any:
         """An exception from outside stands for itself: its class is a fact, its arguments once they are read."""
@@ -164,9 +179,9 @@ class Heap:
     def _adopt_tensor(self, value: Any, source: Source) -> Any:
         tracker = self.known(value, source)
         if tracker is None:
-            fake = self.recorder.add_input(value, source)
+            fake = self.recorder.add_input(value, source, self.shapes.open_dims(value, source))
             tracker = self.register(VariableTracker(fake, value, source, Shape.TENSOR))
-            self.guard(source, Kind.TENSOR, self.recorder.meta_of(value))
+            self.guard(source, Kind.TENSOR, self.recorder.meta_of(value, fake))
             if value.__dict__:
                 tracker.initial_dict = {n: self.box(v, Key, DictOf(source), n) for n, v in value.__dict__.items()}
         return tracker.standin
@@ -190,7 +205,7 @@ class Heap:
         return tracker.standin
 
     def _adopt_tuple(self, value: Any, source: Source) -> Any:
-        if is_constant_tuple(value):
+        if is_constant_tuple(value) and not self.shapes.opens_tuple(value, source):
             return self._adopt_constant(value, source)
         tracker = self.known(value, source)
         if tracker is None:

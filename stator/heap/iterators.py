@@ -40,6 +40,7 @@ WALKERS: dict[type, tuple[str, Callable[[Any], Any]]] = {
     type(reversed({}.items())): ("reversed({}.items())", lambda d: reversed(dict.items(d))),
 }
 ADOPTED = POSITIONED | STATELESS | COUNTING | STATEFUL
+_NUMBERS = (int, float, complex, bool)
 _UNSAFE_INNER = (types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType)
 
 
@@ -76,6 +77,9 @@ def adopt_reduced(heap: Any, value: Any, source: Source) -> Any:
 
 def _part(heap: Any, cls: type, part: Any, source: Source) -> Any:
     """One argument of the iterator's constructor, safe for C code to walk."""
+    if type(part) in _NUMBERS:  # a position or a count: a fact, never left open
+        heap.guard(source, Kind.EQUALS, part)
+        return part
     if type(part) in _UNSAFE_INNER:
         raise Break("SB014", f"a {cls.__name__} over a generator from outside")
     found = heap.adopt(part, source)
@@ -88,8 +92,9 @@ def _part(heap: Any, cls: type, part: Any, source: Source) -> Any:
 
 
 def _state(heap: Any, cls: type, state: Any, source: Source) -> Any:
-    if type(state) is not tuple:
-        return heap.adopt(state, source)
+    if state is None or type(state) in _NUMBERS:
+        heap.guard(source, Kind.EQUALS, state)
+        return state
     heap.guard(source, Kind.TYPE, tuple)
     heap.guard(source, Kind.LEN, len(state))
     return tuple(_part(heap, cls, part, Index(source, i)) for i, part in enumerate(state))

@@ -81,12 +81,14 @@ def read_through_c(vm: Any, obj: Any, name: str) -> Any:
     """An attribute that only C code can find: of a threading.local it is this thread's, asked again by a guard."""
     if type(obj) is not threading.local:
         raise Break("SB005", f"an attribute of a {type(obj).__name__}")
-    original, source = vm.heap.original_of(obj), vm.heap.source_of(obj)
-    try:
-        value = getattr(original, name)
-    except AttributeError:
-        raise Break("SB005", f"a threading.local without {name!r} in this thread") from None
-    return vm.heap.adopt(value, CallOf(Pinned(getattr), (source, Pinned(name))))
+    source = CallOf(Pinned(getattr), (vm.heap.source_of(obj), Pinned(name)))
+    if source not in vm.heap.answers:
+        try:
+            value = getattr(vm.heap.original_of(obj), name)
+        except AttributeError:
+            raise Break("SB005", f"a threading.local without {name!r} in this thread") from None
+        vm.heap.answers[source] = vm.heap.adopt(value, source)
+    return vm.heap.answers[source]
 
 
 _C_LOOKUPS = {cls.__dict__["__getattribute__"]

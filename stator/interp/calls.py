@@ -25,6 +25,7 @@ from stator.interp.binding import bind_arguments
 from stator.interp.frame import UNBOUND, Continuation, Frame, Raised
 from stator.interp.lookup import MISSING, find, is_mutable_class
 from stator.interp.machine import Machine, Thunk, program_of
+from stator.interp.texts import refuse_addresses, text_of_outside
 from stator.interp.torch_arguments import plain_arguments
 from stator.code.decode import decode
 from stator.native.table import NativeClass, lookup, name_of, receiver_split
@@ -223,6 +224,11 @@ class Caller(Machine):
         self.expose_for(row, args)
         if kwargs:
             self.expose_for(row, kwargs.values())
+        if row.formats:
+            text = text_of_outside(self, fn, args)
+            if text is not MISSING:
+                return self.give(text, cont)
+            refuse_addresses(self, fn, (*every, *kwargs.values()) if kwargs else every)
         if row.cls is NativeClass.ITERATOR or id(descriptor) in _HIGHER_ORDER:
             args = tuple([self.python_callable(value) for value in args])
             if kwargs and "key" in kwargs:

@@ -98,7 +98,7 @@ class Machine:
         self.stop: Break = None  # type: ignore[assignment]
         recorder.stack_trace = self.stack_trace
         recorder.expose = heap.expose_deep
-        heap.locate = self.location
+        heap.locate = recorder.locate = self.location
         heap.run_native = self.native
 
     # ------------------------------------------------------------------ the loop

@@ -16,6 +16,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.autograd.function import FunctionCtx, _SingleLevelFunction
 
 from stator.breaks import Break
+from stator.graph.torch_state import SETTINGS
 from stator.guards.guard import is_constant
 from stator.heap.box import Box
 from stator.heap.heap import instance_dict
@@ -75,8 +76,11 @@ class AfterForward(Continuation):
 
 def set_grad(vm: Any, enabled: bool) -> None:
     if torch.is_grad_enabled() != enabled:
-        torch._C._set_grad_enabled(enabled)
+        vm.torch_state.change(_GRAD_MODE, (enabled,), {})
         vm.recorder.record("call_function", torch._C._set_grad_enabled, (enabled,), {}, None)
+
+
+_GRAD_MODE = next(setting for setting in SETTINGS if setting.setter is torch._C._set_grad_enabled)
 
 
 def call_member(vm: Any, cls: type, name: str, args: tuple[Any, ...], cont: Any) -> None:
@@ -169,7 +173,7 @@ def as_one_node(vm: Any, application: Application, output: Any) -> Any:
         raise Break("SB016", f"{name}.forward returns something else than tensors, with gradients")
     recorder = vm.recorder
     withdraw(recorder, application)
-    torch._C._set_grad_enabled(application.grad)
+    vm.torch_state.change(_GRAD_MODE, (application.grad,), {})
     plan = (output, application.marks("dirty_tensors"), application.marks("non_differentiable"))
     with torch._C.DisableTorchFunction():
         result = Remembered.apply(plan, *application.inputs)

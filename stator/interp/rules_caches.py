@@ -12,12 +12,16 @@ import types
 from typing import Any
 
 from stator.breaks import Break
+from stator.guards.guard import Kind, is_constant, same_constant, value_key
+from stator.heap.changes import fingerprint
 from stator.interp.assignment import writable_dict
 from stator.interp.attributes import read_instance_dict
 from stator.interp.calls import rule
 from stator.interp.frame import Continuation, Frame, Raised
 from stator.interp.lookup import MISSING
 from stator.heap.heap import instance_dict
+from stator.kinds import is_a
+from stator.source import CallOf, Pinned
 
 
 class KeepValue(Continuation):
@@ -64,10 +68,53 @@ def _make_cache(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 def _call_cached(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     wrapper, *rest = args
     if _is_outside_cache(vm, wrapper):
-        return vm.call(wrapper.__wrapped__, tuple(rest), kwargs, cont)
+        return _call_outside_cache(vm, wrapper, tuple(rest), kwargs, cont)
     for value in (*rest, *kwargs.values()):
         vm.heap.expose_deep(value)
     vm.give(vm.native(wrapper, tuple(rest), kwargs), cont)
+
+
+class CachedValue(Continuation):
+    """What an outside cache wraps has answered: it stands for the cache only if it was pure and gave a constant."""
+
+    __slots__ = ("wrapper", "args", "key", "before", "effects", "cont")
+
+    def __init__(self, vm: Any, wrapper: Any, args: tuple[Any, ...], key: Any, cont: Any) -> None:
+        self.wrapper, self.args, self.key, self.cont = wrapper, args, key, cont
+        self.before, self.effects = fingerprint(vm.heap), len(vm.effects)
+
+    def returned(self, vm: Any, frame: Frame, value: Any) -> None:
+        if len(vm.effects) != self.effects or fingerprint(vm.heap) != self.before:
+            raise Break("SB013", "a cached function that changes something: whether it runs depends on the cache")
+        if not is_shared_value(value):
+            raise Break("SB013", f"a cached {type(value).__name__}, which is one object for all callers")
+        if self.wrapper.cache_info().currsize:  # what it keeps may be older than the facts it was made from
+            kept = self.wrapper(*self.args)
+            if not same_constant(kept, value):
+                source = CallOf(Pinned(self.wrapper), tuple(map(Pinned, self.args)))
+                vm.heap.guard(source, Kind.FRESH_CALL if is_constant(kept) else Kind.ID, kept)
+                value = kept
+        vm.heap.answers[self.key] = value
+        vm.give(value, self.cont)
+
+
+def is_shared_value(value: Any) -> bool:
+    """Whether it makes no difference to have made the value anew."""
+    return is_constant(value) or type(value) in (types.FunctionType, types.BuiltinFunctionType) or is_a(value, type)
+
+
+def _call_outside_cache(vm: Any, wrapper: Any, args: tuple[Any, ...], kwargs: Any, cont: Any) -> None:
+    """The cache is not filled while tracing: what it wraps is interpreted, once for each set of arguments."""
+    if kwargs:
+        raise Break("SB013", "keyword arguments of a cached function")
+    for value in args:
+        if not is_constant(value) and vm.heap.tracker_of(value) is None and not is_a(value, (type, types.FunctionType)):
+            raise Break("SB013", f"a cached function, called with a fresh {type(value).__name__}")
+    key = ("cache", id(wrapper), tuple(value_key(value) for value in args))
+    if key in vm.heap.answers:
+        return vm.give(vm.heap.answers[key], cont)
+    originals = tuple(vm.heap.original_of(value) for value in args)
+    vm.call(wrapper.__wrapped__, args, {}, CachedValue(vm, wrapper, originals, key, cont))
 
 
 def _cache_rule(function: Any, detail: str) -> Any:

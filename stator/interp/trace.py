@@ -22,6 +22,7 @@ from torch.utils._device import DeviceContext
 from stator import _hook
 from stator.breaks import Break
 from stator.code.decode import decode
+from stator.graph.propagation import ExactNeeded
 from stator.graph.recorder import Recorder
 from stator.guards.global_state import global_state
 from stator.guards.guard import Guard, Kind
@@ -29,10 +30,11 @@ from stator.heap.box import Box
 from stator.heap.heap import Heap
 from stator.interp import rules_effects, rules_objects, rules_settings, rules_symbols, rules_tensor, rules_torch  # noqa: F401  (register rules)
 from stator.interp import rules_caches, rules_classes, rules_groups, rules_references  # noqa: F401
-from stator.interp import rules_autograd, rules_checkpoint, rules_introspection, rules_packages, rules_process  # noqa: F401
+from stator.interp import rules_autograd, rules_checkpoint, rules_introspection, rules_packages, rules_process, rules_vmap  # noqa: F401
 from stator.interp.frame import UNBOUND, Bug, Frame
 from stator.interp.machine import program_of
 from stator.interp.vm import VM
+from stator.shapes.located import LocatedList
 from stator.source import WORLD, Local, Pinned
 
 _OWN_FOLDER = __file__.rsplit("/", 2)[0]
@@ -50,6 +52,16 @@ class Trace:
     grad_at_start: bool = True
     fake_mode: Any = None
     frame: Frame | None = None  # the innermost frame, where the trace stopped
+
+    def release(self) -> None:
+        """Let go of the user's objects at once: what holds them is full of cycles, and finalizers do not wait."""
+        self.vm.release()
+        self.value = self.frame = None
+        if self.stop is not None:
+            self.stop.__traceback__ = None
+        if self.error is not None:
+            self.error.__traceback__ = None
+
 
 
 def root_frame(vm: VM, fn: types.FunctionType, bound: tuple[Any, ...]) -> Frame:
@@ -79,8 +91,18 @@ def _itself(base: Any, key: Any) -> Any:
     return base
 
 
-def trace(begin: Callable[[VM], tuple[Frame, Frame | None, BaseException | None]], stop_step: int = -1,
-          stop: Break | None = None) -> Trace:
+Begin = Callable[[VM], tuple[Frame, Frame | None, BaseException | None]]
+
+
+def trace(begin: Begin, stop_step: int = -1, stop: Break | None = None) -> Trace:
+    """A trace with remembered propagation or, where the program asks for what that does not keep, an exact one."""
+    try:
+        return trace_once(begin, stop_step, stop, exact=False)
+    except ExactNeeded:
+        return trace_once(begin, stop_step, stop, exact=True)
+
+
+def trace_once(begin: Begin, stop_step: int, stop: Break | None, exact: bool) -> Trace:
     """Interpret from the frames that `begin` makes: (root, innermost or None, exception to raise there or None).
 
     With `stop_step`, the trace ends with `stop` just before that instruction, its frames as they are there.
@@ -89,8 +111,10 @@ def trace(begin: Callable[[VM], tuple[Frame, Frame | None, BaseException | None]
     rules_torch.ignore_peer_bookkeeping()
     fake_mode = FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=False)
     recorder = Recorder(fake_mode)
+    recorder.propagation.enabled = not exact
     heap = Heap(recorder)
     vm = VM(heap, recorder)
+    fake_mode.shape_env.guards = LocatedList(vm.location)
     heap.guards.add(Guard(WORLD, Kind.GLOBAL_STATE, state, None))
     grad = torch.is_grad_enabled()
     result = Trace(vm, grad_at_start=grad, fake_mode=fake_mode)

@@ -17,7 +17,7 @@ from stator.heap.upcoming import note_next
 from stator.interp import generators, ops_data, ops_except, ops_flow  # noqa: F401  (register handlers)
 from stator.interp.attributes import adopt_entry, bind, load_attr
 from stator.interp.calls import Caller
-from stator.interp.frame import Frame, Raised
+from stator.interp.frame import ExcState, Frame, Raised
 from stator.interp.lookup import MISSING, find
 from stator.interp.ops_except import optional_attr, special_method
 from stator.kinds import is_a
@@ -41,6 +41,17 @@ class VM(Caller):
         self.live = True
         self.recursion_limit = 0  # the user's, while the trace runs under its own
         self.jumps = 0
+
+    def release(self) -> None:
+        """Forget every object of the program that the trace has met."""
+        for holder in (self, self.heap):
+            for held in vars(holder).values():
+                if type(held) is dict or type(held) is list:
+                    held.clear()
+        for held in (self.recorder.inputs, self.recorder.nodes, self.recorder.kept):
+            held.clear()
+        self.exc_state = ExcState()
+        self.pending = None
 
     # ------------------------------------------------------------------ short names for handlers and rules
 

@@ -7,6 +7,7 @@ its node, made where it is first needed; a number where the expression has becom
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from typing import Any
 
 import sympy
@@ -16,12 +17,19 @@ from torch import fx
 from torch._dispatch.python import enable_python_dispatcher
 from torch.fx.experimental.symbolic_shapes import CallMethodKey, PendingUnbackedSymbolNotFound, compute_unbacked_bindings
 from torch.fx.proxy import GraphAppendingTracer
+from torch.overrides import _pop_mode_temporarily
 from torch.utils import _pytree as pytree
 from torch.utils._sympy.interp import _run_sympy_handler, sympy_interp
 from torch.utils._sympy.reference import OptimizedPythonReferenceAnalysis
 
 from stator.breaks import Break
+from stator.guards.shape_check import Operand, Property
 from stator.shapes.values import SYMBOLIC, as_constant
+from stator.source import Source
+
+
+def _no_inputs(symbol: sympy.Symbol) -> fx.Node:
+    raise Break("SB005", f"the number {symbol}, outside a trace")
 
 
 _NOTHING = contextlib.nullcontext()
@@ -48,30 +56,50 @@ class SymbolNodes:
         self.known: dict[sympy.Basic, Any] = {}  # expression -> Proxy
         self.by_value: dict[int, fx.Node] = {}  # id of a symbolic value -> the very node that made it
         self.kept: list[Any] = []
+        self.origins: dict[sympy.Symbol, Operand] = {}  # where guards read a symbol's value
+        self.properties: list[tuple[Operand, Any, Any]] = []  # sizes and strides of inputs, their expressions, the line
+        self.lines: dict[sympy.Symbol, Any] = {}  # the line that first read a symbol
+        self.numbers: dict[sympy.Symbol, tuple[Any, Source]] = {}  # symbols that are Python numbers from outside
+        self.add_number_input: Callable[[sympy.Symbol], fx.Node] = _no_inputs
         self.has_fresh = False  # whether an operation made a number that only the graph knows
 
     def dispatcher(self) -> Any:
         """Once there are symbols, composite operators must run in Python: their C++ asks for numbers."""
-        return enable_python_dispatcher() if self.definitions else _NOTHING
+        return enable_python_dispatcher() if self.definitions or self.numbers else _NOTHING
 
     # ------------------------------------------------------------------ definitions
 
-    def define_input(self, node: fx.Node, example: Any) -> None:
-        """The symbols that a placeholder brings."""
-        if type(example) in SYMBOLIC:
-            self.definitions.setdefault(example.node._expr, (node, ()))
-            return
+    def define_number(self, symbol: sympy.Symbol, value: Any, source: Source, where: Any) -> None:
+        """An int or float from outside; it becomes an input of the graph where the graph uses it."""
+        self.numbers[symbol] = (value, source)
+        self.lines[symbol] = where
+        kind = Property.NUMBER if type(value) is torch.SymInt else Property.REAL
+        self.origins[symbol] = Operand(source, kind)
+
+    def define_input(self, node: fx.Node, example: Any, source: Source, where: Any) -> None:
+        """The symbols that a tensor brings."""
         if not example._has_symbolic_sizes_strides:
             return
         for i, size in enumerate(example.shape):
-            self._define_part(size, node, (CallMethodKey("size"), pytree.SequenceKey(i)))
+            path: Any = (CallMethodKey("size"), pytree.SequenceKey(i))
+            self._define_part(size, node, path, Operand(source, Property.SIZE, i), where)
         for i, stride in enumerate(example.stride()):
-            self._define_part(stride, node, (CallMethodKey("stride"), pytree.SequenceKey(i)))
-        self._define_part(example.storage_offset(), node, (CallMethodKey("storage_offset"),))
+            path = (CallMethodKey("stride"), pytree.SequenceKey(i))
+            self._define_part(stride, node, path, Operand(source, Property.STRIDE, i), where)
+        path = (CallMethodKey("storage_offset"),)
+        self._define_part(example.storage_offset(), node, path, Operand(source, Property.STORAGE_OFFSET), where)
 
-    def _define_part(self, part: Any, node: fx.Node, path: Any) -> None:
-        if type(part) is torch.SymInt and isinstance(part.node._expr, sympy.Symbol):
-            self.definitions.setdefault(part.node._expr, (node, path))
+    def _define_part(self, part: Any, node: fx.Node, path: Any, operand: Operand, where: Any) -> None:
+        if type(part) is not torch.SymInt:
+            return
+        expression = part.node._expr
+        if isinstance(expression, sympy.Symbol):
+            self.definitions.setdefault(expression, (node, path))
+            if expression in self.shape_env.backed_var_to_val:
+                self.origins.setdefault(expression, operand)
+                self.lines.setdefault(expression, where)
+        if expression.free_symbols <= self.origins.keys():
+            self.properties.append((operand, expression, where))
 
     def take_fresh(self, result: Any) -> Any:
         """Where in `result` the symbols lie that the operation just made; to be bound to its node."""
@@ -111,11 +139,13 @@ class SymbolNodes:
             expression = value.node._expr
             if not self._can_make(expression):
                 raise Break("SB003", f"{expression}, a number whose origin is not in the graph")
-        made = self._make(expression)
+        with _pop_mode_temporarily() if torch._C._len_torch_function_stack() else _NOTHING:
+            made = self._make(expression)  # the tracer's mode would take the proxies for the program's values
         return made.node if isinstance(made, fx.Proxy) else made
 
     def _can_make(self, expression: sympy.Basic) -> bool:
-        return expression in self.known or all(s in self.definitions or s in self.known for s in expression.free_symbols)
+        return expression in self.known or all(
+            s in self.definitions or s in self.known or s in self.numbers for s in expression.free_symbols)
 
     def _make(self, expression: sympy.Basic) -> Any:
         found = self.known.get(expression)
@@ -133,6 +163,8 @@ class SymbolNodes:
         return made
 
     def _symbol(self, symbol: sympy.Symbol) -> fx.Node:
+        if symbol in self.numbers:
+            return self.add_number_input(symbol)
         node, path = self.definitions[symbol]
         if not path:
             return node

@@ -34,11 +34,12 @@ class Memory:
 
     sizes: dict[Source, set[int]] = field(default_factory=dict)
     numbers: set[Source] = field(default_factory=set)
+    tuples: set[Source] = field(default_factory=set)  # constant tuples with numbers that change
 
     def learn(self, guards: Iterable[Guard], bound: Sequence[Any]) -> None:
         """Compare an entry's facts with the call that it does not fit."""
         for guard in guards:
-            if guard.kind is Kind.TENSOR or guard.kind is Kind.EQUALS and type(guard.value) in (int, float):
+            if guard.kind is Kind.TENSOR or guard.kind is Kind.EQUALS and type(guard.value) in (int, float, tuple):
                 try:
                     value = evaluate(guard.source, bound)
                 except Unreadable:
@@ -48,14 +49,25 @@ class Memory:
     def _compare(self, guard: Guard, value: Any) -> None:
         expected = guard.value
         if guard.kind is Kind.EQUALS:
-            if type(value) is type(expected) and value != expected and value == value and expected == expected:
-                self.numbers.add(guard.source)
+            self._compare_constants(guard.source, expected, value)
             return
         if type(value) is not expected.type or value.dim() != len(expected.sizes):
             return
         changed = {dim for dim, size in enumerate(expected.sizes) if size is not None and size != value.shape[dim]}
         if changed:
             self.sizes.setdefault(guard.source, set()).update(changed)
+
+
+    def _compare_constants(self, source: Source, expected: Any, value: Any) -> None:
+        if type(value) is not type(expected) or value == expected:
+            return
+        if type(value) is tuple:
+            if len(value) == len(expected):
+                self.tuples.add(source)
+                for i, (old, new) in enumerate(zip(expected, value, strict=True)):
+                    self._compare_constants(Index(source, i), old, new)
+        elif type(value) in (int, float) and value == value and expected == expected:
+            self.numbers.add(source)
 
 
 @dataclass
@@ -67,9 +79,10 @@ class Policy:
 
     def open_dims(self, tensor: torch.Tensor, source: Source) -> dict[int, str]:
         """The dimensions that become symbols: "declared" by a mark, "unbacked", or "open"."""
-        rank = tensor.dim()
-        if rank == 0 or tensor.layout is not torch.strided:
-            return {}
+        with torch._C.DisableTorchFunction():  # the tracer's own mode is on
+            rank = tensor.dim()
+            if rank == 0 or tensor.layout is not torch.strided:
+                return {}
         marks = tensor.__dict__
         found: dict[int, str] = {}
         if self.dynamic is not False:
@@ -90,6 +103,14 @@ class Policy:
         if type(value) is int and not -(1 << 62) < value < 1 << 62:
             return False
         return source in self.memory.numbers or self.dynamic is True and type(value) is int and _is_argument(source)
+
+
+    def opens_tuple(self, value: tuple[Any, ...], source: Source) -> bool:
+        """Whether a tuple of constants is read item by item, because a number in it is left open."""
+        if self.dynamic is False:
+            return False
+        return source in self.memory.tuples or self.dynamic is True and _is_argument(source) \
+            and any(type(item) is int for item in value)
 
 
 def _is_argument(source: Source) -> bool:

@@ -95,10 +95,12 @@ def logging_between_mutations():
 
 @probe("SB015 SB001 SB005")
 def logging_level_asked():
-    logger = logging.getLogger("stator law probe")
-    logger.setLevel(logging.WARNING)
-    return Scene(lambda x: x * (2 if logger.isEnabledFor(logging.INFO) else 3), one(ramp()),
-                 lambda: logger.setLevel(logging.DEBUG))
+    LOGGER.setLevel(logging.WARNING)
+    return Scene(lambda x: x * (2 if LOGGER.isEnabledFor(logging.INFO) else 3), one(ramp()),
+                 lambda: LOGGER.setLevel(logging.DEBUG))
+
+
+LOGGER = logging.getLogger("stator law probe")
 
 
 @probe()

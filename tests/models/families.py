@@ -150,11 +150,21 @@ def deberta_v2(library: Any) -> Built:
     return two(library.DebertaV2Model(config), lambda: {"input_ids": tokens()})
 
 
+def mamba_of(library: Any, **options: Any) -> Built:
+    config = library.MambaConfig(vocab_size=VOCABULARY, hidden_size=32, num_hidden_layers=2, state_size=8,
+                                 **SPECIAL_TOKENS, **options)
+    return two(library.MambaForCausalLM(config), lambda: {"input_ids": tokens()})
+
+
 @family("transformers")
 def mamba(library: Any) -> Built:
-    config = library.MambaConfig(vocab_size=VOCABULARY, hidden_size=32, num_hidden_layers=2, state_size=8,
-                                 use_associative_scan=False, **SPECIAL_TOKENS)
-    return two(library.MambaForCausalLM(config), lambda: {"input_ids": tokens()})
+    """Scans associatively, over torch.vmap, when it is compiled."""
+    return mamba_of(library)
+
+
+@family("transformers")
+def mamba_in_sequence(library: Any) -> Built:
+    return mamba_of(library, use_associative_scan=False)
 
 
 @family("transformers", slow=False)

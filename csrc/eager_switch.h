@@ -1,0 +1,19 @@
+// Switches that make compiled functions run their originals: stator.disable's regions, set_stance("force_eager").
+#pragma once
+
+#include <Python.h>
+
+namespace stator {
+
+// How many reasons there are to look closer: open regions of all threads, and the process-wide switch.
+extern int eager_reasons;
+
+// Whether calls on this thread must run eagerly; ask only while eager_reasons is not 0.
+bool runs_eagerly();
+
+PyObject* enter_eager(PyObject*, PyObject*);
+PyObject* leave_eager(PyObject*, PyObject*);
+PyObject* eager_depth(PyObject*, PyObject*);
+PyObject* force_eager(PyObject*, PyObject* flag);
+
+}  // namespace stator

@@ -1,0 +1,70 @@
+"""One place of the program that is compiled: a function given to `compile()`, or a resume point inside it.
+
+In: the function, the settings and, for a resume point, the frames to go on with.  Out: what a trace starts from, and
+the record of what each entry was made from.
+"""
+
+from __future__ import annotations
+
+import types
+from dataclasses import dataclass, field
+from typing import Any
+
+from stator import marks
+from stator.guards.guard import Guard
+from stator.guards.lower import Program
+from stator.interp.suspend import restore
+from stator.interp.trace import Trace, root_frame
+from stator.interp.vm import VM
+from stator.options import Settings
+from stator.shapes.policy import Policy
+
+
+@dataclass
+class Installed:
+    """What one entry was made from; the C++ side keeps it as the entry's tag."""
+
+    program: Program
+    guards: list[Guard]
+    residual: Any  # emit.Residual, or None where the entry runs the program as it is
+    why_eager: str = ""
+    error: BaseException | None = None  # what the trace raised, where it raised
+
+
+@dataclass
+class CallSite:
+    """One `compile()` call, or one resume point of it: its function, settings and compiled entries."""
+
+    fn: types.FunctionType
+    settings: Settings
+    name: str
+    compiled: Any = None
+    limit_told: bool = False
+    failures: int = 0
+    eager_calls: int = 0  # under the stance "eager_then_compile"
+    traces: list[Trace] = field(default_factory=list)
+    keep_traces: bool = False
+    point: Any = None  # emit.ResumePoint: where this site goes on after a graph break; None: at the start
+    points: Any = None  # emit.Points of the whole call, shared by its sites
+    nested: Any = None  # cache.NestedFrames: functions entered below the breaks of the whole call
+    shapes: Policy = field(init=False)
+    data_dependent: bool = True  # numbers that only the graph knows are symbols of it, until a backend refuses them
+
+    def __post_init__(self) -> None:
+        self.shapes = Policy(self.settings.dynamic)
+
+    def begin(self, vm: VM, bound: tuple[Any, ...]) -> Any:
+        """The frames a trace of this site starts from."""
+        vm.recorder.data_dependent = self.data_dependent
+        vm.heap.shapes = self.shapes
+        vm.error_policy = marks.error_policy()
+        vm.effects_break = self.settings.print == "break"
+        if self.point is None:
+            return root_frame(vm, self.fn, bound), None, None
+        point = self.point
+        return restore(vm, point.states, point.names, bound, point.pushes, point.handled, point.raising)
+
+    def breaks_are_errors(self, vm: VM) -> bool:
+        """The innermost `error_on_graph_break` region where the trace stopped decides, else `fullgraph`."""
+        policy: bool | None = vm.error_policy
+        return self.settings.fullgraph if policy is None else policy

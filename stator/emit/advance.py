@@ -1,0 +1,111 @@
+"""What runs between two captured segments.   live values at a graph break  ->  Resume(next segment, its values)
+
+The unsupported instruction runs as plain Python, on real objects, with the frames below it compiled in turn.  Where
+an instruction cannot run alone (`sys._getframe()`, `stator.skip_frame()`), the innermost frame runs to its end
+natively, and its callers go on captured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from stator import _core
+from stator.breaks import Break
+from stator.code.decode import decode
+from stator.emit.points import ResumePoint, Taken, handling, own_frames_dropped
+from stator.emit.steps import plan_step
+from stator.interp.frame import NULL
+from stator.interp.suspend import FrameState
+
+_WHOLE_FRAME = frozenset({"SB008", "SB019", "SB023"})  # what the program asks about needs the real frame
+
+
+class Points:
+    """The resume points of one compiled call, and what runs between them; shared by all its segments."""
+
+    def __init__(self, name: str, make_entry: Callable[[ResumePoint], Any], invoke: Callable[..., Any]) -> None:
+        self.name = name
+        self.make_entry = make_entry  # the entry object of a point
+        self.invoke = invoke  # calls a function of the program natively, its Python callees compiled
+        self.probe: Any = None  # told what every break costs, while somebody measures
+        self._points: dict[Any, ResumePoint] = {}
+
+    def point(self, states: list[FrameState], pushes: tuple[str, ...], handled: bool, raising: bool) -> ResumePoint:
+        key = (tuple(state.key() for state in states), pushes, handled, raising)
+        found = self._points.get(key)
+        if found is None:
+            line = decode(states[-1].code).instructions[states[-1].index].line
+            found = ResumePoint(states, pushes, handled, raising, f"{self.name} resumed at line {line}")
+            found.compiled = self.make_entry(found)
+            self._points[key] = found
+        return found
+
+    def __len__(self) -> int:
+        return len(self._points)
+
+
+class Advance:
+    """Run the instruction of a break natively, then go on: called by the trampoline with the live values."""
+
+    def __init__(self, points: Points, states: list[FrameState], handled: bool, stop: Break, event: Any) -> None:
+        self.points, self.states, self.handled, self.event = points, states, handled, event
+        last = states[-1]
+        instr = decode(last.code).instructions[last.index]
+        alone = stop.code not in _WHOLE_FRAME and not stop.data.get("whole_frame")
+        self.step = plan_step(instr, last.kwnames, last.namespace) if alone else None
+        kept = len(last.kinds) - (self.step.pops if self.step else 0)
+        self.operand_kinds = last.kinds[kept:]
+        if self.step is None or "exc_info" in self.operand_kinds:
+            self.step = None
+            return self._plan_frame()
+        self.operands = sum(kind == "value" for kind in self.operand_kinds)
+        self.tail = (last.cont == "initialise") + handled  # values after the innermost stack
+        self.exits = []
+        for way in self.step.exits:
+            state = replace(last, index=way.index, kinds=last.kinds[:kept], kwnames=())
+            pushes = tuple(kind.value for kind in way.pushes)
+            self.exits.append(points.point([*states[:-1], state], pushes, handled, False))
+        state = replace(last, index=last.index + 1, kinds=last.kinds[:kept], kwnames=())
+        self.failure = points.point([*states[:-1], state], (), handled, True)
+
+    def _plan_frame(self) -> None:
+        """The innermost frame runs natively to its end; its callers, if any, go on from there."""
+        self.whole = ResumePoint(self.states, (), self.handled, False, self.points.name)
+        self.returned: ResumePoint | None = None
+        callers = self.states[:-1]
+        if callers:
+            outside = any("exc_info" in state.kinds for state in callers)
+            pushes = () if self.states[-1].cont == "discard" else ("value",)
+            self.returned = self.points.point(callers, pushes, outside, False)
+            self.raised = self.points.point(callers, (), outside, True)
+
+    def __call__(self, *values: Any) -> Any:
+        if self.step is None:
+            return self._run_frame(values)
+        end = len(values) - self.tail
+        given = iter(values[end - self.operands:end])
+        operands = [NULL if kind == "null" else next(given) for kind in self.operand_kinds]
+        head, made, last = values[:end - self.operands], values[end:len(values) - self.handled], \
+            values[len(values) - self.handled:]
+        run = self.step.run
+        if self.points.probe is not None:
+            run = self.points.probe.watch(self, values, run)
+        try:
+            way, results = handling(last[0] if last else None, run, operands, self.points.invoke)
+        except BaseException as error:
+            error.__traceback__ = own_frames_dropped(error.__traceback__)
+            return _core.Resume(self.failure.compiled, (*head, *made, *last, error))
+        return _core.Resume(self.exits[way].compiled, (*head, *made, *results, *last))
+
+    def _run_frame(self, values: tuple[Any, ...]) -> Any:
+        taken: Taken = self.whole.run_innermost(values, self.points.invoke)
+        if self.returned is None:
+            if taken.error is not None:
+                raise taken.error
+            return taken.value
+        outside = () if taken.handled is None else (taken.handled,)
+        if taken.error is not None:
+            return _core.Resume(self.raised.compiled, (*taken.head, *outside, taken.error))
+        return _core.Resume(self.returned.compiled, (*taken.head, *taken.pushed, *outside))

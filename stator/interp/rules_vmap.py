@@ -1,0 +1,71 @@
+"""torch.vmap.   vmap(f)(x, y)  ->  one node that maps a graph of f, captured on a single example
+
+`f` is interpreted once, on fakes of one slice of each mapped input, into a graph of its own; the node maps that graph
+with torch.vmap. Tensors of the surrounding program that `f` uses are handed in, unmapped.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch._functorch.vmap import _process_batched_inputs, vmap_impl
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils import _pytree as pytree
+
+from stator.breaks import Break
+from stator.graph.subgraph import Subgraph
+from stator.interp.calls import rule
+from stator.interp.frame import Raised
+
+
+@rule(vmap_impl)
+def _vmap(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    function, in_dims, out_dims, randomness, chunk_size, *inputs = args
+    if chunk_size is not None:
+        raise Break("SB016", "vmap in chunks")
+    for value in (in_dims, out_dims, inputs):
+        vm.heap.expose_deep(value)
+    _, dims, flat, spec = vm.native_unhooked(_process_batched_inputs, (in_dims, tuple(inputs), function))
+    mapped = [(value, dim) for value, dim in zip(flat, dims, strict=True) if dim is not None]
+    with Subgraph(vm.recorder) as part:
+        examples = [value if dim is None else _example(part, i, value, dim)
+                    for i, (value, dim) in enumerate(zip(flat, dims, strict=True))]
+        result = vm.call_sync(function, pytree.tree_unflatten(examples, spec), kwargs)
+        vm.heap.expose_deep(result)
+        outputs, out_spec = pytree.tree_flatten(result)
+        if not all(type(value) is FakeTensor for value in outputs):
+            raise Break("SB016", "vmap of a function that returns something else than tensors")
+        module = part.finish(outputs)
+    flat_out_dims = pytree._broadcast_to_and_flatten(out_dims, out_spec)
+    if flat_out_dims is None:
+        raise Break("SB016", "out_dims that do not fit what the function returns")
+    target = mapped_call(module, [dim for _, dim in mapped] + [None] * len(part.lifted), flat_out_dims, randomness)
+    operands = (*(value for value, _ in mapped), *part.lifted)
+    try:
+        with torch._C.DisableTorchFunction():
+            results = target(*operands)
+    except Exception as error:
+        raise Raised(error) from None
+    vm.recorder.record("call_function", target, operands, {}, results)
+    vm.give(pytree.tree_unflatten(list(results), out_spec), cont)
+
+
+def _example(part: Subgraph, index: int, value: Any, dim: int) -> Any:
+    """A fake of one slice, bound to an input of the inner graph."""
+    with torch._C.DisableTorchFunction():
+        if not value.shape[dim]:  # nothing to map over: the example is what there would be
+            sizes = [1 if i == dim else size for i, size in enumerate(value.shape)]
+            value = value.detach().new_zeros(sizes).requires_grad_(value.requires_grad)
+        example = value.select(dim, 0)
+    part.bind(f"mapped_{index}", example)
+    return example
+
+
+def mapped_call(module: Any, in_dims: list[int | None], out_dims: list[Any], randomness: str) -> Any:
+    """The target of the node: always a tuple of tensors."""
+    run = torch.vmap(module, in_dims=tuple(in_dims), out_dims=tuple(out_dims), randomness=randomness)
+
+    def vmap(*tensors: Any) -> Any:
+        return run(*tensors)
+    return vmap

@@ -1,0 +1,114 @@
+"""Addresses in text.   repr(obj) -> '<Thing object at 0x7f..>': the address must be that of the user's object
+
+A default repr shows where an object lives.  A stand-in lives elsewhere than its original, and an object of the trace
+is gone when the compiled function runs; so such text is either made from the user's object, whose identity becomes a
+guarded fact, or it breaks.
+"""
+
+from __future__ import annotations
+
+import collections
+import functools
+import types
+from typing import Any
+
+from torch._subclasses.fake_tensor import FakeTensor
+
+from stator.breaks import Break
+from stator.guards.guard import Kind
+from stator.heap.readers import mapping_behind
+from stator.heap.shells import CONSTANT_TYPES
+from stator.heap.tracker import Shape
+from stator.interp.lookup import MISSING, find
+from stator.kinds import is_a
+from stator.native.table import NativeClass, lookup
+from stator.source import Pinned
+
+_SHOWN_BY_REPR = (repr, ascii)
+_ASKED_FIRST = ("__str__", "__format__")
+_REFUSED = (NativeClass.IMPURE_READ, NativeClass.DENY, NativeClass.SPECIAL)
+_NAMED = (type, types.ModuleType)  # shown by name
+_CONTAINERS = (list, tuple, set, frozenset, collections.deque)
+
+
+def text_of_outside(vm: Any, fn: Any, args: Any) -> Any:
+    """The text of an outside object with the default repr, with its own address; MISSING where fn(*args) is no such."""
+    if fn not in _WHOLE or not args or len(args) > 1 and args[1:] != ("",):
+        return MISSING
+    tracker = vm.heap.by_standin.get(id(args[0]))
+    if tracker is None or tracker.shape in (Shape.TENSOR, Shape.OPAQUE) or _slot(vm, fn, args[0]) is not object.__repr__:
+        return MISSING
+    vm.heap.guard(tracker.source, Kind.ID, tracker.original)
+    return object.__repr__(tracker.original)
+
+
+def refuse_addresses(vm: Any, fn: Any, values: Any) -> None:
+    """Break if the text that fn makes of these values would show the address of anything but a user's object."""
+    seen: set[int] = set()
+    for value in values:
+        _check(vm, _slot(vm, fn, value), value, seen)
+
+
+def _slot(vm: Any, fn: Any, value: Any) -> Any:
+    """What makes the text: `__repr__`, or a method of the program that is asked first."""
+    cls = type(value)
+    if cls in CONSTANT_TYPES or cls is FakeTensor:
+        return None
+    if fn not in _SHOWN_BY_REPR:
+        for name in _ASKED_FIRST:
+            if type(found := find(vm, cls, name)) is types.FunctionType:
+                return found
+    return find(vm, cls, "__repr__")
+
+
+def _check(vm: Any, slot: Any, value: Any, seen: set[int]) -> None:
+    if slot is None or type(slot) is types.FunctionType or id(value) in seen:
+        return
+    seen.add(id(value))
+    if is_a(value, _NAMED):
+        return
+    for part in _parts(value):
+        _check(vm, _slot(vm, repr, part), part, seen)
+    row = lookup(slot)
+    if type(value) in _TRANSPARENT or row is not None and row.cls not in _REFUSED:
+        return
+    if type(value) is types.BuiltinFunctionType and (value.__self__ is None or is_a(value.__self__, types.ModuleType)):
+        return
+    tracker = vm.heap.by_standin.get(id(value))
+    if tracker is not None and tracker.standin is tracker.original:
+        vm.heap.guard(tracker.source, Kind.ID, tracker.original)
+    elif type(value) is types.FunctionType and id(value) not in vm.fresh:
+        source = vm.heap.source_of(value)
+        if type(source) is not Pinned:
+            vm.heap.guard(source, Kind.ID, value)
+    else:
+        raise Break("SB013", f"the address of a {type(value).__name__} in text")
+
+
+def _parts(value: Any) -> Any:
+    """What the C repr of a value shows by its own repr."""
+    if is_a(value, _CONTAINERS):
+        return list(_raw(value))
+    if is_a(value, dict):
+        return [part for pair in dict.items(value) for part in pair]
+    cls = type(value)
+    if cls is types.MethodType:
+        return [value.__self__]
+    if cls is types.MappingProxyType:
+        return [mapping_behind(value)]
+    if cls is types.SimpleNamespace:
+        return list(vars(value).values())
+    if cls is functools.partial:
+        return [value.func, *value.args, *value.keywords.values()]
+    if is_a(value, BaseException):
+        return list(value.args)
+    return []
+
+
+def _raw(value: Any) -> Any:
+    base = next(base for base in _CONTAINERS if is_a(value, base))
+    return base.__iter__(value)
+
+
+_WHOLE = (repr, str, ascii, format)
+_TRANSPARENT = frozenset({types.MethodType, functools.partial, types.GenericAlias, types.UnionType})
