@@ -69,7 +69,7 @@ demo: setup
 	@$(PY) -m stator.cli.demo
 
 test: setup
-	@$(PYTEST) -q -n $(JOBS) --dist worksteal --durations=15 --ignore=tests/models tests
+	@$(PYTEST) -q -n $(JOBS) --dist worksteal --durations=15 -m "not slow" tests
 
 check: setup
 	@echo "[1/4] ruff";   $(PY) -m ruff check --quiet .

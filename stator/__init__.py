@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         compile,
         compile_in_place,
         disable,
+        error_on_graph_break,
         explain,
         graph_break,
         is_compiled,
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
         list_backends,
         register_backend,
         reset,
+        set_stance,
+        skip_frame,
         substitute_in_graph,
     )
     from stator.compiled_module import CompiledModule
@@ -45,6 +48,7 @@ _MODULE_OF_NAME = {
     "compile": "stator.api",
     "compile_in_place": "stator.api",
     "disable": "stator.api",
+    "error_on_graph_break": "stator.api",
     "explain": "stator.api",
     "graph_break": "stator.api",
     "is_compiled": "stator.api",
@@ -52,6 +56,8 @@ _MODULE_OF_NAME = {
     "list_backends": "stator.api",
     "register_backend": "stator.api",
     "reset": "stator.api",
+    "set_stance": "stator.api",
+    "skip_frame": "stator.api",
     "substitute_in_graph": "stator.api",
     "CompiledModule": "stator.compiled_module",
     "BackendError": "stator.errors",
@@ -75,6 +81,7 @@ __all__ = [  # noqa: PLE0604 (the names that __getattr__ provides)
     "compile",
     "compile_in_place",
     "disable",
+    "error_on_graph_break",
     "explain",
     "graph_break",
     "is_compiled",
@@ -82,6 +89,8 @@ __all__ = [  # noqa: PLE0604 (the names that __getattr__ provides)
     "list_backends",
     "register_backend",
     "reset",
+    "set_stance",
+    "skip_frame",
     "substitute_in_graph",
 ]
 

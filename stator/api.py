@@ -27,6 +27,7 @@ from stator.options import (
     build_settings,
     require_bool,
 )
+from stator.stance import set_stance
 
 __all__ = [
     "allow_in_graph",
@@ -34,6 +35,7 @@ __all__ = [
     "compile",
     "compile_in_place",
     "disable",
+    "error_on_graph_break",
     "explain",
     "graph_break",
     "is_compiled",
@@ -41,6 +43,8 @@ __all__ = [
     "list_backends",
     "register_backend",
     "reset",
+    "set_stance",
+    "skip_frame",
     "substitute_in_graph",
 ]
 
@@ -204,31 +208,23 @@ def explain(fn: Callable[..., Any], **settings: Any) -> Callable[..., Any]:
     traced = mark.traced if mark is not None else traceable(fn)
 
     def explain_call(*args: Any, **kwargs: Any) -> Any:
-        return pipeline.explain(traced, checked, args, kwargs)
+        value, log, installed, probe = pipeline.explained_call(traced, checked, args, kwargs)
+        guards = [guard for tag in installed for guard in tag.guards]
+        residuals = [tag.residual.source for tag in installed if tag.residual is not None]
+        return report.build_explanation(log, guards, residuals, probe.costs(), value)
 
     return explain_call
 
 
-class DisabledRegion:
+class DisabledRegion(marks.DisabledContext):
     """What `disable()` returns: a decorator, and a context in which this thread captures nothing."""
 
     def __init__(self, recursive: bool, reason: str | None) -> None:
         self.recursive = recursive
         self.reason = reason
-        self._open: list[Any] = []
 
     def __call__(self, fn: Any) -> Any:
         return _disable(fn, self.recursive, self.reason)
-
-    def __enter__(self) -> None:
-        if not self.recursive:
-            raise OptionValueError("disable(recursive=False) marks one function and cannot be a context")
-        region = marks.disabled_region()
-        region.__enter__()
-        self._open.append(region)
-
-    def __exit__(self, *exc_info: Any) -> None:
-        self._open.pop().__exit__(*exc_info)
 
 
 def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None) -> Any:
@@ -265,6 +261,27 @@ def _disable(fn: Any, recursive: bool, reason: str | None) -> Any:
 
     marks.disable(run_disabled, recursive, reason)
     return run_disabled
+
+
+def skip_frame(reason: Any = "") -> Any:
+    """Leave one frame alone: called inside a function, that very call; given a function, all its calls.
+
+    The frame runs natively from there to its end, the functions it calls are compiled, and its callers go on
+    captured. Without effect in code that Python runs.
+    """
+    if isinstance(reason, str):
+        return marks.skip_frame(reason)
+    return _disable(reason, False, "it is marked with stator.skip_frame")
+
+
+def error_on_graph_break(value: bool = True) -> marks.ErrorOnGraphBreak:
+    """A context and a decorator: graph breaks in it are errors (True) or allowed (False), whatever `fullgraph` says.
+
+    Regions nest, and reach the code that they call, captured or not. They decide while code is captured: entries
+    that exist already run as they are.
+    """
+    require_bool("value", value)
+    return marks.ErrorOnGraphBreak(value)
 
 
 def allow_in_graph(fn: Any) -> Any:

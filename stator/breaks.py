@@ -237,3 +237,26 @@ register(
     example="except ValueError as e: traceback.format_tb(e.__traceback__)",
     remedy="format the traceback outside the compiled function",
 )
+register(
+    "SB021",
+    "recompile limit reached",
+    cause="a function was compiled as often as its recompile_limit allows, and none of the entries fits the call",
+    example="stator.compile(f, recompile_limit=8), called with nine different sizes or constants",
+    remedy="make what changes from call to call a tensor or a dynamic size, or raise recompile_limit",
+)
+register(
+    "SB022",
+    "change of Stator's own settings",
+    cause="captured code changes or reads how compiled functions behave in the whole process",
+    example="with stator.set_stance('force_eager'): ...",
+    remedy="set the stance outside the compiled function",
+    inherent=True,
+)
+register(
+    "SB023",
+    "frame skipped on request",
+    cause="the program called stator.skip_frame()",
+    example="def log(x): stator.skip_frame(); ...",
+    remedy="remove the call where the function is to be captured",
+    inherent=True,
+)

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from stator import _core
+from stator.errors import OptionValueError
 
 Value = TypeVar("Value")
 
@@ -195,6 +196,20 @@ class DisabledBlock:
 
 def disabled_region() -> DisabledBlock:
     return DisabledBlock()
+
+
+class DisabledContext:
+    """The context that `stator.disable()` is; captured code breaks at it."""
+
+    recursive = True
+
+    def __enter__(self) -> None:
+        if not self.recursive:
+            raise OptionValueError("disable(recursive=False) marks one function and cannot be a context")
+        _core.enter_eager()
+
+    def __exit__(self, *exc_info: object) -> None:
+        _core.leave_eager()
 
 
 def error_policy() -> bool | None:

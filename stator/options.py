@@ -21,11 +21,13 @@ DEFAULT_RECOMPILE_LIMIT = 8
 
 BackendFunction = Callable[..., Callable[..., object]]
 
-# Option key -> what it does; each is a boolean field of Settings.
+# Option key -> what it does; each is a field of Settings, a bool where the text does not say otherwise.
 OWN_OPTIONS: dict[str, str] = {
     "strict": "an internal error of Stator raises instead of falling back to eager (also STATOR_STRICT=1)",
     "audit": "every compiled call is checked against the eager call",
     "capture_control_flow": "a branch on a tensor's value is captured as torch.cond instead of breaking",
+    "compile_nested": "Python functions called by the unsupported instruction of a break are compiled in turn",
+    "print": "'replay' (default): print, logging and warnings are replayed after the graph; 'break': they break",
 }
 
 
@@ -53,6 +55,8 @@ class Settings:
     strict: bool = field(default_factory=strict_from_environment)
     audit: bool = False
     capture_control_flow: bool = False
+    compile_nested: bool = True
+    print: str = "replay"
 
     def validate(self) -> None:
         """Raise on the first field that is not accepted."""
@@ -81,7 +85,9 @@ class Settings:
             )
         if self.name is not None and not isinstance(self.name, str):
             raise OptionTypeError(f"name={self.name!r} is not accepted; use None or a str")
-        for key in OWN_OPTIONS:
+        if self.print not in ("replay", "break"):
+            raise OptionValueError(f"options['print']={self.print!r} is not accepted; use 'replay' or 'break'")
+        for key in OWN_OPTIONS.keys() - {"print"}:
             require_bool(f"options[{key!r}]", getattr(self, key))
 
     @property

@@ -10,75 +10,32 @@ import time
 import types
 import warnings
 import weakref
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
-
-import torch
 
 from stator import _core, events, marks
 from stator.backends.compilation import compile_graph
 from stator.breaks import Break
-from stator.code.decode import decode
-from stator.emit.points import ResumePoint, handling, own_frames_dropped
-from stator.emit.residual import Residual, emit_residual
-from stator.emit.steps import plan_step
+from stator.cache.nested import NestedFrames
+from stator.cache.probe import BreakProbe
+from stator.cache.recompiles import may_compile, over_limit, report_recompile
+from stator.cache.site import CallSite, Installed
+from stator.emit.advance import Advance, Points
+from stator.emit.points import NATIVE_CODES, ResumePoint
+from stator.emit.residual import emit_residual
 from stator.errors import BackendError, InternalError, Unsupported
 from stator.guards.guard import Guard
 from stator.guards.lower import Program, lower
-from stator.guards.reference import explain as explain_guard
-from stator.interp.frame import NULL
-from stator.interp.suspend import FrameState, plan_stop, restore, suspend
-from stator.interp.trace import Trace, root_frame, trace
-from stator.interp.vm import VM
+from stator.interp.rules_effects import PolicySet
+from stator.interp.suspend import plan_stop, suspend
+from stator.interp.trace import Trace, trace
 from stator.options import Settings
 from stator.shapes.checks import shape_guards
-from stator.shapes.policy import Policy
 
 _core.set_own_folder(__file__.rpartition("/")[0])
 _lock = threading.RLock()
 _tracing = threading.local()
 _entries: weakref.WeakSet[Any] = weakref.WeakSet()
-
-
-@dataclass
-class Installed:
-    """What one entry was made from; the C++ side keeps it as the entry's tag."""
-
-    program: Program
-    guards: list[Guard]
-    residual: Residual | None
-    why_eager: str = ""
-    error: BaseException | None = None  # what the trace raised, where it raised
-
-
-@dataclass
-class CallSite:
-    """One `compile()` call: its function, settings and compiled entries."""
-
-    fn: types.FunctionType
-    settings: Settings
-    name: str
-    compiled: Any = None
-    limit_told: bool = False
-    failures: int = 0
-    traces: list[Trace] = field(default_factory=list)
-    keep_traces: bool = False
-    point: ResumePoint | None = None  # where this site goes on after a graph break; None: at the start
-    points: dict[Any, ResumePoint] = field(default_factory=dict)  # of the whole call, shared by its sites
-    shapes: Policy = field(init=False)
-    data_dependent: bool = True  # numbers that only the graph knows are symbols of it, until a backend refuses them
-
-    def __post_init__(self) -> None:
-        self.shapes = Policy(self.settings.dynamic)
-
-    def begin(self, vm: VM, bound: tuple[Any, ...]) -> Any:
-        """The frames a trace of this site starts from."""
-        vm.recorder.data_dependent = self.data_dependent
-        vm.heap.shapes = self.shapes
-        if self.point is None:
-            return root_frame(vm, self.fn, bound), None, None
-        point = self.point
-        return restore(vm, point.states, point.names, bound, point.pushes, point.handled, point.raising)
 
 
 def make_entry(fn: Any, settings: Settings) -> Any:
@@ -88,6 +45,9 @@ def make_entry(fn: Any, settings: Settings) -> Any:
     if isinstance(fn, types.MethodType):
         prefix, function = (fn.__self__,), fn.__func__
     site = CallSite(function, settings, settings.name or getattr(function, "__qualname__", "?"))
+    site.nested = NestedFrames(lambda func: make_nested_entry(site, func), NATIVE_CODES)
+    invoke = site.nested.invoke if settings.compile_nested else call_natively
+    site.points = Points(site.name, lambda point: make_point_entry(site, point), invoke)
 
     def miss(compiled: Any, bound: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> Any:
         return on_miss(site, compiled, bound, args, kwargs)
@@ -98,11 +58,21 @@ def make_entry(fn: Any, settings: Settings) -> Any:
     return site.compiled
 
 
+def make_nested_entry(site: CallSite, func: types.FunctionType) -> Any:
+    """The entry of a function that was entered below a break of `site`: a call of its own, that may break."""
+    return make_entry(func, replace(site.settings, fullgraph=False, name=None))
+
+
+def call_natively(function: Any, /, *args: Any, **kwargs: Any) -> Any:
+    return function(*args, **kwargs)
+
+
 def reset() -> None:
     """Forget every compiled entry of every compiled function."""
     for compiled in list(_entries):
         compiled.clear()
-        compiled._stator_site.limit_told = False
+        site = compiled._stator_site
+        site.limit_told, site.eager_calls = False, 0
 
 
 def on_miss(site: CallSite, compiled: Any, bound: tuple[Any, ...], args: tuple[Any, ...],
@@ -113,15 +83,21 @@ def on_miss(site: CallSite, compiled: Any, bound: tuple[Any, ...], args: tuple[A
 
     if getattr(_tracing, "active", False) or marks.disable_depth() > 0:
         return _core.EAGER
+    mark = marks.disabled_mark(site.fn)
+    if mark is not None:  # only the frame itself is left alone, unless the mark is recursive
+        return _core.EAGER if mark.recursive else site.points.invoke(site.fn, *args, **(kwargs or {}))
+    if not may_compile(site, bound):
+        return _core.EAGER
     installed = compiled.entries()
     if installed:
-        report_recompile(site, compiled, bound)
+        report_recompile(site, bound)
         if site.settings.dynamic is None:
             for _, _, tag in installed:
                 if tag is not None:
                     site.shapes.memory.learn(tag.guards, bound)
     if len(installed) >= site.settings.recompile_limit:
-        return over_limit(site)
+        over_limit(site, bound)
+        return _core.EAGER
     with _lock:
         _tracing.active = True
         try:
@@ -141,20 +117,6 @@ def on_miss(site: CallSite, compiled: Any, bound: tuple[Any, ...], args: tuple[A
         compiled.remove(program)
         internal_failure(site, tag.error)
     return value
-
-
-def over_limit(site: CallSite) -> Any:
-    limit = site.settings.recompile_limit
-    if site.settings.fullgraph:
-        raise Unsupported("SB021", "recompile limit reached", f"{site.name} was compiled {limit} times",
-                          "raise recompile_limit, or make what changes between calls dynamic", None, None, ())
-    if not site.limit_told:
-        site.limit_told = True
-        events.emit(events.CacheLimit(site.name, limit))
-        warnings.warn(f"stator: {site.name} was compiled {limit} times and none of the entries fits this call; "
-                      "it runs eagerly from now on where no entry fits (recompile_limit)", RuntimeWarning, stacklevel=4)
-    events.emit(events.EagerFallback(site.name, f"recompile_limit {limit}"))
-    return _core.EAGER
 
 
 def capture(site: CallSite, bound: tuple[Any, ...]) -> tuple[Any, Any, Installed] | None:
@@ -192,6 +154,8 @@ def capture(site: CallSite, bound: tuple[Any, ...]) -> tuple[Any, Any, Installed
 def finish(site: CallSite, done: Trace, bound: tuple[Any, ...], started: float, values: list[Any] | None = None,
            resume: Any = None) -> tuple[Any, Any, Installed]:
     """Emit, compile, lower and check a trace that returned, or that stopped with live `values`."""
+    if done.vm.error_policy != marks.error_policy():  # a region was entered or left, and goes on after this segment
+        done.vm.effects.append(PolicySet(done.vm.error_policy))
     residual = emit_residual(done.vm, done.value if resume is None else values, resume)
     compiled = None
     nodes = 0
@@ -232,16 +196,17 @@ def install_eager(done: Trace, bound: tuple[Any, ...], why: str,
 
 def stopped(site: CallSite, done: Trace, stop: Break, bound: tuple[Any, ...]) -> tuple[Any, Any, Installed]:
     """A graph break: an error under fullgraph, else this call runs eagerly under the guards met so far."""
-    if site.settings.fullgraph:
+    if site.breaks_are_errors(done.vm):
         raise stop.as_unsupported() from None
-    events.emit(events.GraphBreak.of(stop))
+    event = events.GraphBreak.of(stop)
+    events.emit(event)
     step = plan_stop(done.vm, done.frame)
     if step is not None:
         try:
             again = trace(lambda vm: site.begin(vm, bound), step, stop)
             if again.stop is stop and again.frame is not None and again.vm.steps == step:
                 try:
-                    return finish_break(site, again, stop, bound, time.perf_counter())
+                    return finish_break(site, again, stop, event, bound, time.perf_counter())
                 finally:
                     again.release()
         except Break as other:
@@ -250,7 +215,7 @@ def stopped(site: CallSite, done: Trace, stop: Break, bound: tuple[Any, ...]) ->
     return install_eager(done, bound, str(stop))
 
 
-def finish_break(site: CallSite, done: Trace, stop: Break, bound: tuple[Any, ...],
+def finish_break(site: CallSite, done: Trace, stop: Break, event: events.GraphBreak, bound: tuple[Any, ...],
                  started: float) -> tuple[Any, Any, Installed]:
     """Emit the segment before a break: it ends by resuming after the one instruction that runs natively."""
     vm = done.vm
@@ -259,60 +224,8 @@ def finish_break(site: CallSite, done: Trace, stop: Break, bound: tuple[Any, ...
     handled = vm.exc_state.value
     if handled is not None:
         values.append(handled)
-    resume = Advance(site, states, handled is not None, stop)
+    resume = Advance(site.points, states, handled is not None, stop, event)
     return finish(site, done, bound, started, values, resume)
-
-
-class Advance:
-    """Run the instruction of a break natively, then go on: called by the trampoline with the live values."""
-
-    def __init__(self, site: CallSite, states: list[FrameState], handled: bool, stop: Break) -> None:
-        self.site, self.states, self.handled = site, states, handled
-        last = states[-1]
-        instr = decode(last.code).instructions[last.index]
-        self.step = None if stop.code in ("SB008", "SB019") else plan_step(instr, last.kwnames, last.namespace)
-        self.line = instr.line
-        if self.step is None:
-            self.whole = self._point(states, (), False)
-            return
-        kept = len(last.kinds) - self.step.pops
-        self.operand_kinds = last.kinds[kept:]
-        if "exc_info" in self.operand_kinds:
-            self.step, self.whole = None, self._point(states, (), False)
-            return
-        self.operands = sum(kind == "value" for kind in self.operand_kinds)
-        self.tail = (last.cont == "initialise") + handled  # values after the innermost stack
-        self.exits = []
-        for way in self.step.exits:
-            state = replace(last, index=way.index, kinds=last.kinds[:kept], kwnames=())
-            self.exits.append(self._point([*states[:-1], state], tuple(k.value for k in way.pushes), False))
-        state = replace(last, index=last.index + 1, kinds=last.kinds[:kept], kwnames=())
-        self.failure = self._point([*states[:-1], state], (), True)
-
-    def _point(self, states: list[FrameState], pushes: tuple[str, ...], raising: bool) -> ResumePoint:
-        key = (tuple(state.key() for state in states), pushes, self.handled, raising)
-        point = self.site.points.get(key)
-        if point is None:
-            line = decode(states[-1].code).instructions[states[-1].index].line
-            point = ResumePoint(states, pushes, self.handled, raising, f"{self.site.name} resumed at line {line}")
-            point.compiled = make_point_entry(self.site, point)
-            self.site.points[key] = point
-        return point
-
-    def __call__(self, *values: Any) -> Any:
-        if self.step is None:
-            return self.whole.run_native(values)
-        end = len(values) - self.tail
-        given = iter(values[end - self.operands:end])
-        operands = [NULL if kind == "null" else next(given) for kind in self.operand_kinds]
-        head, made, last = values[:end - self.operands], values[end:len(values) - self.handled], \
-            values[len(values) - self.handled:]
-        try:
-            way, results = handling(last[0] if last else None, self.step.run, operands)
-        except BaseException as error:
-            error.__traceback__ = own_frames_dropped(error.__traceback__)
-            return _core.Resume(self.failure.compiled, (*head, *made, *last, error))
-        return _core.Resume(self.exits[way].compiled, (*head, *made, *results, *last))
 
 
 def make_point_entry(site: CallSite, point: ResumePoint) -> Any:
@@ -322,7 +235,7 @@ def make_point_entry(site: CallSite, point: ResumePoint) -> Any:
     namespace: dict[str, Any] = {"run_native": point.run_native}
     exec(compile(source, f"<stator {point.name}>", "exec"), namespace)  # noqa: S102  our own text
     function = namespace["resumed"]
-    resumed = CallSite(function, site.settings, point.name, point=point, points=site.points)
+    resumed = CallSite(function, site.settings, point.name, point=point, points=site.points, nested=site.nested)
 
     def miss(compiled: Any, bound: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> Any:
         return on_miss(resumed, compiled, bound, args, kwargs)
@@ -344,69 +257,14 @@ def internal_failure(site: CallSite, error: BaseException) -> None:
     return None
 
 
-def report_recompile(site: CallSite, compiled: Any, bound: tuple[Any, ...]) -> None:
-    """Say which guard of the nearest entry failed, with the old and the new value."""
-    if not events.listening():
-        return
-    failures = compiled.last_failures()
-    for (_, _, tag), failed in zip(compiled.entries(), failures, strict=False):
-        if tag is None or failed is None or failed < 0:
-            continue
-        guard = tag.program.guards[failed]
-        why = explain_guard(guard, bound)
-        where = guard.where or (None, None, None)
-        events.emit(events.Recompile(site.name, str(why) if why else guard.text(), guard.text(),
-                                     getattr(why, "expected", ""), getattr(why, "found", ""), where[0], where[1]))
-        return
-
-
-# ---------------------------------------------------------------------- explain
-
-
-@dataclass
-class Explanation:
-    """What compiling one call did."""
-
-    graphs: list[Any]
-    guards: list[Guard]
-    residuals: list[str]
-    break_reasons: list[Any]
-    value: Any = None
-
-    @property
-    def graph_count(self) -> int:
-        return len(self.graphs)
-
-    @property
-    def graph_break_count(self) -> int:
-        return len(self.break_reasons)
-
-
-@dataclass(frozen=True)
-class BreakReason:
-    """One graph break, in the shape torch._dynamo.explain gives it."""
-
-    reason: str
-    code: str
-    user_stack: tuple[Any, ...]
-
-    def __str__(self) -> str:
-        return self.reason
-
-
-def explain(fn: Any, settings: Settings, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Explanation:
+def explained_call(fn: Any, settings: Settings, args: tuple[Any, ...],
+                   kwargs: dict[str, Any]) -> tuple[Any, list[events.Event], list[Installed], BreakProbe]:
+    """Capture one call: its value, its events, what every entry was made from, and what its breaks cost."""
     compiled = make_entry(fn, settings)
+    points = compiled._stator_site.points
+    points.probe = probe = BreakProbe()
     with events.record() as log:
         value = compiled(*args, **kwargs)
-    result = Explanation([], [], [], [], value)
-    for event in log:
-        if isinstance(event, events.CaptureFinished) and event.graph is not None:
-            result.graphs.append(event.graph)
-        elif isinstance(event, events.GraphBreak):
-            stack = tuple(types.SimpleNamespace(filename=f.filename, lineno=f.line, name=f.function) for f in event.stack)
-            result.break_reasons.append(BreakReason(f"{event.code} {event.title}: {event.cause}", event.code, stack))
-    for _, _, tag in compiled.entries():
-        result.guards.extend(tag.guards)
-        if tag.residual is not None:
-            result.residuals.append(tag.residual.source)
-    return result
+    points.probe = None
+    entries = [compiled, *points.entries()]
+    return value, log, [tag for entry in entries for _, _, tag in entry.entries()], probe

@@ -42,6 +42,10 @@ class Points:
             self._points[key] = found
         return found
 
+    def entries(self) -> list[Any]:
+        """The entry objects of all points."""
+        return [point.compiled for point in self._points.values()]
+
     def __len__(self) -> int:
         return len(self._points)
 

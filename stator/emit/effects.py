@@ -21,8 +21,9 @@ from stator.heap.shells import slot_members
 from stator.heap.iterators import advanced, exhausted
 from stator.heap.tracker import Shape, VariableTracker
 from stator.heap.upcoming import is_exhausted, taken
-from stator.interp.rules_effects import Logged, Printed, Warned
+from stator.interp.rules_effects import Logged, PolicySet, Printed, Warned
 from stator.kinds import is_a
+from stator.marks import set_error_policy
 
 
 def write_effects(build: Rebuilder) -> int:
@@ -91,6 +92,8 @@ def _replay(build: Rebuilder, effect: Any) -> str:
         args = ", ".join(build.value(arg) for arg in (effect.message, effect.args))
         return (f"{writer.constant(log_at, 'log_at')}({writer.constant(effect.logger, 'logger')}, {effect.level}, {args}, "
                 f"{effect.filename!r}, {effect.line}, {effect.function!r})")
+    if type(effect) is PolicySet:
+        return f"{writer.constant(set_error_policy, 'set_error_policy')}({effect.value!r})"
     raise TypeError(f"unknown effect {effect!r}")
 
 

@@ -105,7 +105,9 @@ class Rebuilder:
             known = self.memo.get(id(node))
             if known is None:
                 with self.recorder.fake_mode:
-                    boxed = self.recorder.call(torch.full, ((), value), {"dtype": torch.float64, "device": "cpu"})
+                    # Not torch.full, which asks for the number.
+                    one = self.recorder.call(torch.ones, ((),), {"dtype": torch.float64, "device": "cpu"})
+                    boxed = self.recorder.call(torch.mul, (one, value), {})
                 known = self.memo[id(node)] = f"{self.tensor(boxed)}.item()"
             return known
         index = self.output_index.get(id(node))

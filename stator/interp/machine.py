@@ -90,6 +90,8 @@ class Machine:
         self.making_classes = 0  # how many type.__new__ are running
         self.callbacks: dict[int, Any] = {}  # functions that stand for C callables inside C iterators
         self.effects: list[Any] = []
+        self.effects_break = False  # print and its like break instead of being replayed
+        self.error_policy: bool | None = None  # of the innermost error_on_graph_break region; None: there is none
         self.early_effects = 0  # how many of them come before the program's first change of anything outside
         self.torch_state = recorder.torch_state
         self.tensor_grads: dict[int, tuple[Any, Any]] = {}  # id of a fake -> (it, what the program made its .grad)

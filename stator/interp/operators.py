@@ -21,6 +21,7 @@ from stator.interp import symbols
 from stator.interp.assignment import DISCARD
 from stator.interp.frame import Continuation, Frame, Raised
 from stator.interp.lookup import MISSING, find
+from stator.interp.texts import refuse_addresses
 from stator.kinds import is_a
 from stator.shapes.values import SYMBOLIC, specialise
 
@@ -114,6 +115,8 @@ def binary(vm: Any, symbol: str, left: Any, right: Any, inplace: bool, cont: Any
             vm.heap.expose_deep(value) if symbol == "%" else vm.heap.expose(value)
         if symbol == "%":
             right = symbols.specialise_deep(vm, right)
+            if is_a(left, (str, bytes, bytearray)):
+                refuse_addresses(vm, str, (right,))
         if left_type is FakeTensor or right_type is FakeTensor:
             return vm.give(vm.torch_call(tensor_function, (left, right), None), cont)
         _refuse_opaque(vm, left, right)

@@ -19,6 +19,7 @@ from stator.interp.attributes import read_instance_dict
 from stator.interp.calls import rule
 from stator.interp.frame import Continuation, Frame, Raised
 from stator.interp.lookup import MISSING
+from stator.interp.symbols import specialise_deep
 from stator.heap.heap import instance_dict
 from stator.kinds import is_a
 from stator.source import CallOf, Pinned
@@ -107,6 +108,7 @@ def _call_outside_cache(vm: Any, wrapper: Any, args: tuple[Any, ...], kwargs: An
     """The cache is not filled while tracing: what it wraps is interpreted, once for each set of arguments."""
     if kwargs:
         raise Break("SB013", "keyword arguments of a cached function")
+    args = specialise_deep(vm, args)  # they are hashed
     for value in args:
         if not is_constant(value) and vm.heap.tracker_of(value) is None and not is_a(value, (type, types.FunctionType)):
             raise Break("SB013", f"a cached function, called with a fresh {type(value).__name__}")

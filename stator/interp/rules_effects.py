@@ -76,6 +76,13 @@ def written_in_python(stream: Any) -> bool:
     return True
 
 
+@dataclass(frozen=True)
+class PolicySet:
+    """The segment leaves this thread under another error_on_graph_break policy than it found."""
+
+    value: bool | None
+
+
 def refuse_tensors(values: Any, what: str) -> None:
     for value in values:
         if is_unbacked(value):

@@ -11,6 +11,7 @@ import torch.utils.hooks
 
 from stator.breaks import Break
 from stator.guards.guard import Kind, tensor_meta
+from stator.graph.propagation import ExactNeeded
 from stator.interp.calls import rule
 from stator.interp.tensor_bookkeeping import set_requires_grad
 from stator.kinds import is_a
@@ -61,6 +62,8 @@ def _requires_grad(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 def _is_view(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     if vm.heap.by_standin.get(id(args[0])) is not None:
         raise Break("SB005", "whether a tensor from outside is a view")
+    if vm.recorder.propagation.served:
+        raise ExactNeeded
     with torch._C.DisableTorchFunction():
         answer = args[0]._is_view()
     vm.give(answer, cont)

@@ -10,7 +10,6 @@ import torch
 from stator import marks
 from stator.breaks import Break
 from stator.interp.calls import RULES, rule
-from stator.interp.frame import Raised
 from stator.kinds import is_a
 
 # ---------------------------------------------------------------------- "am I being compiled?"

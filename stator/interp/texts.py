@@ -33,13 +33,17 @@ _CONTAINERS = (list, tuple, set, frozenset, collections.deque)
 
 def text_of_outside(vm: Any, fn: Any, args: Any) -> Any:
     """The text of an outside object with the default repr, with its own address; MISSING where fn(*args) is no such."""
-    if fn not in _WHOLE or not args or len(args) > 1 and args[1:] != ("",):
+    if not any(fn is whole for whole in _WHOLE) or not args or len(args) > 1 and not _is_empty(args[1]):
         return MISSING
     tracker = vm.heap.by_standin.get(id(args[0]))
     if tracker is None or tracker.shape in (Shape.TENSOR, Shape.OPAQUE) or _slot(vm, fn, args[0]) is not object.__repr__:
         return MISSING
     vm.heap.guard(tracker.source, Kind.ID, tracker.original)
     return object.__repr__(tracker.original)
+
+
+def _is_empty(spec: Any) -> bool:
+    return type(spec) is str and not spec
 
 
 def refuse_addresses(vm: Any, fn: Any, values: Any) -> None:
@@ -54,7 +58,7 @@ def _slot(vm: Any, fn: Any, value: Any) -> Any:
     cls = type(value)
     if cls in CONSTANT_TYPES or cls is FakeTensor:
         return None
-    if fn not in _SHOWN_BY_REPR:
+    if not any(fn is shown for shown in _SHOWN_BY_REPR):
         for name in _ASKED_FIRST:
             if type(found := find(vm, cls, name)) is types.FunctionType:
                 return found

@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.autograd import forward_ad
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.overrides import _get_current_function_mode_stack
 from torch.utils._device import DeviceContext
@@ -28,14 +29,34 @@ from stator.guards.global_state import global_state
 from stator.guards.guard import Guard, Kind
 from stator.heap.box import Box
 from stator.heap.heap import Heap
-from stator.interp import rules_effects, rules_objects, rules_settings, rules_symbols, rules_tensor, rules_torch  # noqa: F401  (register rules)
-from stator.interp import rules_caches, rules_classes, rules_groups, rules_references  # noqa: F401
-from stator.interp import rules_autograd, rules_checkpoint, rules_introspection, rules_packages, rules_process, rules_vmap  # noqa: F401
+from stator.interp import (  # noqa: F401  (each registers its rules)
+    rules_autograd,
+    rules_caches,
+    rules_callables,
+    rules_checkpoint,
+    rules_classes,
+    rules_containers,
+    rules_effects,
+    rules_groups,
+    rules_introspection,
+    rules_iteration,
+    rules_objects,
+    rules_packages,
+    rules_policies,
+    rules_process,
+    rules_references,
+    rules_settings,
+    rules_symbols,
+    rules_tensor,
+    rules_torch,
+    rules_types,
+    rules_vmap,
+)
 from stator.interp.frame import UNBOUND, Bug, Frame
 from stator.interp.machine import program_of
 from stator.interp.vm import VM
 from stator.shapes.located import LocatedList
-from stator.source import WORLD, Local, Pinned
+from stator.source import WORLD, Global, Local, Pinned
 
 _OWN_FOLDER = __file__.rsplit("/", 2)[0]
 _hook.skip_prefix(_OWN_FOLDER)
@@ -87,6 +108,14 @@ def enter_default_devices(vm: VM) -> None:
     vm.torch_state.devices_at_start = len(vm.torch_state.devices)
 
 
+def refuse_dual_level(vm: VM) -> None:
+    """Inside forward_ad.dual_level() tensors may carry tangents, which no fake tensor and no compiler sees."""
+    level = forward_ad._current_level
+    vm.heap.guard(Global(Pinned(forward_ad.__dict__), "_current_level"), Kind.EQUALS, level)
+    if level >= 0:
+        raise Break("SB016", "forward-mode differentiation is on")
+
+
 def _itself(base: Any, key: Any) -> Any:
     return base
 
@@ -122,9 +151,10 @@ def trace_once(begin: Begin, stop_step: int, stop: Break | None, exact: bool) ->
     gc.disable()  # a collection would run finalizers of unrelated objects inside the trace
     limit = vm.recursion_limit = sys.getrecursionlimit()
     sys.setrecursionlimit(max(limit, 10_000))
-    _hook.set_callback(vm.intercepted)
+    asked_before = _hook.exchange_callback(vm.intercepted)
     try:
         enter_default_devices(vm)
+        refuse_dual_level(vm)
         if stop is not None:
             vm.stop_step, vm.stop = stop_step, stop
         with fake_mode, recorder.mode:
@@ -142,7 +172,7 @@ def trace_once(begin: Begin, stop_step: int, stop: Break | None, exact: bool) ->
     finally:
         vm.live = False
         result.frame, vm.frame = vm.frame, None
-        _hook.set_callback(None)
+        _hook.exchange_callback(asked_before)
         sys.setrecursionlimit(limit)
         if collecting:
             gc.enable()

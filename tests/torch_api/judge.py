@@ -18,6 +18,7 @@ from torch.utils._pytree import tree_flatten
 
 import stator
 from stator import events
+from stator.guards.global_state import global_state
 
 CAPTURED, BROKEN, RAISES, WRONG, INTERNAL, UNFIT = "captured", "broken", "raises", "wrong", "internal", "unfit"
 BAD = (WRONG, INTERNAL)
@@ -57,6 +58,7 @@ class Outcome:
     state: Any = None
     gradients: Any = None
     stream: Any = None
+    settings: Any = None
 
 
 def judge(make: Callable[[], Program], backend: str = "eager", arbitrary: bool = False) -> Verdict:
@@ -96,6 +98,7 @@ def outcome_of(program: Program, backend: str | None) -> Outcome:
         except Exception as error:
             result.error = error
     result.stream = torch.get_rng_state()
+    result.settings = global_state()
     result.inputs = tensors_of((program.args, program.kwargs))
     if program.backward and result.error is None:
         result.gradients = gradients(program, result)
@@ -131,6 +134,9 @@ def tensors_of(value: Any) -> list[torch.Tensor]:
 def compare(expected: Outcome, found: Outcome, exact_stream: bool, arbitrary: bool) -> str:
     if (expected.error is None) != (found.error is None):
         return f"raised {found.error!r}, eager {expected.error!r}"[:400]
+    changed = expected.settings.differences(found.settings)
+    if changed:
+        return f"torch's settings are left as {changed}"[:300]
     if expected.error is not None:
         if type(expected.error) is not type(found.error) or str(expected.error) != str(found.error):
             return f"raised {found.error!r}, eager {expected.error!r}"[:400]

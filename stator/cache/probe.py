@@ -1,0 +1,72 @@
+"""What a graph break costs, measured.
+
+In: the breaks that one watched call went through, with the values that were live at each.  Out: for each, the time of
+the native instruction itself (once, in that call) and the time that breaking adds (over many repetitions, without
+running any code of the program again): leaving the segment, handing the values over, and the continuation's guards.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+_REPETITIONS = 200
+
+
+@dataclass
+class Visit:
+    """One passage through a break."""
+
+    advance: Any  # emit.Advance
+    values: tuple[Any, ...]
+    outcome: Any = None
+    native_seconds: float = 0.0
+
+
+class BreakProbe:
+    """Watches the breaks of one compiled call."""
+
+    def __init__(self) -> None:
+        self.visits: list[Visit] = []
+
+    def watch(self, advance: Any, values: tuple[Any, ...], run: Callable[..., Any]) -> Callable[..., Any]:
+        """`run`, timed."""
+        visit = Visit(advance, values)
+        self.visits.append(visit)
+
+        def timed(operands: list[Any], invoke: Any) -> Any:
+            began = time.perf_counter()
+            try:
+                visit.outcome = run(operands, invoke)
+            finally:
+                visit.native_seconds = time.perf_counter() - began
+            return visit.outcome
+
+        return timed
+
+    def costs(self) -> list[tuple[Any, float, float]]:
+        """(event of the break, microseconds in the instruction, microseconds that breaking adds), per passage."""
+        return [(visit.advance.event, visit.native_seconds * 1e6, added_microseconds(visit)) for visit in self.visits]
+
+
+def added_microseconds(visit: Visit) -> float:
+    """Repeat the passage with the known outcome of its instruction."""
+    advance, outcome = visit.advance, visit.outcome
+    if outcome is None:
+        return 0.0  # the instruction raised
+    points, step = advance.points, advance.step
+    probe, points.probe = points.probe, None
+    advance.step = replace(step, run=lambda operands, invoke: outcome)
+    try:
+        resume = advance(*visit.values)
+        programs = [program for program, _, _ in resume.target.entries()][:1]
+        began = time.perf_counter()
+        for _ in range(_REPETITIONS):
+            resume = advance(*visit.values)
+            for program in programs:
+                program.check(resume.values)
+        return (time.perf_counter() - began) / _REPETITIONS * 1e6
+    finally:
+        advance.step, points.probe = step, probe

@@ -1,0 +1,80 @@
+"""Why a call missed, and when to stop compiling.
+
+In: a site and a call that none of its entries accepted.  Out: the failed guard of the nearest entry with the old and
+the new value, as an event; and, at the limit, one loud warning that says what runs eagerly from now on and why.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+from stator import events, stance
+from stator.breaks import REGISTRY
+from stator.cache.site import CallSite
+from stator.errors import RecompileForbidden, Unsupported
+from stator.guards.reference import explain as explain_guard
+
+
+def nearest_miss(site: CallSite, bound: tuple[Any, ...]) -> events.Recompile | None:
+    """The failed guard of the most recently used entry, in words."""
+    compiled = site.compiled
+    for (_, _, tag), failed in zip(compiled.entries(), compiled.last_failures(), strict=False):
+        if tag is None or failed is None or failed < 0:
+            continue
+        guard = tag.program.guards[failed]
+        why = explain_guard(guard, bound)
+        where = guard.where or (None, None, None)
+        return events.Recompile(site.name, str(why) if why else guard.text(), guard.text(),
+                                getattr(why, "expected", ""), getattr(why, "found", ""), where[0], where[1])
+    return None
+
+
+def report_recompile(site: CallSite, bound: tuple[Any, ...]) -> None:
+    """Tell listeners why no entry fits."""
+    if events.listening():
+        found = nearest_miss(site, bound)
+        if found is not None:
+            events.emit(found)
+
+
+def over_limit(site: CallSite, bound: tuple[Any, ...]) -> None:
+    """No more entries: an error under fullgraph, else one warning for the site; the call runs eagerly."""
+    limit = site.settings.recompile_limit
+    nearest = nearest_miss(site, bound)
+    reason = f"; {describe(nearest)}" if nearest is not None else ""
+    if site.settings.fullgraph:
+        row = REGISTRY["SB021"]
+        raise Unsupported(row.code, row.title, f"{site.name} was compiled {limit} times{reason}", row.remedy,
+                          nearest.filename if nearest else None, nearest.line if nearest else None, ())
+    if not site.limit_told:
+        site.limit_told = True
+        events.emit(events.CacheLimit(site.name, limit))
+        rest = "the rest of the call after the break there" if site.point is not None else "it"
+        warnings.warn(f"stator: recompile limit: {site.name} was compiled {limit} times and none of the entries fits "
+                      f"this call{reason}. From now on {rest} runs eagerly wherever no entry fits. {REGISTRY['SB021'].remedy}.",
+                      RuntimeWarning, stacklevel=4)
+    events.emit(events.EagerFallback(site.name, f"recompile_limit {limit}"))
+
+
+def describe(miss: events.Recompile) -> str:
+    place = f" (guarded at {miss.filename}:{miss.line})" if miss.filename is not None else ""
+    return f"the guard {miss.guard_text} failed: it was {miss.old or '?'} and is {miss.new or '?'}{place}"
+
+
+def may_compile(site: CallSite, bound: tuple[Any, ...]) -> bool:
+    """Whether the stance lets this miss be compiled; under "fail_on_recompile" it raises instead."""
+    now = stance.current()
+    if now == "default":
+        return True
+    if now == "fail_on_recompile":
+        nearest = nearest_miss(site, bound)
+        reason = f"; {describe(nearest)}" if nearest is not None else "; it was never compiled"
+        raise RecompileForbidden(f"no compiled entry of {site.name} fits this call, and the stance is "
+                                 f"'fail_on_recompile'{reason}")
+    if now == "eager_then_compile":
+        site.eager_calls += 1
+        if site.eager_calls > 1 or site.compiled.entries():
+            return True
+    events.emit(events.EagerFallback(site.name, f"the stance is {now!r}"))
+    return False

@@ -1,0 +1,181 @@
+"""Rules for descriptors called by hand, and for the operator and functools modules."""
+
+from __future__ import annotations
+
+import functools
+import operator
+import types
+from typing import Any
+
+
+from stator.interp import operators
+from stator.interp.assignment import GiveNone
+from stator.interp.attributes import load_attr, read_c_member
+from stator.interp.calls import rule
+from stator.interp.frame import Raised
+
+# ---------------------------------------------------------------------- descriptors called by hand
+
+
+@rule(types.FunctionType.__get__)
+def _function_get(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    function, obj = args[0], args[1]
+    vm.give(function if obj is None else types.MethodType(function, obj), cont)
+
+
+@rule(types.FunctionType.__call__, types.MethodType.__call__)
+def _function_call(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    vm.call(args[0], args[1:], kwargs, cont)
+
+
+@rule(property.__get__)
+def _property_get(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    descr, obj = args[0], args[1]
+    if obj is None:
+        return vm.give(descr, cont)
+    if descr.fget is None:
+        raise Raised(AttributeError("property has no getter"))
+    vm.call(descr.fget, (obj,), {}, cont)
+
+
+@rule(property.__set__)
+def _property_set(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    vm.call(args[0].fset, (args[1], args[2]), {}, GiveNone(cont))
+
+
+@rule(classmethod.__get__)
+def _classmethod_get(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    owner = args[2] if len(args) > 2 and args[2] is not None else type(args[1])
+    vm.give(types.MethodType(args[0].__func__, owner), cont)
+
+
+@rule(staticmethod.__get__)
+def _staticmethod_get(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    vm.give(args[0].__func__, cont)
+
+
+@rule(staticmethod.__call__)
+def _staticmethod_call(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    vm.call(args[0].__func__, args[1:], kwargs, cont)
+
+
+def _unhooked_rule(function: Any) -> Any:
+    def run(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+        vm.give(vm.native_unhooked(function, args, kwargs), cont)
+    return run
+
+
+for _function in (property.getter, property.setter, property.deleter, property.__set_name__
+                  if hasattr(property, "__set_name__") else property.getter):
+    rule(_function)(_unhooked_rule(_function))
+
+
+@rule(types.GetSetDescriptorType.__get__, types.MemberDescriptorType.__get__)
+def _member_get(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    if args[1] is None:
+        return vm.give(args[0], cont)
+    read_c_member(vm, args[0], args[1], cont)
+
+
+# ---------------------------------------------------------------------- operator and functools objects
+
+
+def _operator_rules() -> None:
+    for symbol, (function, inplace, _) in operators.BINARY.items():
+        def binary(vm: Any, args: Any, kwargs: Any, cont: Any, symbol: str = symbol) -> None:
+            operators.binary(vm, symbol, args[0], args[1], False, cont)
+        def binary_inplace(vm: Any, args: Any, kwargs: Any, cont: Any, symbol: str = symbol) -> None:
+            operators.binary(vm, symbol, args[0], args[1], True, cont)
+        rule(function)(binary)
+        rule(inplace)(binary_inplace)
+    for symbol, (function, _, _) in operators.COMPARE.items():
+        def compare(vm: Any, args: Any, kwargs: Any, cont: Any, symbol: str = symbol) -> None:
+            operators.compare(vm, symbol, args[0], args[1], cont)
+        rule(function)(compare)
+    for symbol, (function, _) in operators.UNARY.items():
+        def unary(vm: Any, args: Any, kwargs: Any, cont: Any, symbol: str = symbol) -> None:
+            operators.unary(vm, symbol, args[0], cont)
+        rule(function)(unary)
+
+
+_operator_rules()
+
+
+@rule(operator.getitem)
+def _getitem(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    operators.get_item(vm, args[0], args[1], cont)
+
+
+@rule(operator.setitem)
+def _setitem(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    operators.set_item(vm, *args, GiveNone(cont))
+
+
+@rule(operator.delitem)
+def _delitem(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    operators.delete_item(vm, *args, GiveNone(cont))
+
+
+@rule(operator.contains)
+def _contains(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    operators.contains(vm, args[0], args[1], False, cont)
+
+
+@rule(operator.truth)
+def _truth(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    vm.give(operators.truth(vm, args[0]), cont)
+
+
+@rule(operator.not_)
+def _not(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    vm.give(not operators.truth(vm, args[0]), cont)
+
+
+@rule(operator.attrgetter.__call__)
+def _attrgetter(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    names = args[0].__reduce__()[1]
+    found = []
+    for name in names:
+        value = args[1]
+        for part in name.split("."):
+            out: list[Any] = []
+            vm.sync(lambda: load_attr(vm, value, part), out)  # noqa: B023
+            value = out[0]
+        found.append(value)
+    vm.give(found[0] if len(found) == 1 else tuple(found), cont)
+
+
+@rule(operator.itemgetter.__call__)
+def _itemgetter(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    keys = args[0].__reduce__()[1]
+    if len(keys) == 1:
+        return operators.get_item(vm, args[1], keys[0], cont)
+    found = []
+    for key in keys:
+        out: list[Any] = []
+        vm.sync(lambda: operators.get_item(vm, args[1], key), out)  # noqa: B023
+        found.append(out[0])
+    vm.give(tuple(found), cont)
+
+
+@rule(operator.methodcaller.__call__)
+def _methodcaller(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    function, parts = args[0].__reduce__()[:2]
+    keywords: dict[str, Any] = {}
+    if type(function) is functools.partial:
+        name, keywords, positional = function.args[0], function.keywords, parts
+    else:
+        name, *positional = parts
+    out: list[Any] = []
+    vm.sync(lambda: load_attr(vm, args[1], name), out)
+    vm.call(out[0], tuple(positional), dict(keywords), cont)
+
+
+@rule(functools.partial.__call__)
+def _partial_call(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    function = args[0]
+    vm.call(function.func, (*function.args, *args[1:]), {**function.keywords, **kwargs}, cont)
+
+
+for _cls in (operator.attrgetter, operator.itemgetter, operator.methodcaller):
+    rule(_cls)(_unhooked_rule(_cls))

@@ -1,0 +1,65 @@
+"""Rules for containers read one key at a time, and for objects taken apart."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+from stator.breaks import Break
+from stator.guards.guard import Kind
+from stator.heap.box import Box
+from stator.heap.tracker import Shape
+from stator.interp import operators
+from stator.interp.calls import rule
+
+# ---------------------------------------------------------------------- dicts, one key at a time
+
+
+@rule(dict.get)
+def _dict_get(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    mapping, key = args[0], args[1] if len(args) > 1 else None
+    if len(args) not in (2, 3) or type(key) not in operators.SCALARS:
+        vm.heap.expose(mapping)
+        vm.heap.expose_deep(key)
+        return vm.give(vm.native(dict.get, args), cont)
+    tracker = vm.heap.tracker_of(mapping)
+    if tracker is not None and key not in tracker.initial:
+        vm.heap.guard(tracker.source, Kind.ABSENT, key)
+    value = dict.get(mapping, *args[1:])
+    vm.give(value.force() if type(value) is Box else value, cont)
+
+
+@rule(dict.keys)
+def _dict_keys(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    tracker = vm.heap.tracker_of(args[0])
+    if tracker is not None:
+        vm.heap.expose_keys(tracker)
+    vm.give(dict.keys(args[0]), cont)
+
+
+@rule(dict.items)
+def _dict_items(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    vm.heap.expose(args[0])
+    vm.give(vm.native_unhooked(dict.items, args), cont)
+
+
+@rule(dict.values)
+def _dict_values(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    vm.heap.expose(args[0])
+    vm.give(vm.native_unhooked(dict.values, args), cont)
+
+
+def _exposing_rule(function: Any) -> Any:
+    def run(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+        tracker = vm.heap.tracker_of(args[0])
+        if tracker is not None:
+            if tracker.shape in (Shape.OPAQUE, Shape.TENSOR):
+                raise Break("SB005", f"{function.__name__} of a {type(args[0]).__name__}")
+            vm.heap.expose(args[0])
+            vm.heap.expose_attributes(tracker)
+        vm.give(vm.native(function, args, kwargs), cont)
+    return run
+
+
+for _function in (object.__reduce_ex__, object.__reduce__, object.__getstate__, object.__dir__):
+    rule(_function)(_exposing_rule(_function))

@@ -1,0 +1,141 @@
+"""Rules for iteration and suspended frames: iter, next, len, generator methods, sys.exc_info."""
+
+from __future__ import annotations
+
+import sys
+import types
+from typing import Any
+
+from torch._subclasses.fake_tensor import FakeTensor
+
+from stator.breaks import Break
+from stator.interp import generators, operators, symbols
+from stator.interp.calls import rule
+from stator.interp.frame import Continuation, Frame, Raised
+from stator.interp.lookup import MISSING, find
+from stator.kinds import is_a
+from stator.shapes.values import SYMBOLIC
+
+# ---------------------------------------------------------------------- iteration
+
+
+@rule(iter)
+def _iter(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    if len(args) == 1:
+        return vm.get_iter(args[0], cont)
+    vm.give(vm.native(iter, args), cont)
+
+
+@rule(next)
+def _next(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    iterator = args[0]
+    body = vm.generators.get(id(iterator))
+    if body is not None:
+        call = generators.NextCall(cont, args[1], True) if len(args) == 2 else generators.NextCall(cont)
+        return generators.resume(vm, body, None, call)
+    if len(args) == 1:
+        return vm.call_next(iterator, cont)
+    value = vm.next_or_missing(iterator)
+    vm.give(args[1] if value is MISSING else value, cont)
+
+
+@rule(len)
+def _len(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    if len(args) != 1:
+        return vm.give(vm.native_unhooked(len, args, kwargs), cont)
+    value = args[0]
+    cls = type(value)
+    if cls is FakeTensor:
+        if value.dim() == 0:
+            raise Raised(TypeError("len() of a 0-d tensor"))
+        return vm.give(value.shape[0], cont)
+    method = find(vm, cls, "__len__")
+    if type(method) is types.FunctionType:
+        return vm.call_function(method, (value,), None, LengthOf(cont))
+    vm.heap.expose_length(value)
+    vm.give(vm.native(len, args), cont)
+
+
+class LengthOf(Continuation):
+    """len(): `__len__` must answer with a non-negative int."""
+
+    __slots__ = ("cont",)
+
+    def __init__(self, cont: Any) -> None:
+        self.cont = cont
+
+    def returned(self, vm: Any, frame: Frame, value: Any) -> None:
+        vm.give(operators.check_length(value), self.cont)
+
+
+@rule(bool)
+def _bool(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    if len(args) != 1 or kwargs:
+        return vm.give(vm.native_unhooked(bool, args, kwargs), cont)
+    if type(args[0]) in SYMBOLIC:
+        return vm.give(symbols.as_bool(vm, args[0]), cont)
+    vm.give(operators.truth(vm, args[0]), cont)
+
+
+# ---------------------------------------------------------------------- generator methods
+
+
+def _body(vm: Any, generator: Any) -> Any:
+    body = vm.generators.get(id(generator))
+    if body is None:
+        raise Break("SB014", f"a {type(generator).__name__} from outside")
+    return body
+
+
+@rule(types.GeneratorType.send, types.CoroutineType.send)
+def _send(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    generators.resume(vm, _body(vm, args[0]), args[1], generators.NextCall(cont))
+
+
+@rule(types.GeneratorType.__next__)
+def _generator_next(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    generators.resume(vm, _body(vm, args[0]), None, generators.NextCall(cont))
+
+
+@rule(types.GeneratorType.__iter__)
+def _generator_iter(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    vm.give(args[0], cont)
+
+
+@rule(types.CoroutineType.__await__)
+def _await(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    vm.give(args[0], cont)
+
+
+@rule(types.GeneratorType.throw, types.CoroutineType.throw)
+def _throw(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    body = _body(vm, args[0])
+    kind, value = args[1], args[2] if len(args) > 2 else None
+    if is_a(kind, type) and issubclass(kind, BaseException):
+        exc = value if is_a(value, kind) else vm.call_sync(kind, () if value is None else (value,))
+    elif is_a(kind, BaseException):
+        exc = kind
+    else:
+        raise Raised(TypeError("exceptions must be classes or instances deriving from BaseException, "
+                               f"not {type(kind).__name__}"))
+    generators.throw(vm, body, exc, generators.NextCall(cont))
+
+
+@rule(types.GeneratorType.close, types.CoroutineType.close)
+def _close(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    body = _body(vm, args[0])
+    if body.done or not body.started:
+        body.done, body.frame = True, None
+        return vm.give(None, cont)
+    generators.throw(vm, body, GeneratorExit(), generators.CloseCall(cont))
+
+
+@rule(sys.exc_info)
+def _exc_info(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    exc = vm.exc_state.topmost()
+    vm.give((None, None, None) if exc is None else (type(exc), exc, exc.__traceback__), cont)
+
+
+@rule(sys.exception)
+def _sys_exception(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    vm.give(vm.exc_state.topmost(), cont)

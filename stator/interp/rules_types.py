@@ -1,0 +1,308 @@
+"""Rules for classes: isinstance, type(), super(), class statements, abstract base classes."""
+
+from __future__ import annotations
+
+import _abc
+import abc
+import builtins
+import types
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+
+from stator.breaks import Break
+from stator.guards.guard import Kind
+from stator.source import CallOf, Pinned
+from stator.heap.box import Box
+from stator.interp import operators
+from stator.interp.attributes import load_attr, tensor_class
+from stator.interp.calls import instantiate, rule
+from stator.interp.frame import UNBOUND, Raised
+from stator.interp.lookup import MISSING, find
+from stator.interp.ops_data import read_cell
+from stator.kinds import is_a
+from stator.shapes.values import SYMBOLIC, python_type
+
+# ---------------------------------------------------------------------- types
+
+
+def is_instance(vm: Any, obj: Any, cls: Any) -> bool:
+    if is_a(cls, tuple):
+        vm.heap.expose(cls)
+        return any(is_instance(vm, obj, item) for item in cls)
+    if is_a(cls, types.UnionType):
+        return any(is_instance(vm, obj, item) for item in cls.__args__)
+    if type(obj) in SYMBOLIC:
+        return is_subclass(vm, python_type(obj), cls)
+    seen_type = tensor_class(vm, obj) if type(obj) is FakeTensor else type(obj)
+    return _check_class(vm, obj, seen_type, cls, "__instancecheck__", obj)
+
+
+def is_subclass(vm: Any, sub: Any, cls: Any) -> bool:
+    if is_a(cls, tuple):
+        vm.heap.expose(cls)
+        return any(is_subclass(vm, sub, item) for item in cls)
+    if is_a(cls, types.UnionType):
+        return any(is_subclass(vm, sub, item) for item in cls.__args__)
+    if not is_a(sub, type):
+        raise Raised(TypeError("issubclass() arg 1 must be a class"))
+    return _check_class(vm, sub, sub, cls, "__subclasscheck__", sub)
+
+
+def _check_class(vm: Any, obj: Any, seen_type: type, cls: Any, hook: str, argument: Any) -> bool:
+    if seen_type is cls:
+        return True
+    meta = type(cls)
+    if meta is type:
+        if cls in seen_type.__mro__:
+            return True
+        if hook == "__subclasscheck__" or type(obj) is FakeTensor:
+            return False
+        claimed = find(vm, type(obj), "__class__")
+        if type(claimed) is types.GetSetDescriptorType:
+            return False
+        out: list[Any] = []
+        vm.sync(lambda: load_attr(vm, obj, "__class__"), out)
+        return is_a(out[0], type) and cls in out[0].__mro__
+    check = find(vm, meta, hook)
+    if type(check) is types.FunctionType and check.__module__ != "abc":
+        if cls is torch.nn.Parameter or cls is torch.nn.Buffer:
+            return seen_type is cls or type(obj) is FakeTensor and getattr(obj, "_is_param", False) \
+                and cls is torch.nn.Parameter
+        return operators.truth(vm, vm.call_sync(check, (cls, argument)))
+    if type(obj) is FakeTensor:
+        if is_a(cls, abc.ABCMeta):
+            guard_registrations(vm, cls, seen_type)
+            return issubclass(seen_type, cls)
+        if meta is torch.tensortype if hasattr(torch, "tensortype") else False:
+            return is_a(obj, cls)
+        return cls in seen_type.__mro__ if is_a(cls, type) else vm.native(isinstance, (obj, cls))
+    if is_a(cls, abc.ABCMeta):
+        guard_registrations(vm, cls, seen_type)
+    function = isinstance if hook == "__instancecheck__" else issubclass
+    return vm.native(function, (argument, cls))
+
+
+@rule(isinstance)
+def _isinstance(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    if len(args) != 2:
+        return vm.give(vm.native_unhooked(isinstance, args, kwargs), cont)
+    vm.give(is_instance(vm, *args), cont)
+
+
+@rule(issubclass)
+def _issubclass(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    vm.give(is_subclass(vm, *args), cont)
+
+
+@rule(type)
+def _type(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    if len(args) == 1 and not kwargs:
+        return vm.give(tensor_class(vm, args[0]) if type(args[0]) is FakeTensor else python_type(args[0]), cont)
+    new_class(vm, type, args, kwargs, cont)
+
+
+@rule(type.__new__)
+def _type_new(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    if len(args) != 4:
+        return vm.give(vm.native_unhooked(type.__new__, args, kwargs), cont)
+    new_class(vm, args[0], args[1:], kwargs, cont)
+
+
+def new_class(vm: Any, meta: type, args: Any, kwargs: Any, cont: Any) -> None:
+    """type.__new__: C code, which calls `__set_name__` and `__init_subclass__` back through the hook."""
+    name, bases, namespace = args
+    vm.heap.expose(bases)
+    vm.heap.expose(namespace)
+    namespace = {key: value.force() if type(value) is Box else value for key, value in namespace.items()}
+    vm.making_classes += 1
+    try:
+        cls = vm.native(type.__new__, (meta, name, bases, namespace), kwargs)
+    finally:
+        vm.making_classes -= 1
+    vm.fresh[id(cls)] = cls
+    vm.give(cls, cont)
+
+
+@rule(type.__init__)
+def _type_init(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    vm.give(None, cont)
+
+
+@rule(type.__call__)
+def _type_call(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    if args[0] is type:
+        return _type(vm, args[1:], kwargs, cont)
+    instantiate(vm, args[0], args[1:], kwargs, cont)
+
+
+@rule(type.__dict__["__prepare__"])
+def _type_prepare(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    vm.give({}, cont)
+
+
+@rule(type.__instancecheck__)
+def _type_instancecheck(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    seen = tensor_class(vm, args[1]) if type(args[1]) is FakeTensor else type(args[1])
+    vm.give(args[0] in seen.__mro__, cont)
+
+
+@rule(type.__subclasscheck__)
+def _type_subclasscheck(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    vm.give(args[0] in args[1].__mro__, cont)
+
+
+@rule(type.mro)
+def _type_mro(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    vm.give(list(args[0].__mro__), cont)
+
+
+@rule(type.__or__, type.__ror__)
+def _type_or(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    vm.give(vm.native_unhooked(type.__or__, args, kwargs), cont)
+
+
+@rule(type.__repr__)
+def _type_repr(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    vm.give(vm.native_unhooked(type.__repr__, args, kwargs), cont)
+
+
+@rule(callable)
+def _callable(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    vm.give(find(vm, type(args[0]), "__call__") is not MISSING, cont)
+
+
+def _holder_rule(cls: type) -> Any:
+    def make(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+        vm.give(vm.native_unhooked(cls, args, kwargs), cont)
+    return make
+
+
+for _cls in (property, classmethod, staticmethod, types.MethodType, types.CellType):
+    rule(_cls)(_holder_rule(_cls))
+
+
+@rule(super)
+def _super(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    if args:
+        return vm.give(vm.native_unhooked(super, args, kwargs), cont)
+    frame = vm.frame
+    code = frame.code
+    if not code.co_argcount and not code.co_posonlyargcount and "self" not in frame.unit.local_names[:1]:
+        if not frame.locals or not code.co_varnames or code.co_varnames[0] not in (".0",):
+            raise Raised(RuntimeError("super(): no arguments"))
+    first = frame.locals[0]
+    if type(first) is types.CellType:
+        first = read_cell(frame, 0)
+    if type(first) is Box:
+        first = first.force()
+    if first is UNBOUND:
+        raise Raised(RuntimeError("super(): arg[0] deleted"))
+    names = frame.unit.local_names
+    slots = [slot for slot in frame.unit.free_slots if names[slot] == "__class__"]
+    if not slots:
+        raise Raised(RuntimeError("super(): __class__ cell not found"))
+    cls = read_cell(frame, slots[0])
+    if cls is UNBOUND:
+        raise Raised(RuntimeError("super(): empty __class__ cell"))
+    vm.give(vm.native_unhooked(super, (cls, first)), cont)
+
+
+# ---------------------------------------------------------------------- class statements
+
+
+@rule(builtins.__build_class__)
+def _build_class(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    body, name, *original_bases = args
+    bases = _resolve_bases(vm, tuple(original_bases))
+    keywords = dict(kwargs)
+    meta = keywords.pop("metaclass", None)
+    if meta is None:
+        meta = type(bases[0]) if bases else type
+    if is_a(meta, type):
+        meta = _most_derived(meta, bases)
+    prepare = vm.optional_attr(meta, "__prepare__")
+    namespace = {} if prepare is MISSING else vm.call_sync(prepare, (name, bases), keywords)
+    frame = vm.frame_for(body, (), None)
+    frame.names = namespace
+    try:
+        cell = vm.run(frame)
+    except Exception as error:
+        raise Raised(error) from None
+    if bases != tuple(original_bases):
+        namespace["__orig_bases__"] = tuple(original_bases)
+    cls = vm.call_sync(meta, (name, bases, namespace), keywords)
+    if type(cell) is types.CellType and is_a(cls, type):
+        try:
+            held = cell.cell_contents
+        except ValueError:
+            held = MISSING
+        if held is MISSING:
+            raise Raised(RuntimeError(f"__class__ not set defining {name!r} as {cls!r}. "
+                                      "Was __classcell__ propagated to type.__new__?"))
+        if held is not cls:
+            raise Raised(TypeError(f"__class__ set to {held!r} defining {name!r} as {cls!r}"))
+    vm.give(cls, cont)
+
+
+def _resolve_bases(vm: Any, bases: tuple[Any, ...]) -> tuple[Any, ...]:
+    found: list[Any] = []
+    for base in bases:
+        if is_a(base, type):
+            found.append(base)
+            continue
+        entries = vm.optional_attr(base, "__mro_entries__")
+        if entries is MISSING:
+            found.append(base)
+        else:
+            found.extend(vm.call_sync(entries, (bases,)))
+    return tuple(found)
+
+
+def _most_derived(meta: type, bases: tuple[Any, ...]) -> type:
+    winner = meta
+    for base in bases:
+        kind = type(base)
+        if kind in winner.__mro__:
+            continue
+        if winner in kind.__mro__:
+            winner = kind
+            continue
+        raise Raised(TypeError("metaclass conflict: the metaclass of a derived class must be a (non-strict) "
+                               "subclass of the metaclasses of all its bases"))
+    return winner
+
+
+# ---------------------------------------------------------------------- abstract base classes
+
+
+def guard_registrations(vm: Any, cls: type, seen: type) -> None:
+    """A class may be registered with an abstract one later: the count of registrations is a fact."""
+    if is_a(seen, type) and cls not in type.__dict__["__mro__"].__get__(seen):
+        vm.heap.guard(CallOf(Pinned(_abc.get_cache_token)), Kind.FRESH_CALL, _abc.get_cache_token())
+
+
+@rule(_abc._abc_instancecheck)
+def _abc_instancecheck(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    seen = tensor_class(vm, args[1]) if type(args[1]) is FakeTensor else type(args[1])
+    guard_registrations(vm, args[0], seen)
+    vm.give(vm.native(_abc._abc_subclasscheck, (args[0], seen)), cont)
+
+
+@rule(_abc._abc_subclasscheck)
+def _abc_subclasscheck(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    guard_registrations(vm, args[0], args[1])
+    vm.give(vm.native(_abc._abc_subclasscheck, args), cont)
+
+
+@rule(_abc.get_cache_token)
+def _abc_token(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    vm.give(_abc.get_cache_token(), cont)
+
+
+@rule(_abc._abc_init)
+def _abc_init(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    if id(args[0]) not in vm.fresh:
+        raise Break("SB006", "initialising an abstract base class from outside")
+    vm.give(vm.native(_abc._abc_init, args), cont)

@@ -1,0 +1,137 @@
+"""torch.autograd.Function: inlined where no gradient flows, one node with the user's backward where one does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+import stator
+
+
+class Cubed(torch.autograd.Function):
+    """Its backward is not the derivative of its forward: only the real backward gives its gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, k: int) -> torch.Tensor:
+        ctx.save_for_backward(x)
+        ctx.k = k
+        return x * x * k
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> Any:
+        (x,) = ctx.saved_tensors
+        return grad * 11 * x * ctx.k, None
+
+
+class Same(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        return x
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> torch.Tensor:
+        return grad * 7
+
+
+class WithSetup(torch.autograd.Function):
+    @staticmethod
+    def forward(x: torch.Tensor, y: float = 2.0) -> Any:
+        return x + y, x.argmax()
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.mark_non_differentiable(output[1])
+        ctx.y = inputs[1]
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor, _: Any) -> Any:
+        return grad * ctx.y, None
+
+
+class InPlace(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        ctx.mark_dirty(x)
+        return x.mul_(2)
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> torch.Tensor:
+        return grad * 5
+
+
+CALLS = [0]
+
+
+class Counted(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        CALLS[0] += 1
+        return x * 2
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> torch.Tensor:
+        return grad * 3
+
+
+def between(x: torch.Tensor) -> torch.Tensor:
+    return Cubed.apply(x.sin(), 3) + 1
+
+
+def whole(x: torch.Tensor) -> torch.Tensor:
+    return Same.apply(x)
+
+
+def pair(x: torch.Tensor) -> Any:
+    return WithSetup.apply(x * 2)
+
+
+def dirty(x: torch.Tensor) -> torch.Tensor:
+    return InPlace.apply(x * 1.5)
+
+
+def of_parts(x: torch.Tensor) -> Any:
+    first, second = x.chunk(3)[:2]
+    return Cubed.apply(first, 2) + second, Cubed.apply(second, 1)
+
+
+def observe(fn: Any, grad: bool) -> list[Any]:
+    """Values, whether they carry a gradient, whether the input came back, and the input's gradient."""
+    torch.manual_seed(0)
+    seen: list[Any] = []
+    for _ in range(3):
+        x = torch.randn(3, requires_grad=True)
+        with torch.set_grad_enabled(grad):
+            result = fn(x)
+        parts = result if isinstance(result, tuple) else (result,)
+        seen += [(p.detach().tolist(), p.requires_grad, p is x) for p in parts]
+        if grad:
+            sum(p.sum() for p in parts if p.requires_grad).backward()
+            seen.append(x.grad.tolist())
+    return seen
+
+
+@pytest.mark.parametrize("grad", [True, False])
+@pytest.mark.parametrize("fn", [between, whole, pair, dirty, of_parts])
+def test_same_as_eager(fn: Any, grad: bool) -> None:
+    assert observe(stator.compile(fn, backend="eager", fullgraph=True), grad) == observe(fn, grad)
+
+
+def test_the_backward_reaches_aot_autograd() -> None:
+    assert observe(stator.compile(between, backend="aot_eager", fullgraph=True), True) == observe(between, True)
+
+
+def test_a_forward_with_effects_breaks_where_gradients_flow() -> None:
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        return Counted.apply(x)
+
+    x, before = torch.ones(2, requires_grad=True), CALLS[0]
+    with pytest.raises(stator.Unsupported, match="SB016"):
+        stator.compile(fn, backend="eager", fullgraph=True)(x)
+    assert CALLS[0] == before
+    with torch.no_grad():
+        compiled = stator.compile(fn, backend="eager", fullgraph=True)
+        assert compiled(x).tolist() == [2.0, 2.0]
+        assert compiled(x).tolist() == [2.0, 2.0]
+    assert CALLS[0] == before + 2

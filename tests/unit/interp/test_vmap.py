@@ -1,0 +1,56 @@
+"""torch.vmap inside captured code: one node that maps a graph of its own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+import stator
+
+WEIGHT = torch.randn(3, 3, requires_grad=True)
+
+
+def simple(x: torch.Tensor) -> torch.Tensor:
+    return torch.vmap(lambda row: row.sin().sum())(x)
+
+
+def closure(x: torch.Tensor) -> torch.Tensor:
+    shift = x.mean()
+    return torch.vmap(lambda row: WEIGHT @ row + shift)(x)
+
+
+def dims(x: torch.Tensor) -> Any:
+    return torch.vmap(lambda a, b: {"sum": a + b, "scaled": a * 2}, in_dims=(1, None), out_dims=1)(x, x[0, 0])
+
+
+def nested(x: torch.Tensor) -> torch.Tensor:
+    return torch.vmap(lambda row: torch.vmap(lambda item: item * row.sum())(row))(x)
+
+
+def conditional(x: torch.Tensor) -> torch.Tensor:
+    return torch.vmap(lambda row: row * 2 if row.shape[0] == 3 else row)(x)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("fn", [simple, closure, dims, nested, conditional])
+def test_same_as_eager(fn: Any, backend: str) -> None:
+    run = stator.compile(fn, backend=backend, fullgraph=True)
+    for _ in range(2):
+        x = torch.randn(4, 3, requires_grad=True)
+        expected, found = fn(x), run(x)
+        pairs = [(expected, found)] if isinstance(expected, torch.Tensor) else \
+            [(expected[key], found[key]) for key in expected]
+        for one, other in pairs:
+            torch.testing.assert_close(other, one)
+            gradient, = torch.autograd.grad(one.sum(), x, retain_graph=True)
+            torch.testing.assert_close(torch.autograd.grad(other.sum(), x, retain_graph=True)[0], gradient)
+
+
+def test_an_error_inside_is_the_programs() -> None:
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        return torch.vmap(lambda row: row, in_dims=5)(x)
+
+    with pytest.raises(ValueError, match="in_dim=5"):
+        stator.compile(fn, backend="eager", fullgraph=True)(torch.ones(2, 3))
