@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from benchmarks import capture, overhead
+from benchmarks import capture, models, overhead  # noqa: F401  (models registers its workloads)
 from benchmarks.samples import Sample
 from benchmarks.sides import DYNAMO, SIDES, STATOR
 from benchmarks.workloads import WORKLOADS

@@ -135,8 +135,17 @@ def assume_constant_result(fn: object) -> None:
 
 
 def is_constant_result(fn: object) -> bool:
-    """Whether `fn` may be called while tracing and its result taken as a constant."""
-    return _marked_object(fn) in _constant_results
+    """Whether `fn` may be called while tracing and its result taken as a constant.
+
+    What torch.compiler.assume_constant_result has marked counts, but not a wrapper that functools.wraps has copied
+    the mark to.
+    """
+    marked = _marked_object(fn)
+    if marked in _constant_results:
+        return True
+    if not isinstance(marked, types.FunctionType) or not marked.__dict__:
+        return False
+    return marked.__dict__.get("_dynamo_marked_constant") is True and "__wrapped__" not in marked.__dict__
 
 
 def compiled(fn: object, mark: Compiled) -> None:

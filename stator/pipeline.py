@@ -24,6 +24,7 @@ from stator.emit.advance import Advance, Points
 from stator.emit.points import NATIVE_CODES, ResumePoint
 from stator.emit.residual import emit_residual
 from stator.errors import BackendError, InternalError, Unsupported
+from stator.graph import propagation
 from stator.guards.guard import Guard
 from stator.guards.lower import Program, lower
 from stator.interp.rules_effects import PolicySet
@@ -68,7 +69,8 @@ def call_natively(function: Any, /, *args: Any, **kwargs: Any) -> Any:
 
 
 def reset() -> None:
-    """Forget every compiled entry of every compiled function."""
+    """Forget every compiled entry of every compiled function, and what was learned of operations."""
+    propagation.forget()
     for compiled in list(_entries):
         compiled.clear()
         site = compiled._stator_site

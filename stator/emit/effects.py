@@ -13,6 +13,7 @@ from typing import Any
 
 from stator.emit.iterators import write_iterator
 from stator.emit.rebuild import Rebuilder, _vars
+from stator.emit.texts import write_frozen, write_text
 from stator.guards.guard import MISSING, Kind
 from stator.heap.box import Box
 from stator.heap.heap import instance_dict
@@ -83,13 +84,13 @@ def _replay(build: Rebuilder, effect: Any) -> str:
     writer = build.writer
     if type(effect) is Printed:
         stream = f"{writer.constant(sys, 'sys')}.{effect.stream}"
-        written = [f"{stream}.write({piece!r})" for piece in effect.pieces or (effect.text,)]
+        written = [f"{stream}.write({write_text(build, piece)})" for piece in effect.pieces or (effect.text,)]
         return "; ".join(written + [f"{stream}.flush()"] * effect.flush)
     if type(effect) is Warned:
         return (f"{writer.constant(warn_at, 'warn_at')}({build.value(effect.message)}, "
                 f"{writer.constant(effect.category)}, {effect.filename!r}, {effect.line})")
     if type(effect) is Logged:
-        args = ", ".join(build.value(arg) for arg in (effect.message, effect.args))
+        args = ", ".join(write_frozen(build, arg) for arg in (effect.message, effect.args))
         return (f"{writer.constant(log_at, 'log_at')}({writer.constant(effect.logger, 'logger')}, {effect.level}, {args}, "
                 f"{effect.filename!r}, {effect.line}, {effect.function!r})")
     if type(effect) is PolicySet:

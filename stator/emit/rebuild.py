@@ -23,6 +23,7 @@ from stator.emit.exceptions import rebuild_exception
 from stator.emit.holders import rebuild_holder
 from stator.emit.iterators import rebuild_iterator
 from stator.emit.generators import rebuild_generator
+from stator.emit.texts import write_text
 from stator.emit.writer import Writer
 from stator.heap.box import Box
 from stator.heap.heap import Heap, instance_dict
@@ -95,7 +96,9 @@ class Rebuilder:
 
     def symbol(self, value: Any) -> str:
         """A number that the graph computes."""
-        number = self.recorder.symbols.numbers.get(value.node.expr) if type(value) is not DeferredText else None
+        if type(value) is DeferredText:
+            return write_text(self, value)
+        number = self.recorder.symbols.numbers.get(value.node.expr)
         if number is not None:
             return self.outside(number[1])
         node = self.recorder.symbols.node_of(value)
@@ -132,6 +135,8 @@ class Rebuilder:
         return text
 
     def made(self, value: Any, cls: type) -> str:
+        if id(value) in self.vm.shown_addresses:
+            raise Break("SB013", f"the address of a {cls.__name__} in text, beside the object itself")
         if is_a(value, torch.Tensor):
             raise Break("SB017", f"a {cls.__name__} made inside the trace")
         if cls is tuple or cls is list or cls is set or cls is frozenset or cls is dict:

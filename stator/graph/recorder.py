@@ -60,6 +60,7 @@ class Recorder:
         self.nodes: dict[int, Any] = {}  # id(fake) -> its node, or (node, index) until someone needs it
         self.kept: list[Any] = []
         self.calls = 0
+        self.changes = 0  # operations that may have changed a tensor in place
         self.stack_trace: Callable[[], str | None] = lambda: None
         self.expose: Callable[[Any], None] = lambda value: None
         self.mode = RecordingMode(self)
@@ -243,6 +244,7 @@ class Recorder:
         if fresh and not self.data_dependent:
             raise Break("SB003", f"{getattr(target, '__name__', target)} of a tensor")
         if in_place or result is None:
+            self.changes += 1
             self.propagation.changed(args)
             self.propagation.changed(kwargs.values())
         elif key is not None and not fresh:

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
+
 from stator.breaks import Break
 from stator.source import Source
 
@@ -48,6 +50,7 @@ class Box:
 
 
 NO_KEY = object()
+_ALWAYS_FAKED = (torch.Tensor, torch.nn.Parameter)
 
 
 def unbox(value: Any) -> Any:

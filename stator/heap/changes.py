@@ -6,6 +6,7 @@ what order things happened.  Unsure means True.
 
 from __future__ import annotations
 
+import types
 from typing import Any
 
 from stator.heap.box import Box
@@ -13,6 +14,8 @@ from stator.heap.heap import instance_dict
 from stator.heap.shells import slot_members
 from stator.heap.tracker import Shape, VariableTracker
 from stator.kinds import is_a
+
+_EMPTY_CELL = types.CellType()
 
 
 def anything_changed(heap: Any) -> bool:
@@ -35,6 +38,8 @@ def _parts(tracker: VariableTracker) -> list[Any]:
     standin = tracker.standin
     if tracker.shape is Shape.TENSOR:
         return [standin, *(None for _ in range(standin._version))]
+    if tracker.shape is Shape.CELL:
+        return [standin.cell_contents] if standin != _EMPTY_CELL else []
     parts = list((instance_dict(standin) or {}).values())
     if is_a(standin, dict):
         return parts + [part for pair in dict.items(standin) for part in pair]

@@ -208,6 +208,10 @@ class Caller(Machine):
             return self.give(self.torch_call(fn, args, kwargs), cont)
         if _marked(fn):
             return self.call_marked(fn, args, kwargs, cont)
+        self.call_listed(fn, descriptor, receiver, args, kwargs, cont)
+
+    def call_listed(self, fn: Any, descriptor: Any, receiver: Any, args: Any, kwargs: Any, cont: Any) -> None:
+        """Run a C callable as its row in the native table says."""
         every = args if descriptor is fn else (receiver, *args)
         symbolic = symbols.concern(self, every, kwargs)
         if symbolic:
@@ -311,7 +315,8 @@ class Caller(Machine):
             return _hook.RUN_ALL
         self.guard_callback(func, args)
         try:
-            return self.call_bound(func, args)
+            result = self.call_bound(func, args)
+            return symbols.truth(self, result) if type(result) is torch.SymBool else result
         except Raised as raised:
             raise raised.exc from None
 
@@ -428,6 +433,14 @@ def initialise(vm: Any, cls: type, obj: Any, args: Any, kwargs: Any, cont: Any) 
 
 def issubclass_real(cls: type, parent: type) -> bool:
     return parent in type.__dict__["__mro__"].__get__(cls)
+
+
+def looks_itself(fn: Any) -> bool:
+    """Whether a call of `fn` does nothing but bind its arguments to the slots of an interpreted frame."""
+    if type(fn) is types.MethodType:
+        fn = fn.__func__
+    return type(fn) is types.FunctionType and id(fn) not in RULES and not fn.__code__.co_flags & 0x0C \
+        and not torch_leaf(fn) and not _marked(fn)
 
 
 def _marked(fn: Any) -> bool:

@@ -87,6 +87,7 @@ class Machine:
         self.class_overlays: dict[type, dict[str, Any]] = {}
         self.tensor_attributes: dict[int, dict[str, Any]] = {}
         self.own_attributes: dict[int, tuple[Any, dict[str, Any]]] = {}  # written on objects that stand for themselves
+        self.shown_addresses: dict[int, Any] = {}  # objects of the trace whose default repr was made
         self.making_classes = 0  # how many type.__new__ are running
         self.callbacks: dict[int, Any] = {}  # functions that stand for C callables inside C iterators
         self.effects: list[Any] = []

@@ -10,16 +10,17 @@ from typing import Any
 from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.breaks import Break
+from stator.code.handover import handed_over
 from stator.guards.guard import Kind
 from stator.heap.box import Box
 from stator.interp import symbols
 from stator.interp.attributes import load_attr
 from stator.interp.frame import NULL, UNBOUND, Continuation, Frame, Raised
 from stator.interp.lookup import MISSING, find
+from stator.interp.moments import joined
 from stator.interp.machine import declined, op
 from stator.source import Key, Pinned
 from stator.kinds import is_a
-from stator.shapes.values import DeferredText
 
 # ---------------------------------------------------------------------- nothing at all
 
@@ -75,7 +76,8 @@ def LOAD_CONST(vm: Any, frame: Frame, instr: Any) -> None:
 def LOAD_FAST(vm: Any, frame: Frame, instr: Any) -> None:
     value = frame.locals[instr.arg]
     if type(value) is Box:
-        value = frame.locals[instr.arg] = value.force()
+        if value.forced or instr.index not in handed_over(frame.unit):
+            value = frame.locals[instr.arg] = value.force()
     elif value is UNBOUND:
         name = frame.unit.local_names[instr.arg]
         raise Raised(UnboundLocalError(
@@ -376,7 +378,7 @@ def BUILD_CONST_KEY_MAP(vm: Any, frame: Frame, instr: Any) -> None:
 @op
 def BUILD_STRING(vm: Any, frame: Frame, instr: Any) -> None:
     parts = take(frame.stack, instr.arg)
-    frame.stack.append(DeferredText() if any(type(p) is DeferredText for p in parts) else "".join(parts))
+    frame.stack.append(joined(parts))
 
 
 @op

@@ -7,13 +7,16 @@ from typing import Any
 
 from torch._subclasses.fake_tensor import FakeTensor
 
+from stator.heap.box import Box
 from stator.heap.heap import instance_dict
 from stator.interp import operators
 from stator.interp.assignment import delete_attr, store_attr
 from stator.interp.attributes import load_attr, read_instance_dict
+from stator.interp.calls import looks_itself
 from stator.interp.frame import NULL, Frame, Raised
 from stator.interp.lookup import MISSING, find
 from stator.interp.machine import op
+from stator.interp.moments import text_piece
 from stator.interp.ops_data import function_text, take
 from stator.kinds import is_a
 from stator.shapes.values import SYMBOLIC, DeferredText, is_unbacked, specialise
@@ -234,10 +237,27 @@ def CALL(vm: Any, frame: Frame, instr: Any) -> None:
         kwargs = dict(zip(names, args[-len(names):], strict=True))
         del args[-len(names):]
     if first is NULL:
+        look_at_arguments(second, args, kwargs)
         vm.call(second, args, kwargs)
     else:
+        look_at_arguments(first, args, kwargs)
         args.insert(0, second)
         vm.call(first, args, kwargs)
+
+
+def look_at_arguments(function: Any, args: list[Any], kwargs: dict[str, Any] | None) -> None:
+    """An interpreted function looks at its arguments itself, if it does; everybody else gets them forced."""
+    for i, value in enumerate(args):
+        if type(value) is Box:
+            if looks_itself(function):
+                return
+            args[i] = value.force()
+    if kwargs:
+        for name, value in kwargs.items():
+            if type(value) is Box:
+                if looks_itself(function):
+                    return
+                kwargs[name] = value.force()
 
 
 @op
@@ -263,6 +283,8 @@ def CALL_FUNCTION_EX(vm: Any, frame: Frame, instr: Any) -> None:
 @op
 def RETURN_VALUE(vm: Any, frame: Frame, instr: Any) -> None:
     value = frame.stack.pop()
+    if type(value) is Box and (frame.parent is not None or frame.outer is not None or frame.generator is not None):
+        value = value.force()
     if frame.generator is not None:
         return frame.generator.finished(vm, value)
     vm.leave(frame, value)
@@ -294,7 +316,7 @@ def FORMAT_VALUE(vm: Any, frame: Frame, instr: Any) -> None:
     spec = frame.stack.pop() if instr.arg & 4 else ""
     value = frame.stack.pop()
     if type(value) is FakeTensor or is_unbacked(value) or type(spec) is DeferredText:
-        return frame.stack.append(DeferredText())
+        return frame.stack.append(text_piece(vm, value, ("", "s", "r", "a")[instr.arg & 3], spec))
     conversion = instr.arg & 3
     if conversion:
         value = vm.call_sync((str, repr, ascii)[conversion - 1], (value,))

@@ -18,9 +18,8 @@ from torch.autograd.function import FunctionCtx, _SingleLevelFunction
 from stator.breaks import Break
 from stator.graph.torch_state import SETTINGS
 from stator.guards.guard import is_constant
-from stator.heap.box import Box
+from stator.heap.changes import fingerprint
 from stator.heap.heap import instance_dict
-from stator.heap.tracker import Shape
 from stator.interp.binding import function_defaults
 from stator.interp.calls import rule
 from stator.interp.frame import Continuation, Frame
@@ -186,7 +185,7 @@ def withdraw(recorder: Any, application: Application) -> None:
     for node in reversed(list(recorder.graph.nodes)):
         if node in application.marked or node.op == "placeholder" or node.users:
             continue
-        if node.op == "call_function" and node.args and node.target is operator.getitem and node.args[0] in application.marked:
+        if node.target is operator.getitem and node.args[0] in application.marked:
             continue
         recorder.graph.erase_node(node)
         result = node.meta.get("example_value")
@@ -198,44 +197,9 @@ def withdraw(recorder: Any, application: Application) -> None:
 
 
 def pending_writes(vm: Any) -> Any:
-    """Every place of an outside object that the trace has written, with what it holds now, by identity."""
-    found: set[Any] = set()
-    for tracker in vm.heap.trackers:
-        number, standin, shape = id(tracker), tracker.standin, tracker.shape
-        if shape is Shape.LIST:
-            found |= _written((number, "item"), tracker.initial, standin)
-        elif shape is Shape.DICT:
-            found |= _written((number, "key"), tracker.initial.values(), dict.values(standin))
-        elif shape is Shape.SET:
-            if {id(item) for item in standin} != {id(item) for item in tracker.initial}:
-                found |= {(number, "member", id(item)) for item in standin}
-        elif shape is Shape.CELL:
-            if (held := _contents(standin, tracker.initial)) != 0:
-                found.add((number, "cell", held))
-        if tracker.initial_dict is not None and shape is not Shape.TENSOR:
-            found |= _written((number, "attribute"), tracker.initial_dict.values(), instance_dict(standin).values())
-        if tracker.initial_slots is not None:
-            boxes = tracker.initial_slots
-            found |= _written((number, "slot"), boxes.values(), [m.__get__(standin) for m in boxes])
-    overlays = [(id(scope), name, id(value)) for scope in vm.heap.scopes.values() for name, value in scope.overlay.items()]
+    """Everything the trace has written so far, to be compared with a later answer."""
     classes = [(cls, name, id(value)) for cls, own in vm.class_overlays.items() for name, value in own.items()]
-    return found, overlays, classes, len(vm.effects)
-
-
-def _written(place: tuple[int, str], boxes: Any, values: Any) -> set[Any]:
-    boxes, values = list(boxes), list(values)
-    if len(boxes) != len(values):
-        return {(*place, tuple(map(id, values)))}
-    return {(*place, i, id(value)) for i, (box, value) in enumerate(zip(boxes, values, strict=True))
-            if not (value is box or type(box) is Box and box.is_current(value))}
-
-
-def _contents(cell: Any, box: Any) -> int | None:
-    try:
-        value = cell.cell_contents
-    except ValueError:
-        return 0 if box is None else None
-    return 0 if type(box) is Box and box.is_current(value) else id(value)
+    return fingerprint(vm.heap), classes, len(vm.effects)
 
 
 @rule(torch._C._functorch.unwrap_if_dead)

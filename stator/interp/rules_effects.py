@@ -11,14 +11,12 @@ import warnings
 from dataclasses import dataclass
 from typing import Any
 
-from torch._subclasses.fake_tensor import FakeTensor
-
 from stator.breaks import Break
 from stator.guards.guard import Kind
 from stator.heap.changes import anything_changed
 from stator.interp.calls import rule
+from stator.interp.moments import frozen, joined, text_of
 from stator.kinds import is_a
-from stator.shapes.values import is_unbacked
 from stator.source import CallOf, Pinned
 
 
@@ -27,8 +25,8 @@ class Printed:
     """Text written to a standard stream."""
 
     stream: str  # "stdout" or "stderr"
-    text: str
-    pieces: tuple[str, ...] = ()  # as print() writes them, where the stream's write() is Python code that can tell
+    text: Any  # a str, or a DeferredText
+    pieces: tuple[Any, ...] = ()  # as print() writes them, where the stream's write() is Python code that can tell
     flush: bool = False
 
 
@@ -45,7 +43,7 @@ class Warned:
 
 @dataclass(frozen=True)
 class Logged:
-    """A message to a logger, with constant arguments, from a place of the program."""
+    """A message to a logger, its arguments as they are now, from a place of the program."""
 
     logger: Any
     level: int
@@ -83,12 +81,10 @@ class PolicySet:
     value: bool | None
 
 
-def refuse_tensors(values: Any, what: str) -> None:
-    for value in values:
-        if is_unbacked(value):
-            raise Break("SB003", f"a number that only the graph knows in {what}")
-        if type(value) is FakeTensor or is_a(value, (list, tuple)) and any(type(v) is FakeTensor for v in value):
-            raise Break("SB003", f"a tensor's values in {what}")
+def may_break(vm: Any, what: str) -> None:
+    """options={"print": "break"}: nothing is replayed later."""
+    if vm.effects_break:
+        raise Break("SB015", f"{what}, and the option 'print' says 'break'")
 
 
 @rule(print)
@@ -99,15 +95,15 @@ def _print(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     separator, end = options.pop("sep", None), options.pop("end", None)
     if options:
         return vm.give(vm.native_unhooked(print, (), kwargs), cont)
-    refuse_tensors(args, "print()")
+    may_break(vm, "print()")
     if file is None:
         file = vm.heap.scope(sys.__dict__).read("stdout")
-    parts = [vm.call_sync(str, (value,)) for value in args]
+    parts = [text_of(vm, value) for value in args]
     separator, end = " " if separator is None else separator, "\n" if end is None else end
-    text = separator.join(parts) + end
+    pieces = (*(piece for part in parts for piece in (separator, part)), end)[0 if not parts else 1:]
+    text = joined(list(pieces))
     if file is sys.stdout or file is sys.stderr:
         watched = written_in_python(file)
-        pieces = (*(piece for part in parts for piece in (separator, part)), end)[0 if not parts else 1:]
         note(vm, Printed("stdout" if file is sys.stdout else "stderr", text, pieces if watched else (),
                          type(flush) is bool and flush), watched)
     elif file is not None:
@@ -119,6 +115,7 @@ def _print(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 
 @rule(warnings.warn)
 def _warn(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    may_break(vm, "warnings.warn")
     values = dict(zip(("message", "category", "stacklevel", "source"), args, strict=False))
     values.update(kwargs)
     message = values["message"]
@@ -148,10 +145,12 @@ def warnings_can_raise() -> bool:
 def _log_rule(name: str, level: int | None) -> Any:
     def log(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
         logger, *rest = args
-        if kwargs or any(not is_a(value, (str, int, float, type(None), type)) for value in rest):
-            raise Break("SB015", f"logging.Logger.{name} with arguments that are not constants")
+        may_break(vm, f"logging.Logger.{name}")
+        if kwargs:
+            raise Break("SB015", f"logging.Logger.{name} with keyword arguments")
         original = vm.heap.original_of(logger)
         number = rest.pop(0) if level is None else level
+        rest = [frozen(vm, value, f"logging.Logger.{name}") for value in rest]
         frame = vm.stack()[-1]
         note(vm, Logged(original, number, rest[0], tuple(rest[1:]), frame.filename, frame.line,
                         frame.function.rpartition(".")[2]), handled_in_python(original))

@@ -17,8 +17,8 @@ from stator.breaks import Break
 from stator.guards.guard import Kind
 from stator.heap.box import Box
 from stator.heap.readers import mapping_behind
-from stator.interp.attributes import read_instance_dict
 from stator.interp.assignment import DISCARD, store_on_class
+from stator.interp.attributes import read_instance_dict
 from stator.interp.binding import function_defaults, keyword_default
 from stator.interp.calls import rule
 from stator.interp.frame import UNBOUND

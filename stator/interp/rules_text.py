@@ -11,7 +11,6 @@ import string
 from typing import Any
 
 from stator.interp.calls import rule
-from stator.native.table import lookup
 
 
 def _reads_inside(text: str) -> bool:
@@ -27,4 +26,4 @@ def _format(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     text = args[0]
     if type(text) is str and vm.native_unhooked(_reads_inside, (text,)):
         return vm.call(string.Formatter.vformat, (string.Formatter(), text, tuple(args[1:]), kwargs), {}, cont)
-    vm.run_row(lookup(str.format), str.format, args, kwargs, cont)
+    vm.call_listed(str.format, str.format, None, args, kwargs, cont)

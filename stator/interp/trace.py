@@ -48,6 +48,7 @@ from stator.interp import (  # noqa: F401  (each registers its rules)
     rules_settings,
     rules_symbols,
     rules_tensor,
+    rules_text,
     rules_torch,
     rules_types,
     rules_vmap,

@@ -51,7 +51,7 @@ class VM(Caller):
         for held in (self.recorder.inputs, self.recorder.nodes, self.recorder.kept):
             held.clear()
         self.exc_state = ExcState()
-        self.pending = None
+        self.frame = self.pending = None
 
     # ------------------------------------------------------------------ short names for handlers and rules
 

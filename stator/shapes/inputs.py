@@ -12,6 +12,7 @@ import sympy
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import DimDynamic, StatelessSymbolicContext
+from torch.utils._mode_utils import no_dispatch
 
 from stator.shapes.sources import NamedSource
 from stator.source import Source
@@ -24,8 +25,9 @@ def symbolic_fake(mode: FakeTensorMode, tensor: torch.Tensor, source: Source, di
     sizes = [_HOW[dims[dim]] if dim in dims else DimDynamic.STATIC for dim in range(tensor.dim())]
     plain = tensor
     if tensor._is_view():  # of the base's sizes nothing is known or guarded: fake the tensor as it lies
-        plain = tensor.data
-        plain.requires_grad_(tensor.requires_grad)
+        with no_dispatch():
+            plain = tensor.data
+            plain.requires_grad_(tensor.requires_grad)
     return mode.from_tensor(plain, symbolic_context=StatelessSymbolicContext(dynamic_sizes=sizes),
                             source=NamedSource(source))
 

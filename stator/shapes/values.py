@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import sympy
@@ -25,13 +26,26 @@ from torch.utils import _pytree as pytree
 from stator.breaks import Break
 
 
-class DeferredText:
-    """Text made of a number that only the graph knows.   f"{n} tokens" for a message that is rarely shown
+@dataclass(frozen=True, eq=False)
+class Formatted:
+    """A replacement field of an f-string whose value is not known yet."""
 
-    It may be handed around; whatever wants to read it breaks.
+    value: Any
+    conversion: str  # "", "s", "r" or "a"
+    spec: Any  # a str, or a DeferredText
+
+
+class DeferredText:
+    """Text made of a number or tensor that only the graph knows.   f"{n} tokens" for a message that is rarely shown
+
+    It may be handed around, printed and stored; whatever wants to read it while tracing breaks. `parts` are str and
+    Formatted; the residual program puts them together.
     """
 
-    __slots__ = ()
+    __slots__ = ("parts",)
+
+    def __init__(self, parts: tuple[Any, ...] = ()) -> None:
+        self.parts = parts
 
 
 SYMBOLIC: frozenset[type] = frozenset({torch.SymInt, torch.SymFloat, torch.SymBool, DeferredText})

@@ -67,6 +67,26 @@ def text_between_mutations():
     return Scene(fn, one(ramp()), world.clear, lambda: list(stream.notes), around=Redirect)
 
 
+@probe()
+def text_before_mutations():
+    world: list[Any] = []
+    stream = Watching(world)
+
+    def fn(x):
+        print("now")
+        world.append("after")
+        return x * 2
+
+    class Redirect:
+        def __enter__(self):
+            self.kept, sys.stdout = sys.stdout, stream
+
+        def __exit__(self, *exc):
+            sys.stdout = self.kept
+
+    return Scene(fn, one(ramp()), world.clear, lambda: list(stream.notes), around=Redirect)
+
+
 class Listening(logging.Handler):
     def __init__(self, world: list[Any]) -> None:
         super().__init__()

@@ -583,3 +583,129 @@ def training_flag():
     torch.manual_seed(0)
     model = nn.Dropout(0.5).eval()
     return Scene(lambda x: model(x), lambda: (torch.manual_seed(1) and ramp(),), lambda: model.train())
+
+
+@probe()
+def cell_that_is_empty():
+    if False:
+        k = 2
+
+    def fn(x):
+        try:
+            return x * k
+        except NameError:
+            return x * 7
+
+    def change():
+        fn.__closure__[0].cell_contents = 3
+
+    return Scene(fn, one(ramp()), change)
+
+
+@probe()
+def slot_written():
+    class Config:
+        __slots__ = ("k",)
+
+    config = Config()
+    config.k = 2
+
+    def fn(x):
+        config.k += 1
+        return x * config.k
+
+    return Scene(fn, one(ramp()), lambda: setattr(config, "k", 8), lambda: config.k)
+
+
+@probe()
+def set_written():
+    ks = {1, 2}
+
+    def fn(x):
+        ks.add(len(ks) + 1)
+        ks.discard(1)
+        return x * len(ks)
+
+    return Scene(fn, one(ramp()), lambda: ks.add(50), lambda: sorted(ks))
+
+
+@probe()
+def instance_dict_as_a_value():
+    thing = box(k=2)
+
+    def fn(x):
+        own = vars(thing)
+        own["k"] = own["k"] + 1
+        return x * thing.k, own is thing.__dict__, own
+
+    return Scene(fn, one(ramp()), lambda: setattr(thing, "k", 8), lambda: (thing, thing.__dict__))
+
+
+@probe()
+def instance_dict_of_a_fresh_object():
+    def fn(x):
+        thing = Thing()
+        own = thing.__dict__
+        own["k"] = x.shape[0]
+        return x * thing.k, thing, own
+
+    return Scene(fn, one(ramp()))
+
+
+@probe()
+def attribute_deleted():
+    thing = box(k=2)
+
+    def fn(x):
+        if hasattr(thing, "k"):
+            del thing.k
+            return x * 2
+        thing.k = 5
+        return x * 3
+
+    return Scene(fn, one(ramp()), lambda: vars(thing).clear(), lambda: vars(thing))
+
+
+@probe("raises")
+def attribute_deleted_that_may_be_gone():
+    thing = box(k=2, j=1)
+
+    def fn(x):
+        del thing.k
+        return x * 2
+
+    return Scene(fn, one(ramp()), lambda: setattr(thing, "k", 4), lambda: vars(thing))
+
+
+@probe("raises")
+def key_deleted_that_may_be_gone():
+    table = {"k": 2}
+
+    def fn(x):
+        del table["k"]
+        return x * 2
+
+    return Scene(fn, one(ramp()), lambda: table.update(k=4), lambda: dict(table))
+
+
+@probe("raises")
+def name_deleted_that_may_be_gone():
+    fn, names = namespace_function("def fn(x):\n  global K\n  del K\n  return x * 2", K=2)
+    return Scene(fn, one(ramp()), lambda: names.update(K=9), lambda: "K" in names)
+
+
+@probe("raises")
+def list_popped_that_may_be_empty():
+    ks = [1, 2]
+    return Scene(lambda x: x * ks.pop(), one(ramp()), ks.clear, lambda: list(ks))
+
+
+@probe("raises")
+def set_popped_that_may_be_empty():
+    ks = {1}
+
+    def fn(x):
+        ks.remove(1)
+        return x * 2
+
+    return Scene(fn, one(ramp()), lambda: ks.add(1), lambda: set(ks))

@@ -135,11 +135,17 @@ def observe(scene: Scene, subject: Callable[..., Any]) -> Portrait:
                      torch.get_default_dtype(), torch.are_deterministic_algorithms_enabled())
         root.parts["args"] = describer.describe(list(args), "args")
         root.parts["result"] = describer.describe(result, "result")
-        root.parts["raised"] = Portrait(f"{type(raised).__name__}: {without_addresses(str(raised))}")
+        root.parts["raised"] = Portrait(f"{type(raised).__name__}: {reason_of(raised)}")
         root.parts["world"] = describer.describe(scene.look(), "world")
     root.parts["modes"] = Portrait(repr(modes))
     root.parts["text"] = Portrait(repr([without_addresses(line) for line in text]))
     return root
+
+
+def reason_of(raised: BaseException | None) -> str:
+    if isinstance(raised, RecursionError):
+        return ""  # CPython's words depend on the instruction that met the limit
+    return without_addresses(str(raised))
 
 
 @contextlib.contextmanager

@@ -1,0 +1,169 @@
+"""Text and values of one moment, for effects that are replayed later.   print(x); x.add_(1)  ->  the x of that moment
+
+In: values of the trace that something outside will look at after the graph has run (print, logging, f-strings).
+Out: `DeferredText` and `Moment`, which the residual program turns into real text and real tensors.  A tensor that an
+operation may have changed since is copied inside the graph, at that very place.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+
+from stator.breaks import Break
+from stator.interp.calls import call_class, rule
+from stator.interp.frame import Raised
+from stator.kinds import is_a
+from stator.shapes.values import DeferredText, Formatted, is_unbacked, python_type
+
+_CONSTANTS = (str, int, float, complex, bool, bytes, type(None), type, torch.dtype, torch.device)
+
+
+@dataclass(frozen=True, eq=False)
+class Moment:
+    """A tensor as it is now."""
+
+    fake: Any
+    position: Any  # the last node of the graph at that moment
+    changes: int  # in-place operations recorded so far
+    suffix: str  # what its text ends with because of autograd
+    parameter: bool
+
+
+def moment_of(vm: Any, fake: FakeTensor) -> Moment:
+    recorder = vm.recorder
+    recorder.node_of(fake)  # made now, so that a copy can be made here
+    with torch._C.DisableTorchFunction():
+        suffix = ""
+        if fake.grad_fn is not None:
+            suffix = f"grad_fn=<{type(fake.grad_fn).__name__}>"
+        elif fake.requires_grad:
+            suffix = "requires_grad=True"
+    return Moment(fake, recorder.graph._root.prev, recorder.changes, suffix, is_a(fake, torch.nn.Parameter))
+
+
+def is_unknown(value: Any) -> bool:
+    """Whether the text of a value is known only after the graph has run."""
+    return type(value) is FakeTensor or is_unbacked(value)
+
+
+def text_piece(vm: Any, value: Any, conversion: str = "", spec: Any = "") -> DeferredText:
+    """`format(value, spec)`, or str/repr/ascii of it, of a value that is not known yet."""
+    cls = type(value)
+    if cls is DeferredText and not conversion and spec == "":
+        return value
+    if type(spec) is str:
+        check_spec(value, conversion, spec)
+    held = moment_of(vm, value) if cls is FakeTensor else value
+    return DeferredText((Formatted(held, conversion, spec),))
+
+
+def check_spec(value: Any, conversion: str, spec: str) -> None:
+    """A format that fails, fails now: whether it does depends on the type alone."""
+    if not spec:
+        return
+    try:
+        if conversion or type(value) is DeferredText:
+            format("", spec)
+        elif type(value) is not FakeTensor:
+            format(python_type(value)(), spec)
+        elif value.dim():
+            raise TypeError("unsupported format string passed to Tensor.__format__")
+        else:
+            format(float() if value.is_floating_point() else 0, spec)
+    except (TypeError, ValueError) as error:
+        raise Raised(error) from None
+
+
+def joined(parts: list[Any]) -> Any:
+    """Texts put together; a str where all are known."""
+    if all(type(part) is str for part in parts):
+        return "".join(parts)
+    flat: list[Any] = []
+    for part in parts:
+        flat += part.parts if type(part) is DeferredText else (part,)
+    return DeferredText(tuple(flat))
+
+
+def text_of(vm: Any, value: Any) -> Any:
+    """`str(value)`; tensors in plain containers are shown as they are now."""
+    if is_unknown(value):
+        return value if type(value) is DeferredText else text_piece(vm, value, "s")
+    cls = type(value)
+    if cls in (list, tuple, dict) and _holds_unknown(vm, value, 0):
+        return joined(_container_parts(vm, value))
+    return vm.call_sync(str, (value,))
+
+
+def _repr_of(vm: Any, value: Any) -> Any:
+    if is_unknown(value):
+        return text_piece(vm, value, "r")
+    if type(value) in (list, tuple, dict) and _holds_unknown(vm, value, 0):
+        return joined(_container_parts(vm, value))
+    return vm.call_sync(repr, (value,))
+
+
+def _holds_unknown(vm: Any, value: Any, depth: int) -> bool:
+    cls = type(value)
+    if cls not in (list, tuple, dict):
+        return is_unknown(value)
+    if depth > 20:
+        raise Break("SB003", "the text of a container that holds itself, or of one nested 20 deep")
+    vm.heap.expose_deep(value)
+    items = list(value.values()) if cls is dict else list(value)
+    return any(_holds_unknown(vm, item, depth + 1) for item in items)
+
+
+def _container_parts(vm: Any, value: Any) -> list[Any]:
+    """The pieces that list.__repr__ and its like would put together."""
+    opening, closing = {list: "[]", tuple: "()", dict: "{}"}[type(value)]
+    parts: list[Any] = [opening]
+    items = list(value.items()) if type(value) is dict else list(value)
+    for number, item in enumerate(items):
+        if number:
+            parts.append(", ")
+        if type(value) is dict:
+            parts += [_repr_of(vm, item[0]), ": ", _repr_of(vm, item[1])]
+        else:
+            parts.append(_repr_of(vm, item))
+    if type(value) is tuple and len(items) == 1:
+        parts.append(",")
+    return [*parts, closing]
+
+
+def frozen(vm: Any, value: Any, what: str) -> Any:
+    """A value as it is now, whatever becomes of it: constants, tensors, and plain containers of them."""
+    cls = type(value)
+    if cls is FakeTensor:
+        return moment_of(vm, value)
+    if cls is DeferredText or is_unbacked(value) or is_a(value, _CONSTANTS):
+        return value
+    if cls in (list, tuple, dict):
+        vm.heap.expose_deep(value)
+        if cls is dict:
+            return {frozen(vm, key, what): frozen(vm, item, what) for key, item in value.items()}
+        return cls([frozen(vm, item, what) for item in value])
+    raise Break("SB015", f"{what} with a {cls.__name__}, which may have changed by the time it is shown")
+
+
+@rule(str)
+def _str(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    if len(args) == 1 and not kwargs and type(args[0]) is FakeTensor:
+        return vm.give(text_piece(vm, args[0], "s"), cont)
+    call_class(vm, str, args, kwargs, cont)
+
+
+@rule(repr)
+def _repr(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    if len(args) == 1 and not kwargs and type(args[0]) is FakeTensor:
+        return vm.give(text_piece(vm, args[0], "r"), cont)
+    vm.call_listed(repr, repr, None, args, kwargs, cont)
+
+
+@rule(torch.Tensor.__repr__, torch.Tensor.__format__)
+def _tensor_text(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    """C code asks for text at once (`"%s" % x`, `"{}".format(x)`)."""
+    raise Break("SB003", "the text of a tensor")

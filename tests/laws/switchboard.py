@@ -1,0 +1,123 @@
+"""The mechanisms behind the laws, each with a switch that turns it off.
+
+In:  pytest's monkeypatch.  Out: an engine that lacks one mechanism, and the probes of which at least one must fail.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from stator.emit import effects, residual
+from stator.guards.guard import Kind
+from stator.guards.guard_set import GuardSet
+from stator.heap import heap as heap_module
+from stator.heap.heap import Heap
+from stator.interp import rules_caches, rules_effects
+from stator.interp.calls import Caller
+from stator.interp.trace import Trace
+
+
+@dataclass(frozen=True)
+class Switch:
+    """A mechanism: how to turn it off, and who must notice."""
+
+    name: str
+    off: Callable[[Any], None]
+    noticed_by: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+def nothing(*args: Any, **kwargs: Any) -> None:
+    return None
+
+
+def without_guards_of(kind: Kind) -> Callable[[Any], None]:
+    def off(patch: Any) -> None:
+        keep = GuardSet.add
+        patch.setattr(GuardSet, "add", lambda self, guard: guard.kind is not kind and keep(self, guard))
+    return off
+
+
+def without(owner: Any, name: str, replacement: Any = nothing) -> Callable[[Any], None]:
+    return lambda patch: patch.setattr(owner, name, replacement)
+
+
+def forgetting(forget: Callable[[Any], None]) -> Callable[[Any], None]:
+    """Write the effects back without those that `forget` drops from the machine."""
+    def off(patch: Any) -> None:
+        write = effects.write_effects
+
+        def write_less(build: Any) -> int:
+            forget(build.vm)
+            return write(build)
+
+        patch.setattr(residual, "write_effects", write_less)
+    return off
+
+
+def forget_globals(vm: Any) -> None:
+    for scope in vm.heap.scopes.values():
+        scope.overlay.clear()
+
+
+def the_object_itself(self: Any, value: Any, source: Any) -> Any:
+    """Adopt without a stand-in and without a guard."""
+    return value
+
+
+def adopted_as(name: str) -> Callable[[Any], None]:
+    return without(Heap, name, the_object_itself)
+
+
+_KINDS: dict[Kind, tuple[str, ...]] = {
+    Kind.TYPE: ("class_reassigned", "tensor_or_number"),
+    Kind.ID: ("code_replaced", "code_of_the_root_replaced", "enum_member_chosen"),
+    Kind.EQUALS: ("attribute", "global_read", "closure_cell"),
+    Kind.TENSOR: ("dtype_changed", "requires_grad_flipped"),
+    Kind.LEN: ("list_truth", "list_grown"),
+    Kind.KEYS: ("dict_iterated", "dict_order"),
+    Kind.ABSENT: ("attribute_that_appears", "dict_get_with_default", "global_that_hides_a_builtin"),
+    Kind.TYPE_ATTR: ("class_attribute", "monkeypatched_method"),
+    Kind.ALIAS: ("two_tensors_after_one_twice", "identity_of_two_attributes"),
+    Kind.NOT_ALIAS: ("identity_of_two_attributes_that_meet",),
+    Kind.CELL_EMPTY: ("cell_that_is_empty",),
+    Kind.SLOT_EMPTY: ("slot",),
+    Kind.GLOBAL_STATE: ("grad_mode", "default_dtype"),
+    Kind.FRESH_CALL: ("recursion_limit_asked", "abstract_class_registered"),
+    Kind.SET_EQUALS: ("set_member",),
+}
+
+SWITCHES = [
+    *(Switch(f"guards of kind {kind.name}", without_guards_of(kind), probes) for kind, probes in _KINDS.items()),
+    Switch("lists written back", without(effects, "_diff_list"), ("list_written_back", "list_sorted_in_place")),
+    Switch("dicts written back", without(effects, "_diff_dict"), ("order_of_keys_written_back", "defaultdict_written")),
+    Switch("sets written back", without(effects, "_diff_set"), ("set_written",)),
+    Switch("cells written back", without(effects, "_diff_cell"), ("closure_cell_written",)),
+    Switch("attributes written back", without(effects, "_diff_attributes"), ("list_written_back",)),
+    Switch("slots written back", without(effects, "_diff_slots"), ("slot_written",)),
+    Switch("order of attributes", without(effects, "put_back", lambda before, now: set()), ("attribute_order_written_back",)),
+    Switch("globals written back", forgetting(forget_globals), ("global_written",)),
+    Switch("class attributes written back", forgetting(lambda vm: vm.class_overlays.clear()), ("class_attribute_written",)),
+    Switch("text replayed", forgetting(lambda vm: vm.effects.clear()), ("printed_text", "warnings_and_text_interleaved")),
+    Switch("text before the changes", forgetting(lambda vm: setattr(vm, "early_effects", 0)), ("text_before_mutations",)),
+    Switch("watched text breaks", without(rules_effects, "anything_changed", lambda heap: False), ("text_between_mutations",)),
+    Switch("warnings that raise", without(rules_effects, "warnings_can_raise", lambda: False),
+           ("warning_turned_into_an_error",)),
+    Switch("stand-ins of lists", adopted_as("_adopt_list"), ("list_sorted_in_place", "list_changed_while_iterated")),
+    Switch("stand-ins of dicts", adopted_as("_adopt_dict"), ("order_of_keys_written_back",)),
+    Switch("stand-ins of sets", adopted_as("_adopt_set"), ("set_written",)),
+    Switch("stand-ins of instances", adopted_as("_adopt_instance"), ("attribute_order_written_back", "setter_with_an_effect")),
+    Switch("order of sets", without(Heap, "expose_order"), ("set_of_ints_in_table_order",)),
+    Switch("instance dicts are one object", without(Heap, "note_namespace"), ("instance_dict_as_a_value",)),
+    Switch("bases may change", without(heap_module, "_mro_of", lambda cls: ()), ("attribute",)),
+    Switch("default deny", without(Caller, "admit"), ("clock", "random_module", "lock_left_held")),
+    Switch("one object per cached value", without(rules_caches, "is_shared_value", lambda value: True),
+           ("lru_cache_of_objects",)),
+    Switch("cached functions are pure", without(rules_caches, "fingerprint", lambda heap: []), ("lru_cache",)),
+    Switch("a trace lets go of objects", without(Trace, "release"), ("finalizer_of_an_outside_object",)),
+    Switch("finalizers break", without(Heap, "_refuse_finalizer", Heap._adopt_instance), ("finalizer_of_an_outside_object",)),
+]
