@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         substitute_in_graph,
     )
     from stator.compiled_module import CompiledModule
+    from stator.shapes.declare import mark_dynamic, mark_static, mark_unbacked, maybe_mark_dynamic
     from stator.errors import (
         BackendError,
         InternalError,
@@ -59,6 +60,10 @@ _MODULE_OF_NAME = {
     "set_stance": "stator.api",
     "skip_frame": "stator.api",
     "substitute_in_graph": "stator.api",
+    "mark_dynamic": "stator.shapes.declare",
+    "mark_static": "stator.shapes.declare",
+    "mark_unbacked": "stator.shapes.declare",
+    "maybe_mark_dynamic": "stator.shapes.declare",
     "CompiledModule": "stator.compiled_module",
     "BackendError": "stator.errors",
     "InternalError": "stator.errors",
@@ -87,6 +92,10 @@ __all__ = [  # noqa: PLE0604 (the names that __getattr__ provides)
     "is_compiled",
     "is_compiling",
     "list_backends",
+    "mark_dynamic",
+    "mark_static",
+    "mark_unbacked",
+    "maybe_mark_dynamic",
     "register_backend",
     "reset",
     "set_stance",

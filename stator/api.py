@@ -19,7 +19,7 @@ from stator.backends import check_settings, list_backends, register_backend
 from stator.callables import dress, require_callable, traceable
 from stator.compiled_module import CompiledModule, set_recompiler
 from stator.errors import OptionTypeError, OptionValueError, describe_callable
-from stator.marks import graph_break, is_compiling
+from stator.marks import graph_break, is_compiling, skip_frame
 from stator.options import (
     DEFAULT_RECOMPILE_LIMIT,
     BackendFunction,
@@ -261,17 +261,6 @@ def _disable(fn: Any, recursive: bool, reason: str | None) -> Any:
 
     marks.disable(run_disabled, recursive, reason)
     return run_disabled
-
-
-def skip_frame(reason: Any = "") -> Any:
-    """Leave one frame alone: called inside a function, that very call; given a function, all its calls.
-
-    The frame runs natively from there to its end, the functions it calls are compiled, and its callers go on
-    captured. Without effect in code that Python runs.
-    """
-    if isinstance(reason, str):
-        return marks.skip_frame(reason)
-    return _disable(reason, False, "it is marked with stator.skip_frame")
 
 
 def error_on_graph_break(value: bool = True) -> marks.ErrorOnGraphBreak:

@@ -80,6 +80,10 @@ class RecompileForbidden(StatorError, RuntimeError):
     """No compiled entry fits the call, and the stance is "fail_on_recompile"."""
 
 
+class DeclarationError(StatorError, ValueError):
+    """A dimension that was declared dynamic, and is not: the text says what made a constant of it, and where."""
+
+
 class OptionError(StatorError):
     """An argument of the public API that is not accepted; the text says what is."""
 

@@ -183,8 +183,16 @@ def graph_break(msg: str = "") -> None:
     """End the graph here. Without effect in code that Python runs; the interpreter knows this function."""
 
 
-def skip_frame(reason: str = "") -> None:
-    """Do not capture the frame that calls this. Without effect in code that Python runs."""
+def skip_frame(reason: Any = "") -> Any:
+    """Leave one frame alone: called inside a function, that very call; given a function, all its calls.
+
+    The frame runs natively from there to its end, the functions it calls are compiled, and its callers go on
+    captured. Without effect in code that Python runs; the interpreter knows this function.
+    """
+    if isinstance(reason, str):
+        return None
+    disable(reason, False, "it is marked with stator.skip_frame")
+    return reason
 
 
 def disable_depth() -> int:

@@ -23,7 +23,7 @@ from stator.cache.site import CallSite, Installed
 from stator.emit.advance import Advance, Points
 from stator.emit.points import NATIVE_CODES, ResumePoint
 from stator.emit.residual import emit_residual
-from stator.errors import BackendError, InternalError, Unsupported
+from stator.errors import BackendError, DeclarationError, InternalError, Unsupported
 from stator.graph import propagation
 from stator.guards.guard import Guard
 from stator.guards.lower import Program, lower
@@ -31,7 +31,7 @@ from stator.interp.rules_effects import PolicySet
 from stator.interp.suspend import plan_stop, suspend
 from stator.interp.trace import Trace, trace
 from stator.options import Settings
-from stator.shapes.checks import shape_guards
+from stator.shapes.checks import require_declared, shape_guards
 
 _core.set_own_folder(__file__.rpartition("/")[0])
 _lock = threading.RLock()
@@ -104,6 +104,10 @@ def on_miss(site: CallSite, compiled: Any, bound: tuple[Any, ...], args: tuple[A
         _tracing.active = True
         try:
             entry = capture(site, bound)
+        except BaseException:
+            if site.point is not None:  # the regions that earlier segments have entered are never left
+                site.points.leave_policy()
+            raise
         finally:
             _tracing.active = False
     if entry is None:
@@ -139,7 +143,7 @@ def capture(site: CallSite, bound: tuple[Any, ...]) -> tuple[Any, Any, Installed
             return finish(site, done, bound, started)
         except Break as stop:
             return stopped(site, done, stop, bound)
-    except Unsupported:
+    except (Unsupported, DeclarationError):
         raise
     except BackendError:
         if not site.data_dependent or not done.vm.recorder.symbols.has_fresh:
@@ -157,7 +161,8 @@ def finish(site: CallSite, done: Trace, bound: tuple[Any, ...], started: float, 
            resume: Any = None) -> tuple[Any, Any, Installed]:
     """Emit, compile, lower and check a trace that returned, or that stopped with live `values`."""
     if done.vm.error_policy != marks.error_policy():  # a region was entered or left, and goes on after this segment
-        done.vm.effects.append(PolicySet(done.vm.error_policy))
+        setter = site.points.enter_policy if site.point is None else marks.set_error_policy
+        done.vm.effects.append(PolicySet(done.vm.error_policy, setter))
     residual = emit_residual(done.vm, done.value if resume is None else values, resume)
     compiled = None
     nodes = 0
@@ -178,6 +183,8 @@ def checked_program(done: Trace, wanted: list[Any], bound: tuple[Any, ...]) -> t
     """The guard program; it must accept the very call it came from."""
     guard_set = done.vm.heap.guards
     symbols = done.vm.recorder.symbols
+    if symbols.declared:
+        require_declared(symbols, symbols.shape_env.guards.lines)
     if symbols.origins:
         guard_set.update(shape_guards(symbols, symbols.shape_env.guards.lines))
     guard_set.prune()

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from stator import _core
+from stator import _core, marks
 from stator.breaks import Break
 from stator.code.decode import decode
 from stator.emit.points import ResumePoint, Taken, handling, own_frames_dropped
@@ -31,6 +31,7 @@ class Points:
         self.invoke = invoke  # calls a function of the program natively, its Python callees compiled
         self.probe: Any = None  # told what every break costs, while somebody measures
         self._points: dict[Any, ResumePoint] = {}
+        self._policy_outside: bool | None = None  # error_on_graph_break around the call whose segments run
 
     def point(self, states: list[FrameState], pushes: tuple[str, ...], handled: bool, raising: bool) -> ResumePoint:
         key = (tuple(state.key() for state in states), pushes, handled, raising)
@@ -41,6 +42,14 @@ class Points:
             found.compiled = self.make_entry(found)
             self._points[key] = found
         return found
+
+    def enter_policy(self, value: bool | None) -> None:
+        """The first segment ends inside a region of error_on_graph_break."""
+        self._policy_outside = marks.set_error_policy(value)
+
+    def leave_policy(self) -> None:
+        """The call ends here, by an error of ours, and will not leave its regions itself."""
+        marks.set_error_policy(self._policy_outside)
 
     def entries(self) -> list[Any]:
         """The entry objects of all points."""

@@ -24,7 +24,6 @@ from stator.heap.tracker import Shape, VariableTracker
 from stator.heap.upcoming import is_exhausted, taken
 from stator.interp.rules_effects import Logged, PolicySet, Printed, Warned
 from stator.kinds import is_a
-from stator.marks import set_error_policy
 
 
 def write_effects(build: Rebuilder) -> int:
@@ -94,7 +93,7 @@ def _replay(build: Rebuilder, effect: Any) -> str:
         return (f"{writer.constant(log_at, 'log_at')}({writer.constant(effect.logger, 'logger')}, {effect.level}, {args}, "
                 f"{effect.filename!r}, {effect.line}, {effect.function!r})")
     if type(effect) is PolicySet:
-        return f"{writer.constant(set_error_policy, 'set_error_policy')}({effect.value!r})"
+        return f"{writer.constant(effect.setter, 'set_error_policy')}({effect.value!r})"
     raise TypeError(f"unknown effect {effect!r}")
 
 

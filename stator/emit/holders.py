@@ -101,7 +101,9 @@ def _memoryview(build: Any, value: memoryview) -> str:
     if not whole:
         raise Break("SB007", "a memoryview of a part of its object")
     text = f"memoryview({build.value(owner)})"
-    return build.variable(value, "view", f"{text}.toreadonly()" if value.readonly and type(owner) is bytearray else text)
+    if value.readonly and type(owner) is bytearray:
+        text += ".toreadonly()"
+    return build.variable(value, "view", text)
 
 
 def _stream(build: Any, value: Any) -> str:

@@ -11,8 +11,17 @@ import operator
 from typing import Any
 
 from stator.breaks import Break
-from stator.heap.iterators import ADOPTED, COUNTING, POSITIONED, STATEFUL, STATELESS, WALKERS, advanced, exhausted, \
-    steps_left
+from stator.heap.iterators import (
+    ADOPTED,
+    COUNTING,
+    POSITIONED,
+    STATEFUL,
+    STATELESS,
+    WALKERS,
+    advanced,
+    exhausted,
+    steps_left,
+)
 from stator.heap.readers import container_behind, reduced
 from stator.heap.tracker import VariableTracker
 

@@ -30,6 +30,7 @@ from stator.graph.naming import input_name, is_in_place, spell
 from stator.graph.propagation import Propagation
 from stator.graph.torch_state import TorchState
 from stator.guards.guard import TensorMeta, tensor_meta
+from stator.guards.shape_check import Operand, Property
 from stator.shapes.inputs import float_tensor, symbolic_fake, symbolic_float, symbolic_int
 from stator.shapes.nodes import SymbolNodes
 from stator.shapes.values import SYMBOLIC, data_dependent, has_unbacked
@@ -97,7 +98,11 @@ class Recorder:
                 fake.item_memo = None  # torch gives scalars on the CPU a symbol of their own: they are data, too
         node = self._placeholder(fake, source)
         self._tie(fake, node)
+        self.symbols.take_fresh(fake)  # sizes declared unbacked: the input itself defines them
         self.symbols.define_input(node, fake, source, self.locate())
+        for dim, how in (dims or {}).items():
+            if how == "declared":
+                self.symbols.declared.append((Operand(source, Property.SIZE, dim), fake.shape[dim]))
         self.inputs.append(GraphInput(source, tensor, fake, node))
         return fake
 
@@ -236,6 +241,8 @@ class Recorder:
             except GuardOnDataDependentSymNode as error:
                 raise data_dependent(error.cond, f"{getattr(target, '__name__', target)} asks for a number") from None
             except Exception as error:
+                if _NO_DATA in str(error):  # C++ code that reads the values of an argument (tensor_split's indices)
+                    raise Break("SB003", f"{getattr(target, '__name__', target)} reads a tensor's values") from None
                 if not has_unbacked((args, kwargs)) and not self.symbols.shape_env.pending_fresh_unbacked_symbols:
                     raise
                 # Its rule for fake tensors cannot live with the unknown size; whether the program fails, eager says.
@@ -342,5 +349,6 @@ class RecordingMode(TorchFunctionMode):
             _hook.resume(token)
 
 
+_NO_DATA = "its data is not allocated yet"
 _STORAGES = (torch.UntypedStorage, torch.TypedStorage)
 _getitem = spell(torch.Tensor.__getitem__)[1]

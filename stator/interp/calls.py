@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from stator import _core, _hook, marks
 from stator.breaks import Break
@@ -32,6 +33,7 @@ from stator.native.table import NativeClass, lookup, name_of, receiver_split
 from stator.native.torch_ops import torch_leaf
 from stator.source import Attr, Index, Pinned
 from stator.kinds import is_a
+from stator.shapes.values import SYMBOLIC, data_dependent
 
 RULES: dict[int, Any] = {}  # id of a callable (kept alive in _RULED) -> rule(vm, args, kwargs, cont)
 _RULED: list[Any] = []
@@ -281,6 +283,8 @@ class Caller(Machine):
         except Exception as error:
             if self.pending is not None:
                 raise self.pending from None
+            if is_a(error, GuardOnDataDependentSymNode):
+                raise data_dependent(error.cond, f"{_describe(fn)} asks for a number") from None
             raise Raised(error) from None
         finally:
             _hook.leave()
@@ -311,7 +315,7 @@ class Caller(Machine):
 
     def intercepted(self, func: types.FunctionType, args: tuple[Any, ...], closure: Any = None) -> Any:
         """The PEP 523 hook: C code entered a Python function while tracing."""
-        if torch_leaf(func):
+        if torch_leaf(func) or args and type(args[0]) in SYMBOLIC:
             return _hook.RUN_ALL
         self.guard_callback(func, args)
         try:

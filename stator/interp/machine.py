@@ -263,7 +263,7 @@ class Machine:
         found = []
         frame = self.frame
         while frame is not None:
-            if type(frame) is not Thunk:
+            if type(frame) is not Thunk and not frame.code.co_filename.startswith(_OWN):
                 found.append(UserFrame(frame.code.co_filename, frame.line, frame.code.co_qualname))
             frame = frame.caller()
         return found[::-1]

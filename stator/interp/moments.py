@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import _tensor_str
 from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.breaks import Break
-from stator.interp.calls import call_class, rule
+from stator.interp.calls import rule
 from stator.interp.frame import Raised
 from stator.kinds import is_a
 from stator.shapes.values import DeferredText, Formatted, is_unbacked, python_type
@@ -153,7 +154,7 @@ def frozen(vm: Any, value: Any, what: str) -> Any:
 def _str(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     if len(args) == 1 and not kwargs and type(args[0]) is FakeTensor:
         return vm.give(text_piece(vm, args[0], "s"), cont)
-    call_class(vm, str, args, kwargs, cont)
+    vm.call_listed(str, str, None, args, kwargs, cont)
 
 
 @rule(repr)
@@ -163,7 +164,7 @@ def _repr(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     vm.call_listed(repr, repr, None, args, kwargs, cont)
 
 
-@rule(torch.Tensor.__repr__, torch.Tensor.__format__)
+@rule(torch.Tensor.__repr__, torch.Tensor.__format__, _tensor_str._str)
 def _tensor_text(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     """C code asks for text at once (`"%s" % x`, `"{}".format(x)`)."""
     raise Break("SB003", "the text of a tensor")

@@ -263,8 +263,10 @@ def truth(vm: Any, value: Any) -> bool:
 
 def tensor_truth(vm: Any, value: Any) -> bool:
     count = value.numel()
-    if type(count) is int and count != 1:
-        text = "more than one value" if count else "no values"
+    several = count != 1
+    if symbols.truth(vm, several) if type(several) is torch.SymBool else several:
+        some = count != 0
+        text = "more than one value" if type(some) is torch.SymBool or some else "no values"
         raise Raised(RuntimeError(f"Boolean value of Tensor with {text} is ambiguous"))
     raise Break("SB002", "the truth of a tensor")
 

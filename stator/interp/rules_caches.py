@@ -14,13 +14,13 @@ from typing import Any
 from stator.breaks import Break
 from stator.guards.guard import Kind, is_constant, same_constant, value_key
 from stator.heap.changes import fingerprint
+from stator.heap.heap import instance_dict
 from stator.interp.assignment import writable_dict
 from stator.interp.attributes import read_instance_dict
 from stator.interp.calls import rule
 from stator.interp.frame import Continuation, Frame, Raised
 from stator.interp.lookup import MISSING
 from stator.interp.symbols import specialise_deep
-from stator.heap.heap import instance_dict
 from stator.kinds import is_a
 from stator.source import CallOf, Pinned
 
@@ -47,7 +47,8 @@ def _cached_property(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     if name is None:
         raise Raised(TypeError("Cannot use cached_property instance without calling __set_name__ on it."))
     if instance_dict(obj) is None:
-        raise Raised(TypeError(f"No '__dict__' attribute on {type(obj).__name__!r} instance to cache {name!r} property."))
+        raise Raised(TypeError(f"No '__dict__' attribute on {type(obj).__name__!r} instance to cache {name!r} "
+                               "property."))
     value = read_instance_dict(vm, obj, name)
     if value is not MISSING:
         return vm.give(value, cont)

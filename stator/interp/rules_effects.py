@@ -79,6 +79,7 @@ class PolicySet:
     """The segment leaves this thread under another error_on_graph_break policy than it found."""
 
     value: bool | None
+    setter: Any
 
 
 def may_break(vm: Any, what: str) -> None:

@@ -96,7 +96,7 @@ def _annotations(vm: Any, function: types.FunctionType) -> dict[str, Any]:
     return {name: Box(vm.heap, value, Key, source, name) for name, value in raw.items()}
 
 
-@rule(copyreg._slotnames)
+@rule(getattr(copyreg, "_slotnames"))
 def _slotnames(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     """copyreg keeps its answer on the class, which the program can see: so does the residual, once."""
     cls = args[0]

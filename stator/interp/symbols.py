@@ -7,6 +7,7 @@ MISSING as an answer means: not mine, go on with the number itself.
 from __future__ import annotations
 
 import collections
+import itertools
 import math
 import operator
 from typing import Any
@@ -27,6 +28,13 @@ _NUMBERS = frozenset({int, float, bool}) | SYMBOLIC
 _INPLACE = {operator.iadd: operator.add, operator.isub: operator.sub, operator.imul: operator.mul}
 _INDEX_DTYPES = frozenset({torch.int64, torch.int32, torch.int16, torch.int8})
 _C_SEQUENCES = (list, tuple, str, bytes, range, collections.deque)
+# C functions that copy a container without looking at its items.
+_COPIES = frozenset(map(id, (
+    list, tuple, torch.Size, collections.deque, dict, collections.OrderedDict, tuple.__add__, list.__add__,
+    list.__iadd__, torch.Size.__add__, list.copy, list.extend, list.insert, list.pop, list.reverse, list.__getitem__,
+    tuple.__getitem__, torch.Size.__getitem__, dict.update, dict.copy, dict.pop, dict.popitem, zip, enumerate, reversed,
+    itertools.chain, itertools.islice, collections.deque.extend, collections.deque.pop, collections.deque.popleft,
+    list.__len__, tuple.__len__, dict.__len__, len)))
 # C functions that store a value without looking at it.
 _STORES = frozenset(map(id, (list.append, collections.deque.append, collections.deque.appendleft, dict.setdefault)))
 
@@ -281,7 +289,7 @@ def arguments(vm: Any, row: Any, function: Any, values: Any, kwargs: Any) -> tup
     """The arguments with a number wherever the C function may look at one."""
     if id(function) in _STORES:
         return values, kwargs
-    deep = row.cls is NativeClass.PURE_DEEP or row.compares or row.formats
+    deep = row.cls is not NativeClass.PURE_SHELL and id(function) not in _COPIES
     change = (lambda value: specialise_deep(vm, value)) if deep else specialise
     values = tuple([change(value) for value in values])
     return values, {key: change(value) for key, value in kwargs.items()} if kwargs else kwargs

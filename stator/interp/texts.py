@@ -36,7 +36,9 @@ def text_of_outside(vm: Any, fn: Any, args: Any) -> Any:
     if not any(fn is whole for whole in _WHOLE) or not args or len(args) > 1 and not _is_empty(args[1]):
         return MISSING
     tracker = vm.heap.by_standin.get(id(args[0]))
-    if tracker is None or tracker.shape in (Shape.TENSOR, Shape.OPAQUE) or _slot(vm, fn, args[0]) is not object.__repr__:
+    if tracker is None or tracker.shape in (Shape.TENSOR, Shape.OPAQUE):
+        return MISSING
+    if _slot(vm, fn, args[0]) is not object.__repr__:
         return MISSING
     vm.heap.guard(tracker.source, Kind.ID, tracker.original)
     return object.__repr__(tracker.original)

@@ -15,6 +15,7 @@ from torch.utils._sympy import functions as fs
 from torch.utils._sympy.numbers import int_oo
 from torch.utils._sympy.printers import PythonPrinter
 
+from stator.errors import DeclarationError
 from stator.guards.guard import Guard, Kind
 from stator.guards.shape_check import Code, Operand, ShapeCheck
 
@@ -123,6 +124,24 @@ def shape_guards(symbols: Any, lines: Any) -> list[Guard]:
         if symbol in origins and value.free_symbols <= origins.keys():
             add(sympy.Eq(symbol, value, evaluate=False), symbols.lines.get(symbol))
     return guards
+
+
+def require_declared(symbols: Any, lines: Any) -> None:
+    """Raise where the program has pinned down a dimension that the user declared dynamic."""
+    env = symbols.shape_env
+    for operand, size in symbols.declared:
+        if type(size) is int:
+            raise DeclarationError(f"{operand.text()} is declared dynamic, but it is {size} in this call; "
+                                   "sizes 0 and 1 are always constants")
+        symbol = size.node._expr
+        value = env.replacements.get(symbol)
+        if value is None or value.free_symbols:
+            continue
+        where = next((lines[i] for i, guard in enumerate(env.guards)
+                      if i < len(lines) and guard.expr.free_symbols == {symbol}), None)
+        place = f" ({where[2]} at {where[0]}:{where[1]})" if where else ""
+        raise DeclarationError(f"{operand.text()} is declared dynamic, but the program needs it to be {value}{place}; "
+                               "use maybe_mark_dynamic, or take the code out that depends on the value")
 
 
 def _property_guard(operand: Operand, expression: Any, where: Any, origins: Any) -> list[Guard]:

@@ -11,9 +11,12 @@ from typing import Any
 import sympy
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
-from torch.fx.experimental.symbolic_shapes import DimDynamic, StatelessSymbolicContext
+from torch.fx.experimental.symbolic_shapes import DimDynamic, StatelessSymbolicContext, StrictMinMaxConstraint
 from torch.utils._mode_utils import no_dispatch
+from torch.utils._sympy.numbers import int_oo
+from torch.utils._sympy.value_ranges import ValueRanges
 
+from stator.shapes.policy import RANGE_MARK
 from stator.shapes.sources import NamedSource
 from stator.source import Source
 
@@ -28,8 +31,18 @@ def symbolic_fake(mode: FakeTensorMode, tensor: torch.Tensor, source: Source, di
         with no_dispatch():
             plain = tensor.data
             plain.requires_grad_(tensor.requires_grad)
-    return mode.from_tensor(plain, symbolic_context=StatelessSymbolicContext(dynamic_sizes=sizes),
-                            source=NamedSource(source))
+    context = StatelessSymbolicContext(dynamic_sizes=sizes, constraint_sizes=_declared_ranges(tensor))
+    return mode.from_tensor(plain, symbolic_context=context, source=NamedSource(source))
+
+
+def _declared_ranges(tensor: torch.Tensor) -> list[Any]:
+    ranges: list[Any] = [None] * tensor.dim()
+    for declared in tensor.__dict__.get(RANGE_MARK, ()):
+        if declared.min is not None or declared.max is not None:
+            low = 2 if declared.min is None else declared.min
+            high = int_oo if declared.max is None else declared.max
+            ranges[declared.dim] = StrictMinMaxConstraint(warn_only=False, vr=ValueRanges(low, high))
+    return ranges
 
 
 def symbolic_int(env: Any, value: int, source: Source) -> tuple[sympy.Symbol, torch.SymInt]:

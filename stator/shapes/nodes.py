@@ -58,6 +58,7 @@ class SymbolNodes:
         self.kept: list[Any] = []
         self.origins: dict[sympy.Symbol, Operand] = {}  # where guards read a symbol's value
         self.properties: list[tuple[Operand, Any, Any]] = []  # sizes and strides of inputs, their expressions, the line
+        self.declared: list[tuple[Operand, Any]] = []  # sizes that the user declared dynamic
         self.lines: dict[sympy.Symbol, Any] = {}  # the line that first read a symbol
         self.numbers: dict[sympy.Symbol, tuple[Any, Source]] = {}  # symbols that are Python numbers from outside
         self.add_number_input: Callable[[sympy.Symbol], fx.Node] = _no_inputs

@@ -25,6 +25,7 @@ DYNAMIC_MARK = "_dynamo_dynamic_indices"
 WEAK_MARK = "_dynamo_weak_dynamic_indices"
 STATIC_MARK = "_dynamo_static_indices"
 UNBACKED_MARK = "_dynamo_unbacked_indices"
+RANGE_MARK = "_dynamo_dynamic_range"
 _CONTAINERS = (Index, Key, KeyAt, ValueAt)
 
 

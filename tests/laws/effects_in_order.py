@@ -179,6 +179,7 @@ class Filtering:
         self.manager = warnings.catch_warnings()
         self.manager.__enter__()
         warnings.simplefilter(self.action)
+        warnings.showwarning = warnings._showwarning_orig
 
     def __exit__(self, *exc: Any) -> None:
         self.manager.__exit__(*exc)

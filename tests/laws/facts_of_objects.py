@@ -554,10 +554,14 @@ def identity_of_two_attributes_that_meet():
     thing = box(a=[1], b=[1])
 
     def fn(x):
-        thing.a.append(2)
-        return x * len(thing.b)
+        thing.a[0] = 5
+        return x * thing.b[0]
 
-    return Scene(fn, one(ramp()), lambda: setattr(thing, "b", thing.a), lambda: vars(thing))
+    def change():
+        thing.a[0] = 1
+        thing.b = thing.a
+
+    return Scene(fn, one(ramp()), change, lambda: vars(thing))
 
 
 @probe()

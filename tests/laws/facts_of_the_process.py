@@ -308,7 +308,13 @@ def lru_cache_of_objects():
     def made(n):
         return [n]
 
-    return Scene(lambda x: (x * 2, made(3) is made(3)), one(ramp()), made.cache_clear)
+    kept: list[Any] = []
+
+    def fn(x):
+        kept.append(made(3))
+        return x * 2, made(3) is made(3)
+
+    return Scene(fn, one(ramp()), made.cache_clear, lambda: [item is kept[0] for item in kept])
 
 
 @probe("SB013")

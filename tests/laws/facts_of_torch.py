@@ -367,6 +367,12 @@ def shape_changed():
 
 
 @probe()
+def branch_on_an_open_size():
+    sizes = [4, 4, 6, 3]
+    return Scene(lambda x: x * 2 if x.shape[0] > 5 else x * 3, lambda: (ramp(sizes.pop(0)),))
+
+
+@probe()
 def dtype_changed():
     xs = [ramp()]
     return Scene(lambda x: x * 2 if x.dtype is torch.float32 else x * 3, lambda: (xs[0],),

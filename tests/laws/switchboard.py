@@ -73,6 +73,9 @@ def adopted_as(name: str) -> Callable[[Any], None]:
     return without(Heap, name, the_object_itself)
 
 
+ALWAYS: dict[type, Any] = {}
+_mro_of = heap_module._mro_of
+
 _KINDS: dict[Kind, tuple[str, ...]] = {
     Kind.TYPE: ("class_reassigned", "tensor_or_number"),
     Kind.ID: ("code_replaced", "code_of_the_root_replaced", "enum_member_chosen"),
@@ -86,9 +89,10 @@ _KINDS: dict[Kind, tuple[str, ...]] = {
     Kind.NOT_ALIAS: ("identity_of_two_attributes_that_meet",),
     Kind.CELL_EMPTY: ("cell_that_is_empty",),
     Kind.SLOT_EMPTY: ("slot",),
-    Kind.GLOBAL_STATE: ("grad_mode", "default_dtype"),
+    Kind.GLOBAL_STATE: ("branch_on_grad_mode", "deterministic_flag"),
     Kind.FRESH_CALL: ("recursion_limit_asked", "abstract_class_registered"),
     Kind.SET_EQUALS: ("set_member",),
+    Kind.SHAPE: ("branch_on_an_open_size",),
 }
 
 SWITCHES = [
@@ -113,11 +117,12 @@ SWITCHES = [
     Switch("stand-ins of instances", adopted_as("_adopt_instance"), ("attribute_order_written_back", "setter_with_an_effect")),
     Switch("order of sets", without(Heap, "expose_order"), ("set_of_ints_in_table_order",)),
     Switch("instance dicts are one object", without(Heap, "note_namespace"), ("instance_dict_as_a_value",)),
-    Switch("bases may change", without(heap_module, "_mro_of", lambda cls: ()), ("attribute",)),
+    Switch("bases may change", without(heap_module, "_mro_of", lambda cls: ALWAYS.setdefault(cls, _mro_of(cls))),
+           ("bases_reassigned",)),
     Switch("default deny", without(Caller, "admit"), ("clock", "random_module", "lock_left_held")),
     Switch("one object per cached value", without(rules_caches, "is_shared_value", lambda value: True),
            ("lru_cache_of_objects",)),
     Switch("cached functions are pure", without(rules_caches, "fingerprint", lambda heap: []), ("lru_cache",)),
     Switch("a trace lets go of objects", without(Trace, "release"), ("finalizer_of_an_outside_object",)),
-    Switch("finalizers break", without(Heap, "_refuse_finalizer", Heap._adopt_instance), ("finalizer_of_an_outside_object",)),
+    Switch("finalizers break", without(Heap, "_refuse_finalizer", Heap._adopt_opaque), ("finalizer_of_an_outside_object",)),
 ]

@@ -13,6 +13,7 @@ if importlib.util.find_spec("stator.pipeline") is None:
     sys.modules["stator.pipeline"] = types.ModuleType("stator.pipeline")
 
 from stator import api  # noqa: E402 (the pipeline has to exist first)
+from stator.cache.probe import BreakProbe  # noqa: E402
 
 
 @dataclasses.dataclass
@@ -35,8 +36,8 @@ class RecordingPipeline:
 
         return entry
 
-    def explain(self, fn: Callable[..., Any], settings: Any, args: Any, kwargs: Any) -> Any:
-        return fn, settings, args, kwargs
+    def explained_call(self, fn: Callable[..., Any], settings: Any, args: Any, kwargs: Any) -> Any:
+        return (fn, settings, args, kwargs), [], [], BreakProbe()
 
     def reset(self) -> None:
         self.resets += 1
@@ -49,6 +50,6 @@ class RecordingPipeline:
 @pytest.fixture
 def recording(monkeypatch: pytest.MonkeyPatch) -> RecordingPipeline:
     recorder = RecordingPipeline()
-    for name in ("make_entry", "explain", "reset"):
+    for name in ("make_entry", "explained_call", "reset"):
         monkeypatch.setattr(api.pipeline, name, getattr(recorder, name), raising=False)
     return recorder

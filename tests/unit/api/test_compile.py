@@ -249,7 +249,7 @@ def test_entry_that_binds_is_used_without_a_wrapper(recording, monkeypatch):
 def test_reset_and_explain(recording):
     stator.reset()
     assert recording.resets == 1
-    fn, settings, args, kwargs = stator.explain(scale)(1, shift=2)
+    fn, settings, args, kwargs = stator.explain(scale)(1, shift=2).value
     assert (fn, args, kwargs) == (scale, (1,), {"shift": 2})
     assert settings.backend == "eager"
-    assert stator.explain(stator.compile(scale), fullgraph=True)(1)[0] is scale
+    assert stator.explain(stator.compile(scale), fullgraph=True)(1).value[0] is scale

@@ -1,0 +1,61 @@
+"""What the user declares about a tensor's dimensions.   mark_dynamic(x, 0, min=2, max=64)
+
+In: a tensor and dimensions.  Out: marks on that tensor, under the names that torch uses for its own, so that the
+marks of either library count for both.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+
+from stator.errors import OptionTypeError, OptionValueError
+from stator.shapes.policy import DYNAMIC_MARK, RANGE_MARK, STATIC_MARK, UNBACKED_MARK, WEAK_MARK
+
+Dims = "int | list[int] | tuple[int, ...]"
+
+
+class DimRange(NamedTuple):
+    """The sizes that a dimension may have."""
+
+    dim: int
+    min: int | None
+    max: int | None
+
+
+def mark_dynamic(tensor: torch.Tensor, index: Dims, *, min: int | None = None, max: int | None = None) -> None:
+    """These dimensions change: they are symbols from the first compile on; code that pins one down is an error."""
+    for dim in _add(tensor, index, DYNAMIC_MARK):
+        if min is not None and max is not None and min > max:
+            raise OptionValueError(f"mark_dynamic(min={min}, max={max}) is not accepted; min must not exceed max")
+        ranges: set[Any] = tensor.__dict__.setdefault(RANGE_MARK, set())
+        ranges.add(DimRange(dim, min, max))
+
+
+def maybe_mark_dynamic(tensor: torch.Tensor, index: Dims) -> None:
+    """These dimensions change; code that pins one down makes a constant of it."""
+    _add(tensor, index, WEAK_MARK)
+
+
+def mark_static(tensor: torch.Tensor, index: Dims | None = None) -> None:
+    """These dimensions (all of them, by default) are constants, whatever `dynamic=` says."""
+    _add(tensor, list(range(tensor.dim())) if index is None else index, STATIC_MARK)
+
+
+def mark_unbacked(tensor: torch.Tensor, index: Dims) -> None:
+    """The graph must work for every size of these dimensions: nothing may be decided from the present one."""
+    _add(tensor, index, UNBACKED_MARK)
+
+
+def _add(tensor: torch.Tensor, index: Any, mark: str) -> list[int]:
+    if not isinstance(tensor, torch.Tensor):
+        raise OptionTypeError(f"a {type(tensor).__name__} has no dimensions to mark; use a tensor")
+    dims = [index] if isinstance(index, int) else list(index)
+    for dim in dims:
+        if not isinstance(dim, int) or not -tensor.dim() <= dim < tensor.dim():
+            raise OptionValueError(f"dimension {dim!r} is not accepted; the tensor has {tensor.dim()}")
+    dims = [dim % tensor.dim() for dim in dims]
+    marked: set[int] = tensor.__dict__.setdefault(mark, set())
+    marked.update(dims)
+    return dims
