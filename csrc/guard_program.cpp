@@ -41,9 +41,12 @@ struct GuardProgram::Frame {
     owned.push_back(object);
   }
 
-  ~Frame() {
+  void release() {
     for (PyObject* object : owned) Py_DECREF(object);
+    owned.clear();
   }
+
+  ~Frame() { release(); }
 };
 
 Py_ssize_t GuardProgram::run(PyObject* const* arguments, Py_ssize_t count, PyObject** out) {
@@ -65,7 +68,15 @@ Py_ssize_t GuardProgram::run(PyObject* const* arguments, Py_ssize_t count, PyObj
   }
   // A program that calls out may run for long: it holds references instead.
   CollectionPause pause(!holds_references_);
-  Py_ssize_t failed = run_steps(frame);
+  Py_ssize_t failed = -1;
+  if (!uses_scratch) {
+    failed = run_steps(frame);
+  } else if (!certificate_holds_now(frame)) {
+    forget_certificate();
+    frame.release();
+    failed = run_steps(frame);
+    if (failed < 0) certify();
+  }
   if (failed < 0 && out) {
     for (size_t i = 0; i < wanted_.size(); ++i) {
       out[i] = frame.slots[wanted_[i]];
@@ -76,31 +87,37 @@ Py_ssize_t GuardProgram::run(PyObject* const* arguments, Py_ssize_t count, PyObj
   return failed;
 }
 
+// What a certificate calls are readers of our own, which run no other code: no collection, no references to hold.
+bool GuardProgram::certificate_holds_now(Frame& frame) {
+  CollectionPause pause(true);
+  return certificate_holds(frame);
+}
+
 Py_ssize_t GuardProgram::run_steps(Frame& frame) {
   for (const Step& step : steps_) {
-    switch (step.action) {
-      case Action::read: {
-        const Node& node = nodes_[step.index];
-        if (!read(node, step.index, frame)) return node.first_check;
-        break;
-      }
-      case Action::check:
-        if (!holds(checks_[step.index], frame)) return step.index;
-        break;
-      case Action::dict_group: {
-        Py_ssize_t failed = run_dict_group(dict_groups_[step.index], frame);
-        if (failed >= 0) return failed;
-        break;
-      }
-      case Action::type_group: {
-        Py_ssize_t failed = run_type_group(type_groups_[step.index]);
-        if (failed >= 0) return failed;
-        break;
-      }
-    }
+    Py_ssize_t failed = run_step(step, frame);
+    if (failed >= 0) return failed;
   }
   return -1;
 }
+
+Py_ssize_t GuardProgram::run_step(const Step& step, Frame& frame) {
+  switch (step.action) {
+    case Action::read: {
+      const Node& node = nodes_[step.index];
+      return read(node, step.index, frame) ? -1 : node.first_check;
+    }
+    case Action::check:
+      return holds(checks_[step.index], frame) ? -1 : step.index;
+    case Action::dict_group:
+      return run_dict_group(dict_groups_[step.index], frame);
+    case Action::type_group:
+      return run_type_group(type_groups_[step.index]);
+  }
+  return -1;
+}
+
+PyObject* GuardProgram::frame_slot(const Frame& frame, int index) { return frame.slots[index]; }
 
 Py_ssize_t GuardProgram::run_dict_group(DictGroup& group, Frame& frame) {
   PyObject* dict = frame.slots[group.dict_node];

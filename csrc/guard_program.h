@@ -108,6 +108,10 @@ class GuardProgram {
 
  private:
   struct Frame;
+  struct Certificate;
+  struct CertificateDeleter {
+    void operator()(Certificate* certificate) const;
+  };
 
   bool parse_node(PyObject* item);
   bool parse_check(PyObject* item);
@@ -122,6 +126,14 @@ class GuardProgram {
   bool is_stable(const Check& check) const;
 
   Py_ssize_t run_steps(Frame& frame);
+  Py_ssize_t run_step(const Step& step, Frame& frame);
+  static PyObject* frame_slot(const Frame& frame, int index);
+  std::vector<char> structural_nodes() const;
+  void certify();
+  bool certificate_holds(Frame& frame);
+  bool certificate_holds_now(Frame& frame);
+  bool renew(DictGroup& group, Frame& frame, uint64_t& version);
+  void forget_certificate();
   Py_ssize_t run_dict_group(DictGroup& group, Frame& frame);
   Py_ssize_t run_type_group(TypeGroup& group);
   bool read(const Node& node, int index, Frame& frame);
@@ -141,6 +153,7 @@ class GuardProgram {
   bool holds_references_ = false;
   std::vector<PyObject*> scratch_;
   bool scratch_in_use_ = false;
+  std::unique_ptr<Certificate, CertificateDeleter> certificate_;  // about the slots in scratch_
   bool cleared_ = false;  // by the garbage collector: nothing passes any more
 };
 

@@ -27,6 +27,8 @@ from stator.options import (
     build_settings,
     require_bool,
 )
+from stator.printing import print
+from stator.report import set_logs
 from stator.stance import set_stance
 
 __all__ = [
@@ -41,8 +43,10 @@ __all__ = [
     "is_compiled",
     "is_compiling",
     "list_backends",
+    "print",
     "register_backend",
     "reset",
+    "set_logs",
     "set_stance",
     "skip_frame",
     "substitute_in_graph",

@@ -166,18 +166,14 @@ register(
 )
 register(
     "SB011",
-    "instruction not supported",
-    cause="the bytecode holds an instruction that the interpreter declines",
-    example="code made by a bytecode rewriting tool",
-    remedy="exclude the function with stator.disable, and report the instruction",
+    "beyond what the interpreter follows",
+    cause="the bytecode holds an instruction that the interpreter declines, or calls and loops go on longer than it "
+    "follows them (900 nested calls, two million iterations)",
+    example="def count(x, n): return x if n == 0 else count(x + 1, n - 1)   # n = 950",
+    remedy="write deep recursion as a loop, move long loops without tensors out of the compiled function, or exclude "
+    "the function with stator.disable",
 )
-register(
-    "SB012",
-    "break inside a callback of native code",
-    cause="C code called back into Python, and that Python cannot be captured; a C call cannot be split",
-    example="sorted(xs, key=lambda x: x.item())",
-    remedy="write the call as a Python loop, or remove what breaks inside the callback",
-)
+# SB012 is not given again: a break inside a callback of C code is told by its own cause.
 register(
     "SB013",
     "impure read",

@@ -43,6 +43,24 @@ class CaptureFinished(Event):
     seconds: float
     graph: Any = None
     residual_source: str = ""
+    guard_list: tuple[Any, ...] = ()  # the guards themselves, each with text() and where
+
+
+@dataclass(frozen=True)
+class ResumeCode(Event):
+    """Bytecode was made that runs the rest of a frame natively; `code` is the code object."""
+
+    name: str
+    code: Any
+
+
+@dataclass(frozen=True)
+class LineTraced(Event):
+    """The interpreter begins a line of the program; only while `lines_wanted()`."""
+
+    filename: str
+    line: int
+    function: str
 
 
 @dataclass(frozen=True)
@@ -119,6 +137,19 @@ Listener = Callable[[Event], object]
 # Replaced as a whole under the lock and never changed in place, so that `emit` reads it without one.
 _listeners: tuple[Listener, ...] = ()
 _lock = threading.Lock()
+
+
+_lines_wanted = 0
+
+
+def want_lines(wanted: bool) -> None:
+    """Ask for LineTraced events, or take that back: they cost too much to be made for nobody."""
+    global _lines_wanted
+    _lines_wanted += 1 if wanted else -1
+
+
+def lines_wanted() -> bool:
+    return _lines_wanted > 0
 
 
 def listening() -> bool:

@@ -174,7 +174,8 @@ def finish(site: CallSite, done: Trace, bound: tuple[Any, ...], started: float, 
     function = residual.link(compiled)
     program, lowered, guards = checked_program(done, residual.wanted, bound)
     seconds = time.perf_counter() - started
-    events.emit(events.CaptureFinished(site.name, nodes, len(guards), seconds, residual.graph, residual.source))
+    events.emit(events.CaptureFinished(site.name, nodes, len(guards), seconds, residual.graph, residual.source,
+                                       tuple(guards)))
     residual.graph_inputs = []  # the tensors of the captured call are the user's to let go
     return program, function, Installed(lowered, guards, residual)
 

@@ -36,10 +36,10 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("guards",),
     ("source",),
     ("code",),
-    ("events", "options", "errors", "breaks", "marks", "kinds", "stance"),
+    ("events", "options", "errors", "breaks", "marks", "kinds", "stance", "printing"),
     ("_core", "_hook"),
 )
-FOUNDATION = {"events", "options", "errors", "breaks", "marks", "kinds", "stance"}
+FOUNDATION = {"events", "options", "errors", "breaks", "marks", "kinds", "stance", "printing"}
 RANK = {layer: len(LAYERS) - row for row, layers in enumerate(LAYERS) for layer in layers}
 
 REPORT = "report"

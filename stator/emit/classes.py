@@ -51,7 +51,7 @@ def _check_bases(value: type) -> None:
 
 def new_class(meta: type, name: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> Any:
     """An empty class of this metaclass, whose `__new__` and `__init__` are not run again."""
-    cls = type.__new__(meta, name, bases, namespace)
+    cls: Any = type.__new__(meta, name, bases, namespace)
     if "_abc_impl" in vars(cls) or any("_abc_impl" in vars(base) for base in cls.__mro__):
         _abc._abc_init(cls)
     return cls

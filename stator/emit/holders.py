@@ -95,7 +95,7 @@ def _array(build: Any, value: Any) -> str:
 
 
 def _memoryview(build: Any, value: memoryview) -> str:
-    owner = value.obj
+    owner: Any = value.obj
     whole = owner is not None and value.format == "B" and value.ndim == 1 and value.contiguous \
         and type(owner) in (bytes, bytearray) and value.nbytes == len(owner)
     if not whole:
@@ -109,7 +109,7 @@ def _memoryview(build: Any, value: memoryview) -> str:
 def _stream(build: Any, value: Any) -> str:
     if value.closed:
         raise Break("SB007", f"a closed {type(value).__name__}")
-    state = type(value).__getstate__(value)
+    state = value.__getstate__()
     build.kept.append(state)
     name = build.variable(value, "stream", f"{build.writer.constant(type(value))}()")
     build.writer.line(f"{name}.__setstate__({build.value(state)})")

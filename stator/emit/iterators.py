@@ -25,7 +25,7 @@ from stator.heap.iterators import (
 from stator.heap.readers import container_behind, reduced
 from stator.heap.tracker import VariableTracker
 
-SET_ITERATOR = type(iter(set()))
+SET_ITERATOR: type = type(iter(set()))
 VIEWS: dict[type, str] = {
     type({}.keys()): "keys", type({}.values()): "values", type({}.items()): "items",
 }

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from stator import events
 from stator.code.decode import decode
 from stator.emit.native_code import SlotKind, resume_code
 from stator.interp.frame import NULL
@@ -101,8 +102,11 @@ class ResumePoint:
         by_slot = dict(zip(state.slots, slots, strict=True))
         closure = tuple(by_slot[slot] for slot in decode(state.code).free_slots) or None
         index = state.index if error is None else max(state.index - 1, 0)
-        code = function.__code__ if function is not None else resume_code(
-            state.code, index, state.slots, kinds, raising=error is not None)
+        if function is None:
+            code = resume_code(state.code, index, state.slots, kinds, raising=error is not None)
+            events.emit(events.ResumeCode(self.name, code))
+        else:
+            code = function.__code__
         function = types.FunctionType(code, state.namespace, state.code.co_name, None, closure)
         self._native[key] = function
         NATIVE_CODES.add(code)

@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import linecache
+import weakref
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,6 +21,7 @@ from stator.breaks import Break
 from stator.emit.effects import write_effects
 from stator.emit.rebuild import Rebuilder
 from stator.emit.writer import Writer
+from stator.interp.assertions import as_program_exception
 from stator.shapes.inputs import float_tensor
 from stator.source import Source
 
@@ -42,6 +44,7 @@ class Residual:
         namespace = {**self.names, "graph": compiled}
         exec(compile(self.source, filename, "exec"), namespace)  # noqa: S102  our own text, made above
         linecache.cache[filename] = (len(self.source), None, self.source.splitlines(True), filename)
+        weakref.finalize(namespace["residual"], linecache.cache.pop, filename, None)
         return namespace["residual"]
 
 
@@ -81,6 +84,10 @@ def emit_residual(vm: Any, result: Any, resume: Any = None) -> Residual:
             insert_deferred_runtime_asserts(graph_module, recorder.symbols.shape_env, "stator")
             graph_module.recompile()
         call = call_graph(writer, vm.torch_state, f"{'out = ' if nodes else ''}graph({', '.join(names)})")
+        if vm.assertions:
+            table, change = writer.constant(tuple(vm.assertions), "assertions"), writer.constant(as_program_exception)
+            call = ["try:", *(f"    {line}" for line in call), "except RuntimeError as error:",
+                    f"    raise {change}(error, {table}) from None"]
     call += [_setter_call(writer, setter, args) for setter, args in vm.torch_state.finals]
     writer.lines = call + lines + [f"return {value}"]
     wanted = list(build.wanted)
@@ -101,4 +108,12 @@ def _setter_call(writer: Writer, setter: Any, args: tuple[Any, ...]) -> str:
 
 
 def make_graph_module(graph: fx.Graph) -> fx.GraphModule:
-    return fx.GraphModule(torch.nn.Module(), graph)
+    module = fx.GraphModule(torch.nn.Module(), graph)
+    weakref.finalize(module, _forget_source, module.forward.__code__.co_filename)
+    return module
+
+
+def _forget_source(filename: str) -> None:
+    """torch.fx keeps the text of every graph for tracebacks, for ever."""
+    linecache.cache.pop(filename, None)
+    fx.graph_module._loader.eval_cache.pop(filename, None)

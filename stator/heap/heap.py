@@ -554,6 +554,13 @@ _GETTERS: dict[type, tuple[tuple[type, ...], Any]] = {}
 _mro_of = type.__dict__["__mro__"].__get__
 
 
+def forget_classes() -> None:
+    """Drop what was worked out about classes: it holds them, and a class may be as short-lived as its function."""
+    _GETTERS.clear()
+    for memo in (new_shell, slot_members, _container_base):
+        memo.cache_clear()
+
+
 def _dict_store(cls: type) -> Any:
     if issubclass(cls, collections.OrderedDict):
         return collections.OrderedDict.__setitem__

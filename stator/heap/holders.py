@@ -34,8 +34,8 @@ def holder_adopters(heap: Any) -> dict[type, Any]:
 
 # Objects of the standard library that only their identity tells apart, which native code compares by `is`.
 SENTINELS = frozenset({
-    type(dataclasses.MISSING), type(dataclasses.KW_ONLY), type(dataclasses._HAS_DEFAULT_FACTORY),
-    dataclasses._FIELD_BASE,
+    type(dataclasses.MISSING), type(dataclasses.KW_ONLY), type(dataclasses._HAS_DEFAULT_FACTORY),  # type: ignore[attr-defined]
+    dataclasses._FIELD_BASE,  # type: ignore[attr-defined]
 })
 
 

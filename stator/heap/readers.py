@@ -47,7 +47,7 @@ def arguments_of(exc: BaseException) -> tuple[Any, ...]:
 
 
 def default_factory_of(mapping: collections.defaultdict[Any, Any]) -> Any:
-    return collections.defaultdict.default_factory.__get__(mapping)  # type: ignore[attr-defined]
+    return collections.defaultdict.default_factory.__get__(mapping)  # type: ignore[attr-defined, misc]
 
 
 def plain_value(value: Any) -> Any:
@@ -61,11 +61,6 @@ def plain_value(value: Any) -> Any:
 def bytes_of(buffer: Any) -> bytes:
     """The contents of a bytearray or an array, as they are now."""
     return memoryview(buffer).tobytes()
-
-
-def state_of(stream: Any) -> Any:
-    """The state of an in-memory file (StringIO, BytesIO), without its instance dict."""
-    return type(stream).__getstate__(stream)[:-1]
 
 
 def entries_of_class(cls: type) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from stator import _hook
+from stator import _hook, events
 from stator.breaks import Break
 from stator.code.decode import decode
 from stator.errors import UserFrame
@@ -38,10 +38,22 @@ def declined(code: str, *names: str) -> None:
 
 def program_of(unit: Any) -> list[tuple[Handler, Any]]:
     """Each instruction beside its handler, worked out once per code object."""
+    if events.lines_wanted():
+        return [(_told(handler), i) for handler, i in ((HANDLERS[i.opname], i) for i in unit.instructions)]
     program = unit.analyses.get("program")
     if program is None:
         program = unit.analyses["program"] = [(HANDLERS[i.opname], i) for i in unit.instructions]
     return program
+
+
+def _told(handler: Handler) -> Handler:
+    """The handler, after an event at the first instruction of each line."""
+    def tell(vm: "Machine", frame: Frame, instr: Any) -> None:
+        before = frame.unit.instructions[instr.index - 1].line if instr.index else None
+        if instr.line is not None and instr.line != before:
+            events.emit(events.LineTraced(frame.code.co_filename, instr.line, frame.code.co_qualname))
+        handler(vm, frame, instr)
+    return tell
 
 
 class Thunk(Frame):
@@ -91,6 +103,7 @@ class Machine:
         self.making_classes = 0  # how many type.__new__ are running
         self.callbacks: dict[int, Any] = {}  # functions that stand for C callables inside C iterators
         self.effects: list[Any] = []
+        self.assertions: list[Any] = []  # what failed assertions of the graph mean to the program
         self.effects_break = False  # print and its like break instead of being replayed
         self.error_policy: bool | None = None  # of the innermost error_on_graph_break region; None: there is none
         self.early_effects = 0  # how many of them come before the program's first change of anything outside

@@ -10,6 +10,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from stator.heap.box import Box
 from stator.heap.heap import instance_dict
 from stator.interp import operators
+from stator.interp.assertions import take_for_granted
 from stator.interp.assignment import delete_attr, store_attr
 from stator.interp.attributes import load_attr, read_instance_dict
 from stator.interp.calls import looks_itself
@@ -152,10 +153,21 @@ def JUMP_BACKWARD_NO_INTERRUPT(vm: Any, frame: Frame, instr: Any) -> None:
     frame.ip = instr.target
 
 
+def branch_truth(vm: Any, frame: Frame, instr: Any, value: Any, jump_if: bool) -> bool:
+    if type(value) in _FROM_GRAPH:
+        granted = take_for_granted(vm, frame, instr, value, jump_if)
+        if granted is not None:
+            return granted
+    return operators.truth(vm, value)
+
+
+_FROM_GRAPH = SYMBOLIC | {FakeTensor}
+
+
 @op
 def POP_JUMP_FORWARD_IF_FALSE(vm: Any, frame: Frame, instr: Any) -> None:
     value = frame.stack[-1]
-    if value is not True and (value is False or not operators.truth(vm, value)):
+    if value is not True and (value is False or not branch_truth(vm, frame, instr, value, False)):
         frame.ip = instr.target
     frame.stack.pop()
 
@@ -163,7 +175,7 @@ def POP_JUMP_FORWARD_IF_FALSE(vm: Any, frame: Frame, instr: Any) -> None:
 @op
 def POP_JUMP_FORWARD_IF_TRUE(vm: Any, frame: Frame, instr: Any) -> None:
     value = frame.stack[-1]
-    if value is True or value is not False and operators.truth(vm, value):
+    if value is True or value is not False and branch_truth(vm, frame, instr, value, True):
         frame.ip = instr.target
     frame.stack.pop()
 

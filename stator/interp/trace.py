@@ -28,7 +28,7 @@ from stator.graph.recorder import Recorder
 from stator.guards.global_state import global_state
 from stator.guards.guard import Guard, Kind
 from stator.heap.box import Box
-from stator.heap.heap import Heap
+from stator.heap.heap import Heap, forget_classes
 from stator.interp import (  # noqa: F401  (each registers its rules)
     rules_autograd,
     rules_caches,
@@ -77,13 +77,22 @@ class Trace:
 
     def release(self) -> None:
         """Let go of the user's objects at once: what holds them is full of cycles, and finalizers do not wait."""
+        outside = self.error is not None and self.vm.heap.tracker_of(self.error) is not None
         self.vm.release()
+        forget_classes()
+        guards = self.fake_mode.shape_env.guards
+        if type(guards) is LocatedList:
+            guards.locate = _nowhere  # autograd's C++ side holds fakes, which hold this: no collector sees the cycle
         self.value = self.frame = None
         if self.stop is not None:
             self.stop.__traceback__ = None
-        if self.error is not None:
+        if self.error is not None and not outside:  # the user's own exception keeps what it has
             self.error.__traceback__ = None
 
+
+
+def _nowhere() -> None:
+    return None
 
 
 def root_frame(vm: VM, fn: types.FunctionType, bound: tuple[Any, ...]) -> Frame:

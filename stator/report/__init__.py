@@ -1,7 +1,7 @@
 """Text for people, made from events alone."""
 
 from stator.report.explanation import BreakReason, Explanation, build_explanation
-from stator.report.follow import follow, follow_environment
+from stator.report.follow import follow, follow_environment, set_logs
 from stator.report.text import render, summarize
 
-__all__ = ["BreakReason", "Explanation", "build_explanation", "follow", "follow_environment", "render", "summarize"]
+__all__ = ["BreakReason", "Explanation", "build_explanation", "follow", "follow_environment", "render", "set_logs", "summarize"]

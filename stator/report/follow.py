@@ -1,8 +1,8 @@
 """Print events as they happen.
 
-In: the kinds of events to show, from a call or from STATOR_LOG.  Out: their text on a stream.
+In: names of logs, from `stator.set_logs` or from STATOR_LOGS.  Out: their text on a stream, in colour on a terminal.
 
-    STATOR_LOG=breaks,recompiles python train.py
+    STATOR_LOGS=graph_breaks,recompiles python train.py
 """
 
 from __future__ import annotations
@@ -12,50 +12,153 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import TextIO
 
+from rich.console import Console
+from rich.syntax import Syntax
+from rich.text import Text
+
 from stator import events
-from stator.errors import OptionValueError
-from stator.options import list_accepted
+from stator.errors import OptionTypeError, OptionValueError
+from stator.options import list_accepted, require_bool
+from stator.report.graphs import disassembled, graph_code, graph_sizes, symbolic_inputs
 from stator.report.text import render
 
-KINDS: dict[str, tuple[type[events.Event], ...]] = {
-    "captures": (events.CaptureStarted, events.CaptureFinished),
-    "breaks": (events.GraphBreak, events.EagerFallback),
-    "recompiles": (events.Recompile, events.CacheLimit),
-    "backends": (events.BackendCompiled,),
-    "effects": (events.Effects,),
-    "failures": (events.InternalFailure,),
-    "all": (events.Event,),
-    "graphs": (events.CaptureFinished,),
-    "sources": (events.CaptureFinished,),
+Block = tuple[str, str]  # (text, language for colours: "", "python")
+
+
+def _words(event: events.Event) -> Block:
+    return render(event), ""
+
+
+def _graph_code(event: events.CaptureFinished) -> Block | None:
+    return None if event.graph is None else (f"graph of {event.name}\n{graph_code(event.graph)}", "python")
+
+
+def _graph_sizes(event: events.CaptureFinished) -> Block | None:
+    return None if event.graph is None else (f"sizes in {event.name}\n{graph_sizes(event.graph)}", "")
+
+
+def _guards(event: events.CaptureFinished) -> Block:
+    lines = [f"guards of {event.name}"]
+    for guard in event.guard_list:
+        where = f"   # {guard.where[0]}:{guard.where[1]}" if guard.where else ""
+        lines.append(f"{guard.text()}{where}")
+    return "\n".join(lines), ""
+
+
+def _bytecode(event: events.Event) -> Block | None:
+    if isinstance(event, events.ResumeCode):
+        return f"resume code of {event.name}\n{disassembled(event.code)}", ""
+    if isinstance(event, events.CaptureFinished):
+        return f"residual program of {event.name}\n{event.residual_source}", "python"
+    return None
+
+
+def _trace(event: events.LineTraced) -> Block:
+    return f"trace {event.filename}:{event.line} in {event.function}", ""
+
+
+def _dynamic(event: events.CaptureFinished) -> Block | None:
+    inputs = [] if event.graph is None else symbolic_inputs(event.graph)
+    if not inputs:
+        return None
+    names = {name for text in inputs for name in _symbols_in(text)}
+    facts = [guard.text() for guard in event.guard_list if names & set(_symbols_in(guard.text()))]
+    return "\n".join([f"symbolic in {event.name}", *inputs, *(f"where {fact}" for fact in facts)]), ""
+
+
+def _symbols_in(text: str) -> list[str]:
+    cleaned = "".join(letter if letter.isalnum() else " " for letter in text)
+    return [word for word in cleaned.split() if word[0] in "su" and word[1:].isdigit()]
+
+
+_FINISHED = (events.CaptureFinished,)
+# Log -> the events it shows, and how.
+LOGS: dict[str, tuple[tuple[type[events.Event], ...], Callable[..., Block | None]]] = {
+    "graph_breaks": ((events.GraphBreak, events.EagerFallback), _words),
+    "graph_code": (_FINISHED, _graph_code),
+    "graph_sizes": (_FINISHED, _graph_sizes),
+    "guards": (_FINISHED, _guards),
+    "recompiles": ((events.Recompile, events.CacheLimit), _words),
+    "bytecode": ((events.CaptureFinished, events.ResumeCode), _bytecode),
+    "trace": ((events.LineTraced,), _trace),
+    "dynamic": (_FINISHED, _dynamic),
+    "perf": ((events.CaptureFinished, events.BackendCompiled), _words),
+    "captures": ((events.CaptureStarted, events.CaptureFinished), _words),
+    "effects": ((events.Effects,), _words),
+    "failures": ((events.InternalFailure,), _words),
+    "all": ((events.Event,), _words),
 }
 
 
-def follow(kinds: Iterable[str] = ("all",), stream: TextIO | None = None) -> Callable[[], None]:
-    """Print events of these kinds until the returned function is called; the stream is stderr by default."""
-    chosen = tuple(kinds)
-    for kind in chosen:
-        if kind not in KINDS:
-            raise OptionValueError(f"log {kind!r} is not accepted{list_accepted(kind, KINDS)}")
-    shown = tuple({each for kind in chosen for each in KINDS[kind]})
+def follow(names: Iterable[str] = ("all",), stream: TextIO | None = None) -> Callable[[], None]:
+    """Show these logs until the returned function is called; the stream is stderr by default."""
+    chosen = tuple(dict.fromkeys(names))
+    for name in chosen:
+        if name not in LOGS:
+            raise OptionValueError(f"log {name!r} is not accepted{list_accepted(name, LOGS, limit=len(LOGS))}")
 
     def show(event: events.Event) -> None:
-        if not isinstance(event, shown):
-            return
-        lines = [render(event)]
-        if isinstance(event, events.CaptureFinished):
-            if "graphs" in chosen and event.graph is not None:
-                lines.append(str(event.graph.graph))
-            if "sources" in chosen and event.residual_source:
-                lines.append(event.residual_source)
-        text = "\n".join(lines).replace("\n", "\n        ")
-        # stderr is looked up late, because it may be redirected while the program runs.
-        print(f"stator: {text}", file=stream if stream is not None else sys.stderr)
+        for name in chosen:
+            kinds, text_of = LOGS[name]
+            block = text_of(event) if isinstance(event, kinds) else None
+            if block is not None and not (name == "all" and isinstance(event, events.LineTraced)):
+                # stderr is looked up late, because it may be redirected while the program runs.
+                write(stream if stream is not None else sys.stderr, name, *block)
 
-    return events.subscribe(show)
+    if "trace" in chosen:
+        events.want_lines(True)
+    unsubscribe = events.subscribe(show)
+
+    def stop() -> None:
+        unsubscribe()
+        if "trace" in chosen:
+            events.want_lines(False)
+
+    return stop
+
+
+def write(stream: TextIO, name: str, text: str, language: str) -> None:
+    """One block of a log: its first line behind the log's name, the rest indented."""
+    head, _, rest = text.partition("\n")
+    if not stream.isatty():
+        indented = "\n".join(f"        {line}" for line in rest.split("\n")) if rest else ""
+        print(f"stator: [{name}] {head}{chr(10) + indented if indented else ''}", file=stream)
+        return
+    console = Console(file=stream, highlight=not language, soft_wrap=True)
+    console.print(Text.assemble(("stator ", "bold magenta"), (f"[{name}] ", "cyan"), (head, "bold")))
+    if rest and language:
+        console.print(Syntax(rest, language, background_color="default", word_wrap=False))
+    elif rest:
+        console.print(Text("\n".join(f"    {line}" for line in rest.split("\n"))))
+
+
+_stop: Callable[[], None] | None = None
+
+
+def set_logs(*names: str, stream: TextIO | None = None, **flags: bool) -> None:
+    """Show these logs from now on, instead of those before: `set_logs("guards")`, `set_logs(guards=True)`; none: silence.
+
+    A name may hold several, separated by commas, as in STATOR_LOGS.
+    """
+    global _stop
+    chosen: list[str] = []
+    for name in names:
+        if not isinstance(name, str):
+            raise OptionTypeError(f"log {name!r} is not accepted; use the name of a log")
+        chosen += [part.strip() for part in name.split(",") if part.strip()]
+    for name, flag in flags.items():
+        require_bool(name, flag)
+        chosen += [name] if flag else []
+        if name not in LOGS:
+            raise OptionValueError(f"log {name!r} is not accepted{list_accepted(name, LOGS, limit=len(LOGS))}")
+    started = follow(chosen, stream) if chosen else None
+    if _stop is not None:
+        _stop()
+    _stop = started
 
 
 def follow_environment() -> None:
-    """Do what the environment variable STATOR_LOG asks for."""
-    kinds = [kind.strip() for kind in os.environ.get("STATOR_LOG", "").split(",") if kind.strip()]
-    if kinds:
-        follow(kinds)
+    """Do what the environment variable STATOR_LOGS asks for."""
+    text = os.environ.get("STATOR_LOGS", "")
+    if text.strip():
+        set_logs(text)

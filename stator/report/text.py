@@ -84,6 +84,16 @@ def _(event: events.Effects) -> str:
     return "\n".join([f"effects of {event.name}:", *(f"  {effect}" for effect in event.effects)])
 
 
+@render.register
+def _(event: events.ResumeCode) -> str:
+    return f"resume code of {event.name}: {len(event.code.co_code)} bytes"
+
+
+@render.register
+def _(event: events.LineTraced) -> str:
+    return f"trace {event.filename}:{event.line} in {event.function}"
+
+
 def summarize(log: Iterable[events.Event]) -> str:
     """The totals of a run, and each different graph break and recompile with how often it happened."""
     seen = list(log)

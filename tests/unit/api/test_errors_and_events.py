@@ -130,15 +130,15 @@ def test_summary_counts_and_names_causes():
 
 def test_follow_prints_only_what_was_asked_for(monkeypatch):
     stream = io.StringIO()
-    stop = report.follow(["breaks"], stream)
+    stop = report.follow(["graph_breaks"], stream)
     try:
         events.emit(events.CacheLimit("f", 8))
         events.emit(events.EagerFallback("f", "why"))
     finally:
         stop()
-    assert stream.getvalue() == "stator: eager f: why\n"
-    with pytest.raises(errors.OptionValueError, match="did you mean 'breaks'"):
-        report.follow(["break"])
+    assert stream.getvalue() == "stator: [graph_breaks] eager f: why\n"
+    with pytest.raises(errors.OptionValueError, match="did you mean 'graph_breaks'"):
+        report.follow(["graph_break"])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         events.emit(events.EagerFallback("f", "nobody listens"))

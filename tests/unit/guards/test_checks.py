@@ -89,7 +89,7 @@ def test_a_check_holds_for_its_fact_alone(kind: Kind, value: Any, good: list[Any
 
 
 def test_every_kind_is_covered() -> None:
-    elsewhere = {Kind.TENSOR, Kind.ALIAS, Kind.NOT_ALIAS, Kind.GLOBAL_STATE, Kind.FRESH_CALL}
+    elsewhere = {Kind.TENSOR, Kind.ALIAS, Kind.NOT_ALIAS, Kind.GLOBAL_STATE, Kind.FRESH_CALL, Kind.SHAPE}
     assert {kind for kind, _, _, _ in CASES} | elsewhere == set(Kind)
 
 

@@ -1,0 +1,122 @@
+"""Branches on data that only guard a `raise`.   assert (x > 0).all(), "negative"  ->  an assertion in the graph
+
+In: a conditional jump on a number or tensor that only the graph knows.  Where one side does nothing but raise, the
+trace goes on with the other, and the graph asserts the condition; the residual turns the failed assertion into the
+program's exception.  Everything else is a data-dependent branch, which breaks.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.fx.experimental.symbolic_shapes import expect_true
+
+from stator.breaks import Break
+from stator.heap.shells import CONSTANT_TYPES
+from stator.interp.frame import Frame
+from stator.interp.symbols import as_bool
+from stator.shapes.values import SYMBOLIC, is_unbacked
+
+_STRAIGHT = frozenset({
+    "LOAD_ASSERTION_ERROR", "LOAD_CONST", "LOAD_FAST", "LOAD_GLOBAL", "LOAD_DEREF", "LOAD_ATTR", "LOAD_METHOD",
+    "FORMAT_VALUE", "BUILD_STRING", "BUILD_TUPLE", "PUSH_NULL", "PRECALL", "CALL", "KW_NAMES", "BINARY_OP",
+    "BINARY_SUBSCR", "COMPARE_OP", "NOP", "RESUME", "CACHE", "EXTENDED_ARG", "FORMAT_SIMPLE", "CONVERT_VALUE",
+})
+_LIMIT = 48  # instructions in a branch that only raises
+_MARK = "stator assertion "
+
+
+@dataclass(frozen=True)
+class Assertion:
+    """What the program raises when the graph's assertion `text` fails."""
+
+    text: str
+    cls: type[BaseException]
+    args: tuple[Any, ...]
+
+
+def take_for_granted(vm: Any, frame: Frame, instr: Any, value: Any, jump_if: bool) -> bool | None:
+    """The truth of `value` that does not raise, asserted; None where this is not such a branch."""
+    if type(value) is not FakeTensor and not is_unbacked(value) or not vm.recorder.data_dependent:
+        return None
+    if type(value) is FakeTensor and (type(value.numel()) is not int or value.numel() != 1 or value.device.type != "cpu"):
+        return None
+    jump_raises, fall_raises = _only_raises(frame, instr.target), _only_raises(frame, frame.ip)
+    if jump_raises == fall_raises or _is_handled(vm, frame):
+        return None
+    error = _exception_of(vm, frame, instr.target if jump_raises else frame.ip)
+    if error is None:
+        return None
+    wanted = jump_if != jump_raises
+    text = f"{_MARK}{len(vm.assertions)}"
+    vm.assertions.append(Assertion(text, type(error), error.args))
+    if type(value) is FakeTensor:
+        held = value if wanted else vm.torch_call(torch.logical_not, (value,), None)
+        vm.torch_call(torch.ops.aten._assert_async.msg, (held, text), None)
+    else:
+        _assert_number(vm, as_bool(vm, value), wanted)
+    return wanted
+
+
+def _assert_number(vm: Any, condition: Any, wanted: bool) -> None:
+    if type(condition) in SYMBOLIC:
+        expect_true(condition if wanted else torch.sym_not(condition))
+
+
+def _only_raises(frame: Frame, index: int) -> bool:
+    """Whether straight code from an instruction on ends in a `raise`."""
+    for instruction in frame.unit.instructions[index:index + _LIMIT]:
+        if instruction.opname == "RAISE_VARARGS":
+            return instruction.arg == 1
+        if instruction.opname not in _STRAIGHT:
+            return False
+    return False
+
+
+def _is_handled(vm: Any, frame: Frame) -> bool:
+    """Whether some frame would catch the exception, or clean up after it, in the program."""
+    current: Frame | None = frame
+    while current is not None:
+        if current.instruction.handler is not None:
+            return True
+        current = current.caller()
+    return False
+
+
+def _exception_of(vm: Any, frame: Frame, index: int) -> BaseException | None:
+    """The exception of a branch, made on a copy of the frame; None where it needs what only the graph knows."""
+    copy = Frame(frame.unit, frame.program, frame.func, list(frame.locals), frame.scope)
+    copy.stack, copy.ip = frame.stack[:-1], index
+    copy.names, copy.builtins = frame.names, frame.builtins
+    state, current = vm.exc_state, vm.frame
+    try:
+        vm.run(copy)
+    except Break:
+        vm.pending = None
+        first = next(i for i in frame.unit.instructions[index:] if i.opname in _STRAIGHT - {"NOP", "PUSH_NULL"})
+        return AssertionError() if first.opname == "LOAD_ASSERTION_ERROR" else None
+    except Exception as error:
+        plain = all(type(argument) in CONSTANT_TYPES for argument in error.args)
+        return error if plain and type(error).__init__ in _PLAIN_INITS else None
+    finally:
+        vm.exc_state, vm.frame = state, current
+    return None
+
+
+_PLAIN_INITS = frozenset({BaseException.__init__, Exception.__init__, ValueError.__init__, AssertionError.__init__,
+                          RuntimeError.__init__, TypeError.__init__, IndexError.__init__})
+
+
+def as_program_exception(error: RuntimeError, assertions: tuple[Assertion, ...]) -> BaseException:
+    """What the program would have raised where the graph raised `error`."""
+    text = str(error)
+    for assertion in assertions:
+        if re.search(rf"{assertion.text}\b", text):
+            return assertion.cls(*assertion.args)
+    if text.startswith("Runtime assertion failed for expression"):
+        return assertions[0].cls(*assertions[0].args)
+    return error

@@ -1,0 +1,28 @@
+"""Programs whose checks become assertions of the graph; a module of their own, since pytest rewrites `assert` in tests."""
+
+from __future__ import annotations
+
+
+def assert_all(x):
+    assert (x > 0).all(), "negative"
+    return x + 1
+
+
+def raise_unless_any(x):
+    if not (x > 0).any():
+        raise ValueError("nothing here")
+    return x * 2
+
+
+def assert_number(x):
+    n = x.sum().int().item()
+    assert n <= 16
+    return x + n
+
+
+def caught_assertion(x):
+    try:
+        assert (x > 0).all()
+    except AssertionError:
+        return x - 1
+    return x + 1

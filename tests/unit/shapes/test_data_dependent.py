@@ -1,0 +1,211 @@
+"""Numbers that only the graph knows: captured whole, and what eager gives."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+import stator
+from asserting import assert_all, assert_number, caught_assertion, raise_unless_any
+from counting import run
+
+PROGRAMS = {}
+
+
+def program(fn):
+    PROGRAMS[fn.__name__] = fn
+    return fn
+
+
+@program
+def item(x, n):
+    return x.sum().item(), x * n.item(), n.item()
+
+
+@program
+def number_of_tensor(x, n):
+    size = int(x.abs().sum())
+    return torch.ones(size), size, float(x.sum()) + 1.5
+
+
+@program
+def bool_item(x, n):
+    return (x > 0).any().item(), x + 1
+
+
+@program
+def nonzero_and_masks(x, n):
+    return x.nonzero(), x[x > 0] * 2, torch.unique(x.round()), x.masked_select(x > 0).sum()
+
+
+@program
+def mask_write(x, n):
+    x = x.clone()
+    x[x > 0] = 0.5
+    return x
+
+
+@program
+def slice_to_item(x, n):
+    return x[: n.item()] + 1
+
+
+@program
+def element(x, n):
+    y = x.clone()
+    y[n] = 7.0
+    return x[n.item()] + 1, x[n] - 1, y
+
+
+@program
+def cache_read_and_write(x, n):
+    start, end = n - 1, n + 1
+    y = x.clone()
+    y[:, start:end] = x[:, start:end] * 2
+    z = x.clone()
+    z[:, start:end] = 3.0
+    return x[:, start:end].sum(1), y, z
+
+
+@program
+def negative_bounds(x, n):
+    y = x.clone()
+    y[:, -n:] = 0.0
+    y[:, n + 100 :] = 5.0
+    return y
+
+
+@program
+def narrow(x, n):
+    return torch.narrow(x, 0, n - 1, 2), x.narrow(1, n.item(), 1)
+
+
+@program
+def checked_size(x, n):
+    m = n.item()
+    torch._check(m >= 0)
+    torch._check(m <= 4, lambda: "too many")
+    return torch.zeros(m) + m, torch.arange(m) * 2
+
+
+@program
+def repeat(x, n):
+    return torch.repeat_interleave(x, n.reshape(1).expand(4), dim=0)
+
+
+@program
+def to_list(x, n):
+    first, second = torch.stack([n, n + 1]).tolist()
+    return x * first + second, [first, second * 2], x.flatten()[:2].tolist()
+
+
+@program
+def arithmetic(x, n):
+    k = n.item()
+    return [k, k * 2, k / 2, -k, k + 1, k - 7, abs(-k), max(k, 3), min(k, 1)], x + k
+
+
+@program
+def looks_like_an_int(x, n):
+    k = n.item()
+    return isinstance(k, int), type(k) is int, isinstance(x.sum().item(), float), x + 1
+
+
+@program
+def tensor_check(x, n):
+    torch._check_tensor_all(x < 100, lambda: "too large")
+    return x + 1
+
+
+@program
+def tensor_of_a_number(x, n):
+    return torch.tensor(n.item()), torch.tensor([n.item(), 2]), torch.tensor(x.sum().item())
+
+
+@program
+def shape_of_a_mask(x, n):
+    kept = x[x.sum(1) > 0]
+    return kept.shape[0], kept.numel(), kept.shape
+
+
+@program
+def rounding(x, n):
+    value = x.abs().sum().item()
+    return math.floor(value), math.ceil(value), math.trunc(value), int(value)
+
+
+def inputs(value: int) -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(value)
+    return torch.randn(4, 6, generator=generator), torch.tensor(value)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_captured_whole_and_equal(name, backend):
+    compiles, _ = run(PROGRAMS[name], [inputs(2), inputs(3), inputs(1)], backend=backend)
+    assert compiles == 1
+
+
+@pytest.mark.parametrize("name", ["item", "cache_read_and_write", "nonzero_and_masks", "checked_size"])
+def test_inductor(name):
+    compiles, _ = run(PROGRAMS[name], [inputs(2), inputs(3)], backend="inductor")
+    assert compiles == 1
+
+
+def test_violated_check_raises():
+    compiled = stator.compile(PROGRAMS["checked_size"], backend="eager", fullgraph=True)
+    compiled(*inputs(2))
+    with pytest.raises(RuntimeError):
+        compiled(inputs(2)[0], torch.tensor(9))
+
+
+def test_violated_tensor_check_raises():
+    compiled = stator.compile(PROGRAMS["tensor_check"], backend="eager", fullgraph=True)
+    x, n = inputs(2)
+    compiled(x, n)
+    with pytest.raises(RuntimeError, match="too large"):
+        compiled(x + 1000, n)
+
+
+def branch(x, n):
+    if n.item() > 2:
+        return x + 1
+    return x - 1
+
+
+def text(x, n):
+    return f"{n.item()}", x + 1
+
+
+def key(x, n):
+    return {n.item(): x}
+
+
+@pytest.mark.parametrize("fn", [branch, text, key])
+def test_number_that_is_needed_breaks_and_is_right(fn):
+    with pytest.raises(stator.Unsupported) as caught:
+        stator.compile(fn, backend="eager", fullgraph=True)(*inputs(2))
+    assert caught.value.code in ("SB002", "SB003")
+    run(fn, [inputs(2), inputs(3), inputs(2)], fullgraph=False)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("fn", [assert_all, raise_unless_any, assert_number])
+def test_checks_before_a_raise_are_assertions(fn, backend):
+    compiled = stator.compile(fn, backend=backend, fullgraph=True)
+    for x in (torch.ones(3), -torch.ones(3), torch.ones(3) * 30, torch.ones(3) * 0.5):
+        try:
+            want = fn(x)
+        except Exception as error:
+            with pytest.raises(type(error)) as caught:
+                compiled(x)
+            assert str(caught.value) == str(error)
+        else:
+            assert torch.equal(compiled(x), want)
+    assert len(compiled.entries()) == 1
+
+
+def test_assertion_that_the_program_catches_is_a_branch():
+    run(caught_assertion, [(torch.ones(2),), (-torch.ones(2),)], fullgraph=False)

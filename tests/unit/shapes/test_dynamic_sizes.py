@@ -1,0 +1,205 @@
+"""Sizes and numbers that change: symbolic at the second compile, equal to eager on every call."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+import stator
+from counting import run, shape_texts
+from stator import events, pipeline
+
+SIZES = [5, 3, 7, 2, 1, 9, 64, 3, 1, 12]
+
+
+def grid(n: int, m: int = 4) -> torch.Tensor:
+    return torch.randn(n, m)
+
+
+ON_ROWS = {
+    "add": (lambda x: x + 1, 3),
+    "view": (lambda x: x.view(x.size(0) * 2, 2).sum(1), 3),
+    "mean": (lambda x: x.sum() / x.shape[0], 3),
+    "shape": (lambda x: (x.shape, x.shape[0], x.numel(), len(x)), 3),
+    "branch": (lambda x: x * 2 if x.shape[0] > 4 else x - 1, 4),
+    "ceil": (lambda x: x[: math.ceil(x.shape[0] / 2)], 4),
+    "extremes": (lambda x: x[: min(x.shape[0], 4)] * max(x.shape[0], 3), 4),
+    "tuple of shape": (lambda x: x.new_zeros(tuple(x.shape)) + list(x.shape)[0], 3),
+    "product": (lambda x: x.reshape(math.prod(x.shape)) * sum(x.shape), 3),
+    "isinstance": (lambda x: x + isinstance(x.shape[0], int) + (type(x.shape[0]) is int), 3),
+    "pad": (lambda x: torch.nn.functional.pad(x, (0, x.shape[0])), 3),
+}
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("name", ON_ROWS)
+def test_rows(name, backend):
+    fn, limit = ON_ROWS[name]
+    compiles, _ = run(fn, [(grid(n),) for n in SIZES], backend=backend)
+    assert compiles <= limit
+
+
+def test_inductor():
+    compiles, _ = run(lambda x: (x.view(-1, 2) * x.shape[0]).sum(0), [(grid(n),) for n in SIZES], backend="inductor")
+    assert compiles <= 3
+
+
+@pytest.mark.parametrize("fn", [
+    lambda x: (f"{x.shape[0]} rows", x + 1),
+    lambda x: {x.shape[0]: x},
+    lambda x: sum(x[i] for i in range(x.shape[0])),
+    lambda x: [x] * x.shape[0],
+    lambda x: ("%d" % x.shape[0], str(x.shape[0]), hash(x.shape[0]), x + 1),
+    lambda x: ([10, 20, 30, 40][x.shape[0]], x * 2),
+])  # fmt: skip
+def test_where_the_number_is_needed_it_is_a_constant(fn):
+    compiles, _ = run(fn, [(grid(n),) for n in (3, 2, 3, 2)])
+    assert compiles == 2
+
+
+def test_two_sizes():
+    run(lambda x, y: x @ y, [(grid(n), torch.randn(4, m)) for n, m in zip(SIZES, SIZES[::-1], strict=True)])
+
+
+def test_true_is_symbolic_at_once():
+    compiles, _ = run(lambda x, n: x[:n].sum(0), [(grid(8), n) for n in range(2, 8)], dynamic=True)
+    assert compiles == 1
+
+
+def test_false_is_never_symbolic():
+    compiles, compiled = run(lambda x: x + 1, [(grid(n),) for n in (2, 3, 4)], dynamic=False)
+    assert compiles == 3 and not shape_texts(compiled)
+
+
+def test_views_and_strides():
+    base = torch.randn(20, 4)
+    compiles, _ = run(lambda x: x * 2, [(base[1:n].t(),) for n in (4, 6, 8, 10)])
+    assert compiles == 2
+    _, compiled = run(lambda x: x.contiguous() + x.stride(0), [(grid(n),) for n in (4, 6)] + [(grid(6, 4),)])
+    assert torch.equal(compiled(base.t()), base.t() + base.t().stride(0))
+
+
+# ---------------------------------------------------------------------- numbers
+
+
+def test_int_argument():
+    fn = lambda x, n: (x * n + n, n, n * 2 + 1, n // 3, n % 3, -n, n / 2)  # noqa: E731
+    compiles, _ = run(fn, [(torch.ones(3), n) for n in range(10)])
+    assert compiles == 2
+
+
+def test_float_argument():
+    for backend in ("eager", "aot_eager"):
+        compiles, _ = run(lambda x, f: (x * f, f * 2.0 + 0.1), [(torch.ones(3), n + 0.5) for n in range(8)],
+                          backend=backend)
+        assert compiles == 2
+
+
+def test_tuple_of_ints():
+    compiles, _ = run(lambda x, shape: x.view(shape), [(torch.ones(2 * n), (n, 2)) for n in (3, 5, 6, 2)])
+    assert compiles == 2
+
+
+class Counter:
+    def __init__(self) -> None:
+        self.n = 0
+        self.rate = 1.0
+
+    def step(self, x):
+        self.n += 1
+        self.rate *= 0.5
+        return x * self.rate + self.n
+
+
+def test_attributes_that_change_at_every_call():
+    counter, reference = Counter(), Counter()
+    compiled = stator.compile(counter.step, backend="eager", fullgraph=True)
+    with events.record() as log:
+        for _ in range(20):
+            assert torch.equal(compiled(torch.ones(2)), reference.step(torch.ones(2)))
+    assert (counter.n, counter.rate) == (reference.n, reference.rate) == (20, 0.5**20)
+    assert sum(isinstance(event, events.CaptureFinished) for event in log) == 2
+
+
+def test_closures_over_ints():
+    def make(k):
+        def scale(x):
+            return x * k
+        return scale
+
+    def outer(x, f):
+        return f(x) + 1
+
+    compiles, _ = run(outer, [(torch.ones(2), make(k)) for k in range(2, 12)])
+    assert compiles == 2
+
+
+# ---------------------------------------------------------------------- guards
+
+
+def test_guards_are_in_the_users_terms():
+    _, compiled = run(lambda x, y: x + y if x.shape[0] % 2 == 0 else x, [(grid(n), grid(n)) for n in (4, 6)])
+    texts = shape_texts(compiled)
+    assert "x.size(0) >= 2" in texts
+    assert any("%" in text and "x.size(0)" in text for text in texts), texts
+    assert any("y.size(0)" in text and "x.size(0)" in text for text in texts), texts
+
+
+def test_guard_names_the_line_that_asked():
+    _, compiled = run(branchy, [(grid(n),) for n in (6, 7)])
+    asked = [guard.where[1] for _, _, tag in compiled.entries() for guard in tag.guards if guard.text() == "x.size(0) > 4"]
+    assert asked == [branchy.__code__.co_firstlineno + 1]
+
+
+def branchy(x):
+    if x.shape[0] > 4:
+        return x * 2
+    return x - 1
+
+
+def test_a_missing_guard_is_caught(monkeypatch):
+    """The comparison with eager has teeth: without the shape guards it fails."""
+    monkeypatch.setattr(pipeline, "shape_guards", lambda symbols, lines: [])
+    with pytest.raises(AssertionError, match="instead of"):
+        run(branchy, [(grid(n),) for n in (6, 7, 2)])
+
+
+# ---------------------------------------------------------------------- declarations
+
+
+def marked(n: int, mark, **options):
+    x = grid(n)
+    mark(x, 0, **options)
+    return (x,)
+
+
+def test_mark_dynamic():
+    compiled = stator.compile(lambda x: x * 2, backend="eager", fullgraph=True)
+    for n in (4, 5, 6):
+        compiled(*marked(n, stator.mark_dynamic, min=2, max=8))
+    assert len(compiled.entries()) == 1 and "x.size(0) <= 8" in shape_texts(compiled)
+
+
+def test_violated_declaration_names_line_and_value():
+    compiled = stator.compile(lambda x: x * 2 if x.shape[0] == 4 else x, backend="eager")
+    with pytest.raises(stator.StatorError, match=r"x\.size\(0\) is declared dynamic, .* 4 .*test_dynamic_sizes"):
+        compiled(*marked(4, stator.mark_dynamic))
+    compiled(*marked(4, stator.maybe_mark_dynamic))
+
+
+def test_mark_static_and_unbacked():
+    fixed = stator.compile(lambda x: x * 2, backend="eager", fullgraph=True)
+    free = stator.compile(lambda x: x * 2, backend="eager", fullgraph=True)
+    for n in (4, 5, 1):
+        fixed(*marked(n, stator.mark_static))
+        free(*marked(n, stator.mark_unbacked))
+    assert len(fixed.entries()) == 3 and len(free.entries()) == 1
+
+
+def test_marks_refuse_what_they_cannot_mean():
+    with pytest.raises(ValueError, match="dimension 2"):
+        stator.mark_dynamic(grid(2), 2)
+    with pytest.raises(ValueError, match="min"):
+        stator.mark_dynamic(grid(2), 0, min=5, max=3)

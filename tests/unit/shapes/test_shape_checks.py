@@ -1,0 +1,91 @@
+"""The stack programs of shape guards: C++ computes what the reference does, and what sympy says."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+import sympy
+import torch
+from torch.utils._sympy.functions import FloorDiv, PythonMod
+
+from stator import _core
+from stator.guards.guard import Guard, Kind
+from stator.guards.lower import lower
+from stator.guards.shape_check import Code, Operand, Property, ShapeCheck
+from stator.shapes.checks import compile_check
+from stator.source import Local
+
+S = sympy.symbols("s0 s1 s2", integer=True, positive=True)
+OPERANDS = {
+    S[0]: Operand(Local("x", 0), Property.SIZE, 0),
+    S[1]: Operand(Local("x", 0), Property.SIZE, 1),
+    S[2]: Operand(Local("n", 1), Property.NUMBER),
+}
+
+
+def program_of(check: ShapeCheck) -> object:
+    lowered = lower([Guard(check.operands[0].source, Kind.SHAPE, check)])
+    return _core.GuardProgram(lowered.nodes, lowered.checks, lowered.wanted, 2)
+
+
+def expression(rng: random.Random, depth: int):
+    if depth == 0:
+        return rng.choice([*S, sympy.Integer(rng.randint(1, 9))])
+    left, right = expression(rng, depth - 1), expression(rng, depth - 1)
+    match rng.randrange(6):
+        case 0:
+            return left + right
+        case 1:
+            return left * right
+        case 2:
+            return left - right
+        case 3:
+            return FloorDiv(left, sympy.Integer(rng.randint(1, 7)))
+        case 4:
+            return PythonMod(left, sympy.Integer(rng.randint(1, 7)))
+    return sympy.Max(left, right) if rng.random() < 0.5 else sympy.Min(left, right)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_random_relations(seed):
+    rng = random.Random(seed)
+    compare = rng.choice([sympy.Eq, sympy.Ne, sympy.Lt, sympy.Le, sympy.Gt, sympy.Ge])
+    relation = compare(expression(rng, 3), expression(rng, 2), evaluate=False)
+    if not relation.free_symbols:
+        return
+    check = compile_check(relation, OPERANDS)
+    program = program_of(check)
+    for _ in range(50):
+        sizes = rng.randint(1, 12), rng.randint(1, 12)
+        n = rng.randint(1, 40)
+        x = torch.empty(*sizes)
+        want = bool(relation.xreplace({S[0]: sympy.Integer(sizes[0]), S[1]: sympy.Integer(sizes[1]),
+                                       S[2]: sympy.Integer(n)}).doit())
+        values = [x if operand.source.name == "x" else n for operand in check.operands]
+        assert check.holds(values) is want, (relation, sizes, n)
+        assert (program.check((x, n)) == -1) is want, (relation, sizes, n)
+
+
+@pytest.mark.parametrize("value", [True, 3.0, "3", None, 1 << 70, torch.tensor(3)])
+def test_only_ints_are_numbers(value):
+    check = compile_check(sympy.Ge(S[2], -(1 << 40), evaluate=False), OPERANDS)
+    assert program_of(check).check((torch.empty(1, 1), 3)) == -1
+    assert program_of(check).check((torch.empty(1, 1), value)) == 0
+    assert not check.holds([value])
+
+
+def test_what_cannot_be_computed_does_not_hold():
+    n = Operand(Local("n", 1), Property.NUMBER)
+    squares = ShapeCheck((n,), ((Code.LOAD, 0), (Code.LOAD, 0), (Code.MUL, 2), (Code.CONSTANT, 0), (Code.GE, 2)), (0,), "")
+    divides = ShapeCheck((n,), ((Code.CONSTANT, 0), (Code.LOAD, 0), (Code.FLOOR_DIV, 2), (Code.CONSTANT, 0), (Code.LE, 2)),
+                         (8,), "")
+    for check, bad in ((squares, 1 << 40), (divides, 0)):
+        assert check.holds([2]) and program_of(check).check((None, 2)) == -1
+        assert not check.holds([bad]) and program_of(check).check((None, bad)) == 0
+
+
+def test_malformed_payloads_are_refused():
+    for payload in ((), (((9, 0, 0),), (), ()), (((0, 9, 0),), (), ()), (((0, 0, 0),), ((0, 3),), ())):
+        with pytest.raises((ValueError, TypeError)):
+            _core.GuardProgram([(0, -1, 0)], [(0, int(Kind.SHAPE), payload)], [], 1)
