@@ -35,7 +35,10 @@ void GuardProgram::CertificateDeleter::operator()(Certificate* certificate) cons
 // Nodes whose value other facts are cached behind: they must be proven to be the same object.
 std::vector<char> GuardProgram::structural_nodes() const {
   std::vector<char> structural(nodes_.size(), 0);
-  for (const DictGroup& group : dict_groups_) structural[group.dict_node] = 1;
+  for (const DictGroup& group : dict_groups_) {
+    // A keyword dict is made anew for every call: its facts are checked as ever.
+    if (nodes_[group.dict_node].op != Op::arg) structural[group.dict_node] = 1;
+  }
   for (const Node& node : nodes_) {
     if (node.op == Op::dict_of) structural[node.parent] = 1;
   }

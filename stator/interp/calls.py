@@ -222,7 +222,8 @@ class Caller(Machine):
                 return self.give(answer, cont)
         row = lookup(fn)
         self.admit(fn, row, every)
-        if symbolic and symbols.reaches_symbol(every, kwargs):
+        self.expose_for(row, every)
+        if (symbolic or symbols.concern(self, every, kwargs)) and symbols.reaches_symbol(every, kwargs):
             args, kwargs = symbols.arguments(self, row, descriptor, every, kwargs)
             fn = descriptor
         if descriptor is not fn:
