@@ -79,8 +79,7 @@ bool ShapeCheck::read(const Operand& operand, PyObject* const* slots, Value& val
 }
 
 bool ShapeCheck::matches(PyObject* const* slots) const {
-  std::vector<Value> stack;
-  stack.reserve(code_.size());
+  Stack stack;
   for (const Instruction& instruction : code_) {
     if (instruction.op == ShapeOp::load) {
       Value value;
@@ -96,7 +95,7 @@ bool ShapeCheck::matches(PyObject* const* slots) const {
 }
 
 // Operations on the top `argument` values; false when there is no result (overflow, division by zero).
-bool ShapeCheck::apply(ShapeOp op, int argument, std::vector<Value>& stack) {
+bool ShapeCheck::apply(ShapeOp op, int argument, Stack& stack) {
   size_t wanted = op == ShapeOp::choose ? 3 : static_cast<size_t>(argument);
   if (wanted == 0 || stack.size() < wanted) return false;
   Value result = stack[stack.size() - wanted];

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <Python.h>
+#include <c10/util/SmallVector.h>
 
 #include <cstdint>
 #include <vector>
@@ -37,7 +38,9 @@ class ShapeCheck {
   };
 
   bool read(const Operand& operand, PyObject* const* slots, Value& value) const;
-  static bool apply(ShapeOp op, int argument, std::vector<Value>& stack);
+  using Stack = c10::SmallVector<Value, 16>;  // most programs are short: no allocation
+
+  static bool apply(ShapeOp op, int argument, Stack& stack);
   static bool apply_two(ShapeOp op, const Value& left, const Value& right, Value& result);
   static bool apply_one(ShapeOp op, const Value& operand, Value& result);
 

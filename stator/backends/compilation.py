@@ -19,6 +19,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from stator import events
 from stator.backends.recurrent import trainable_lstm
 from stator.backends.registry import Backend, find_backend, tuning_keywords
+from stator.backends.static_inputs import mark_static_inputs
 from stator.errors import BackendError, describe_callable
 from stator.options import Settings
 
@@ -38,6 +39,7 @@ def compile_graph(
     backend = find_backend(settings.backend)
     started = time.perf_counter()
     graph_nodes = len(gm.graph.nodes)
+    mark_static_inputs(gm)
     with tracing_context(fake_mode), torch.set_grad_enabled(grad_enabled), unchanged_random_state(), \
             trainable_lstm(gm, example_inputs, grad_enabled):
         compiled = call_backend(backend, gm, example_inputs, settings)

@@ -11,17 +11,19 @@ import sys
 import warnings
 from typing import Any
 
+from stator.breaks import Break
 from stator.emit.iterators import write_iterator
 from stator.emit.rebuild import Rebuilder, _vars
 from stator.emit.texts import write_frozen, write_text
 from stator.guards.guard import MISSING, Kind
 from stator.heap.box import Box
 from stator.heap.heap import instance_dict
+from stator.heap.iterators import advanced, exhausted
 from stator.heap.readers import bytes_of, default_factory_of
 from stator.heap.shells import slot_members
-from stator.heap.iterators import advanced, exhausted
 from stator.heap.tracker import Shape, VariableTracker
 from stator.heap.upcoming import is_exhausted, taken
+from stator.interp.parked import finish
 from stator.interp.rules_effects import Logged, PolicySet, Printed, Warned
 from stator.kinds import is_a
 
@@ -90,7 +92,8 @@ def _replay(build: Rebuilder, effect: Any) -> str:
                 f"{writer.constant(effect.category)}, {effect.filename!r}, {effect.line})")
     if type(effect) is Logged:
         args = ", ".join(write_frozen(build, arg) for arg in (effect.message, effect.args))
-        return (f"{writer.constant(log_at, 'log_at')}({writer.constant(effect.logger, 'logger')}, {effect.level}, {args}, "
+        logger = writer.constant(effect.logger, "logger")
+        return (f"{writer.constant(log_at, 'log_at')}({logger}, {effect.level}, {args}, "
                 f"{effect.filename!r}, {effect.line}, {effect.function!r})")
     if type(effect) is PolicySet:
         return f"{writer.constant(effect.setter, 'set_error_policy')}({effect.value!r})"
@@ -104,7 +107,8 @@ def warn_at(message: Any, category: Any, filename: str, line: int) -> None:
     warnings.warn_explicit(message, category, filename, line, getattr(module, "__name__", None), registry)
 
 
-def log_at(logger: Any, level: int, message: Any, args: tuple[Any, ...], filename: str, line: int, function: str) -> None:
+def log_at(logger: Any, level: int, message: Any, args: tuple[Any, ...], filename: str, line: int,
+           function: str) -> None:
     """Log as if from the user's line."""
     if logger.isEnabledFor(level):
         logger.handle(logger.makeRecord(logger.name, level, filename, line, message, args, None, function))
@@ -115,6 +119,8 @@ def log_at(logger: Any, level: int, message: Any, args: tuple[Any, ...], filenam
 
 def _diff(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> None:
     shape = tracker.shape
+    if shape is Shape.OPAQUE:
+        return _diff_generator(build, tracker, out)
     if shape is Shape.ITERATOR:
         return write_iterator(build, tracker, out)
     if shape is Shape.BUFFER:
@@ -139,6 +145,16 @@ def _diff(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> None:
         _diff_attributes(build, tracker, out)
     if tracker.initial_slots is not None:
         _diff_slots(build, tracker, out)
+
+
+def _diff_generator(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> None:
+    """A generator that an earlier segment left behind, and that this one ran to its end."""
+    body = dict.get(build.vm.generators, id(tracker.standin))
+    if body is None or not body.adopted or not body.entered:
+        return
+    if not body.done:
+        raise Break("SB014", "a generator from outside, suspended again", advanced_generator=True)
+    out.append(f"{build.writer.constant(finish, 'finish_generator')}({build.outside(tracker.source)})")
 
 
 def _current(box: Any, value: Any) -> bool:

@@ -13,7 +13,8 @@ from stator.breaks import Break
 from stator.code.decode import decode
 from stator.emit.native_code import SlotKind, resume_code
 from stator.interp.frame import NULL, UNBOUND, SavedExc
-from stator.interp.generators import ASYNC_GENERATOR
+from stator.interp.generators import ASYNC_GENERATOR, COROUTINE, ITERABLE_COROUTINE
+from stator.interp.parked import park
 
 _codes: dict[Any, types.CodeType] = {}
 
@@ -53,17 +54,25 @@ def revive(code: types.CodeType, namespace: dict[str, Any], name: str, qualname:
     if made is None:
         places = [SlotKind(kind) for kind in kinds]
         # Started: on to the YIELD_VALUE before `index`, with a dummy to yield.  Else past RETURN_GENERATOR's POP_TOP.
-        made = resume_code(code, index - 1, slots, [*places, SlotKind.VALUE]) if started \
+        made = resume_code(code, index, slots, places, parked=True) if parks(code, started) \
+            else resume_code(code, index - 1, slots, [*places, SlotKind.VALUE]) if started \
             else resume_code(code, index + 1, slots, places)
         _codes[key] = made
     by_slot = dict(zip(slots, values, strict=False))
     closure = tuple(by_slot[slot] for slot in decode(code).free_slots) or None
     function = types.FunctionType(made, namespace, name, None, closure)
     function.__qualname__ = qualname
-    generator = function((*values, None) if started else values)
+    generator = function((*values, None) if started and not parks(code, started) else values)
     if started:
         generator.send(None)
+    if type(generator) is types.GeneratorType:
+        park(generator, code, namespace, index, slots, kinds, values, started)
     return generator
+
+
+def parks(code: types.CodeType, started: bool) -> bool:
+    """Whether the generator waits in its prologue; one that waits for another must be seen waiting (gi_yieldfrom)."""
+    return started and not code.co_flags & (COROUTINE | ITERABLE_COROUTINE | ASYNC_GENERATOR)
 
 
 def finished() -> Any:

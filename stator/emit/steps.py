@@ -251,7 +251,8 @@ def _raise(instr: Instruction, kwnames: Any, namespace: Any) -> Step | None:
 
 def _build(make: Callable[[list[Any]], Any], scale: int = 1) -> Any:
     def plan(instr: Instruction, kwnames: Any, namespace: Any) -> Step:
-        return Step((instr.arg or 0) * scale, lambda operands, invoke: (0, [make(operands)]), (Exit(instr.index + 1, (V,)),))
+        return Step((instr.arg or 0) * scale, lambda operands, invoke: (0, [make(operands)]),
+                    (Exit(instr.index + 1, (V,)),))
     return plan
 
 

@@ -117,7 +117,7 @@ class Recorder:
 
     def add_number(self, value: int | float, source: Source) -> Any:
         """A symbol for a Python number from outside."""
-        make = symbolic_int if type(value) is int else symbolic_float
+        make: Any = symbolic_int if type(value) is int else symbolic_float
         symbol, number = make(self.symbols.shape_env, value, source)
         self.symbols.define_number(symbol, number, source, self.locate())
         return number

@@ -43,8 +43,10 @@ def take_for_granted(vm: Any, frame: Frame, instr: Any, value: Any, jump_if: boo
     """The truth of `value` that does not raise, asserted; None where this is not such a branch."""
     if type(value) is not FakeTensor and not is_unbacked(value) or not vm.recorder.data_dependent:
         return None
-    if type(value) is FakeTensor and (type(value.numel()) is not int or value.numel() != 1 or value.device.type != "cpu"):
-        return None
+    if type(value) is FakeTensor:
+        count = value.numel()
+        if type(count) is not int or count != 1 or value.device.type != "cpu":
+            return None
     jump_raises, fall_raises = _only_raises(frame, instr.target), _only_raises(frame, frame.ip)
     if jump_raises == fall_raises or _is_handled(vm, frame):
         return None

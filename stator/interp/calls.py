@@ -261,6 +261,8 @@ class Caller(Machine):
             return
         heap = self.heap
         for value in values:
+            if type(value) in _RESUMABLE and id(value) in heap.by_standin:
+                raise Break("SB014", f"a {type(value).__name__} from outside")
             if cls is NativeClass.PURE_DEEP or row.compares:
                 heap.expose_deep(value)
             else:
@@ -465,6 +467,7 @@ _VALUE_TYPES = (torch.Tensor, int, float, str, list, tuple, dict, set, slice, to
 _C_CALLABLES = {types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType,
                 types.MethodWrapperType, types.ClassMethodDescriptorType}
 _RUNNABLE = {NativeClass.PURE_SHELL, NativeClass.PURE, NativeClass.PURE_DEEP, NativeClass.MUTATES, NativeClass.ITERATOR}
+_RESUMABLE = {types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType}
 _C_CALLABLE_OBJECTS = {operator.attrgetter, operator.itemgetter, operator.methodcaller, functools.partial}
 _HIGHER_ORDER = {id(f) for f in (sorted, min, max, functools.reduce, list.sort, iter, filter, map)}
 

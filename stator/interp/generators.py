@@ -32,7 +32,8 @@ class Yielded:
 class Suspended:
     """The interpreted body of one generator."""
 
-    __slots__ = ("frame", "started", "done", "running", "exc_state", "saved", "handle", "code", "shown", "__weakref__")
+    __slots__ = ("frame", "started", "done", "running", "exc_state", "saved", "handle", "code", "shown", "adopted",
+                 "entered", "__weakref__")
 
     def __init__(self, frame: Frame) -> None:
         self.frame: Frame | None = frame
@@ -44,6 +45,8 @@ class Suspended:
         self.saved: ExcState | None = None
         self.shown: Any = None  # the frame object the program was shown, whose only true fact is its code
         self.handle: Any = None  # weakref to the object the program holds
+        self.adopted = False  # an earlier segment has left it behind
+        self.entered = False  # it was advanced by this trace
 
     @property
     def kind(self) -> str:
@@ -65,7 +68,7 @@ class Suspended:
     def enter(self, vm: Any, cont: Any) -> Frame:
         frame = self.frame
         assert frame is not None
-        self.running = self.started = True
+        self.running = self.started = self.entered = True
         self.exc_state.previous = vm.exc_state
         self.saved, vm.exc_state = vm.exc_state, self.exc_state
         frame.is_base = False

@@ -11,12 +11,15 @@ from stator.heap.box import Box
 from stator.heap.tracker import Shape
 from stator.interp import operators
 from stator.interp.calls import rule
+from stator.interp.symbols import specialise_deep
 
 # ---------------------------------------------------------------------- dicts, one key at a time
 
 
 @rule(dict.get)
 def _dict_get(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    if len(args) > 1:
+        args = (args[0], specialise_deep(vm, args[1]), *args[2:])
     mapping, key = args[0], args[1] if len(args) > 1 else None
     if len(args) not in (2, 3) or type(key) not in operators.SCALARS:
         vm.heap.expose(mapping)

@@ -12,8 +12,8 @@ import torch
 from torch.autograd.grad_mode import _enter_inference_mode, _exit_inference_mode
 
 from stator.breaks import Break
-from stator.guards.guard import Kind, is_constant
 from stator.graph.torch_state import SETTING_OF_READER, SETTINGS, Setting
+from stator.guards.guard import Kind, is_constant
 from stator.interp.calls import rule
 from stator.interp.frame import Raised
 from stator.native.rows_declare import ROWS, NativeClass

@@ -199,8 +199,8 @@ def _within(vm: Any, bound: Any, size: Any) -> Any:
         return bound
     call = vm.torch_call
     number = call(torch.full, ((), bound), {"dtype": torch.int64, "device": "cpu"})
-    wrapped = call(torch.where, (call(operator.lt, (number, 0), None), call(operator.add, (number, size), None), number),
-                   None)
+    is_negative, from_end = call(operator.lt, (number, 0), None), call(operator.add, (number, size), None)
+    wrapped = call(torch.where, (is_negative, from_end, number), None)
     result = item_of(vm, call(torch.clamp, (wrapped, 0, size), None))
     for known in (attempt(operator.ge, result, 0), attempt(operator.le, result, size)):
         if type(known) is torch.SymBool:
@@ -270,7 +270,8 @@ def concern(vm: Any, values: Any, kwargs: Any) -> bool:
     for value in values:
         if type(value) in SYMBOLIC or type(value) is FakeTensor:
             return True
-    return bool(vm.recorder.symbols.definitions) and reaches_symbol(values, kwargs)
+    known = vm.recorder.symbols
+    return bool(known.definitions or known.numbers) and reaches_symbol(values, kwargs)
 
 
 def reaches_symbol(values: Any, kwargs: Any) -> bool:

@@ -19,6 +19,7 @@ from stator.interp.attributes import adopt_entry, bind, load_attr
 from stator.interp.calls import Caller
 from stator.interp.frame import ExcState, Frame, Raised
 from stator.interp.lookup import MISSING, find
+from stator.interp.parked import Generators
 from stator.interp.ops_except import optional_attr, special_method
 from stator.kinds import is_a
 
@@ -38,6 +39,7 @@ class VM(Caller):
     def __init__(self, heap: Heap, recorder: Any) -> None:
         super().__init__(heap, recorder)
         self.coded: dict[int, Any] = {}
+        self.generators = Generators(self)
         self.live = True
         self.recursion_limit = 0  # the user's, while the trace runs under its own
         self.jumps = 0
@@ -52,6 +54,10 @@ class VM(Caller):
             held.clear()
         self.exc_state = ExcState()
         self.frame = self.pending = None
+
+    def adopt_generators(self, allowed: bool) -> None:
+        """Whether the trace may go on with generators that an earlier segment left behind."""
+        self.generators.adopts = allowed  # type: ignore[attr-defined]  # the machine's annotation is the plain dict
 
     # ------------------------------------------------------------------ short names for handlers and rules
 

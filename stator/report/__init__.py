@@ -4,4 +4,5 @@ from stator.report.explanation import BreakReason, Explanation, build_explanatio
 from stator.report.follow import follow, follow_environment, set_logs
 from stator.report.text import render, summarize
 
-__all__ = ["BreakReason", "Explanation", "build_explanation", "follow", "follow_environment", "render", "set_logs", "summarize"]
+__all__ = ["BreakReason", "Explanation", "build_explanation", "follow", "follow_environment", "render", "set_logs",
+           "summarize"]

@@ -136,9 +136,9 @@ _stop: Callable[[], None] | None = None
 
 
 def set_logs(*names: str, stream: TextIO | None = None, **flags: bool) -> None:
-    """Show these logs from now on, instead of those before: `set_logs("guards")`, `set_logs(guards=True)`; none: silence.
+    """Show these logs from now on, instead of those before: `set_logs("guards")`, `set_logs(guards=True)`.
 
-    A name may hold several, separated by commas, as in STATOR_LOGS.
+    A name may hold several, separated by commas, as in STATOR_LOGS. Without any, silence.
     """
     global _stop
     chosen: list[str] = []

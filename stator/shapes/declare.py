@@ -6,14 +6,14 @@ marks of either library count for both.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 
 from stator.errors import OptionTypeError, OptionValueError
 from stator.shapes.policy import DYNAMIC_MARK, RANGE_MARK, STATIC_MARK, UNBACKED_MARK, WEAK_MARK
 
-Dims = "int | list[int] | tuple[int, ...]"
+Dims: TypeAlias = "int | list[int] | tuple[int, ...]"
 
 
 class DimRange(NamedTuple):

@@ -15,7 +15,11 @@ import torch
 from sympy.logic.boolalg import BooleanAtom
 from torch import fx
 from torch._dispatch.python import enable_python_dispatcher
-from torch.fx.experimental.symbolic_shapes import CallMethodKey, PendingUnbackedSymbolNotFound, compute_unbacked_bindings
+from torch.fx.experimental.symbolic_shapes import (
+    CallMethodKey,
+    PendingUnbackedSymbolNotFound,
+    compute_unbacked_bindings,
+)
 from torch.fx.proxy import GraphAppendingTracer
 from torch.overrides import _pop_mode_temporarily
 from torch.utils import _pytree as pytree
@@ -177,5 +181,6 @@ class SymbolNodes:
             node = self.graph._resolve_unbacked_binding(node, tuple(path), self.node_of)
         if "example_value" not in node.meta:
             hint = self.shape_env.backed_var_to_val.get(symbol)
-            node.meta["example_value"] = self.shape_env.create_symintnode(symbol, hint=None if hint is None else int(hint))
+            number = self.shape_env.create_symintnode(symbol, hint=None if hint is None else int(hint))
+            node.meta["example_value"] = number
         return node

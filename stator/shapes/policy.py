@@ -47,6 +47,10 @@ class Memory:
                     continue
                 self._compare(guard, value)
 
+    def forget(self) -> None:
+        for known in (self.sizes, self.numbers, self.tuples):
+            known.clear()
+
     def _compare(self, guard: Guard, value: Any) -> None:
         expected = guard.value
         if guard.kind is Kind.EQUALS:

@@ -155,8 +155,8 @@ def through_modules(depth):
     return lambda x: layer(x)
 
 
-WAYS = [through_functions, through_methods, through_closures, through_generators, through_generator_loops,
-        through_contextmanagers, through_modules]
+WAYS = [through_functions, through_methods, through_closures, through_contextmanagers, through_modules]
+GENERATORS = [through_generators, through_generator_loops]
 
 
 @pytest.mark.parametrize("depth", range(1, 7))
@@ -166,6 +166,136 @@ def test_two_graphs(way: Any, depth: int) -> None:
     assert seen.breaks == ["SB009"]
     assert len(seen.graphs) == 2
     assert not seen.of(events.Recompile) and not seen.of(events.EagerFallback)
+
+
+@pytest.mark.parametrize("depth", range(1, 7))
+@pytest.mark.parametrize("way", GENERATORS, ids=lambda way: way.__name__)
+def test_a_break_in_a_generator_frame_is_right_and_costs_no_more_than_its_own_step(way: Any, depth: int) -> None:
+    """The step of the generator runs natively (docs/graph-breaks.md, Limits); around it, everything is captured."""
+    seen = compare(way(depth), [(X,), (X + 1,), (X,)])
+    assert seen.breaks[0] == "SB009" and len(seen.breaks) <= 2
+    assert len(seen.graphs) in (2, 3)
+    assert not seen.of(events.Recompile) and not seen.of(events.EagerFallback)
+
+
+@pytest.mark.xfail(strict=True, reason="a running generator's frame is not resumed yet")
+@pytest.mark.parametrize("way", GENERATORS, ids=lambda way: way.__name__)
+def test_two_graphs_through_generators(way: Any) -> None:
+    assert len(compare(way(1), [(X,)]).breaks) == 1
+
+
+# ---------------------------------------------------------------------- suspended generators across breaks
+
+
+def items(x, log):
+    try:
+        yield x + 1
+        log.append("between")
+        sent = yield x + 2
+        yield x * (sent or 1)
+    finally:
+        log.append("closed")
+
+
+def exhausted_after(x, log):
+    generator = items(x, log)
+    total = next(generator)
+    stator.graph_break()
+    for item in generator:
+        total = total + item
+    return total, next(generator, None)
+
+
+def advanced_between(x, log):
+    generator = items(x, log)
+    total = next(generator)
+    stator.graph_break()
+    total = total + next(generator)
+    stator.graph_break()
+    total = total + generator.send(3)
+    return total, list(generator)
+
+
+def closed_after(x, log):
+    generator = items(x, log)
+    total = next(generator)
+    stator.graph_break()
+    generator.close()
+    return total, list(generator)
+
+
+def thrown_into(x, log):
+    generator = items(x, log)
+    total = next(generator)
+    stator.graph_break()
+    try:
+        generator.throw(KeyError("k"))
+    except KeyError as error:
+        log.append(str(error))
+    return total
+
+
+def not_started(x, log):
+    generator = items(x, log)
+    stator.graph_break()
+    return list(generator)
+
+
+def left_alone(x, log):
+    generator = items(x, log)
+    next(generator)
+    stator.graph_break()
+    return x + 1, generator.gi_code.co_name
+
+
+def broken_in_every_iteration(x, log):
+    for item in items(x, log):
+        x = x + item
+        stator.graph_break()
+    return x
+
+
+@contextlib.contextmanager
+def swallowing(log):
+    try:
+        yield 5
+    except ValueError as error:
+        log.append(str(error))
+
+
+def raises_in_a_with(x, log):
+    with swallowing(log) as n:
+        x = x + n
+        stator.graph_break()
+        raise ValueError("swallowed")
+    return x * 2
+
+
+SUSPENDED = [exhausted_after, advanced_between, closed_after, thrown_into, not_started, left_alone,
+             broken_in_every_iteration, raises_in_a_with]
+
+
+@pytest.mark.parametrize("program", SUSPENDED, ids=lambda program: program.__name__)
+def test_suspended_generators_go_on(program: Any) -> None:
+    seen = compare(program, [(X, []), (X + 1, []), (X, [])])
+    assert not seen.of(events.EagerFallback)
+
+
+def test_the_generator_of_the_user_is_over_when_the_graph_ran_it_to_its_end() -> None:
+    kept: list[Any] = []
+
+    def program(x, log):
+        generator = items(x, log)
+        kept.append(generator)
+        total = next(generator)
+        stator.graph_break()
+        return total + sum(generator)
+
+    log: list[Any] = []
+    expected = program(X, [])
+    assert stator.compile(program, backend="eager")(X, log).equal(expected)
+    assert log == ["between", "closed"]
+    assert kept[-1].gi_frame is None and list(kept[-1]) == []
 
 
 # ---------------------------------------------------------------------- loops

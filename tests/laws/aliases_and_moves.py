@@ -189,7 +189,7 @@ def items_assigned():
     return Scene(fn, one(x), lambda: x.zero_())
 
 
-@probe("SB005 SB006 SB017")
+@probe()
 def shape_changed_in_place():
     x = ramp(6).reshape(2, 3)
 
@@ -200,7 +200,7 @@ def shape_changed_in_place():
     return Scene(fn, one(x), look=lambda: x)
 
 
-@probe("SB005 SB006 SB017")
+@probe()
 def dimension_added_in_place():
     x = ramp(4)
 
@@ -211,7 +211,7 @@ def dimension_added_in_place():
     return Scene(fn, one(x), look=lambda: x)
 
 
-@probe("SB001 SB005 SB006 SB017")
+@probe()
 def storage_set_in_place():
     x, other = ramp(4), torch.ones(4)
 
@@ -222,7 +222,7 @@ def storage_set_in_place():
     return Scene(fn, one(x), lambda: other.fill_(3), lambda: x)
 
 
-@probe("SB005 SB006 SB004 SB017")
+@probe()
 def resized_in_place():
     x = ramp(4)
 
@@ -240,7 +240,7 @@ def membership_by_identity():
     return Scene(lambda x: x * 2 if x in items else x * 3, one(x), lambda: items.reverse())
 
 
-@probe("SB013")
+@probe()
 def dict_keyed_by_tensors():
     x, y = ramp(), ramp()
     table = {x: 2, y: 3}

@@ -113,7 +113,7 @@ def logging_between_mutations():
     return Scene(fn, one(ramp()), lambda: logger.setLevel(logging.WARNING), lambda: list(handler.notes))
 
 
-@probe("SB015 SB001 SB005")
+@probe()
 def logging_level_asked():
     LOGGER.setLevel(logging.WARNING)
     return Scene(lambda x: x * (2 if LOGGER.isEnabledFor(logging.INFO) else 3), one(ramp()),
@@ -380,7 +380,7 @@ class Config:
     layers: list[Any] = dataclasses.field(default_factory=lambda: [{"n": 1}])
 
 
-@probe("SB001 SB005 SB006 SB007")
+@probe()
 def config_copied():
     config = Config()
 

@@ -72,28 +72,28 @@ class Target:
     k = 2
 
 
-@probe("SB001 SB005 SB014 SB019")
+@probe()
 def weak_reference_target():
     target = [Target()]
     reference = weakref.ref(target[0])
     return Scene(lambda x: x * 5 if reference() is None else x * reference().k, one(ramp()), target.clear)
 
 
-@probe("SB001 SB005 SB014 SB019")
+@probe()
 def weak_reference_target_changed():
     target = Target()
     reference = weakref.ref(target)
     return Scene(lambda x: x * reference().k, one(ramp()), lambda: setattr(target, "k", 3))
 
 
-@probe("SB001 SB005 SB014 SB019")
+@probe()
 def weak_value_dictionary():
     targets = [Target(), Target()]
     table = weakref.WeakValueDictionary(enumerate(targets))
     return Scene(lambda x: x * len(table), one(ramp()), targets.pop)
 
 
-@probe("SB001 SB005 SB006 SB014 SB019")
+@probe()
 def weak_set_grown_inside():
     known: Any = weakref.WeakSet()
     target = Target()
@@ -105,7 +105,7 @@ def weak_set_grown_inside():
     return Scene(fn, one(ramp()), lambda: known.clear(), lambda: len(known))
 
 
-@probe("SB001 SB005 SB013")
+@probe()
 def environment_variable():
     os.environ["STATOR_LAW_PROBE"] = "2"
     return Scene(lambda x: x * int(os.environ["STATOR_LAW_PROBE"]), one(ramp()),
@@ -113,14 +113,14 @@ def environment_variable():
                  undo=lambda: os.environ.pop("STATOR_LAW_PROBE", None))
 
 
-@probe("SB001 SB005 SB013")
+@probe()
 def environment_variable_that_appears():
     return Scene(lambda x: x * int(os.environ.get("STATOR_LAW_PROBE", "7")), one(ramp()),
                  lambda: os.environ.__setitem__("STATOR_LAW_PROBE", "3"),
                  undo=lambda: os.environ.pop("STATOR_LAW_PROBE", None))
 
 
-@probe("SB001 SB005 SB013")
+@probe()
 def environment_variable_through_getenv():
     return Scene(lambda x: x * int(os.getenv("STATOR_LAW_PROBE", "7")), one(ramp()),
                  lambda: os.environ.__setitem__("STATOR_LAW_PROBE", "3"),
@@ -250,13 +250,13 @@ def key_object_changed():
     return Scene(lambda x: x * table.get(asked[0], 7), one(ramp()), lambda: setattr(asked[0], "n", 4))
 
 
-@probe("SB012 SB013")
+@probe()
 def set_of_objects():
     points = {Point(1), Point(2)}
     return Scene(lambda x: x * (2 if Point(3) in points else 3) + len(points), one(ramp()), lambda: points.add(Point(3)))
 
 
-@probe("SB012 SB013")
+@probe()
 def set_of_objects_grown_inside():
     points = {Point(1)}
 
@@ -274,7 +274,7 @@ def set_in_hash_order():
     return Scene(lambda x: (x * 2, list(words), [w for w in words]), one(ramp()), lambda: words.add("epsilon"))
 
 
-@probe("SB013")
+@probe()
 def set_of_ints_in_table_order():
     # Equal sets with different histories iterate in different orders: 8 and 0 share a slot of the table.
     sets = [{8, 0}, {0, 8}]
@@ -282,7 +282,7 @@ def set_of_ints_in_table_order():
     return Scene(lambda x: (x * 2, list(slot[0])), one(ramp()), lambda: slot.__setitem__(0, sets[1]))
 
 
-@probe("SB013")
+@probe()
 def set_of_identity_hashed_objects():
     things = {Target(), Target(), Target()}
     order = list(things)
@@ -342,20 +342,20 @@ def cached_property():
                  lambda: vars(model))
 
 
-@probe("SB014")
+@probe()
 def outside_iterator():
     items = iter([1, 2, 3, 4, 5, 6])
     return Scene(lambda x: x * next(items), one(ramp()), lambda: next(items), lambda: items.__length_hint__())
 
 
-@probe("SB014 SB005")
+@probe()
 def outside_iterator_looped():
     holder = {"it": iter([1, 2, 3])}
     return Scene(lambda x: [x * k for k in holder["it"]], one(ramp()), lambda: holder.update(it=iter([5])),
                  lambda: holder["it"].__length_hint__())
 
 
-@probe("SB014 SB001 SB005 SB006")
+@probe()
 def outside_counter():
     counter = itertools.count()
     return Scene(lambda x: x * next(counter), one(ramp()), lambda: next(counter), lambda: repr(counter))
@@ -383,14 +383,14 @@ def outside_generator_unpacked():
     return Scene(lambda x: (x, *streams.pop()), one(ramp()), look=lambda: len(streams))
 
 
-@probe("SB014 SB005 SB001 SB006")
+@probe()
 def outside_zip_and_map():
     pairs = zip([1, 2, 3, 4], [5, 6, 7, 8])
     doubled = map(lambda n: n * 2, itertools.count())
     return Scene(lambda x: x * next(pairs)[1] + next(doubled), one(ramp()))
 
 
-@probe("SB014 SB005 SB001 SB006 SB015")
+@probe()
 def outside_iterator_given_to_list():
     streams = [iter("ab"), iter("cd"), iter("ef"), iter("gh")]
     return Scene(lambda x: (x * 2, list(streams[0]), "".join(streams[1]), tuple(streams[2])), one(ramp()))
@@ -460,13 +460,13 @@ def numpy_array_written_inside():
     return Scene(fn, one(ramp()), lambda: values.fill(7), lambda: values.tolist())
 
 
-@probe("SB001 SB003 SB005 SB006")
+@probe()
 def numpy_scalar():
     slot = [np.float32(2)]
     return Scene(lambda x: x * float(slot[0]), one(ramp()), lambda: slot.__setitem__(0, np.float32(3)))
 
 
-@probe("SB001 SB005")
+@probe()
 def abstract_class_registered():
     class Shape(abc.ABC):
         pass
@@ -478,14 +478,14 @@ def abstract_class_registered():
     return Scene(lambda x: x * 2 if isinstance(square, Shape) else x * 3, one(ramp()), lambda: Shape.register(Square))
 
 
-@probe("SB001 SB005 SB013")
+@probe()
 def recursion_limit_asked():
     limit = sys.getrecursionlimit()
     return Scene(lambda x: x * (2 if sys.getrecursionlimit() == limit else 3), one(ramp()),
                  lambda: sys.setrecursionlimit(limit + 50), undo=lambda: sys.setrecursionlimit(limit))
 
 
-@probe("SB001 SB005 SB013")
+@probe()
 def modules_asked():
     return Scene(lambda x: x * 2 if "stator_law_probe" in sys.modules else x * 3, one(ramp()),
                  lambda: sys.modules.__setitem__("stator_law_probe", torch),
@@ -498,13 +498,13 @@ def thread_asked():
     return Scene(lambda x: x * (2 if threading.get_ident() == main else 3), one(ramp()))
 
 
-@probe("SB001 SB005 SB006")
+@probe()
 def bytearray_changed():
     data = bytearray(b"abc")
     return Scene(lambda x: x * data[0], one(ramp()), lambda: data.__setitem__(0, 5), lambda: bytes(data))
 
 
-@probe("SB001 SB005 SB006")
+@probe()
 def bytearray_written():
     data = bytearray(b"abc")
 

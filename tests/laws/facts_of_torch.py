@@ -183,7 +183,7 @@ def default_dtype():
                  undo=lambda: torch.set_default_dtype(torch.float32))
 
 
-@probe("SB005")
+@probe()
 def default_device():
     return Scene(lambda x: (x * 2, torch.ones(4).device.type), one(ramp()), lambda: torch.set_default_device("meta"),
                  undo=lambda: torch.set_default_device(None))
@@ -232,7 +232,7 @@ def grad_mode_left_changed():
     return Scene(fn, one(x), undo=lambda: torch.set_grad_enabled(True))
 
 
-@probe("SB001 SB005 SB006 SB013 SB016")
+@probe()
 def autocast_inside():
     model = linear()
 
@@ -244,7 +244,7 @@ def autocast_inside():
     return Scene(fn, one(ramp()))
 
 
-@probe("SB001 SB005 SB006 SB013 SB016")
+@probe()
 def autocast_turned_off_inside():
     model = linear()
 
@@ -256,7 +256,7 @@ def autocast_turned_off_inside():
     return Scene(fn, one(ramp()), around=lambda: torch.autocast("cpu", torch.bfloat16))
 
 
-@probe("SB001 SB005 SB006 SB013 SB016")
+@probe()
 def inference_mode_inside():
     def fn(x):
         with torch.inference_mode():
@@ -267,7 +267,7 @@ def inference_mode_inside():
     return Scene(fn, one(ramp(grad=True)))
 
 
-@probe("SB001 SB005 SB006 SB013 SB016")
+@probe()
 def default_dtype_set_inside():
     def fn(x):
         torch.set_default_dtype(torch.float64)
@@ -278,7 +278,7 @@ def default_dtype_set_inside():
     return Scene(fn, one(ramp()), undo=lambda: torch.set_default_dtype(torch.float32))
 
 
-@probe("SB001 SB005 SB006 SB013 SB016")
+@probe()
 def default_dtype_left_changed():
     def fn(x):
         y = torch.ones(4)
@@ -289,7 +289,7 @@ def default_dtype_left_changed():
                  undo=lambda: torch.set_default_dtype(torch.float32))
 
 
-@probe("SB001 SB005 SB006 SB013 SB016")
+@probe()
 def device_context_inside():
     def fn(x):
         with torch.device("meta"):
@@ -385,7 +385,7 @@ def stride_changed():
     return Scene(lambda x: x.stride()[0] * x, lambda: (xs[0],), lambda: xs.__setitem__(0, ramp(6).reshape(3, 2).t()))
 
 
-@probe("SB005 SB013")
+@probe()
 def storage_offset_changed():
     xs = [ramp(8)[:4]]
     return Scene(lambda x: x * x.storage_offset(), lambda: (xs[0],), lambda: xs.__setitem__(0, ramp(8)[4:]))
@@ -510,13 +510,13 @@ def detached_shares_memory():
     return Scene(fn, one(x))
 
 
-@probe("SB005 SB006")
+@probe()
 def data_read():
     x = ramp(grad=True)
     return Scene(lambda x: (x.data * 2, x.data.requires_grad), one(x), lambda: setattr(x, "data", torch.ones(4)))
 
 
-@probe("SB005 SB006")
+@probe()
 def data_read_and_changed():
     x = ramp(grad=True)
 
@@ -539,7 +539,7 @@ def data_assigned():
     return Scene(fn, one(x), look=lambda: x)
 
 
-@probe("SB005 SB006")
+@probe()
 def grad_read():
     x = ramp(grad=True)
 
@@ -549,7 +549,7 @@ def grad_read():
     return Scene(lambda x: x * 2 if x.grad is None else x.grad * 3, one(x), change, lambda: x.grad)
 
 
-@probe("SB005 SB006")
+@probe()
 def grad_assigned():
     x = ramp(grad=True)
 
@@ -561,7 +561,7 @@ def grad_assigned():
     return Scene(fn, one(x), lambda: setattr(x, "grad", None), lambda: x.grad)
 
 
-@probe("SB005 SB006")
+@probe()
 def grad_changed_in_place():
     x = ramp(grad=True)
     x.grad = torch.ones(4)

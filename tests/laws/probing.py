@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from portrait import Describer, Portrait, differences, without_addresses
 
 import stator
+from portrait import Describer, Portrait, differences, without_addresses
 from stator import events
 from stator.interp.trace import root_frame, trace
 

@@ -18,7 +18,9 @@ import torch
 import torch.testing._internal.common_methods_invocations
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.testing._internal.common_modules import module_db
+
 from torch_api.judge import Program
+
 
 def _call_directly(op: Any, *args: Any, **kwargs: Any) -> Any:
     return op(*args, **kwargs)

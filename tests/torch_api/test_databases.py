@@ -10,8 +10,8 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from torch_api.judge import UNFIT  # noqa: E402
 from torch_api.coverage import verdict_of  # noqa: E402
+from torch_api.judge import UNFIT  # noqa: E402
 from torch_api.samples import Sample, module_samples, operator_samples  # noqa: E402
 
 SLICE = [

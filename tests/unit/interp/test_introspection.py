@@ -127,3 +127,18 @@ def test_augmented_assignment_to_a_number() -> None:
     x, y = torch.randn(2, 2), torch.randn(2, 2)
     for one, other in zip(compiled(fn)(x, y), fn(x, y), strict=True):
         assert torch.equal(one, other)
+
+
+def test_membership_in_an_outside_set_does_not_ask_for_its_order() -> None:
+    names = {f"argument_{i}" for i in range(40)}
+    for i in range(0, 40, 3):
+        names.discard(f"argument_{i}")
+    names.add("query")
+
+    def fn(x: torch.Tensor) -> Any:
+        return x + len([name for name in ("query", "key", "argument_4") if name in names])
+
+    run, x = compiled(fn), torch.ones(1)
+    assert run(x) == fn(x) == 3
+    names.add("key")
+    assert run(x) == fn(x) == 4

@@ -6,10 +6,10 @@ import math
 
 import pytest
 import torch
-
-import stator
 from asserting import assert_all, assert_number, caught_assertion, raise_unless_any
 from counting import run
+
+import stator
 
 PROGRAMS = {}
 

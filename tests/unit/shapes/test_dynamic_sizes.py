@@ -6,9 +6,9 @@ import math
 
 import pytest
 import torch
+from counting import run, shape_texts
 
 import stator
-from counting import run, shape_texts
 from stator import events, pipeline
 
 SIZES = [5, 3, 7, 2, 1, 9, 64, 3, 1, 12]

@@ -1,0 +1,35 @@
+"""Tell AOTAutograd which inputs stay where they are.   a graph  ->  its parameters and buffers marked as static
+
+A compiler that records CUDA graphs copies every other input into a place of its own at each call. The marks are
+those that torch's compilers look for; Inductor itself checks that a static input still has its address.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+import torch
+from torch._guards import CompileId
+
+from stator.shapes.sources import NamedSource
+from stator.source import Key, Source
+
+_numbers = itertools.count()
+_MEMBER_DICTS = frozenset({"_parameters", "_buffers"})
+
+
+def mark_static_inputs(gm: torch.fx.GraphModule) -> None:
+    """Put the metadata on the graph and its placeholders."""
+    gm.meta["dynamo_compile_id"] = CompileId(frame_id=next(_numbers), frame_compile_id=0)
+    gm._param_name_to_source = {}  # the graph module holds no parameters of its own
+    for node in gm.graph.find_nodes(op="placeholder"):
+        source = node.meta.get("source")
+        node._dynamo_source = None if source is None else NamedSource(source)
+        if source is not None and is_member_of_module(source):
+            node.meta["tensor_dict"] = {"_dynamo_static_input_type": "unguarded"}
+
+
+def is_member_of_module(source: Source) -> bool:
+    """Whether a value was read from the parameters or the buffers of an nn.Module."""
+    holder = source.base
+    return isinstance(source, Key) and isinstance(holder, Key) and holder.key in _MEMBER_DICTS
