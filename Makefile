@@ -65,7 +65,12 @@ setup: $(STAMPS)/native $(STAMPS)/installed
 
 # ---- using it
 
-demo: setup
+$(STAMPS)/transformers: $(STAMPS)/requirements
+	@echo "[+]   demo     transformers, for its Llama"
+	@$(PIP) install -q transformers
+	@touch $@
+
+demo: setup $(STAMPS)/transformers
 	@$(PY) -m stator.cli.demo
 
 test: setup

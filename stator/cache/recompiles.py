@@ -52,8 +52,8 @@ def over_limit(site: CallSite, bound: tuple[Any, ...]) -> None:
         events.emit(events.CacheLimit(site.name, limit))
         rest = "the rest of the call after the break there" if site.point is not None else "it"
         warnings.warn(f"stator: recompile limit: {site.name} was compiled {limit} times and none of the entries fits "
-                      f"this call{reason}. From now on {rest} runs eagerly wherever no entry fits. {REGISTRY['SB021'].remedy}.",
-                      RuntimeWarning, stacklevel=4)
+                      f"this call{reason}. From now on {rest} runs eagerly wherever no entry fits. "
+                      f"Remedy: {REGISTRY['SB021'].remedy}.", RuntimeWarning, stacklevel=4)
     events.emit(events.EagerFallback(site.name, f"recompile_limit {limit}"))
 
 

@@ -17,7 +17,6 @@ from stator.emit.native_code import SlotKind, resume_code
 from stator.interp.frame import NULL
 from stator.interp.suspend import FrameState, names_of
 
-
 NATIVE_CODES: set[types.CodeType] = set()  # made here to run natively: nobody captures them
 
 

@@ -1,4 +1,4 @@
-"""Text and values of a moment, in the residual program.   f"x = {x}"  ->  ''.join(['x = ', show_tensor(out[0], ...)])"""
+"""Text and values of a moment, in the residual program.   f"x={x}"  ->  ''.join(['x=', show_tensor(out[0], ...)])"""
 
 from __future__ import annotations
 

@@ -20,6 +20,7 @@ from stator.interp.frame import Raised
 from stator.kinds import is_a
 from stator.shapes.values import DeferredText, Formatted, is_unbacked, python_type
 
+_BRACKETS: dict[type, tuple[str, str]] = {list: ("[", "]"), tuple: ("(", ")"), dict: ("{", "}")}
 _CONSTANTS = (str, int, float, complex, bool, bytes, type(None), type, torch.dtype, torch.device)
 
 
@@ -120,7 +121,7 @@ def _holds_unknown(vm: Any, value: Any, depth: int) -> bool:
 
 def _container_parts(vm: Any, value: Any) -> list[Any]:
     """The pieces that list.__repr__ and its like would put together."""
-    opening, closing = {list: "[]", tuple: "()", dict: "{}"}[type(value)]
+    opening, closing = _BRACKETS[type(value)]
     parts: list[Any] = [opening]
     items = list(value.items()) if type(value) is dict else list(value)
     for number, item in enumerate(items):
