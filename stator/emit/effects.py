@@ -119,6 +119,8 @@ def log_at(logger: Any, level: int, message: Any, args: tuple[Any, ...], filenam
 
 def _diff(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> None:
     shape = tracker.shape
+    if tracker.part_of is not None:
+        return None
     if shape is Shape.OPAQUE:
         return _diff_generator(build, tracker, out)
     if shape is Shape.ITERATOR:

@@ -1,4 +1,4 @@
-"""Torch's settings while one program is traced.   torch.set_default_dtype(...) inside  ->  a node, and undone at the end
+"""Torch's settings while one program is traced.   torch.set_default_dtype(...) inside  ->  a node; undone at the end
 
 The trace really changes the settings (fake tensors obey them), records each change in the graph, and remembers
 what there was before.  Out: what to restore after the trace, and what the residual has to leave behind.

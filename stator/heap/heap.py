@@ -220,7 +220,6 @@ class Heap:
         owner = self.namespaces.get(id(value))
         if owner is not None:  # the __dict__ of an object: the two must stay one
             self.guard(source, Kind.ALIAS, DictOf(owner.source))
-            self.expose_attributes(owner)
             own = instance_dict(owner.standin)
             assert own is not None
             self.note_namespace(own, owner.standin, owner)
@@ -468,10 +467,16 @@ class Heap:
 
     def note_namespace(self, own: dict[str, Any], obj: Any, tracker: VariableTracker | None) -> None:
         """An instance dict was taken as a value: it must be that object's own dict wherever it goes."""
-        if tracker is not None:
-            self.sources[id(own)] = DictOf(tracker.source)
-        else:
+        if tracker is None:
             self.owners[id(own)] = obj
+        else:
+            self.sources[id(own)] = DictOf(tracker.source)
+            if id(own) not in self.by_standin and tracker.initial_dict is not None:
+                # Read key by key, like any dict from outside; no guard on the names that nobody asks for.
+                part = VariableTracker(own, instance_dict(tracker.original), DictOf(tracker.source), Shape.DICT)
+                part.initial, part.part_of, part.type_guarded = tracker.initial_dict, tracker, True
+                self.by_standin[id(own)] = part
+                self.trackers.append(part)
         self.kept.append(own)
 
     def expose_attributes(self, tracker: VariableTracker) -> None:

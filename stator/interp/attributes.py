@@ -287,7 +287,6 @@ def read_c_member(vm: Any, descr: Any, obj: Any, cont: Any) -> None:
         if tracker is not None:
             if tracker.shape is Shape.OPAQUE:
                 raise Break("SB005", f"__dict__ of a {type(obj).__name__}")
-            heap.expose_attributes(tracker)
         own = descr.__get__(obj)
         if type(own) is dict:
             heap.note_namespace(own, obj, tracker)

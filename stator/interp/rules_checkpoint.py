@@ -1,4 +1,4 @@
-"""Rules for torch.utils.checkpoint.   checkpoint(f, x, use_reentrant=False)  ->  f(x), its nodes marked for recomputation
+"""Rules for torch.utils.checkpoint.   checkpoint(f, x, use_reentrant=False)  ->  f(x), its nodes to be recomputed
 
 The marks are those AOTAutograd's partitioner knows: what they are on is computed again in the backward pass.
 """

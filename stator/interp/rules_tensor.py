@@ -26,7 +26,8 @@ def _breaks(code: str, detail: str) -> Any:
 
 
 rule(_TensorBase.retain_grad)(_breaks("SB016", "retain_grad()"))
-rule(torch.Tensor.register_hook, torch.Tensor.register_post_accumulate_grad_hook)(_breaks("SB016", "a hook on a tensor"))
+rule(torch.Tensor.register_hook, torch.Tensor.register_post_accumulate_grad_hook)(
+    _breaks("SB016", "a hook on a tensor"))
 rule(torch.utils.hooks.BackwardHook.setup_input_hook, torch.utils.hooks.BackwardHook.setup_output_hook,
      torch.utils.hooks.BackwardHook._apply_on_tensors)(_breaks("SB016", "a backward hook on a module"))
 rule(torch.nn.Parameter, torch.nn.Buffer, _TensorBase._make_subclass)(
@@ -100,7 +101,7 @@ for _name, _dtype in (("FloatTensor", torch.float32), ("DoubleTensor", torch.flo
     rule(getattr(torch, _name))(_constructor(getattr(torch, _name), _dtype))
 
 
-# ---------------------------------------------------------------------- weak references (RNNs keep some to their weights)
+# ---------------------------------------------------------------------- weak references, as RNNs keep to their weights
 
 
 @rule(weakref.ref.__call__)
