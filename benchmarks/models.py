@@ -28,7 +28,8 @@ def bert() -> Program:
     from transformers import BertConfig, BertModel
 
     torch.manual_seed(0)
-    config = BertConfig(hidden_size=64, intermediate_size=128, num_hidden_layers=12, num_attention_heads=4, vocab_size=384)
+    config = BertConfig(hidden_size=64, intermediate_size=128, num_hidden_layers=12, num_attention_heads=4,
+                        vocab_size=384)
     return BertModel(config).eval(), (torch.randint(0, 384, (2, 16)),)
 
 
@@ -45,7 +46,7 @@ def unet() -> Program:
     from diffusers import UNet2DConditionModel
 
     torch.manual_seed(0)
-    model = UNet2DConditionModel(sample_size=16, in_channels=4, out_channels=4, layers_per_block=1,
+    model: Any = UNet2DConditionModel(sample_size=16, in_channels=4, out_channels=4, layers_per_block=1,
                                  block_out_channels=(32, 64), norm_num_groups=8, cross_attention_dim=32,
                                  attention_head_dim=4, down_block_types=("CrossAttnDownBlock2D", "DownBlock2D"),
                                  up_block_types=("UpBlock2D", "CrossAttnUpBlock2D")).eval()

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
         substitute_in_graph,
     )
     from stator.compiled_module import CompiledModule
-    from stator.shapes.declare import mark_dynamic, mark_static, mark_unbacked, maybe_mark_dynamic
     from stator.errors import (
         BackendError,
         InternalError,
@@ -42,6 +41,7 @@ if TYPE_CHECKING:
         StatorError,
         Unsupported,
     )
+    from stator.shapes.declare import mark_dynamic, mark_static, mark_unbacked, maybe_mark_dynamic
 
 __version__ = "0.1.0"
 

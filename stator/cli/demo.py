@@ -1,7 +1,8 @@
 """Capture a small model and show what came of it: `make demo`.
 
-In: a HuggingFace Llama, or the model of demo_model where transformers is not installed.  Out, on the terminal: the graph, the guards, the residual source, and what
-capture and a call cost beside torch._dynamo, measured here and now.
+In: a HuggingFace Llama, or the model of demo_model where transformers is not installed.  Out, on the terminal:
+the graph, the guards, the residual source, and what capture and a call cost beside torch._dynamo, measured here
+and now.
 """
 
 from __future__ import annotations

@@ -200,7 +200,7 @@ def _list_base(value: Any) -> type:
     return list if is_a(value, list) else collections.deque
 
 
-def _dict_base(value: Any) -> type:
+def _dict_base(value: Any) -> Any:
     return collections.OrderedDict if is_a(value, collections.OrderedDict) else dict
 
 

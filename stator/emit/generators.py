@@ -77,7 +77,8 @@ def parks(code: types.CodeType, started: bool) -> bool:
 
 def finished() -> Any:
     """A generator that is over."""
-    generator = (item for item in ())
+    nothing: tuple[Any, ...] = ()
+    generator = (item for item in nothing)
     for _ in generator:
         pass
     return generator

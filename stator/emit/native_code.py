@@ -80,7 +80,7 @@ def resume_code(code: types.CodeType, index: int, slots: Sequence[int], kinds: S
               for e in unit.exception_table]
     if (raising or parked) and table and table[0].target < 0:
         table[0] = table[0]._replace(target=-table[0].target - 1 + moved)
-    names = {"co_varnames": (".values",), "co_nlocals": 1} if shift else {}
+    names: dict[str, Any] = {"co_varnames": (".values",), "co_nlocals": 1} if shift else {}
     return encode_parts(code.replace(**names) if names else code, prologue + body, table,
                         co_consts=tuple(consts), co_argcount=1, co_posonlyargcount=0, co_kwonlyargcount=0,
                         co_flags=code.co_flags & ~_SIGNATURE_FLAGS)
@@ -129,10 +129,7 @@ def _shifted(instruction: Instruction, shift: int) -> Instruction:
 
 def _load(position: int, consts: list[Any]) -> list[Instruction]:
     """Push values[position]."""
-    for number, const in enumerate(consts):
-        if type(const) is int and const == position:
-            break
-    else:
-        number = len(consts)
+    number = next((at for at, const in enumerate(consts) if type(const) is int and const == position), len(consts))
+    if number == len(consts):
         consts.append(position)
     return [Instruction("LOAD_FAST", 0), Instruction("LOAD_CONST", number), Instruction("BINARY_SUBSCR", 0)]

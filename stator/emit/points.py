@@ -140,7 +140,7 @@ class ResumePoint:
 
     def _handled_outside(self, parts: list[Any], depth: int, handled: Any) -> Any:
         """The exception an outer frame is handling while frame `depth` runs."""
-        for slots, stack, made in reversed(parts[:depth]):
+        for _, stack, _ in reversed(parts[:depth]):
             for item in reversed(stack):
                 if type(item) is _Handled:
                     return item.exc

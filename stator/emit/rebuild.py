@@ -20,9 +20,9 @@ from torch._subclasses.fake_tensor import FakeTensor
 from stator.breaks import Break
 from stator.emit.classes import rebuild_class
 from stator.emit.exceptions import rebuild_exception
+from stator.emit.generators import rebuild_generator
 from stator.emit.holders import rebuild_holder
 from stator.emit.iterators import rebuild_iterator
-from stator.emit.generators import rebuild_generator
 from stator.emit.texts import write_text
 from stator.emit.writer import Writer
 from stator.heap.box import Box
@@ -31,9 +31,9 @@ from stator.heap.readers import plain_value
 from stator.heap.shells import CONSTANT_TYPES, IDENTITY_TYPES, new_shell, slot_members
 from stator.heap.tracker import Shape
 from stator.interp.attributes import is_outside
-from stator.source import Source
 from stator.kinds import is_a
 from stator.shapes.values import SYMBOLIC, DeferredText
+from stator.source import Source
 
 
 class Rebuilder:
@@ -260,7 +260,8 @@ class Rebuilder:
         parts += [f"{key}={self.value(item)}" for key, item in value.keywords.items()]
         if id(value) in self.memo:
             return self.memo[id(value)]
-        return self.variable(value, "partial", f"{self.writer.constant(functools.partial, 'partial')}({', '.join(parts)})")
+        make = self.writer.constant(functools.partial, "partial")
+        return self.variable(value, "partial", f"{make}({', '.join(parts)})")
 
     # ------------------------------------------------------------------ instances
 

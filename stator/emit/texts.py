@@ -82,7 +82,8 @@ def write_frozen(build: Any, value: Any) -> str:
 def show(value: Any, conversion: str, spec: str) -> str:
     """One replacement field of an f-string."""
     if conversion:
-        value = {"s": str, "r": repr, "a": ascii}[conversion](value)
+        convert: Any = {"s": str, "r": repr, "a": ascii}[conversion]
+        value = convert(value)
     return format(value, spec)
 
 

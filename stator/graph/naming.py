@@ -44,7 +44,8 @@ def spell(func: Any) -> tuple[str, Any]:
         key = (func.__name__, id(func.__self__))
         found = _property_wrappers.get(key)
         if found is None:
-            found = _property_wrappers[key] = ("getattr" if key[0] == "__get__" else "setattr", func.__self__.__name__)
+            owner: Any = func.__self__
+            found = _property_wrappers[key] = ("getattr" if key[0] == "__get__" else "setattr", owner.__name__)
         return found
     return _spell_hashed(func)
 

@@ -31,11 +31,11 @@ from stator.graph.propagation import Propagation
 from stator.graph.torch_state import TorchState
 from stator.guards.guard import TensorMeta, tensor_meta
 from stator.guards.shape_check import Operand, Property
+from stator.kinds import is_a
 from stator.shapes.inputs import float_tensor, symbolic_fake, symbolic_float, symbolic_int
 from stator.shapes.nodes import SymbolNodes
 from stator.shapes.values import SYMBOLIC, data_dependent, has_unbacked
 from stator.source import Source
-from stator.kinds import is_a
 
 _ATOMS = frozenset({int, float, complex, bool, str, type(None), type(...), torch.dtype, torch.device, torch.layout,
                     torch.memory_format, range})
@@ -246,7 +246,8 @@ class Recorder:
                 if not has_unbacked((args, kwargs)) and not self.symbols.shape_env.pending_fresh_unbacked_symbols:
                     raise
                 # Its rule for fake tensors cannot live with the unknown size; whether the program fails, eager says.
-                raise Break("SB003", f"{getattr(target, '__name__', target)} on a data-dependent size: {error}") from None
+                name = getattr(target, "__name__", target)
+                raise Break("SB003", f"{name} on a data-dependent size: {error}") from None
         fresh = bool(self.symbols.shape_env.pending_fresh_unbacked_symbols)
         if fresh and not self.data_dependent:
             raise Break("SB003", f"{getattr(target, '__name__', target)} of a tensor")
@@ -275,7 +276,8 @@ class Recorder:
         node_args = tuple([to_arg(value) for value in args])
         if op == "getattr":
             op, node_args, target = "call_function", (node_args[0], target), builtins.getattr
-        node = self.graph.create_node(op, target, node_args, {k: to_arg(v) for k, v in kwargs.items()} if kwargs else {})
+        node_kwargs = {k: to_arg(v) for k, v in kwargs.items()} if kwargs else {}
+        node = self.graph.create_node(op, target, node_args, node_kwargs)
         self.calls += 1
         node.meta["stack_trace"] = self.stack_trace()
         node.meta.update(self.marks)

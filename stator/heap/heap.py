@@ -22,14 +22,35 @@ from stator.guards.guard_set import GuardSet
 from stator.heap.box import NO_KEY, Box
 from stator.heap.holders import holder_adopters
 from stator.heap.iterators import iterator_adopters
-from stator.heap.readers import arguments_of, default_factory_of, entries_of_class, mapping_behind, plain_value
+from stator.heap.readers import (
+    arguments_of,
+    default_factory_of,
+    entries_of_class,
+    mapping_behind,
+    plain_value,
+)
 from stator.heap.scope import Scope
 from stator.heap.shells import CONSTANT_TYPES, IDENTITY_TYPES, is_constant_tuple, new_shell, slot_members
 from stator.heap.tracker import Shape, VariableTracker
 from stator.heap.upcoming import COMPOSITES, SEQUENCES, adopt_upcoming, expose_upcoming
-from stator.source import Attr, CallOf, CellOf, DictOf, Index, Key, KeyAt, Local, Pinned, SetAt, Slot, Source, ValueAt, root_of
 from stator.kinds import is_a
 from stator.shapes.policy import Policy
+from stator.source import (
+    Attr,
+    CallOf,
+    CellOf,
+    DictOf,
+    Index,
+    Key,
+    KeyAt,
+    Local,
+    Pinned,
+    SetAt,
+    Slot,
+    Source,
+    ValueAt,
+    root_of,
+)
 
 Adopter = Callable[[Any, Source], Any]
 

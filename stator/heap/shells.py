@@ -35,7 +35,7 @@ class Shell:
     """How to make an empty stand-in of a class, and which container part it has."""
 
     shape: Shape
-    base: type
+    base: Any  # the container class: it is asked for methods that `type` does not have
     make: Callable[..., Any]
     mutable: bool = True
 

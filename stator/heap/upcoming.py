@@ -18,7 +18,9 @@ from stator.heap.readers import reduced
 from stator.heap.tracker import Shape, VariableTracker
 from stator.source import CallOf, Index, Pinned, Source
 
-_LIST, _TUPLE, _RANGE, _LONG_RANGE = (type(iter([])), type(iter(())), type(iter(range(0))), type(iter(range(1 << 70))))
+_LIST: type = type(iter([]))
+_TUPLE: type = type(iter(()))
+_RANGE, _LONG_RANGE = type(iter(range(0))), type(iter(range(1 << 70)))
 SEQUENCES = frozenset({_LIST, _TUPLE, _RANGE, _LONG_RANGE})
 COMPOSITES = frozenset({enumerate, zip})
 

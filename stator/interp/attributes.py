@@ -26,10 +26,10 @@ from stator.heap.tracker import Shape
 from stator.interp import tensor_bookkeeping
 from stator.interp.frame import Continuation, Frame, Raised
 from stator.interp.lookup import MISSING, find, is_mutable_class, mro_of
-from stator.native.rows_declare import INSTANCE_METHOD
-from stator.source import Attr, CallOf, DictOf, Key, Pinned
 from stator.kinds import is_a
+from stator.native.rows_declare import INSTANCE_METHOD
 from stator.shapes.values import SYMBOLIC, specialise
+from stator.source import Attr, CallOf, DictOf, Key, Pinned
 
 _object_getattribute = object.__getattribute__
 _PLAIN_FUNCTIONS = (types.FunctionType,)
@@ -99,7 +99,8 @@ def load_generic(vm: Any, obj: Any, name: str, cont: Any, fallback: bool = True)
     """object.__getattribute__, then `__getattr__` where the caller is not __getattribute__ itself."""
     cls = type(obj)
     descr = find(vm, cls, name)
-    if fallback and descr is not MISSING and type(descr) not in _NON_DATA and find(vm, cls, "__getattr__") is not MISSING:
+    if fallback and descr is not MISSING and type(descr) not in _NON_DATA \
+            and find(vm, cls, "__getattr__") is not MISSING:
         cont = FallbackGetattr(obj, name, cont)  # a getter may raise AttributeError
     if descr is not MISSING and type(descr) not in _PLAIN_FUNCTIONS and is_data_descriptor(vm, descr):
         return bind(vm, descr, obj, cls, cont)
@@ -227,7 +228,8 @@ def bind(vm: Any, descr: Any, obj: Any, owner: type, cont: Any) -> None:
     if cls is property:
         if descr.fget is None:
             return raise_attribute_error(
-                vm, obj, "", f"property {_property_name(owner, descr)!r} of {owner.__qualname__!r} object has no getter", cont)
+                vm, obj, "",
+                f"property {_property_name(owner, descr)!r} of {owner.__qualname__!r} object has no getter", cont)
         return vm.call(descr.fget, (obj,), {}, cont)
     if cls is classmethod:
         return bind_class_method(vm, descr, owner, cont)
@@ -282,6 +284,8 @@ def read_c_member(vm: Any, descr: Any, obj: Any, cont: Any) -> None:
     """A C-level attribute: a slot, `__dict__`, `__class__`, `func.__name__`, `exc.args`, ..."""
     name = descr.__name__
     heap = vm.heap
+    if id(obj) in vm.autograd_nodes:
+        raise Break("SB016", f"{name} of a grad_fn")
     if name == "__dict__" and not is_a(obj, (types.FunctionType, type, types.ModuleType)):
         tracker = heap.by_standin.get(id(obj))
         if tracker is not None:

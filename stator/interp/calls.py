@@ -17,6 +17,7 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from stator import _core, _hook, marks
 from stator.breaks import Break
+from stator.code.decode import decode
 from stator.guards.guard import Kind
 from stator.heap.box import Box
 from stator.heap.shells import CONSTANT_TYPES
@@ -28,12 +29,11 @@ from stator.interp.lookup import MISSING, find, is_mutable_class
 from stator.interp.machine import Machine, Thunk, program_of
 from stator.interp.texts import refuse_addresses, text_of_outside
 from stator.interp.torch_arguments import plain_arguments
-from stator.code.decode import decode
+from stator.kinds import is_a
 from stator.native.table import NativeClass, lookup, name_of, receiver_split
 from stator.native.torch_ops import torch_leaf
-from stator.source import Attr, Index, Pinned
-from stator.kinds import is_a
 from stator.shapes.values import SYMBOLIC, data_dependent
+from stator.source import Attr, Index, Pinned
 
 RULES: dict[int, Any] = {}  # id of a callable (kept alive in _RULED) -> rule(vm, args, kwargs, cont)
 _RULED: list[Any] = []
@@ -159,10 +159,11 @@ class Caller(Machine):
         """Functions the user marked: disable, allow_in_graph, substitute_in_graph, ..."""
         if marks.is_disabled(fn):
             mark = marks.disabled_mark(fn)
-            raise Break("SB010", f"{fn.__qualname__} is disabled" + (f": {mark.reason}" if mark and mark.reason else ""))
+            reason = f": {mark.reason}" if mark and mark.reason else ""
+            raise Break("SB010", f"{fn.__qualname__} is disabled{reason}")
         replacement = marks.substitute(fn)
         if replacement is not None:
-            return self.call(replacement.fn, args, kwargs, cont)
+            return self.call(replacement.replacement, args, kwargs, cont)
         if marks.allowed_in_graph(fn):
             return self.give(self.torch_call(fn, args, kwargs), cont)
         if marks.is_constant_result(fn):
@@ -287,7 +288,8 @@ class Caller(Machine):
             if self.pending is not None:
                 raise self.pending from None
             if is_a(error, GuardOnDataDependentSymNode):
-                raise data_dependent(error.cond, f"{_describe(fn)} asks for a number") from None
+                raise data_dependent(error.cond,  # type: ignore[attr-defined]
+                                      f"{_describe(fn)} asks for a number") from None
             raise Raised(error) from None
         finally:
             _hook.leave()
@@ -361,7 +363,8 @@ def takes_values(args: Any, kwargs: Any) -> bool:
     used by it, natively; then its body is interpreted like any other."""
     for value in (*args, *kwargs.values()) if kwargs else args:
         cls = type(value)
-        if cls is not FakeTensor and cls not in CONSTANT_TYPES and not is_a(value, _VALUE_TYPES) and not torch_leaf(value):
+        if cls is not FakeTensor and cls not in CONSTANT_TYPES and not is_a(value, _VALUE_TYPES) \
+                and not torch_leaf(value):
             return False
     return True
 
@@ -462,8 +465,8 @@ def _describe(fn: Any) -> str:
 
 
 
-_VALUE_TYPES = (torch.Tensor, int, float, str, list, tuple, dict, set, slice, torch.SymInt, torch.SymFloat, torch.SymBool,
-                torch.Generator, torch._C._SDPBackend)
+_VALUE_TYPES = (torch.Tensor, int, float, str, list, tuple, dict, set, slice, torch.SymInt, torch.SymFloat,
+                torch.SymBool, torch.Generator, torch._C._SDPBackend)
 _C_CALLABLES = {types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType,
                 types.MethodWrapperType, types.ClassMethodDescriptorType}
 _RUNNABLE = {NativeClass.PURE_SHELL, NativeClass.PURE, NativeClass.PURE_DEEP, NativeClass.MUTATES, NativeClass.ITERATOR}

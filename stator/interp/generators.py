@@ -517,9 +517,11 @@ def GET_AWAITABLE(vm: Any, frame: Frame, instr: Any) -> None:
     method = vm.find(type(value), "__await__")
     if method is vm.MISSING:
         if instr.arg == 1:
-            text = f"'async with' received an object from __aenter__ that does not implement __await__: {type(value).__name__}"
+            text = f"'async with' received an object from __aenter__ that does not implement __await__: " \
+                   f"{type(value).__name__}"
         elif instr.arg == 2:
-            text = f"'async with' received an object from __aexit__ that does not implement __await__: {type(value).__name__}"
+            text = f"'async with' received an object from __aexit__ that does not implement __await__: " \
+                   f"{type(value).__name__}"
         else:
             text = f"object {type(value).__name__} can't be used in 'await' expression"
         raise Raised(TypeError(text))

@@ -62,7 +62,8 @@ class Thunk(Frame):
     __slots__ = ()
 
     def __init__(self, begin: Callable[[], None]) -> None:
-        super().__init__(_THUNK, [(_begin(begin), _THUNK.instructions[0]), (_end, _THUNK.instructions[1])], None, [], None)
+        program = [(_begin(begin), _THUNK.instructions[0]), (_end, _THUNK.instructions[1])]
+        super().__init__(_THUNK, program, None, [], None)
 
 
 def _begin(begin: Callable[[], None]) -> Any:
@@ -108,6 +109,7 @@ class Machine:
         self.error_policy: bool | None = None  # of the innermost error_on_graph_break region; None: there is none
         self.early_effects = 0  # how many of them come before the program's first change of anything outside
         self.torch_state = recorder.torch_state
+        self.autograd_nodes: dict[int, Any] = {}  # the grad_fn of fake tensors
         self.tensor_grads: dict[int, tuple[Any, Any]] = {}  # id of a fake -> (it, what the program made its .grad)
         self.steps = 0  # instructions begun by the outermost loop
         self.stop_step = -1  # where to stop: set when a trace is repeated up to the place of a break

@@ -184,7 +184,8 @@ def compare(vm: Any, symbol: str, left: Any, right: Any, cont: Any = None) -> No
     candidates = [c for c in candidates if c[0] is not MISSING]
     python_level = [c for c in candidates if is_python_level(c[0])]
     if symbol == "!=" and not python_level:  # object.__ne__ asks __eq__
-        python_level = [m for m in (find(vm, left_type, "__eq__"), find(vm, right_type, "__eq__")) if is_python_level(m)]
+        methods = (find(vm, left_type, "__eq__"), find(vm, right_type, "__eq__"))
+        python_level = [m for m in methods if is_python_level(m)]
     if not python_level or left_type in SCALARS and right_type in SCALARS:
         if left_type is FakeTensor or right_type is FakeTensor:
             return compare_tensor_object(vm, symbol, left, right, function, cont)
@@ -255,7 +256,8 @@ def truth(vm: Any, value: Any) -> bool:
     if method is MISSING:
         method = find(vm, cls, "__len__")
         if is_python_level(method):
-            result = vm.call_sync(method, (value,)) if type(method) is types.FunctionType else _slot_sync(vm, method, value)
+            result = vm.call_sync(method, (value,)) if type(method) is types.FunctionType \
+                else _slot_sync(vm, method, value)
             return check_length(result) != 0
     vm.heap.expose_length(value)
     return vm.native(bool, (value,))
@@ -491,7 +493,7 @@ def contains_tensor(vm: Any, container: Any, item: Any) -> bool:
     return found
 
 
-_RAW_SETS = {True: set.__iter__, False: frozenset.__iter__}
+_RAW_SETS: dict[bool, Any] = {True: set.__iter__, False: frozenset.__iter__}
 
 
 def _search(vm: Any, container: Any, item: Any) -> bool:
@@ -499,7 +501,7 @@ def _search(vm: Any, container: Any, item: Any) -> bool:
         if candidate is item:
             return True
         out: list[Any] = []
-        vm.sync(lambda: compare(vm, "==", candidate, item), out)
+        vm.sync(lambda candidate=candidate: compare(vm, "==", candidate, item), out)
         if truth(vm, out[0]):
             return True
     return False

@@ -17,10 +17,10 @@ from stator.interp import symbols
 from stator.interp.attributes import load_attr
 from stator.interp.frame import NULL, UNBOUND, Continuation, Frame, Raised
 from stator.interp.lookup import MISSING, find
-from stator.interp.moments import joined
 from stator.interp.machine import declined, op
-from stator.source import Key, Pinned
+from stator.interp.moments import joined
 from stator.kinds import is_a
+from stator.source import Key, Pinned
 
 # ---------------------------------------------------------------------- nothing at all
 
@@ -477,7 +477,7 @@ def MAKE_FUNCTION(vm: Any, frame: Frame, instr: Any) -> None:
     function = types.FunctionType(code, frame.scope.namespace, code.co_name, defaults, closure)
     function.__qualname__ = code.co_qualname
     module = frame.scope.read("__name__")
-    function.__module__ = None if module is MISSING else module
+    function.__module__ = None if module is MISSING else module  # type: ignore[assignment]  # CPython allows None
     if kwdefaults is not None:
         function.__kwdefaults__ = kwdefaults
     if annotations is not None:

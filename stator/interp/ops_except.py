@@ -22,7 +22,7 @@ def RAISE_VARARGS(vm: Any, frame: Frame, instr: Any) -> None:
         if current is None:
             raise Raised(RuntimeError("No active exception to reraise"))
         raise Raised(current, again=True)
-    cause = frame.stack.pop() if instr.arg == 2 else MISSING
+    cause: Any = frame.stack.pop() if instr.arg == 2 else MISSING
     exc = make_exception(vm, frame.stack.pop())
     if cause is not MISSING:
         if cause is not None:
@@ -109,7 +109,8 @@ def prepare_reraise(original: BaseException, raised: list[Any]) -> BaseException
     """What an `except*` raises: the unhandled part of the group, merged with what handlers raised."""
     if not is_a(original, BaseExceptionGroup):
         return raised[0] if raised else None
-    fresh, reraised = [], []
+    fresh: list[BaseException] = []
+    reraised: list[BaseException] = []
     for exc in raised:
         if exc is None:
             continue
@@ -124,7 +125,7 @@ def prepare_reraise(original: BaseException, raised: list[Any]) -> BaseException
     return fresh[0] if len(fresh) == 1 and not reraised else BaseExceptionGroup("", fresh)
 
 
-def _leaves(group: BaseException) -> set[int]:
+def _leaves(group: Any) -> set[int]:
     if is_a(group, BaseExceptionGroup):
         return {leaf for exc in group.exceptions for leaf in _leaves(exc)}
     return {id(group)}

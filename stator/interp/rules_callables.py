@@ -7,7 +7,6 @@ import operator
 import types
 from typing import Any
 
-
 from stator.interp import operators
 from stator.interp.assignment import GiveNone
 from stator.interp.attributes import load_attr, read_c_member
@@ -108,12 +107,12 @@ def _getitem(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 
 @rule(operator.setitem)
 def _setitem(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-    operators.set_item(vm, *args, GiveNone(cont))
+    operators.set_item(vm, *args, cont=GiveNone(cont))
 
 
 @rule(operator.delitem)
 def _delitem(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-    operators.delete_item(vm, *args, GiveNone(cont))
+    operators.delete_item(vm, *args, cont=GiveNone(cont))
 
 
 @rule(operator.contains)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-
 from stator.breaks import Break
 from stator.guards.guard import Kind
 from stator.heap.box import Box

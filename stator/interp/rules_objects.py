@@ -69,12 +69,12 @@ def _hasattr(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 
 @rule(setattr)
 def _setattr(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-    store_attr(vm, *args, GiveNone(cont))
+    store_attr(vm, *args, cont=GiveNone(cont))
 
 
 @rule(delattr)
 def _delattr(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-    delete_attr(vm, *args, GiveNone(cont))
+    delete_attr(vm, *args, cont=GiveNone(cont))
 
 
 @rule(object.__getattribute__)

@@ -41,7 +41,7 @@ def _graph_break(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 # ---------------------------------------------------------------------- grad mode
 
 
-@rule(torch.is_grad_enabled, torch._C.is_grad_enabled if hasattr(torch._C, "is_grad_enabled") else torch.is_grad_enabled)
+@rule(torch.is_grad_enabled, getattr(torch._C, "is_grad_enabled", torch.is_grad_enabled))
 def _is_grad_enabled(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     vm.give(torch.is_grad_enabled(), cont)
 

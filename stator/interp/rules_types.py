@@ -13,7 +13,6 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.breaks import Break
 from stator.guards.guard import Kind
-from stator.source import CallOf, Pinned
 from stator.heap.box import Box
 from stator.interp import operators
 from stator.interp.attributes import load_attr, tensor_class
@@ -23,6 +22,7 @@ from stator.interp.lookup import MISSING, find
 from stator.interp.ops_data import read_cell
 from stator.kinds import is_a
 from stator.shapes.values import SYMBOLIC, python_type
+from stator.source import CallOf, Pinned
 
 # ---------------------------------------------------------------------- types
 

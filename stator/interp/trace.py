@@ -176,7 +176,8 @@ def trace_once(begin: Begin, stop_step: int, stop: Break | None, exact: bool) ->
             except (Exception, SystemExit, GeneratorExit) as error:
                 result.error = error
             finally:
-                vm.torch_state.close()  # inside the modes: leaving inference mode brings back the dispatch keys of its start
+                # inside the modes: leaving inference mode brings back the dispatch keys of its start
+                vm.torch_state.close()
     except Break as reason:
         result.stop = reason
     finally:

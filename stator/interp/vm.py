@@ -19,8 +19,8 @@ from stator.interp.attributes import adopt_entry, bind, load_attr
 from stator.interp.calls import Caller
 from stator.interp.frame import ExcState, Frame, Raised
 from stator.interp.lookup import MISSING, find
-from stator.interp.parked import Generators
 from stator.interp.ops_except import optional_attr, special_method
+from stator.interp.parked import Generators
 from stator.kinds import is_a
 
 _PLAIN_SEQUENCES = (list, tuple)
