@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib.util
 import os
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import torch
 
@@ -46,7 +48,8 @@ def unet() -> Program:
     from diffusers import UNet2DConditionModel
 
     torch.manual_seed(0)
-    model: Any = UNet2DConditionModel(sample_size=16, in_channels=4, out_channels=4, layers_per_block=1,
+    build: Any = UNet2DConditionModel  # a Module, which mypy does not see: torch is not followed
+    model = build(sample_size=16, in_channels=4, out_channels=4, layers_per_block=1,
                                  block_out_channels=(32, 64), norm_num_groups=8, cross_attention_dim=32,
                                  attention_head_dim=4, down_block_types=("CrossAttnDownBlock2D", "DownBlock2D"),
                                  up_block_types=("UpBlock2D", "CrossAttnUpBlock2D")).eval()
@@ -55,7 +58,7 @@ def unet() -> Program:
 
 def register_models() -> None:
     builders: dict[str, tuple[str, Callable[[], Program]]] = {
-        f"Llama, {layers} layers": ("transformers", lambda layers=layers: llama(layers)) for layers in (4, 16, 32, 64)}
+        f"Llama, {layers} layers": ("transformers", partial(llama, layers)) for layers in (4, 16, 32, 64)}
     builders["BERT, 12 layers"] = ("transformers", bert)
     builders["ViT, 12 layers"] = ("transformers", vit)
     builders["UNet2DCondition"] = ("diffusers", unet)

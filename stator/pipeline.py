@@ -42,10 +42,11 @@ _entries: weakref.WeakSet[Any] = weakref.WeakSet()
 def make_entry(fn: Any, settings: Settings) -> Any:
     """The compiled form of a Python function or bound method."""
     prefix: tuple[Any, ...] = ()
-    function = fn
+    function: Any = fn
     if isinstance(fn, types.MethodType):
         prefix, function = (fn.__self__,), fn.__func__
-    site = CallSite(function, settings, settings.name or getattr(function, "__qualname__", "?"))
+    name: str = getattr(function, "__qualname__", "?")
+    site = CallSite(function, settings, settings.name or name)
     site.nested = NestedFrames(lambda func: make_nested_entry(site, func), NATIVE_CODES)
     invoke = site.nested.invoke if settings.compile_nested else call_natively
     site.points = Points(site.name, lambda point: make_point_entry(site, point), invoke)
@@ -147,12 +148,13 @@ def capture(site: CallSite, bound: tuple[Any, ...]) -> tuple[Any, Any, Installed
     except (Unsupported, DeclarationError):
         raise
     except BackendError:
-        if not site.data_dependent or not done.vm.recorder.symbols.has_fresh:
+        if done is None or not site.data_dependent or not done.vm.recorder.symbols.has_fresh:
             raise
         site.data_dependent = False  # the backend may have failed on them: break at each instead
         return capture(site, bound)
     except Exception as error:
-        return internal_failure(site, error)
+        internal_failure(site, error)
+        return None
     finally:
         if done is not None and not site.keep_traces:
             done.release()

@@ -322,7 +322,7 @@ def _diff_slots(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> N
 
 
 def _members(tracker: VariableTracker) -> Any:
-    return slot_members(type(tracker.original))
+    return slot_members(type(tracker.original))  # type: ignore[arg-type]  # mypy: type[Any] is not Hashable
 
 
 _CLASSED = (Shape.OBJECT, Shape.LIST, Shape.DICT, Shape.SET)

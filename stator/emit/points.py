@@ -75,7 +75,7 @@ class ResumePoint:
             error = rest[-1]
         first = True
         for depth in range(len(self.states) - 1, -1, -1):
-            state, (slots, stack, made) = self.states[depth], parts[depth]
+            state, (slots, stack, _) = self.states[depth], parts[depth]
             if first:
                 pushed = [] if self.raising else _filled(self.pushes, list(rest))
             else:

@@ -301,7 +301,7 @@ class Rebuilder:
         if own:
             parts = [f"{key!r}: {self.value(item)}" for key, item in own.items()]
             self.writer.line(f"{self.writer.constant(_vars, 'vars')}({name}).update({{{', '.join(parts)}}})")
-        for member in slot_members(type(value)):
+        for member in slot_members(type(value)):  # type: ignore[arg-type]  # mypy: type[Any] is not Hashable
             try:
                 item = member.__get__(value)
             except AttributeError:

@@ -67,4 +67,5 @@ _IN_PLACE_OPERATORS = frozenset({
 def input_name(text: str) -> str:
     """A readable FX name for a graph input.   self.layers[0].weight -> self_layers_0_weight"""
     name = re.sub(r"\W+", "_", text).strip("_")
-    return name if name and not name[0].isdigit() else f"arg_{name}"
+    # `self` is the module's own parameter in the code FX generates.
+    return name if name and not name[0].isdigit() and name != "self" else f"arg_{name}"

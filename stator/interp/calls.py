@@ -78,6 +78,8 @@ class AfterNew(Continuation):
 class Caller(Machine):
     """A machine that can call."""
 
+    coded: dict[int, Any]  # outside functions whose code is guarded, by id
+
     def call(self, fn: Any, args: Any, kwargs: dict[str, Any] | None = None, cont: Any = None) -> None:
         """Call `fn`; its result reaches the current frame's stack, or `cont`, now or when its frame returns."""
         cls = type(fn)
@@ -289,7 +291,7 @@ class Caller(Machine):
                 raise self.pending from None
             if is_a(error, GuardOnDataDependentSymNode):
                 raise data_dependent(error.cond,  # type: ignore[attr-defined]
-                                      f"{_describe(fn)} asks for a number") from None
+                                     f"{_describe(fn)} asks for a number") from None
             raise Raised(error) from None
         finally:
             _hook.leave()

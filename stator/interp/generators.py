@@ -360,7 +360,7 @@ class SendNext(Continuation):
     def raised(self, vm: Any, frame: Frame, exc: BaseException) -> bool:
         if not is_a(exc, StopIteration):
             return False
-        self.returned(vm, frame, exc.value)
+        self.returned(vm, frame, exc.value)  # type: ignore[attr-defined]
         return True
 
 
@@ -376,7 +376,7 @@ class SendCall(SendNext):
         if not is_a(exc, StopIteration):
             return False
         frame.stack.pop()
-        frame.stack.append(exc.value)
+        frame.stack.append(exc.value)  # type: ignore[attr-defined]
         frame.ip = self.target
         return True
 
@@ -485,7 +485,7 @@ class Redelegated(Continuation):
     def raised(self, vm: Any, frame: Frame, exc: BaseException) -> bool:
         if not is_a(exc, StopIteration):
             return False
-        self.returned(vm, frame, exc.value)
+        self.returned(vm, frame, exc.value)  # type: ignore[attr-defined]
         return True
 
 

@@ -134,7 +134,7 @@ for _name in ("cache_info", "cache_clear"):
                                        "elsewhere"))
 
 
-@rule(functools._lru_cache_wrapper.__get__)
+@rule(functools._lru_cache_wrapper.__get__)  # type: ignore[attr-defined]
 def _bind_cache(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     wrapper, obj = args[0], args[1]
     vm.give(wrapper if obj is None else types.MethodType(wrapper, obj), cont)

@@ -107,12 +107,14 @@ def _getitem(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 
 @rule(operator.setitem)
 def _setitem(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-    operators.set_item(vm, *args, cont=GiveNone(cont))
+    obj, key, value = args
+    operators.set_item(vm, obj, key, value, GiveNone(cont))
 
 
 @rule(operator.delitem)
 def _delitem(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-    operators.delete_item(vm, *args, cont=GiveNone(cont))
+    obj, key = args
+    operators.delete_item(vm, obj, key, GiveNone(cont))
 
 
 @rule(operator.contains)

@@ -43,12 +43,12 @@ def _namedtuple(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     vm.give(note_class(vm, vm.native_unhooked(collections.namedtuple, args, options)), cont)
 
 
-@rule(dataclasses._process_class)
+@rule(dataclasses._process_class)  # type: ignore[attr-defined]
 def _process_class(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     """@dataclass on a class of the trace: it reads annotations and writes methods, all on that class."""
     if id(args[0]) not in vm.fresh:
         raise Break("SB006", f"dataclasses.dataclass on {args[0].__name__}, a class from outside")
-    vm.give(note_class(vm, vm.native_unhooked(dataclasses._process_class, args, kwargs)), cont)
+    vm.give(note_class(vm, vm.native_unhooked(getattr(dataclasses, "_process_class"), args, kwargs)), cont)
 
 
 @rule(_thread.get_ident)
@@ -95,12 +95,12 @@ def caller_module(vm: Any, levels: int) -> Any:
     return "__main__" if frame is None else frame.scope.read("__name__")
 
 
-@rule(enum.EnumType._create_)
+@rule(enum.EnumType._create_)  # type: ignore[attr-defined]
 def _create_enum(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     """Enum("Colour", "RED GREEN"): the module is that of the caller's caller."""
     if kwargs.get("module") is None:
         kwargs = {**kwargs, "module": caller_module(vm, 1)}
-    vm.push(vm.frame_for(enum.EnumType._create_, args, kwargs), cont)
+    vm.push(vm.frame_for(getattr(enum.EnumType, "_create_"), args, kwargs), cont)
 
 
 def _caller(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
@@ -113,7 +113,7 @@ if hasattr(typing, "_caller"):
     rule(typing._caller)(_caller)
 
 
-@rule(typing_extensions._has_generic_or_protocol_as_origin)
+@rule(typing_extensions._has_generic_or_protocol_as_origin)  # type: ignore[attr-defined]
 def _has_generic_origin(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     """Asks the frame two levels up for its variable `origin`: here that is an interpreted frame."""
     frame = vm.frame.caller()

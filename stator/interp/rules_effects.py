@@ -129,18 +129,19 @@ def _warn(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     stack = [frame for frame in vm.stack()]
     level = values.get("stacklevel", 1)
     frame = stack[-level] if level <= len(stack) else stack[0]
-    watched = warnings.showwarning is not _SHOW_WARNING or type(warnings._showwarnmsg_impl) is types.FunctionType \
-        and warnings._showwarnmsg_impl is not _SHOW_MESSAGE
+    shown_by = getattr(warnings, "_showwarnmsg_impl")
+    watched = warnings.showwarning is not _SHOW_WARNING \
+        or type(shown_by) is types.FunctionType and shown_by is not _SHOW_MESSAGE
     note(vm, Warned(message, category, frame.filename, frame.line, frame.filename), watched)
     vm.give(None, cont)
 
 
-_SHOW_WARNING, _SHOW_MESSAGE = warnings._showwarning_orig, warnings._showwarnmsg_impl
+_SHOW_WARNING, _SHOW_MESSAGE = getattr(warnings, "_showwarning_orig"), getattr(warnings, "_showwarnmsg_impl")
 
 
 def warnings_can_raise() -> bool:
     """A pure reader for guards: whether some filter makes exceptions of warnings."""
-    return warnings.defaultaction == "error" or any(row[0] == "error" for row in warnings.filters)
+    return getattr(warnings, "defaultaction") == "error" or any(row[0] == "error" for row in warnings.filters)
 
 
 def _log_rule(name: str, level: int | None) -> Any:
@@ -234,5 +235,5 @@ for _function in (io.StringIO.write, io.TextIOWrapper.write):
     rule(_function)(_stream_rule(_function))
 
 
-for _function in (re.compile, re.escape, re.match, re.fullmatch, re.search, re.split, re.findall, re.finditer):
-    rule(_function)(_native_rule(_function))
+for _of_re in (re.compile, re.escape, re.match, re.fullmatch, re.search, re.split, re.findall, re.finditer):
+    rule(_of_re)(_native_rule(_of_re))

@@ -69,12 +69,14 @@ def _hasattr(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 
 @rule(setattr)
 def _setattr(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-    store_attr(vm, *args, cont=GiveNone(cont))
+    obj, name, value = args
+    store_attr(vm, obj, name, value, GiveNone(cont))
 
 
 @rule(delattr)
 def _delattr(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-    delete_attr(vm, *args, cont=GiveNone(cont))
+    obj, name = args
+    delete_attr(vm, obj, name, GiveNone(cont))
 
 
 @rule(object.__getattribute__)

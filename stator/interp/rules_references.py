@@ -54,5 +54,6 @@ def _hooked_rule(function: Any) -> Any:
     return run
 
 
-for _function in (weakref.ref.__hash__, weakref.ref.__eq__, weakref.ref.__ne__, _weakref._remove_dead_weakref):
+for _function in (weakref.ref.__hash__, weakref.ref.__eq__, weakref.ref.__ne__,
+                  getattr(_weakref, "_remove_dead_weakref")):
     rule(_function)(_hooked_rule(_function))

@@ -1,0 +1,36 @@
+"""Names in the graph: what FX generates must run, whatever the program calls its arguments."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+
+import stator
+from stator.graph.naming import input_name
+
+
+def test_an_argument_named_self_does_not_shadow_the_module() -> None:
+    def program(self: Any) -> Any:
+        return self + 1
+
+    assert input_name("self") != "self"
+    compiled = stator.compile(program, backend="eager", fullgraph=True)
+    assert torch.equal(compiled(torch.ones(2)), torch.full((2,), 2.0))
+
+
+@pytest.mark.parametrize("text", ["x", "self.layers[0].weight", "d['a b']", "0", "*"])
+def test_names_are_identifiers(text: str) -> None:
+    assert input_name(text).isidentifier()
+
+
+def test_deepcopy_of_a_tensor_is_one_break() -> None:
+    def program(x: Any) -> Any:
+        return copy.deepcopy(x * 2) + 1
+
+    explained = stator.explain(program)(torch.ones(3))
+    assert explained.graph_break_count == 1
+    compiled = stator.compile(program, backend="eager")
+    assert torch.equal(compiled(torch.ones(3)), program(torch.ones(3)))
