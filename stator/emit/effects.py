@@ -17,8 +17,8 @@ from stator.emit.rebuild import Rebuilder, _vars
 from stator.emit.texts import write_frozen, write_text
 from stator.guards.guard import MISSING, Kind
 from stator.heap.box import Box
-from stator.heap.heap import instance_dict
 from stator.heap.iterators import advanced, exhausted
+from stator.heap.raw_access import instance_dict
 from stator.heap.readers import bytes_of, default_factory_of
 from stator.heap.shells import slot_members
 from stator.heap.tracker import Shape, VariableTracker

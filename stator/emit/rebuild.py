@@ -26,7 +26,8 @@ from stator.emit.iterators import rebuild_iterator
 from stator.emit.texts import write_text
 from stator.emit.writer import Writer
 from stator.heap.box import Box
-from stator.heap.heap import Heap, instance_dict
+from stator.heap.heap import Heap
+from stator.heap.raw_access import instance_dict
 from stator.heap.readers import plain_value
 from stator.heap.shells import CONSTANT_TYPES, IDENTITY_TYPES, new_shell, slot_members
 from stator.heap.tracker import Shape

@@ -10,7 +10,7 @@ import types
 from typing import Any
 
 from stator.heap.box import Box
-from stator.heap.heap import instance_dict
+from stator.heap.raw_access import instance_dict
 from stator.heap.shells import slot_members
 from stator.heap.tracker import Shape, VariableTracker
 from stator.kinds import is_a

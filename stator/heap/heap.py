@@ -22,6 +22,7 @@ from stator.guards.guard_set import GuardSet
 from stator.heap.box import NO_KEY, Box
 from stator.heap.holders import holder_adopters
 from stator.heap.iterators import iterator_adopters
+from stator.heap.raw_access import instance_dict, raw_members
 from stator.heap.readers import (
     arguments_of,
     default_factory_of,
@@ -471,8 +472,7 @@ class Heap:
         for i, item in enumerate(members):
             if type(item) in CONSTANT_TYPES:
                 self.guard(SetAt(tracker.source, i), Kind.EQUALS, item)
-        if any(a is not b for a, b in zip(_RAW_ITER[_container_base(type(tracker.standin))](tracker.standin), members,
-                                          strict=False)):
+        if any(a is not b for a, b in zip(raw_members(tracker.standin), members, strict=False)):
             tracker.exposed = False
             raise Break("SB013", "the order of a set, which its copy does not keep")
 
@@ -521,7 +521,7 @@ class Heap:
         seen.add(id(value))
         self.expose(value)
         if is_a(value, (list, tuple, set, frozenset, collections.deque)):
-            for item in _RAW_ITER[_container_base(cls)](value):
+            for item in raw_members(value):
                 self.expose_deep(item, seen)
         elif is_a(value, dict):
             for key, item in dict.items(value):
@@ -553,40 +553,6 @@ class Heap:
         return found
 
 
-def instance_dict(value: Any) -> dict[str, Any] | None:
-    """The real instance dict, whatever the class says about `__dict__`."""
-    getter = _dict_getter(type(value))
-    return None if getter is None else getter(value)
-
-
-def _dict_getter(cls: type) -> Any:
-    mro = _mro_of(cls)
-    known = _GETTERS.get(cls)
-    if known is not None and known[0] is mro:  # the bases of a class can be assigned
-        return known[1]
-    if len(_GETTERS) > 4096:  # bounded: a trace may make classes of its own
-        _GETTERS.clear()
-    getter = None
-    for base in mro:
-        found = base.__dict__.get("__dict__")
-        if type(found) is types.GetSetDescriptorType or base is types.SimpleNamespace:
-            getter = found.__get__
-            break
-    _GETTERS[cls] = (mro, getter)
-    return getter
-
-
-_GETTERS: dict[type, tuple[tuple[type, ...], Any]] = {}
-_mro_of = type.__dict__["__mro__"].__get__
-
-
-def forget_classes() -> None:
-    """Drop what was worked out about classes: it holds them, and a class may be as short-lived as its function."""
-    _GETTERS.clear()
-    for memo in (new_shell, slot_members, _container_base):
-        memo.cache_clear()
-
-
 def _dict_store(cls: type) -> Any:
     if issubclass(cls, collections.OrderedDict):
         return collections.OrderedDict.__setitem__
@@ -600,13 +566,3 @@ def _slot_source(member: Any) -> Any:
 _PINNED_FACTS = {Kind.EQUALS, Kind.ID}
 _PLAIN_DICTS = {dict, collections.OrderedDict, collections.defaultdict}
 _ATOMS = {types.FunctionType, types.ModuleType, type, torch.Tensor}
-_RAW_ITER: dict[type, Any] = {list: list.__iter__, tuple: tuple.__iter__, set: set.__iter__,
-                              frozenset: frozenset.__iter__, collections.deque: collections.deque.__iter__}
-
-
-@functools.cache
-def _container_base(cls: type) -> type:
-    for base in cls.__mro__:
-        if base in _RAW_ITER:
-            return base
-    raise TypeError(cls)

@@ -9,7 +9,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.breaks import Break
 from stator.heap.box import Box
-from stator.heap.heap import instance_dict
+from stator.heap.raw_access import instance_dict
 from stator.heap.tracker import Shape
 from stator.interp import tensor_bookkeeping
 from stator.interp.attributes import (

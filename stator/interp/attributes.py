@@ -21,7 +21,7 @@ from stator.breaks import Break
 from stator.guards.guard import Kind
 from stator.guards.reference import TRUSTED_TYPES
 from stator.heap.box import Box
-from stator.heap.heap import instance_dict
+from stator.heap.raw_access import instance_dict
 from stator.heap.tracker import Shape
 from stator.interp import tensor_bookkeeping
 from stator.interp.frame import Continuation, Frame, Raised

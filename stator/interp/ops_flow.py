@@ -8,7 +8,7 @@ from typing import Any
 from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.heap.box import Box
-from stator.heap.heap import instance_dict
+from stator.heap.raw_access import instance_dict
 from stator.interp import operators
 from stator.interp.assertions import take_for_granted
 from stator.interp.assignment import delete_attr, store_attr

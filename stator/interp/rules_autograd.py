@@ -19,7 +19,7 @@ from stator.breaks import Break
 from stator.graph.torch_state import SETTINGS
 from stator.guards.guard import is_constant
 from stator.heap.changes import fingerprint
-from stator.heap.heap import instance_dict
+from stator.heap.raw_access import instance_dict
 from stator.interp.binding import function_defaults
 from stator.interp.calls import rule
 from stator.interp.frame import Continuation, Frame

@@ -14,7 +14,7 @@ from typing import Any
 from stator.breaks import Break
 from stator.guards.guard import Kind, is_constant, same_constant, value_key
 from stator.heap.changes import fingerprint
-from stator.heap.heap import instance_dict
+from stator.heap.raw_access import instance_dict
 from stator.interp.assignment import writable_dict
 from stator.interp.attributes import read_instance_dict
 from stator.interp.calls import rule

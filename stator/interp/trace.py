@@ -28,7 +28,8 @@ from stator.graph.recorder import Recorder
 from stator.guards.global_state import global_state
 from stator.guards.guard import Guard, Kind
 from stator.heap.box import Box
-from stator.heap.heap import Heap, forget_classes
+from stator.heap.heap import Heap
+from stator.heap.raw_access import forget_classes
 from stator.interp import (  # noqa: F401  (each registers its rules)
     rules_autograd,
     rules_caches,

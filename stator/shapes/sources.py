@@ -5,6 +5,7 @@ torch only names symbols after them; reading the values again is the business of
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from torch._guards import Source as TorchSource
@@ -12,11 +13,24 @@ from torch._guards import Source as TorchSource
 from stator.source import Source
 
 
+@dataclass(frozen=True)
+class SavedName:
+    """All that is left of a source in a cache that torch wrote to disk: how it was called."""
+
+    name: str
+
+    def text(self) -> str:
+        return self.name
+
+
 class NamedSource(TorchSource):
     """A source of ours behind torch's interface."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source | SavedName) -> None:
         self.source = source
+
+    def __reduce__(self) -> Any:
+        return NamedSource, (SavedName(self.source.text()),)
 
     @property
     def _name_template(self) -> str:

@@ -1,0 +1,64 @@
+"""Look into an object past what its class overrides.   an instance of any class  ->  its dict, its members
+
+    instance_dict(module)  ->  the real `__dict__`, though the class may define a property of that name
+
+Nothing here runs code of the program.  What is worked out about a class is remembered until forget_classes().
+"""
+
+from __future__ import annotations
+
+import collections
+import functools
+import types
+from collections.abc import Iterator
+from typing import Any
+
+from stator.heap.shells import new_shell, slot_members
+
+_GETTERS: dict[type, tuple[tuple[type, ...], Any]] = {}
+_mro_of = type.__dict__["__mro__"].__get__
+_RAW_ITER: dict[type, Any] = {list: list.__iter__, tuple: tuple.__iter__, set: set.__iter__,
+                              frozenset: frozenset.__iter__, collections.deque: collections.deque.__iter__}
+
+
+def instance_dict(value: Any) -> dict[str, Any] | None:
+    """The real instance dict, whatever the class says about `__dict__`."""
+    getter = _dict_getter(type(value))
+    return None if getter is None else getter(value)
+
+
+def _dict_getter(cls: type) -> Any:
+    mro = _mro_of(cls)
+    known = _GETTERS.get(cls)
+    if known is not None and known[0] is mro:  # the bases of a class can be assigned
+        return known[1]
+    if len(_GETTERS) > 4096:  # bounded: a trace may make classes of its own
+        _GETTERS.clear()
+    getter = None
+    for base in mro:
+        found = base.__dict__.get("__dict__")
+        if type(found) is types.GetSetDescriptorType or base is types.SimpleNamespace:
+            getter = found.__get__
+            break
+    _GETTERS[cls] = (mro, getter)
+    return getter
+
+
+def raw_members(container: Any) -> Iterator[Any]:
+    """The members of a list, tuple, set, frozenset or deque, whatever its class says about `__iter__`."""
+    return _RAW_ITER[_container_base(type(container))](container)
+
+
+@functools.cache
+def _container_base(cls: type) -> type:
+    for base in cls.__mro__:
+        if base in _RAW_ITER:
+            return base
+    raise TypeError(cls)
+
+
+def forget_classes() -> None:
+    """Drop what was worked out about classes: it holds them, and a class may be as short-lived as its function."""
+    _GETTERS.clear()
+    for memo in (new_shell, slot_members, _container_base):
+        memo.cache_clear()
