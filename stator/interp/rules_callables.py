@@ -85,49 +85,49 @@ def _operator_rules() -> None:
             operators.binary(vm, symbol, args[0], args[1], False, cont)
         def binary_inplace(vm: Any, args: Any, kwargs: Any, cont: Any, symbol: str = symbol) -> None:
             operators.binary(vm, symbol, args[0], args[1], True, cont)
-        rule(function)(binary)
-        rule(inplace)(binary_inplace)
+        rule(function, arity=(2,))(binary)
+        rule(inplace, arity=(2,))(binary_inplace)
     for symbol, (function, _, _) in operators.COMPARE.items():
         def compare(vm: Any, args: Any, kwargs: Any, cont: Any, symbol: str = symbol) -> None:
             operators.compare(vm, symbol, args[0], args[1], cont)
-        rule(function)(compare)
+        rule(function, arity=(2,))(compare)
     for symbol, (function, _) in operators.UNARY.items():
         def unary(vm: Any, args: Any, kwargs: Any, cont: Any, symbol: str = symbol) -> None:
             operators.unary(vm, symbol, args[0], cont)
-        rule(function)(unary)
+        rule(function, arity=(1,))(unary)
 
 
 _operator_rules()
 
 
-@rule(operator.getitem)
+@rule(operator.getitem, arity=(2,))
 def _getitem(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     operators.get_item(vm, args[0], args[1], cont)
 
 
-@rule(operator.setitem)
+@rule(operator.setitem, arity=(3,))
 def _setitem(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     obj, key, value = args
     operators.set_item(vm, obj, key, value, GiveNone(cont))
 
 
-@rule(operator.delitem)
+@rule(operator.delitem, arity=(2,))
 def _delitem(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     obj, key = args
     operators.delete_item(vm, obj, key, GiveNone(cont))
 
 
-@rule(operator.contains)
+@rule(operator.contains, arity=(2,))
 def _contains(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     operators.contains(vm, args[0], args[1], False, cont)
 
 
-@rule(operator.truth)
+@rule(operator.truth, arity=(1,))
 def _truth(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     vm.give(operators.truth(vm, args[0]), cont)
 
 
-@rule(operator.not_)
+@rule(operator.not_, arity=(1,))
 def _not(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     vm.give(not operators.truth(vm, args[0]), cont)
 

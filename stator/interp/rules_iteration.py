@@ -19,14 +19,14 @@ from stator.shapes.values import SYMBOLIC
 # ---------------------------------------------------------------------- iteration
 
 
-@rule(iter)
+@rule(iter, arity=(1, 2))
 def _iter(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     if len(args) == 1:
         return vm.get_iter(args[0], cont)
     vm.give(vm.native(iter, args), cont)
 
 
-@rule(next)
+@rule(next, arity=(1, 2))
 def _next(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     iterator = args[0]
     body = vm.generators.get(id(iterator))

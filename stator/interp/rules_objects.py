@@ -61,19 +61,19 @@ def _getattr(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     _try_load(vm, args[0], args[1], OrDefault(cont, MISSING, args[2]))
 
 
-@rule(hasattr)
+@rule(hasattr, arity=(2,))
 def _hasattr(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     obj, name = args
     _try_load(vm, obj, name, OrDefault(cont, True, False))
 
 
-@rule(setattr)
+@rule(setattr, arity=(3,))
 def _setattr(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     obj, name, value = args
     store_attr(vm, obj, name, value, GiveNone(cont))
 
 
-@rule(delattr)
+@rule(delattr, arity=(2,))
 def _delattr(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     obj, name = args
     delete_attr(vm, obj, name, GiveNone(cont))
@@ -152,12 +152,12 @@ def _dir(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 # ---------------------------------------------------------------------- identity
 
 
-@rule(id)
+@rule(id, arity=(1,))
 def _id(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     vm.give(id(vm.guard_identity(args[0])), cont)
 
 
-@rule(hash)
+@rule(hash, arity=(1,))
 def _hash(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     value = symbols.specialise_deep(vm, args[0])
     method = find(vm, type(value), "__hash__") if type(value) is not FakeTensor else object.__hash__

@@ -91,7 +91,7 @@ def _isinstance(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     vm.give(is_instance(vm, *args), cont)
 
 
-@rule(issubclass)
+@rule(issubclass, arity=(2,))
 def _issubclass(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     vm.give(is_subclass(vm, *args), cont)
 
@@ -168,7 +168,7 @@ def _type_repr(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     vm.give(vm.native_unhooked(type.__repr__, args, kwargs), cont)
 
 
-@rule(callable)
+@rule(callable, arity=(1,))
 def _callable(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     vm.give(find(vm, type(args[0]), "__call__") is not MISSING, cont)
 
