@@ -22,6 +22,9 @@ DEPTH_LIMIT = 900  # where CPython's own limit of 1,000 may be near: the program
 HANDLERS: dict[str, Handler] = {}  # by opname; filled by the ops_* modules through @op
 
 
+DECLINED: dict[str, str] = {}  # opcodes that break, with their code
+
+
 def op(handler: Handler) -> Handler:
     """Register a handler under the opcode it is named after."""
     HANDLERS[handler.__name__] = handler
@@ -30,6 +33,7 @@ def op(handler: Handler) -> Handler:
 
 def declined(code: str, *names: str) -> None:
     """Opcodes that are known and break, with a code."""
+    DECLINED.update(dict.fromkeys(names, code))
     for name in names:
         def handler(vm: "Machine", frame: Frame, instr: Any, name: str = name) -> None:
             raise Break(code, name)

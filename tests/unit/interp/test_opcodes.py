@@ -1,0 +1,31 @@
+"""Every opcode of the running Python is accounted for: handled, declined with a code, or only ever decoded."""
+
+from __future__ import annotations
+
+import pytest
+
+from stator.breaks import REGISTRY
+from stator.code.opcodes import ALL_OPNAMES, DECODED_OPNAMES, VERSION
+from stator.interp.machine import DECLINED, HANDLERS
+from stator.interp.vm import VM
+
+if VERSION[:2] != (3, 11):
+    pytest.skip("the interpreter's handlers are complete for 3.11", allow_module_level=True)
+
+
+def test_the_three_groups_add_up() -> None:
+    assert VM is not None  # importing it registers every handler
+    handled = set(HANDLERS) - set(DECLINED)
+    decode_only = ALL_OPNAMES - DECODED_OPNAMES
+    assert handled | set(DECLINED) | decode_only == set(ALL_OPNAMES)
+    assert not handled & decode_only and not set(DECLINED) & decode_only
+    assert len(handled) + len(DECLINED) + len(decode_only) == len(ALL_OPNAMES)
+
+
+def test_few_opcodes_are_declined_and_each_has_a_registered_code() -> None:
+    assert set(DECLINED) == {"IMPORT_STAR", "PRINT_EXPR"}  # neither is compiled into a function
+    assert set(DECLINED.values()) <= set(REGISTRY)
+
+
+def test_no_handler_is_of_another_version() -> None:
+    assert set(HANDLERS) <= set(ALL_OPNAMES)
