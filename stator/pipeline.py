@@ -25,12 +25,14 @@ from stator.emit.points import NATIVE_CODES, ResumePoint
 from stator.emit.residual import emit_residual
 from stator.errors import BackendError, DeclarationError, InternalError, Unsupported
 from stator.graph import propagation
-from stator.guards.guard import Guard
+from stator.graph.memory import sharing_candidates, storage_partition
+from stator.guards.guard import Guard, Kind
 from stator.guards.lower import Program, lower
 from stator.interp.rules_effects import PolicySet
 from stator.interp.suspend import plan_stop, suspend
 from stator.interp.trace import Trace, trace
 from stator.options import Settings
+from stator.source import CallOf, Pinned
 from stator.shapes.checks import require_declared, shape_guards
 
 _core.set_own_folder(__file__.rpartition("/")[0])
@@ -167,6 +169,7 @@ def finish(site: CallSite, done: Trace, bound: tuple[Any, ...], started: float, 
         setter = site.points.enter_policy if site.point is None else marks.set_error_policy
         done.vm.effects.append(PolicySet(done.vm.error_policy, setter))
     residual = emit_residual(done.vm, done.value if resume is None else values, resume)
+    guard_shared_memory(done, residual)
     compiled = None
     nodes = 0
     if residual.graph is not None:
@@ -181,6 +184,17 @@ def finish(site: CallSite, done: Trace, bound: tuple[Any, ...], started: float, 
                                        tuple(guards)))
     residual.graph_inputs = []  # the tensors of the captured call are the user's to let go
     return program, function, Installed(lowered, guards, residual)
+
+
+def guard_shared_memory(done: Trace, residual: Residual) -> None:
+    """A graph that writes in place is right for inputs that share memory as these do."""
+    if not done.vm.recorder.writes_in_place:
+        return
+    candidates = sharing_candidates(residual.graph_inputs)
+    if len(candidates) > 1:
+        shared = storage_partition(*(each.tensor for each in candidates))
+        place = CallOf(Pinned(storage_partition), tuple(each.source for each in candidates))
+        done.vm.heap.guard(place, Kind.FRESH_CALL, shared)
 
 
 def checked_program(done: Trace, wanted: list[Any], bound: tuple[Any, ...]) -> tuple[Any, Program, list[Guard]]:

@@ -28,6 +28,9 @@ def rebuild_generator(build: Any, value: Any) -> str:
     frame = body.frame
     if body.running or frame.code.co_flags & ASYNC_GENERATOR:
         raise Break("SB007", f"a {type(value).__name__} that is running or asynchronous")
+    if id(value) in build.building:
+        raise Break("SB007", "a generator that refers to itself")
+    build.building.add(id(value))
     slots = tuple(slot for slot in range(frame.unit.nlocalsplus) if frame.locals[slot] is not UNBOUND)
     parts = [build.value(frame.locals[slot]) for slot in slots]
     kinds: list[str] = []
@@ -38,8 +41,6 @@ def rebuild_generator(build: Any, value: Any) -> str:
         kinds.append("exc_info" if type(item) is SavedExc else "value")
         parts.append(build.value(item.current if type(item) is SavedExc else item))
     code, scope = writer.constant(frame.code, "code"), writer.constant(frame.scope.namespace, "globals")
-    if id(value) in build.memo:  # a cycle through its own frame
-        raise Break("SB007", "a generator that refers to itself")
     revived = writer.constant(revive, "revive")
     return build.variable(value, frame.code.co_name, (
         f"{revived}({code}, {scope}, {value.__name__!r}, {value.__qualname__!r}, {frame.ip}, {slots!r}, "

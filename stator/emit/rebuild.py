@@ -71,7 +71,7 @@ class Rebuilder:
 
     def value(self, value: Any) -> str:
         cls = type(value)
-        if cls in CONSTANT_TYPES:
+        if cls in CONSTANT_TYPES and value == value:
             return self.scalar(value)
         if cls is FakeTensor:
             return self.fresh_tensor(value)
@@ -89,6 +89,8 @@ class Rebuilder:
             text = self.outside(self.heap.sources[id(value)])
         elif id(value) in self.heap.owners:
             text = f"{self.writer.constant(_vars, 'vars')}({self.value(self.heap.owners[id(value)])})"
+        elif cls in CONSTANT_TYPES:  # a NaN, which containers find by identity: one object in all places
+            text = self.variable(value, "nan", self.scalar(value))
         else:
             text = self.made(value, cls)
         self.memo[id(value)] = text
@@ -122,8 +124,7 @@ class Rebuilder:
 
     def scalar(self, value: Any) -> str:
         if type(value) is float:
-            return repr(value) if value == value and value not in (float("inf"), float("-inf")) \
-                else f"float('{value!r}')"
+            return repr(value) if abs(value) < float("inf") else f"float('{value!r}')"
         return self.writer.constant(value)
 
     def fresh_tensor(self, fake: FakeTensor) -> str:

@@ -27,6 +27,7 @@ from torch.utils._device import _device_constructors
 from stator import _hook
 from stator.breaks import Break
 from stator.graph.naming import input_name, is_in_place, spell
+from stator.graph.plain_inputs import PlainInputs
 from stator.graph.propagation import Propagation
 from stator.graph.torch_state import TorchState
 from stator.guards.guard import TensorMeta, tensor_meta
@@ -71,6 +72,8 @@ class Recorder:
         self.data_dependent = True  # whether numbers that only the graph knows may be symbols of it
         self.torch_state = TorchState()
         self.propagation = Propagation(fake_mode)
+        self.plain_inputs = PlainInputs(fake_mode)
+        self.writes_in_place = False
         self.marks: dict[str, Any] = {}  # metadata of every node recorded now (see rules_checkpoint)
         self._last_input: fx.Node | None = None
         self.enclosing: Any = None  # the inner graph being recorded (see graph/subgraph)
@@ -89,9 +92,11 @@ class Recorder:
                 raise Break("SB017", f"a tensor of layout {tensor.layout}")
             try:
                 # The input was made outside, whatever mode the program is in now.
-                with torch.inference_mode(tensor.is_inference()):
-                    fake = symbolic_fake(self.fake_mode, tensor, source, dims) if dims \
-                        else self.fake_mode.from_tensor(tensor, static_shapes=True)
+                fake = self.plain_inputs.fake(tensor, self.propagation.enabled and not dims)
+                if fake is None:
+                    with torch.inference_mode(tensor.is_inference()):
+                        fake = symbolic_fake(self.fake_mode, tensor, source, dims) if dims \
+                            else self.fake_mode.from_tensor(tensor, static_shapes=True)
             except (NotImplementedError, UnsupportedOperatorException, AssertionError) as error:
                 raise Break("SB017", str(error)) from error
             if fake.dim() == 0:
@@ -223,6 +228,7 @@ class Recorder:
         if kwargs:
             refuse_real_tensors(kwargs.values())
         in_place = is_in_place(target, kwargs)
+        self.writes_in_place = self.writes_in_place or in_place
         key = None if in_place else self.propagation.key(func, args, kwargs)
         if key is not None:
             result = self.propagation.recall(key)

@@ -168,6 +168,10 @@ class Heap:
 
     def _adopt_constant(self, value: Any, source: Source) -> Any:
         self.guard(source, Kind.EQUALS, value)
+        if value != value:  # a NaN: containers find it by identity, so results hold the very object
+            known = self.sources.setdefault(id(value), source)
+            if known != source:
+                self.guard(source, Kind.ALIAS, known)
         return value
 
     def _adopt_identity(self, value: Any, source: Source) -> Any:

@@ -130,7 +130,13 @@ def _globals(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 
 @rule(eval, exec)
 def _eval(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-    raise Break("SB001", "eval() or exec() of code made at run time")
+    # Names and the `from __future__` flags are those of the frame that asks.
+    raise Break("SB001", "eval() or exec() of code made at run time", whole_frame=True)
+
+
+@rule(compile)
+def _compile(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    raise Break("SB001", "builtins.compile: runs or makes code that no source file shows", whole_frame=True)
 
 
 @rule(dir)

@@ -74,7 +74,7 @@ class _Compiler:
 
     def constant(self, value: int | float) -> None:
         if type(value) is int and not -(1 << 63) <= value < 1 << 63:
-            raise _Untranslatable(str(value))
+            raise _Untranslatable(hex(value))
         self.code.append((int(Code.CONSTANT), len(self.constants)))
         self.constants.append(value)
 

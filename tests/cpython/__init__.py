@@ -1,0 +1,1 @@
+"""CPython's own tests of the language and its builtins, run as programs to capture."""

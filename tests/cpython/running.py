@@ -1,0 +1,176 @@
+"""One CPython test at a time, as CPython runs it and compiled, each in a forked child.
+
+In: the name of a module of the interpreter's `test` package.  Out: one `Outcome` per test method: how it ended in
+eager, how it ended compiled, and what Stator's events said.
+
+A child has a time limit and a memory limit, so a hang, a crash or a runaway is one outcome and not the end of the run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import doctest
+import faulthandler
+import importlib
+import json
+import os
+import resource
+import signal
+import tempfile
+import time
+import traceback
+import unittest
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from stator import api, events
+
+SECONDS = 20.0
+EXTRA_MEMORY = 4 << 30
+
+
+@dataclass
+class Ending:
+    """How one run of one test ended. `status`: passed, failed, skipped, crashed or timeout."""
+
+    status: str
+    detail: str = ""
+    breaks: list[str] = field(default_factory=list)
+    fallbacks: list[str] = field(default_factory=list)
+    internal: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Outcome:
+    test: str
+    eager: Ending
+    compiled: Ending | None  # None when the test does not pass in eager
+
+    def verdict(self) -> str:
+        if self.compiled is None:
+            return "not run"
+        if self.compiled.status == "failed":
+            return "different"
+        if self.compiled.status != "passed":
+            return self.compiled.status
+        if self.compiled.internal:
+            return "internal"
+        return "broke" if self.compiled.breaks or self.compiled.fallbacks else "whole"
+
+
+def cases_of(module_name: str) -> list[unittest.TestCase]:
+    module = importlib.import_module(f"test.{module_name}")
+    return list(_flat(unittest.TestLoader().loadTestsFromModule(module)))
+
+
+def _flat(suite: Any) -> Iterator[unittest.TestCase]:
+    for item in suite:
+        if isinstance(item, unittest.TestSuite):
+            yield from _flat(item)
+        elif hasattr(item, "_testMethodName") and not isinstance(item, doctest.DocTestCase):
+            if not isinstance(item, unittest.loader._FailedTest):  # type: ignore[attr-defined]
+                yield item
+
+
+def name_of(case: unittest.TestCase) -> str:
+    return f"{type(case).__qualname__}.{case._testMethodName}"
+
+
+def run_module(module_name: str, wanted: Callable[[str], bool] = lambda name: True,
+               ) -> Iterator[Outcome]:
+    cases = cases_of(module_name)
+    api.compile(len_of, backend="eager")([])  # what the first capture loads, the children inherit
+    for case in cases:
+        if not wanted(name_of(case)):
+            continue
+        eager = in_child(lambda case=case: run_case(case, compiled=False))
+        compiled = in_child(lambda case=case: run_case(case, compiled=True)) if eager.status == "passed" else None
+        yield Outcome(name_of(case), eager, compiled)
+
+
+def len_of(items: list[Any]) -> int:
+    return len(items)
+
+
+def run_case(case: unittest.TestCase, compiled: bool) -> Ending:
+    """Run it here, with the fixtures of its class and module."""
+    if compiled:
+        name = case._testMethodName
+        case.__dict__[name] = api.compile(getattr(case, name), backend="eager")
+    result = unittest.TestResult()
+    with events.record() as log:
+        unittest.TestSuite([case]).run(result)
+    ending = Ending("passed")
+    wrong = [text for _, text in (*result.errors, *result.failures)]
+    if wrong or result.unexpectedSuccesses:
+        ending.status, ending.detail = "failed", wrong[0] if wrong else "unexpected success"
+    elif result.skipped and not compiled:
+        ending.status = "skipped"
+    for event in log:
+        if isinstance(event, events.GraphBreak):
+            ending.breaks.append(f"{event.code}: {event.cause}")
+        elif isinstance(event, events.EagerFallback):
+            ending.fallbacks.append(event.why)
+        elif isinstance(event, events.InternalFailure):
+            ending.internal.append("".join(traceback.format_exception(event.error)))
+    return ending
+
+
+def in_child(work: Callable[[], Ending], seconds: float = SECONDS) -> Ending:
+    with tempfile.TemporaryDirectory() as folder:
+        answer, noise = os.path.join(folder, "answer"), os.path.join(folder, "noise")
+        child = os.fork()
+        if child == 0:
+            _be_child(work, folder, answer, noise, seconds)
+        status = _wait(child, seconds)
+        if os.path.exists(answer):
+            with open(answer, encoding="utf-8") as file:
+                return Ending(**json.load(file))
+        with open(noise, encoding="utf-8", errors="replace") as file:
+            said = file.read()[-6000:]
+        if status is None:
+            return Ending("timeout", said)
+        return Ending("crashed", f"wait status {status}\n{said}")
+
+
+def _be_child(work: Callable[[], Ending], folder: str, answer: str, noise: str, seconds: float) -> None:
+    """Never returns."""
+    try:
+        output = os.open(noise, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        os.setsid()
+        os.chdir(folder)
+        faulthandler.enable(file=2)
+        faulthandler.dump_traceback_later(seconds * 0.9, file=2)
+        with open("/proc/self/statm", encoding="ascii") as file:
+            used = int(file.read().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (used + EXTRA_MEMORY, used + EXTRA_MEMORY))
+        ending = work()
+        text = json.dumps(ending.__dict__)
+        with open(answer + ".part", "w", encoding="utf-8") as file:
+            file.write(text)
+        os.rename(answer + ".part", answer)
+    except BaseException:
+        traceback.print_exc()
+        os._exit(3)
+    os._exit(0)
+
+
+def _wait(child: int, seconds: float) -> int | None:
+    """The child's wait status; None when it had to be killed."""
+    deadline, pause = time.monotonic() + seconds, 0.002
+    while True:
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done:
+            return status
+        if time.monotonic() > deadline:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(child, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            return None
+        time.sleep(pause)
+        pause = min(pause * 1.5, 0.05)

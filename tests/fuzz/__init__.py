@@ -1,0 +1,1 @@
+"""A fuzzer of programs: random Python, run eagerly and compiled, must not differ in anything observable."""

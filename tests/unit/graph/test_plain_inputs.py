@@ -1,0 +1,51 @@
+"""Fakes of plain inputs equal those of torch's converter, and inputs that share memory are never given two storages."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+import stator
+from stator.graph.plain_inputs import PlainInputs
+from stator.graph.propagation import ExactNeeded
+
+PLAIN = [torch.ones(3, 4), torch.nn.Parameter(torch.ones(5)), torch.ones(2, 2, dtype=torch.float64).requires_grad_(),
+         torch.arange(6)]
+
+
+@pytest.mark.parametrize("tensor", PLAIN, ids=range(len(PLAIN)))
+def test_equal_to_the_converter(tensor: torch.Tensor) -> None:
+    ours = PlainInputs(FakeTensorMode()).fake(tensor, True)
+    theirs = FakeTensorMode().from_tensor(tensor, static_shapes=True)
+    for name in ("shape", "dtype", "device", "requires_grad", "is_leaf", "layout"):
+        assert getattr(ours, name) == getattr(theirs, name)
+    assert ours.stride() == theirs.stride() and ours.storage_offset() == theirs.storage_offset()
+    assert isinstance(ours, torch.nn.Parameter) == isinstance(theirs, torch.nn.Parameter)
+
+
+@pytest.mark.parametrize("tensor", [torch.ones(4)[1:], torch.ones(4, 4).t(), torch.tensor(1.0), torch.ones(2).expand(3, 2),
+                                    (torch.ones(2).requires_grad_() * 2)], ids=range(5))
+def test_left_to_the_converter(tensor: torch.Tensor) -> None:
+    assert PlainInputs(FakeTensorMode()).fake(tensor, True) is None
+
+
+def test_shared_memory_needs_the_exact_way() -> None:
+    whole = torch.ones(4)
+    inputs = PlainInputs(FakeTensorMode())
+    inputs.fake(whole, True)
+    with pytest.raises(ExactNeeded):
+        inputs.fake(whole.detach(), True)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_a_change_is_seen_through_the_other_input(backend: str) -> None:
+    def program(a: Any, b: Any) -> Any:
+        a.add_(1)
+        return b * 2
+
+    compiled = stator.compile(program, backend=backend, fullgraph=True, options={"strict": True})
+    for make in (lambda t: (t, t.detach()), lambda t: (t, t.view(2, 2)), lambda t: (t, t.clone())):
+        assert torch.equal(compiled(*make(torch.ones(4))), program(*make(torch.ones(4))))
