@@ -22,7 +22,7 @@ from stator.cache.recompiles import may_compile, over_limit, report_recompile
 from stator.cache.site import CallSite, Installed
 from stator.emit.advance import Advance, Points
 from stator.emit.points import NATIVE_CODES, ResumePoint
-from stator.emit.residual import emit_residual
+from stator.emit.residual import Residual, emit_residual
 from stator.errors import BackendError, DeclarationError, InternalError, Unsupported
 from stator.graph import propagation
 from stator.graph.memory import sharing_candidates, storage_partition
@@ -32,8 +32,8 @@ from stator.interp.rules_effects import PolicySet
 from stator.interp.suspend import plan_stop, suspend
 from stator.interp.trace import Trace, trace
 from stator.options import Settings
-from stator.source import CallOf, Pinned
 from stator.shapes.checks import require_declared, shape_guards
+from stator.source import CallOf, Pinned
 
 _core.set_own_folder(__file__.rpartition("/")[0])
 _lock = threading.RLock()

@@ -110,4 +110,6 @@ def is_constant_tuple(value: Any) -> bool:
         cls = type(item)
         if cls not in CONSTANT_TYPES and not (cls is tuple and is_constant_tuple(item)) and cls is not torch.Size:
             return False
+        if item != item:  # which NaN it is can matter
+            return False
     return True

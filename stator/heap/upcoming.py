@@ -99,7 +99,8 @@ def taken(tracker: VariableTracker) -> int:
 
 def is_exhausted(tracker: VariableTracker) -> bool:
     """Whether the program saw the end: a list's iterator then lets go of its list."""
-    return reduced(tracker.standin)[1] in (([],), ((),))
+    # An exhausted list_iterator has no position; one over an empty list that nobody asked yet has position 0.
+    return reduced(tracker.standin)[2] is None
 
 
 def note_next(heap: Any, tracker: VariableTracker) -> None:

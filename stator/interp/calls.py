@@ -298,9 +298,11 @@ class Caller(Machine):
         _hook.enter()
         try:
             result = fn(*args, **kwargs) if kwargs else fn(*args)
-        except Exception as error:
+        except BaseException as error:
             if self.pending is not None:
                 raise self.pending from None
+            if not is_a(error, Exception) and error is not self.escaped:
+                raise
             if is_a(error, GuardOnDataDependentSymNode):
                 raise data_dependent(error.cond,  # type: ignore[attr-defined]
                                      f"{_describe(fn)} asks for a number") from None
@@ -323,7 +325,9 @@ class Caller(Machine):
         """Do something that may push frames, and wait for its value (a nested loop if it does)."""
         try:
             out.append(self.run(Thunk(begin)))
-        except Exception as error:  # the program's own: unwinding went past our base frame
+        except BaseException as error:  # the program's own: unwinding went past our base frame
+            if not is_a(error, Exception) and error is not self.escaped:
+                raise
             raise Raised(error) from None
 
     def call_sync(self, fn: Any, args: Any, kwargs: Any = None) -> Any:
@@ -341,6 +345,7 @@ class Caller(Machine):
             result = self.call_bound(func, args)
             return symbols.truth(self, result) if type(result) is torch.SymBool else result
         except Raised as raised:
+            self.escaped = raised.exc
             raise raised.exc from None
 
     def guard_callback(self, func: types.FunctionType, args: tuple[Any, ...]) -> None:

@@ -96,6 +96,7 @@ class Machine:
         self.frame: Frame | None = None
         self.exc_state = ExcState()
         self.depth = 0
+        self.escaped: BaseException | None = None  # the program's, on its way through C code or a nested run
         self.pending: BaseException | None = None  # a Break that C code might swallow
         self.lookups: dict[tuple[type, str], Any] = {}
         self.fresh: dict[int, Any] = {}  # functions, classes and modules made by the trace
@@ -203,6 +204,7 @@ class Machine:
             if frame.generator is not None:
                 exc = frame.generator.failed(self, exc)
             if frame.is_base:
+                self.escaped = exc
                 raise exc
             self.frame = frame.parent
             try:

@@ -12,7 +12,7 @@ from typing import Any
 from stator.emit import effects, residual
 from stator.guards.guard import Kind
 from stator.guards.guard_set import GuardSet
-from stator.heap import heap as heap_module
+from stator.heap import raw_access
 from stator.heap.heap import Heap
 from stator.interp import rules_caches, rules_effects
 from stator.interp.calls import Caller
@@ -74,7 +74,7 @@ def adopted_as(name: str) -> Callable[[Any], None]:
 
 
 ALWAYS: dict[type, Any] = {}
-_mro_of = heap_module._mro_of
+_mro_of = raw_access._mro_of
 
 _KINDS: dict[Kind, tuple[str, ...]] = {
     Kind.TYPE: ("class_reassigned", "tensor_or_number"),
@@ -117,7 +117,7 @@ SWITCHES = [
     Switch("stand-ins of instances", adopted_as("_adopt_instance"), ("attribute_order_written_back", "setter_with_an_effect")),
     Switch("order of sets", without(Heap, "expose_order"), ("set_of_ints_in_table_order",)),
     Switch("instance dicts are one object", without(Heap, "note_namespace"), ("instance_dict_as_a_value",)),
-    Switch("bases may change", without(heap_module, "_mro_of", lambda cls: ALWAYS.setdefault(cls, _mro_of(cls))),
+    Switch("bases may change", without(raw_access, "_mro_of", lambda cls: ALWAYS.setdefault(cls, _mro_of(cls))),
            ("bases_reassigned",)),
     Switch("default deny", without(Caller, "admit"), ("clock", "random_module", "lock_left_held")),
     Switch("one object per cached value", without(rules_caches, "is_shared_value", lambda value: True),
