@@ -1,4 +1,4 @@
-"""Where capture time goes: `python -m benchmarks.breakdown` captures a 16-layer Llama and prints the share of each part.
+"""Where capture time goes: `python -m benchmarks.breakdown` captures a 16-layer Llama and prints the parts.
 
 The parts are timed by wrapping the functions that do them; what is left of the trace is interpretation.
 """
@@ -83,7 +83,8 @@ def main() -> None:
     measure()
     runs = sorted((measure() for _ in range(ROUNDS)), key=lambda run: run[0])
     total, seconds = runs[len(runs) // 2]
-    table = Table(title=f"A cold capture of a 16-layer Llama: {total * 1e3:.0f} ms (median of {ROUNDS})", title_justify="left")
+    title = f"A cold capture of a 16-layer Llama: {total * 1e3:.0f} ms (median of {ROUNDS})"
+    table = Table(title=title, title_justify="left")
     table.add_column("part")
     table.add_column("ms", justify="right")
     table.add_column("share", justify="right")

@@ -1,8 +1,8 @@
 """Fakes of plain inputs, made directly.   a parameter, float32[64, 64]  ->  its fake, in a tenth of the time
 
-torch's converter describes a tensor in every respect, which a dense tensor that owns the whole of its storage does not
-need.  Inputs that share a storage must have fakes that share one, too: when one turns up, the trace is repeated with the
-converter alone.
+torch's converter describes a tensor in every respect, which a dense tensor that owns the whole of its storage does
+not need.  Inputs that share a storage must have fakes that share one, too: when one turns up, the trace is repeated
+with the converter alone.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class PlainInputs:
 
     def fake(self, tensor: torch.Tensor, enabled: bool) -> Any:
         """The fake of a plain tensor; None where torch's converter has to make it (`enabled` False: always)."""
-        if tensor.layout is not torch.strided or tensor.is_quantized or tensor.is_nested or tensor.device.type == "meta":
+        if tensor.layout is not torch.strided or tensor.is_quantized or tensor.is_nested or tensor.is_meta:
             return None
         address = tensor.untyped_storage().data_ptr()
         if address == 0:
@@ -37,10 +37,14 @@ class PlainInputs:
         return self._make(tensor) if plain else None
 
     def _is_plain(self, tensor: torch.Tensor) -> bool:
-        return (not tensor.__dict__ and tensor.is_leaf and tensor._base is None and tensor.dim() > 0 and tensor.storage_offset() == 0
-                and tensor.grad is None and not tensor.is_conj() and not tensor.is_neg() and not tensor.is_inference()
-                and tensor.is_contiguous() and tensor.untyped_storage().nbytes() == tensor.numel() * tensor.element_size()
-                and not torch._C._functorch.is_functorch_wrapped_tensor(tensor))
+        if tensor.__dict__ or not tensor.is_leaf or tensor._base is not None or tensor.grad is not None:
+            return False
+        if tensor.is_conj() or tensor.is_neg() or tensor.is_inference() \
+                or torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+            return False
+        size = tensor.numel() * tensor.element_size()
+        return tensor.dim() > 0 and tensor.is_contiguous() and tensor.storage_offset() == 0 \
+            and tensor.untyped_storage().nbytes() == size
 
     def _make(self, tensor: torch.Tensor) -> FakeTensor:
         with torch._C._DisableTorchDispatch():

@@ -40,8 +40,10 @@ def _sequences() -> None:
     shell(list, "__new__")
     mutates(list, "__init__", calls_back=True)
     pure(list, "copy")
-    shell(list, "append clear reverse", mutates=True)
-    shell(list, "insert __delitem__", mutates=True, calls_back=True)
+    shell(list, "append clear", mutates=True)
+    # Where an item lands depends on how many there are: no shells, whose length nobody guards.
+    mutates(list, "reverse")
+    mutates(list, "insert __delitem__", calls_back=True)
     mutates(list, "extend __setitem__", calls_back=True)
     mutates(list, "__iadd__ __imul__ pop", calls_back=True, fresh=None)
     mutates(list, "remove sort", calls_back=True, compares=True)
