@@ -272,10 +272,15 @@ _C_METHODS = {types.MethodDescriptorType, types.WrapperDescriptorType, types.Cla
 
 def adopt_entry(vm: Any, value: Any, owner: type) -> Any:
     """A plain value found on a class: its identity is guarded, what is inside it is adopted."""
-    if id(owner) in vm.fresh or type(value) is FakeTensor or id(value) in vm.heap.by_standin:
+    if type(value) is FakeTensor or type(value) in SYMBOLIC or id(value) in vm.heap.by_standin:
         return value
     for base in mro_of(owner):
-        if id(base) in vm.fresh and any(v is value for v in base.__dict__.values()):
+        if any(v is value for v in base.__dict__.values()):
+            if id(base) in vm.fresh:
+                return value
+            break  # a class made in the trace may inherit it from one that was there before
+    else:
+        if id(owner) in vm.fresh:
             return value
     return vm.heap.adopt(value, Pinned(value))
 

@@ -48,6 +48,10 @@ def find(vm: Any, cls: type, name: str) -> Any:
             break
     if is_mutable_class(cls) and id(cls) not in vm.fresh:
         vm.heap.guard(Pinned(cls), Kind.TYPE_ATTR, (name, found))
+    if id(cls) in vm.fresh and (owner is None or id(owner) not in vm.fresh):
+        for base in _mro_of(cls):  # what it inherits from classes that were there before is a fact about those
+            if id(base) not in vm.fresh and is_mutable_class(base):
+                find(vm, base, name)
     if not (overlays or (owner is not None and id(owner) in vm.fresh) or id(cls) in vm.fresh):
         vm.lookups[key] = found
     return found

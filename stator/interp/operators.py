@@ -250,6 +250,8 @@ def truth(vm: Any, value: Any) -> bool:
     method = find(vm, cls, "__bool__")
     if is_python_level(method):
         result = vm.call_sync(method, (value,)) if type(method) is types.FunctionType else _slot_sync(vm, method, value)
+        if type(result) is torch.SymBool:
+            return symbols.truth(vm, result)
         if type(result) is not bool:
             raise Raised(TypeError(f"__bool__ should return bool, returned {type(result).__name__}"))
         return result

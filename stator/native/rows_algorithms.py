@@ -134,9 +134,9 @@ def _deques() -> None:
     pure(_collections, "deque", calls_back=True)
     shell(deque, "__new__ __len__ __class_getitem__")
     mutates(deque, "__init__ extend extendleft __setitem__ __delitem__", calls_back=True)
-    shell(deque, "append appendleft clear", mutates=True)
+    shell(deque, "append", mutates=True)
     # What they do depends on the length, which nobody guards for a shell.
-    mutates(deque, "reverse")
+    mutates(deque, "appendleft clear reverse")
     mutates(deque, "insert rotate", calls_back=True)
     mutates(deque, "pop popleft", fresh=None)
     mutates(deque, "__iadd__ __imul__", calls_back=True, fresh=None)
@@ -164,7 +164,7 @@ def _dictionaries() -> None:
         mutates(owner, "setdefault pop popitem __delitem__ __ior__ move_to_end __missing__", calls_back=True,
                 compares=True, fresh=None)  # fmt: skip
         shell(owner, "__setitem__", mutates=True, calls_back=True, compares=True)
-        shell(owner, "clear", mutates=True)
+        mutates(owner, "clear")  # which keys go is a fact
         pure(owner, "__or__ __ror__ fromkeys copy __copy__", calls_back=True, compares=True)
         deep(owner, COMPARISONS, calls_back=True, compares=True)
         deep(owner, "__repr__", calls_back=True, formats=True)

@@ -40,9 +40,9 @@ def _sequences() -> None:
     shell(list, "__new__")
     mutates(list, "__init__", calls_back=True)
     pure(list, "copy")
-    shell(list, "append clear", mutates=True)
-    # Where an item lands depends on how many there are: no shells, whose length nobody guards.
-    mutates(list, "reverse")
+    shell(list, "append", mutates=True)
+    # What they do depends on how many items there are: no shells, whose length nobody guards.
+    mutates(list, "clear reverse")
     mutates(list, "insert __delitem__", calls_back=True)
     mutates(list, "extend __setitem__", calls_back=True)
     mutates(list, "__iadd__ __imul__ pop", calls_back=True, fresh=None)
@@ -57,7 +57,7 @@ def _dicts() -> None:
     mutates(dict, "__delitem__ setdefault pop __ior__", calls_back=True, compares=True, fresh=None)
     mutates(dict, "popitem", fresh=None)
     shell(dict, "__setitem__", mutates=True, calls_back=True, compares=True)
-    shell(dict, "clear", mutates=True)
+    mutates(dict, "clear")  # which keys go is a fact
     pure(dict, "get __getitem__", calls_back=True, compares=True, fresh=None)
     pure(dict, "__contains__ __or__ __ror__ fromkeys", calls_back=True, compares=True)
     pure(dict, "copy")

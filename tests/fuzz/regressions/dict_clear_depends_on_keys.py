@@ -1,0 +1,3 @@
+def program(mat, vec, ivec, n, flag, items, table, point):
+    table.clear()
+    table["k"] = n
