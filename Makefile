@@ -4,11 +4,13 @@
 #   VENV     where the environment lives
 #   TORCH    what is installed when the environment has no torch yet
 #   JOBS     how many test processes run at once
+#   MINUTES  how long `make fuzz` goes on
 
 PYTHON ?= python3
 VENV   ?= .venv
 TORCH  ?= torch==2.13.0
 JOBS   ?= $(shell nproc 2>/dev/null || echo 2)
+MINUTES ?= 5
 
 PY     := $(VENV)/bin/python
 STAMPS := $(VENV)/.stator
@@ -18,12 +20,13 @@ PYTEST := OMP_NUM_THREADS=1 $(PY) -m pytest
 NATIVE := $(wildcard csrc/*.c csrc/*.cpp csrc/*.h csrc/*/*.h)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench test-models clean
+.PHONY: help setup demo test fuzz check bench test-models clean
 .DELETE_ON_ERROR:
 
 help:
 	@echo "make demo         capture a model, and show the graph, the guards and what it cost"
 	@echo "make test         every test but the long list of models"
+	@echo "make fuzz         random programs against eager, for MINUTES=n"
 	@echo "make check        the quick loop: ruff, mypy, import layers, smoke"
 	@echo "make bench        capture time and call overhead beside torch._dynamo"
 	@echo "make test-models  the long list of real models"
@@ -75,6 +78,9 @@ demo: setup $(STAMPS)/transformers
 
 test: setup
 	@$(PYTEST) -q -n $(JOBS) --dist worksteal --durations=15 -m "not slow" tests
+
+fuzz: setup
+	@OMP_NUM_THREADS=1 $(PY) -m tests.fuzz --seeds 100000:10000000 --minutes $(MINUTES) --shrink
 
 check: setup
 	@echo "[1/4] ruff";   $(PY) -m ruff check --quiet .

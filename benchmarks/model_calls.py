@@ -51,7 +51,8 @@ def main(layers: int) -> None:
             for name, call in compiled.items():
                 samples[name].append(microseconds(call, inputs))
     ours, theirs = (statistics.median(samples[side.name]) for side in (STATOR, DYNAMO))
-    print(f"Llama, {layers} layers, one call: stator {ours:.0f} us, torch._dynamo {theirs:.0f} us: {theirs / ours:.1f}x less")
+    shown = f"stator {ours:.0f} us, torch._dynamo {theirs:.0f} us: {theirs / ours:.1f}x less"
+    print(f"Llama, {layers} layers, one call: {shown}")
 
 
 if __name__ == "__main__":
