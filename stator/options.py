@@ -24,8 +24,6 @@ BackendFunction = Callable[..., Callable[..., object]]
 # Option key -> what it does; each is a field of Settings, a bool where the text does not say otherwise.
 OWN_OPTIONS: dict[str, str] = {
     "strict": "an internal error of Stator raises instead of falling back to eager (also STATOR_STRICT=1)",
-    "audit": "every compiled call is checked against the eager call",
-    "capture_control_flow": "a branch on a tensor's value is captured as torch.cond instead of breaking",
     "compile_nested": "Python functions called by the unsupported instruction of a break are compiled in turn",
     "print": "'replay' (default): print, logging and warnings are replayed after the graph; 'break': they break",
 }
@@ -53,8 +51,6 @@ class Settings:
     recompile_limit: int = DEFAULT_RECOMPILE_LIMIT
     name: str | None = None
     strict: bool = field(default_factory=strict_from_environment)
-    audit: bool = False
-    capture_control_flow: bool = False
     compile_nested: bool = True
     print: str = "replay"
 

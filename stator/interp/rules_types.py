@@ -155,6 +155,8 @@ def _type_subclasscheck(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 
 @rule(type.mro)
 def _type_mro(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    if args[0].__mro__ is None:
+        raise Break("SB005", "mro() of a class that is being made")
     vm.give(list(args[0].__mro__), cont)
 
 

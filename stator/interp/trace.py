@@ -139,7 +139,8 @@ def trace(begin: Begin, stop_step: int = -1, stop: Break | None = None) -> Trace
     try:
         return trace_once(begin, stop_step, stop, exact=False)
     except ExactNeeded:
-        return trace_once(begin, stop_step, stop, exact=True)
+        pass  # and left behind: an exception that the program raises must not get it as its context
+    return trace_once(begin, stop_step, stop, exact=True)
 
 
 def trace_once(begin: Begin, stop_step: int, stop: Break | None, exact: bool) -> Trace:

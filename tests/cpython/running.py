@@ -125,7 +125,7 @@ def in_child(work: Callable[[], Ending], seconds: float = SECONDS) -> Ending:
         answer, noise = os.path.join(folder, "answer"), os.path.join(folder, "noise")
         child = os.fork()
         if child == 0:
-            _be_child(work, folder, answer, noise, seconds)
+            _be_child(work, folder, answer, noise)
         status = _wait(child, seconds)
         if os.path.exists(answer):
             with open(answer, encoding="utf-8") as file:
@@ -137,7 +137,7 @@ def in_child(work: Callable[[], Ending], seconds: float = SECONDS) -> Ending:
         return Ending("crashed", f"wait status {status}\n{said}")
 
 
-def _be_child(work: Callable[[], Ending], folder: str, answer: str, noise: str, seconds: float) -> None:
+def _be_child(work: Callable[[], Ending], folder: str, answer: str, noise: str) -> None:
     """Never returns."""
     try:
         output = os.open(noise, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
@@ -146,7 +146,7 @@ def _be_child(work: Callable[[], Ending], folder: str, answer: str, noise: str, 
         os.setsid()
         os.chdir(folder)
         faulthandler.enable(file=2)
-        faulthandler.dump_traceback_later(seconds * 0.9, file=2)
+        faulthandler.register(signal.SIGUSR1, file=2)  # not dump_traceback_later: pytest's own would deadlock
         with open("/proc/self/statm", encoding="ascii") as file:
             used = int(file.read().split()[0]) * resource.getpagesize()
         resource.setrlimit(resource.RLIMIT_AS, (used + EXTRA_MEMORY, used + EXTRA_MEMORY))
@@ -169,6 +169,8 @@ def _wait(child: int, seconds: float) -> int | None:
         if done:
             return status
         if time.monotonic() > deadline:
+            os.kill(child, signal.SIGUSR1)  # say where it hangs
+            time.sleep(0.2)
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(child, signal.SIGKILL)
             with contextlib.suppress(ProcessLookupError):

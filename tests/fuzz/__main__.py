@@ -1,4 +1,4 @@
-"""Run the fuzzer: `python -m tests.fuzz --seeds A:B [--minutes N] [--show SEED] [--shrink]`.
+"""Run the fuzzer: `python -m tests.fuzz --seeds A:B [--minutes N] [--show SEED] [--shrink] [--open]`.
 
 In: a range of seeds, and how long to go on.  Out: each failing seed with its first difference (and with
 `--shrink` its small program); the exit status says whether any failed.
@@ -45,6 +45,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--seeds", default="0:1000000", help="a range of seeds, first:last")
     parser.add_argument("--minutes", type=float, default=0.0, help="stop after so many minutes (0: at the last seed)")
     parser.add_argument("--shrink", action="store_true", help="print a small program for each failure")
+    parser.add_argument("--open", action="store_true", help="also write what is known to differ (grammar.KNOWN_OPEN)")
     parser.add_argument("--show", type=int, help="print the program of one seed, and do nothing else")
     return parser.parse_args()
 
@@ -52,7 +53,7 @@ def arguments() -> argparse.Namespace:
 def main() -> int:
     chosen = arguments()
     if chosen.show is not None:
-        print(generate(chosen.show))
+        print(generate(chosen.show, chosen.open))
         return 0
     torch.set_num_threads(1)
     os.environ["STATOR_STRICT"] = "1"
@@ -62,7 +63,7 @@ def main() -> int:
     for seed in range(first, last):
         if time.monotonic() > deadline:
             break
-        source = generate(seed)
+        source = generate(seed, chosen.open)
         found = compare(source)
         run += 1
         if not found:

@@ -12,7 +12,7 @@ from tests.fuzz.prelude import PRELUDE
 from tests.fuzz.shrink import shrink
 from tests.portrait import differences
 
-SEEDS = range(2000, 2150)
+SEEDS = range(2150, 2300)
 BATCH = 10
 REGRESSIONS = sorted((Path(__file__).parent / "regressions").glob("*.py"))
 

@@ -92,8 +92,8 @@ def test_accepted_modes_and_options(recording):
     stator.compile(identity, options={"strict": True, "max_autotune": True, "triton.cudagraphs": False})
     assert recording.settings.strict is True
     assert dict(recording.settings.options) == {"max_autotune": True, "triton.cudagraphs": False}
-    stator.compile(identity, backend="eager", options={"audit": True})
-    assert recording.settings.audit is True
+    stator.compile(identity, backend="eager", options={"compile_nested": False})
+    assert recording.settings.compile_nested is False
 
 
 def test_options_are_copied(recording):
