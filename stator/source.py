@@ -359,7 +359,7 @@ def name_of(obj: Any) -> str:
     """How to speak of an object without running its code: a constant, a qualified name, or its type."""
     kind = type(obj)
     if kind in _PRINTED:
-        shown = repr(obj)
+        shown = hex(obj) if type(obj) is int and obj.bit_length() > 64 else repr(obj)  # repr refuses very long ones
         return shown if len(shown) <= 80 else f"{shown[:77]}..."
     if kind is tuple and len(obj) <= 8:
         inside = ", ".join(name_of(item) for item in obj)

@@ -275,6 +275,8 @@ def adopt_entry(vm: Any, value: Any, owner: type) -> Any:
     if type(value) is FakeTensor or type(value) in SYMBOLIC or id(value) in vm.heap.by_standin:
         return value
     for base in mro_of(owner):
+        if any(v is value for v in vm.class_overlays.get(base, {}).values()):
+            return value  # put there during the trace
         if any(v is value for v in base.__dict__.values()):
             if id(base) in vm.fresh:
                 return value
@@ -308,7 +310,8 @@ def read_c_member(vm: Any, descr: Any, obj: Any, cont: Any) -> None:
     if id(obj) in vm.generators and name != "__name__" and name != "__qualname__":
         return vm.give(generator_attribute(vm.generators[id(obj)], name), cont)
     try:
-        value = descr.__get__(obj)
+        # A descriptor takes None for "no object".
+        value = descr.__get__(obj) if obj is not None else object.__getattribute__(None, name)
     except AttributeError as error:
         tracker = heap.by_standin.get(id(obj))
         if tracker is not None and type(descr) is types.MemberDescriptorType and tracker.initial_slots is not None \

@@ -5,11 +5,11 @@ In: nothing.  Out: `MODULES`, everything `python -m tests.cpython` runs, and `QU
 
 from __future__ import annotations
 
-QUICK = ("test_augassign", "test_bool", "test_contains", "test_decorators", "test_opcodes", "test_pow")
+QUICK = ("test_augassign", "test_bool", "test_contains", "test_decorators", "test_opcodes")
 
 MODULES = (
     *QUICK,
-    "test_generators", "test_dict", "test_list", "test_tuple", "test_set", "test_int", "test_float",
+    "test_pow", "test_generators", "test_dict", "test_list", "test_tuple", "test_set", "test_int", "test_float",
     "test_iter", "test_itertools", "test_functools", "test_collections", "test_contextlib",
     "test_exceptions", "test_raise", "test_with", "test_class", "test_descr", "test_super",
     "test_property", "test_scope", "test_grammar", "test_unpack_ex", "test_compare", "test_enumerate",
@@ -24,5 +24,5 @@ MODULES = (
     "test_dictviews", "test_richcmp", "test_numeric_tower", "test_fractions", "test_statistics",
     "test_string_literals", "test_format", "test_funcattrs", "test_global", "test_isinstance",
     "test_subclassinit", "test_metaclass", "test_call", "test_contextlib_async", "test_reprlib",
-    "test_keyword", "test_textwrap", "test_re", "test_json", "test_copyreg", "test_pprint",
+    "test_textwrap", "test_re", "test_json", "test_copyreg", "test_pprint",
 )
