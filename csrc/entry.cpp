@@ -132,6 +132,10 @@ bool try_entry(CompiledObject* self, EntryObject* entry, const BoundArguments& b
     *result = call_function(self, args, flagged_count, names);
   } else {
     *result = call_residual(entry, values, count);
+    if (*result == eager_sentinel) {  // its graph failed before anything was written
+      Py_DECREF(*result);
+      *result = call_function(self, args, flagged_count, names);
+    }
   }
   return true;
 }

@@ -16,7 +16,7 @@ import torch
 from torch import fx
 from torch.fx.passes.runtime_assert import insert_deferred_runtime_asserts
 
-from stator import _core
+from stator import _core, events
 from stator.breaks import Break
 from stator.emit.effects import write_effects
 from stator.emit.rebuild import Rebuilder
@@ -88,6 +88,10 @@ def emit_residual(vm: Any, result: Any, resume: Any = None) -> Residual:
             table, change = writer.constant(tuple(vm.assertions), "assertions"), writer.constant(as_program_exception)
             call = ["try:", *(f"    {line}" for line in call), "except RuntimeError as error:",
                     f"    raise {change}(error, {table}) from None"]
+        elif not recorder.writes_in_place:
+            # Nothing was written yet: the program itself does what comes before the error, and raises it.
+            failed = writer.constant(graph_failed)
+            call = ["try:", *(f"    {line}" for line in call), "except Exception as error:", f"    return {failed}(error)"]
     call += [_setter_call(writer, setter, args) for setter, args in vm.torch_state.finals]
     writer.lines = call + lines + [f"return {value}"]
     wanted = list(build.wanted)
@@ -105,6 +109,12 @@ def call_graph(writer: Writer, state: Any, call: str) -> list[str]:
 
 def _setter_call(writer: Writer, setter: Any, args: tuple[Any, ...]) -> str:
     return f"{writer.constant(setter, setter.__name__)}({', '.join(writer.constant(arg) for arg in args)})"
+
+
+def graph_failed(error: Exception) -> Any:
+    """The graph raised, having changed nothing: the call is made again as it is, so that its effects happen in order."""
+    events.emit(events.EagerFallback("a compiled graph", f"it raised {type(error).__name__}: {error}"))
+    return _core.EAGER
 
 
 def make_graph_module(graph: fx.Graph) -> fx.GraphModule:
