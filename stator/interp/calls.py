@@ -276,8 +276,9 @@ class Caller(Machine):
             return
         heap = self.heap
         for value in values:
-            if type(value) in _RESUMABLE and id(value) in heap.by_standin:
-                raise Break("SB014", f"a {type(value).__name__} from outside")
+            if id(value) in heap.by_standin and (type(value) in _RESUMABLE or heap.is_opaque(value)
+                                                 and _is_iterator(type(value))):
+                raise Break("SB014", f"a {type(value).__name__} from outside")  # C code would advance the user's own
             if cls is NativeClass.PURE_DEEP or row.compares:
                 heap.expose_deep(value)
             else:
@@ -475,6 +476,10 @@ def looks_itself(fn: Any) -> bool:
 def _marked(fn: Any) -> bool:
     return marks.is_disabled(fn) or marks.substitute(fn) is not None or marks.allowed_in_graph(fn) \
         or marks.is_constant_result(fn)
+
+
+def _is_iterator(cls: type) -> bool:
+    return any("__next__" in base.__dict__ for base in type.__dict__["__mro__"].__get__(cls))
 
 
 def _describe(fn: Any) -> str:

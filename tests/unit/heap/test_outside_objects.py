@@ -374,3 +374,18 @@ def test_format_reads_attributes_of_the_users_object() -> None:
         return "{0.n} {o.n:>4} {0.n!r}".format(o, o=o), "{!r}".format("q"), x + 1
 
     same_as_eager(fn, lambda: call(Thing(3), t()), lambda: call(Thing(4), t()))
+
+
+@pytest.mark.parametrize("consume", [list, tuple, sum, min, sorted, lambda it: dict.fromkeys(it)])
+def test_an_opaque_iterator_is_not_advanced_by_tracing(consume: Any) -> None:
+    def program(x: Any, it: Any) -> Any:
+        return x + 1, consume(it)
+
+    def made() -> Any:
+        return itertools.accumulate([3, 1, 2])
+
+    compiled = stator.compile(program, backend="eager", options={"strict": True})
+    for _ in range(2):
+        value, taken = compiled(torch.ones(2), made())
+        expected = program(torch.ones(2), made())
+        assert torch.equal(value, expected[0]) and taken == expected[1]
