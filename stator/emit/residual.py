@@ -91,7 +91,8 @@ def emit_residual(vm: Any, result: Any, resume: Any = None) -> Residual:
         elif not recorder.writes_in_place:
             # Nothing was written yet: the program itself does what comes before the error, and raises it.
             failed = writer.constant(graph_failed)
-            call = ["try:", *(f"    {line}" for line in call), "except Exception as error:", f"    return {failed}(error)"]
+            call = ["try:", *(f"    {line}" for line in call),
+                    "except Exception as error:", f"    return {failed}(error)"]
     call += [_setter_call(writer, setter, args) for setter, args in vm.torch_state.finals]
     writer.lines = call + lines + [f"return {value}"]
     wanted = list(build.wanted)
@@ -112,7 +113,7 @@ def _setter_call(writer: Writer, setter: Any, args: tuple[Any, ...]) -> str:
 
 
 def graph_failed(error: Exception) -> Any:
-    """The graph raised, having changed nothing: the call is made again as it is, so that its effects happen in order."""
+    """The graph raised, having changed nothing: the call is made again as it is, its effects in order."""
     events.emit(events.EagerFallback("a compiled graph", f"it raised {type(error).__name__}: {error}"))
     return _core.EAGER
 
