@@ -33,7 +33,7 @@ class Suspended:
     """The interpreted body of one generator."""
 
     __slots__ = ("frame", "started", "done", "running", "exc_state", "saved", "handle", "code", "shown", "adopted",
-                 "entered", "__weakref__")
+                 "entered", "alive", "__weakref__")
 
     def __init__(self, frame: Frame) -> None:
         self.frame: Frame | None = frame
@@ -47,6 +47,7 @@ class Suspended:
         self.handle: Any = None  # weakref to the object the program holds
         self.adopted = False  # an earlier segment has left it behind
         self.entered = False  # it was advanced by this trace
+        self.alive: Any = None  # the object itself while its body runs: a caller's stack would hold it
 
     @property
     def kind(self) -> str:
@@ -69,6 +70,7 @@ class Suspended:
         frame = self.frame
         assert frame is not None
         self.running = self.started = self.entered = True
+        self.alive = None if self.handle is None else self.handle()
         self.exc_state.previous = vm.exc_state
         self.saved, vm.exc_state = vm.exc_state, self.exc_state
         frame.is_base = False
@@ -85,16 +87,20 @@ class Suspended:
         assert frame is not None
         self.suspend(vm)
         if frame.is_base:
+            self.alive = None
             raise Finished(value, yielded=True)
         parent = vm.frame = frame.parent
         frame.parent = None
-        frame.cont.yielded(vm, parent, value)
+        try:
+            frame.cont.yielded(vm, parent, value)
+        finally:
+            self.alive = None  # a temporary nobody else holds is closed now, after its value was taken
 
     def finished(self, vm: Any, value: Any) -> None:
         frame = self.frame
         assert frame is not None
         self.suspend(vm)
-        self.done, self.frame = True, None
+        self.done, self.frame, self.alive = True, None, None
         if frame.is_base:
             raise Finished(value)
         parent = vm.frame = frame.parent
