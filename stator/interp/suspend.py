@@ -14,7 +14,7 @@ from typing import Any
 
 from stator.code.decode import decode
 from stator.code.liveness import live_locals
-from stator.heap.box import Box
+from stator.heap.box import NO_KEY, Box
 from stator.interp.assignment import DISCARD, GiveNone
 from stator.interp.calls import Initialise
 from stator.interp.frame import NULL, UNBOUND, Frame, SavedExc
@@ -147,7 +147,7 @@ def restore(vm: Any, states: list[FrameState], names: list[str], bound: tuple[An
 
     def box() -> Any:
         number = next(numbers)
-        return Box(vm.heap, bound[number], _itself, Local(names[number], number), None)
+        return boxed_argument(vm, bound[number], Local(names[number], number))
 
     parent: Frame | None = None
     root: Frame | None = None
@@ -198,5 +198,6 @@ def _stand_in_function(state: FrameState) -> types.FunctionType:
     return types.FunctionType(state.code, state.namespace, state.code.co_name, None, closure or None)
 
 
-def _itself(base: Any, key: Any) -> Any:
-    return base
+def boxed_argument(vm: Any, raw: Any, source: Local) -> Box:
+    """An argument of the entry, unread: its place is the source itself."""
+    return Box(vm.heap, raw, lambda base: base, source, NO_KEY)

@@ -27,7 +27,6 @@ from stator.graph.propagation import ExactNeeded
 from stator.graph.recorder import Recorder
 from stator.guards.global_state import global_state
 from stator.guards.guard import Guard, Kind
-from stator.heap.box import Box
 from stator.heap.heap import Heap
 from stator.heap.raw_access import forget_classes
 from stator.interp import (  # noqa: F401  (each registers its rules)
@@ -56,6 +55,7 @@ from stator.interp import (  # noqa: F401  (each registers its rules)
 )
 from stator.interp.frame import UNBOUND, Bug, Frame
 from stator.interp.machine import program_of
+from stator.interp.suspend import boxed_argument
 from stator.interp.vm import VM
 from stator.shapes.located import LocatedList
 from stator.source import WORLD, Global, Local, Pinned
@@ -102,9 +102,7 @@ def root_frame(vm: VM, fn: types.FunctionType, bound: tuple[Any, ...]) -> Frame:
     names = unit.local_names
     slots: list[Any] = [UNBOUND] * unit.nlocalsplus
     for index, raw in enumerate(bound):
-        box = Box(vm.heap, raw, lambda base: base, Local(names[index], index), None)
-        box.make, box.key = _itself, None
-        slots[index] = box
+        slots[index] = boxed_argument(vm, raw, Local(names[index], index))
     vm.heap.sources[id(fn)] = Pinned(fn)
     vm.guard_code(fn)
     return Frame(unit, program_of(unit), fn, slots, vm.heap.scope(fn.__globals__))
@@ -125,10 +123,6 @@ def refuse_dual_level(vm: VM) -> None:
     vm.heap.guard(Global(Pinned(forward_ad.__dict__), "_current_level"), Kind.EQUALS, level)
     if level >= 0:
         raise Break("SB016", "forward-mode differentiation is on")
-
-
-def _itself(base: Any, key: Any) -> Any:
-    return base
 
 
 Begin = Callable[[VM], tuple[Frame, Frame | None, BaseException | None]]
