@@ -12,6 +12,7 @@ import warnings
 from typing import Any
 
 from stator.breaks import Break
+from stator.emit.caches import write_cache_use
 from stator.emit.iterators import write_iterator
 from stator.emit.rebuild import Rebuilder, _vars
 from stator.emit.texts import write_frozen, write_text
@@ -24,6 +25,7 @@ from stator.heap.shells import slot_members
 from stator.heap.tracker import Shape, VariableTracker
 from stator.heap.upcoming import is_exhausted, taken
 from stator.interp.parked import finish
+from stator.interp.rules_caches import CacheUsed
 from stator.interp.rules_effects import Logged, PolicySet, Printed, Warned
 from stator.kinds import is_a
 
@@ -95,6 +97,8 @@ def _replay(build: Rebuilder, effect: Any) -> str:
         logger = writer.constant(effect.logger, "logger")
         return (f"{writer.constant(log_at, 'log_at')}({logger}, {effect.level}, {args}, "
                 f"{effect.filename!r}, {effect.line}, {effect.function!r})")
+    if type(effect) is CacheUsed:
+        return write_cache_use(build, effect)
     if type(effect) is PolicySet:
         return f"{writer.constant(effect.setter, 'set_error_policy')}({effect.value!r})"
     raise TypeError(f"unknown effect {effect!r}")

@@ -87,6 +87,8 @@ class Rebuilder:
             text = self.outside(tracker.source)
         elif id(value) in self.heap.sources:
             text = self.outside(self.heap.sources[id(value)])
+        elif (source := self.heap.constants.source_of(value)) is not None:
+            text = self.outside(source)
         elif id(value) in self.heap.owners:
             text = f"{self.writer.constant(_vars, 'vars')}({self.value(self.heap.owners[id(value)])})"
         elif cls in CONSTANT_TYPES:  # a NaN, which containers find by identity: one object in all places

@@ -20,6 +20,7 @@ from stator.breaks import Break
 from stator.guards.guard import Guard, Kind
 from stator.guards.guard_set import GuardSet
 from stator.heap.box import NO_KEY, Box
+from stator.heap.constants import Constants
 from stator.heap.holders import holder_adopters
 from stator.heap.iterators import iterator_adopters
 from stator.heap.raw_access import instance_dict, raw_members
@@ -74,6 +75,7 @@ class Heap:
         self.namespaces: dict[int, VariableTracker] = {}  # of a user's instance dict -> whose it is
         self.owners: dict[int, Any] = {}  # of an instance dict of the trace, taken as a value -> its instance
         self.answers: dict[Any, Any] = {}  # of calls that are asked again by a guard
+        self.constants = Constants(self)
         self.kept: list[Any] = []  # keeps every id above valid while the trace lives
         self.adopters: dict[type, Adopter] = {
             list: self._adopt_list, dict: self._adopt_dict, tuple: self._adopt_tuple, set: self._adopt_set,
@@ -168,6 +170,7 @@ class Heap:
 
     def _adopt_constant(self, value: Any, source: Source) -> Any:
         self.guard(source, Kind.EQUALS, value)
+        self.constants.note(value, source)
         if value != value:  # a NaN: containers find it by identity, so results hold the very object
             known = self.sources.setdefault(id(value), source)
             if known != source:
@@ -176,6 +179,9 @@ class Heap:
 
     def _adopt_identity(self, value: Any, source: Source) -> Any:
         self.guard(source, Kind.ID, value)
+        if type(value) in _REMADE:
+            self.sources.setdefault(id(value), Pinned(value))
+            self.kept.append(value)
         return value
 
     def _adopt_opaque(self, value: Any, source: Source) -> Any:
@@ -216,9 +222,12 @@ class Heap:
         return self._adopt_constant(value, source)
 
     def _adopt_slice(self, value: Any, source: Source) -> Any:
-        parts = [self.adopt(getattr(value, n), Attr(source, n)) for n in ("start", "stop", "step")]
-        self.guard(source, Kind.TYPE, slice)
-        return slice(*parts)
+        tracker = self.known(value, source)
+        if tracker is None:
+            parts = [self.adopt(getattr(value, n), Attr(source, n)) for n in ("start", "stop", "step")]
+            self.guard(source, Kind.TYPE, slice)
+            tracker = self.register(VariableTracker(slice(*parts), value, source, Shape.VALUE))
+        return tracker.standin
 
     def _adopt_list(self, value: Any, source: Source) -> Any:
         tracker = self.known(value, source)
@@ -344,9 +353,13 @@ class Heap:
         return value
 
     def _adopt_method(self, value: types.MethodType, source: Source) -> Any:
-        self.guard(source, Kind.TYPE, types.MethodType)
-        func = self.adopt(value.__func__, Attr(source, "__func__"))
-        return types.MethodType(func, self.adopt(value.__self__, Attr(source, "__self__")))
+        tracker = self.known(value, source)
+        if tracker is None:
+            self.guard(source, Kind.TYPE, types.MethodType)
+            func = self.adopt(value.__func__, Attr(source, "__func__"))
+            standin = types.MethodType(func, self.adopt(value.__self__, Attr(source, "__self__")))
+            tracker = self.register(VariableTracker(standin, value, source, Shape.VALUE))
+        return tracker.standin
 
     def _adopt_partial(self, value: Any, source: Source) -> Any:
         if value.__dict__:
@@ -567,6 +580,8 @@ def _slot_source(member: Any) -> Any:
     return lambda base: Slot(base, member.__name__, member.__objclass__)
 
 
+# Made anew where they come from the trace: one from outside must be known as such.
+_REMADE = frozenset({property, classmethod, staticmethod, types.GenericAlias})
 _PINNED_FACTS = {Kind.EQUALS, Kind.ID}
 _PLAIN_DICTS = {dict, collections.OrderedDict, collections.defaultdict}
 _ATOMS = {types.FunctionType, types.ModuleType, type, torch.Tensor}

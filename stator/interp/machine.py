@@ -103,6 +103,7 @@ class Machine:
         self.generators: dict[int, Any] = {}
         self.defaults: dict[int, Any] = {}
         self.class_overlays: dict[type, dict[str, Any]] = {}
+        self.cache_fills: dict[int, list[tuple[Any, Any]]] = {}  # of an outside lru_cache -> its new results
         self.tensor_attributes: dict[int, dict[str, Any]] = {}
         self.own_attributes: dict[int, tuple[Any, dict[str, Any]]] = {}  # written on objects that stand for themselves
         self.shown_addresses: dict[int, Any] = {}  # objects of the trace whose default repr was made

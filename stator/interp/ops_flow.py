@@ -49,6 +49,10 @@ def IS_OP(vm: Any, frame: Frame, instr: Any) -> None:
     same = left is right
     if not same:
         operators.guard_distinct(vm, left, right)
+        if type(left) is type(right):
+            vm.heap.constants.guard_two(left, right)
+    else:
+        vm.heap.constants.guard_one(left)
     frame.stack.append(same != bool(instr.arg))
 
 

@@ -1,18 +1,25 @@
 """Rules for caches of the standard library.   functools.cached_property, an lru_cache made inside the trace
 
 A cached_property takes a lock around the first read, which no other thread can contend while tracing: here the
-value is computed and stored without it.  A cache made inside the trace is used as it is; a cache from outside is
-the user's, and what it wraps is interpreted.
+value is computed and stored without it.  A cache made inside the trace is used as it is.  A cache from outside is the
+user's: what it keeps is looked at without using it, and each call is made again when the effects are written back, so
+that hits and misses are counted and the order of use is kept; a miss is interpreted, and its result handed over then.
 """
 
 from __future__ import annotations
 
+import enum
 import functools
 import types
+from dataclasses import dataclass, replace
 from typing import Any
 
+import torch
+
 from stator.breaks import Break
-from stator.guards.guard import Kind, is_constant, same_constant, value_key
+from stator.guards.guard import Kind, is_constant
+from stator.guards.lower import is_lookup_key
+from stator.heap.caches import ABSENT, has_room, is_kept, kept_or, kept_result, key_of, same_key, table_of
 from stator.heap.changes import fingerprint
 from stator.heap.raw_access import instance_dict
 from stator.interp.assignment import writable_dict
@@ -22,7 +29,7 @@ from stator.interp.frame import Continuation, Frame, Raised
 from stator.interp.lookup import MISSING
 from stator.interp.symbols import specialise_deep
 from stator.kinds import is_a
-from stator.source import CallOf, Pinned
+from stator.source import CallOf, Key, Pinned
 
 
 class KeepValue(Continuation):
@@ -76,28 +83,50 @@ def _call_cached(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     vm.give(vm.native(wrapper, tuple(rest), kwargs), cont)
 
 
+@dataclass(frozen=True, eq=False)
+class CacheUsed:
+    """A call of an outside cache: a hit, or a miss whose result (or failure) came from the trace."""
+
+    wrapper: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    value: Any
+    failed: bool = False
+
+
 class CachedValue(Continuation):
-    """What an outside cache wraps has answered: it stands for the cache only if it was pure and gave a constant."""
+    """What an outside cache wraps has answered, or raised: the cache is filled when the effects are written back."""
 
-    __slots__ = ("wrapper", "args", "key", "before", "effects", "cont")
+    __slots__ = ("call", "key", "before", "effects", "cont")
 
-    def __init__(self, vm: Any, wrapper: Any, args: tuple[Any, ...], key: Any, cont: Any) -> None:
-        self.wrapper, self.args, self.key, self.cont = wrapper, args, key, cont
+    def __init__(self, vm: Any, call: CacheUsed, key: Any, cont: Any) -> None:
+        self.call, self.key, self.cont = call, key, cont
         self.before, self.effects = fingerprint(vm.heap), len(vm.effects)
 
     def returned(self, vm: Any, frame: Frame, value: Any) -> None:
-        if len(vm.effects) != self.effects or fingerprint(vm.heap) != self.before:
-            raise Break("SB013", "a cached function that changes something: whether it runs depends on the cache")
-        if not is_shared_value(value):
-            raise Break("SB013", f"a cached {type(value).__name__}, which is one object for all callers")
-        if self.wrapper.cache_info().currsize:  # what it keeps may be older than the facts it was made from
-            kept = self.wrapper(*self.args)
-            if not same_constant(kept, value):
-                source = CallOf(Pinned(self.wrapper), tuple(map(Pinned, self.args)))
-                vm.heap.guard(source, Kind.FRESH_CALL if is_constant(kept) else Kind.ID, kept)
-                value = kept
-        vm.heap.answers[self.key] = value
+        wrapper, key = self.call.wrapper, self.key
+        pure = len(vm.effects) == self.effects and fingerprint(vm.heap) == self.before
+        if pure and is_shared_value(value):  # a hit gives the same, so it need not be a miss
+            place = CallOf(Pinned(kept_or), (Pinned(wrapper), Pinned(key), Pinned(value)))
+            vm.heap.guard(place, Kind.FRESH_CALL if is_constant(value) else Kind.ID, value)
+        else:
+            guard_absent(vm, wrapper, key)
+        if wrapper.cache_info().maxsize != 0:
+            vm.cache_fills.setdefault(id(wrapper), []).append((key, value))
+        vm.effects.append(replace(self.call, value=value))
         vm.give(value, self.cont)
+
+    def raised(self, vm: Any, frame: Frame, exc: BaseException) -> bool:
+        guard_absent(vm, self.call.wrapper, self.key)
+        vm.effects.append(replace(self.call, failed=True))
+        return self.cont is not None and self.cont.raised(vm, frame, exc)
+
+
+def guard_absent(vm: Any, wrapper: Any, key: Any) -> None:
+    if is_lookup_key(key):
+        vm.heap.guard(Pinned(table_of(wrapper)), Kind.ABSENT, key)
+    else:
+        vm.heap.guard(CallOf(Pinned(is_kept), (Pinned(wrapper), Pinned(key))), Kind.FRESH_CALL, False)
 
 
 def is_shared_value(value: Any) -> bool:
@@ -106,18 +135,48 @@ def is_shared_value(value: Any) -> bool:
 
 
 def _call_outside_cache(vm: Any, wrapper: Any, args: tuple[Any, ...], kwargs: Any, cont: Any) -> None:
-    """The cache is not filled while tracing: what it wraps is interpreted, once for each set of arguments."""
-    if kwargs:
-        raise Break("SB013", "keyword arguments of a cached function")
+    """The cache is looked into, and used when the effects are written back; on a miss, what it wraps is interpreted."""
     args = specialise_deep(vm, args)  # they are hashed
-    for value in args:
-        if not is_constant(value) and vm.heap.tracker_of(value) is None and not is_a(value, (type, types.FunctionType)):
-            raise Break("SB013", f"a cached function, called with a fresh {type(value).__name__}")
-    key = ("cache", id(wrapper), tuple(value_key(value) for value in args))
-    if key in vm.heap.answers:
-        return vm.give(vm.heap.answers[key], cont)
-    originals = tuple(vm.heap.original_of(value) for value in args)
-    vm.call(wrapper.__wrapped__, args, {}, CachedValue(vm, wrapper, originals, key, cont))
+    kwargs = dict(zip(kwargs, specialise_deep(vm, tuple(kwargs.values())), strict=True))
+    function, settings = wrapper.__wrapped__, wrapper.__dict__.get("cache_parameters")
+    if type(function) is not types.FunctionType or settings is None:
+        raise Break("SB013", "a cache around something else than a Python function")
+    originals = [_hashable(vm, value) for value in (*args, *kwargs.values())]
+    vm.guard_identity(wrapper)
+    named = dict(zip(kwargs, originals[len(args):], strict=True))
+    key = key_of(wrapper, tuple(originals[:len(args)]), named, settings()["typed"])
+    call = CacheUsed(wrapper, args, kwargs, None)
+    fills = vm.cache_fills.get(id(wrapper), ())
+    if fills:  # what was there, and what the trace has put there, must still be there
+        place = CallOf(Pinned(has_room), (Pinned(wrapper), Pinned(len(fills))))
+        if not has_room(wrapper, len(fills)):
+            raise Break("SB013", "a full cache, from which a result of this call may have been pushed out")
+        vm.heap.guard(place, Kind.FRESH_CALL, True)
+    for known, value in fills:
+        if same_key(known, key):
+            vm.effects.append(replace(call, value=value))
+            return vm.give(value, cont)
+    kept = kept_result(wrapper, key)
+    if kept is ABSENT:
+        return vm.call(function, args, kwargs, CachedValue(vm, call, key, cont))
+    bounded = wrapper.cache_info().maxsize is not None
+    source: Any = CallOf(Pinned(kept_result), (Pinned(wrapper), Pinned(key))) if bounded or not is_lookup_key(key) \
+        else Key(Pinned(table_of(wrapper)), key)
+    value = vm.heap.adopt(kept, source)
+    vm.effects.append(replace(call, value=value))
+    vm.give(value, cont)
+
+
+def _hashable(vm: Any, value: Any) -> Any:
+    """The user's own object, hashed by C code alone; which object it is becomes a fact."""
+    if is_constant(value) or is_a(value, type) or type(value) is types.FunctionType:
+        return value
+    if vm.heap.tracker_of(value) is None and not is_a(value, enum.Enum):
+        raise Break("SB013", f"a cached function, called with a fresh {type(value).__name__}")
+    original = vm.guard_identity(value)
+    if not is_lookup_key(original) and not is_a(original, torch.Tensor):
+        raise Break("SB013", f"a cached function, called with a {type(original).__name__}, which hashes itself")
+    return original
 
 
 def _cache_rule(function: Any, detail: str) -> Any:

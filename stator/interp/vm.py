@@ -52,6 +52,7 @@ class VM(Caller):
                     held.clear()
         for held in (self.recorder.inputs, self.recorder.nodes, self.recorder.kept):
             held.clear()
+        self.heap.constants.clear()
         self.exc_state = ExcState()
         self.frame = self.pending = None
 
@@ -252,6 +253,7 @@ class VM(Caller):
         """The user's object behind `value`; that it is this very object becomes a fact."""
         tracker = self.heap.by_standin.get(id(value))
         if tracker is None:
+            self.heap.constants.guard_identity(value)
             return value
         self.heap.guard(tracker.source, Kind.ID, tracker.original)
         return tracker.original

@@ -289,46 +289,6 @@ def set_of_identity_hashed_objects():
     return Scene(lambda x: (x * 2, [order.index(t) for t in things]), one(ramp()))
 
 
-@probe("SB013")
-def lru_cache():
-    calls: list[int] = []
-
-    @functools.lru_cache
-    def scale(n):
-        calls.append(n)
-        return n * 2
-
-    return Scene(lambda x: x * scale(x.shape[0]), one(ramp()), scale.cache_clear,
-                 lambda: list(calls))
-
-
-@probe("SB013")
-def lru_cache_of_objects():
-    @functools.lru_cache
-    def made(n):
-        return [n]
-
-    kept: list[Any] = []
-
-    def fn(x):
-        kept.append(made(3))
-        return x * 2, made(3) is made(3)
-
-    return Scene(fn, one(ramp()), made.cache_clear, lambda: [item is kept[0] for item in kept])
-
-
-@probe("SB013")
-def lru_cache_of_a_fact_that_changed():
-    ks = [2]
-
-    @functools.lru_cache
-    def scale(n):
-        return ks[0] * n
-
-    scale(4)
-    return Scene(lambda x: x * scale(x.shape[0]), one(ramp()), lambda: ks.__setitem__(0, 5))
-
-
 @probe()
 def cached_property():
     class Model:

@@ -13,6 +13,7 @@ from stator.emit import effects, residual
 from stator.guards.guard import Kind
 from stator.guards.guard_set import GuardSet
 from stator.heap import raw_access
+from stator.heap.constants import Constants
 from stator.heap.heap import Heap
 from stator.interp import rules_caches, rules_effects
 from stator.interp.calls import Caller
@@ -92,6 +93,8 @@ _KINDS: dict[Kind, tuple[str, ...]] = {
     Kind.GLOBAL_STATE: ("branch_on_grad_mode", "deterministic_flag"),
     Kind.FRESH_CALL: ("recursion_limit_asked", "abstract_class_registered"),
     Kind.SET_EQUALS: ("set_member",),
+    Kind.PRESENT: ("key_searched_before_it_is_read",),
+    Kind.NOT_ID: ("text_that_is_not_the_literal",),
     Kind.SHAPE: ("branch_on_an_open_size",),
 }
 
@@ -120,8 +123,12 @@ SWITCHES = [
     Switch("bases may change", without(raw_access, "_mro_of", lambda cls: ALWAYS.setdefault(cls, _mro_of(cls))),
            ("bases_reassigned",)),
     Switch("default deny", without(Caller, "admit"), ("clock", "random_module", "lock_left_held")),
-    Switch("one object per cached value", without(rules_caches, "is_shared_value", lambda value: True),
-           ("lru_cache_of_objects",)),
+    Switch("calls of a cache made again", forgetting(lambda vm: vm.effects.clear()), ("lru_cache_hit",)),
+    Switch("a cache is looked into", without(rules_caches, "kept_result", lambda wrapper, key: rules_caches.ABSENT),
+           ("lru_cache_of_a_fact_that_changed",)),
+    Switch("a full cache breaks", without(rules_caches, "has_room", lambda wrapper, count: True),
+           ("lru_cache_that_overflows",)),
+    Switch("constants are one object", without(Constants, "note"), ("one_text_that_becomes_two", "identity_of_a_tuple")),
     Switch("cached functions are pure", without(rules_caches, "fingerprint", lambda heap: []), ("lru_cache",)),
     Switch("a trace lets go of objects", without(Trace, "release"), ("finalizer_of_an_outside_object",)),
     Switch("finalizers break", without(Heap, "_refuse_finalizer", Heap._adopt_opaque), ("finalizer_of_an_outside_object",)),

@@ -1,0 +1,87 @@
+"""Look into a functools.lru_cache without using it.   wrapper, arguments  ->  its key, the kept result or ABSENT
+
+Calling the wrapper would count a hit, and fill it on a miss; what it keeps is read through the garbage collector's
+view of it instead.  The functions here are also the pure readers of the guards (`CallOf`).
+"""
+
+from __future__ import annotations
+
+import functools
+import gc
+from typing import Any
+
+from stator.guards.guard import MISSING as ABSENT
+from stator.guards.guard import is_constant
+
+WRAPPER = functools._lru_cache_wrapper
+
+
+def _parts(wrapper: Any) -> tuple[list[Any], dict[Any, Any], Any]:
+    """The (key, result, type) triples of a bounded cache, the dict of either kind, and the mark between args and kwargs.
+
+    lru_cache_tp_traverse visits: the type, three for each link, the dict, the function, the mark, the type of links,
+    that of cache_info, the instance dict.
+    """
+    found = gc.get_referents(wrapper)
+    end = max(i for i, part in enumerate(found) if part is functools._CacheInfo)  # type: ignore[attr-defined]
+    links, (table, _, mark, element) = found[1:end - 4], found[end - 4:end]
+    if type(table) is not dict or len(links) % 3 or any(part is not element for part in links[2::3]):
+        raise TypeError("an lru_cache of an unknown build")
+    return links, table, mark
+
+
+def table_of(wrapper: Any) -> dict[Any, Any]:
+    """The dict behind a cache, the same for as long as the wrapper lives: results, or links where it is bounded."""
+    return _parts(wrapper)[1]
+
+
+def key_of(wrapper: Any, args: tuple[Any, ...], kwargs: dict[str, Any], typed: bool) -> Any:
+    """The key under which a call's result is kept."""
+    if not typed and not kwargs:
+        if len(args) == 1 and type(args[0]) in (str, int):
+            return args[0]
+        return args
+    key = args
+    if kwargs:
+        key = (*key, _parts(wrapper)[2], *(part for pair in kwargs.items() for part in pair))
+    if typed:
+        key = (*key, *map(type, args), *map(type, kwargs.values()))
+    return key
+
+
+def kept_result(wrapper: Any, key: Any) -> Any:
+    """What a cache keeps under a key, or ABSENT."""
+    links, table, _ = _parts(wrapper)
+    if not links:
+        return table.get(key, ABSENT)
+    if key not in table:
+        return ABSENT
+    for i in range(0, len(links), 3):
+        if same_key(links[i], key):
+            return links[i + 1]
+    return ABSENT
+
+
+def kept_or(wrapper: Any, key: Any, otherwise: Any) -> Any:
+    """What a cache keeps under a key, else `otherwise`."""
+    found = kept_result(wrapper, key)
+    return otherwise if found is ABSENT else found
+
+
+def is_kept(wrapper: Any, key: Any) -> bool:
+    return key in table_of(wrapper)
+
+
+def has_room(wrapper: Any, count: int) -> bool:
+    """Whether `count` more results push nothing out."""
+    info = wrapper.cache_info()
+    return info.maxsize is None or info.currsize + count <= info.maxsize
+
+
+def same_key(left: Any, right: Any) -> bool:
+    """Whether two keys are equal; nobody's `__eq__` is asked."""
+    if left is right:
+        return True
+    if type(left) is tuple and type(right) is tuple:
+        return len(left) == len(right) and all(map(same_key, left, right))
+    return is_constant(left) and is_constant(right) and left == right
