@@ -17,7 +17,7 @@ WRAPPER = functools._lru_cache_wrapper
 
 
 def _parts(wrapper: Any) -> tuple[list[Any], dict[Any, Any], Any]:
-    """The (key, result, type) triples of a bounded cache, the dict of either kind, and the mark between args and kwargs.
+    """The (key, result, type) triples of a bounded cache, the dict of either kind, the mark between args and kwargs.
 
     lru_cache_tp_traverse visits: the type, three for each link, the dict, the function, the mark, the type of links,
     that of cache_info, the instance dict.
