@@ -256,3 +256,11 @@ register(
     remedy="remove the call where the function is to be captured",
     inherent=True,
 )
+register(
+    "SB024",
+    "value that changes from call to call",
+    cause="a str, function or container at this place had a new value so often that it is no longer baked in; the "
+    "instruction that looks at it runs natively, and what follows is captured",
+    example="def f(x, name): return x + len(name)   # called with nine different names",
+    remedy="hand the function what it needs of the value (a number, a tensor), or raise recompile_limit",
+)

@@ -18,9 +18,10 @@ from stator.backends.compilation import compile_graph
 from stator.breaks import Break
 from stator.cache.nested import NestedFrames
 from stator.cache.probe import BreakProbe
-from stator.cache.recompiles import may_compile, over_limit, report_recompile
+from stator.cache.recompiles import gives_up, may_compile, over_limit, report_recompile
 from stator.cache.site import CallSite, Installed
 from stator.emit.advance import Advance, Points
+from stator.emit.inheritance import pass_on
 from stator.emit.points import NATIVE_CODES, ResumePoint
 from stator.emit.residual import Residual, emit_residual
 from stator.errors import BackendError, DeclarationError, InternalError, Unsupported
@@ -77,7 +78,8 @@ def reset() -> None:
     for compiled in list(_entries):
         compiled.clear()
         site = compiled._stator_site
-        site.limit_told, site.eager_calls = False, 0
+        site.limit_told = site.eager_told = site.gave_up = False
+        site.eager_calls = 0
         site.shapes.memory.forget()
 
 
@@ -101,7 +103,7 @@ def on_miss(site: CallSite, compiled: Any, bound: tuple[Any, ...], args: tuple[A
             for _, _, tag in installed:
                 if tag is not None:
                     site.shapes.memory.learn(tag.guards, bound)
-    if len(installed) >= site.settings.recompile_limit:
+    if len(installed) >= site.settings.recompile_limit and not gives_up(site, bound, installed):
         over_limit(site, bound)
         return _core.EAGER
     with _lock:
@@ -264,6 +266,8 @@ def finish_break(site: CallSite, done: Trace, stop: Break, event: events.GraphBr
     if handled is not None:
         values.append(handled)
     resume = Advance(site.points, states, handled is not None, stop, event)
+    if site.settings.dynamic is not False:
+        pass_on(site.shapes.memory, vm.heap, values, resume, stop)
     return finish(site, done, bound, started, values, resume)
 
 

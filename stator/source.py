@@ -323,6 +323,22 @@ class CallOf(Source):
         return f"{self.fn.text()}({', '.join(arg.text() for arg in self.args)})"
 
 
+def with_base(source: Source, base: Source) -> Source:
+    """The same step from another base."""
+    match source:
+        case Global():
+            return Key(base, source.key)
+        case Key():
+            return type(source)(base, source.key)
+        case _Place():
+            return type(source)(base, source.index)
+        case Slot():
+            return Slot(base, source.name, source.owner)
+        case Attr():
+            return Attr(base, source.name)
+    return type(source)(base)  # type: ignore[call-arg]  # DictOf, CellOf and TypeOf have nothing but a base
+
+
 def parents(source: Source) -> tuple[Source, ...]:
     """The sources that must be read before this one."""
     if isinstance(source, CallOf):

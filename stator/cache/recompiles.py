@@ -38,6 +38,33 @@ def report_recompile(site: CallSite, bound: tuple[Any, ...]) -> None:
             events.emit(found)
 
 
+def gives_up(site: CallSite, bound: tuple[Any, ...], installed: list[Any]) -> bool:
+    """At the limit: whether one more entry may be made, which does not depend on what keeps changing.
+
+    The instructions that look at it break from then on. That needs leave to break, and ends at twice the limit.
+    """
+    limit = site.settings.recompile_limit
+    if site.settings.fullgraph or len(installed) >= 2 * limit:
+        return False
+    found = [site.shapes.memory.give_up(tag.guards, bound) for _, _, tag in installed if tag is not None]
+    site.gave_up = site.gave_up or any(found)
+    if any(found) and not site.limit_told:
+        tell_limit(site, bound, "From now on what changes is no longer baked in: the instructions that look at it "
+                                "run natively, between compiled graphs.")
+    return site.gave_up
+
+
+def tell_limit(site: CallSite, bound: tuple[Any, ...], consequence: str) -> None:
+    """One warning for the site."""
+    site.limit_told = True
+    limit = site.settings.recompile_limit
+    nearest = nearest_miss(site, bound)
+    reason = f"; {describe(nearest)}" if nearest is not None else ""
+    events.emit(events.CacheLimit(site.name, limit))
+    warnings.warn(f"stator: recompile limit: {site.name} was compiled {limit} times and none of the entries fits "
+                  f"this call{reason}. {consequence} Remedy: {REGISTRY['SB021'].remedy}.", RuntimeWarning, stacklevel=5)
+
+
 def over_limit(site: CallSite, bound: tuple[Any, ...]) -> None:
     """No more entries: an error under fullgraph, else one warning for the site; the call runs eagerly."""
     limit = site.settings.recompile_limit
@@ -47,13 +74,10 @@ def over_limit(site: CallSite, bound: tuple[Any, ...]) -> None:
         row = REGISTRY["SB021"]
         raise Unsupported(row.code, row.title, f"{site.name} was compiled {limit} times{reason}", row.remedy,
                           nearest.filename if nearest else None, nearest.line if nearest else None, ())
-    if not site.limit_told:
-        site.limit_told = True
-        events.emit(events.CacheLimit(site.name, limit))
+    if not site.eager_told:
+        site.eager_told = True
         rest = "the rest of the call after the break there" if site.point is not None else "it"
-        warnings.warn(f"stator: recompile limit: {site.name} was compiled {limit} times and none of the entries fits "
-                      f"this call{reason}. From now on {rest} runs eagerly wherever no entry fits. "
-                      f"Remedy: {REGISTRY['SB021'].remedy}.", RuntimeWarning, stacklevel=4)
+        tell_limit(site, bound, f"From now on {rest} runs eagerly wherever no entry fits.")
     events.emit(events.EagerFallback(site.name, f"recompile_limit {limit}"))
 
 

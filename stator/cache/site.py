@@ -39,7 +39,9 @@ class CallSite:
     settings: Settings
     name: str
     compiled: Any = None
-    limit_told: bool = False
+    limit_told: bool = False  # that the limit was reached
+    gave_up: bool = False  # guarding what kept changing
+    eager_told: bool = False  # that calls run eagerly from there on
     failures: int = 0
     eager_calls: int = 0  # under the stance "eager_then_compile"
     traces: list[Trace] = field(default_factory=list)
@@ -52,7 +54,7 @@ class CallSite:
     data_dependent: bool = True  # numbers that only the graph knows are symbols of it, until a backend refuses them
 
     def __post_init__(self) -> None:
-        self.shapes = Policy(self.settings.dynamic)
+        self.shapes = Policy(self.settings.dynamic, breaks=not self.settings.fullgraph)
 
     def begin(self, vm: VM, bound: tuple[Any, ...]) -> Any:
         """The frames a trace of this site starts from."""

@@ -7,13 +7,14 @@ natively, and its callers go on captured.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
 from stator import _core, marks
 from stator.breaks import Break
 from stator.code.decode import decode
+from stator.emit.native_code import SlotKind
 from stator.emit.points import ResumePoint, Taken, handling, own_frames_dropped
 from stator.emit.steps import plan_step
 from stator.interp.frame import NULL
@@ -82,6 +83,30 @@ class Advance:
             self.exits.append(points.point([*states[:-1], state], pushes, handled, False))
         state = replace(last, index=last.index + 1, kinds=last.kinds[:kept], kwnames=())
         self.failure = points.point([*states[:-1], state], (), handled, True)
+
+    @property
+    def takes_item(self) -> bool:
+        """Whether the instruction takes an item from an iterator, rather than computing something from a value."""
+        last = self.states[-1]
+        return decode(last.code).instructions[last.index].opname == "FOR_ITER"
+
+    def origins(self) -> Iterator[tuple[ResumePoint, list[int | None]]]:
+        """Each point that may follow, and for each of its arguments which live value it is; None: a new one."""
+        if self.step is None:
+            count = sum(state.value_count() for state in self.states[:-1])
+            for point in (self.returned, self.raised) if self.returned is not None else ():
+                yield point, [*range(count), *[None] * (len(point.names) - count)]
+            return
+        count = sum(state.value_count() for state in self.states) + self.handled
+        end = count - self.tail
+        kept: list[int | None] = [*range(end - self.operands)]
+        made, last = [*range(end, count - self.handled)], [*range(count - self.handled, count)]
+        for way, point in zip(self.step.exits, self.exits, strict=True):
+            results: list[int | None] = [None for kind in way.pushes if kind is SlotKind.VALUE]
+            if self.takes_item and results:
+                results[0] = end - 1  # the iterator itself
+            yield point, [*kept, *made, *results, *last]
+        yield self.failure, [*kept, *made, *last, None]
 
     def _plan_frame(self) -> None:
         """The innermost frame runs natively to its end; its callers, if any, go on from there."""

@@ -33,7 +33,7 @@ from stator.heap.shells import CONSTANT_TYPES, IDENTITY_TYPES, new_shell, slot_m
 from stator.heap.tracker import Shape
 from stator.interp.attributes import is_outside
 from stator.kinds import is_a
-from stator.shapes.values import SYMBOLIC, DeferredText
+from stator.shapes.values import SYMBOLIC, UNREAD, DeferredText
 from stator.source import Source
 
 
@@ -103,6 +103,8 @@ class Rebuilder:
         """A number that the graph computes."""
         if type(value) is DeferredText:
             return write_text(self, value)
+        if type(value) in UNREAD:
+            return self.outside(self.heap.by_standin[id(value)].source)
         number = self.recorder.symbols.numbers.get(value.node.expr)
         if number is not None:
             return self.outside(number[1])

@@ -33,7 +33,7 @@ from stator.graph.torch_state import TorchState
 from stator.guards.guard import TensorMeta, tensor_meta
 from stator.guards.shape_check import Operand, Property
 from stator.kinds import is_a
-from stator.shapes.inputs import float_tensor, symbolic_fake, symbolic_float, symbolic_int
+from stator.shapes.inputs import float_tensor, symbolic_fake, symbolic_float, symbolic_int, undecided_int
 from stator.shapes.nodes import SymbolNodes
 from stator.shapes.values import SYMBOLIC, data_dependent, has_unbacked
 from stator.source import Source
@@ -120,11 +120,13 @@ class Recorder:
         node.meta["source"] = source
         return node
 
-    def add_number(self, value: int | float, source: Source) -> Any:
-        """A symbol for a Python number from outside."""
-        make: Any = symbolic_int if type(value) is int else symbolic_float
+    def add_number(self, value: int | float, source: Source, undecided: bool = False) -> Any:
+        """A symbol for a Python number from outside; of an undecided one the trace knows nothing."""
+        make: Any = undecided_int if undecided else symbolic_int if type(value) is int else symbolic_float
         symbol, number = make(self.symbols.shape_env, value, source)
         self.symbols.define_number(symbol, number, source, self.locate())
+        if undecided:
+            self.symbols.take_fresh(number)
         return number
 
     def _add_number_input(self, symbol: Any) -> fx.Node:

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from stator.guards.global_state import GlobalState, global_state
-from stator.guards.guard import MISSING, Guard, Kind, Where, is_constant, same_constant
+from stator.guards.guard import MISSING, TORCH_CONSTANTS, Guard, Kind, Where, is_constant, same_constant
 from stator.guards.lower import member_descriptor
 from stator.guards.shape_check import ShapeCheck
 from stator.guards.tensor_meta import TensorMeta, tensor_meta
@@ -346,7 +346,11 @@ def _expected_text(guard: Guard) -> str:
     value = guard.value
     if is_a(value, (TensorMeta, GlobalState, Source, ShapeCheck)):
         return value.text()
-    return name_of(value)
+    return _shown(value)
+
+
+def _shown(value: Any) -> str:
+    return repr(value) if type(value) in TORCH_CONSTANTS else name_of(value)
 
 
 def _describe(guard: Guard, value: Any, bound_args: Sequence[Any]) -> str:
@@ -375,4 +379,4 @@ def _describe(guard: Guard, value: Any, bound_args: Sequence[Any]) -> str:
             return "two objects"
         case Kind.NOT_ALIAS:
             return "one object"
-    return name_of(value)
+    return _shown(value)

@@ -37,6 +37,8 @@ from stator.heap.tracker import Shape, VariableTracker
 from stator.heap.upcoming import COMPOSITES, SEQUENCES, adopt_upcoming, expose_upcoming
 from stator.kinds import is_a
 from stator.shapes.policy import Policy
+from stator.shapes.values import UNREAD, unread
+from stator.shapes.varying import varying
 from stator.source import (
     Attr,
     CallOf,
@@ -74,6 +76,7 @@ class Heap:
         self.class_views: dict[type, Any] = {}
         self.namespaces: dict[int, VariableTracker] = {}  # of a user's instance dict -> whose it is
         self.owners: dict[int, Any] = {}  # of an instance dict of the trace, taken as a value -> its instance
+        self.unread_met = False  # whether a value that changes too often was met
         self.answers: dict[Any, Any] = {}  # of calls that are asked again by a guard
         self.constants = Constants(self)
         self.kept: list[Any] = []  # keeps every id above valid while the trace lives
@@ -127,10 +130,21 @@ class Heap:
     # ------------------------------------------------------------------ adoption
 
     def adopt(self, value: Any, source: Source) -> Any:
+        if self.shapes.gives_up(value, source):
+            return self._adopt_unread(value, source)
         adopter = self.adopters.get(type(value))
         if adopter is None:
             adopter = self.adopters[type(value)] = self._choose(value)
         return adopter(value, source)
+
+    def _adopt_unread(self, value: Any, source: Source) -> Any:
+        """A value that changes too often to be a fact: only its class is one."""
+        tracker = self.known(value, source)
+        if tracker is None:
+            self.guard(source, Kind.TYPE, type(value))
+            tracker = self.register(VariableTracker(varying(value), value, source, Shape.OPAQUE))
+            self.unread_met = True
+        return tracker.standin
 
     def box(self, raw: Any, make: Any, base: Source, key: Any = NO_KEY) -> Box:
         return Box(self, raw, make, base, key)
@@ -166,7 +180,7 @@ class Heap:
         if not self.shapes.is_open(value, source):
             return self._adopt_constant(value, source)
         self.guard(source, Kind.TYPE, type(value))
-        return self.recorder.add_number(value, source)
+        return self.recorder.add_number(value, source, self.shapes.is_undecided(value, source))
 
     def _adopt_constant(self, value: Any, source: Source) -> Any:
         self.guard(source, Kind.EQUALS, value)
@@ -478,6 +492,8 @@ class Heap:
         elif shape is Shape.SET:
             self.expose_order(tracker)
         elif shape is Shape.OPAQUE:
+            if type(value) in UNREAD:
+                raise unread(value)
             if is_a(value, BaseException):
                 self._expose_exception(tracker)
             else:

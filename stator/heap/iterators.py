@@ -40,6 +40,8 @@ WALKERS: dict[type, tuple[str, Callable[[Any], Any]]] = {
     type(reversed({}.items())): ("reversed({}.items())", lambda d: reversed(dict.items(d))),
 }
 ADOPTED = POSITIONED | STATELESS | COUNTING | STATEFUL
+_C_FUNCTIONS = (types.BuiltinFunctionType, types.WrapperDescriptorType, types.MethodDescriptorType,
+                types.MethodWrapperType, types.ClassMethodDescriptorType)
 _NUMBERS = (int, float, complex, bool)
 _UNSAFE_INNER = (types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType)
 
@@ -85,7 +87,7 @@ def _part(heap: Any, cls: type, part: Any, source: Source) -> Any:
     found = heap.adopt(part, source)
     if heap.is_opaque(found) and type(part) not in (types.BuiltinFunctionType, types.FunctionType):
         raise Break("SB014", f"a {cls.__name__} over a {type(part).__name__} from outside")
-    if is_a(part, types.BuiltinFunctionType) or is_a(part, type) and cls is not itertools.repeat:
+    if type(part) in _C_FUNCTIONS or is_a(part, type) and cls is not itertools.repeat:
         raise Break("SB014", f"a {cls.__name__} of a C function, from outside")
     heap.expose_deep(found)
     return found

@@ -60,7 +60,7 @@ def load_attr(vm: Any, obj: Any, name: str, cont: Any = None) -> None:
     if cls is FakeTensor:
         return load_tensor_attr(vm, obj, name, cont)
     if cls in SYMBOLIC:
-        return load_attr(vm, specialise(obj, f"the attribute {name} of a number"), name, cont)
+        return load_attr(vm, specialise(obj, f"the attribute {name}"), name, cont)
     if is_a(obj, type):
         return load_type_attr(vm, obj, name, cont)
     if cls is super:

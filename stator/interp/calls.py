@@ -32,7 +32,7 @@ from stator.interp.torch_arguments import plain_arguments
 from stator.kinds import is_a
 from stator.native.table import NativeClass, lookup, name_of, receiver_split
 from stator.native.torch_ops import torch_leaf
-from stator.shapes.values import SYMBOLIC, data_dependent
+from stator.shapes.values import SYMBOLIC, UNREAD, DeferredText, data_dependent, unread
 from stator.source import Attr, Index, Pinned
 
 RULES: dict[int, Any] = {}  # id of a callable (kept alive in _RULED) -> rule(vm, args, kwargs, cont)
@@ -95,6 +95,8 @@ class Caller(Machine):
     def call(self, fn: Any, args: Any, kwargs: dict[str, Any] | None = None, cont: Any = None) -> None:
         """Call `fn`; its result reaches the current frame's stack, or `cont`, now or when its frame returns."""
         cls = type(fn)
+        if self.heap.unread_met:
+            refuse_unread(fn, args, kwargs)
         if cls is types.FunctionType:
             return self.call_function(fn, args, kwargs, cont)
         if cls is types.MethodType:
@@ -277,7 +279,7 @@ class Caller(Machine):
         heap = self.heap
         for value in values:
             if id(value) in heap.by_standin and (type(value) in _RESUMABLE or heap.is_opaque(value)
-                                                 and _is_iterator(type(value))):
+                                                 and is_iterator(type(value))):
                 raise Break("SB014", f"a {type(value).__name__} from outside")  # C code would advance the user's own
             if cls is NativeClass.PURE_DEEP or row.compares:
                 heap.expose_deep(value)
@@ -376,6 +378,17 @@ class Caller(Machine):
         if id(func) not in self.fresh:
             self.guard_code(func)
         return self.run(frame)
+
+
+def refuse_unread(fn: Any, args: Any, kwargs: Any) -> None:
+    """Code that is not interpreted gets no value of which only the type is known; some never look at it."""
+    if type(fn) in UNREAD:
+        raise unread(fn, "a call")
+    if looks_itself(fn) or id(fn) in _LEAVE_UNREAD:
+        return
+    for value in (*args, *kwargs.values()) if kwargs else args:
+        if type(value) in UNREAD and type(value) is not DeferredText:
+            raise unread(value, _describe(fn))
 
 
 def takes_values(args: Any, kwargs: Any) -> bool:
@@ -478,7 +491,7 @@ def _marked(fn: Any) -> bool:
         or marks.is_constant_result(fn)
 
 
-def _is_iterator(cls: type) -> bool:
+def is_iterator(cls: type) -> bool:
     return any("__next__" in base.__dict__ for base in type.__dict__["__mro__"].__get__(cls))
 
 
@@ -493,6 +506,7 @@ _VALUE_TYPES = (torch.Tensor, int, float, str, list, tuple, dict, set, slice, to
                 torch.SymBool, torch.Generator, torch._C._SDPBackend)
 _C_CALLABLES = {types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType,
                 types.MethodWrapperType, types.ClassMethodDescriptorType}
+_LEAVE_UNREAD = frozenset(map(id, (isinstance, type, print, list.append, callable)))
 _RUNNABLE = {NativeClass.PURE_SHELL, NativeClass.PURE, NativeClass.PURE_DEEP, NativeClass.MUTATES, NativeClass.ITERATOR}
 _RESUMABLE = {types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType}
 _C_CALLABLE_OBJECTS = {operator.attrgetter, operator.itemgetter, operator.methodcaller, functools.partial}

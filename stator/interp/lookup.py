@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from stator.guards.guard import MISSING, Kind
+from stator.shapes.values import UNREAD, unread_class
 from stator.source import Pinned
 
 _mro_of = type.__dict__["__mro__"].__get__
@@ -34,6 +35,8 @@ def find(vm: Any, cls: type, name: str) -> Any:
     found = vm.lookups.get(key, vm)
     if found is not vm:
         return found
+    if cls in UNREAD:
+        raise unread_class(cls, f"the attribute {name}")
     owner = None
     found = MISSING
     overlays = vm.class_overlays

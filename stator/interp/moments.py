@@ -18,7 +18,7 @@ from stator.breaks import Break
 from stator.interp.calls import rule
 from stator.interp.frame import Raised
 from stator.kinds import is_a
-from stator.shapes.values import DeferredText, Formatted, is_unbacked, python_type
+from stator.shapes.values import UNREAD, DeferredText, Formatted, is_unbacked, python_type, unread
 
 _BRACKETS: dict[type, tuple[str, str]] = {list: ("[", "]"), tuple: ("(", ")"), dict: ("{", "}")}
 _CONSTANTS = (str, int, float, complex, bool, bytes, type(None), type, torch.dtype, torch.device)
@@ -57,10 +57,17 @@ def text_piece(vm: Any, value: Any, conversion: str = "", spec: Any = "") -> Def
     cls = type(value)
     if cls is DeferredText and not conversion and spec == "":
         return value
+    refuse_changing(value)
     if type(spec) is str:
         check_spec(value, conversion, spec)
     held = moment_of(vm, value) if cls is FakeTensor else value
     return DeferredText((Formatted(held, conversion, spec),))
+
+
+def refuse_changing(value: Any) -> None:
+    """The text of an unread container would be made when it has changed already."""
+    if type(value) in UNREAD and python_type(value) not in (str, bytes, range):
+        raise unread(value, "the text")
 
 
 def check_spec(value: Any, conversion: str, spec: str) -> None:
@@ -142,6 +149,7 @@ def frozen(vm: Any, value: Any, what: str) -> Any:
     if cls is FakeTensor:
         return moment_of(vm, value)
     if cls is DeferredText or is_unbacked(value) or is_a(value, _CONSTANTS):
+        refuse_changing(value)
         return value
     if cls in (list, tuple, dict):
         vm.heap.expose_deep(value)

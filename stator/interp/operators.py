@@ -20,6 +20,7 @@ from stator.heap.tracker import Shape
 from stator.interp import symbols
 from stator.interp.assignment import DISCARD
 from stator.interp.frame import Continuation, Frame, Raised
+from stator.interp.lengths import knows_item, symbolic_length
 from stator.interp.lookup import MISSING, find
 from stator.interp.texts import refuse_addresses
 from stator.kinds import is_a
@@ -261,6 +262,9 @@ def truth(vm: Any, value: Any) -> bool:
             result = vm.call_sync(method, (value,)) if type(method) is types.FunctionType \
                 else _slot_sync(vm, method, value)
             return check_length(result) != 0
+    length = symbolic_length(vm, value)
+    if length is not MISSING:
+        return truth(vm, length)
     vm.heap.expose_length(value)
     return vm.native(bool, (value,))
 
@@ -345,7 +349,7 @@ def get_item_native(vm: Any, obj: Any, key: Any, cont: Any) -> None:
 
 
 def _sequence_item(vm: Any, obj: Any, index: int) -> Any:
-    if index < 0 or index >= len(obj):
+    if not knows_item(vm, obj, index):
         vm.heap.expose_length(obj)
     try:
         value = obj[index]

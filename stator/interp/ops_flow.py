@@ -122,7 +122,7 @@ def DELETE_ATTR(vm: Any, frame: Frame, instr: Any) -> None:
 @op
 def LOAD_METHOD(vm: Any, frame: Frame, instr: Any) -> None:
     """Push (function, self) where the attribute is a plain method, else (NULL, value)."""
-    obj, name = specialise(frame.stack.pop(), "a method of a number"), instr.argval
+    obj, name = specialise(frame.stack.pop(), f"the method {instr.argval}"), instr.argval
     cls = type(obj)
     if cls is not FakeTensor and not is_a(obj, (type, types.ModuleType)) and cls is not super \
             and cls is not types.MethodType:

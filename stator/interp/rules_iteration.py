@@ -12,6 +12,7 @@ from stator.breaks import Break
 from stator.interp import generators, operators, symbols
 from stator.interp.calls import rule
 from stator.interp.frame import Continuation, Frame, Raised
+from stator.interp.lengths import symbolic_length
 from stator.interp.lookup import MISSING, find
 from stator.kinds import is_a
 from stator.shapes.values import SYMBOLIC
@@ -52,6 +53,9 @@ def _len(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     method = find(vm, cls, "__len__")
     if type(method) is types.FunctionType:
         return vm.call_function(method, (value,), None, LengthOf(cont))
+    length = symbolic_length(vm, value)
+    if length is not MISSING:
+        return vm.give(length, cont)
     vm.heap.expose_length(value)
     vm.give(vm.native(len, args), cont)
 

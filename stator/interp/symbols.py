@@ -20,7 +20,7 @@ from stator.breaks import Break
 from stator.interp.frame import Raised
 from stator.interp.lookup import MISSING
 from stator.native.rows_declare import NativeClass
-from stator.shapes.values import SYMBOLIC, as_integer, compute, is_unbacked, python_type, specialise
+from stator.shapes.values import SYMBOLIC, UNREAD, as_integer, compute, is_unbacked, python_type, specialise
 
 INDEXES = frozenset({torch.SymInt, torch.SymBool, slice, tuple, FakeTensor})
 SEQUENCES = frozenset({list, tuple, torch.Size})
@@ -72,7 +72,8 @@ def compare(vm: Any, function: Any, left: Any, right: Any) -> Any:
         return vm.torch_call(function, (left, right), None)
     if type(left) in _NUMBERS and type(right) in _NUMBERS:
         return attempt(function, left, right)
-    if function in (operator.eq, operator.ne) and (left is None or right is None or str in (type(left), type(right))):
+    if function in (operator.eq, operator.ne) and (left is None or right is None or str in (type(left), type(right))) \
+            and type(left) not in UNREAD and type(right) not in UNREAD:
         return function is operator.ne
     return MISSING
 
@@ -271,7 +272,7 @@ def concern(vm: Any, values: Any, kwargs: Any) -> bool:
         if type(value) in SYMBOLIC or type(value) is FakeTensor:
             return True
     known = vm.recorder.symbols
-    return bool(known.definitions or known.numbers) and reaches_symbol(values, kwargs)
+    return bool(known.definitions or known.numbers or vm.heap.unread_met) and reaches_symbol(values, kwargs)
 
 
 def reaches_symbol(values: Any, kwargs: Any) -> bool:

@@ -16,12 +16,13 @@ from stator.heap.tracker import Shape
 from stator.heap.upcoming import note_next
 from stator.interp import generators, ops_data, ops_except, ops_flow  # noqa: F401  (register handlers)
 from stator.interp.attributes import adopt_entry, bind, load_attr
-from stator.interp.calls import Caller
+from stator.interp.calls import Caller, is_iterator
 from stator.interp.frame import ExcState, Frame, Raised
 from stator.interp.lookup import MISSING, find
 from stator.interp.ops_except import optional_attr, special_method
 from stator.interp.parked import Generators
 from stator.kinds import is_a
+from stator.shapes.values import PYTHON_TYPES, UNREAD
 
 _PLAIN_SEQUENCES = (list, tuple)
 _SIMPLE_ITERATORS = {type(iter([])), type(iter(())), type(iter(range(0))), type(iter("")), type(iter(b"")),
@@ -104,6 +105,8 @@ class VM(Caller):
             self.heap.expose_length(value)
             return self.give(iter(value), cont)
         if id(value) in self.generators:
+            return self.give(value, cont)
+        if cls in UNREAD and is_iterator(PYTHON_TYPES[cls]):
             return self.give(value, cont)
         method = find(self, cls, "__iter__")
         if type(method) is types.FunctionType:

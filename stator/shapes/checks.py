@@ -19,6 +19,22 @@ from stator.errors import DeclarationError
 from stator.guards.guard import Guard, Kind
 from stator.guards.shape_check import Code, Operand, ShapeCheck
 
+
+class _UserPrinter(PythonPrinter):  # type: ignore[misc]
+    """Expressions as a user would write them."""
+
+    def _called(name: str) -> Any:  # type: ignore[misc]  # noqa: N805  (makes methods)
+        return lambda self, expr: f"{name}({', '.join(map(self._print, expr.args))})"
+
+    _print_ToFloat = _called("float")
+    _print_TruncToInt = _called("int")
+    _print_FloorToInt = _called("math.floor")
+    _print_CeilToInt = _called("math.ceil")
+    _print_OpaqueUnaryFn_sqrt = _called("math.sqrt")
+    _print_Min = _called("min")
+    _print_Max = _called("max")
+
+
 _MANY: dict[Any, Code] = {
     sympy.Add: Code.ADD, sympy.Mul: Code.MUL, fs.Max: Code.MAX, fs.Min: Code.MIN, sympy.Max: Code.MAX,
     sympy.Min: Code.MIN, sympy.And: Code.ALL, sympy.Or: Code.ANY,
@@ -88,7 +104,7 @@ def compile_check(expression: Any, operands: dict[sympy.Symbol, Operand]) -> Sha
     compiler = _Compiler(operands)
     compiler.emit(expression)
     names = {symbol: sympy.Symbol(operands[symbol].text()) for symbol in expression.free_symbols}
-    shown = PythonPrinter().doprint(expression.xreplace(names))
+    shown = _UserPrinter().doprint(expression.xreplace(names))
     return ShapeCheck(tuple(compiler.operands), tuple(compiler.code), tuple(compiler.constants), shown)
 
 
@@ -155,7 +171,7 @@ def _property_guard(operand: Operand, expression: Any, where: Any, origins: Any)
     compiler.emit(expression)
     compiler.code.append((int(Code.EQ), 2))
     names = {symbol: sympy.Symbol(origins[symbol].text()) for symbol in expression.free_symbols}
-    shown = f"{operand.text()} == {PythonPrinter().doprint(expression.xreplace(names))}"
+    shown = f"{operand.text()} == {_UserPrinter().doprint(expression.xreplace(names))}"
     check = ShapeCheck(tuple(compiler.operands), tuple(compiler.code), tuple(compiler.constants), shown)
     return [Guard(operand.source, Kind.SHAPE, check, where)]
 

@@ -51,6 +51,12 @@ def symbolic_int(env: Any, value: int, source: Source) -> tuple[sympy.Symbol, to
     return symbol, env.create_symintnode(symbol, hint=value, source=name)
 
 
+def undecided_int(env: Any, value: int, source: Source) -> tuple[sympy.Symbol, torch.SymInt]:
+    """A number of which nothing may be decided while tracing."""
+    number = env.create_unbacked_symint(NamedSource(source))
+    return number.node.expr, number
+
+
 def symbolic_float(env: Any, value: float, source: Source) -> tuple[sympy.Symbol, torch.SymFloat]:
     name = NamedSource(source)
     symbol = env.create_unspecified_symbol(value, name, DimDynamic.DYNAMIC)

@@ -78,8 +78,8 @@ class SymbolNodes:
         """An int or float from outside; it becomes an input of the graph where the graph uses it."""
         self.numbers[symbol] = (value, source)
         self.lines[symbol] = where
-        kind = Property.NUMBER if type(value) is torch.SymInt else Property.REAL
-        self.origins[symbol] = Operand(source, kind)
+        if symbol in self.shape_env.backed_var_to_val:
+            self.origins[symbol] = Operand(source, Property.NUMBER if type(value) is torch.SymInt else Property.REAL)
 
     def define_input(self, node: fx.Node, example: Any, source: Source, where: Any) -> None:
         """The symbols that a tensor brings."""

@@ -10,15 +10,18 @@ dimensions that become symbols, for each number whether it becomes one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import types
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
 from stator.guards.guard import Guard, Kind
-from stator.guards.reference import Unreadable, evaluate
-from stator.source import Index, Key, KeyAt, Local, Pinned, Source, ValueAt
+from stator.guards.reference import Unreadable, evaluate, explain
+from stator.guards.shape_check import Property
+from stator.shapes.varying import COLLECTIONS, STANDINS
+from stator.source import CallOf, Index, Key, KeyAt, Local, Pinned, Source, ValueAt
 
 # The marks that torch leaves on tensors; ours are the same attributes, so that either library's calls count.
 DYNAMIC_MARK = "_dynamo_dynamic_indices"
@@ -29,6 +32,9 @@ RANGE_MARK = "_dynamo_dynamic_range"
 _CONTAINERS = (Index, Key, KeyAt, ValueAt)
 
 
+_LENGTHS = 4  # that a container may have before its items are taken one by one
+
+
 @dataclass
 class Memory:
     """What has been seen to change at one place of the program."""
@@ -36,32 +42,98 @@ class Memory:
     sizes: dict[Source, set[int]] = field(default_factory=dict)
     numbers: set[Source] = field(default_factory=set)
     tuples: set[Source] = field(default_factory=set)  # constant tuples with numbers that change
+    lengths: dict[Source, set[int]] = field(default_factory=dict)  # of containers, as far as they were facts
+    unread: set[Source] = field(default_factory=set)  # values that are no longer facts
+    undecided_sizes: dict[Source, set[int]] = field(default_factory=dict)  # sizes that code pins down again and again
+    undecided_numbers: set[Source] = field(default_factory=set)
 
     def learn(self, guards: Iterable[Guard], bound: Sequence[Any]) -> None:
         """Compare an entry's facts with the call that it does not fit."""
         for guard in guards:
-            if guard.kind is Kind.TENSOR or guard.kind is Kind.EQUALS and type(guard.value) in (int, float, tuple):
+            if guard.kind is Kind.TENSOR or guard.kind is Kind.LEN \
+                    or guard.kind is Kind.EQUALS and type(guard.value) in (int, float, tuple):
                 try:
                     value = evaluate(guard.source, bound)
                 except Unreadable:
                     continue
                 self._compare(guard, value)
 
+    def give_up(self, guards: Iterable[Guard], bound: Sequence[Any]) -> bool:
+        """Stop guarding what keeps failing, now that there are too many entries; whether anything was found."""
+        before = self._given_up()
+        for guard in guards:
+            if explain(guard, bound) is None:
+                continue
+            if guard.kind is Kind.SHAPE:
+                self._leave_undecided(guard)
+            else:
+                self._leave_unread(guard, bound)
+        return self._given_up() > before
+
+    def _given_up(self) -> int:
+        return len(self.unread) + len(self.undecided_numbers) + sum(map(len, self.undecided_sizes.values()))
+
+    def _leave_undecided(self, guard: Guard) -> None:
+        for operand in guard.value.operands:
+            if operand.property is Property.SIZE:
+                self.undecided_sizes.setdefault(operand.source, set()).add(operand.index)
+            elif operand.property is Property.NUMBER:
+                self.undecided_numbers.add(operand.source)
+
+    def _leave_unread(self, guard: Guard, bound: Sequence[Any]) -> None:
+        source: Source | None = guard.source
+        if type(source) is CallOf and source.args:  # what an iterator will yield, how many items are left
+            source = source.args[0]
+        while source is not None and type(source) is not Pinned:
+            try:
+                value = evaluate(source, bound)
+            except Unreadable:
+                return
+            if type(value) in STANDINS:
+                self.unread.add(source)
+                return
+            if type(value) is not types.CodeType:  # the code of a function stands for the function
+                return
+            source = source.base
+
+    def merge(self, other: Memory, move: Callable[[Source], Source | None]) -> None:
+        """Add what another place has learned, as far as `move` can name it here."""
+        for mine, theirs in zip(self._sets(), other._sets(), strict=True):
+            mine.update(found for found in map(move, theirs) if found is not None)
+        for own, others in zip(self._tables(), other._tables(), strict=True):
+            for source, items in others.items():
+                found = move(source)
+                if found is not None:
+                    own.setdefault(found, set()).update(items)
+
     def forget(self) -> None:
-        for known in (self.sizes, self.numbers, self.tuples):
+        for known in (*self._sets(), *self._tables()):
             known.clear()
+
+    def _sets(self) -> tuple[set[Source], ...]:
+        return self.numbers, self.tuples, self.unread, self.undecided_numbers
+
+    def _tables(self) -> tuple[dict[Source, set[int]], ...]:
+        return self.sizes, self.lengths, self.undecided_sizes
 
     def _compare(self, guard: Guard, value: Any) -> None:
         expected = guard.value
         if guard.kind is Kind.EQUALS:
             self._compare_constants(guard.source, expected, value)
-            return
-        if type(value) is not expected.type or value.dim() != len(expected.sizes):
-            return
-        changed = {dim for dim, size in enumerate(expected.sizes) if size is not None and size != value.shape[dim]}
-        if changed:
-            self.sizes.setdefault(guard.source, set()).update(changed)
+        elif guard.kind is Kind.LEN:
+            self._compare_lengths(guard.source, expected, value)
+        elif type(value) is expected.type and value.dim() == len(expected.sizes):
+            changed = {dim for dim, size in enumerate(expected.sizes) if size is not None and size != value.shape[dim]}
+            if changed:
+                self.sizes.setdefault(guard.source, set()).update(changed)
 
+    def _compare_lengths(self, source: Source, expected: int, value: Any) -> None:
+        if type(value) not in COLLECTIONS or len(value) == expected:
+            return
+        seen = self.lengths.setdefault(source, set())
+        seen.update((expected, len(value)))
+        if len(seen - {0}) > _LENGTHS:
+            self.unread.add(source)
 
     def _compare_constants(self, source: Source, expected: Any, value: Any) -> None:
         if type(value) is not type(expected) or value == expected:
@@ -80,7 +152,13 @@ class Policy:
     """The choices of one compiled place."""
 
     dynamic: bool | None
+    breaks: bool = True  # whether an instruction that reads an unread value may break
     memory: Memory = field(default_factory=Memory)
+
+    def gives_up(self, value: Any, source: Source) -> bool:
+        """Whether the value is handed around unread."""
+        unread = self.memory.unread
+        return bool(unread) and self.breaks and source in unread and type(value) in STANDINS
 
     def open_dims(self, tensor: torch.Tensor, source: Source) -> dict[int, str]:
         """The dimensions that become symbols: "declared" by a mark, "unbacked", or "open"."""
@@ -94,6 +172,8 @@ class Policy:
             if self.dynamic and type(tensor) is torch.Tensor:
                 found.update(dict.fromkeys(range(rank), "open"))
             found.update(dict.fromkeys(self.memory.sizes.get(source, ()), "open"))
+            if self.breaks:
+                found.update(dict.fromkeys(self.memory.undecided_sizes.get(source, ()), "unbacked"))
             found.update(dict.fromkeys(marks.get(WEAK_MARK, ()), "open"))
             for dim in marks.get(STATIC_MARK, ()):
                 found.pop(dim, None)
@@ -109,6 +189,14 @@ class Policy:
             return False
         return source in self.memory.numbers or self.dynamic is True and type(value) is int and _is_argument(source)
 
+    def is_undecided(self, value: Any, source: Source) -> bool:
+        """Whether an open int must not be pinned down any more: what needs the number breaks."""
+        return self.breaks and type(value) is int and source in self.memory.undecided_numbers
+
+    def opens_length(self, source: Source) -> bool:
+        """Whether the length of a list is a symbol, where only its length is asked for."""
+        return self.dynamic is not False and (source in self.memory.lengths
+                                              or self.dynamic is True and _is_argument(source))
 
     def opens_tuple(self, value: tuple[Any, ...], source: Source) -> bool:
         """Whether a tuple of constants is read item by item, because a number in it is left open."""

@@ -24,6 +24,7 @@ from torch.fx.experimental.symbolic_shapes import (
 from torch.utils import _pytree as pytree
 
 from stator.breaks import Break
+from stator.shapes.varying import STANDINS, Varying
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,8 +49,10 @@ class DeferredText:
         self.parts = parts
 
 
-SYMBOLIC: frozenset[type] = frozenset({torch.SymInt, torch.SymFloat, torch.SymBool, DeferredText})
-PYTHON_TYPES: dict[type, type] = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool, DeferredText: str}
+UNREAD: frozenset[type] = frozenset({DeferredText, *STANDINS.values()})  # of which nothing is known but the type
+SYMBOLIC: frozenset[type] = UNREAD | {torch.SymInt, torch.SymFloat, torch.SymBool}
+PYTHON_TYPES: dict[type, type] = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool, DeferredText: str,
+                                  **{standin: cls for cls, standin in STANDINS.items()}}
 _NUMBERS = frozenset({int, float, bool})
 # Python defines float // and % by fmod, torch by rounding the quotient: 1.0 // 0.1 is 9.0, not 10.0.
 _FLOAT_DIFFERS = frozenset({operator.floordiv, operator.mod, operator.ifloordiv, operator.imod})
@@ -69,7 +72,7 @@ def python_type(value: Any) -> type:
 
 def is_unbacked(value: Any) -> bool:
     """Whether the number is unknown until the graph runs."""
-    return type(value) in SYMBOLIC and (type(value) is DeferredText or has_free_unbacked_symbols(value))
+    return type(value) in SYMBOLIC and (type(value) in UNREAD or has_free_unbacked_symbols(value))
 
 
 def has_unbacked(tree: Any) -> bool:
@@ -84,13 +87,26 @@ def data_dependent(expression: Any, what: str = "") -> Break:
     return Break("SB003", detail, expression=str(expression))
 
 
+def unread(value: Any, what: str = "") -> Break:
+    """The break at an instruction that looks at a value of which only the type is known."""
+    return unread_class(type(value), what)
+
+
+def unread_class(cls: type, what: str = "") -> Break:
+    """The same, for the class of a stand-in."""
+    if cls is DeferredText:
+        return Break("SB003", "text made of a number that only the graph knows")
+    kind = PYTHON_TYPES[cls].__name__
+    return Break("SB024", f"{what or 'an instruction'} of a {kind} that changes from call to call", varying=True)
+
+
 def specialise(value: Any, what: str = "") -> Any:
     """The number itself: what it is becomes a guard; a data-dependent one breaks."""
     cls = type(value)
     if cls not in SYMBOLIC:
         return value
-    if cls is DeferredText:
-        raise Break("SB003", "text made of a number that only the graph knows")
+    if cls in UNREAD:
+        raise unread(value, what)
     try:
         if cls is torch.SymInt:
             return value.node.guard_int("", 0)
@@ -103,7 +119,7 @@ def specialise(value: Any, what: str = "") -> Any:
 
 def as_constant(value: Any) -> Any:
     """The number, if the symbols already say which it is; else the value as it was."""
-    if type(value) is DeferredText:
+    if type(value) in UNREAD:
         return specialise(value)
     expression = value.node.expr
     if expression is sympy.true or expression is sympy.false:
@@ -165,5 +181,6 @@ def holds_symbol(values: Any) -> bool:
 
 _SEQUENCES = frozenset({tuple, list, torch.Size})
 
-__all__ = ["PYTHON_TYPES", "SYMBOLIC", "DeferredText", "as_constant", "as_integer", "compute", "data_dependent",
-           "free_unbacked_symbols", "holds_symbol", "is_symbolic", "is_unbacked", "python_type", "specialise"]
+__all__ = ["PYTHON_TYPES", "SYMBOLIC", "UNREAD", "DeferredText", "Varying", "as_constant", "as_integer", "compute",
+           "data_dependent", "free_unbacked_symbols", "holds_symbol", "is_symbolic", "is_unbacked", "python_type",
+           "specialise", "unread", "unread_class"]

@@ -186,6 +186,13 @@ def _() -> None:
     run(lambda x: (stator.skip_frame(), x + 1)[1], X)
 
 
+@program("SB024")
+def _() -> None:
+    compiled = stator.compile(lambda x, name: x + len(name), backend="eager", recompile_limit=1)
+    for name in ("a", "bc", "def"):
+        assert compiled(X, name).equal(X + len(name))
+
+
 @pytest.mark.parametrize("code", sorted(breaks.REGISTRY))
 def test_every_code_is_raised(code: str) -> None:
     assert code in PROGRAMS, "a new code needs a program that breaks with it"

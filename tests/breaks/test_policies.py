@@ -288,19 +288,37 @@ def test_disable_is_per_thread() -> None:
 
 
 def test_the_limit_is_told_once_and_loudly() -> None:
+    def program(x, kind):
+        return x.to(kind)
+
+    kinds = (torch.float64, torch.float16, torch.int8, torch.int16, torch.float64)
+    compiled = stator.compile(program, backend="eager", recompile_limit=2)
+    with warnings.catch_warnings(record=True) as caught, events.record() as log:
+        warnings.simplefilter("always")
+        for kind in kinds:
+            assert compiled(X, kind).equal(X.to(kind))
+    told = [str(warning.message) for warning in caught if "recompile limit" in str(warning.message)]
+    assert len(told) == 1
+    assert "compiled 2 times" in told[0] and "kind" in told[0] and "eagerly" in told[0] and __file__ in told[0]
+    assert len([event for event in log if isinstance(event, events.CacheLimit)]) == 1
+    assert len([event for event in log if isinstance(event, events.EagerFallback)]) == 2
+
+
+def test_a_text_that_keeps_changing_is_no_longer_baked_in() -> None:
     def program(x, name):
-        return x + len(name)
+        y = x * 2
+        return y + len(name), f"{name}!", name
 
     compiled = stator.compile(program, backend="eager", recompile_limit=2)
     with warnings.catch_warnings(record=True) as caught, events.record() as log:
         warnings.simplefilter("always")
-        for name in ("a", "b", "c", "d", "a"):
-            assert compiled(X, name).equal(X + 1)
+        for name in ("a", "bb", "ccc", "dddd", "a", "eeeee", "", "ccc"):
+            got, text, same = compiled(X, name)
+            assert got.equal(X * 2 + len(name)) and text == f"{name}!" and same is name
     told = [str(warning.message) for warning in caught if "recompile limit" in str(warning.message)]
-    assert len(told) == 1
-    assert "compiled 2 times" in told[0] and "'c'" in told[0] and "eagerly" in told[0] and __file__ in told[0]
-    assert len([event for event in log if isinstance(event, events.CacheLimit)]) == 1
-    assert len([event for event in log if isinstance(event, events.EagerFallback)]) == 2
+    assert len(told) == 1 and "'ccc'" in told[0] and "no longer baked in" in told[0]
+    assert not [event for event in log if isinstance(event, events.EagerFallback)]
+    assert len([event for event in log if isinstance(event, events.CaptureFinished)]) <= 4
 
 
 def test_the_limit_is_an_error_under_fullgraph() -> None:
