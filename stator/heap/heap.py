@@ -34,11 +34,11 @@ from stator.heap.readers import (
 from stator.heap.scope import Scope
 from stator.heap.shells import CONSTANT_TYPES, IDENTITY_TYPES, is_constant_tuple, new_shell, slot_members
 from stator.heap.tracker import Shape, VariableTracker
+from stator.heap.unread import adopt_unread
 from stator.heap.upcoming import COMPOSITES, SEQUENCES, adopt_upcoming, expose_upcoming
 from stator.kinds import is_a
 from stator.shapes.policy import Policy
 from stator.shapes.values import UNREAD, unread
-from stator.shapes.varying import varying
 from stator.source import (
     Attr,
     CallOf,
@@ -131,20 +131,11 @@ class Heap:
 
     def adopt(self, value: Any, source: Source) -> Any:
         if self.shapes.gives_up(value, source):
-            return self._adopt_unread(value, source)
+            return adopt_unread(self, value, source)
         adopter = self.adopters.get(type(value))
         if adopter is None:
             adopter = self.adopters[type(value)] = self._choose(value)
         return adopter(value, source)
-
-    def _adopt_unread(self, value: Any, source: Source) -> Any:
-        """A value that changes too often to be a fact: only its class is one."""
-        tracker = self.known(value, source)
-        if tracker is None:
-            self.guard(source, Kind.TYPE, type(value))
-            tracker = self.register(VariableTracker(varying(value), value, source, Shape.OPAQUE))
-            self.unread_met = True
-        return tracker.standin
 
     def box(self, raw: Any, make: Any, base: Source, key: Any = NO_KEY) -> Box:
         return Box(self, raw, make, base, key)
