@@ -148,8 +148,9 @@ PyObject* after_miss(CompiledObject* self, const BoundArguments& bound, PyObject
   if (result == retry_sentinel) {
     Py_DECREF(result);
     result = nullptr;
-    if (!self->entries->empty()) {
-      EntryObject* entry = self->entries->front();
+    // The new entry is in front, unless another thread has added one since.
+    for (size_t i = 0; i < self->entries->size(); ++i) {
+      EntryObject* entry = (*self->entries)[i];
       Py_INCREF(entry);
       bool done = try_entry(self, entry, bound, args, flagged_count, names, &result);
       Py_DECREF(entry);

@@ -5,6 +5,7 @@ In: a Python function and its settings.  Out: a C++ entry object that holds guar
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 import types
@@ -29,6 +30,7 @@ from stator.graph import propagation
 from stator.graph.memory import sharing_candidates, storage_partition
 from stator.guards.guard import Guard, Kind
 from stator.guards.lower import Program, lower
+from stator.held_signals import held_signals, signals_let_through
 from stator.interp.rules_effects import PolicySet
 from stator.interp.suspend import plan_stop, suspend
 from stator.interp.trace import Trace, trace
@@ -107,9 +109,12 @@ def on_miss(site: CallSite, compiled: Any, bound: tuple[Any, ...], args: tuple[A
         over_limit(site, bound)
         return _core.EAGER
     with _lock:
+        if fits_by_now(compiled, installed, bound):
+            return _core.RETRY
         _tracing.active = True
         try:
-            entry = capture(site, bound)
+            with held_signals():
+                entry = capture(site, bound)
         except BaseException:
             if site.point is not None:  # the regions that earlier segments have entered are never left
                 site.points.leave_policy()
@@ -129,6 +134,21 @@ def on_miss(site: CallSite, compiled: Any, bound: tuple[Any, ...], args: tuple[A
         compiled.remove(program)
         internal_failure(site, tag.error)
     return value
+
+
+def fits_by_now(compiled: Any, seen: list[Any], bound: tuple[Any, ...]) -> bool:
+    """Whether another thread has installed an entry for this call while this one waited for the lock."""
+    known = {id(program) for program, _, _ in seen}
+    return any(program.check(bound) == -1 for program, _, _ in compiled.entries() if id(program) not in known)
+
+
+def release_lock_after_fork() -> None:
+    """A child process has only the thread that forked: a lock that another one held is never let go."""
+    global _lock
+    _lock = threading.RLock()
+
+
+os.register_at_fork(after_in_child=release_lock_after_fork)
 
 
 def capture(site: CallSite, bound: tuple[Any, ...]) -> tuple[Any, Any, Installed] | None:
@@ -177,9 +197,10 @@ def finish(site: CallSite, done: Trace, bound: tuple[Any, ...], started: float, 
     if residual.graph is not None:
         nodes = len(residual.graph.graph.nodes)
         fakes = [graph_input.fake for graph_input in residual.graph_inputs]
-        compiled = compile_graph(residual.graph, fakes, site.settings, done.fake_mode, done.grad_at_start)
+        with signals_let_through():
+            compiled = compile_graph(residual.graph, fakes, site.settings, done.fake_mode, done.grad_at_start)
         done.vm.torch_state.restore()  # a backend that traced the graph has run its changes of settings
-    function = residual.link(compiled)
+    function = residual.link(compiled, site.settings.backend_name)
     program, lowered, guards = checked_program(done, residual.wanted, bound)
     seconds = time.perf_counter() - started
     events.emit(events.CaptureFinished(site.name, nodes, len(guards), seconds, residual.graph, residual.source,

@@ -21,6 +21,7 @@ from stator.breaks import Break
 from stator.emit.effects import write_effects
 from stator.emit.rebuild import Rebuilder
 from stator.emit.writer import Writer
+from stator.errors import BackendError
 from stator.interp.assertions import as_program_exception
 from stator.shapes.inputs import float_tensor
 from stator.source import Source
@@ -38,10 +39,12 @@ class Residual:
     effects: int = 0
     lines: list[str] = field(default_factory=list)
 
-    def link(self, compiled: Any) -> Any:
+    def link(self, compiled: Any, backend: str = "") -> Any:
         """The residual as a function, with the compiled graph bound to its name."""
         filename = f"<stator residual {id(self):x}>"
         namespace = {**self.names, "graph": compiled}
+        if self.graph is not None:
+            namespace["graph"] = checked_once(compiled, self.graph, backend, namespace)
         exec(compile(self.source, filename, "exec"), namespace)  # noqa: S102  our own text, made above
         linecache.cache[filename] = (len(self.source), None, self.source.splitlines(True), filename)
         weakref.finalize(namespace["residual"], linecache.cache.pop, filename, None)
@@ -100,6 +103,23 @@ def emit_residual(vm: Any, result: Any, resume: Any = None) -> Residual:
                     inputs, effects, writer.lines)
 
 
+def checked_once(compiled: Any, graph: fx.GraphModule, backend: str, namespace: dict[str, Any]) -> Any:
+    """The compiled graph, whose first results are counted: a backend that returns something else is told so."""
+    outputs = next(node for node in reversed(graph.graph.nodes) if node.op == "output").args[0]
+    wanted = len(outputs)  # type: ignore[arg-type]
+
+    def first_call(*inputs: Any) -> Any:
+        out = compiled(*inputs)
+        if type(out) not in (tuple, list) or len(out) != wanted:
+            got = f"{len(out)} values" if type(out) in (tuple, list) else f"an object of type {type(out).__name__}"
+            raise BackendError(backend, f"the function it compiled returned {got} where the graph has {wanted} "
+                               f"{'output' if wanted == 1 else 'outputs'}; it must return them as a tuple or list")
+        namespace["graph"] = compiled
+        return out
+
+    return first_call
+
+
 def call_graph(writer: Writer, state: Any, call: str) -> list[str]:
     """The graph changes torch's settings as it runs: an error inside must not leave them changed."""
     if not state.before:
@@ -114,6 +134,8 @@ def _setter_call(writer: Writer, setter: Any, args: tuple[Any, ...]) -> str:
 
 def graph_failed(error: Exception) -> Any:
     """The graph raised, having changed nothing: the call is made again as it is, its effects in order."""
+    if isinstance(error, BackendError):
+        raise error
     events.emit(events.EagerFallback("a compiled graph", f"it raised {type(error).__name__}: {error}"))
     return _core.EAGER
 

@@ -1,0 +1,97 @@
+"""Signal handlers written in Python wait until a capture is over.   with held_signals(): capture
+
+CPython runs a handler between any two instructions of the main thread.  In the middle of a capture that would be
+under the trace's own modes: the handler's tensors would be taken for the program's, and what it raises for a failure
+of ours.  So a handler of the user's is put off until the modes are off, some milliseconds later; while a backend
+compiles, which may take minutes, it runs at once.  Ctrl-C's own handler only raises KeyboardInterrupt, and is not put
+off.
+"""
+
+from __future__ import annotations
+
+import _signal
+import contextlib
+import signal
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+_NUMBERS = [int(number) for number in signal.valid_signals()]
+
+
+class HandlerRaised(BaseException):
+    """A handler raised inside a capture: no failure of the capture, so not an Exception on its way out of it."""
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+
+class Held:
+    """The user's handlers, and the signals that came for them."""
+
+    def __init__(self) -> None:
+        self.handlers: dict[int, Any] = {}
+        self.arrived: list[int] = []
+
+    def hold(self) -> None:
+        self.handlers = users_handlers()
+        for number in self.handlers:
+            _signal.signal(number, self.note)
+
+    def note(self, number: int, frame: Any) -> None:
+        if number not in self.arrived:
+            self.arrived.append(number)
+
+    def let_go(self) -> None:
+        """Put the handlers back; those whose signal has come run now, and may raise."""
+        for number, handler in self.handlers.items():
+            _signal.signal(number, handler)
+        while self.arrived:
+            signal.raise_signal(self.arrived.pop(0))
+
+
+_held: Held | None = None  # of the main thread, the only one where handlers run
+
+
+@contextlib.contextmanager
+def held_signals() -> Iterator[None]:
+    global _held
+    if _held is not None or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    held = _held = Held()
+    held.hold()
+    try:
+        yield
+    except HandlerRaised as raised:
+        raise raised.error from None
+    finally:
+        _held = None
+        held.let_go()
+
+
+@contextlib.contextmanager
+def signals_let_through() -> Iterator[None]:
+    """Inside held_signals(): handlers run as they come."""
+    global _held
+    held = _held
+    if held is None or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    _held = None
+    try:
+        held.let_go()
+    except BaseException as error:
+        raise HandlerRaised(error) from None
+    try:
+        yield
+    finally:
+        held.hold()
+        _held = held
+
+
+def users_handlers() -> dict[int, Any]:
+    """The Python functions that signals call, but for the one that raises KeyboardInterrupt."""
+    found = ((number, _signal.getsignal(number)) for number in _NUMBERS)
+    return {number: handler for number, handler in found
+            if handler is not None and type(handler) is not int and handler is not signal.default_int_handler}
