@@ -20,7 +20,7 @@ PYTEST := OMP_NUM_THREADS=1 $(PY) -m pytest
 NATIVE := $(wildcard csrc/*.c csrc/*.cpp csrc/*.h csrc/*/*.h)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test fuzz check bench test-models clean
+.PHONY: help setup demo test fuzz check sanitize bench test-models clean
 .DELETE_ON_ERROR:
 
 help:
@@ -28,6 +28,7 @@ help:
 	@echo "make test         every test but the long list of models"
 	@echo "make fuzz         random programs against eager, for MINUTES=n"
 	@echo "make check        the quick loop: ruff, mypy, import layers, smoke"
+	@echo "make sanitize     the core built with ASan and UBSan, under the tests that exercise it"
 	@echo "make bench        capture time and call overhead beside torch._dynamo"
 	@echo "make test-models  the long list of real models"
 	@echo "make setup        only make the environment and build"
@@ -87,6 +88,9 @@ check: setup
 	@echo "[2/4] mypy";   $(PY) -m mypy
 	@echo "[3/4] layers"; $(PYTEST) -q tests/unit/test_layers.py tests/unit/test_project.py
 	@echo "[4/4] smoke";  $(PYTEST) -q tests/unit/test_smoke.py
+
+sanitize: setup
+	@$(PY) tools/sanitize.py
 
 bench: setup
 	@$(PY) -m benchmarks

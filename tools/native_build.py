@@ -173,6 +173,7 @@ class NativeBuild(build_ext):
             *(f"-L{folder}" for folder in ext.library_dirs),
             *(f"-Wl,-rpath,{folder}" for folder in ext.runtime_library_dirs),
             *(f"-l{name}" for name in ext.libraries),
+            *shlex.split(os.environ.get("STATOR_LDFLAGS", "")),
             "-o",
             str(target),
         ]
