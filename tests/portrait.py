@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy
 import torch
 
 ATOMS = (
@@ -66,6 +67,7 @@ class Describer:
         self.exact_layout = exact_layout
         self.met: dict[int, tuple[str, object]] = {}
         self.storages: dict[int, str] = {}
+        self.owners: list[Any] = []
 
     def describe(self, value: Any, path: str) -> Portrait:
         kind = type(value)
@@ -124,6 +126,20 @@ class Describer:
             portrait.parts[f".{name}"] = self.describe(held, f"{path}.{name}")
 
     # One method per family of types, tried in the order of METHODS.
+
+    def array(self, value: numpy.ndarray, path: str) -> Portrait:
+        """Contents, layout, and whose memory it is."""
+        where = value.__array_interface__["data"][0]
+        owner = value
+        while isinstance(owner.base, numpy.ndarray):
+            owner = owner.base
+        place = f"at {(where - owner.__array_interface__['data'][0])} of {self.storages.setdefault(id(owner), path)}"
+        self.owners.append(owner)  # its id stays its own
+        shown = value.tolist() if not value.dtype.hasobject else "objects"
+        return Portrait(f"array {value.dtype.str} {value.shape} {value.strides} {value.flags.writeable} {place} {shown}")
+
+    def scalar(self, value: numpy.generic, path: str) -> Portrait:
+        return Portrait(f"{type_name(type(value))} {value!r}")
 
     def tensor(self, value: torch.Tensor, path: str) -> Portrait:
         facts = [type_name(type(value)), str(value.dtype), str(tuple(value.shape)), str(value.device)]
@@ -251,6 +267,8 @@ class Describer:
 
 METHODS: tuple[tuple[Any, Callable[[Describer, Any, str], Portrait]], ...] = (
     (torch.Tensor, Describer.tensor),
+    (numpy.ndarray, Describer.array),
+    (numpy.generic, Describer.scalar),
     ((list, tuple, collections.deque), Describer.sequence),
     ((set, frozenset), Describer.unordered),
     ((dict, types.MappingProxyType), Describer.mapping),

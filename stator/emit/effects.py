@@ -12,6 +12,7 @@ import warnings
 from typing import Any
 
 from stator.breaks import Break
+from stator.emit.arrays import write_array
 from stator.emit.caches import write_cache_use
 from stator.emit.iterators import write_iterator
 from stator.emit.rebuild import Rebuilder, _vars
@@ -38,6 +39,7 @@ def write_effects(build: Rebuilder) -> int:
         _diff(build, tracker, statements)
         tracker.mutated = len(statements) > before
     guard_no_aliases(build.heap)
+    build.heap.arrays.guard_memory()
     for scope in list(build.heap.scopes.values()):
         for name, value in scope.overlay.items():
             namespace = build.writer.constant(scope.namespace, "globals")
@@ -131,6 +133,8 @@ def _diff(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> None:
         return write_iterator(build, tracker, out)
     if shape is Shape.BUFFER:
         return _diff_buffer(build, tracker, out)
+    if shape is Shape.ARRAY:
+        return write_array(build, tracker, out)
     if shape in _CLASSED and type(tracker.standin) is not type(tracker.original):
         change = build.writer.constant(_set_class, "set_class")
         out.append(f"{change}({build.outside(tracker.source)}, {build.value(type(tracker.standin))})")

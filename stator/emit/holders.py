@@ -22,12 +22,14 @@ from typing import Any
 import numpy
 
 from stator.breaks import Break
+from stator.emit.arrays import rebuild_array
 from stator.heap.readers import bytes_of, mapping_behind, referent_of
 from stator.kinds import is_a
 
 IMMUTABLE: frozenset[type] = frozenset({
     datetime.date, datetime.time, datetime.datetime, datetime.timedelta, datetime.timezone, decimal.Decimal,
     decimal.Context, re.Match, uuid.UUID, types.CodeType, types.EllipsisType, weakref.CallableProxyType,
+    numpy.ufunc, type(numpy.mean),
     type(collections.namedtuple("_Pair", "left right").left),  # type: ignore[attr-defined]
 })
 
@@ -36,7 +38,7 @@ def rebuild_holder(build: Any, value: Any, cls: type) -> str | None:
     maker = _MAKERS.get(cls)
     if maker is not None:
         return maker(build, value)
-    if cls in IMMUTABLE or issubclass(cls, numpy.generic) or _is_typing_value(cls):
+    if cls in IMMUTABLE or issubclass(cls, (numpy.generic, numpy.dtype)) or _is_typing_value(cls):
         return build.writer.constant(value)
     return None
 
@@ -133,5 +135,6 @@ _MAKERS: dict[type, Callable[[Any, Any], str]] = {
     classmethod: _wrapper, staticmethod: _wrapper, property: _property, types.MethodType: _method,
     types.BuiltinFunctionType: _bound, types.MethodWrapperType: _bound, types.MappingProxyType: _proxy,
     weakref.ref: _reference, bytearray: _bytearray, array.array: _array, memoryview: _memoryview,
+    numpy.ndarray: rebuild_array,
     io.StringIO: _stream, io.BytesIO: _stream, types.GenericAlias: _alias, types.ModuleType: _module,
 }

@@ -6,11 +6,15 @@ what order things happened.  Unsure means True.
 
 from __future__ import annotations
 
+import operator
 import types
+from collections.abc import Iterator
 from typing import Any
 
 from stator.heap.box import Box
+from stator.heap.iterators import ADOPTED, WALKERS
 from stator.heap.raw_access import instance_dict
+from stator.heap.readers import bytes_of, reduced
 from stator.heap.shells import slot_members
 from stator.heap.tracker import Shape, VariableTracker
 from stator.kinds import is_a
@@ -27,11 +31,35 @@ def fingerprint(heap: Any) -> list[tuple[int, tuple[int, ...]]]:
     found: list[tuple[int, tuple[int, ...]]] = []
     for tracker in heap.trackers:
         if _changed(tracker):
-            found.append((id(tracker), tuple(map(id, _parts(tracker)))))
+            found.append((id(tracker), _contents(tracker) or tuple(map(id, _parts(tracker)))))
     for scope in heap.scopes.values():
         if scope.overlay:
             found.append((id(scope), tuple(map(id, scope.overlay.values()))))
     return found
+
+
+def _contents(tracker: VariableTracker) -> tuple[int, ...]:
+    """Of what has bytes, or a position: a number that differs when they do."""
+    if tracker.shape is Shape.BUFFER or tracker.shape is Shape.ARRAY:
+        return (hash(bytes_of(tracker.standin)),)
+    if tracker.shape is Shape.UPCOMING or tracker.shape is Shape.ITERATOR:
+        return tuple(_positions(tracker.standin))
+    return ()
+
+
+def _positions(part: Any) -> Iterator[int]:
+    """Where an iterator stands, and those it draws from."""
+    if type(part) is tuple:
+        for item in part:
+            yield from _positions(item)
+    elif type(part) in (int, float):
+        yield hash(part)
+    elif type(part) in ADOPTED:
+        yield from _positions(reduced(part))
+    elif type(part) in WALKERS:
+        yield operator.length_hint(part)
+    else:
+        yield id(part)
 
 
 def _parts(tracker: VariableTracker) -> list[Any]:
@@ -74,6 +102,10 @@ def _changed(tracker: VariableTracker) -> bool:
             return not _current(initial, standin.cell_contents)
         except ValueError:
             return initial is not None
+    elif shape is Shape.ARRAY:
+        return tracker.exposed and bytes_of(standin) != bytes_of(tracker.original)
+    elif shape is Shape.BUFFER:
+        return bytes_of(standin) != tracker.initial
     elif shape not in _WITHOUT_CONTENTS:
         return True
     return _attributes_changed(tracker)

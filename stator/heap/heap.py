@@ -14,11 +14,13 @@ import types
 from collections.abc import Callable
 from typing import Any
 
+import numpy
 import torch
 
 from stator.breaks import Break
 from stator.guards.guard import Guard, Kind
 from stator.guards.guard_set import GuardSet
+from stator.heap.arrays import Arrays, array_adopters
 from stator.heap.box import NO_KEY, Box
 from stator.heap.constants import Constants
 from stator.heap.holders import holder_adopters
@@ -78,7 +80,7 @@ class Heap:
         self.owners: dict[int, Any] = {}  # of an instance dict of the trace, taken as a value -> its instance
         self.unread_met = False  # whether a value that changes too often was met
         self.answers: dict[Any, Any] = {}  # of calls that are asked again by a guard
-        self.constants = Constants(self)
+        self.constants, self.arrays = Constants(self), Arrays(self)
         self.kept: list[Any] = []  # keeps every id above valid while the trace lives
         self.adopters: dict[type, Adopter] = {
             list: self._adopt_list, dict: self._adopt_dict, tuple: self._adopt_tuple, set: self._adopt_set,
@@ -95,6 +97,7 @@ class Heap:
         for cls in SEQUENCES | COMPOSITES:
             self.adopters[cls] = functools.partial(adopt_upcoming, self, otherwise=self.adopters[cls])
         self.adopters.update(holder_adopters(self))
+        self.adopters.update(array_adopters(self))
 
     # ------------------------------------------------------------------ guards
 
@@ -449,6 +452,8 @@ class Heap:
         """Force every direct element of an outside container, for C code that will look at them."""
         if type(value) is types.MappingProxyType:
             return self.expose(mapping_behind(value))
+        if type(value) is numpy.ndarray:
+            return self.arrays.expose(value)
         tracker = self.by_standin.get(id(value))
         if tracker is None or tracker.exposed:
             return

@@ -15,6 +15,8 @@ import warnings
 import weakref
 from typing import Any
 
+import numpy
+
 _VIEW_BASES = (dict, set, frozenset)
 
 
@@ -60,7 +62,7 @@ def plain_value(value: Any) -> Any:
 
 def bytes_of(buffer: Any) -> bytes:
     """The contents of a bytearray or an array, as they are now."""
-    return memoryview(buffer).tobytes()
+    return buffer.tobytes() if type(buffer) is numpy.ndarray else memoryview(buffer).tobytes()
 
 
 def entries_of_class(cls: type) -> dict[str, Any]:

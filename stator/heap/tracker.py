@@ -22,6 +22,7 @@ class Shape(enum.Enum):
     UPCOMING = "upcoming"  # an iterator, by the items it has yet to yield
     OPAQUE = "opaque"  # the user's object itself; only its identity may be used
     ITERATOR = "iterator"  # a C iterator; `initial` is where it stood
+    ARRAY = "array"  # numpy.ndarray; filled once its contents are read
     BUFFER = "buffer"  # bytearray, array.array; `initial` holds their bytes
     VALUE = "value"  # immutable payload copied (int/str subclasses, bytearray ...)
 

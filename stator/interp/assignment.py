@@ -5,6 +5,7 @@ from __future__ import annotations
 import types
 from typing import Any
 
+import numpy
 from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.breaks import Break
@@ -101,7 +102,8 @@ def set_descriptor(vm: Any, descr: Any, obj: Any, name: str, value: Any, cont: A
         if name == "__class__" and tracker is not None and tracker.shape is not Shape.OPAQUE:
             vm.native(descr.__set__, (obj, value))  # written back by the class of the stand-in
             return vm.give(None, cont)
-        if (tracker is None and is_outside(vm, obj)) or (tracker is not None and tracker.shape is Shape.OPAQUE):
+        if type(obj) is numpy.ndarray or (tracker is None and is_outside(vm, obj)) \
+                or (tracker is not None and tracker.shape is Shape.OPAQUE):
             raise Break("SB006", f"assignment to {name!r} of a {type(obj).__name__}")
         vm.native(descr.__set__, (obj, value))
         return vm.give(None, cont)

@@ -14,6 +14,7 @@ import types
 import weakref
 from typing import Any
 
+import numpy
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
@@ -24,6 +25,7 @@ from stator.heap.box import Box
 from stator.heap.raw_access import instance_dict
 from stator.heap.tracker import Shape
 from stator.interp import tensor_bookkeeping
+from stator.interp.arrays import read_array_attribute
 from stator.interp.frame import Continuation, Frame, Raised
 from stator.interp.lookup import MISSING, find, is_mutable_class, mro_of
 from stator.kinds import is_a
@@ -302,6 +304,8 @@ def read_c_member(vm: Any, descr: Any, obj: Any, cont: Any) -> None:
         if type(own) is dict:
             heap.note_namespace(own, obj, tracker)
         return vm.give(own, cont)
+    if type(obj) is numpy.ndarray:
+        return vm.give(read_array_attribute(vm, obj, name, descr), cont)
     if name == "__traceback__" and id(obj) in heap.by_standin:
         raise Break("SB020", "the traceback of an exception from outside")
     if type(obj) is types.FrameType and (name not in ("f_code", "f_lineno", "f_lasti") or name != "f_code" and any(

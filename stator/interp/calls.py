@@ -203,6 +203,8 @@ class Caller(Machine):
                 if type(value) is not FakeTensor:
                     expose(value)
         args = plain_arguments(self, args)
+        if kwargs:
+            kwargs = dict(zip(kwargs, plain_arguments(self, kwargs.values()), strict=True))
         try:
             return self.recorder.call(fn, args, kwargs or {})
         except Exception as error:

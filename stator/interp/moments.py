@@ -10,15 +10,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy
 import torch
 from torch import _tensor_str
 from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.breaks import Break
+from stator.guards.guard import Kind
+from stator.interp.arrays import run_on_arrays
 from stator.interp.calls import rule
 from stator.interp.frame import Raised
 from stator.kinds import is_a
 from stator.shapes.values import UNREAD, DeferredText, Formatted, is_unbacked, python_type, unread
+from stator.source import CallOf, Pinned
 
 _BRACKETS: dict[type, tuple[str, str]] = {list: ("[", "]"), tuple: ("(", ")"), dict: ("{", "}")}
 _CONSTANTS = (str, int, float, complex, bool, bytes, type(None), type, torch.dtype, torch.device)
@@ -159,10 +163,23 @@ def frozen(vm: Any, value: Any, what: str) -> Any:
     raise Break("SB015", f"{what} with a {cls.__name__}, which may have changed by the time it is shown")
 
 
+def text_of_array(vm: Any, function: Any, array: Any) -> str:
+    """numpy's own text, under the print options of now."""
+    vm.heap.guard(CallOf(Pinned(print_options)), Kind.FRESH_CALL, print_options())
+    return run_on_arrays(vm, function, (array,))
+
+
+def print_options() -> str:
+    """A pure reader for guards: how numpy shows arrays."""
+    return repr(sorted(numpy.get_printoptions().items(), key=str))
+
+
 @rule(str)
 def _str(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     if len(args) == 1 and not kwargs and type(args[0]) is FakeTensor:
         return vm.give(text_piece(vm, args[0], "s"), cont)
+    if len(args) == 1 and type(args[0]) is numpy.ndarray:
+        return vm.give(text_of_array(vm, str, args[0]), cont)
     vm.call_listed(str, str, None, args, kwargs, cont)
 
 
@@ -170,6 +187,8 @@ def _str(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 def _repr(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     if len(args) == 1 and not kwargs and type(args[0]) is FakeTensor:
         return vm.give(text_piece(vm, args[0], "r"), cont)
+    if len(args) == 1 and type(args[0]) is numpy.ndarray:
+        return vm.give(text_of_array(vm, repr, args[0]), cont)
     vm.call_listed(repr, repr, None, args, kwargs, cont)
 
 

@@ -10,6 +10,7 @@ import types
 from typing import Any
 
 import torch
+from numpy import ndarray
 from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.breaks import Break
@@ -18,6 +19,8 @@ from stator.heap.box import Box
 from stator.heap.readers import mapping_behind
 from stator.heap.tracker import Shape
 from stator.interp import symbols
+from stator.interp.array_tensors import index_key
+from stator.interp.arrays import refuse_mixture, run_on_arrays
 from stator.interp.assignment import DISCARD
 from stator.interp.frame import Continuation, Frame, Raised
 from stator.interp.lengths import knows_item, symbolic_length
@@ -119,9 +122,10 @@ def binary(vm: Any, symbol: str, left: Any, right: Any, inplace: bool, cont: Any
             if is_a(left, (str, bytes, bytearray)):
                 refuse_addresses(vm, str, (right,))
         if left_type is FakeTensor or right_type is FakeTensor:
+            refuse_mixture(left, right)
             return vm.give(vm.torch_call(tensor_function, (left, right), None), cont)
-        _refuse_opaque(vm, left, right)
-        return vm.give(vm.native(inplace_function if inplace else function, (left, right)), cont)
+        refuse_opaque(vm, left, right)
+        return vm.give(run_operator(vm, inplace_function if inplace else function, left, right), cont)
 
     def fail() -> None:
         shown = f"{symbol}=" if inplace else symbol
@@ -132,7 +136,7 @@ def binary(vm: Any, symbol: str, left: Any, right: Any, inplace: bool, cont: Any
     attempt(vm, candidates, fail, cont)
 
 
-def _refuse_opaque(vm: Any, *values: Any) -> None:
+def refuse_opaque(vm: Any, *values: Any) -> None:
     for value in values:
         tracker = vm.heap.by_standin.get(id(value))
         if tracker is not None and tracker.shape is Shape.OPAQUE:
@@ -193,7 +197,7 @@ def compare(vm: Any, symbol: str, left: Any, right: Any, cont: Any = None) -> No
         vm.heap.expose_deep(left)
         vm.heap.expose_deep(right)
         guard_distinct(vm, left, right)
-        return vm.give(vm.native(function, (left, right)), cont)
+        return vm.give(run_operator(vm, function, left, right), cont)
 
     def fail() -> None:
         if symbol in ("==", "!="):
@@ -207,6 +211,7 @@ def compare_tensor_object(vm: Any, symbol: str, left: Any, right: Any, function:
     """A tensor against None, a string, a list: torch decides (usually NotImplemented, then identity)."""
     vm.heap.expose_deep(left)
     vm.heap.expose_deep(right)
+    refuse_mixture(left, right)
     vm.give(vm.torch_call(function, (left, right), None), cont)
 
 
@@ -234,7 +239,8 @@ def unary(vm: Any, symbol: str, value: Any, cont: Any = None) -> None:
     if is_python_level(method):
         return vm.call_function(method, (value,), None, cont) if type(method) is types.FunctionType \
             else call_slot(vm, method, (value,), cont)
-    vm.give(vm.native(function, (value,)), cont)
+    refuse_opaque(vm, value)
+    vm.give(run_on_arrays(vm, function, (value,)) if cls is ndarray else vm.native(function, (value,)), cont)
 
 
 def truth(vm: Any, value: Any) -> bool:
@@ -265,8 +271,10 @@ def truth(vm: Any, value: Any) -> bool:
     length = symbolic_length(vm, value)
     if length is not MISSING:
         return truth(vm, length)
+    if method is not MISSING:
+        refuse_opaque(vm, value)
     vm.heap.expose_length(value)
-    return vm.native(bool, (value,))
+    return run_on_arrays(vm, bool, (value,)) if cls is ndarray else vm.native(bool, (value,))
 
 
 def tensor_truth(vm: Any, value: Any) -> bool:
@@ -317,7 +325,9 @@ def get_item(vm: Any, obj: Any, key: Any, cont: Any = None) -> None:
         if type(key) is str or type(key) is int:
             return vm.give(_dict_item(vm, obj, key), cont)
     elif cls is FakeTensor:
-        return vm.give(symbols.get_tensor_item(vm, obj, key), cont)
+        return vm.give(symbols.get_tensor_item(vm, obj, index_key(vm, key)), cont)
+    elif cls is ndarray:
+        return vm.give(run_on_arrays(vm, operator.getitem, (obj, key)), cont)
     elif is_a(obj, type):
         return _subscript_class(vm, obj, key, cont)
     method = find(vm, cls, "__getitem__")
@@ -334,7 +344,7 @@ def get_item_native(vm: Any, obj: Any, key: Any, cont: Any) -> None:
     heap = vm.heap
     heap.expose_deep(key)
     key = symbols.specialise_deep(vm, key)
-    _refuse_opaque(vm, obj)
+    refuse_opaque(vm, obj)
     tracker = heap.by_standin.get(id(obj))
     if tracker is not None:
         if tracker.shape is Shape.DICT:
@@ -393,7 +403,10 @@ def set_item(vm: Any, obj: Any, key: Any, value: Any, cont: Any = DISCARD) -> No
         obj[key] = value
         return vm.give(None, cont)
     if cls is FakeTensor:
-        symbols.set_tensor_item(vm, obj, key, value)
+        symbols.set_tensor_item(vm, obj, index_key(vm, key), value)
+        return vm.give(None, cont)
+    if cls is ndarray:
+        run_on_arrays(vm, operator.setitem, (obj, key, value))
         return vm.give(None, cont)
     method = find(vm, cls, "__setitem__")
     if method is MISSING:
@@ -407,7 +420,7 @@ def set_item(vm: Any, obj: Any, key: Any, value: Any, cont: Any = DISCARD) -> No
     if type(key) is slice:
         vm.heap.expose(value)
         vm.heap.expose(obj)
-    _refuse_opaque(vm, obj)
+    refuse_opaque(vm, obj)
     vm.native(operator.setitem, (obj, key, value))
     vm.give(None, cont)
 
@@ -425,9 +438,15 @@ def delete_item(vm: Any, obj: Any, key: Any, cont: Any = DISCARD) -> None:
     vm.heap.expose_deep(key)
     key = symbols.specialise_deep(vm, key)
     vm.heap.expose(obj)
-    _refuse_opaque(vm, obj)
+    refuse_opaque(vm, obj)
     vm.native(operator.delitem, (obj, key))
     vm.give(None, cont)
+
+
+def run_operator(vm: Any, function: Any, left: Any, right: Any) -> Any:
+    if type(left) is ndarray or type(right) is ndarray:
+        return run_on_arrays(vm, function, (left, right))
+    return vm.native(function, (left, right))
 
 
 class AsBool(Continuation):
@@ -472,12 +491,12 @@ def contains(vm: Any, container: Any, item: Any, invert: bool, cont: Any = None)
     else:
         heap.expose_deep(container)
     heap.expose_deep(item)
-    _refuse_opaque(vm, container)
+    refuse_opaque(vm, container)
     if type(item) is FakeTensor and is_a(container, (set, frozenset, dict)):
         return vm.give(contains_tensor(vm, container, item) != invert, cont)
     if type(item) is FakeTensor or cls in (list, tuple) and any(type(x) is FakeTensor for x in container):
         return vm.give(_search(vm, container, item) != invert, cont)
-    vm.give(vm.native(operator.contains, (container, item)) != invert, cont)
+    vm.give(run_operator(vm, operator.contains, container, item) != invert, cont)
 
 
 def contains_tensor(vm: Any, container: Any, item: Any) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import types
 from typing import Any
 
+import numpy
 from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.heap.box import Box
@@ -334,6 +335,8 @@ def FORMAT_VALUE(vm: Any, frame: Frame, instr: Any) -> None:
     if type(value) is FakeTensor or is_unbacked(value) or type(spec) is DeferredText:
         return frame.stack.append(text_piece(vm, value, ("", "s", "r", "a")[instr.arg & 3], spec))
     conversion = instr.arg & 3
+    if type(value) is numpy.ndarray and not conversion and type(spec) is str and not spec:
+        conversion = 1  # an array has no format of its own
     if conversion:
         value = vm.call_sync((str, repr, ascii)[conversion - 1], (value,))
     if type(value) is str and not spec:

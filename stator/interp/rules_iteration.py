@@ -56,6 +56,7 @@ def _len(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     length = symbolic_length(vm, value)
     if length is not MISSING:
         return vm.give(length, cont)
+    operators.refuse_opaque(vm, value)
     vm.heap.expose_length(value)
     vm.give(vm.native(len, args), cont)
 

@@ -130,22 +130,16 @@ def _narrow(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     vm.give(vm.torch_call(torch.narrow, args, kwargs), cont)
 
 
-def _maker_rule(function: Any) -> None:
+def make_tensor(vm: Any, function: Any, args: Any, kwargs: Any) -> Any:
     """torch.tensor(n) would ask for the number; a fill does not."""
-    @rule(function)
-    def make(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-        data = args[0] if args else kwargs.get("data")
-        if type(data) in (list, tuple) and len(args) == 1:
-            vm.heap.expose_deep(data)
-            if any(type(item) in SYMBOLIC for item in data):
-                return vm.give(_stacked(vm, data, kwargs), cont)
-        if type(data) in SYMBOLIC and len(args) <= 1:
-            return vm.give(_filled(vm, data, kwargs), cont)
-        vm.give(vm.torch_call(function, args, kwargs), cont)
-
-
-for _function in (torch.tensor, torch.as_tensor):
-    _maker_rule(_function)
+    data = args[0] if args else kwargs.get("data")
+    if type(data) in (list, tuple) and len(args) == 1:
+        vm.heap.expose_deep(data)
+        if any(type(item) in SYMBOLIC for item in data):
+            return _stacked(vm, data, kwargs)
+    if type(data) in SYMBOLIC and len(args) <= 1:
+        return _filled(vm, data, kwargs)
+    return vm.torch_call(function, args, kwargs)
 
 
 _DTYPES: dict[type, Any] = {torch.SymInt: torch.int64, torch.SymBool: torch.bool}

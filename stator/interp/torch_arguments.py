@@ -8,6 +8,7 @@ from __future__ import annotations
 import types
 from typing import Any
 
+import numpy
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
@@ -36,6 +37,8 @@ def plain_argument(vm: Any, value: Any) -> Any:
         return value if all(a is b for a, b in zip(parts, value, strict=True)) else cls(parts)
     if cls is slice:
         return slice(*[plain_argument(vm, part) for part in (value.start, value.stop, value.step)])
+    if is_a(value, numpy.number) and cls is not numpy.longdouble and cls is not numpy.clongdouble:
+        return value.item()  # torch's parser takes it for a number of Python's; not so numpy.bool
     if is_a(value, (type, int, torch.nn.Module)):
         return value
     method = find(vm, cls, "__index__")

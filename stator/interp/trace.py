@@ -40,6 +40,7 @@ from stator.interp import (  # noqa: F401  (each registers its rules)
     rules_groups,
     rules_introspection,
     rules_iteration,
+    rules_numpy,
     rules_objects,
     rules_packages,
     rules_policies,

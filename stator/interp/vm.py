@@ -54,6 +54,7 @@ class VM(Caller):
         for held in (self.recorder.inputs, self.recorder.nodes, self.recorder.kept):
             held.clear()
         self.heap.constants.clear()
+        self.heap.arrays.clear()
         self.exc_state = ExcState()
         self.frame = self.pending = None
 

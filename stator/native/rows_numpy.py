@@ -1,7 +1,8 @@
 """Rows for numpy: dtypes and scalars are values; arrays are outside memory.
 
-In: numpy, where it is installed. Out: rows. Arithmetic of scalars (np.float32, np.int64 ...) is pure. Arrays
-hold memory that no guard covers, so their methods and the functions over them are refused for now.
+In: numpy, where it is installed. Out: rows. Arithmetic of scalars (np.float32, np.int64 ...) is pure. What computes
+on arrays runs on stand-ins, by a rule of the interpreter; what shows or moves an array's memory, or writes it
+somewhere, is refused.
 """
 
 from __future__ import annotations
@@ -9,7 +10,11 @@ from __future__ import annotations
 from typing import Any
 
 from stator.native.rows_declare import (
+    C_CALLABLES,
+    ROWS,
+    MethodDescriptor,
     NativeClass,
+    SlotWrapper,
     add,
     attribute_slots,
     attributes,
@@ -22,7 +27,25 @@ from stator.native.rows_declare import (
     special,
 )
 
-ARRAY = "an array is outside memory, which no guard covers"
+ARRAY = "shows or moves the memory of an array"
+ON_STANDINS = "runs on the memory of stand-ins"
+# Methods of arrays that change their layout, show their address or write them out.
+_REFUSED_METHODS = """resize setflags setfield __setstate__ tofile dump dumps __reduce__ __reduce_ex__ __dlpack__
+    __dlpack_device__ __array_function__ __array_ufunc__ __getattribute__ __setattr__ __delattr__ __new__ __iter__
+    __class_getitem__ __repr__ __str__ __format__ __len__ __setitem__ __delitem__ __getitem__ __release_buffer__
+    __buffer__ to_device""".split()
+# C functions of numpy that compute on arrays and change nothing else.
+_FUNCTIONS = """array asarray asanyarray ascontiguousarray asfortranarray copyto arange zeros count_nonzero empty
+    empty_like where lexsort putmask fromiter concatenate inner dot vdot c_einsum correlate correlate2 shares_memory
+    may_share_memory datetime_data datetime_as_string compare_chararrays _vec_string _place bincount _monotonicity
+    interp interp_complex ravel_multi_index unravel_index packbits unpackbits normalize_axis_index _unique_hash
+    """.split()
+# numpy's Python functions that write files, or keep what they are given.
+_REFUSED_FUNCTIONS = "save savez savez_compressed savetxt".split()
+# numpy's Python functions that make arrays.
+MAKERS = "ones full identity eye tri".split()
+_DISPATCHING = ("numpy", "numpy.linalg", "numpy.fft", "numpy.lib.stride_tricks", "numpy.lib._function_base_impl",
+                "numpy._core.fromnumeric", "numpy._core.numeric", "numpy._core.multiarray")
 
 
 def _scalar_types(generic: type) -> list[type]:
@@ -63,10 +86,29 @@ def _dtypes(numpy: Any) -> None:
     pure(numpy, "promote_types result_type can_cast min_scalar_type", calls_back=True)
 
 
+def array_callables() -> list[Any]:
+    """The callables that run on arrays of the trace: methods of arrays, universal functions, functions."""
+    found = [value for name, value in vars(_numpy.ndarray).items()
+             if isinstance(value, (MethodDescriptor, SlotWrapper)) and name not in _REFUSED_METHODS]
+    core = _numpy._core._multiarray_umath
+    found += [vars(core)[name] for name in _FUNCTIONS if name in vars(core)]
+    for name in ("numpy._core.umath", "numpy.linalg._umath_linalg", "numpy"):
+        found += [value for value in vars(optional_module(name)).values() if isinstance(value, _numpy.ufunc)]
+    found += [value for name, value in vars(_numpy.ufunc).items()
+              if isinstance(value, MethodDescriptor) and name in ("reduce", "accumulate", "reduceat", "outer", "at")]
+    for name in _DISPATCHING:
+        found += [value for key, value in vars(optional_module(name)).items()
+                  if isinstance(value, core._ArrayFunctionDispatcher) and key not in _REFUSED_FUNCTIONS]
+    return list({id(value): value for value in found}.values())
+
+
 def _arrays(numpy: Any) -> None:
+    for function in array_callables():
+        if id(function) not in ROWS and isinstance(function, C_CALLABLES):
+            add(function, f"numpy.{function.__qualname__}", NativeClass.SPECIAL, {"why": ON_STANDINS})
     deny.whole_type(numpy.ndarray, code="SB005", why=ARRAY)
     deny(numpy, "ndarray nditer flatiter broadcast", code="SB005", why=ARRAY)
-    special.whole_type(numpy.ufunc, why="pure on scalars; arrays are refused")
+    special.whole_type(numpy.ufunc, why=ON_STANDINS)
     for owner in (numpy.nditer, numpy.flatiter, numpy.broadcast, numpy.busdaycalendar):
         deny.whole_type(owner, code="SB005", why=ARRAY)
     deny(numpy, "*", code="SB005", why=ARRAY)

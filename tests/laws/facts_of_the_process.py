@@ -397,35 +397,6 @@ def lock_left_held():
     return Scene(fn, one(ramp()), lambda: gate.release(), lambda: gate.locked())
 
 
-@probe("SB001 SB003 SB005 SB006")
-def numpy_array_changed_in_place():
-    values = np.array([1.0, 2.0, 3.0, 4.0])
-    return Scene(lambda x: x * float(values[1]), one(ramp()), lambda: values.__setitem__(1, 7.0), lambda: values.tolist())
-
-
-@probe("SB001 SB003 SB005 SB006 SB017")
-def numpy_array_as_a_tensor():
-    values = np.ones(4, dtype=np.float32)
-    return Scene(lambda x: x * torch.from_numpy(values), one(ramp()), lambda: values.fill(7), lambda: values.tolist())
-
-
-@probe("SB001 SB003 SB005 SB006")
-def numpy_array_written_inside():
-    values = np.zeros(4)
-
-    def fn(x):
-        values[0] += 1
-        return x * 2
-
-    return Scene(fn, one(ramp()), lambda: values.fill(7), lambda: values.tolist())
-
-
-@probe()
-def numpy_scalar():
-    slot = [np.float32(2)]
-    return Scene(lambda x: x * float(slot[0]), one(ramp()), lambda: slot.__setitem__(0, np.float32(3)))
-
-
 @probe()
 def abstract_class_registered():
     class Shape(abc.ABC):

@@ -5,6 +5,7 @@ In:  pytest's monkeypatch.  Out: an engine that lacks one mechanism, and the pro
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -13,9 +14,10 @@ from stator.emit import effects, residual
 from stator.guards.guard import Kind
 from stator.guards.guard_set import GuardSet
 from stator.heap import raw_access
+from stator.heap.arrays import Arrays
 from stator.heap.constants import Constants
 from stator.heap.heap import Heap
-from stator.interp import rules_caches, rules_effects
+from stator.interp import arrays, rules_caches, rules_effects
 from stator.interp.calls import Caller
 from stator.interp.trace import Trace
 
@@ -128,6 +130,10 @@ SWITCHES = [
            ("lru_cache_of_a_fact_that_changed",)),
     Switch("a full cache breaks", without(rules_caches, "has_room", lambda wrapper, count: True),
            ("lru_cache_that_overflows",)),
+    Switch("contents of arrays", without(Arrays, "expose"), ("numpy_array_changed_in_place",)),
+    Switch("arrays written back", without(effects, "write_array"), ("numpy_array_written_inside",)),
+    Switch("arrays that overlap", without(Arrays, "guard_memory"), ("numpy_arrays_that_come_to_overlap",)),
+    Switch("numpy warns", without(arrays, "warnings_raise", contextlib.nullcontext), ("numpy_warning",)),
     Switch("constants are one object", without(Constants, "note"), ("one_text_that_becomes_two", "identity_of_a_tuple")),
     Switch("cached functions are pure", without(rules_caches, "fingerprint", lambda heap: []), ("lru_cache",)),
     Switch("a trace lets go of objects", without(Trace, "release"), ("finalizer_of_an_outside_object",)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import aliases_and_moves  # noqa: F401  (register probes)
 import effects_in_order  # noqa: F401
+import facts_of_arrays  # noqa: F401
 import facts_of_caches  # noqa: F401
 import facts_of_identity  # noqa: F401
 import facts_of_objects  # noqa: F401

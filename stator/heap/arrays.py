@@ -1,0 +1,216 @@
+"""Adopt numpy arrays and scalars from outside.   np.ones(3)  ->  an array of the same layout, filled when it is read
+
+An array's layout is a fact at once; its contents are one when C code first looks at them, and are compared at the
+end.  An array may share its memory with a tensor, in either direction (`torch.from_numpy`, `Tensor.numpy`): then
+there is one truth about the contents, and what the other side would see of a change is a break.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from typing import Any
+
+import numpy
+import torch
+
+from stator.breaks import Break
+from stator.guards.guard import Kind
+from stator.heap.tracker import Shape, VariableTracker
+from stator.source import CallOf, Pinned, Source
+
+CONTENTS_LIMIT = 1 << 22  # bytes of an array whose contents are compared at every call
+_KINDS = "biufcSUmM"  # numbers, text, dates: no objects inside
+
+
+def array_adopters(heap: Any) -> dict[type, Any]:
+    """Adopters by type, each called as adopter(value, source)."""
+    found: dict[type, Any] = dict.fromkeys(SCALARS, functools.partial(adopt_scalar, heap))
+    found[numpy.ndarray] = functools.partial(adopt_array, heap)
+    found[numpy.ufunc] = found[type(numpy.mean)] = heap._adopt_identity
+    return found
+
+
+def _scalar_types() -> frozenset[type]:
+    """Every numpy scalar that is a plain value; numpy.void may hold fields that can be assigned."""
+    return frozenset(info for info in set(numpy.sctypeDict.values()) if numpy.dtype(info).kind in _KINDS)
+
+
+SCALARS = _scalar_types()
+
+
+# ---------------------------------------------------------------------- readers: asked again by guards
+
+
+def layout_of(array: Any) -> Any:
+    """All of an array but its contents."""
+    if type(array) is not numpy.ndarray:
+        return None
+    return array.dtype.str, array.shape, array.strides, array.flags.writeable
+
+
+def same_contents(array: Any, expected: Any) -> bool:
+    """Whether an array holds these bytes."""
+    if type(array) is not numpy.ndarray:
+        return False
+    if not array.flags.c_contiguous:
+        return array.tobytes() == expected.tobytes()
+    return bool(array.size == 0 or numpy.array_equal(_raw(array), _raw(expected)))
+
+
+def _raw(array: Any) -> Any:
+    return array.reshape(-1).view(numpy.uint8) if array.dtype.itemsize else array.reshape(-1)
+
+
+def value_of_scalar(value: Any) -> tuple[str, bytes]:
+    return value.dtype.str, value.tobytes()
+
+
+def overlap(left: Any, right: Any) -> bool:
+    """Whether two arrays, tensors or buffers may share memory."""
+    first, second = _extent(left), _extent(right)
+    return first[0] < second[1] and second[0] < first[1]
+
+
+def _extent(value: Any) -> tuple[int, int]:
+    if issubclass(type(value), torch.Tensor):
+        if value.layout is not torch.strided or value.device.type != "cpu":
+            return 0, 0
+        storage = value.untyped_storage()
+        return storage.data_ptr(), storage.data_ptr() + storage.nbytes()
+    if type(value) is not numpy.ndarray:
+        value = numpy.frombuffer(value, numpy.uint8)
+    return numpy.lib.array_utils.byte_bounds(value) if value.size else (0, 0)
+
+
+# ---------------------------------------------------------------------- adoption
+
+
+def adopt_scalar(heap: Any, value: Any, source: Source) -> Any:
+    """A numpy scalar never changes: it is itself, and its value is the fact."""
+    tracker = heap.known(value, source)
+    if tracker is None:
+        heap.guard(source, Kind.TYPE, type(value))
+        heap.guard(CallOf(Pinned(value_of_scalar), (source,)), Kind.FRESH_CALL, value_of_scalar(value))
+        tracker = heap.register(VariableTracker(value, value, source, Shape.VALUE))
+    return tracker.standin
+
+
+def adopt_array(heap: Any, value: Any, source: Source) -> Any:
+    tracker = heap.known(value, source)
+    if tracker is not None:
+        return tracker.standin
+    if value.dtype.kind not in _KINDS:
+        return heap._adopt_opaque(value, source)
+    heap.guard(source, Kind.TYPE, numpy.ndarray)
+    heap.guard(CallOf(Pinned(layout_of), (source,)), Kind.FRESH_CALL, layout_of(value))
+    standin = _same_layout(value)
+    heap.arrays.buffers[id(standin.base)] = (standin.base, standin)
+    tracker = heap.register(VariableTracker(standin, value, source, Shape.ARRAY))
+    tracker.type_guarded = True
+    return tracker.standin
+
+
+def _same_layout(value: Any) -> Any:
+    """An array of the same layout with memory of its own, not filled yet."""
+    if not value.size:
+        low, high = 0, value.dtype.itemsize
+        start = 0
+    else:
+        low, high = numpy.lib.array_utils.byte_bounds(value)
+        start = value.__array_interface__["data"][0] - low
+    memory = numpy.empty(high - low, numpy.uint8)
+    return numpy.ndarray(value.shape, value.dtype, memory, start, value.strides)
+
+
+# ---------------------------------------------------------------------- memory
+
+
+class Arrays:
+    """Whose memory the arrays of one trace are."""
+
+    __slots__ = ("heap", "inputs", "tied", "backed", "viewed", "buffers")
+
+    def __init__(self, heap: Any) -> None:
+        self.heap = heap
+        self.inputs: dict[int, Any] = {}  # a stand-in -> the graph's input on the memory of its original
+        self.buffers: dict[int, tuple[Any, Any]] = {}  # the memory of a stand-in -> it, the stand-in
+        self.tied: dict[int, tuple[Any, Any, int]] = {}  # a stand-in -> it, the tensor on its memory, its version
+        self.backed: dict[int, tuple[Any, Any]] = {}  # an array of the trace -> it, the tensor that is its contents
+        self.viewed: dict[int, Any] = {}  # arrays of the trace that others are views of
+
+    def clear(self) -> None:
+        for held in (self.inputs, self.buffers, self.tied):
+            held.clear()
+        self.backed.clear()
+        self.viewed.clear()
+
+    def root_of(self, array: Any) -> Any:
+        """The array whose memory it is, as far as the trace knows."""
+        while id(array) not in self.heap.by_standin and type(array.base) is numpy.ndarray:
+            array = array.base
+            if id(array) in self.buffers:  # numpy lets a view of a view refer to the owner of the memory
+                return self.buffers[id(array)][1]
+        return array
+
+    def expose(self, array: Any) -> None:
+        """C code will read an array: its contents become a fact."""
+        root = self.root_of(array)
+        if id(array) in self.backed or id(root) in self.backed:
+            raise Break("SB003", "the contents of an array that is the memory of a tensor")
+        if id(root) in self.tied:
+            _, fake, version = self.tied[id(root)]
+            if fake._version != version:
+                raise Break("SB003", "the contents of an array that tensor operations have changed")
+        tracker = self.heap.by_standin.get(id(root))
+        if tracker is not None and tracker.shape is not Shape.ARRAY:
+            raise Break("SB005", "the contents of an array of objects, or of records")
+        if tracker is None or tracker.exposed:
+            return
+        if tracker.original.nbytes > CONTENTS_LIMIT:
+            raise Break("SB005", f"the contents of an array of {tracker.original.nbytes >> 20} MiB")
+        numpy.copyto(root, tracker.original)
+        expected = tracker.original.copy(order="C")
+        place = CallOf(Pinned(same_contents), (tracker.source, Pinned(expected)))
+        self.heap.guard(place, Kind.FRESH_CALL, True)
+        tracker.exposed = True
+        if not tracker.original.flags.writeable:
+            root.flags.writeable = False
+
+    def note_view(self, result: Any) -> None:
+        """An array that may be a view was made."""
+        if type(result) is numpy.ndarray and type(result.base) is numpy.ndarray:
+            root = self.root_of(result)
+            self.viewed[id(root)] = root
+
+    def has_changed(self, tracker: VariableTracker) -> bool:
+        """Whether the program wrote to an outside array."""
+        return tracker.exposed and not same_contents(tracker.standin, tracker.original)
+
+    def owns_alone(self, array: Any) -> bool:
+        """Whether an array of the trace is the only way to its memory."""
+        if id(array) in self.viewed:
+            return False
+        if array.base is None:
+            return True
+        # Held by `array` alone, and by the argument of getrefcount: nothing else can reach it.
+        return type(array.base) is numpy.ndarray and array.base.base is None and sys.getrefcount(array.base) == 2
+
+    def guard_memory(self) -> None:
+        """What was written through one array or tensor was not seen through another: they must not share memory."""
+        trackers = [t for t in self.heap.trackers if t.shape in (Shape.ARRAY, Shape.TENSOR, Shape.BUFFER)]
+        arrays = [t for t in trackers if t.shape is Shape.ARRAY and t.exposed]
+        for tracker in arrays:
+            written = self.has_changed(tracker)
+            for other in trackers:
+                changed = other.shape is not Shape.TENSOR or bool(other.standin._version)
+                if other is tracker or not (written or changed) or _is_input_of(self, tracker, other):
+                    continue
+                if overlap(tracker.original, other.original):
+                    raise Break("SB005", "an array that shares memory with another object of the trace")
+                self.heap.guard(CallOf(Pinned(overlap), (tracker.source, other.source)), Kind.FRESH_CALL, False)
+
+
+def _is_input_of(arrays: Arrays, tracker: VariableTracker, other: VariableTracker) -> bool:
+    """Whether the tensor is the graph's own input on the array's memory."""
+    return arrays.inputs.get(id(tracker.standin)) is other.standin
