@@ -9,6 +9,7 @@ torch is not installed.
 from __future__ import annotations
 
 import importlib
+import random
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -114,8 +115,10 @@ def __getattr__(name: str) -> object:
     if name not in _MODULE_OF_NAME:
         raise AttributeError(f"module 'stator' has no attribute {name!r}")
     # All at once, so that captured code that says `stator.is_compiling` finds an ordinary module global.
+    stream = random.getstate()  # libraries that are imported on the way (sympy, networkx) draw random numbers
     for public, module in _MODULE_OF_NAME.items():
         globals()[public] = getattr(importlib.import_module(module), public)
+    random.setstate(stream)
     return globals()[name]
 
 

@@ -172,9 +172,8 @@ def capture(site: CallSite, bound: tuple[Any, ...]) -> tuple[Any, Any, Installed
     except (Unsupported, DeclarationError):
         raise
     except BackendError:
-        if done is None or not site.data_dependent or not done.vm.recorder.symbols.has_fresh:
+        if done is None or not ask_less(site, done):
             raise
-        site.data_dependent = False  # the backend may have failed on them: break at each instead
         return capture(site, bound)
     except Exception as error:
         internal_failure(site, error)
@@ -182,6 +181,18 @@ def capture(site: CallSite, bound: tuple[Any, ...]) -> tuple[Any, Any, Installed
     finally:
         if done is not None and not site.keep_traces:
             done.release()
+
+
+def ask_less(site: CallSite, done: Trace) -> bool:
+    """A backend failed, perhaps on numbers that only the graph knows: whether the graph can do without them."""
+    recorder = done.vm.recorder
+    if site.shapes.floats and any(graph_input.boxed for graph_input in recorder.inputs):
+        site.shapes.floats = False  # floats from outside become constants again
+        return True
+    if site.data_dependent and recorder.symbols.has_fresh:
+        site.data_dependent = False  # break at each instead
+        return True
+    return False
 
 
 def finish(site: CallSite, done: Trace, bound: tuple[Any, ...], started: float, values: list[Any] | None = None,
@@ -197,6 +208,9 @@ def finish(site: CallSite, done: Trace, bound: tuple[Any, ...], started: float, 
     if residual.graph is not None:
         nodes = len(residual.graph.graph.nodes)
         fakes = [graph_input.fake for graph_input in residual.graph_inputs]
+        for graph_input in residual.graph_inputs:
+            if graph_input.boxed:  # compilers take the number a fake remembers for a constant of theirs
+                graph_input.fake.item_memo = None
         with signals_let_through():
             compiled = compile_graph(residual.graph, fakes, site.settings, done.fake_mode, done.grad_at_start)
         done.vm.torch_state.restore()  # a backend that traced the graph has run its changes of settings

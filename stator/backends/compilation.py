@@ -17,6 +17,7 @@ from torch._guards import TracingContext, tracing
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from stator import events
+from stator.backends.open_floats import floats_as_data
 from stator.backends.recurrent import trainable_lstm
 from stator.backends.registry import Backend, find_backend, tuning_keywords
 from stator.backends.static_inputs import mark_static_inputs
@@ -41,7 +42,7 @@ def compile_graph(
     graph_nodes = len(gm.graph.nodes)
     mark_static_inputs(gm)
     with tracing_context(fake_mode), torch.set_grad_enabled(grad_enabled), unchanged_random_state(), \
-            trainable_lstm(gm, example_inputs, grad_enabled):
+            trainable_lstm(gm, example_inputs, grad_enabled), floats_as_data(fake_mode.shape_env):
         compiled = call_backend(backend, gm, example_inputs, settings)
     if not callable(compiled):
         raise BackendError(backend.name, f"it returned {compiled!r}, which is not callable")

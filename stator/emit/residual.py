@@ -22,7 +22,7 @@ from stator.emit.effects import write_effects
 from stator.emit.rebuild import Rebuilder
 from stator.emit.writer import Writer
 from stator.errors import BackendError
-from stator.interp.assertions import as_program_exception
+from stator.interp.promises import as_program_exception
 from stator.shapes.inputs import float_tensor
 from stator.source import Source
 
@@ -87,15 +87,15 @@ def emit_residual(vm: Any, result: Any, resume: Any = None) -> Residual:
             insert_deferred_runtime_asserts(graph_module, recorder.symbols.shape_env, "stator")
             graph_module.recompile()
         call = call_graph(writer, vm.torch_state, f"{'out = ' if nodes else ''}graph({', '.join(names)})")
-        if vm.assertions:
-            table, change = writer.constant(tuple(vm.assertions), "assertions"), writer.constant(as_program_exception)
-            call = ["try:", *(f"    {line}" for line in call), "except RuntimeError as error:",
-                    f"    raise {change}(error, {table}) from None"]
-        elif not recorder.writes_in_place:
+        if not recorder.writes_in_place:
             # Nothing was written yet: the program itself does what comes before the error, and raises it.
             failed = writer.constant(graph_failed)
             call = ["try:", *(f"    {line}" for line in call),
                     "except Exception as error:", f"    return {failed}(error)"]
+        elif vm.assertions:
+            table, change = writer.constant(tuple(vm.assertions), "assertions"), writer.constant(as_program_exception)
+            call = ["try:", *(f"    {line}" for line in call), "except RuntimeError as error:",
+                    f"    raise {change}(error, {table}) from None"]
     call += [_setter_call(writer, setter, args) for setter, args in vm.torch_state.finals]
     writer.lines = call + lines + [f"return {value}"]
     wanted = list(build.wanted)

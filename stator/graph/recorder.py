@@ -22,6 +22,7 @@ from torch._subclasses.fake_tensor import (
 )
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.overrides import TorchFunctionMode
+from torch.utils import _pytree as pytree
 from torch.utils._device import _device_constructors
 
 from stator import _hook
@@ -259,6 +260,10 @@ class Recorder:
         fresh = bool(self.symbols.shape_env.pending_fresh_unbacked_symbols)
         if fresh and not self.data_dependent:
             raise Break("SB003", f"{getattr(target, '__name__', target)} of a tensor")
+        if fresh and target != "item":
+            taken = self._numbers_taken((args, kwargs))
+            if taken:
+                args, kwargs = pytree.tree_map_only(FakeTensor, lambda fake: taken.get(id(fake), fake), (args, kwargs))
         if in_place or result is None:
             self.changes += 1
             self.propagation.changed(args)
@@ -268,6 +273,22 @@ class Recorder:
         if fresh or result is None or self._holds_tensor(result):
             self.record(op, target, args, kwargs, result)
         return result
+
+    def _numbers_taken(self, values: Any) -> dict[int, Any]:
+        """Tensors that the operation just took for numbers (`addcdiv_(..., value=t)`): their items become nodes."""
+        pending = self.symbols.shape_env.pending_fresh_unbacked_symbols
+        taken = {}
+        for fake in pytree.tree_leaves(values):
+            with torch._C.DisableTorchFunction():
+                number = fake.item_memo if type(fake) is FakeTensor else None
+            symbol = None if number is None else number.node.expr
+            if symbol in pending and id(fake) not in taken:
+                others = [other for other in pending if other != symbol]
+                pending[:] = [symbol]
+                self.record("call_method", "item", (fake,), {}, number)
+                pending[:] = others
+                taken[id(fake)] = number
+        return taken
 
     def attribute(self, fake: FakeTensor, name: str, descr: Any) -> Any:
         """A property of a tensor: metadata, or a tensor (`x.T`), which becomes a node."""

@@ -7,8 +7,6 @@ program's exception.  Everything else is a data-dependent branch, which breaks.
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -18,6 +16,7 @@ from torch.fx.experimental.symbolic_shapes import expect_true
 from stator.breaks import Break
 from stator.heap.shells import CONSTANT_TYPES
 from stator.interp.frame import Frame
+from stator.interp.promises import Assertion
 from stator.interp.symbols import as_bool
 from stator.shapes.values import SYMBOLIC, is_unbacked
 
@@ -27,16 +26,6 @@ _STRAIGHT = frozenset({
     "BINARY_SUBSCR", "COMPARE_OP", "NOP", "RESUME", "CACHE", "EXTENDED_ARG", "FORMAT_SIMPLE", "CONVERT_VALUE",
 })
 _LIMIT = 48  # instructions in a branch that only raises
-_MARK = "stator assertion "
-
-
-@dataclass(frozen=True)
-class Assertion:
-    """What the program raises when the graph's assertion `text` fails."""
-
-    text: str
-    cls: type[BaseException]
-    args: tuple[Any, ...]
 
 
 def take_for_granted(vm: Any, frame: Frame, instr: Any, value: Any, jump_if: bool) -> bool | None:
@@ -54,19 +43,21 @@ def take_for_granted(vm: Any, frame: Frame, instr: Any, value: Any, jump_if: boo
     if error is None:
         return None
     wanted = jump_if != jump_raises
-    text = f"{_MARK}{len(vm.assertions)}"
-    vm.assertions.append(Assertion(text, type(error), error.args))
     if type(value) is FakeTensor:
+        text = f"stator assertion {len(vm.assertions)}"
+        vm.assertions.append(Assertion(text, type(error), error.args))
         held = value if wanted else vm.torch_call(torch.logical_not, (value,), None)
         vm.torch_call(torch.ops.aten._assert_async.msg, (held, text), None)
     else:
-        _assert_number(vm, as_bool(vm, value), wanted)
+        _assert_number(vm, as_bool(vm, value), wanted, error)
     return wanted
 
 
-def _assert_number(vm: Any, condition: Any, wanted: bool) -> None:
+def _assert_number(vm: Any, condition: Any, wanted: bool, error: BaseException) -> None:
     if type(condition) in SYMBOLIC:
-        expect_true(condition if wanted else torch.sym_not(condition))
+        held = condition if wanted else torch.sym_not(condition)
+        vm.assertions.append(Assertion(f"expression {held.node.expr}", type(error), error.args))
+        expect_true(held)
 
 
 def _only_raises(frame: Frame, index: int) -> bool:
@@ -111,14 +102,3 @@ def _exception_of(vm: Any, frame: Frame, index: int) -> BaseException | None:
 
 _PLAIN_INITS = frozenset({BaseException.__init__, Exception.__init__, ValueError.__init__, AssertionError.__init__,
                           RuntimeError.__init__, TypeError.__init__, IndexError.__init__})
-
-
-def as_program_exception(error: RuntimeError, assertions: tuple[Assertion, ...]) -> BaseException:
-    """What the program would have raised where the graph raised `error`."""
-    text = str(error)
-    for assertion in assertions:
-        if re.search(rf"{assertion.text}\b", text):
-            return assertion.cls(*assertion.args)
-    if text.startswith("Runtime assertion failed for expression"):
-        return assertions[0].cls(*assertions[0].args)
-    return error

@@ -36,6 +36,7 @@ from stator.shapes.values import SYMBOLIC, UNREAD, DeferredText, data_dependent,
 from stator.source import Attr, Index, Pinned
 
 RULES: dict[int, Any] = {}  # id of a callable (kept alive in _RULED) -> rule(vm, args, kwargs, cont)
+CODE_RULES: dict[int, Any] = {}  # id of a code object: functions that one `def` makes again and again
 _RULED: list[Any] = []
 
 
@@ -49,6 +50,15 @@ def rule(*callables: Any, arity: tuple[int, ...] = ()) -> Any:
         for callable_ in callables:
             RULES[id(callable_)] = _with_arity(callable_, function, arity) if arity else function
             _RULED.append(callable_)
+        return function
+    return register
+
+
+def code_rule(code: types.CodeType) -> Any:
+    """Register how the interpreter calls every function with this code: `f(vm, function, args, kwargs, cont)`."""
+    def register(function: Any) -> Any:
+        CODE_RULES[id(code)] = function
+        _RULED.append(code)
         return function
     return register
 
@@ -135,6 +145,9 @@ class Caller(Machine):
             return found(self, args, kwargs or {}, cont)
         if torch_leaf(fn) and takes_values(args, kwargs):
             return self.give(self.torch_call(fn, args, kwargs), cont)
+        found = CODE_RULES.get(id(fn.__code__))
+        if found is not None:
+            return found(self, fn, args, kwargs or {}, cont)
         if _marked(fn) and id(fn) not in self.fresh:
             return self.call_marked(fn, args, kwargs, cont)
         self.push(self.frame_for(fn, args, kwargs), cont)

@@ -109,7 +109,7 @@ def binary(vm: Any, symbol: str, left: Any, right: Any, inplace: bool, cont: Any
             or right_type is FakeTensor and left_type in NUMBERS:
         return vm.give(vm.torch_call(tensor_function, (left, right), None), cont)
     if left_type in SYMBOLIC or right_type in SYMBOLIC:
-        value = symbols.binary(vm, function, left, right)
+        value = symbols.binary(vm, tensor_function, left, right)
         if value is MISSING:
             return binary(vm, symbol, specialise(left), specialise(right), inplace, cont)
         return vm.give(value, cont)

@@ -23,7 +23,14 @@ def _constant(value: Any) -> Any:
 
 _COMPILING = [marks.is_compiling, torch.compiler.is_compiling, torch.compiler.is_dynamo_compiling,
               torch._utils.is_compiling]
-rule(*_COMPILING)(_constant(True))
+
+
+@rule(*_COMPILING)
+def _is_compiling(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    """torch's optimisers ask in order to spare another tracer scalars; here they compute as they do eagerly."""
+    vm.give(not vm.frame.scope.namespace.get("__name__", "").startswith("torch.optim"), cont)
+
+
 rule(torch.compiler.is_exporting, torch.jit.is_scripting, torch.jit.is_tracing, torch._C._is_tracing,
      torch._C._get_tracing_state)(_constant(False))
 rule(torch._C._get_tracing_state)(_constant(None))

@@ -6,6 +6,7 @@ MISSING as an answer means: not mine, go on with the number itself.
 
 from __future__ import annotations
 
+import bisect
 import collections
 import itertools
 import math
@@ -19,13 +20,13 @@ from torch.fx.experimental.symbolic_shapes import expect_true
 from stator.breaks import Break
 from stator.interp.frame import Raised
 from stator.interp.lookup import MISSING
+from stator.interp.promises import Assertion
 from stator.native.rows_declare import NativeClass
 from stator.shapes.values import SYMBOLIC, UNREAD, as_integer, compute, is_unbacked, python_type, specialise
 
 INDEXES = frozenset({torch.SymInt, torch.SymBool, slice, tuple, FakeTensor})
 SEQUENCES = frozenset({list, tuple, torch.Size})
 _NUMBERS = frozenset({int, float, bool}) | SYMBOLIC
-_INPLACE = {operator.iadd: operator.add, operator.isub: operator.sub, operator.imul: operator.mul}
 _INDEX_DTYPES = frozenset({torch.int64, torch.int32, torch.int16, torch.int8})
 _C_SEQUENCES = (list, tuple, str, bytes, range, collections.deque)
 # C functions that copy a container without looking at its items.
@@ -48,7 +49,11 @@ def attempt(function: Any, *values: Any) -> Any:
 
 
 def arithmetic(vm: Any, function: Any, *values: Any) -> Any:
-    result = attempt(function, *values)
+    if function in (operator.truediv, operator.itruediv) and type(values[1]) is torch.SymFloat \
+            and vm.recorder.data_dependent:
+        result = _quotient(vm, *values)
+    else:
+        result = attempt(function, *values)
     # Symbols reorder sums and forget how floats are rounded: the graph computes floats in the program's order.
     if type(result) in SYMBOLIC and (type(result) is torch.SymFloat or any(python_type(v) is float for v in values)):
         recorder = vm.recorder
@@ -57,6 +62,18 @@ def arithmetic(vm: Any, function: Any, *values: Any) -> Any:
         node.meta["example_value"] = result
         recorder.symbols.remember(result, node)
     return result
+
+
+def _quotient(vm: Any, dividend: Any, divisor: Any) -> Any:
+    """A division by a number that may come to be zero: Python would raise, compilers would give an infinity."""
+    if not is_unbacked(divisor) and divisor.node.hint == 0:
+        return attempt(operator.truediv, dividend, divisor)
+    text = f"stator assertion {len(vm.assertions)}"
+    vm.assertions.append(Assertion(text, ZeroDivisionError, ("float division by zero",)))
+    one = vm.torch_call(torch.ones, ((),), {"dtype": torch.float64, "device": "cpu"})
+    boxed = vm.torch_call(torch.mul, (one, divisor), None)  # asked as a number, it would become a guard
+    vm.torch_call(torch.ops.aten._assert_async.msg, (vm.torch_call(torch.ne, (boxed, 0.0), None), text), None)
+    return as_integer(dividend) / divisor
 
 
 def binary(vm: Any, function: Any, left: Any, right: Any) -> Any:
@@ -333,11 +350,11 @@ def _extreme(function: Any) -> Any:
     def handler(vm: Any, values: Any) -> Any:
         items = list(values) if len(values) != 1 else vm.collect(values[0])
         kinds = {python_type(item) for item in items}
-        if not items or kinds != {int} or not any(type(item) in SYMBOLIC for item in items):
+        if not items or len(kinds) != 1 or not kinds <= {int, float} or not any(type(i) in SYMBOLIC for i in items):
             return MISSING
         result = items[0]
         for item in items[1:]:
-            result = attempt(function, result, item)
+            result = arithmetic(vm, function, result, item)
         return result
     return handler
 
@@ -390,7 +407,37 @@ def _square_root(vm: Any, values: Any) -> Any:
     return arithmetic(vm, torch.sym_sqrt if hasattr(torch, "sym_sqrt") else torch._sym_sqrt, value)
 
 
+def _trigonometric(function: Any) -> Any:
+    """A function of all real numbers, as torch's symbols have it."""
+    def handler(vm: Any, values: Any) -> Any:
+        if len(values) != 1 or type(values[0]) not in (torch.SymInt, torch.SymFloat):
+            return MISSING
+        return arithmetic(vm, function, values[0])
+    return handler
+
+
+def _bisect(left: bool) -> Any:
+    """Where a number belongs among sorted numbers: between which two of them it lies is all that is guarded."""
+    def handler(vm: Any, values: Any) -> Any:
+        if len(values) != 2 or type(values[0]) not in SEQUENCES or type(values[1]) not in _NUMBERS:
+            return MISSING
+        vm.heap.expose(values[0])
+        if any(type(item) not in _NUMBERS for item in values[0]):
+            return MISSING
+        low, high = 0, len(values[0])
+        while low < high:
+            middle = (low + high) // 2
+            item, number = values[0][middle], values[1]
+            goes_right = truth(vm, attempt(operator.lt if left else operator.le, item, number))
+            low, high = (middle + 1, high) if goes_right else (low, middle)
+        return low
+    return handler
+
+
 _CALLS: dict[int, Any] = {
+    id(bisect.bisect_left): _bisect(True), id(bisect.bisect_right): _bisect(False),
+    id(math.cos): _trigonometric(torch._sym_cos), id(math.sin): _trigonometric(torch._sym_sin),
+    id(math.tanh): _trigonometric(torch._sym_tanh), id(math.atan): _trigonometric(torch._sym_atan),
     id(int): _to_int, id(float): _to_float, id(operator.index): _to_index, id(abs): _absolute,
     id(min): _extreme(torch.sym_min), id(max): _extreme(torch.sym_max), id(sum): _sum, id(math.prod): _product,
     id(torch.Size.numel): _product, id(divmod): _divmod, id(pow): _power, id(math.sqrt): _square_root,

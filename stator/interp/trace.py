@@ -42,6 +42,7 @@ from stator.interp import (  # noqa: F401  (each registers its rules)
     rules_iteration,
     rules_numpy,
     rules_objects,
+    rules_optimisers,
     rules_packages,
     rules_policies,
     rules_process,

@@ -84,7 +84,7 @@ def _state_readers() -> None:
     )
     outside(
         C,
-        "_get_accelerator _is_any_autocast_enabled _parallel_info _dispatch_has_kernel "
+        "_get_accelerator _accelerator_getAccelerator _is_any_autocast_enabled _parallel_info _dispatch_has_kernel "
         "_get_backcompat_broadcast_warn _get_backcompat_keepdim_warn _get_blas_preferred_backend "
         "_get_blas_default_backend _get_cpu_allow_fp16_reduced_precision_reduction "
         "_get_cublas_allow_bf16_reduced_precision_reduction _get_cublas_allow_fp16_accumulation "

@@ -154,6 +154,7 @@ class Policy:
     dynamic: bool | None
     breaks: bool = True  # whether an instruction that reads an unread value may break
     memory: Memory = field(default_factory=Memory)
+    floats: bool = True  # whether floats may be left open: until a backend refuses a graph that has one
 
     def gives_up(self, value: Any, source: Source) -> bool:
         """Whether the value is handed around unread."""
@@ -184,6 +185,8 @@ class Policy:
     def is_open(self, value: Any, source: Source) -> bool:
         """Whether an int or float becomes a symbol."""
         if self.dynamic is False or value != value or type(source) is Pinned:
+            return False
+        if type(value) is float and not self.floats:
             return False
         if type(value) is int and not -(1 << 62) < value < 1 << 62:
             return False

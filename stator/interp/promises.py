@@ -1,0 +1,30 @@
+"""What a graph asserts on the program's behalf, and what the program raises where that does not hold.
+
+    1 / t.item()   ->  the graph asserts that the divisor is not zero; ZeroDivisionError where it is
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Assertion:
+    """What the program raises when the graph's assertion fails, whose message holds `text`."""
+
+    text: str
+    cls: type[BaseException]
+    args: tuple[Any, ...]
+
+
+def as_program_exception(error: RuntimeError, assertions: tuple[Assertion, ...]) -> BaseException:
+    """What the program would have raised where the graph raised `error`."""
+    text = str(error)
+    for assertion in assertions:
+        at = text.find(assertion.text)
+        if at >= 0 and not text[at + len(assertion.text):][:1].isalnum():
+            return assertion.cls(*assertion.args)
+    if text.startswith("Runtime assertion failed for expression"):  # its expression was simplified meanwhile
+        return assertions[0].cls(*assertions[0].args)
+    return error
