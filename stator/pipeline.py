@@ -311,7 +311,8 @@ def make_point_entry(site: CallSite, point: ResumePoint) -> Any:
     parameters = ", ".join(point.names)
     source = f"def resumed({parameters}):\n    return run_native(({parameters}{',' if point.names else ''}))\n"
     namespace: dict[str, Any] = {"run_native": point.run_native}
-    exec(compile(source, f"<stator {point.name}>", "exec"), namespace)  # noqa: S102  our own text
+    filename = f"<stator {point.name}>".replace("\0", "?")  # a code object may be called anything
+    exec(compile(source, filename, "exec"), namespace)  # noqa: S102  our own text
     function = namespace["resumed"]
     resumed = CallSite(function, site.settings, point.name, point=point, points=site.points, nested=site.nested)
 

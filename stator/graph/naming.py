@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import keyword
 import operator
 import re
 import types
@@ -66,6 +67,6 @@ _IN_PLACE_OPERATORS = frozenset({
 
 def input_name(text: str) -> str:
     """A readable FX name for a graph input.   self.layers[0].weight -> self_layers_0_weight"""
-    name = re.sub(r"\W+", "_", text).strip("_")
+    name = re.sub(r"\W+", "_", text, flags=re.ASCII).strip("_")
     # `self` is the module's own parameter in the code FX generates.
-    return name if name and not name[0].isdigit() and name != "self" else f"arg_{name}"
+    return name if name.isidentifier() and not keyword.iskeyword(name) and name != "self" else f"arg_{name}"
