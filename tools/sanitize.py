@@ -20,7 +20,8 @@ COPY = ROOT / "build" / "sanitize"
 PARTS = ["csrc", "tools", "stator", "tests", "setup.py", "pyproject.toml", "README.md", "LICENSE"]
 FLAGS = "-fsanitize=address,undefined -fno-sanitize=vptr -fno-sanitize-recover=undefined"
 TESTS = [
-    "tests/unit/guards", "tests/unit/entry/test_binding.py", "tests/unit/entry/test_entry.py", "tests/unit/shapes", "tests/breaks/test_depth.py",
+    "tests/unit/guards", "tests/unit/entry/test_binding.py", "tests/unit/entry/test_entry.py",
+    "tests/unit/shapes", "tests/breaks/test_depth.py",
     "tests/lang/test_01_arithmetic.py", "tests/lang/test_16_closures.py", "tests/lang/test_30_generators.py",
     "tests/lang/test_34_try.py", "tests/lang/test_47_collections.py", "tests/lang/test_58_modules.py",
     "tests/resilience/test_lifetimes.py", "tests/resilience/test_threads.py",
