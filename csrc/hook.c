@@ -377,6 +377,12 @@ static PyMethodDef methods[] = {
      DOC("tuple_set_item($module, tuple, index, value, /)", "Overwrite a slot of a tuple nobody else sees.")},
     {"refcount", hook_refcount, METH_O,
      DOC("refcount($module, object, /)", "sys.getrefcount, the argument's own reference included.")},
+    {"generator_read", hook_generator_read, METH_VARARGS,
+     DOC("generator_read($module, generator, null, /)",
+         "(state, code, globals, next unit, values, handled exception) of a generator that waits; else (state,).")},
+    {"generator_write", hook_generator_write, METH_VARARGS,
+     DOC("generator_write($module, generator, state, unit, values, handled, null, /)",
+         "Make a generator that is not on the C stack stand there: 0 not started, 1 suspended, 2 seen as running.")},
     {NULL, NULL, 0, NULL},
 };
 

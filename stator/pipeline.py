@@ -260,8 +260,6 @@ def install_eager(done: Trace, bound: tuple[Any, ...], why: str,
 
 def stopped(site: CallSite, done: Trace, stop: Break, bound: tuple[Any, ...]) -> tuple[Any, Any, Installed] | None:
     """A graph break: an error under fullgraph, else this call runs eagerly under the guards met so far."""
-    if must_not_adopt(site, stop):
-        return capture(site, bound)
     if site.breaks_are_errors(done.vm):
         raise stop.as_unsupported() from None
     event = events.GraphBreak.of(stop)
@@ -276,19 +274,9 @@ def stopped(site: CallSite, done: Trace, stop: Break, bound: tuple[Any, ...]) ->
                 finally:
                     again.release()
         except Break as other:
-            if must_not_adopt(site, other):
-                return capture(site, bound)
             stop = other
     events.emit(events.EagerFallback(site.name, str(stop)))
     return install_eager(done, bound, str(stop))
-
-
-def must_not_adopt(site: CallSite, stop: Break) -> bool:
-    """Whether the segment suspends a generator from outside again, and has to be captured without looking into it."""
-    if not stop.data.get("advanced_generator") or not site.adopts_generators:
-        return False
-    site.adopts_generators = False
-    return True
 
 
 def finish_break(site: CallSite, done: Trace, stop: Break, event: events.GraphBreak, bound: tuple[Any, ...],

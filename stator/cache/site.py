@@ -50,7 +50,6 @@ class CallSite:
     points: Any = None  # emit.Points of the whole call, shared by its sites
     nested: Any = None  # cache.NestedFrames: functions entered below the breaks of the whole call
     shapes: Policy = field(init=False)
-    adopts_generators: bool = True  # until one that an earlier segment left behind is suspended again
     data_dependent: bool = True  # numbers that only the graph knows are symbols of it, until a backend refuses them
 
     def __post_init__(self) -> None:
@@ -60,7 +59,6 @@ class CallSite:
         """The frames a trace of this site starts from."""
         vm.recorder.data_dependent = self.data_dependent
         vm.heap.shapes = self.shapes
-        vm.adopt_generators(self.adopts_generators)
         vm.error_policy = marks.error_policy()
         vm.effects_break = self.settings.print == "break"
         if self.point is None:

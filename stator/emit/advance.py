@@ -15,7 +15,8 @@ from stator import _core, marks
 from stator.breaks import Break
 from stator.code.decode import decode
 from stator.emit.native_code import SlotKind
-from stator.emit.points import ResumePoint, Taken, handling, own_frames_dropped
+from stator.emit.native_step import handling, own_frames_dropped
+from stator.emit.points import ResumePoint
 from stator.emit.steps import plan_step
 from stator.interp.frame import NULL
 from stator.interp.suspend import FrameState
@@ -75,7 +76,8 @@ class Advance:
             self.step = None
             return self._plan_frame()
         self.operands = sum(kind == "value" for kind in self.operand_kinds)
-        self.tail = (last.cont == "initialise") + handled  # values after the innermost stack
+        self.tail = last.tail_count() + handled  # values after the innermost stack
+        self.outside = _handled_places(states)
         self.exits = []
         for way in self.step.exits:
             state = replace(last, index=way.index, kinds=last.kinds[:kept], kwnames=())
@@ -111,13 +113,6 @@ class Advance:
     def _plan_frame(self) -> None:
         """The innermost frame runs natively to its end; its callers, if any, go on from there."""
         self.whole = ResumePoint(self.states, (), self.handled, False, self.points.name)
-        self.returned: ResumePoint | None = None
-        callers = self.states[:-1]
-        if callers:
-            outside = any("exc_info" in state.kinds for state in callers)
-            pushes = () if self.states[-1].cont == "discard" else ("value",)
-            self.returned = self.points.point(callers, pushes, outside, False)
-            self.raised = self.points.point(callers, (), outside, True)
 
     def __call__(self, *values: Any) -> Any:
         if self.step is None:
@@ -131,19 +126,34 @@ class Advance:
         if self.points.probe is not None:
             run = self.points.probe.watch(self, values, run)
         try:
-            way, results = handling(last[0] if last else None, run, operands, self.points.invoke)
+            way, results = handling(last[0] if last else self._handled_outside(values), run, operands,
+                                    self.points.invoke)
         except BaseException as error:
             error.__traceback__ = own_frames_dropped(error.__traceback__)
             return _core.Resume(self.failure.compiled, (*head, *made, *last, error))
         return _core.Resume(self.exits[way].compiled, (*head, *made, *results, *last))
 
+    def _handled_outside(self, values: tuple[Any, ...]) -> Any:
+        """What the callers of a running generator are handling, where its own frame handles nothing."""
+        return next((values[place] for place in self.outside if values[place] is not None), None)
+
     def _run_frame(self, values: tuple[Any, ...]) -> Any:
-        taken: Taken = self.whole.run_innermost(values, self.points.invoke)
-        if self.returned is None:
-            if taken.error is not None:
-                raise taken.error
-            return taken.value
-        outside = () if taken.handled is None else (taken.handled,)
-        if taken.error is not None:
-            return _core.Resume(self.raised.compiled, (*taken.head, *outside, taken.error))
-        return _core.Resume(self.returned.compiled, (*taken.head, *taken.pushed, *outside))
+        left = self.whole.run_innermost(values, self.points.invoke)
+        if not left.states:
+            if left.error is not None:
+                raise left.error
+            return left.value
+        handled = () if left.handled is None else (left.handled,)
+        raised = () if left.error is None else (left.error,)
+        point = self.points.point(left.states, (), bool(handled), bool(raised))
+        return _core.Resume(point.compiled, (*left.values, *handled, *raised))
+
+
+def _handled_places(states: list[FrameState]) -> list[int]:
+    """Where among the values those are that the callers of generators are handling, innermost first."""
+    found, at = [], 0
+    for state in states:
+        at += state.value_count()
+        if state.generator:
+            found.append(at - state.tail_count() + 1)
+    return found[::-1]

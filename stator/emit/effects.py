@@ -11,9 +11,9 @@ import sys
 import warnings
 from typing import Any
 
-from stator.breaks import Break
 from stator.emit.arrays import write_array
 from stator.emit.caches import write_cache_use
+from stator.emit.generators import write_standing
 from stator.emit.iterators import write_iterator
 from stator.emit.rebuild import Rebuilder, _vars
 from stator.emit.texts import write_frozen, write_text
@@ -25,7 +25,6 @@ from stator.heap.readers import bytes_of, default_factory_of
 from stator.heap.shells import slot_members
 from stator.heap.tracker import Shape, VariableTracker
 from stator.heap.upcoming import is_exhausted, taken
-from stator.interp.parked import finish
 from stator.interp.rules_caches import CacheUsed
 from stator.interp.rules_effects import Logged, PolicySet, Printed, Warned
 from stator.kinds import is_a
@@ -158,13 +157,10 @@ def _diff(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> None:
 
 
 def _diff_generator(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> None:
-    """A generator that an earlier segment left behind, and that this one ran to its end."""
+    """A generator from outside whose body this segment ran: it stands where the body does."""
     body = dict.get(build.vm.generators, id(tracker.standin))
-    if body is None or not body.adopted or not body.entered:
-        return
-    if not body.done:
-        raise Break("SB014", "a generator from outside, suspended again", advanced_generator=True)
-    out.append(f"{build.writer.constant(finish, 'finish_generator')}({build.outside(tracker.source)})")
+    if body is not None and body.adopted and (body.entered or body.done):
+        write_standing(build, body, build.outside(tracker.source), out)
 
 
 def _current(box: Any, value: Any) -> bool:

@@ -17,7 +17,6 @@ from stator.code.decode import decode
 from stator.code.encode import encode_parts
 from stator.code.instruction import ExceptionEntry, Instruction
 from stator.code.opcodes import BY_NAME, Operand
-from stator.interp.parked import FINISH
 
 _SIGNATURE_FLAGS = 0x04 | 0x08  # varargs, varkeywords
 _GENERATOR_FLAGS = 0x20 | 0x80 | 0x200
@@ -32,12 +31,8 @@ class SlotKind(enum.Enum):
 
 
 def resume_code(code: types.CodeType, index: int, slots: Sequence[int], kinds: Sequence[SlotKind], *,
-                raising: bool = False, parked: bool = False) -> types.CodeType:
-    """Code that takes one tuple and goes on at instruction `index`, or raises the tuple's last value there.
-
-    `parked`, for a generator just after a yield: it first yields from the prologue, and goes on with what it is sent
-    then, unless that is FINISH, which ends it at once.
-    """
+                raising: bool = False) -> types.CodeType:
+    """Code that takes one tuple and goes on at instruction `index`, or raises the tuple's last value there."""
     unit = decode(code)
     shift = 0 if code.co_nlocals else 1  # the tuple needs a local slot of its own
     body = [_shifted(instruction, shift) for instruction in unit.instructions]
@@ -67,8 +62,6 @@ def resume_code(code: types.CodeType, index: int, slots: Sequence[int], kinds: S
     if raising:
         prologue += _raise(unit, index, position, slots, consts, shift, table, len(prologue))
     else:
-        if parked:
-            prologue += _wait(unit, index, consts, table, len(prologue))
         prologue.append(Instruction("JUMP_FORWARD", 0, target=-1))
     moved = len(prologue)
     for instruction in body:
@@ -78,7 +71,7 @@ def resume_code(code: types.CodeType, index: int, slots: Sequence[int], kinds: S
         prologue[-1].target = moved + index
     table += [ExceptionEntry(e.start + moved, e.end + moved, e.target + moved, e.depth, e.lasti)
               for e in unit.exception_table]
-    if (raising or parked) and table and table[0].target < 0:
+    if raising and table and table[0].target < 0:
         table[0] = table[0]._replace(target=-table[0].target - 1 + moved)
     names: dict[str, Any] = {"co_varnames": (".values",), "co_nlocals": 1} if shift else {}
     return encode_parts(code.replace(**names) if names else code, prologue + body, table,
@@ -99,25 +92,6 @@ def _raise(unit: Any, index: int, position: int, slots: Sequence[int], consts: l
         entry = origin.handler
         table.append(ExceptionEntry(at, at + 1, -entry.target - 1, entry.depth, entry.lasti))
     return found
-
-
-def _wait(unit: Any, index: int, consts: list[Any], table: list[ExceptionEntry], start: int) -> list[Instruction]:
-    """Yield None on the line and under the handler of the yield before `index`; FINISH, if sent, is the end."""
-    origin = unit.instructions[index - 1]
-    none, finish = len(consts), len(consts) + 1
-    consts += [None, FINISH]
-    after = start + 9
-    if origin.handler is not None:
-        entry = origin.handler
-        table.append(ExceptionEntry(start + 1, start + 3, -entry.target - 1, entry.depth, entry.lasti))
-    return [Instruction("LOAD_CONST", none), Instruction("YIELD_VALUE", origin.arg, positions=origin.positions),
-            Instruction("RESUME", 1, positions=origin.positions), Instruction("COPY", 1),
-            Instruction("LOAD_CONST", finish), Instruction("IS_OP", 0),
-            Instruction(_POP_JUMP_IF_FALSE, 0, target=after),
-            Instruction("LOAD_CONST", none), Instruction("RETURN_VALUE", 0)]
-
-
-_POP_JUMP_IF_FALSE = "POP_JUMP_FORWARD_IF_FALSE" if "POP_JUMP_FORWARD_IF_FALSE" in BY_NAME else "POP_JUMP_IF_FALSE"
 
 
 def _shifted(instruction: Instruction, shift: int) -> Instruction:

@@ -7,28 +7,35 @@ innermost frame outwards, for when it is not compiled.
 from __future__ import annotations
 
 import types
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from stator import events
 from stator.code.decode import decode
 from stator.emit.native_code import SlotKind, resume_code
+from stator.emit.native_step import (
+    NativeFrame,
+    Saved,
+    advance_generator,
+    handling,
+    own_frames_dropped,
+    pass_on,
+)
 from stator.interp.frame import NULL
-from stator.interp.suspend import FrameState, names_of
+from stator.interp.suspend import FrameState, names_of, remake
 
 NATIVE_CODES: set[types.CodeType] = set()  # made here to run natively: nobody captures them
 
 
 @dataclass(frozen=True)
-class Taken:
-    """What a frame that ran natively leaves to its callers: their values, and its own value or exception."""
+class Left:
+    """What a frame that ran natively leaves: its callers, with their values, and an exception to be raised there."""
 
-    head: tuple[Any, ...]
-    handled: BaseException | None  # what the callers are handling
-    pushed: Sequence[Any] = ()
-    value: Any = None
-    error: BaseException | None = None
+    states: list[FrameState]
+    values: tuple[Any, ...]
+    handled: BaseException | None  # what the innermost of them is handling
+    error: BaseException | None
+    value: Any = None  # of the outermost frame, where there are no callers
 
 
 @dataclass
@@ -42,7 +49,7 @@ class ResumePoint:
     name: str
     names: list[str] = field(default_factory=list)
     compiled: Any = None
-    _native: dict[Any, types.FunctionType] = field(default_factory=dict)
+    _native: dict[Any, types.CodeType] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         more = sum(kind == "value" for kind in self.pushes) + self.handled + self.raising
@@ -50,140 +57,97 @@ class ResumePoint:
 
     # ------------------------------------------------------------------ natively
 
-    def run_innermost(self, values: tuple[Any, ...], invoke: Any) -> Taken:
-        """Run the innermost frame to its end; the answer says what its caller goes on with."""
-        parts, rest = self._split(values)
-        depth = len(self.states) - 1
-        state, (slots, stack, made) = self.states[depth], parts[depth]
-        head = values[:sum(outer.value_count() for outer in self.states[:-1])]
-        outside = self._handled_outside(parts, depth, None)
-        try:
-            value = handling(outside, lambda: self._call(state, slots, stack, None, invoke))
-        except BaseException as error:
-            error.__traceback__ = own_frames_dropped(error.__traceback__)
-            return Taken(head, outside, error=error)
-        return Taken(head, outside, _taken(state.cont, made, value), value)
+    def run_innermost(self, values: tuple[Any, ...], invoke: Any) -> Left:
+        """Run the innermost frame to its end (a generator's: to its next yield); its callers are left."""
+        frames, rest = self._split(values)
+        value, error = self._leave(frames, None, invoke)
+        if not frames:
+            return Left([], (), None, error, value)
+        frame, count = frames[-1], sum(state.value_count() for state in self.states[:-2])
+        state = replace(self.states[-2], index=frame.ip, kinds=tuple(frame.kinds()))
+        left = (*values[:count], *frame.slots, *frame.stack_values(), *frame.tail)
+        handled = next((item.current for item in reversed(frame.stack) if type(item) is Saved), None)
+        return Left([*self.states[:-2], state], left, handled, error)
 
     def run_native(self, values: tuple[Any, ...]) -> Any:
         """Run the rest of the call as CPython would."""
-        parts, rest = self._split(values)
-        handled = None
-        if self.handled:
-            handled = rest[-2] if self.raising else rest[-1]
-        value, error = None, None
-        if self.raising:
-            error = rest[-1]
-        first = True
-        for depth in range(len(self.states) - 1, -1, -1):
-            state, (slots, stack, _) = self.states[depth], parts[depth]
-            if first:
-                pushed = [] if self.raising else _filled(self.pushes, list(rest))
-            else:
-                pushed = _taken(self.states[depth + 1].cont, parts[depth + 1][2], value)
-            first = False
-            outer = self._handled_outside(parts, depth, handled)
-            try:
-                value = handling(outer, lambda s=state, a=slots, b=stack + pushed, e=error: self._call(s, a, b, e))
-                error = None
-            except BaseException as raised:
-                error = raised
-                raised.__traceback__ = own_frames_dropped(raised.__traceback__)
+        frames, rest = self._split(values)
+        given = iter(rest)
+        for kind in self.pushes:
+            frames[-1].stack.append(NULL if kind == "null" else next(given))
+        error = rest[-1] if self.raising else None
+        value = None
+        while frames:
+            value, error = self._leave(frames, error)
         if error is not None:
             raise error
         return value
 
-    def _call(self, state: FrameState, slots: list[Any], stack: list[Any], error: BaseException | None,
-              invoke: Any = None) -> Any:
-        kinds = tuple(SlotKind.NULL if item is NULL else SlotKind.EXC_INFO if type(item) is _Handled
-                      else SlotKind.VALUE for item in stack)
-        key = (state.key(), kinds, error is not None)
-        function = self._native.get(key)
-        by_slot = dict(zip(state.slots, slots, strict=True))
+    def _leave(self, frames: list[NativeFrame], error: BaseException | None,
+               invoke: Any = None) -> tuple[Any, BaseException | None]:
+        """Run the innermost of `frames`, drop it, and tell its caller: a value, or the exception to raise there."""
+        frame = frames.pop()
+        outside = _handled_outside(frames, frame)
+        value, yielded = None, False
+        try:
+            made = handling(outside, lambda: self._call(frame, error, None if frame.generator is not None else invoke))
+            error = None
+            if frame.generator is not None:
+                value, yielded = handling(outside, lambda: advance_generator(frame, made, invoke))
+            else:
+                value = made
+        except BaseException as raised:
+            error = raised
+            raised.__traceback__ = own_frames_dropped(raised.__traceback__)
+        if not frames:
+            return value, error
+        return None, pass_on(frame.cont, frames[-1], value, yielded, error)
+
+    def _call(self, frame: NativeFrame, error: BaseException | None, invoke: Any = None) -> Any:
+        """Run a frame from where it stands; that of a generator gives a generator, which runs it when advanced."""
+        state = frame.state
+        kinds = tuple(SlotKind(kind) for kind in frame.kinds())
+        key = (state.code, id(state.namespace), frame.ip, state.slots, kinds, error is not None)
+        by_slot = dict(zip(state.slots, frame.slots, strict=True))
         closure = tuple(by_slot[slot] for slot in decode(state.code).free_slots) or None
-        index = state.index if error is None else max(state.index - 1, 0)
-        if function is None:
-            code = resume_code(state.code, index, state.slots, kinds, raising=error is not None)
+        code = self._native.get(key)
+        if code is None:
+            index = frame.ip if error is None else max(frame.ip - 1, 0)
+            code = self._native[key] = resume_code(state.code, index, state.slots, kinds, raising=error is not None)
             events.emit(events.ResumeCode(self.name, code))
-        else:
-            code = function.__code__
+            NATIVE_CODES.add(code)
         function = types.FunctionType(code, state.namespace, state.code.co_name, None, closure)
-        self._native[key] = function
-        NATIVE_CODES.add(code)
-        values = [*slots, *(item.exc if type(item) is _Handled else item for item in stack if item is not NULL)]
+        values = [*frame.slots, *(item.current if type(item) is Saved else item for item in frame.stack
+                                  if item is not NULL)]
         if error is not None:
             values.append(error)
-        return function(tuple(values)) if invoke is None else invoke(function, tuple(values))
+        frame.given = tuple(values)
+        return function(frame.given) if invoke is None else invoke(function, frame.given)
 
-    def _split(self, values: tuple[Any, ...]) -> tuple[list[Any], tuple[Any, ...]]:
-        """The values by frame: (locals, stack, made object)."""
-        parts: list[Any] = []
-        at = 0
+    def _split(self, values: tuple[Any, ...]) -> tuple[list[NativeFrame], tuple[Any, ...]]:
+        """The frames with their values, and what follows them."""
+        given = iter(values)
+        frames: list[NativeFrame] = []
         for state in self.states:
-            slots = list(values[at:at + len(state.slots)])
-            at += len(state.slots)
+            slots = [next(given) for _ in state.slots]
             stack: list[Any] = []
             for kind in state.kinds:
-                if kind == "null":
-                    stack.append(NULL)
-                elif kind == "exc_info":
-                    stack.append(_Handled(values[at + 1]))
-                    at += 2
-                else:
-                    stack.append(values[at])
-                    at += 1
-            made = None
-            if state.cont == "initialise":
-                made = values[at]
-                at += 1
-            parts.append((slots, stack, made))
-        return parts, values[at:]
-
-    def _handled_outside(self, parts: list[Any], depth: int, handled: Any) -> Any:
-        """The exception an outer frame is handling while frame `depth` runs."""
-        for _, stack, _ in reversed(parts[:depth]):
-            for item in reversed(stack):
-                if type(item) is _Handled:
-                    return item.exc
-        return None
+                stack.append(NULL if kind == "null" else Saved(next(given), next(given)) if kind == "exc_info"
+                             else next(given))
+            tail = [next(given) for _ in range(state.tail_count())]
+            frame = NativeFrame(state, slots, stack, tail)
+            held = iter(tail[2:] if state.generator else tail)
+            frame.cont = remake(state.cont, lambda held=held: next(held))
+            frames.append(frame)
+        return frames, tuple(given)
 
 
-class _Handled:
-    __slots__ = ("exc",)
-
-    def __init__(self, exc: BaseException) -> None:
-        self.exc = exc
-
-
-def _filled(pushes: tuple[str, ...], rest: list[Any]) -> list[Any]:
-    values = iter(rest)
-    return [NULL if kind == "null" else next(values) for kind in pushes]
-
-
-def _taken(cont: str, made: Any, value: Any) -> list[Any]:
-    if cont == "push":
-        return [value]
-    if cont == "initialise":
-        return [made]
-    return [] if cont == "discard" else [None]
-
-
-def own_frames_dropped(tb: Any) -> Any:
-    """A traceback without Stator's frames at its top."""
-    while tb is not None and tb.tb_frame.f_code.co_filename.startswith(_OWN):
-        tb = tb.tb_next
-    return tb
-
-
-_OWN = __file__.rsplit("/", 2)[0]
-
-
-def handling(exc: BaseException | None, run: Any, *args: Any) -> Any:
-    """Run with `exc` as the exception being handled."""
-    if exc is None:
-        return run(*args)
-    traceback, context = exc.__traceback__, exc.__context__
-    try:
-        raise exc
-    except BaseException:
-        exc.__traceback__, exc.__context__ = traceback, context
-        return run(*args)
+def _handled_outside(frames: list[NativeFrame], frame: NativeFrame) -> Any:
+    """The exception that the callers of `frame` are handling while it runs."""
+    for called, caller in zip([frame, *reversed(frames)], reversed(frames), strict=False):
+        if called.generator is not None and called.tail[1] is not None:
+            return called.tail[1]
+        for item in reversed(caller.stack):
+            if type(item) is Saved:
+                return item.current
+    return None

@@ -29,6 +29,7 @@ class Discard(Continuation):
     """The callee's result is thrown away (`__setattr__`, `__setitem__`, `__delitem__`, ...)."""
 
     __slots__ = ()
+    resumes = True
 
     def returned(self, vm: Any, frame: Frame, value: Any) -> None:
         pass
@@ -38,6 +39,7 @@ class GiveNone(Continuation):
     """The callee's result is replaced by None (`setattr(o, n, v)` as a call)."""
 
     __slots__ = ("cont",)
+    resumes = True
 
     def __init__(self, cont: Any) -> None:
         self.cont = cont

@@ -75,6 +75,7 @@ class Initialise(Continuation):
     """After `__init__`: the new object is the value of the call."""
 
     __slots__ = ("obj", "cont")
+    resumes, held = True, ("obj",)
 
     def __init__(self, obj: Any, cont: Any) -> None:
         self.obj, self.cont = obj, cont

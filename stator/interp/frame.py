@@ -57,10 +57,16 @@ class Bug(BaseException):
 class Continuation:
     """What becomes of the value (or exception) of an interpreted frame, where it is not just pushed.
 
-    Continuations are data, so that a break inside the callee knows what its caller still has to do.
+    Continuations are data, so that a break inside the callee knows what its caller still has to do.  One that says
+    `resumes` can be written down and made again from its `plain` fields, which say where the program stands, its
+    `held` fields, which are values of the program, and the continuation behind it in `cont`.  It asks its `vm` for
+    nothing but `give`, `set_context` and `frame`, which emit/points.py plays where the caller runs natively.
     """
 
     __slots__ = ()
+    resumes = False
+    plain: tuple[str, ...] = ()
+    held: tuple[str, ...] = ()
 
     def returned(self, vm: Any, frame: "Frame", value: Any) -> None:
         raise NotImplementedError

@@ -32,12 +32,12 @@ class Yielded:
 class Suspended:
     """The interpreted body of one generator."""
 
-    __slots__ = ("frame", "started", "done", "running", "exc_state", "saved", "handle", "code", "shown", "adopted",
-                 "entered", "alive", "__weakref__")
+    __slots__ = ("frame", "started", "done", "running", "exc_state", "saved", "handle", "code", "namespace", "shown",
+                 "adopted", "entered", "alive", "__weakref__")
 
     def __init__(self, frame: Frame) -> None:
         self.frame: Frame | None = frame
-        self.code = frame.code
+        self.code, self.namespace = frame.code, frame.scope.namespace
         self.started = False
         self.done = False
         self.running = False
@@ -45,7 +45,7 @@ class Suspended:
         self.saved: ExcState | None = None
         self.shown: Any = None  # the frame object the program was shown, whose only true fact is its code
         self.handle: Any = None  # weakref to the object the program holds
-        self.adopted = False  # an earlier segment has left it behind
+        self.adopted = False  # the object is one from outside
         self.entered = False  # it was advanced by this trace
         self.alive: Any = None  # the object itself while its body runs: a caller's stack would hold it
 
@@ -275,6 +275,7 @@ class ForNext(Continuation):
     """FOR_ITER over an interpreted generator or a Python `__next__`."""
 
     __slots__ = ("target",)
+    resumes, plain = True, ("target",)
 
     def __init__(self, target: int) -> None:
         self.target = target
@@ -291,6 +292,7 @@ class ForCall(Continuation):
     """FOR_ITER over an object whose `__next__` is Python code."""
 
     __slots__ = ("target",)
+    resumes, plain = True, ("target",)
 
     def __init__(self, target: int) -> None:
         self.target = target
@@ -310,6 +312,7 @@ class NextCall(Continuation):
     """`next(gen)`, `gen.send(v)`, `gen.throw(e)`: a return is StopIteration, or the default."""
 
     __slots__ = ("cont", "default", "has_default")
+    resumes, plain, held = True, ("has_default",), ("default",)
 
     def __init__(self, cont: Any, default: Any = None, has_default: bool = False) -> None:
         self.cont, self.default, self.has_default = cont, default, has_default
@@ -330,6 +333,7 @@ class CloseCall(Continuation):
     """`gen.close()`: GeneratorExit (or a return) is what should happen."""
 
     __slots__ = ("cont",)
+    resumes = True
 
     def __init__(self, cont: Any) -> None:
         self.cont = cont
@@ -351,6 +355,7 @@ class SendNext(Continuation):
     """SEND: the yield of the inner iterator is passed out, its return value ends the `yield from`."""
 
     __slots__ = ("target",)
+    resumes, plain = True, ("target",)
 
     def __init__(self, target: int) -> None:
         self.target = target
@@ -437,6 +442,27 @@ def throw(vm: Any, body: Suspended, exc: BaseException, cont: Any) -> None:
     raise Raised(vm.set_context(exc))
 
 
+def close(vm: Any, body: Suspended, cont: Any) -> None:
+    """`close()` of an interpreted generator."""
+    if body.done or not body.started:
+        body.done, body.frame = True, None
+        return vm.give(None, cont)
+    throw(vm, body, GeneratorExit(), CloseCall(cont))
+
+
+class RaiseAfter(Continuation):
+    """The delegate is closed: the exception that closed it goes on in the frame that delegated."""
+
+    __slots__ = ("exc",)
+    resumes, held = True, ("exc",)
+
+    def __init__(self, exc: BaseException) -> None:
+        self.exc = exc
+
+    def returned(self, vm: Any, frame: Frame, value: Any) -> None:
+        raise Raised(vm.set_context(self.exc))
+
+
 def delegate_of(frame: Frame) -> Any:
     """The iterator a suspended frame is delegating to (`yield from`, `await`), or None."""
     instructions = frame.unit.instructions
@@ -452,9 +478,11 @@ def _throw_into_delegate(vm: Any, body: Suspended, frame: Frame, delegate: Any, 
     target = frame.unit.instructions[send_index].target
     inner = vm.generators.get(id(delegate))
     if is_a(exc, GeneratorExit):
+        if inner is not None and not is_a(delegate, types.AsyncGeneratorType):
+            return close(vm, inner, RaiseAfter(exc))
         closer = vm.optional_attr(delegate, "close")
         if closer is not vm.MISSING:
-            vm.call_sync(closer, ())
+            return vm.call(closer, (), {}, RaiseAfter(exc))
         raise Raised(vm.set_context(exc))
     send = Redelegated(send_index, target)
     if inner is not None and not is_a(delegate, types.AsyncGeneratorType):
@@ -475,6 +503,7 @@ class Redelegated(Continuation):
     """After a throw into a delegate: a yield is passed out again, a return ends the delegation."""
 
     __slots__ = ("send_index", "target")
+    resumes, plain = True, ("send_index", "target")
 
     def __init__(self, send_index: int, target: int) -> None:
         self.send_index, self.target = send_index, target
@@ -493,89 +522,3 @@ class Redelegated(Continuation):
             return False
         self.returned(vm, frame, exc.value)  # type: ignore[attr-defined]
         return True
-
-
-# ---------------------------------------------------------------------- awaiting
-
-
-@op
-def GET_YIELD_FROM_ITER(vm: Any, frame: Frame, instr: Any) -> None:
-    value = frame.stack[-1]
-    if is_a(value, types.CoroutineType):
-        if not frame.code.co_flags & (COROUTINE | ITERABLE_COROUTINE):
-            raise Raised(TypeError("cannot 'yield from' a coroutine object in a non-coroutine generator"))
-        return
-    if is_a(value, types.GeneratorType):
-        return
-    vm.get_iter(frame.stack.pop())
-
-
-@op
-def GET_AWAITABLE(vm: Any, frame: Frame, instr: Any) -> None:
-    value = frame.stack.pop()
-    if is_a(value, types.CoroutineType):
-        frame.stack.append(value)
-        return
-    body = vm.generators.get(id(value))
-    if body is not None and body.frame is not None and body.frame.code.co_flags & ITERABLE_COROUTINE:
-        frame.stack.append(value)
-        return
-    method = vm.find(type(value), "__await__")
-    if method is vm.MISSING:
-        if instr.arg == 1:
-            text = f"'async with' received an object from __aenter__ that does not implement __await__: " \
-                   f"{type(value).__name__}"
-        elif instr.arg == 2:
-            text = f"'async with' received an object from __aexit__ that does not implement __await__: " \
-                   f"{type(value).__name__}"
-        else:
-            text = f"object {type(value).__name__} can't be used in 'await' expression"
-        raise Raised(TypeError(text))
-    vm.call(method, (value,))
-
-
-@op
-def GET_AITER(vm: Any, frame: Frame, instr: Any) -> None:
-    value = frame.stack.pop()
-    method = vm.find(type(value), "__aiter__")
-    if method is vm.MISSING:
-        raise Raised(TypeError(f"'async for' requires an object with __aiter__ method, got {type(value).__name__}"))
-    vm.call(method, (value,))
-
-
-@op
-def GET_ANEXT(vm: Any, frame: Frame, instr: Any) -> None:
-    value = frame.stack[-1]
-    method = vm.find(type(value), "__anext__")
-    if method is vm.MISSING:
-        raise Raised(TypeError(f"'async for' requires an iterator with __anext__ method, got {type(value).__name__}"))
-    awaitable = vm.call_sync(method, (value,))
-    if is_a(awaitable, types.CoroutineType) or type(awaitable).__name__ == "async_generator_asend":
-        frame.stack.append(awaitable)
-        return
-    inner = vm.find(type(awaitable), "__await__")
-    if inner is vm.MISSING:
-        raise Raised(TypeError("'async for' received an invalid object from __anext__: " + type(awaitable).__name__))
-    frame.stack.append(vm.call_sync(inner, (awaitable,)))
-
-
-@op
-def END_ASYNC_FOR(vm: Any, frame: Frame, instr: Any) -> None:
-    exc = frame.stack.pop()
-    if not is_a(exc, StopAsyncIteration):
-        raise Raised(exc, again=True)
-    frame.stack.pop()
-
-
-@op
-def BEFORE_ASYNC_WITH(vm: Any, frame: Frame, instr: Any) -> None:
-    manager = frame.stack.pop()
-    name = type(manager).__name__
-    enter = vm.special_method(manager, "__aenter__",
-                              f"'{name}' object does not support the asynchronous context manager protocol")
-    leave = vm.special_method(manager, "__aexit__", f"'{name}' object does not support the asynchronous context "
-                                                    "manager protocol (missed __aexit__ method)")
-    frame.stack.append(leave)
-    vm.call(enter, ())
-
-

@@ -128,11 +128,7 @@ def _throw(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 
 @rule(types.GeneratorType.close, types.CoroutineType.close)
 def _close(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-    body = _body(vm, args[0])
-    if body.done or not body.started:
-        body.done, body.frame = True, None
-        return vm.give(None, cont)
-    generators.throw(vm, body, GeneratorExit(), generators.CloseCall(cont))
+    generators.close(vm, _body(vm, args[0]), cont)
 
 
 @rule(sys.exc_info)

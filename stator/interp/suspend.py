@@ -15,13 +15,16 @@ from typing import Any
 from stator.code.decode import decode
 from stator.code.liveness import live_locals
 from stator.heap.box import NO_KEY, Box
-from stator.interp.assignment import DISCARD, GiveNone
-from stator.interp.calls import Initialise
 from stator.interp.frame import NULL, UNBOUND, Frame, SavedExc
-from stator.interp.machine import Thunk, program_of
+from stator.interp.generators import ASYNC_GENERATOR
+from stator.interp.machine import Thunk
+from stator.interp.standing import adopted_body, handled_in, remade_frame
 from stator.source import Local
 
 _LOOKS_AT_LOCALS = frozenset({"locals", "vars", "eval", "exec", "dir", "globals", "_getframe", "super"})
+_VALUES = {"value": 1, "null": 0, "exc_info": 2}
+
+Waiting = tuple[Any, ...]  # what a caller does with a value: () pushes it; else (class, plain fields, what is behind)
 
 
 @dataclass(frozen=True)
@@ -33,15 +36,63 @@ class FrameState:
     index: int  # the next instruction
     slots: tuple[int, ...]  # live locals
     kinds: tuple[str, ...]  # of the stack, bottom up: "value", "null", "exc_info"
-    cont: str  # what its caller does with its value: "push", "discard", "none", "initialise"
+    cont: Waiting  # what its caller does with its value
     kwnames: tuple[str, ...]
+    generator: bool = False  # of a running generator: the object follows the stack, then what its caller handles
 
     def key(self) -> tuple[Any, ...]:
-        return (id(self.code), id(self.namespace), self.index, self.slots, self.kinds, self.cont, self.kwnames)
+        return (id(self.code), id(self.namespace), self.index, self.slots, self.kinds, self.cont, self.kwnames,
+                self.generator)
 
     def value_count(self) -> int:
-        stack = sum({"value": 1, "null": 0, "exc_info": 2}[kind] for kind in self.kinds)
-        return len(self.slots) + stack + (self.cont == "initialise")
+        return len(self.slots) + sum(_VALUES[kind] for kind in self.kinds) + self.tail_count()
+
+    def tail_count(self) -> int:
+        """How many values follow those of the stack."""
+        return 2 * self.generator + held_count(self.cont)
+
+
+# ---------------------------------------------------------------------- continuations as data
+
+
+def describe(cont: Any) -> Waiting | None:
+    """A continuation without the values it holds; None where it cannot be made again later."""
+    if cont is None:
+        return ()
+    cls = type(cont)
+    if not cls.resumes:
+        return None
+    behind = describe(cont.cont) if hasattr(cls, "cont") else ()
+    return None if behind is None else (cls, tuple(getattr(cont, name) for name in cls.plain), behind)
+
+
+def held_values(cont: Any) -> list[Any]:
+    if cont is None:
+        return []
+    behind = held_values(cont.cont) if hasattr(type(cont), "cont") else []
+    return [*(getattr(cont, name) for name in cont.held), *behind]
+
+
+def held_count(waiting: Waiting) -> int:
+    return len(waiting[0].held) + held_count(waiting[2]) if waiting else 0
+
+
+def remake(waiting: Waiting, take: Any) -> Any:
+    """The continuation again, its values from `take`."""
+    if not waiting:
+        return None
+    cls, plain, behind = waiting
+    cont = cls.__new__(cls)
+    for name, value in zip(cls.plain, plain, strict=True):
+        setattr(cont, name, value)
+    for name in cls.held:
+        setattr(cont, name, take())
+    if hasattr(cls, "cont"):
+        cont.cont = remake(behind, take)
+    return cont
+
+
+# ---------------------------------------------------------------------- stopping
 
 
 def chain(vm: Any, innermost: Frame | None) -> list[Frame]:
@@ -56,29 +107,23 @@ def chain(vm: Any, innermost: Frame | None) -> list[Frame]:
     return found[::-1]
 
 
-def cont_kind(frame: Frame) -> str | None:
-    """How the caller takes this frame's value; None where that cannot be done again later."""
-    cont = frame.cont
-    if cont is None:
-        return "push"
-    if cont is DISCARD:
-        return "discard"
-    if type(cont) is Initialise and cont.cont is None:
-        return "initialise"
-    if type(cont) is GiveNone and cont.cont is None:
-        return "none"
-    return None
-
-
 def plan_stop(vm: Any, innermost: Frame | None) -> int | None:
     """The step to stop at: the innermost instruction all of whose callers can be resumed."""
     frames = chain(vm, innermost)
     if not frames or any(type(frame) is Thunk for frame in frames):
         return None
     for frame, callee in zip(frames, frames[1:], strict=False):
-        if callee.generator is not None or callee.names is not None or cont_kind(callee) is None:
+        if not can_resume(callee):
             return frame.step
     return frames[-1].step
+
+
+def can_resume(frame: Frame) -> bool:
+    """Whether a called frame can be left and entered again; class bodies and async generators cannot."""
+    body = frame.generator
+    if body is not None and (frame.code.co_flags & ASYNC_GENERATOR or body.alive is None):
+        return False
+    return frame.names is None and describe(frame.cont) is not None
 
 
 def suspend(vm: Any) -> tuple[list[FrameState], list[Any]]:
@@ -100,11 +145,14 @@ def suspend(vm: Any) -> tuple[list[FrameState], list[Any]]:
             else:
                 kinds.append("value")
                 values.append(item)
-        cont = "push" if frame is frames[0] else cont_kind(frame)
-        assert cont is not None
-        if cont == "initialise":
-            values.append(frame.cont.obj)
-        states.append(FrameState(frame.code, frame.scope.namespace, index, slots, tuple(kinds), cont, frame.kwnames))
+        cont = None if frame is frames[0] else frame.cont
+        waiting = describe(cont)
+        assert waiting is not None
+        if frame.generator is not None:
+            values += [frame.generator.alive, frame.generator.saved.value]
+        values += held_values(cont)
+        states.append(FrameState(frame.code, frame.scope.namespace, index, slots, tuple(kinds), waiting, frame.kwnames,
+                                 frame.generator is not None))
     return states, values
 
 
@@ -115,6 +163,9 @@ def _live_slots(frame: Frame, index: int) -> tuple[int, ...]:
         cells = set(frame.unit.free_slots)  # a resume function is made with its whole closure
         slots = [slot for slot in slots if slot in live or slot in cells]
     return tuple(slot for slot in slots if frame.locals[slot] is not UNBOUND)
+
+
+# ---------------------------------------------------------------------- going on
 
 
 def names_of(states: list[FrameState], more: int) -> list[str]:
@@ -131,10 +182,13 @@ def names_of(states: list[FrameState], more: int) -> list[str]:
         for slot in state.slots:
             add(names[slot])
         for kind in state.kinds:
-            for _ in range({"value": 1, "null": 0, "exc_info": 2}[kind]):
+            for _ in range(_VALUES[kind]):
                 add("stack" if kind == "value" else "handled")
-        if state.cont == "initialise":
-            add("made")
+        if state.generator:
+            add(state.code.co_name)
+            add("handled")
+        for _ in range(held_count(state.cont)):
+            add("held")
     for _ in range(more):
         add("result")
     return found
@@ -152,23 +206,13 @@ def restore(vm: Any, states: list[FrameState], names: list[str], bound: tuple[An
     parent: Frame | None = None
     root: Frame | None = None
     for state in states:
-        unit = decode(state.code)
-        slots: list[Any] = [UNBOUND] * unit.nlocalsplus
-        for slot in state.slots:
-            slots[slot] = box()
-        _adopt_cells(vm, unit, slots)
-        frame = Frame(unit, program_of(unit), _stand_in_function(state), slots, vm.heap.scope(state.namespace))
-        vm.fresh[id(frame.func)] = frame.func
-        frame.ip, frame.kwnames, frame.parent = state.index, state.kwnames, parent
-        for kind in state.kinds:
-            if kind == "null":
-                frame.stack.append(NULL)
-            elif kind == "exc_info":
-                previous = box().force()
-                frame.stack.append(SavedExc(previous, box().force()))
-            else:
-                frame.stack.append(box().force())
-        frame.cont = _cont(state.cont, box)
+        frame = remade_frame(vm, state.code, state.namespace, state.index, state.slots, state.kinds, box)
+        frame.kwnames, frame.parent = state.kwnames, parent
+        if state.generator:
+            _enter_body(vm, frame, box().force(), box().force())
+        else:
+            vm.exc_state.value = handled_in(frame) or vm.exc_state.value
+        frame.cont = remake(state.cont, lambda: box().force())
         root, parent = root or frame, frame
     assert parent is not None and root is not None
     for kind in pushes:
@@ -179,23 +223,14 @@ def restore(vm: Any, states: list[FrameState], names: list[str], bound: tuple[An
     return root, parent, thrown
 
 
-def _cont(kind: str, box: Any) -> Any:
-    if kind == "initialise":
-        return Initialise(box().force(), None)
-    return {"push": None, "discard": DISCARD, "none": GiveNone(None)}[kind]
-
-
-def _adopt_cells(vm: Any, unit: Any, slots: list[Any]) -> None:
-    """Cells are passed as cells: the frame works on their shadows."""
-    for slot in (*unit.cell_slots, *unit.free_slots):
-        if type(slots[slot]) is Box and type(slots[slot].raw) is types.CellType:
-            slots[slot] = slots[slot].force()
-
-
-def _stand_in_function(state: FrameState) -> types.FunctionType:
-    """A function object for a resumed frame: only its code, name and globals are looked at."""
-    closure = tuple(types.CellType() for _ in state.code.co_freevars)
-    return types.FunctionType(state.code, state.namespace, state.code.co_name, None, closure or None)
+def _enter_body(vm: Any, frame: Frame, generator: Any, handled: BaseException | None) -> None:
+    """The frame is that of a running generator, which its caller's exception state waits for."""
+    body = adopted_body(vm, frame, generator)
+    body.started = body.running = body.entered = True
+    body.alive = generator
+    vm.exc_state.value = handled
+    body.saved = body.exc_state.previous = vm.exc_state
+    vm.exc_state = body.exc_state
 
 
 def boxed_argument(vm: Any, raw: Any, source: Local) -> Box:

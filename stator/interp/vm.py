@@ -14,13 +14,13 @@ from stator.heap.box import Box
 from stator.heap.heap import Heap
 from stator.heap.tracker import Shape
 from stator.heap.upcoming import note_next
-from stator.interp import generators, ops_data, ops_except, ops_flow  # noqa: F401  (register handlers)
+from stator.interp import generators, ops_async, ops_data, ops_except, ops_flow  # noqa: F401  (register handlers)
 from stator.interp.attributes import adopt_entry, bind, load_attr
 from stator.interp.calls import Caller, is_iterator
 from stator.interp.frame import ExcState, Frame, Raised
 from stator.interp.lookup import MISSING, find
 from stator.interp.ops_except import optional_attr, special_method
-from stator.interp.parked import Generators
+from stator.interp.standing import Generators
 from stator.kinds import is_a
 from stator.shapes.values import PYTHON_TYPES, UNREAD
 
@@ -57,10 +57,6 @@ class VM(Caller):
         self.heap.arrays.clear()
         self.exc_state = ExcState()
         self.frame = self.pending = None
-
-    def adopt_generators(self, allowed: bool) -> None:
-        """Whether the trace may go on with generators that an earlier segment left behind."""
-        self.generators.adopts = allowed  # type: ignore[attr-defined]  # the machine's annotation is the plain dict
 
     # ------------------------------------------------------------------ short names for handlers and rules
 

@@ -96,10 +96,7 @@ def _() -> None:
 
 @program("SB007")
 def _() -> None:
-    async def items(x):
-        yield x
-
-    run(lambda x: items(x + 1), X)
+    run(lambda x: (x + 1, iter(memoryview(b"ab"))), X)
 
 
 @program("SB008")
@@ -129,7 +126,7 @@ def _() -> None:
 
 @program("SB014")
 def _() -> None:
-    outside = (n for n in range(3))
+    outside = iter([1, 2, 3].pop, 0)
     run(lambda x: x + next(outside), X)
 
 

@@ -155,8 +155,8 @@ def through_modules(depth):
     return lambda x: layer(x)
 
 
-WAYS = [through_functions, through_methods, through_closures, through_contextmanagers, through_modules]
-GENERATORS = [through_generators, through_generator_loops]
+WAYS = [through_functions, through_methods, through_closures, through_contextmanagers, through_modules,
+        through_generators, through_generator_loops]
 
 
 @pytest.mark.parametrize("depth", range(1, 7))
@@ -166,22 +166,6 @@ def test_two_graphs(way: Any, depth: int) -> None:
     assert seen.breaks == ["SB009"]
     assert len(seen.graphs) == 2
     assert not seen.of(events.Recompile) and not seen.of(events.EagerFallback)
-
-
-@pytest.mark.parametrize("depth", range(1, 7))
-@pytest.mark.parametrize("way", GENERATORS, ids=lambda way: way.__name__)
-def test_a_break_in_a_generator_frame_is_right_and_costs_no_more_than_its_own_step(way: Any, depth: int) -> None:
-    """The step of the generator runs natively (docs/graph-breaks.md, Limits); around it, everything is captured."""
-    seen = compare(way(depth), [(X,), (X + 1,), (X,)])
-    assert seen.breaks[0] == "SB009" and len(seen.breaks) <= 2
-    assert len(seen.graphs) in (2, 3)
-    assert not seen.of(events.Recompile) and not seen.of(events.EagerFallback)
-
-
-@pytest.mark.xfail(strict=True, reason="a running generator's frame is not resumed yet")
-@pytest.mark.parametrize("way", GENERATORS, ids=lambda way: way.__name__)
-def test_two_graphs_through_generators(way: Any) -> None:
-    assert len(compare(way(1), [(X,)]).breaks) == 1
 
 
 # ---------------------------------------------------------------------- suspended generators across breaks

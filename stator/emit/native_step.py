@@ -1,0 +1,135 @@
+"""One suspended frame, natively.   a frame with its values, what it answered  ->  its caller, ready to go on
+
+A continuation of the interpreter does to a `NativeFrame` what it would do to an interpreted frame: push a value, take
+an iterator off the stack, go on somewhere else.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stator.code.decode import decode
+from stator.interp.frame import NULL, Raised
+from stator.interp.standing import code_of, finish, stand, standing
+from stator.interp.suspend import FrameState
+
+
+class Saved:
+    """A place of the stack that PUSH_EXC_INFO has filled: the exception handled before, and the one handled since."""
+
+    __slots__ = ("previous", "current")
+
+    def __init__(self, previous: BaseException | None, current: BaseException) -> None:
+        self.previous, self.current = previous, current
+
+
+class NativeFrame:
+    """A suspended frame with its values; to a continuation it is its caller's frame, and the machine as well."""
+
+    def __init__(self, state: FrameState, slots: list[Any], stack: list[Any], tail: list[Any]) -> None:
+        self.state, self.slots, self.stack, self.tail = state, slots, stack, tail
+        self.ip = state.index
+        self.cont: Any = None
+        self.given: tuple[Any, ...] = ()  # what its native code was called with
+
+    @property
+    def generator(self) -> Any:
+        """The generator whose body this is, or None."""
+        return self.tail[0] if self.state.generator else None
+
+    @property
+    def frame(self) -> NativeFrame:
+        return self
+
+    def kinds(self) -> list[str]:
+        return ["null" if item is NULL else "exc_info" if type(item) is Saved else "value" for item in self.stack]
+
+    def stack_values(self) -> list[Any]:
+        found: list[Any] = []
+        for item in self.stack:
+            if type(item) is Saved:
+                found += [item.previous, item.current]
+            elif item is not NULL:
+                found.append(item)
+        return found
+
+    # what a continuation asks of the machine
+
+    def give(self, value: Any, cont: Any = None) -> None:
+        if cont is None:
+            self.stack.append(value)
+        else:
+            cont.returned(self, self, value)
+
+    def set_context(self, exc: BaseException) -> BaseException:
+        return exc
+
+
+def pass_on(cont: Any, caller: NativeFrame, value: Any, yielded: bool,
+            error: BaseException | None) -> BaseException | None:
+    """Hand what a frame answered to its caller; the exception to raise there, if any."""
+    try:
+        if error is not None:
+            return None if cont is not None and cont.raised(caller, caller, error) else error
+        if yielded:
+            cont.yielded(caller, caller, value)
+        else:
+            caller.give(value, cont)
+    except Raised as raised:
+        return raised.exc
+    return None
+
+
+def advance_generator(frame: NativeFrame, made: Any, invoke: Any = None) -> tuple[Any, bool]:
+    """Run the body of a generator to its next yield.  (value, yielded?)
+
+    The body runs in a generator of its own, `made`; where that stands afterwards, the program's own generator is
+    made to stand.
+    """
+    generator = frame.generator
+    try:
+        value = made.send(None) if invoke is None else invoke(made.send, None)
+    except StopIteration as stop:
+        finish(generator)
+        return stop.value, False
+    except BaseException:
+        finish(generator)
+        raise
+    found = standing(made)
+    assert found is not None
+    code = code_of(generator)
+    unit, resumed = decode(code), decode(found.code)
+    moved = len(resumed.instructions) - len(unit.instructions)
+    shift = resumed.nlocalsplus - unit.nlocalsplus
+    places = dict(zip(found.slots, found.values, strict=False))
+    slots = tuple(slot for slot in found.slots if slot >= shift and places[slot] is not frame.given)
+    stack = found.values[len(found.slots):]
+    stand(generator, found.index - moved, tuple(slot - shift for slot in slots), found.kinds,
+          (*(places[slot] for slot in slots), *stack), True)
+    finish(made)
+    return value, True
+
+
+# ---------------------------------------------------------------------- surroundings
+
+
+def own_frames_dropped(tb: Any) -> Any:
+    """A traceback without Stator's frames at its top."""
+    while tb is not None and tb.tb_frame.f_code.co_filename.startswith(_OWN):
+        tb = tb.tb_next
+    return tb
+
+
+_OWN = __file__.rsplit("/", 2)[0]
+
+
+def handling(exc: BaseException | None, run: Any, *args: Any) -> Any:
+    """Run with `exc` as the exception being handled."""
+    if exc is None:
+        return run(*args)
+    traceback, context = exc.__traceback__, exc.__context__
+    try:
+        raise exc
+    except BaseException:
+        exc.__traceback__, exc.__context__ = traceback, context
+        return run(*args)
