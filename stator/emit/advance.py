@@ -8,7 +8,6 @@ natively, and its callers go on captured.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Any
 
 from stator import _core, marks
@@ -80,10 +79,10 @@ class Advance:
         self.outside = _handled_places(states)
         self.exits = []
         for way in self.step.exits:
-            state = replace(last, index=way.index, kinds=last.kinds[:kept], kwnames=())
+            state = last.moved(way.index, kept)
             pushes = tuple(kind.value for kind in way.pushes)
             self.exits.append(points.point([*states[:-1], state], pushes, handled, False))
-        state = replace(last, index=last.index + 1, kinds=last.kinds[:kept], kwnames=())
+        state = last.moved(last.index + 1, kept)
         self.failure = points.point([*states[:-1], state], (), handled, True)
 
     @property
@@ -95,9 +94,9 @@ class Advance:
     def origins(self) -> Iterator[tuple[ResumePoint, list[int | None]]]:
         """Each point that may follow, and for each of its arguments which live value it is; None: a new one."""
         if self.step is None:
-            count = sum(state.value_count() for state in self.states[:-1])
-            for point in (self.returned, self.raised) if self.returned is not None else ():
-                yield point, [*range(count), *[None] * (len(point.names) - count)]
+            for left in self.whole.ways_out():
+                point, values = self._next_point(left)
+                yield point, [value if type(value) is int else None for value in values]
             return
         count = sum(state.value_count() for state in self.states) + self.handled
         end = count - self.tail

@@ -159,7 +159,7 @@ def _diff(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> None:
 def _diff_generator(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> None:
     """A generator from outside whose body this segment ran: it stands where the body does."""
     body = dict.get(build.vm.generators, id(tracker.standin))
-    if body is not None and body.adopted and (body.entered or body.done):
+    if body is not None and body.adopted is not None and (body.entered or body.done and not body.over):
         write_standing(build, body, build.outside(tracker.source), out)
 
 

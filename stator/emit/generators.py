@@ -12,8 +12,10 @@ from stator.interp.standing import finish, mark_running, new_generator, stand
 
 
 def rebuild_generator(build: Any, value: Any) -> str:
-    """An expression for a generator or coroutine that the trace made."""
+    """An expression for a generator or coroutine that the trace made, or that stands in for one from outside."""
     body = build.vm.generators[id(value)]
+    if body.adopted is not None:
+        return build.outside(body.adopted)
     writer = build.writer
     code = writer.constant(body.code, "code")
     scope = writer.constant(body.namespace, "globals")

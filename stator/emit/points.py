@@ -64,7 +64,7 @@ class ResumePoint:
         if not frames:
             return Left([], (), None, error, value)
         frame, count = frames[-1], sum(state.value_count() for state in self.states[:-2])
-        state = replace(self.states[-2], index=frame.ip, kinds=tuple(frame.kinds()))
+        state = replace(self.states[-2].moved(frame.ip, len(frame.stack)), kinds=tuple(frame.kinds()))
         left = (*values[:count], *frame.slots, *frame.stack_values(), *frame.tail)
         handled = next((item.current for item in reversed(frame.stack) if type(item) is Saved), None)
         return Left([*self.states[:-2], state], left, handled, error)

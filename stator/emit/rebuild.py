@@ -171,7 +171,7 @@ class Rebuilder:
             return self.writer.constant(value)
         if cls is torch.Size:
             return f"{self.writer.constant(torch.Size, 'Size')}([{', '.join(self.value(v) for v in value)}])"
-        if cls is range or cls is bytes:
+        if cls is range or cls is bytes or cls is types.TracebackType:  # the trace made its frames, of code alone
             return self.writer.constant(value)
         if cls is collections.deque:
             return self.deque(value)

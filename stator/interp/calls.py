@@ -21,7 +21,7 @@ from stator.code.decode import decode
 from stator.guards.guard import Kind
 from stator.heap.box import Box
 from stator.heap.shells import CONSTANT_TYPES
-from stator.interp import symbols
+from stator.interp import consumers, symbols
 from stator.interp.attributes import adopt_entry
 from stator.interp.binding import bind_arguments
 from stator.interp.frame import UNBOUND, Continuation, Frame, Raised
@@ -248,6 +248,8 @@ class Caller(Machine):
     def call_listed(self, fn: Any, descriptor: Any, receiver: Any, args: Any, kwargs: Any, cont: Any) -> None:
         """Run a C callable as its row in the native table says."""
         every = args if descriptor is fn else (receiver, *args)
+        if self.run_loop(descriptor, tuple(every), kwargs, cont):
+            return
         symbolic = symbols.concern(self, every, kwargs)
         if symbolic:
             answer = symbols.call(self, descriptor, every, kwargs)
@@ -274,6 +276,27 @@ class Caller(Machine):
             if kwargs and "key" in kwargs:
                 kwargs = {**kwargs, "key": self.python_callable(kwargs["key"])}
         self.give(self.native(fn, args, kwargs), cont)
+
+    def run_loop(self, descriptor: Any, args: tuple[Any, ...], kwargs: Any, cont: Any) -> bool:
+        """Interpret what a C function does with an iterable that is Python code itself."""
+        planned = consumers.plan(descriptor, args, kwargs)
+        if planned is None or not self.is_python_iterable(args[planned[0]]):
+            return False
+        self.call_own(*planned[1], cont)
+        return True
+
+    def call_own(self, function: types.FunctionType, args: tuple[Any, ...], cont: Any) -> None:
+        """Interpret a function of ours, on behalf of an instruction or a C function."""
+        self.fresh[id(function)] = function
+        self.push(self.frame_for(function, args, None), cont)
+
+    def is_python_iterable(self, value: Any) -> bool:
+        """Whether running through `value` runs Python code; of no use to who asks for its length first."""
+        cls = type(value)
+        if cls is types.GeneratorType:
+            return id(value) in self.generators
+        return type(find(self, cls, "__iter__")) is types.FunctionType and find(self, cls, "__len__") is MISSING \
+            and find(self, cls, "__length_hint__") is MISSING
 
     def admit(self, fn: Any, row: Any, args: Any) -> None:
         """Default deny: only listed C callables run while tracing."""

@@ -33,11 +33,12 @@ class Suspended:
     """The interpreted body of one generator."""
 
     __slots__ = ("frame", "started", "done", "running", "exc_state", "saved", "handle", "code", "namespace", "shown",
-                 "adopted", "entered", "alive", "__weakref__")
+                 "adopted", "entered", "over", "alive", "__weakref__")
 
-    def __init__(self, frame: Frame) -> None:
+    def __init__(self, frame: Frame | None = None) -> None:
         self.frame: Frame | None = frame
-        self.code, self.namespace = frame.code, frame.scope.namespace
+        if frame is not None:
+            self.code, self.namespace = frame.code, frame.scope.namespace
         self.started = False
         self.done = False
         self.running = False
@@ -45,8 +46,9 @@ class Suspended:
         self.saved: ExcState | None = None
         self.shown: Any = None  # the frame object the program was shown, whose only true fact is its code
         self.handle: Any = None  # weakref to the object the program holds
-        self.adopted = False  # the object is one from outside
+        self.adopted: Any = None  # the source of the user's generator whose body this is
         self.entered = False  # it was advanced by this trace
+        self.over = False  # it was over before
         self.alive: Any = None  # the object itself while its body runs: a caller's stack would hold it
 
     @property
@@ -237,9 +239,27 @@ def make_generator(vm: Any, frame: Frame) -> Any:
     func = frame.func
     made.__name__ = func.__name__ if func is not None else frame.code.co_name
     made.__qualname__ = func.__qualname__ if func is not None else frame.code.co_qualname
+    bind_body(vm, made, body)
+    return made
+
+
+def bind_body(vm: Any, made: Any, body: Suspended) -> None:
+    """`made` is what the program holds of `body`."""
     key = id(made)
     vm.generators[key] = body
     body.handle = weakref.ref(made, lambda _: vm.generators.pop(key, None))
+
+
+def stand_in_generator(vm: Any, body: Suspended, original: Any) -> Any:
+    """What the trace holds in place of a generator from outside: dropping it closes the body, in the trace."""
+    if type(original) is types.CoroutineType:
+        made: Any = drive_coroutine(vm, body)
+        made.send(None)
+    else:
+        made = drive_generator(vm, body)
+        next(made)
+    made.__name__, made.__qualname__ = original.__name__, original.__qualname__
+    bind_body(vm, made, body)
     return made
 
 

@@ -231,7 +231,7 @@ class Machine:
         tb = exc.__traceback__
         while tb is not None and tb.tb_frame.f_code.co_filename.startswith(_OWN):
             tb = tb.tb_next  # our own frames, below the interpreted ones
-        if frame.func is not None:
+        if frame.func is not None and not is_own(frame):
             frame_object = _hook.new_frame(frame.code, frame.scope.namespace, {})
             tb = types.TracebackType(tb, frame_object, instr.offset, instr.line or frame.code.co_firstlineno)
         exc.__traceback__ = tb
@@ -276,7 +276,7 @@ class Machine:
 
     def location(self) -> tuple[str, int, str] | None:
         frame = self.frame
-        while type(frame) is Thunk:
+        while frame is not None and is_own(frame):
             frame = frame.caller()
         return None if frame is None else (frame.code.co_filename, frame.line, frame.code.co_name)
 
@@ -285,7 +285,7 @@ class Machine:
         found = []
         frame = self.frame
         while frame is not None:
-            if type(frame) is not Thunk and not frame.code.co_filename.startswith(_OWN):
+            if not is_own(frame):
                 found.append(UserFrame(frame.code.co_filename, frame.line, frame.code.co_qualname))
             frame = frame.caller()
         return found[::-1]
@@ -295,7 +295,7 @@ class Machine:
         lines = []
         frame = self.frame
         while frame is not None:
-            if type(frame) is Thunk:
+            if is_own(frame):
                 frame = frame.caller()
                 continue
             lines.append(f'  File "{frame.code.co_filename}", line {frame.line}, in {frame.code.co_name}\n')
@@ -310,6 +310,11 @@ class Machine:
             if stack:
                 stop.filename, stop.line = stack[-1].filename, stack[-1].line
         self.pending = stop
+
+
+def is_own(frame: Frame) -> bool:
+    """A frame of ours, which the program does not have."""
+    return frame.code.co_filename.startswith(_OWN)
 
 
 _OWN = __file__.rsplit("/", 2)[0]

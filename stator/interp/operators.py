@@ -22,6 +22,7 @@ from stator.interp import symbols
 from stator.interp.array_tensors import index_key
 from stator.interp.arrays import refuse_mixture, run_on_arrays
 from stator.interp.assignment import DISCARD
+from stator.interp.consumers import contained
 from stator.interp.frame import Continuation, Frame, Raised
 from stator.interp.lengths import knows_item, symbolic_length
 from stator.interp.lookup import MISSING, find
@@ -483,6 +484,8 @@ def contains(vm: Any, container: Any, item: Any, invert: bool, cont: Any = None)
     if method is MISSING:
         if not vm.is_iterable(container):
             raise Raised(TypeError(f"argument of type '{cls.__name__}' is not iterable"))
+        if vm.is_python_iterable(container):
+            return vm.call_own(contained, (container, item, not invert), cont)
         return vm.give(_search(vm, container, item) != invert, cont)
     tracker = heap.by_standin.get(id(container))
     if tracker is not None and tracker.shape is Shape.SET:  # a search in a set does not depend on its order

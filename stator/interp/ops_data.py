@@ -15,6 +15,7 @@ from stator.guards.guard import Kind
 from stator.heap.box import Box
 from stator.interp import symbols
 from stator.interp.attributes import load_attr
+from stator.interp.consumers import Again, listed, some_listed
 from stator.interp.frame import NULL, UNBOUND, Continuation, Frame, Raised
 from stator.interp.lookup import MISSING, find
 from stator.interp.machine import declined, op
@@ -388,7 +389,9 @@ def BUILD_SLICE(vm: Any, frame: Frame, instr: Any) -> None:
 
 @op
 def LIST_TO_TUPLE(vm: Any, frame: Frame, instr: Any) -> None:
-    frame.stack.append(tuple(frame.stack.pop()))
+    items = frame.stack.pop()
+    vm.heap.expose(items)  # a list that was begun before a graph break is one from outside
+    frame.stack.append(tuple(items))
 
 
 @op
@@ -416,12 +419,17 @@ def LIST_EXTEND(vm: Any, frame: Frame, instr: Any) -> None:
     target = frame.stack[-instr.arg]
     if type(iterable) is not FakeTensor and not vm.is_iterable(iterable):
         raise Raised(TypeError(f"Value after * must be an iterable, not {type(iterable).__name__}"))
+    if vm.is_python_iterable(iterable):
+        return vm.call_own(listed, (iterable,), Again())
     target.extend(vm.collect(iterable))
 
 
 @op
 def SET_UPDATE(vm: Any, frame: Frame, instr: Any) -> None:
-    items = vm.collect(frame.stack.pop())
+    iterable = frame.stack.pop()
+    if vm.is_python_iterable(iterable):
+        return vm.call_own(listed, (iterable,), Again())
+    items = vm.collect(iterable)
     target = frame.stack[-instr.arg]
     for item in items:
         vm.heap.expose_deep(item)
@@ -452,6 +460,7 @@ def DICT_MERGE(vm: Any, frame: Frame, instr: Any) -> None:
     mapping = frame.stack.pop()
     target = frame.stack[-instr.arg]
     vm.heap.expose(mapping)
+    vm.heap.expose(target)
     function = frame.stack[-(2 + instr.arg)]
     shown = function_text(function)
     if type(mapping) is not dict:
@@ -499,6 +508,8 @@ def UNPACK_SEQUENCE(vm: Any, frame: Frame, instr: Any) -> None:
     else:
         if type(value) is not FakeTensor and not vm.is_iterable(value):
             raise Raised(TypeError(f"cannot unpack non-iterable {type(value).__name__} object"))
+        if vm.is_python_iterable(value):
+            return vm.call_own(some_listed, (value, count + 1), Again())
         items = vm.take(value, count + 1)
     if len(items) < count:
         raise Raised(ValueError(f"not enough values to unpack (expected {count}, got {len(items)})"))
@@ -513,6 +524,8 @@ def UNPACK_EX(vm: Any, frame: Frame, instr: Any) -> None:
     value = frame.stack.pop()
     if type(value) is not FakeTensor and not vm.is_iterable(value):
         raise Raised(TypeError(f"cannot unpack non-iterable {type(value).__name__} object"))
+    if vm.is_python_iterable(value):
+        return vm.call_own(listed, (value,), Again())
     items = vm.collect(value)
     if len(items) < before + after:
         least = f"at least {before + after}" if after else f"at least {before}"

@@ -10,7 +10,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.heap.box import Box
 from stator.heap.raw_access import instance_dict
-from stator.interp import operators
+from stator.interp import consumers, operators
 from stator.interp.assertions import take_for_granted
 from stator.interp.assignment import delete_attr, store_attr
 from stator.interp.attributes import load_attr, read_instance_dict
@@ -280,7 +280,10 @@ def look_at_arguments(function: Any, args: list[Any], kwargs: dict[str, Any] | N
 @op
 def CALL_FUNCTION_EX(vm: Any, frame: Frame, instr: Any) -> None:
     stack = frame.stack
-    kwargs = stack.pop() if instr.arg & 1 else None
+    named = instr.arg & 1
+    if vm.is_python_iterable(stack[-1 - named]):
+        return vm.call_own(consumers.listed, (stack.pop(-1 - named),), consumers.Again(named))
+    kwargs = stack.pop() if named else None
     args = stack.pop()
     function = stack.pop()
     stack.pop()  # NULL

@@ -19,6 +19,7 @@ import typing_extensions
 
 from stator.breaks import Break
 from stator.interp.calls import rule
+from stator.interp.machine import is_own
 from stator.kinds import is_a
 
 
@@ -89,8 +90,8 @@ for _function in _subscriptions():
 def caller_module(vm: Any, levels: int) -> Any:
     """`__name__` of the module whose frame is `levels` above the running one."""
     frame = vm.frame
-    while frame is not None and (levels or frame.func is None):
-        levels -= frame.func is not None
+    while frame is not None and (levels or is_own(frame)):
+        levels -= not is_own(frame)
         frame = frame.caller()
     return "__main__" if frame is None else frame.scope.read("__name__")
 

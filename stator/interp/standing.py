@@ -23,13 +23,13 @@ from stator.code.handled import saved_exceptions
 from stator.guards.guard import Kind
 from stator.heap.box import Box
 from stator.interp.frame import NULL, UNBOUND, Frame, SavedExc
-from stator.interp.generators import Suspended
+from stator.interp.generators import Suspended, stand_in_generator
 from stator.interp.machine import program_of
 from stator.source import CallOf, Index, Pinned
 
 RESUMABLE = (types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType)
-_ADOPTED = (types.GeneratorType, types.CoroutineType)
-_CREATED, _SUSPENDED, _RUNNING = 0, 1, 2  # of _hook.generator_read
+ADOPTED = (types.GeneratorType, types.CoroutineType)
+_CREATED, _SUSPENDED, _RUNNING, _OVER = 0, 1, 2, 3  # of _hook.generator_read
 _NOTHING = object()  # stands for NULL in what _hook reads and writes
 
 
@@ -78,10 +78,14 @@ def standing(generator: Any) -> Standing | None:
     return Standing(code, namespace, index, slots, tuple(kinds), tuple(values), state != _CREATED)
 
 
+def is_over(generator: Any) -> bool:
+    return _hook.generator_read(generator, _NOTHING)[0] == _OVER
+
+
 def standing_key(generator: Any) -> tuple[Any, ...] | None:
-    """A pure reader for guards: where a generator waits."""
+    """A pure reader for guards: where a generator waits, or that it is over."""
     found = standing(generator)
-    return None if found is None else found.key
+    return found.key if found is not None else ("over",) if is_over(generator) else None
 
 
 def standing_values(generator: Any) -> tuple[Any, ...]:
@@ -181,29 +185,50 @@ class Generators(dict[int, Any]):
 
 
 def adopt(vm: Any, tracker: Any) -> Suspended | None:
-    """The body of a waiting generator from outside: its frame, the values unread boxes."""
+    """The body of a generator from outside that waits, or is over: its frame, the values unread boxes."""
     generator = tracker.original
-    if type(generator) not in _ADOPTED:
+    if type(generator) not in ADOPTED:
         return None
     state = standing(generator)
-    if state is None:
+    if state is None and not is_over(generator):
         return None
-    vm.heap.guard(CallOf(Pinned(standing_key), (tracker.source,)), Kind.FRESH_CALL, state.key)
+    vm.heap.guard(CallOf(Pinned(standing_key), (tracker.source,)), Kind.FRESH_CALL, standing_key(generator))
+    if state is None:
+        body = adopted_body(vm, tracker)
+        body.done = body.over = True
+        body.code = code_of(generator)
+        return body
     place = CallOf(Pinned(standing_values), (tracker.source,))
     boxes = iter([Box(vm.heap, value, Index, place, number) for number, value in enumerate(state.values)])
     frame = remade_frame(vm, state.code, state.namespace, state.index, state.slots, state.kinds, lambda: next(boxes))
-    body = adopted_body(vm, frame, generator)
+    body = adopted_body(vm, tracker)
+    fill_body(body, frame)
     body.started = state.started
     return body
 
 
-def adopted_body(vm: Any, frame: Frame, generator: Any) -> Suspended:
-    body = frame.generator = Suspended(frame)
-    body.adopted = True
-    body.handle = weakref.ref(generator)
-    body.exc_state.value = handled_in(frame)
-    vm.generators[id(generator)] = body
+def adopted_body(vm: Any, tracker: Any) -> Suspended:
+    """The body of a generator from outside, its frame still to be given."""
+    body = dict.get(vm.generators, id(tracker.original))
+    if body is None:
+        body = vm.generators[id(tracker.original)] = Suspended()
+        body.adopted = tracker.source
+        body.handle = weakref.ref(tracker.original)
     return body
+
+
+def fill_body(body: Suspended, frame: Frame) -> None:
+    body.frame, frame.generator = frame, body
+    body.code, body.namespace = frame.code, frame.scope.namespace
+    body.exc_state.value = handled_in(frame)
+
+
+def owned_generator(vm: Any, generator: Any) -> Any:
+    """A stand-in for a generator that only the suspended frames hold: they drop it, and that closes it."""
+    tracker = vm.heap.by_standin[id(generator)]
+    body = vm.generators.get(id(generator)) or adopted_body(vm, tracker)  # the latter runs: its frame comes later
+    made = body.handle()
+    return stand_in_generator(vm, body, generator) if made is generator else made
 
 
 def handled_in(frame: Frame) -> BaseException | None:
@@ -231,8 +256,12 @@ def remade_frame(vm: Any, code: types.CodeType, namespace: dict[str, Any], index
         if kind == "null":
             frame.stack.append(NULL)
         elif kind == "exc_info":
-            previous = box().force()
-            frame.stack.append(SavedExc(previous, box().force()))
+            previous = forced(box())
+            frame.stack.append(SavedExc(previous, forced(box())))
         else:
-            frame.stack.append(box().force())
+            frame.stack.append(forced(box()))
     return frame
+
+
+def forced(value: Any) -> Any:
+    return value.force() if type(value) is Box else value

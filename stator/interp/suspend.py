@@ -9,21 +9,33 @@
 from __future__ import annotations
 
 import types
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from stator import _hook
 from stator.code.decode import decode
 from stator.code.liveness import live_locals
 from stator.heap.box import NO_KEY, Box
 from stator.interp.frame import NULL, UNBOUND, Frame, SavedExc
 from stator.interp.generators import ASYNC_GENERATOR
 from stator.interp.machine import Thunk
-from stator.interp.standing import adopted_body, handled_in, remade_frame
+from stator.interp.standing import (
+    ADOPTED,
+    RESUMABLE,
+    adopted_body,
+    fill_body,
+    forced,
+    handled_in,
+    owned_generator,
+    remade_frame,
+)
 from stator.source import Local
 
 _LOOKS_AT_LOCALS = frozenset({"locals", "vars", "eval", "exec", "dir", "globals", "_getframe", "super"})
+_CALL_REFERENCES = 1  # the argument of _hook.refcount
 _VALUES = {"value": 1, "null": 0, "exc_info": 2}
 
+Place = tuple[str, int]  # which value of a frame: ("local", slot), ("stack", depth), ("body", 0), ...
 Waiting = tuple[Any, ...]  # what a caller does with a value: () pushes it; else (class, plain fields, what is behind)
 
 
@@ -38,11 +50,25 @@ class FrameState:
     kinds: tuple[str, ...]  # of the stack, bottom up: "value", "null", "exc_info"
     cont: Waiting  # what its caller does with its value
     kwnames: tuple[str, ...]
+    owned: frozenset[Place] = frozenset()  # generators that nobody but the suspended frames holds
     generator: bool = False  # of a running generator: the object follows the stack, then what its caller handles
 
     def key(self) -> tuple[Any, ...]:
         return (id(self.code), id(self.namespace), self.index, self.slots, self.kinds, self.cont, self.kwnames,
-                self.generator)
+                self.owned, self.generator)
+
+    def places(self) -> list[Place]:
+        """What each of its values is, in their order."""
+        stack = [("stack" if kind == "value" else "saved", depth) for depth, kind in enumerate(self.kinds)
+                 for _ in range(_VALUES[kind])]
+        body = [("body", 0), ("handled", 0)] if self.generator else []
+        held = [("held", number) for number in range(held_count(self.cont))]
+        return [*(("local", slot) for slot in self.slots), *stack, *body, *held]
+
+    def moved(self, index: int, depth: int) -> FrameState:
+        """The same frame at another instruction, with `depth` places of its stack left."""
+        owned = frozenset(place for place in self.owned if place[0] != "stack" or place[1] < depth)
+        return replace(self, index=index, kinds=self.kinds[:depth], kwnames=(), owned=owned)
 
     def value_count(self) -> int:
         return len(self.slots) + sum(_VALUES[kind] for kind in self.kinds) + self.tail_count()
@@ -131,9 +157,10 @@ def suspend(vm: Any) -> tuple[list[FrameState], list[Any]]:
     states: list[FrameState] = []
     values: list[Any] = []
     frames = chain(vm, vm.frame)
+    starts: list[int] = []
     for frame in frames:
-        index = frame.ip
-        slots = _live_slots(frame, index)
+        starts.append(len(values))
+        slots = _live_slots(frame, frame.ip)
         values += [frame.locals[slot] for slot in slots]
         kinds: list[str] = []
         for item in frame.stack:
@@ -151,9 +178,28 @@ def suspend(vm: Any) -> tuple[list[FrameState], list[Any]]:
         if frame.generator is not None:
             values += [frame.generator.alive, frame.generator.saved.value]
         values += held_values(cont)
-        states.append(FrameState(frame.code, frame.scope.namespace, index, slots, tuple(kinds), waiting, frame.kwnames,
-                                 frame.generator is not None))
+        states.append(FrameState(frame.code, frame.scope.namespace, frame.ip, slots, tuple(kinds), waiting,
+                                 frame.kwnames, frozenset(), frame.generator is not None))
+    owned = _owned_generators(vm, values)
+    for number, (state, start) in enumerate(zip(states, starts, strict=True)):
+        mine = frozenset(place for at, place in enumerate(state.places(), start) if at in owned)
+        states[number] = replace(state, owned=mine)
     return states, values
+
+
+def _owned_generators(vm: Any, values: list[Any]) -> list[int]:
+    """Places of waiting or running generators to which nothing refers but the frames that are suspended."""
+    places: dict[int, list[int]] = {}
+    for place, value in enumerate(values):
+        if type(value) in ADOPTED and (body := dict.get(vm.generators, id(value))) is not None and not body.done:
+            places.setdefault(id(value), []).append(place)
+    value = None
+    found: list[int] = []
+    for where in places.values():
+        # Each place is in `values` and in a frame; `alive` takes the frame's part for the generator that runs.
+        if _hook.refcount(values[where[0]]) == 2 * len(where) + _CALL_REFERENCES:
+            found += where
+    return found
 
 
 def _live_slots(frame: Frame, index: int) -> tuple[int, ...]:
@@ -161,7 +207,8 @@ def _live_slots(frame: Frame, index: int) -> tuple[int, ...]:
     if not _LOOKS_AT_LOCALS & set(frame.code.co_names):
         live = live_locals(frame.unit, index)
         cells = set(frame.unit.free_slots)  # a resume function is made with its whole closure
-        slots = [slot for slot in slots if slot in live or slot in cells]
+        slots = [slot for slot in slots if slot in live or slot in cells
+                 or type(frame.locals[slot]) in RESUMABLE]  # when it is dropped, it is closed
     return tuple(slot for slot in slots if frame.locals[slot] is not UNBOUND)
 
 
@@ -179,16 +226,9 @@ def names_of(states: list[FrameState], more: int) -> list[str]:
         found.append(name if not used[name] else f"{name}_{used[name]}")
     for state in states:
         names = decode(state.code).local_names
-        for slot in state.slots:
-            add(names[slot])
-        for kind in state.kinds:
-            for _ in range(_VALUES[kind]):
-                add("stack" if kind == "value" else "handled")
-        if state.generator:
-            add(state.code.co_name)
-            add("handled")
-        for _ in range(held_count(state.cont)):
-            add("held")
+        for kind, number in state.places():
+            add(names[number] if kind == "local" else state.code.co_name if kind == "body"
+                else "handled" if kind == "saved" else kind)
     for _ in range(more):
         add("result")
     return found
@@ -206,13 +246,19 @@ def restore(vm: Any, states: list[FrameState], names: list[str], bound: tuple[An
     parent: Frame | None = None
     root: Frame | None = None
     for state in states:
-        frame = remade_frame(vm, state.code, state.namespace, state.index, state.slots, state.kinds, box)
+        places = iter(state.places())
+
+        def take(state: FrameState = state, places: Any = places) -> Any:
+            value = box()
+            return owned_generator(vm, value.force()) if next(places) in state.owned else value
+
+        frame = remade_frame(vm, state.code, state.namespace, state.index, state.slots, state.kinds, take)
         frame.kwnames, frame.parent = state.kwnames, parent
         if state.generator:
-            _enter_body(vm, frame, box().force(), box().force())
+            _enter_body(vm, frame, forced(take()), forced(take()))
         else:
             vm.exc_state.value = handled_in(frame) or vm.exc_state.value
-        frame.cont = remake(state.cont, lambda: box().force())
+        frame.cont = remake(state.cont, lambda take=take: forced(take()))
         root, parent = root or frame, frame
     assert parent is not None and root is not None
     for kind in pushes:
@@ -225,7 +271,8 @@ def restore(vm: Any, states: list[FrameState], names: list[str], bound: tuple[An
 
 def _enter_body(vm: Any, frame: Frame, generator: Any, handled: BaseException | None) -> None:
     """The frame is that of a running generator, which its caller's exception state waits for."""
-    body = adopted_body(vm, frame, generator)
+    body = dict.get(vm.generators, id(generator)) or adopted_body(vm, vm.heap.by_standin[id(generator)])
+    fill_body(body, frame)
     body.started = body.running = body.entered = True
     body.alive = generator
     vm.exc_state.value = handled

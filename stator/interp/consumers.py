@@ -1,0 +1,223 @@
+"""C functions that run through an iterable, as Python.   sum(x * 2 for x in xs)  ->  an interpreted loop
+
+    plan(descriptor, arguments, keywords)  ->  a function of this module and its arguments, or None
+
+Where the iterable is itself Python code, the C function would run the loop below the interpreter, and a graph break
+in it could not be resumed.  These functions do the same in the same order, one item at a time.  They name no globals:
+what they call is handed to them.  Their frames are not the program's: tracebacks and stacks leave them out.
+"""
+
+from __future__ import annotations
+
+import collections
+import functools
+import math
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from stator.interp.frame import Continuation, Frame
+
+_NUMBERS = frozenset({int, float, bool})
+_NOTHING = object()
+
+
+class Again(Continuation):
+    """The items of an iterable are in a list now: it takes the iterable's place, and the instruction is run again."""
+
+    __slots__ = ("above",)
+    resumes, plain = True, ("above",)
+
+    def __init__(self, above: int = 0) -> None:
+        self.above = above  # how many places of the stack are over it
+
+    def returned(self, vm: Any, frame: Frame, value: Any) -> None:
+        frame.stack.insert(len(frame.stack) - self.above, value)
+        frame.ip -= 1
+
+
+# ---------------------------------------------------------------------- the loops
+
+
+def listed(iterable: Iterable[Any]) -> list[Any]:
+    return [item for item in iterable]  # noqa: C416  a comprehension's instructions are the loop that is wanted
+
+
+def some_listed(iterable: Iterable[Any], limit: int) -> list[Any]:
+    """At most `limit` items."""
+    items: list[Any] = []
+    for item in iterable:
+        items += (item,)
+        if not limit - 1:
+            break
+        limit -= 1
+    return items
+
+
+def given_list(iterable: Iterable[Any], function: Callable[..., Any], before: tuple[Any, ...], after: tuple[Any, ...],
+               keywords: dict[str, Any]) -> Any:
+    """For functions that take all items first, and only then look at any."""
+    return function(*before, [item for item in iterable], *after, **keywords)  # noqa: C416
+
+
+def in_set(iterable: Iterable[Any]) -> set[Any]:
+    return {item for item in iterable}  # noqa: C416
+
+
+def any_of(iterable: Iterable[Any]) -> bool:
+    for item in iterable:  # noqa: SIM110  as above
+        if item:
+            return True
+    return False
+
+
+def all_of(iterable: Iterable[Any]) -> bool:
+    for item in iterable:  # noqa: SIM110
+        if not item:
+            return False
+    return True
+
+
+def summed(iterable: Iterable[Any], total: Any, kind: Any, numbers: Any, add_up: Any) -> Any:
+    """Plain numbers are left to `sum`, which may add them more exactly than one by one."""
+    pending: list[Any] = []
+    for item in iterable:
+        if kind(item) in numbers and kind(total) in numbers:
+            pending += (item,)
+        else:
+            if pending:
+                total = add_up(pending, total)
+                pending = []
+            total = total + item
+    return add_up(pending, total) if pending else total
+
+
+def least(iterable: Iterable[Any], key: Any, default: Any, nothing: Any, refuse: Any) -> Any:
+    best = bound = nothing
+    for item in iterable:
+        value = item if key is None else key(item)
+        if bound is nothing or value < bound:
+            best, bound = item, value
+    if bound is not nothing:
+        return best
+    return refuse([]) if default is nothing else default
+
+
+def greatest(iterable: Iterable[Any], key: Any, default: Any, nothing: Any, refuse: Any) -> Any:
+    best = bound = nothing
+    for item in iterable:
+        value = item if key is None else key(item)
+        if bound is nothing or value > bound:
+            best, bound = item, value
+    if bound is not nothing:
+        return best
+    return refuse([]) if default is nothing else default
+
+
+def reduced(iterable: Iterable[Any], function: Any, value: Any, nothing: Any, refuse: Any) -> Any:
+    for item in iterable:
+        value = item if value is nothing else function(value, item)
+    return refuse(function, []) if value is nothing else value
+
+
+def each_given(iterable: Iterable[Any], function: Any, target: Any) -> None:
+    """list.extend is list.append of each; set.update is set.add."""
+    for item in iterable:
+        function(target, item)
+
+
+def in_dict(iterable: Iterable[Any], target: dict[Any, Any], kind: Any, sequences: Any, count: Any, update: Any) -> Any:
+    """Pairs as dict() takes them; one that is none is shown to dict.update at its place, which says what is wrong."""
+    seen: list[Any] = []
+    for pair in iterable:
+        if kind(pair) in sequences and count(pair) == 2:
+            target[pair[0]] = pair[1]
+        else:
+            update(target, [*seen, pair])
+        seen += (pair,)
+    return target
+
+
+def updated(iterable: Iterable[Any], target: Any, kind: Any, sequences: Any, count: Any, update: Any) -> None:
+    seen: list[Any] = []
+    for pair in iterable:
+        if kind(pair) in sequences and count(pair) == 2:
+            target[pair[0]] = pair[1]
+        else:
+            update(target, [*seen, pair])
+        seen += (pair,)
+
+
+def contained(iterable: Iterable[Any], wanted: Any, found: bool) -> bool:
+    for item in iterable:
+        if item is wanted or item == wanted:
+            return found
+    return not found
+
+
+# ---------------------------------------------------------------------- which C function is which loop
+
+Plan = tuple[Callable[..., Any], tuple[Any, ...]]
+_PAIRS = (type, frozenset({list, tuple}), len, dict.update)
+
+
+def plan(descriptor: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> tuple[int, Plan] | None:
+    """Which argument a call runs through, and the loop that does the same; None where there is none."""
+    planner = _PLANNERS.get(id(descriptor))
+    return None if planner is None else planner(descriptor, args, kwargs or {})
+
+
+def _only(function: Callable[..., Any]) -> Any:
+    return lambda descriptor, args, kwargs: (0, (function, args)) if len(args) == 1 and not kwargs else None
+
+
+def _taken_first(at: int = 0, keywords: tuple[str, ...] = ()) -> Any:
+    def planner(descriptor: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if len(args) <= at or any(name not in keywords for name in kwargs):
+            return None
+        return at, (given_list, (args[at], descriptor, args[:at], args[at + 1:], kwargs))
+    return planner
+
+
+def _sum(descriptor: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    start = args[1] if len(args) == 2 else kwargs.get("start", 0)
+    if len(args) + len(kwargs) > 2 or not args or set(kwargs) - {"start"} or type(start) in (str, bytes, bytearray):
+        return None
+    return 0, (summed, (args[0], start, type, _NUMBERS, sum))
+
+
+def _extreme(function: Callable[..., Any]) -> Any:
+    def planner(descriptor: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if len(args) != 1 or set(kwargs) - {"key", "default"}:
+            return None
+        default = kwargs.get("default", _NOTHING)
+        return 0, (function, (args[0], kwargs.get("key"), default, _NOTHING, descriptor))
+    return planner
+
+
+def _reduce(descriptor: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    if len(args) not in (2, 3) or kwargs:
+        return None
+    return 1, (reduced, (args[1], args[0], args[2] if len(args) == 3 else _NOTHING, _NOTHING, descriptor))
+
+
+def _each(function: Any) -> Any:
+    return lambda descriptor, args, kwargs: \
+        (1, (each_given, (args[1], function, args[0]))) if len(args) == 2 and not kwargs else None
+
+
+def _dict(descriptor: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return (0, (in_dict, (args[0], {}, *_PAIRS))) if len(args) == 1 and not kwargs else None
+
+
+def _dict_update(descriptor: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return (1, (updated, (args[1], args[0], *_PAIRS))) if len(args) == 2 and not kwargs else None
+
+
+_PLANNERS: dict[int, Any] = {id(function): planner for function, planner in (
+    (list, _only(listed)), (set, _only(in_set)), (any, _only(any_of)), (all, _only(all_of)), (sum, _sum),
+    (tuple, _taken_first()), (frozenset, _taken_first()), (sorted, _taken_first(keywords=("key", "reverse"))),
+    (str.join, _taken_first(1)), (math.prod, _taken_first(keywords=("start",))), (math.fsum, _taken_first()),
+    (collections.deque, _taken_first(keywords=("maxlen",))), (min, _extreme(least)), (max, _extreme(greatest)),
+    (functools.reduce, _reduce), (list.extend, _each(list.append)), (set.update, _each(set.add)),
+    (dict, _dict), (dict.update, _dict_update),
+)}
