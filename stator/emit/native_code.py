@@ -3,7 +3,8 @@
     resume_code(code, index, slots, kinds)  ->  code of f(values): restore locals and stack, jump to `index`
 
 Used where a continuation is not compiled: the original instructions run natively behind a prologue.  The values
-come as one tuple, locals first, then the stack from the bottom up.
+come in one list, locals first, then the stack from the bottom up; the prologue empties it, so that the frame alone
+holds them.
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ class SlotKind(enum.Enum):
 
 def resume_code(code: types.CodeType, index: int, slots: Sequence[int], kinds: Sequence[SlotKind], *,
                 raising: bool = False) -> types.CodeType:
-    """Code that takes one tuple and goes on at instruction `index`, or raises the tuple's last value there."""
+    """Code that takes one list and goes on at instruction `index`, or raises the list's last value there."""
     unit = decode(code)
-    shift = 0 if code.co_nlocals else 1  # the tuple needs a local slot of its own
+    shift = 0 if code.co_nlocals else 1  # the list needs a local slot of its own
     body = [_shifted(instruction, shift) for instruction in unit.instructions]
     consts = list(code.co_consts)
     prologue: list[Instruction] = []
@@ -53,14 +54,19 @@ def resume_code(code: types.CodeType, index: int, slots: Sequence[int], kinds: S
         if kind is SlotKind.EXC_INFO:
             prologue += [Instruction("PUSH_EXC_INFO", 0), Instruction("POP_TOP", 0)]
     free = set(unit.free_slots)
-    for number, slot in sorted(enumerate(slots), key=lambda pair: -pair[1]):  # slot 0 holds the tuple: last
-        if slot not in free:
-            if raising and slot + shift == 0:
-                continue
+    for number, slot in enumerate(slots):
+        if slot not in free and slot + shift:
             prologue += [*_load(number, consts), Instruction("STORE_FAST", slot + shift)]
+    if raising:
+        prologue += _load(position, consts)
+    prologue += _give_up_list(slots, consts, shift)
     table: list[ExceptionEntry] = []
     if raising:
-        prologue += _raise(unit, index, position, slots, consts, shift, table, len(prologue))
+        prologue.append(Instruction("RAISE_VARARGS", 1, positions=unit.instructions[index].positions))
+        entry = unit.instructions[index].handler
+        if entry is not None:  # it is raised under that instruction's handler, and on its line
+            at = len(prologue) - 1
+            table.append(ExceptionEntry(at, at + 1, -entry.target - 1, entry.depth, entry.lasti))
     else:
         prologue.append(Instruction("JUMP_FORWARD", 0, target=-1))
     moved = len(prologue)
@@ -79,19 +85,14 @@ def resume_code(code: types.CodeType, index: int, slots: Sequence[int], kinds: S
                         co_flags=code.co_flags & ~_SIGNATURE_FLAGS)
 
 
-def _raise(unit: Any, index: int, position: int, slots: Sequence[int], consts: list[Any], shift: int,
-           table: list[ExceptionEntry], start: int) -> list[Instruction]:
-    """Raise the last value as if at `index`, under that instruction's handler and on its line."""
-    origin = unit.instructions[index]
-    found = _load(position, consts)
-    if 0 in slots and not shift:  # local 0 still holds the tuple: put its value there now
-        found += [*_load(list(slots).index(0), consts), Instruction("STORE_FAST", 0)]
-    found.append(Instruction("RAISE_VARARGS", 1, positions=origin.positions))
-    if origin.handler is not None:
-        at = start + len(found) - 1
-        entry = origin.handler
-        table.append(ExceptionEntry(at, at + 1, -entry.target - 1, entry.depth, entry.lasti))
-    return found
+def _give_up_list(slots: Sequence[int], consts: list[Any], shift: int) -> list[Instruction]:
+    """Empty the list in local 0, and put there what the frame has in it."""
+    first = _load(list(slots).index(0), consts) if 0 in slots and not shift else []
+    consts.append(None)
+    end = Instruction("LOAD_CONST", len(consts) - 1)
+    emptied = [Instruction("LOAD_FAST", 0), end, end.copy(), Instruction("BUILD_SLICE", 2),
+               Instruction("DELETE_SUBSCR", 0)]
+    return [*first, *emptied, Instruction("STORE_FAST" if first else "DELETE_FAST", 0)]
 
 
 def _shifted(instruction: Instruction, shift: int) -> Instruction:

@@ -6,11 +6,12 @@ an iterator off the stack, go on somewhere else.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from stator.code.decode import decode
 from stator.interp.frame import NULL, Raised
-from stator.interp.standing import code_of, finish, stand, standing
+from stator.interp.standing import code_of, finish, mark_running, new_generator, stand, standing
 from stator.interp.suspend import FrameState
 
 
@@ -30,7 +31,6 @@ class NativeFrame:
         self.state, self.slots, self.stack, self.tail = state, slots, stack, tail
         self.ip = state.index
         self.cont: Any = None
-        self.given: tuple[Any, ...] = ()  # what its native code was called with
 
     @property
     def generator(self) -> Any:
@@ -51,6 +51,13 @@ class NativeFrame:
                 found += [item.previous, item.current]
             elif item is not NULL:
                 found.append(item)
+        return found
+
+    def given_up(self) -> list[Any]:
+        """Its locals and its stack, for its native code, which alone holds them from then on."""
+        found = [*self.slots, *(item.current if type(item) is Saved else item for item in self.stack
+                                if item is not NULL)]
+        self.slots, self.stack = [], []
         return found
 
     # what a continuation asks of the machine
@@ -101,13 +108,47 @@ def advance_generator(frame: NativeFrame, made: Any, invoke: Any = None) -> tupl
     unit, resumed = decode(code), decode(found.code)
     moved = len(resumed.instructions) - len(unit.instructions)
     shift = resumed.nlocalsplus - unit.nlocalsplus
-    places = dict(zip(found.slots, found.values, strict=False))
-    slots = tuple(slot for slot in found.slots if slot >= shift and places[slot] is not frame.given)
-    stack = found.values[len(found.slots):]
-    stand(generator, found.index - moved, tuple(slot - shift for slot in slots), found.kinds,
-          (*(places[slot] for slot in slots), *stack), True)
+    stand(generator, found.index - moved, tuple(slot - shift for slot in found.slots), found.kinds, found.values, True)
     finish(made)
     return value, True
+
+
+class NewOwners:
+    """Generators that only the suspended frames hold, moved into new ones that only the native frames hold.
+
+    Whoever called us still holds the old ones; the program would see them dropped too late.
+    """
+
+    def __init__(self, states: list[FrameState], values: tuple[Any, ...]) -> None:
+        self._moved: dict[int, tuple[Any, Any]] = {}
+        self._running: dict[int, Any] = {}  # the globals of those whose frames are among the suspended
+        given = iter(values)
+        for state in states:
+            for place in state.places():
+                value = next(given)
+                if place[0] == "body":
+                    self._running[id(value)] = state.namespace
+
+    def taken(self, state: FrameState, values: Iterable[Any]) -> list[Any]:
+        return [self._move(value) if place in state.owned else value
+                for place, value in zip(state.places(), values, strict=True)]
+
+    def _move(self, generator: Any) -> Any:
+        known = self._moved.get(id(generator))
+        if known is not None:
+            return known[1]
+        found = standing(generator)
+        if found is None and id(generator) not in self._running:
+            return generator
+        namespace = self._running[id(generator)] if found is None else found.namespace
+        made = new_generator(code_of(generator), namespace, generator.__name__, generator.__qualname__)
+        if found is None:
+            mark_running(made)
+        else:
+            stand(made, found.index, found.slots, found.kinds, found.values, found.started)
+        finish(generator)
+        self._moved[id(generator)] = generator, made
+        return made
 
 
 # ---------------------------------------------------------------------- surroundings

@@ -6,6 +6,7 @@ innermost frame outwards, for when it is not compiled.
 
 from __future__ import annotations
 
+import itertools
 import types
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -15,6 +16,7 @@ from stator.code.decode import decode
 from stator.emit.native_code import SlotKind, resume_code
 from stator.emit.native_step import (
     NativeFrame,
+    NewOwners,
     Saved,
     advance_generator,
     handling,
@@ -71,7 +73,7 @@ class ResumePoint:
 
     def run_native(self, values: tuple[Any, ...]) -> Any:
         """Run the rest of the call as CPython would."""
-        frames, rest = self._split(values)
+        frames, rest = self._split(values, NewOwners(self.states, values))
         given = iter(rest)
         for kind in self.pushes:
             frames[-1].stack.append(NULL if kind == "null" else next(given))
@@ -108,8 +110,7 @@ class ResumePoint:
         state = frame.state
         kinds = tuple(SlotKind(kind) for kind in frame.kinds())
         key = (state.code, id(state.namespace), frame.ip, state.slots, kinds, error is not None)
-        by_slot = dict(zip(state.slots, frame.slots, strict=True))
-        closure = tuple(by_slot[slot] for slot in decode(state.code).free_slots) or None
+        closure = tuple(frame.slots[state.slots.index(slot)] for slot in decode(state.code).free_slots) or None
         code = self._native.get(key)
         if code is None:
             index = frame.ip if error is None else max(frame.ip - 1, 0)
@@ -117,18 +118,18 @@ class ResumePoint:
             events.emit(events.ResumeCode(self.name, code))
             NATIVE_CODES.add(code)
         function = types.FunctionType(code, state.namespace, state.code.co_name, None, closure)
-        values = [*frame.slots, *(item.current if type(item) is Saved else item for item in frame.stack
-                                  if item is not NULL)]
+        values = frame.given_up()
         if error is not None:
             values.append(error)
-        frame.given = tuple(values)
-        return function(frame.given) if invoke is None else invoke(function, frame.given)
+        return function(values) if invoke is None else invoke(function, values)
 
-    def _split(self, values: tuple[Any, ...]) -> tuple[list[NativeFrame], tuple[Any, ...]]:
-        """The frames with their values, and what follows them."""
-        given = iter(values)
+    def _split(self, values: tuple[Any, ...], owners: Any = None) -> tuple[list[NativeFrame], tuple[Any, ...]]:
+        """The frames with their values, and what follows them; with `owners`, no generator of theirs is in `values`."""
+        all_given = iter(values)
         frames: list[NativeFrame] = []
         for state in self.states:
+            mine = itertools.islice(all_given, state.value_count())
+            given = iter(mine if owners is None else owners.taken(state, mine))
             slots = [next(given) for _ in state.slots]
             stack: list[Any] = []
             for kind in state.kinds:
@@ -139,7 +140,7 @@ class ResumePoint:
             held = iter(tail[2:] if state.generator else tail)
             frame.cont = remake(state.cont, lambda held=held: next(held))
             frames.append(frame)
-        return frames, tuple(given)
+        return frames, tuple(all_given)
 
 
 def _handled_outside(frames: list[NativeFrame], frame: NativeFrame) -> Any:

@@ -11,9 +11,10 @@ import torch
 import stator
 from stator import events
 from tests.breaks.matrix import programs
+from tests.breaks.natively import natively
 
 CASES = dict(programs())
-DRIVEN_BY_C = ("generator-", "callback-")
+DRIVEN_BY_C = ("callback-",)
 
 
 def load(name: str, source: str) -> Any:
@@ -52,8 +53,17 @@ def test_equals_eager(name: str) -> None:
     failures = [event for event in seen if isinstance(event, events.InternalFailure)]
     assert not failures
     graphs = [event for event in seen if isinstance(event, events.CaptureFinished) and event.graph is not None]
-    # A break inside a generator that C code drives runs natively from that call on: nothing may be left to capture.
+    # A break inside a callback of C code runs natively from that call on: nothing may be left to capture.
     assert graphs or name.startswith(DRIVEN_BY_C), "nothing was captured around the break"
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_native_continuation_equals_eager(name: str) -> None:
+    program, again = load(name, CASES[name]), load(name, CASES[name])
+    compiled = stator.compile(program, backend="eager", options={"strict": True})
+    x = torch.tensor([1.0, 2.0])
+    with natively():
+        assert outcome(compiled, x) == outcome(again, x)
 
 
 def test_there_are_at_least_200_combinations() -> None:

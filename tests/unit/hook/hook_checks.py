@@ -370,3 +370,69 @@ def check_works_under_settrace_and_setprofile(hook: ModuleType) -> None:
         sys.settrace(None)
     assert "call call_add" in events and "call add" not in events
     assert watch.names == ["call_add", "add"]
+
+
+def log_around(log: list[Any], first: Any) -> Any:
+    def inside() -> Any:
+        return first  # a cell
+
+    try:
+        got = yield inside()
+        yield from (got, got)
+    except KeyError as error:
+        yield error, sys.exc_info()[1]
+    finally:
+        log.append("finally")
+
+
+def check_a_generators_frame_is_read_and_replaced(hook: ModuleType) -> None:
+    null = object()
+    first_log, second_log = [], []  # type: ignore[var-annotated]
+    first, second = log_around(first_log, 1), log_around(second_log, 2)
+    assert hook.generator_read(first, null)[0] == 0
+    next(first)
+    state, code, namespace, unit, values, handled = hook.generator_read(first, null)
+    assert state == 1 and code is log_around.__code__ and namespace is globals() and handled is None
+    assert first_log in values and null in values
+    hook.generator_write(second, 1, unit, values, handled, null)
+    assert second.gi_frame.f_lineno == first.gi_frame.f_lineno
+    assert second.send("sent") == "sent" and second.gi_yieldfrom is not None
+    state, code, namespace, unit, values, handled = hook.generator_read(second, null)
+    hook.generator_write(first, 1, unit, values, handled, null)
+    assert list(first) == ["sent"] and first_log == ["finally"]
+    second.close()
+
+
+def check_a_generators_handled_exception_goes_along(hook: ModuleType) -> None:
+    null = object()
+    log: list[Any] = []
+    first, second = log_around(log, 1), log_around(log, 2)
+    next(first)
+    error, same = first.throw(KeyError("k"))
+    assert error is same
+    _, _, _, unit, values, handled = hook.generator_read(first, null)
+    assert handled is error
+    hook.generator_write(second, 1, unit, values, handled, null)
+    assert list(second) == [] and log == ["finally"]
+
+
+def check_a_generator_can_seem_to_run_and_be_over(hook: ModuleType) -> None:
+    null = object()
+    generator = count_up(3)
+    _, code, _, unit, values, _ = hook.generator_read(generator, null)
+    empty = (null,) * len(values)
+    hook.generator_write(generator, 2, unit, empty, None, null)
+    assert generator.gi_running and hook.generator_read(generator, null) == (2,)
+    try:
+        next(generator)
+    except ValueError as error:
+        assert str(error) == "generator already executing"
+    hook.generator_write(generator, 0, unit, empty, None, null)
+    generator.close()
+    assert hook.generator_read(generator, null) == (3,) and list(generator) == []
+    for wrong in ((generator, 1, unit, values), (count_up(3), 1, unit, ()), (count_up(3), 1, 10_000, values)):
+        try:
+            hook.generator_write(*wrong, None, null)
+        except ValueError:
+            continue
+        raise AssertionError(f"accepted {wrong}")
