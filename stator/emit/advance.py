@@ -15,7 +15,7 @@ from stator.breaks import Break
 from stator.code.decode import decode
 from stator.emit.native_code import SlotKind
 from stator.emit.native_step import handling, own_frames_dropped
-from stator.emit.points import ResumePoint
+from stator.emit.points import Left, ResumePoint
 from stator.emit.steps import plan_step
 from stator.interp.frame import NULL
 from stator.interp.suspend import FrameState
@@ -142,10 +142,14 @@ class Advance:
             if left.error is not None:
                 raise left.error
             return left.value
+        point, values = self._next_point(left)
+        return _core.Resume(point.compiled, values)
+
+    def _next_point(self, left: Left) -> tuple[ResumePoint, tuple[Any, ...]]:
+        """Where the callers of a frame that ran natively go on, and with what."""
         handled = () if left.handled is None else (left.handled,)
         raised = () if left.error is None else (left.error,)
-        point = self.points.point(left.states, (), bool(handled), bool(raised))
-        return _core.Resume(point.compiled, (*left.values, *handled, *raised))
+        return self.points.point(left.states, (), bool(handled), bool(raised)), (*left.values, *handled, *raised)
 
 
 def _handled_places(states: list[FrameState]) -> list[int]:

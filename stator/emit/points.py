@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import types
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -63,6 +64,19 @@ class ResumePoint:
         """Run the innermost frame to its end (a generator's: to its next yield); its callers are left."""
         frames, rest = self._split(values)
         value, error = self._leave(frames, None, invoke)
+        return self._left(frames, values, value, error)
+
+    def ways_out(self) -> Iterator[Left]:
+        """What `run_innermost` may leave: each value the number of the one it was before, None where it is new."""
+        values = tuple(range(sum(state.value_count() for state in self.states) + self.handled))
+        for yielded, raised in ((False, None), (True, None), (False, Exception())):
+            frames, _ = self._split(values)
+            frame = frames.pop()
+            if frames and (frame.generator is not None or not yielded):
+                yield self._left(frames, values, None, pass_on(frame.cont, frames[-1], None, yielded, raised))
+
+    def _left(self, frames: list[NativeFrame], values: tuple[Any, ...], value: Any,
+              error: BaseException | None) -> Left:
         if not frames:
             return Left([], (), None, error, value)
         frame, count = frames[-1], sum(state.value_count() for state in self.states[:-2])
