@@ -1,38 +1,229 @@
-// The certificate: what the last successful run proved, as a flat list to prove again.
-//
-// In: a program that has just run, its slots filled.  Out: steps of one comparison each (this argument is the same
-// object, this object has the same instance dict, this dict and this class have the same version), in an order in
-// which every pointer is proven alive before it is looked into; what is not stable (tensors, cells, items) is read
-// and checked as ever.  When all hold, every other slot is what it was.  When one fails, the whole program runs.
-#include "guard_program.h"
+// Making a certificate and proving it again.  See certificate.h.
+#include "certificate.h"
+
+#include <cstring>
 
 #include "raw_read.h"
 
 namespace stator {
 
-namespace {
-
-enum class Proof : uint8_t { same_slot, same_dict, version, same_type, type_version, step };
-
-}  // namespace
-
-struct GuardProgram::Certificate {
-  struct Item {
-    Proof proof;
-    int index;
-    PyObject* object;
-    union {
-      PyObject* expected;
-      uint64_t version;
-    };
-  };
-  std::vector<Item> items;
-  bool valid = false;
-};
-
 void GuardProgram::CertificateDeleter::operator()(Certificate* certificate) const { delete certificate; }
 
-// Nodes whose value other facts are cached behind: they must be proven to be the same object.
+void GuardProgram::Certificate::clear() {
+  valid = outdated = false;
+  first.clear();
+  early.clear();
+  arguments.clear();
+  classes.clear();
+  words.clear();
+  group_of_word.clear();
+  tensors.clear();
+  late.clear();
+  calls.clear();
+}
+
+void GuardProgram::Certificate::expect(const void* place, uint64_t expected, int group) {
+  Word word{static_cast<const uint64_t*>(place), expected};
+  outdated = outdated || *word.place != expected;
+  words.push_back(word);
+  group_of_word.push_back(group);
+}
+
+// Sorts the steps of a program into the lists of its certificate.
+class GuardProgram::Certifier {
+ public:
+  Certifier(GuardProgram& program, Certificate& certificate)
+      : program_(program), certificate_(certificate), slots_(program.scratch_.data()),
+        fixed_(program.nodes_.size(), 0), early_(program.nodes_.size(), 0), last_(program.nodes_.size(), 0),
+        structural_(program.structural_nodes()) {}
+
+  void run() {
+    for (size_t i = 0; i < program_.steps_.size(); ++i) sort_step(static_cast<int>(i));
+    certificate_.valid = !certificate_.outdated;
+  }
+
+ private:
+  void sort_step(int number) {
+    const Step& step = program_.steps_[number];
+    switch (step.action) {
+      case Action::read:
+        sort_read(number, step.index);
+        break;
+      case Action::check:
+        sort_check(number, program_.checks_[step.index]);
+        break;
+      case Action::dict_group:
+        sort_dict_group(number, step.index);
+        break;
+      case Action::type_group: {
+        const TypeGroup& group = program_.type_groups_[step.index];
+        const unsigned* place = type_version_place(group.type);
+        if (place && group.version != 0) {
+          certificate_.classes.push_back({place, group.version});
+        } else {
+          keep(number, true);
+        }
+        break;
+      }
+    }
+  }
+
+  void keep(int number, bool early, bool last = false) {
+    (last ? certificate_.calls : early ? certificate_.early : certificate_.late).push_back(number);
+  }
+
+  void sort_read(int number, int index) {
+    const Node& node = program_.nodes_[index];
+    if (node.op == Op::pinned) {
+      fixed_[index] = early_[index] = 1;
+    } else if (node.op == Op::call) {
+      sort_call(number, index);
+    } else if (node.op == Op::arg) {
+      early_[index] = 1;
+      certificate_.early.push_back(number);
+      if (!structural_[index]) return;
+      certificate_.arguments.push_back({index, slots_[index]});
+      fixed_[index] = 1;
+    } else if (fixed_[node.parent] && prove_read(node, index)) {
+      fixed_[index] = 1;
+    } else {
+      early_[index] = early_[node.parent];
+      last_[index] = last_[node.parent];
+      keep(number, early_[index], last_[index]);
+    }
+  }
+
+  void sort_call(int number, int index) {
+    for (int argument : program_.nodes_[index].arguments) {
+      if (program_.nodes_[argument].op == Op::pinned) continue;
+      last_[index] = 1;
+      certificate_.calls.push_back(number);
+      return;
+    }
+    early_[index] = 1;
+    certificate_.first.push_back(number);
+  }
+
+  // The words that show that reading this node again gives the same object.
+  bool prove_read(const Node& node, int index) {
+    PyObject *base = slots_[node.parent], *value = slots_[index];
+    const void* place = nullptr;
+    switch (node.op) {
+      case Op::dict_of:
+        place = instance_dict_place(base, value);
+        break;
+      case Op::slot:
+        place = slot_address(base, node.key);
+        if (place) certificate_.expect(&base->ob_type, Py_TYPE(base));  // the slot belongs to a class
+        break;
+      case Op::cell:
+        place = &reinterpret_cast<PyCellObject*>(base)->ob_ref;
+        break;
+      case Op::type:
+        place = &base->ob_type;
+        break;
+      case Op::attr:
+        if (is_fixed_attribute(base, node.key)) return true;
+        place = function_attribute_place(base, node.key);
+        if (place && value == Py_None && *static_cast<PyObject* const*>(place) == nullptr) value = nullptr;
+        break;
+      case Op::index:
+        if (PyTuple_Check(base)) return true;
+        if (!PyList_Check(base) || node.number >= PyList_GET_SIZE(base)) return false;
+        // A list that shrank keeps its memory: the length first, then where the items are.
+        certificate_.expect(length_place(base), static_cast<uint64_t>(PyList_GET_SIZE(base)));
+        certificate_.expect(&reinterpret_cast<PyListObject*>(base)->ob_item, reinterpret_cast<PyListObject*>(base)->ob_item);
+        place = &PyList_GET_ITEM(base, node.number);
+        break;
+      default:
+        break;
+    }
+    if (place) certificate_.expect(place, value);
+    return place != nullptr;
+  }
+
+  void sort_dict_group(int number, int index) {
+    const DictGroup& group = program_.dict_groups_[index];
+    const uint64_t* place = fixed_[group.dict_node] && group.version != 0 && group.dict == slots_[group.dict_node]
+                                ? dict_version_place(group.dict)
+                                : nullptr;
+    if (place) {
+      certificate_.expect(place, group.version, index);
+      for (int node : group.reads) fixed_[node] = 1;
+      return;
+    }
+    for (int node : group.reads) {
+      early_[node] = early_[group.dict_node];
+      last_[node] = last_[group.dict_node];
+    }
+    keep(number, early_[group.dict_node], last_[group.dict_node]);
+  }
+
+  void sort_check(int number, const Check& check) {
+    if (is_proven(check)) return;
+    bool early = true, last = false;
+    auto lean_on = [&](int node) {
+      early = early && early_[node];
+      last = last || last_[node];
+    };
+    if (check.node >= 0) lean_on(check.node);
+    if (check.kind == Kind::alias || check.kind == Kind::not_alias) lean_on(static_cast<int>(check.number));
+    if (check.shape) {
+      for (int node : check.shape->nodes()) lean_on(node);
+    }
+    keep(number, early, last);
+  }
+
+  // Whether words prove the check; they are added here.
+  bool is_proven(const Check& check) {
+    if (check.node < 0 || !fixed_[check.node]) return false;
+    PyObject* value = slots_[check.node];
+    const void* place = nullptr;
+    uint64_t expected = 0;
+    switch (check.kind) {
+      case Kind::id:
+      case Kind::not_id:
+      case Kind::equals:
+        return true;
+      case Kind::alias:
+      case Kind::not_alias:
+        return fixed_[check.number];
+      case Kind::type:
+        place = &value->ob_type;
+        expected = reinterpret_cast<uint64_t>(check.payload);
+        break;
+      case Kind::tensor:
+        if (!check.tensor->matches(value)) certificate_.outdated = true;
+        return check.tensor->is_sealable() && certificate_.tensors.add(value);
+      case Kind::len:
+        if (PyTuple_Check(value)) return true;
+        place = length_place(value);
+        expected = static_cast<uint64_t>(check.number);
+        break;
+      case Kind::cell_empty:
+        place = &reinterpret_cast<PyCellObject*>(value)->ob_ref;
+        break;
+      case Kind::slot_empty:
+        place = slot_address(value, check.payload);
+        if (place) certificate_.expect(&value->ob_type, Py_TYPE(value));
+        break;
+      default:
+        break;
+    }
+    if (place) certificate_.expect(place, expected);
+    return place != nullptr;
+  }
+
+  GuardProgram& program_;
+  Certificate& certificate_;
+  PyObject** slots_;
+  std::vector<char> fixed_;  // proven to be the object it was, once the words before it hold
+  std::vector<char> early_;  // read by the early steps, or pinned
+  std::vector<char> last_;   // hangs on a call that looks at other values
+  std::vector<char> structural_;
+};
+
+// Nodes whose value other facts are cached behind: worth proving to be the same object.
 std::vector<char> GuardProgram::structural_nodes() const {
   std::vector<char> structural(nodes_.size(), 0);
   for (const DictGroup& group : dict_groups_) {
@@ -42,71 +233,20 @@ std::vector<char> GuardProgram::structural_nodes() const {
   for (const Node& node : nodes_) {
     if (node.op == Op::dict_of) structural[node.parent] = 1;
   }
+  for (size_t i = 0; i < nodes_.size(); ++i) {
+    if (changing_[i]) structural[i] = 0;
+  }
   return structural;
 }
 
 void GuardProgram::certify() {
   if (!certificate_) certificate_.reset(new Certificate);
-  Certificate& certificate = *certificate_;
-  certificate.items.clear();
-  std::vector<char> structural = structural_nodes();
-  std::vector<char> fixed(nodes_.size(), 0);
-  PyObject** slots = scratch_.data();
-  auto add = [&](Proof proof, int index, PyObject* object, PyObject* expected) {
-    Certificate::Item item{proof, index, object, {}};
-    item.expected = expected;
-    certificate.items.push_back(item);
-  };
-  auto settle = [&](int index) {  // a node that is read anew: the same object as before, where that matters
-    if (!structural[index]) return;
-    add(Proof::same_slot, index, slots[index], nullptr);
-    fixed[index] = 1;
-  };
-  for (const Step& step : steps_) {
-    if (step.action == Action::read) {
-      const Node& node = nodes_[step.index];
-      if (node.op == Op::pinned) {
-        fixed[step.index] = 1;
-      } else if (node.op == Op::dict_of && fixed[node.parent]) {
-        add(Proof::same_dict, step.index, slots[node.parent], slots[step.index]);
-        fixed[step.index] = 1;
-      } else {
-        add(Proof::step, static_cast<int>(&step - steps_.data()), nullptr, nullptr);
-        settle(step.index);
-      }
-    } else if (step.action == Action::dict_group) {
-      const DictGroup& group = dict_groups_[step.index];
-      if (fixed[group.dict_node] && group.version != 0) {
-        Certificate::Item item{Proof::version, step.index, group.dict, {}};
-        item.version = group.version;
-        certificate.items.push_back(item);
-        for (int index : group.reads) fixed[index] = 1;
-      } else {
-        add(Proof::step, static_cast<int>(&step - steps_.data()), nullptr, nullptr);
-        for (int index : group.reads) settle(index);
-      }
-    } else if (step.action == Action::type_group) {
-      const TypeGroup& group = type_groups_[step.index];
-      Certificate::Item item{Proof::type_version, step.index, reinterpret_cast<PyObject*>(group.type), {}};
-      item.version = group.version;
-      certificate.items.push_back(item);
-    } else {
-      const Check& check = checks_[step.index];
-      if (check.kind == Kind::type && check.node >= 0 && fixed[check.node]) {
-        add(Proof::same_type, step.index, slots[check.node], check.payload);
-      } else if ((check.kind == Kind::alias || check.kind == Kind::not_alias) && fixed[check.node] &&
-                 fixed[check.number]) {
-        continue;  // both are the objects they were
-      } else {
-        add(Proof::step, static_cast<int>(&step - steps_.data()), nullptr, nullptr);
-      }
-    }
-  }
-  certificate.valid = true;
+  certificate_->clear();
+  Certifier(*this, *certificate_).run();
 }
 
 // A dict was written to: its facts are checked again and, where it holds the same objects, its version is kept.
-bool GuardProgram::renew(DictGroup& group, Frame& frame, uint64_t& version) {
+bool GuardProgram::renew(DictGroup& group, Frame& frame) {
   std::vector<PyObject*> before;
   before.reserve(group.reads.size());
   for (int index : group.reads) before.push_back(frame_slot(frame, index));
@@ -114,37 +254,56 @@ bool GuardProgram::renew(DictGroup& group, Frame& frame, uint64_t& version) {
   for (size_t i = 0; i < before.size(); ++i) {
     if (frame_slot(frame, group.reads[i]) != before[i]) return false;
   }
-  version = group.version;
   return true;
 }
 
 bool GuardProgram::certificate_holds(Frame& frame) {
   if (!certificate_ || !certificate_->valid) return false;
-  for (Certificate::Item& item : certificate_->items) {
-    switch (item.proof) {
-      case Proof::version:
-        if (dict_version(item.object) != item.version && !renew(dict_groups_[item.index], frame, item.version)) {
-          return false;
-        }
-        break;
-      case Proof::same_dict:
-        if (instance_dict(item.object) != item.expected) return false;
-        break;
-      case Proof::same_type:
-        if (reinterpret_cast<PyObject*>(Py_TYPE(item.object)) != item.expected) return false;
-        break;
-      case Proof::type_version:
-        if (item.version == 0 || type_version(reinterpret_cast<PyTypeObject*>(item.object)) != item.version) return false;
-        break;
-      case Proof::same_slot:
-        if (frame_slot(frame, item.index) != item.object) return false;
-        break;
-      case Proof::step:
-        if (run_step(steps_[item.index], frame) >= 0) return false;
-        break;
-    }
+  Certificate& certificate = *certificate_;
+  for (int step : certificate.first) {
+    if (run_step(steps_[step], frame) >= 0) return false;
+  }
+  for (int step : certificate.early) {
+    if (run_step(steps_[step], frame) >= 0) return false;
+  }
+  for (const Certificate::Argument& argument : certificate.arguments) {
+    if (frame_slot(frame, argument.node) == argument.object) continue;
+    changing_[argument.node] = 1;  // the next certificate does not lean on it
+    return false;
+  }
+  for (const Certificate::ClassVersion& version : certificate.classes) {
+    if (*version.place != version.expected) return false;
+  }
+  const size_t count = certificate.words.size();
+  Certificate::Word* words = certificate.words.data();
+  for (size_t i = 0; i < count; ++i) {
+    if (*words[i].place == words[i].expected) continue;
+    int group = certificate.group_of_word[i];
+    if (group < 0 || !renew(dict_groups_[group], frame)) return false;
+    words[i].expected = dict_groups_[group].version;
+  }
+  if (!certificate.tensors.hold()) return false;
+  for (int step : certificate.late) {
+    if (run_step(steps_[step], frame) >= 0) return false;
   }
   return true;
+}
+
+// The steps that run readers of other values.  While one runs another thread may too: what the caller wants is held.
+bool GuardProgram::certified_calls_hold(Frame& frame) {
+  if (certificate_->calls.empty()) return true;
+  for (int index : wanted_) {
+    if (!hangs_on_call(index)) hold(frame, frame_slot(frame, index));
+  }
+  for (int step : certificate_->calls) {
+    if (run_step(steps_[step], frame) >= 0) return false;
+  }
+  return true;
+}
+
+bool GuardProgram::hangs_on_call(int index) const {
+  while (nodes_[index].parent >= 0) index = nodes_[index].parent;
+  return nodes_[index].op == Op::call;
 }
 
 void GuardProgram::forget_certificate() {

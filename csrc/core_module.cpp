@@ -6,6 +6,7 @@
 #include "guard_program.h"
 #include "raw_read.h"
 #include "resume.h"
+#include "tensor_seal.h"
 #include "user_traceback.h"
 
 namespace {
@@ -13,6 +14,7 @@ namespace {
 bool fill_module(PyObject* module) {
   using namespace stator;
   if (!raw_read_init()) return false;
+  tensor_seal_init();
   for (PyTypeObject* type : {&GuardProgram_Type, &Entry_Type, &Eager_Type, &CompiledFunction_Type, &Resume_Type}) {
     if (PyType_Ready(type) < 0) return false;
   }

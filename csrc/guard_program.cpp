@@ -34,6 +34,7 @@ struct GuardProgram::Frame {
   PyObject* const* arguments;
   Py_ssize_t argument_count;
   PyObject** slots;
+  bool keeps;  // what is read is held until the run ends
   std::vector<PyObject*> owned;
 
   void keep(PyObject* object) {
@@ -53,7 +54,7 @@ Py_ssize_t GuardProgram::run(PyObject* const* arguments, Py_ssize_t count, PyObj
   if (cleared_) return 0;
   PyObject* small[small_frame];
   std::vector<PyObject*> large;
-  Frame frame{arguments, count, small, {}};
+  Frame frame{arguments, count, small, holds_references_, {}};
   bool uses_scratch = false;
   if (node_count() > small_frame) {
     // The scratch buffer saves an allocation; a call inside a call gets its own.
@@ -66,16 +67,12 @@ Py_ssize_t GuardProgram::run(PyObject* const* arguments, Py_ssize_t count, PyObj
       frame.slots = large.data();
     }
   }
-  // A program that calls out may run for long: it holds references instead.
-  CollectionPause pause(!holds_references_);
   Py_ssize_t failed = -1;
-  if (!uses_scratch) {
+  if (!uses_scratch || !run_certificate(frame)) {
+    // A program that calls out may run for long: it holds references instead.
+    CollectionPause pause(!holds_references_);
     failed = run_steps(frame);
-  } else if (!certificate_holds_now(frame)) {
-    forget_certificate();
-    frame.release();
-    failed = run_steps(frame);
-    if (failed < 0) certify();
+    if (failed < 0 && uses_scratch) certify();
   }
   if (failed < 0 && out) {
     for (size_t i = 0; i < wanted_.size(); ++i) {
@@ -87,11 +84,20 @@ Py_ssize_t GuardProgram::run(PyObject* const* arguments, Py_ssize_t count, PyObj
   return failed;
 }
 
-// What a certificate calls are readers of our own, which run no other code: no collection, no references to hold.
-bool GuardProgram::certificate_holds_now(Frame& frame) {
-  CollectionPause pause(true);
-  return certificate_holds(frame);
+bool GuardProgram::run_certificate(Frame& frame) {
+  {
+    CollectionPause pause(true);
+    frame.keeps = false;
+    bool good = certificate_holds(frame);
+    frame.keeps = holds_references_;
+    if (good && certified_calls_hold(frame)) return true;
+  }
+  forget_certificate();
+  frame.release();
+  return false;
 }
+
+void GuardProgram::hold(Frame& frame, PyObject* object) { frame.keep(object); }
 
 Py_ssize_t GuardProgram::run_steps(Frame& frame) {
   for (const Step& step : steps_) {
@@ -126,7 +132,7 @@ Py_ssize_t GuardProgram::run_dict_group(DictGroup& group, Frame& frame) {
   if (version != 0 && version == group.version && dict == group.dict) {
     for (int index : group.reads) {
       frame.slots[index] = nodes_[index].cached;
-      if (holds_references_) frame.keep(nodes_[index].cached);
+      if (frame.keeps) frame.keep(nodes_[index].cached);
     }
     return -1;
   }
@@ -220,7 +226,7 @@ bool GuardProgram::read(const Node& node, int index, Frame& frame) {
   frame.slots[index] = value;
   if (is_new) {
     frame.owned.push_back(value);
-  } else if (holds_references_) {
+  } else if (frame.keeps) {
     frame.keep(value);
   }
   return true;

@@ -109,6 +109,7 @@ class GuardProgram {
  private:
   struct Frame;
   struct Certificate;
+  class Certifier;
   struct CertificateDeleter {
     void operator()(Certificate* certificate) const;
   };
@@ -130,9 +131,12 @@ class GuardProgram {
   static PyObject* frame_slot(const Frame& frame, int index);
   std::vector<char> structural_nodes() const;
   void certify();
+  bool run_certificate(Frame& frame);
   bool certificate_holds(Frame& frame);
-  bool certificate_holds_now(Frame& frame);
-  bool renew(DictGroup& group, Frame& frame, uint64_t& version);
+  bool certified_calls_hold(Frame& frame);
+  bool hangs_on_call(int node) const;
+  static void hold(Frame& frame, PyObject* object);
+  bool renew(DictGroup& group, Frame& frame);
   void forget_certificate();
   Py_ssize_t run_dict_group(DictGroup& group, Frame& frame);
   Py_ssize_t run_type_group(TypeGroup& group);
@@ -154,6 +158,7 @@ class GuardProgram {
   std::vector<PyObject*> scratch_;
   bool scratch_in_use_ = false;
   std::unique_ptr<Certificate, CertificateDeleter> certificate_;  // about the slots in scratch_
+  std::vector<char> changing_;  // arguments that are another object from call to call
   bool cleared_ = false;  // by the garbage collector: nothing passes any more
 };
 

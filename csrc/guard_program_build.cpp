@@ -65,6 +65,7 @@ bool GuardProgram::build(PyObject* nodes, PyObject* checks, PyObject* wanted, Py
   group_facts();
   plan();
   scratch_.resize(nodes_.size());
+  changing_.assign(nodes_.size(), 0);
   return true;
 }
 

@@ -149,15 +149,15 @@ PyObject* none_for_null(PyObject* value) {
 }
 
 // Function attributes straight from the struct: their getters raise audit events, which may run Python.
-PyObject* function_attribute(PyObject* object, PyObject* name) {
+PyObject** function_field(PyObject* object, PyObject* name) {
   auto* function = reinterpret_cast<PyFunctionObject*>(object);
   const char* text = PyUnicode_AsUTF8(name);
   if (!text) return nullptr;
-  if (!std::strcmp(text, "__closure__")) return none_for_null(function->func_closure);
-  if (!std::strcmp(text, "__defaults__")) return none_for_null(function->func_defaults);
-  if (!std::strcmp(text, "__kwdefaults__")) return none_for_null(function->func_kwdefaults);
-  if (!std::strcmp(text, "__code__")) return none_for_null(function->func_code);
-  if (!std::strcmp(text, "__globals__")) return none_for_null(function->func_globals);
+  if (!std::strcmp(text, "__closure__")) return &function->func_closure;
+  if (!std::strcmp(text, "__defaults__")) return &function->func_defaults;
+  if (!std::strcmp(text, "__kwdefaults__")) return &function->func_kwdefaults;
+  if (!std::strcmp(text, "__code__")) return &function->func_code;
+  if (!std::strcmp(text, "__globals__")) return &function->func_globals;
   return nullptr;
 }
 
@@ -414,8 +414,10 @@ PyObject* trusted_attribute(PyObject* object, PyObject* name) {
   PyTypeObject* type = Py_TYPE(object);
   if (!trusted_types.count(type)) return nullptr;
   PyObject* result = nullptr;
-  if (type == &PyFunction_Type) result = function_attribute(object, name);
-  if (!result) {
+  PyObject** field = type == &PyFunction_Type ? function_field(object, name) : nullptr;
+  if (field) {
+    result = none_for_null(*field);
+  } else {
     PyObject* descriptor = _PyType_Lookup(type, name);
     if (descriptor && (Py_IS_TYPE(descriptor, &PyGetSetDescr_Type) ||
                        Py_IS_TYPE(descriptor, &PyMemberDescr_Type))) {
@@ -424,6 +426,51 @@ PyObject* trusted_attribute(PyObject* object, PyObject* name) {
   }
   if (!result) PyErr_Clear();
   return result;
+}
+
+const uint64_t* dict_version_place(PyObject* dict) {
+  if (dict_version(dict) == 0) return nullptr;
+#if defined(__GNUC__)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+#endif
+  return &reinterpret_cast<PyDictObject*>(dict)->ma_version_tag;
+#if defined(__GNUC__)
+#pragma GCC diagnostic pop
+#endif
+}
+
+const unsigned* type_version_place(PyTypeObject* type) {
+  // 3.11 to 3.13 write 0 to the tag when they take the version away.
+  return type_version(type) != 0 ? &type->tp_version_tag : nullptr;
+}
+
+namespace {
+
+const uint64_t* as_place(const void* address) { return static_cast<const uint64_t*>(address); }
+
+}  // namespace
+
+const uint64_t* instance_dict_place(PyObject* object, PyObject* dict) {
+  PyObject** address =
+      PyType_Check(object) ? &reinterpret_cast<PyTypeObject*>(object)->tp_dict : _PyObject_GetDictPtr(object);
+  return address && *address == dict ? as_place(address) : nullptr;
+}
+
+const uint64_t* length_place(PyObject* object) {
+  if (PyDict_Check(object)) return as_place(&reinterpret_cast<PyDictObject*>(object)->ma_used);
+  if (PyList_Check(object)) return as_place(&reinterpret_cast<PyVarObject*>(object)->ob_size);
+  if (PyAnySet_Check(object)) return as_place(&reinterpret_cast<PySetObject*>(object)->used);
+  return nullptr;
+}
+
+const uint64_t* function_attribute_place(PyObject* object, PyObject* name) {
+  return PyFunction_Check(object) ? as_place(function_field(object, name)) : nullptr;
+}
+
+bool is_fixed_attribute(PyObject* object, PyObject* name) {
+  return Py_TYPE(object) == &PyMethod_Type && (PyUnicode_CompareWithASCIIString(name, "__self__") == 0 ||
+                                               PyUnicode_CompareWithASCIIString(name, "__func__") == 0);
 }
 
 }  // namespace stator

@@ -7,6 +7,8 @@
 
 #include <Python.h>
 
+#include <cstdint>
+
 namespace stator {
 
 // Looks up the types this file trusts and checks CPython's dict layout.  False with an exception set.
@@ -40,6 +42,15 @@ PyObject* dict_value_at(PyObject* dict, Py_ssize_t index);
 
 // The address of a `__slots__` member inside the object; nullptr when the object is no instance of its owner.
 PyObject** slot_address(PyObject* object, PyObject* member_descriptor);
+
+// Where a fact lies in memory, for proving it again by one comparison; nullptr where it lies in no single place.
+// Each place is inside the object given (or what it owns) and is to be read only while that is known to be alive.
+const uint64_t* dict_version_place(PyObject* dict);
+const unsigned* type_version_place(PyTypeObject* type);
+const uint64_t* instance_dict_place(PyObject* object, PyObject* dict);  // holds `dict`, as instance_dict() found it
+const uint64_t* length_place(PyObject* object);                        // of a list, dict or set
+const uint64_t* function_attribute_place(PyObject* object, PyObject* name);
+bool is_fixed_attribute(PyObject* object, PyObject* name);  // a C member that is never written again
 
 // New references.
 PyObject* deque_item(PyObject* object, Py_ssize_t index);

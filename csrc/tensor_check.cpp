@@ -88,6 +88,8 @@ class TensorFacts final : public TensorCheck {
     return impl->requires_grad() == requires_grad_;
   }
 
+  bool is_sealable() const override { return layout_ == c10::kStrided; }
+
  private:
   bool layout_matches(const c10::TensorImpl* impl) const {
     try {

@@ -17,6 +17,8 @@ class TensorCheck {
   static std::unique_ptr<TensorCheck> parse(PyObject* payload);
   virtual ~TensorCheck() = default;
   virtual bool matches(PyObject* object) const = 0;
+  // Whether all it asks of a strided tensor is what TensorSeals compares.
+  virtual bool is_sealable() const = 0;
 };
 
 class StateCheck {

@@ -1,0 +1,50 @@
+// The certificate: what the last successful run proved, as flat lists to prove again.
+//
+// In: a program that has just run, its slots filled.  Out: words of memory that must read as they did (this object has
+// the same class and instance dict, this dict the same version, this list the same length), in an order in which every
+// place is proven alive before it is read; class versions; tensors sealed by their metadata; and the steps that are
+// run as ever, those about the call's own arguments first.  When all hold, every other slot is what it was.  When
+// one does not, the whole program runs.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "guard_program.h"
+#include "tensor_seal.h"
+
+namespace stator {
+
+struct GuardProgram::Certificate {
+  struct Word {
+    const uint64_t* place;
+    uint64_t expected;
+  };
+  struct ClassVersion {
+    const unsigned* place;
+    unsigned expected;
+  };
+  struct Argument {
+    int node;
+    PyObject* object;
+  };
+
+  std::vector<int> first;             // steps that run a reader of nothing but pinned objects
+  std::vector<int> early;             // steps about arguments and torch's state
+  std::vector<Argument> arguments;    // the same objects as before
+  std::vector<ClassVersion> classes;
+  std::vector<Word> words;
+  std::vector<int> group_of_word;     // the dict group whose version it is, or -1
+  TensorSeals tensors;
+  std::vector<int> late;              // steps about what the words have proven alive
+  std::vector<int> calls;             // steps that run other readers: last, for one may let another thread in
+  bool valid = false;
+  bool outdated = false;  // a reader let another thread change something since it was checked
+
+  void clear();
+  // The word at this place is what a check has found it to be, and must stay so.
+  void expect(const void* place, const void* expected) { expect(place, reinterpret_cast<uint64_t>(expected)); }
+  void expect(const void* place, uint64_t expected, int group = -1);
+};
+
+}  // namespace stator
