@@ -20,6 +20,11 @@ struct GuardProgram::Certificate {
     const uint64_t* place;
     uint64_t expected;
   };
+  struct Fact {  // a word while the certificate is being made
+    Word word;
+    int node;   // whose object it lies in
+    int group;  // the dict group whose version it is, or -1
+  };
   struct ClassVersion {
     const unsigned* place;
     unsigned expected;
@@ -33,6 +38,7 @@ struct GuardProgram::Certificate {
   std::vector<int> early;             // steps about arguments and torch's state
   std::vector<Argument> arguments;    // the same objects as before
   std::vector<ClassVersion> classes;
+  std::vector<Fact> facts;
   std::vector<Word> words;
   std::vector<int> group_of_word;     // the dict group whose version it is, or -1
   TensorSeals tensors;
@@ -42,9 +48,11 @@ struct GuardProgram::Certificate {
   bool outdated = false;  // a reader let another thread change something since it was checked
 
   void clear();
-  // The word at this place is what a check has found it to be, and must stay so.
-  void expect(const void* place, const void* expected) { expect(place, reinterpret_cast<uint64_t>(expected)); }
-  void expect(const void* place, uint64_t expected, int group = -1);
+  // The word at this place, in the object of this node, is what a check has found it to be, and must stay so.
+  void expect(int node, const void* place, uint64_t expected, int group = -1);
+  void expect(int node, const void* place, const void* expected) {
+    expect(node, place, reinterpret_cast<uint64_t>(expected));
+  }
 };
 
 }  // namespace stator

@@ -55,13 +55,10 @@ PyObject* call_function(CompiledObject* self, PyObject* const* args, size_t flag
   return result;
 }
 
-// Runs the residual of an entry whose guards hold; steals the wanted values.
-PyObject* call_residual(EntryObject* entry, PyObject** values, Py_ssize_t count) {
-  // values[-1] is ours: the callee may use it.
-  PyObject* result = PyObject_Vectorcall(entry->residual, values,
-                                         static_cast<size_t>(count) | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr);
-  for (Py_ssize_t i = 0; i < count; ++i) Py_DECREF(values[i]);
-  return result;
+// Runs the residual of an entry whose guards hold.
+PyObject* call_residual(EntryObject* entry, WantedValues& values) {
+  return PyObject_Vectorcall(entry->residual, values.data(),
+                             static_cast<size_t>(values.size()) | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr);
 }
 
 PyObject* arguments_tuple(CompiledObject* self, PyObject* const* args, Py_ssize_t count) {
@@ -109,29 +106,18 @@ void move_to_front(std::vector<EntryObject*>& entries, EntryObject* entry) {
   if (place != entries.end()) std::rotate(entries.begin(), place, place + 1);
 }
 
-constexpr Py_ssize_t small_wanted = 32;
-
 // Tries one entry.  True: *result is the call's result (nullptr: it raised).
 bool try_entry(CompiledObject* self, EntryObject* entry, const BoundArguments& bound, PyObject* const* args,
                size_t flagged_count, PyObject* names, PyObject** result) {
-  GuardProgram* program = guard_program_of(entry->program);
-  Py_ssize_t count = program->wanted_count();
-  PyObject* small[small_wanted + 1];
-  std::vector<PyObject*> large;
-  PyObject** values = small + 1;
-  if (count > small_wanted) {
-    large.resize(static_cast<size_t>(count) + 1);
-    values = large.data() + 1;
-  }
-  entry->failed_check = program->run(bound.data(), bound.size(), values);
-  if (entry->failed_check >= 0) return false;
+  WantedValues values;
+  entry->failed_check = guard_program_of(entry->program)->run(bound.data(), bound.size(), &values);
+  if (entry->failed_check >= 0) return PyErr_Occurred() != nullptr;
   ++entry->hits;
   move_to_front(*self->entries, entry);
   if (entry->residual == eager_sentinel) {
-    for (Py_ssize_t i = 0; i < count; ++i) Py_DECREF(values[i]);
     *result = call_function(self, args, flagged_count, names);
   } else {
-    *result = call_residual(entry, values, count);
+    *result = call_residual(entry, values);
     if (*result == eager_sentinel) {  // its graph failed before anything was written
       Py_DECREF(*result);
       *result = call_function(self, args, flagged_count, names);

@@ -50,7 +50,36 @@ struct GuardProgram::Frame {
   ~Frame() { release(); }
 };
 
-Py_ssize_t GuardProgram::run(PyObject* const* arguments, Py_ssize_t count, PyObject** out) {
+WantedValues::~WantedValues() {
+  for (Py_ssize_t i = 0; i < size_; ++i) Py_DECREF(values_[i]);
+}
+
+bool WantedValues::fill(PyObject* const* slots, const std::vector<int>& wanted, Py_ssize_t packed) {
+  const auto count = static_cast<Py_ssize_t>(wanted.size());
+  const Py_ssize_t room = count - packed + (packed > 0 ? 1 : 0);
+  if (room > small_size) {
+    large_.resize(static_cast<size_t>(room) + 1);
+    values_ = large_.data() + 1;
+  }
+  if (packed > 0) {
+    PyObject* tuple = PyTuple_New(packed);
+    if (!tuple) return false;
+    for (Py_ssize_t i = 0; i < packed; ++i) {
+      PyObject* value = slots[wanted[static_cast<size_t>(i)]];
+      Py_INCREF(value);
+      PyTuple_SET_ITEM(tuple, i, value);
+    }
+    values_[size_++] = tuple;
+  }
+  for (Py_ssize_t i = packed; i < count; ++i) {
+    PyObject* value = slots[wanted[static_cast<size_t>(i)]];
+    Py_INCREF(value);
+    values_[size_++] = value;
+  }
+  return true;
+}
+
+Py_ssize_t GuardProgram::run(PyObject* const* arguments, Py_ssize_t count, WantedValues* out) {
   if (cleared_) return 0;
   PyObject* small[small_frame];
   std::vector<PyObject*> large;
@@ -75,10 +104,8 @@ Py_ssize_t GuardProgram::run(PyObject* const* arguments, Py_ssize_t count, PyObj
     if (failed < 0 && uses_scratch) certify();
   }
   if (failed < 0 && out) {
-    for (size_t i = 0; i < wanted_.size(); ++i) {
-      out[i] = frame.slots[wanted_[i]];
-      Py_INCREF(out[i]);
-    }
+    CollectionPause pause(packed_ > 0);  // the tuple is made before it holds what the slots borrow
+    if (!out->fill(frame.slots, wanted_, packed_)) failed = check_count();
   }
   if (uses_scratch) scratch_in_use_ = false;
   return failed;

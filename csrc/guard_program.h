@@ -87,16 +87,38 @@ struct Step {
   int index;
 };
 
+// What an entry's residual is called with: an argument each, the first `packed` of the wanted values as one tuple.
+class WantedValues {
+ public:
+  WantedValues() = default;
+  WantedValues(const WantedValues&) = delete;
+  WantedValues& operator=(const WantedValues&) = delete;
+  ~WantedValues();
+
+  PyObject** data() { return values_; }  // data()[-1] may be written to
+  Py_ssize_t size() const { return size_; }
+
+  // Takes references.  False, with an exception set, when there is no memory.
+  bool fill(PyObject* const* slots, const std::vector<int>& wanted, Py_ssize_t packed);
+
+ private:
+  static constexpr Py_ssize_t small_size = 32;
+  PyObject* small_[small_size + 1];
+  std::vector<PyObject*> large_;
+  PyObject** values_ = small_ + 1;
+  Py_ssize_t size_ = 0;
+};
+
 class GuardProgram {
  public:
   ~GuardProgram();
 
   // False with an exception set.
-  bool build(PyObject* nodes, PyObject* checks, PyObject* wanted, Py_ssize_t argument_count);
+  bool build(PyObject* nodes, PyObject* checks, PyObject* wanted, Py_ssize_t argument_count, Py_ssize_t packed);
 
-  // -1 and new references to the wanted values in `out` (room for wanted_count()), or the failed check;
-  // check_count() when a wanted value without a check cannot be read.  `out` may be nullptr.
-  Py_ssize_t run(PyObject* const* arguments, Py_ssize_t count, PyObject** out);
+  // -1 and the wanted values in `out`, or the failed check; check_count() when a wanted value without a check
+  // cannot be read.  `out` may be nullptr; an exception is set when there is no memory for it.
+  Py_ssize_t run(PyObject* const* arguments, Py_ssize_t count, WantedValues* out);
 
   Py_ssize_t wanted_count() const { return static_cast<Py_ssize_t>(wanted_.size()); }
   Py_ssize_t check_count() const { return static_cast<Py_ssize_t>(checks_.size()); }
@@ -153,6 +175,7 @@ class GuardProgram {
   std::unordered_map<PyObject*, int> group_of_type_;  // class -> type group
   std::vector<char> planned_node_, planned_check_, planned_group_;
   Py_ssize_t argument_count_ = 0;
+  Py_ssize_t packed_ = 0;  // how many wanted values go into one tuple
   // A program that calls or allocates holds references to what it reads: a collection may run meanwhile.
   bool holds_references_ = false;
   std::vector<PyObject*> scratch_;

@@ -47,8 +47,10 @@ int GuardProgram::traverse(visitproc visit, void* arg) {
   return 0;
 }
 
-bool GuardProgram::build(PyObject* nodes, PyObject* checks, PyObject* wanted, Py_ssize_t argument_count) {
+bool GuardProgram::build(PyObject* nodes, PyObject* checks, PyObject* wanted, Py_ssize_t argument_count,
+                         Py_ssize_t packed) {
   argument_count_ = argument_count;
+  packed_ = packed;
   PyObject* node_list = PySequence_Fast(nodes, "nodes must be a sequence");
   PyObject* check_list = node_list ? PySequence_Fast(checks, "checks must be a sequence") : nullptr;
   bool good = check_list != nullptr;
@@ -61,6 +63,7 @@ bool GuardProgram::build(PyObject* nodes, PyObject* checks, PyObject* wanted, Py
   Py_XDECREF(node_list);
   Py_XDECREF(check_list);
   if (!good || !parse_wanted(wanted)) return false;
+  if (packed < 0 || packed > wanted_count()) return refuse("no more values can be packed than are wanted");
   charge_reads();
   group_facts();
   plan();

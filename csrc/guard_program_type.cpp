@@ -1,10 +1,9 @@
 // The Python type stator._core.GuardProgram.
 //
-// In: GuardProgram(nodes, checks, wanted, nargs).  Out: check(bound), values(bound), size().
+// In: GuardProgram(nodes, checks, wanted, nargs, packed=0).  Out: check(bound), values(bound), size().
 #include <Python.h>
 
 #include <memory>
-#include <vector>
 
 #include "guard_program.h"
 
@@ -17,15 +16,15 @@ struct ProgramObject {
 };
 
 PyObject* program_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
-  static const char* names[] = {"nodes", "checks", "wanted", "nargs", nullptr};
+  static const char* names[] = {"nodes", "checks", "wanted", "nargs", "packed", nullptr};
   PyObject *nodes, *checks, *wanted;
-  Py_ssize_t count;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOOn:GuardProgram", const_cast<char**>(names), &nodes, &checks,
-                                   &wanted, &count)) {
+  Py_ssize_t count, packed = 0;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOOn|n:GuardProgram", const_cast<char**>(names), &nodes, &checks,
+                                   &wanted, &count, &packed)) {
     return nullptr;
   }
   auto program = std::make_unique<GuardProgram>();
-  if (!program->build(nodes, checks, wanted, count)) return nullptr;
+  if (!program->build(nodes, checks, wanted, count, packed)) return nullptr;
   auto* self = reinterpret_cast<ProgramObject*>(type->tp_alloc(type, 0));
   if (self) self->program = program.release();
   return reinterpret_cast<PyObject*>(self);
@@ -63,15 +62,15 @@ PyObject* program_check(PyObject* self, PyObject* bound) {
 PyObject* program_values(PyObject* self, PyObject* bound) {
   if (!parse_arguments(bound)) return nullptr;
   GuardProgram* program = guard_program_of(self);
-  std::vector<PyObject*> values(static_cast<size_t>(program->wanted_count()));
-  if (program->run(PySequence_Fast_ITEMS(bound), PyTuple_GET_SIZE(bound), values.data()) >= 0) Py_RETURN_NONE;
-  PyObject* result = PyTuple_New(program->wanted_count());
-  for (size_t i = 0; i < values.size(); ++i) {
-    if (result) {
-      PyTuple_SET_ITEM(result, static_cast<Py_ssize_t>(i), values[i]);
-    } else {
-      Py_DECREF(values[i]);
-    }
+  WantedValues values;
+  if (program->run(PySequence_Fast_ITEMS(bound), PyTuple_GET_SIZE(bound), &values) >= 0) {
+    if (PyErr_Occurred()) return nullptr;
+    Py_RETURN_NONE;
+  }
+  PyObject* result = PyTuple_New(values.size());
+  for (Py_ssize_t i = 0; result && i < values.size(); ++i) {
+    Py_INCREF(values.data()[i]);
+    PyTuple_SET_ITEM(result, i, values.data()[i]);
   }
   return result;
 }
@@ -83,7 +82,7 @@ PyObject* program_size(PyObject* self, PyObject*) {
 
 PyMethodDef program_methods[] = {
     {"check", program_check, METH_O, "check(bound) -> -1, or the number of the first failed check"},
-    {"values", program_values, METH_O, "values(bound) -> the wanted values, or None when a check fails"},
+    {"values", program_values, METH_O, "values(bound) -> what the residual is called with, or None when a check fails"},
     {"size", program_size, METH_NOARGS, "size() -> (nodes, checks, wanted)"},
     {nullptr, nullptr, 0, nullptr}};
 
@@ -95,7 +94,7 @@ PyTypeObject make_program_type() {
   type.tp_traverse = program_traverse;
   type.tp_clear = program_clear;
   type.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC;
-  type.tp_doc = "GuardProgram(nodes, checks, wanted, nargs): reads and checks run at every call.";
+  type.tp_doc = "GuardProgram(nodes, checks, wanted, nargs, packed=0): reads and checks run at every call.";
   type.tp_methods = program_methods;
   type.tp_new = program_new;
   return type;

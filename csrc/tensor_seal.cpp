@@ -23,7 +23,7 @@ struct Layout : c10::TensorImpl {
 };
 
 bool layout_is_known = false;
-size_t extents_offset = 0, autograd_offset = 0;
+size_t extents_offset = 0, autograd_offset = 0, requires_grad_offset = 0;
 
 const void* autograd_of(const char* impl) {
   const void* meta;
@@ -31,14 +31,18 @@ const void* autograd_of(const char* impl) {
   return meta;
 }
 
-bool same_words(const uint64_t* expected, const char* actual, int count) {
-  uint64_t difference = 0;
-  for (int i = 0; i < count; ++i) {
-    uint64_t word;
-    std::memcpy(&word, actual + 8 * i, sizeof word);
-    difference |= word ^ expected[i];
+typedef uint64_t Pair __attribute__((vector_size(16), aligned(8), may_alias));
+
+// An odd number of words: pairs, and the last.
+template <int count>
+bool same_words(const uint64_t* expected, const char* actual) {
+  Pair difference = {0, 0};
+  for (int i = 0; i + 1 < count; i += 2) {
+    difference |= *reinterpret_cast<const Pair*>(expected + i) ^ *reinterpret_cast<const Pair*>(actual + 8 * i);
   }
-  return difference == 0;
+  uint64_t last;
+  std::memcpy(&last, actual + 8 * (count - 1), sizeof last);
+  return (difference[0] | difference[1] | (last ^ expected[count - 1])) == 0;
 }
 
 bool requires_grad_of(const void* meta) {
@@ -64,6 +68,9 @@ void tensor_seal_init() {
   autograd_offset = static_cast<size_t>(Layout::storage(impl) - base) + sizeof(c10::Storage);
   bool empty_before = autograd_of(base) == nullptr && impl->autograd_meta() == nullptr;
   const void* meta = torch::autograd::impl::materialize_autograd_meta(probe);
+  auto* autograd = static_cast<const torch::autograd::AutogradMeta*>(impl->autograd_meta());
+  requires_grad_offset =
+      static_cast<size_t>(reinterpret_cast<const char*>(&autograd->requires_grad_) - static_cast<const char*>(meta));
   layout_is_known = empty_before && autograd_of(base) == static_cast<const c10::AutogradMetaInterface*>(impl->autograd_meta()) &&
                     meta != nullptr && Layout::keys(impl) - Layout::extents(impl) == 14 * 8 &&
                     sizeof(c10::impl::SizesAndStrides) == 11 * 8;
@@ -71,7 +78,7 @@ void tensor_seal_init() {
 
 uint32_t TensorSeals::metadata_of(const char* impl) {
   for (size_t i = 0; i < metadata_.size(); ++i) {
-    if (same_words(metadata_[i].words, impl + extents_offset, words)) return static_cast<uint32_t>(i);
+    if (same_words<words>(metadata_[i].words, impl + extents_offset)) return static_cast<uint32_t>(i);
   }
   metadata_.emplace_back();
   std::memcpy(metadata_.back().words, impl + extents_offset, sizeof(Metadata));
@@ -92,12 +99,28 @@ bool TensorSeals::add(PyObject* object) {
   return true;
 }
 
+// The fields of a tensor lie in several cache lines, scattered over the heap: they are asked for some tensors ahead.
+void TensorSeals::fetch(const Seal& seal) {
+#if defined(__GNUC__)
+  __builtin_prefetch(seal.object);
+  __builtin_prefetch(seal.impl + autograd_offset);
+  __builtin_prefetch(seal.impl + extents_offset);
+  __builtin_prefetch(seal.impl + extents_offset + 8 * (words - 1));
+  if (seal.autograd) __builtin_prefetch(static_cast<const char*>(seal.autograd) + requires_grad_offset);
+#endif
+}
+
 bool TensorSeals::hold() const {
-  for (const Seal& seal : seals_) {
+  constexpr size_t ahead = 6;
+  const size_t count = seals_.size();
+  for (size_t i = 0; i < count && i < ahead; ++i) fetch(seals_[i]);
+  for (size_t i = 0; i < count; ++i) {
+    if (i + ahead < count) fetch(seals_[i + ahead]);
+    const Seal& seal = seals_[i];
     const at::Tensor& tensor = reinterpret_cast<THPVariable*>(seal.object)->cdata;
     if (Py_TYPE(seal.object) != seal.type ||
         reinterpret_cast<const char*>(tensor.unsafeGetTensorImpl()) != seal.impl ||
-        !same_words(metadata_[seal.metadata].words, seal.impl + extents_offset, words) ||
+        !same_words<words>(metadata_[seal.metadata].words, seal.impl + extents_offset) ||
         autograd_of(seal.impl) != seal.autograd) {
       return false;
     }

@@ -36,6 +36,7 @@ class TensorSeals {
     bool requires_grad;
   };
 
+  static void fetch(const Seal& seal);
   uint32_t metadata_of(const char* impl);
 
   std::vector<Seal> seals_;

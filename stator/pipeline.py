@@ -215,7 +215,7 @@ def finish(site: CallSite, done: Trace, bound: tuple[Any, ...], started: float, 
             compiled = compile_graph(residual.graph, fakes, site.settings, done.fake_mode, done.grad_at_start)
         done.vm.torch_state.restore()  # a backend that traced the graph has run its changes of settings
     function = residual.link(compiled, site.settings.backend_name)
-    program, lowered, guards = checked_program(done, residual.wanted, bound)
+    program, lowered, guards = checked_program(done, residual.wanted, bound, residual.packed)
     seconds = time.perf_counter() - started
     events.emit(events.CaptureFinished(site.name, nodes, len(guards), seconds, residual.graph, residual.source,
                                        tuple(guards)))
@@ -234,7 +234,8 @@ def guard_shared_memory(done: Trace, residual: Residual) -> None:
         done.vm.heap.guard(place, Kind.FRESH_CALL, shared)
 
 
-def checked_program(done: Trace, wanted: list[Any], bound: tuple[Any, ...]) -> tuple[Any, Program, list[Guard]]:
+def checked_program(done: Trace, wanted: list[Any], bound: tuple[Any, ...],
+                    packed: int = 0) -> tuple[Any, Program, list[Guard]]:
     """The guard program; it must accept the very call it came from."""
     guard_set = done.vm.heap.guards
     symbols = done.vm.recorder.symbols
@@ -245,7 +246,7 @@ def checked_program(done: Trace, wanted: list[Any], bound: tuple[Any, ...]) -> t
     guard_set.prune()
     guards = list(guard_set)
     lowered = lower(guards, wanted)
-    program = _core.GuardProgram(lowered.nodes, lowered.checks, lowered.wanted, len(bound))
+    program = _core.GuardProgram(lowered.nodes, lowered.checks, lowered.wanted, len(bound), packed)
     failed = program.check(bound)
     if failed != -1:
         raise InternalError(f"the guards reject the call they came from: {lowered.guards[failed].text()}")

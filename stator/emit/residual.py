@@ -27,6 +27,10 @@ from stator.shapes.inputs import float_tensor
 from stator.source import Source
 
 
+# From this many graph inputs on, the entry hands them over as one tuple: `graph(*inputs)`.
+PACKED_INPUTS = 16
+
+
 @dataclass
 class Residual:
     """A residual program before its graph is compiled."""
@@ -36,6 +40,7 @@ class Residual:
     wanted: list[Source]
     graph: fx.GraphModule | None
     graph_inputs: list[Any]
+    packed: int = 0  # how many of the wanted values are handed over as one tuple, the first parameter
     effects: int = 0
     lines: list[str] = field(default_factory=list)
 
@@ -54,7 +59,7 @@ class Residual:
 def emit_residual(vm: Any, result: Any, resume: Any = None) -> Residual:
     """Build the residual of a trace that returned `result`; or, with `resume`, stopped with these live values."""
     writer = Writer()
-    writer._used.update({"out", "graph", "residual", "slice", "set", "setattr", "delattr", "float", "frozenset", "del"})
+    writer._used.update({"out", "graph", "inputs", "residual", "slice", "set", "setattr", "delattr", "float", "frozenset", "del"})
     if vm.torch_state.open_contexts:
         raise Break("SB007", "an inference mode that is still on")
     build = Rebuilder(writer, vm.heap, vm.recorder, vm)
@@ -71,6 +76,7 @@ def emit_residual(vm: Any, result: Any, resume: Any = None) -> Residual:
     call: list[str] = []
     graph_module = None
     inputs: list[Any] = []
+    packed = False
     if needs_graph:
         inputs = [i for i in recorder.inputs if i.node.users]
         for unused in [i for i in recorder.inputs if not i.node.users]:
@@ -79,8 +85,10 @@ def emit_residual(vm: Any, result: Any, resume: Any = None) -> Residual:
         nodes = tuple(recorder.to_node_arg(value) for value in build.outputs)
         inputs += [i for i in recorder.inputs if i not in inputs and i.node in nodes]
         inputs = [i for i in recorder.inputs if i in inputs]  # in the order of the placeholders
-        names = [f"{writer.constant(float_tensor, 'float_tensor')}({build.outside(i.source)})" if i.boxed
-                 else build.outside(i.source) for i in inputs]
+        packed = len(inputs) >= PACKED_INPUTS and not any(i.boxed for i in inputs)
+        names = ["*inputs"] if packed else [
+            f"{writer.constant(float_tensor, 'float_tensor')}({build.outside(i.source)})" if i.boxed
+            else build.outside(i.source) for i in inputs]
         recorder.graph.output(nodes)
         graph_module = make_graph_module(recorder.graph)
         if recorder.symbols.definitions:
@@ -98,9 +106,10 @@ def emit_residual(vm: Any, result: Any, resume: Any = None) -> Residual:
                     f"    raise {change}(error, {table}) from None"]
     call += [_setter_call(writer, setter, args) for setter, args in vm.torch_state.finals]
     writer.lines = call + lines + [f"return {value}"]
-    wanted = list(build.wanted)
-    return Residual(writer.source("residual", list(build.wanted.values())), writer.names, wanted, graph_module,
-                    inputs, effects, writer.lines)
+    sources = [i.source for i in inputs] if packed else []
+    parameters = (["inputs"] if packed else []) + list(build.wanted.values())
+    return Residual(writer.source("residual", parameters), writer.names, sources + list(build.wanted), graph_module,
+                    inputs, len(sources), effects, writer.lines)
 
 
 def checked_once(compiled: Any, graph: fx.GraphModule, backend: str, namespace: dict[str, Any]) -> Any:
