@@ -60,7 +60,7 @@ class GuardProgram::Certifier {
         const TypeGroup& group = program_.type_groups_[step.index];
         const unsigned* place = type_version_place(group.type);
         if (place && group.version != 0) {
-          certificate_.classes.push_back({place, group.version});
+          certificate_.classes.push_back({place, group.version, step.index});
         } else {
           keep(number, true);
         }
@@ -274,70 +274,88 @@ std::vector<char> GuardProgram::structural_nodes() const {
   return structural;
 }
 
+// A certificate costs more than a run: where the last ones were of no use, most runs go without.
 void GuardProgram::certify() {
+  constexpr unsigned patience = 4, pause = 32;
+  if (++certified_in_vain_ > patience && certified_in_vain_ % pause != 0) return;
   if (!certificate_) certificate_.reset(new Certificate);
   certificate_->clear();
   Certifier(*this, *certificate_).run();
 }
 
 // A dict was written to: its facts are checked again and, where it holds the same objects, its version is kept.
-bool GuardProgram::renew(DictGroup& group, Frame& frame) {
+Py_ssize_t GuardProgram::renew(DictGroup& group, Frame& frame) {
   std::vector<PyObject*> before;
   before.reserve(group.reads.size());
   for (int index : group.reads) before.push_back(frame_slot(frame, index));
-  if (run_dict_group(group, frame) >= 0 || group.version == 0) return false;
+  Py_ssize_t failed = run_dict_group(group, frame);
+  if (failed < 0 && group.version == 0) failed = unproven;
   for (size_t i = 0; i < before.size(); ++i) {
-    if (frame_slot(frame, group.reads[i]) != before[i]) return false;
+    PyObject*& slot = frame_slot(frame, group.reads[i]);
+    if (failed < 0 && slot != before[i]) failed = unproven;
+    slot = before[i];  // what the certificate was made from
   }
-  return true;
+  return failed;
 }
 
-bool GuardProgram::certificate_holds(Frame& frame) {
-  if (!certificate_ || !certificate_->valid) return false;
+Py_ssize_t GuardProgram::run_listed(const std::vector<int>& steps, Frame& frame) {
+  for (int step : steps) {
+    Py_ssize_t failed = run_step(steps_[step], frame);
+    if (failed >= 0) return failed;
+  }
+  return -1;
+}
+
+Py_ssize_t GuardProgram::prove_certificate(Frame& frame) {
+  if (!certificate_ || !certificate_->valid) return unproven;
   Certificate& certificate = *certificate_;
-  for (int step : certificate.first) {
-    if (run_step(steps_[step], frame) >= 0) return false;
-  }
-  for (int step : certificate.early) {
-    if (run_step(steps_[step], frame) >= 0) return false;
-  }
+  Py_ssize_t failed = run_listed(certificate.first, frame);
+  if (failed < 0) failed = run_listed(certificate.early, frame);
+  if (failed >= 0) return failed;
   for (const Certificate::Argument& argument : certificate.arguments) {
     if (frame_slot(frame, argument.node) == argument.object) continue;
     changing_[argument.node] = 1;  // the next certificate does not lean on it
-    return false;
+    return unproven;
   }
-  for (const Certificate::ClassVersion& version : certificate.classes) {
-    if (*version.place != version.expected) return false;
+  for (Certificate::ClassVersion& version : certificate.classes) {
+    if (*version.place == version.expected) continue;
+    TypeGroup& group = type_groups_[version.group];
+    failed = run_type_group(group);
+    if (failed >= 0) return failed;
+    if (group.version == 0) return unproven;
+    version.expected = group.version;
   }
+  failed = prove_words(frame);
+  if (failed != -1) return failed;
+  return certificate.tensors.hold() ? run_listed(certificate.late, frame) : unproven;
+}
+
+Py_ssize_t GuardProgram::prove_words(Frame& frame) {
   constexpr size_t ahead = 16;
-  const size_t count = certificate.words.size();
-  Certificate::Word* words = certificate.words.data();
+  const size_t count = certificate_->words.size();
+  Certificate::Word* words = certificate_->words.data();
   for (size_t i = 0; i < count; ++i) {
 #if defined(__GNUC__)
     if (i + ahead < count) __builtin_prefetch(words[i + ahead].place);
 #endif
     if (*words[i].place == words[i].expected) continue;
-    int group = certificate.group_of_word[i];
-    if (group < 0 || !renew(dict_groups_[group], frame)) return false;
+    int group = certificate_->group_of_word[i];
+    if (group < 0) return unproven;
+    Py_ssize_t failed = renew(dict_groups_[group], frame);
+    if (failed != -1) return failed;
     words[i].expected = dict_groups_[group].version;
   }
-  if (!certificate.tensors.hold()) return false;
-  for (int step : certificate.late) {
-    if (run_step(steps_[step], frame) >= 0) return false;
-  }
-  return true;
+  return -1;
 }
 
 // The steps that run readers of other values.  While one runs another thread may too: what the caller wants is held.
-bool GuardProgram::certified_calls_hold(Frame& frame) {
-  if (certificate_->calls.empty()) return true;
+Py_ssize_t GuardProgram::prove_calls(Frame& frame) {
+  certified_in_vain_ = 0;
+  if (certificate_->calls.empty()) return -1;
   for (int index : wanted_) {
     if (!hangs_on_call(index)) hold(frame, frame_slot(frame, index));
   }
-  for (int step : certificate_->calls) {
-    if (run_step(steps_[step], frame) >= 0) return false;
-  }
-  return true;
+  return run_listed(certificate_->calls, frame);
 }
 
 bool GuardProgram::hangs_on_call(int index) const {

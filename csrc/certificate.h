@@ -28,6 +28,7 @@ struct GuardProgram::Certificate {
   struct ClassVersion {
     const unsigned* place;
     unsigned expected;
+    int group;
   };
   struct Argument {
     int node;

@@ -1,6 +1,7 @@
 // CompiledFunction(fn, miss, prefix_args=()): a vectorcall callable in front of guarded entries.
 //
-// In: a call.  It is bound to fn's parameters; the entries are tried, the most recently used first.
+// In: a call.  It is bound to fn's parameters; the entries are tried, the most recently used first (or, where there are
+// many, first the one that took the last such call).
 // Out: residual(*wanted) of the entry whose guards hold, else miss(self, bound, args, kwargs), where
 // fn(*args, **kwargs) would be the eager call.  Entries may be added and removed during any of this.
 #include "entry.h"
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "argument_binding.h"
+#include "dispatch.h"
 #include "eager_switch.h"
 #include "guard_program.h"
 #include "resume.h"
@@ -29,6 +31,7 @@ struct CompiledObject {
   PyObject* dict;
   PyObject* weak_references;
   std::vector<EntryObject*>* entries;  // owned references, the most recently used first
+  Dispatcher* dispatcher;
   bool enabled;
 };
 
@@ -106,14 +109,23 @@ void move_to_front(std::vector<EntryObject*>& entries, EntryObject* entry) {
   if (place != entries.end()) std::rotate(entries.begin(), place, place + 1);
 }
 
+// What the dispatcher says of a call.
+struct Hint {
+  uint64_t fingerprint;
+  EntryObject* guess;  // borrowed, or nullptr
+};
+
 // Tries one entry.  True: *result is the call's result (nullptr: it raised).
 bool try_entry(CompiledObject* self, EntryObject* entry, const BoundArguments& bound, PyObject* const* args,
-               size_t flagged_count, PyObject* names, PyObject** result) {
+               size_t flagged_count, PyObject* names, PyObject** result, const Hint* hint = nullptr) {
   WantedValues values;
   entry->failed_check = guard_program_of(entry->program)->run(bound.data(), bound.size(), &values);
   if (entry->failed_check >= 0) return PyErr_Occurred() != nullptr;
   ++entry->hits;
-  move_to_front(*self->entries, entry);
+  if (!hint || hint->guess != entry) {
+    if (hint) self->dispatcher->learn(hint->fingerprint, entry);
+    move_to_front(*self->entries, entry);
+  }
   if (entry->residual == eager_sentinel) {
     *result = call_function(self, args, flagged_count, names);
   } else {
@@ -171,11 +183,17 @@ PyObject* call_segment(PyObject* object, PyObject* const* args, size_t flagged_c
   Py_INCREF(object);
   PyObject* result = nullptr;
   bool done = false;
-  for (size_t i = 0; !done && i < self->entries->size(); ++i) {
-    EntryObject* entry = (*self->entries)[i];
+  Hint hint{0, nullptr};
+  bool hinted = self->dispatcher->is_ready() && self->dispatcher->read(bound.data(), bound.size(), &hint.fingerprint);
+  if (hinted) hint.guess = self->dispatcher->guess(hint.fingerprint);
+  auto attempt = [&](EntryObject* entry) {
     Py_INCREF(entry);
-    done = try_entry(self, entry, bound, args, flagged_count, names, &result);
+    done = try_entry(self, entry, bound, args, flagged_count, names, &result, hinted ? &hint : nullptr);
     Py_DECREF(entry);
+  };
+  if (hint.guess) attempt(hint.guess);
+  for (size_t i = 0; !done && i < self->entries->size(); ++i) {
+    if ((*self->entries)[i] != hint.guess) attempt((*self->entries)[i]);
   }
   if (!done) result = after_miss(self, bound, args, flagged_count, names);
   Py_DECREF(object);
@@ -217,6 +235,7 @@ PyObject* compiled_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   self->vectorcall = compiled_vectorcall;
   self->enabled = true;
   self->entries = new std::vector<EntryObject*>();
+  self->dispatcher = new Dispatcher();
   Py_INCREF(function);
   self->function = function;
   Py_INCREF(miss);
@@ -243,10 +262,12 @@ int compiled_traverse(PyObject* object, visitproc visit, void* arg) {
   if (self->entries) {
     for (EntryObject* entry : *self->entries) Py_VISIT(reinterpret_cast<PyObject*>(entry));
   }
+  if (self->dispatcher) Py_VISIT(self->dispatcher->program());
   return 0;
 }
 
 void drop_entries(CompiledObject* self) {
+  self->dispatcher->set_program(nullptr);
   std::vector<EntryObject*> dropped;
   dropped.swap(*self->entries);  // finalizers see the list empty
   for (EntryObject* entry : dropped) Py_DECREF(entry);
@@ -267,6 +288,7 @@ void compiled_dealloc(PyObject* object) {
   if (self->weak_references) PyObject_ClearWeakRefs(object);
   if (self->entries) drop_entries(self);
   delete self->entries;
+  delete self->dispatcher;
   Py_CLEAR(self->dict);
   Py_CLEAR(self->function);
   Py_CLEAR(self->miss);
@@ -339,12 +361,22 @@ PyObject* remove_entry(PyObject* object, PyObject* program) {
   if (place == entries.end()) Py_RETURN_FALSE;
   EntryObject* entry = *place;
   entries.erase(place);
+  compiled_of(object)->dispatcher->forget();
   Py_DECREF(entry);
   Py_RETURN_TRUE;
 }
 
 PyObject* clear_entries(PyObject* object, PyObject*) {
   drop_entries(compiled_of(object));
+  Py_RETURN_NONE;
+}
+
+PyObject* set_dispatch(PyObject* object, PyObject* program) {
+  if (program != Py_None && !PyObject_TypeCheck(program, &GuardProgram_Type)) {
+    PyErr_SetString(PyExc_TypeError, "expected a GuardProgram, or None");
+    return nullptr;
+  }
+  compiled_of(object)->dispatcher->set_program(program == Py_None ? nullptr : program);
   Py_RETURN_NONE;
 }
 
@@ -364,6 +396,8 @@ PyMethodDef compiled_methods[] = {
      "last_failures() -> [failed check of the last try, -1 if none], in the order of entries()"},
     {"remove", remove_entry, METH_O, "remove(program) -> whether there was such an entry"},
     {"clear", clear_entries, METH_NOARGS, "clear(): drop all entries"},
+    {"set_dispatch", set_dispatch, METH_O,
+     "set_dispatch(program): its wanted values tell the entries apart; None: try them in order"},
     {"set_enabled", set_enabled, METH_O, "set_enabled(flag): False calls fn directly"},
     {nullptr, nullptr, 0, nullptr}};
 

@@ -7,8 +7,6 @@ extern "C" int _PySet_NextEntry(PyObject* set, Py_ssize_t* pos, PyObject** key, 
 
 namespace stator {
 
-constexpr Py_ssize_t small_frame = 64;
-
 namespace {
 
 // On 3.11 any allocation may start a collection, and its finalizers may free what we have borrowed; making an
@@ -81,23 +79,14 @@ bool WantedValues::fill(PyObject* const* slots, const std::vector<int>& wanted, 
 
 Py_ssize_t GuardProgram::run(PyObject* const* arguments, Py_ssize_t count, WantedValues* out) {
   if (cleared_) return 0;
-  PyObject* small[small_frame];
-  std::vector<PyObject*> large;
-  Frame frame{arguments, count, small, holds_references_, {}};
-  bool uses_scratch = false;
-  if (node_count() > small_frame) {
-    // The scratch buffer saves an allocation; a call inside a call gets its own.
-    uses_scratch = !scratch_in_use_;
-    if (uses_scratch) {
-      scratch_in_use_ = true;
-      frame.slots = scratch_.data();
-    } else {
-      large.resize(nodes_.size());
-      frame.slots = large.data();
-    }
-  }
-  Py_ssize_t failed = -1;
-  if (!uses_scratch || !run_certificate(frame)) {
+  // The certificate speaks of the scratch buffer; a call inside a call, or on another thread, gets its own slots.
+  const bool uses_scratch = !scratch_in_use_;
+  std::vector<PyObject*> other;
+  if (!uses_scratch) other.resize(nodes_.size());
+  Frame frame{arguments, count, uses_scratch ? scratch_.data() : other.data(), holds_references_, {}};
+  if (uses_scratch) scratch_in_use_ = true;
+  Py_ssize_t failed = uses_scratch ? run_certificate(frame) : unproven;
+  if (failed == unproven) {
     // A program that calls out may run for long: it holds references instead.
     CollectionPause pause(!holds_references_);
     failed = run_steps(frame);
@@ -111,17 +100,20 @@ Py_ssize_t GuardProgram::run(PyObject* const* arguments, Py_ssize_t count, Wante
   return failed;
 }
 
-bool GuardProgram::run_certificate(Frame& frame) {
+Py_ssize_t GuardProgram::run_certificate(Frame& frame) {
+  Py_ssize_t failed;
   {
     CollectionPause pause(true);
     frame.keeps = false;
-    bool good = certificate_holds(frame);
+    failed = prove_certificate(frame);
     frame.keeps = holds_references_;
-    if (good && certified_calls_hold(frame)) return true;
+    if (failed == -1) failed = prove_calls(frame);
   }
-  forget_certificate();
-  frame.release();
-  return false;
+  if (failed == unproven) {
+    forget_certificate();
+    frame.release();
+  }
+  return failed;
 }
 
 void GuardProgram::hold(Frame& frame, PyObject* object) { frame.keep(object); }
@@ -150,7 +142,7 @@ Py_ssize_t GuardProgram::run_step(const Step& step, Frame& frame) {
   return -1;
 }
 
-PyObject* GuardProgram::frame_slot(const Frame& frame, int index) { return frame.slots[index]; }
+PyObject*& GuardProgram::frame_slot(Frame& frame, int index) { return frame.slots[index]; }
 
 Py_ssize_t GuardProgram::run_dict_group(DictGroup& group, Frame& frame) {
   PyObject* dict = frame.slots[group.dict_node];

@@ -150,15 +150,19 @@ class GuardProgram {
 
   Py_ssize_t run_steps(Frame& frame);
   Py_ssize_t run_step(const Step& step, Frame& frame);
-  static PyObject* frame_slot(const Frame& frame, int index);
+  static PyObject*& frame_slot(Frame& frame, int index);
   std::vector<char> structural_nodes() const;
   void certify();
-  bool run_certificate(Frame& frame);
-  bool certificate_holds(Frame& frame);
-  bool certified_calls_hold(Frame& frame);
+  // -1: it holds.  A check that failed has failed.  `unproven`: what it leans on has changed, the program must run.
+  static constexpr Py_ssize_t unproven = -2;
+  Py_ssize_t run_certificate(Frame& frame);
+  Py_ssize_t prove_certificate(Frame& frame);
+  Py_ssize_t prove_words(Frame& frame);
+  Py_ssize_t prove_calls(Frame& frame);
+  Py_ssize_t run_listed(const std::vector<int>& steps, Frame& frame);
   bool hangs_on_call(int node) const;
   static void hold(Frame& frame, PyObject* object);
-  bool renew(DictGroup& group, Frame& frame);
+  Py_ssize_t renew(DictGroup& group, Frame& frame);
   void forget_certificate();
   Py_ssize_t run_dict_group(DictGroup& group, Frame& frame);
   Py_ssize_t run_type_group(TypeGroup& group);
@@ -181,6 +185,7 @@ class GuardProgram {
   std::vector<PyObject*> scratch_;
   bool scratch_in_use_ = false;
   std::unique_ptr<Certificate, CertificateDeleter> certificate_;  // about the slots in scratch_
+  unsigned certified_in_vain_ = 0;  // successful runs since a certificate held
   std::vector<char> changing_;  // arguments that are another object from call to call
   bool cleared_ = false;  // by the garbage collector: nothing passes any more
 };

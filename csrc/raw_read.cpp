@@ -311,6 +311,8 @@ bool same_constant(PyObject* left, PyObject* right) {
   return false;  // singletons and everything else: identity
 }
 
+bool hashes_quietly(PyObject* object) { return is_plain(Py_TYPE(object)); }
+
 bool is_deque(PyObject* object) { return PyObject_TypeCheck(object, deque_type); }
 
 Py_ssize_t raw_length(PyObject* object) {

@@ -28,6 +28,9 @@ unsigned type_version(PyTypeObject* type);
 // Exact same type and equal value, floats bit by bit; other objects by identity.
 bool same_constant(PyObject* left, PyObject* right);
 
+// Whether hashing it runs C code alone: exact numbers, strings, None and the like.
+bool hashes_quietly(PyObject* object);
+
 // The raw length of a list, tuple, dict, set, frozenset or deque (subclasses too); -1 for others.
 Py_ssize_t raw_length(PyObject* object);
 

@@ -120,6 +120,19 @@ std::unique_ptr<TensorCheck> TensorCheck::parse(PyObject* payload) {
 
 bool is_tensor(PyObject* object) { return THPVariable_Check(object); }
 
+uint64_t tensor_fingerprint(PyObject* object) {
+  const at::Tensor& tensor = THPVariable_Unpack(object);
+  if (!tensor.defined()) return 0;
+  const c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
+  if (impl->has_symbolic_sizes_strides()) return 1;
+  uint64_t mixed = impl->key_set().raw_repr() ^ static_cast<uint64_t>(c10::typeMetaToScalarType(impl->dtype()));
+  auto add = [&](int64_t value) { mixed = (mixed ^ static_cast<uint64_t>(value)) * 0x100000001B3ull + 1; };
+  for (int64_t size : impl->sizes_default()) add(size);
+  for (int64_t stride : impl->strides_default()) add(stride);
+  add(impl->requires_grad());
+  return mixed;
+}
+
 PyObject* tensor_attribute(PyObject* object, PyObject* name) {
   const at::Tensor& tensor = THPVariable_Unpack(object);
   if (PyUnicode_CompareWithASCIIString(name, "grad") == 0) {

@@ -31,6 +31,9 @@ class StateCheck {
 
 bool is_tensor(PyObject* object);
 
+// A number that tensors of one dtype, device and shape share.
+uint64_t tensor_fingerprint(PyObject* tensor);
+
 // `grad` or `_base` of a tensor: a new reference (None when there is none), nullptr for other names.
 PyObject* tensor_attribute(PyObject* tensor, PyObject* name);
 

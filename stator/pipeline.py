@@ -17,6 +17,7 @@ from typing import Any
 from stator import _core, events, marks
 from stator.backends.compilation import compile_graph
 from stator.breaks import Break
+from stator.cache.dispatch import update_dispatch
 from stator.cache.nested import NestedFrames
 from stator.cache.probe import BreakProbe
 from stator.cache.recompiles import gives_up, may_compile, over_limit, report_recompile
@@ -125,6 +126,7 @@ def on_miss(site: CallSite, compiled: Any, bound: tuple[Any, ...], args: tuple[A
         return _core.EAGER
     program, residual, tag = entry
     compiled.add_entry(program, residual, tag)
+    update_dispatch(compiled)
     if residual is not _core.EAGER:
         return _core.RETRY
     if tag.error is None or not site.settings.strict:
