@@ -26,9 +26,10 @@ from stator.interp.promises import as_program_exception
 from stator.shapes.inputs import float_tensor
 from stator.source import Source
 
-
 # From this many graph inputs on, the entry hands them over as one tuple: `graph(*inputs)`.
 PACKED_INPUTS = 16
+RESERVED = frozenset({"out", "graph", "inputs", "residual", "slice", "set", "setattr", "delattr", "float", "frozenset",
+                      "del"})
 
 
 @dataclass
@@ -59,7 +60,7 @@ class Residual:
 def emit_residual(vm: Any, result: Any, resume: Any = None) -> Residual:
     """Build the residual of a trace that returned `result`; or, with `resume`, stopped with these live values."""
     writer = Writer()
-    writer._used.update({"out", "graph", "inputs", "residual", "slice", "set", "setattr", "delattr", "float", "frozenset", "del"})
+    writer._used.update(RESERVED)
     if vm.torch_state.open_contexts:
         raise Break("SB007", "an inference mode that is still on")
     build = Rebuilder(writer, vm.heap, vm.recorder, vm)
