@@ -27,6 +27,7 @@ from torch.utils._device import _device_constructors
 
 from stator import _hook
 from stator.breaks import Break
+from stator.graph.error_texts import raised_by_eager
 from stator.graph.naming import input_name, is_in_place, spell
 from stator.graph.plain_inputs import PlainInputs
 from stator.graph.propagation import Propagation
@@ -253,7 +254,7 @@ class Recorder:
                 if _NO_DATA in str(error):  # C++ code that reads the values of an argument (tensor_split's indices)
                     raise Break("SB003", f"{getattr(target, '__name__', target)} reads a tensor's values") from None
                 if not has_unbacked((args, kwargs)) and not self.symbols.shape_env.pending_fresh_unbacked_symbols:
-                    raise
+                    raise raised_by_eager(func, args, kwargs, error) from None
                 # Its rule for fake tensors cannot live with the unknown size; whether the program fails, eager says.
                 name = getattr(target, "__name__", target)
                 raise Break("SB003", f"{name} on a data-dependent size: {error}") from None

@@ -467,8 +467,10 @@ def contains(vm: Any, container: Any, item: Any, invert: bool, cont: Any = None)
         container = mapping_behind(container)
     cls = type(container)
     heap = vm.heap
-    if type(item) in SYMBOLIC or cls in symbols.SEQUENCES:
-        item = symbols.for_search(vm, container, item)
+    if cls in symbols.SEQUENCES and symbols.holds_symbol((container, item)):
+        return vm.give(_search(vm, container, item) != invert, cont)
+    if type(item) in SYMBOLIC:
+        item = specialise(item)
     if cls is dict and type(item) in SCALARS:
         present = item in container
         tracker = heap.by_standin.get(id(container))

@@ -22,7 +22,16 @@ from stator.interp.frame import Raised
 from stator.interp.lookup import MISSING
 from stator.interp.promises import Assertion
 from stator.native.rows_declare import NativeClass
-from stator.shapes.values import SYMBOLIC, UNREAD, as_integer, compute, is_unbacked, python_type, specialise
+from stator.shapes.values import (
+    SYMBOLIC,
+    UNREAD,
+    as_integer,
+    compute,
+    holds_symbol,
+    is_unbacked,
+    python_type,
+    specialise,
+)
 
 INDEXES = frozenset({torch.SymInt, torch.SymBool, slice, tuple, FakeTensor})
 SEQUENCES = frozenset({list, tuple, torch.Size})
@@ -271,15 +280,6 @@ _MAPPINGS = frozenset({dict, collections.OrderedDict})
 _NESTED = frozenset({list, tuple, torch.Size, collections.deque}) | _MAPPINGS
 
 
-def for_search(vm: Any, container: Any, item: Any) -> Any:
-    """`item in container`: comparisons in C need numbers on both sides."""
-    if type(container) in SEQUENCES and type(container) is not list and _reaches_symbol(container):
-        raise Break("SB003", "a search among symbolic numbers") if any(map(is_unbacked, container)) else \
-            Break("SB011", "a search among symbolic sizes")
-    specialise_deep(vm, container)
-    return specialise_deep(vm, item)
-
-
 # ---------------------------------------------------------------------- calls of C functions
 
 
@@ -315,7 +315,12 @@ def arguments(vm: Any, row: Any, function: Any, values: Any, kwargs: Any) -> tup
 
 
 def _number_of(vm: Any, value: Any) -> Any:
-    return item_of(vm, value) if type(value) is FakeTensor else value
+    if type(value) is not FakeTensor:
+        return value
+    several = attempt(operator.ne, value.numel(), 1)
+    if not is_unbacked(several) and specialise(several):
+        raise Raised(ValueError("only one element tensors can be converted to Python scalars"))
+    return item_of(vm, value)
 
 
 def _to_int(vm: Any, values: Any) -> Any:
@@ -337,7 +342,7 @@ def _to_float(vm: Any, values: Any) -> Any:
 
 
 def _to_index(vm: Any, values: Any) -> Any:
-    value = _number_of(vm, values[0])
+    value = item_of(vm, values[0]) if type(values[0]) is FakeTensor else values[0]
     return as_integer(value) if type(value) in (torch.SymInt, torch.SymBool) else MISSING
 
 
@@ -445,5 +450,5 @@ _CALLS: dict[int, Any] = {
     id(round): _rounding(round),
 }
 
-__all__ = ["INDEXES", "SEQUENCES", "arithmetic", "arguments", "binary", "call", "compare", "concern", "for_search",
-           "get_tensor_item", "index_key", "item_of", "reaches_symbol", "set_tensor_item", "specialise_deep", "truth"]
+__all__ = ["INDEXES", "SEQUENCES", "arguments", "arithmetic", "binary", "call", "compare", "concern", "get_tensor_item",
+           "holds_symbol", "index_key", "item_of", "reaches_symbol", "set_tensor_item", "specialise_deep", "truth"]

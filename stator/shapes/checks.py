@@ -79,9 +79,21 @@ class _Compiler:
         for table, count in ((_MANY, None), (_TWO, 2), (_ONE, 1)):
             if kind in table and count in (None, len(expression.args)):
                 return self.apply(table[kind], expression.args)
-        if kind is fs.Where:
+        if kind is fs.Where or kind is sympy.ITE:
             return self.apply(Code.CHOOSE, expression.args)
+        if kind is sympy.Piecewise and expression.args[-1].cond == sympy.true:
+            return self.choose([(pair.cond, pair.expr) for pair in expression.args])
         raise _Untranslatable(str(expression))
+
+    def choose(self, pairs: list[Any]) -> None:
+        """The first expression whose condition holds; the last condition always does."""
+        (condition, value), *rest = pairs
+        if not rest:
+            return self.emit(value)
+        self.emit(condition)
+        self.emit(value)
+        self.choose(rest)
+        self.code.append((int(Code.CHOOSE), 3))
 
     def load(self, operand: Operand) -> None:
         if operand not in self.operands:

@@ -7,6 +7,8 @@ its node, made where it is first needed; a number where the expression has becom
 from __future__ import annotations
 
 import contextlib
+import math
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -24,11 +26,11 @@ from torch.fx.proxy import GraphAppendingTracer
 from torch.overrides import _pop_mode_temporarily
 from torch.utils import _pytree as pytree
 from torch.utils._sympy.interp import _run_sympy_handler, sympy_interp
-from torch.utils._sympy.reference import OptimizedPythonReferenceAnalysis
+from torch.utils._sympy.reference import PythonReferenceAnalysis
 
 from stator.breaks import Break
 from stator.guards.shape_check import Operand, Property
-from stator.shapes.values import SYMBOLIC, as_constant
+from stator.shapes.values import SYMBOLIC, as_constant, specialise
 from stator.source import Source
 
 
@@ -47,6 +49,26 @@ class _ExampleTracer(GraphAppendingTracer):
         examples = fx.map_arg(node.args, lambda argument: argument.meta.get("example_value"))
         node.meta["example_value"] = target(*examples)
         return node
+
+
+def _called(function: Callable[[Any], Any]) -> Any:
+    """A rounding of torch's analysis, as a node: on a proxy Python's own would answer at once."""
+    def apply(value: Any, dtype: Any = None) -> Any:
+        if isinstance(value, fx.Proxy):
+            return value.tracer.create_proxy("call_function", function, (value,), {})
+        return function(value)
+    return staticmethod(apply)
+
+
+class _NodeAnalysis(PythonReferenceAnalysis):
+    """How each operation of an expression is written into the graph."""
+
+    sym_sum = staticmethod(torch.sym_sum)
+    int_truediv = staticmethod(operator.truediv)
+    floor_to_int = _called(math.floor)
+    ceil_to_int = _called(math.ceil)
+    trunc_to_int = _called(math.trunc)
+    round_to_int = _called(round)
 
 
 class SymbolNodes:
@@ -144,8 +166,11 @@ class SymbolNodes:
             expression = value.node._expr
             if not self._can_make(expression):
                 raise Break("SB003", f"{expression}, a number whose origin is not in the graph")
-        with _pop_mode_temporarily() if torch._C._len_torch_function_stack() else _NOTHING:
-            made = self._make(expression)  # the tracer's mode would take the proxies for the program's values
+        try:
+            with _pop_mode_temporarily() if torch._C._len_torch_function_stack() else _NOTHING:
+                made = self._make(expression)  # the tracer's mode would take the proxies for the program's values
+        except (KeyError, NotImplementedError):  # an operation that no graph has: then it is the number
+            return specialise(value)
         return made.node if isinstance(made, fx.Proxy) else made
 
     def _can_make(self, expression: sympy.Basic) -> bool:
@@ -159,10 +184,13 @@ class SymbolNodes:
         if isinstance(expression, sympy.Symbol):
             made: Any = fx.Proxy(self._symbol(expression), self.tracer)
         elif isinstance(expression, (sympy.Number, BooleanAtom)) or not expression.args:
-            return sympy_interp(OptimizedPythonReferenceAnalysis, {}, expression)
+            return sympy_interp(_NodeAnalysis, {}, expression)
+        elif isinstance(expression, sympy.ITE):
+            condition, then, other = expression.args
+            return self._make(sympy.Or(sympy.And(condition, then), sympy.And(sympy.Not(condition), other)))
         else:
             parts = [self._make(part) for part in expression.args]
-            made = _run_sympy_handler(OptimizedPythonReferenceAnalysis, parts, expression)
+            made = _run_sympy_handler(_NodeAnalysis, parts, expression)
         if isinstance(made, fx.Proxy):
             self.known[expression] = made
         return made

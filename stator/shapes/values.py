@@ -16,7 +16,6 @@ import sympy
 import torch
 from torch.fx.experimental.symbolic_shapes import (
     GuardOnDataDependentSymNode,
-    cast_symbool_to_symint_guardless,
     free_unbacked_symbols,
     has_free_unbacked_symbols,
     statically_known_true,
@@ -58,6 +57,7 @@ _NUMBERS = frozenset({int, float, bool})
 _FLOAT_DIFFERS = frozenset({operator.floordiv, operator.mod, operator.ifloordiv, operator.imod})
 _DIVIDES = frozenset({operator.truediv, operator.itruediv, operator.floordiv, operator.ifloordiv, operator.mod,
                       operator.imod})
+_GROWING = frozenset({operator.mul, operator.imul, operator.pow, operator.ipow, operator.lshift, operator.ilshift})
 _BITWISE = frozenset({operator.and_, operator.iand, operator.or_, operator.ior})
 
 
@@ -131,7 +131,11 @@ def as_constant(value: Any) -> Any:
 
 def as_integer(value: Any) -> Any:
     """A bool as the 0 or 1 it counts for in arithmetic."""
-    return cast_symbool_to_symint_guardless(value) if type(value) is torch.SymBool else value
+    if type(value) is not torch.SymBool:
+        return value
+    node = value.node
+    hint = None if has_free_unbacked_symbols(value) or not node.has_hint() else int(node.hint)
+    return node.shape_env.create_symintnode(sympy.Piecewise((1, node.expr), (0, True)), hint=hint)
 
 
 def compute(function: Callable[..., Any], *values: Any) -> Any:
@@ -142,6 +146,8 @@ def compute(function: Callable[..., Any], *values: Any) -> Any:
         return function(*map(specialise, values))
     if not (function in _BITWISE and kinds == {bool}) and function not in (operator.eq, operator.ne):
         values = tuple(map(as_integer, values))
+    if function in _GROWING and _overflows(function, *values):
+        return function(*map(specialise, values))
     if float in kinds and function in (operator.eq, operator.ne) and _same_expression(*values):
         return function(*map(specialise, values))  # nan differs from itself, which symbols do not know
     try:
@@ -151,6 +157,24 @@ def compute(function: Callable[..., Any], *values: Any) -> Any:
     except (TypeError, NotImplementedError, AttributeError):  # an operator that torch's symbols do not have
         return function(*map(specialise, values))
     return as_constant(result) if type(result) in SYMBOLIC else result
+
+
+def _overflows(function: Any, left: Any, right: Any) -> bool:
+    """Whether a product, power or shift leaves the 64 bits that symbols are made for."""
+    hints = [_hint(value) for value in (left, right)]
+    if any(type(hint) is not int for hint in hints):
+        return False
+    base, other = (abs(hint).bit_length() for hint in hints)
+    if function in (operator.mul, operator.imul):
+        return base + other > 62
+    exponent = abs(hints[1])
+    return base + exponent > 62 if function in (operator.lshift, operator.ilshift) else max(base, 1) * exponent > 62
+
+
+def _hint(value: Any) -> Any:
+    if type(value) not in SYMBOLIC:
+        return value
+    return None if is_unbacked(value) or not value.node.has_hint() else value.node.hint
 
 
 def _nonzero(divisor: Any) -> bool:

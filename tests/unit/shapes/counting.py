@@ -17,7 +17,7 @@ def same(want: Any, got: Any) -> bool:
     if type(want) is not type(got):
         return False
     if isinstance(want, torch.Tensor):
-        return want.shape == got.shape and want.dtype == got.dtype and torch.allclose(want, got, equal_nan=True)
+        return want.shape == got.shape and want.dtype == got.dtype and torch.allclose(want, got, atol=1e-6, equal_nan=True)
     if isinstance(want, (tuple, list)):
         return len(want) == len(got) and all(map(same, want, got))
     if isinstance(want, dict):

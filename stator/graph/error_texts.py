@@ -1,0 +1,59 @@
+"""What an operation raises, in eager's words.   an exception of a rule for fake tensors  ->  the operation's own
+
+In: a call that its rule for fake tensors refused.  Out: the exception that the operation itself raises on tensors of
+the same sizes; the rules word some errors differently, and name symbols (`s79`) where eager names numbers.  The sizes
+are in the text, so they become facts.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
+from torch.utils import _pytree as pytree
+
+from stator.breaks import Break
+from stator.shapes.values import SYMBOLIC, specialise
+
+_BYTES = 1 << 26  # of memory that is spent on the text of an exception
+
+
+class _NoCopy(Exception):
+    """A tensor that is not made for real."""
+
+
+def raised_by_eager(func: Any, args: Any, kwargs: Any, error: Exception) -> Exception:
+    """The operation's own exception; a Break where the operation does not agree that it fails."""
+    with unset_fake_temporarily(), torch._C._DisablePythonDispatcher(), torch.random.fork_rng(devices=[]):
+        try:
+            real_args, real_kwargs = pytree.tree_map(_real, (args, kwargs))
+        except _NoCopy:
+            return error
+        try:
+            func(*real_args, **real_kwargs)
+        except Exception as raised:
+            return raised.with_traceback(None)
+    name = getattr(func, "__name__", func)
+    raise Break("SB017", f"the rule of {name} for fake tensors refuses what {name} accepts: {error}")
+
+
+def _real(value: Any) -> Any:
+    if type(value) in SYMBOLIC:
+        return specialise(value, "the text of an exception")
+    if not isinstance(value, torch.Tensor):
+        return value
+    if type(value) is not FakeTensor or value.device.type != "cpu" or value.layout is not torch.strided:
+        raise _NoCopy
+    sizes = [specialise(size) for size in value.shape]
+    strides = [specialise(stride) for stride in value.stride()]
+    extent = sum(stride * max(size - 1, 0) for stride, size in zip(strides, sizes, strict=True)) + 1
+    if extent * value.element_size() > _BYTES:
+        raise _NoCopy
+    made = torch.empty_strided(sizes, strides, dtype=value.dtype).zero_()
+    if value.requires_grad:
+        made.requires_grad_()
+        if not value.is_leaf:
+            with torch.enable_grad():
+                made = made.view_as(made)
+    return made
