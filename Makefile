@@ -20,7 +20,7 @@ PYTEST := OMP_NUM_THREADS=1 $(PY) -m pytest
 NATIVE := $(wildcard csrc/*.c csrc/*.cpp csrc/*.h csrc/*/*.h)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test fuzz check sanitize bench test-models clean
+.PHONY: help setup demo test fuzz mutation check sanitize bench test-models clean
 .DELETE_ON_ERROR:
 
 help:
@@ -28,6 +28,7 @@ help:
 	@echo "make test         every test but the long list of models"
 	@echo "make fuzz         random programs against eager, for MINUTES=n"
 	@echo "make check        the quick loop: ruff, mypy, import layers, smoke"
+	@echo "make mutation     switches off one thing after the other, and asks which test notices"
 	@echo "make sanitize     the core built with ASan and UBSan, under the tests that exercise it"
 	@echo "make bench        capture time and call overhead beside torch._dynamo"
 	@echo "make test-models  the long list of real models"
@@ -79,6 +80,9 @@ demo: setup $(STAMPS)/transformers
 
 test: setup
 	@$(PYTEST) -q -n $(JOBS) --dist worksteal --durations=15 -m "not slow" tests
+
+mutation: setup
+	@OMP_NUM_THREADS=1 $(PY) -m tests.mutation --jobs $(JOBS)
 
 fuzz: setup
 	@OMP_NUM_THREADS=1 $(PY) -m tests.fuzz --seeds 100000:10000000 --minutes $(MINUTES) --shrink

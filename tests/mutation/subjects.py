@@ -1,0 +1,136 @@
+"""What can be switched off in Stator, one thing at a time.
+
+In: packages of `stator`.  Out: `Mutant`s: each replaces the code of one function, the class of one row of the native
+table or one kind of guard, in this very process, and says so in words.
+
+A function's code object is replaced, not its name, so that everybody who has imported the function gets the mutant.
+"""
+
+from __future__ import annotations
+
+import dis
+import importlib
+import pkgutil
+import types
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import stator
+from stator.guards.guard import Kind
+from stator.guards.guard_set import GuardSet
+from stator.native import rows_declare
+
+PACKAGES = ("guards", "heap", "emit", "native", "cache", "graph", "shapes")
+ALSO = ("interp.suspend", "interp.rules_effects", "interp.moments", "interp.assertions", "interp.tensor_bookkeeping")
+# What describes, counts or lets go changes no result; what it writes has tests of its own.
+NOT_LAWS = ("__init__", "__repr__", "__str__", "text", "describe", "release", "render")
+RESULTS: dict[str, tuple[str, ...]] = {
+    "bool": ("True", "False"), "int": ("0",), "str": ("''",), "None": ("None",), "list": ("[]",), "dict": ("{}",),
+    "set": ("set()",), "tuple": ("()",), "Iterator": ("iter(())",),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One thing switched off."""
+
+    name: str
+    apply: Callable[[], None]
+    entered: types.CodeType | None  # tests that never enter this code cannot notice
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+def modules() -> Iterator[types.ModuleType]:
+    for package in PACKAGES:
+        folder = importlib.import_module(f"stator.{package}")
+        for found in pkgutil.iter_modules(folder.__path__):
+            yield importlib.import_module(f"stator.{package}.{found.name}")
+    for name in ALSO:
+        yield importlib.import_module(f"stator.{name}")
+
+
+def functions_of(module: types.ModuleType) -> Iterator[tuple[str, types.FunctionType]]:
+    """Functions and methods that the module itself defines, by qualified name."""
+    for name, value in sorted(vars(module).items()):
+        if isinstance(value, type) and value.__module__ == module.__name__:
+            for attribute, member in vars(value).items():
+                member = getattr(member, "__func__", getattr(member, "fget", member))
+                if isinstance(member, types.FunctionType) and member.__module__ == module.__name__:
+                    yield f"{name}.{attribute}", member
+        elif isinstance(value, types.FunctionType) and value.__module__ == module.__name__:
+            yield name, value
+
+
+def is_trivial(code: types.CodeType) -> bool:
+    """A body that already does nothing, or only raises."""
+    names = [i.opname for i in dis.get_instructions(code) if i.opname not in ("RESUME", "CACHE", "COPY_FREE_VARS")]
+    return names[:2] == ["LOAD_CONST", "RETURN_VALUE"] or names[:1] == ["RETURN_CONST"] or len(names) < 4
+
+
+def results_of(function: types.FunctionType) -> tuple[str, ...]:
+    """The expressions a mutant returns, from the annotation of the result."""
+    annotation = str(function.__annotations__.get("return", "None"))
+    return RESULTS.get(annotation.partition("[")[0], ("None",))
+
+
+def returning(function: types.FunctionType, expression: str) -> types.CodeType:
+    """Code that takes any arguments and returns the value of the expression."""
+    free = function.__code__.co_freevars  # a function keeps its cells: the new code must name as many
+    if free:
+        inner = f"    def mutant(*a, **k):\n        if 0: {', '.join(free)}\n        return {expression}\n"
+        source = f"def outer():\n    {' = '.join(free)} = None\n{inner}    return mutant\n"
+        namespace: dict[str, Any] = {}
+        exec(source, namespace)
+        return namespace["outer"]().__code__
+    namespace = {}
+    exec(f"def mutant(*a, **k):\n    return {expression}\n", namespace)
+    return namespace["mutant"].__code__
+
+
+def of_functions() -> Iterator[Mutant]:
+    for module in modules():
+        for name, function in functions_of(module):
+            if name.rpartition(".")[2] in NOT_LAWS or is_trivial(function.__code__):
+                continue
+            if function.__code__.co_flags & 0x20:  # a generator's mutant would be no generator
+                continue
+            for expression in results_of(function):
+                changed = returning(function, expression)
+
+                def apply(function: types.FunctionType = function, changed: types.CodeType = changed) -> None:
+                    function.__code__ = changed
+
+                short = module.__name__.removeprefix("stator.")
+                yield Mutant(f"{short}.{name} returns {expression}", apply, function.__code__)
+
+
+def of_guard_kinds() -> Iterator[Mutant]:
+    for kind in Kind:
+        def apply(kind: Kind = kind) -> None:
+            keep = GuardSet.add
+            GuardSet.add = lambda self, guard: guard.kind is not kind and keep(self, guard)  # type: ignore[method-assign]
+
+        yield Mutant(f"no guards of kind {kind.name}", apply, GuardSet.add.__code__)
+
+
+def of_rows() -> Iterator[Mutant]:
+    """Each class of the native table, treated as if its rows were pure; and pure rows unknown."""
+    pure = rows_declare.NativeClass.PURE
+    for cls in rows_declare.NativeClass:
+        def apply(cls: Any = cls) -> None:
+            for key, row in list(rows_declare.ROWS.items()):
+                if row.cls is cls:
+                    if cls is pure:
+                        del rows_declare.ROWS[key]
+                    else:
+                        object.__setattr__(row, "cls", pure)
+
+        yield Mutant(f"rows of class {cls.name} {'are unknown' if cls is pure else 'are pure'}", apply, None)
+
+
+def all_mutants() -> list[Mutant]:
+    assert stator.__file__ is not None
+    return [*of_guard_kinds(), *of_rows(), *of_functions()]
