@@ -25,6 +25,7 @@ BackendFunction = Callable[..., Callable[..., object]]
 OWN_OPTIONS: dict[str, str] = {
     "strict": "an internal error of Stator raises instead of falling back to eager (also STATOR_STRICT=1)",
     "compile_nested": "Python functions called by the unsupported instruction of a break are compiled in turn",
+    "capture_control_flow": "a branch on a tensor whose ways have no effects and yield alike is captured as torch.cond",
     "print": "'replay' (default): print, logging and warnings are replayed after the graph; 'break': they break",
 }
 
@@ -52,6 +53,7 @@ class Settings:
     name: str | None = None
     strict: bool = field(default_factory=strict_from_environment)
     compile_nested: bool = True
+    capture_control_flow: bool = False
     print: str = "replay"
 
     def validate(self) -> None:

@@ -263,6 +263,8 @@ def install_eager(done: Trace, bound: tuple[Any, ...], why: str,
 
 def stopped(site: CallSite, done: Trace, stop: Break, bound: tuple[Any, ...]) -> tuple[Any, Any, Installed] | None:
     """A graph break: an error under fullgraph, else this call runs eagerly under the guards met so far."""
+    if must_repeat(site, stop):
+        return capture(site, bound)
     if site.breaks_are_errors(done.vm):
         raise stop.as_unsupported() from None
     event = events.GraphBreak.of(stop)
@@ -277,9 +279,19 @@ def stopped(site: CallSite, done: Trace, stop: Break, bound: tuple[Any, ...]) ->
                 finally:
                     again.release()
         except Break as other:
+            if must_repeat(site, other):
+                return capture(site, bound)
             stop = other
     events.emit(events.EagerFallback(site.name, str(stop)))
     return install_eager(done, bound, str(stop))
+
+
+def must_repeat(site: CallSite, stop: Break) -> bool:
+    """Whether a captured branch left a tensor as it was that is seen under two names: the site's branches then break."""
+    if not stop.data.get("uncertain") or site.branches_break:
+        return False
+    site.branches_break = True
+    return True
 
 
 def finish_break(site: CallSite, done: Trace, stop: Break, event: events.GraphBreak, bound: tuple[Any, ...],

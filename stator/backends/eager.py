@@ -18,7 +18,28 @@ def compile_eager(
     gm: torch.fx.GraphModule, example_inputs: Sequence[Any], settings: Settings
 ) -> Callable[..., Any]:
     """Run the captured operators one by one."""
+    branch_in_python(gm)
     return gm.forward
+
+
+def branch_in_python(gm: torch.fx.GraphModule) -> None:
+    """Where the program has an `if`, take one of two inner graphs by an `if`.
+
+    The operator itself gives its results a history of its own, for which it traces both graphs at every call that
+    needs gradients; autograd follows the graph that runs just as well.
+    """
+    for module in gm.modules():
+        if isinstance(module, torch.fx.GraphModule):
+            found = [node for node in module.graph.find_nodes(op="call_function", target=torch.ops.higher_order.cond)
+                     if node.meta.get("is_branch")]
+            for node in found:
+                node.target = choose
+            if found:
+                module.recompile()
+
+
+def choose(condition: Any, when_true: Any, when_false: Any, operands: tuple[Any, ...]) -> Any:
+    return when_true(*operands) if condition else when_false(*operands)
 
 
 def compile_eager_noexcept(
@@ -26,6 +47,7 @@ def compile_eager_noexcept(
 ) -> Callable[..., Any]:
     """Like "eager", for finding wrong captures: an exception in the graph is reported as the graph's fault,
     so that the program cannot take it for one of its own."""
+    branch_in_python(gm)
 
     def run(*args: Any) -> Any:
         try:

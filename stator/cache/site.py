@@ -51,6 +51,7 @@ class CallSite:
     nested: Any = None  # cache.NestedFrames: functions entered below the breaks of the whole call
     shapes: Policy = field(init=False)
     data_dependent: bool = True  # numbers that only the graph knows are symbols of it, until a backend refuses them
+    branches_break: bool = False  # a tensor that a captured branch left as it was would be seen under two names
 
     def __post_init__(self) -> None:
         self.shapes = Policy(self.settings.dynamic, breaks=not self.settings.fullgraph)
@@ -60,6 +61,7 @@ class CallSite:
         vm.recorder.data_dependent = self.data_dependent
         vm.heap.shapes = self.shapes
         vm.error_policy = marks.error_policy()
+        vm.capture_control_flow = self.settings.capture_control_flow and not self.branches_break
         vm.effects_break = self.settings.print == "break"
         if self.point is None:
             return root_frame(vm, self.fn, bound), None, None

@@ -46,6 +46,7 @@ class Rebuilder:
         self.kept: list[Any] = []
         self.outputs: list[Any] = []  # fake tensors the graph must return
         self.output_index: dict[int, int] = {}
+        self.choices: dict[int, str] = {}  # of tensors that came out of a captured branch -> their variable
         self.wanted: dict[Source, str] = {}  # outside values the entry hands over -> parameter name
         self.building: set[int] = set()
 
@@ -65,7 +66,17 @@ class Rebuilder:
         if index is None:
             index = self.output_index[id(fake)] = len(self.outputs)
             self.outputs.append(fake)
-        return f"out[{index}]"
+        choice = self.recorder.uncertain.choices.get(id(fake))
+        return f"out[{index}]" if choice is None else self.chosen(fake, choice, f"out[{index}]")
+
+    def chosen(self, fake: FakeTensor, choice: Any, made: str) -> str:
+        """A tensor that a captured branch may have left as it was: that very tensor, or the one it made."""
+        name = self.choices.get(id(fake))
+        if name is None:
+            name = self.choices[id(fake)] = self.writer.fresh("chosen")
+            ways = [made if each is None else self.tensor(each) for each in (choice.when_true, choice.when_false)]
+            self.writer.line(f"{name} = {ways[0]} if {self.value(choice.condition)} else {ways[1]}")
+        return name
 
     # ------------------------------------------------------------------ values
 

@@ -12,7 +12,6 @@ import weakref
 from dataclasses import dataclass, field
 from typing import Any
 
-import torch
 from torch import fx
 from torch.fx.passes.runtime_assert import insert_deferred_runtime_asserts
 
@@ -22,6 +21,8 @@ from stator.emit.effects import write_effects
 from stator.emit.rebuild import Rebuilder
 from stator.emit.writer import Writer
 from stator.errors import BackendError
+from stator.graph.modules import make_graph_module
+from stator.heap.tracker import Shape
 from stator.interp.promises import as_program_exception
 from stator.shapes.inputs import float_tensor
 from stator.source import Source
@@ -72,6 +73,7 @@ def emit_residual(vm: Any, result: Any, resume: Any = None) -> Residual:
         value = f"{writer.constant(_core.Resume, 'Resume')}({writer.constant(resume, 'resume_at')}, ({parts},))" \
             if parts else f"{writer.constant(_core.Resume, 'Resume')}({writer.constant(resume, 'resume_at')}, ())"
     effects = write_effects(build)
+    refuse_uncertain(vm, build.outputs)
     lines = writer.lines
     needs_graph = recorder.calls > 0 or bool(build.outputs)
     call: list[str] = []
@@ -91,7 +93,7 @@ def emit_residual(vm: Any, result: Any, resume: Any = None) -> Residual:
             f"{writer.constant(float_tensor, 'float_tensor')}({build.outside(i.source)})" if i.boxed
             else build.outside(i.source) for i in inputs]
         recorder.graph.output(nodes)
-        graph_module = make_graph_module(recorder.graph)
+        graph_module = make_graph_module(recorder.graph, recorder.inner_graphs)
         if recorder.symbols.definitions:
             insert_deferred_runtime_asserts(graph_module, recorder.symbols.shape_env, "stator")
             graph_module.recompile()
@@ -130,6 +132,15 @@ def checked_once(compiled: Any, graph: fx.GraphModule, backend: str, namespace: 
     return first_call
 
 
+def refuse_uncertain(vm: Any, outputs: list[Any]) -> None:
+    """No tensor may leave that is a copy of one that is seen outside, where the program would have left the one."""
+    uncertain = vm.recorder.uncertain
+    if uncertain.storages:
+        outside = [tracker.standin for tracker in vm.heap.trackers if tracker.shape is Shape.TENSOR]
+        if uncertain.conflict(outputs, outside):
+            raise Break("SB002", "a tensor that a branch leaves as it was is seen under two names", uncertain=True)
+
+
 def call_graph(writer: Writer, state: Any, call: str) -> list[str]:
     """The graph changes torch's settings as it runs: an error inside must not leave them changed."""
     if not state.before:
@@ -148,15 +159,3 @@ def graph_failed(error: Exception) -> Any:
         raise error
     events.emit(events.EagerFallback("a compiled graph", f"it raised {type(error).__name__}: {error}"))
     return _core.EAGER
-
-
-def make_graph_module(graph: fx.Graph) -> fx.GraphModule:
-    module = fx.GraphModule(torch.nn.Module(), graph)
-    weakref.finalize(module, _forget_source, module.forward.__code__.co_filename)
-    return module
-
-
-def _forget_source(filename: str) -> None:
-    """torch.fx keeps the text of every graph for tracebacks, for ever."""
-    linecache.cache.pop(filename, None)
-    fx.graph_module._loader.eval_cache.pop(filename, None)

@@ -32,6 +32,7 @@ from stator.graph.naming import input_name, is_in_place, spell
 from stator.graph.plain_inputs import PlainInputs
 from stator.graph.propagation import Propagation
 from stator.graph.torch_state import TorchState
+from stator.graph.uncertain import Uncertain
 from stator.guards.guard import TensorMeta, tensor_meta
 from stator.guards.shape_check import Operand, Property
 from stator.kinds import is_a
@@ -78,6 +79,8 @@ class Recorder:
         self.writes_in_place = False
         self.marks: dict[str, Any] = {}  # metadata of every node recorded now (see rules_checkpoint)
         self._last_input: fx.Node | None = None
+        self.inner_graphs: dict[str, fx.GraphModule] = {}  # by the name that the graph has for each
+        self.uncertain = Uncertain()
         self.enclosing: Any = None  # the inner graph being recorded (see graph/subgraph)
 
     # ------------------------------------------------------------------ inputs
@@ -124,6 +127,9 @@ class Recorder:
 
     def add_number(self, value: int | float, source: Source, undecided: bool = False) -> Any:
         """A symbol for a Python number from outside; of an undecided one the trace knows nothing."""
+        if self.enclosing is not None:
+            with self.enclosing.outside():
+                return self.add_number(value, source, undecided)
         make: Any = undecided_int if undecided else symbolic_int if type(value) is int else symbolic_float
         symbol, number = make(self.symbols.shape_env, value, source)
         self.symbols.define_number(symbol, number, source, self.locate())
@@ -213,9 +219,17 @@ class Recorder:
                 else [self.to_node_arg(i) for i in value]
         if is_a(value, (int, float, str)):
             return value
+        if is_a(value, fx.GraphModule):
+            return self.inner_graph(value)
         if is_a(value, (torch._C._SDPBackend, type)) or callable(value):
             return value
         raise Break("SB005", f"a {cls.__name__} passed to a torch operation")
+
+    def inner_graph(self, module: fx.GraphModule) -> fx.Node:
+        """The name of an inner graph, which a higher-order operation takes."""
+        name = f"inner_{len(self.inner_graphs)}"
+        self.inner_graphs[name] = module
+        return self.graph.create_node("get_attr", name, (), {})
 
     # ------------------------------------------------------------------ calls
 
@@ -232,6 +246,8 @@ class Recorder:
         if kwargs:
             refuse_real_tensors(kwargs.values())
         in_place = is_in_place(target, kwargs)
+        if self.uncertain.storages:
+            self.uncertain.check(target, in_place, args, kwargs)
         self.writes_in_place = self.writes_in_place or in_place
         key = None if in_place else self.propagation.key(func, args, kwargs)
         if key is not None:
@@ -293,6 +309,8 @@ class Recorder:
 
     def attribute(self, fake: FakeTensor, name: str, descr: Any) -> Any:
         """A property of a tensor: metadata, or a tensor (`x.T`), which becomes a node."""
+        if self.uncertain.storages:
+            self.uncertain.check(name, False, (fake,), {})
         with torch._C.DisableTorchFunction(), self.symbols.dispatcher():
             result = descr.__get__(fake)
         if self._holds_tensor(result):

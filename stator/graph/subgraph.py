@@ -10,10 +10,11 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
+import sympy
 import torch
 from torch import fx
 
-from stator.breaks import Break
+from stator.graph.modules import make_graph_module
 from stator.shapes.nodes import SymbolNodes
 
 
@@ -31,27 +32,70 @@ class _Nodes(dict[int, Any]):
         return default if found is None else found
 
 
+class _Symbols(SymbolNodes):
+    """The numbers of an inner graph: a symbol that it does not make itself is handed in."""
+
+    def __init__(self, part: Subgraph, outer: SymbolNodes) -> None:
+        super().__init__(part.graph, outer.shape_env)
+        self.part, self.outer = part, outer
+
+    def dispatcher(self) -> Any:
+        return self.outer.dispatcher()
+
+    def _can_make(self, expression: sympy.Basic) -> bool:
+        return all(symbol in self.known or symbol.is_integer and self.outer._can_make(symbol)
+                   for symbol in expression.free_symbols)
+
+    def _symbol(self, symbol: sympy.Symbol) -> fx.Node:
+        hint = self.shape_env.backed_var_to_val.get(symbol)
+        number = self.shape_env.create_symintnode(symbol, hint=None if hint is None else int(hint))
+        return self.part.lift_number(number)
+
+
 class Subgraph:
     """An inner graph under construction."""
 
     def __init__(self, recorder: Any) -> None:
         self.recorder = recorder
         self.graph = fx.Graph()
-        self.lifted: list[Any] = []  # fakes of the outer graph, in the order of their inputs
+        self.lifted: list[Any] = []  # fakes and sizes of the outer graph, in the order of their inputs
+        self.inputs: list[fx.Node] = []  # their placeholders
         self.module: fx.GraphModule | None = None
         self._last_input: fx.Node | None = None
+        self._last_bound: fx.Node | None = None
 
     def __enter__(self) -> Subgraph:
         recorder = self.recorder
-        self._outer = {name: getattr(recorder, name) for name in _STATE}
+        self._begun = len(recorder.kept)
+        self._outer = self._current()
         self._inner = {"graph": self.graph, "nodes": _Nodes(self), "enclosing": self, "_last_input": None,
-                       "symbols": SymbolNodes(self.graph, recorder.fake_mode.shape_env), "data_dependent": False,
-                       "calls": recorder.calls}
+                       "symbols": _Symbols(self, recorder.symbols), "data_dependent": False,
+                       "calls": recorder.calls, "inner_graphs": {}}
         self._install(self._inner)
         return self
 
     def __exit__(self, *exc: Any) -> None:
+        self._inner = self._current()
         self._install(self._outer)
+
+    def _current(self) -> dict[str, Any]:
+        return {name: getattr(self.recorder, name) for name in _STATE}
+
+    @property
+    def outer_fakes(self) -> list[Any]:
+        """The tensors that were not made by the inner graph: those of before, and the program's own."""
+        before = [kept for kept in self.recorder.kept[:self._begun] if isinstance(kept, torch.Tensor)]
+        return before + [given.fake for given in self.recorder.inputs if isinstance(given.fake, torch.Tensor)]
+
+    @contextlib.contextmanager
+    def reopened(self) -> Iterator[None]:
+        """Record into it again, after it was left."""
+        self._outer = self._current()
+        self._install(self._inner)
+        try:
+            yield
+        finally:
+            self.__exit__()
 
     def _install(self, state: dict[str, Any]) -> None:
         for name, value in state.items():
@@ -60,17 +104,15 @@ class Subgraph:
     @contextlib.contextmanager
     def outside(self) -> Iterator[None]:
         """Record into the outer graph for a moment."""
-        inner = {name: getattr(self.recorder, name) for name in _STATE}
+        inner = self._current()
         self._install(self._outer)
         try:
             yield
         finally:
-            self._outer = {name: getattr(self.recorder, name) for name in _STATE}
+            self._outer = self._current()
             self._install(inner)
 
     def add_input(self, name: str, fake: Any) -> fx.Node:
-        if any(type(size) is not int for size in fake.shape):
-            raise Break("SB003", "a size that is not a constant, in a function of its own graph")
         if self._last_input is None:
             self.graph.inserting_after(self.graph._root)
         else:
@@ -83,22 +125,53 @@ class Subgraph:
     def bind(self, name: str, fake: Any) -> None:
         """An input that stands for `fake` inside."""
         self.recorder.kept.append(fake)
-        self.recorder.nodes[id(fake)] = self.add_input(name, fake)
+        self.recorder.nodes[id(fake)] = self._last_bound = self.add_input(name, fake)
 
     def outer_knows(self, key: int) -> bool:
         return self._outer["nodes"].get(key) is not None
 
     def lift(self, key: int) -> fx.Node:
         fake = next(kept for kept in reversed(self.recorder.kept) if id(kept) == key)
-        node = self.add_input(f"outer_{len(self.lifted)}", fake)
-        self.lifted.append(fake)
+        return self._lift(fake)
+
+    def lift_number(self, number: Any) -> fx.Node:
+        return self._lift(number)
+
+    def _lift(self, value: Any) -> fx.Node:
+        node = self.add_input(f"outer_{len(self.lifted)}", value)
+        self.lifted.append(value)
+        self.inputs.append(node)
         return node
 
-    def finish(self, outputs: list[Any]) -> fx.GraphModule:
-        """Close the graph (while it is still being recorded into)."""
-        self.graph.output(tuple(self.recorder.node_of(fake) for fake in outputs))
-        self.module = fx.GraphModule(torch.nn.Module(), self.graph)
+    def align(self, operands: list[Any]) -> None:
+        """Take exactly these, in this order; what is lifted already must be among them."""
+        known = dict(zip(map(operand_key, self.lifted), self.inputs, strict=True))
+        before = self._last_bound or self.graph._root
+        for number, operand in enumerate(operands):
+            node = known.get(operand_key(operand))
+            if node is None:
+                node = self.graph.create_node("placeholder", f"unused_{number}", (), {})
+                node.meta["example_value"] = operand
+            before.append(node)
+            before = node
+
+    def finish(self, outputs: list[Any], single: bool = False) -> fx.GraphModule:
+        """Close the graph (while it is still being recorded into); `single` leaves its one output without a tuple."""
+        nodes = tuple(self.recorder.node_of(fake) for fake in outputs)
+        self.graph.output(nodes[0] if single else nodes)
+        self.module = make_graph_module(self.graph, self.recorder.inner_graphs)
         return self.module
 
 
-_STATE = ("graph", "nodes", "enclosing", "_last_input", "symbols", "data_dependent", "calls")
+def operand_key(value: Any) -> Any:
+    """Equal for one and the same operand of several inner graphs."""
+    return id(value) if isinstance(value, torch.Tensor) else value.node.expr
+
+
+def all_operands(*parts: Subgraph) -> list[Any]:
+    """What any of the inner graphs takes from outside, each once."""
+    return list({operand_key(value): value for part in reversed(parts) for value in reversed(part.lifted)}.values())
+
+
+_STATE = ("graph", "nodes", "enclosing", "_last_input", "symbols", "data_dependent", "calls",
+          "inner_graphs")

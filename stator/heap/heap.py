@@ -160,7 +160,7 @@ class Heap:
         cls = type(value)
         if is_a(value, torch.Tensor):
             return self._adopt_tensor
-        if is_a(value, (type, types.ModuleType, enum.Enum)) or cls.__module__ == "typing":
+        if is_a(value, (type, types.ModuleType, enum.Enum, torch._ops.OperatorBase)) or cls.__module__ == "typing":
             return self._adopt_identity  # what typing makes (aliases, type variables) is never changed
         if is_a(value, BaseException):
             return self._adopt_exception

@@ -126,6 +126,8 @@ class Caller(Machine):
             return self.call(fn.fn, (*(fn.prefix_args or ()), *args), kwargs, cont)
         if self.is_torch_leaf(fn):
             return self.give(self.torch_call(fn, args, kwargs), cont)
+        if is_a(fn, torch._ops.HigherOrderOperator):  # its own code looks at dispatch keys, which fakes do not have
+            raise Break("SB016", f"the operator {fn.name()}, which takes functions")
         method = find(self, cls, "__call__")
         if method is MISSING:
             raise Raised(TypeError(f"{cls.__name__!r} object is not callable"))

@@ -111,6 +111,7 @@ class Machine:
         self.callbacks: dict[int, Any] = {}  # functions that stand for C callables inside C iterators
         self.effects: list[Any] = []
         self.assertions: list[Any] = []  # what failed assertions of the graph mean to the program
+        self.capture_control_flow = False  # branches on data become operations of the graph where they can
         self.effects_break = False  # print and its like break instead of being replayed
         self.error_policy: bool | None = None  # of the innermost error_on_graph_break region; None: there is none
         self.early_effects = 0  # how many of them come before the program's first change of anything outside

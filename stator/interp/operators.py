@@ -221,6 +221,8 @@ def guard_distinct(vm: Any, left: Any, right: Any) -> None:
     first, second = vm.heap.by_standin.get(id(left)), vm.heap.by_standin.get(id(right))
     if first is not None and second is not None and first is not second:
         vm.heap.guard(first.source, Kind.NOT_ALIAS, second.source)
+    if type(left) is FakeTensor and type(right) is FakeTensor and vm.recorder.uncertain.storages:
+        vm.recorder.uncertain.check("is_set_to", False, (left, right), {})
 
 
 def unary(vm: Any, symbol: str, value: Any, cont: Any = None) -> None:

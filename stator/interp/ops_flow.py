@@ -6,6 +6,7 @@ import types
 from typing import Any
 
 import numpy
+import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.heap.box import Box
@@ -14,6 +15,7 @@ from stator.interp import consumers, operators
 from stator.interp.assertions import take_for_granted
 from stator.interp.assignment import delete_attr, store_attr
 from stator.interp.attributes import load_attr, read_instance_dict
+from stator.interp.branches import capture_branch, truth_as_symbol
 from stator.interp.calls import looks_itself
 from stator.interp.frame import NULL, Frame, Raised
 from stator.interp.lookup import MISSING, find
@@ -80,6 +82,10 @@ def UNARY_INVERT(vm: Any, frame: Frame, instr: Any) -> None:
 
 @op
 def UNARY_NOT(vm: Any, frame: Frame, instr: Any) -> None:
+    symbol = truth_as_symbol(vm, frame.stack[-1]) if type(frame.stack[-1]) is FakeTensor else None
+    if symbol is not None:
+        frame.stack[-1] = torch.sym_not(symbol)
+        return
     frame.stack.append(not operators.truth(vm, frame.stack.pop()))
 
 
@@ -158,12 +164,20 @@ def JUMP_BACKWARD_NO_INTERRUPT(vm: Any, frame: Frame, instr: Any) -> None:
     frame.ip = instr.target
 
 
-def branch_truth(vm: Any, frame: Frame, instr: Any, value: Any, jump_if: bool) -> bool:
-    if type(value) in _FROM_GRAPH:
-        granted = take_for_granted(vm, frame, instr, value, jump_if)
-        if granted is not None:
-            return granted
-    return operators.truth(vm, value)
+def pop_jump(vm: Any, frame: Frame, instr: Any, jump_if: bool) -> None:
+    value = frame.stack[-1]
+    if type(value) is bool:
+        holds = value
+    else:
+        granted = None
+        if type(value) in _FROM_GRAPH:
+            granted = take_for_granted(vm, frame, instr, value, jump_if)
+            if granted is None and capture_branch(vm, frame, instr, value, jump_if):
+                return
+        holds = operators.truth(vm, value) if granted is None else granted
+    if holds is jump_if:
+        frame.ip = instr.target
+    frame.stack.pop()
 
 
 _FROM_GRAPH = SYMBOLIC | {FakeTensor}
@@ -171,18 +185,12 @@ _FROM_GRAPH = SYMBOLIC | {FakeTensor}
 
 @op
 def POP_JUMP_FORWARD_IF_FALSE(vm: Any, frame: Frame, instr: Any) -> None:
-    value = frame.stack[-1]
-    if value is not True and (value is False or not branch_truth(vm, frame, instr, value, False)):
-        frame.ip = instr.target
-    frame.stack.pop()
+    pop_jump(vm, frame, instr, False)
 
 
 @op
 def POP_JUMP_FORWARD_IF_TRUE(vm: Any, frame: Frame, instr: Any) -> None:
-    value = frame.stack[-1]
-    if value is True or value is not False and branch_truth(vm, frame, instr, value, True):
-        frame.ip = instr.target
-    frame.stack.pop()
+    pop_jump(vm, frame, instr, True)
 
 
 @op
@@ -221,15 +229,19 @@ def POP_JUMP_BACKWARD_IF_NOT_NONE(vm: Any, frame: Frame, instr: Any) -> None:
 
 @op
 def JUMP_IF_FALSE_OR_POP(vm: Any, frame: Frame, instr: Any) -> None:
-    if not operators.truth(vm, frame.stack[-1]):
-        frame.ip = instr.target
-    else:
-        frame.stack.pop()
+    jump_or_pop(vm, frame, instr, False)
 
 
 @op
 def JUMP_IF_TRUE_OR_POP(vm: Any, frame: Frame, instr: Any) -> None:
-    if operators.truth(vm, frame.stack[-1]):
+    jump_or_pop(vm, frame, instr, True)
+
+
+def jump_or_pop(vm: Any, frame: Frame, instr: Any, jump_if: bool) -> None:
+    value = frame.stack[-1]
+    if type(value) in _FROM_GRAPH and capture_branch(vm, frame, instr, value, jump_if, keeps=True):
+        return
+    if operators.truth(vm, value) is jump_if:
         frame.ip = instr.target
     else:
         frame.stack.pop()

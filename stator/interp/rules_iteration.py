@@ -10,6 +10,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.breaks import Break
 from stator.interp import generators, operators, symbols
+from stator.interp.branches import truth_as_symbol
 from stator.interp.calls import rule
 from stator.interp.frame import Continuation, Frame, Raised
 from stator.interp.lengths import symbolic_length
@@ -79,6 +80,9 @@ def _bool(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
         return vm.give(vm.native_unhooked(bool, args, kwargs), cont)
     if type(args[0]) in SYMBOLIC:
         return vm.give(symbols.as_bool(vm, args[0]), cont)
+    symbol = truth_as_symbol(vm, args[0]) if type(args[0]) is FakeTensor else None
+    if symbol is not None:
+        return vm.give(symbol, cont)
     vm.give(operators.truth(vm, args[0]), cont)
 
 

@@ -160,7 +160,7 @@ def suspend(vm: Any) -> tuple[list[FrameState], list[Any]]:
     starts: list[int] = []
     for frame in frames:
         starts.append(len(values))
-        slots = _live_slots(frame, frame.ip)
+        slots = live_slots(frame, frame.ip, (frame.locals,))
         values += [frame.locals[slot] for slot in slots]
         kinds: list[str] = []
         for item in frame.stack:
@@ -202,14 +202,15 @@ def _owned_generators(vm: Any, values: list[Any]) -> list[int]:
     return found
 
 
-def _live_slots(frame: Frame, index: int) -> tuple[int, ...]:
+def live_slots(frame: Frame, index: int, held: tuple[list[Any], ...]) -> tuple[int, ...]:
+    """The slots that matter from an instruction on and are bound in one of `held`."""
     slots: Any = range(frame.unit.nlocalsplus)
     if not _LOOKS_AT_LOCALS & set(frame.code.co_names):
         live = live_locals(frame.unit, index)
         cells = set(frame.unit.free_slots)  # a resume function is made with its whole closure
         slots = [slot for slot in slots if slot in live or slot in cells
-                 or type(frame.locals[slot]) in RESUMABLE]  # when it is dropped, it is closed
-    return tuple(slot for slot in slots if frame.locals[slot] is not UNBOUND)
+                 or any(type(values[slot]) in RESUMABLE for values in held)]  # when it is dropped, it is closed
+    return tuple(slot for slot in slots if any(values[slot] is not UNBOUND for values in held))
 
 
 # ---------------------------------------------------------------------- going on

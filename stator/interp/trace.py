@@ -38,6 +38,7 @@ from stator.interp import (  # noqa: F401  (each registers its rules)
     rules_containers,
     rules_effects,
     rules_groups,
+    rules_higher_order,
     rules_introspection,
     rules_iteration,
     rules_numpy,

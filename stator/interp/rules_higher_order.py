@@ -1,0 +1,205 @@
+"""Rules for torch's operators that take functions.   torch.cond, while_loop, scan, map, associative_scan
+
+Each function is interpreted once, into a graph of its own; tensors of the surrounding program that it uses are handed
+in.  Out: one node that takes the inner graphs.  A function that changes anything outside breaks the graph, as does one
+whose results the operator does not accept; eager then says what is wrong with it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch._higher_order_ops import associative_scan, map, scan, while_loop
+from torch._higher_order_ops.associative_scan import associative_scan_op
+from torch._higher_order_ops.cond import cond, cond_op
+from torch._higher_order_ops.map import map_impl
+from torch._higher_order_ops.scan import scan_op
+from torch._higher_order_ops.while_loop import while_loop_op
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils import _pytree as pytree
+
+from stator.breaks import Break
+from stator.graph.propagation import ExactNeeded
+from stator.graph.subgraph import Subgraph, all_operands
+from stator.interp.branches import condition_of, describe
+from stator.interp.calls import rule
+from stator.interp.conditions import Merge, Unequal, close, differing, record_cond
+from stator.interp.symbols import as_bool
+from stator.interp.witness import Unwatched, Witness
+from stator.shapes.values import SYMBOLIC, is_unbacked
+
+
+def interpreted(vm: Any, what: str, function: Any, given: list[Any], more: tuple[Any, ...]) -> tuple[Subgraph, Any]:
+    """The graph of one function, called with fakes of its own (`given`) and with outer values; and what it returned."""
+    if vm.recorder.propagation.enabled:  # which tensors share memory must be known
+        if vm.recorder.propagation.served:
+            raise ExactNeeded
+        vm.recorder.propagation.enabled = False
+    try:
+        witness = Witness(vm)
+    except Unwatched as why:
+        raise Break("SB016", f"{what}, while {describe(why)}") from None
+    with Subgraph(vm.recorder) as part:
+        for number, fake in enumerate(given):
+            part.bind(f"given_{number}", fake)
+        result = vm.call_sync(function, (*given, *more), {})
+        vm.heap.expose_deep(result)
+    why = witness.changed()
+    if why:
+        raise Break("SB016", f"{what} of a function with effects: {why}")
+    return part, result
+
+
+def _as_a_whole(function: Any) -> None:
+    """torch's function around an operator is interpreted, and a break in it is one before it is called."""
+    @rule(function)
+    def call(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+        out: list[Any] = []
+        vm.sync(lambda: vm.push(vm.frame_for(function, args, kwargs)), out)
+        vm.give(out[0], cont)
+
+
+for _function in (cond, while_loop, scan, map, associative_scan):
+    _as_a_whole(_function)
+
+
+@rule(cond_op)
+def _cond(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    condition, when_true, when_false, operands = args
+    vm.heap.expose_deep(operands)
+    if type(condition) in (bool, int, float) or type(condition) in SYMBOLIC and not is_unbacked(condition):
+        return vm.call(when_true if condition else when_false, tuple(operands), {}, cont)
+    if type(condition) is FakeTensor and condition.numel() != 1:
+        raise Break("SB016", "torch.cond on a tensor of several elements")
+    ways = [interpreted(vm, "torch.cond", function, [], tuple(operands)) for function in (when_true, when_false)]
+    merge = Merge(vm, always_new=True)
+    held = condition_of(vm, condition) if type(condition) is FakeTensor else as_bool(vm, condition)
+    try:
+        plan = merge.plan(ways[0][1], ways[1][1])
+        results = record_cond(vm, held, ways[0][0], ways[1][0], merge) if merge.pairs else []
+    except Unequal as why:
+        raise Break("SB016", f"torch.cond: {why}") from None
+    vm.give(merge.builder(results)(plan), cont)
+
+
+# ---------------------------------------------------------------------- loops
+
+
+def like(value: Any) -> Any:
+    """A fake of its own that looks the same; a leaf, where it takes part in gradients."""
+    if type(value) is not FakeTensor:
+        raise Break("SB016", f"a loop of the graph that carries a {type(value).__name__}")
+    with torch._C.DisableTorchFunction(), torch.no_grad():
+        return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype,
+                                   device=value.device).requires_grad_(value.requires_grad)
+
+
+def slice_like(value: Any) -> Any:
+    if type(value) is not FakeTensor or not value.dim():
+        raise Break("SB016", "a loop of the graph over something else than the rows of a tensor")
+    with torch._C.DisableTorchFunction(), torch.no_grad():
+        return like(value.select(0, 0).clone())
+
+
+def require_tensors(what: str, values: Any) -> list[Any]:
+    if type(values) not in (tuple, list) or not all(type(value) is FakeTensor for value in values):
+        raise Break("SB016", f"{what} of a function that returns something else than tensors")
+    return list(values)
+
+
+def finish(vm: Any, what: str, part: Subgraph, outputs: list[Any], given: list[Any]) -> None:
+    try:
+        close(vm, part, outputs, False, given)
+    except Unequal as why:
+        raise Break("SB016", f"{what}: {why}") from None
+
+
+def modules_of(*parts: Subgraph) -> tuple[list[Any], tuple[Any, ...]]:
+    """The inner graphs, and what they take from outside, in one order for all."""
+    operands = all_operands(*parts)
+    for part in parts:
+        part.align(operands)
+        assert part.module is not None
+        part.module.recompile()
+    return [part.module for part in parts], tuple(operands)
+
+
+def perform(vm: Any, what: str, operation: Any, *args: Any) -> Any:
+    """The node; its result is what the operator itself makes of fake tensors."""
+    with torch._C.DisableTorchFunction(), vm.recorder.symbols.dispatcher():
+        try:
+            result = operation(*args)
+        except Exception as error:
+            raise Break("SB016", f"{what}: {type(error).__name__}: {error}") from None
+    vm.recorder.record("call_function", operation, args, {}, result)
+    return result
+
+
+def require_same_carries(what: str, carries: Any, results: list[Any]) -> None:
+    for before, after in zip(carries, results, strict=True):
+        why = differing(before, after, without_history=True)
+        if why:
+            raise Break("SB016", f"{what} of a function that changes the {why} of what it carries")
+
+
+@rule(while_loop_op)
+def _while_loop(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    condition, body, carried, more = args
+    what = "torch.while_loop"
+    vm.heap.expose_deep(carried)
+    given = [[like(value) for value in carried] for _ in range(2)]
+    asks, answer = interpreted(vm, what, condition, given[0], tuple(more))
+    if type(answer) is not FakeTensor:
+        raise Break("SB016", f"{what} with a condition that is no tensor")
+    turns, results = interpreted(vm, what, body, given[1], tuple(more))
+    results = require_tensors(what, results)
+    if len(results) != len(given[1]):
+        raise Break("SB016", f"{what} of a function that returns another number of tensors than it takes")
+    require_same_carries(what, given[1], results)
+    finish(vm, what, turns, results, given[1])
+    with asks.reopened():
+        asks.finish([answer], single=True)
+    modules, operands = modules_of(asks, turns)
+    vm.give(perform(vm, what, while_loop_op, *modules, tuple(carried), operands), cont)
+
+
+@rule(scan_op)
+def _scan(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    combine, init, xs = args[:3]
+    more = kwargs.get("additional_inputs", args[3] if len(args) > 3 else ())
+    for value in (init, xs):
+        vm.heap.expose_deep(value)
+    given = [like(value) for value in init] + [slice_like(value) for value in xs]
+    part, results = interpreted(vm, "scan", combine, given, tuple(more))
+    results = require_tensors("scan", results)
+    require_same_carries("scan", given[:len(init)], results[:len(init)])
+    finish(vm, "scan", part, results, given)
+    modules, operands = modules_of(part)
+    vm.give(perform(vm, "scan", scan_op, modules[0], list(init), list(xs), operands), cont)
+
+
+@rule(map_impl)
+def _map(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    function, xs, more = args
+    for value in (xs, more):
+        vm.heap.expose_deep(value)
+    given = [slice_like(value) for value in xs]
+    part, result = interpreted(vm, "map", function, given, tuple(more))
+    leaves, spec = pytree.tree_flatten(result)
+    finish(vm, "map", part, require_tensors("map", leaves), given)
+    modules, operands = modules_of(part)
+    results = perform(vm, "map", map_impl, modules[0], tuple(xs), operands)
+    vm.give(pytree.tree_unflatten(list(results), spec), cont)
+
+
+@rule(associative_scan_op)
+def _associative_scan(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    combine, xs = args[:2]
+    more = kwargs.get("additional_inputs", args[2] if len(args) > 2 else ())
+    vm.heap.expose_deep(xs)
+    given = [slice_like(value) for value in (*xs, *xs)]
+    part, results = interpreted(vm, "associative_scan", combine, given, tuple(more))
+    finish(vm, "associative_scan", part, require_tensors("associative_scan", results), given)
+    modules, operands = modules_of(part)
+    vm.give(perform(vm, "associative_scan", associative_scan_op, modules[0], list(xs), operands), cont)
