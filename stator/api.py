@@ -254,6 +254,12 @@ def _disable(fn: Any, recursive: bool, reason: str | None) -> Any:
         marks.disable(fn, recursive, reason)
         fn._compiled_call_impl = _disable(fn._call_impl, True, reason) if recursive else None
         return fn
+    if isinstance(fn, type):
+        for name in ("__new__", "__init__", "__call__"):  # what making and calling an instance enters
+            member = fn.__dict__.get(name)
+            member = member.__func__ if isinstance(member, staticmethod) else member
+            if isinstance(member, types.FunctionType):
+                marks.disable(member, recursive, reason)
     if isinstance(fn, type) or not recursive:
         marks.disable(fn, recursive, reason)
         return fn

@@ -101,7 +101,8 @@ register(
     "data-dependent branch",
     cause="a branch depends on the value of a tensor, which exists only when the graph runs",
     example="if x.sum() > 0: ...",
-    remedy="choose between values with torch.where, or between computations with torch.cond",
+    remedy="choose between values with torch.where, between computations with torch.cond, or let both ways be captured "
+    "with options={'capture_control_flow': True}",
     inherent=True,
 )
 register(

@@ -269,7 +269,7 @@ def stopped(site: CallSite, done: Trace, stop: Break, bound: tuple[Any, ...]) ->
         raise stop.as_unsupported() from None
     event = events.GraphBreak.of(stop)
     events.emit(event)
-    step = plan_stop(done.vm, done.frame)
+    step = plan_stop(done.vm, done.frame, stop.data.get("leave", ""))
     if step is not None:
         try:
             again = trace(lambda vm: site.begin(vm, bound), step, stop)
@@ -287,7 +287,7 @@ def stopped(site: CallSite, done: Trace, stop: Break, bound: tuple[Any, ...]) ->
 
 
 def must_repeat(site: CallSite, stop: Break) -> bool:
-    """Whether a captured branch left a tensor as it was that is seen under two names: the site's branches then break."""
+    """Whether a captured branch left a tensor as it was that is seen under two names: the branches have to break."""
     if not stop.data.get("uncertain") or site.branches_break:
         return False
     site.branches_break = True

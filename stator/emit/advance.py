@@ -7,6 +7,7 @@ natively, and its callers go on captured.
 
 from __future__ import annotations
 
+import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -15,7 +16,7 @@ from stator.breaks import Break
 from stator.code.decode import decode
 from stator.emit.native_code import SlotKind
 from stator.emit.native_step import handling, own_frames_dropped
-from stator.emit.points import Left, ResumePoint
+from stator.emit.points import NATIVE_CODES, Left, ResumePoint
 from stator.emit.steps import plan_step
 from stator.interp.frame import NULL
 from stator.interp.suspend import FrameState
@@ -69,6 +70,7 @@ class Advance:
         instr = decode(last.code).instructions[last.index]
         alone = stop.code not in _WHOLE_FRAME and not stop.data.get("whole_frame")
         self.step = plan_step(instr, last.kwnames, last.namespace) if alone else None
+        self.caller = caller_of(last, instr.line or 1) if stop.data.get("asks_caller") else None
         kept = len(last.kinds) - (self.step.pops if self.step else 0)
         self.operand_kinds = last.kinds[kept:]
         if self.step is None or "exc_info" in self.operand_kinds:
@@ -124,13 +126,20 @@ class Advance:
         run = self.step.run
         if self.points.probe is not None:
             run = self.points.probe.watch(self, values, run)
+        invoke = self.points.invoke if self.caller is None else self.invoke
         try:
-            way, results = handling(last[0] if last else self._handled_outside(values), run, operands,
-                                    self.points.invoke)
+            way, results = handling(last[0] if last else self._handled_outside(values), run, operands, invoke)
         except BaseException as error:
-            error.__traceback__ = own_frames_dropped(error.__traceback__)
+            traceback = own_frames_dropped(error.__traceback__)
+            if self.caller is not None and traceback is not None and traceback.tb_frame.f_code is self.caller.__code__:
+                traceback = traceback.tb_next
+            error.__traceback__ = traceback
             return _core.Resume(self.failure.compiled, (*head, *made, *last, error))
         return _core.Resume(self.exits[way].compiled, (*head, *made, *results, *last))
+
+    def invoke(self, function: Any, /, *args: Any, **kwargs: Any) -> Any:
+        """Call a function that looks at its caller: from a frame that looks like the program's."""
+        return self.points.invoke(self.caller, function, args, kwargs)
 
     def _handled_outside(self, values: tuple[Any, ...]) -> Any:
         """What the callers of a running generator are handling, where its own frame handles nothing."""
@@ -160,3 +169,13 @@ def _handled_places(states: list[FrameState]) -> list[int]:
         if state.generator:
             found.append(at - state.tail_count() + 1)
     return found[::-1]
+
+
+def caller_of(state: FrameState, line: int) -> types.FunctionType:
+    """A function that makes a call as if from this line of a suspended frame."""
+    text = "\n" * (line - 1) + "def caller(function, args, kwargs): return function(*args, **kwargs)"
+    namespace: dict[str, Any] = {}
+    exec(compile(text, state.code.co_filename, "exec"), namespace)  # noqa: S102  our own text
+    code = namespace["caller"].__code__.replace(co_name=state.code.co_name, co_qualname=state.code.co_qualname)
+    NATIVE_CODES.add(code)
+    return types.FunctionType(code, state.namespace)

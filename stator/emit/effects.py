@@ -27,6 +27,7 @@ from stator.heap.tracker import Shape, VariableTracker
 from stator.heap.upcoming import is_exhausted, taken
 from stator.interp.rules_caches import CacheUsed
 from stator.interp.rules_effects import Logged, PolicySet, Printed, Warned
+from stator.interp.tracebacks import Unwound, add_place
 from stator.kinds import is_a
 
 
@@ -92,31 +93,63 @@ def _replay(build: Rebuilder, effect: Any) -> str:
         return "; ".join(written + [f"{stream}.flush()"] * effect.flush)
     if type(effect) is Warned:
         return (f"{writer.constant(warn_at, 'warn_at')}({build.value(effect.message)}, "
-                f"{writer.constant(effect.category)}, {effect.filename!r}, {effect.line})")
+                f"{writer.constant(effect.category)}, {effect.filename!r}, {effect.line}, {effect.outward})")
     if type(effect) is Logged:
         args = ", ".join(write_frozen(build, arg) for arg in (effect.message, effect.args))
         logger = writer.constant(effect.logger, "logger")
-        return (f"{writer.constant(log_at, 'log_at')}({logger}, {effect.level}, {args}, "
-                f"{effect.filename!r}, {effect.line}, {effect.function!r})")
+        return (f"{writer.constant(log_at, 'log_at')}({logger}, {effect.level}, {args}, {effect.filename!r}, "
+                f"{effect.line}, {effect.function!r}, {effect.outward}, {write_frozen(build, effect.extra)}, "
+                f"{effect.exc_info!r})")
     if type(effect) is CacheUsed:
         return write_cache_use(build, effect)
+    if type(effect) is Unwound:
+        return f"{writer.constant(add_place)}({build.value(effect.exc)}, {writer.constant(effect.place, 'place')})"
     if type(effect) is PolicySet:
         return f"{writer.constant(effect.setter, 'set_error_policy')}({effect.value!r})"
     raise TypeError(f"unknown effect {effect!r}")
 
 
-def warn_at(message: Any, category: Any, filename: str, line: int) -> None:
+def warn_at(message: Any, category: Any, filename: str, line: int, outward: int) -> None:
     """Warn as if from the user's line, with that module's own registry."""
+    if outward:
+        frame = frame_outside(outward)
+        if frame is None:  # as warnings.warn does where the stack is shorter than its stacklevel
+            return warnings.warn_explicit(message, category, "sys", 1, "sys")
+        names = frame.f_globals
+        registry = names.setdefault("__warningregistry__", {})
+        return warnings.warn_explicit(message, category, frame.f_code.co_filename, frame.f_lineno,
+                                      names.get("__name__", "<string>"), registry)
     module = next((m for m in list(sys.modules.values()) if getattr(m, "__file__", None) == filename), None)
     registry = None if module is None else module.__dict__.setdefault("__warningregistry__", {})
     warnings.warn_explicit(message, category, filename, line, getattr(module, "__name__", None), registry)
 
 
 def log_at(logger: Any, level: int, message: Any, args: tuple[Any, ...], filename: str, line: int,
-           function: str) -> None:
+           function: str, outward: int, extra: Any, exc_info: bool | None) -> None:
     """Log as if from the user's line."""
-    if logger.isEnabledFor(level):
-        logger.handle(logger.makeRecord(logger.name, level, filename, line, message, args, None, function))
+    if not logger.isEnabledFor(level):
+        return
+    if outward:
+        frame = frame_outside(outward)
+        if frame is not None:
+            filename, line, function = frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name
+    logger.handle(logger.makeRecord(logger.name, level, filename, line, message, args, exc_info, function, extra))
+
+
+def frame_outside(outward: int) -> Any:
+    """The frame that many calls outside the compiled function, whose segment calls us; None where there is none."""
+    frame: Any = sys._getframe(1)
+    while frame is not None:
+        name = frame.f_code.co_filename
+        if not name.startswith(_OWN) and not name.startswith("<stator"):
+            outward -= 1
+            if not outward:
+                return frame
+        frame = frame.f_back
+    return None
+
+
+_OWN = __file__.rsplit("/", 2)[0]
 
 
 # ---------------------------------------------------------------------- one outside object

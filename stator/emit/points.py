@@ -127,7 +127,7 @@ class ResumePoint:
         closure = tuple(frame.slots[state.slots.index(slot)] for slot in decode(state.code).free_slots) or None
         code = self._native.get(key)
         if code is None:
-            index = frame.ip if error is None else max(frame.ip - 1, 0)
+            index = start_of(state, frame.ip) if error is None else max(frame.ip - 1, 0)
             code = self._native[key] = resume_code(state.code, index, state.slots, kinds, raising=error is not None)
             events.emit(events.ResumeCode(self.name, code))
             NATIVE_CODES.add(code)
@@ -166,3 +166,11 @@ def _handled_outside(frames: list[NativeFrame], frame: NativeFrame) -> Any:
             if type(item) is Saved:
                 return item.current
     return None
+
+
+def start_of(state: FrameState, index: int) -> int:
+    """Where native code takes over: before the names of a call's keywords, which CPython keeps out of the stack."""
+    instructions = decode(state.code).instructions
+    while state.kwnames and index <= state.index and instructions[index].opname != "KW_NAMES":
+        index -= 1
+    return index

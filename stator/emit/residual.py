@@ -29,7 +29,7 @@ from stator.source import Source
 
 # From this many graph inputs on, the entry hands them over as one tuple: `graph(*inputs)`.
 PACKED_INPUTS = 16
-RESERVED = frozenset({"out", "graph", "inputs", "residual", "slice", "set", "setattr", "delattr", "float", "frozenset",
+RESERVED = frozenset({"out", "graph", "inputs", "residual", "failed", "slice", "set", "setattr", "delattr", "float", "frozenset",
                       "del"})
 
 
@@ -105,8 +105,8 @@ def emit_residual(vm: Any, result: Any, resume: Any = None) -> Residual:
                     "except Exception as error:", f"    return {failed}(error)"]
         elif vm.assertions:
             table, change = writer.constant(tuple(vm.assertions), "assertions"), writer.constant(as_program_exception)
-            call = ["try:", *(f"    {line}" for line in call), "except RuntimeError as error:",
-                    f"    raise {change}(error, {table}) from None"]
+            call = ["failed = None", "try:", *(f"    {line}" for line in call), "except RuntimeError as error:",
+                    f"    failed = {change}(error, {table})", "if failed is not None:", "    raise failed"]
     call += [_setter_call(writer, setter, args) for setter, args in vm.torch_state.finals]
     writer.lines = call + lines + [f"return {value}"]
     sources = [i.source for i in inputs] if packed else []

@@ -1,4 +1,4 @@
-"""Graph modules.   fx.Graph, the inner graphs it names  ->  fx.GraphModule, which leaves nothing behind in torch's caches"""
+"""Graph modules.   fx.Graph, the inner graphs it names  ->  fx.GraphModule, which leaves nothing in torch's caches"""
 
 from __future__ import annotations
 

@@ -18,6 +18,7 @@ from stator.heap.shells import CONSTANT_TYPES
 from stator.interp.frame import Frame
 from stator.interp.promises import Assertion
 from stator.interp.symbols import as_bool
+from stator.interp.tracebacks import Place, place_of, places_from
 from stator.shapes.values import SYMBOLIC, is_unbacked
 
 _STRAIGHT = frozenset({
@@ -45,18 +46,29 @@ def take_for_granted(vm: Any, frame: Frame, instr: Any, value: Any, jump_if: boo
     wanted = jump_if != jump_raises
     if type(value) is FakeTensor:
         text = f"stator assertion {len(vm.assertions)}"
-        vm.assertions.append(Assertion(text, type(error), error.args))
+        vm.assertions.append(Assertion(text, type(error), error.args, places_of(frame, error)))
         held = value if wanted else vm.torch_call(torch.logical_not, (value,), None)
         vm.torch_call(torch.ops.aten._assert_async.msg, (held, text), None)
     else:
-        _assert_number(vm, as_bool(vm, value), wanted, error)
+        _assert_number(vm, as_bool(vm, value), wanted, error, places_of(frame, error))
     return wanted
 
 
-def _assert_number(vm: Any, condition: Any, wanted: bool, error: BaseException) -> None:
+def places_of(frame: Frame, error: BaseException) -> tuple[Place, ...]:
+    """Where the program would raise, and from where it was called."""
+    traceback = error.__traceback__
+    while traceback is not None and traceback.tb_frame.f_code is not frame.code:
+        traceback = traceback.tb_next
+    innermost = place_of(frame) if traceback is None else \
+        Place(frame.code, frame.scope.namespace, traceback.tb_lasti, traceback.tb_lineno)
+    return (innermost, *places_from(frame.caller()))
+
+
+def _assert_number(vm: Any, condition: Any, wanted: bool, error: BaseException,
+                   places: tuple[Place, ...]) -> None:
     if type(condition) in SYMBOLIC:
         held = condition if wanted else torch.sym_not(condition)
-        vm.assertions.append(Assertion(f"expression {held.node.expr}", type(error), error.args))
+        vm.assertions.append(Assertion(f"expression {held.node.expr}", type(error), error.args, places))
         expect_true(held)
 
 

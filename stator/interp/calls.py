@@ -189,10 +189,7 @@ class Caller(Machine):
 
     def call_marked(self, fn: Any, args: Any, kwargs: Any, cont: Any) -> None:
         """Functions the user marked: disable, allow_in_graph, substitute_in_graph, ..."""
-        if marks.is_disabled(fn):
-            mark = marks.disabled_mark(fn)
-            reason = f": {mark.reason}" if mark and mark.reason else ""
-            raise Break("SB010", f"{fn.__qualname__} is disabled{reason}")
+        refuse_disabled(fn)
         replacement = marks.substitute(fn)
         if replacement is not None:
             return self.call(replacement.replacement, args, kwargs, cont)
@@ -467,6 +464,7 @@ def _bind_call(vm: Any, method: Any, obj: Any, cls: type) -> None:
 
 def call_class(vm: Any, cls: type, args: Any, kwargs: Any, cont: Any) -> None:
     """type.__call__, unless the metaclass has its own."""
+    refuse_disabled(cls)
     meta = type(cls)
     if meta is not type:
         meta_call = find(vm, meta, "__call__")
@@ -525,6 +523,14 @@ def looks_itself(fn: Any) -> bool:
         fn = fn.__func__
     return type(fn) is types.FunctionType and id(fn) not in RULES and not fn.__code__.co_flags & 0x0C \
         and not torch_leaf(fn) and not _marked(fn)
+
+
+def refuse_disabled(fn: Any) -> None:
+    """Break at a function or class that the user has marked with stator.disable."""
+    mark = marks.disabled_mark(fn)
+    if mark is not None:
+        reason = f": {mark.reason}" if mark.reason else ""
+        raise Break("SB010", f"{fn.__qualname__} is disabled{reason}")
 
 
 def _marked(fn: Any) -> bool:

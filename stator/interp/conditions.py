@@ -80,7 +80,9 @@ class Merge:
         return made
 
     def tensors(self, a: Any, b: Any) -> Output:
-        why = differing(a, b, self.always_new) or any(id(each) in self.vm.tensor_attributes for each in (a, b)) and "attributes"
+        why = differing(a, b, self.always_new)
+        if not why and any(id(each) in self.vm.tensor_attributes for each in (a, b)):
+            why = "attributes"
         if why:
             raise Unequal(f"its ways yield tensors that differ in {why}")
         self.pairs.append((a, b))

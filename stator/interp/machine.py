@@ -10,12 +10,13 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from stator import _hook, events
+from stator import events
 from stator.breaks import Break
 from stator.code.decode import decode
 from stator.errors import UserFrame
 from stator.heap.heap import Heap
 from stator.interp.frame import Bug, ExcState, Finished, Frame, Raised
+from stator.interp.tracebacks import Unwound, place_of, with_place
 
 Handler = Callable[["Machine", Frame, Any], None]
 DEPTH_LIMIT = 900  # where CPython's own limit of 1,000 may be near: the program then runs as it is
@@ -184,9 +185,7 @@ class Machine:
 
     def unwind(self, exc: BaseException, again: bool) -> None:
         """Go to the handler of `exc`, leaving frames that have none."""
-        if id(exc) in self.heap.by_standin:  # the user's exception: nothing is written on it while tracing
-            again = True
-        elif not again and exc.__context__ is None:
+        if id(exc) not in self.heap.by_standin and not again and exc.__context__ is None:
             self.set_context(exc)
         while True:
             frame = self.frame
@@ -194,7 +193,7 @@ class Machine:
             instr = frame.program[frame.ip - 1][1]
             if not again:
                 self._add_traceback(exc, frame, instr)
-            again = id(exc) in self.heap.by_standin
+            again = False
             entry = instr.handler
             if entry is not None:
                 del frame.stack[entry.depth:]
@@ -229,12 +228,15 @@ class Machine:
         return exc
 
     def _add_traceback(self, exc: BaseException, frame: Frame, instr: Any) -> None:
+        if id(exc) in self.heap.by_standin:  # the user's exception: nothing is written on it while tracing
+            if frame.func is not None and not is_own(frame):
+                self.effects.append(Unwound(exc, place_of(frame)))
+            return
         tb = exc.__traceback__
         while tb is not None and tb.tb_frame.f_code.co_filename.startswith(_OWN):
             tb = tb.tb_next  # our own frames, below the interpreted ones
         if frame.func is not None and not is_own(frame):
-            frame_object = _hook.new_frame(frame.code, frame.scope.namespace, {})
-            tb = types.TracebackType(tb, frame_object, instr.offset, instr.line or frame.code.co_firstlineno)
+            tb = with_place(tb, place_of(frame))
         exc.__traceback__ = tb
 
     def native(self, fn: Any, args: Any, kwargs: Any = None) -> Any:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from stator.interp.tracebacks import Place, add_place
+
 
 @dataclass(frozen=True)
 class Assertion:
@@ -16,6 +18,13 @@ class Assertion:
     text: str
     cls: type[BaseException]
     args: tuple[Any, ...]
+    places: tuple[Place, ...] = ()  # the frames that it leaves, innermost first
+
+    def exception(self) -> BaseException:
+        made = self.cls(*self.args)
+        for place in self.places:
+            add_place(made, place)
+        return made
 
 
 def as_program_exception(error: RuntimeError, assertions: tuple[Assertion, ...]) -> BaseException:
@@ -24,7 +33,7 @@ def as_program_exception(error: RuntimeError, assertions: tuple[Assertion, ...])
     for assertion in assertions:
         at = text.find(assertion.text)
         if at >= 0 and not text[at + len(assertion.text):][:1].isalnum():
-            return assertion.cls(*assertion.args)
+            return assertion.exception()
     if text.startswith("Runtime assertion failed for expression"):  # its expression was simplified meanwhile
-        return assertions[0].cls(*assertions[0].args)
+        return assertions[0].exception()
     return error

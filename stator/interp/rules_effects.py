@@ -15,6 +15,7 @@ from stator.breaks import Break
 from stator.guards.guard import Kind
 from stator.heap.changes import anything_changed
 from stator.interp.calls import rule
+from stator.interp.frame import Raised
 from stator.interp.moments import frozen, joined, text_of
 from stator.kinds import is_a
 from stator.source import CallOf, Pinned
@@ -38,7 +39,7 @@ class Warned:
     category: Any
     filename: str
     line: int
-    module: str
+    outward: int  # how many calls outside the compiled function the place is; 0: it is the one above
 
 
 @dataclass(frozen=True)
@@ -52,16 +53,27 @@ class Logged:
     filename: str
     line: int
     function: str
+    outward: int = 0  # as above
+    extra: Any = None
+    exc_info: bool | None = None  # None or False, which a handler can tell apart
 
 
-def note(vm: Any, effect: Any, watched: bool) -> None:
+def pointed_at(vm: Any, level: int, module: Any) -> tuple[Any, int]:
+    """The frame that a stacklevel means, and how many calls outside the trace it is."""
+    stack = [frame for frame in vm.stack() if frame.filename != module.__file__]
+    level = max(level, 1)
+    return (stack[-level], 0) if level <= len(stack) else (stack[0], level - len(stack))
+
+
+def note(vm: Any, effect: Any, watched: bool, module: Any = None) -> None:
     """Keep an effect for replay.  `watched`: code of the user's runs then, which can see what was changed before it.
 
     Effects noted before the first change are replayed before the changes; after one, the call breaks.
     """
     if watched:
         if anything_changed(vm.heap) or vm.class_overlays or vm.own_attributes:
-            raise Break("SB015", "output through the user's own code, which can see what was changed before")
+            cause = "output through the user's own code, which can see what was changed before"
+            raise told_natively("SB015", cause, module)
         vm.early_effects = len(vm.effects) + 1
     vm.effects.append(effect)
 
@@ -82,10 +94,15 @@ class PolicySet:
     setter: Any
 
 
-def may_break(vm: Any, what: str) -> None:
+def may_break(vm: Any, what: str, module: Any = None) -> None:
     """options={"print": "break"}: nothing is replayed later."""
     if vm.effects_break:
-        raise Break("SB015", f"{what}, and the option 'print' says 'break'")
+        raise told_natively("SB015", f"{what}, and the option 'print' says 'break'", module)
+
+
+def told_natively(code: str, cause: str, module: Any) -> Break:
+    """A break at a function that looks for its caller, outside its own module."""
+    return Break(code, cause) if module is None else Break(code, cause, asks_caller=True, leave=module.__file__)
 
 
 @rule(print)
@@ -116,7 +133,7 @@ def _print(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 
 @rule(warnings.warn)
 def _warn(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-    may_break(vm, "warnings.warn")
+    may_break(vm, "warnings.warn", warnings)
     values = dict(zip(("message", "category", "stacklevel", "source"), args, strict=False))
     values.update(kwargs)
     message = values["message"]
@@ -124,15 +141,13 @@ def _warn(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     if is_a(message, Warning):
         category = type(message)
     if warnings_can_raise():
-        raise Break("SB013", "a warning while a filter turns warnings into errors")
+        raise told_natively("SB013", "a warning while a filter turns warnings into errors", warnings)
     vm.heap.guard(CallOf(Pinned(warnings_can_raise)), Kind.FRESH_CALL, False)
-    stack = [frame for frame in vm.stack()]
-    level = values.get("stacklevel", 1)
-    frame = stack[-level] if level <= len(stack) else stack[0]
+    frame, outward = pointed_at(vm, values.get("stacklevel", 1), warnings)
     shown_by = getattr(warnings, "_showwarnmsg_impl")
     watched = warnings.showwarning is not _SHOW_WARNING \
         or type(shown_by) is types.FunctionType and shown_by is not _SHOW_MESSAGE
-    note(vm, Warned(message, category, frame.filename, frame.line, frame.filename), watched)
+    note(vm, Warned(message, category, frame.filename, frame.line, outward), watched, warnings)
     vm.give(None, cont)
 
 
@@ -147,17 +162,28 @@ def warnings_can_raise() -> bool:
 def _log_rule(name: str, level: int | None) -> Any:
     def log(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
         logger, *rest = args
-        may_break(vm, f"logging.Logger.{name}")
-        if kwargs:
-            raise Break("SB015", f"logging.Logger.{name} with keyword arguments")
+        may_break(vm, f"logging.Logger.{name}", logging)
+        extra = kwargs.get("extra")
+        asked = any(kwargs.get(key) is not None and kwargs[key] is not False for key in ("exc_info", "stack_info"))
+        if asked or kwargs.keys() - _LOG_KEYWORDS or len(rest) < 1 + (level is None):
+            given = ", ".join(kwargs) or "too few arguments"
+            raise told_natively("SB015", f"logging.Logger.{name} with {given}", logging)
         original = vm.heap.original_of(logger)
         number = rest.pop(0) if level is None else level
         rest = [frozen(vm, value, f"logging.Logger.{name}") for value in rest]
-        frame = vm.stack()[-1]
+        extra = None if extra is None else frozen(vm, extra, f"logging.Logger.{name}")
+        if type(extra) is dict and extra.keys() & _RECORD_NAMES:
+            raise Raised(KeyError(f"Attempt to overwrite {next(iter(extra.keys() & _RECORD_NAMES))!r} in LogRecord"))
+        frame, outward = pointed_at(vm, kwargs.get("stacklevel", 1), logging)
         note(vm, Logged(original, number, rest[0], tuple(rest[1:]), frame.filename, frame.line,
-                        frame.function.rpartition(".")[2]), handled_in_python(original))
+                        frame.function.rpartition(".")[2], outward, extra, kwargs.get("exc_info")),
+             handled_in_python(original), logging)
         vm.give(None, cont)
     return log
+
+
+_LOG_KEYWORDS = frozenset({"extra", "stacklevel", "exc_info", "stack_info"})
+_RECORD_NAMES = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime"}
 
 
 for _name in ("debug", "info", "warning", "error", "critical"):

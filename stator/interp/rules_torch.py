@@ -42,7 +42,8 @@ rule(torch._C._log_api_usage_once)(_constant(None))
 
 @rule(marks.graph_break)
 def _graph_break(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-    raise Break("SB009", str(args[0]) if args else "")
+    message = args[0] if args else kwargs.get("msg", "")
+    raise Break("SB009", message if type(message) is str else "")
 
 
 # ---------------------------------------------------------------------- grad mode

@@ -133,9 +133,14 @@ def chain(vm: Any, innermost: Frame | None) -> list[Frame]:
     return found[::-1]
 
 
-def plan_stop(vm: Any, innermost: Frame | None) -> int | None:
-    """The step to stop at: the innermost instruction all of whose callers can be resumed."""
+def plan_stop(vm: Any, innermost: Frame | None, leave: str = "") -> int | None:
+    """The step to stop at: the innermost instruction all of whose callers can be resumed.
+
+    Frames of the file `leave` are not stopped in: what they call asks who has called them.
+    """
     frames = chain(vm, innermost)
+    while leave and len(frames) > 1 and frames[-1].code.co_filename == leave:
+        frames.pop()
     if not frames or any(type(frame) is Thunk for frame in frames):
         return None
     for frame, callee in zip(frames, frames[1:], strict=False):

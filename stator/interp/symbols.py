@@ -21,6 +21,7 @@ from stator.breaks import Break
 from stator.interp.frame import Raised
 from stator.interp.lookup import MISSING
 from stator.interp.promises import Assertion
+from stator.interp.tracebacks import places_from
 from stator.native.rows_declare import NativeClass
 from stator.shapes.values import (
     SYMBOLIC,
@@ -78,7 +79,7 @@ def _quotient(vm: Any, dividend: Any, divisor: Any) -> Any:
     if not is_unbacked(divisor) and divisor.node.hint == 0:
         return attempt(operator.truediv, dividend, divisor)
     text = f"stator assertion {len(vm.assertions)}"
-    vm.assertions.append(Assertion(text, ZeroDivisionError, ("float division by zero",)))
+    vm.assertions.append(Assertion(text, ZeroDivisionError, ("float division by zero",), places_from(vm.frame)))
     one = vm.torch_call(torch.ones, ((),), {"dtype": torch.float64, "device": "cpu"})
     boxed = vm.torch_call(torch.mul, (one, divisor), None)  # asked as a number, it would become a guard
     vm.torch_call(torch.ops.aten._assert_async.msg, (vm.torch_call(torch.ne, (boxed, 0.0), None), text), None)

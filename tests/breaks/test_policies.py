@@ -201,7 +201,106 @@ def test_skip_frame_with_exceptions_and_init() -> None:
     compare(program, [(X, 0), (X, 1), (X, 0)])
 
 
+class WithMethods:
+    @stator.disable
+    def method(self, x):
+        return x + 1
+
+    @staticmethod
+    @stator.disable(reason="told why")
+    def static(x):
+        return x + 2
+
+    @stator.disable(recursive=False)
+    @classmethod
+    def of_class(cls, x):
+        return x + 3
+
+
+@stator.disable
+class OffClass:
+    def __init__(self, x):
+        self.x = plain(x)
+
+    def __call__(self, x):
+        return self.x + x
+
+
+def test_disable_on_methods_classes_and_modules() -> None:
+    seen = compare(lambda x: WithMethods().method(x) + WithMethods.static(x) + WithMethods.of_class(x), [(X,), (X,)])
+    assert [event.cause.partition(".")[2] for event in seen.of(events.GraphBreak)] == [
+        "method is disabled", "static is disabled: told why", "of_class is disabled"]
+    seen = compare(lambda x: OffClass(x * 2)(x) + 1, [(X,), (X,)])
+    assert seen.breaks == ["SB010", "SB010"]
+    assert "plain" not in [event.name for event in seen.of(events.CaptureFinished)]
+    module = stator.disable(torch.nn.Linear(3, 3))
+    assert compare(lambda x: module(x) + 1, [(X,)]).breaks == ["SB010"]
+    with pytest.raises(stator.OptionError, match="cannot be a context"), stator.disable(recursive=False):
+        pass
+
+
+def test_messages_of_graph_break() -> None:
+    def program(x):
+        stator.graph_break(msg="by name")
+        return x
+
+    with pytest.raises(stator.Unsupported, match="SB009.*by name"):
+        stator.compile(program, backend="eager", fullgraph=True)(X)
+    assert stator.graph_break("in plain Python") is None
+
+
+def raises_in_a_region(x):
+    with stator.error_on_graph_break(False):
+        stator.graph_break()
+        raise KeyError("mine")
+
+
+def test_an_exception_leaves_its_regions() -> None:
+    compiled = stator.compile(raises_in_a_region, backend="eager", fullgraph=True)
+    for _ in range(2):
+        with pytest.raises(KeyError, match="mine"):
+            compiled(X)
+        assert stator.marks.error_policy() is None
+
+
+def test_regions_around_a_compiled_function_and_under_it() -> None:
+    around = stator.error_on_graph_break(False)(stator.compile(calls(stator.graph_break), backend="eager", fullgraph=True))
+    with pytest.raises(TypeError):
+        around(X)  # None - 1: the program's own error, after an allowed break
+    under = stator.compile(stator.error_on_graph_break()(calls(off)), backend="eager")
+    with pytest.raises(stator.Unsupported, match="SB010"):
+        under(X)
+
+
 # ---------------------------------------------------------------------- stances
+
+
+@pytest.mark.parametrize("stance, first, second", [
+    ("default", 1, 0), ("force_eager", 0, 0), ("eager_on_recompile", 0, 0), ("eager_then_compile", 0, 1)])
+def test_every_stance_as_decorator_call_and_context(stance: str, first: int, second: int) -> None:
+    for way in ("decorator", "call", "context"):
+        compiled = stator.compile(plain, backend="eager")
+        if way == "decorator":
+            run = stator.set_stance(stance)(lambda x, compiled=compiled: compiled(x))
+            assert [captures(called(run, X)), captures(called(run, X))] == [first, second]
+        elif way == "context":
+            with stator.set_stance(stance):
+                assert [captures(called(compiled, X)), captures(called(compiled, X))] == [first, second]
+        else:
+            stator.set_stance(stance)
+            try:
+                assert [captures(called(compiled, X)), captures(called(compiled, X))] == [first, second]
+            finally:
+                stator.set_stance("default")
+        assert stator.stance.current() == "default"
+
+
+def test_stances_nest_and_come_back_after_an_exception() -> None:
+    with stator.set_stance("force_eager"):
+        with pytest.raises(RecompileForbidden), stator.set_stance("fail_on_recompile"):
+            stator.compile(plain, backend="eager")(X)
+        assert stator.stance.current() == "force_eager"
+    assert stator.stance.current() == "default"
 
 
 def captures(seen: Seen) -> int:
