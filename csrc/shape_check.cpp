@@ -64,7 +64,7 @@ bool ShapeCheck::read(const Operand& operand, PyObject* const* slots, Value& val
   if (operand.property == Property::real) {
     if (!PyFloat_CheckExact(object)) return false;
     value = {true, 0, PyFloat_AS_DOUBLE(object)};
-    return true;
+    return value.real != 0 && std::isfinite(value.real);  // as is_ordinary of stator.guards.shape_check
   }
   if (!is_tensor(object)) return false;
   const c10::TensorImpl* impl = THPVariable_Unpack(object).unsafeGetTensorImpl();

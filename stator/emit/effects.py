@@ -44,7 +44,7 @@ def write_effects(build: Rebuilder) -> int:
         for name, value in scope.overlay.items():
             namespace = build.writer.constant(scope.namespace, "globals")
             if value is MISSING:
-                statements.append(f"del {namespace}[{name!r}]")
+                statements.append(f"{namespace}.pop({name!r}, None)")  # it may have come and gone
             else:
                 statements.append(f"{namespace}[{name!r}] = {build.value(value)}")
     for cls, overlay in build.vm.class_overlays.items():

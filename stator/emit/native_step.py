@@ -71,6 +71,9 @@ class NativeFrame:
     def set_context(self, exc: BaseException) -> BaseException:
         return exc
 
+    def is_from_outside(self, value: Any) -> bool:
+        return False
+
 
 def pass_on(cont: Any, caller: NativeFrame, value: Any, yielded: bool,
             error: BaseException | None) -> BaseException | None:

@@ -122,9 +122,10 @@ class ResumePoint:
     def _call(self, frame: NativeFrame, error: BaseException | None, invoke: Any = None) -> Any:
         """Run a frame from where it stands; that of a generator gives a generator, which runs it when advanced."""
         state = frame.state
+        unit = decode(state.code)
         kinds = tuple(SlotKind(kind) for kind in frame.kinds())
-        key = (state.code, id(state.namespace), frame.ip, state.slots, kinds, error is not None)
-        closure = tuple(frame.slots[state.slots.index(slot)] for slot in decode(state.code).free_slots) or None
+        key = (state.code, id(state.namespace), frame.ip, state.slots, kinds, error is not None, state.kwnames)
+        closure = tuple(frame.slots[state.slots.index(slot)] for slot in unit.free_slots) or None
         code = self._native.get(key)
         if code is None:
             index = start_of(state, frame.ip) if error is None else max(frame.ip - 1, 0)

@@ -8,7 +8,7 @@ import torch
 from torch._tensor_str import PRINT_OPTS
 
 from stator.interp.moments import Moment
-from stator.shapes.values import DeferredText
+from stator.shapes.values import UNREAD, DeferredText
 
 
 def write_text(build: Any, text: Any) -> str:
@@ -19,6 +19,9 @@ def write_text(build: Any, text: Any) -> str:
     for part in text.parts:
         if type(part) is str:
             parts.append(repr(part))
+            continue
+        if type(part) in UNREAD:
+            parts.append(build.value(part))
             continue
         held, spec = part.value, write_text(build, part.spec)
         if type(held) is Moment:

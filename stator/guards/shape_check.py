@@ -57,6 +57,11 @@ class Code(enum.IntEnum):
     SQUARE_ROOT = 24
 
 
+def is_ordinary(value: float) -> bool:
+    """A float of which relations tell the truth: neither zero, which has two signs, nor infinite, nor a NaN."""
+    return value != 0.0 and math.isfinite(value)
+
+
 @dataclass(frozen=True, slots=True)
 class Operand:
     """Where one number is read."""
@@ -78,7 +83,7 @@ class Operand:
         if self.property is Property.NUMBER:
             return value if type(value) is int and -(1 << 63) <= value < 1 << 63 else None
         if self.property is Property.REAL:
-            return value if type(value) is float else None
+            return value if type(value) is float and is_ordinary(value) else None
         if not hasattr(type(value), "stride"):
             return None
         if self.property is Property.STORAGE_OFFSET:

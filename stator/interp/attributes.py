@@ -53,8 +53,31 @@ class FallbackGetattr(Continuation):
         hook = find(vm, type(self.obj), "__getattr__")
         if not is_a(exc, AttributeError) or hook is MISSING:
             return self.cont is not None and self.cont.raised(vm, frame, exc)
-        vm.call(hook, (self.obj, self.name), {}, self.cont)
+        vm.call(hook, (self.obj, self.name), {}, NamesAttribute(self.obj, self.name, self.cont))
         return True
+
+
+class NamesAttribute(Continuation):
+    """After `__getattr__`: an AttributeError that does not say which attribute of what is told so, as CPython does."""
+
+    __slots__ = ("obj", "name", "cont")
+    resumes, plain, held = True, ("name",), ("obj",)
+
+    def __init__(self, obj: Any, name: str, cont: Any) -> None:
+        self.obj, self.name, self.cont = obj, name, cont
+
+    def returned(self, vm: Any, frame: Frame, value: Any) -> None:
+        vm.give(value, self.cont)
+
+    def raised(self, vm: Any, frame: Frame, exc: BaseException) -> bool:
+        if is_a(exc, AttributeError) and _NAME.__get__(exc) is None and _OBJ.__get__(exc) is None \
+                and not vm.is_from_outside(exc):
+            _NAME.__set__(exc, self.name)
+            _OBJ.__set__(exc, self.obj)
+        return self.cont is not None and self.cont.raised(vm, frame, exc)
+
+
+_NAME, _OBJ = AttributeError.__dict__["name"], AttributeError.__dict__["obj"]
 
 
 def load_attr(vm: Any, obj: Any, name: str, cont: Any = None) -> None:
@@ -118,7 +141,7 @@ def load_generic(vm: Any, obj: Any, name: str, cont: Any, fallback: bool = True)
             if value is not MISSING:
                 return vm.give(value, cont)
         if hook is not MISSING:
-            return vm.call(hook, (obj, name), {}, cont)
+            return vm.call(hook, (obj, name), {}, NamesAttribute(obj, name, cont))
     raise_attribute_error(vm, obj, name, f"{type(obj).__name__!r} object has no attribute {name!r}", cont)
 
 

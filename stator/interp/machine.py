@@ -217,14 +217,21 @@ class Machine:
     def set_context(self, exc: BaseException) -> BaseException:
         """Chain `exc` to the exception being handled, as raising it would, without making a cycle."""
         current = self.exc_state.topmost()
-        if current is not None and current is not exc:
-            seen = current
-            while seen.__context__ is not None:
-                if seen.__context__ is exc:
-                    seen.__context__ = None
-                    break
-                seen = seen.__context__
-            exc.__context__ = current
+        if current is None or current is exc or exc.__context__ is current:
+            return exc
+        if id(exc) in self.heap.by_standin:
+            raise Break("SB006", "the context of an exception from outside")
+        seen: dict[int, BaseException] = {}  # a cycle that is there already is gone through once
+        link: BaseException = current
+        while link.__context__ is not None and id(link) not in seen:
+            seen[id(link)] = link
+            if link.__context__ is exc:
+                if id(link) in self.heap.by_standin:
+                    raise Break("SB006", "the context of an exception from outside")
+                link.__context__ = None
+                break
+            link = link.__context__
+        exc.__context__ = current
         return exc
 
     def _add_traceback(self, exc: BaseException, frame: Frame, instr: Any) -> None:
@@ -274,6 +281,9 @@ class Machine:
     def new_frame(self, func: types.FunctionType, local_slots: list[Any]) -> Frame:
         unit = decode(func.__code__)
         return Frame(unit, program_of(unit), func, local_slots, self.heap.scope(func.__globals__))
+
+    def is_from_outside(self, value: Any) -> bool:
+        return id(value) in self.heap.by_standin
 
     # ------------------------------------------------------------------ places
 

@@ -216,6 +216,22 @@ def compare_tensor_object(vm: Any, symbol: str, left: Any, right: Any, function:
     vm.give(vm.torch_call(function, (left, right), None), cont)
 
 
+def identical(vm: Any, left: Any, right: Any) -> bool:
+    """`left is right`, as the user's objects are."""
+    if type(left) in SYMBOLIC and type(right) in _PLAIN or type(right) in SYMBOLIC and type(left) in _PLAIN:
+        left, right = specialise(left), specialise(right)
+    if left is right:
+        vm.heap.constants.guard_one(left)
+        return True
+    guard_distinct(vm, left, right)
+    if type(left) is type(right):
+        vm.heap.constants.guard_two(left, right)
+    return False
+
+
+_PLAIN = frozenset({int, float, bool}) | SYMBOLIC
+
+
 def guard_distinct(vm: Any, left: Any, right: Any) -> None:
     """Two outside objects were told apart: they must stay two."""
     first, second = vm.heap.by_standin.get(id(left)), vm.heap.by_standin.get(id(right))

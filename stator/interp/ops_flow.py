@@ -25,8 +25,6 @@ from stator.interp.ops_data import function_text, take
 from stator.kinds import is_a
 from stator.shapes.values import SYMBOLIC, DeferredText, is_unbacked, specialise
 
-_NUMBERS = frozenset({int, float, bool}) | SYMBOLIC
-
 # ---------------------------------------------------------------------- operators
 
 
@@ -47,16 +45,7 @@ def COMPARE_OP(vm: Any, frame: Frame, instr: Any) -> None:
 @op
 def IS_OP(vm: Any, frame: Frame, instr: Any) -> None:
     right, left = frame.stack.pop(), frame.stack.pop()
-    if type(left) in SYMBOLIC and type(right) in _NUMBERS or type(right) in SYMBOLIC and type(left) in _NUMBERS:
-        left, right = specialise(left), specialise(right)
-    same = left is right
-    if not same:
-        operators.guard_distinct(vm, left, right)
-        if type(left) is type(right):
-            vm.heap.constants.guard_two(left, right)
-    else:
-        vm.heap.constants.guard_one(left)
-    frame.stack.append(same != bool(instr.arg))
+    frame.stack.append(operators.identical(vm, left, right) != bool(instr.arg))
 
 
 @op

@@ -122,6 +122,16 @@ def _contains(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     operators.contains(vm, args[0], args[1], False, cont)
 
 
+@rule(operator.is_, arity=(2,))
+def _is(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    vm.give(operators.identical(vm, *args), cont)
+
+
+@rule(operator.is_not, arity=(2,))
+def _is_not(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    vm.give(not operators.identical(vm, *args), cont)
+
+
 @rule(operator.truth, arity=(1,))
 def _truth(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     vm.give(operators.truth(vm, args[0]), cont)

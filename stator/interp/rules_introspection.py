@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copyreg
 import inspect
+import traceback
 import types
 from typing import Any
 
@@ -41,6 +42,14 @@ def _signature(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
         if function is not None and function.__code__.co_argcount >= bound:
             return vm.give(signature_of(vm, function, bound), cont)
     vm.push(vm.frame_for(inspect.signature, args, kwargs), cont)
+
+
+@rule(traceback.clear_frames)
+def _clear_frames(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    """The frames of a traceback that the trace made hold nothing to be cleared."""
+    if len(args) != 1 or kwargs or id(args[0]) in vm.heap.by_standin or type(args[0]) is not types.TracebackType:
+        return vm.push(vm.frame_for(traceback.clear_frames, args, kwargs), cont)
+    vm.give(None, cont)
 
 
 def _unwrapped(vm: Any, function: Any) -> types.FunctionType | None:

@@ -89,9 +89,15 @@ def _quotient(vm: Any, dividend: Any, divisor: Any) -> Any:
 def binary(vm: Any, function: Any, left: Any, right: Any) -> Any:
     if type(left) is FakeTensor or type(right) is FakeTensor:
         return vm.torch_call(function, (left, right), None)
+    if function in _POWERS and (type(right) is not int or not 0 <= right <= _LARGEST_EXPONENT):
+        return MISSING  # a power that overflows the integers of guards and graphs
     if type(left) in _NUMBERS and type(right) in _NUMBERS:
         return arithmetic(vm, function, left, right)
     return MISSING
+
+
+_POWERS = frozenset({operator.pow, operator.ipow})
+_LARGEST_EXPONENT = 4
 
 
 def compare(vm: Any, function: Any, left: Any, right: Any) -> Any:

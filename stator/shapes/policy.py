@@ -19,7 +19,7 @@ import torch
 
 from stator.guards.guard import Guard, Kind
 from stator.guards.reference import Unreadable, evaluate, explain
-from stator.guards.shape_check import Property
+from stator.guards.shape_check import Property, is_ordinary
 from stator.shapes.varying import COLLECTIONS, STANDINS
 from stator.source import CallOf, Index, Key, KeyAt, Local, Pinned, Source, ValueAt
 
@@ -186,7 +186,7 @@ class Policy:
         """Whether an int or float becomes a symbol."""
         if self.dynamic is False or value != value or type(source) is Pinned:
             return False
-        if type(value) is float and not self.floats:
+        if type(value) is float and (not self.floats or not is_ordinary(value)):
             return False
         if type(value) is int and not -(1 << 62) < value < 1 << 62:
             return False

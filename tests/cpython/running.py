@@ -130,8 +130,10 @@ def in_child(work: Callable[[], Ending], seconds: float = SECONDS) -> Ending:
         if os.path.exists(answer):
             with open(answer, encoding="utf-8") as file:
                 return Ending(**json.load(file))
-        with open(noise, encoding="utf-8", errors="replace") as file:
-            said = file.read()[-6000:]
+        said = ""
+        if os.path.exists(noise):  # a child that dies at once has not said anything
+            with open(noise, encoding="utf-8", errors="replace") as file:
+                said = file.read()[-6000:]
         if status is None:
             return Ending("timeout", said)
         return Ending("crashed", f"wait status {status}\n{said}")

@@ -1,0 +1,112 @@
+"""What CPython's own tests found under compile, each in a few lines: the compiled call equals the eager one."""
+
+from __future__ import annotations
+
+import math
+import operator
+import traceback
+from typing import Any
+
+import pytest
+import torch
+
+import stator
+from tests.breaks.capture import compare, outcome
+
+X = torch.tensor([1.0, -2.0])
+
+
+class Finalized:
+    def __init__(self, first: Any, *, second: Any = 2, third: Any = 3) -> None:
+        self.parts = (first, second, third)
+
+    def __del__(self) -> None:
+        pass
+
+
+class Telling:
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(*(["said"] if name == "said" else []))
+
+
+def keywords_of_a_frame_run_natively(x: Any, log: list[Any]) -> Any:
+    log.append(Finalized(1, third=4, second=5).parts)
+    return x + 1
+
+
+def names_the_attribute(x: Any, log: list[Any]) -> Any:
+    for name in ("other", "said"):
+        try:
+            getattr(Telling(), name)
+        except AttributeError as error:
+            log.append((error.name, type(error.obj).__name__, error.args))
+    return x + 1
+
+
+def context_cycle(x: Any, log: list[Any]) -> Any:
+    first, second = ValueError("first"), KeyError("second")
+    first.__context__, second.__context__ = second, first
+    try:
+        raise first
+    except ValueError:
+        try:
+            raise TypeError("new")
+        except TypeError as error:
+            log.append((error.__context__ is first, first.__context__ is second, second.__context__ is first))
+    return x + 1
+
+
+def clears_frames(x: Any, log: list[Any]) -> Any:
+    try:
+        raise ValueError("v")
+    except ValueError as error:
+        traceback.clear_frames(error.__traceback__)
+        log.append(str(error))
+    return x + 1
+
+
+def global_comes_and_goes(x: Any, log: list[Any]) -> Any:
+    global PASSING
+    PASSING = 3
+    log.append(PASSING)
+    del PASSING
+    return x + 1
+
+
+def identity(x: Any, log: list[Any]) -> Any:
+    a, b = [1], [1]
+    log.append((operator.is_(a, b), operator.is_(a, a), operator.is_not(a, b), operator.is_not(log, log)))
+    return x + 1
+
+
+PROGRAMS = [keywords_of_a_frame_run_natively, names_the_attribute, context_cycle, clears_frames, global_comes_and_goes,
+            identity]
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
+def test_equals_eager(program: Any) -> None:
+    compare(program, [(X, []), (X + 1, []), (X, [])])
+
+
+def looks_at(x: torch.Tensor, v: float) -> Any:
+    y = x + v
+    if math.isnan(v):
+        return y, "nan"
+    return y, v == v, math.isinf(v), math.copysign(1.0, v), v > 1e300
+
+
+def powers(x: torch.Tensor, base: int, exponent: int) -> Any:
+    return x * float(base ** exponent % 7), base ** exponent
+
+
+def test_a_float_that_has_become_a_symbol_is_no_zero_infinity_or_nan() -> None:
+    compiled = stator.compile(looks_at, backend="eager", options={"strict": True}, recompile_limit=32)
+    inf, nan = float("inf"), float("nan")
+    for v in (1.0, 2.0, 3.5, nan, inf, -inf, 0.0, -0.0, nan, 4.0, -0.0, 1e308):
+        assert str(outcome(compiled, (X, v))) == str(outcome(looks_at, (X, v)))
+
+
+def test_powers_of_changing_ints() -> None:
+    compiled = stator.compile(powers, backend="eager", options={"strict": True}, recompile_limit=32)
+    for base, exponent in ((2, 3), (3, 4), (10, 100), (7, 200), (-3, 3), (2, 0), (10, 99)):
+        assert outcome(compiled, (X, base, exponent)) == outcome(powers, (X, base, exponent))
