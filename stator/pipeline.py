@@ -24,6 +24,7 @@ from stator.cache.recompiles import gives_up, may_compile, over_limit, report_re
 from stator.cache.site import CallSite, Installed
 from stator.emit.advance import Advance, Points
 from stator.emit.inheritance import pass_on
+from stator.emit.locks import UnderLocks, bound_arguments
 from stator.emit.points import NATIVE_CODES, ResumePoint
 from stator.emit.residual import Residual, emit_residual
 from stator.errors import BackendError, DeclarationError, InternalError, Unsupported
@@ -217,12 +218,24 @@ def finish(site: CallSite, done: Trace, bound: tuple[Any, ...], started: float, 
             compiled = compile_graph(residual.graph, fakes, site.settings, done.fake_mode, done.grad_at_start)
         done.vm.torch_state.restore()  # a backend that traced the graph has run its changes of settings
     function = residual.link(compiled, site.settings.backend_name)
-    program, lowered, guards = checked_program(done, residual.wanted, bound, residual.packed)
+    if done.vm.locks:
+        program, lowered, guards, function = under_locks(done, residual, function, bound)
+    else:
+        program, lowered, guards = checked_program(done, residual.wanted, bound, residual.packed)
     seconds = time.perf_counter() - started
     events.emit(events.CaptureFinished(site.name, nodes, len(guards), seconds, residual.graph, residual.source,
                                        tuple(guards)))
     residual.graph_inputs = []  # the tensors of the captured call are the user's to let go
     return program, function, Installed(lowered, guards, residual)
+
+
+def under_locks(done: Trace, residual: Residual, function: Any,
+                bound: tuple[Any, ...]) -> tuple[Any, Program, list[Guard], Any]:
+    """The guards, and a residual that takes the program's locks before it relies on them."""
+    states = list(done.vm.locks.values())
+    wanted = [*bound_arguments(len(bound)), *(state.source for state in states)]
+    program, lowered, guards = checked_program(done, wanted, bound)
+    return program, lowered, guards, UnderLocks(guards, residual, function, len(bound), states)
 
 
 def guard_shared_memory(done: Trace, residual: Residual) -> None:

@@ -27,6 +27,7 @@ from stator.heap.tracker import Shape, VariableTracker
 from stator.heap.upcoming import is_exhausted, taken
 from stator.interp.rules_caches import CacheUsed
 from stator.interp.rules_effects import Logged, PolicySet, Printed, Warned
+from stator.interp.rules_streams import Written
 from stator.interp.tracebacks import Unwound, add_place
 from stator.kinds import is_a
 
@@ -100,6 +101,9 @@ def _replay(build: Rebuilder, effect: Any) -> str:
         return (f"{writer.constant(log_at, 'log_at')}({logger}, {effect.level}, {args}, {effect.filename!r}, "
                 f"{effect.line}, {effect.function!r}, {effect.outward}, {write_frozen(build, effect.extra)}, "
                 f"{effect.exc_info!r})")
+    if type(effect) is Written:
+        stream = build.outside(effect.source)
+        return f"{stream}.flush()" if effect.data is None else f"{stream}.write({build.value(effect.data)})"
     if type(effect) is CacheUsed:
         return write_cache_use(build, effect)
     if type(effect) is Unwound:

@@ -16,6 +16,8 @@ import types
 import typing
 import uuid
 import weakref
+from _thread import RLock
+from _thread import allocate_lock as make_lock
 from collections.abc import Callable
 from typing import Any
 
@@ -125,6 +127,15 @@ def _alias(build: Any, value: Any) -> str:
     return build.variable(value, "alias", f"{make}({build.value(value.__origin__)}, {build.value(value.__args__)})")
 
 
+def _lock(build: Any, value: Any) -> str:
+    """A lock made inside the trace, as free or as taken as it is."""
+    make = build.writer.constant(RLock if type(value) is RLock else make_lock)
+    name = build.variable(value, "lock", f"{make}()")
+    if value._is_owned() if type(value) is RLock else value.locked():
+        build.writer.line(f"{name}.acquire()")
+    return name
+
+
 def _module(build: Any, value: types.ModuleType) -> str:
     if id(value) in build.vm.fresh:
         raise Break("SB007", f"the module {value.__name__}, made inside the trace")
@@ -135,6 +146,6 @@ _MAKERS: dict[type, Callable[[Any, Any], str]] = {
     classmethod: _wrapper, staticmethod: _wrapper, property: _property, types.MethodType: _method,
     types.BuiltinFunctionType: _bound, types.MethodWrapperType: _bound, types.MappingProxyType: _proxy,
     weakref.ref: _reference, bytearray: _bytearray, array.array: _array, memoryview: _memoryview,
-    numpy.ndarray: rebuild_array,
+    numpy.ndarray: rebuild_array, RLock: _lock, type(make_lock()): _lock,
     io.StringIO: _stream, io.BytesIO: _stream, types.GenericAlias: _alias, types.ModuleType: _module,
 }

@@ -24,6 +24,7 @@ from stator.heap.arrays import Arrays, array_adopters
 from stator.heap.box import NO_KEY, Box
 from stator.heap.constants import Constants
 from stator.heap.holders import holder_adopters
+from stator.heap.instances import adopt_instance
 from stator.heap.iterators import iterator_adopters
 from stator.heap.raw_access import instance_dict, raw_members
 from stator.heap.readers import (
@@ -31,10 +32,9 @@ from stator.heap.readers import (
     default_factory_of,
     entries_of_class,
     mapping_behind,
-    plain_value,
 )
 from stator.heap.scope import Scope
-from stator.heap.shells import CONSTANT_TYPES, IDENTITY_TYPES, is_constant_tuple, new_shell, slot_members
+from stator.heap.shells import CONSTANT_TYPES, IDENTITY_TYPES, is_constant_tuple, new_shell
 from stator.heap.tracker import Shape, VariableTracker
 from stator.heap.unread import adopt_unread
 from stator.heap.upcoming import COMPOSITES, SEQUENCES, adopt_upcoming, expose_upcoming
@@ -52,7 +52,6 @@ from stator.source import (
     Local,
     Pinned,
     SetAt,
-    Slot,
     Source,
     ValueAt,
     root_of,
@@ -384,67 +383,7 @@ class Heap:
         return tracker.standin
 
     def _adopt_instance(self, value: Any, source: Source) -> Any:
-        tracker = self.known(value, source)
-        if tracker is not None:
-            return tracker.standin
-        cls = type(value)
-        shell = new_shell(cls)
-        assert shell is not None
-        if hasattr(cls, "__del__"):
-            raise Break("SB019", f"{cls.__name__} has a finalizer, which would run on its stand-in")
-        boxes: Any = None
-        if shell.shape is Shape.TUPLE:
-            boxes = [self.box(item, Index, source, i) for i, item in enumerate(tuple.__iter__(value))]
-            standin = shell.make(cls, boxes)
-        elif shell.shape is Shape.VALUE:
-            plain = plain_value(value)
-            standin = shell.make(cls, plain)
-            self.guard(CallOf(Pinned(plain_value), (source,)), Kind.FRESH_CALL, plain)
-        else:
-            standin = shell.make(cls)
-        tracker = self.register(VariableTracker(standin, value, source, shell.shape))
-        tracker.initial = boxes
-        self.guard_type(tracker)
-        if shell.shape is Shape.TUPLE:
-            self.guard(source, Kind.LEN, len(boxes))
-        elif shell.shape is Shape.LIST:
-            tracker.initial = [self.box(item, Index, source, i) for i, item in enumerate(shell.base.__iter__(value))]
-            shell.base.extend(standin, tracker.initial)
-        elif shell.shape is Shape.DICT:
-            if shell.base is collections.defaultdict:
-                standin.default_factory = self.default_factory(value, source)
-            self.fill_dict(tracker, value, standin, source)
-        elif shell.shape is Shape.SET:
-            self.guard(source, Kind.LEN, len(set(value)))
-            tracker.initial = [self.adopt(item, SetAt(source, i)) for i, item in enumerate(set.__iter__(value))]
-            self.run_native(set.update, (standin, tracker.initial))
-        self.fill_attributes(tracker)
-        return standin
-
-    def fill_attributes(self, tracker: VariableTracker) -> None:
-        """Box the instance dict and the slots of an outside instance."""
-        value, standin, source = tracker.original, tracker.standin, tracker.source
-        namespace = instance_dict(value)
-        if namespace is not None:
-            if id(namespace) in self.by_original:
-                raise Break("SB005", f"the __dict__ of a {type(value).__name__}, met before the object itself")
-            self.namespaces[id(namespace)] = tracker
-            base = DictOf(source)
-            tracker.initial_dict = {n: self.box(v, Key, base, n) for n, v in namespace.items()}
-            own = instance_dict(standin)
-            assert own is not None
-            own.update(tracker.initial_dict)
-        members = slot_members(type(value))
-        if members:
-            tracker.initial_slots = {}
-            for member in members:
-                try:
-                    raw = member.__get__(value)
-                except AttributeError:
-                    continue
-                box = self.box(raw, _slot_source(member), source)
-                tracker.initial_slots[member] = box
-                member.__set__(standin, box)
+        return adopt_instance(self, value, source)
 
     # ------------------------------------------------------------------ exposure to C code
 
@@ -586,10 +525,6 @@ def _dict_store(cls: type) -> Any:
     if issubclass(cls, collections.OrderedDict):
         return collections.OrderedDict.__setitem__
     return dict.__setitem__
-
-
-def _slot_source(member: Any) -> Any:
-    return lambda base: Slot(base, member.__name__, member.__objclass__)
 
 
 # Made anew where they come from the trace: one from outside must be known as such.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import logging
 import re
 import sys
@@ -74,6 +73,8 @@ def note(vm: Any, effect: Any, watched: bool, module: Any = None) -> None:
         if anything_changed(vm.heap) or vm.class_overlays or vm.own_attributes:
             cause = "output through the user's own code, which can see what was changed before"
             raise told_natively("SB015", cause, module)
+        if vm.locks:
+            raise Break("SB018", "output through the user's own code, in a call that takes a lock")
         vm.early_effects = len(vm.effects) + 1
     vm.effects.append(effect)
 
@@ -128,6 +129,9 @@ def _print(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
         out: list[Any] = []
         vm.sync(lambda: vm.load_attr(file, "write"), out)
         vm.call_sync(out[0], (text,))
+        if type(flush) is bool and flush:
+            vm.sync(lambda: vm.load_attr(file, "flush"), out)
+            vm.call_sync(out[1], ())
     vm.give(None, cont)
 
 
@@ -241,24 +245,6 @@ def _substitute_rule(method: str) -> Any:
 
 rule(re.sub)(_substitute_rule("sub"))
 rule(re.subn)(_substitute_rule("subn"))
-
-
-def _stream_rule(function: Any) -> Any:
-    def write(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-        """sys.stdout.write(text) is an effect like print; a stream of the trace's own is simply written."""
-        stream = args[0]
-        if vm.heap.tracker_of(stream) is None:
-            return vm.give(vm.native_unhooked(function, args, kwargs), cont)
-        for name in ("stdout", "stderr"):
-            if stream is vm.heap.scope(sys.__dict__).read(name) and len(args) == 2 and type(args[1]) is str:
-                note(vm, Printed(name, args[1]), written_in_python(stream))
-                return vm.give(len(args[1]), cont)
-        raise Break("SB006", f"write to a {type(stream).__name__} from outside")
-    return write
-
-
-for _function in (io.StringIO.write, io.TextIOWrapper.write):
-    rule(_function)(_stream_rule(_function))
 
 
 for _of_re in (re.compile, re.escape, re.match, re.fullmatch, re.search, re.split, re.findall, re.finditer):

@@ -31,6 +31,7 @@ from stator.native.rows_values import declare_named_fields
 
 BOTH_KINDS = "shared by real files and in-memory ones; only the latter may go on"
 SYSTEM_STATE = "asks the operating system"
+TAKEN = "taken by the residual, and released when it is done"
 
 
 def _posix() -> None:
@@ -80,6 +81,7 @@ def _files() -> None:
     shell(_io, "text_encoding", calls_back=True, fresh=None)
     effect(_io.TextIOWrapper, "write", formats=True, why="returns the number of characters; flushing follows")
     effect(_io.TextIOWrapper, "flush", why="follows the writes recorded before it")
+    effect(_io.BufferedWriter, "write flush", why="replayed in order")
     special(
         _io.TextIOWrapper, "writable readable seekable isatty fileno", why="asked of the standard streams"
     )
@@ -89,6 +91,10 @@ def _files() -> None:
 
 def _threads() -> None:
     impure(_thread, "get_ident get_native_id _count stack_size _is_main_interpreter _get_main_thread_ident")
+    special(_thread, "allocate_lock allocate RLock", why=TAKEN)
+    for owner in (type(_thread.allocate_lock()), _thread.RLock):
+        special(owner, "acquire acquire_lock __enter__ release release_lock __exit__ locked locked_lock _is_owned",
+                why=TAKEN)
     deny.whole_module(_thread, code="SB018")
     deny.whole_module(optional_module("_queue"), code="SB018")
     deny.whole_module(optional_module("_asyncio"), code="SB018")

@@ -10,6 +10,7 @@ import itertools
 import os
 import random
 import sys
+import tempfile
 import threading
 import time
 import weakref
@@ -362,39 +363,54 @@ def file_object():
     return Scene(lambda x: x * int(file.readline()), one(ramp()), lambda: file.seek(0), lambda: file.tell())
 
 
-@probe("SB001 SB005 SB006 SB014 SB015")
+@probe()
 def file_object_written():
     file = io.StringIO()
 
     def fn(x):
         print("shape", x.shape[0], file=file)
-        file.write("more")
-        return x * 2
+        return x * file.write("more")
 
     return Scene(fn, one(ramp()), lambda: file.write("changed"), lambda: file.getvalue())
 
 
-@probe("SB001 SB005 SB006 SB018")
-def lock():
-    gate = threading.Lock()
+@probe()
+def real_files_written():
+    streams: list[Any] = [tempfile.TemporaryFile("w"), io.BytesIO()]
 
     def fn(x):
-        with gate:
-            held = gate.locked()
-            y = x * 2
-        return y, held, gate.locked()
+        print("shape", x.shape[0], file=streams[0], flush=True)
+        return x * streams[0].write("more") * streams[1].write(b"ab")
 
-    return Scene(fn, one(ramp()), look=lambda: gate.locked())
+    return Scene(fn, one(ramp()), lambda: streams.__setitem__(1, io.BytesIO(b"x")),
+                 lambda: (os.path.getsize(streams[0].fileno()), streams[1].getvalue()), undo=streams[0].close)
 
 
-@probe("SB001 SB005 SB006 SB018")
-def lock_left_held():
-    gate = threading.Lock()
+@probe("SB001 SB005 SB006")
+def closed_file_written():
+    file = io.StringIO()
 
     def fn(x):
-        return x * gate.acquire(blocking=False)
+        try:
+            file.write("text")
+        except ValueError as error:
+            return x * 2, str(error)
+        return x * 3
 
-    return Scene(fn, one(ramp()), lambda: gate.release(), lambda: gate.locked())
+    return Scene(fn, one(ramp()), file.close)
+
+
+@probe("SB001 SB005 SB006 SB014 SB015")
+def file_object_written_and_read():
+    file = io.StringIO()
+
+    def fn(x):
+        file.write("ab")
+        size = len(file.getvalue())
+        file.write("cd")
+        return x * size
+
+    return Scene(fn, one(ramp()), lambda: file.write("changed"), lambda: file.getvalue())
 
 
 @probe()

@@ -124,7 +124,7 @@ SWITCHES = [
     Switch("instance dicts are one object", without(Heap, "note_namespace"), ("instance_dict_as_a_value",)),
     Switch("bases may change", without(raw_access, "_mro_of", lambda cls: ALWAYS.setdefault(cls, _mro_of(cls))),
            ("bases_reassigned",)),
-    Switch("default deny", without(Caller, "admit"), ("clock", "random_module", "lock_left_held")),
+    Switch("default deny", without(Caller, "admit"), ("clock", "random_module")),
     Switch("calls of a cache made again", forgetting(lambda vm: vm.effects.clear()), ("lru_cache_hit",)),
     Switch("a cache is looked into", without(rules_caches, "kept_result", lambda wrapper, key: rules_caches.ABSENT),
            ("lru_cache_of_a_fact_that_changed",)),

@@ -7,6 +7,7 @@ import effects_in_order  # noqa: F401
 import facts_of_arrays  # noqa: F401
 import facts_of_caches  # noqa: F401
 import facts_of_identity  # noqa: F401
+import facts_of_locks  # noqa: F401
 import facts_of_objects  # noqa: F401
 import facts_of_the_process  # noqa: F401
 import facts_of_torch  # noqa: F401

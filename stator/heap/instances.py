@@ -1,0 +1,86 @@
+"""Adopt instances of a user's class.   config  ->  a shell of its class, its dict, slots and container part boxed
+
+In: an object and where it was read.  Out: a stand-in made without running the class's code.
+"""
+
+from __future__ import annotations
+
+import collections
+from typing import Any
+
+from stator.breaks import Break
+from stator.guards.guard import Kind
+from stator.heap.raw_access import instance_dict
+from stator.heap.readers import plain_value
+from stator.heap.shells import new_shell, slot_members
+from stator.heap.tracker import Shape, VariableTracker
+from stator.source import CallOf, DictOf, Index, Key, Pinned, SetAt, Slot, Source
+
+
+def adopt_instance(heap: Any, value: Any, source: Source) -> Any:
+    tracker = heap.known(value, source)
+    if tracker is not None:
+        return tracker.standin
+    cls = type(value)
+    shell = new_shell(cls)
+    assert shell is not None
+    if hasattr(cls, "__del__"):
+        raise Break("SB019", f"{cls.__name__} has a finalizer, which would run on its stand-in")
+    boxes: Any = None
+    if shell.shape is Shape.TUPLE:
+        boxes = [heap.box(item, Index, source, i) for i, item in enumerate(tuple.__iter__(value))]
+        standin = shell.make(cls, boxes)
+    elif shell.shape is Shape.VALUE:
+        plain = plain_value(value)
+        standin = shell.make(cls, plain)
+        heap.guard(CallOf(Pinned(plain_value), (source,)), Kind.FRESH_CALL, plain)
+    else:
+        standin = shell.make(cls)
+    tracker = heap.register(VariableTracker(standin, value, source, shell.shape))
+    tracker.initial = boxes
+    heap.guard_type(tracker)
+    if shell.shape is Shape.TUPLE:
+        heap.guard(source, Kind.LEN, len(boxes))
+    elif shell.shape is Shape.LIST:
+        tracker.initial = [heap.box(item, Index, source, i) for i, item in enumerate(shell.base.__iter__(value))]
+        shell.base.extend(standin, tracker.initial)
+    elif shell.shape is Shape.DICT:
+        if shell.base is collections.defaultdict:
+            standin.default_factory = heap.default_factory(value, source)
+        heap.fill_dict(tracker, value, standin, source)
+    elif shell.shape is Shape.SET:
+        heap.guard(source, Kind.LEN, len(set(value)))
+        tracker.initial = [heap.adopt(item, SetAt(source, i)) for i, item in enumerate(set.__iter__(value))]
+        heap.run_native(set.update, (standin, tracker.initial))
+    fill_attributes(heap, tracker)
+    return standin
+
+
+def fill_attributes(heap: Any, tracker: VariableTracker) -> None:
+    """Box the instance dict and the slots of an outside instance."""
+    value, standin, source = tracker.original, tracker.standin, tracker.source
+    namespace = instance_dict(value)
+    if namespace is not None:
+        if id(namespace) in heap.by_original:
+            raise Break("SB005", f"the __dict__ of a {type(value).__name__}, met before the object itself")
+        heap.namespaces[id(namespace)] = tracker
+        base = DictOf(source)
+        tracker.initial_dict = {n: heap.box(v, Key, base, n) for n, v in namespace.items()}
+        own = instance_dict(standin)
+        assert own is not None
+        own.update(tracker.initial_dict)
+    members = slot_members(type(value))
+    if members:
+        tracker.initial_slots = {}
+        for member in members:
+            try:
+                raw = member.__get__(value)
+            except AttributeError:
+                continue
+            box = heap.box(raw, _slot_source(member), source)
+            tracker.initial_slots[member] = box
+            member.__set__(standin, box)
+
+
+def _slot_source(member: Any) -> Any:
+    return lambda base: Slot(base, member.__name__, member.__objclass__)

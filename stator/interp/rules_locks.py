@@ -1,0 +1,147 @@
+"""Rules for locks.   with lock: y = x * self.scale  ->  the whole call, made while the lock is held
+
+A lock that the program takes is taken by the residual, without waiting, before anything is read; the facts are
+checked under it, and whatever the program released is released at the end.  Where the lock is not free the call runs
+eagerly, and waits as it would.  Sections of one call run together: no other thread gets in between.
+"""
+
+from __future__ import annotations
+
+import _thread
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from stator.breaks import Break
+from stator.guards.guard import Kind
+from stator.heap.changes import anything_changed
+from stator.interp.calls import rule
+from stator.source import CallOf, Pinned, Source
+
+LOCK: type = type(_thread.allocate_lock())
+RLOCK: type = _thread.RLock
+
+
+@dataclass
+class LockState:
+    """How the program has used one outside lock: `depth` counts what it holds of it now."""
+
+    lock: Any
+    source: Source
+    taken: bool  # by the residual, before the call; else it was held already
+    start: int  # what the residual holds of it when it runs
+    depth: int
+
+
+def held_count(lock: Any) -> int:
+    """A pure reader for guards: how often a lock is taken; a reentrant one, by this thread."""
+    if type(lock) is not RLOCK:
+        return int(lock.locked())
+    found = _COUNT.search(repr(lock)) if lock._is_owned() else None  # nothing else tells
+    return 0 if found is None else int(found[1])
+
+
+_COUNT = re.compile(r" count=(\d+) ")
+
+
+def _state(vm: Any, lock: Any) -> LockState | None:
+    return vm.locks.get(id(lock))
+
+
+def _is_fresh(vm: Any, lock: Any) -> bool:
+    return id(lock) in vm.fresh
+
+
+def _acquire(vm: Any, lock: Any, waits: bool) -> bool:
+    state = _state(vm, lock)
+    if state is not None:
+        if state.depth and type(lock) is LOCK:
+            if not waits:
+                return False
+            raise Break("SB018", "a lock that is taken twice, which waits for ever")
+        state.depth += 1
+        return True
+    source = vm.heap.source_of(lock)
+    if vm.lock_answers.get(source):
+        raise Break("SB018", "a lock that was seen taken")
+    if anything_changed(vm.heap) or vm.effects or vm.class_overlays or vm.own_attributes:
+        raise Break("SB018", "a lock that is taken after a change, which others may see before they wait")
+    vm.locks[id(lock)] = LockState(lock, source, True, 1, 1)
+    return True
+
+
+def _release(vm: Any, lock: Any) -> None:
+    state = _state(vm, lock)
+    if state is None:
+        count = held_count(lock)
+        if not count:
+            raise Break("SB018", "the release of a lock that is not held")
+        source = vm.heap.source_of(lock)
+        vm.heap.guard(CallOf(Pinned(held_count), (source,)), Kind.FRESH_CALL, count)
+        state = vm.locks[id(lock)] = LockState(lock, source, False, count, count)
+    if state.depth == 0:
+        raise Break("SB018", "the release of a lock that is not held")
+    state.depth -= 1
+
+
+def _take_rule(function: Any) -> Any:
+    def take(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+        lock, options = args[0], args[1:]
+        if _is_fresh(vm, lock):
+            if type(lock) is LOCK and lock.locked():
+                raise Break("SB018", "a lock that is taken twice")
+            return vm.give(vm.native_unhooked(function, args, kwargs), cont)
+        if any(type(value) not in (bool, int, float) for value in (*options, *kwargs.values())) \
+                or len(options) > 2 or set(kwargs) - {"blocking", "timeout"}:
+            raise Break("SB018", "a lock with unusual arguments")
+        blocking = options[0] if options else kwargs.get("blocking", True)
+        vm.give(_acquire(vm, lock, bool(blocking)), cont)
+    return take
+
+
+def _leave_rule(function: Any) -> Any:
+    def leave(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+        if _is_fresh(vm, args[0]):
+            return vm.give(vm.native_unhooked(function, args, kwargs), cont)
+        _release(vm, args[0])
+        vm.give(None, cont)
+    return leave
+
+
+def _asked_rule(function: Any) -> Any:
+    def asked(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+        lock = args[0]
+        if _is_fresh(vm, lock):
+            return vm.give(vm.native_unhooked(function, args, kwargs), cont)
+        state = _state(vm, lock)
+        if state is not None:
+            return vm.give(state.depth > 0, cont)
+        source, count = vm.heap.source_of(lock), held_count(lock)
+        vm.heap.guard(CallOf(Pinned(held_count), (source,)), Kind.FRESH_CALL, count)
+        vm.lock_answers[source] = count
+        vm.give(count > 0, cont)
+    return asked
+
+
+for _names, _rule in (("acquire acquire_lock __enter__", _take_rule), ("release release_lock __exit__", _leave_rule),
+                      ("locked locked_lock _is_owned", _asked_rule)):
+    for _cls in (LOCK, RLOCK):
+        for _name in _names.split():
+            _method = _cls.__dict__.get(_name)
+            if _method is not None:
+                rule(_method)(_rule(_method))
+
+
+@rule(_thread.allocate_lock, _thread.allocate, arity=(0,))
+def _new_lock(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    lock = _thread.allocate_lock()
+    vm.fresh[id(lock)] = lock
+    vm.give(lock, cont)
+
+
+@rule(RLOCK, arity=(0,))
+def _new_reentrant_lock(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    lock = RLOCK()
+    vm.fresh[id(lock)] = lock
+    vm.give(lock, cont)
+
