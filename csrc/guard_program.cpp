@@ -318,6 +318,8 @@ bool GuardProgram::holds(const Check& check, const Frame& frame) const {
       return same_set(value, *check.set);
     case Kind::shape:
       return check.shape->matches(frame.slots);
+    case Kind::values:
+      return check.values->matches(value);
     case Kind::count:
       break;
   }

@@ -30,7 +30,7 @@ enum class Op : int {
 // The numbers of stator.guards.guard.Kind.
 enum class Kind : int {
   type = 0, id, equals, tensor, len, keys, absent, present, type_attr, alias, not_alias, not_id, cell_empty,
-  slot_empty, global_state, fresh_call, set_equals, shape, count
+  slot_empty, global_state, fresh_call, set_equals, shape, values, count
 };
 
 struct Node {
@@ -60,6 +60,7 @@ struct Check {
   Py_hash_t hash = 0;
   Py_ssize_t number = 0;
   std::unique_ptr<TensorCheck> tensor;
+  std::unique_ptr<ValuesCheck> values;
   std::unique_ptr<StateCheck> state;
   std::unique_ptr<ExpectedSet> set;
   std::unique_ptr<ShapeCheck> shape;

@@ -156,6 +156,9 @@ bool GuardProgram::parse_check_payload(Check& check) {
     case Kind::tensor:
       check.tensor = TensorCheck::parse(payload);
       return check.tensor != nullptr;
+    case Kind::values:
+      check.values = ValuesCheck::parse(payload);
+      return check.values != nullptr;
     case Kind::global_state:
       check.state = StateCheck::parse(payload);
       return check.state != nullptr;

@@ -110,7 +110,65 @@ class TensorFacts final : public TensorCheck {
   bool requires_grad_ = false, has_strides_ = false, has_offset_ = false;
 };
 
+class TensorContents final : public ValuesCheck {
+ public:
+  bool parse_payload(PyObject* payload) {
+    PyObject *dtype, *sizes, *data;
+    if (!PyArg_ParseTuple(payload, "OOS", &dtype, &sizes, &data)) return false;
+    if (!THPDtype_Check(dtype)) {
+      PyErr_SetString(PyExc_TypeError, "a check of values wants (dtype, sizes, bytes)");
+      return false;
+    }
+    data_ = PyBytes_AS_STRING(data);
+    dtype_ = reinterpret_cast<THPDtype*>(dtype)->scalar_type;
+    item_size_ = c10::elementSize(dtype_);
+    return sizes_.parse(sizes);  // the bytes are kept alive by the payload, which the program holds
+  }
+
+  bool matches(PyObject* object) const override {
+    if (!THPVariable_Check(object)) return false;
+    const at::Tensor& tensor = THPVariable_Unpack(object);
+    if (!tensor.defined()) return false;
+    const c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
+    if (impl->has_symbolic_sizes_strides() || !impl->has_storage() || !Peek::device(impl).is_cpu()) return false;
+    if (c10::typeMetaToScalarType(impl->dtype()) != dtype_ || !sizes_.match(impl->sizes_default())) return false;
+    const auto* start = static_cast<const char*>(impl->storage().data());
+    if (!start) return impl->numel() == 0;
+    const char* expected = data_;
+    return same(start + impl->storage_offset() * item_size_, impl->sizes_default(), impl->strides_default(), 0, expected);
+  }
+
+ private:
+  bool same(const char* at, c10::IntArrayRef sizes, c10::IntArrayRef strides, size_t dim, const char*& expected) const {
+    if (dim == sizes.size()) {
+      if (std::memcmp(at, expected, item_size_) != 0) return false;
+      expected += item_size_;
+      return true;
+    }
+    if (dim + 1 == sizes.size() && strides[dim] == 1) {
+      if (std::memcmp(at, expected, sizes[dim] * item_size_) != 0) return false;
+      expected += sizes[dim] * item_size_;
+      return true;
+    }
+    for (int64_t i = 0; i < sizes[dim]; ++i) {
+      if (!same(at + i * strides[dim] * static_cast<int64_t>(item_size_), sizes, strides, dim + 1, expected)) return false;
+    }
+    return true;
+  }
+
+  const char* data_ = nullptr;
+  c10::ScalarType dtype_ = c10::ScalarType::Undefined;
+  size_t item_size_ = 1;
+  Extents sizes_;
+};
+
 }  // namespace
+
+std::unique_ptr<ValuesCheck> ValuesCheck::parse(PyObject* payload) {
+  auto contents = std::make_unique<TensorContents>();
+  if (!contents->parse_payload(payload)) return nullptr;
+  return contents;
+}
 
 std::unique_ptr<TensorCheck> TensorCheck::parse(PyObject* payload) {
   auto facts = std::make_unique<TensorFacts>();

@@ -21,6 +21,15 @@ class TensorCheck {
   virtual bool is_sealable() const = 0;
 };
 
+// The contents of a dense tensor in the CPU's memory.
+class ValuesCheck {
+ public:
+  // From (dtype, sizes, bytes); nullptr with an exception set when the payload is malformed.
+  static std::unique_ptr<ValuesCheck> parse(PyObject* payload);
+  virtual ~ValuesCheck() = default;
+  virtual bool matches(PyObject* object) const = 0;
+};
+
 class StateCheck {
  public:
   // From the tuple that lower.py makes of a GlobalState.

@@ -28,6 +28,7 @@ from torch.utils._device import _device_constructors
 from stator import _hook
 from stator.breaks import Break
 from stator.graph.error_texts import raised_by_eager
+from stator.graph.known_values import KnownValues, has_scalars, map_scalars
 from stator.graph.naming import input_name, is_in_place, spell
 from stator.graph.plain_inputs import PlainInputs
 from stator.graph.propagation import Propagation
@@ -36,6 +37,7 @@ from stator.graph.uncertain import Uncertain
 from stator.guards.guard import TensorMeta, tensor_meta
 from stator.guards.shape_check import Operand, Property
 from stator.kinds import is_a
+from stator.shapes.environment import UNKNOWN, TraceEnvironment
 from stator.shapes.inputs import float_tensor, symbolic_fake, symbolic_float, symbolic_int, undecided_int
 from stator.shapes.nodes import SymbolNodes
 from stator.shapes.values import SYMBOLIC, data_dependent, has_unbacked
@@ -71,6 +73,9 @@ class Recorder:
         self.mode = RecordingMode(self)
         self.symbols = SymbolNodes(self.graph, fake_mode.shape_env)
         self.symbols.add_number_input = self._add_number_input
+        self.known = KnownValues(self)
+        if type(fake_mode.shape_env) is TraceEnvironment:
+            fake_mode.shape_env.settle = self.known.of_number
         self.locate: Callable[[], Any] = lambda: None
         self.data_dependent = True  # whether numbers that only the graph knows may be symbols of it
         self.torch_state = TorchState()
@@ -255,9 +260,60 @@ class Recorder:
             if result is not None:
                 self.record(op, target, args, kwargs, result)
                 return result
+        asked = args, kwargs
+        args, kwargs, result = self._propagate(func, target, args, kwargs)
+        if asked[0] is not args or asked[1] is not kwargs:
+            key = None  # what was found out holds for these values, and not for all tensors that look like them
+        fresh = bool(self.symbols.shape_env.pending_fresh_unbacked_symbols)
+        if fresh and not self.data_dependent:
+            raise Break("SB003", f"{getattr(target, '__name__', target)} of a tensor")
+        if in_place or result is None:
+            self.changes += 1
+            self.propagation.changed(args)
+            self.propagation.changed(kwargs.values())
+        elif key is not None and not fresh:
+            self.propagation.learn(key, func, args, kwargs, result)
+        if fresh or result is None or self._holds_tensor(result):
+            self.record(op, target, args, kwargs, result)
+        return result
+
+    def _propagate(self, func: Any, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The call on fakes: its arguments as they are recorded, and its result.
+
+        Where it needs numbers that only the graph knows, it is tried again with tensors that stand for numbers read
+        by items of their own, and then with every number that a guard can promise.
+        """
+        pending = self.symbols.shape_env.pending_fresh_unbacked_symbols
+        name = getattr(target, "__name__", target)
+        if name == "__bool__":
+            known = self.known.of_scalar(args[0])
+            if known is not UNKNOWN:
+                return args, kwargs, bool(known)
+        if name not in _INDEXED and has_scalars(args[1:], kwargs):
+            args, kwargs = (*args[:1], *map_scalars(args[1:], self._item)), map_scalars(kwargs, self._item)
+        for change in (self._items_of_sizes, self.known.settled):
+            try:
+                result = self._attempt(func, target, args, kwargs)
+                taken = self._numbers_taken((args, kwargs)) if pending and target != "item" else {}
+                if taken:
+                    args, kwargs = pytree.tree_map_only(FakeTensor, lambda f: taken.get(id(f), f), (args, kwargs))
+                self.symbols.require_given_back(result)
+                return args, kwargs, result
+            except Break as stop:
+                if stop.code != "SB003":
+                    raise
+                reason = stop
+            pending.clear()
+            args, kwargs = change(args, kwargs)
+        try:
+            return args, kwargs, self._attempt(func, target, args, kwargs)
+        except Break:
+            raise reason from None
+
+    def _attempt(self, func: Any, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         with torch._C.DisableTorchFunction(), self.symbols.dispatcher():
             try:
-                result = func(*args, **kwargs)
+                return func(*args, **kwargs)
             except DataDependentOutputException as error:
                 raise Break("SB003", f"{target}: {error}") from None
             except DynamicOutputShapeException as error:
@@ -274,22 +330,17 @@ class Recorder:
                 # Its rule for fake tensors cannot live with the unknown size; whether the program fails, eager says.
                 name = getattr(target, "__name__", target)
                 raise Break("SB003", f"{name} on a data-dependent size: {error}") from None
-        fresh = bool(self.symbols.shape_env.pending_fresh_unbacked_symbols)
-        if fresh and not self.data_dependent:
-            raise Break("SB003", f"{getattr(target, '__name__', target)} of a tensor")
-        if fresh and target != "item":
-            taken = self._numbers_taken((args, kwargs))
-            if taken:
-                args, kwargs = pytree.tree_map_only(FakeTensor, lambda fake: taken.get(id(fake), fake), (args, kwargs))
-        if in_place or result is None:
-            self.changes += 1
-            self.propagation.changed(args)
-            self.propagation.changed(kwargs.values())
-        elif key is not None and not fresh:
-            self.propagation.learn(key, func, args, kwargs, result)
-        if fresh or result is None or self._holds_tensor(result):
-            self.record(op, target, args, kwargs, result)
-        return result
+
+    def _items_of_sizes(self, args: Any, kwargs: Any) -> Any:
+        """x.repeat(t, 1) as x.repeat(t.item(), 1)"""
+        return (map_scalars(args[:1], self._item) + map_scalars(args[1:], self._item, direct=True),
+                map_scalars(kwargs, self._item, direct=True))
+
+    def _item(self, fake: FakeTensor) -> Any:
+        memo = fake.item_memo
+        if type(memo) is torch.SymInt and memo.node._expr not in self.symbols.definitions:
+            fake.item_memo = None  # a symbol that a failed attempt made, and no node defines
+        return self.call(torch.Tensor.item, (fake,), {})
 
     def _numbers_taken(self, values: Any) -> dict[int, Any]:
         """Tensors that the operation just took for numbers (`addcdiv_(..., value=t)`): their items become nodes."""
@@ -399,6 +450,7 @@ class RecordingMode(TorchFunctionMode):
             _hook.resume(token)
 
 
+_INDEXED = frozenset({"index_put", "index_put_", "index"})  # whose lists of tensors are no sizes
 _NO_DATA = "its data is not allocated yet"
 _STORAGES = (torch.UntypedStorage, torch.TypedStorage)
 _getitem = spell(torch.Tensor.__getitem__)[1]

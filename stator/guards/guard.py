@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import torch
 
 from stator.guards.global_state import GlobalState, global_state
-from stator.guards.tensor_meta import TensorMeta, tensor_meta
+from stator.guards.tensor_meta import TensorMeta, TensorValues, tensor_meta, tensor_values
 from stator.source import DictOf, Pinned, Source, is_a, name_of
 
 __all__ = [
@@ -24,11 +24,13 @@ __all__ = [
     "Guard",
     "Kind",
     "TensorMeta",
+    "TensorValues",
     "Where",
     "global_state",
     "is_constant",
     "same_constant",
     "tensor_meta",
+    "tensor_values",
     "value_key",
 ]
 
@@ -56,6 +58,7 @@ class Kind(enum.IntEnum):
     FRESH_CALL = 15  # source: CallOf; its answer equals value
     SET_EQUALS = 16  # value: frozenset; constants by equality, objects by identity
     SHAPE = 17  # value: ShapeCheck, whose first operand is read at the source
+    VALUES = 18  # value: TensorValues, the contents of a tensor whose metadata a TENSOR guard of the source fixes
 
 
 class Missing:
@@ -117,6 +120,9 @@ TORCH_CONSTANTS = frozenset({torch.dtype, torch.layout, torch.memory_format, tor
 COMPOUNDS = frozenset({tuple, frozenset, range, slice, torch.Size})
 
 
+_FACTS = frozenset({TensorMeta, TensorValues, GlobalState})
+
+
 def is_constant(value: object) -> bool:
     """Whether EQUALS can compare it: an immutable builtin, or a compound of such."""
     kind = type(value)
@@ -142,7 +148,7 @@ def value_key(value: Any) -> object:
         return (kind, frozenset(value_key(item) for item in value))
     if kind is range or kind is slice:
         return (kind, value_key(value.start), value_key(value.stop), value_key(value.step))
-    if kind in TORCH_CONSTANTS or kind is TensorMeta or kind is GlobalState or is_a(value, Source):
+    if kind in TORCH_CONSTANTS or kind in _FACTS or is_a(value, Source):
         return (kind, value)
     return (kind, id(value))
 
@@ -196,4 +202,5 @@ _WORDING: dict[Kind, Any] = {
     Kind.FRESH_CALL: _equals_text,
     Kind.SET_EQUALS: lambda s, v: f"{s.text()} == {_set_text(v)}",
     Kind.SHAPE: lambda s, v: v.text(),
+    Kind.VALUES: lambda s, v: f"{s.text()} holds {v.text()}",
 }

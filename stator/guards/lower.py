@@ -138,6 +138,8 @@ def _check_payload(guard: Guard, program: Program, numbers: dict[Source, int]) -
             return (operands, value.code, value.constants)
         case Kind.ABSENT | Kind.PRESENT:
             return _hashed(value)
+        case Kind.VALUES:
+            return (value.dtype, value.sizes, value.data)
         case Kind.TYPE_ATTR:
             name, expected = value
             return (name,) if expected is MISSING else (name, expected)

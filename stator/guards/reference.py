@@ -22,7 +22,7 @@ from stator.guards.global_state import GlobalState, global_state
 from stator.guards.guard import MISSING, TORCH_CONSTANTS, Guard, Kind, Where, is_constant, same_constant
 from stator.guards.lower import member_descriptor
 from stator.guards.shape_check import ShapeCheck
-from stator.guards.tensor_meta import TensorMeta, tensor_meta
+from stator.guards.tensor_meta import TensorMeta, TensorValues, tensor_meta, tensor_values
 from stator.source import (
     Attr,
     CallOf,
@@ -244,6 +244,8 @@ def _holds(kind: Kind, value: Any, expected: Any) -> bool:
             return same_constant(value, expected)
         case Kind.TENSOR:
             return _tensor_matches(value, expected)
+        case Kind.VALUES:
+            return is_a(value, torch.Tensor) and tensor_values(value) == expected
         case Kind.LEN:
             return raw_length(value) == expected
         case Kind.KEYS:
@@ -344,7 +346,7 @@ def _same_set(value: Any, expected: frozenset[Any]) -> bool:
 
 def _expected_text(guard: Guard) -> str:
     value = guard.value
-    if is_a(value, (TensorMeta, GlobalState, Source, ShapeCheck)):
+    if is_a(value, (TensorMeta, TensorValues, GlobalState, Source, ShapeCheck)):
         return value.text()
     return _shown(value)
 
@@ -360,6 +362,8 @@ def _describe(guard: Guard, value: Any, bound_args: Sequence[Any]) -> str:
             return f"type {name_of(type(value))}"
         case Kind.TENSOR if is_a(value, torch.Tensor):
             return tensor_meta(value).text()
+        case Kind.VALUES if is_a(value, torch.Tensor):
+            return tensor_values(value).text()
         case Kind.LEN:
             return f"length {raw_length(value)}"
         case Kind.KEYS if is_a(value, dict):

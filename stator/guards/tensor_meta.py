@@ -67,6 +67,32 @@ def tensor_meta(
     return with_dynamic_dims(meta, dynamic) if dynamic else meta
 
 
+@dataclass(frozen=True, slots=True)
+class TensorValues:
+    """The contents of a tensor, row by row."""
+
+    dtype: torch.dtype
+    sizes: tuple[int, ...]
+    data: bytes
+
+    def text(self) -> str:
+        shown = torch.frombuffer(bytearray(self.data), dtype=self.dtype).tolist() if self.data else []
+        rest = f", ... {len(shown)} values" if len(shown) > _SHOWN else ""
+        return f"[{', '.join(map(str, shown[:_SHOWN]))}{rest}]"
+
+
+_SHOWN = 8
+
+
+def tensor_values(tensor: torch.Tensor) -> TensorValues:
+    """What a dense tensor in the CPU's memory holds now; of any other, nothing is told."""
+    with torch._C.DisableTorchFunction():
+        data = b""
+        if tensor.numel() and tensor.device.type == "cpu" and tensor.layout is torch.strided:
+            data = tensor.detach().contiguous().flatten().view(torch.uint8).numpy().tobytes()
+        return TensorValues(tensor.dtype, tuple(tensor.shape), data)
+
+
 def with_dynamic_dims(meta: TensorMeta, dims: Collection[int]) -> TensorMeta:
     """Open the given dimensions.  A stride that is a multiple of an open size is left open too."""
     rank = len(meta.sizes)

@@ -28,6 +28,7 @@ from stator.interp.lengths import knows_item, symbolic_length
 from stator.interp.lookup import MISSING, find
 from stator.interp.texts import refuse_addresses
 from stator.kinds import is_a
+from stator.shapes.environment import UNKNOWN
 from stator.shapes.values import SYMBOLIC, specialise
 
 SCALARS = frozenset({int, float, bool, str, complex, bytes, type(None)})
@@ -303,7 +304,10 @@ def tensor_truth(vm: Any, value: Any) -> bool:
         some = count != 0
         text = "more than one value" if type(some) is torch.SymBool or some else "no values"
         raise Raised(RuntimeError(f"Boolean value of Tensor with {text} is ambiguous"))
-    raise Break("SB002", "the truth of a tensor")
+    known = vm.recorder.known.of_scalar(value)
+    if known is UNKNOWN:
+        raise Break("SB002", "the truth of a tensor")
+    return bool(known)
 
 
 def _slot_sync(vm: Any, method: Any, value: Any) -> Any:

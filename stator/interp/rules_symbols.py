@@ -18,7 +18,7 @@ from stator.breaks import Break
 from stator.code.decode import decode
 from stator.interp.calls import rule
 from stator.interp.symbols import attempt, item_of
-from stator.shapes.values import SYMBOLIC, as_integer, data_dependent, is_unbacked
+from stator.shapes.values import SYMBOLIC, as_integer, data_dependent, is_unbacked, specialise
 
 LIST_LIMIT = 64  # elements of a tensor that tolist() takes apart inside the graph
 
@@ -111,8 +111,8 @@ def _needs_no_values(message: Any) -> bool:
 @rule(torch.Tensor.tolist)
 def _tolist(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     tensor = args[0]
-    count = tensor.numel()
-    if type(count) is not int or count > LIST_LIMIT or tensor.dtype.is_complex:
+    count = specialise(tensor.numel())
+    if count > LIST_LIMIT or tensor.dtype.is_complex:
         raise Break("SB003", f"tolist() of {count} elements")
     vm.give(_nested_items(vm, tensor), cont)
 

@@ -16,7 +16,6 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd import forward_ad
-from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.overrides import _get_current_function_mode_stack
 from torch.utils._device import DeviceContext
 
@@ -26,7 +25,7 @@ from stator.code.decode import decode
 from stator.graph.propagation import ExactNeeded
 from stator.graph.recorder import Recorder
 from stator.guards.global_state import global_state
-from stator.guards.guard import Guard, Kind
+from stator.guards.guard import Guard, Kind, tensor_values
 from stator.heap.heap import Heap
 from stator.heap.raw_access import forget_classes
 from stator.interp import (  # noqa: F401  (each registers its rules)
@@ -62,6 +61,7 @@ from stator.interp.frame import UNBOUND, Bug, Frame
 from stator.interp.machine import program_of
 from stator.interp.suspend import boxed_argument
 from stator.interp.vm import VM
+from stator.shapes.environment import TraceEnvironment, unknown
 from stator.shapes.located import LocatedList
 from stator.source import WORLD, Global, Local, Pinned
 
@@ -89,6 +89,7 @@ class Trace:
         guards = self.fake_mode.shape_env.guards
         if type(guards) is LocatedList:
             guards.locate = _nowhere  # autograd's C++ side holds fakes, which hold this: no collector sees the cycle
+        self.fake_mode.shape_env.settle = unknown
         self.value = self.frame = None
         if self.stop is not None:
             self.stop.__traceback__ = None
@@ -149,10 +150,12 @@ def trace_once(begin: Begin, stop_step: int, stop: Break | None, exact: bool) ->
     """
     state = global_state()
     rules_torch.ignore_peer_bookkeeping()
-    fake_mode = FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=False)
+    fake_mode = FakeTensorMode(shape_env=TraceEnvironment(), allow_non_fake_inputs=False)
     recorder = Recorder(fake_mode)
     recorder.propagation.enabled = not exact
     heap = Heap(recorder)
+    recorder.known.may_guard = lambda each: heap.shapes.may_guard_contents(each.source)
+    recorder.known.guard = lambda each: heap.guard(each.source, Kind.VALUES, tensor_values(each.tensor))
     vm = VM(heap, recorder)
     fake_mode.shape_env.guards = LocatedList(vm.location)
     heap.guards.add(Guard(WORLD, Kind.GLOBAL_STATE, state, None))

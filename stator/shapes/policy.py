@@ -20,6 +20,8 @@ import torch
 from stator.guards.guard import Guard, Kind
 from stator.guards.reference import Unreadable, evaluate, explain
 from stator.guards.shape_check import Property, is_ordinary
+from stator.guards.tensor_meta import tensor_values
+from stator.kinds import is_a
 from stator.shapes.varying import COLLECTIONS, STANDINS
 from stator.source import CallOf, Index, Key, KeyAt, Local, Pinned, Source, ValueAt
 
@@ -29,6 +31,8 @@ WEAK_MARK = "_dynamo_weak_dynamic_indices"
 STATIC_MARK = "_dynamo_static_indices"
 UNBACKED_MARK = "_dynamo_unbacked_indices"
 RANGE_MARK = "_dynamo_dynamic_range"
+CONTENTS_LIMIT = 3  # compilations for one tensor's values each, before the program breaks instead
+_VARIES = frozenset({Kind.TENSOR, Kind.LEN, Kind.VALUES})
 _CONTAINERS = (Index, Key, KeyAt, ValueAt)
 
 
@@ -46,11 +50,12 @@ class Memory:
     unread: set[Source] = field(default_factory=set)  # values that are no longer facts
     undecided_sizes: dict[Source, set[int]] = field(default_factory=dict)  # sizes that code pins down again and again
     undecided_numbers: set[Source] = field(default_factory=set)
+    contents: dict[Source, set[Any]] = field(default_factory=dict)  # values that tensors had, and left
 
     def learn(self, guards: Iterable[Guard], bound: Sequence[Any]) -> None:
         """Compare an entry's facts with the call that it does not fit."""
         for guard in guards:
-            if guard.kind is Kind.TENSOR or guard.kind is Kind.LEN \
+            if guard.kind in _VARIES \
                     or guard.kind is Kind.EQUALS and type(guard.value) in (int, float, tuple):
                 try:
                     value = evaluate(guard.source, bound)
@@ -113,8 +118,8 @@ class Memory:
     def _sets(self) -> tuple[set[Source], ...]:
         return self.numbers, self.tuples, self.unread, self.undecided_numbers
 
-    def _tables(self) -> tuple[dict[Source, set[int]], ...]:
-        return self.sizes, self.lengths, self.undecided_sizes
+    def _tables(self) -> tuple[dict[Source, set[Any]], ...]:
+        return self.sizes, self.lengths, self.undecided_sizes, self.contents
 
     def _compare(self, guard: Guard, value: Any) -> None:
         expected = guard.value
@@ -122,6 +127,9 @@ class Memory:
             self._compare_constants(guard.source, expected, value)
         elif guard.kind is Kind.LEN:
             self._compare_lengths(guard.source, expected, value)
+        elif guard.kind is Kind.VALUES:
+            if is_a(value, torch.Tensor) and tensor_values(value) != expected:
+                self.contents.setdefault(guard.source, set()).add(expected)
         elif type(value) is expected.type and value.dim() == len(expected.sizes):
             changed = {dim for dim, size in enumerate(expected.sizes) if size is not None and size != value.shape[dim]}
             if changed:
@@ -200,6 +208,10 @@ class Policy:
         """Whether the length of a list is a symbol, where only its length is asked for."""
         return self.dynamic is not False and (source in self.memory.lengths
                                               or self.dynamic is True and _is_argument(source))
+
+    def may_guard_contents(self, source: Source) -> bool:
+        """Whether the values of a tensor may become a guard: not where they have changed again and again."""
+        return len(self.memory.contents.get(source, ())) < CONTENTS_LIMIT
 
     def opens_tuple(self, value: tuple[Any, ...], source: Source) -> bool:
         """Whether a tuple of constants is read item by item, because a number in it is left open."""

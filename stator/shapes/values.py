@@ -101,7 +101,7 @@ def unread_class(cls: type, what: str = "") -> Break:
 
 
 def specialise(value: Any, what: str = "") -> Any:
-    """The number itself: what it is becomes a guard; a data-dependent one breaks."""
+    """The number itself: what it is becomes a guard; a data-dependent one that no guard can promise breaks."""
     cls = type(value)
     if cls not in SYMBOLIC:
         return value

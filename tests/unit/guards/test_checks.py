@@ -10,7 +10,7 @@ import torch
 from agreement import holds, program
 
 from stator import _core
-from stator.guards.guard import MISSING, Guard, Kind, global_state, tensor_meta
+from stator.guards.guard import MISSING, Guard, Kind, global_state, tensor_meta, tensor_values
 from stator.guards.reference import explain
 from stator.source import WORLD, Attr, CallOf, DictOf, Index, Key, Local, Pinned, TypeOf
 
@@ -35,6 +35,8 @@ FILLED.a = 1
 MOVED = OrderedDict(a=1, b=2)
 MOVED.move_to_end("a")
 T = torch.ones(2, 3)
+COUNTS = torch.arange(6).view(2, 3)
+WIDE = COUNTS.repeat_interleave(2, dim=1)
 
 # (kind, value, what holds, what does not)
 CASES: list[tuple[Kind, Any, list[Any], list[Any]]] = [
@@ -71,6 +73,10 @@ CASES: list[tuple[Kind, Any, list[Any], list[Any]]] = [
     (Kind.SLOT_EMPTY, ("a", Slotted), [Slotted()], [FILLED, Base()]),
     (Kind.SET_EQUALS, frozenset({1, "a"}), [{"a", 1}, frozenset({1, "a"})], [{True, "a"}, {1}, {1, "b"}, [1, "a"]]),
     (Kind.SET_EQUALS, frozenset({Base, (1, 2)}), [{(1, 2), Base}], [{Derived, (1, 2)}, {Base, (1, 3)}]),
+    (Kind.VALUES, tensor_values(COUNTS), [COUNTS.clone(), WIDE[:, ::2], WIDE.t()[::2].t()],
+     [COUNTS + 1, COUNTS.t(), COUNTS.view(-1), COUNTS.int(), COUNTS.to("meta"), COUNTS[:1], [1, 2], None]),
+    (Kind.VALUES, tensor_values(torch.tensor(True)), [torch.tensor(True)], [torch.tensor(False), True, torch.ones(0)]),
+    (Kind.VALUES, tensor_values(torch.ones(0, 2).long()), [torch.zeros(0, 2).long()], [torch.zeros(2, 0).long()]),
     (Kind.TYPE_ATTR, ("limit", 3), [Base, Derived], [type("Other", (Base,), {"limit": 4}), int]),
     (Kind.TYPE_ATTR, ("speed", MISSING), [Base], [type("Other", (Base,), {"speed": 4})]),
 ]  # fmt: skip

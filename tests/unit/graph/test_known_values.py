@@ -1,0 +1,182 @@
+"""Values that a guard can promise: the program is captured whole, and never answers for other values."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import stator
+from stator.shapes.policy import CONTENTS_LIMIT
+
+PROGRAMS = {}
+
+
+def program(fn):
+    PROGRAMS[fn.__name__] = fn
+    return fn
+
+
+@program
+def branch_on_an_item(x, n):
+    a, b, _ = n.tolist()
+    return x * a if a > 3 else x.reshape(b, -1) + 1
+
+
+@program
+def branch_on_a_tensor(x, n):
+    return x + 1 if (n > 2).any() else x - 1
+
+
+@program
+def constants_alone(x, n):
+    mask = torch.ones(4, dtype=torch.long)
+    mask[1:] = 2
+    return x * 2 if mask.sum() > 6 else x
+
+
+@program
+def size_of_nonzero(x, n):
+    found = (n > 1).nonzero()
+    if found.shape[0] == 1:
+        return x
+    return x[: found.shape[0]] + found.sum()
+
+
+@program
+def written_before_it_is_read(x, n):
+    m = n.clone()
+    m[0] += 5
+    view = m[:2]
+    view.mul_(2)
+    return x + 1 if m[0] > 12 else x - m[0]
+
+
+@program
+def argument_written_to(x, n):
+    n.add_(1)
+    return x + 1 if n[0] > 3 else x - 1
+
+
+@program
+def tensors_as_sizes(x, n):
+    return F.pad(x, (n[0], n[1])), x.flatten()[:4].view(n[1] // n[1], -1).repeat(n[0], 1), x.new_zeros((n[0], 2))
+
+
+@program
+def size_of_a_slice_of_unknown_values(x, n):
+    part = (x * 2)[: n[0], : n[1]]
+    flat = part.flatten()
+    return flat * 2 if flat.shape[0] > 1 else flat
+
+
+@program
+def division_by_an_item(x, n):
+    scale = min(8 / n[0].item(), 9 / n[1].item())
+    return x * int(10 * scale)
+
+
+@program
+def groups_of_equal_values(x, n):
+    kinds = n.tolist()
+    runs = [kinds[0]]
+    for kind in kinds[1:]:
+        if kind != runs[-1]:
+            runs.append(kind)
+    return x * len(runs)
+
+
+@program
+def float_threshold(x, n):
+    share = n.float().mean().item()
+    return x * 2 if share > 1.5 else x
+
+
+@program
+def largest_of_two_tensors(x, n):
+    bound = max(n[0], n[1])
+    return x + 1 if 3 <= bound else x + bound
+
+
+INPUTS = [torch.tensor([2, 3, 1]), torch.tensor([5, 4, 2]), torch.tensor([1, 1, 1]), torch.tensor([2, 3, 1])]
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_whole_and_right_for_every_value(name: str) -> None:
+    fn = PROGRAMS[name]
+    x = torch.arange(24.0).view(4, 6)
+    compiled = stator.compile(fn, backend="eager", fullgraph=True)
+    for n in INPUTS[:CONTENTS_LIMIT]:
+        for _ in range(2):
+            mine, theirs = n.clone(), n.clone()
+            torch.testing.assert_close(compiled(x, mine), fn(x, theirs), rtol=0, atol=0)
+            assert torch.equal(mine, theirs)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_many_values_break_and_stay_right(name: str) -> None:
+    fn = PROGRAMS[name]
+    x = torch.arange(24.0).view(4, 6)
+    compiled = stator.compile(fn, backend="eager")
+    for step in range(2 * CONTENTS_LIMIT + 2):
+        n = torch.tensor([1 + step % 4, 1 + step % 3, step])
+        torch.testing.assert_close(compiled(x, n.clone()), fn(x, n.clone()), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_under_aot(name: str) -> None:
+    fn = PROGRAMS[name]
+    x = torch.arange(24.0).view(4, 6)
+    compiled = stator.compile(fn, backend="aot_eager", fullgraph=True)
+    for n in INPUTS[:2]:
+        torch.testing.assert_close(compiled(x, n.clone()), fn(x, n.clone()))
+
+
+def refused(fn, *args) -> str:
+    with pytest.raises(stator.Unsupported) as caught:
+        stator.compile(fn, backend="eager", fullgraph=True)(*args)
+    return caught.value.code
+
+
+def test_what_no_guard_should_promise() -> None:
+    assert refused(lambda x: x + 1 if x.sum() > 0 else x - 1, torch.ones(3)) == "SB002"
+    assert refused(lambda x: x + 1 if torch.rand(3).sum() > 0.5 else x, torch.ones(3)) == "SB002"
+    assert refused(lambda n: n + 1 if n.sum() > 0 else n, torch.ones(1 << 19, dtype=torch.long)) == "SB002"
+    assert refused(lambda n: n + 1 if (n + torch.randint(5, (3,))).sum() > 0 else n, torch.ones(3).long()) == "SB002"
+
+
+def test_nothing_is_guarded_where_the_graph_keeps_the_number() -> None:
+    def read(cache, n):
+        return cache[: n.item()] + 1
+
+    compiled = stator.compile(read, backend="eager", fullgraph=True)
+    cache, seen = torch.arange(9.0), []
+    for n in range(1, 9):
+        torch.testing.assert_close(compiled(cache, torch.tensor(n)), read(cache, torch.tensor(n)))
+        seen.append(len(compiled.entries()) if hasattr(compiled, "entries") else 1)
+    assert seen[0] == seen[-1]
+    assert not any("holds" in guard.text() for guard in stator.explain(read)(cache, torch.tensor(2)).guards)
+
+
+def test_inputs_that_share_memory_with_a_written_one() -> None:
+    def write_then_read(x, a, b):
+        a.add_(3)
+        return x + 1 if b[0] > 3 else x - 1
+
+    x = torch.ones(3)
+    compiled = stator.compile(write_then_read, backend="eager")
+    for start in (1, 1, 0, 5):
+        mine, theirs = torch.full((4,), start), torch.full((4,), start)
+        torch.testing.assert_close(compiled(x, mine, mine[:2]), write_then_read(x, theirs, theirs[:2]))
+        apart = torch.full((2,), start)
+        torch.testing.assert_close(compiled(x, mine, apart), write_then_read(x, theirs, apart.clone()))
+
+
+def test_what_was_found_for_values_is_not_remembered_for_metadata() -> None:
+    def widen(x, n):
+        return F.pad(x, (n[0], n[1]))
+
+    x = torch.ones(2, 3)
+    for left in (1, 2, 3):
+        n = torch.tensor([left, left])
+        torch.testing.assert_close(stator.compile(widen, backend="eager")(x, n), widen(x, n))
