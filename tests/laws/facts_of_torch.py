@@ -71,6 +71,21 @@ def buffer_resized():
 
 
 @probe()
+def buffer_that_decides():
+    model = nn.Module()
+    model.register_buffer("ready", torch.tensor(0))
+    return Scene(lambda x: x * 2 if model.ready else x * 3, one(ramp()), lambda: model.ready.fill_(1))
+
+
+@probe()
+def grid_that_decides():
+    grid = torch.tensor([[2, 4], [4, 2]])
+    def reshape(x):
+        return [x.flatten()[: h * w].view(h, w) + 1 if h > 2 else x * w for h, w in grid.tolist()]
+    return Scene(reshape, one(torch.arange(16.0)), lambda: grid.t_())
+
+
+@probe()
 def buffer_resized_in_place():
     model = nn.Module()
     model.register_buffer("scale", torch.ones(4))

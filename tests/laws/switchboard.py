@@ -98,6 +98,7 @@ _KINDS: dict[Kind, tuple[str, ...]] = {
     Kind.PRESENT: ("key_searched_before_it_is_read",),
     Kind.NOT_ID: ("text_that_is_not_the_literal",),
     Kind.SHAPE: ("branch_on_an_open_size",),
+    Kind.VALUES: ("buffer_that_decides", "grid_that_decides"),
 }
 
 SWITCHES = [
