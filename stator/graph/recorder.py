@@ -294,9 +294,8 @@ class Recorder:
         for change in (self._items_of_sizes, self.known.settled):
             try:
                 result = self._attempt(func, target, args, kwargs)
-                taken = self._numbers_taken((args, kwargs)) if pending and target != "item" else {}
-                if taken:
-                    args, kwargs = pytree.tree_map_only(FakeTensor, lambda f: taken.get(id(f), f), (args, kwargs))
+                if pending and target != "item":
+                    args, kwargs = self._with_numbers_taken((args, kwargs))
                 self.symbols.require_given_back(result)
                 return args, kwargs, result
             except Break as stop:
@@ -342,8 +341,8 @@ class Recorder:
             fake.item_memo = None  # a symbol that a failed attempt made, and no node defines
         return self.call(torch.Tensor.item, (fake,), {})
 
-    def _numbers_taken(self, values: Any) -> dict[int, Any]:
-        """Tensors that the operation just took for numbers (`addcdiv_(..., value=t)`): their items become nodes."""
+    def _with_numbers_taken(self, values: Any) -> Any:
+        """Tensors that the operation just took for numbers (`addcdiv_(..., value=t)`): their items stand for them."""
         pending = self.symbols.shape_env.pending_fresh_unbacked_symbols
         taken = {}
         for fake in pytree.tree_leaves(values):
@@ -356,7 +355,7 @@ class Recorder:
                 self.record("call_method", "item", (fake,), {}, number)
                 pending[:] = others
                 taken[id(fake)] = number
-        return taken
+        return pytree.tree_map_only(FakeTensor, lambda f: taken.get(id(f), f), values) if taken else values
 
     def attribute(self, fake: FakeTensor, name: str, descr: Any) -> Any:
         """A property of a tensor: metadata, or a tensor (`x.T`), which becomes a node."""
