@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from benchmarks import capture, models, overhead  # noqa: F401  (models registers its workloads)
+from benchmarks import breaks, capture, models, overhead  # noqa: F401  (models registers its workloads)
 from benchmarks.samples import Sample
 from benchmarks.sides import DYNAMO, SIDES, STATOR
 from benchmarks.workloads import WORKLOADS
@@ -54,10 +54,13 @@ def measure_all(chosen: argparse.Namespace, console: Console) -> dict[str, Any]:
     workloads = [each for name, each in WORKLOADS.items() if chosen.only in name]
     cases = [each for name, each in overhead.CASES.items() if chosen.only in name]
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    figures: dict[str, Any] = {"capture": {}, "overhead": {}}
+    programs = [name for name in breaks.PROGRAMS if chosen.only in name]
+    contenders = [each for each in breaks.CONTENDERS if each.side in (*sides, breaks.EAGER)]
+    figures: dict[str, Any] = {"capture": {}, "overhead": {}, "breaks": {}}
     with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task(
             "warming up", total=len(workloads) * len(sides) * chosen.rounds + len(cases) * chosen.batches
+            + len(programs) * len(contenders) * chosen.rounds
         )
         for side in sides:
             capture.warm_up(side)
@@ -78,7 +81,23 @@ def measure_all(chosen: argparse.Namespace, console: Console) -> dict[str, Any]:
                 case, sides, chosen.batches, chosen.calls, lambda: progress.advance(task)
             )
             figures["overhead"][case.name] = {name: sample.as_json() for name, sample in samples.items()}
+        for name in programs:
+            progress.update(task, description=f"breaks: {name}")
+            found = breaks.measure(name, contenders, chosen.rounds, lambda: progress.advance(task))
+            figures["breaks"][name] = {contender: broken.as_json() for contender, broken in found.items()}
     return figures
+
+
+def breaks_table(figures: dict[str, Any]) -> Table:
+    table = Table(title="Graph breaks, backend eager: CPU time, median (quartiles)", title_justify="left")
+    for heading in ("program", "compiled by", "graphs", "breaks", "first call", "later call"):
+        table.add_column(heading, justify="left" if heading in ("program", "compiled by") else "right")
+    for name, by_contender in figures["breaks"].items():
+        for number, (contender, found) in enumerate(by_contender.items()):
+            first, later = Sample(**found["capture"]), Sample(**found["call"])
+            table.add_row("" if number else name, contender, str(found["graphs"]), str(found["breaks"]),
+                          first.text(1e3, "ms"), later.text(1e6, "us"))
+    return table
 
 
 def capture_table(figures: dict[str, Any]) -> Table:
@@ -134,6 +153,8 @@ def main(arguments: list[str]) -> int:
         console.print(capture_table(figures))
     if figures["overhead"]:
         console.print(overhead_table(figures))
+    if figures["breaks"]:
+        console.print(breaks_table(figures))
     described = figures["machine"]
     console.print(
         f"Python {described['python']}, torch {described['torch']}, {described['cores']} cores; "

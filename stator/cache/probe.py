@@ -60,11 +60,11 @@ def added_microseconds(visit: Visit) -> float:
     probe, points.probe = points.probe, None
     advance.step = replace(step, run=lambda operands, invoke: outcome)
     try:
-        resume = advance(*visit.values)
+        resume = advance.target(*visit.values)
         programs = [program for program, _, _ in resume.target.entries()][:1]
         began = time.perf_counter()
         for _ in range(_REPETITIONS):
-            resume = advance(*visit.values)
+            resume = advance.target(*visit.values)
             for program in programs:
                 program.check(resume.values)
         return (time.perf_counter() - began) / _REPETITIONS * 1e6

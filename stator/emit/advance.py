@@ -66,6 +66,7 @@ class Advance:
 
     def __init__(self, points: Points, states: list[FrameState], handled: bool, stop: Break, event: Any) -> None:
         self.points, self.states, self.handled, self.event = points, states, handled, event
+        self.target: Callable[..., Any] = self  # what the trampoline calls
         last = states[-1]
         instr = decode(last.code).instructions[last.index]
         alone = stop.code not in _WHOLE_FRAME and not stop.data.get("whole_frame")
@@ -86,6 +87,8 @@ class Advance:
             self.exits.append(points.point([*states[:-1], state], pushes, handled, False))
         state = last.moved(last.index + 1, kept)
         self.failure = points.point([*states[:-1], state], (), handled, True)
+        if not handled and not self.outside and self.caller is None:
+            self.target = straight_way(self)
 
     @property
     def takes_item(self) -> bool:
@@ -169,6 +172,28 @@ def _handled_places(states: list[FrameState]) -> list[int]:
         if state.generator:
             found.append(at - state.tail_count() + 1)
     return found[::-1]
+
+
+def straight_way(advance: Advance) -> Callable[..., Any]:
+    """`Advance.__call__` with the places of its values written out, for the usual case: nothing is being handled."""
+    count = sum(state.value_count() for state in advance.states)
+    names = [f"v{number}" for number in range(count)]
+    end = count - advance.tail
+    given = iter(names[end - advance.operands:end])
+    operands = ", ".join("NULL" if kind == "null" else next(given) for kind in advance.operand_kinds)
+    kept = "".join(f"{name}, " for name in (*names[:end - advance.operands], *names[end:]))
+    text = (f"def advance({', '.join(names)}):\n"
+            f"    if points.probe is not None:\n        return whole({', '.join(names)})\n"
+            f"    try:\n        way, results = whole.step.run([{operands}], points.invoke)\n"
+            f"    except BaseException as error:\n"
+            f"        error.__traceback__ = own_frames_dropped(error.__traceback__)\n"
+            f"        return Resume(failure, ({kept}error))\n"
+            f"    return Resume(exits[way], ({kept}*results,))\n")
+    namespace = {"whole": advance, "points": advance.points, "NULL": NULL, "Resume": _core.Resume,
+                 "own_frames_dropped": own_frames_dropped, "failure": advance.failure.compiled,
+                 "exits": [point.compiled for point in advance.exits]}
+    exec(compile(text, "<stator break>", "exec"), namespace)  # noqa: S102  our own text
+    return namespace["advance"]
 
 
 def caller_of(state: FrameState, line: int) -> types.FunctionType:

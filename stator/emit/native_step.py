@@ -159,7 +159,7 @@ class NewOwners:
 
 def own_frames_dropped(tb: Any) -> Any:
     """A traceback without Stator's frames at its top."""
-    while tb is not None and tb.tb_frame.f_code.co_filename.startswith(_OWN):
+    while tb is not None and tb.tb_frame.f_code.co_filename.startswith((_OWN, "<stator")):
         tb = tb.tb_next
     return tb
 

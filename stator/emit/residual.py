@@ -70,8 +70,8 @@ def emit_residual(vm: Any, result: Any, resume: Any = None) -> Residual:
         value = build.value(result)
     else:
         parts = ", ".join([build.value(item) for item in result])
-        value = f"{writer.constant(_core.Resume, 'Resume')}({writer.constant(resume, 'resume_at')}, ({parts},))" \
-            if parts else f"{writer.constant(_core.Resume, 'Resume')}({writer.constant(resume, 'resume_at')}, ())"
+        target = writer.constant(resume.target, "resume_at")
+        value = f"{writer.constant(_core.Resume, 'Resume')}({target}, ({parts}{',' if parts else ''}))"
     effects = write_effects(build)
     refuse_uncertain(vm, build.outputs)
     lines = writer.lines

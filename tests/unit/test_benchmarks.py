@@ -7,6 +7,7 @@ import sys
 import pytest
 import torch
 
+from benchmarks import breaks
 from benchmarks.samples import Sample, turns
 from benchmarks.workloads import WORKLOADS, workload
 
@@ -59,3 +60,9 @@ def count_bytecodes(fn, args) -> int:
 
 def test_pure_python_workload_is_heavy():
     assert 40_000 <= count_bytecodes(*WORKLOADS["heavy pure Python"].build()) <= 60_000
+
+
+@pytest.mark.parametrize("name", [name for name in breaks.PROGRAMS if "1,000" not in name])
+def test_programs_with_breaks_are_captured_around_them(name: str):
+    graphs, found = breaks.inspect(breaks.CONTENDERS[1], name)
+    assert (graphs, found) == ((3, 2) if "loop" in name else (2, 1))
