@@ -187,7 +187,7 @@ def straight_way(advance: Advance) -> Callable[..., Any]:
             f"    try:\n        way, results = whole.step.run([{operands}], points.invoke)\n"
             f"    except BaseException as error:\n"
             f"        error.__traceback__ = own_frames_dropped(error.__traceback__)\n"
-            f"        return Resume(failure, ({kept}error))\n"
+            f"        return Resume(failure, ({kept}error,))\n"
             f"    return Resume(exits[way], ({kept}*results,))\n")
     namespace = {"whole": advance, "points": advance.points, "NULL": NULL, "Resume": _core.Resume,
                  "own_frames_dropped": own_frames_dropped, "failure": advance.failure.compiled,
