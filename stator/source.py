@@ -21,15 +21,19 @@ _store = object.__setattr__
 class Source:
     """One step of provenance.  `base` is the source the step starts from, None for a root."""
 
-    __slots__ = ("base", "_hash")
+    __slots__ = ("base", "root", "depth", "_hash")
 
     base: Source | None
+    root: Source | None  # where the chain of bases starts; None for a root itself
+    depth: int  # the number of steps from there
     _hash: int
     # Sources are equal when their family, base and detail are.
     _family: ClassVar[str] = ""
 
     def _seal(self, base: Source | None, detail: object) -> None:
         _store(self, "base", base)
+        _store(self, "root", None if base is None else base.root or base)
+        _store(self, "depth", 0 if base is None else base.depth + 1)
         _store(self, "_hash", hash((self._family, base, detail)))
 
     def _detail(self) -> object:
@@ -356,14 +360,12 @@ def ancestry(source: Source) -> Iterator[Source]:
 
 def root_of(source: Source) -> Source:
     """Where the chain of bases starts: a Local, a Pinned, a CallOf or the World."""
-    while source.base is not None:
-        source = source.base
-    return source
+    return source.root or source
 
 
 def depth(source: Source) -> int:
     """The number of steps from the root; a root has depth 0."""
-    return sum(1 for _ in ancestry(source)) - 1
+    return source.depth
 
 
 def is_a(obj: object, kind: type | tuple[type, ...]) -> bool:

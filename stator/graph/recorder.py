@@ -21,6 +21,7 @@ from torch._subclasses.fake_tensor import (
     UnsupportedOperatorException,
 )
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+from torch.fx.immutable_collections import immutable_dict
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 from torch.utils._device import _device_constructors
@@ -375,7 +376,7 @@ class Recorder:
         if op == "getattr":
             op, node_args, target = "call_function", (node_args[0], target), builtins.getattr
         node_kwargs = {k: to_arg(v) for k, v in kwargs.items()} if kwargs else {}
-        node = self.graph.create_node(op, target, node_args, node_kwargs)
+        node = new_node(self.graph, op, target, node_args, node_kwargs)
         self.calls += 1
         node.meta["stack_trace"] = self.stack_trace()
         node.meta.update(self.marks)
@@ -406,6 +407,17 @@ class Recorder:
 
     def set_tuple_item(self, value: tuple[Any, ...], index: int, item: Any) -> None:
         _hook.tuple_set_item(value, index, item)
+
+
+def new_node(graph: fx.Graph, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> fx.Node:
+    """`graph.create_node` without its search for raw symbols among the arguments: to_node_arg leaves none."""
+    name = graph._graph_namespace.create_name(graph._target_to_str(target), None)
+    node = fx.Node(graph, name, op, target, args, kwargs or immutable_dict())
+    graph._graph_namespace.associate_name_with_obj(name, node)
+    graph._insert(node)
+    graph._find_nodes_lookup_table.insert(node)
+    graph._len += 1
+    return node
 
 
 def refuse_real_tensors(values: Any) -> None:

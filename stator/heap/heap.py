@@ -26,7 +26,7 @@ from stator.heap.constants import Constants
 from stator.heap.holders import holder_adopters
 from stator.heap.instances import adopt_instance
 from stator.heap.iterators import iterator_adopters
-from stator.heap.raw_access import instance_dict, raw_members
+from stator.heap.raw_access import instance_dict, items_in_order, raw_members
 from stator.heap.readers import (
     arguments_of,
     default_factory_of,
@@ -284,7 +284,7 @@ class Heap:
     def fill_dict(self, tracker: VariableTracker, value: Any, standin: Any, source: Source) -> None:
         store = type(standin).__setitem__ if type(standin) in _PLAIN_DICTS else _dict_store(type(standin))
         initial: dict[Any, Any] = {}
-        for i, (key, item) in enumerate(dict.items(value)):
+        for i, (key, item) in enumerate(items_in_order(value)):
             if type(key) in CONSTANT_TYPES:
                 box = self.box(item, Key, source, key)
             else:  # an object as a key: found again by its position, so the order of keys becomes a fact

@@ -13,6 +13,7 @@ import types
 from collections.abc import Iterator
 from typing import Any
 
+from stator.breaks import Break
 from stator.heap.shells import new_shell, slot_members
 
 _GETTERS: dict[type, tuple[tuple[type, ...], Any]] = {}
@@ -62,3 +63,14 @@ def forget_classes() -> None:
     _GETTERS.clear()
     for memo in (new_shell, slot_members, _container_base):
         memo.cache_clear()
+
+
+def items_in_order(value: Any) -> Any:
+    """An OrderedDict keeps an order of its own beside its table's: `move_to_end` changes only that."""
+    if not issubclass(type(value), collections.OrderedDict):
+        return dict.items(value)
+    held = {id(key): item for key, item in dict.items(value)}
+    order = list(collections.OrderedDict.__iter__(value))
+    if len(order) != len(held) or any(id(key) not in held for key in order):
+        raise Break("SB013", "an OrderedDict that was written to as a plain dict")
+    return [(key, held[id(key)]) for key in order]

@@ -104,11 +104,21 @@ class ExcState:
         return None
 
 
+def _lines(unit: CodeUnit) -> list[int]:
+    """For each next instruction, the line being executed: that of the last instruction that has one."""
+    line, found = unit.code.co_firstlineno, []
+    for instruction in unit.instructions:
+        found.append(line)
+        if instruction.line is not None:
+            line = instruction.line
+    return [*found, line]
+
+
 class Frame:
     """An activation of a code object."""
 
     __slots__ = ("code", "unit", "program", "func", "locals", "stack", "ip", "parent", "scope", "names",
-                 "cont", "generator", "kwnames", "is_base", "outer", "builtins", "step", "level")
+                 "cont", "generator", "kwnames", "is_base", "outer", "builtins", "step", "level", "above")
 
     def __init__(self, unit: CodeUnit, program: list[Any], func: types.FunctionType | None, local_slots: list[Any],
                  scope: Any) -> None:
@@ -119,6 +129,7 @@ class Frame:
         self.locals = local_slots
         self.stack: list[Any] = []
         self.ip = 0
+        self.above: tuple[Any, ...] = (None, -1, None, "")  # the caller, where it is, its own `above`, their text
         self.parent: Frame | None = None  # the interpreted caller
         self.outer: Frame | None = None  # for a base frame: the frame whose native call led here
         self.scope = scope
@@ -138,11 +149,7 @@ class Frame:
 
     @property
     def line(self) -> int:
-        instructions = self.unit.instructions
-        for index in range(self.ip - 1, -1, -1):
-            if instructions[index].line is not None:
-                return instructions[index].line
-        return self.code.co_firstlineno
+        return self.unit.analysis("lines", _lines)[self.ip]
 
     def caller(self) -> "Frame | None":
         return self.parent if self.parent is not None else self.outer

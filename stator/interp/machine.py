@@ -307,15 +307,8 @@ class Machine:
 
     def stack_trace(self) -> str:
         """The user's stack as text, for the metadata of a graph node."""
-        lines = []
         frame = self.frame
-        while frame is not None:
-            if is_own(frame):
-                frame = frame.caller()
-                continue
-            lines.append(f'  File "{frame.code.co_filename}", line {frame.line}, in {frame.code.co_name}\n')
-            frame = frame.caller()
-        return "".join(reversed(lines))
+        return "" if frame is None else _callers(frame)[3] + _frame_line(frame)
 
     def place(self, stop: Break) -> None:
         """Tell a break where in the user's program it is (once, at the innermost frame)."""
@@ -325,6 +318,24 @@ class Machine:
             if stack:
                 stop.filename, stop.line = stack[-1].filename, stack[-1].line
         self.pending = stop
+
+
+def _callers(frame: Frame) -> tuple[Any, ...]:
+    """The text of the frames above, kept while they stand where they stood."""
+    caller = frame.caller()
+    if caller is None:
+        return frame.above
+    above = _callers(caller)
+    kept = frame.above
+    if kept[0] is not caller or kept[1] != caller.ip or kept[2] is not above:
+        kept = frame.above = (caller, caller.ip, above, above[3] + _frame_line(caller))
+    return kept
+
+
+def _frame_line(frame: Frame) -> str:
+    if is_own(frame):
+        return ""
+    return f'  File "{frame.code.co_filename}", line {frame.line}, in {frame.code.co_name}\n'
 
 
 def is_own(frame: Frame) -> bool:

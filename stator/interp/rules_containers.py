@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import collections
+import types
 from typing import Any
 
 from stator.breaks import Break
 from stator.guards.guard import Kind
 from stator.heap.box import Box
+from stator.heap.readers import mapping_behind
 from stator.heap.tracker import Shape
 from stator.interp import operators
 from stator.interp.calls import rule
@@ -31,24 +34,30 @@ def _dict_get(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     vm.give(value.force() if type(value) is Box else value, cont)
 
 
-@rule(dict.keys)
-def _dict_keys(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-    tracker = vm.heap.tracker_of(args[0])
-    if tracker is not None:
-        vm.heap.expose_keys(tracker)
-    vm.give(dict.keys(args[0]), cont)
+def _keys_rule(cls: type) -> Any:
+    def run(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+        tracker = vm.heap.tracker_of(args[0])
+        if tracker is not None:
+            vm.heap.expose_keys(tracker)
+        vm.give(cls.keys(args[0]), cont)  # type: ignore[attr-defined]
+    return run
 
 
-@rule(dict.items)
-def _dict_items(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-    vm.heap.expose(args[0])
-    vm.give(vm.native_unhooked(dict.items, args), cont)
+def _view_rule(method: Any) -> Any:
+    """A view shows which keys there are, in which order, and the values."""
+    def run(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+        shown = mapping_behind(args[0]) if type(args[0]) is types.MappingProxyType else args[0]
+        vm.heap.expose(shown)
+        vm.give(vm.native_unhooked(method, args), cont)
+    return run
 
 
-@rule(dict.values)
-def _dict_values(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-    vm.heap.expose(args[0])
-    vm.give(vm.native_unhooked(dict.values, args), cont)
+for _mapping in (dict, collections.OrderedDict):
+    rule(_mapping.keys, arity=(1,))(_keys_rule(_mapping))
+    rule(_mapping.items, arity=(1,))(_view_rule(_mapping.items))
+    rule(_mapping.values, arity=(1,))(_view_rule(_mapping.values))
+for _method in (types.MappingProxyType.keys, types.MappingProxyType.items, types.MappingProxyType.values):
+    rule(_method, arity=(1,))(_view_rule(_method))
 
 
 # ---------------------------------------------------------------------- lists, at their end

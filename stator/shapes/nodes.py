@@ -130,6 +130,8 @@ class SymbolNodes:
 
     def take_fresh(self, result: Any) -> Any:
         """Where in `result` the symbols lie that the operation just made; to be bound to its node."""
+        if not self.shape_env.pending_fresh_unbacked_symbols:
+            return None
         try:
             return compute_unbacked_bindings(self.shape_env, result)
         except PendingUnbackedSymbolNotFound as error:

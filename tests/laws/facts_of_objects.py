@@ -713,3 +713,46 @@ def set_popped_that_may_be_empty():
         return x * 2
 
     return Scene(fn, one(ramp()), lambda: ks.add(1), lambda: set(ks))
+
+
+def weighed(values: Any, x: torch.Tensor) -> torch.Tensor:
+    for place, value in enumerate(values):
+        x = x * (place + 2) + value
+    return x
+
+
+def ordered() -> Any:
+    table = collections.OrderedDict(a=1, b=2, c=3)
+    table.move_to_end("b", last=False)
+    return table
+
+
+@probe()
+def order_of_an_ordered_dict_by_values():
+    table = ordered()
+    return Scene(lambda x: weighed(table.values(), x), one(ramp()), lambda: table.move_to_end("a"))
+
+
+@probe()
+def order_of_an_ordered_dict_by_items():
+    table = ordered()
+    return Scene(lambda x: weighed([v for _, v in table.items()], x), one(ramp()), lambda: table.move_to_end("a"))
+
+
+@probe()
+def order_of_an_ordered_dict_by_keys():
+    table = ordered()
+    return Scene(lambda x: weighed(map(ord, table.keys()), x), one(ramp()), lambda: table.move_to_end("a"))
+
+
+@probe()
+def order_of_an_ordered_dict_behind_a_proxy():
+    table = ordered()
+    proxy = types.MappingProxyType(table)
+    return Scene(lambda x: weighed(proxy.values(), x), one(ramp()), lambda: table.move_to_end("a"))
+
+
+@probe()
+def keys_of_an_ordered_dict():
+    table = ordered()
+    return Scene(lambda x: weighed(table.values(), x), one(ramp()), lambda: table.update(d=4))
