@@ -103,6 +103,20 @@ else:
     JUMPS_ONTO["FOR_ITER"] = "END_FOR"
     FOLLOWED_BY["END_FOR"] = "POP_TOP"
 
+# How three instructions that every version has leave the stack.
+#   LOOP_END_SKIP   what an exhausted FOR_ITER, having popped its iterator, skips at its target
+#   SEND_KEEPS      whether the end of a delegation leaves the delegate under its result, for END_SEND
+#   NULL_LAST       whether the NULL of a call without a receiver is pushed after the callable
+LOOP_END_SKIP: int
+SEND_KEEPS: bool
+NULL_LAST: bool
+if VERSION == (3, 11):
+    LOOP_END_SKIP, SEND_KEEPS, NULL_LAST = 0, False, False
+elif VERSION == (3, 12):
+    LOOP_END_SKIP, SEND_KEEPS, NULL_LAST = 1, True, False
+else:
+    LOOP_END_SKIP, SEND_KEEPS, NULL_LAST = 2, True, True
+
 SLOT_PAIRS: frozenset[str] = ALL_OPNAMES & {
     "LOAD_FAST_LOAD_FAST",
     "STORE_FAST_LOAD_FAST",

@@ -13,11 +13,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from stator.code.instruction import Instruction
+from stator.code.intrinsics import intrinsic
+from stator.code.opcodes import LOOP_END_SKIP, NULL_LAST
 from stator.emit.native_code import SlotKind
 from stator.interp.frame import NULL
 from stator.interp.operators import BINARY, COMPARE, UNARY
 
 V, N = SlotKind.VALUE, SlotKind.NULL
+_CALLABLE = (V, N) if NULL_LAST else (N, V)  # something to call, without a receiver
 Outcome = tuple[int, list[Any]]
 Invoke = Callable[..., Any]  # how a function of the program is called
 
@@ -79,17 +82,28 @@ def _unary(symbol: str) -> Any:
     return lambda instr, kwnames, namespace: _simple(1, UNARY[symbol][0], instr)
 
 
+def _function_of(operands: list[Any]) -> tuple[Any, list[Any]]:
+    """What is called and with what: below the arguments are (NULL, f), (f, NULL) or (f, receiver)."""
+    first, second, *args = operands
+    if first is NULL:
+        return second, args
+    return first, args if second is NULL else [second, *args]
+
+
+def _call_kw(instr: Instruction, kwnames: Any, namespace: Any) -> Step:
+    def run(operands: list[Any], invoke: Invoke) -> Outcome:
+        function, args = _function_of(operands[:-1])
+        named = len(operands[-1])
+        return 0, [invoke(function, *args[:-named], **dict(zip(operands[-1], args[-named:], strict=True)))]
+    return Step((instr.arg or 0) + 3, run, (Exit(instr.index + 1, (V,)),))
+
+
 def _call(instr: Instruction, kwnames: tuple[str, ...], namespace: Any) -> Step:
     count = instr.arg or 0
     named = len(kwnames)
 
     def run(operands: list[Any], invoke: Invoke) -> Outcome:
-        first, second, *args = operands
-        if first is not NULL:
-            args.insert(0, second)
-            function = first
-        else:
-            function = second
+        function, args = _function_of(operands)
         if not named:
             return 0, [invoke(function, *args)]
         return 0, [invoke(function, *args[:-named], **dict(zip(kwnames, args[-named:], strict=True)))]
@@ -97,20 +111,32 @@ def _call(instr: Instruction, kwnames: tuple[str, ...], namespace: Any) -> Step:
 
 
 def _call_ex(instr: Instruction, kwnames: Any, namespace: Any) -> Step:
-    if (instr.arg or 0) & 1:
-        return Step(4, lambda operands, invoke: (0, [invoke(operands[1], *operands[2], **operands[3])]),
-                    (Exit(instr.index + 1, (V,)),))
-    return Step(3, lambda operands, invoke: (0, [invoke(operands[1], *operands[2])]), (Exit(instr.index + 1, (V,)),))
+    def run(operands: list[Any], invoke: Invoke) -> Outcome:
+        function, (args, *kwargs) = _function_of(operands)
+        return 0, [invoke(function, *args, **(kwargs[0] if kwargs else {}))]
+    return Step(4 if (instr.arg or 0) & 1 else 3, run, (Exit(instr.index + 1, (V,)),))
 
 
 def _load_attr(instr: Instruction, kwnames: Any, namespace: Any) -> Step:
     name = instr.argval
-    return Step(1, lambda operands, invoke: (0, [invoke(getattr, operands[0], name)]), (Exit(instr.index + 1, (V,)),))
+    pushes = _CALLABLE if instr.flag else (V,)
+    return Step(1, lambda operands, invoke: (0, [invoke(getattr, operands[0], name)]), (Exit(instr.index + 1, pushes),))
 
 
 def _load_method(instr: Instruction, kwnames: Any, namespace: Any) -> Step:
     name = instr.argval
-    return Step(1, lambda operands, invoke: (0, [invoke(getattr, operands[0], name)]), (Exit(instr.index + 1, (N, V)),))
+    return Step(1, lambda operands, invoke: (0, [invoke(getattr, operands[0], name)]),
+                (Exit(instr.index + 1, _CALLABLE),))
+
+
+def _load_super_attr(instr: Instruction, kwnames: Any, namespace: Any) -> Step:
+    name, explicit = instr.argval, bool((instr.arg or 0) & 2)
+
+    def run(operands: list[Any], invoke: Invoke) -> Outcome:
+        function, *found = operands
+        made = invoke(function, *found) if function is super or explicit else invoke(function)
+        return 0, [invoke(getattr, made, name)]
+    return Step(3, run, (Exit(instr.index + 1, _CALLABLE if instr.flag else (V,)),))
 
 
 def _store_attr(instr: Instruction, kwnames: Any, namespace: Any) -> Step:
@@ -125,6 +151,18 @@ def _delete_attr(instr: Instruction, kwnames: Any, namespace: Any) -> Step:
 
 def _store_subscr(instr: Instruction, kwnames: Any, namespace: Any) -> Step:
     return _statement(3, lambda value, obj, key: operator.setitem(obj, key, value), instr)
+
+
+def _store_slice(instr: Instruction, kwnames: Any, namespace: Any) -> Step:
+    return _statement(4, lambda value, obj, start, stop: operator.setitem(obj, slice(start, stop), value), instr)
+
+
+def _intrinsic(count: int) -> Any:
+    return lambda instr, kwnames, namespace: _simple(count, intrinsic(instr.argval), instr)
+
+
+def _convert(instr: Instruction, kwnames: Any, namespace: Any) -> Step:
+    return _simple(1, (str, repr, ascii)[(instr.arg or 1) - 1], instr)
 
 
 def _delete_subscr(instr: Instruction, kwnames: Any, namespace: Any) -> Step:
@@ -143,7 +181,7 @@ def _load_global(instr: Instruction, kwnames: Any, namespace: dict[str, Any]) ->
             return 0, [getattr(builtins, name)]
         except AttributeError:
             raise NameError(f"name '{name}' is not defined", name=name) from None
-    return Step(0, run, (Exit(instr.index + 1, (N, V) if instr.flag else (V,)),))
+    return Step(0, run, (Exit(instr.index + 1, _CALLABLE if instr.flag else (V,)),))
 
 
 def _jump_if(wanted: bool) -> Any:
@@ -169,7 +207,7 @@ def _for_iter(instr: Instruction, kwnames: Any, namespace: Any) -> Step:
     def run(operands: list[Any], invoke: Invoke) -> Outcome:
         value = invoke(next, operands[0], _DONE)
         return (1, []) if value is _DONE else (0, [operands[0], value])
-    return Step(1, run, (Exit(instr.index + 1, (V, V)), Exit(instr.target or 0, ())))
+    return Step(1, run, (Exit(instr.index + 1, (V, V)), Exit((instr.target or 0) + LOOP_END_SKIP, ())))
 
 
 def _unpack(instr: Instruction, kwnames: Any, namespace: Any) -> Step:
@@ -277,6 +315,12 @@ _PLANNERS: dict[str, Any] = {
     "CALL": _call, "CALL_FUNCTION_EX": _call_ex,
     "LOAD_ATTR": _load_attr, "LOAD_METHOD": _load_method, "STORE_ATTR": _store_attr, "DELETE_ATTR": _delete_attr,
     "STORE_SUBSCR": _store_subscr, "DELETE_SUBSCR": _delete_subscr, "LOAD_GLOBAL": _load_global,
+    "CALL_KW": _call_kw, "LOAD_SUPER_ATTR": _load_super_attr,
+    "BINARY_SLICE": lambda i, k, n: _simple(3, lambda obj, start, stop: obj[start:stop], i),
+    "STORE_SLICE": _store_slice, "CALL_INTRINSIC_1": _intrinsic(1), "CALL_INTRINSIC_2": _intrinsic(2),
+    "TO_BOOL": lambda i, k, n: _simple(1, bool, i), "CONVERT_VALUE": _convert,
+    "FORMAT_SIMPLE": lambda i, k, n: _simple(1, format, i), "FORMAT_WITH_SPEC": lambda i, k, n: _simple(2, format, i),
+    "POP_JUMP_IF_FALSE": _jump_if(False), "POP_JUMP_IF_TRUE": _jump_if(True),
     "POP_JUMP_FORWARD_IF_FALSE": _jump_if(False), "POP_JUMP_BACKWARD_IF_FALSE": _jump_if(False),
     "POP_JUMP_FORWARD_IF_TRUE": _jump_if(True), "POP_JUMP_BACKWARD_IF_TRUE": _jump_if(True),
     "JUMP_IF_FALSE_OR_POP": _jump_or_pop(False), "JUMP_IF_TRUE_OR_POP": _jump_or_pop(True),

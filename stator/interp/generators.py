@@ -13,6 +13,7 @@ import weakref
 from typing import Any
 
 from stator import _hook
+from stator.code.opcodes import SEND_KEEPS
 from stator.interp.frame import Continuation, ExcState, Finished, Frame, Raised
 from stator.interp.machine import Thunk, op
 from stator.kinds import is_a
@@ -53,8 +54,7 @@ class Suspended:
 
     @property
     def kind(self) -> str:
-        flags = self.frame.code.co_flags if self.frame else 0
-        return "coroutine" if flags & COROUTINE else "async generator" if flags & ASYNC_GENERATOR else "generator"
+        return kind_of(self.code)
 
     def frame_object(self) -> Any:
         """`gi_frame`: None once the body is over."""
@@ -110,15 +110,23 @@ class Suspended:
 
     def failed(self, vm: Any, exc: BaseException) -> BaseException:
         """The body raised: the generator is over; a StopIteration out of it is an error (PEP 479)."""
-        kind = self.kind
         self.suspend(vm)
         self.done, self.frame = True, None
-        if is_a(exc, StopIteration) or kind == "async generator" and is_a(exc, StopAsyncIteration):
-            name = type(exc).__name__
-            error = RuntimeError(f"{kind} raised {name}")
-            error.__cause__ = error.__context__ = exc
-            return error
-        return exc
+        return stopped_inside(self.kind, exc)
+
+
+def kind_of(code: types.CodeType) -> str:
+    flags = code.co_flags
+    return "coroutine" if flags & COROUTINE else "async generator" if flags & ASYNC_GENERATOR else "generator"
+
+
+def stopped_inside(kind: str, exc: BaseException) -> BaseException:
+    """What leaves a body that raised `exc`: a StopIteration that nobody caught is an error (PEP 479)."""
+    if is_a(exc, StopIteration) or kind == "async generator" and is_a(exc, StopAsyncIteration):
+        error = RuntimeError(f"{kind} raised {type(exc).__name__}")
+        error.__cause__ = error.__context__ = exc
+        return error
+    return exc
 
 
 # ---------------------------------------------------------------------- real objects
@@ -384,15 +392,21 @@ class SendNext(Continuation):
         frame.stack.append(value)
 
     def returned(self, vm: Any, frame: Frame, value: Any) -> None:
-        frame.stack.pop()
-        frame.stack.append(value)
-        frame.ip = self.target
+        end_delegation(frame, value, self.target)
 
     def raised(self, vm: Any, frame: Frame, exc: BaseException) -> bool:
         if not is_a(exc, StopIteration):
             return False
-        self.returned(vm, frame, exc.value)  # type: ignore[attr-defined]
+        end_delegation(frame, exc.value, self.target)  # type: ignore[attr-defined]
         return True
+
+
+def end_delegation(frame: Frame, value: Any, target: int) -> None:
+    """`value` is what a `yield from` or an `await` comes to; END_SEND, where there is one, drops the delegate."""
+    if not SEND_KEEPS:
+        frame.stack.pop()
+    frame.stack.append(value)
+    frame.ip = target
 
 
 class SendCall(SendNext):
@@ -402,14 +416,6 @@ class SendCall(SendNext):
 
     def returned(self, vm: Any, frame: Frame, value: Any) -> None:
         frame.stack.append(value)
-
-    def raised(self, vm: Any, frame: Frame, exc: BaseException) -> bool:
-        if not is_a(exc, StopIteration):
-            return False
-        frame.stack.pop()
-        frame.stack.append(exc.value)  # type: ignore[attr-defined]
-        frame.ip = self.target
-        return True
 
 
 @op
@@ -459,6 +465,7 @@ def throw(vm: Any, body: Suspended, exc: BaseException, cont: Any) -> None:
     if delegate is not None:
         return _throw_into_delegate(vm, body, frame, delegate, exc, cont)
     body.enter(vm, cont)
+    frame.stack.append(None)  # a thrown exception arrives with None sent, which handlers' depths may count
     raise Raised(vm.set_context(exc))
 
 
@@ -494,6 +501,7 @@ def delegate_of(frame: Frame) -> Any:
 
 def _throw_into_delegate(vm: Any, body: Suspended, frame: Frame, delegate: Any, exc: BaseException, cont: Any) -> None:
     body.enter(vm, cont)
+    frame.stack.append(None)
     send_index = next(i for i in range(frame.ip, -1, -1) if frame.unit.instructions[i].opname == "SEND")
     target = frame.unit.instructions[send_index].target
     inner = vm.generators.get(id(delegate))
@@ -529,13 +537,12 @@ class Redelegated(Continuation):
         self.send_index, self.target = send_index, target
 
     def yielded(self, vm: Any, frame: Frame, value: Any) -> None:
-        frame.stack.append(value)
+        frame.stack[-1] = value
         frame.ip = self.send_index + 1  # on to the YIELD_VALUE
 
     def returned(self, vm: Any, frame: Frame, value: Any) -> None:
         frame.stack.pop()
-        frame.stack.append(value)
-        frame.ip = self.target
+        end_delegation(frame, value, self.target)
 
     def raised(self, vm: Any, frame: Frame, exc: BaseException) -> bool:
         if not is_a(exc, StopIteration):

@@ -13,6 +13,7 @@ from typing import Any
 from stator import events
 from stator.breaks import Break
 from stator.code.decode import decode
+from stator.code.opcodes import ALL_OPNAMES
 from stator.errors import UserFrame
 from stator.heap.heap import Heap
 from stator.interp.frame import Bug, ExcState, Finished, Frame, Raised
@@ -27,15 +28,23 @@ DECLINED: dict[str, str] = {}  # opcodes that break, with their code
 
 
 def op(handler: Handler) -> Handler:
-    """Register a handler under the opcode it is named after."""
-    HANDLERS[handler.__name__] = handler
+    """Register a handler under the opcode it is named after, if the running version has it."""
+    if handler.__name__ in ALL_OPNAMES:
+        HANDLERS[handler.__name__] = handler
     return handler
+
+
+def also(name: str, handler: Handler) -> None:
+    """Register a handler under another opcode's name, if the running version has that opcode."""
+    if name in ALL_OPNAMES:
+        HANDLERS[name] = handler
 
 
 def declined(code: str, *names: str) -> None:
     """Opcodes that are known and break, with a code."""
-    DECLINED.update(dict.fromkeys(names, code))
-    for name in names:
+    known = [name for name in names if name in ALL_OPNAMES]
+    DECLINED.update(dict.fromkeys(known, code))
+    for name in known:
         def handler(vm: "Machine", frame: Frame, instr: Any, name: str = name) -> None:
             raise Break(code, name)
         HANDLERS[name] = handler

@@ -11,6 +11,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.breaks import Break
 from stator.code.handover import handed_over
+from stator.code.opcodes import NULL_LAST
 from stator.guards.guard import Kind
 from stator.heap.box import Box
 from stator.interp import symbols
@@ -18,7 +19,7 @@ from stator.interp.attributes import load_attr
 from stator.interp.consumers import Again, listed, some_listed
 from stator.interp.frame import NULL, UNBOUND, Continuation, Frame, Raised
 from stator.interp.lookup import MISSING, find
-from stator.interp.machine import declined, op
+from stator.interp.machine import also, declined, op
 from stator.interp.moments import joined
 from stator.kinds import is_a
 from stator.source import Key, Pinned
@@ -80,23 +81,28 @@ def LOAD_FAST(vm: Any, frame: Frame, instr: Any) -> None:
         if value.forced or instr.index not in handed_over(frame.unit):
             value = frame.locals[instr.arg] = value.force()
     elif value is UNBOUND:
-        name = frame.unit.local_names[instr.arg]
-        raise Raised(UnboundLocalError(
-            f"cannot access local variable '{name}' where it is not associated with a value"))
+        raise unbound_local(frame, instr.arg)
     frame.stack.append(value)
+
+
+def unbound_local(frame: Frame, slot: int) -> Raised:
+    name = frame.unit.local_names[slot]
+    return Raised(UnboundLocalError(f"cannot access local variable '{name}' where it is not associated with a value"))
+
+
+also("LOAD_FAST_CHECK", LOAD_FAST)
 
 
 @op
 def STORE_FAST(vm: Any, frame: Frame, instr: Any) -> None:
-    frame.locals[instr.arg] = frame.stack.pop()
+    value = frame.stack.pop()
+    frame.locals[instr.arg] = UNBOUND if value is NULL else value  # NULL: what LOAD_FAST_AND_CLEAR found unbound
 
 
 @op
 def DELETE_FAST(vm: Any, frame: Frame, instr: Any) -> None:
     if frame.locals[instr.arg] is UNBOUND:
-        name = frame.unit.local_names[instr.arg]
-        raise Raised(UnboundLocalError(
-            f"cannot access local variable '{name}' where it is not associated with a value"))
+        raise unbound_local(frame, instr.arg)
     frame.locals[instr.arg] = UNBOUND
 
 
@@ -130,19 +136,19 @@ def read_cell(frame: Frame, slot: int) -> Any:
     return value
 
 
-def _unbound_cell(frame: Frame, slot: int) -> Raised:
+def unbound_cell(frame: Frame, slot: int) -> Raised:
     name = frame.unit.local_names[slot]
     if slot in frame.unit.free_slots:
         return Raised(NameError(
             f"cannot access free variable '{name}' where it is not associated with a value in enclosing scope"))
-    return Raised(UnboundLocalError(f"cannot access local variable '{name}' where it is not associated with a value"))
+    return unbound_local(frame, slot)
 
 
 @op
 def LOAD_DEREF(vm: Any, frame: Frame, instr: Any) -> None:
     value = read_cell(frame, instr.arg)
     if value is UNBOUND:
-        raise _unbound_cell(frame, instr.arg)
+        raise unbound_cell(frame, instr.arg)
     frame.stack.append(value)
 
 
@@ -153,7 +159,7 @@ def LOAD_CLASSDEREF(vm: Any, frame: Frame, instr: Any) -> None:
     if value is MISSING:
         value = read_cell(frame, instr.arg)
         if value is UNBOUND:
-            raise _unbound_cell(frame, instr.arg)
+            raise unbound_cell(frame, instr.arg)
     frame.stack.append(value)
 
 
@@ -165,7 +171,7 @@ def STORE_DEREF(vm: Any, frame: Frame, instr: Any) -> None:
 @op
 def DELETE_DEREF(vm: Any, frame: Frame, instr: Any) -> None:
     if read_cell(frame, instr.arg) is UNBOUND:
-        raise _unbound_cell(frame, instr.arg)
+        raise unbound_cell(frame, instr.arg)
     del frame.locals[instr.arg].cell_contents
 
 
@@ -179,7 +185,7 @@ def read_global(vm: Any, frame: Frame, name: str) -> Any:
     return value
 
 
-def _name_error(name: str) -> Raised:
+def name_error(name: str) -> Raised:
     return Raised(NameError(f"name '{name}' is not defined", name=name))
 
 
@@ -189,10 +195,11 @@ def LOAD_GLOBAL(vm: Any, frame: Frame, instr: Any) -> None:
     if value is MISSING:
         value = read_global(vm, frame, instr.argval)
         if value is MISSING:
-            raise _name_error(instr.argval)
-    if instr.flag:
-        frame.stack.append(NULL)
-    frame.stack.append(value)
+            raise name_error(instr.argval)
+    if not instr.flag:
+        frame.stack.append(value)
+    else:
+        frame.stack += (value, NULL) if NULL_LAST else (NULL, value)
 
 
 @op
@@ -203,7 +210,7 @@ def STORE_GLOBAL(vm: Any, frame: Frame, instr: Any) -> None:
 @op
 def DELETE_GLOBAL(vm: Any, frame: Frame, instr: Any) -> None:
     if frame.scope.read(instr.argval) is MISSING:
-        raise _name_error(instr.argval)
+        raise name_error(instr.argval)
     frame.scope.write(instr.argval, MISSING)
 
 
@@ -225,7 +232,7 @@ def LOAD_NAME(vm: Any, frame: Frame, instr: Any) -> None:
     if value is MISSING:
         value = read_global(vm, frame, instr.argval)
         if value is MISSING:
-            raise _name_error(instr.argval)
+            raise name_error(instr.argval)
     frame.stack.append(value)
 
 
@@ -243,7 +250,7 @@ def DELETE_NAME(vm: Any, frame: Frame, instr: Any) -> None:
     try:
         del frame.names[instr.argval]
     except KeyError:
-        raise _name_error(instr.argval) from None
+        raise name_error(instr.argval) from None
 
 
 @op
@@ -477,23 +484,36 @@ def DICT_MERGE(vm: Any, frame: Frame, instr: Any) -> None:
 
 @op
 def MAKE_FUNCTION(vm: Any, frame: Frame, instr: Any) -> None:
-    stack, flags = frame.stack, instr.arg
+    stack, flags = frame.stack, instr.arg or 0  # since 3.13 SET_FUNCTION_ATTRIBUTE says the rest
     code = stack.pop()
     closure = stack.pop() if flags & 8 else None
     annotations = stack.pop() if flags & 4 else None
     kwdefaults = stack.pop() if flags & 2 else None
     defaults = stack.pop() if flags & 1 else None
-    function = types.FunctionType(code, frame.scope.namespace, code.co_name, defaults, closure)
-    function.__qualname__ = code.co_qualname
-    module = frame.scope.read("__name__")
-    function.__module__ = None if module is MISSING else module  # type: ignore[assignment]  # CPython allows None
+    function = make_function(vm, frame, code, closure)
+    function.__defaults__ = defaults
     if kwdefaults is not None:
         function.__kwdefaults__ = kwdefaults
     if annotations is not None:
-        function.__annotations__ = dict(zip(annotations[::2], annotations[1::2], strict=True)) \
-            if is_a(annotations, tuple) else annotations
-    vm.fresh[id(function)] = function
+        set_annotations(function, annotations)
     stack.append(function)
+
+
+def make_function(vm: Any, frame: Frame, code: types.CodeType, closure: Any) -> types.FunctionType:
+    """A function of the trace, in the frame's own globals; its cells may be given later."""
+    if closure is None and code.co_freevars:
+        closure = tuple(types.CellType() for _ in code.co_freevars)
+    function = types.FunctionType(code, frame.scope.namespace, code.co_name, None, closure)
+    function.__qualname__ = code.co_qualname
+    module = frame.scope.read("__name__")
+    function.__module__ = None if module is MISSING else module  # type: ignore[assignment]  # CPython allows None
+    vm.fresh[id(function)] = function
+    return function
+
+
+def set_annotations(function: types.FunctionType, annotations: Any) -> None:
+    function.__annotations__ = dict(zip(annotations[::2], annotations[1::2], strict=True)) \
+        if is_a(annotations, tuple) else annotations
 
 
 # ---------------------------------------------------------------------- unpacking

@@ -9,6 +9,7 @@ import numpy
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
+from stator.code.opcodes import LOOP_END_SKIP, NULL_LAST
 from stator.heap.box import Box
 from stator.heap.raw_access import instance_dict
 from stator.interp import consumers, operators
@@ -17,9 +18,9 @@ from stator.interp.assignment import delete_attr, store_attr
 from stator.interp.attributes import load_attr, read_instance_dict
 from stator.interp.branches import capture_branch, truth_as_symbol
 from stator.interp.calls import looks_itself
-from stator.interp.frame import NULL, Frame, Raised
+from stator.interp.frame import NULL, Continuation, Frame, Raised
 from stator.interp.lookup import MISSING, find
-from stator.interp.machine import op
+from stator.interp.machine import also, op
 from stator.interp.moments import text_piece
 from stator.interp.ops_data import function_text, take
 from stator.kinds import is_a
@@ -101,6 +102,8 @@ def DELETE_SUBSCR(vm: Any, frame: Frame, instr: Any) -> None:
 
 @op
 def LOAD_ATTR(vm: Any, frame: Frame, instr: Any) -> None:
+    if instr.flag:
+        return LOAD_METHOD(vm, frame, instr)
     load_attr(vm, frame.stack.pop(), instr.argval)
 
 
@@ -115,9 +118,21 @@ def DELETE_ATTR(vm: Any, frame: Frame, instr: Any) -> None:
     delete_attr(vm, frame.stack.pop(), instr.argval)
 
 
+class _PushWithNull(Continuation):
+    """A callable without a receiver, where the NULL comes after it."""
+
+    __slots__ = ()
+
+    def returned(self, vm: Any, frame: Frame, value: Any) -> None:
+        frame.stack += (value, NULL)
+
+
+PUSH_WITH_NULL = _PushWithNull()
+
+
 @op
 def LOAD_METHOD(vm: Any, frame: Frame, instr: Any) -> None:
-    """Push (function, self) where the attribute is a plain method, else (NULL, value)."""
+    """Push (function, self) where the attribute is a plain method, else a value without a receiver."""
     obj, name = specialise(frame.stack.pop(), f"the method {instr.argval}"), instr.argval
     cls = type(obj)
     if cls is not FakeTensor and not is_a(obj, (type, types.ModuleType)) and cls is not super \
@@ -130,6 +145,8 @@ def LOAD_METHOD(vm: Any, frame: Frame, instr: Any) -> None:
                 frame.stack.append(found)
                 frame.stack.append(obj)
                 return
+    if NULL_LAST:
+        return load_attr(vm, obj, name, PUSH_WITH_NULL)
     frame.stack.append(NULL)
     load_attr(vm, obj, name)
 
@@ -173,47 +190,43 @@ _FROM_GRAPH = SYMBOLIC | {FakeTensor}
 
 
 @op
-def POP_JUMP_FORWARD_IF_FALSE(vm: Any, frame: Frame, instr: Any) -> None:
+def POP_JUMP_IF_FALSE(vm: Any, frame: Frame, instr: Any) -> None:
     pop_jump(vm, frame, instr, False)
 
 
 @op
-def POP_JUMP_FORWARD_IF_TRUE(vm: Any, frame: Frame, instr: Any) -> None:
+def POP_JUMP_IF_TRUE(vm: Any, frame: Frame, instr: Any) -> None:
     pop_jump(vm, frame, instr, True)
 
 
 @op
-def POP_JUMP_BACKWARD_IF_FALSE(vm: Any, frame: Frame, instr: Any) -> None:
-    POP_JUMP_FORWARD_IF_FALSE(vm, frame, instr)
-    vm.tick()
-
-
-@op
-def POP_JUMP_BACKWARD_IF_TRUE(vm: Any, frame: Frame, instr: Any) -> None:
-    POP_JUMP_FORWARD_IF_TRUE(vm, frame, instr)
-    vm.tick()
-
-
-@op
-def POP_JUMP_FORWARD_IF_NONE(vm: Any, frame: Frame, instr: Any) -> None:
+def POP_JUMP_IF_NONE(vm: Any, frame: Frame, instr: Any) -> None:
     if frame.stack.pop() is None:
         frame.ip = instr.target
 
 
 @op
-def POP_JUMP_FORWARD_IF_NOT_NONE(vm: Any, frame: Frame, instr: Any) -> None:
+def POP_JUMP_IF_NOT_NONE(vm: Any, frame: Frame, instr: Any) -> None:
     if frame.stack.pop() is not None:
         frame.ip = instr.target
 
 
-@op
-def POP_JUMP_BACKWARD_IF_NONE(vm: Any, frame: Frame, instr: Any) -> None:
-    POP_JUMP_FORWARD_IF_NONE(vm, frame, instr)
+def _backward(handler: Any) -> Any:
+    """A conditional jump of 3.11 that closes a loop."""
+    def jump(vm: Any, frame: Frame, instr: Any) -> None:
+        handler(vm, frame, instr)
+        vm.tick()
+    return jump
 
 
-@op
-def POP_JUMP_BACKWARD_IF_NOT_NONE(vm: Any, frame: Frame, instr: Any) -> None:
-    POP_JUMP_FORWARD_IF_NOT_NONE(vm, frame, instr)
+also("POP_JUMP_FORWARD_IF_FALSE", POP_JUMP_IF_FALSE)
+also("POP_JUMP_FORWARD_IF_TRUE", POP_JUMP_IF_TRUE)
+also("POP_JUMP_FORWARD_IF_NONE", POP_JUMP_IF_NONE)
+also("POP_JUMP_FORWARD_IF_NOT_NONE", POP_JUMP_IF_NOT_NONE)
+also("POP_JUMP_BACKWARD_IF_FALSE", _backward(POP_JUMP_IF_FALSE))
+also("POP_JUMP_BACKWARD_IF_TRUE", _backward(POP_JUMP_IF_TRUE))
+also("POP_JUMP_BACKWARD_IF_NONE", _backward(POP_JUMP_IF_NONE))
+also("POP_JUMP_BACKWARD_IF_NOT_NONE", _backward(POP_JUMP_IF_NOT_NONE))
 
 
 @op
@@ -246,21 +259,30 @@ def KW_NAMES(vm: Any, frame: Frame, instr: Any) -> None:
 
 @op
 def CALL(vm: Any, frame: Frame, instr: Any) -> None:
+    names, frame.kwnames = frame.kwnames, ()
+    call(vm, frame, instr.arg, names)
+
+
+@op
+def CALL_KW(vm: Any, frame: Frame, instr: Any) -> None:
+    call(vm, frame, instr.arg, frame.stack.pop())
+
+
+def call(vm: Any, frame: Frame, count: int, names: tuple[str, ...]) -> None:
+    """Call what lies below `count` arguments: (NULL, function), (function, NULL) or (function, receiver)."""
     stack = frame.stack
-    args = take(stack, instr.arg)
-    second, first = stack.pop(), stack.pop()
+    args = take(stack, count)
+    receiver, function = stack.pop(), stack.pop()
     kwargs = None
-    if frame.kwnames:
-        names, frame.kwnames = frame.kwnames, ()
+    if names:
         kwargs = dict(zip(names, args[-len(names):], strict=True))
         del args[-len(names):]
-    if first is NULL:
-        look_at_arguments(second, args, kwargs)
-        vm.call(second, args, kwargs)
-    else:
-        look_at_arguments(first, args, kwargs)
-        args.insert(0, second)
-        vm.call(first, args, kwargs)
+    if function is NULL:
+        function, receiver = receiver, NULL
+    look_at_arguments(function, args, kwargs)
+    if receiver is not NULL:
+        args.insert(0, receiver)
+    vm.call(function, args, kwargs)
 
 
 def look_at_arguments(function: Any, args: list[Any], kwargs: dict[str, Any] | None) -> None:
@@ -286,8 +308,8 @@ def CALL_FUNCTION_EX(vm: Any, frame: Frame, instr: Any) -> None:
         return vm.call_own(consumers.listed, (stack.pop(-1 - named),), consumers.Again(named))
     kwargs = stack.pop() if named else None
     args = stack.pop()
-    function = stack.pop()
-    stack.pop()  # NULL
+    second, first = stack.pop(), stack.pop()
+    function = second if first is NULL else first
     if kwargs is not None:
         vm.heap.expose(kwargs)
         kwargs = dict(kwargs)
@@ -306,6 +328,10 @@ def RETURN_VALUE(vm: Any, frame: Frame, instr: Any) -> None:
     value = frame.stack.pop()
     if type(value) is Box and (frame.parent is not None or frame.outer is not None or frame.generator is not None):
         value = value.force()
+    give_back(vm, frame, value)
+
+
+def give_back(vm: Any, frame: Frame, value: Any) -> None:
     if frame.generator is not None:
         return frame.generator.finished(vm, value)
     vm.leave(frame, value)
@@ -321,7 +347,7 @@ def GET_ITER(vm: Any, frame: Frame, instr: Any) -> None:
 
 @op
 def FOR_ITER(vm: Any, frame: Frame, instr: Any) -> None:
-    vm.for_iter(frame, frame.stack[-1], instr.target)
+    vm.for_iter(frame, frame.stack[-1], instr.target + LOOP_END_SKIP)
 
 
 @op
@@ -335,10 +361,13 @@ def GET_LEN(vm: Any, frame: Frame, instr: Any) -> None:
 @op
 def FORMAT_VALUE(vm: Any, frame: Frame, instr: Any) -> None:
     spec = frame.stack.pop() if instr.arg & 4 else ""
-    value = frame.stack.pop()
+    format_piece(vm, frame, frame.stack.pop(), instr.arg & 3, spec)
+
+
+def format_piece(vm: Any, frame: Frame, value: Any, conversion: int, spec: Any) -> None:
+    """One replacement field of an f-string: !s, !r and !a are the conversions 1 to 3."""
     if type(value) is FakeTensor or is_unbacked(value) or type(spec) is DeferredText:
-        return frame.stack.append(text_piece(vm, value, ("", "s", "r", "a")[instr.arg & 3], spec))
-    conversion = instr.arg & 3
+        return frame.stack.append(text_piece(vm, value, ("", "s", "r", "a")[conversion], spec))
     if type(value) is numpy.ndarray and not conversion and type(spec) is str and not spec:
         conversion = 1  # an array has no format of its own
     if conversion:
@@ -347,5 +376,3 @@ def FORMAT_VALUE(vm: Any, frame: Frame, instr: Any) -> None:
         frame.stack.append(value)
     else:
         frame.stack.append(vm.call_sync(format, (value, spec)))
-
-

@@ -16,6 +16,7 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, _
 
 from stator.breaks import Break
 from stator.code.decode import decode
+from stator.code.handover import constant_result
 from stator.interp.calls import rule
 from stator.interp.symbols import attempt, item_of
 from stator.shapes.values import SYMBOLIC, as_integer, data_dependent, is_unbacked, specialise
@@ -27,10 +28,8 @@ def constant_text(message: Any) -> str | None:
     """What a `lambda: "text"` says; None for any other message, which cannot be made while tracing."""
     if type(message) is not types.FunctionType or message.__code__.co_argcount or message.__code__.co_freevars:
         return None
-    shown = [i for i in decode(message.__code__).instructions if i.opname not in ("RESUME", "NOP")]
-    if [i.opname for i in shown] == ["LOAD_CONST", "RETURN_VALUE"] and type(shown[0].argval) is str:
-        return shown[0].argval
-    return None
+    result = constant_result(decode(message.__code__))
+    return result[0] if result and type(result[0]) is str else None
 
 
 def assume(vm: Any, condition: Any, message: Any = None) -> None:

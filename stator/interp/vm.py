@@ -14,7 +14,15 @@ from stator.heap.box import Box
 from stator.heap.heap import Heap
 from stator.heap.tracker import Shape
 from stator.heap.upcoming import note_next
-from stator.interp import generators, ops_async, ops_data, ops_except, ops_flow  # noqa: F401  (register handlers)
+from stator.interp import (  # noqa: F401  (register handlers)
+    generators,
+    ops_async,
+    ops_data,
+    ops_except,
+    ops_flow,
+    ops_intrinsics,
+    ops_since_312,
+)
 from stator.interp.attributes import adopt_entry, bind, load_attr
 from stator.interp.calls import Caller, is_iterator
 from stator.interp.frame import ExcState, Frame, Raised
