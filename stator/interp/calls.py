@@ -397,8 +397,8 @@ class Caller(Machine):
             find(self, type(args[0]), func.__name__)
 
     def note_class_in_making(self, name: str, args: tuple[Any, ...]) -> None:
-        """type.__new__ shows the class it makes to these two before it returns it."""
-        place = {"__set_name__": 1, "__init_subclass__": 0}.get(name)
+        """type.__new__ shows the class it makes to these before it returns it (to the third through C code)."""
+        place = {"__set_name__": 1, "__init_subclass__": 0, "_generic_init_subclass": 0}.get(name)
         if place is not None and len(args) > place and is_a(args[place], type):
             self.fresh[id(args[place])] = args[place]
 

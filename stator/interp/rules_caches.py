@@ -171,6 +171,8 @@ def _hashable(vm: Any, value: Any) -> Any:
     """The user's own object, hashed by C code alone; which object it is becomes a fact."""
     if is_constant(value) or is_a(value, type) or type(value) is types.FunctionType:
         return value
+    if type(value) is tuple and vm.heap.tracker_of(value) is None:
+        return tuple([_hashable(vm, item) for item in value])
     if vm.heap.tracker_of(value) is None and not is_a(value, enum.Enum):
         raise Break("SB013", f"a cached function, called with a fresh {type(value).__name__}")
     original = vm.guard_identity(value)

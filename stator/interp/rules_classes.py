@@ -78,7 +78,7 @@ def _subscriptions() -> list[Any]:
         for name in ("__getitem__", "__class_getitem__", "__or__", "__ror__"):
             entry = owner.__dict__.get(name)
             entry = entry.__func__ if type(entry) is classmethod else entry
-            if type(entry) is types.FunctionType:
+            if type(entry) in (types.FunctionType, types.ClassMethodDescriptorType):  # Generic is C code since 3.12
                 found.append(entry)
     return found
 
@@ -112,6 +112,29 @@ def _caller(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 
 if hasattr(typing, "_caller"):
     rule(typing._caller)(_caller)
+
+
+def _init_generic(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    """C code that calls a function of typing's."""
+    vm.call(getattr(typing, "_generic_init_subclass"), args, kwargs, cont)
+
+
+if hasattr(typing, "_generic_init_subclass"):
+    rule(typing.Generic.__dict__["__init_subclass__"])(_init_generic)
+
+
+def _type_parameter_rule(cls: type) -> Any:
+    def make(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+        """TypeVar("T"), where it is a C type: it belongs to the module of the frame that makes it."""
+        made = vm.native_unhooked(cls, args, kwargs)
+        setattr(made, "__module__", caller_module(vm, 0))
+        vm.give(made, cont)
+    return make
+
+
+for _cls in (typing.TypeVar, typing.ParamSpec, typing.TypeVarTuple):
+    if types.FunctionType not in map(type, vars(_cls).values()):
+        rule(_cls)(_type_parameter_rule(_cls))
 
 
 @rule(typing_extensions._has_generic_or_protocol_as_origin)  # type: ignore[attr-defined]

@@ -30,6 +30,7 @@ from torch.utils._sympy.reference import PythonReferenceAnalysis
 
 from stator.breaks import Break
 from stator.guards.shape_check import Operand, Property
+from stator.shapes.keypaths import follow
 from stator.shapes.values import SYMBOLIC, as_constant, specialise
 from stator.source import Source
 
@@ -216,7 +217,7 @@ class SymbolNodes:
         while after.op == "placeholder":
             after = after.next
         with self.graph.inserting_before(after):
-            node = self.graph._resolve_unbacked_binding(node, tuple(path), self.node_of)
+            node = follow(self.graph, node, tuple(path), self.node_of)
         if "example_value" not in node.meta:
             hint = self.shape_env.backed_var_to_val.get(symbol)
             number = self.shape_env.create_symintnode(symbol, hint=None if hint is None else int(hint))
