@@ -110,10 +110,8 @@ else:
 LOOP_END_SKIP: int
 SEND_KEEPS: bool
 NULL_LAST: bool
-THROW_DEPRECATION = "the (type, exc, tb) signature of throw() is deprecated, use the single-arg signature instead."
 if VERSION == (3, 11):
     LOOP_END_SKIP, SEND_KEEPS, NULL_LAST = 0, False, False
-    THROW_DEPRECATION = ""  # what generator.throw(type, value) warns of
 elif VERSION == (3, 12):
     LOOP_END_SKIP, SEND_KEEPS, NULL_LAST = 1, True, False
 else:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import operator
 import types
+import warnings
 from typing import Any
 
 import torch
@@ -14,6 +15,7 @@ from numpy import ndarray
 from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.breaks import Break
+from stator.code.deprecations import INVERTED_BOOL
 from stator.guards.guard import Kind
 from stator.heap.box import Box
 from stator.heap.readers import mapping_behind
@@ -246,6 +248,9 @@ def unary(vm: Any, symbol: str, value: Any, cont: Any = None) -> None:
     function, name = UNARY[symbol]
     cls = type(value)
     if cls in SCALARS:
+        if cls is bool and symbol == "~" and INVERTED_BOOL:
+            vm.call_sync(warnings.warn, (INVERTED_BOOL, DeprecationWarning))
+            value = int(value)
         try:
             result = function(value)
         except Exception as error:

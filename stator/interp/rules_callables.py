@@ -142,6 +142,11 @@ def _not(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     vm.give(not operators.truth(vm, args[0]), cont)
 
 
+@rule(operator.invert, operator.inv, *([bool.__invert__] if "__invert__" in vars(bool) else []), arity=(1,))
+def _invert(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    operators.unary(vm, "~", args[0], cont)
+
+
 @rule(operator.attrgetter.__call__)
 def _attrgetter(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     names = args[0].__reduce__()[1]

@@ -10,7 +10,7 @@ from typing import Any
 from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.breaks import Break
-from stator.code.opcodes import THROW_DEPRECATION
+from stator.code.deprecations import THROWN_BY_PARTS
 from stator.interp import generators, operators, symbols
 from stator.interp.branches import truth_as_symbol
 from stator.interp.calls import rule
@@ -122,8 +122,8 @@ def _await(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 def _throw(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     body = _body(vm, args[0])
     kind, value = args[1], args[2] if len(args) > 2 else None
-    if len(args) > 2 and THROW_DEPRECATION:
-        vm.call_sync(warnings.warn, (THROW_DEPRECATION, DeprecationWarning))
+    if len(args) > 2 and THROWN_BY_PARTS:
+        vm.call_sync(warnings.warn, (THROWN_BY_PARTS, DeprecationWarning))
     if is_a(kind, type) and issubclass(kind, BaseException):
         exc = value if is_a(value, kind) else vm.call_sync(kind, () if value is None else (value,))
     elif is_a(kind, BaseException):

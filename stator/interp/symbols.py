@@ -206,9 +206,26 @@ def set_tensor_item(vm: Any, tensor: FakeTensor, key: Any, value: Any) -> None:
     if type(value) is FakeTensor:
         if value.dim() > view.dim():
             raise Break("SB003", "a value of more dimensions than the data-dependent slice it is written to")
-        vm.torch_call(torch.Tensor.copy_, (view, value), None)
+        vm.torch_call(torch.Tensor.copy_, (view, _fitted(vm, view, value)), None)
     else:
         vm.torch_call(torch.Tensor.fill_, (view, value), None)
+
+
+def _fitted(vm: Any, view: FakeTensor, value: FakeTensor) -> Any:
+    """`value` in the shape of `view`: what has size 1 is repeated, any other data-dependent size is the same one."""
+    sizes = list(value.shape)
+    offset = view.dim() - value.dim()
+    repeated = False
+    for dim, size in enumerate(sizes):
+        wanted = view.shape[offset + dim]
+        if not is_unbacked(wanted) and not is_unbacked(size):
+            continue
+        if type(size) is int and size == 1:
+            repeated = True
+        else:
+            expect_true(size == wanted)
+        sizes[dim] = wanted
+    return vm.torch_call(torch.Tensor.expand, (value, *sizes), None) if repeated else value
 
 
 def _normalised(vm: Any, tensor: FakeTensor, parts: tuple[Any, ...]) -> tuple[Any, ...]:

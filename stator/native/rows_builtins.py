@@ -88,7 +88,7 @@ def _exceptions() -> None:
         pure(value, "__new__", **facts)
         mutates(value, "__init__", calls_back=parses)
         deep(value, "__repr__ __str__", calls_back=True, formats=True)
-        pure(value, "__reduce__", fresh=None)
+        pure(value, "__reduce__ __getstate__", fresh=None)
         mutates(value, "__setstate__ with_traceback add_note", fresh=None, calls_back=True)
         special(value, "derive split subgroup", why="calls derive and predicates written in Python")
         shell(value, "__class_getitem__")

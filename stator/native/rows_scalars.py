@@ -17,6 +17,7 @@ from stator.native.rows_declare import (
     iterator,
     pure,
     shell,
+    special,
 )
 
 COMPARISONS = "__eq__ __ne__ __lt__ __le__ __gt__ __ge__"
@@ -33,6 +34,7 @@ def _numbers() -> None:
     deny(float, "__setformat__", code="SB006", why="changes how the process reads floats")
     pure(complex, "__new__ from_number", calls_back=True)
     pure(bool, "__new__", calls_back=True)
+    special(bool, "__invert__", why="warns that it is deprecated, since 3.12")
     for owner in (int, float, complex, bool):
         attribute_slots(owner)
         shell(owner, "*")

@@ -50,6 +50,7 @@ def count_bytecodes(fn, args) -> int:
         return trace
 
     previous = sys.gettrace()
+    sys._getframe().f_trace_opcodes = True  # 3.12 looks for a frame that wants them when a tracer is set
     sys.settrace(trace)
     try:
         fn(*args)
