@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from stator.api import (
         allow_in_graph,
         assume_constant_result,
+        bisect,
         compile,
         compile_in_place,
         disable,
@@ -49,6 +50,7 @@ __version__ = "0.1.0"
 _MODULE_OF_NAME = {
     "allow_in_graph": "stator.api",
     "assume_constant_result": "stator.api",
+    "bisect": "stator.api",
     "compile": "stator.api",
     "compile_in_place": "stator.api",
     "disable": "stator.api",
@@ -88,6 +90,7 @@ __all__ = [  # noqa: PLE0604 (the names that __getattr__ provides)
     "Unsupported",
     "allow_in_graph",
     "assume_constant_result",
+    "bisect",
     "compile",
     "compile_in_place",
     "disable",

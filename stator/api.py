@@ -14,7 +14,7 @@ from typing import Any, TypeVar, overload
 
 import torch
 
-from stator import marks, pipeline, report
+from stator import audit, marks, pipeline, report
 from stator.backends import check_settings, list_backends, register_backend
 from stator.callables import dress, require_callable, traceable
 from stator.compiled_module import CompiledModule, set_recompiler
@@ -34,6 +34,7 @@ from stator.stance import set_stance
 __all__ = [
     "allow_in_graph",
     "assume_constant_result",
+    "bisect",
     "compile",
     "compile_in_place",
     "disable",
@@ -134,7 +135,13 @@ def _compile(model: Any, settings: Settings, disable: bool) -> Any:
     if isinstance(model, torch.nn.Module):
         return _compile_module(model, settings)
     traced = traceable(model)
-    return dress(model, traced, pipeline.make_entry(traced, settings), settings)
+    return dress(model, traced, make_entry(traced, settings), settings)
+
+
+def make_entry(traced: Any, settings: Settings) -> Any:
+    """The compiled form; in audit mode, one call in n is also made eagerly."""
+    entry = pipeline.make_entry(traced, settings)
+    return audit.audited(entry, traced, settings) if settings.audit else entry
 
 
 def _compile_class(cls: type, settings: Settings) -> type:
@@ -151,13 +158,13 @@ def _compile_class(cls: type, settings: Settings) -> type:
             f"stator.compile({describe_callable(cls)}) is not accepted: compiling a class compiles the calls "
             f"of its instances, and it has no __call__ written in Python"
         )
-    setattr(cls, attribute, dress(call, call, pipeline.make_entry(call, settings), settings))
+    setattr(cls, attribute, dress(call, call, make_entry(call, settings), settings))
     return cls
 
 
 def _compile_module(module: torch.nn.Module, settings: Settings) -> CompiledModule:
     traced = traceable(module)
-    compiled = CompiledModule(module, pipeline.make_entry(traced, settings), settings)
+    compiled = CompiledModule(module, make_entry(traced, settings), settings)
     marks.compiled(compiled, marks.Compiled(module, traced, settings))
     return compiled
 
@@ -218,6 +225,31 @@ def explain(fn: Callable[..., Any], **settings: Any) -> Callable[..., Any]:
         return report.build_explanation(log, guards, residuals, probe.costs(), value)
 
     return explain_call
+
+
+def bisect(fn: Callable[..., Any], directory: str | None = "stator_repro", **settings: Any) -> Callable[..., Any]:
+    """`bisect(fn)(*args, **kwargs)` finds the smallest graph, operation, guard or effect that makes compiled and eager
+    differ on that call, and writes a script of its own that shows it; None where they do not differ.
+
+    `fn` is a compiled callable, whose entries are looked at as they are, or one to be compiled with the keyword
+    arguments of `compile`. The program's state is the same afterwards. With `directory=None` no script is written.
+    """
+    require_callable(fn, "stator.bisect")
+    mark = marks.compiled_mark(fn)
+    if mark is not None and not settings:
+        traced, checked = mark.traced, mark.settings
+        entry = getattr(fn, "_stator_entry", fn)
+        entry = entry if hasattr(entry, "_stator_site") else None
+        entry = entry._stator_site.compiled if entry is not None else None
+    else:
+        traced, entry = mark.traced if mark is not None else traceable(fn), None
+        checked = build_settings(**settings)
+        check_settings(checked)
+
+    def bisect_call(*args: Any, **kwargs: Any) -> Any:
+        return audit.bisect_call(entry, traced, checked, args, kwargs, directory)
+
+    return bisect_call
 
 
 class DisabledRegion(marks.DisabledContext):

@@ -132,6 +132,33 @@ class Effects(Event):
     effects: tuple[str, ...]
 
 
+@dataclass(frozen=True)
+class Audited(Event):
+    """A call was made eagerly as well and compared."""
+
+    name: str
+    differences: int
+
+
+@dataclass(frozen=True)
+class AuditSkipped(Event):
+    """A call was to be audited and could not be."""
+
+    name: str
+    why: str
+
+
+@dataclass(frozen=True)
+class AuditDifference(Event):
+    """A compiled call differs from the eager one; `text` says in what, and where first."""
+
+    name: str
+    differences: tuple[tuple[str, str], ...]
+    text: str
+    filename: str | None
+    line: int | None
+
+
 Listener = Callable[[Event], object]
 
 # Replaced as a whole under the lock and never changed in place, so that `emit` reads it without one.

@@ -26,6 +26,7 @@ OWN_OPTIONS: dict[str, str] = {
     "strict": "an internal error of Stator raises instead of falling back to eager (also STATOR_STRICT=1)",
     "compile_nested": "Python functions called by the unsupported instruction of a break are compiled in turn",
     "capture_control_flow": "a branch on a tensor whose ways have no effects and yield alike is captured as torch.cond",
+    "audit": "an int n: one call in n is also made eagerly and compared, 0 for none (also STATOR_AUDIT=n)",
     "print": "'replay' (default): print, logging and warnings are replayed after the graph; 'break': they break",
 }
 
@@ -38,6 +39,14 @@ def strict_from_environment() -> bool:
     if text in ("1", "true", "yes", "on"):
         return True
     raise OptionValueError(f"STATOR_STRICT={text!r} is not accepted; use 1 or 0")
+
+
+def audit_from_environment() -> int:
+    """How often STATOR_AUDIT asks for an audited call."""
+    text = os.environ.get("STATOR_AUDIT", "").strip() or "0"
+    if not text.isascii() or not text.isdigit():
+        raise OptionValueError(f"STATOR_AUDIT={text!r} is not accepted; use an int from 0")
+    return int(text)
 
 
 @dataclass(frozen=True)
@@ -54,6 +63,7 @@ class Settings:
     strict: bool = field(default_factory=strict_from_environment)
     compile_nested: bool = True
     capture_control_flow: bool = False
+    audit: int = field(default_factory=audit_from_environment)
     print: str = "replay"
 
     def validate(self) -> None:
@@ -85,7 +95,9 @@ class Settings:
             raise OptionTypeError(f"name={self.name!r} is not accepted; use None or a str")
         if self.print not in ("replay", "break"):
             raise OptionValueError(f"options['print']={self.print!r} is not accepted; use 'replay' or 'break'")
-        for key in OWN_OPTIONS.keys() - {"print"}:
+        if isinstance(self.audit, bool) or not isinstance(self.audit, int) or self.audit < 0:
+            raise OptionTypeError(f"options['audit']={self.audit!r} is not accepted; use an int from 0")
+        for key in OWN_OPTIONS.keys() - {"print", "audit"}:
             require_bool(f"options[{key!r}]", getattr(self, key))
 
     @property

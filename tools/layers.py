@@ -26,6 +26,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("__init__",),
     ("api",),
     ("callables", "compiled_module"),
+    ("audit",),
     ("pipeline",),
     ("emit", "cache", "backends", "dist"),
     ("interp",),

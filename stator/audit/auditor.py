@@ -1,0 +1,92 @@
+"""Audit mode: one call in n is also made eagerly, and compared.   audited(entry, fn, settings)  ->  a callable like it
+
+The eager run comes first; everything it did is put back, and the compiled call is made as if nothing had been.  Where
+the two differ, one warning says in what, and at which line of the program first.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import sys
+import threading
+import warnings
+from typing import Any
+
+from stator import events, marks
+from stator.audit.checkpoint import CannotRestore, Checkpoint
+from stator.audit.likeness import Outcome
+from stator.audit.reach import TooMuch, reach
+from stator.audit.search import search
+from stator.audit.trials import Trials, is_exact
+from stator.options import Settings
+
+_auditing = threading.local()
+
+
+def audited(entry: Any, fn: Any, settings: Settings) -> Any:
+    """The entry, with every n-th call audited, the first among them."""
+    numbers = itertools.count()
+
+    @functools.wraps(fn)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if next(numbers) % settings.audit or getattr(_auditing, "active", False) or marks.disable_depth():
+            return entry(*args, **kwargs)
+        _auditing.active = True
+        try:
+            return audit(entry, fn, settings, args, kwargs)
+        finally:
+            _auditing.active = False
+
+    call._stator_site = entry._stator_site  # type: ignore[attr-defined]
+    return call
+
+
+def audit(entry: Any, fn: Any, settings: Settings, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """One call, made both ways; the answer is the compiled one."""
+    name = settings.name or getattr(fn, "__qualname__", "?")
+    try:
+        trials = Trials(fn, args, kwargs, is_exact(settings.backend))
+    except TooMuch as why:
+        events.emit(events.AuditSkipped(name, str(why)))
+        return entry(*args, **kwargs)
+    eager = trials.attempt(fn)
+    try:
+        trials.before.restore()
+    except CannotRestore as why:  # the program has run, and cannot be run again
+        events.emit(events.AuditSkipped(name, str(why)))
+        return answer(eager)
+    compiled = trials.attempt(entry, quiet=False)
+    found = trials.compare(eager, compiled)
+    events.emit(events.Audited(name, len(found)))
+    if found:
+        report(trials, entry, settings, name, found)
+    return answer(compiled)
+
+
+def answer(outcome: Outcome) -> Any:
+    """What the call would have done: its text on the streams, then its value or its exception."""
+    for stream, text in zip((sys.stdout, sys.stderr), outcome.printed, strict=True):
+        if text:
+            stream.write(text)
+    if outcome.error is not None:
+        raise outcome.error
+    return outcome.value
+
+
+def report(trials: Trials, entry: Any, settings: Settings, name: str, found: list[tuple[str, str]]) -> None:
+    """Say what differs; the search for the line starts from the state before the call, and ends in the one after it."""
+    after = Checkpoint(reach(trials.fn, trials.args, trials.kwargs))
+    text, place = f"{found[0][0]}: {found[0][1]}", (None, None)
+    try:
+        trials.before.restore()
+        finding = search(trials, entry, settings)
+        if finding is not None:
+            text, place = str(finding), (finding.filename, finding.line)  # type: ignore[assignment]
+    except CannotRestore as why:
+        text += f" (not searched: {why})"
+    finally:
+        after.restore()
+    event = events.AuditDifference(name, tuple(found), text, *place)
+    events.emit(event)
+    warnings.warn(f"stator: audit: a compiled call of {name} differs from eager. {text}", RuntimeWarning, stacklevel=5)

@@ -1,0 +1,158 @@
+"""What a call can reach.   a function and its arguments  ->  every object of the program's, with a path to each
+
+    args[0], args[0]['scale'], f.COUNT (a global that f names), f.<cell n>, self.layers[0].weight
+
+Followed are containers, instances, cells, functions (their closures, defaults and the globals that their code names),
+and the classes of the program.  Nothing here runs code of the program.
+"""
+
+from __future__ import annotations
+
+import collections
+import functools
+import gc
+import random
+import types
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy
+import torch
+
+from stator.cache.nested import Place, place_of
+from stator.heap.raw_access import instance_dict, raw_members
+from stator.heap.shells import CONSTANT_TYPES, IDENTITY_TYPES, slot_members
+from stator.kinds import is_a
+
+LIMIT = 200_000
+_SEQUENCES = (list, tuple, set, frozenset, collections.deque)
+STATEFUL = (torch.Generator, random.Random, numpy.random.Generator, bytearray)
+_NO_STATE = CONSTANT_TYPES | IDENTITY_TYPES
+
+
+class TooMuch(Exception):
+    """More objects than an audit looks at."""
+
+
+@dataclass(frozen=True, eq=False)
+class Reached:
+    """One object, and how it was reached first."""
+
+    value: Any
+    path: str
+
+
+def reach(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[int, Reached]:
+    """By id, in the order in which they were met."""
+    found: dict[int, Reached] = {}
+    todo: list[tuple[Any, str]] = [(function, getattr(function, "__name__", "fn"))]
+    todo += [(value, name) for name, value in reversed(kwargs.items())]
+    todo += [(value, f"args[{number}]") for number, value in reversed(list(enumerate(args)))]
+    while todo:
+        value, path = todo.pop()
+        if type(value) in _NO_STATE and not is_a(value, type) or id(value) in found:
+            continue
+        if is_a(value, type) and not of_the_program(value.__module__, value):
+            continue
+        if len(found) >= LIMIT:
+            raise TooMuch(f"{LIMIT:,} objects")
+        found[id(value)] = Reached(value, path)
+        todo += reversed([(part, f"{path}{name}") for name, part in parts(value)])
+    return found
+
+
+def of_the_program(module: str, cls: type) -> bool:
+    """Whether a class is written in Python, outside torch and the standard library."""
+    for member in vars(cls).values():
+        code = getattr(getattr(member, "__func__", member), "__code__", None)
+        if type(code) is types.CodeType:
+            return place_of(code.co_filename) is Place.PROGRAM and not module.startswith("torch.")
+    own = vars(cls).get("__dict__")
+    return not module.startswith(("torch.", "builtins")) and type(own) is types.GetSetDescriptorType
+
+
+def parts(value: Any) -> Iterator[tuple[str, Any]]:
+    """The objects that one object holds, each with what is added to its path."""
+    kind = type(value)
+    if kind is types.FunctionType:
+        return function_parts(value)
+    if kind is types.MethodType:
+        return iter((("", value.__func__), (".__self__", value.__self__)))
+    if kind is types.CellType:
+        return iter([(".contents", value.cell_contents)] if _filled(value) else [])
+    if kind is functools.partial:
+        return iter([(".func", value.func), (".args", value.args), (".keywords", value.keywords)])
+    if is_a(value, torch.Tensor):
+        return tensor_parts(value)
+    if is_a(value, type):
+        return ((f".{name}", part) for name, part in list(vars(value).items())
+                if name not in ("__dict__", "__weakref__", "__doc__", "__module__"))
+    if is_a(value, (types.ModuleType, numpy.ndarray)) or kind in STATEFUL:
+        return iter(())
+    return object_parts(value)
+
+
+def _filled(cell: types.CellType) -> bool:
+    try:
+        return cell.cell_contents is not None or True
+    except ValueError:
+        return False
+
+
+def function_parts(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        yield f".<cell {name}>", cell
+    if function.__defaults__:
+        yield ".__defaults__", function.__defaults__
+    if function.__kwdefaults__:
+        yield ".__kwdefaults__", function.__kwdefaults__
+    if function.__dict__:
+        yield ".__dict__", function.__dict__
+    if place_of(function.__code__.co_filename) is Place.PROGRAM:
+        for name in global_names(function):
+            if name in function.__globals__:
+                yield f":{name}", function.__globals__[name]
+
+
+@functools.lru_cache(4096)
+def _names_of(code: types.CodeType) -> tuple[str, ...]:
+    names = list(code.co_names)
+    for constant in code.co_consts:
+        if type(constant) is types.CodeType:
+            names += _names_of(constant)
+    return tuple(dict.fromkeys(names))
+
+
+def global_names(function: types.FunctionType) -> tuple[str, ...]:
+    """Names that the function's code, and the code inside it, may read or write in its module."""
+    return _names_of(function.__code__)
+
+
+def tensor_parts(tensor: Any) -> Iterator[tuple[str, Any]]:
+    if tensor.is_leaf and tensor.grad is not None:
+        yield ".grad", tensor.grad
+    own = instance_dict(tensor)
+    if own:
+        yield ".__dict__", own
+
+
+def object_parts(value: Any) -> Iterator[tuple[str, Any]]:
+    if is_a(value, _SEQUENCES):
+        yield from ((f"[{number}]", part) for number, part in enumerate(raw_members(value)))
+    elif is_a(value, dict):
+        for number, (key, part) in enumerate(list(dict.items(value))):
+            yield f".keys()[{number}]", key
+            yield f"[{key!r}]" if type(key) in CONSTANT_TYPES else f".values()[{number}]", part
+    elif type(value).__flags__ & (1 << 9) == 0 and gc.is_tracked(value) and instance_dict(value) is None:
+        yield from ((".<held>", part) for part in gc.get_referents(value) if not is_a(part, (type, types.ModuleType)))
+        return
+    own = instance_dict(value)
+    for name, part in list((own or {}).items()):
+        yield f".{name}", part
+    for member in slot_members(type(value)):
+        try:
+            yield f".{member.__name__}", member.__get__(value)
+        except AttributeError:
+            continue
+    yield ".__class__", type(value)
