@@ -7,13 +7,14 @@ phases (allocate, then set each attribute), so that methods may refer to it thro
 from __future__ import annotations
 
 import _abc
+import abc
 import types
 from typing import Any
 
 from stator.breaks import Break
 
 # Made by type.__new__ itself, from the rest.
-_AUTOMATIC = frozenset({"__dict__", "__weakref__", "__module__", "__qualname__", "__slots__", "_abc_impl"})
+_AUTOMATIC = frozenset({"__dict__", "__weakref__", "__module__", "__qualname__", "__slots__", "__class__", "_abc_impl"})
 # Python code of the standard library that only checks or records what the finished dict already holds.
 _HARMLESS_HOOKS = frozenset({"typing", "typing_extensions", "enum", "abc", "_collections_abc"})
 
@@ -27,6 +28,8 @@ def rebuild_class(build: Any, value: Any) -> str:
     first = [f"'__module__': {build.value(namespace.get('__module__'))}", f"'__qualname__': {value.__qualname__!r}"]
     if "__slots__" in namespace:
         first.append(f"'__slots__': {build.value(namespace['__slots__'])}")
+    if "__class__" in namespace:  # type.__setattr__ would take it for the class of the class
+        first.append(f"'__class__': {build.value(namespace['__class__'])}")
     make = writer.constant(new_class, "new_class")
     name = build.variable(value, value.__name__, f"{make}({build.value(meta)}, {value.__name__!r}, "
                                                  f"({', '.join(bases)},), {{{', '.join(first)}}})")
@@ -52,6 +55,6 @@ def _check_bases(value: type) -> None:
 def new_class(meta: type, name: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> Any:
     """An empty class of this metaclass, whose `__new__` and `__init__` are not run again."""
     cls: Any = type.__new__(meta, name, bases, namespace)
-    if "_abc_impl" in vars(cls) or any("_abc_impl" in vars(base) for base in cls.__mro__):
+    if issubclass(meta, abc.ABCMeta):
         _abc._abc_init(cls)
     return cls

@@ -316,7 +316,7 @@ class Rebuilder:
     def attributes(self, value: Any, name: str) -> None:
         own = instance_dict(value)
         if own:
-            parts = [f"{key!r}: {self.value(item)}" for key, item in own.items()]
+            parts = [f"{self.value(key)}: {self.value(item)}" for key, item in own.items()]
             self.writer.line(f"{self.writer.constant(_vars, 'vars')}({name}).update({{{', '.join(parts)}}})")
         for member in slot_members(type(value)):  # type: ignore[arg-type]  # mypy: type[Any] is not Hashable
             try:

@@ -306,6 +306,15 @@ def _extend(method: Callable[[Any, Any], Any]) -> Any:
     return plan
 
 
+def _map_add(instr: Instruction, kwnames: Any, namespace: Any) -> Step:
+    depth = instr.arg or 0
+
+    def run(operands: list[Any], invoke: Invoke) -> Outcome:
+        operands[0][operands[-2]] = operands[-1]
+        return 0, operands[:-2]
+    return Step(depth + 2, run, (Exit(instr.index + 1, (V,) * depth),))
+
+
 _PLANNERS: dict[str, Any] = {
     "BINARY_OP": _binary, "COMPARE_OP": _compare, "CONTAINS_OP": _contains,
     "UNARY_NEGATIVE": _unary("-"), "UNARY_POSITIVE": _unary("+"), "UNARY_INVERT": _unary("~"),
@@ -328,5 +337,5 @@ _PLANNERS: dict[str, Any] = {
     "IMPORT_NAME": _import_name, "IMPORT_FROM": _import_from, "BEFORE_WITH": _before_with, "RAISE_VARARGS": _raise,
     "BUILD_SET": _build(set), "BUILD_MAP": _build(lambda v: dict(zip(v[::2], v[1::2], strict=True)), 2),
     "LIST_EXTEND": _extend(list.extend), "SET_UPDATE": _extend(set.update), "DICT_UPDATE": _extend(dict.update),
-    "SET_ADD": _extend(set.add),
+    "SET_ADD": _extend(set.add), "LIST_APPEND": _extend(list.append), "MAP_ADD": _map_add,
 }

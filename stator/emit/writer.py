@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import keyword
 import re
 from typing import Any
@@ -23,7 +24,7 @@ class Writer:
 
     def fresh(self, hint: str) -> str:
         name = re.sub(r"\W+", "_", hint).strip("_") or "v"
-        if name[0].isdigit() or keyword.iskeyword(name):
+        if name[0].isdigit() or keyword.iskeyword(name) or hasattr(builtins, name):  # the text calls builtins by name
             name = f"v_{name}"
         candidate, n = name, 0
         while candidate in self._used:

@@ -18,6 +18,7 @@ from stator.guards.guard import Kind
 from stator.heap.readers import bytes_of, mapping_behind, referent_of
 from stator.heap.tracker import Shape, VariableTracker
 from stator.kinds import is_a
+from stator.shapes.values import specialise
 from stator.source import Attr, CallOf, Pinned, Slot, Source
 
 
@@ -61,6 +62,7 @@ def adopt_builtin(heap: Any, value: Any, source: Source) -> Any:
     heap.guard(source, Kind.TYPE, type(value))
     heap.guard(Attr(source, "__name__"), Kind.EQUALS, value.__name__)
     own = heap.adopt(receiver, Attr(source, "__self__"))
+    own = specialise(own, f"the method {value.__name__}")
     standin = descriptor.__get__(own, type(own))
     return heap.register(VariableTracker(standin, value, source, Shape.VALUE)).standin
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from stator.breaks import Break
 from stator.guards.guard import Kind
-from stator.heap.raw_access import instance_dict
+from stator.heap.raw_access import instance_dict, set_instance_dict
 from stator.heap.readers import plain_value
 from stator.heap.shells import new_shell, slot_members
 from stator.heap.tracker import Shape, VariableTracker
@@ -61,14 +61,15 @@ def fill_attributes(heap: Any, tracker: VariableTracker) -> None:
     value, standin, source = tracker.original, tracker.standin, tracker.source
     namespace = instance_dict(value)
     if namespace is not None:
-        if id(namespace) in heap.by_original:
-            raise Break("SB005", f"the __dict__ of a {type(value).__name__}, met before the object itself")
         heap.namespaces[id(namespace)] = tracker
-        base = DictOf(source)
-        tracker.initial_dict = {n: heap.box(v, Key, base, n) for n, v in namespace.items()}
-        own = instance_dict(standin)
-        assert own is not None
-        own.update(tracker.initial_dict)
+        known = heap.by_original.get(id(namespace))
+        if known is not None:  # the dict was met before the object itself: its shadow is the shadow's own dict
+            heap.guard(DictOf(source), Kind.ALIAS, known.source)
+            set_instance_dict(standin, known.standin)
+            tracker.initial_dict, known.part_of = known.initial, tracker
+        else:
+            tracker.initial_dict = {n: heap.box(v, Key, DictOf(source), n) for n, v in namespace.items()}
+            instance_dict(standin).update(tracker.initial_dict)  # type: ignore[union-attr]
     members = slot_members(type(value))
     if members:
         tracker.initial_slots = {}

@@ -28,6 +28,13 @@ def instance_dict(value: Any) -> dict[str, Any] | None:
     return None if getter is None else getter(value)
 
 
+def set_instance_dict(value: Any, namespace: dict[str, Any]) -> None:
+    """Give an object this very dict."""
+    found = next(base.__dict__["__dict__"] for base in _mro_of(type(value))
+                 if type(base.__dict__.get("__dict__")) is types.GetSetDescriptorType)
+    found.__set__(value, namespace)
+
+
 def _dict_getter(cls: type) -> Any:
     mro = _mro_of(cls)
     known = _GETTERS.get(cls)

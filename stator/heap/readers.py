@@ -48,6 +48,11 @@ def arguments_of(exc: BaseException) -> tuple[Any, ...]:
     return BaseException.args.__get__(exc)  # type: ignore[attr-defined]
 
 
+def traceback_of(exc: BaseException) -> types.TracebackType | None:
+    """The traceback of an exception, whatever its class says about `__traceback__`."""
+    return BaseException.__traceback__.__get__(exc)  # type: ignore[attr-defined]
+
+
 def default_factory_of(mapping: collections.defaultdict[Any, Any]) -> Any:
     return collections.defaultdict.default_factory.__get__(mapping)  # type: ignore[attr-defined, misc]
 

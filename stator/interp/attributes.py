@@ -434,8 +434,8 @@ def load_super_attr(vm: Any, proxy: Any, name: str, cont: Any) -> None:
     """super(): the MRO of the object's class, after the class that asks."""
     start, obj, obj_type = proxy.__thisclass__, proxy.__self__, proxy.__self_class__
     if obj_type is not None and name != "__class__":
-        order = mro_of(obj_type)
-        for base in order[order.index(start) + 1:]:
+        order = mro_of(obj_type) or ()  # a class in the making has none yet
+        for base in order[order.index(start) + 1:] if start in order else ():
             overlay = vm.class_overlays.get(base, {})
             if name in overlay or name in base.__dict__:
                 entry = overlay[name] if name in overlay else base.__dict__[name]
@@ -472,7 +472,9 @@ def load_module_attr(vm: Any, module: types.ModuleType, name: str, cont: Any, as
     hook = find(vm, type(module), "__getattr__") if ask_class else MISSING
     if hook is not MISSING:
         return vm.call(hook, (module, name), {}, cont)
-    raise_attribute_error(vm, module, name, f"module {module.__name__!r} has no attribute {name!r}", cont)
+    own_name = instance_dict(module).get("__name__") if instance_dict(module) else None  # type: ignore[union-attr]
+    shown = f"module {own_name!r}" if type(own_name) is str else "module"
+    raise_attribute_error(vm, module, name, f"{shown} has no attribute {name!r}", cont)
 
 
 def load_method_object_attr(vm: Any, method: types.MethodType, name: str, cont: Any) -> None:

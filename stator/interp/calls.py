@@ -7,7 +7,6 @@ with `__call__`, and C callables, which run only if the native table (or a rule)
 from __future__ import annotations
 
 import functools
-import operator
 import types
 from typing import Any
 
@@ -327,12 +326,16 @@ class Caller(Machine):
     def python_callable(self, value: Any) -> Any:
         """A C callable handed to C code, wrapped so that its calls come back through the interpreter."""
         if type(value) in _C_CALLABLES or is_a(value, type) and not is_mutable_class(value) \
-                or type(value) in _C_CALLABLE_OBJECTS:
+                or not is_a(value, type) and type(value) not in _PYTHON_CALLABLES and self.is_called_by_c(value):
             callback = _Callback(value)
             self.callbacks[id(callback.invoke)] = callback
             self.fresh[id(callback.invoke)] = callback.invoke
             return callback.invoke
         return value
+
+    def is_called_by_c(self, value: Any) -> bool:
+        """Whether calling the object runs C code of its class, which the hook does not see."""
+        return type(find(self, type(value), "__call__")) is types.WrapperDescriptorType
 
     def native(self, fn: Any, args: Any, kwargs: Any = None) -> Any:
         """Run C code with the hook on: Python frames it enters are interpreted."""
@@ -556,6 +559,6 @@ _C_CALLABLES = {types.BuiltinFunctionType, types.MethodDescriptorType, types.Wra
 _LEAVE_UNREAD = frozenset(map(id, (isinstance, type, print, list.append, callable)))
 _RUNNABLE = {NativeClass.PURE_SHELL, NativeClass.PURE, NativeClass.PURE_DEEP, NativeClass.MUTATES, NativeClass.ITERATOR}
 _RESUMABLE = {types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType}
-_C_CALLABLE_OBJECTS = {operator.attrgetter, operator.itemgetter, operator.methodcaller, functools.partial}
+_PYTHON_CALLABLES = {types.FunctionType, types.MethodType, type(None)}
 _HIGHER_ORDER = {id(f) for f in (sorted, min, max, functools.reduce, list.sort, iter, filter, map)}
 

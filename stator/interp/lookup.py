@@ -40,7 +40,7 @@ def find(vm: Any, cls: type, name: str) -> Any:
     owner = None
     found = MISSING
     overlays = vm.class_overlays
-    for base in _mro_of(cls):
+    for base in _mro_of(cls) or ():  # a class in the making has none yet
         if overlays and base in overlays and name in overlays[base]:
             value = overlays[base][name]
             if value is MISSING:

@@ -16,8 +16,10 @@ from stator.code.decode import decode
 from stator.code.opcodes import ALL_OPNAMES
 from stator.errors import UserFrame
 from stator.heap.heap import Heap
+from stator.heap.readers import traceback_of
 from stator.interp.frame import Bug, ExcState, Finished, Frame, Raised
 from stator.interp.tracebacks import Unwound, place_of, with_place
+from stator.source import CallOf, Pinned
 
 Handler = Callable[["Machine", Frame, Any], None]
 DEPTH_LIMIT = 900  # where CPython's own limit of 1,000 may be near: the program then runs as it is
@@ -183,6 +185,11 @@ class Machine:
                     self.place(stop)
                     failed = True
                     raise
+                except RecursionError:
+                    stop = Break("SB011", "the recursion limit, reached inside C code or a class's own lookups")
+                    self.place(stop)
+                    failed = True
+                    raise stop from None
                 except Exception as error:
                     self.pending = Bug(error)
                     raise self.pending from error
@@ -256,6 +263,19 @@ class Machine:
         if frame.func is not None and not is_own(frame):
             tb = with_place(tb, place_of(frame))
         exc.__traceback__ = tb
+
+    def traceback_of(self, exc: BaseException) -> types.TracebackType | None:
+        """The traceback of an exception of the trace; of one from outside, the part that the trace has unwound."""
+        if not self.is_from_outside(exc):
+            return exc.__traceback__
+        places = [effect.place for effect in self.effects if type(effect) is Unwound and effect.exc is exc]
+        if not places:
+            tracker = self.heap.by_standin[id(exc)]
+            return self.heap.adopt(traceback_of(exc), CallOf(Pinned(traceback_of), (tracker.source,)))
+        traceback = None
+        for place in places:
+            traceback = with_place(traceback, place)
+        return traceback
 
     def native(self, fn: Any, args: Any, kwargs: Any = None) -> Any:
         raise NotImplementedError

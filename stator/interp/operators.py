@@ -31,7 +31,7 @@ from stator.interp.lookup import MISSING, find
 from stator.interp.texts import refuse_addresses
 from stator.kinds import is_a
 from stator.shapes.environment import UNKNOWN
-from stator.shapes.values import SYMBOLIC, specialise
+from stator.shapes.values import SYMBOLIC, UNREAD, python_type, specialise, unread
 
 SCALARS = frozenset({int, float, bool, str, complex, bytes, type(None)})
 NUMBERS = frozenset({int, float, bool, complex})
@@ -221,6 +221,10 @@ def compare_tensor_object(vm: Any, symbol: str, left: Any, right: Any, function:
 
 def identical(vm: Any, left: Any, right: Any) -> bool:
     """`left is right`, as the user's objects are."""
+    if type(left) in UNREAD or type(right) in UNREAD:
+        if left is right or python_type(left) is not python_type(right):
+            return left is right
+        raise unread(left if type(left) in UNREAD else right, "the identity")
     if type(left) in SYMBOLIC and type(right) in _PLAIN or type(right) in SYMBOLIC and type(left) in _PLAIN:
         left, right = specialise(left), specialise(right)
     if left is right:

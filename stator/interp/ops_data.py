@@ -22,6 +22,7 @@ from stator.interp.lookup import MISSING, find
 from stator.interp.machine import also, declined, op
 from stator.interp.moments import joined
 from stator.kinds import is_a
+from stator.shapes.values import UNREAD, unread
 from stator.source import Key, Pinned
 
 # ---------------------------------------------------------------------- nothing at all
@@ -404,26 +405,33 @@ def LIST_TO_TUPLE(vm: Any, frame: Frame, instr: Any) -> None:
 @op
 def LIST_APPEND(vm: Any, frame: Frame, instr: Any) -> None:
     value = frame.stack.pop()
-    frame.stack[-instr.arg].append(value)
+    writable(frame.stack[-instr.arg]).append(value)
 
 
 @op
 def SET_ADD(vm: Any, frame: Frame, instr: Any) -> None:
     value = frame.stack.pop()
     vm.heap.expose_deep(value)
-    vm.native(set.add, (frame.stack[-instr.arg], symbols.specialise_deep(vm, value)))
+    vm.native(set.add, (writable(frame.stack[-instr.arg]), symbols.specialise_deep(vm, value)))
 
 
 @op
 def MAP_ADD(vm: Any, frame: Frame, instr: Any) -> None:
     value, key = frame.stack.pop(), frame.stack.pop()
-    store_key(vm, frame.stack[-instr.arg], key, value)
+    store_key(vm, writable(frame.stack[-instr.arg]), key, value)
+
+
+def writable(target: Any) -> Any:
+    """A container that a display fills: begun before a graph break, it may be one of which nothing is known."""
+    if type(target) in UNREAD:
+        raise unread(target)
+    return target
 
 
 @op
 def LIST_EXTEND(vm: Any, frame: Frame, instr: Any) -> None:
     iterable = frame.stack.pop()
-    target = frame.stack[-instr.arg]
+    target = writable(frame.stack[-instr.arg])
     if type(iterable) is not FakeTensor and not vm.is_iterable(iterable):
         raise Raised(TypeError(f"Value after * must be an iterable, not {type(iterable).__name__}"))
     if vm.is_python_iterable(iterable):
@@ -437,7 +445,7 @@ def SET_UPDATE(vm: Any, frame: Frame, instr: Any) -> None:
     if vm.is_python_iterable(iterable):
         return vm.call_own(listed, (iterable,), Again())
     items = vm.collect(iterable)
-    target = frame.stack[-instr.arg]
+    target = writable(frame.stack[-instr.arg])
     for item in items:
         vm.heap.expose_deep(item)
         vm.native(set.add, (target, symbols.specialise_deep(vm, item)))

@@ -173,7 +173,7 @@ def BEFORE_WITH(vm: Any, frame: Frame, instr: Any) -> None:
 def WITH_EXCEPT_START(vm: Any, frame: Frame, instr: Any) -> None:
     exc = frame.stack[-1]
     leave = frame.stack[-4]
-    vm.call(leave, (type(exc), exc, exc.__traceback__))
+    vm.call(leave, (type(exc), exc, vm.traceback_of(exc)))
 
 
 # ---------------------------------------------------------------------- match

@@ -45,7 +45,7 @@ def _property_set(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 @rule(classmethod.__get__)
 def _classmethod_get(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     owner = args[2] if len(args) > 2 and args[2] is not None else type(args[1])
-    vm.give(types.MethodType(args[0].__func__, owner), cont)
+    vm.give(vm.native_unhooked(types.MethodType, (args[0].__func__, owner)), cont)
 
 
 @rule(staticmethod.__get__)

@@ -38,6 +38,8 @@ def _keys_rule(cls: type) -> Any:
     def run(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
         tracker = vm.heap.tracker_of(args[0])
         if tracker is not None:
+            if tracker.shape is Shape.OPAQUE:
+                raise Break("SB005", f"keys of a {type(args[0]).__name__}")
             vm.heap.expose_keys(tracker)
         vm.give(cls.keys(args[0]), cont)  # type: ignore[attr-defined]
     return run

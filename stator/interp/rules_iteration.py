@@ -142,7 +142,7 @@ def _close(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 @rule(sys.exc_info)
 def _exc_info(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     exc = vm.exc_state.topmost()
-    vm.give((None, None, None) if exc is None else (type(exc), exc, exc.__traceback__), cont)
+    vm.give((None, None, None) if exc is None else (type(exc), exc, vm.traceback_of(exc)), cont)
 
 
 @rule(sys.exception)

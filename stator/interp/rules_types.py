@@ -100,6 +100,8 @@ def _issubclass(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 def _type(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     if len(args) == 1 and not kwargs:
         return vm.give(tensor_class(vm, args[0]) if type(args[0]) is FakeTensor else python_type(args[0]), cont)
+    if len(args) != 3:
+        return vm.give(vm.native_unhooked(type, args, kwargs), cont)
     new_class(vm, type, args, kwargs, cont)
 
 

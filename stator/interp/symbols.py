@@ -289,14 +289,17 @@ def specialise_deep(vm: Any, value: Any) -> Any:
 
 
 def _reaches_symbol(values: Any) -> bool:
-    for value in values:
+    pending, seen = list(values), set()
+    while pending:
+        value = pending.pop()
         cls = type(value)
         if cls in SYMBOLIC:
             return True
-        if cls in _NESTED and _reaches_symbol(value.values() if cls in _MAPPINGS else value):
-            return True
-        if cls is slice and _reaches_symbol((value.start, value.stop, value.step)):
-            return True
+        if cls in _NESTED and id(value) not in seen:  # a container may hold itself
+            seen.add(id(value))
+            pending += value.values() if cls in _MAPPINGS else value
+        elif cls is slice:
+            pending += (value.start, value.stop, value.step)
     return False
 
 

@@ -37,7 +37,7 @@ _SIMPLE_ITERATORS = {type(iter([])), type(iter(())), type(iter(range(0))), type(
                      type(iter(range(1 << 70))), type(iter({})), type(iter({}.values())), type(iter(set()))}
 _CONSTANT_OBJECTS = (torch.Generator,)
 _WHOLE = (FakeTensor, list, tuple, dict, str, range, bytes)
-LOOP_LIMIT = 2_000_000
+LOOP_LIMIT = 500_000  # tens of seconds: from there on the frame is better run as it is
 
 
 class VM(Caller):
@@ -93,7 +93,7 @@ class VM(Caller):
     def tick(self) -> None:
         self.jumps += 1
         if self.jumps > LOOP_LIMIT:
-            raise Break("SB011", f"the trace has run {LOOP_LIMIT:,} loop iterations")
+            raise Break("SB011", f"the trace has run {LOOP_LIMIT:,} loop iterations", whole_frame=True)
 
     # ------------------------------------------------------------------ iteration
 

@@ -104,9 +104,9 @@ class Memory:
     def merge(self, other: Memory, move: Callable[[Source], Source | None]) -> None:
         """Add what another place has learned, as far as `move` can name it here."""
         for mine, theirs in zip(self._sets(), other._sets(), strict=True):
-            mine.update(found for found in map(move, theirs) if found is not None)
+            mine.update([found for found in map(move, theirs) if found is not None])
         for own, others in zip(self._tables(), other._tables(), strict=True):
-            for source, items in others.items():
+            for source, items in list(others.items()):  # a place may inherit from itself
                 found = move(source)
                 if found is not None:
                     own.setdefault(found, set()).update(items)

@@ -24,5 +24,6 @@ MODULES = (
     "test_dictviews", "test_richcmp", "test_numeric_tower", "test_fractions", "test_statistics",
     "test_string_literals", "test_format", "test_funcattrs", "test_global", "test_isinstance",
     "test_subclassinit", "test_metaclass", "test_call", "test_contextlib_async", "test_reprlib",
-    "test_textwrap", "test_re", "test_json", "test_copyreg", "test_pprint",
+    "test_textwrap", "test_re", "test_json", "test_copyreg", "test_pprint", "test_struct", "test_random",
+    "test_contextvars", "test_asyncgen", "test_unpack", "test_syntax", "test_decimal",
 )

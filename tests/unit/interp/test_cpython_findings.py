@@ -110,3 +110,51 @@ def test_powers_of_changing_ints() -> None:
     compiled = stator.compile(powers, backend="eager", options={"strict": True}, recompile_limit=32)
     for base, exponent in ((2, 3), (3, 4), (10, 100), (7, 200), (-3, 3), (2, 0), (10, 99)):
         assert outcome(compiled, (X, base, exponent)) == outcome(powers, (X, base, exponent))
+
+
+# ---------------------------------------------------------------------- an object and its own dict, both from outside
+
+
+class Plain:
+    def __init__(self) -> None:
+        self.c = 1
+
+
+def dict_first(x: Any, item: Any, namespace: dict[str, Any]) -> Any:
+    namespace.get("absent")
+    item.c += 1
+    namespace["v"] = item.c
+    return x + item.c, item.v, namespace["c"]
+
+
+def test_an_object_and_its_dict_are_one() -> None:
+    compiled = stator.compile(dict_first, backend="eager", options={"strict": True})
+    mine, theirs = Plain(), Plain()
+    for _ in range(3):
+        found, expected = compiled(X, mine, vars(mine)), dict_first(X, theirs, vars(theirs))
+        assert found[0].equal(expected[0]) and found[1:] == expected[1:] and vars(mine) == vars(theirs)
+    other, unrelated = Plain(), {"c": 10}
+    with pytest.raises(AttributeError):
+        compiled(X, other, unrelated)
+    assert other.c == 2 and unrelated == {"c": 10, "v": 2}
+
+
+# ---------------------------------------------------------------------- C callables of which no row speaks
+
+
+class Callbacks:
+    """`re.compile(...).match` and its like are C; so is an object whose class is C and that no row lists."""
+
+    cached = __import__("functools").lru_cache(lambda n: n * 2)
+
+
+def test_a_c_callable_handed_to_c_code_does_not_run_while_tracing() -> None:
+    cached = Callbacks.cached
+
+    def program(x: Any) -> Any:
+        return x + sum(map(cached, [1, 2, 1]))
+
+    compiled = stator.compile(program, backend="eager", options={"strict": True})
+    cached.cache_clear()
+    assert compiled(X).equal(X + 8)
+    assert (cached.cache_info().hits, cached.cache_info().misses) == (1, 2)
