@@ -154,6 +154,10 @@ def release_lock_after_fork() -> None:
 os.register_at_fork(after_in_child=release_lock_after_fork)
 
 
+class WorldChanged(Exception):
+    """What the trace relied on holds no longer when it is done: the call runs eagerly, and the next one is captured."""
+
+
 def capture(site: CallSite, bound: tuple[Any, ...]) -> tuple[Any, Any, Installed] | None:
     """One trace through every stage; None when it failed by a bug of ours."""
     code = site.fn.__code__
@@ -174,6 +178,9 @@ def capture(site: CallSite, bound: tuple[Any, ...]) -> tuple[Any, Any, Installed
             return stopped(site, done, stop, bound)
     except (Unsupported, DeclarationError):
         raise
+    except WorldChanged as changed:
+        events.emit(events.EagerFallback(site.name, str(changed)))
+        return None
     except BackendError:
         if done is None or not ask_less(site, done):
             raise
@@ -263,6 +270,8 @@ def checked_program(done: Trace, wanted: list[Any], bound: tuple[Any, ...],
     lowered = lower(guards, wanted)
     program = _core.GuardProgram(lowered.nodes, lowered.checks, lowered.wanted, len(bound), packed)
     failed = program.check(bound)
+    if failed != -1 and (done.vm.has_company or threading.active_count() > 1):
+        raise WorldChanged(f"another thread changed a fact meanwhile: {lowered.guards[failed].text()}")
     if failed != -1:
         raise InternalError(f"the guards reject the call they came from: {lowered.guards[failed].text()}")
     return program, lowered, guards

@@ -24,12 +24,13 @@ from stator.heap.raw_access import instance_dict
 from stator.heap.readers import bytes_of, default_factory_of
 from stator.heap.shells import slot_members
 from stator.heap.tracker import Shape, VariableTracker
-from stator.heap.upcoming import is_exhausted, taken
+from stator.heap.upcoming import is_exhausted, taken, walks
 from stator.interp.rules_caches import CacheUsed
 from stator.interp.rules_effects import Logged, PolicySet, Printed, Warned
 from stator.interp.rules_streams import Written
 from stator.interp.tracebacks import Unwound, add_place
 from stator.kinds import is_a
+from stator.source import CallOf, Pinned
 
 
 def write_effects(build: Rebuilder) -> int:
@@ -72,9 +73,12 @@ def _write_own_attributes(build: Rebuilder, holder: Any, written: dict[str, Any]
 
 
 def _writing_order(trackers: list[VariableTracker]) -> list[VariableTracker]:
-    """As they were met; iterators last, an iterator before those it draws from (they are set to a position)."""
+    """As they were met.  Iterators that are advanced come first, while what they walk is as it was; those that are set
+    to a position come last, an iterator before those it draws from."""
+    advanced_ones = [tracker for tracker in trackers if tracker.shape is Shape.UPCOMING]
     iterators = [tracker for tracker in trackers if tracker.shape is Shape.ITERATOR]
-    return [tracker for tracker in trackers if tracker.shape is not Shape.ITERATOR] + iterators[::-1]
+    others = [t for t in trackers if t.shape is not Shape.ITERATOR and t.shape is not Shape.UPCOMING]
+    return advanced_ones + others + iterators[::-1]
 
 
 def guard_no_aliases(heap: Any) -> None:
@@ -84,6 +88,10 @@ def guard_no_aliases(heap: Any) -> None:
             for other in heap.trackers:
                 if other is not mutated and type(other.original) is type(mutated.original):
                     heap.guard(mutated.source, Kind.NOT_ALIAS, other.source)
+                if other.shape is Shape.UPCOMING and type(mutated.original) is list \
+                        and not walks(other.original, mutated.original):
+                    place = CallOf(Pinned(walks), (other.source, mutated.source))
+                    heap.guard(place, Kind.FRESH_CALL, False)
 
 
 def _replay(build: Rebuilder, effect: Any) -> str:
@@ -125,7 +133,9 @@ def warn_at(message: Any, category: Any, filename: str, line: int, outward: int)
                                       names.get("__name__", "<string>"), registry)
     module = next((m for m in list(sys.modules.values()) if getattr(m, "__file__", None) == filename), None)
     registry = None if module is None else module.__dict__.setdefault("__warningregistry__", {})
-    warnings.warn_explicit(message, category, filename, line, getattr(module, "__name__", None), registry)
+    # A module of None would say that Python is shutting down: then nothing is shown.
+    name = filename.removesuffix(".py") if module is None else module.__name__
+    warnings.warn_explicit(message, category, filename, line, name, registry)
 
 
 def log_at(logger: Any, level: int, message: Any, args: tuple[Any, ...], filename: str, line: int,

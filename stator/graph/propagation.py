@@ -29,6 +29,15 @@ def forget() -> None:
     _held.clear()
 
 
+def attention_backends() -> tuple[bool, ...]:
+    """Which kernels scaled_dot_product_attention may choose: they lay their results out differently."""
+    return tuple([ask() for ask in _ASKED])
+
+
+_ASKED = (torch._C._get_flash_sdp_enabled, torch._C._get_mem_efficient_sdp_enabled, torch._C._get_math_sdp_enabled,
+          torch._C._get_cudnn_sdp_enabled)
+
+
 class ExactNeeded(BaseException):
     """The program asked for something that remembered results do not keep."""
 
@@ -62,7 +71,7 @@ class Propagation:
             return None
         if torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda") or torch.is_inference_mode_enabled():
             return None
-        return (id(func), torch.is_grad_enabled(), torch.get_default_dtype(), *parts)
+        return (id(func), torch.is_grad_enabled(), torch.get_default_dtype(), attention_backends(), *parts)
 
     def _describe(self, value: Any) -> Any:
         cls = type(value)

@@ -38,6 +38,7 @@ from stator.heap.shells import CONSTANT_TYPES, IDENTITY_TYPES, is_constant_tuple
 from stator.heap.tracker import Shape, VariableTracker
 from stator.heap.unread import adopt_unread
 from stator.heap.upcoming import COMPOSITES, SEQUENCES, adopt_upcoming, expose_upcoming
+from stator.heap.values import value_adopters
 from stator.kinds import is_a
 from stator.shapes.policy import Policy
 from stator.shapes.values import UNREAD, unread
@@ -97,6 +98,7 @@ class Heap:
             self.adopters[cls] = functools.partial(adopt_upcoming, self, otherwise=self.adopters[cls])
         self.adopters.update(holder_adopters(self))
         self.adopters.update(array_adopters(self))
+        self.adopters.update(value_adopters(self))
 
     # ------------------------------------------------------------------ guards
 

@@ -98,6 +98,8 @@ def adopt_reference(heap: Any, value: Any, source: Source) -> Any:
         elif is_a(value, weakref.KeyedRef):
             key = heap.adopt(value.key, Slot(source, "key", weakref.KeyedRef))
             standin = weakref.KeyedRef(referent, _no_callback, key)
+        elif value.__callback__ is not None:  # an object of its own, unlike the one plain reference
+            standin = weakref.ref(referent, _no_callback)
         else:
             standin = weakref.ref(referent)
         heap.kept.append(referent)

@@ -17,6 +17,7 @@ from stator.breaks import Break
 from stator.guards.guard import Kind
 from stator.heap.readers import container_behind, reduced
 from stator.heap.tracker import Shape, VariableTracker
+from stator.heap.upcoming import is_upcoming
 from stator.kinds import is_a
 from stator.source import CallOf, Index, Pinned, Source
 
@@ -65,6 +66,8 @@ def adopt_reduced(heap: Any, value: Any, source: Source) -> Any:
     heap.guard(Index(base, 1), Kind.LEN, len(args))
     if cls is enumerate and type(args[0]) not in ADOPTED and type(args[0]) not in WALKERS:
         raise Break("SB014", "an enumerate over an iterator written in Python, from outside")
+    if cls is enumerate and is_upcoming(args[0]):  # moving the enumerate on would move that one on, too
+        raise Break("SB014", "an enumerate over an iterator that others use as well, from outside")
     adopted = [_part(heap, cls, part, Index(Index(base, 1), i)) for i, part in enumerate(args)]
     state_source = Index(base, 2)
     new_state = _state(heap, cls, state, state_source)
@@ -90,6 +93,10 @@ def _part(heap: Any, cls: type, part: Any, source: Source) -> Any:
     if type(part) in _C_FUNCTIONS or is_a(part, type) and cls is not itertools.repeat:
         raise Break("SB014", f"a {cls.__name__} of a C function, from outside")
     heap.expose_deep(found)
+    tracker = heap.by_standin.get(id(found))
+    if cls is itertools.chain and tracker is not None and tracker.shape is Shape.UPCOMING \
+            and any(type(item) in _UNSAFE_INNER or heap.is_opaque(item) for item in tracker.initial):
+        raise Break("SB014", "a chain over an iterator from outside that only its owner can advance")
     return found
 
 

@@ -9,6 +9,7 @@ in its body is compiled once.  How many items the program took is written back b
 from __future__ import annotations
 
 import operator
+import sys
 from typing import Any
 
 from stator.breaks import Break
@@ -31,11 +32,46 @@ def is_upcoming(iterator: Any) -> bool:
     if cls in SEQUENCES:
         return True
     if cls is enumerate:
-        return is_upcoming(reduced(iterator)[1][0])
+        inner = reduced(iterator)[1]
+        # Held by the enumerate, by what it was reduced to, and as an argument: nobody else can advance it.
+        return sys.getrefcount(inner[0]) == 3 and is_upcoming(inner[0])
     if cls is zip:
-        parts = reduced(iterator)
-        return parts[2] is None and all(is_upcoming(part) for part in parts[1])
+        _, inner, state = reduced(iterator)
+        return state is None and all(sys.getrefcount(inner[i]) == 2 and is_upcoming(inner[i])
+                                     for i in range(len(inner)))
     return False
+
+
+def walks(iterator: Any, container: Any) -> bool:
+    """A pure reader for guards: whether an iterator draws from this very list."""
+    return any(found is container for found in lists_behind(iterator))
+
+
+def lists_behind(iterator: Any) -> list[Any]:
+    """The lists that an iterator walks."""
+    cls = type(iterator)
+    if cls is _LIST:
+        return [args[0]] if (args := reduced(iterator)[1]) else []
+    if cls is enumerate:
+        return lists_behind(reduced(iterator)[1][0])
+    if cls is zip:
+        return [found for part in reduced(iterator)[1] for found in lists_behind(part)]
+    return []
+
+
+def refuse_changed(heap: Any, tracker: VariableTracker) -> None:
+    """The items to come are those of the start: a list that was changed since may hold others."""
+    for container in lists_behind(tracker.original):
+        known = heap.by_original.get(id(container))
+        if known is not None and list_changed(known):
+            raise Break("SB014", "an iterator over a list that was changed")
+
+
+def list_changed(tracker: VariableTracker) -> bool:
+    items = list(list.__iter__(tracker.standin))
+    return len(items) != len(tracker.initial) or not all(
+        box is item or type(box) is Box and box.is_current(item)
+        for box, item in zip(tracker.initial, items, strict=True))
 
 
 def remaining(iterator: Any) -> int:
@@ -105,6 +141,7 @@ def is_exhausted(tracker: VariableTracker) -> bool:
 
 def note_next(heap: Any, tracker: VariableTracker) -> None:
     """The program asks for the next item: that there is one, or that there is none, becomes a fact."""
+    refuse_changed(heap, tracker)
     count = taken(tracker)
     if count == len(tracker.initial):
         if count == LOOKAHEAD:
@@ -116,6 +153,7 @@ def note_next(heap: Any, tracker: VariableTracker) -> None:
 
 def expose_upcoming(heap: Any, tracker: VariableTracker) -> None:
     """C code will take the rest: all of it is read, and that it is all becomes a fact."""
+    refuse_changed(heap, tracker)
     first, count = taken(tracker), len(tracker.initial)
     if count == LOOKAHEAD:
         raise Break("SB014", f"an iterator of more than {LOOKAHEAD:,} items, from outside")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import types
 from typing import Any
 
@@ -67,6 +68,8 @@ def store_generic(vm: Any, obj: Any, name: str, value: Any, cont: Any = DISCARD)
     if is_a(obj, type):
         return store_on_class(vm, obj, name, value, cont)
     if is_a(obj, types.ModuleType):
+        if obj is sys and name in ("stdout", "stderr") and len(vm.effects) > vm.early_effects:
+            raise Break("SB015", f"sys.{name} is replaced before all of the text was written")
         vm.heap.scope(obj.__dict__).write(name, value)
         return vm.give(None, cont)
     descr = find(vm, cls, name)

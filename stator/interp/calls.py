@@ -31,7 +31,7 @@ from stator.interp.torch_arguments import plain_arguments
 from stator.kinds import is_a
 from stator.native.table import NativeClass, lookup, name_of, receiver_split
 from stator.native.torch_ops import torch_leaf
-from stator.shapes.values import SYMBOLIC, UNREAD, DeferredText, data_dependent, unread
+from stator.shapes.values import SYMBOLIC, UNREAD, DeferredText, data_dependent, specialise, unread
 from stator.source import Attr, Index, Pinned
 
 RULES: dict[int, Any] = {}  # id of a callable (kept alive in _RULED) -> rule(vm, args, kwargs, cont)
@@ -382,11 +382,13 @@ class Caller(Machine):
 
     def intercepted(self, func: types.FunctionType, args: tuple[Any, ...], closure: Any = None) -> Any:
         """The PEP 523 hook: C code entered a Python function while tracing."""
-        if torch_leaf(func) or args and type(args[0]) in SYMBOLIC:
+        if torch_leaf(func) or args and type(args[0]) in SYMBOLIC and _of_numbers(func):
             return _hook.RUN_ALL
         self.guard_callback(func, args)
         try:
             result = self.call_bound(func, args)
+            if type(result) in SYMBOLIC and func.__name__ in _CONVERSIONS:
+                return specialise(result, f"the answer of {func.__name__}")
             return symbols.truth(self, result) if type(result) is torch.SymBool else result
         except Raised as raised:
             self.escaped = raised.exc
@@ -545,6 +547,14 @@ def is_iterator(cls: type) -> bool:
     return any("__next__" in base.__dict__ for base in type.__dict__["__mro__"].__get__(cls))
 
 
+def _of_numbers(func: types.FunctionType) -> bool:
+    """Whether a function belongs to torch's symbolic numbers, rather than to the program."""
+    return func.__code__.co_filename.startswith(_TORCH)
+
+
+_TORCH = torch.__file__.rpartition("__init__")[0]
+
+
 def _describe(fn: Any) -> str:
     module = getattr(fn, "__module__", None)
     name = getattr(fn, "__qualname__", None) or getattr(fn, "__name__", None) or repr(fn)
@@ -557,6 +567,7 @@ _VALUE_TYPES = (torch.Tensor, int, float, str, list, tuple, dict, set, slice, to
 _C_CALLABLES = {types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType,
                 types.MethodWrapperType, types.ClassMethodDescriptorType}
 _LEAVE_UNREAD = frozenset(map(id, (isinstance, type, print, list.append, callable)))
+_CONVERSIONS = frozenset({"__float__", "__int__", "__index__", "__len__", "__hash__", "__complex__", "__length_hint__"})
 _RUNNABLE = {NativeClass.PURE_SHELL, NativeClass.PURE, NativeClass.PURE_DEEP, NativeClass.MUTATES, NativeClass.ITERATOR}
 _RESUMABLE = {types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType}
 _PYTHON_CALLABLES = {types.FunctionType, types.MethodType, type(None)}

@@ -18,6 +18,7 @@ from stator.interp import symbols
 from stator.interp.attributes import load_attr
 from stator.interp.consumers import Again, listed, some_listed
 from stator.interp.frame import NULL, UNBOUND, Continuation, Frame, Raised
+from stator.interp.imports import refuse_loading
 from stator.interp.lookup import MISSING, find
 from stator.interp.machine import also, declined, op
 from stator.interp.moments import joined
@@ -285,6 +286,7 @@ def import_module(vm: Any, frame: Frame, name: str, fromlist: Any, level: int) -
     namespace = frame.scope.namespace
     if vm.heap.scope(builtins.__dict__).read("__import__") is not builtins_import:
         raise Break("SB001", "builtins.__import__ was replaced")
+    refuse_loading(vm, namespace, name, fromlist, level)
     module = vm.native_unhooked(builtins_import, (name, namespace, None, fromlist, level))
     full = getattr(module, "__name__", None)
     if full is not None and sys.modules.get(full) is module:

@@ -10,6 +10,7 @@ from stator.breaks import Break
 from stator.guards.guard import Kind
 from stator.heap.box import Box
 from stator.heap.readers import mapping_behind
+from stator.heap.shells import slot_members
 from stator.heap.tracker import Shape
 from stator.interp import operators
 from stator.interp.calls import rule
@@ -74,6 +75,19 @@ def _append(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     vm.give(None, cont)
 
 
+def expose_slots(vm: Any, tracker: Any) -> None:
+    """C code will look at every slot: those that are empty, and what the others hold, become facts."""
+    for member in slot_members(type(tracker.original)):
+        try:
+            value = member.__get__(tracker.standin)
+        except AttributeError:
+            if member not in tracker.initial_slots:
+                vm.heap.guard(tracker.source, Kind.SLOT_EMPTY, (member.__name__, member.__objclass__))
+            continue
+        if type(value) is Box:
+            member.__set__(tracker.standin, value.force())
+
+
 def _exposing_rule(function: Any) -> Any:
     def run(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
         tracker = vm.heap.tracker_of(args[0])
@@ -82,6 +96,8 @@ def _exposing_rule(function: Any) -> Any:
                 raise Break("SB005", f"{function.__name__} of a {type(args[0]).__name__}")
             vm.heap.expose(args[0])
             vm.heap.expose_attributes(tracker)
+            if tracker.initial_slots is not None:
+                expose_slots(vm, tracker)
         vm.give(vm.native(function, args, kwargs), cont)
     return run
 

@@ -69,13 +69,15 @@ def note(vm: Any, effect: Any, watched: bool, module: Any = None) -> None:
 
     Effects noted before the first change are replayed before the changes; after one, the call breaks.
     """
+    changed = anything_changed(vm.heap) or vm.class_overlays or vm.own_attributes
+    if not changed:  # also of what decides where it goes (a stream, a level), which may change later
+        vm.early_effects = len(vm.effects) + 1
     if watched:
-        if anything_changed(vm.heap) or vm.class_overlays or vm.own_attributes:
+        if changed:
             cause = "output through the user's own code, which can see what was changed before"
             raise told_natively("SB015", cause, module)
         if vm.locks:
             raise Break("SB018", "output through the user's own code, in a call that takes a lock")
-        vm.early_effects = len(vm.effects) + 1
     vm.effects.append(effect)
 
 
@@ -153,6 +155,13 @@ def _warn(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
         or type(shown_by) is types.FunctionType and shown_by is not _SHOW_MESSAGE
     note(vm, Warned(message, category, frame.filename, frame.line, outward), watched, warnings)
     vm.give(None, cont)
+
+
+@rule(warnings.simplefilter, warnings.filterwarnings, warnings.resetwarnings, warnings.catch_warnings.__enter__,
+      warnings.catch_warnings.__exit__)
+def _filters(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    """What is shown of a warning depends on the filters of its moment, and warnings are shown later."""
+    raise Break("SB006", "the filters of warnings are changed")
 
 
 _SHOW_WARNING, _SHOW_MESSAGE = getattr(warnings, "_showwarning_orig"), getattr(warnings, "_showwarnmsg_impl")

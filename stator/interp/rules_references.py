@@ -47,6 +47,11 @@ def _ref_init(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     vm.give(vm.native_unhooked(weakref.ref.__init__, args, kwargs), cont)
 
 
+@rule(weakref.finalize.__init__, weakref.finalize.__call__, weakref.finalize.detach, weakref.finalize.peek)
+def _finalize(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    raise Break("SB019", "weakref.finalize")
+
+
 def _hooked_rule(function: Any) -> Any:
     def run(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
         """The referents are hashed and compared: their Python code is interpreted."""

@@ -35,6 +35,7 @@ from stator.interp import (  # noqa: F401  (each registers its rules)
     rules_checkpoint,
     rules_classes,
     rules_containers,
+    rules_contexts,
     rules_effects,
     rules_groups,
     rules_higher_order,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import types
 from typing import Any
 
@@ -52,6 +53,7 @@ class VM(Caller):
         self.live = True
         self.recursion_limit = 0  # the user's, while the trace runs under its own
         self.jumps = 0
+        self.has_company = threading.active_count() > 1  # other threads may change facts while they are traced
 
     def release(self) -> None:
         """Forget every object of the program that the trace has met."""
@@ -88,7 +90,7 @@ class VM(Caller):
 
     def is_constant_object(self, value: Any) -> bool:
         """An opaque object whose C methods the native table lists as pure: it is what its identity says."""
-        return type(value).__module__ in ("re", "_sre", "builtins", "datetime", "decimal", "fractions")
+        return type(value).__module__ in ("re", "_sre", "datetime", "decimal", "fractions")
 
     def tick(self) -> None:
         self.jumps += 1

@@ -91,7 +91,7 @@ def _() -> None:
 @program("SB006")
 def _() -> None:
     stream = io.BytesIO()
-    run(lambda x: (stream.write(b"x"), x + 1)[1], X)
+    run(lambda x: (stream.truncate(0), x + 1)[1], X)
 
 
 @program("SB007")
@@ -148,7 +148,7 @@ def _() -> None:
 
 @program("SB018")
 def _() -> None:
-    run(lambda x: (threading.Thread(target=len, args=("",)), x + 1)[1], X)
+    run(lambda x: (threading.Thread(target=len, args=("",)).start(), x + 1)[1], X)
 
 
 @program("SB019")

@@ -345,6 +345,69 @@ def outside_generator_unpacked():
 
 
 @probe()
+def outside_zip_of_one_iterator_twice():
+    pairs = zip(*[iter(list(range(30)))] * 2)
+    return Scene(lambda x: (x * 2, next(pairs)), one(ramp()), lambda: next(pairs))
+
+
+@probe()
+def outside_zip_beside_its_iterator():
+    numbers = iter(list(range(40)))
+    pairs = zip(numbers, range(40))
+    return Scene(lambda x: (x * 2, next(pairs), next(numbers), next(pairs)), one(ramp()), lambda: next(numbers))
+
+
+@probe("SB014")
+def outside_enumerate_beside_its_iterator():
+    numbers = iter(list(range(40)))
+    numbered = enumerate(numbers)
+    return Scene(lambda x: (x * 2, next(numbered), next(numbers), next(numbered)), one(ramp()), lambda: next(numbers))
+
+
+@probe("SB014")
+def outside_iterator_over_a_list_that_changes():
+    items = list(range(5))
+    stream = iter(items)
+
+    def fn(x):
+        first = next(stream)
+        items.insert(0, 7)
+        return x * 2, first, next(stream)
+
+    return Scene(fn, one(ramp()), lambda: items.extend(range(9)), lambda: (items, stream.__length_hint__()))
+
+
+@probe("SB014")
+def outside_iterator_over_a_list_that_comes_to_change():
+    items, slot = list(range(9)), [[1]]
+    stream = iter(items)
+
+    def fn(x, other):
+        other.insert(0, 7)
+        return x * 2, next(stream)
+
+    return Scene(fn, lambda: (ramp(), slot[0]), lambda: slot.__setitem__(0, items), lambda: items)
+
+
+@probe("SB014")
+def outside_chain_over_a_generator():
+    numbers = itertools.chain((n for n in range(9)), [1, 2, 3])
+    return Scene(lambda x: (x * 2, next(numbers)), one(ramp()), lambda: next(numbers))
+
+
+@probe()
+def outside_map_with_an_effect():
+    log: list[int] = []
+
+    def noted(n):
+        log.append(n)
+        return n
+
+    numbers = map(noted, range(40))
+    return Scene(lambda x: (x * 2, next(numbers)), one(ramp()), lambda: next(numbers), lambda: list(log))
+
+
+@probe()
 def outside_zip_and_map():
     pairs = zip([1, 2, 3, 4], [5, 6, 7, 8])
     doubled = map(lambda n: n * 2, itertools.count())

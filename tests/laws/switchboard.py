@@ -13,11 +13,11 @@ from typing import Any
 from stator.emit import effects, residual
 from stator.guards.guard import Kind
 from stator.guards.guard_set import GuardSet
-from stator.heap import raw_access
+from stator.heap import raw_access, upcoming
 from stator.heap.arrays import Arrays
 from stator.heap.constants import Constants
 from stator.heap.heap import Heap
-from stator.interp import arrays, rules_caches, rules_effects
+from stator.interp import arrays, imports, rules_caches, rules_effects
 from stator.interp.calls import Caller
 from stator.interp.trace import Trace
 
@@ -135,6 +135,11 @@ SWITCHES = [
     Switch("arrays written back", without(effects, "write_array"), ("numpy_array_written_inside",)),
     Switch("arrays that overlap", without(Arrays, "guard_memory"), ("numpy_arrays_that_come_to_overlap",)),
     Switch("numpy warns", without(arrays, "warnings_raise", contextlib.nullcontext), ("numpy_warning",)),
+    Switch("iterators that others use", without(upcoming, "is_upcoming", lambda iterator: True),
+           ("outside_zip_of_one_iterator_twice",)),
+    Switch("lists under iterators", without(upcoming, "refuse_changed"), ("outside_iterator_over_a_list_that_changes",)),
+    Switch("modules of the program load in order", without(imports, "is_installed", lambda name: True),
+           ("module_loaded_inside",)),
     Switch("constants are one object", without(Constants, "note"), ("one_text_that_becomes_two", "identity_of_a_tuple")),
     Switch("cached functions are pure", without(rules_caches, "fingerprint", lambda heap: []), ("lru_cache",)),
     Switch("a trace lets go of objects", without(Trace, "release"), ("finalizer_of_an_outside_object",)),

@@ -9,6 +9,7 @@ import facts_of_caches  # noqa: F401
 import facts_of_identity  # noqa: F401
 import facts_of_locks  # noqa: F401
 import facts_of_objects  # noqa: F401
+import facts_of_the_library  # noqa: F401
 import facts_of_the_process  # noqa: F401
 import facts_of_torch  # noqa: F401
 import pytest

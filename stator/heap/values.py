@@ -1,0 +1,44 @@
+"""Adopt values of the standard library that never change.   datetime, Decimal  ->  themselves, by their value
+
+In: an object and where it was read.  Out: the object; what it was made of, which `__reduce__` tells, is the fact.
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import functools
+from typing import Any
+
+from stator.guards.guard import Kind, is_constant
+from stator.heap.tracker import Shape, VariableTracker
+from stator.source import CallOf, Pinned, Source
+
+VALUES: frozenset[type] = frozenset({datetime.date, datetime.time, datetime.datetime, datetime.timedelta,
+                                     datetime.timezone, decimal.Decimal})
+
+
+def value_adopters(heap: Any) -> dict[type, Any]:
+    """Adopters by type, each called as adopter(value, source)."""
+    return dict.fromkeys(VALUES, functools.partial(adopt_value, heap))
+
+
+def parts_of(value: Any) -> Any:
+    """A pure reader for guards: what a value was made of; None where that is no constant (a time zone of one's own)."""
+    if type(value) not in VALUES:
+        return None
+    parts = tuple(value.as_tuple()) if type(value) is decimal.Decimal else value.__reduce__()[1]
+    parts = tuple(parts_of(part) if type(part) in VALUES else part for part in parts)
+    return parts if is_constant(parts) else None
+
+
+def adopt_value(heap: Any, value: Any, source: Source) -> Any:
+    parts = parts_of(value)
+    if parts is None:
+        return heap._adopt_opaque(value, source)
+    tracker = heap.known(value, source)
+    if tracker is None:
+        heap.guard(source, Kind.TYPE, type(value))
+        heap.guard(CallOf(Pinned(parts_of), (source,)), Kind.FRESH_CALL, parts)
+        tracker = heap.register(VariableTracker(value, value, source, Shape.VALUE))
+    return tracker.standin

@@ -1,0 +1,55 @@
+"""What an import statement would run.   import colorsys, not loaded yet  ->  harmless: it is installed; or a break
+
+A module that is loaded is only looked up.  To load one runs its code: of the standard library and of an installed
+package this may happen while tracing, since the program itself loads it in this very call and nobody can tell the
+moment; code of the user's own may do anything, so it breaks, at that import.
+"""
+
+from __future__ import annotations
+
+import importlib.machinery
+import os
+import sys
+import sysconfig
+from typing import Any
+
+from stator.breaks import Break
+from stator.guards.guard import Kind
+from stator.source import Pinned
+
+_INSTALLED = tuple({os.path.realpath(sysconfig.get_path(name)) + os.sep
+                    for name in ("stdlib", "platstdlib", "purelib", "platlib")})
+
+
+def refuse_loading(vm: Any, namespace: dict[str, Any], name: str, fromlist: Any, level: int) -> None:
+    """Break where an import would run code of the user's own."""
+    full = absolute_name(namespace, name, level)
+    wanted = [full]
+    if full in sys.modules and fromlist:
+        own = sys.modules[full].__dict__
+        wanted += [f"{full}.{part}" for part in fromlist if "__path__" in own and part not in own and part != "*"]
+    for module in wanted:
+        if module not in sys.modules and not is_installed(module.partition(".")[0]):
+            vm.heap.guard(Pinned(sys.modules), Kind.ABSENT, module)  # once it is loaded, the next call goes on
+            raise Break("SB006", f"the import of {module}, which is not loaded yet")
+
+
+def absolute_name(namespace: dict[str, Any], name: str, level: int) -> str:
+    if not level:
+        return name
+    package = namespace.get("__package__") or namespace.get("__name__", "").rpartition(".")[0]
+    parent = package.rsplit(".", level - 1)[0] if level > 1 else package
+    return f"{parent}.{name}" if name else parent
+
+
+def is_installed(package: str) -> bool:
+    """Whether a top-level package comes with Python or was installed, and does not belong to the program."""
+    module = sys.modules.get(package)
+    if module is not None:
+        origin = getattr(module, "__file__", None)
+    else:
+        spec = importlib.machinery.PathFinder.find_spec(package)
+        if spec is None:
+            return True  # built in, frozen, or nowhere: the import fails without running anything
+        origin = spec.origin or next(iter(spec.submodule_search_locations or ()), None)
+    return origin is None or os.path.realpath(origin).startswith(_INSTALLED)
