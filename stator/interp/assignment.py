@@ -107,15 +107,21 @@ def set_descriptor(vm: Any, descr: Any, obj: Any, name: str, value: Any, cont: A
         if name == "__class__" and tracker is not None and tracker.shape is not Shape.OPAQUE:
             vm.native(descr.__set__, (obj, value))  # written back by the class of the stand-in
             return vm.give(None, cont)
-        if type(obj) is numpy.ndarray or (tracker is None and is_outside(vm, obj)) \
-                or (tracker is not None and tracker.shape is Shape.OPAQUE):
-            raise Break("SB006", f"assignment to {name!r} of a {type(obj).__name__}")
+        refuse_the_users_own(vm, obj, f"assignment to {name!r}")
         vm.native(descr.__set__, (obj, value))
         return vm.give(None, cont)
     setter = find(vm, cls, "__set__")
     if setter is MISSING:
         raise Raised(AttributeError("__set__"))
     vm.call(setter, (vm.adopt_entry(descr, type(obj)), obj, value), {}, cont)
+
+
+def refuse_the_users_own(vm: Any, obj: Any, what: str) -> None:
+    """An object that stands for itself is not written to while tracing."""
+    tracker = vm.heap.by_standin.get(id(obj))
+    if type(obj) is numpy.ndarray or (tracker is None and is_outside(vm, obj)) \
+            or (tracker is not None and tracker.shape is Shape.OPAQUE):
+        raise Break("SB006", f"{what} of a {type(obj).__name__}")
 
 
 def store_on_class(vm: Any, cls: type, name: str, value: Any, cont: Any) -> None:
@@ -188,6 +194,7 @@ def delete_descriptor(vm: Any, descr: Any, obj: Any, name: str, cont: Any) -> No
             raise Raised(AttributeError(f"property {name!r} of {type(obj).__qualname__!r} object has no deleter"))
         return vm.call(descr.fdel, (obj,), {}, cont)
     if cls is types.MemberDescriptorType:
+        refuse_the_users_own(vm, obj, f"deletion of {name!r}")
         value = None
         try:
             value = descr.__get__(obj)

@@ -158,3 +158,20 @@ def test_a_c_callable_handed_to_c_code_does_not_run_while_tracing() -> None:
     cached.cache_clear()
     assert compiled(X).equal(X + 8)
     assert (cached.cache_info().hits, cached.cache_info().misses) == (1, 2)
+
+
+class Slotted(frozenset):  # type: ignore[type-arg]
+    __slots__ = ("part",)
+
+
+def deletes_a_slot(x: Any, held: Any) -> Any:
+    del held.part
+    return x + len(held)
+
+
+def test_a_slot_of_the_users_object_is_deleted_once() -> None:
+    compiled = stator.compile(deletes_a_slot, backend="eager", options={"strict": True})
+    for _ in range(2):
+        held = Slotted([1, 2])
+        held.part = 3
+        assert compiled(X, held).equal(X + 2) and not hasattr(held, "part")
