@@ -43,6 +43,7 @@ if TYPE_CHECKING:
         StatorError,
         Unsupported,
     )
+    from stator.installation import install, is_installed, uninstall
     from stator.shapes.declare import mark_dynamic, mark_static, mark_unbacked, maybe_mark_dynamic
 
 __version__ = "0.1.0"
@@ -57,6 +58,7 @@ _MODULE_OF_NAME = {
     "error_on_graph_break": "stator.api",
     "explain": "stator.api",
     "graph_break": "stator.api",
+    "install": "stator.installation",
     "is_compiled": "stator.api",
     "is_compiling": "stator.api",
     "list_backends": "stator.api",
@@ -67,6 +69,8 @@ _MODULE_OF_NAME = {
     "set_stance": "stator.api",
     "skip_frame": "stator.api",
     "substitute_in_graph": "stator.api",
+    "uninstall": "stator.installation",
+    "is_installed": "stator.installation",
     "mark_dynamic": "stator.shapes.declare",
     "mark_static": "stator.shapes.declare",
     "mark_unbacked": "stator.shapes.declare",
@@ -97,8 +101,10 @@ __all__ = [  # noqa: PLE0604 (the names that __getattr__ provides)
     "error_on_graph_break",
     "explain",
     "graph_break",
+    "install",
     "is_compiled",
     "is_compiling",
+    "is_installed",
     "list_backends",
     "print",
     "mark_dynamic",
@@ -111,6 +117,7 @@ __all__ = [  # noqa: PLE0604 (the names that __getattr__ provides)
     "set_stance",
     "skip_frame",
     "substitute_in_graph",
+    "uninstall",
 ]
 
 

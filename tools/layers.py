@@ -24,6 +24,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("__main__",),
     ("cli",),
     ("__init__",),
+    ("installation",),
     ("api",),
     ("callables", "compiled_module"),
     ("audit",),

@@ -1,0 +1,14 @@
+"""`python -m stator COMMAND`.   run script.py  ->  the script, with torch.compile going through Stator"""
+
+from __future__ import annotations
+
+import sys
+
+from stator.cli import run
+
+COMMANDS = {"run": run.main}
+
+if __name__ == "__main__":
+    if len(sys.argv) < 2 or sys.argv[1] not in COMMANDS:
+        sys.exit(f"usage: python -m stator {'|'.join(COMMANDS)} ...")
+    COMMANDS[sys.argv[1]](sys.argv[2:])

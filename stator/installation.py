@@ -1,0 +1,88 @@
+"""torch.compile goes through Stator.   stator.install(); torch.compile(model)  ->  stator.compile(model)
+
+In: a process whose libraries call torch.compile (also as a decorator, or as `module.compile()`).  Out: the same calls,
+answered by Stator, until `uninstall()`.  What was compiled before stays what it was.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from stator import api, pipeline
+from stator.errors import OptionValueError
+from stator.options import DEFAULT_RECOMPILE_LIMIT
+
+_lock = threading.Lock()
+_replaced: dict[str, Any] = {}  # torch's own functions, while Stator's are in their place
+
+
+def install(backend: str | Callable[..., Any] | None = None) -> None:
+    """From now on torch.compile is Stator's; `backend` is what calls that name none, or "inductor", get instead."""
+    with _lock:
+        if not _replaced:
+            _replaced.update(compile=torch.compile, reset=torch.compiler.reset)
+        torch.compile = _torch_compile(_replaced["compile"], backend)
+        torch.compiler.reset = _torch_reset(_replaced["reset"])
+
+
+def uninstall() -> None:
+    """torch.compile is torch's own again; what Stator has compiled stays compiled."""
+    with _lock:
+        if _replaced:
+            torch.compile, torch.compiler.reset = _replaced["compile"], _replaced["reset"]
+            _replaced.clear()
+
+
+def is_installed() -> bool:
+    """Whether torch.compile goes through Stator."""
+    return bool(_replaced)
+
+
+def _torch_compile(original: Any, default_backend: Any) -> Any:
+    @functools.wraps(original)
+    def compile(
+        model: Any = None,
+        *,
+        fullgraph: bool = False,
+        dynamic: bool | None = None,
+        backend: Any = None,
+        mode: str | None = None,
+        options: Any = None,
+        name: str | None = None,
+        disable: bool = False,
+        recompile_limit: int | None = None,
+        isolate_recompiles: bool = False,
+        shapes_spec: Any = None,
+    ) -> Any:
+        if shapes_spec is not None:
+            raise OptionValueError("shapes_spec= is not accepted by Stator; mark sizes with stator.mark_dynamic")
+        # isolate_recompiles asks for what Stator does anyway: each compile() call has entries of its own.
+        if backend in (None, "inductor") and default_backend is not None:
+            backend, mode, options = default_backend, None, None
+        return api.compile(
+            model,
+            fullgraph=fullgraph,
+            dynamic=dynamic,
+            backend="inductor" if backend is None else backend,
+            mode=mode,
+            options=options,
+            disable=disable,
+            recompile_limit=DEFAULT_RECOMPILE_LIMIT if recompile_limit is None else recompile_limit,
+            name=name,
+        )
+
+    return compile
+
+
+def _torch_reset(original: Any) -> Any:
+    @functools.wraps(original)
+    def reset() -> None:
+        original()
+        pipeline.reset()
+
+    return reset

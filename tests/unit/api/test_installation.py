@@ -1,0 +1,138 @@
+"""stator.install(): torch.compile goes through Stator; `python -m stator run` for unmodified scripts."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import stator
+from stator import events
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture(autouse=True)
+def installed() -> Iterator[None]:
+    original = torch.compile
+    stator.install()
+    yield
+    stator.uninstall()
+    assert torch.compile is original
+
+
+def captures(function: Any, *args: Any) -> tuple[Any, int]:
+    with events.record() as log:
+        value = function(*args)
+    return value, sum(isinstance(event, events.CaptureFinished) for event in log)
+
+
+def test_a_function() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+    compiled = torch.compile(function, backend="eager")
+    assert stator.is_compiled(compiled)
+    value, count = captures(compiled, torch.ones(2))
+    assert value.tolist() == [2, 2] and count == 1
+
+
+def test_a_decorator_with_and_without_arguments() -> None:
+    @torch.compile(backend="eager", fullgraph=True, dynamic=False)
+    def first(x: torch.Tensor) -> torch.Tensor:
+        return x + 1
+
+    assert captures(first, torch.ones(2))[1] == 1
+    with pytest.raises(stator.Unsupported):
+        torch.compile(lambda x: stator.graph_break() or x, backend="eager", fullgraph=True)(torch.ones(2))
+
+
+def test_a_module_and_its_own_compile_method() -> None:
+    module = torch.nn.Linear(2, 2)
+    assert type(torch.compile(module, backend="eager")) is stator.CompiledModule
+    module.compile(backend="eager")
+    value, count = captures(module, torch.ones(1, 2))
+    assert count == 1 and torch.equal(value, torch.nn.functional.linear(torch.ones(1, 2), module.weight, module.bias))
+
+
+def test_another_backend_in_the_place_of_inductor() -> None:
+    seen = []
+
+    def backend(graph: Any, inputs: Any) -> Any:
+        seen.append(graph)
+        return graph
+
+    stator.install(backend=backend)
+    torch.compile(lambda x: x + 1, mode="max-autotune")(torch.ones(2))
+    torch.compile(lambda x: x + 1, backend="eager")(torch.ones(2))
+    assert len(seen) == 1
+
+
+def test_reset_forgets_stators_entries() -> None:
+    compiled = torch.compile(lambda x: x + 1, backend="eager")
+    compiled(torch.ones(2))
+    torch.compiler.reset()
+    assert captures(compiled, torch.ones(2))[1] == 1
+
+
+def test_what_is_not_known_is_refused() -> None:
+    with pytest.raises(stator.OptionError):
+        torch.compile(lambda x: x, shapes_spec={})
+
+
+def test_uninstall_twice_and_what_was_compiled_before() -> None:
+    compiled = torch.compile(lambda x: x + 1, backend="eager")
+    stator.uninstall()
+    stator.uninstall()
+    assert not stator.is_installed() and not stator.is_compiled(torch.compile(lambda x: x, backend="eager"))
+    assert captures(compiled, torch.ones(2))[1] == 1
+
+
+# ---------------------------------------------------------------------- python -m stator run
+
+SCRIPT = """
+import sys
+from torch import compile, ones
+import stator
+
+if __name__ == "__main__":
+    compiled = compile(lambda x: x + 1)
+    print(sys.argv[1:], stator.is_compiled(compiled), compiled(ones(2)).tolist())
+"""
+
+
+def run(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{cwd}", "OMP_NUM_THREADS": "1"}
+    return subprocess.run([sys.executable, "-m", "stator", "run", *words], cwd=cwd, env=environment, text=True,
+                          capture_output=True, timeout=300, check=False)
+
+
+def test_an_unmodified_script(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(SCRIPT)
+    done = run("--backend", "eager", "--report", "script.py", "--own", "-m", cwd=tmp_path)
+    assert done.stdout == "['--own', '-m'] True [2.0, 2.0]\n", done.stderr
+    assert "stator: 1 captures" in done.stderr
+
+
+def test_a_module_and_its_exit_status(tmp_path: Path) -> None:
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "__main__.py").write_text(SCRIPT + "\n    sys.exit(3)\n")
+    done = run("--backend", "eager", "-m", "package", "a", cwd=tmp_path)
+    assert done.stdout == "['a'] True [2.0, 2.0]\n" and done.returncode == 3, done.stderr
+
+
+def test_a_script_without_torch_does_not_import_it(tmp_path: Path) -> None:
+    (tmp_path / "plain.py").write_text("import sys\nprint('torch' in sys.modules)\n")
+    done = run("plain.py", cwd=tmp_path)
+    assert done.stdout == "False\n", done.stderr
+
+
+def test_usage() -> None:
+    done = run(cwd=ROOT)
+    assert done.returncode == 2 and "give a script" in done.stderr
