@@ -14,6 +14,8 @@ import weakref
 from dataclasses import replace
 from typing import Any
 
+import torch
+
 from stator import _core, events, marks
 from stator.backends.compilation import compile_graph
 from stator.breaks import Break
@@ -102,11 +104,12 @@ def on_miss(site: CallSite, compiled: Any, bound: tuple[Any, ...], args: tuple[A
         return _core.EAGER
     installed = compiled.entries()
     if installed:
-        report_recompile(site, bound)
-        if site.settings.dynamic is None:
-            for _, _, tag in installed:
-                if tag is not None:
-                    site.shapes.memory.learn(tag.guards, bound)
+        with torch._C.DisableTorchFunction():  # a mode of the user's must not see that tensors are looked at
+            report_recompile(site, bound)
+            if site.settings.dynamic is None:
+                for _, _, tag in installed:
+                    if tag is not None:
+                        site.shapes.memory.learn(tag.guards, bound)
     if len(installed) >= site.settings.recompile_limit and not gives_up(site, bound, installed):
         over_limit(site, bound)
         return _core.EAGER

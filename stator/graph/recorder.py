@@ -101,6 +101,9 @@ class Recorder:
                 raise Break("SB017", f"a tensor of type {type(tensor).__name__}")
             if tensor.layout is not torch.strided and tensor.layout is not torch.sparse_coo:
                 raise Break("SB017", f"a tensor of layout {tensor.layout}")
+            if tensor.is_quantized or tensor.is_nested or torch._is_functional_tensor(tensor):
+                kind = "quantised" if tensor.is_quantized else "nested" if tensor.is_nested else "functionalised"
+                raise Break("SB017", f"a {kind} tensor")
             try:
                 # The input was made outside, whatever mode the program is in now.
                 fake = self.plain_inputs.fake(tensor, self.propagation.enabled and not dims)
@@ -251,6 +254,8 @@ class Recorder:
         refuse_real_tensors(args)
         if kwargs:
             refuse_real_tensors(kwargs.values())
+        if getattr(target, "__name__", "").startswith("quantize_"):
+            raise Break("SB017", "a quantised tensor")  # its fake would be a plain one
         in_place = is_in_place(target, kwargs)
         if self.uncertain.storages:
             self.uncertain.check(target, in_place, args, kwargs)
@@ -318,11 +323,14 @@ class Recorder:
                 raise Break("SB003", f"{target}: {error}") from None
             except DynamicOutputShapeException as error:
                 raise Break("SB004", f"{error}") from None
-            except UnsupportedOperatorException as error:
-                raise Break("SB017", f"{error}") from None
+            except (UnsupportedOperatorException, NotImplementedError) as error:
+                # Whether the operator exists for real tensors, eager says.
+                raise Break("SB017", f"{error}".splitlines()[0]) from None
             except GuardOnDataDependentSymNode as error:
                 raise data_dependent(error.cond, f"{getattr(target, '__name__', target)} asks for a number") from None
             except Exception as error:
+                if _NO_FAKE in str(error):
+                    raise Break("SB017", f"{error}".splitlines()[0]) from None
                 if _NO_DATA in str(error):  # C++ code that reads the values of an argument (tensor_split's indices)
                     raise Break("SB003", f"{getattr(target, '__name__', target)} reads a tensor's values") from None
                 if not has_unbacked((args, kwargs)) and not self.symbols.shape_env.pending_fresh_unbacked_symbols:
@@ -462,6 +470,7 @@ class RecordingMode(TorchFunctionMode):
 
 
 _INDEXED = frozenset({"index_put", "index_put_", "index"})  # whose lists of tensors are no sizes
+_NO_FAKE = "There was no fake impl registered"  # what torch.library raises for a custom operator without one
 _NO_DATA = "its data is not allocated yet"
 _STORAGES = (torch.UntypedStorage, torch.TypedStorage)
 _getitem = spell(torch.Tensor.__getitem__)[1]

@@ -31,6 +31,7 @@ from stator.heap.readers import (
     arguments_of,
     default_factory_of,
     entries_of_class,
+    hashed,
     mapping_behind,
 )
 from stator.heap.scope import Scope
@@ -290,7 +291,7 @@ class Heap:
             if type(key) in CONSTANT_TYPES:
                 box = self.box(item, Key, source, key)
             else:  # an object as a key: found again by its position, so the order of keys becomes a fact
-                key = self.adopt(key, KeyAt(source, i))
+                key = hashed(self, key, KeyAt(source, i))
                 box = self.box(item, ValueAt, source, i)
                 tracker.exposed = True
                 self.run_native(store, (standin, key, box))
@@ -311,7 +312,7 @@ class Heap:
                 self.guard(source, Kind.SET_EQUALS, frozenset(value))
             else:
                 self.guard(source, Kind.LEN, len(value))
-                members = [self.adopt(item, SetAt(source, i)) for i, item in enumerate(value)]
+                members = [hashed(self, item, SetAt(source, i)) for i, item in enumerate(value)]
             tracker = self.register(VariableTracker(self.run_native(set, (members,)), value, source, Shape.SET))
             tracker.initial = members
             self.guard_type(tracker)
@@ -323,7 +324,7 @@ class Heap:
         tracker = self.known(value, source)
         if tracker is None:
             self.guard(source, Kind.LEN, len(value))
-            members = [self.adopt(item, SetAt(source, i)) for i, item in enumerate(value)]
+            members = [hashed(self, item, SetAt(source, i)) for i, item in enumerate(value)]
             tracker = self.register(
                 VariableTracker(self.run_native(frozenset, (members,)), value, source, Shape.SET))
             tracker.initial = members

@@ -17,6 +17,8 @@ from typing import Any
 
 import numpy
 
+from stator.kinds import is_a
+
 _VIEW_BASES = (dict, set, frozenset)
 
 
@@ -73,3 +75,11 @@ def bytes_of(buffer: Any) -> bytes:
 def entries_of_class(cls: type) -> dict[str, Any]:
     """What a class itself holds, by name; a copy, since a class's own dict is not to be had."""
     return dict(type.__dict__["__dict__"].__get__(cls))
+
+
+def hashed(heap: Any, value: Any, source: Any) -> Any:
+    """Adopt a key or a member: its hash and equality look at every part of it."""
+    standin = heap.adopt(value, source)
+    if is_a(standin, tuple):
+        heap.expose_deep(standin)
+    return standin

@@ -26,6 +26,8 @@ from stator.interp.binding import bind_arguments
 from stator.interp.frame import UNBOUND, Continuation, Frame, Raised
 from stator.interp.lookup import MISSING, find, is_mutable_class
 from stator.interp.machine import Machine, Thunk, program_of
+from stator.interp.overrides import PLAIN as PLAIN_ARGUMENTS
+from stator.interp.overrides import ask, overriding
 from stator.interp.texts import refuse_addresses, text_of_outside
 from stator.interp.torch_arguments import plain_arguments
 from stator.kinds import is_a
@@ -207,13 +209,19 @@ class Caller(Machine):
     def torch_call(self, fn: Any, args: Any, kwargs: Any) -> Any:
         """A tensor operation: record it, answer with its fake result."""
         expose = self.heap.expose_deep
+        plain = True
         for value in args:
             if type(value) is not FakeTensor:
                 expose(value)
+                plain = plain and type(value) in PLAIN_ARGUMENTS
         if kwargs:
             for value in kwargs.values():
                 if type(value) is not FakeTensor:
                     expose(value)
+        if not plain or kwargs:
+            objects = overriding(self, (*args, *kwargs.values()) if kwargs else args)
+            if objects:
+                return ask(self, fn, args, kwargs, objects)
         args = plain_arguments(self, args)
         if kwargs:
             kwargs = dict(zip(kwargs, plain_arguments(self, kwargs.values()), strict=True))

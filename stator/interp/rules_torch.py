@@ -10,6 +10,7 @@ import torch
 from stator import marks
 from stator.breaks import Break
 from stator.interp.calls import RULES, rule
+from stator.interp.overrides import overriding
 from stator.kinds import is_a
 
 # ---------------------------------------------------------------------- "am I being compiled?"
@@ -34,10 +35,22 @@ def _is_compiling(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 rule(torch.compiler.is_exporting, torch.jit.is_scripting, torch.jit.is_tracing, torch._C._is_tracing,
      torch._C._get_tracing_state)(_constant(False))
 rule(torch._C._get_tracing_state)(_constant(None))
-rule(torch._C._has_torch_function, torch._C._has_torch_function_unary, torch._C._has_torch_function_variadic,
-     torch.overrides.has_torch_function, torch.overrides.has_torch_function_unary,
-     torch.overrides.has_torch_function_variadic)(_constant(False))
 rule(torch._C._log_api_usage_once)(_constant(None))
+
+
+# ---------------------------------------------------------------------- __torch_function__
+
+
+@rule(torch._C._has_torch_function, torch.overrides.has_torch_function)
+def _has_torch_function(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    """Plain tensors have none of their own; the tracer's mode must not show."""
+    vm.give(bool(overriding(vm, vm.collect(args[0]))), cont)
+
+
+@rule(torch._C._has_torch_function_unary, torch._C._has_torch_function_variadic,
+      torch.overrides.has_torch_function_unary, torch.overrides.has_torch_function_variadic)
+def _has_torch_function_variadic(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    vm.give(bool(overriding(vm, [value for value in args if type(value) not in (list, tuple)])), cont)
 
 
 @rule(marks.graph_break)

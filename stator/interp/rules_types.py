@@ -281,23 +281,26 @@ def _most_derived(meta: type, bases: tuple[Any, ...]) -> type:
 # ---------------------------------------------------------------------- abstract base classes
 
 
-def guard_registrations(vm: Any, cls: type, seen: type) -> None:
-    """A class may be registered with an abstract one later: the count of registrations is a fact."""
+def guard_registrations(vm: Any, cls: type, seen: type) -> Any:
+    """A class may be registered with an abstract one later: whether it counts as its subclass is a fact.
+
+    Not how many registrations there are: a backend imports modules that register classes of their own.
+    """
+    answer = vm.native(_abc._abc_subclasscheck, (cls, seen))
     if is_a(seen, type) and cls not in type.__dict__["__mro__"].__get__(seen):
-        vm.heap.guard(CallOf(Pinned(_abc.get_cache_token)), Kind.FRESH_CALL, _abc.get_cache_token())
+        vm.heap.guard(CallOf(Pinned(_abc._abc_subclasscheck), (Pinned(cls), Pinned(seen))), Kind.FRESH_CALL, answer)
+    return answer
 
 
 @rule(_abc._abc_instancecheck)
 def _abc_instancecheck(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     seen = tensor_class(vm, args[1]) if type(args[1]) is FakeTensor else type(args[1])
-    guard_registrations(vm, args[0], seen)
-    vm.give(vm.native(_abc._abc_subclasscheck, (args[0], seen)), cont)
+    vm.give(guard_registrations(vm, args[0], seen), cont)
 
 
 @rule(_abc._abc_subclasscheck)
 def _abc_subclasscheck(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-    guard_registrations(vm, args[0], args[1])
-    vm.give(vm.native(_abc._abc_subclasscheck, args), cont)
+    vm.give(guard_registrations(vm, args[0], args[1]), cont)
 
 
 @rule(_abc.get_cache_token)

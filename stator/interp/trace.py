@@ -37,6 +37,7 @@ from stator.interp import (  # noqa: F401  (each registers its rules)
     rules_containers,
     rules_contexts,
     rules_effects,
+    rules_functorch,
     rules_groups,
     rules_higher_order,
     rules_introspection,
@@ -132,6 +133,14 @@ def refuse_dual_level(vm: VM) -> None:
         raise Break("SB016", "forward-mode differentiation is on")
 
 
+def refuse_active_modes() -> None:
+    """Modes of the user's see every operation; what the trace does with fakes is none of theirs."""
+    if torch._C._len_torch_dispatch_stack():
+        raise Break("SB005", "a TorchDispatchMode is active")
+    if torch._C._functorch.get_interpreter_stack():
+        raise Break("SB016", "a functorch transform is active")
+
+
 Begin = Callable[[VM], tuple[Frame, Frame | None, BaseException | None]]
 
 
@@ -170,6 +179,7 @@ def trace_once(begin: Begin, stop_step: int, stop: Break | None, exact: bool) ->
     try:
         enter_default_devices(vm)
         refuse_dual_level(vm)
+        refuse_active_modes()
         if stop is not None:
             vm.stop_step, vm.stop = stop_step, stop
         with fake_mode, recorder.mode:

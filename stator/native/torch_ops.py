@@ -121,3 +121,17 @@ def torch_metadata(fn: Any) -> bool:
 def leaves() -> list[Any]:
     """All leaves that are known by identity."""
     return list(_LEAVES.values())
+
+
+_RANDOM = frozenset("rand randn randint randperm normal bernoulli multinomial poisson dropout alpha_dropout".split())
+
+
+def draws_random_numbers(target: Any) -> bool:
+    """Whether a node's target may advance a random stream; an unknown name is judged by its beginning."""
+    name = target if isinstance(target, str) else getattr(target, "__name__", "")
+    stem = name.strip("_")
+    return stem in _RANDOM or stem.startswith(_RANDOM_STEMS)
+
+
+_RANDOM_STEMS = ("rand", "dropout", "feature_", "rrelu", "scaled_dot", "gumbel", "uniform", "normal", "exponential",
+                 "geometric", "cauchy", "log_normal")

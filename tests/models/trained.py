@@ -120,7 +120,8 @@ class UNet(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         def half(inside: int, outside: int) -> nn.Module:
-            return nn.Sequential(nn.Conv2d(inside, outside, 3, padding=1), nn.BatchNorm2d(outside), nn.ReLU(inplace=True))
+            return nn.Sequential(nn.Conv2d(inside, outside, 3, padding=1, bias=False), nn.BatchNorm2d(outside),
+                                 nn.ReLU(inplace=True))
         self.down, self.bottom = half(3, 8), half(8, 16)
         self.up, self.merge, self.out = nn.ConvTranspose2d(16, 8, 2, stride=2), half(16, 8), nn.Conv2d(8, 3, 1)
 
