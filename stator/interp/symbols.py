@@ -18,10 +18,9 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx.experimental.symbolic_shapes import expect_true
 
 from stator.breaks import Break
+from stator.interp.floats import power, quotient
 from stator.interp.frame import Raised
 from stator.interp.lookup import MISSING
-from stator.interp.promises import Assertion
-from stator.interp.tracebacks import places_from
 from stator.native.rows_declare import NativeClass
 from stator.shapes.values import (
     SYMBOLIC,
@@ -61,8 +60,12 @@ def attempt(function: Any, *values: Any) -> Any:
 def arithmetic(vm: Any, function: Any, *values: Any) -> Any:
     if function in (operator.truediv, operator.itruediv) and type(values[1]) is torch.SymFloat \
             and vm.recorder.data_dependent:
-        result = _quotient(vm, *values)
+        result = quotient(vm, *values)
+    elif function in _POWERS and float in {python_type(value) for value in values} and vm.recorder.data_dependent:
+        result = power(vm, *values)
     else:
+        result = MISSING
+    if result is MISSING:
         result = attempt(function, *values)
     # Symbols reorder sums and forget how floats are rounded: the graph computes floats in the program's order.
     if type(result) in SYMBOLIC and (type(result) is torch.SymFloat or any(python_type(v) is float for v in values)):
@@ -74,22 +77,11 @@ def arithmetic(vm: Any, function: Any, *values: Any) -> Any:
     return result
 
 
-def _quotient(vm: Any, dividend: Any, divisor: Any) -> Any:
-    """A division by a number that may come to be zero: Python would raise, compilers would give an infinity."""
-    if not is_unbacked(divisor) and divisor.node.hint == 0:
-        return attempt(operator.truediv, dividend, divisor)
-    text = f"stator assertion {len(vm.assertions)}"
-    vm.assertions.append(Assertion(text, ZeroDivisionError, ("float division by zero",), places_from(vm.frame)))
-    one = vm.torch_call(torch.ones, ((),), {"dtype": torch.float64, "device": "cpu"})
-    boxed = vm.torch_call(torch.mul, (one, divisor), None)  # asked as a number, it would become a guard
-    vm.torch_call(torch.ops.aten._assert_async.msg, (vm.torch_call(torch.ne, (boxed, 0.0), None), text), None)
-    return as_integer(dividend) / divisor
-
-
 def binary(vm: Any, function: Any, left: Any, right: Any) -> Any:
     if type(left) is FakeTensor or type(right) is FakeTensor:
         return vm.torch_call(function, (left, right), None)
-    if function in _POWERS and (type(right) is not int or not 0 <= right <= _LARGEST_EXPONENT):
+    if function in _POWERS and float not in (python_type(left), python_type(right)) \
+            and (type(right) is not int or not 0 <= right <= _LARGEST_EXPONENT):
         return MISSING  # a power that overflows the integers of guards and graphs
     if type(left) in _NUMBERS and type(right) in _NUMBERS:
         return arithmetic(vm, function, left, right)

@@ -175,3 +175,14 @@ def test_division_by_an_item_that_is_zero_raises(backend: str) -> None:
     values = [2.0, 4.0, 0.0, 5.0]
     seen = compare(lambda: World(function, lambda i: (torch.ones(2), torch.tensor(values[i]))), 4, backend, 1e-6)
     assert not seen.codes and seen.captures == [1, 0, 0, 0]
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_powers_of_an_item_raise_and_turn_complex_as_in_eager(backend: str) -> None:
+    def function(x: torch.Tensor, t: torch.Tensor) -> Any:
+        n = t.item()
+        return x * 0.5**n, n**0.5, n**-0.5, n**2
+
+    values = [2.0, 4.0, -1.0, 0.0, 1e200, 9.0]
+    compare(lambda: World(function, lambda i: (torch.ones(2), torch.tensor(values[i], dtype=torch.float64))), 6, backend,
+            1e-9)
