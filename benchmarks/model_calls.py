@@ -38,8 +38,8 @@ def microseconds(call: Callable[..., Any], inputs: tuple[Any, ...]) -> float:
     return (time.process_time() - start) / CALLS * 1e6
 
 
-def main(layers: int) -> None:
-    torch.set_num_threads(1)
+def measure(layers: int) -> dict[str, float]:
+    """Microseconds of a call, by side."""
     model, inputs = llama(layers)
     with torch.no_grad():
         compiled = {side.name: side.compile(model, remembered) for side in (STATOR, DYNAMO)}
@@ -50,8 +50,14 @@ def main(layers: int) -> None:
         for _ in range(BATCHES):
             for name, call in compiled.items():
                 samples[name].append(microseconds(call, inputs))
-    ours, theirs = (statistics.median(samples[side.name]) for side in (STATOR, DYNAMO))
-    shown = f"stator {ours:.0f} us, torch._dynamo {theirs:.0f} us: {theirs / ours:.1f}x less"
+    return {name: statistics.median(values) for name, values in samples.items()}
+
+
+def main(layers: int) -> None:
+    torch.set_num_threads(1)
+    found = measure(layers)
+    ours, theirs = found[STATOR.name], found[DYNAMO.name]
+    shown = f"stator {ours:.1f} us, torch._dynamo {theirs:.0f} us: {theirs / ours:.1f}x less"
     print(f"Llama, {layers} layers, one call: {shown}")
 
 

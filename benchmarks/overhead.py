@@ -87,6 +87,28 @@ def many_modules() -> Program:
     return Tower().eval(), (torch.randn(4),)
 
 
+def tensors_in_a_list() -> Program:
+    """A list of 100 tensors: an item and its metadata to check each."""
+
+    def run(xs: list[torch.Tensor]) -> torch.Tensor:
+        return xs[0] + len([x for x in xs if x.dim() == 1])
+
+    return run, ([torch.randn(4) for _ in range(100)],)
+
+
+def large_config() -> Program:
+    """A dict of 1,000 settings, all of them read."""
+    config = {f"setting_{number}": number for number in range(1000)}
+
+    def run(x: torch.Tensor) -> torch.Tensor:
+        total = 0
+        for name in config:
+            total += config[name]
+        return x + total
+
+    return run, (torch.randn(4),)
+
+
 CASES = {
     case.name: case
     for case in (
@@ -94,6 +116,8 @@ CASES = {
         Case("one Linear", one_linear),
         Case("dict, list and attribute reads", configured),
         Case("200 modules, x + 1", many_modules),
+        Case("100 tensors in a list", tensors_in_a_list),
+        Case("a dict of 1,000 settings", large_config),
     )
 }
 
