@@ -1,7 +1,7 @@
 """Many specialisations of one function, and what a new one costs: `python -m benchmarks.many_entries [--json FILE]`.
 
 In: `x + n`, compiled once for each of 1, 8 and 64 numbers, the graph returning at once.  Out: nanoseconds of a call,
-the numbers in random order, and milliseconds of one more compilation, beside torch._dynamo. CPU time, in turns, medians.
+the numbers in random order, and milliseconds of one more compilation, beside torch._dynamo. CPU time, medians.
 """
 
 from __future__ import annotations
