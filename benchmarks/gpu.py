@@ -24,7 +24,6 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 SIDES = ("stator", "torch.compile")
 MODES = ("inductor", "reduce-overhead")
-NOISE = 0.03  # step times nearer than this are called equal
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
@@ -34,9 +33,10 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--tiny", action="store_true", help="small models: does it run at all?")
     parser.add_argument("--rounds", type=int, default=15, help="measurements of each target")
     parser.add_argument("--seconds", type=float, default=0.25, help="about how long one measurement takes")
-    parser.add_argument("--modes", default=",".join(MODES), help=f"any of {', '.join(MODES)}")
+    parser.add_argument("--modes", default="", help=f"{', '.join(MODES)} or a backend; on a CPU, aot_eager")
     parser.add_argument("--json", type=Path, default=ROOT / "out" / "gpu.json")
     chosen = parser.parse_args(arguments)
+    chosen.modes = chosen.modes or (",".join(MODES) if chosen.device.startswith("cuda") else "aot_eager")
     if chosen.tiny:
         chosen.rounds, chosen.seconds = min(chosen.rounds, 3), min(chosen.seconds, 0.02)
     return chosen
@@ -66,7 +66,7 @@ def machine(device: str) -> dict[str, Any]:
 
     found = {"python": platform.python_version(), "torch": torch.__version__, "cores": os.cpu_count(),
              "device": device}
-    if device == "cuda":
+    if device.startswith("cuda"):
         found |= {"gpu": torch.cuda.get_device_name(), "cuda": torch.version.cuda}
     return found
 

@@ -29,7 +29,10 @@ WARM_UP = 4  # calls before the clock starts: CUDA graphs are recorded on the se
 
 
 def settings_of(mode: str) -> dict[str, Any]:
-    return {} if mode == "inductor" else {"mode": mode}
+    """"inductor" and its modes; anything else is a backend's name."""
+    if mode == "inductor":
+        return {}
+    return {"mode": mode} if mode.startswith(("reduce", "max")) else {"backend": mode}
 
 
 def synchronise(device: torch.device) -> None:
@@ -93,7 +96,8 @@ def measure(name: str, chosen: argparse.Namespace) -> dict[str, Any]:
 
 
 def _measure(name: str, chosen: argparse.Namespace) -> dict[str, Any]:
-    warm_up_compilers(torch.device(chosen.device))
+    for mode in chosen.modes.split(","):
+        warm_up_compilers(torch.device(chosen.device), settings_of(mode))
     eager = Target(name, chosen, None)
     expected = [eager.step().clone() for _ in range(WARM_UP)]
     figures: dict[str, Any] = {"frames": eager.case.frames, "modes": {}}
@@ -149,11 +153,13 @@ def relative_error(ours: Any, theirs: Any) -> float:
     return float((ours.float() - theirs.float()).norm() / theirs.float().norm().clamp_min(1e-12))
 
 
-def warm_up_compilers(device: torch.device) -> None:
+def warm_up_compilers(device: torch.device, settings: dict[str, Any]) -> None:
     """Imports, worker processes and code generators that the first compilation of a process pays for."""
     for compiler in COMPILERS.values():
         with cold(device):
-            compiler(lambda x: (x.sin() @ x.cos()).relu().sum(0))(torch.randn(64, 64, device=device))
+            compiled = compiler(lambda x: (x.sin() @ x.cos()).relu().sum(0), **settings)
+            for _ in range(WARM_UP):
+                compiled(torch.randn(64, 64, device=device))
 
 
 def counted(name: str, chosen: argparse.Namespace, side: str) -> dict[str, Any]:

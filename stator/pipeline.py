@@ -18,6 +18,7 @@ import torch
 
 from stator import _core, events, marks
 from stator.backends.compilation import compile_graph
+from stator.backends.generations import begins_generation
 from stator.breaks import Break
 from stator.cache.dispatch import update_dispatch
 from stator.cache.nested import NestedFrames
@@ -71,7 +72,9 @@ def make_entry(fn: Any, settings: Settings) -> Any:
 
 def make_nested_entry(site: CallSite, func: types.FunctionType) -> Any:
     """The entry of a function that was entered below a break of `site`: a call of its own, that may break."""
-    return make_entry(func, replace(site.settings, fullgraph=False, name=None))
+    entry = make_entry(func, replace(site.settings, fullgraph=False, name=None))
+    entry._stator_site.is_nested = True
+    return entry
 
 
 def call_natively(function: Any, /, *args: Any, **kwargs: Any) -> Any:
@@ -214,7 +217,8 @@ def finish(site: CallSite, done: Trace, bound: tuple[Any, ...], started: float, 
     if done.vm.error_policy != marks.error_policy():  # a region was entered or left, and goes on after this segment
         setter = site.points.enter_policy if site.point is None else marks.set_error_policy
         done.vm.effects.append(PolicySet(done.vm.error_policy, setter))
-    residual = emit_residual(done.vm, done.value if resume is None else values, resume)
+    begin = begins_generation(site.settings) if site.point is None and not site.is_nested else None
+    residual = emit_residual(done.vm, done.value if resume is None else values, resume, begin)
     guard_shared_memory(done, residual)
     compiled = None
     nodes = 0

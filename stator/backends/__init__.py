@@ -3,7 +3,7 @@
 In: a torch.fx.GraphModule and its fake inputs.  Out: a callable that computes the same from real inputs.
 """
 
-from stator.backends import aot, eager, inductor
+from stator.backends import aot, cuda_graphs, eager, inductor
 from stator.backends.compilation import compile_graph
 from stator.backends.registry import (
     Backend,
@@ -21,3 +21,4 @@ add_builtin("eager_noexcept", eager.compile_eager_noexcept)
 add_builtin("aot_eager", aot.compile_aot_eager)
 add_builtin("aot_eager_decomp_partition", aot.compile_aot_eager_decomp_partition)
 add_builtin("inductor", inductor.compile_inductor, check=inductor.check_inductor_settings)
+add_builtin("cudagraphs", cuda_graphs.compile_cuda_graphs)

@@ -49,6 +49,7 @@ class CallSite:
     point: Any = None  # emit.ResumePoint: where this site goes on after a graph break; None: at the start
     points: Any = None  # emit.Points of the whole call, shared by its sites
     nested: Any = None  # cache.NestedFrames: functions entered below the breaks of the whole call
+    is_nested: bool = False  # entered below a break of another call, whose results are still in use
     shapes: Policy = field(init=False)
     data_dependent: bool = True  # numbers that only the graph knows are symbols of it, until a backend refuses them
     branches_break: bool = False  # a tensor that a captured branch left as it was would be seen under two names

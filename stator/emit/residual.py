@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import linecache
 import weakref
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -58,8 +59,11 @@ class Residual:
         return namespace["residual"]
 
 
-def emit_residual(vm: Any, result: Any, resume: Any = None) -> Residual:
-    """Build the residual of a trace that returned `result`; or, with `resume`, stopped with these live values."""
+def emit_residual(vm: Any, result: Any, resume: Any = None, begin: Callable[[], None] | None = None) -> Residual:
+    """Build the residual of a trace that returned `result`; or, with `resume`, stopped with these live values.
+
+    `begin`, if given, is called before anything else.
+    """
     writer = Writer()
     writer._used.update(RESERVED)
     if vm.torch_state.open_contexts:
@@ -108,7 +112,8 @@ def emit_residual(vm: Any, result: Any, resume: Any = None) -> Residual:
             call = ["failed = None", "try:", *(f"    {line}" for line in call), "except RuntimeError as error:",
                     f"    failed = {change}(error, {table})", "if failed is not None:", "    raise failed"]
     call += [_setter_call(writer, setter, args) for setter, args in vm.torch_state.finals]
-    writer.lines = call + lines + [f"return {value}"]
+    first = [] if begin is None else [f"{writer.constant(begin, begin.__name__)}()"]
+    writer.lines = first + call + lines + [f"return {value}"]
     sources = [i.source for i in inputs] if packed else []
     parameters = (["inputs"] if packed else []) + list(build.wanted.values())
     return Residual(writer.source("residual", parameters), writer.names, sources + list(build.wanted), graph_module,

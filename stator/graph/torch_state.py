@@ -52,6 +52,8 @@ SETTINGS: tuple[Setting, ...] = (
       if hasattr(C, f"_set_cudnn_{kind}")),
     Setting(C._set_fp32_precision_setter, _answer(C._get_fp32_precision_getter), keys=2,
             readers=(C._get_fp32_precision_getter,)),
+    *(Setting(getattr(C, f"_set_{kind}"), _answer(getattr(C, f"_get_{kind}")), readers=(getattr(C, f"_get_{kind}"),))
+      for kind in ("cublas_allow_tf32", "onednn_allow_tf32") if hasattr(C, f"_set_{kind}")),
     Setting(C._set_sdp_priority_order, _answer(C._get_sdp_priority_order), readers=(C._get_sdp_priority_order,)),
 )
 for _setting in SETTINGS:  # a pass that removes dead code must not take them for dead

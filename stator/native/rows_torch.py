@@ -78,7 +78,8 @@ def _state_readers() -> None:
         C,
         "_is_autocast_available _autocast_supported_devices _has_distributed _supported_qengines "
         "_is_flash_attention_available _is_ck_sdpa_available _llvm_enabled _show_config _cxx_flags "
-        "_mps_is_available _get_cpu_capability _cuda_getCompiledVersion _cuda_isInBadFork _cuda_getArchFlags",
+        "_mps_is_available _get_cpu_capability _cuda_getCompiledVersion _cuda_isInBadFork _cuda_getArchFlags "
+        "_mtia_isBuilt _has_cuda has_cudnn",
         calls_back=True,
         why="fixed when torch was built",
     )

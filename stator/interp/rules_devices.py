@@ -1,0 +1,70 @@
+"""Rules for what a program asks of its devices: how many there are, what they can do, which one is current.
+
+What a device can do never changes while the process lives; how many there are and which is current are guarded by the
+answer.  Making another device the current one, waiting for a device and streams are left to breaks: the compiled
+segments around them run on whatever device and stream are current then.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from stator.breaks import Break
+from stator.guards.guard import Kind, is_constant
+from stator.interp.calls import rule
+from stator.interp.frame import Raised
+from stator.source import CallOf, Pinned
+
+C: Any = torch._C
+
+
+def _answer(vm: Any, function: Any, args: Any, kwargs: Any) -> Any:
+    if not is_constant(tuple(args)) or not is_constant(tuple(kwargs.values())):
+        raise Break("SB001", f"torch.cuda.{function.__name__} of what is no constant")
+    try:
+        return function(*args, **kwargs)
+    except Exception as error:
+        raise Raised(error) from None
+
+
+@rule(torch.cuda.device_count)
+def _device_count(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    count = _answer(vm, torch.cuda.device_count, args, kwargs)
+    vm.heap.guard(CallOf(Pinned(torch.cuda.device_count)), Kind.FRESH_CALL, count)
+    vm.give(count, cont)
+
+
+def _fixed_rule(function: Any) -> Any:
+    """A fact of one device, which is the current one unless it is named."""
+    def ask(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+        if not torch.cuda.is_initialized():  # the question itself would start the driver
+            raise Break("SB013", f"torch.cuda.{function.__name__} before any tensor was on a GPU")
+        named = (*args, *kwargs.values())
+        if not named or named[0] is None:
+            vm.heap.guard(CallOf(Pinned(torch.cuda.current_device)), Kind.FRESH_CALL, torch.cuda.current_device())
+        vm.give(_answer(vm, function, args, kwargs), cont)
+    return ask
+
+
+for _function in (torch.cuda.get_device_capability, torch.cuda.get_device_name, torch.cuda.is_bf16_supported,
+                  torch.cuda.get_arch_list):
+    rule(_function)(_fixed_rule(_function))
+
+
+def _switch_rule(function: Any, answers: bool) -> Any:
+    """`with torch.cuda.device(0)`: nothing happens where that device is the current one already."""
+    def switch(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+        current = torch.cuda.current_device() if torch.cuda.is_initialized() else None
+        if current is None or tuple(args) != (current,):
+            raise Break("SB006", f"another CUDA device than {current} becomes the current one")
+        vm.heap.guard(CallOf(Pinned(torch.cuda.current_device)), Kind.FRESH_CALL, current)
+        vm.give(current if answers else None, cont)
+    return switch
+
+
+for _name, _answers in (("_cuda_exchangeDevice", True), ("_cuda_maybeExchangeDevice", True),
+                        ("_cuda_setDevice", False)):
+    if hasattr(C, _name):
+        rule(getattr(C, _name))(_switch_rule(getattr(C, _name), _answers))
