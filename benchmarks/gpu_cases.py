@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.gpu_models import GPT, Llama, LlamaSizes, UNet, VideoTransformer, ViT, generate
+from tests.models.torchvision_ops import declare_missing
 
 
 @dataclass
@@ -80,6 +81,7 @@ def llama_decode(device: torch.device, tiny: bool) -> Case:
 @case("llama-transformers")
 def llama_transformers(device: torch.device, tiny: bool) -> Case:
     """The library's own Llama, where it is installed: more Python around the same operators."""
+    declare_missing()
     from transformers import LlamaConfig, LlamaForCausalLM
 
     sizes = _llama_sizes(tiny)
@@ -110,6 +112,7 @@ def unet(device: torch.device, tiny: bool) -> Case:
 @case("unet-diffusers")
 def unet_diffusers(device: torch.device, tiny: bool) -> Case:
     """The library's own UNet, where it is installed."""
+    declare_missing()
     from diffusers import UNet2DConditionModel
 
     channels = (16, 32) if tiny else (320, 640)

@@ -17,7 +17,8 @@ from torch.utils._sympy.symbol import SymT, symbol_is_type
 @contextlib.contextmanager
 def floats_as_data(shape_env: Any) -> Iterator[None]:
     """Around the compilation of a graph whose shape environment may hold symbols of floats."""
-    names = {str(symbol) for symbol in shape_env.backed_var_to_val if symbol_is_type(symbol, SymT.FLOAT)}
+    known = () if shape_env is None else shape_env.backed_var_to_val
+    names = {str(symbol) for symbol in known if symbol_is_type(symbol, SymT.FLOAT)}
     if not names:
         yield
         return
