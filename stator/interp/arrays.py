@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy
+import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.breaks import Break
@@ -25,7 +26,7 @@ from stator.shapes.values import SYMBOLIC, specialise
 _LAYOUT = frozenset({"shape", "ndim", "size", "dtype", "itemsize", "nbytes", "strides", "device"})
 _VIEWS = frozenset({"T", "mT", "real", "imag"})
 _PLAIN = SCALARS | CONSTANT_TYPES | {numpy.ndarray, numpy.ufunc, types.BuiltinFunctionType, type(numpy._NoValue)}
-_CONTAINERS = (tuple, list, set, frozenset)
+_CONTAINERS = (tuple, list, set, frozenset, torch.Size)
 
 
 def run_on_arrays(vm: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> Any:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import types
 from typing import Any
 
+from stator.kinds import is_a
 from stator.native import (  # each declares its rows when it is imported
     rows_algorithms,
     rows_builtins,
@@ -86,9 +87,7 @@ def receiver_split(callable_: Any) -> tuple[Any, Any]:
     descriptor, dict); an instance of a C type with `__call__`, such as a partial -> (partial.__call__, it).
     """
     kind = type(callable_)
-    if isinstance(
-        callable_, types.BuiltinFunctionType
-    ):  # or its subtype, which knows its class (METH_METHOD)
+    if is_a(callable_, types.BuiltinFunctionType):  # or its subtype, which knows its class (METH_METHOD)
         return _split_builtin(callable_)
     if kind is types.MethodWrapperType:
         return callable_.__objclass__.__dict__[callable_.__name__], callable_.__self__
@@ -96,7 +95,7 @@ def receiver_split(callable_: Any) -> tuple[Any, Any]:
         return callable_.__func__, NO_RECEIVER
     if kind is types.MethodType:
         return callable_.__func__, callable_.__self__
-    if id(callable_) in ROWS or kind in _THEMSELVES or isinstance(callable_, (type, types.ModuleType)):
+    if id(callable_) in ROWS or kind in _THEMSELVES or is_a(callable_, (type, types.ModuleType)):
         return callable_, NO_RECEIVER
     for owner in _mro_of(kind):
         slot = owner.__dict__.get("__call__")
@@ -108,14 +107,14 @@ def receiver_split(callable_: Any) -> tuple[Any, Any]:
 def _split_builtin(function: Any) -> tuple[Any, Any]:
     """A builtin's receiver is a module (a plain function), a type (`__new__`, class methods) or an instance."""
     receiver = function.__self__
-    if receiver is None or isinstance(receiver, types.ModuleType) or id(function) in ROWS:
+    if receiver is None or is_a(receiver, types.ModuleType) or id(function) in ROWS:
         return function, NO_RECEIVER
     name = function.__name__
     for descriptor in _method_candidates(type(receiver), name, of_instance=True):
         # Builtins are equal when receiver and C function are the same.
         if descriptor.__get__(receiver, type(receiver)) == function:
             return descriptor, receiver
-    if isinstance(receiver, type):
+    if is_a(receiver, type):
         for descriptor in _method_candidates(receiver, name, of_instance=False):
             if descriptor.__get__(None, receiver) == function:
                 return descriptor, receiver

@@ -195,3 +195,14 @@ def test_c_types_are_told_from_python_classes():
         map(is_c_type, (int, collections.deque, functools.partial, torch.Size, torch._C.DispatchKeySet))
     )
     assert not any(map(is_c_type, (Sub, collections.Counter, torch.nn.Module, torch.Tensor, 3)))
+
+
+def test_a_receiver_is_never_asked_for_its_class() -> None:
+    class Watchful:
+        def __getattribute__(self, name: str) -> object:
+            raise AssertionError(f"asked for {name}")
+
+    watchful = Watchful()
+    bound = object.__dict__["__format__"].__get__(watchful)
+    assert receiver_split(bound)[0] is object.__dict__["__format__"]
+    assert receiver_split(watchful) == (watchful, NO_RECEIVER)
