@@ -1,7 +1,7 @@
 """Capture many models of the installed libraries, and compare each with eager and with torch._dynamo.
 
     python -m benchmarks.wide --count 40 --out wide.jsonl                  the next 40 models, in eval
-    python -m benchmarks.wide --count 20 --mode train --side torch._dynamo
+    python -m benchmarks.wide --count 20 --mode train --side both          both sides in turn, with the time of each
     python -m benchmarks.wide --names hf:BertModel,timm:resnet18
     python -m benchmarks.wide --summary wide.jsonl
 
@@ -19,6 +19,7 @@ import json
 import logging
 import os
 import signal
+import statistics
 import time
 import warnings
 from pathlib import Path
@@ -34,6 +35,7 @@ from tests.models.results import tensors_of
 from tests.models.torchvision_ops import declare_missing
 
 Record = dict[str, Any]
+SIDES = ("stator", "torch._dynamo")
 
 
 def step(call: Any, model: torch.nn.Module, inputs: Any, train: bool) -> list[torch.Tensor]:
@@ -96,6 +98,19 @@ def measure(name: str, side: str, train: bool) -> Record:
     return {**record, **breaks_of(side, model, inputs, train, graphs)}
 
 
+def warm_up() -> None:
+    """Load what a first compilation loads, before the processes part."""
+    with torch.no_grad():
+        for compiled in (stator.compile(_other, backend="eager"), torch.compile(_other, backend="eager")):
+            compiled(torch.ones(3, 3))
+    stator.reset()
+    torch._dynamo.reset()
+
+
+def _other(x: torch.Tensor) -> torch.Tensor:
+    return torch.relu(x) + 1
+
+
 def breaks_of(side: str, model: Any, inputs: Any, train: bool, graphs: list[int]) -> Record:
     """Why it is not whole, if it is not: the implementation's own reasons."""
     with torch.set_grad_enabled(train):
@@ -155,7 +170,21 @@ def summarise(records: list[Record]) -> str:
                 causes[f"{code} {cause}"].append(f"{record['name']} ({place})")
         for cause, where in sorted(causes.items(), key=lambda item: -len(item[1])):
             lines.append(f"    {len(where):3}  {cause}  {', '.join(where[:2])}")
-    return "\n".join(lines)
+    return "\n".join(lines + ratios(records))
+
+
+def ratios(records: list[Record]) -> list[str]:
+    """First-call CPU time of torch._dynamo over Stator's, where both have run: the slowest rows, and the median."""
+    seconds: dict[tuple[str, str], dict[str, float]] = collections.defaultdict(dict)
+    for record in records:
+        if "seconds" in record:
+            seconds[record["name"], record["mode"]][record["side"]] = max(record["seconds"], 1e-3)
+    found = sorted((times["torch._dynamo"] / times["stator"], *key) for key, times in seconds.items() if len(times) > 1)
+    if not found:
+        return []
+    rows = [f"    {ratio:5.1f}x  {name} ({mode})" for ratio, name, mode in found[:8]]
+    return [f"first call, torch._dynamo / stator: median {statistics.median(r for r, _, _ in found):.1f}x of "
+            f"{len(found)}, the least:", *rows]
 
 
 def main() -> None:
@@ -163,7 +192,7 @@ def main() -> None:
     parser.add_argument("--libraries", default=",".join(LIBRARIES))
     parser.add_argument("--names", default="", help="these models, and no others")
     parser.add_argument("--count", type=int, default=40, help="how many more models to run")
-    parser.add_argument("--side", default="stator", choices=("stator", "torch._dynamo"))
+    parser.add_argument("--side", default="stator", choices=(*SIDES, "both"))
     parser.add_argument("--mode", default="eval", choices=("eval", "train"))
     parser.add_argument("--limit", type=float, default=60.0, help="seconds for one model")
     parser.add_argument("--out", type=Path, default=None)
@@ -181,16 +210,22 @@ def main() -> None:
     if options.built_in is not None:
         wanted = [r["name"] for r in read(options.built_in) if r["status"] != "not built" and r["side"] == "stator"]
     known = read(options.out) if options.out is not None and options.out.exists() else []
-    done = {r["name"] for r in known if (r["side"], r["mode"]) == (options.side, options.mode)}
+    sides = SIDES if options.side == "both" else (options.side,)
+    done = {(r["name"], r["side"]) for r in known if r["mode"] == options.mode}
     records = known
-    for name in [name for name in wanted if name not in done][:options.count]:
-        record = {"name": name, "side": options.side, "mode": options.mode,
-                  **in_child(name, options.side, options.mode == "train", options.limit)}
-        records.append(record)
-        print(f"{name:44} {record['status']:9} {record.get('seconds', ''):>6} {record.get('why', '')[:80]}", flush=True)
-        if options.out is not None:
-            with options.out.open("a") as file:
-                file.write(json.dumps(record) + "\n")
+    warm_up()
+    for name in [name for name in wanted if (name, sides[-1]) not in done][:options.count]:
+        for side in sides:
+            record = {"name": name, "side": side, "mode": options.mode,
+                      **in_child(name, side, options.mode == "train", options.limit)}
+            records.append(record)
+            print(f"{name:40} {side:13} {record['status']:9} {record.get('seconds', ''):>6} "
+                  f"{record.get('why', '')[:70]}", flush=True)
+            if options.out is not None:
+                with options.out.open("a") as file:
+                    file.write(json.dumps(record) + "\n")
+            if record["status"] == "not built":
+                break
     print(summarise(records))
 
 

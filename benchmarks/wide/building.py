@@ -17,7 +17,7 @@ import torch
 
 from benchmarks.wide.shrinking import shrink
 
-LIMIT = 60_000_000  # parameters
+LIMIT = 30_000_000  # parameters
 Inputs = dict[str, Any]
 
 

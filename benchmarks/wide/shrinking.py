@@ -54,6 +54,8 @@ def shrink(config: Any, deep: bool = True) -> Any:
         count = max(2, len(kinds))
         changes.update({n: (kinds * 2)[:count] for n in ("layer_types", "layers_block_type") if n in values})
         changes.update({n: count for n in ("num_hidden_layers", "n_layer", "num_layers") if n in values})
+    if values.get("pad_token_id", 0) is None:
+        changes["pad_token_id"] = 0
     vocabulary = changes.get("vocab_size")
     for name, value in values.items():
         if vocabulary and name.endswith(("_token_id", "_token_index")) and type(value) is int and value >= vocabulary:
