@@ -138,14 +138,26 @@ def _tensor_key(vm: Any, key: Any) -> Any:
     cls = type(key)
     if cls is tuple:
         vm.heap.expose(key)
-        if any(type(part) in INDEXES for part in key):
-            return tuple([_tensor_key(vm, part) for part in key])
+        if any(type(part) in INDEXES or type(part) is list for part in key):
+            return tuple([_index_tensor(vm, part) if type(part) in (tuple, list) else _tensor_key(vm, part)
+                          for part in key])
         return key
     if cls is slice:
         return _slice_items(vm, key)
     if cls is FakeTensor and key.dim() == 0 and key.dtype in _INDEX_DTYPES:
         return item_of(vm, key)
     return key
+
+
+def _index_tensor(vm: Any, part: Any) -> Any:
+    """x[(i, j), :] for tensors i, j: one index tensor, where torch itself would read the numbers.
+
+    Only beside another index: a list that is the whole index is taken apart by torch, as if it were a tuple.
+    """
+    vm.heap.expose(part)
+    if part and all(type(item) is FakeTensor and item.dim() == 0 and item.dtype in _INDEX_DTYPES for item in part):
+        return vm.torch_call(torch.stack, (list(part),), None)
+    return part
 
 
 def _slice_items(vm: Any, key: slice) -> slice:

@@ -73,3 +73,12 @@ def inside_blocks(x):
 @case(breaks="torch.equal gives a Python bool made from values")
 def equality_of_tensors(x, y):
     return torch.equal(x, y), torch.equal(x, x), x + y
+
+
+@case()
+def index_of_several_tensors(x):
+    rows, columns = zip(*torch.tensor([[0, 1], [1, 0], [1, 2]]), strict=True)
+    y = x.clone()
+    y[rows, columns] = 7.0
+    y[[rows[0], rows[1]], 0] = 5.0
+    return y, x[rows, columns], x[[columns[0]], :]
