@@ -23,7 +23,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from stator import _hook
-from stator.graph.memory import storage_partition
+from stator.graph.memory import is_member, storage_partition
 from stator.graph.naming import is_in_place
 from stator.graph.torch_state import C
 from stator.shapes.environment import UNKNOWN
@@ -75,6 +75,17 @@ class KnownValues:
         found = self._value(self.recorder.node_of(fake))
         with unset_fake_temporarily(), torch._C.DisableTorchFunction():
             return found if found is UNKNOWN else found.item()
+
+    def of_fixed_scalar(self, fake: FakeTensor) -> Any:
+        """The same, where it follows from constants and members of modules alone, which seldom change."""
+        needed: set[fx.Node] = set()
+        try:
+            self._reach(self.recorder.node_of(fake), needed)
+        except _NotKnown:
+            return UNKNOWN
+        if all(is_member(each.source) for each in self.recorder.inputs if each.node in needed):
+            return self.of_scalar(fake)
+        return UNKNOWN
 
     def of_number(self, value: Any) -> Any:
         """The number behind a symbolic value; its integer symbols are constants from then on."""

@@ -345,6 +345,10 @@ class Recorder:
                 map_scalars(kwargs, self._item, direct=True))
 
     def _item(self, fake: FakeTensor) -> Any:
+        """The number of a tensor that stands for a size: itself where it is as good as constant, else a symbol."""
+        number = self.known.of_fixed_scalar(fake)
+        if number is not UNKNOWN:
+            return number
         memo = fake.item_memo
         if type(memo) is torch.SymInt and memo.node._expr not in self.symbols.definitions:
             fake.item_memo = None  # a symbol that a failed attempt made, and no node defines

@@ -75,12 +75,15 @@ def test_cache_of_two_calls_is_not_shared(model: Any) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["llama", "gpt2", "t5", "qwen2"])
-def test_generate(name: str) -> None:
+@pytest.mark.parametrize("cache", ["dynamic", "static"])
+@pytest.mark.parametrize("name", ["llama", "gpt2", "t5", "qwen2", "bart", "mamba"])
+def test_generate(name: str, cache: str) -> None:
     """transformers' own loop, with the forward compiled in place."""
     built = FAMILIES[name].make()
     model, again = built.model, copy.deepcopy(built.model)
     again.forward = stator.compile(again.forward, backend="eager", fullgraph=True)
     prompt = tokens(5)
-    options = dict(max_new_tokens=STEPS, do_sample=False, pad_token_id=0)
+    options: dict[str, Any] = dict(max_new_tokens=STEPS, do_sample=False, pad_token_id=0)
+    if cache == "static":
+        options["cache_implementation"] = "static"
     assert torch.equal(again.generate(prompt, **options), model.generate(prompt, **options))

@@ -180,3 +180,23 @@ def test_what_was_found_for_values_is_not_remembered_for_metadata() -> None:
     for left in (1, 2, 3):
         n = torch.tensor([left, left])
         torch.testing.assert_close(stator.compile(widen, backend="eager")(x, n), widen(x, n))
+
+
+def test_a_buffer_given_as_a_size_is_a_constant_under_a_guard() -> None:
+    class Padded(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("left", torch.tensor(2))
+
+        def forward(self, x):
+            right = self.left * 2 - 1
+            return F.pad(x, (self.left, right))
+
+    model, x = Padded(), torch.ones(2, 3)
+    explained = stator.explain(model)(x)
+    assert not explained.break_reasons
+    assert not any(node.target == "item" for graph in explained.graphs for node in graph.graph.nodes)
+    compiled = stator.compile(model, backend="eager", fullgraph=True)
+    for left in (2, 3, 2):
+        model.left.fill_(left)
+        torch.testing.assert_close(compiled(x), model(x))
