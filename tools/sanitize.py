@@ -24,7 +24,7 @@ TESTS = [
     "tests/unit/shapes", "tests/breaks/test_depth.py",
     "tests/lang/test_01_arithmetic.py", "tests/lang/test_16_closures.py", "tests/lang/test_30_generators.py",
     "tests/lang/test_34_try.py", "tests/lang/test_47_collections.py", "tests/lang/test_58_modules.py",
-    "tests/resilience/test_lifetimes.py", "tests/resilience/test_threads.py",
+    "tests/resilience/test_lifetimes.py", "tests/resilience/test_many_threads.py",
 ]  # fmt: skip
 
 
