@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import functools
 import gc
 import time
 from collections.abc import Callable, Iterator
@@ -110,7 +111,7 @@ def deep(depth: int) -> Program:
 PROGRAMS: dict[str, Callable[[], Program]] = {
     "break in a loop, 100 iterations": lambda: loop(100),
     "break in a loop, 1,000 iterations": lambda: loop(1000),
-    **{f"one break, {depth} {'call' if depth == 1 else 'calls'} deep": lambda depth=depth: deep(depth)
+    **{f"one break, {depth} {'call' if depth == 1 else 'calls'} deep": functools.partial(deep, depth)
        for depth in range(1, 7)},
 }
 

@@ -298,7 +298,7 @@ def stopped(site: CallSite, done: Trace, stop: Break, bound: tuple[Any, ...]) ->
         raise stop.as_unsupported() from None
     event = events.GraphBreak.of(stop)
     events.emit(event)
-    step = plan_stop(done.vm, done.frame, stop.data.get("leave", ""))
+    step = plan_stop(done.vm, done.frame, str(stop.data.get("leave", "")))
     if step is not None:
         try:
             again = trace(lambda vm: site.begin(vm, bound), step, stop)

@@ -44,7 +44,7 @@ def audited(entry: Any, fn: Any, settings: Settings) -> Any:
 
 def audit(entry: Any, fn: Any, settings: Settings, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """One call, made both ways; the answer is the compiled one."""
-    name = settings.name or getattr(fn, "__qualname__", "?")
+    name = str(settings.name or getattr(fn, "__qualname__", "?"))
     try:
         trials = Trials(fn, args, kwargs, is_exact(settings.backend))
     except TooMuch as why:

@@ -94,7 +94,8 @@ class Checkpoint:
         own = instance_dict(value)
         if own is not None:
             self._note_dict(own)
-        for member in slot_members(type(value)):
+        cls: type = type(value)
+        for member in slot_members(cls):
             self._note_slot(value, member)
 
     def _note_dict(self, held: dict[Any, Any]) -> None:

@@ -49,7 +49,8 @@ def copies(values: tuple[Any, ...]) -> tuple[Any, ...]:
 
 def copy_of(gm: fx.GraphModule, last: fx.Node | None = None, only: bool = False) -> fx.GraphModule:
     """The graph, or its part up to a node with the values of all its nodes (`only`: of that node) as results."""
-    graph, made, results = fx.Graph(), {}, []
+    graph, results = fx.Graph(), []
+    made: dict[fx.Node, fx.Node] = {}
     for node in gm.graph.nodes:
         if node.op == "output":
             if last is None:

@@ -150,7 +150,8 @@ def object_parts(value: Any) -> Iterator[tuple[str, Any]]:
     own = instance_dict(value)
     for name, part in list((own or {}).items()):
         yield f".{name}", part
-    for member in slot_members(type(value)):
+    cls: type = type(value)
+    for member in slot_members(cls):
         try:
             yield f".{member.__name__}", member.__get__(value)
         except AttributeError:

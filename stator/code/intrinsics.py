@@ -29,6 +29,7 @@ def _stub(first: Any, second: Any = None) -> Any: ...
 
 
 def _function(name: str) -> Callable[..., Any]:
+    operands: tuple[int, ...]
     if name in INTRINSICS_1:
         opname, number, operands = "CALL_INTRINSIC_1", INTRINSICS_1.index(name), (0,)
     else:

@@ -131,7 +131,7 @@ def _lock(build: Any, value: Any) -> str:
     """A lock made inside the trace, as free or as taken as it is."""
     make = build.writer.constant(RLock if type(value) is RLock else make_lock)
     name = build.variable(value, "lock", f"{make}()")
-    if value._is_owned() if type(value) is RLock else value.locked():
+    if getattr(value, "_is_owned" if type(value) is RLock else "locked")():
         build.writer.line(f"{name}.acquire()")
     return name
 

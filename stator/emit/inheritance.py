@@ -7,6 +7,7 @@ again after every break.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import torch
@@ -36,7 +37,7 @@ def pass_on(memory: Memory, heap: Any, values: list[Any], advance: Advance, stop
                 known.numbers.add(here)
                 if stop.data.get("varying") and not advance.takes_item:
                     known.unread.add(here)
-        known.merge(memory, lambda source, places=places: _moved(source, places))
+        known.merge(memory, functools.partial(_moved, places=places))
 
 
 def _note_value(known: Memory, heap: Any, value: Any, here: Source, places: dict[Source, Source], depth: int) -> None:

@@ -186,10 +186,10 @@ class Machine:
                     failed = True
                     raise
                 except RecursionError:
-                    stop = Break("SB011", "the recursion limit, reached inside C code or a class's own lookups")
-                    self.place(stop)
+                    deep = Break("SB011", "the recursion limit, reached inside C code or a class's own lookups")
+                    self.place(deep)
                     failed = True
-                    raise stop from None
+                    raise deep from None
                 except Exception as error:
                     self.pending = Bug(error)
                     raise self.pending from error

@@ -45,9 +45,9 @@ def interpreted(vm: Any, what: str, function: Any, given: list[Any], more: tuple
             part.bind(f"given_{number}", fake)
         result = vm.call_sync(function, (*given, *more), {})
         vm.heap.expose_deep(result)
-    why = witness.changed()
-    if why:
-        raise Break("SB016", f"{what} of a function with effects: {why}")
+    changed = witness.changed()
+    if changed:
+        raise Break("SB016", f"{what} of a function with effects: {changed}")
     return part, result
 
 

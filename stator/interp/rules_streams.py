@@ -99,5 +99,7 @@ def _flush_rule(function: Any) -> Any:
     return flush
 
 
-for _function in (io.TextIOWrapper.flush, io.BufferedWriter.flush, io._io._IOBase.flush):  # type: ignore[attr-defined]
+_FLUSHES: tuple[Any, ...] = (io.TextIOWrapper.flush, io.BufferedWriter.flush,
+                             io._io._IOBase.flush)  # type: ignore[attr-defined]
+for _function in _FLUSHES:
     rule(_function)(_flush_rule(_function))

@@ -28,7 +28,7 @@ from stator.kinds import is_a
 from stator.shapes.values import SYMBOLIC
 
 _ATOMS = CONSTANT_TYPES | IDENTITY_TYPES | SYMBOLIC
-_COUNTED = frozenset(type(iter(each)) for each in (
+_COUNTED: frozenset[type] = frozenset(type(iter(each)) for each in (  # type: ignore[var-annotated]
     [], (), range(0), range(1 << 70), "", b"", {}, {}.values(), {}.items(), set(), collections.deque())) | {
     type(reversed([])), type(reversed({})), reversed}
 # Iterators that cannot advance without advancing another.

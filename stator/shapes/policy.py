@@ -112,8 +112,10 @@ class Memory:
                     own.setdefault(found, set()).update(items)
 
     def forget(self) -> None:
-        for known in (*self._sets(), *self._tables()):
+        for known in self._sets():
             known.clear()
+        for table in self._tables():
+            table.clear()
 
     def _sets(self) -> tuple[set[Source], ...]:
         return self.numbers, self.tuples, self.unread, self.undecided_numbers

@@ -19,9 +19,10 @@ class Varying:
     python_type: type = object
 
 
-_ITERATORS = (type(iter([])), type(iter(())), type(iter(range(0))), type(iter(range(1 << 70))), type(iter({})),
-              type(iter({}.values())), type(iter({}.items())), type(iter(set())), type(reversed([])), enumerate, zip)
-_CONTAINERS = (list, tuple, dict, set, frozenset, collections.deque, collections.OrderedDict, range,
+_ITERATORS: tuple[type, ...] = (
+    type(iter([])), type(iter(())), type(iter(range(0))), type(iter(range(1 << 70))), type(iter({})),
+    type(iter({}.values())), type(iter({}.items())), type(iter(set())), type(reversed([])), enumerate, zip)
+_CONTAINERS: tuple[type, ...] = (list, tuple, dict, set, frozenset, collections.deque, collections.OrderedDict, range,
                type({}.keys()), type({}.values()), type({}.items()))
 _PLAIN = (str, bytes, types.FunctionType, types.BuiltinFunctionType, types.MethodType)
 COLLECTIONS = frozenset(_ITERATORS + _CONTAINERS)
