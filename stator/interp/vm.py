@@ -38,7 +38,7 @@ _SIMPLE_ITERATORS = {type(iter([])), type(iter(())), type(iter(range(0))), type(
                      type(iter(range(1 << 70))), type(iter({})), type(iter({}.values())), type(iter(set()))}
 _CONSTANT_OBJECTS = (torch.Generator,)
 _WHOLE = (FakeTensor, list, tuple, dict, str, range, bytes)
-LOOP_LIMIT = 500_000  # tens of seconds: from there on the frame is better run as it is
+LOOP_LIMIT = 100_000  # seconds of tracing: from there on the frame is better run as it is
 
 
 class VM(Caller):
