@@ -191,6 +191,12 @@ def capture(site: CallSite, bound: tuple[Any, ...]) -> tuple[Any, Any, Installed
         if done is None or not ask_less(site, done):
             raise
         return capture(site, bound)
+    except RecursionError:
+        if done is None:
+            return None  # what the program is made of is nested too deep to be looked at: it runs as it is
+        why = str(Break("SB011", "values nested deeper than the recursion limit"))
+        events.emit(events.EagerFallback(site.name, why))
+        return install_eager(done, bound, why)
     except Exception as error:
         internal_failure(site, error)
         return None
