@@ -40,8 +40,9 @@ _INDEX_DTYPES = frozenset({torch.int64, torch.int32, torch.int16, torch.int8})
 _C_SEQUENCES = (list, tuple, str, bytes, range, collections.deque)
 # C functions that copy a container without looking at its items.
 _COPIES = frozenset(map(id, (
-    list, tuple, torch.Size, collections.deque, dict, collections.OrderedDict, tuple.__add__, list.__add__,
-    list.__iadd__, torch.Size.__add__, list.copy, list.extend, list.insert, list.pop, list.reverse, list.__getitem__,
+    list, tuple, tuple.__new__, torch.Size, collections.deque, dict, collections.OrderedDict, tuple.__add__,
+    list.__add__, list.__iadd__, torch.Size.__add__, list.copy, list.extend, list.insert, list.pop, list.reverse,
+    list.__getitem__,
     tuple.__getitem__, torch.Size.__getitem__, dict.update, dict.copy, dict.pop, dict.popitem, zip, enumerate, reversed,
     itertools.chain, itertools.islice, collections.deque.extend, collections.deque.pop, collections.deque.popleft,
     list.__len__, tuple.__len__, dict.__len__, len)))
@@ -342,7 +343,9 @@ def arguments(vm: Any, row: Any, function: Any, values: Any, kwargs: Any) -> tup
     deep = row.cls is not NativeClass.PURE_SHELL and id(function) not in _COPIES
     change = (lambda value: specialise_deep(vm, value)) if deep else specialise
     values = tuple([change(value) for value in values])
-    return values, {key: change(value) for key, value in kwargs.items()} if kwargs else kwargs
+    if not kwargs or function is dict:  # dict(rows=n) stores what it is given
+        return values, kwargs
+    return values, {key: change(value) for key, value in kwargs.items()}
 
 
 def _number_of(vm: Any, value: Any) -> Any:

@@ -26,6 +26,12 @@ _HOW = {"open": DimDynamic.DUCK, "declared": DimDynamic.DYNAMIC, "unbacked": Dim
 def symbolic_fake(mode: FakeTensorMode, tensor: torch.Tensor, source: Source, dims: dict[int, str]) -> FakeTensor:
     """A fake tensor whose given dimensions are symbols."""
     sizes = [_HOW[dims[dim]] if dim in dims else DimDynamic.STATIC for dim in range(tensor.dim())]
+    seen: set[int] = set()
+    for dim, how in dims.items():  # height and width are two facts, also where they are equal today
+        if how == "open":
+            if tensor.shape[dim] in seen:
+                sizes[dim] = DimDynamic.DYNAMIC
+            seen.add(tensor.shape[dim])
     plain = tensor
     if tensor._is_view():  # of the base's sizes nothing is known or guarded: fake the tensor as it lies
         with no_dispatch():

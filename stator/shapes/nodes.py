@@ -31,7 +31,7 @@ from torch.utils._sympy.reference import PythonReferenceAnalysis
 from stator.breaks import Break
 from stator.guards.shape_check import Operand, Property
 from stator.shapes.keypaths import follow
-from stator.shapes.values import SYMBOLIC, as_constant, specialise
+from stator.shapes.values import SYMBOLIC, as_constant, hint_of, specialise
 from stator.source import Source
 
 
@@ -50,6 +50,30 @@ class _ExampleTracer(GraphAppendingTracer):
         examples = fx.map_arg(node.args, lambda argument: argument.meta.get("example_value"))
         node.meta["example_value"] = target(*examples)
         return node
+
+
+_CONVOLUTIONS = frozenset({torch.conv1d, torch.conv2d, torch.conv3d, torch.conv_transpose1d, torch.conv_transpose2d,
+                           torch.conv_transpose3d})
+
+
+_OF_IMAGES = frozenset({torch.conv1d, torch.conv2d, torch.conv_transpose1d, torch.conv_transpose2d})
+
+
+def _is_small_batch(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.device.type == "cpu" and value.dim() > 2 \
+        and type(value.shape[0]) is int and value.shape[0] < 16
+
+
+def _is_contiguous(value: Any) -> bool:
+    """Whether a tensor lies contiguously, as far as its sizes are known; asked without a guard."""
+    if not isinstance(value, torch.Tensor):
+        return False
+    expected: Any = 1
+    for size, stride in zip(reversed(value.shape), reversed(value.stride()), strict=True):
+        if hint_of(size) != 1 and (hint_of(stride) is None or hint_of(stride) != expected):
+            return False
+        expected *= hint_of(size)
+    return True
 
 
 def _called(function: Callable[[Any], Any]) -> Any:
@@ -94,6 +118,20 @@ class SymbolNodes:
     def dispatcher(self) -> Any:
         """Once there are symbols, composite operators must run in Python: their C++ asks for numbers."""
         return enable_python_dispatcher() if self.definitions or self.numbers else _NOTHING
+
+    def unasked(self, func: Any, args: Any) -> Any:
+        """Around a convolution: which of its kernels fits the present sizes is no fact.
+
+        Its rule for fake tensors asks (is the input larger than 20,480 elements?), because kernels may differ in the
+        layout they give back. For contiguous operands they do not; nor do those for images on the CPU, MKLDNN's and
+        the native ones; NNPACK, which differs, wants 16 images at least.
+        """
+        if func not in _CONVOLUTIONS or not self.definitions:
+            return _NOTHING
+        operands = args[:2]
+        if all(map(_is_contiguous, operands)) or func in _OF_IMAGES and _is_small_batch(operands[0]):
+            return self.shape_env.suppress_guards()
+        return _NOTHING
 
     # ------------------------------------------------------------------ definitions
 

@@ -161,7 +161,7 @@ def compute(function: Callable[..., Any], *values: Any) -> Any:
 
 def _overflows(function: Any, left: Any, right: Any) -> bool:
     """Whether a product, power or shift leaves the 64 bits that symbols are made for."""
-    hints = [_hint(value) for value in (left, right)]
+    hints = [hint_of(value) for value in (left, right)]
     if any(type(hint) is not int for hint in hints):
         return False
     base, other = (abs(hint).bit_length() for hint in hints)
@@ -171,7 +171,8 @@ def _overflows(function: Any, left: Any, right: Any) -> bool:
     return base + exponent > 62 if function in (operator.lshift, operator.ilshift) else max(base, 1) * exponent > 62
 
 
-def _hint(value: Any) -> Any:
+def hint_of(value: Any) -> Any:
+    """The number that a symbol has in the call being traced; None where only the graph knows."""
     if type(value) not in SYMBOLIC:
         return value
     return None if is_unbacked(value) or not value.node.has_hint() else value.node.hint
@@ -206,5 +207,5 @@ def holds_symbol(values: Any) -> bool:
 _SEQUENCES = frozenset({tuple, list, torch.Size})
 
 __all__ = ["PYTHON_TYPES", "SYMBOLIC", "UNREAD", "DeferredText", "Varying", "as_constant", "as_integer", "compute",
-           "data_dependent", "free_unbacked_symbols", "holds_symbol", "is_symbolic", "is_unbacked", "python_type",
-           "specialise", "unread", "unread_class"]
+           "data_dependent", "free_unbacked_symbols", "hint_of", "holds_symbol", "is_symbolic", "is_unbacked",
+           "python_type", "specialise", "unread", "unread_class"]
