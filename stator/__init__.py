@@ -26,11 +26,13 @@ if TYPE_CHECKING:
         is_compiled,
         is_compiling,
         list_backends,
+        load_shape_profile,
         print,
         register_backend,
         reset,
         set_logs,
         set_stance,
+        shape_profile,
         skip_frame,
         substitute_in_graph,
     )
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
     )
     from stator.installation import install, is_installed, uninstall
     from stator.shapes.declare import mark_dynamic, mark_static, mark_unbacked, maybe_mark_dynamic
+    from stator.shapes.named import Dim
 
 __version__ = "0.1.0"
 
@@ -62,11 +65,13 @@ _MODULE_OF_NAME = {
     "is_compiled": "stator.api",
     "is_compiling": "stator.api",
     "list_backends": "stator.api",
+    "load_shape_profile": "stator.api",
     "print": "stator.api",
     "register_backend": "stator.api",
     "reset": "stator.api",
     "set_logs": "stator.api",
     "set_stance": "stator.api",
+    "shape_profile": "stator.api",
     "skip_frame": "stator.api",
     "substitute_in_graph": "stator.api",
     "uninstall": "stator.installation",
@@ -75,6 +80,7 @@ _MODULE_OF_NAME = {
     "mark_static": "stator.shapes.declare",
     "mark_unbacked": "stator.shapes.declare",
     "maybe_mark_dynamic": "stator.shapes.declare",
+    "Dim": "stator.shapes.named",
     "CompiledModule": "stator.compiled_module",
     "BackendError": "stator.errors",
     "InternalError": "stator.errors",
@@ -87,6 +93,7 @@ _MODULE_OF_NAME = {
 __all__ = [  # noqa: PLE0604 (the names that __getattr__ provides)
     "BackendError",
     "CompiledModule",
+    "Dim",
     "InternalError",
     "OptionError",
     "RecompileLimit",
@@ -106,6 +113,7 @@ __all__ = [  # noqa: PLE0604 (the names that __getattr__ provides)
     "is_compiling",
     "is_installed",
     "list_backends",
+    "load_shape_profile",
     "print",
     "mark_dynamic",
     "mark_static",
@@ -115,6 +123,7 @@ __all__ = [  # noqa: PLE0604 (the names that __getattr__ provides)
     "reset",
     "set_logs",
     "set_stance",
+    "shape_profile",
     "skip_frame",
     "substitute_in_graph",
     "uninstall",

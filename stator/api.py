@@ -27,8 +27,10 @@ from stator.options import (
     build_settings,
     require_bool,
 )
+from stator.pipeline import load_shape_profile, shape_profile
 from stator.printing import print
 from stator.report import set_logs
+from stator.shapes.named import read_declarations
 from stator.stance import set_stance
 
 __all__ = [
@@ -44,11 +46,13 @@ __all__ = [
     "is_compiled",
     "is_compiling",
     "list_backends",
+    "load_shape_profile",
     "print",
     "register_backend",
     "reset",
     "set_logs",
     "set_stance",
+    "shape_profile",
     "skip_frame",
     "substitute_in_graph",
 ]
@@ -116,6 +120,7 @@ def compile(
     )
     require_bool("disable", disable)
     check_settings(settings)
+    read_declarations(settings.shapes)  # refuses what is not understood, before the first call
     decorate = functools.partial(_compile, settings=settings, disable=disable)
     return decorate if model is None else decorate(model)
 

@@ -27,6 +27,7 @@ OWN_OPTIONS: dict[str, str] = {
     "compile_nested": "Python functions called by the unsupported instruction of a break are compiled in turn",
     "capture_control_flow": "a branch on a tensor whose ways have no effects and yield alike is captured as torch.cond",
     "audit": "an int n: one call in n is also made eagerly and compared, 0 for none (also STATOR_AUDIT=n)",
+    "shapes": "declared dimensions: {'x': {0: 'batch', 1: stator.Dim('length', min=2, max=512)}, 'n': 'steps'}",
     "print": "'replay' (default): print, logging and warnings are replayed after the graph; 'break': they break",
 }
 
@@ -65,6 +66,7 @@ class Settings:
     capture_control_flow: bool = False
     audit: int = field(default_factory=audit_from_environment)
     print: str = "replay"
+    shapes: Mapping[str, object] = field(default_factory=dict, hash=False)
 
     def validate(self) -> None:
         """Raise on the first field that is not accepted."""
@@ -97,7 +99,7 @@ class Settings:
             raise OptionValueError(f"options['print']={self.print!r} is not accepted; use 'replay' or 'break'")
         if isinstance(self.audit, bool) or not isinstance(self.audit, int) or self.audit < 0:
             raise OptionTypeError(f"options['audit']={self.audit!r} is not accepted; use an int from 0")
-        for key in OWN_OPTIONS.keys() - {"print", "audit"}:
+        for key in OWN_OPTIONS.keys() - {"print", "audit", "shapes"}:
             require_bool(f"options[{key!r}]", getattr(self, key))
 
     @property

@@ -40,6 +40,7 @@ from stator.interp.rules_effects import PolicySet
 from stator.interp.suspend import plan_stop, suspend
 from stator.interp.trace import Trace, trace
 from stator.options import Settings
+from stator.shapes import profile
 from stator.shapes.checks import require_declared, shape_guards
 from stator.source import CallOf, Pinned
 
@@ -72,7 +73,7 @@ def make_entry(fn: Any, settings: Settings) -> Any:
 
 def make_nested_entry(site: CallSite, func: types.FunctionType) -> Any:
     """The entry of a function that was entered below a break of `site`: a call of its own, that may break."""
-    entry = make_entry(func, replace(site.settings, fullgraph=False, name=None))
+    entry = make_entry(func, replace(site.settings, fullgraph=False, name=None, shapes={}))
     entry._stator_site.is_nested = True
     return entry
 
@@ -84,12 +85,28 @@ def call_natively(function: Any, /, *args: Any, **kwargs: Any) -> Any:
 def reset() -> None:
     """Forget every compiled entry of every compiled function, and what was learned of operations."""
     propagation.forget()
+    profile.forget()
     for compiled in list(_entries):
         compiled.clear()
         site = compiled._stator_site
         site.limit_told = site.eager_told = site.gave_up = False
         site.eager_calls = 0
         site.shapes.memory.forget()
+        site.shapes.memory.foreseen = None
+
+
+def shape_profile() -> str:
+    """What every place has learned about changing sizes, as JSON."""
+    sites = [compiled._stator_site for compiled in list(_entries)]
+    return profile.export((site.place, site.shapes.memory) for site in sites)
+
+
+def load_shape_profile(text: str) -> None:
+    """Start from what another process has learned: places that exist, and those that are made later."""
+    profile.load(text)
+    for compiled in list(_entries):
+        site = compiled._stator_site
+        site.shapes.memory.foreseen = profile.foreseen(site.place)
 
 
 def on_miss(site: CallSite, compiled: Any, bound: tuple[Any, ...], args: tuple[Any, ...],
@@ -103,6 +120,8 @@ def on_miss(site: CallSite, compiled: Any, bound: tuple[Any, ...], args: tuple[A
     mark = marks.disabled_mark(site.fn)
     if mark is not None:  # only the frame itself is left alone, unless the mark is recursive
         return _core.EAGER if mark.recursive else site.points.invoke(site.fn, *args, **(kwargs or {}))
+    if site.shapes.declared.dims:
+        site.shapes.declared.check_call(site.fn, bound)
     if not may_compile(site, bound):
         return _core.EAGER
     installed = compiled.entries()

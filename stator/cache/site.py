@@ -6,6 +6,7 @@ the record of what each entry was made from.
 
 from __future__ import annotations
 
+import os
 import types
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,6 +18,8 @@ from stator.interp.suspend import restore
 from stator.interp.trace import Trace, root_frame
 from stator.interp.vm import VM
 from stator.options import Settings
+from stator.shapes import profile
+from stator.shapes.named import read_declarations
 from stator.shapes.policy import Policy
 
 
@@ -56,6 +59,15 @@ class CallSite:
 
     def __post_init__(self) -> None:
         self.shapes = Policy(self.settings.dynamic, breaks=not self.settings.fullgraph)
+        self.shapes.memory.foreseen = profile.foreseen(self.place)
+        if self.point is None and self.settings.shapes:
+            self.shapes.declared = read_declarations(self.settings.shapes)
+
+    @property
+    def place(self) -> str:
+        """How a shape profile calls this site, in any process: its file and its name."""
+        code = self.fn.__code__ if self.point is None else self.point.states[-1].code
+        return f"{os.path.basename(code.co_filename)}: {self.name}"
 
     def begin(self, vm: VM, bound: tuple[Any, ...]) -> Any:
         """The frames a trace of this site starts from."""

@@ -40,6 +40,7 @@ from stator.guards.shape_check import Operand, Property
 from stator.kinds import is_a
 from stator.shapes.environment import UNKNOWN, TraceEnvironment
 from stator.shapes.inputs import float_tensor, symbolic_fake, symbolic_float, symbolic_int, undecided_int
+from stator.shapes.named import Dim
 from stator.shapes.nodes import SymbolNodes
 from stator.shapes.values import SYMBOLIC, data_dependent, has_unbacked
 from stator.source import Source
@@ -91,7 +92,7 @@ class Recorder:
 
     # ------------------------------------------------------------------ inputs
 
-    def add_input(self, tensor: torch.Tensor, source: Source, dims: dict[int, str] | None = None) -> FakeTensor:
+    def add_input(self, tensor: torch.Tensor, source: Source, dims: dict[int, Any] | None = None) -> FakeTensor:
         if self.enclosing is not None:  # an inner graph is being recorded: outside tensors come through the outermost
             with self.enclosing.outside():
                 return self.add_input(tensor, source, dims)
@@ -120,8 +121,8 @@ class Recorder:
         self.symbols.take_fresh(fake)  # sizes declared unbacked: the input itself defines them
         self.symbols.define_input(node, fake, source, self.locate())
         for dim, how in (dims or {}).items():
-            if how == "declared":
-                self.symbols.declared.append((Operand(source, Property.SIZE, dim), fake.shape[dim]))
+            if how == "declared" or isinstance(how, Dim):
+                self.symbols.declare(Operand(source, Property.SIZE, dim), fake.shape[dim], how)
         self.inputs.append(GraphInput(source, tensor, fake, node))
         return fake
 
@@ -134,7 +135,7 @@ class Recorder:
         node.meta["source"] = source
         return node
 
-    def add_number(self, value: int | float, source: Source, undecided: bool = False) -> Any:
+    def add_number(self, value: int | float, source: Source, undecided: bool = False, named: Any = None) -> Any:
         """A symbol for a Python number from outside; of an undecided one the trace knows nothing."""
         if self.enclosing is not None:
             with self.enclosing.outside():
@@ -144,6 +145,8 @@ class Recorder:
         self.symbols.define_number(symbol, number, source, self.locate())
         if undecided:
             self.symbols.take_fresh(number)
+        elif named is not None:
+            self.symbols.declare(Operand(source, Property.NUMBER), number, named)
         return number
 
     def _add_number_input(self, symbol: Any) -> fx.Node:

@@ -176,7 +176,7 @@ class Heap:
         if not self.shapes.is_open(value, source):
             return self._adopt_constant(value, source)
         self.guard(source, Kind.TYPE, type(value))
-        return self.recorder.add_number(value, source, self.shapes.is_undecided(value, source))
+        return self.recorder.add_number(value, source, *self.shapes.number_choice(value, source))
 
     def _adopt_constant(self, value: Any, source: Source) -> Any:
         self.guard(source, Kind.EQUALS, value)

@@ -18,6 +18,7 @@ from torch.utils._sympy.printers import PythonPrinter
 from stator.errors import DeclarationError
 from stator.guards.guard import Guard, Kind
 from stator.guards.shape_check import Code, Operand, ShapeCheck
+from stator.shapes.values import hint_of
 
 
 class _UserPrinter(PythonPrinter):  # type: ignore[misc]
@@ -155,21 +156,35 @@ def shape_guards(symbols: Any, lines: Any) -> list[Guard]:
 
 
 def require_declared(symbols: Any, lines: Any) -> None:
-    """Raise where the program has pinned down a dimension that the user declared dynamic."""
+    """Raise where the program has pinned down what the user declared open, or made one of two names."""
     env = symbols.shape_env
-    for operand, size in symbols.declared:
+    roots: dict[Any, tuple[Operand, Any, Any]] = {}
+    for operand, size, named in symbols.declared:
+        label = f"{operand.text()} is declared {'dynamic' if named is None else f'as {named.text()}'}"
         if type(size) is int:
-            raise DeclarationError(f"{operand.text()} is declared dynamic, but it is {size} in this call; "
-                                   "sizes 0 and 1 are always constants")
+            raise DeclarationError(f"{label}, but it is {size} in this call; sizes 0 and 1 are always constants")
         symbol = size.node._expr
-        value = env.replacements.get(symbol)
-        if value is None or value.free_symbols:
+        value = env.replace(symbol)
+        if not value.free_symbols:
+            raise DeclarationError(f"{label} and is {hint_of(size)} in this call, but the program needs it to be "
+                                   f"{value}{_where(symbol, env, lines)}; use maybe_mark_dynamic, or take the code out "
+                                   "that depends on the value")
+        if named is None or not isinstance(value, sympy.Symbol):
             continue
-        where = next((lines[i] for i, guard in enumerate(env.guards)
-                      if i < len(lines) and guard.expr.free_symbols == {symbol}), None)
-        place = f" ({where[2]} at {where[0]}:{where[1]})" if where else ""
-        raise DeclarationError(f"{operand.text()} is declared dynamic, but the program needs it to be {value}{place}; "
-                               "use maybe_mark_dynamic, or take the code out that depends on the value")
+        other = roots.setdefault(value, (operand, size, named))
+        if other[2].name != named.name:
+            raise DeclarationError(f"{label} and {other[0].text()} as {other[2].text()}; they are {hint_of(size)} and "
+                                   f"{hint_of(other[1])} in this call, and the program needs them to be equal"
+                                   f"{_where(symbol, env, lines)}; give them one name")
+
+
+def _where(symbol: sympy.Symbol, env: Any, lines: Any) -> str:
+    """The user's line that decided about a symbol."""
+    for i, guard in enumerate(env.guards):
+        if i < len(lines) and lines[i] and symbol in guard.expr.free_symbols and isinstance(guard.expr, sympy.Eq):
+            filename, line, function = lines[i]
+            return f" ({function} at {filename}:{line})"
+    return ""
 
 
 def _property_guard(operand: Operand, expression: Any, where: Any, origins: Any) -> list[Guard]:

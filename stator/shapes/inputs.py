@@ -16,6 +16,7 @@ from torch.utils._mode_utils import no_dispatch
 from torch.utils._sympy.numbers import int_oo
 from torch.utils._sympy.value_ranges import ValueRanges
 
+from stator.shapes.named import Dim
 from stator.shapes.policy import RANGE_MARK
 from stator.shapes.sources import NamedSource
 from stator.source import Source
@@ -23,9 +24,10 @@ from stator.source import Source
 _HOW = {"open": DimDynamic.DUCK, "declared": DimDynamic.DYNAMIC, "unbacked": DimDynamic.UNBACKED}
 
 
-def symbolic_fake(mode: FakeTensorMode, tensor: torch.Tensor, source: Source, dims: dict[int, str]) -> FakeTensor:
+def symbolic_fake(mode: FakeTensorMode, tensor: torch.Tensor, source: Source,
+                  dims: dict[int, str | Dim]) -> FakeTensor:
     """A fake tensor whose given dimensions are symbols."""
-    sizes = [_HOW[dims[dim]] if dim in dims else DimDynamic.STATIC for dim in range(tensor.dim())]
+    sizes = [_how(dims.get(dim)) for dim in range(tensor.dim())]
     seen: set[int] = set()
     for dim, how in dims.items():  # height and width are two facts, also where they are equal today
         if how == "open":
@@ -37,18 +39,32 @@ def symbolic_fake(mode: FakeTensorMode, tensor: torch.Tensor, source: Source, di
         with no_dispatch():
             plain = tensor.data
             plain.requires_grad_(tensor.requires_grad)
-    context = StatelessSymbolicContext(dynamic_sizes=sizes, constraint_sizes=_declared_ranges(tensor))
+    context = StatelessSymbolicContext(dynamic_sizes=sizes, constraint_sizes=_declared_ranges(tensor, dims))
     return mode.from_tensor(plain, symbolic_context=context, source=NamedSource(source))
 
 
-def _declared_ranges(tensor: torch.Tensor) -> list[Any]:
+def _how(choice: str | Dim | None) -> DimDynamic:
+    if choice is None:
+        return DimDynamic.STATIC
+    return DimDynamic.DYNAMIC if isinstance(choice, Dim) else _HOW[choice]
+
+
+def _declared_ranges(tensor: torch.Tensor, dims: dict[int, str | Dim]) -> list[Any]:
     ranges: list[Any] = [None] * tensor.dim()
     for declared in tensor.__dict__.get(RANGE_MARK, ()):
-        if declared.min is not None or declared.max is not None:
-            low = 2 if declared.min is None else declared.min
-            high = int_oo if declared.max is None else declared.max
-            ranges[declared.dim] = StrictMinMaxConstraint(warn_only=False, vr=ValueRanges(low, high))
+        ranges[declared.dim] = _range(declared)
+    for dim, choice in dims.items():
+        if isinstance(choice, Dim):
+            ranges[dim] = _range(choice)
     return ranges
+
+
+def _range(declared: Any) -> Any:
+    if declared.min is None and declared.max is None:
+        return None
+    low = 2 if declared.min is None else max(declared.min, 2)  # sizes 0 and 1 are constants
+    high = int_oo if declared.max is None else declared.max
+    return StrictMinMaxConstraint(warn_only=False, vr=ValueRanges(low, high)) if low <= high else None
 
 
 def symbolic_int(env: Any, value: int, source: Source) -> tuple[sympy.Symbol, torch.SymInt]:

@@ -31,6 +31,7 @@ from torch.utils._sympy.reference import PythonReferenceAnalysis
 from stator.breaks import Break
 from stator.guards.shape_check import Operand, Property
 from stator.shapes.keypaths import follow
+from stator.shapes.named import Dim
 from stator.shapes.values import SYMBOLIC, as_constant, hint_of, specialise
 from stator.source import Source
 
@@ -109,7 +110,8 @@ class SymbolNodes:
         self.kept: list[Any] = []
         self.origins: dict[sympy.Symbol, Operand] = {}  # where guards read a symbol's value
         self.properties: list[tuple[Operand, Any, Any]] = []  # sizes and strides of inputs, their expressions, the line
-        self.declared: list[tuple[Operand, Any]] = []  # sizes that the user declared dynamic
+        self.declared: list[tuple[Operand, Any, Any]] = []  # sizes that the user declared dynamic, and how
+        self.named: dict[str, Any] = {}  # the first size of each declared name
         self.lines: dict[sympy.Symbol, Any] = {}  # the line that first read a symbol
         self.numbers: dict[sympy.Symbol, tuple[Any, Source]] = {}  # symbols that are Python numbers from outside
         self.add_number_input: Callable[[sympy.Symbol], fx.Node] = _no_inputs
@@ -166,6 +168,22 @@ class SymbolNodes:
                 self.lines.setdefault(expression, where)
         if expression.free_symbols <= self.origins.keys():
             self.properties.append((operand, expression, where))
+
+    def declare(self, operand: Operand, size: Any, how: Any) -> None:
+        """A size or number that the user declared: by a mark, or as a Dim, whose name may have a size already."""
+        if not isinstance(how, Dim):
+            self.declared.append((operand, size, None))
+            return
+        if type(size) is not torch.SymInt:
+            return  # 0 or 1: a constant, as torch has it
+        self.declared.append((operand, size, how))
+        if operand.property is Property.NUMBER:
+            for held in ([size >= how.min] if how.min is not None else []) + \
+                    ([size <= how.max] if how.max is not None else []):
+                bool(held)
+        known = self.named.setdefault(how.name, size)
+        if known is not size:
+            bool(known == size)  # a guard: one name is one size
 
     def take_fresh(self, result: Any) -> Any:
         """Where in `result` the symbols lie that the operation just made; to be bound to its node."""

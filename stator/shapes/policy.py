@@ -22,6 +22,7 @@ from stator.guards.reference import Unreadable, evaluate, explain
 from stator.guards.shape_check import Property, is_ordinary
 from stator.guards.tensor_meta import tensor_values
 from stator.kinds import is_a
+from stator.shapes.named import NUMBER, Declarations, Dim
 from stator.shapes.varying import COLLECTIONS, STANDINS
 from stator.source import CallOf, Index, Key, KeyAt, Local, Pinned, Source, ValueAt
 
@@ -51,6 +52,15 @@ class Memory:
     undecided_sizes: dict[Source, set[int]] = field(default_factory=dict)  # sizes that code pins down again and again
     undecided_numbers: set[Source] = field(default_factory=set)
     contents: dict[Source, set[Any]] = field(default_factory=dict)  # values that tensors had, and left
+    foreseen: dict[str, Any] | None = None  # what a loaded profile says, by the names of the values
+
+    def foresees(self, kind: str, source: Source) -> Any:
+        """What the profile says of a value: its dimensions, its lengths, or that it is listed."""
+        if self.foreseen is None:
+            return ()
+        known = self.foreseen[kind]
+        name = source.text()
+        return known.get(name, ()) if isinstance(known, dict) else (name,) if name in known else ()
 
     def learn(self, guards: Iterable[Guard], bound: Sequence[Any]) -> None:
         """Compare an entry's facts with the call that it does not fit."""
@@ -164,6 +174,7 @@ class Policy:
     dynamic: bool | None
     breaks: bool = True  # whether an instruction that reads an unread value may break
     memory: Memory = field(default_factory=Memory)
+    declared: Declarations = field(default_factory=Declarations)  # by the user, for the arguments
     floats: bool = True  # whether floats may be left open: until a backend refuses a graph that has one
 
     def gives_up(self, value: Any, source: Source) -> bool:
@@ -171,23 +182,31 @@ class Policy:
         unread = self.memory.unread
         return bool(unread) and self.breaks and source in unread and type(value) in STANDINS
 
-    def open_dims(self, tensor: torch.Tensor, source: Source) -> dict[int, str]:
-        """The dimensions that become symbols: "declared" by a mark, "unbacked", or "open"."""
+    def named_number(self, source: Source) -> Dim | None:
+        """What `options["shapes"]` says of a number."""
+        return self.declared.of(source.text()).get(NUMBER) if self.declared.dims else None
+
+    def open_dims(self, tensor: torch.Tensor, source: Source) -> dict[int, str | Dim]:
+        """The dimensions that become symbols: "declared" by a mark, "unbacked", "open", or a Dim of the options."""
         with torch._C.DisableTorchFunction():  # the tracer's own mode is on
             rank = tensor.dim()
             if rank == 0 or tensor.layout is not torch.strided:
                 return {}
         marks = tensor.__dict__
-        found: dict[int, str] = {}
+        found: dict[int, str | Dim] = {}
         if self.dynamic is not False:
             if self.dynamic and type(tensor) is torch.Tensor:
                 found.update(dict.fromkeys(range(rank), "open"))
             found.update(dict.fromkeys(self.memory.sizes.get(source, ()), "open"))
+            found.update(dict.fromkeys(self.memory.foresees("sizes", source), "open"))
             if self.breaks:
                 found.update(dict.fromkeys(self.memory.undecided_sizes.get(source, ()), "unbacked"))
             found.update(dict.fromkeys(marks.get(WEAK_MARK, ()), "open"))
             for dim in marks.get(STATIC_MARK, ()):
                 found.pop(dim, None)
+        if self.declared.dims:
+            named = self.declared.of(source.text())
+            found.update({dim % rank: each for dim, each in named.items() if dim is not None and -rank <= dim < rank})
         found.update(dict.fromkeys(marks.get(DYNAMIC_MARK, ()), "declared"))
         found.update(dict.fromkeys(marks.get(UNBACKED_MARK, ()), "unbacked"))
         return {dim: how for dim, how in found.items() if 0 <= dim < rank}
@@ -200,15 +219,20 @@ class Policy:
             return False
         if type(value) is int and not -(1 << 62) < value < 1 << 62:
             return False
-        return source in self.memory.numbers or self.dynamic is True and type(value) is int and _is_argument(source)
+        if self.named_number(source) is not None:
+            return True
+        return source in self.memory.numbers or bool(self.memory.foresees("numbers", source)) \
+            or self.dynamic is True and type(value) is int and _is_argument(source)
 
-    def is_undecided(self, value: Any, source: Source) -> bool:
-        """Whether an open int must not be pinned down any more: what needs the number breaks."""
-        return self.breaks and type(value) is int and source in self.memory.undecided_numbers
+    def number_choice(self, value: Any, source: Source) -> tuple[bool, Dim | None]:
+        """Whether an open int must not be pinned down any more (what needs the number breaks), and its declaration."""
+        undecided = self.breaks and type(value) is int and source in self.memory.undecided_numbers
+        return undecided, self.named_number(source)
 
     def opens_length(self, source: Source) -> bool:
         """Whether the length of a list is a symbol, where only its length is asked for."""
         return self.dynamic is not False and (source in self.memory.lengths
+                                              or bool(self.memory.foresees("lengths", source))
                                               or self.dynamic is True and _is_argument(source))
 
     def may_guard_contents(self, source: Source) -> bool:
@@ -219,8 +243,9 @@ class Policy:
         """Whether a tuple of constants is read item by item, because a number in it is left open."""
         if self.dynamic is False:
             return False
-        return source in self.memory.tuples or self.dynamic is True and _is_argument(source) \
-            and any(type(item) is int for item in value)
+        if source in self.memory.tuples or self.memory.foresees("tuples", source):
+            return True
+        return self.dynamic is True and _is_argument(source) and any(type(item) is int for item in value)
 
 
 def _is_argument(source: Source) -> bool:

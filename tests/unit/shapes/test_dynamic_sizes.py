@@ -184,7 +184,7 @@ def test_mark_dynamic():
 
 def test_violated_declaration_names_line_and_value():
     compiled = stator.compile(lambda x: x * 2 if x.shape[0] == 4 else x, backend="eager")
-    with pytest.raises(stator.StatorError, match=r"x\.size\(0\) is declared dynamic, .* 4 .*test_dynamic_sizes"):
+    with pytest.raises(stator.StatorError, match=r"x\.size\(0\) is declared dynamic and is 4 in this call, .* 4 .*test_dynamic_sizes"):
         compiled(*marked(4, stator.mark_dynamic))
     compiled(*marked(4, stator.maybe_mark_dynamic))
 
