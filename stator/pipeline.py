@@ -42,6 +42,7 @@ from stator.interp.trace import Trace, trace
 from stator.options import Settings
 from stator.shapes import profile
 from stator.shapes.checks import require_declared, shape_guards
+from stator.shapes.values import in_the_users_terms
 from stator.source import CallOf, Pinned
 
 _core.set_own_folder(__file__.rpartition("/")[0])
@@ -319,6 +320,7 @@ def stopped(site: CallSite, done: Trace, stop: Break, bound: tuple[Any, ...]) ->
     """A graph break: an error under fullgraph, else this call runs eagerly under the guards met so far."""
     if must_repeat(site, stop):
         return capture(site, bound)
+    in_the_users_terms(stop, done.vm.recorder.symbols)
     if site.breaks_are_errors(done.vm):
         raise stop.as_unsupported() from None
     event = events.GraphBreak.of(stop)

@@ -26,6 +26,7 @@ _STRAIGHT = frozenset({
     "FORMAT_VALUE", "BUILD_STRING", "BUILD_TUPLE", "PUSH_NULL", "PRECALL", "CALL", "KW_NAMES", "BINARY_OP",
     "BINARY_SUBSCR", "COMPARE_OP", "NOP", "RESUME", "CACHE", "EXTENDED_ARG", "FORMAT_SIMPLE", "CONVERT_VALUE",
     "FORMAT_WITH_SPEC", "LOAD_FAST_CHECK", "LOAD_FAST_LOAD_FAST", "BINARY_SLICE", "CALL_KW", "LOAD_SUPER_ATTR",
+    "POP_TOP", "JUMP_FORWARD",
 })
 _LIMIT = 48  # instructions in a branch that only raises
 
@@ -75,11 +76,16 @@ def _assert_number(vm: Any, condition: Any, wanted: bool, error: BaseException,
 
 def _only_raises(frame: Frame, index: int) -> bool:
     """Whether straight code from an instruction on ends in a `raise`."""
-    for instruction in frame.unit.instructions[index:index + _LIMIT]:
+    instructions = frame.unit.instructions
+    for _ in range(_LIMIT):
+        if index >= len(instructions):
+            return False
+        instruction = instructions[index]
         if instruction.opname == "RAISE_VARARGS":
             return instruction.arg == 1
         if instruction.opname not in _STRAIGHT:
             return False
+        index = instruction.target if instruction.opname == "JUMP_FORWARD" else index + 1
     return False
 
 

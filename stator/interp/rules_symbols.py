@@ -17,6 +17,7 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, _
 from stator.breaks import Break
 from stator.code.decode import decode
 from stator.code.handover import constant_result
+from stator.interp import operators
 from stator.interp.calls import rule
 from stator.interp.symbols import attempt, item_of
 from stator.shapes.values import SYMBOLIC, as_integer, data_dependent, is_unbacked, specialise
@@ -127,6 +128,11 @@ def _narrow(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     args = tuple([item_of(vm, a) if i and type(a) is FakeTensor else a for i, a in enumerate(args)])
     kwargs = {k: item_of(vm, a) if k != "input" and type(a) is FakeTensor else a for k, a in kwargs.items()}
     vm.give(vm.torch_call(torch.narrow, args, kwargs), cont)
+
+
+@rule(torch.Tensor.__setitem__, arity=(3,))
+def _set_item(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    operators.set_item(vm, *args, cont)
 
 
 def make_tensor(vm: Any, function: Any, args: Any, kwargs: Any) -> Any:

@@ -13,28 +13,12 @@ from typing import Any
 import sympy
 from torch.utils._sympy import functions as fs
 from torch.utils._sympy.numbers import int_oo
-from torch.utils._sympy.printers import PythonPrinter
 
 from stator.errors import DeclarationError
 from stator.guards.guard import Guard, Kind
 from stator.guards.shape_check import Code, Operand, ShapeCheck
+from stator.shapes.printing import UserPrinter
 from stator.shapes.values import hint_of
-
-
-class _UserPrinter(PythonPrinter):  # type: ignore[misc]
-    """Expressions as a user would write them."""
-
-    def _called(name: str) -> Any:  # type: ignore[misc]  # noqa: N805  (makes methods)
-        return lambda self, expr: f"{name}({', '.join(map(self._print, expr.args))})"
-
-    _print_ToFloat = _called("float")
-    _print_TruncToInt = _called("int")
-    _print_FloorToInt = _called("math.floor")
-    _print_CeilToInt = _called("math.ceil")
-    _print_OpaqueUnaryFn_sqrt = _called("math.sqrt")
-    _print_Min = _called("min")
-    _print_Max = _called("max")
-
 
 _MANY: dict[Any, Code] = {
     sympy.Add: Code.ADD, sympy.Mul: Code.MUL, fs.Max: Code.MAX, fs.Min: Code.MIN, sympy.Max: Code.MAX,
@@ -117,7 +101,7 @@ def compile_check(expression: Any, operands: dict[sympy.Symbol, Operand]) -> Sha
     compiler = _Compiler(operands)
     compiler.emit(expression)
     names = {symbol: sympy.Symbol(operands[symbol].text()) for symbol in expression.free_symbols}
-    shown = _UserPrinter().doprint(expression.xreplace(names))
+    shown = UserPrinter().doprint(expression.xreplace(names))
     return ShapeCheck(tuple(compiler.operands), tuple(compiler.code), tuple(compiler.constants), shown)
 
 
@@ -198,7 +182,7 @@ def _property_guard(operand: Operand, expression: Any, where: Any, origins: Any)
     compiler.emit(expression)
     compiler.code.append((int(Code.EQ), 2))
     names = {symbol: sympy.Symbol(origins[symbol].text()) for symbol in expression.free_symbols}
-    shown = f"{operand.text()} == {_UserPrinter().doprint(expression.xreplace(names))}"
+    shown = f"{operand.text()} == {UserPrinter().doprint(expression.xreplace(names))}"
     check = ShapeCheck(tuple(compiler.operands), tuple(compiler.code), tuple(compiler.constants), shown)
     return [Guard(operand.source, Kind.SHAPE, check, where)]
 

@@ -32,6 +32,7 @@ from stator.breaks import Break
 from stator.guards.shape_check import Operand, Property
 from stator.shapes.keypaths import follow
 from stator.shapes.named import Dim
+from stator.shapes.printing import UserPrinter
 from stator.shapes.values import SYMBOLIC, as_constant, hint_of, specialise
 from stator.source import Source
 
@@ -95,6 +96,11 @@ class _NodeAnalysis(PythonReferenceAnalysis):
     ceil_to_int = _called(math.ceil)
     trunc_to_int = _called(math.trunc)
     round_to_int = _called(round)
+
+
+def _shown(node: fx.Node) -> str:
+    """A node as the program calls it, where it is an argument, else by its name in the graph."""
+    return node.meta["source"].text() if "source" in node.meta else node.name
 
 
 class SymbolNodes:
@@ -217,6 +223,25 @@ class SymbolNodes:
         self.by_value[id(value)] = node
         if not isinstance(value.node.expr, (sympy.Number, BooleanAtom)):
             self.known.setdefault(value.node.expr, fx.Proxy(node, self.tracer))
+
+    def in_words(self, expression: Any) -> str:
+        """An expression with what the program calls its numbers: `n.item() > 2` for `u0 > 2`."""
+        names = {symbol: sympy.Symbol(self._name(symbol)) for symbol in expression.free_symbols}
+        return str(UserPrinter().doprint(expression.xreplace(names)))
+
+    def _name(self, symbol: sympy.Symbol) -> str:
+        if symbol in self.origins:
+            return self.origins[symbol].text()
+        if symbol not in self.definitions:
+            return str(symbol)
+        node, path = self.definitions[symbol]
+        made = _shown(node)
+        if not path and node.args and isinstance(node.args[0], fx.Node):  # n.item()
+            return f"{_shown(node.args[0])}.{node.target}()"
+        for step in path:
+            made += f".{step.name}" if isinstance(step, CallMethodKey) else \
+                f"({step.idx})" if made.endswith(".size") else f"[{getattr(step, 'idx', step)}]"
+        return made
 
     # ------------------------------------------------------------------ nodes
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import sympy
 import torch
+from sympy.logic.boolalg import Boolean
 from torch.fx.experimental.symbolic_shapes import (
     GuardOnDataDependentSymNode,
     free_unbacked_symbols,
@@ -84,7 +85,19 @@ def has_unbacked(tree: Any) -> bool:
 def data_dependent(expression: Any, what: str = "") -> Break:
     """The break at a number that only the graph knows."""
     detail = f"{what or 'a number'} that only the graph knows ({expression})"
-    return Break("SB003", detail, expression=str(expression))
+    return Break("SB003", detail, expression=str(expression), condition=expression)
+
+
+def in_the_users_terms(stop: Break, symbols: Any) -> None:
+    """Name the numbers of a data-dependent break as the program does, and the check that would resolve it."""
+    condition = stop.data.get("condition")
+    if not isinstance(condition, sympy.Basic) or not condition.free_symbols:
+        return
+    text = symbols.in_words(condition)
+    stop.detail = stop.detail.replace(f"({condition})", f"({text})")
+    if isinstance(condition, (Boolean, sympy.Rel)):
+        opposite = symbols.in_words(sympy.Not(condition))
+        stop.remedy = f"{stop.remedy}; here: torch._check({text}), or torch._check({opposite}), where one always holds"
 
 
 def unread(value: Any, what: str = "") -> Break:

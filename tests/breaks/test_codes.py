@@ -200,7 +200,7 @@ def test_every_code_is_raised(code: str) -> None:
     assert code in [event.code for event in found]
     for event in found:
         row = breaks.REGISTRY[event.code]
-        assert (event.title, event.remedy) == (row.title, row.remedy) or code == "SB021"
+        assert event.title == row.title and event.remedy.startswith(row.remedy) or code == "SB021"
 
 
 def literal_codes(tree: ast.AST) -> set[str]:

@@ -6,7 +6,7 @@ import math
 
 import pytest
 import torch
-from asserting import assert_all, assert_number, caught_assertion, raise_unless_any
+from asserting import assert_all, assert_number, bounds_in_one_assertion, caught_assertion, raise_unless_any
 from counting import run
 
 import stator
@@ -137,6 +137,29 @@ def rounding(x, n):
 
 
 @program
+def truth_of_a_tensor(x, n):
+    return x * bool(n > 1), bool(n), type(bool(n)) is bool
+
+
+@program
+def item_set_by_its_method(x, n):
+    y = x.clone()
+    y.__setitem__((slice(None), slice(n - 1, n + 1)), 1.0)
+    return y
+
+
+program(bounds_in_one_assertion)
+
+
+@program
+def bounds_before_a_raise(x, n):
+    k = n.item()
+    if k < 0 or k > 4:
+        raise ValueError("out of bounds")
+    return x[:k] * 2
+
+
+@program
 def text(x, n):
     return f"{n.item()} rows", x + 1
 
@@ -172,6 +195,28 @@ def test_violated_tensor_check_raises():
     compiled(x, n)
     with pytest.raises(RuntimeError, match="too large"):
         compiled(x + 1000, n)
+
+
+@pytest.mark.parametrize("name", ["bounds_in_one_assertion", "bounds_before_a_raise"])
+def test_violated_bounds_raise_what_the_program_raises(name):
+    compiled = stator.compile(PROGRAMS[name], backend="eager", fullgraph=True)
+    x, n = inputs(2)
+    compiled(x, n)
+    for value in (-1, 9):
+        with pytest.raises((AssertionError, ValueError), match="out of bounds"):
+            compiled(x, torch.tensor(value))
+
+
+def test_a_data_dependent_branch_names_line_expression_and_check():
+    with pytest.raises(stator.Unsupported) as caught:
+        stator.compile(branch, backend="eager", fullgraph=True)(*inputs(2))
+    text = str(caught.value)
+    assert "(n.item() > 2)" in text and "torch._check(n.item() > 2)" in text and "torch._check(n.item() <= 2)" in text
+    assert f"test_data_dependent.py:{branch.__code__.co_firstlineno + 1} in branch" in text
+
+
+def test_text_of_a_number_is_compared_right():
+    run(lambda x, n: (f"{n.item()}" == "2", x + 1), [inputs(2), inputs(3), inputs(2)], fullgraph=False)
 
 
 def branch(x, n):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import math
 
 import pytest
@@ -164,6 +165,77 @@ def test_a_missing_guard_is_caught(monkeypatch):
     monkeypatch.setattr(pipeline, "shape_guards", lambda symbols, lines: [])
     with pytest.raises(AssertionError, match="instead of"):
         run(branchy, [(grid(n),) for n in (6, 7, 2)])
+
+
+Pair = collections.namedtuple("Pair", "rows n")
+
+
+def test_symbols_through_python():
+    def program(x, n):
+        more = n > 2
+        found = 3 in x.shape, n in (4, x.shape[0]), [n, 5].index(5), (n > 2) + (n < 9), -more, more / 2, max(n > 2, n > 3)
+        pair = Pair(x.shape[0], n)
+        return found, pair, dict(rows=n), n << 2, n ** 3, sorted([n, 4]), x.new_ones(pair.rows) * pair.n
+
+    compiles, _ = run(program, [(grid(m), n) for m, n in ((5, 4), (6, 7), (3, 1), (8, 70))], dynamic=True)
+    assert compiles <= 4
+
+
+@pytest.mark.parametrize("fn", [lambda x, n: n**50, lambda x, n: 2**n, lambda x, n: n << n, lambda x, n: n * 10**30,
+                                lambda x, n: n**n**2])  # fmt: skip
+def test_numbers_beyond_64_bits_are_pythons(fn):
+    run(lambda x, n: (fn(x, n), x + n), [(grid(3), n) for n in (3, 9, 70)], dynamic=True)
+
+
+def test_a_namedtuple_of_sizes_stays_symbolic():
+    compiles, _ = run(lambda x: x.new_zeros(Pair(x.shape[0], 2)) + 1, [(grid(n),) for n in (5, 6, 7, 8)])
+    assert compiles == 2
+
+
+def test_a_list_that_only_grows_is_compiled_once():
+    log, twin = [], []
+    compiled = stator.compile(lambda x, log: (log.append(x.sum()), x * 2)[1], backend="eager", fullgraph=True)
+    for n in range(12):
+        x = torch.ones(3) * n
+        assert torch.equal(compiled(x, log), x * 2)
+        twin.append(x.sum())
+    assert log == twin and len(compiled.entries()) == 1
+
+
+@pytest.mark.parametrize("fn", [
+    lambda x, xs: x * len(xs),
+    lambda x, xs: (xs.append(x), x + len(xs))[1],
+    lambda x, xs: x + 1 if xs else x,
+    lambda x, xs: (xs.append(x + 1), xs[-1] * 2)[1],
+])  # fmt: skip
+def test_the_length_of_a_list_is_a_symbol(fn):
+    compiles, _ = run(fn, [(torch.ones(3), [torch.ones(1)] * n) for n in (3, 5, 1, 9, 0, 12, 3)])
+    assert compiles <= 3
+
+
+def test_height_and_width_are_two_symbols_and_a_convolution_asks_nothing():
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # then the choice of kernel depends on the size
+    try:
+        conv = torch.nn.Conv2d(3, 8, 3, padding=1)
+        sizes = ((40, 40), (16, 24), (64, 64), (8, 8), (64, 8), (56, 64))
+        for layout in (torch.contiguous_format, torch.channels_last):
+            calls = [(torch.randn(1, 3, *size).to(memory_format=layout),) for size in sizes]
+            compiles, compiled = run(lambda x: torch.relu(conv(x)) * 2, calls)
+            assert compiles == 2
+            assert all(compiled(*args).stride() == (conv(*args) * 2).stride() for args in calls)
+    finally:
+        torch.set_num_threads(threads)
+
+
+def test_what_changed_before_a_break_is_open_after_it():
+    def program(x, n):
+        y = x * n
+        stator.graph_break()
+        return y.sum(0) + x.shape[0] + n
+
+    compiles, _ = run(program, [(grid(m), m * 3) for m in (4, 5, 6, 7)], fullgraph=False)
+    assert compiles == 4  # before and after, as constants and as symbols
 
 
 # ---------------------------------------------------------------------- declarations
