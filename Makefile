@@ -98,6 +98,7 @@ sanitize: setup
 
 bench: setup
 	@$(PY) -m benchmarks
+	@$(PY) -m benchmarks.shapes
 
 $(STAMPS)/models: $(STAMPS)/requirements
 	@echo "[+]   models   the libraries whose models are captured"

@@ -13,6 +13,7 @@ import argparse
 import importlib.util
 import json
 import random
+import statistics
 import sys
 import time
 import warnings
@@ -25,7 +26,10 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
+import stator
 from benchmarks.sides import SIDES, Side
+from stator import _core
+from stator.guards.lower import lower
 from tests.models.torchvision_ops import declare_missing
 
 WIDTH_OF_A_FILE = 140
@@ -194,26 +198,34 @@ def model_scene(name: str, library: str) -> Any:
     return register
 
 
-@model_scene("Llama, batch and length 1..64", "transformers")
-def llama(steps: int) -> Iterator[Any]:
+def of_tokens(build: Callable[[], Any], steps: int, batches: bool, lengths: bool) -> Iterator[Any]:
+    """A language model over batches and lengths 1..64 in random order; what does not change is 4."""
+    model = build()
+    for batch, length in zip(shuffled(steps), reversed(shuffled(steps)), strict=True):
+        yield model, (torch.randint(0, 64, (batch if batches else 4, length if lengths else 4)),)
+
+
+def llama() -> Any:
     from transformers import LlamaConfig, LlamaForCausalLM
 
     torch.manual_seed(0)
-    model = LlamaForCausalLM(LlamaConfig(hidden_size=32, intermediate_size=64, num_hidden_layers=2, vocab_size=64,
-                                         num_attention_heads=4, num_key_value_heads=2, use_cache=False)).eval()
-    for batch, length in zip(shuffled(steps), reversed(shuffled(steps)), strict=True):
-        yield model, (torch.randint(0, 64, (batch, length)),)
+    return LlamaForCausalLM(LlamaConfig(hidden_size=32, intermediate_size=64, num_hidden_layers=2, vocab_size=64,
+                                        num_attention_heads=4, num_key_value_heads=2, use_cache=False)).eval()
 
 
-@model_scene("BERT, batch and length 1..64", "transformers")
-def bert(steps: int) -> Iterator[Any]:
+def bert() -> Any:
     from transformers import BertConfig, BertModel
 
     torch.manual_seed(0)
-    model = BertModel(BertConfig(hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
-                                 vocab_size=64)).eval()
-    for batch, length in zip(shuffled(steps), reversed(shuffled(steps)), strict=True):
-        yield model, (torch.randint(0, 64, (batch, length)),)
+    return BertModel(BertConfig(hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
+                                vocab_size=64)).eval()
+
+
+_SWEEPS = (("batch", True, False), ("length", False, True), ("batch and length", True, True))
+for _name, _build in (("Llama", llama), ("BERT", bert)):
+    for _what, _batches, _lengths in _SWEEPS:
+        model_scene(f"{_name}, {_what} 1..64", "transformers")(
+            lambda steps, build=_build, batches=_batches, lengths=_lengths: of_tokens(build, steps, batches, lengths))
 
 
 @model_scene("ViT, batch 1..64", "transformers")
@@ -303,6 +315,32 @@ def table_of(figures: dict[str, dict[str, Outcome]]) -> Table:
     return table
 
 
+def guard_cost() -> tuple[int, float]:
+    """A typical set of relations between sizes: how many, and nanoseconds to check all of them."""
+    def program(x: Any, y: Any, n: int) -> Any:
+        if x.shape[0] % 8 == 0 and x.shape[0] * x.shape[1] < 4096 and n <= x.shape[0]:
+            return x[:n] @ y
+        return x
+
+    compiled: Any = stator.compile(program, backend="eager", dynamic=True)
+    args = (torch.ones(16, 5), torch.ones(5, 7), 3)
+    compiled(*args)
+    guards, _, tag = compiled.entries()[0]
+    relations = [guard for guard in tag.guards if guard.kind.name == "SHAPE"]
+    lowered = lower(relations, [])
+    alone = _core.GuardProgram(lowered.nodes, lowered.checks, lowered.wanted, len(args))
+    empty = lower([], [])
+    nothing = _core.GuardProgram(empty.nodes, empty.checks, empty.wanted, len(args))
+    samples: dict[Any, list[float]] = {each: [] for each in (alone, nothing)}
+    for _ in range(30):
+        for each, found in samples.items():
+            started = time.process_time_ns()
+            for _ in range(20_000):
+                each.check(args)
+            found.append((time.process_time_ns() - started) / 20_000)
+    return len(relations), statistics.median(samples[alone]) - statistics.median(samples[nothing])
+
+
 def run_all(only: str, steps: int) -> dict[str, dict[str, Outcome]]:
     warm = Scene("warm-up", lambda steps: iter([(lambda x: x + 1, (X,))]))
     for side in SIDES.values():
@@ -321,6 +359,8 @@ def main(arguments: list[str]) -> int:
     console = Console() if sys.stdout.isatty() else Console(width=WIDTH_OF_A_FILE)
     figures = run_all(chosen.only, chosen.steps)
     console.print(table_of(figures))
+    relations, nanoseconds = guard_cost()
+    console.print(f"checking {relations} relations between sizes: {nanoseconds:.0f} ns", style="dim")
     chosen.json.parent.mkdir(parents=True, exist_ok=True)
     chosen.json.write_text(json.dumps({name: {side: asdict(outcome) for side, outcome in by_side.items()}
                                        for name, by_side in figures.items()}, indent=2) + "\n")

@@ -85,7 +85,7 @@ def _only_raises(frame: Frame, index: int) -> bool:
             return instruction.arg == 1
         if instruction.opname not in _STRAIGHT:
             return False
-        index = instruction.target if instruction.opname == "JUMP_FORWARD" else index + 1
+        index = index + 1 if instruction.opname != "JUMP_FORWARD" or instruction.target is None else instruction.target
     return False
 
 

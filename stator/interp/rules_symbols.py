@@ -132,7 +132,8 @@ def _narrow(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 
 @rule(torch.Tensor.__setitem__, arity=(3,))
 def _set_item(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-    operators.set_item(vm, *args, cont)
+    tensor, key, value = args
+    operators.set_item(vm, tensor, key, value, cont)
 
 
 def make_tensor(vm: Any, function: Any, args: Any, kwargs: Any) -> Any:
