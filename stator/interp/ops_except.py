@@ -11,6 +11,7 @@ from stator.interp.frame import Continuation, Frame, Raised, SavedExc
 from stator.interp.lookup import MISSING, find
 from stator.interp.machine import op
 from stator.kinds import is_a
+from stator.shapes.values import python_type
 
 # ---------------------------------------------------------------------- raising
 
@@ -181,13 +182,13 @@ def WITH_EXCEPT_START(vm: Any, frame: Frame, instr: Any) -> None:
 
 @op
 def MATCH_MAPPING(vm: Any, frame: Frame, instr: Any) -> None:
-    frame.stack.append(is_a(frame.stack[-1], collections.abc.Mapping))
+    frame.stack.append(issubclass(python_type(frame.stack[-1]), collections.abc.Mapping))
 
 
 @op
 def MATCH_SEQUENCE(vm: Any, frame: Frame, instr: Any) -> None:
-    value = frame.stack[-1]
-    frame.stack.append(is_a(value, collections.abc.Sequence) and not is_a(value, (str, bytes, bytearray)))
+    cls = python_type(frame.stack[-1])
+    frame.stack.append(issubclass(cls, collections.abc.Sequence) and not issubclass(cls, (str, bytes, bytearray)))
 
 
 @op

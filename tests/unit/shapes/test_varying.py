@@ -85,6 +85,28 @@ def count_up(x, n):
     return x, f"{n} times"
 
 
+def matched(x, xs):
+    match xs:
+        case []:
+            return x
+        case [only]:
+            return x + only
+        case [first, *rest]:
+            return x - first, len(rest)
+
+
+def matched_table(x, d):
+    match d:
+        case {"k3": value}:
+            return x * value
+        case {}:
+            return x
+
+
+def comprehensions(x, xs):
+    return [y + 1 for y in xs], (*xs, x), {i: i + 1 for i, _ in enumerate(xs)}, {len(xs), 0}, max(xs, default=None)
+
+
 def tensors(n: int) -> list[torch.Tensor]:
     return [X + i for i in range(n)]
 
@@ -103,6 +125,9 @@ PROGRAMS: dict[str, tuple[Any, list[Any]]] = {
     "table": (table, [{f"k{i}": i for i in range(n)} for n in LENGTHS]),
     "unpacked": (unpacked, [list(range(n)) for n in LENGTHS if n]),
     "count up": (count_up, LENGTHS),
+    "matched": (matched, [list(range(n)) for n in LENGTHS]),
+    "matched table": (matched_table, [{f"k{i}": i for i in range(n)} for n in LENGTHS]),
+    "comprehensions": (comprehensions, [list(range(n)) for n in LENGTHS]),
 }
 
 
