@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 import pytest
 import torch
@@ -137,11 +138,6 @@ def rounding(x, n):
 
 
 @program
-def truth_of_a_tensor(x, n):
-    return x * bool(n > 1), bool(n), type(bool(n)) is bool
-
-
-@program
 def item_set_by_its_method(x, n):
     y = x.clone()
     y.__setitem__((slice(None), slice(n - 1, n + 1)), 1.0)
@@ -211,7 +207,8 @@ def test_a_data_dependent_branch_names_line_expression_and_check():
     with pytest.raises(stator.Unsupported) as caught:
         stator.compile(branch, backend="eager", fullgraph=True)(*inputs(2))
     text = str(caught.value)
-    assert "(n.item() > 2)" in text and "torch._check(n.item() > 2)" in text and "torch._check(n.item() <= 2)" in text
+    expression = re.search(r"only the graph knows \((.*\.item\(\) > .*)\)\n", text)
+    assert expression is not None and f"torch._check({expression[1]}), or torch._check(" in text
     assert f"test_data_dependent.py:{branch.__code__.co_firstlineno + 1} in branch" in text
 
 
