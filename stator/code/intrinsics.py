@@ -6,6 +6,7 @@ computed when somebody asks) can be had in no other way.  3.11 has none.
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Callable
 from types import FunctionType
 from typing import Any
@@ -37,4 +38,4 @@ def _function(name: str) -> Callable[..., Any]:
     body = [Instruction("RESUME", 0), *(Instruction("LOAD_FAST", slot) for slot in operands),
             Instruction(opname, number), Instruction("RETURN_VALUE")]
     code = encode_parts(_stub.__code__, body, co_name=name)
-    return FunctionType(code, {"__name__": "typing"}, name, (None,))
+    return FunctionType(code, {"__name__": "typing", "__builtins__": builtins}, name, (None,))

@@ -24,6 +24,7 @@ from typing import Any
 import numpy
 
 from stator.breaks import Break
+from stator.code.intrinsics import intrinsic
 from stator.emit.arrays import rebuild_array
 from stator.heap.readers import bytes_of, mapping_behind, referent_of
 from stator.kinds import is_a
@@ -40,6 +41,8 @@ def rebuild_holder(build: Any, value: Any, cls: type) -> str | None:
     maker = _MAKERS.get(cls)
     if maker is not None:
         return maker(build, value)
+    if id(value) in build.vm.type_parameters:
+        return _type_parameter(build, value)
     if cls in IMMUTABLE or issubclass(cls, (numpy.generic, numpy.dtype)) or _is_typing_value(cls):
         return build.writer.constant(value)
     return None
@@ -48,6 +51,15 @@ def rebuild_holder(build: Any, value: Any, cls: type) -> str | None:
 def _is_typing_value(cls: type) -> bool:
     """Aliases and type variables: what typing makes is never changed afterwards."""
     return cls.__module__ == "typing" and cls is not typing.Generic and not cls.__qualname__.startswith("NamedTuple")
+
+
+def _type_parameter(build: Any, value: Any) -> str:
+    """[T: bound] and `type X = ...`: their parts are functions, computed when somebody asks."""
+    _, name, values = build.vm.type_parameters[id(value)]
+    parts = ", ".join([build.value(part) for part in values])
+    if id(value) in build.memo:  # it refers to itself through a cell, which built it already
+        return build.memo[id(value)]
+    return build.variable(value, name.lower(), f"{build.writer.constant(intrinsic(name), name.lower())}({parts})")
 
 
 def _wrapper(build: Any, value: Any) -> str:

@@ -259,6 +259,8 @@ class Rebuilder:
             self.writer.line(f"{name}.__doc__ = {self.value(value.__doc__)}")
         if value.__module__ != value.__globals__.get("__name__"):
             self.writer.line(f"{name}.__module__ = {self.value(value.__module__)}")
+        if getattr(value, "__type_params__", ()):
+            self.writer.line(f"{name}.__type_params__ = {self.value(value.__type_params__)}")
         for key, item in value.__dict__.items():
             self.writer.line(f"{name}.__dict__[{key!r}] = {self.value(item)}")
         return name

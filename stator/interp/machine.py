@@ -112,6 +112,7 @@ class Machine:
         self.pending: BaseException | None = None  # a Break that C code might swallow
         self.lookups: dict[tuple[type, str], Any] = {}
         self.fresh: dict[int, Any] = {}  # functions, classes and modules made by the trace
+        self.type_parameters: dict[int, tuple[Any, str, tuple[Any, ...]]] = {}  # made by intrinsics: which, from what
         self.generators: dict[int, Any] = {}
         self.defaults: dict[int, Any] = {}
         self.class_overlays: dict[type, dict[str, Any]] = {}

@@ -7,11 +7,12 @@ from typing import Any
 
 from stator.breaks import Break
 from stator.code.intrinsics import intrinsic
-from stator.interp import operators
 from stator.interp.frame import Frame
-from stator.interp.generators import Yielded, kind_of, stopped_inside
+from stator.interp.generators import ASYNC_GEN_WRAP, kind_of, stopped_inside
 from stator.interp.machine import op
-from stator.interp.ops_except import prepare_reraise
+from stator.interp.ops_data import LIST_TO_TUPLE
+from stator.interp.ops_except import PREP_RERAISE_STAR
+from stator.interp.ops_flow import UNARY_POSITIVE
 
 Unary = Callable[[Any, Frame, Any], None]
 Binary = Callable[[Any, Frame, Any, Any], None]
@@ -39,20 +40,12 @@ def _stopiteration_error(vm: Any, frame: Frame, exc: Any) -> None:
     frame.stack.append(stopped_inside(kind_of(frame.code), exc))
 
 
-def _async_gen_wrap(vm: Any, frame: Frame, value: Any) -> None:
-    frame.stack.append(Yielded(value))
-
-
-def _unary_positive(vm: Any, frame: Frame, value: Any) -> None:
-    operators.unary(vm, "+", value)
-
-
-def _list_to_tuple(vm: Any, frame: Frame, value: Any) -> None:
-    frame.stack.append(tuple(value))
-
-
-def _prep_reraise_star(vm: Any, frame: Frame, original: Any, raised: Any) -> None:
-    frame.stack.append(prepare_reraise(original, raised))
+def _opcode(handler: Any) -> Callable[..., None]:
+    """What 3.11 has an opcode for."""
+    def run(vm: Any, frame: Frame, *values: Any) -> None:
+        frame.stack += values
+        handler(vm, frame, None)
+    return run
 
 
 def _set_function_type_params(vm: Any, frame: Frame, function: Any, parameters: Any) -> None:
@@ -63,19 +56,21 @@ def _set_function_type_params(vm: Any, frame: Frame, function: Any, parameters: 
 def _native(name: str) -> Callable[..., None]:
     """Objects of `typing`: made at once, and asking nothing of what they are made from."""
     def make(vm: Any, frame: Frame, *values: Any) -> None:
-        frame.stack.append(vm.native_unhooked(intrinsic(name), values))
+        made = vm.native_unhooked(intrinsic(name), values)
+        vm.type_parameters[id(made)] = (made, name, values)
+        frame.stack.append(made)
     return make
 
 
 UNARY: dict[str, Unary] = {
     "INTRINSIC_PRINT": _refuse("PRINT_EXPR"), "INTRINSIC_IMPORT_STAR": _refuse("IMPORT_STAR"),
-    "INTRINSIC_STOPITERATION_ERROR": _stopiteration_error, "INTRINSIC_ASYNC_GEN_WRAP": _async_gen_wrap,
-    "INTRINSIC_UNARY_POSITIVE": _unary_positive, "INTRINSIC_LIST_TO_TUPLE": _list_to_tuple,
+    "INTRINSIC_STOPITERATION_ERROR": _stopiteration_error, "INTRINSIC_ASYNC_GEN_WRAP": _opcode(ASYNC_GEN_WRAP),
+    "INTRINSIC_UNARY_POSITIVE": _opcode(UNARY_POSITIVE), "INTRINSIC_LIST_TO_TUPLE": _opcode(LIST_TO_TUPLE),
     **{name: _native(name) for name in ("INTRINSIC_TYPEVAR", "INTRINSIC_PARAMSPEC", "INTRINSIC_TYPEVARTUPLE",
                                         "INTRINSIC_SUBSCRIPT_GENERIC", "INTRINSIC_TYPEALIAS")},
 }
 BINARY: dict[str, Binary] = {
-    "INTRINSIC_PREP_RERAISE_STAR": _prep_reraise_star,
+    "INTRINSIC_PREP_RERAISE_STAR": _opcode(PREP_RERAISE_STAR),
     "INTRINSIC_SET_FUNCTION_TYPE_PARAMS": _set_function_type_params,
     **{name: _native(name) for name in ("INTRINSIC_TYPEVAR_WITH_BOUND", "INTRINSIC_TYPEVAR_WITH_CONSTRAINTS",
                                         "INTRINSIC_SET_TYPEPARAM_DEFAULT")},
