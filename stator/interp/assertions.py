@@ -14,6 +14,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx.experimental.symbolic_shapes import expect_true
 
 from stator.breaks import Break
+from stator.code.handlers import written_handler
 from stator.heap.shells import CONSTANT_TYPES
 from stator.interp.frame import Frame
 from stator.interp.promises import Assertion
@@ -93,7 +94,7 @@ def _is_handled(vm: Any, frame: Frame) -> bool:
     """Whether some frame would catch the exception, or clean up after it, in the program."""
     current: Frame | None = frame
     while current is not None:
-        if current.instruction.handler is not None:
+        if written_handler(current.unit, current.instruction.index) is not None:
             return True
         current = current.caller()
     return False

@@ -104,6 +104,18 @@ def program(x):
     more = [print("at", i) or torch.manual_seed(i).initial_seed() for i in range(2)]
     return x + i, found, more
 """,
+    "assertions below a comprehension and in a generator": """
+def checked(value):
+    assert value.sum() > -100, "too small"
+    return value * 2
+
+def items(x):
+    assert x.sum() > -100
+    yield x + 1
+
+def program(x):
+    return [checked(part) for part in (x, x + 1)], [item for item in items(x)]
+""",
     "slices": """
 def program(x):
     items = [0, 1, 2, 3]
