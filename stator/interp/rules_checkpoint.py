@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
+import torch
 import torch.utils.checkpoint
 from torch.utils.checkpoint import CheckpointPolicy, noop_context_fn
 
@@ -43,6 +44,8 @@ def _checkpoint(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
         raise Break("SB016", "a reentrant checkpoint, whose function runs without gradients first")
     if options.get("context_fn", noop_context_fn) is not noop_context_fn or options.get("debug"):
         raise Break("SB016", "a checkpoint with contexts of its own")
+    if torch.is_inference_mode_enabled() and torch.is_grad_enabled():
+        raise Break("SB016", "a checkpoint in inference mode with gradients on, which some versions of torch refuse")
     function, *rest = args
     before = vm.recorder.marks
     # An inner region is part of the outer one, which recomputes it anyway.

@@ -166,6 +166,11 @@ def _process_setting(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     raise Break("SB006", "a setting of the whole process")
 
 
+@rule(C._len_torch_dispatch_stack)
+def _dispatch_modes(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    vm.give(0, cont)  # the tracer's own modes must not show, and there are no others
+
+
 @rule(C._is_torch_function_mode_enabled)
 def _function_mode(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     vm.give(False, cont)  # the tracer's own mode must not show
