@@ -123,9 +123,12 @@ def adopt_walker(heap: Any, value: Any, source: Source) -> Any:
         standin = exhausted(start({}))
     else:
         left = operator.length_hint(value)
-        if not left or type(container) is not dict:  # at its end, or the dict changed under it: not told apart
-            raise Break("SB014", f"a {cls.__name__} at its end, from outside")
-        heap.guard(CallOf(Pinned(operator.length_hint), (source,)), Kind.FRESH_CALL, left)
+        if type(container) is not dict or not left and not is_at_end(value):
+            raise Break("SB014", f"a {cls.__name__} whose dict changed under it, from outside")
+        if left:
+            heap.guard(CallOf(Pinned(operator.length_hint), (source,)), Kind.FRESH_CALL, left)
+        else:
+            heap.guard(CallOf(Pinned(is_at_end), (source,)), Kind.FRESH_CALL, True)
         shadow = heap.adopt(container, behind)
         heap.expose(shadow)
         standin = advanced(start(shadow), len(container) - left)
@@ -133,6 +136,16 @@ def adopt_walker(heap: Any, value: Any, source: Source) -> Any:
     tracker.initial = steps_left(standin)
     tracker.type_guarded = True
     return standin
+
+
+def is_at_end(walker: Any) -> bool:
+    """Whether the next item is the end. A dict that grew or shrank has no items left for its iterators either."""
+    if container_behind(walker) is None or operator.length_hint(walker):
+        return False
+    try:
+        return not reduced(walker)[1][0]
+    except RuntimeError:  # dictionary changed size during iteration
+        return False
 
 
 def steps_left(walker: Any) -> int:

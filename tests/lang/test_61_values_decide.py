@@ -82,3 +82,33 @@ def index_of_several_tensors(x):
     y[rows, columns] = 7.0
     y[[rows[0], rows[1]], 0] = 5.0
     return y, x[rows, columns], x[[columns[0]], :]
+
+
+@case(breaks="a value decides in a loop over a dict")
+def loops_over_dicts(x):
+    layers, log = {"a": 1.0, "b": -2.0, "c": 3.0}, []
+    for scale in layers.values():
+        x = x * scale if x.sum() > 0 else x + scale
+    for number, (name, scale) in enumerate(layers.items()):
+        if x.sum() > number:
+            log.append(name)
+        x = x + scale
+    for name in layers:
+        log.append((name, bool(x.max() > 0)))
+    rest = iter(layers)
+    while (name := next(rest, None)) is not None:
+        if x.min() < 0:
+            log.append(name)
+    return x, log, next(rest, "end")
+
+
+@case(breaks="a dict grows while a value decides in a loop over it")
+def dict_that_grows_under_its_loop(x):
+    layers = {"a": 1.0}
+    try:
+        for name in layers:
+            if x.sum() > -1e9:
+                layers[name + "b"] = 2.0
+    except RuntimeError as error:
+        return x * 2, str(error), sorted(layers)
+    return x, layers
