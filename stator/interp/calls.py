@@ -347,6 +347,8 @@ class Caller(Machine):
 
     def native(self, fn: Any, args: Any, kwargs: Any = None) -> Any:
         """Run C code with the hook on: Python frames it enters are interpreted."""
+        if args and type(args[0]) in UNREAD:
+            _require_read(fn, args[0])
         _hook.enter()
         try:
             result = fn(*args, **kwargs) if kwargs else fn(*args)
@@ -366,6 +368,8 @@ class Caller(Machine):
         return result.force() if type(result) is Box else result
 
     def native_unhooked(self, fn: Any, args: Any, kwargs: Any = None) -> Any:
+        if args and type(args[0]) in UNREAD:
+            _require_read(fn, args[0])
         try:
             return fn(*args, **(kwargs or {}))
         except Exception as error:
@@ -395,6 +399,8 @@ class Caller(Machine):
         self.guard_callback(func, args)
         try:
             result = self.call_bound(func, args)
+            if type(result) in UNREAD:
+                raise unread(result, f"the answer of {func.__name__}, which C code asks for")
             if type(result) in SYMBOLIC and func.__name__ in _CONVERSIONS:
                 return specialise(result, f"the answer of {func.__name__}")
             return symbols.truth(self, result) if type(result) is torch.SymBool else result
@@ -574,6 +580,12 @@ _VALUE_TYPES = (torch.Tensor, int, float, str, list, tuple, dict, set, slice, to
                 torch.SymBool, torch.Generator, torch._C._SDPBackend)
 _C_CALLABLES = {types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType,
                 types.MethodWrapperType, types.ClassMethodDescriptorType}
+def _require_read(fn: Any, receiver: Any) -> None:
+    """A method of a C type works on the object itself, not on what stands for it unread."""
+    if type(fn) in (types.MethodDescriptorType, types.WrapperDescriptorType):
+        raise unread(receiver, fn.__name__)
+
+
 _LEAVE_UNREAD = frozenset(map(id, (isinstance, type, print, list.append, callable)))
 _CONVERSIONS = frozenset({"__float__", "__int__", "__index__", "__len__", "__hash__", "__complex__", "__length_hint__"})
 _RUNNABLE = {NativeClass.PURE_SHELL, NativeClass.PURE, NativeClass.PURE_DEEP, NativeClass.MUTATES, NativeClass.ITERATOR}

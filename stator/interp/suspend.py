@@ -141,12 +141,19 @@ def plan_stop(vm: Any, innermost: Frame | None, leave: str = "") -> int | None:
     frames = chain(vm, innermost)
     while leave and len(frames) > 1 and frames[-1].code.co_filename == leave:
         frames.pop()
-    if not frames or any(type(frame) is Thunk for frame in frames):
+    while len(frames) > 1 and type(frames[-1]) is not Thunk and in_prologue(frames[-1]):
+        frames.pop()
+    if not frames or any(type(frame) is Thunk for frame in frames) or in_prologue(frames[-1]):
         return None
     for frame, callee in zip(frames, frames[1:], strict=False):
         if not can_resume(callee):
             return frame.step
     return frames[-1].step
+
+
+def in_prologue(frame: Frame) -> bool:
+    """Whether the frame still makes its cells: it has no state yet that could be entered again."""
+    return frame.unit.instructions[max(frame.ip - 1, 0)].opname in ("COPY_FREE_VARS", "MAKE_CELL")
 
 
 def can_resume(frame: Frame) -> bool:
