@@ -48,8 +48,8 @@ def measure(name: str) -> str:
             call(*inputs)
         samples: dict[str, list[float]] = {side: [] for side in compiled}
         for number in range(BATCHES):
-            for side, call in turns(list(compiled.items()), number):
-                samples[side].append(milliseconds(call, inputs))
+            for name_of_side, call in turns(list(compiled.items()), number):
+                samples[name_of_side].append(milliseconds(call, inputs))
         eager = statistics.median(milliseconds(model, inputs) for _ in range(5))
     ours, theirs = (statistics.median(samples[side.name]) for side in (STATOR, DYNAMO))
     each = [b / a for a, b in zip(samples[STATOR.name], samples[DYNAMO.name], strict=True)]

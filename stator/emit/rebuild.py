@@ -259,8 +259,9 @@ class Rebuilder:
             self.writer.line(f"{name}.__doc__ = {self.value(value.__doc__)}")
         if value.__module__ != value.__globals__.get("__name__"):
             self.writer.line(f"{name}.__module__ = {self.value(value.__module__)}")
-        if getattr(value, "__type_params__", ()):
-            self.writer.line(f"{name}.__type_params__ = {self.value(value.__type_params__)}")
+        generic = getattr(value, "__type_params__", ())  # since 3.12
+        if generic:
+            self.writer.line(f"{name}.__type_params__ = {self.value(generic)}")
         for key, item in value.__dict__.items():
             self.writer.line(f"{name}.__dict__[{key!r}] = {self.value(item)}")
         return name
