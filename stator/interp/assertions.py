@@ -40,6 +40,8 @@ def take_for_granted(vm: Any, frame: Frame, instr: Any, value: Any, jump_if: boo
         count = value.numel()
         if type(count) is not int or count != 1 or value.device.type != "cpu":
             return None
+    elif not _made_by_the_graph(vm, value):
+        return None
     jump_raises, fall_raises = _only_raises(frame, instr.target), _only_raises(frame, frame.ip)
     if jump_raises == fall_raises or _is_handled(vm, frame):
         return None
@@ -55,6 +57,13 @@ def take_for_granted(vm: Any, frame: Frame, instr: Any, value: Any, jump_if: boo
     else:
         _assert_number(vm, as_bool(vm, value), wanted, error, places_of(frame, error))
     return wanted
+
+
+def _made_by_the_graph(vm: Any, value: Any) -> bool:
+    """The graph checks what it makes itself; a number that comes in unpinned is not checked by anybody."""
+    node = getattr(value, "node", None)
+    return node is not None and all(symbol in vm.recorder.symbols.definitions for symbol in node.expr.free_symbols
+                                    if symbol not in vm.recorder.symbols.shape_env.backed_var_to_val)
 
 
 def places_of(frame: Frame, error: BaseException) -> tuple[Place, ...]:

@@ -11,7 +11,10 @@ from __future__ import annotations
 import types
 from typing import Any
 
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+
 from stator.code.instruction import CodeUnit
+from stator.shapes.values import data_dependent
 
 
 class _Unbound:
@@ -29,9 +32,14 @@ NULL = _Null()  # CPython's NULL on the value stack
 
 
 class Raised(BaseException):
-    """The program's own exception on its way through our Python frames; only the loop catches it."""
+    """The program's own exception on its way through our Python frames; only the loop catches it.
+
+    torch's refusal to guess a number that only the graph knows is none of the program's: it is a break.
+    """
 
     def __init__(self, exc: BaseException, again: bool = False) -> None:
+        if type(exc) is GuardOnDataDependentSymNode:
+            raise data_dependent(exc.cond, "a number")  # type: ignore[attr-defined]
         super().__init__()
         self.exc = exc
         self.again = again  # a re-raise: the traceback and the context are already there
