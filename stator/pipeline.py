@@ -180,12 +180,20 @@ def release_lock_after_fork() -> None:
 os.register_at_fork(after_in_child=release_lock_after_fork)
 
 
+ATTEMPTS_BESIDE_THREADS = 3
+
+
 class WorldChanged(Exception):
     """What the trace relied on holds no longer when it is done: the call runs eagerly, and the next one is captured."""
 
 
-def capture(site: CallSite, bound: tuple[Any, ...]) -> tuple[Any, Any, Installed] | None:
-    """One trace through every stage; None when it failed by a bug of ours."""
+def capture(site: CallSite, bound: tuple[Any, ...],
+            rejected: tuple[str, ...] = ()) -> tuple[Any, Any, Installed] | None:
+    """One trace through every stage; None when it failed by a bug of ours.
+
+    `rejected`: the guards that refused earlier attempts beside other threads. A fact that a thread changes has another
+    value in each attempt, or holds in the next; a guard that refuses every time is a bug, whoever is running.
+    """
     code = site.fn.__code__
     events.emit(events.CaptureStarted(site.name, code.co_filename, code.co_firstlineno))
     started = time.perf_counter()
@@ -205,7 +213,13 @@ def capture(site: CallSite, bound: tuple[Any, ...]) -> tuple[Any, Any, Installed
     except (Unsupported, DeclarationError):
         raise
     except WorldChanged as changed:
-        events.emit(events.EagerFallback(site.name, str(changed)))
+        rejected = (*rejected, str(changed))
+        if len(rejected) < ATTEMPTS_BESIDE_THREADS:
+            return capture(site, bound, rejected)
+        if len(set(rejected)) == 1:
+            internal_failure(site, InternalError(f"the guards reject the call they came from: {changed}"))
+        else:
+            events.emit(events.EagerFallback(site.name, f"another thread keeps changing a fact: {changed}"))
         return None
     except BackendError:
         if done is None or not ask_less(site, done):
@@ -304,7 +318,7 @@ def checked_program(done: Trace, wanted: list[Any], bound: tuple[Any, ...],
     program = _core.GuardProgram(lowered.nodes, lowered.checks, lowered.wanted, len(bound), packed)
     failed = program.check(bound)
     if failed != -1 and (done.vm.has_company or threading.active_count() > 1):
-        raise WorldChanged(f"another thread changed a fact meanwhile: {lowered.guards[failed].text()}")
+        raise WorldChanged(lowered.guards[failed].text())
     if failed != -1:
         raise InternalError(f"the guards reject the call they came from: {lowered.guards[failed].text()}")
     return program, lowered, guards

@@ -127,6 +127,8 @@ SWITCHES = [
            ("bases_reassigned",)),
     Switch("default deny", without(Caller, "admit"), ("clock", "random_module")),
     Switch("calls of a cache made again", forgetting(lambda vm: vm.effects.clear()), ("lru_cache_hit",)),
+    Switch("a cache is looked into", without(rules_caches, "kept_result", lambda wrapper, key: rules_caches.ABSENT),
+           ("lru_cache_of_a_fact_that_changed",)),
     Switch("a full cache breaks", without(rules_caches, "has_room", lambda wrapper, count: True),
            ("lru_cache_that_overflows",)),
     Switch("contents of arrays", without(Arrays, "expose"), ("numpy_array_changed_in_place",)),
