@@ -7,13 +7,9 @@ import math
 from typing import Any
 
 import torch
-from facts_of_objects import box
 from probing import Scene, probe, ramp
+from scenery import box, one
 from torch import nn
-
-
-def one(x: torch.Tensor) -> Any:
-    return lambda: (x,)
 
 
 @probe()

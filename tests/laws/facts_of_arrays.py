@@ -6,14 +6,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from facts_of_objects import box, namespace_function
 from probing import Scene, probe, ramp
+from scenery import box, namespace_function, one
 
 BREAKS = "SB003 SB005 SB006"
-
-
-def one(x: torch.Tensor) -> Any:
-    return lambda: (x,)
 
 
 def floats(*values: float) -> np.ndarray:

@@ -8,13 +8,10 @@ from typing import Any
 
 import torch
 from probing import Scene, probe, ramp
+from scenery import one
 
 import stator
 from stator.heap.caches import table_of
-
-
-def one(x: torch.Tensor) -> Any:
-    return lambda: (x,)
 
 
 def counts(cached: Any) -> tuple[Any, ...]:

@@ -22,11 +22,8 @@ from typing import Any
 import numpy as np
 import torch
 from probing import Scene, probe, ramp
+from scenery import one
 from torch import nn
-
-
-def one(x: torch.Tensor) -> Any:
-    return lambda: (x,)
 
 
 class Target:

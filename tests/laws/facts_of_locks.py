@@ -5,15 +5,10 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-import torch
-from facts_of_objects import box
 from probing import Scene, probe, ramp
+from scenery import box, one
 
 import stator
-
-
-def one(x: torch.Tensor) -> Any:
-    return lambda: (x,)
 
 
 @probe()

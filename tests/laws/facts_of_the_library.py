@@ -15,13 +15,8 @@ import weakref
 from pathlib import Path
 from typing import Any
 
-import torch
-from facts_of_objects import box
 from probing import Scene, probe, ramp
-
-
-def one(x: torch.Tensor) -> Any:
-    return lambda: (x,)
+from scenery import box, one
 
 
 @probe()

@@ -1,28 +1,21 @@
-"""Probes: facts of the process, and objects whose state Python cannot see: clocks, streams, caches, iterators."""
+"""Probes: facts of the process, and objects whose state Python cannot see: clocks, contexts, identity, hash order."""
 
 from __future__ import annotations
 
 import abc
 import contextvars
 import functools
-import io
 import itertools
 import os
-import random
 import sys
-import tempfile
 import threading
 import time
 import weakref
 from typing import Any
 
-import numpy as np
 import torch
 from probing import Scene, probe, ramp
-
-
-def one(x: torch.Tensor) -> Any:
-    return lambda: (x,)
+from scenery import one
 
 
 @probe("SB001 SB005 SB013")
@@ -162,40 +155,6 @@ def wall_clock():
     return Scene(fn, one(ramp()), look=lambda: len(times))
 
 
-@probe("SB001 SB005 SB013")
-def random_module():
-    def args():
-        random.seed(3)
-        return (ramp(),)
-
-    return Scene(lambda x: x * random.random() + random.randint(1, 9), args, look=lambda: random.getstate())
-
-
-@probe("SB001 SB005 SB006 SB013")
-def random_object():
-    stream = random.Random(3)
-
-    def fn(x):
-        return x * stream.choice([1, 2, 3, 4])
-
-    return Scene(fn, one(ramp()), look=lambda: stream.getstate())
-
-
-@probe("SB001 SB005 SB013")
-def numpy_random():
-    def args():
-        np.random.seed(3)
-        return (ramp(),)
-
-    return Scene(lambda x: x * float(np.random.rand()), args, look=lambda: np.random.get_state()[2])
-
-
-@probe("SB001 SB005 SB006 SB013")
-def numpy_generator():
-    stream = np.random.default_rng(3)
-    return Scene(lambda x: x * float(stream.random()), one(ramp()), look=lambda: str(stream.bit_generator.state))
-
-
 @probe()
 def identity_steers_a_branch():
     thing, other = Target(), Target()
@@ -301,179 +260,6 @@ def cached_property():
     model.n = 2
     return Scene(lambda x: x * model.k, one(ramp()), lambda: (vars(model).pop("k", None), setattr(model, "n", 5)),
                  lambda: vars(model))
-
-
-@probe()
-def outside_iterator():
-    items = iter([1, 2, 3, 4, 5, 6])
-    return Scene(lambda x: x * next(items), one(ramp()), lambda: next(items), lambda: items.__length_hint__())
-
-
-@probe()
-def outside_iterator_looped():
-    holder = {"it": iter([1, 2, 3])}
-    return Scene(lambda x: [x * k for k in holder["it"]], one(ramp()), lambda: holder.update(it=iter([5])),
-                 lambda: holder["it"].__length_hint__())
-
-
-@probe()
-def outside_counter():
-    counter = itertools.count()
-    return Scene(lambda x: x * next(counter), one(ramp()), lambda: next(counter), lambda: repr(counter))
-
-
-@probe("SB014 SB005 SB001")
-def outside_generator():
-    def numbers():
-        for n in range(20):
-            seen.append(n)
-            yield n
-
-    seen: list[int] = []
-    stream = numbers()
-    return Scene(lambda x: x * next(stream), one(ramp()), lambda: next(stream), lambda: list(seen))
-
-
-@probe("SB014 SB005 SB001")
-def outside_generator_unpacked():
-    def numbers():
-        yield 1
-        yield 2
-
-    streams = [numbers(), numbers(), numbers(), numbers()]
-    return Scene(lambda x: (x, *streams.pop()), one(ramp()), look=lambda: len(streams))
-
-
-@probe()
-def outside_zip_of_one_iterator_twice():
-    pairs = zip(*[iter(list(range(30)))] * 2)
-    return Scene(lambda x: (x * 2, next(pairs)), one(ramp()), lambda: next(pairs))
-
-
-@probe()
-def outside_zip_beside_its_iterator():
-    numbers = iter(list(range(40)))
-    pairs = zip(numbers, range(40))
-    return Scene(lambda x: (x * 2, next(pairs), next(numbers), next(pairs)), one(ramp()), lambda: next(numbers))
-
-
-@probe("SB014")
-def outside_enumerate_beside_its_iterator():
-    numbers = iter(list(range(40)))
-    numbered = enumerate(numbers)
-    return Scene(lambda x: (x * 2, next(numbered), next(numbers), next(numbered)), one(ramp()), lambda: next(numbers))
-
-
-@probe("SB014")
-def outside_iterator_over_a_list_that_changes():
-    items = list(range(5))
-    stream = iter(items)
-
-    def fn(x):
-        first = next(stream)
-        items.insert(0, 7)
-        return x * 2, first, next(stream)
-
-    return Scene(fn, one(ramp()), lambda: items.extend(range(9)), lambda: (items, stream.__length_hint__()))
-
-
-@probe("SB014")
-def outside_iterator_over_a_list_that_comes_to_change():
-    items, slot = list(range(9)), [[1]]
-    stream = iter(items)
-
-    def fn(x, other):
-        other.insert(0, 7)
-        return x * 2, next(stream)
-
-    return Scene(fn, lambda: (ramp(), slot[0]), lambda: slot.__setitem__(0, items), lambda: items)
-
-
-@probe("SB014")
-def outside_chain_over_a_generator():
-    numbers = itertools.chain((n for n in range(9)), [1, 2, 3])
-    return Scene(lambda x: (x * 2, next(numbers)), one(ramp()), lambda: next(numbers))
-
-
-@probe()
-def outside_map_with_an_effect():
-    log: list[int] = []
-
-    def noted(n):
-        log.append(n)
-        return n
-
-    numbers = map(noted, range(40))
-    return Scene(lambda x: (x * 2, next(numbers)), one(ramp()), lambda: next(numbers), lambda: list(log))
-
-
-@probe()
-def outside_zip_and_map():
-    pairs = zip([1, 2, 3, 4], [5, 6, 7, 8])
-    doubled = map(lambda n: n * 2, itertools.count())
-    return Scene(lambda x: x * next(pairs)[1] + next(doubled), one(ramp()))
-
-
-@probe()
-def outside_iterator_given_to_list():
-    streams = [iter("ab"), iter("cd"), iter("ef"), iter("gh")]
-    return Scene(lambda x: (x * 2, list(streams[0]), "".join(streams[1]), tuple(streams[2])), one(ramp()))
-
-
-@probe("SB001 SB005 SB006 SB014 SB015")
-def file_object():
-    file = io.StringIO("1\n2\n3\n4\n5\n")
-    return Scene(lambda x: x * int(file.readline()), one(ramp()), lambda: file.seek(0), lambda: file.tell())
-
-
-@probe()
-def file_object_written():
-    file = io.StringIO()
-
-    def fn(x):
-        print("shape", x.shape[0], file=file)
-        return x * file.write("more")
-
-    return Scene(fn, one(ramp()), lambda: file.write("changed"), lambda: file.getvalue())
-
-
-@probe()
-def real_files_written():
-    streams: list[Any] = [tempfile.TemporaryFile("w"), io.BytesIO()]
-
-    def fn(x):
-        print("shape", x.shape[0], file=streams[0], flush=True)
-        return x * streams[0].write("more") * streams[1].write(b"ab")
-
-    return Scene(fn, one(ramp()), lambda: streams.__setitem__(1, io.BytesIO(b"x")),
-                 lambda: (os.path.getsize(streams[0].fileno()), streams[1].getvalue()), undo=streams[0].close)
-
-
-@probe("SB001 SB005 SB006")
-def closed_file_written():
-    file = io.StringIO()
-
-    def fn(x):
-        try:
-            file.write("text")
-        except ValueError as error:
-            return x * 2, str(error)
-        return x * 3
-
-    return Scene(fn, one(ramp()), file.close)
-
-
-@probe("SB001 SB005 SB006 SB014 SB015")
-def file_object_written_and_read():
-    file = io.StringIO()
-
-    def fn(x):
-        file.write("ab")
-        size = len(file.getvalue())
-        file.write("cd")
-        return x * size
-
-    return Scene(fn, one(ramp()), lambda: file.write("changed"), lambda: file.getvalue())
 
 
 @probe()

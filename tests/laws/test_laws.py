@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import aliases_and_moves  # noqa: F401  (register probes)
 import effects_in_order  # noqa: F401
+import effects_of_output  # noqa: F401
 import facts_of_arrays  # noqa: F401
 import facts_of_caches  # noqa: F401
+import facts_of_classes  # noqa: F401
+import facts_of_containers  # noqa: F401
+import facts_of_files  # noqa: F401
 import facts_of_identity  # noqa: F401
+import facts_of_iterators  # noqa: F401
 import facts_of_locks  # noqa: F401
+import facts_of_modules  # noqa: F401
+import facts_of_names  # noqa: F401
 import facts_of_objects  # noqa: F401
+import facts_of_randomness  # noqa: F401
+import facts_of_tensors  # noqa: F401
 import facts_of_the_library  # noqa: F401
 import facts_of_the_process  # noqa: F401
-import facts_of_torch  # noqa: F401
+import facts_of_torch_settings  # noqa: F401
 import pytest
 from probing import CAPTURED, PROBES, Probe, ending_in_a_break, judge, world_changed_by_tracing
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 import torch
-from facts_of_objects import box, namespace_function
 from probing import Scene, compiled, portraits, ramp
+from scenery import box, namespace_function
 from torch import nn
 
 from stator import events

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from facts_of_objects import box
+from scenery import box
 
 import stator
 from stator.emit.locks import UnderLocks

@@ -1,0 +1,176 @@
+"""Probes: printed text, log records and warnings, in order with what the program changes."""
+
+from __future__ import annotations
+
+import io
+import logging
+import sys
+import warnings
+from typing import Any
+
+from probing import Scene, probe, ramp
+from scenery import one
+
+
+@probe()
+def printed_text():
+    ks = [1]
+
+    def fn(x):
+        print("scale", ks, x.shape)
+        ks.append(2)
+        print("scale", ks, sep="=", end="!\n")
+        return x * len(ks)
+
+    return Scene(fn, one(ramp()), ks.clear, lambda: list(ks))
+
+
+class Watching(io.StringIO):
+    """A stream that notes what the world looks like at each write."""
+
+    def __init__(self, world: list[Any]) -> None:
+        super().__init__()
+        self.world, self.notes = world, []
+
+    def write(self, text: str) -> int:
+        self.notes.append((text, list(self.world)))
+        return len(text)
+
+
+@probe("SB006 SB015 SB001 SB005")
+def text_between_mutations():
+    world: list[Any] = []
+    stream = Watching(world)
+
+    def fn(x):
+        world.append("before")
+        print("now")
+        world.append("after")
+        return x * 2
+
+    class Redirect:
+        def __enter__(self):
+            self.kept, sys.stdout = sys.stdout, stream
+
+        def __exit__(self, *exc):
+            sys.stdout = self.kept
+
+    return Scene(fn, one(ramp()), world.clear, lambda: list(stream.notes), around=Redirect)
+
+
+@probe()
+def text_before_mutations():
+    world: list[Any] = []
+    stream = Watching(world)
+
+    def fn(x):
+        print("now")
+        world.append("after")
+        return x * 2
+
+    class Redirect:
+        def __enter__(self):
+            self.kept, sys.stdout = sys.stdout, stream
+
+        def __exit__(self, *exc):
+            sys.stdout = self.kept
+
+    return Scene(fn, one(ramp()), world.clear, lambda: list(stream.notes), around=Redirect)
+
+
+class Listening(logging.Handler):
+    def __init__(self, world: list[Any]) -> None:
+        super().__init__()
+        self.world, self.notes = world, []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.notes.append((record.levelname, record.getMessage(), list(self.world)))
+
+
+@probe("SB006 SB015 SB001 SB005")
+def logging_between_mutations():
+    world: list[Any] = []
+    handler = Listening(world)
+    logger = logging.Logger("stator law probe")
+    logger.addHandler(handler)
+
+    def fn(x):
+        world.append("before")
+        logger.warning("scale %s", x.shape[0])
+        world.append("after")
+        logger.debug("done")
+        return x * 2
+
+    return Scene(fn, one(ramp()), lambda: logger.setLevel(logging.WARNING), lambda: list(handler.notes))
+
+
+@probe()
+def logging_level_asked():
+    LOGGER.setLevel(logging.WARNING)
+    return Scene(lambda x: x * (2 if LOGGER.isEnabledFor(logging.INFO) else 3), one(ramp()),
+                 lambda: LOGGER.setLevel(logging.DEBUG))
+
+
+LOGGER = logging.getLogger("stator law probe")
+
+
+@probe()
+def warnings_and_text_interleaved():
+    def fn(x):
+        print("one")
+        warnings.warn("two")
+        print("three")
+        warnings.warn("four", RuntimeWarning)
+        return x * 2
+
+    return Scene(fn, one(ramp()))
+
+
+@probe("SB006 SB015 SB001 SB005")
+def warning_that_looks_at_the_world():
+    world: list[Any] = []
+    notes: list[Any] = []
+
+    def fn(x):
+        world.append("before")
+        warnings.warn("careful")
+        world.append("after")
+        return x * 2
+
+    class Watch:
+        def __enter__(self):
+            self.kept = warnings.showwarning
+            warnings.showwarning = lambda *args, **kwargs: notes.append(list(world))
+
+        def __exit__(self, *exc):
+            warnings.showwarning = self.kept
+
+    return Scene(fn, one(ramp()), world.clear, lambda: list(notes), around=Watch)
+
+
+@probe("SB013")
+def warning_turned_into_an_error():
+    state = [0]
+
+    def fn(x):
+        state[0] += 1
+        warnings.warn("stop", UserWarning)
+        state[0] += 10
+        return x * 2
+
+    return Scene(fn, one(ramp()), lambda: warnings.simplefilter("ignore"), lambda: list(state),
+                 around=lambda: Filtering("error"))
+
+
+class Filtering:
+    def __init__(self, action: str) -> None:
+        self.action = action
+
+    def __enter__(self) -> None:
+        self.manager = warnings.catch_warnings()
+        self.manager.__enter__()
+        warnings.simplefilter(self.action)
+        warnings.showwarning = warnings._showwarning_orig
+
+    def __exit__(self, *exc: Any) -> None:
+        self.manager.__exit__(*exc)
