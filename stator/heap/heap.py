@@ -14,7 +14,6 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-import numpy
 import torch
 
 from stator.breaks import Break
@@ -23,26 +22,24 @@ from stator.guards.guard_set import GuardSet
 from stator.heap.arrays import Arrays, array_adopters
 from stator.heap.box import NO_KEY, Box
 from stator.heap.constants import Constants
+from stator.heap.exposure import PLAIN_DICTS, Exposure, store_of
 from stator.heap.holders import holder_adopters
 from stator.heap.instances import adopt_instance
 from stator.heap.iterators import iterator_adopters
-from stator.heap.raw_access import instance_dict, items_in_order, raw_members
+from stator.heap.raw_access import instance_dict, items_in_order
 from stator.heap.readers import (
-    arguments_of,
     default_factory_of,
     entries_of_class,
     hashed,
-    mapping_behind,
 )
 from stator.heap.scope import Scope
 from stator.heap.shells import CONSTANT_TYPES, IDENTITY_TYPES, is_constant_tuple, new_shell
 from stator.heap.tracker import Shape, VariableTracker
 from stator.heap.unread import adopt_unread
-from stator.heap.upcoming import COMPOSITES, SEQUENCES, adopt_upcoming, expose_upcoming
+from stator.heap.upcoming import COMPOSITES, SEQUENCES, adopt_upcoming
 from stator.heap.values import value_adopters
 from stator.kinds import is_a
 from stator.shapes.policy import Policy
-from stator.shapes.values import UNREAD, unread
 from stator.source import (
     Attr,
     CallOf,
@@ -62,7 +59,7 @@ from stator.source import (
 Adopter = Callable[[Any, Source], Any]
 
 
-class Heap:
+class Heap(Exposure):
     """Every outside value one trace has met."""
 
     def __init__(self, recorder: Any) -> None:
@@ -211,13 +208,6 @@ class Heap:
             self.register(VariableTracker(value, value, source, Shape.OPAQUE))
         return value
 
-    def _expose_exception(self, tracker: VariableTracker) -> None:
-        """C code will read the arguments (`str(e)`): they must be constants, and stay what they are."""
-        args = tracker.original.args
-        if not is_constant_tuple(args):
-            raise Break("SB005", "the text of an exception from outside, whose arguments are objects")
-        self.guard(CallOf(Pinned(arguments_of), (tracker.source,)), Kind.FRESH_CALL, args)
-
     def _adopt_tensor(self, value: Any, source: Source) -> Any:
         tracker = self.known(value, source)
         if tracker is None:
@@ -285,7 +275,7 @@ class Heap:
         return self.adopt(default_factory_of(value), CallOf(Pinned(default_factory_of), (source,)))
 
     def fill_dict(self, tracker: VariableTracker, value: Any, standin: Any, source: Source) -> None:
-        store = type(standin).__setitem__ if type(standin) in _PLAIN_DICTS else _dict_store(type(standin))
+        store = type(standin).__setitem__ if type(standin) in PLAIN_DICTS else store_of(type(standin))
         initial: dict[Any, Any] = {}
         for i, (key, item) in enumerate(items_in_order(value)):
             if type(key) in CONSTANT_TYPES:
@@ -388,123 +378,6 @@ class Heap:
     def _adopt_instance(self, value: Any, source: Source) -> Any:
         return adopt_instance(self, value, source)
 
-    # ------------------------------------------------------------------ exposure to C code
-
-    def expose(self, value: Any) -> None:
-        """Force every direct element of an outside container, for C code that will look at them."""
-        if type(value) is types.MappingProxyType:
-            return self.expose(mapping_behind(value))
-        if type(value) is numpy.ndarray:
-            return self.arrays.expose(value)
-        tracker = self.by_standin.get(id(value))
-        if tracker is None or tracker.exposed:
-            return
-        tracker.exposed = True
-        shape = tracker.shape
-        if type(value) is types.SimpleNamespace:
-            self.expose_attributes(tracker)
-        if shape is Shape.UPCOMING:
-            tracker.exposed = False
-            expose_upcoming(self, tracker)
-        elif shape is Shape.LIST:
-            self.guard(tracker.source, Kind.LEN, len(tracker.initial))
-            standin = tracker.standin
-            for i, item in enumerate(standin):
-                if type(item) is Box:
-                    standin[i] = item.force()
-        elif shape is Shape.TUPLE:
-            for i, item in enumerate(tuple.__iter__(value)):
-                if type(item) is Box:
-                    self.set_tuple_item(value, i, item.force())
-        elif shape is Shape.DICT:
-            self.expose_keys(tracker)
-            standin = tracker.standin
-            store = type(standin).__setitem__ if type(standin) in _PLAIN_DICTS else _dict_store(type(standin))
-            for key, item in list(dict.items(standin)):
-                if type(item) is not Box:
-                    continue
-                if type(key) in CONSTANT_TYPES:
-                    store(standin, key, item.force())
-                else:  # hashing the key may run the program's code
-                    self.run_native(store, (standin, key, item.force()))
-        elif shape is Shape.SET:
-            self.expose_order(tracker)
-        elif shape is Shape.OPAQUE:
-            if type(value) in UNREAD:
-                raise unread(value)
-            if is_a(value, BaseException):
-                self._expose_exception(tracker)
-            else:
-                self.guard(tracker.source, Kind.ID, value)
-
-    def expose_order(self, tracker: VariableTracker) -> None:
-        """C code may iterate a set: equal sets with other histories have other orders."""
-        members = tracker.initial
-        for i, item in enumerate(members):
-            if type(item) in CONSTANT_TYPES:
-                self.guard(SetAt(tracker.source, i), Kind.EQUALS, item)
-        if any(a is not b for a, b in zip(raw_members(tracker.standin), members, strict=False)):
-            tracker.exposed = False
-            raise Break("SB013", "the order of a set, which its copy does not keep")
-
-    def expose_keys(self, tracker: VariableTracker) -> None:
-        """The whole key set of a dict was looked at: its length, its order, a failed search."""
-        keys = tuple(self.original_of(key) for key in tracker.initial)
-        self.guard(tracker.source, Kind.KEYS, keys)
-
-    def expose_length(self, value: Any) -> None:
-        tracker = self.by_standin.get(id(value))
-        if tracker is not None and tracker.shape in (Shape.LIST, Shape.DICT):
-            self.guard(tracker.source, Kind.LEN, len(tracker.initial))
-
-    def note_namespace(self, own: dict[str, Any], obj: Any, tracker: VariableTracker | None) -> None:
-        """An instance dict was taken as a value: it must be that object's own dict wherever it goes."""
-        if tracker is None:
-            self.owners[id(own)] = obj
-        else:
-            self.sources[id(own)] = DictOf(tracker.source)
-            if id(own) not in self.by_standin and tracker.initial_dict is not None:
-                # Read key by key, like any dict from outside; no guard on the names that nobody asks for.
-                part = VariableTracker(own, instance_dict(tracker.original), DictOf(tracker.source), Shape.DICT)
-                part.initial, part.part_of, part.type_guarded = tracker.initial_dict, tracker, True
-                self.by_standin[id(own)] = part
-                self.trackers.append(part)
-        self.kept.append(own)
-
-    def expose_attributes(self, tracker: VariableTracker) -> None:
-        """Force the whole instance dict, for code that takes `obj.__dict__` as a value."""
-        own = instance_dict(tracker.standin)
-        if own is None or tracker.initial_dict is None:
-            return
-        self.guard(DictOf(tracker.source), Kind.KEYS, tuple(tracker.initial_dict))
-        for name, item in own.items():
-            if type(item) is Box:
-                own[name] = item.force()
-
-    def expose_deep(self, value: Any, seen: set[int] | None = None) -> None:
-        """Force everything C code can reach from a value through builtin containers."""
-        cls = type(value)
-        if cls in CONSTANT_TYPES or cls in _ATOMS:
-            return
-        seen = set() if seen is None else seen
-        if id(value) in seen:
-            return
-        seen.add(id(value))
-        self.expose(value)
-        if is_a(value, (list, tuple, set, frozenset, collections.deque)):
-            for item in raw_members(value):
-                self.expose_deep(item, seen)
-        elif is_a(value, dict):
-            for key, item in dict.items(value):
-                self.expose_deep(key, seen)
-                self.expose_deep(item, seen)
-        elif cls is slice:
-            for item in (value.start, value.stop, value.step):
-                self.expose_deep(item, seen)
-
-    def set_tuple_item(self, value: tuple[Any, ...], index: int, item: Any) -> None:
-        self.recorder.set_tuple_item(value, index, item)
-
     # ------------------------------------------------------------------ namespaces
 
     def class_view(self, cls: type) -> Any:
@@ -524,14 +397,6 @@ class Heap:
         return found
 
 
-def _dict_store(cls: type) -> Any:
-    if issubclass(cls, collections.OrderedDict):
-        return collections.OrderedDict.__setitem__
-    return dict.__setitem__
-
-
 # Made anew where they come from the trace: one from outside must be known as such.
 _REMADE = frozenset({property, classmethod, staticmethod, types.GenericAlias})
 _PINNED_FACTS = {Kind.EQUALS, Kind.ID}
-_PLAIN_DICTS = {dict, collections.OrderedDict, collections.defaultdict}
-_ATOMS = {types.FunctionType, types.ModuleType, type, torch.Tensor}

@@ -14,13 +14,8 @@ from stator.heap.box import Box
 from stator.heap.raw_access import instance_dict
 from stator.heap.tracker import Shape
 from stator.interp import tensor_bookkeeping
-from stator.interp.attributes import (
-    is_data_descriptor,
-    is_outside,
-    raise_attribute_error,
-    read_instance_dict,
-    tensor_class,
-)
+from stator.interp.attributes import is_outside, read_instance_dict, tensor_class
+from stator.interp.descriptors import is_data_descriptor, raise_attribute_error
 from stator.interp.frame import Continuation, Frame, Raised
 from stator.interp.lookup import MISSING, find, is_mutable_class
 from stator.kinds import is_a

@@ -12,94 +12,31 @@ from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
-from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
-from stator import _core, _hook, marks
+from stator import _core, marks
 from stator.breaks import Break
 from stator.code.decode import decode
 from stator.guards.guard import Kind
-from stator.heap.box import Box
 from stator.heap.shells import CONSTANT_TYPES
-from stator.interp import consumers, symbols
-from stator.interp.attributes import adopt_entry
 from stator.interp.binding import bind_arguments
-from stator.interp.frame import UNBOUND, Continuation, Frame, Raised
-from stator.interp.lookup import MISSING, find, is_mutable_class
-from stator.interp.machine import Machine, Thunk, program_of
+from stator.interp.descriptors import adopt_entry
+from stator.interp.frame import Frame, Raised
+from stator.interp.instantiation import call_class
+from stator.interp.lookup import MISSING, find
+from stator.interp.machine import program_of
+from stator.interp.marked import is_marked, refuse_disabled
+from stator.interp.native_calls import C_CALLABLES, NativeCaller, describe_callable
 from stator.interp.overrides import PLAIN as PLAIN_ARGUMENTS
 from stator.interp.overrides import ask, overriding
-from stator.interp.texts import refuse_addresses, text_of_outside
+from stator.interp.rule_registry import CODE_RULES, RULES
 from stator.interp.torch_arguments import plain_arguments
 from stator.kinds import is_a
-from stator.native.table import NativeClass, lookup, name_of, receiver_split
 from stator.native.torch_ops import torch_leaf
-from stator.shapes.values import SYMBOLIC, UNREAD, DeferredText, data_dependent, specialise, unread
+from stator.shapes.values import UNREAD, DeferredText, unread
 from stator.source import Attr, Index, Pinned
 
-RULES: dict[int, Any] = {}  # id of a callable (kept alive in _RULED) -> rule(vm, args, kwargs, cont)
-CODE_RULES: dict[int, Any] = {}  # id of a code object: functions that one `def` makes again and again
-_RULED: list[Any] = []
 
-
-def rule(*callables: Any, arity: tuple[int, ...] = ()) -> Any:
-    """Register how the interpreter itself does a call of these objects.
-
-    With `arity`, a call with another number of arguments, or with keywords, goes to the C function itself, which
-    refuses it in its own words before it does anything.
-    """
-    def register(function: Any) -> Any:
-        for callable_ in callables:
-            RULES[id(callable_)] = _with_arity(callable_, function, arity) if arity else function
-            _RULED.append(callable_)
-        return function
-    return register
-
-
-def code_rule(code: types.CodeType) -> Any:
-    """Register how the interpreter calls every function with this code: `f(vm, function, args, kwargs, cont)`."""
-    def register(function: Any) -> Any:
-        CODE_RULES[id(code)] = function
-        _RULED.append(code)
-        return function
-    return register
-
-
-def _with_arity(callable_: Any, function: Any, arity: tuple[int, ...]) -> Any:
-    def checked(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-        if len(args) in arity and not kwargs:
-            return function(vm, args, kwargs, cont)
-        vm.give(vm.native_unhooked(callable_, args, kwargs), cont)
-    return checked
-
-
-class Initialise(Continuation):
-    """After `__init__`: the new object is the value of the call."""
-
-    __slots__ = ("obj", "cont")
-    resumes, held = True, ("obj",)
-
-    def __init__(self, obj: Any, cont: Any) -> None:
-        self.obj, self.cont = obj, cont
-
-    def returned(self, vm: Any, frame: Frame, value: Any) -> None:
-        if value is not None:
-            raise Raised(TypeError(f"__init__() should return None, not '{type(value).__name__}'"))
-        vm.give(self.obj, self.cont)
-
-
-class AfterNew(Continuation):
-    """After a Python `__new__`: run `__init__` if the object is an instance of the class."""
-
-    __slots__ = ("cls", "args", "kwargs", "cont")
-
-    def __init__(self, cls: type, args: Any, kwargs: Any, cont: Any) -> None:
-        self.cls, self.args, self.kwargs, self.cont = cls, args, kwargs, cont
-
-    def returned(self, vm: Any, frame: Frame, value: Any) -> None:
-        initialise(vm, self.cls, value, self.args, self.kwargs, self.cont)
-
-
-class Caller(Machine):
+class Caller(NativeCaller):
     """A machine that can call."""
 
     coded: dict[int, Any]  # outside functions whose code is guarded, by id
@@ -118,7 +55,7 @@ class Caller(Machine):
             return found(self, args, kwargs or {}, cont)
         if is_a(fn, type):
             return call_class(self, fn, args, kwargs, cont)
-        if cls in _C_CALLABLES:
+        if cls in C_CALLABLES:
             return self.call_native(fn, args, kwargs, cont)
         if cls is functools.partial:
             merged = {**fn.keywords, **(kwargs or {})}
@@ -152,7 +89,7 @@ class Caller(Machine):
         found = CODE_RULES.get(id(fn.__code__))
         if found is not None:
             return found(self, fn, args, kwargs or {}, cont)
-        if _marked(fn) and id(fn) not in self.fresh:
+        if is_marked(fn) and id(fn) not in self.fresh:
             return self.call_marked(fn, args, kwargs, cont)
         self.push(self.frame_for(fn, args, kwargs), cont)
 
@@ -236,206 +173,6 @@ class Caller(Machine):
         except Exception as error:
             raise Raised(error) from None
 
-    # ------------------------------------------------------------------ C code
-
-    def call_native(self, fn: Any, args: Any, kwargs: Any, cont: Any) -> None:
-        descriptor, receiver = receiver_split(fn)
-        found = RULES.get(id(descriptor))
-        if found is not None:
-            return found(self, args if descriptor is fn else (receiver, *args), kwargs or {}, cont)
-        if torch_leaf(descriptor):
-            return self.give(self.torch_call(descriptor, args if descriptor is fn else (receiver, *args), kwargs), cont)
-        if torch_leaf(fn):
-            return self.give(self.torch_call(fn, args, kwargs), cont)
-        if _marked(fn):
-            return self.call_marked(fn, args, kwargs, cont)
-        self.call_listed(fn, descriptor, receiver, args, kwargs, cont)
-
-    def call_listed(self, fn: Any, descriptor: Any, receiver: Any, args: Any, kwargs: Any, cont: Any) -> None:
-        """Run a C callable as its row in the native table says."""
-        every = args if descriptor is fn else (receiver, *args)
-        if self.run_loop(descriptor, tuple(every), kwargs, cont):
-            return
-        symbolic = symbols.concern(self, every, kwargs)
-        if symbolic:
-            answer = symbols.call(self, descriptor, every, kwargs)
-            if answer is not MISSING:
-                return self.give(answer, cont)
-        row = lookup(fn)
-        self.admit(fn, row, every)
-        self.expose_for(row, every)
-        if (symbolic or symbols.concern(self, every, kwargs)) and symbols.reaches_symbol(every, kwargs):
-            args, kwargs = symbols.arguments(self, row, descriptor, every, kwargs)
-            fn = descriptor
-        if descriptor is not fn:
-            self.expose_for(row, (receiver,))
-        self.expose_for(row, args)
-        if kwargs:
-            self.expose_for(row, kwargs.values())
-        if row.formats:
-            text = text_of_outside(self, fn, args)
-            if text is not MISSING:
-                return self.give(text, cont)
-            refuse_addresses(self, fn, (*every, *kwargs.values()) if kwargs else every)
-        if row.cls is NativeClass.ITERATOR or id(descriptor) in _HIGHER_ORDER:
-            args = tuple([self.python_callable(value) for value in args])
-            if kwargs and "key" in kwargs:
-                kwargs = {**kwargs, "key": self.python_callable(kwargs["key"])}
-        self.give(self.native(fn, args, kwargs), cont)
-
-    def run_loop(self, descriptor: Any, args: tuple[Any, ...], kwargs: Any, cont: Any) -> bool:
-        """Interpret what a C function does with an iterable that is Python code itself."""
-        planned = consumers.plan(descriptor, args, kwargs)
-        if planned is None or not self.is_python_iterable(args[planned[0]]):
-            return False
-        self.call_own(*planned[1], cont)
-        return True
-
-    def call_own(self, function: types.FunctionType, args: tuple[Any, ...], cont: Any) -> None:
-        """Interpret a function of ours, on behalf of an instruction or a C function."""
-        self.fresh[id(function)] = function
-        self.push(self.frame_for(function, args, None), cont)
-
-    def is_python_iterable(self, value: Any) -> bool:
-        """Whether running through `value` runs Python code; of no use to who asks for its length first."""
-        cls = type(value)
-        if cls is types.GeneratorType:
-            return id(value) in self.generators
-        return type(find(self, cls, "__iter__")) is types.FunctionType and find(self, cls, "__len__") is MISSING \
-            and find(self, cls, "__length_hint__") is MISSING
-
-    def admit(self, fn: Any, row: Any, args: Any) -> None:
-        """Default deny: only listed C callables run while tracing."""
-        if row is None:
-            raise Break("SB001", f"{_describe(fn)} is not in the native table")
-        cls = row.cls
-        if cls in _RUNNABLE:
-            if args and row.mutates and self.heap.is_opaque(args[0]):
-                raise Break("SB006", f"{name_of(row)} of an object from outside")
-            return
-        if cls is NativeClass.SPECIAL or cls is NativeClass.WRAPPER or cls is NativeClass.OUTSIDE_REF:
-            raise Break("SB001", f"{name_of(row)} needs a rule of the interpreter that does not exist yet")
-        raise Break(row.code or "SB001", f"{name_of(row)}: {row.why}" if row.why else name_of(row))
-
-    def expose_for(self, row: Any, values: Any) -> None:
-        cls = row.cls
-        if cls is NativeClass.PURE_SHELL and not row.compares:
-            return
-        heap = self.heap
-        for value in values:
-            if id(value) in heap.by_standin and (type(value) in _RESUMABLE or heap.is_opaque(value)
-                                                 and is_iterator(type(value))):
-                raise Break("SB014", f"a {type(value).__name__} from outside")  # C code would advance the user's own
-            if cls is NativeClass.PURE_DEEP or row.compares:
-                heap.expose_deep(value)
-            else:
-                heap.expose(value)
-
-    def python_callable(self, value: Any) -> Any:
-        """A C callable handed to C code, wrapped so that its calls come back through the interpreter."""
-        if type(value) in _C_CALLABLES or is_a(value, type) and not is_mutable_class(value) \
-                or not is_a(value, type) and type(value) not in _PYTHON_CALLABLES and self.is_called_by_c(value):
-            callback = _Callback(value)
-            self.callbacks[id(callback.invoke)] = callback
-            self.fresh[id(callback.invoke)] = callback.invoke
-            return callback.invoke
-        return value
-
-    def is_called_by_c(self, value: Any) -> bool:
-        """Whether calling the object runs C code of its class, which the hook does not see."""
-        return type(find(self, type(value), "__call__")) is types.WrapperDescriptorType
-
-    def native(self, fn: Any, args: Any, kwargs: Any = None) -> Any:
-        """Run C code with the hook on: Python frames it enters are interpreted."""
-        if args and type(args[0]) in UNREAD:
-            _require_read(fn, args[0])
-        _hook.enter()
-        try:
-            result = fn(*args, **kwargs) if kwargs else fn(*args)
-        except BaseException as error:
-            if self.pending is not None:
-                raise self.pending from None
-            if not is_a(error, Exception) and error is not self.escaped:
-                raise
-            if is_a(error, GuardOnDataDependentSymNode):
-                raise data_dependent(error.cond,  # type: ignore[attr-defined]
-                                     f"{_describe(fn)} asks for a number") from None
-            raise Raised(error) from None
-        finally:
-            _hook.leave()
-        if self.pending is not None:
-            raise self.pending
-        return result.force() if type(result) is Box else result
-
-    def native_unhooked(self, fn: Any, args: Any, kwargs: Any = None) -> Any:
-        if args and type(args[0]) in UNREAD:
-            _require_read(fn, args[0])
-        try:
-            return fn(*args, **(kwargs or {}))
-        except Exception as error:
-            raise Raised(error) from None
-
-    # ------------------------------------------------------------------ nested runs
-
-    def sync(self, begin: Any, out: list[Any]) -> None:
-        """Do something that may push frames, and wait for its value (a nested loop if it does)."""
-        try:
-            out.append(self.run(Thunk(begin)))
-        except BaseException as error:  # the program's own: unwinding went past our base frame
-            if not is_a(error, Exception) and error is not self.escaped:
-                raise
-            raise Raised(error) from None
-
-    def call_sync(self, fn: Any, args: Any, kwargs: Any = None) -> Any:
-        """Call and wait; a break inside is a break before the instruction that asked."""
-        out: list[Any] = []
-        self.sync(lambda: self.call(fn, args, kwargs), out)
-        return out[0]
-
-    def intercepted(self, func: types.FunctionType, args: tuple[Any, ...], closure: Any = None) -> Any:
-        """The PEP 523 hook: C code entered a Python function while tracing."""
-        if torch_leaf(func) or args and type(args[0]) in SYMBOLIC and _of_numbers(func):
-            return _hook.RUN_ALL
-        self.guard_callback(func, args)
-        try:
-            result = self.call_bound(func, args)
-            if type(result) in UNREAD:
-                raise unread(result, f"the answer of {func.__name__}, which C code asks for")
-            if type(result) in SYMBOLIC and func.__name__ in _CONVERSIONS:
-                return specialise(result, f"the answer of {func.__name__}")
-            return symbols.truth(self, result) if type(result) is torch.SymBool else result
-        except Raised as raised:
-            self.escaped = raised.exc
-            raise raised.exc from None
-
-    def guard_callback(self, func: types.FunctionType, args: tuple[Any, ...]) -> None:
-        """C code found `func` on a class by itself (`__eq__`, `__hash__`, ...): guard that finding."""
-        if self.making_classes:
-            self.note_class_in_making(func.__name__, args)
-        if args and find_owner(type(args[0]), func):
-            find(self, type(args[0]), func.__name__)
-
-    def note_class_in_making(self, name: str, args: tuple[Any, ...]) -> None:
-        """type.__new__ shows the class it makes to these before it returns it (to the third through C code)."""
-        place = {"__set_name__": 1, "__init_subclass__": 0, "_generic_init_subclass": 0}.get(name)
-        if place is not None and len(args) > place and is_a(args[place], type):
-            self.fresh[id(args[place])] = args[place]
-
-    def call_bound(self, func: types.FunctionType, args: tuple[Any, ...]) -> Any:
-        """Run a function whose arguments CPython has already bound to its local slots."""
-        found = RULES.get(id(func))
-        if found is not None and not func.__code__.co_flags & 0x0C and not func.__code__.co_kwonlyargcount:
-            out: list[Any] = []
-            self.sync(lambda: found(self, args, {}, None), out)
-            return out[0]
-        unit = decode(func.__code__)
-        slots = list(args) + [UNBOUND] * (unit.nlocalsplus - len(args))
-        slots = [value.force() if type(value) is Box else value for value in slots]
-        frame = Frame(unit, program_of(unit), func, slots, self.heap.scope(func.__globals__))
-        if id(func) not in self.fresh:
-            self.guard_code(func)
-        return self.run(frame)
-
 
 def refuse_unread(fn: Any, args: Any, kwargs: Any) -> None:
     """Code that is not interpreted gets no value of which only the type is known; some never look at it."""
@@ -445,7 +182,7 @@ def refuse_unread(fn: Any, args: Any, kwargs: Any) -> None:
         return
     for value in (*args, *kwargs.values()) if kwargs else args:
         if type(value) in UNREAD and type(value) is not DeferredText:
-            raise unread(value, _describe(fn))
+            raise unread(value, describe_callable(fn))
 
 
 def takes_values(args: Any, kwargs: Any) -> bool:
@@ -459,21 +196,6 @@ def takes_values(args: Any, kwargs: Any) -> bool:
     return True
 
 
-def find_owner(cls: type, func: Any) -> bool:
-    return any(base.__dict__.get(func.__name__) is func for base in cls.__mro__)
-
-
-class _Callback:
-    """A C callable as a Python function, for C code that will call it."""
-
-    def __init__(self, target: Any) -> None:
-        self.target = target
-        def invoke(*args: Any, **kwargs: Any) -> Any:
-            return target(*args, **kwargs)
-        invoke.__code__ = invoke.__code__.replace(co_filename="<callback>")
-        self.invoke = invoke
-
-
 def _bind_call(vm: Any, method: Any, obj: Any, cls: type) -> None:
     getter = find(vm, type(method), "__get__")
     if getter is MISSING:
@@ -481,115 +203,19 @@ def _bind_call(vm: Any, method: Any, obj: Any, cls: type) -> None:
     vm.call(getter, (adopt_entry(vm, method, cls), obj, cls), {})
 
 
-def call_class(vm: Any, cls: type, args: Any, kwargs: Any, cont: Any) -> None:
-    """type.__call__, unless the metaclass has its own."""
-    refuse_disabled(cls)
-    meta = type(cls)
-    if meta is not type:
-        meta_call = find(vm, meta, "__call__")
-        if type(meta_call) is types.FunctionType:
-            return vm.call(meta_call, (cls, *args), kwargs, cont)
-        if type(meta_call) is not types.WrapperDescriptorType:
-            return vm.call(vm.special_method(cls, "__call__", ""), args, kwargs, cont)
-    instantiate(vm, cls, args, kwargs, cont)
-
-
-def instantiate(vm: Any, cls: type, args: Any, kwargs: Any, cont: Any) -> None:
-    row = lookup(cls)
-    if row is not None:
-        return vm.call_native(cls, args, kwargs, cont)
-    new = find(vm, cls, "__new__")
-    if type(new) is staticmethod:
-        new = new.__func__
-    if find(vm, cls, "__del__") is not MISSING:
-        raise Break("SB019", f"{cls.__name__} has a finalizer (__del__)")
-    if new is object.__new__:
-        obj = new_plain_object(vm, cls, args, kwargs)
-        return initialise(vm, cls, obj, args, kwargs, cont)
-    if type(new) is types.FunctionType:
-        return vm.call(new, (cls, *args), kwargs, AfterNew(cls, args, kwargs, cont))
-    if type(new) is types.BuiltinFunctionType:
-        vm.call(new, (cls, *args), kwargs, AfterNew(cls, args, kwargs, cont))
-        return
-    raise Break("SB001", f"{cls.__module__}.{cls.__qualname__} has a __new__ written in C")
-
-
-def new_plain_object(vm: Any, cls: type, args: Any, kwargs: Any) -> Any:
-    """object.__new__: extra arguments are an error only if `__init__` is object's, too."""
-    if (args or kwargs) and find(vm, cls, "__init__") is object.__init__:
-        return vm.native_unhooked(object.__new__, (cls, *args), kwargs)
-    return vm.native_unhooked(object.__new__, (cls,))
-
-
-def initialise(vm: Any, cls: type, obj: Any, args: Any, kwargs: Any, cont: Any) -> None:
-    if not issubclass_real(type(obj), cls):
-        return vm.give(obj, cont)
-    init = find(vm, type(obj), "__init__")
-    if init is object.__init__:
-        return vm.give(obj, cont)
-    if type(init) is types.FunctionType:
-        return vm.call(init, (obj, *args), kwargs, Initialise(obj, cont))
-    vm.call(init, (obj, *args), kwargs, Initialise(obj, cont))
-
-
-def issubclass_real(cls: type, parent: type) -> bool:
-    return parent in type.__dict__["__mro__"].__get__(cls)
-
-
 def looks_itself(fn: Any) -> bool:
     """Whether a call of `fn` does nothing but bind its arguments to the slots of an interpreted frame."""
     if type(fn) is types.MethodType:
         fn = fn.__func__
     return type(fn) is types.FunctionType and id(fn) not in RULES and not fn.__code__.co_flags & 0x0C \
-        and not torch_leaf(fn) and not _marked(fn)
+        and not torch_leaf(fn) and not is_marked(fn)
 
-
-def refuse_disabled(fn: Any) -> None:
-    """Break at a function or class that the user has marked with stator.disable."""
-    mark = marks.disabled_mark(fn)
-    if mark is not None:
-        reason = f": {mark.reason}" if mark.reason else ""
-        raise Break("SB010", f"{fn.__qualname__} is disabled{reason}")
-
-
-def _marked(fn: Any) -> bool:
-    return marks.is_disabled(fn) or marks.substitute(fn) is not None or marks.allowed_in_graph(fn) \
-        or marks.is_constant_result(fn)
-
-
-def is_iterator(cls: type) -> bool:
-    return any("__next__" in base.__dict__ for base in type.__dict__["__mro__"].__get__(cls))
-
-
-def _of_numbers(func: types.FunctionType) -> bool:
-    """Whether a function belongs to torch's symbolic numbers, rather than to the program."""
-    return func.__code__.co_filename.startswith(_TORCH)
-
-
-_TORCH = torch.__file__.rpartition("__init__")[0]
-
-
-def _describe(fn: Any) -> str:
-    module = getattr(fn, "__module__", None)
-    name = getattr(fn, "__qualname__", None) or getattr(fn, "__name__", None) or repr(fn)
-    return f"{module}.{name}" if module else f"{name}"
 
 
 
 _VALUE_TYPES = (torch.Tensor, int, float, str, list, tuple, dict, set, slice, torch.SymInt, torch.SymFloat,
                 torch.SymBool, torch.Generator, torch._C._SDPBackend)
-_C_CALLABLES = {types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType,
-                types.MethodWrapperType, types.ClassMethodDescriptorType}
-def _require_read(fn: Any, receiver: Any) -> None:
-    """A method of a C type works on the object itself, not on what stands for it unread."""
-    if type(fn) in (types.MethodDescriptorType, types.WrapperDescriptorType):
-        raise unread(receiver, fn.__name__)
 
 
 _LEAVE_UNREAD = frozenset(map(id, (isinstance, type, print, list.append, callable)))
-_CONVERSIONS = frozenset({"__float__", "__int__", "__index__", "__len__", "__hash__", "__complex__", "__length_hint__"})
-_RUNNABLE = {NativeClass.PURE_SHELL, NativeClass.PURE, NativeClass.PURE_DEEP, NativeClass.MUTATES, NativeClass.ITERATOR}
-_RESUMABLE = {types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType}
-_PYTHON_CALLABLES = {types.FunctionType, types.MethodType, type(None)}
-_HIGHER_ORDER = {id(f) for f in (sorted, min, max, functools.reduce, list.sort, iter, filter, map)}
 

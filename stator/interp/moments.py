@@ -18,8 +18,8 @@ from torch._subclasses.fake_tensor import FakeTensor
 from stator.breaks import Break
 from stator.guards.guard import Kind
 from stator.interp.arrays import run_on_arrays
-from stator.interp.calls import rule
 from stator.interp.frame import Raised
+from stator.interp.rule_registry import rule
 from stator.kinds import is_a
 from stator.shapes.values import UNREAD, DeferredText, Formatted, is_unbacked, python_type, unread
 from stator.source import CallOf, Pinned

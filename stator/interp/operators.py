@@ -17,16 +17,11 @@ from torch._subclasses.fake_tensor import FakeTensor
 from stator.breaks import Break
 from stator.code.deprecations import INVERTED_BOOL
 from stator.guards.guard import Kind
-from stator.heap.box import Box
-from stator.heap.readers import mapping_behind
 from stator.heap.tracker import Shape
 from stator.interp import symbols
-from stator.interp.array_tensors import index_key
 from stator.interp.arrays import refuse_mixture, run_on_arrays
-from stator.interp.assignment import DISCARD
-from stator.interp.consumers import contained
 from stator.interp.frame import Continuation, Frame, Raised
-from stator.interp.lengths import knows_item, symbolic_length
+from stator.interp.lengths import symbolic_length
 from stator.interp.lookup import MISSING, find
 from stator.interp.texts import refuse_addresses
 from stator.kinds import is_a
@@ -344,225 +339,17 @@ class _Length:
 # ---------------------------------------------------------------------- items
 
 
-def get_item(vm: Any, obj: Any, key: Any, cont: Any = None) -> None:
-    if type(obj) is types.MappingProxyType:  # asks its mapping
-        obj = mapping_behind(obj)
-    cls = type(obj)
-    if type(key) in symbols.INDEXES:
-        key = symbols.index_key(vm, obj, key)
-    if cls is list or cls is tuple:
-        if type(key) is int:
-            return vm.give(_sequence_item(vm, obj, key), cont)
-    elif cls is dict:
-        if type(key) is str or type(key) is int:
-            return vm.give(_dict_item(vm, obj, key), cont)
-    elif cls is FakeTensor:
-        return vm.give(symbols.get_tensor_item(vm, obj, index_key(vm, key)), cont)
-    elif cls is ndarray:
-        return vm.give(run_on_arrays(vm, operator.getitem, (obj, key)), cont)
-    elif is_a(obj, type):
-        return _subscript_class(vm, obj, key, cont)
-    method = find(vm, cls, "__getitem__")
-    if method is MISSING:
-        raise Raised(TypeError(f"'{cls.__name__}' object is not subscriptable"))
-    if is_python_level(method):
-        return vm.call_function(method, (obj, key), None, cont) if type(method) is types.FunctionType \
-            else call_slot(vm, method, (obj, key), cont)
-    get_item_native(vm, obj, key, cont)
-
-
-def get_item_native(vm: Any, obj: Any, key: Any, cont: Any) -> None:
-    """A C `__getitem__` on a stand-in; what it hands out may still be boxed."""
-    heap = vm.heap
-    heap.expose_deep(key)
-    key = symbols.specialise_deep(vm, key)
-    refuse_opaque(vm, obj)
-    tracker = heap.by_standin.get(id(obj))
-    if tracker is not None:
-        if tracker.shape is Shape.DICT:
-            if type(key) in SCALARS:
-                if key not in tracker.initial:
-                    heap.guard(tracker.source, Kind.ABSENT, key)
-            else:
-                heap.expose(obj)
-        elif tracker.shape is not Shape.VALUE:
-            heap.expose(obj)
-    vm.give(vm.native(operator.getitem, (obj, key)), cont)
-
-
-def _sequence_item(vm: Any, obj: Any, index: int) -> Any:
-    if not knows_item(vm, obj, index):
-        vm.heap.expose_length(obj)
-    try:
-        value = obj[index]
-    except IndexError as error:
-        raise Raised(error) from None
-    return value.force() if type(value) is Box else value
-
-
-def _dict_item(vm: Any, obj: dict[Any, Any], key: Any) -> Any:
-    value = obj.get(key, MISSING)
-    if type(value) is Box:
-        return value.force()
-    if value is MISSING:
-        tracker = vm.heap.by_standin.get(id(obj))
-        if tracker is not None and key not in tracker.initial:
-            vm.heap.guard(tracker.source, Kind.ABSENT, key)
-        raise Raised(KeyError(key))
-    return value
-
-
-def _subscript_class(vm: Any, cls: type, key: Any, cont: Any) -> None:
-    """`cls[key]`: the metaclass's `__getitem__`, else `__class_getitem__`."""
-    method = find(vm, type(cls), "__getitem__")
-    if method is not MISSING:
-        return vm.call(method, (cls, key), {}, cont)
-    hook = find(vm, cls, "__class_getitem__")
-    if hook is MISSING:
-        if cls is type:
-            return vm.give(vm.native(operator.getitem, (cls, key)), cont)
-        raise Raised(TypeError(f"type '{cls.__name__}' is not subscriptable"))
-    out: list[Any] = []
-    vm.sync(lambda: vm.load_attr(cls, "__class_getitem__"), out)
-    vm.call(out[0], (key,), {}, cont)
-
-
-def set_item(vm: Any, obj: Any, key: Any, value: Any, cont: Any = DISCARD) -> None:
-    cls = type(obj)
-    if type(key) in symbols.INDEXES:
-        key = symbols.index_key(vm, obj, key)
-    if cls is dict and (type(key) is str or type(key) is int):
-        obj[key] = value
-        return vm.give(None, cont)
-    if cls is FakeTensor:
-        symbols.set_tensor_item(vm, obj, index_key(vm, key), value)
-        return vm.give(None, cont)
-    if cls is ndarray:
-        run_on_arrays(vm, operator.setitem, (obj, key, value))
-        return vm.give(None, cont)
-    method = find(vm, cls, "__setitem__")
-    if method is MISSING:
-        raise Raised(TypeError(f"'{cls.__name__}' object does not support item assignment"))
-    if is_python_level(method):
-        return vm.call_function(method, (obj, key, value), None, cont) if type(method) is types.FunctionType \
-            else call_slot(vm, method, (obj, key, value), cont)
-    vm.heap.expose_deep(key)
-    key = symbols.specialise_deep(vm, key)
-    vm.heap.expose_length(obj)
-    if type(key) is slice:
-        vm.heap.expose(value)
-        vm.heap.expose(obj)
-    refuse_opaque(vm, obj)
-    vm.native(operator.setitem, (obj, key, value))
-    vm.give(None, cont)
-
-
-def delete_item(vm: Any, obj: Any, key: Any, cont: Any = DISCARD) -> None:
-    cls = type(obj)
-    if type(key) in symbols.INDEXES:
-        key = symbols.index_key(vm, obj, key)
-    method = find(vm, cls, "__delitem__")
-    if method is MISSING:
-        raise Raised(TypeError(f"'{cls.__name__}' object does not support item deletion"))
-    if is_python_level(method):
-        return vm.call_function(method, (obj, key), None, cont) if type(method) is types.FunctionType \
-            else call_slot(vm, method, (obj, key), cont)
-    vm.heap.expose_deep(key)
-    key = symbols.specialise_deep(vm, key)
-    vm.heap.expose(obj)
-    refuse_opaque(vm, obj)
-    vm.native(operator.delitem, (obj, key))
-    vm.give(None, cont)
-
-
 def run_operator(vm: Any, function: Any, left: Any, right: Any) -> Any:
     if type(left) is ndarray or type(right) is ndarray:
         return run_on_arrays(vm, function, (left, right))
     return vm.native(function, (left, right))
 
 
-class AsBool(Continuation):
-    """`in`: whatever `__contains__` answers becomes a bool, perhaps inverted."""
-
-    __slots__ = ("invert", "cont")
-
-    def __init__(self, invert: bool, cont: Any) -> None:
-        self.invert, self.cont = invert, cont
-
-    def returned(self, vm: Any, frame: Frame, value: Any) -> None:
-        vm.give(truth(vm, value) != self.invert, self.cont)
 
 
-def contains(vm: Any, container: Any, item: Any, invert: bool, cont: Any = None) -> None:
-    if type(container) is types.MappingProxyType:  # asks its mapping
-        container = mapping_behind(container)
-    cls = type(container)
-    heap = vm.heap
-    if cls in symbols.SEQUENCES and symbols.holds_symbol((container, item)):
-        return vm.give(_search(vm, container, item) != invert, cont)
-    if type(item) in SYMBOLIC:
-        item = specialise(item)
-    if cls is dict and type(item) in SCALARS:
-        present = item in container
-        tracker = heap.by_standin.get(id(container))
-        if tracker is not None:
-            heap.guard(tracker.source, Kind.PRESENT if item in tracker.initial else Kind.ABSENT, item)
-        return vm.give(present != invert, cont)
-    if cls is FakeTensor:
-        raise Break("SB002", "`in` on a tensor")
-    method = find(vm, cls, "__contains__")
-    if is_python_level(method):
-        return vm.call_function(method, (container, item), None, AsBool(invert, cont)) \
-            if type(method) is types.FunctionType else call_slot(vm, method, (container, item), AsBool(invert, cont))
-    if method is MISSING:
-        if not vm.is_iterable(container):
-            raise Raised(TypeError(f"argument of type '{cls.__name__}' is not iterable"))
-        if vm.is_python_iterable(container):
-            return vm.call_own(contained, (container, item, not invert), cont)
-        return vm.give(_search(vm, container, item) != invert, cont)
-    tracker = heap.by_standin.get(id(container))
-    if tracker is not None and tracker.shape is Shape.SET:  # a search in a set does not depend on its order
-        for member in tracker.initial:
-            heap.expose_deep(member)
-    else:
-        heap.expose_deep(container)
-    heap.expose_deep(item)
-    refuse_opaque(vm, container)
-    if type(item) is FakeTensor and is_a(container, (set, frozenset, dict)):
-        return vm.give(contains_tensor(vm, container, item) != invert, cont)
-    if type(item) is FakeTensor or cls in (list, tuple) and any(type(x) is FakeTensor for x in container):
-        return vm.give(_search(vm, container, item) != invert, cont)
-    vm.give(run_operator(vm, operator.contains, container, item) != invert, cont)
 
 
-def contains_tensor(vm: Any, container: Any, item: Any) -> bool:
-    """A tensor hashes and (in a hash table) compares by identity; that it is another one than the rest is a fact."""
-    heap = vm.heap
-    mine = heap.by_standin.get(id(item))
-    members = list(dict.__iter__(container) if is_a(container, dict) else _RAW_SETS[is_a(container, set)](container))
-    found = any(member is item for member in members)
-    if mine is not None and not found:
-        for member in members:
-            other = heap.by_standin.get(id(member))
-            if other is None or other.shape is not Shape.TENSOR:
-                continue
-            if is_a(mine.original, torch.nn.Parameter) and is_a(other.original, torch.nn.Parameter):
-                heap.guard(mine.source, Kind.ID, mine.original)  # one fact per parameter, not one per pair
-                heap.guard(other.source, Kind.ID, other.original)
-            else:
-                heap.guard(mine.source, Kind.NOT_ALIAS, other.source)
-    return found
 
 
-_RAW_SETS: dict[bool, Any] = {True: set.__iter__, False: frozenset.__iter__}
 
 
-def _search(vm: Any, container: Any, item: Any) -> bool:
-    for candidate in vm.collect(container):
-        if candidate is item:
-            return True
-        out: list[Any] = []
-        vm.sync(lambda candidate=candidate: compare(vm, "==", candidate, item), out)
-        if truth(vm, out[0]):
-            return True
-    return False

@@ -5,8 +5,8 @@ from __future__ import annotations
 import types
 from typing import Any
 
+from stator.interp.bodies import COROUTINE, ITERABLE_COROUTINE
 from stator.interp.frame import Frame, Raised
-from stator.interp.generators import COROUTINE, ITERABLE_COROUTINE
 from stator.interp.machine import op
 from stator.kinds import is_a
 

@@ -6,7 +6,8 @@ import collections.abc
 import types
 from typing import Any
 
-from stator.interp.attributes import bind, load_attr
+from stator.interp.attributes import load_attr
+from stator.interp.descriptors import bind
 from stator.interp.frame import Continuation, Frame, Raised, SavedExc
 from stator.interp.lookup import MISSING, find
 from stator.interp.machine import op

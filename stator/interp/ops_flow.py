@@ -19,10 +19,12 @@ from stator.interp.attributes import load_attr, read_instance_dict
 from stator.interp.branches import capture_branch, truth_as_symbol
 from stator.interp.calls import looks_itself
 from stator.interp.frame import NULL, Continuation, Frame, Raised
+from stator.interp.items import delete_item, get_item, set_item
 from stator.interp.lookup import MISSING, find
 from stator.interp.machine import also, op
+from stator.interp.membership import contains
 from stator.interp.moments import text_piece
-from stator.interp.ops_data import function_text, take
+from stator.interp.ops_building import function_text, take
 from stator.kinds import is_a
 from stator.shapes.values import SYMBOLIC, DeferredText, is_unbacked, specialise
 
@@ -52,7 +54,7 @@ def IS_OP(vm: Any, frame: Frame, instr: Any) -> None:
 @op
 def CONTAINS_OP(vm: Any, frame: Frame, instr: Any) -> None:
     container, item = frame.stack.pop(), frame.stack.pop()
-    operators.contains(vm, container, item, bool(instr.arg))
+    contains(vm, container, item, bool(instr.arg))
 
 
 @op
@@ -82,19 +84,19 @@ def UNARY_NOT(vm: Any, frame: Frame, instr: Any) -> None:
 @op
 def BINARY_SUBSCR(vm: Any, frame: Frame, instr: Any) -> None:
     key, obj = frame.stack.pop(), frame.stack.pop()
-    operators.get_item(vm, obj, key)
+    get_item(vm, obj, key)
 
 
 @op
 def STORE_SUBSCR(vm: Any, frame: Frame, instr: Any) -> None:
     key, obj, value = frame.stack.pop(), frame.stack.pop(), frame.stack.pop()
-    operators.set_item(vm, obj, key, value)
+    set_item(vm, obj, key, value)
 
 
 @op
 def DELETE_SUBSCR(vm: Any, frame: Frame, instr: Any) -> None:
     key, obj = frame.stack.pop(), frame.stack.pop()
-    operators.delete_item(vm, obj, key)
+    delete_item(vm, obj, key)
 
 
 # ---------------------------------------------------------------------- attributes

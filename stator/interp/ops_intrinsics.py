@@ -7,10 +7,11 @@ from typing import Any
 
 from stator.breaks import Break
 from stator.code.intrinsics import intrinsic
+from stator.interp.bodies import kind_of, stopped_inside
 from stator.interp.frame import Frame
-from stator.interp.generators import ASYNC_GEN_WRAP, kind_of, stopped_inside
+from stator.interp.generators import ASYNC_GEN_WRAP
 from stator.interp.machine import op
-from stator.interp.ops_data import LIST_TO_TUPLE
+from stator.interp.ops_building import LIST_TO_TUPLE
 from stator.interp.ops_except import PREP_RERAISE_STAR
 from stator.interp.ops_flow import UNARY_POSITIVE
 

@@ -9,19 +9,13 @@ from stator.heap.box import Box
 from stator.interp import operators
 from stator.interp.attributes import load_attr
 from stator.interp.frame import NULL, UNBOUND, Continuation, Frame, Raised
+from stator.interp.items import get_item, set_item
 from stator.interp.lookup import MISSING
 from stator.interp.machine import op
-from stator.interp.ops_data import (
-    make_function,
-    name_error,
-    read_cell,
-    read_global,
-    read_name,
-    set_annotations,
-    unbound_cell,
-    unbound_local,
-)
+from stator.interp.ops_building import make_function, set_annotations
+from stator.interp.ops_data import read_cell, unbound_cell, unbound_local
 from stator.interp.ops_flow import PUSH_WITH_NULL, format_piece, give_back
+from stator.interp.ops_names import name_error, read_global, read_name
 from stator.kinds import is_a
 
 # ---------------------------------------------------------------------- locals and names
@@ -101,13 +95,13 @@ def LOAD_FROM_DICT_OR_GLOBALS(vm: Any, frame: Frame, instr: Any) -> None:
 @op
 def BINARY_SLICE(vm: Any, frame: Frame, instr: Any) -> None:
     stop, start, obj = frame.stack.pop(), frame.stack.pop(), frame.stack.pop()
-    operators.get_item(vm, obj, slice(start, stop))
+    get_item(vm, obj, slice(start, stop))
 
 
 @op
 def STORE_SLICE(vm: Any, frame: Frame, instr: Any) -> None:
     stop, start, obj, value = (frame.stack.pop() for _ in range(4))
-    operators.set_item(vm, obj, slice(start, stop), value)
+    set_item(vm, obj, slice(start, stop), value)
 
 
 class SuperMade(Continuation):

@@ -21,9 +21,9 @@ from stator.guards.guard import is_constant
 from stator.heap.changes import fingerprint
 from stator.heap.raw_access import instance_dict
 from stator.interp.binding import function_defaults
-from stator.interp.calls import rule
 from stator.interp.frame import Continuation, Frame
 from stator.interp.lookup import find
+from stator.interp.rule_registry import rule
 from stator.kinds import is_a
 
 

@@ -24,9 +24,9 @@ from stator.heap.changes import fingerprint
 from stator.heap.raw_access import instance_dict
 from stator.interp.assignment import writable_dict
 from stator.interp.attributes import read_instance_dict
-from stator.interp.calls import rule
 from stator.interp.frame import Continuation, Frame, Raised
 from stator.interp.lookup import MISSING
+from stator.interp.rule_registry import rule
 from stator.interp.symbols import specialise_deep
 from stator.kinds import is_a
 from stator.source import CallOf, Key, Pinned

@@ -9,9 +9,12 @@ from typing import Any
 
 from stator.interp import operators
 from stator.interp.assignment import GiveNone
-from stator.interp.attributes import load_attr, read_c_member
-from stator.interp.calls import rule
+from stator.interp.attributes import load_attr
+from stator.interp.descriptors import read_c_member
 from stator.interp.frame import Raised
+from stator.interp.items import delete_item, get_item, set_item
+from stator.interp.membership import contains
+from stator.interp.rule_registry import rule
 
 # ---------------------------------------------------------------------- descriptors called by hand
 
@@ -102,24 +105,24 @@ _operator_rules()
 
 @rule(operator.getitem, arity=(2,))
 def _getitem(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-    operators.get_item(vm, args[0], args[1], cont)
+    get_item(vm, args[0], args[1], cont)
 
 
 @rule(operator.setitem, arity=(3,))
 def _setitem(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     obj, key, value = args
-    operators.set_item(vm, obj, key, value, GiveNone(cont))
+    set_item(vm, obj, key, value, GiveNone(cont))
 
 
 @rule(operator.delitem, arity=(2,))
 def _delitem(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     obj, key = args
-    operators.delete_item(vm, obj, key, GiveNone(cont))
+    delete_item(vm, obj, key, GiveNone(cont))
 
 
 @rule(operator.contains, arity=(2,))
 def _contains(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-    operators.contains(vm, args[0], args[1], False, cont)
+    contains(vm, args[0], args[1], False, cont)
 
 
 @rule(operator.is_, arity=(2,))
@@ -165,11 +168,11 @@ def _attrgetter(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 def _itemgetter(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     keys = args[0].__reduce__()[1]
     if len(keys) == 1:
-        return operators.get_item(vm, args[1], keys[0], cont)
+        return get_item(vm, args[1], keys[0], cont)
     found = []
     for key in keys:
         out: list[Any] = []
-        vm.sync(lambda: operators.get_item(vm, args[1], key), out)  # noqa: B023
+        vm.sync(lambda: get_item(vm, args[1], key), out)  # noqa: B023
         found.append(out[0])
     vm.give(tuple(found), cont)
 

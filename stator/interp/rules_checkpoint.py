@@ -13,8 +13,8 @@ import torch.utils.checkpoint
 from torch.utils.checkpoint import CheckpointPolicy, noop_context_fn
 
 from stator.breaks import Break
-from stator.interp.calls import rule
 from stator.interp.frame import Continuation, Frame
+from stator.interp.rule_registry import rule
 
 _graph_ids = itertools.count(1)
 _OPTIONS = frozenset({"use_reentrant", "context_fn", "determinism_check", "debug", "preserve_rng_state", "early_stop"})

@@ -18,8 +18,8 @@ from typing import Any
 import typing_extensions
 
 from stator.breaks import Break
-from stator.interp.calls import rule
 from stator.interp.machine import is_own
+from stator.interp.rule_registry import rule
 from stator.kinds import is_a
 
 

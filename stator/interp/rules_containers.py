@@ -13,7 +13,7 @@ from stator.heap.readers import mapping_behind
 from stator.heap.shells import slot_members
 from stator.heap.tracker import Shape
 from stator.interp import operators
-from stator.interp.calls import rule
+from stator.interp.rule_registry import rule
 from stator.interp.symbols import specialise_deep
 
 # ---------------------------------------------------------------------- dicts, one key at a time

@@ -7,8 +7,8 @@ from typing import Any
 
 from stator.breaks import Break
 from stator.guards.guard import MISSING, Kind
-from stator.interp.calls import rule
 from stator.interp.frame import Raised
+from stator.interp.rule_registry import rule
 from stator.source import CallOf, Pinned
 
 

@@ -13,8 +13,8 @@ import torch
 
 from stator.breaks import Break
 from stator.guards.guard import Kind, is_constant
-from stator.interp.calls import rule
 from stator.interp.frame import Raised
+from stator.interp.rule_registry import rule
 from stator.source import CallOf, Pinned
 
 C: Any = torch._C

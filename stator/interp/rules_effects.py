@@ -13,9 +13,9 @@ from typing import Any
 from stator.breaks import Break
 from stator.guards.guard import Kind
 from stator.heap.changes import anything_changed
-from stator.interp.calls import rule
 from stator.interp.frame import Raised
 from stator.interp.moments import frozen, joined, text_of
+from stator.interp.rule_registry import rule
 from stator.kinds import is_a
 from stator.source import CallOf, Pinned
 

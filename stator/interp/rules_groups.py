@@ -11,7 +11,7 @@ import types
 from typing import Any
 
 from stator.breaks import Break
-from stator.interp.calls import rule
+from stator.interp.rule_registry import rule
 
 
 def _group_rule(function: Any) -> Any:

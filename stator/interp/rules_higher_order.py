@@ -23,8 +23,8 @@ from stator.breaks import Break
 from stator.graph.propagation import ExactNeeded
 from stator.graph.subgraph import Subgraph, all_operands
 from stator.interp.branches import condition_of, describe
-from stator.interp.calls import rule
 from stator.interp.conditions import Merge, Unequal, close, differing, record_cond
+from stator.interp.rule_registry import rule
 from stator.interp.symbols import as_bool
 from stator.interp.witness import Unwatched, Witness
 from stator.shapes.values import SYMBOLIC, is_unbacked

@@ -21,9 +21,9 @@ from stator.heap.readers import mapping_behind
 from stator.interp.assignment import DISCARD, store_on_class
 from stator.interp.attributes import read_instance_dict
 from stator.interp.binding import function_defaults, keyword_default
-from stator.interp.calls import rule
 from stator.interp.frame import UNBOUND
 from stator.interp.lookup import MISSING, find, is_mutable_class, mro_of
+from stator.interp.rule_registry import rule
 from stator.kinds import is_a
 from stator.source import Attr, DictOf, Key, Pinned
 

@@ -11,12 +11,12 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.breaks import Break
 from stator.code.deprecations import THROWN_BY_PARTS
-from stator.interp import generators, operators, symbols
+from stator.interp import delegation, operators, symbols
 from stator.interp.branches import truth_as_symbol
-from stator.interp.calls import rule
 from stator.interp.frame import Continuation, Frame, Raised
 from stator.interp.lengths import symbolic_length
 from stator.interp.lookup import MISSING, find
+from stator.interp.rule_registry import rule
 from stator.kinds import is_a
 from stator.shapes.values import SYMBOLIC
 
@@ -35,8 +35,8 @@ def _next(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     iterator = args[0]
     body = vm.generators.get(id(iterator))
     if body is not None:
-        call = generators.NextCall(cont, args[1], True) if len(args) == 2 else generators.NextCall(cont)
-        return generators.resume(vm, body, None, call)
+        call = delegation.NextCall(cont, args[1], True) if len(args) == 2 else delegation.NextCall(cont)
+        return delegation.resume(vm, body, None, call)
     if len(args) == 1:
         return vm.call_next(iterator, cont)
     value = vm.next_or_missing(iterator)
@@ -100,12 +100,12 @@ def _body(vm: Any, generator: Any) -> Any:
 
 @rule(types.GeneratorType.send, types.CoroutineType.send)
 def _send(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-    generators.resume(vm, _body(vm, args[0]), args[1], generators.NextCall(cont))
+    delegation.resume(vm, _body(vm, args[0]), args[1], delegation.NextCall(cont))
 
 
 @rule(types.GeneratorType.__next__)
 def _generator_next(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-    generators.resume(vm, _body(vm, args[0]), None, generators.NextCall(cont))
+    delegation.resume(vm, _body(vm, args[0]), None, delegation.NextCall(cont))
 
 
 @rule(types.GeneratorType.__iter__)
@@ -131,12 +131,12 @@ def _throw(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     else:
         raise Raised(TypeError("exceptions must be classes or instances deriving from BaseException, "
                                f"not {type(kind).__name__}"))
-    generators.throw(vm, body, exc, generators.NextCall(cont))
+    delegation.throw(vm, body, exc, delegation.NextCall(cont))
 
 
 @rule(types.GeneratorType.close, types.CoroutineType.close)
 def _close(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-    generators.close(vm, _body(vm, args[0]), cont)
+    delegation.close(vm, _body(vm, args[0]), cont)
 
 
 @rule(sys.exc_info)

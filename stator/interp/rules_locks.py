@@ -15,7 +15,7 @@ from typing import Any
 from stator.breaks import Break
 from stator.guards.guard import Kind
 from stator.heap.changes import anything_changed
-from stator.interp.calls import rule
+from stator.interp.rule_registry import rule
 from stator.source import CallOf, Pinned, Source
 
 LOCK: type = type(_thread.allocate_lock())

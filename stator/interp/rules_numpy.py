@@ -17,11 +17,11 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import _disable_current_modes
 
 from stator.breaks import Break
-from stator.interp import operators
 from stator.interp.array_tensors import copied_tensor, shared_tensor
 from stator.interp.arrays import is_plain, run_on_arrays
-from stator.interp.calls import rule
 from stator.interp.frame import Raised
+from stator.interp.items import get_item
+from stator.interp.rule_registry import rule
 from stator.interp.rules_symbols import make_tensor
 from stator.kinds import is_a
 from stator.native.rows_numpy import MAKERS, array_callables
@@ -56,7 +56,7 @@ for _name in MAKERS:
 
 @rule(numpy.ndarray.__getitem__, arity=(2,))
 def _get_item(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-    operators.get_item(vm, args[0], args[1], cont)
+    get_item(vm, args[0], args[1], cont)
 
 
 # ---------------------------------------------------------------------- arrays as tensors

@@ -13,11 +13,12 @@ from stator.heap.box import Box
 from stator.heap.tracker import Shape
 from stator.interp import symbols
 from stator.interp.assignment import GiveNone, delete_attr, delete_generic, store_attr, store_generic
-from stator.interp.attributes import load_attr, load_generic, load_type_attr
-from stator.interp.calls import rule
+from stator.interp.attributes import load_attr, load_generic
+from stator.interp.class_attributes import load_type_attr
 from stator.interp.frame import UNBOUND, Continuation, Frame, Raised
 from stator.interp.lookup import MISSING, find
 from stator.interp.ops_data import read_cell
+from stator.interp.rule_registry import rule
 from stator.kinds import is_a
 
 # ---------------------------------------------------------------------- attributes

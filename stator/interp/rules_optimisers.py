@@ -15,7 +15,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.breaks import Break
 from stator.heap.box import Box
-from stator.interp.calls import code_rule, rule
+from stator.interp.rule_registry import code_rule, rule
 from stator.kinds import is_a
 
 C: Any = torch._C

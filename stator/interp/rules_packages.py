@@ -12,7 +12,7 @@ import sys
 from typing import Any
 
 from stator.breaks import Break
-from stator.interp.calls import rule
+from stator.interp.rule_registry import rule
 from stator.source import Pinned
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from stator import marks, stance
 from stator.breaks import Break
-from stator.interp.calls import rule
+from stator.interp.rule_registry import rule
 
 
 @rule(marks.error_policy)

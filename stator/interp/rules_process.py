@@ -10,9 +10,9 @@ import types
 from typing import Any
 
 from stator.guards.guard import Kind
-from stator.interp.attributes import load_module_attr
-from stator.interp.calls import rule
+from stator.interp.class_attributes import load_module_attr
 from stator.interp.frame import Raised
+from stator.interp.rule_registry import rule
 from stator.source import CallOf, Pinned
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.breaks import Break
-from stator.interp.calls import rule
+from stator.interp.rule_registry import rule
 from stator.kinds import is_a
 
 

@@ -14,8 +14,8 @@ from torch.autograd.grad_mode import _enter_inference_mode, _exit_inference_mode
 from stator.breaks import Break
 from stator.graph.torch_state import SETTING_OF_READER, SETTINGS, Setting
 from stator.guards.guard import Kind, is_constant
-from stator.interp.calls import rule
 from stator.interp.frame import Raised
+from stator.interp.rule_registry import rule
 from stator.native.rows_declare import ROWS, NativeClass
 from stator.native.rows_torch import SETTING
 from stator.source import CallOf, Pinned

@@ -13,7 +13,7 @@ from typing import Any
 
 from stator.breaks import Break
 from stator.guards.guard import Kind
-from stator.interp.calls import rule
+from stator.interp.rule_registry import rule
 from stator.interp.rules_effects import Printed, may_break, note, written_in_python
 from stator.source import CallOf, Pinned, Source
 

@@ -17,8 +17,8 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, _
 from stator.breaks import Break
 from stator.code.decode import decode
 from stator.code.handover import constant_result
-from stator.interp import operators
-from stator.interp.calls import rule
+from stator.interp.items import set_item
+from stator.interp.rule_registry import rule
 from stator.interp.symbols import attempt, item_of
 from stator.shapes.values import SYMBOLIC, as_integer, data_dependent, is_unbacked, specialise
 
@@ -133,7 +133,7 @@ def _narrow(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 @rule(torch.Tensor.__setitem__, arity=(3,))
 def _set_item(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     tensor, key, value = args
-    operators.set_item(vm, tensor, key, value, cont)
+    set_item(vm, tensor, key, value, cont)
 
 
 def make_tensor(vm: Any, function: Any, args: Any, kwargs: Any) -> Any:

@@ -14,7 +14,7 @@ import torch.utils.hooks
 from stator.breaks import Break
 from stator.graph.propagation import ExactNeeded
 from stator.guards.guard import Kind, tensor_meta
-from stator.interp.calls import rule
+from stator.interp.rule_registry import rule
 from stator.interp.tensor_bookkeeping import set_requires_grad
 from stator.kinds import is_a
 

@@ -10,7 +10,7 @@ import _string
 import string
 from typing import Any
 
-from stator.interp.calls import rule
+from stator.interp.rule_registry import rule
 
 
 def _reads_inside(text: str) -> bool:

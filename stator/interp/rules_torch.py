@@ -9,8 +9,8 @@ import torch
 
 from stator import marks
 from stator.breaks import Break
-from stator.interp.calls import RULES, rule
 from stator.interp.overrides import overriding
+from stator.interp.rule_registry import RULES, rule
 from stator.kinds import is_a
 
 # ---------------------------------------------------------------------- "am I being compiled?"

@@ -16,10 +16,11 @@ from stator.guards.guard import Kind
 from stator.heap.box import Box
 from stator.interp import operators
 from stator.interp.attributes import load_attr, tensor_class
-from stator.interp.calls import instantiate, rule
 from stator.interp.frame import UNBOUND, Raised
+from stator.interp.instantiation import instantiate
 from stator.interp.lookup import MISSING, find
 from stator.interp.ops_data import read_cell
+from stator.interp.rule_registry import rule
 from stator.kinds import is_a
 from stator.shapes.values import SYMBOLIC, python_type
 from stator.source import CallOf, Pinned

@@ -15,8 +15,8 @@ from torch.utils import _pytree as pytree
 
 from stator.breaks import Break
 from stator.graph.subgraph import Subgraph
-from stator.interp.calls import rule
 from stator.interp.frame import Raised
+from stator.interp.rule_registry import rule
 
 
 @rule(vmap_impl)

@@ -22,8 +22,9 @@ from stator.code.decode import decode
 from stator.code.handled import saved_exceptions
 from stator.guards.guard import Kind
 from stator.heap.box import Box
+from stator.interp.bodies import Suspended
 from stator.interp.frame import NULL, UNBOUND, Frame, SavedExc
-from stator.interp.generators import Suspended, stand_in_generator
+from stator.interp.generators import stand_in_generator
 from stator.interp.machine import program_of
 from stator.source import CallOf, Index, Pinned
 

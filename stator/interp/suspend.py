@@ -16,8 +16,8 @@ from stator import _hook
 from stator.code.decode import decode
 from stator.code.liveness import live_locals
 from stator.heap.box import NO_KEY, Box
+from stator.interp.bodies import ASYNC_GENERATOR
 from stator.interp.frame import NULL, UNBOUND, Frame, SavedExc
-from stator.interp.generators import ASYNC_GENERATOR
 from stator.interp.machine import Thunk
 from stator.interp.standing import (
     ADOPTED,

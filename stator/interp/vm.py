@@ -16,18 +16,23 @@ from stator.heap.heap import Heap
 from stator.heap.tracker import Shape
 from stator.heap.upcoming import note_next
 from stator.interp import (  # noqa: F401  (register handlers)
+    delegation,
     generators,
     ops_async,
+    ops_building,
     ops_data,
     ops_except,
     ops_flow,
     ops_intrinsics,
+    ops_names,
     ops_since_312,
 )
-from stator.interp.attributes import adopt_entry, bind, load_attr
-from stator.interp.calls import Caller, is_iterator
+from stator.interp.attributes import load_attr
+from stator.interp.calls import Caller
+from stator.interp.descriptors import adopt_entry, bind
 from stator.interp.frame import ExcState, Frame, Raised
 from stator.interp.lookup import MISSING, find
+from stator.interp.native_calls import is_iterator
 from stator.interp.ops_except import optional_attr, special_method
 from stator.interp.standing import Generators
 from stator.kinds import is_a
@@ -236,8 +241,8 @@ class VM(Caller):
             return
         body = self.generators.get(id(iterator))
         if body is not None:
-            return generators.resume(self, body, None, generators.ForNext(target))
-        cont = generators.ForCall(target)
+            return delegation.resume(self, body, None, delegation.ForNext(target))
+        cont = delegation.ForCall(target)
         try:
             self.call_next(iterator, cont)
         except Raised as raised:
@@ -248,7 +253,7 @@ class VM(Caller):
         """`iterator.__next__()`; exhaustion is a StopIteration."""
         body = self.generators.get(id(iterator))
         if body is not None:
-            return generators.resume(self, body, None, generators.NextCall(cont))
+            return delegation.resume(self, body, None, delegation.NextCall(cont))
         method = find(self, type(iterator), "__next__")
         if method is MISSING:
             raise Raised(TypeError(f"'{type(iterator).__name__}' object is not an iterator"))

@@ -1,0 +1,122 @@
+"""Attributes of classes, super objects, modules and methods.   obj, name  ->  its value, guarded"""
+
+from __future__ import annotations
+
+import types
+from typing import Any
+
+from stator.breaks import Break
+from stator.heap.raw_access import instance_dict
+from stator.interp.descriptors import (
+    C_METHODS,
+    FallbackGetattr,
+    adopt_entry,
+    bind,
+    bind_class_method,
+    is_data_descriptor,
+    raise_attribute_error,
+)
+from stator.interp.lookup import MISSING, find, is_mutable_class, mro_of
+from stator.kinds import is_a
+from stator.source import Pinned
+
+
+def load_type_attr(vm: Any, cls: type, name: str, cont: Any, fallback: bool = True) -> None:
+    """type.__getattribute__"""
+    meta = type(cls)
+    meta_getattribute = find(vm, meta, "__getattribute__")
+    if type(meta_getattribute) is types.FunctionType and fallback:
+        return vm.call(meta_getattribute, (cls, name), {}, FallbackGetattr(cls, name, cont))
+    meta_descr = find(vm, meta, name)
+    if meta_descr is not MISSING and is_data_descriptor(vm, meta_descr):
+        if type(meta_descr) in (types.GetSetDescriptorType, types.MemberDescriptorType):
+            return read_type_member(vm, cls, meta_descr, cont)
+        return bind(vm, meta_descr, cls, meta, cont)
+    entry = find(vm, cls, name)
+    if entry is not MISSING:
+        return bind_on_class(vm, entry, cls, cont)
+    if meta_descr is not MISSING:
+        return bind(vm, meta_descr, cls, meta, cont)
+    hook = find(vm, meta, "__getattr__")
+    if hook is not MISSING and fallback:
+        return vm.call(hook, (cls, name), {}, cont)
+    raise_attribute_error(vm, cls, name, f"type object {cls.__name__!r} has no attribute {name!r}", cont)
+
+
+def read_type_member(vm: Any, cls: type, descr: Any, cont: Any) -> None:
+    if descr.__name__ == "__dict__" and id(cls) not in vm.fresh and is_mutable_class(cls):
+        if vm.class_overlays.get(cls):
+            raise Break("SB006", f"__dict__ of the class {cls.__name__}, which was changed in the trace")
+        return vm.give(vm.heap.class_view(cls), cont)
+    try:
+        value = descr.__get__(cls)
+    except AttributeError as error:
+        raise_attribute_error(vm, cls, descr.__name__, str(error), cont)
+        return
+    if id(cls) not in vm.fresh and is_a(value, (dict, list, set)):
+        value = vm.heap.adopt(value, Pinned(value))
+    vm.give(value, cont)
+
+
+def bind_on_class(vm: Any, entry: Any, cls: type, cont: Any) -> None:
+    """A class attribute read from the class itself: descr.__get__(None, cls)."""
+    kind = type(entry)
+    if kind is types.FunctionType or kind is property:
+        return vm.give(entry, cont)
+    if kind is classmethod:
+        return bind_class_method(vm, entry, cls, cont)
+    if kind is staticmethod:
+        return vm.give(adopt_entry(vm, entry.__func__, cls), cont)
+    if kind in C_METHODS or kind in (types.GetSetDescriptorType, types.MemberDescriptorType):
+        return vm.give(entry.__get__(None, cls), cont)
+    getter = find(vm, kind, "__get__")
+    if getter is MISSING or is_a(entry, type):
+        return vm.give(adopt_entry(vm, entry, cls), cont)
+    vm.call(getter, (adopt_entry(vm, entry, cls), None, cls), {}, cont)
+
+
+def load_super_attr(vm: Any, proxy: Any, name: str, cont: Any) -> None:
+    """super(): the MRO of the object's class, after the class that asks."""
+    start, obj, obj_type = proxy.__thisclass__, proxy.__self__, proxy.__self_class__
+    if obj_type is not None and name != "__class__":
+        order = mro_of(obj_type) or ()  # a class in the making has none yet
+        for base in order[order.index(start) + 1:] if start in order else ():
+            overlay = vm.class_overlays.get(base, {})
+            if name in overlay or name in base.__dict__:
+                entry = overlay[name] if name in overlay else base.__dict__[name]
+                find(vm, base, name)  # guards the entry
+                if obj is obj_type:  # super() in a class method
+                    if type(entry) is types.FunctionType:
+                        return vm.give(entry, cont)
+                    return bind_on_class(vm, entry, obj_type, cont)
+                return bind(vm, entry, obj, obj_type, cont)
+            find(vm, base, name) if id(base) not in vm.fresh else None
+    descr = find(vm, super, name)
+    if descr is not MISSING:
+        return bind(vm, descr, proxy, super, cont)
+    raise_attribute_error(vm, proxy, name, f"'super' object has no attribute {name!r}", cont)
+
+
+def load_module_attr(vm: Any, module: types.ModuleType, name: str, cont: Any, ask_class: bool = True) -> None:
+    """ModuleType.__getattribute__, then (with `ask_class`) the `__getattr__` of a module's own class."""
+    namespace = module.__dict__
+    scope = vm.heap.scope(namespace)
+    descr = find(vm, type(module), name)
+    if descr is not MISSING and is_data_descriptor(vm, descr):
+        if name == "__dict__":
+            return vm.give(scope.view(), cont)
+        return bind(vm, descr, module, type(module), cont)
+    value = scope.read(name)
+    if value is not MISSING:
+        return vm.give(value, cont)
+    if descr is not MISSING:
+        return bind(vm, descr, module, type(module), cont)
+    hook = scope.read("__getattr__")
+    if hook is not MISSING:
+        return vm.call(hook, (name,), {}, cont)
+    hook = find(vm, type(module), "__getattr__") if ask_class else MISSING
+    if hook is not MISSING:
+        return vm.call(hook, (module, name), {}, cont)
+    own_name = instance_dict(module).get("__name__") if instance_dict(module) else None  # type: ignore[union-attr]
+    shown = f"module {own_name!r}" if type(own_name) is str else "module"
+    raise_attribute_error(vm, module, name, f"{shown} has no attribute {name!r}", cont)

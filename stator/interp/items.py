@@ -1,0 +1,155 @@
+"""Subscripts.   obj[key], obj[key] = value, del obj[key]  ->  its method, or the heap's reading of it"""
+
+from __future__ import annotations
+
+import operator
+import types
+from typing import Any
+
+from numpy import ndarray
+from torch._subclasses.fake_tensor import FakeTensor
+
+from stator.guards.guard import Kind
+from stator.heap.box import Box
+from stator.heap.readers import mapping_behind
+from stator.heap.tracker import Shape
+from stator.interp import symbols
+from stator.interp.array_tensors import index_key
+from stator.interp.arrays import run_on_arrays
+from stator.interp.assignment import DISCARD
+from stator.interp.frame import Raised
+from stator.interp.lengths import knows_item
+from stator.interp.lookup import MISSING, find
+from stator.interp.operators import SCALARS, call_slot, is_python_level, refuse_opaque
+from stator.kinds import is_a
+
+
+def get_item(vm: Any, obj: Any, key: Any, cont: Any = None) -> None:
+    if type(obj) is types.MappingProxyType:  # asks its mapping
+        obj = mapping_behind(obj)
+    cls = type(obj)
+    if type(key) in symbols.INDEXES:
+        key = symbols.index_key(vm, obj, key)
+    if cls is list or cls is tuple:
+        if type(key) is int:
+            return vm.give(_sequence_item(vm, obj, key), cont)
+    elif cls is dict:
+        if type(key) is str or type(key) is int:
+            return vm.give(_dict_item(vm, obj, key), cont)
+    elif cls is FakeTensor:
+        return vm.give(symbols.get_tensor_item(vm, obj, index_key(vm, key)), cont)
+    elif cls is ndarray:
+        return vm.give(run_on_arrays(vm, operator.getitem, (obj, key)), cont)
+    elif is_a(obj, type):
+        return _subscript_class(vm, obj, key, cont)
+    method = find(vm, cls, "__getitem__")
+    if method is MISSING:
+        raise Raised(TypeError(f"'{cls.__name__}' object is not subscriptable"))
+    if is_python_level(method):
+        return vm.call_function(method, (obj, key), None, cont) if type(method) is types.FunctionType \
+            else call_slot(vm, method, (obj, key), cont)
+    get_item_native(vm, obj, key, cont)
+
+
+def get_item_native(vm: Any, obj: Any, key: Any, cont: Any) -> None:
+    """A C `__getitem__` on a stand-in; what it hands out may still be boxed."""
+    heap = vm.heap
+    heap.expose_deep(key)
+    key = symbols.specialise_deep(vm, key)
+    refuse_opaque(vm, obj)
+    tracker = heap.by_standin.get(id(obj))
+    if tracker is not None:
+        if tracker.shape is Shape.DICT:
+            if type(key) in SCALARS:
+                if key not in tracker.initial:
+                    heap.guard(tracker.source, Kind.ABSENT, key)
+            else:
+                heap.expose(obj)
+        elif tracker.shape is not Shape.VALUE:
+            heap.expose(obj)
+    vm.give(vm.native(operator.getitem, (obj, key)), cont)
+
+
+def _sequence_item(vm: Any, obj: Any, index: int) -> Any:
+    if not knows_item(vm, obj, index):
+        vm.heap.expose_length(obj)
+    try:
+        value = obj[index]
+    except IndexError as error:
+        raise Raised(error) from None
+    return value.force() if type(value) is Box else value
+
+
+def _dict_item(vm: Any, obj: dict[Any, Any], key: Any) -> Any:
+    value = obj.get(key, MISSING)
+    if type(value) is Box:
+        return value.force()
+    if value is MISSING:
+        tracker = vm.heap.by_standin.get(id(obj))
+        if tracker is not None and key not in tracker.initial:
+            vm.heap.guard(tracker.source, Kind.ABSENT, key)
+        raise Raised(KeyError(key))
+    return value
+
+
+def _subscript_class(vm: Any, cls: type, key: Any, cont: Any) -> None:
+    """`cls[key]`: the metaclass's `__getitem__`, else `__class_getitem__`."""
+    method = find(vm, type(cls), "__getitem__")
+    if method is not MISSING:
+        return vm.call(method, (cls, key), {}, cont)
+    hook = find(vm, cls, "__class_getitem__")
+    if hook is MISSING:
+        if cls is type:
+            return vm.give(vm.native(operator.getitem, (cls, key)), cont)
+        raise Raised(TypeError(f"type '{cls.__name__}' is not subscriptable"))
+    out: list[Any] = []
+    vm.sync(lambda: vm.load_attr(cls, "__class_getitem__"), out)
+    vm.call(out[0], (key,), {}, cont)
+
+
+def set_item(vm: Any, obj: Any, key: Any, value: Any, cont: Any = DISCARD) -> None:
+    cls = type(obj)
+    if type(key) in symbols.INDEXES:
+        key = symbols.index_key(vm, obj, key)
+    if cls is dict and (type(key) is str or type(key) is int):
+        obj[key] = value
+        return vm.give(None, cont)
+    if cls is FakeTensor:
+        symbols.set_tensor_item(vm, obj, index_key(vm, key), value)
+        return vm.give(None, cont)
+    if cls is ndarray:
+        run_on_arrays(vm, operator.setitem, (obj, key, value))
+        return vm.give(None, cont)
+    method = find(vm, cls, "__setitem__")
+    if method is MISSING:
+        raise Raised(TypeError(f"'{cls.__name__}' object does not support item assignment"))
+    if is_python_level(method):
+        return vm.call_function(method, (obj, key, value), None, cont) if type(method) is types.FunctionType \
+            else call_slot(vm, method, (obj, key, value), cont)
+    vm.heap.expose_deep(key)
+    key = symbols.specialise_deep(vm, key)
+    vm.heap.expose_length(obj)
+    if type(key) is slice:
+        vm.heap.expose(value)
+        vm.heap.expose(obj)
+    refuse_opaque(vm, obj)
+    vm.native(operator.setitem, (obj, key, value))
+    vm.give(None, cont)
+
+
+def delete_item(vm: Any, obj: Any, key: Any, cont: Any = DISCARD) -> None:
+    cls = type(obj)
+    if type(key) in symbols.INDEXES:
+        key = symbols.index_key(vm, obj, key)
+    method = find(vm, cls, "__delitem__")
+    if method is MISSING:
+        raise Raised(TypeError(f"'{cls.__name__}' object does not support item deletion"))
+    if is_python_level(method):
+        return vm.call_function(method, (obj, key), None, cont) if type(method) is types.FunctionType \
+            else call_slot(vm, method, (obj, key), cont)
+    vm.heap.expose_deep(key)
+    key = symbols.specialise_deep(vm, key)
+    vm.heap.expose(obj)
+    refuse_opaque(vm, obj)
+    vm.native(operator.delitem, (obj, key))
+    vm.give(None, cont)

@@ -1,0 +1,21 @@
+"""What the user has said of a function.   stator.disable, allow_in_graph, substitute  ->  how it is called"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stator import marks
+from stator.breaks import Break
+
+
+def refuse_disabled(fn: Any) -> None:
+    """Break at a function or class that the user has marked with stator.disable."""
+    mark = marks.disabled_mark(fn)
+    if mark is not None:
+        reason = f": {mark.reason}" if mark.reason else ""
+        raise Break("SB010", f"{fn.__qualname__} is disabled{reason}")
+
+
+def is_marked(fn: Any) -> bool:
+    return marks.is_disabled(fn) or marks.substitute(fn) is not None or marks.allowed_in_graph(fn) \
+        or marks.is_constant_result(fn)

@@ -1,0 +1,117 @@
+"""item in container.   container, item  ->  a bool, by identity first and equality then, as C does"""
+
+from __future__ import annotations
+
+import operator
+import types
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+
+from stator.breaks import Break
+from stator.guards.guard import Kind
+from stator.heap.readers import mapping_behind
+from stator.heap.tracker import Shape
+from stator.interp import symbols
+from stator.interp.consumers import contained
+from stator.interp.frame import Continuation, Frame, Raised
+from stator.interp.lookup import MISSING, find
+from stator.interp.operators import (
+    SCALARS,
+    call_slot,
+    compare,
+    is_python_level,
+    refuse_opaque,
+    run_operator,
+    truth,
+)
+from stator.kinds import is_a
+from stator.shapes.values import SYMBOLIC, specialise
+
+
+class AsBool(Continuation):
+    """`in`: whatever `__contains__` answers becomes a bool, perhaps inverted."""
+
+    __slots__ = ("invert", "cont")
+
+    def __init__(self, invert: bool, cont: Any) -> None:
+        self.invert, self.cont = invert, cont
+
+    def returned(self, vm: Any, frame: Frame, value: Any) -> None:
+        vm.give(truth(vm, value) != self.invert, self.cont)
+
+
+def contains(vm: Any, container: Any, item: Any, invert: bool, cont: Any = None) -> None:
+    if type(container) is types.MappingProxyType:  # asks its mapping
+        container = mapping_behind(container)
+    cls = type(container)
+    heap = vm.heap
+    if cls in symbols.SEQUENCES and symbols.holds_symbol((container, item)):
+        return vm.give(_search(vm, container, item) != invert, cont)
+    if type(item) in SYMBOLIC:
+        item = specialise(item)
+    if cls is dict and type(item) in SCALARS:
+        present = item in container
+        tracker = heap.by_standin.get(id(container))
+        if tracker is not None:
+            heap.guard(tracker.source, Kind.PRESENT if item in tracker.initial else Kind.ABSENT, item)
+        return vm.give(present != invert, cont)
+    if cls is FakeTensor:
+        raise Break("SB002", "`in` on a tensor")
+    method = find(vm, cls, "__contains__")
+    if is_python_level(method):
+        return vm.call_function(method, (container, item), None, AsBool(invert, cont)) \
+            if type(method) is types.FunctionType else call_slot(vm, method, (container, item), AsBool(invert, cont))
+    if method is MISSING:
+        if not vm.is_iterable(container):
+            raise Raised(TypeError(f"argument of type '{cls.__name__}' is not iterable"))
+        if vm.is_python_iterable(container):
+            return vm.call_own(contained, (container, item, not invert), cont)
+        return vm.give(_search(vm, container, item) != invert, cont)
+    tracker = heap.by_standin.get(id(container))
+    if tracker is not None and tracker.shape is Shape.SET:  # a search in a set does not depend on its order
+        for member in tracker.initial:
+            heap.expose_deep(member)
+    else:
+        heap.expose_deep(container)
+    heap.expose_deep(item)
+    refuse_opaque(vm, container)
+    if type(item) is FakeTensor and is_a(container, (set, frozenset, dict)):
+        return vm.give(contains_tensor(vm, container, item) != invert, cont)
+    if type(item) is FakeTensor or cls in (list, tuple) and any(type(x) is FakeTensor for x in container):
+        return vm.give(_search(vm, container, item) != invert, cont)
+    vm.give(run_operator(vm, operator.contains, container, item) != invert, cont)
+
+
+def contains_tensor(vm: Any, container: Any, item: Any) -> bool:
+    """A tensor hashes and (in a hash table) compares by identity; that it is another one than the rest is a fact."""
+    heap = vm.heap
+    mine = heap.by_standin.get(id(item))
+    members = list(dict.__iter__(container) if is_a(container, dict) else _RAW_SETS[is_a(container, set)](container))
+    found = any(member is item for member in members)
+    if mine is not None and not found:
+        for member in members:
+            other = heap.by_standin.get(id(member))
+            if other is None or other.shape is not Shape.TENSOR:
+                continue
+            if is_a(mine.original, torch.nn.Parameter) and is_a(other.original, torch.nn.Parameter):
+                heap.guard(mine.source, Kind.ID, mine.original)  # one fact per parameter, not one per pair
+                heap.guard(other.source, Kind.ID, other.original)
+            else:
+                heap.guard(mine.source, Kind.NOT_ALIAS, other.source)
+    return found
+
+
+_RAW_SETS: dict[bool, Any] = {True: set.__iter__, False: frozenset.__iter__}
+
+
+def _search(vm: Any, container: Any, item: Any) -> bool:
+    for candidate in vm.collect(container):
+        if candidate is item:
+            return True
+        out: list[Any] = []
+        vm.sync(lambda candidate=candidate: compare(vm, "==", candidate, item), out)
+        if truth(vm, out[0]):
+            return True
+    return False

@@ -1,0 +1,291 @@
+"""Calls of C code.   callable, arguments  ->  its result, if the native table lists it
+
+Python that C code calls comes back through the frame hook and is interpreted.
+"""
+
+from __future__ import annotations
+
+import functools
+import types
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+
+from stator import _hook
+from stator.breaks import Break
+from stator.code.decode import decode
+from stator.heap.box import Box
+from stator.interp import consumers, symbols
+from stator.interp.frame import UNBOUND, Frame, Raised
+from stator.interp.lookup import MISSING, find, is_mutable_class
+from stator.interp.machine import Machine, Thunk, program_of
+from stator.interp.marked import is_marked
+from stator.interp.rule_registry import RULES
+from stator.interp.texts import refuse_addresses, text_of_outside
+from stator.kinds import is_a
+from stator.native.table import NativeClass, lookup, name_of, receiver_split
+from stator.native.torch_ops import torch_leaf
+from stator.shapes.values import SYMBOLIC, UNREAD, data_dependent, specialise, unread
+
+
+class NativeCaller(Machine):
+    """A machine that runs listed C code, and interprets the Python frames which that code enters."""
+
+    call: Callable[..., None]  # of the Caller that this is a part of, like the others here
+    call_marked: Callable[..., None]
+    torch_call: Callable[..., Any]
+    frame_for: Callable[..., Frame]
+    guard_code: Callable[[types.FunctionType], None]
+
+    # ------------------------------------------------------------------ C code
+
+    def call_native(self, fn: Any, args: Any, kwargs: Any, cont: Any) -> None:
+        descriptor, receiver = receiver_split(fn)
+        found = RULES.get(id(descriptor))
+        if found is not None:
+            return found(self, args if descriptor is fn else (receiver, *args), kwargs or {}, cont)
+        if torch_leaf(descriptor):
+            return self.give(self.torch_call(descriptor, args if descriptor is fn else (receiver, *args), kwargs), cont)
+        if torch_leaf(fn):
+            return self.give(self.torch_call(fn, args, kwargs), cont)
+        if is_marked(fn):
+            return self.call_marked(fn, args, kwargs, cont)
+        self.call_listed(fn, descriptor, receiver, args, kwargs, cont)
+
+    def call_listed(self, fn: Any, descriptor: Any, receiver: Any, args: Any, kwargs: Any, cont: Any) -> None:
+        """Run a C callable as its row in the native table says."""
+        every = args if descriptor is fn else (receiver, *args)
+        if self.run_loop(descriptor, tuple(every), kwargs, cont):
+            return
+        symbolic = symbols.concern(self, every, kwargs)
+        if symbolic:
+            answer = symbols.call(self, descriptor, every, kwargs)
+            if answer is not MISSING:
+                return self.give(answer, cont)
+        row = lookup(fn)
+        self.admit(fn, row, every)
+        self.expose_for(row, every)
+        if (symbolic or symbols.concern(self, every, kwargs)) and symbols.reaches_symbol(every, kwargs):
+            args, kwargs = symbols.arguments(self, row, descriptor, every, kwargs)
+            fn = descriptor
+        if descriptor is not fn:
+            self.expose_for(row, (receiver,))
+        self.expose_for(row, args)
+        if kwargs:
+            self.expose_for(row, kwargs.values())
+        if row.formats:
+            text = text_of_outside(self, fn, args)
+            if text is not MISSING:
+                return self.give(text, cont)
+            refuse_addresses(self, fn, (*every, *kwargs.values()) if kwargs else every)
+        if row.cls is NativeClass.ITERATOR or id(descriptor) in _HIGHER_ORDER:
+            args = tuple([self.python_callable(value) for value in args])
+            if kwargs and "key" in kwargs:
+                kwargs = {**kwargs, "key": self.python_callable(kwargs["key"])}
+        self.give(self.native(fn, args, kwargs), cont)
+
+    def run_loop(self, descriptor: Any, args: tuple[Any, ...], kwargs: Any, cont: Any) -> bool:
+        """Interpret what a C function does with an iterable that is Python code itself."""
+        planned = consumers.plan(descriptor, args, kwargs)
+        if planned is None or not self.is_python_iterable(args[planned[0]]):
+            return False
+        self.call_own(*planned[1], cont)
+        return True
+
+    def call_own(self, function: types.FunctionType, args: tuple[Any, ...], cont: Any) -> None:
+        """Interpret a function of ours, on behalf of an instruction or a C function."""
+        self.fresh[id(function)] = function
+        self.push(self.frame_for(function, args, None), cont)
+
+    def is_python_iterable(self, value: Any) -> bool:
+        """Whether running through `value` runs Python code; of no use to who asks for its length first."""
+        cls = type(value)
+        if cls is types.GeneratorType:
+            return id(value) in self.generators
+        return type(find(self, cls, "__iter__")) is types.FunctionType and find(self, cls, "__len__") is MISSING \
+            and find(self, cls, "__length_hint__") is MISSING
+
+    def admit(self, fn: Any, row: Any, args: Any) -> None:
+        """Default deny: only listed C callables run while tracing."""
+        if row is None:
+            raise Break("SB001", f"{describe_callable(fn)} is not in the native table")
+        cls = row.cls
+        if cls in _RUNNABLE:
+            if args and row.mutates and self.heap.is_opaque(args[0]):
+                raise Break("SB006", f"{name_of(row)} of an object from outside")
+            return
+        if cls is NativeClass.SPECIAL or cls is NativeClass.WRAPPER or cls is NativeClass.OUTSIDE_REF:
+            raise Break("SB001", f"{name_of(row)} needs a rule of the interpreter that does not exist yet")
+        raise Break(row.code or "SB001", f"{name_of(row)}: {row.why}" if row.why else name_of(row))
+
+    def expose_for(self, row: Any, values: Any) -> None:
+        cls = row.cls
+        if cls is NativeClass.PURE_SHELL and not row.compares:
+            return
+        heap = self.heap
+        for value in values:
+            if id(value) in heap.by_standin and (type(value) in _RESUMABLE or heap.is_opaque(value)
+                                                 and is_iterator(type(value))):
+                raise Break("SB014", f"a {type(value).__name__} from outside")  # C code would advance the user's own
+            if cls is NativeClass.PURE_DEEP or row.compares:
+                heap.expose_deep(value)
+            else:
+                heap.expose(value)
+
+    def python_callable(self, value: Any) -> Any:
+        """A C callable handed to C code, wrapped so that its calls come back through the interpreter."""
+        if type(value) in C_CALLABLES or is_a(value, type) and not is_mutable_class(value) \
+                or not is_a(value, type) and type(value) not in _PYTHON_CALLABLES and self.is_called_by_c(value):
+            callback = _Callback(value)
+            self.callbacks[id(callback.invoke)] = callback
+            self.fresh[id(callback.invoke)] = callback.invoke
+            return callback.invoke
+        return value
+
+    def is_called_by_c(self, value: Any) -> bool:
+        """Whether calling the object runs C code of its class, which the hook does not see."""
+        return type(find(self, type(value), "__call__")) is types.WrapperDescriptorType
+
+    def native(self, fn: Any, args: Any, kwargs: Any = None) -> Any:
+        """Run C code with the hook on: Python frames it enters are interpreted."""
+        if args and type(args[0]) in UNREAD:
+            _require_read(fn, args[0])
+        _hook.enter()
+        try:
+            result = fn(*args, **kwargs) if kwargs else fn(*args)
+        except BaseException as error:
+            if self.pending is not None:
+                raise self.pending from None
+            if not is_a(error, Exception) and error is not self.escaped:
+                raise
+            if is_a(error, GuardOnDataDependentSymNode):
+                raise data_dependent(error.cond,  # type: ignore[attr-defined]
+                                     f"{describe_callable(fn)} asks for a number") from None
+            raise Raised(error) from None
+        finally:
+            _hook.leave()
+        if self.pending is not None:
+            raise self.pending
+        return result.force() if type(result) is Box else result
+
+    def native_unhooked(self, fn: Any, args: Any, kwargs: Any = None) -> Any:
+        if args and type(args[0]) in UNREAD:
+            _require_read(fn, args[0])
+        try:
+            return fn(*args, **(kwargs or {}))
+        except Exception as error:
+            raise Raised(error) from None
+
+    # ------------------------------------------------------------------ nested runs
+
+    def sync(self, begin: Any, out: list[Any]) -> None:
+        """Do something that may push frames, and wait for its value (a nested loop if it does)."""
+        try:
+            out.append(self.run(Thunk(begin)))
+        except BaseException as error:  # the program's own: unwinding went past our base frame
+            if not is_a(error, Exception) and error is not self.escaped:
+                raise
+            raise Raised(error) from None
+
+    def call_sync(self, fn: Any, args: Any, kwargs: Any = None) -> Any:
+        """Call and wait; a break inside is a break before the instruction that asked."""
+        out: list[Any] = []
+        self.sync(lambda: self.call(fn, args, kwargs), out)
+        return out[0]
+
+    def intercepted(self, func: types.FunctionType, args: tuple[Any, ...], closure: Any = None) -> Any:
+        """The PEP 523 hook: C code entered a Python function while tracing."""
+        if torch_leaf(func) or args and type(args[0]) in SYMBOLIC and _of_numbers(func):
+            return _hook.RUN_ALL
+        self.guard_callback(func, args)
+        try:
+            result = self.call_bound(func, args)
+            if type(result) in UNREAD:
+                raise unread(result, f"the answer of {func.__name__}, which C code asks for")
+            if type(result) in SYMBOLIC and func.__name__ in _CONVERSIONS:
+                return specialise(result, f"the answer of {func.__name__}")
+            return symbols.truth(self, result) if type(result) is torch.SymBool else result
+        except Raised as raised:
+            self.escaped = raised.exc
+            raise raised.exc from None
+
+    def guard_callback(self, func: types.FunctionType, args: tuple[Any, ...]) -> None:
+        """C code found `func` on a class by itself (`__eq__`, `__hash__`, ...): guard that finding."""
+        if self.making_classes:
+            self.note_class_in_making(func.__name__, args)
+        if args and find_owner(type(args[0]), func):
+            find(self, type(args[0]), func.__name__)
+
+    def note_class_in_making(self, name: str, args: tuple[Any, ...]) -> None:
+        """type.__new__ shows the class it makes to these before it returns it (to the third through C code)."""
+        place = {"__set_name__": 1, "__init_subclass__": 0, "_generic_init_subclass": 0}.get(name)
+        if place is not None and len(args) > place and is_a(args[place], type):
+            self.fresh[id(args[place])] = args[place]
+
+    def call_bound(self, func: types.FunctionType, args: tuple[Any, ...]) -> Any:
+        """Run a function whose arguments CPython has already bound to its local slots."""
+        found = RULES.get(id(func))
+        if found is not None and not func.__code__.co_flags & 0x0C and not func.__code__.co_kwonlyargcount:
+            out: list[Any] = []
+            self.sync(lambda: found(self, args, {}, None), out)
+            return out[0]
+        unit = decode(func.__code__)
+        slots = list(args) + [UNBOUND] * (unit.nlocalsplus - len(args))
+        slots = [value.force() if type(value) is Box else value for value in slots]
+        frame = Frame(unit, program_of(unit), func, slots, self.heap.scope(func.__globals__))
+        if id(func) not in self.fresh:
+            self.guard_code(func)
+        return self.run(frame)
+
+
+def find_owner(cls: type, func: Any) -> bool:
+    return any(base.__dict__.get(func.__name__) is func for base in cls.__mro__)
+
+
+class _Callback:
+    """A C callable as a Python function, for C code that will call it."""
+
+    def __init__(self, target: Any) -> None:
+        self.target = target
+
+        def invoke(*args: Any, **kwargs: Any) -> Any:
+            return target(*args, **kwargs)
+        invoke.__code__ = invoke.__code__.replace(co_filename="<callback>")
+        self.invoke = invoke
+
+
+def is_iterator(cls: type) -> bool:
+    return any("__next__" in base.__dict__ for base in type.__dict__["__mro__"].__get__(cls))
+
+
+def _of_numbers(func: types.FunctionType) -> bool:
+    """Whether a function belongs to torch's symbolic numbers, rather than to the program."""
+    return func.__code__.co_filename.startswith(_TORCH)
+
+
+_TORCH = torch.__file__.rpartition("__init__")[0]
+
+
+C_CALLABLES = {types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType,
+                types.MethodWrapperType, types.ClassMethodDescriptorType}
+
+
+def _require_read(fn: Any, receiver: Any) -> None:
+    """A method of a C type works on the object itself, not on what stands for it unread."""
+    if type(fn) in (types.MethodDescriptorType, types.WrapperDescriptorType):
+        raise unread(receiver, fn.__name__)
+
+
+_CONVERSIONS = frozenset({"__float__", "__int__", "__index__", "__len__", "__hash__", "__complex__", "__length_hint__"})
+_RUNNABLE = {NativeClass.PURE_SHELL, NativeClass.PURE, NativeClass.PURE_DEEP, NativeClass.MUTATES, NativeClass.ITERATOR}
+_RESUMABLE = {types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType}
+_PYTHON_CALLABLES = {types.FunctionType, types.MethodType, type(None)}
+_HIGHER_ORDER = {id(f) for f in (sorted, min, max, functools.reduce, list.sort, iter, filter, map)}
+
+
+def describe_callable(fn: Any) -> str:
+    module = getattr(fn, "__module__", None)
+    name = getattr(fn, "__qualname__", None) or getattr(fn, "__name__", None) or repr(fn)
+    return f"{module}.{name}" if module else f"{name}"
