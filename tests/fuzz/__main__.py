@@ -1,7 +1,8 @@
-"""Run the fuzzer: `python -m tests.fuzz --seeds A:B [--minutes N] [--show SEED] [--shrink] [--open]`.
+"""Run the fuzzer: `python -m tests.fuzz --seeds A:B [--minutes N] [--jobs N --out FILE] [--show SEED] [--shrink]`.
 
 In: a range of seeds, and how long to go on.  Out: each failing seed with its first difference (and with
-`--shrink` its small program); the exit status says whether any failed.
+`--shrink` its small program); the exit status says whether any failed. With `--jobs` the seeds are shared among
+processes, each failure is a line of FILE (JSON: seed, kind, detail) and the last line sums up.
 """
 
 from __future__ import annotations
@@ -11,9 +12,11 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import torch
 
+from tests.fuzz import parallel
 from tests.fuzz.compare import compare
 from tests.fuzz.grammar import generate
 from tests.fuzz.shrink import shrink
@@ -44,6 +47,8 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
     parser.add_argument("--seeds", default="0:1000000", help="a range of seeds, first:last")
     parser.add_argument("--minutes", type=float, default=0.0, help="stop after so many minutes (0: at the last seed)")
+    parser.add_argument("--jobs", type=int, default=0, help="so many processes; a crash or a hang costs one of them")
+    parser.add_argument("--out", default="fuzz.jsonl", help="with --jobs: where the failures are written")
     parser.add_argument("--shrink", action="store_true", help="print a small program for each failure")
     parser.add_argument("--open", action="store_true", help="also write what is known to differ (grammar.KNOWN_OPEN)")
     parser.add_argument("--show", type=int, help="print the program of one seed, and do nothing else")
@@ -59,6 +64,10 @@ def main() -> int:
     os.environ["STATOR_STRICT"] = "1"
     first, last = (int(part) for part in chosen.seeds.split(":"))
     deadline = time.monotonic() + chosen.minutes * 60 if chosen.minutes else float("inf")
+    if chosen.jobs:
+        failures = parallel.run(range(first, last), chosen.jobs, lambda seed: compare(generate(seed, chosen.open)),
+                                Path(chosen.out), chosen.minutes)
+        return 1 if failures else 0
     run, failed = 0, 0
     for seed in range(first, last):
         if time.monotonic() > deadline:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import os
+import signal
+import time
 from pathlib import Path
 
 import pytest
 
+from tests.fuzz import parallel
 from tests.fuzz.compare import compare, outcomes
 from tests.fuzz.grammar import generate
 from tests.fuzz.prelude import PRELUDE
@@ -45,3 +50,25 @@ def test_the_comparison_sees_a_lost_effect() -> None:
 def test_the_shrinker_keeps_what_matters() -> None:
     source = "def program(x):\n    a = 1\n    if x:\n        b = 2\n        needed = 3\n    return a\n"
     assert shrink(source, lambda text: "needed" in text) == "def program(x):\n    needed = 3"
+
+
+def test_an_endless_program_has_nothing_to_compare() -> None:
+    head = "def program(mat, vec, ivec, n, flag, items, table, point):\n"
+    assert compare(PRELUDE + head + "    for i in items:\n        items.append(i)\n        del items[0]\n") == []
+
+
+def test_a_run_survives_a_crash_and_a_hang(tmp_path: Path) -> None:
+    """Seeds 0 to 9 in two processes: one dies, one hangs, one is wrong, one meets a bug of ours."""
+    def judge(seed: int) -> list[str]:
+        if seed == 3:
+            os.kill(os.getpid(), signal.SIGSEGV)
+        if seed == 4:
+            time.sleep(600)
+        return {5: ["call 0.line: eager 'line 1', compiled 'line 2'"], 6: ["call 0: InternalError"]}.get(seed, [])
+
+    out = tmp_path / "failures.jsonl"
+    failures = parallel.run(range(10), 2, judge, out, seconds=2.0)
+    assert sorted((each.seed, each.kind) for each in failures) == [(3, "crash"), (4, "timeout"), (5, "wrong"), (6, "internal")]
+    *written, summary = (json.loads(line) for line in out.read_text().splitlines())
+    assert len(written) == 4
+    assert (summary["programs"], summary["seeds"]) == (10, "0:10")
