@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
 from torch import fx
 from torch.fx.passes.runtime_assert import insert_deferred_runtime_asserts
 
@@ -30,7 +31,7 @@ from stator.source import Source
 
 # From this many graph inputs on, the entry hands them over as one tuple: `graph(*inputs)`.
 PACKED_INPUTS = 16
-RESERVED = frozenset({"out", "graph", "inputs", "residual", "failed", "slice", "set", "setattr", "delattr", "float",
+RESERVED = frozenset({"out", "graph", "inputs", "residual", "failed", "versions", "error", "slice", "set", "setattr", "delattr", "float",
                       "frozenset", "del"})
 
 
@@ -102,15 +103,7 @@ def emit_residual(vm: Any, result: Any, resume: Any = None, begin: Callable[[], 
             insert_deferred_runtime_asserts(graph_module, recorder.symbols.shape_env, "stator")
             graph_module.recompile()
         call = call_graph(writer, vm.torch_state, f"{'out = ' if nodes else ''}graph({', '.join(names)})")
-        if not recorder.writes_in_place:
-            # Nothing was written yet: the program itself does what comes before the error, and raises it.
-            failed = writer.constant(graph_failed)
-            call = ["try:", *(f"    {line}" for line in call),
-                    "except Exception as error:", f"    return {failed}(error)"]
-        elif vm.assertions:
-            table, change = writer.constant(tuple(vm.assertions), "assertions"), writer.constant(as_program_exception)
-            call = ["failed = None", "try:", *(f"    {line}" for line in call), "except RuntimeError as error:",
-                    f"    failed = {change}(error, {table})", "if failed is not None:", "    raise failed"]
+        call = call_or_redo(writer, vm, call, written_inputs(recorder, inputs, build, packed))
     call += [_setter_call(writer, setter, args) for setter, args in vm.torch_state.finals]
     first = [] if begin is None else [f"{writer.constant(begin, begin.__name__)}()"]
     writer.lines = first + call + lines + [f"return {value}"]
@@ -118,6 +111,49 @@ def emit_residual(vm: Any, result: Any, resume: Any = None, begin: Callable[[], 
     parameters = (["inputs"] if packed else []) + list(build.wanted.values())
     return Residual(writer.source("residual", parameters), writer.names, sources + list(build.wanted), graph_module,
                     inputs, len(sources), effects, writer.lines)
+
+
+def written_inputs(recorder: Any, inputs: list[Any], build: Rebuilder, packed: bool) -> list[str] | None:
+    """The graph inputs that the graph writes to, by name; None where a write does not count in their versions."""
+    if not recorder.writes_in_place:
+        return []
+    if any(node.op == "call_function" and node.target is getattr and node.args[1] == "data"
+           for node in recorder.graph.nodes):
+        return None
+    names = []
+    for place, each in enumerate(inputs):
+        if each.boxed or not isinstance(each.fake, torch.Tensor):
+            continue
+        if each.fake.is_inference():
+            return None
+        if each.fake._version:
+            names.append(f"inputs[{place}]" if packed else build.outside(each.source))
+    return names
+
+
+def call_or_redo(writer: Writer, vm: Any, call: list[str], written: list[str] | None) -> list[str]:
+    """The call of the graph. Where it raises before anything was written (the versions of the inputs tell), the program
+    itself does what comes before the error, and raises it."""
+    inside = [f"    {line}" for line in call]
+    redo = [f"    return {writer.constant(graph_failed)}(error)"]
+    if written == []:
+        return ["try:", *inside, "except Exception as error:", *redo]
+    head: list[str] = []
+    if written:
+        versions = "(" + "".join(f"{name}._version, " for name in written) + ")"
+        head = [f"versions = {versions}"]
+        redo = [f"    if {versions} == versions:", f"    {redo[0]}"]
+    else:
+        redo = []
+    if vm.assertions:
+        table, change = writer.constant(tuple(vm.assertions), "assertions"), writer.constant(as_program_exception)
+        handlers = ["except RuntimeError as error:", *redo, f"    failed = {change}(error, {table})"]
+        if redo:
+            handlers += ["except Exception as error:", *redo, "    raise"]
+        return ["failed = None", *head, "try:", *inside, *handlers, "if failed is not None:", "    raise failed"]
+    if not redo:
+        return call
+    return [*head, "try:", *inside, "except Exception as error:", *redo, "    raise"]
 
 
 def checked_once(compiled: Any, graph: fx.GraphModule, backend: str, namespace: dict[str, Any]) -> Any:

@@ -33,6 +33,8 @@ def raised_by_eager(func: Any, args: Any, kwargs: Any, error: Exception) -> Exce
         try:
             func(*real_args, **real_kwargs)
         except Exception as raised:
+            raised.__cause__ = raised.__context__ = None  # that of the rule, which eager never asked
+            raised.__suppress_context__ = False
             return raised.with_traceback(None)
     name = getattr(func, "__name__", func)
     raise Break("SB017", f"the rule of {name} for fake tensors refuses what {name} accepts: {error}")

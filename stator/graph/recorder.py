@@ -336,11 +336,12 @@ class Recorder:
                     raise Break("SB017", f"{error}".splitlines()[0]) from None
                 if _NO_DATA in str(error):  # C++ code that reads the values of an argument (tensor_split's indices)
                     raise Break("SB003", f"{getattr(target, '__name__', target)} reads a tensor's values") from None
-                if not has_unbacked((args, kwargs)) and not self.symbols.shape_env.pending_fresh_unbacked_symbols:
-                    raise raised_by_eager(func, args, kwargs, error) from None
-                # Its rule for fake tensors cannot live with the unknown size; whether the program fails, eager says.
-                name = getattr(target, "__name__", target)
-                raise Break("SB003", f"{name} on a data-dependent size: {error}") from None
+                if has_unbacked((args, kwargs)) or self.symbols.shape_env.pending_fresh_unbacked_symbols:
+                    # Its rule for fake tensors cannot live with the unknown size; whether the program fails, eager says.
+                    name = getattr(target, "__name__", target)
+                    raise Break("SB003", f"{name} on a data-dependent size: {error}") from None
+                failure = raised_by_eager(func, args, kwargs, error)
+            raise failure  # not in the handler: the rule's error is no context of the program's
 
     def _items_of_sizes(self, args: Any, kwargs: Any) -> Any:
         """x.repeat(t, 1) as x.repeat(t.item(), 1)"""

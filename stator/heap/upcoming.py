@@ -68,6 +68,8 @@ def refuse_changed(heap: Any, tracker: VariableTracker) -> None:
 
 
 def list_changed(tracker: VariableTracker) -> bool:
+    if tracker.shape is Shape.OPAQUE:
+        return False  # handed around unread: a write to it would have been a break
     items = list(list.__iter__(tracker.standin))
     return len(items) != len(tracker.initial) or not all(
         box is item or type(box) is Box and box.is_current(item)

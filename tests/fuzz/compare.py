@@ -62,7 +62,9 @@ def observe(module: types.ModuleType, subject: Callable[..., Any], number: int) 
         root.parts["result"] = seen.describe(result, "result")
     else:
         root.parts["raised"] = seen.describe(raised, "raised")
-        root.parts["line"] = Portrait(f"line {raising_line(raised)}")
+        # CPython's own line of an unbound local changes once its code is warm: a pair of instructions became one.
+        if not isinstance(raised, UnboundLocalError):
+            root.parts["line"] = Portrait(f"line {raising_line(raised)}")
     root.parts["state"] = seen.describe({name: module.__dict__.get(name) for name in STATE}, "state")
     root.parts["printed"] = Portrait(repr(without_addresses(printed.getvalue())))
     root.parts["grad mode"] = Portrait(str(torch.is_grad_enabled()))

@@ -26,3 +26,53 @@ def test_effects_before_the_error_happen() -> None:
     assert any(isinstance(event, events.EagerFallback) for event in seen)
     assert torch.equal(compiled(torch.arange(3.0), good, log), torch.tensor([0.0, 1.0]))
     assert log == ["before"] * 3
+
+
+def test_an_error_before_the_first_write() -> None:
+    """The graph writes in place, and fails before it has: the program runs as it is, and raises at its own line."""
+    def program(x: Any, index: Any, log: list[Any]) -> Any:
+        log.append("before")
+        y = x[index]
+        x.add_(1)
+        return y
+
+    compiled = stator.compile(program, backend="eager")
+    log: list[Any] = []
+    x = torch.arange(3.0)
+    compiled(x, torch.tensor([0, 1]), log)
+    with pytest.raises(IndexError) as caught:
+        compiled(x, torch.tensor([0, 9]), log)
+    assert log == ["before", "before"]
+    assert x.tolist() == [1, 2, 3]
+    assert caught.traceback[-1].name == "program"
+    compiled(x, torch.tensor([0, 1]), log)
+    assert (x.tolist(), len(log)) == ([2, 3, 4], 3)
+
+
+@pytest.mark.parametrize("way", ["plainly", "through data", "through a view"])
+def test_an_error_after_a_write_is_not_made_again(way: str) -> None:
+    def program(x: Any, index: Any) -> Any:
+        (x if way == "plainly" else x.data if way == "through data" else x[1:]).add_(1)
+        return x[index]
+
+    compiled = stator.compile(program, backend="eager")
+    x = torch.zeros(3)
+    compiled(x, torch.tensor([0, 1]))
+    with pytest.raises(IndexError):
+        compiled(x, torch.tensor([0, 9]))
+    assert x.tolist()[1:] == [2, 2]
+    compiled(x, torch.tensor([0, 1]))
+    assert x.tolist()[1:] == [3, 3]
+
+
+def test_writes_to_what_the_graph_made_are_nobody_elses() -> None:
+    def program(x: Any, index: Any, log: list[Any]) -> Any:
+        log.append("before")
+        return x.clone().add_(1)[index]
+
+    compiled = stator.compile(program, backend="eager")
+    log: list[Any] = []
+    compiled(torch.zeros(3), torch.tensor([0, 1]), log)
+    with pytest.raises(IndexError):
+        compiled(torch.zeros(3), torch.tensor([0, 9]), log)
+    assert len(log) == 2
