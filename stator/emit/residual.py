@@ -31,8 +31,8 @@ from stator.source import Source
 
 # From this many graph inputs on, the entry hands them over as one tuple: `graph(*inputs)`.
 PACKED_INPUTS = 16
-RESERVED = frozenset({"out", "graph", "inputs", "residual", "failed", "versions", "error", "slice", "set", "setattr", "delattr", "float",
-                      "frozenset", "del"})
+RESERVED = frozenset({"out", "graph", "inputs", "residual", "failed", "versions", "error", "slice", "set", "setattr",
+                      "delattr", "float", "frozenset", "del"})
 
 
 @dataclass

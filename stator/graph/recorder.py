@@ -337,7 +337,7 @@ class Recorder:
                 if _NO_DATA in str(error):  # C++ code that reads the values of an argument (tensor_split's indices)
                     raise Break("SB003", f"{getattr(target, '__name__', target)} reads a tensor's values") from None
                 if has_unbacked((args, kwargs)) or self.symbols.shape_env.pending_fresh_unbacked_symbols:
-                    # Its rule for fake tensors cannot live with the unknown size; whether the program fails, eager says.
+                    # Its rule for fakes cannot live with the unknown size; whether the program fails, eager says.
                     name = getattr(target, "__name__", target)
                     raise Break("SB003", f"{name} on a data-dependent size: {error}") from None
                 failure = raised_by_eager(func, args, kwargs, error)
