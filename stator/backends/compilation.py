@@ -23,6 +23,7 @@ from stator.backends.registry import Backend, find_backend, tuning_keywords
 from stator.backends.static_inputs import mark_static_inputs
 from stator.errors import BackendError, describe_callable
 from stator.options import Settings
+from stator.shapes.environment import TraceEnvironment
 
 
 def compile_graph(
@@ -42,7 +43,8 @@ def compile_graph(
     graph_nodes = len(gm.graph.nodes)
     mark_static_inputs(gm)
     with tracing_context(fake_mode), torch.set_grad_enabled(grad_enabled), unchanged_random_state(), \
-            trainable_lstm(gm, example_inputs, grad_enabled), floats_as_data(fake_mode.shape_env):
+            trainable_lstm(gm, example_inputs, grad_enabled), floats_as_data(fake_mode.shape_env), \
+            compiling(fake_mode.shape_env):
         compiled = call_backend(backend, gm, example_inputs, settings)
     if not callable(compiled):
         raise BackendError(backend.name, f"it returned {compiled!r}, which is not callable")
@@ -66,6 +68,10 @@ def call_backend(
         raise BackendError(
             backend.name, f"compilation failed{where} with {type(error).__name__}: {error}"
         ) from error
+
+
+def compiling(shape_env: Any) -> contextlib.AbstractContextManager[None]:
+    return shape_env.compiling() if type(shape_env) is TraceEnvironment else contextlib.nullcontext()
 
 
 @contextlib.contextmanager

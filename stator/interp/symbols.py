@@ -234,7 +234,8 @@ def _fitted(vm: Any, view: FakeTensor, value: FakeTensor) -> Any:
 
 
 def _normalised(vm: Any, tensor: FakeTensor, parts: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The key with data-dependent slice bounds brought into 0..size, which compilers of writes want to know."""
+    """The key with data-dependent slice bounds brought into 0..size and in order: then the length of the slice is
+    their difference, for torch and for compilers that look again, and not a new number each time."""
     missing = tensor.dim() - sum(part is not None and part is not ... for part in parts)
     found: list[Any] = []
     dim = 0
@@ -242,23 +243,26 @@ def _normalised(vm: Any, tensor: FakeTensor, parts: tuple[Any, ...]) -> tuple[An
         if type(part) is slice and part.step in (None, 1) and any(map(is_unbacked, (part.start, part.stop))):
             size = tensor.shape[dim]
             start = _within(vm, 0 if part.start is None else part.start, size)
-            stop = _within(vm, size if part.stop is None else part.stop, size)
+            stop = _within(vm, size if part.stop is None else part.stop, size, start)
             part = slice(start, stop)
         found.append(part)
         dim += missing if part is ... else part is not None
     return tuple(found)
 
 
-def _within(vm: Any, bound: Any, size: Any) -> Any:
-    """A slice bound as Python reads it: negative from the end, never beyond either end."""
-    if type(bound) not in SYMBOLIC:
+def _within(vm: Any, bound: Any, size: Any, least: Any = 0) -> Any:
+    """A slice bound as Python reads it: negative from the end, never beyond either end, nor below `least`."""
+    if type(bound) not in SYMBOLIC and type(least) not in SYMBOLIC:
         return bound
     call = vm.torch_call
     number = call(torch.full, ((), bound), {"dtype": torch.int64, "device": "cpu"})
     is_negative, from_end = call(operator.lt, (number, 0), None), call(operator.add, (number, size), None)
     wrapped = call(torch.where, (is_negative, from_end, number), None)
-    result = item_of(vm, call(torch.clamp, (wrapped, 0, size), None))
-    for known in (attempt(operator.ge, result, 0), attempt(operator.le, result, size)):
+    clamped = call(torch.clamp, (wrapped, 0, size), None)
+    if type(least) in SYMBOLIC:
+        clamped = call(torch.clamp, (clamped, least), None)
+    result = item_of(vm, clamped)
+    for known in (attempt(operator.ge, result, least), attempt(operator.le, result, size)):
         if type(known) is torch.SymBool:
             expect_true(known)
     return result

@@ -30,6 +30,7 @@ from torch.utils._sympy.reference import PythonReferenceAnalysis
 
 from stator.breaks import Break
 from stator.guards.shape_check import Operand, Property
+from stator.shapes.environment import TraceEnvironment
 from stator.shapes.keypaths import follow
 from stator.shapes.named import Dim
 from stator.shapes.printing import UserPrinter
@@ -58,6 +59,7 @@ _CONVOLUTIONS = frozenset({torch.conv1d, torch.conv2d, torch.conv3d, torch.conv_
                            torch.conv_transpose3d})
 
 
+_ATTENTION = torch.nn.functional.scaled_dot_product_attention
 _OF_IMAGES = frozenset({torch.conv1d, torch.conv2d, torch.conv_transpose1d, torch.conv_transpose2d})
 
 
@@ -128,12 +130,14 @@ class SymbolNodes:
         return enable_python_dispatcher() if self.definitions or self.numbers else _NOTHING
 
     def unasked(self, func: Any, args: Any) -> Any:
-        """Around a convolution: which of its kernels fits the present sizes is no fact.
+        """Around a convolution or an attention: which of its kernels fits the present sizes is no fact.
 
-        Its rule for fake tensors asks (is the input larger than 20,480 elements?), because kernels may differ in the
-        layout they give back. For contiguous operands they do not; nor do those for images on the CPU, MKLDNN's and
-        the native ones; NNPACK, which differs, wants 16 images at least.
+        A convolution's rule for fake tensors asks (is the input larger than 20,480 elements?), because kernels may
+        differ in the layout they give back. For contiguous operands they do not; nor do those for images on the CPU,
+        MKLDNN's and the native ones; NNPACK, which differs, wants 16 images at least.
         """
+        if func is _ATTENTION:
+            return self.shape_env.any_kernel() if type(self.shape_env) is TraceEnvironment else _NOTHING
         if func not in _CONVOLUTIONS or not self.definitions:
             return _NOTHING
         operands = args[:2]

@@ -172,11 +172,7 @@ def test_captured_whole_and_equal(name, backend):
     assert compiles == 1
 
 
-# After many other Inductor compilations in one process Inductor has refused this program; alone it never does.
-_WRITTEN = pytest.param("cache_read_and_write", marks=pytest.mark.slow)
-
-
-@pytest.mark.parametrize("name", ["item", _WRITTEN, "nonzero_and_masks", "checked_size"])
+@pytest.mark.parametrize("name", ["item", "cache_read_and_write", "nonzero_and_masks", "checked_size"])
 def test_inductor(name):
     compiles, _ = run(PROGRAMS[name], [inputs(2), inputs(3)], backend="inductor")
     assert compiles == 1
