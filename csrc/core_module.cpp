@@ -6,6 +6,7 @@
 #include "guard_program.h"
 #include "raw_read.h"
 #include "resume.h"
+#include "tensor_check.h"
 #include "tensor_seal.h"
 #include "user_traceback.h"
 
@@ -31,6 +32,8 @@ PyMethodDef core_functions[] = {
     {"leave_eager", stator::leave_eager, METH_NOARGS, "leave_eager(): undo the last enter_eager() of this thread"},
     {"eager_depth", stator::eager_depth, METH_NOARGS, "eager_depth() -> enter_eager() calls of this thread not left"},
     {"force_eager", stator::force_eager, METH_O, "force_eager(flag): compiled functions run eagerly on all threads"},
+    {"tensor_item", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(stator::tensor_item)), METH_FASTCALL,
+     "tensor_item(tensor, place) -> an element of an integer tensor in the CPU's memory, counted in reading order"},
     {nullptr, nullptr, 0, nullptr},
 };
 

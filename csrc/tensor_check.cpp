@@ -162,7 +162,42 @@ class TensorContents final : public ValuesCheck {
   Extents sizes_;
 };
 
+template <typename T>
+T read_as(const char* at) {
+  T value;
+  std::memcpy(&value, at, sizeof value);
+  return value;
+}
+
 }  // namespace
+
+PyObject* tensor_item(PyObject*, PyObject* const* args, Py_ssize_t count) {
+  if (count != 2 || !THPVariable_Check(args[0]) || !PyLong_Check(args[1])) {
+    PyErr_SetString(PyExc_TypeError, "tensor_item wants a tensor and the place of an element");
+    return nullptr;
+  }
+  const at::Tensor& tensor = THPVariable_Unpack(args[0]);
+  int64_t place = PyLong_AsLongLong(args[1]);
+  const c10::TensorImpl* impl = tensor.defined() ? tensor.unsafeGetTensorImpl() : nullptr;
+  if (!impl || impl->has_symbolic_sizes_strides() || !impl->has_storage() || !Peek::device(impl).is_cpu() ||
+      place < 0 || place >= impl->numel() || !impl->storage().data()) {
+    PyErr_SetString(PyExc_ValueError, "no such element in the CPU's memory");
+    return nullptr;
+  }
+  c10::IntArrayRef sizes = impl->sizes_default(), strides = impl->strides_default();
+  int64_t offset = impl->storage_offset();
+  for (size_t dim = sizes.size(); dim-- > 0; place /= sizes[dim]) offset += place % sizes[dim] * strides[dim];
+  const auto* start = static_cast<const char*>(impl->storage().data());
+  const char* at = start + offset * static_cast<int64_t>(impl->dtype().itemsize());
+  switch (c10::typeMetaToScalarType(impl->dtype())) {
+    case c10::ScalarType::Long: return PyLong_FromLongLong(read_as<int64_t>(at));
+    case c10::ScalarType::Int: return PyLong_FromLongLong(read_as<int32_t>(at));
+    case c10::ScalarType::Short: return PyLong_FromLongLong(read_as<int16_t>(at));
+    case c10::ScalarType::Char: return PyLong_FromLongLong(read_as<int8_t>(at));
+    case c10::ScalarType::Byte: return PyLong_FromLongLong(read_as<uint8_t>(at));
+    default: PyErr_SetString(PyExc_TypeError, "not an integer tensor"); return nullptr;
+  }
+}
 
 std::unique_ptr<ValuesCheck> ValuesCheck::parse(PyObject* payload) {
   auto contents = std::make_unique<TensorContents>();

@@ -43,6 +43,9 @@ bool is_tensor(PyObject* object);
 // A number that tensors of one dtype, device and shape share.
 uint64_t tensor_fingerprint(PyObject* tensor);
 
+// tensor_item(tensor, place): an element of a small integer tensor in the CPU's memory, counted in reading order.
+PyObject* tensor_item(PyObject* module, PyObject* const* args, Py_ssize_t count);
+
 // `grad` or `_base` of a tensor: a new reference (None when there is none), nullptr for other names.
 PyObject* tensor_attribute(PyObject* tensor, PyObject* name);
 

@@ -37,7 +37,7 @@ _MODULES = ("torch", "_operator", "operator", "math", "builtins")
 _HARMLESS = frozenset({C._set_grad_enabled})
 
 
-class _NotKnown(Exception):
+class NotKnown(Exception):
     """The slice cannot be run while tracing."""
 
 
@@ -50,11 +50,11 @@ class _Watch(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if torch.Tag.nondeterministic_seeded in func.tags:
-            raise _NotKnown
+            raise NotKnown
         result = func(*args, **(kwargs or {}))
         self.made += sum(leaf.numel() for leaf in pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor))
         if self.made > WORK_LIMIT:
-            raise _NotKnown
+            raise NotKnown
         return result
 
 
@@ -81,7 +81,7 @@ class KnownValues:
         needed: set[fx.Node] = set()
         try:
             self._reach(self.recorder.node_of(fake), needed)
-        except _NotKnown:
+        except NotKnown:
             return UNKNOWN
         if all(is_member(each.source) for each in self.recorder.inputs if each.node in needed):
             return self.of_scalar(fake)
@@ -161,7 +161,7 @@ class KnownValues:
         try:
             with unset_fake_temporarily(), torch._C.DisableTorchFunction():
                 return self._run(node)
-        except _NotKnown:
+        except NotKnown:
             self._unknown.add(node)
             return UNKNOWN
 
@@ -169,12 +169,12 @@ class KnownValues:
         recorder = self.recorder
         changed = {setting.setter for setting, _, _ in recorder.torch_state.before.values()}
         if recorder.enclosing is not None or changed - _HARMLESS or C._is_any_autocast_enabled():
-            raise _NotKnown
-        needed, writes = self._slice(root)
+            raise NotKnown
+        needed, writes = self.slice_of(root)
         inputs = [each for each in recorder.inputs if each.node in needed]
         for each in inputs:
-            if not _is_small(each.tensor) or not self.may_guard(each):
-                raise _NotKnown
+            if not is_small(each.tensor) or not self.may_guard(each):
+                raise NotKnown
         known: dict[fx.Node, Any] = {} if writes else self._memo
         copies = {each.node: each.tensor.detach().clone() for each in inputs if each.node not in known}
         token = _hook.pause()
@@ -183,17 +183,17 @@ class KnownValues:
                 for node in recorder.graph.nodes:
                     if node in needed and node not in known:
                         known[node] = copies[node] if node.op == "placeholder" else _evaluate(node, known)
-        except _NotKnown:
+        except NotKnown:
             raise
         except Exception as error:  # whatever the program is about to fail with, it fails with eagerly
-            raise _NotKnown from error
+            raise NotKnown from error
         finally:
             _hook.resume(token)
         for each in inputs:
             self.guard(each)
         return known[root]
 
-    def _slice(self, root: fx.Node) -> tuple[set[fx.Node], bool]:
+    def slice_of(self, root: fx.Node) -> tuple[set[fx.Node], bool]:
         """The nodes behind `root`, with every write to what they read; whether there are such writes."""
         needed: set[fx.Node] = set()
         self._reach(root, needed)
@@ -216,7 +216,7 @@ class KnownValues:
             node = waiting.pop()
             if node not in needed:
                 if len(needed) > NODE_LIMIT or node in self._unknown:
-                    raise _NotKnown
+                    raise NotKnown
                 needed.add(node)
                 waiting += node.all_input_nodes
 
@@ -226,7 +226,7 @@ class KnownValues:
         partition = storage_partition(*[each.tensor for each in tensors])
         for i, first in enumerate(partition):
             if first != i and (tensors[i].node in needed or tensors[first].node in needed):
-                raise _NotKnown
+                raise NotKnown
 
 
 def _example(argument: Any) -> Any:
@@ -273,7 +273,7 @@ def _is_plain(tensor: Any) -> bool:
     return tensor.layout is torch.strided and tensor.device.type == "cpu"
 
 
-def _is_small(tensor: Any) -> bool:
+def is_small(tensor: Any) -> bool:
     return tensor is not None and _is_plain(tensor) and tensor.dtype in _DTYPES and tensor.numel() <= INPUT_LIMIT
 
 
@@ -324,12 +324,12 @@ def _evaluate(node: fx.Node, known: dict[fx.Node, Any]) -> Any:
     elif node.op == "call_function" and _is_torch(node.target):
         result = node.target(*args, **kwargs)
     else:
-        raise _NotKnown
+        raise NotKnown
     examples = pytree.tree_leaves(node.meta.get("example_value"))
     for made, example in zip(pytree.tree_leaves(result), examples, strict=True):
         if isinstance(made, torch.Tensor) and (type(example) is not FakeTensor or made.dtype != example.dtype
                                                or made.device != example.device or made.dim() != example.dim()):
-            raise _NotKnown
+            raise NotKnown
     return result
 
 

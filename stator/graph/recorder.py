@@ -29,6 +29,7 @@ from torch.utils._device import _device_constructors
 from stator import _hook
 from stator.breaks import Break
 from stator.graph.error_texts import raised_by_eager
+from stator.graph.input_items import InputItems
 from stator.graph.known_values import KnownValues, has_scalars, map_scalars
 from stator.graph.naming import input_name, is_in_place, spell
 from stator.graph.plain_inputs import PlainInputs
@@ -76,6 +77,7 @@ class Recorder:
         self.symbols = SymbolNodes(self.graph, fake_mode.shape_env)
         self.symbols.add_number_input = self._add_number_input
         self.known = KnownValues(self)
+        self.items = InputItems(self, self.known)
         if type(fake_mode.shape_env) is TraceEnvironment:
             fake_mode.shape_env.settle = self.known.of_number
         self.locate: Callable[[], Any] = lambda: None
@@ -247,6 +249,10 @@ class Recorder:
 
     def call(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         op, target = spell(func)
+        if target == "item":
+            number = self.items.number_of(args[0])
+            if number is not None:
+                return number
         if op == "setattr":
             raise Break("SB006", f"assignment to Tensor.{target}")
         for value in args:

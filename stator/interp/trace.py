@@ -166,6 +166,7 @@ def trace_once(begin: Begin, stop_step: int, stop: Break | None, exact: bool) ->
     recorder.propagation.enabled = not exact
     heap = Heap(recorder)
     recorder.known.may_guard = lambda each: heap.shapes.may_guard_contents(each.source)
+    recorder.items.may_open = lambda each: heap.shapes.opens_items(each.source)
     recorder.known.guard = lambda each: heap.guard(each.source, Kind.VALUES, tensor_values(each.tensor))
     vm = VM(heap, recorder)
     fake_mode.shape_env.guards = LocatedList(vm.location)

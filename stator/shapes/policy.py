@@ -239,6 +239,10 @@ class Policy:
         """Whether the values of a tensor may become a guard: not where they have changed again and again."""
         return len(self.memory.contents.get(source, ())) < CONTENTS_LIMIT
 
+    def opens_items(self, source: Source) -> bool:
+        """Whether numbers in a tensor are symbols that guards may ask about: once a guard on its values has failed."""
+        return self.dynamic is not False and source in self.memory.contents
+
     def opens_tuple(self, value: tuple[Any, ...], source: Source) -> bool:
         """Whether a tuple of constants is read item by item, because a number in it is left open."""
         if self.dynamic is False:

@@ -1,0 +1,125 @@
+"""Numbers that inputs hold, as symbols.   end = cache["end"] + 8; k[:, :end.item()]  ->  s0 + 8, s0 read at entry
+
+In: an `.item()` of the graph under construction.  Out: a symbolic int, where the number is an element of an integer
+input in the CPU's memory, or a sum or product of such and of constants, and the policy says that the input's values
+change from call to call; else None, and the graph takes the number itself.
+
+Unlike a number that only the graph knows, such a symbol has a value while tracing, so that operations may ask about it
+(is this length zero?): the answer is a guard, which reads the element before the graph runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import fx
+from torch._subclasses.fake_tensor import FakeTensor
+
+from stator import _core
+from stator.graph.known_values import KnownValues, NotKnown, is_small
+from stator.source import CallOf, Pinned
+
+LARGEST = 1 << 31  # of an element; beyond, arithmetic might leave the 64 bits of tensors
+_SUMS = {"add": 1, "__add__": 1, "__radd__": 1, "sub": -1, "__sub__": -1}
+_PRODUCTS = frozenset({"mul", "__mul__", "__rmul__"})
+_SAME = frozenset({"detach", "clone", "contiguous"})
+
+
+class InputItems:
+    """The elements of one recorder's inputs that have become symbols."""
+
+    def __init__(self, recorder: Any, known: KnownValues) -> None:
+        self.recorder, self.known = recorder, known
+        self.may_open: Callable[[Any], bool] = lambda graph_input: False
+        self._symbols: dict[tuple[fx.Node, int], Any] = {}
+
+    def number_of(self, fake: FakeTensor) -> Any:
+        """The symbol for a tensor's only element, or None."""
+        recorder = self.recorder
+        if recorder.enclosing is not None or not any(map(self.may_open, recorder.inputs)):
+            return None
+        try:
+            root = recorder.node_of(fake)
+            with torch._C.DisableTorchFunction():
+                written = self.known.slice_of(root)[1]
+            if written:
+                return None  # written to on the way: the input holds another number by then
+            with torch._C.DisableTorchFunction():
+                found = self._expression(root)
+        except NotKnown:
+            return None
+        return None if found is None or found[1] >= 1 << 62 else found[0]
+
+    def _expression(self, node: fx.Node) -> tuple[Any, int] | None:
+        """The number a node makes, and a bound of its size."""
+        made = node.meta.get("example_value")
+        if type(made) is not FakeTensor or made.device.type != "cpu":
+            return None
+        element = self._element(node)
+        if element is not None:
+            return self._symbol(*element), LARGEST
+        if made.dtype is not torch.int64 or node.kwargs or not node.args:
+            return None
+        name = node.target if type(node.target) is str else getattr(node.target, "__name__", "")
+        if name in _SAME and len(node.args) == 1:
+            return self._operand(node.args[0])
+        if name not in _SUMS and name not in _PRODUCTS or len(node.args) != 2:
+            return None
+        left, right = map(self._operand, node.args)
+        if left is None or right is None:
+            return None
+        if name in _PRODUCTS:
+            return left[0] * right[0], left[1] * right[1]
+        return left[0] + _SUMS[name] * right[0], left[1] + right[1]
+
+    def _operand(self, argument: Any) -> tuple[Any, int] | None:
+        if type(argument) is int:
+            return (argument, abs(argument)) if abs(argument) < LARGEST else None
+        if type(argument) is not fx.Node:
+            return None
+        made = argument.meta.get("example_value")
+        return self._expression(argument) if type(made) is FakeTensor and made.dtype is torch.int64 else None
+
+    def _element(self, node: fx.Node) -> tuple[Any, int] | None:
+        """The input of which a node is one element, and its place in reading order."""
+        index: list[int] = []
+        while node.op != "placeholder":
+            name = node.target if type(node.target) is str else getattr(node.target, "__name__", "")
+            if name == "select" and len(node.args) == 3 and node.args[1] == 0:
+                step: Any = node.args[2]
+            elif name == "getitem" and len(node.args) == 2:
+                step = node.args[1]
+            else:
+                return None
+            if type(step) is not int or type(node.args[0]) is not fx.Node:
+                return None
+            index.insert(0, step)
+            node = node.args[0]
+        found = next((each for each in self.recorder.inputs if each.node is node), None)
+        if found is None or not is_small(found.tensor) or found.tensor.dtype is torch.bool or not self.may_open(found):
+            return None
+        sizes = tuple(found.tensor.shape)
+        if not index and found.tensor.numel() == 1:
+            return found, 0
+        if len(index) != len(sizes) or any(type(size) is not int for size in found.fake.shape):
+            return None
+        place = 0
+        for step, size in zip(index, sizes, strict=True):
+            if not -size <= step < size:
+                return None
+            place = place * size + step % size
+        return found, place
+
+    def _symbol(self, graph_input: Any, place: int) -> Any:
+        key = graph_input.node, place
+        if key not in self._symbols:
+            number = _core.tensor_item(graph_input.tensor, place)
+            if abs(number) >= LARGEST:
+                raise NotKnown
+            source = CallOf(Pinned(_core.tensor_item), (graph_input.source, Pinned(place)))
+            symbol = self.recorder.add_number(number, source)
+            assert bool(symbol < LARGEST) and bool(symbol > -LARGEST)  # two guards
+            self._symbols[key] = symbol
+        return self._symbols[key]
