@@ -245,6 +245,9 @@ def ask_less(site: CallSite, done: Trace) -> bool:
     if site.shapes.floats and any(graph_input.boxed for graph_input in recorder.inputs):
         site.shapes.floats = False  # floats from outside become constants again
         return True
+    if not site.shapes.items and recorder.items.declined:
+        site.shapes.items = True  # numbers in inputs are read before the graph runs
+        return True
     if site.data_dependent and recorder.symbols.has_fresh:
         site.data_dependent = False  # break at each instead
         return True
@@ -387,7 +390,9 @@ def make_point_entry(site: CallSite, point: ResumePoint) -> Any:
     filename = f"<stator {point.name}>".replace("\0", "?")  # a code object may be called anything
     exec(compile(source, filename, "exec"), namespace)  # noqa: S102  our own text
     function = namespace["resumed"]
-    resumed = CallSite(function, site.settings, point.name, point=point, points=site.points, nested=site.nested)
+    resumed = CallSite(function, site.settings, point.name, point=point, points=site.points, nested=site.nested,
+                       data_dependent=site.data_dependent)
+    resumed.shapes.floats, resumed.shapes.items = site.shapes.floats, site.shapes.items
 
     def miss(compiled: Any, bound: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> Any:
         return on_miss(resumed, compiled, bound, args, kwargs)

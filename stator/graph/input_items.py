@@ -33,54 +33,61 @@ class InputItems:
     def __init__(self, recorder: Any, known: KnownValues) -> None:
         self.recorder, self.known = recorder, known
         self.may_open: Callable[[Any], bool] = lambda graph_input: False
+        self.declined = False  # whether the policy kept a number from being a symbol
         self._symbols: dict[tuple[fx.Node, int], Any] = {}
 
     def number_of(self, fake: FakeTensor) -> Any:
         """The symbol for a tensor's only element, or None."""
-        recorder = self.recorder
-        if recorder.enclosing is not None or not any(map(self.may_open, recorder.inputs)):
+        if self.recorder.enclosing is not None:
             return None
         try:
-            root = recorder.node_of(fake)
             with torch._C.DisableTorchFunction():
-                written = self.known.slice_of(root)[1]
-            if written:
-                return None  # written to on the way: the input holds another number by then
-            with torch._C.DisableTorchFunction():
+                root = self.recorder.node_of(fake)
+                inputs: list[Any] = []
+                if self._expression(root, inputs.append) is None:
+                    return None
+                if not all(map(self.may_open, inputs)):
+                    self.declined = True
+                    return None
+                if self.known.slice_of(root)[1]:
+                    return None  # written to on the way: the input holds another number by then
                 found = self._expression(root)
         except NotKnown:
             return None
         return None if found is None or found[1] >= 1 << 62 else found[0]
 
-    def _expression(self, node: fx.Node) -> tuple[Any, int] | None:
-        """The number a node makes, and a bound of its size."""
+    def _expression(self, node: fx.Node, seen: Callable[[Any], None] | None = None) -> tuple[Any, int] | None:
+        """The number a node makes, and a bound of its size; with `seen`, only which inputs it is made of."""
         made = node.meta.get("example_value")
         if type(made) is not FakeTensor or made.device.type != "cpu":
             return None
         element = self._element(node)
         if element is not None:
+            if seen is not None:
+                seen(element[0])
+                return 0, LARGEST
             return self._symbol(*element), LARGEST
         if made.dtype is not torch.int64 or node.kwargs or not node.args:
             return None
         name = node.target if type(node.target) is str else getattr(node.target, "__name__", "")
         if name in _SAME and len(node.args) == 1:
-            return self._operand(node.args[0])
+            return self._operand(node.args[0], seen)
         if name not in _SUMS and name not in _PRODUCTS or len(node.args) != 2:
             return None
-        left, right = map(self._operand, node.args)
+        left, right = (self._operand(argument, seen) for argument in node.args)
         if left is None or right is None:
             return None
         if name in _PRODUCTS:
             return left[0] * right[0], left[1] * right[1]
         return left[0] + _SUMS[name] * right[0], left[1] + right[1]
 
-    def _operand(self, argument: Any) -> tuple[Any, int] | None:
+    def _operand(self, argument: Any, seen: Callable[[Any], None] | None) -> tuple[Any, int] | None:
         if type(argument) is int:
             return (argument, abs(argument)) if abs(argument) < LARGEST else None
         if type(argument) is not fx.Node:
             return None
         made = argument.meta.get("example_value")
-        return self._expression(argument) if type(made) is FakeTensor and made.dtype is torch.int64 else None
+        return self._expression(argument, seen) if type(made) is FakeTensor and made.dtype is torch.int64 else None
 
     def _element(self, node: fx.Node) -> tuple[Any, int] | None:
         """The input of which a node is one element, and its place in reading order."""
@@ -98,7 +105,7 @@ class InputItems:
             index.insert(0, step)
             node = node.args[0]
         found = next((each for each in self.recorder.inputs if each.node is node), None)
-        if found is None or not is_small(found.tensor) or found.tensor.dtype is torch.bool or not self.may_open(found):
+        if found is None or not is_small(found.tensor) or found.tensor.dtype is torch.bool:
             return None
         sizes = tuple(found.tensor.shape)
         if not index and found.tensor.numel() == 1:

@@ -176,6 +176,7 @@ class Policy:
     memory: Memory = field(default_factory=Memory)
     declared: Declarations = field(default_factory=Declarations)  # by the user, for the arguments
     floats: bool = True  # whether floats may be left open: until a backend refuses a graph that has one
+    items: bool = False  # whether numbers in inputs are read at entry: once a backend refused to take them in the graph
 
     def gives_up(self, value: Any, source: Source) -> bool:
         """Whether the value is handed around unread."""
@@ -240,8 +241,8 @@ class Policy:
         return len(self.memory.contents.get(source, ())) < CONTENTS_LIMIT
 
     def opens_items(self, source: Source) -> bool:
-        """Whether numbers in a tensor are symbols that guards may ask about: once a guard on its values has failed."""
-        return self.dynamic is not False and source in self.memory.contents
+        """Whether numbers in a tensor are read at entry, and guards may ask about them: once a guard on them failed."""
+        return self.items or self.dynamic is not False and source in self.memory.contents
 
     def opens_tuple(self, value: tuple[Any, ...], source: Source) -> bool:
         """Whether a tuple of constants is read item by item, because a number in it is left open."""
