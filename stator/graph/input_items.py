@@ -19,9 +19,11 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from stator import _core
 from stator.graph.known_values import KnownValues, NotKnown, is_small
+from stator.shapes.values import is_unbacked
 from stator.source import CallOf, Pinned
 
 LARGEST = 1 << 31  # of an element; beyond, arithmetic might leave the 64 bits of tensors
+LARGEST_SIZE = 1 << 47  # what fits in memory
 _SUMS = {"add": 1, "__add__": 1, "__radd__": 1, "sub": -1, "__sub__": -1}
 _PRODUCTS = frozenset({"mul", "__mul__", "__rmul__"})
 _SAME = frozenset({"detach", "clone", "contiguous"})
@@ -87,6 +89,8 @@ class InputItems:
         if type(argument) is not fx.Node:
             return None
         made = argument.meta.get("example_value")
+        if type(made) is torch.SymInt and not is_unbacked(made):
+            return made, LARGEST_SIZE
         return self._expression(argument, seen) if type(made) is FakeTensor and made.dtype is torch.int64 else None
 
     def _element(self, node: fx.Node) -> tuple[Any, int] | None:
@@ -107,10 +111,12 @@ class InputItems:
         found = next((each for each in self.recorder.inputs if each.node is node), None)
         if found is None or not is_small(found.tensor) or found.tensor.dtype is torch.bool:
             return None
-        sizes = tuple(found.tensor.shape)
+        sizes = tuple(found.fake.shape)
+        if any(type(size) is not int for size in sizes):
+            return None
         if not index and found.tensor.numel() == 1:
             return found, 0
-        if len(index) != len(sizes) or any(type(size) is not int for size in found.fake.shape):
+        if len(index) != len(sizes):
             return None
         place = 0
         for step, size in zip(index, sizes, strict=True):
