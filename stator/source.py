@@ -10,7 +10,8 @@ program and `guards/reference.py` evaluate sources; this module only names them.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Iterator
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar
 
 # nn.Module keeps its children in dicts inside its __dict__, but users write `self.linear`.
 MODULE_DICTS = frozenset({"_modules", "_parameters", "_buffers"})
@@ -324,7 +325,12 @@ class CallOf(Source):
         return (self.fn, self.args)
 
     def text(self) -> str:
-        return f"{self.fn.text()}({', '.join(arg.text() for arg in self.args)})"
+        shown = [arg.text() for arg in self.args]
+        spelling = CALL_TEXTS.get(id(self.fn.obj))
+        return f"{self.fn.text()}({', '.join(shown)})" if spelling is None else spelling(*shown)
+
+
+CALL_TEXTS: dict[int, Callable[..., str]] = {}  # by the id of a reader that lives on: how the program would write it
 
 
 def with_base(source: Source, base: Source) -> Source:

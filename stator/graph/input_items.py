@@ -20,13 +20,20 @@ from torch._subclasses.fake_tensor import FakeTensor
 from stator import _core
 from stator.graph.known_values import KnownValues, NotKnown, is_small
 from stator.shapes.values import is_unbacked
-from stator.source import CallOf, Pinned
+from stator.source import CALL_TEXTS, CallOf, Pinned
 
 LARGEST = 1 << 31  # of an element; beyond, arithmetic might leave the 64 bits of tensors
 LARGEST_SIZE = 1 << 47  # what fits in memory
 _SUMS = {"add": 1, "__add__": 1, "__radd__": 1, "sub": -1, "__sub__": -1}
 _PRODUCTS = frozenset({"mul", "__mul__", "__rmul__"})
 _SAME = frozenset({"detach", "clone", "contiguous"})
+
+
+def _as_written(tensor: str, place: str) -> str:
+    return f"{tensor}.item()" if place == "0" else f"{tensor}.view(-1)[{place}].item()"
+
+
+CALL_TEXTS[id(_core.tensor_item)] = _as_written
 
 
 class InputItems:
