@@ -284,11 +284,22 @@ class SymbolNodes:
         elif isinstance(expression, sympy.ITE):
             condition, then, other = expression.args
             return self._make(sympy.Or(sympy.And(condition, then), sympy.And(sympy.Not(condition), other)))
+        elif isinstance(expression, sympy.Piecewise):
+            made = self._make_choice(expression)
         else:
             parts = [self._make(part) for part in expression.args]
             made = _run_sympy_handler(_NodeAnalysis, parts, expression)
         if isinstance(made, fx.Proxy):
             self.known[expression] = made
+        return made
+
+    def _make_choice(self, expression: sympy.Piecewise) -> Any:
+        """The first part whose condition holds; the last one stands for what is left."""
+        *parts, last = expression.args
+        made = self._make(last.args[0])
+        for value, condition in (part.args for part in reversed(parts)):
+            made = self.tracer.create_proxy("call_function", torch.sym_ite,
+                                            (self._make(condition), self._make(value), made), {})
         return made
 
     def _symbol(self, symbol: sympy.Symbol) -> fx.Node:
