@@ -107,7 +107,8 @@ def _measure(name: str, chosen: argparse.Namespace) -> dict[str, Any]:
     for number, mode in enumerate(chosen.modes.split(",")):
         figures["modes"][mode] = {side: {} for side in COMPILERS}
         sides = list(COMPILERS)[::-1] if number % 2 else list(COMPILERS)
-        for side in sides:
+        # There and back: whoever comes first loads the kernels' libraries for both.
+        for side in (sides + sides[::-1]) * (chosen.first_calls // 2) or sides:
             cells = figures["modes"][mode][side]
             try:
                 targets[mode, side] = first_calls(name, chosen, side, mode, expected, cells)
@@ -140,12 +141,13 @@ def first_calls(name: str, chosen: argparse.Namespace, side: str, mode: str, exp
         started = time.perf_counter()
         results = [target.step().clone()]
         synchronise(target.device)
-        cells["first_call"] = time.perf_counter() - started
+        cells.setdefault("first_calls", []).append(time.perf_counter() - started)
+        cells["first_call"] = min(cells["first_calls"])
         results += [target.step().clone() for _ in expected[1:]]
     errors = [relative_error(ours, theirs) for ours, theirs in zip(results, expected, strict=True)]
     cells["error_of_results"] = max(errors)
     cells["same"] = max(errors) < (0.05 if target.device.type == "cuda" else 1e-3)
-    print(f"  {mode}, {side}: first call {cells['first_call']:.2f} s, error {max(errors):.2e}", flush=True)
+    print(f"  {mode}, {side}: first call {cells['first_calls'][-1]:.2f} s, error {max(errors):.2e}", flush=True)
     return target
 
 
