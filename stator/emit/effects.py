@@ -26,6 +26,7 @@ from stator.heap.shells import slot_members
 from stator.heap.tracker import Shape, VariableTracker
 from stator.heap.upcoming import is_exhausted, taken, walks
 from stator.interp.rules_caches import CacheUsed
+from stator.interp.rules_decimals import raise_flags, raised_flags
 from stator.interp.rules_effects import Logged, PolicySet, Printed, Warned
 from stator.interp.rules_streams import Written
 from stator.interp.tracebacks import Unwound, add_place
@@ -58,6 +59,9 @@ def write_effects(build: Rebuilder) -> int:
                 statements.append(f"setattr({holder}, {name!r}, {build.value(value)})")
     for holder_object, written in build.vm.own_attributes.values():
         _write_own_attributes(build, holder_object, written, statements)
+    signals = raised_flags(build.vm)
+    if signals:
+        statements.append(f"{build.writer.constant(raise_flags)}({build.writer.constant(signals, 'signals')})")
     replayed = [_replay(build, effect) for effect in build.vm.effects]
     early = build.vm.early_effects
     statements = replayed[:early] + statements + replayed[early:]

@@ -32,12 +32,25 @@ def parts_of(value: Any) -> Any:
     return parts if is_constant(parts) else None
 
 
+def decimal_settings() -> tuple[Any, ...]:
+    """A pure reader for guards: how this thread computes decimals."""
+    context = decimal.getcontext()
+    traps = tuple(sorted(signal.__name__ for signal, trapped in context.traps.items() if trapped))
+    return (context.prec, context.rounding, context.Emin, context.Emax, context.capitals, context.clamp, *traps)
+
+
+def guard_decimal_settings(heap: Any) -> None:
+    heap.guard(CallOf(Pinned(decimal_settings)), Kind.FRESH_CALL, decimal_settings())
+
+
 def adopt_value(heap: Any, value: Any, source: Source) -> Any:
     parts = parts_of(value)
     if parts is None:
         return heap._adopt_opaque(value, source)
     tracker = heap.known(value, source)
     if tracker is None:
+        if type(value) is decimal.Decimal:
+            guard_decimal_settings(heap)
         heap.guard(source, Kind.TYPE, type(value))
         heap.guard(CallOf(Pinned(parts_of), (source,)), Kind.FRESH_CALL, parts)
         tracker = heap.register(VariableTracker(value, value, source, Shape.VALUE))

@@ -48,6 +48,7 @@ def get_item(vm: Any, obj: Any, key: Any, cont: Any = None) -> None:
     if is_python_level(method):
         return vm.call_function(method, (obj, key), None, cont) if type(method) is types.FunctionType \
             else call_slot(vm, method, (obj, key), cont)
+    vm.admit_slot(method, (obj, key))
     get_item_native(vm, obj, key, cont)
 
 
@@ -133,6 +134,7 @@ def set_item(vm: Any, obj: Any, key: Any, value: Any, cont: Any = DISCARD) -> No
         vm.heap.expose(value)
         vm.heap.expose(obj)
     refuse_opaque(vm, obj)
+    vm.admit_slot(method, (obj, key, value))
     vm.native(operator.setitem, (obj, key, value))
     vm.give(None, cont)
 
@@ -151,5 +153,6 @@ def delete_item(vm: Any, obj: Any, key: Any, cont: Any = DISCARD) -> None:
     key = symbols.specialise_deep(vm, key)
     vm.heap.expose(obj)
     refuse_opaque(vm, obj)
+    vm.admit_slot(method, (obj, key))
     vm.native(operator.delitem, (obj, key))
     vm.give(None, cont)

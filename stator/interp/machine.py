@@ -117,6 +117,7 @@ class Machine:
         self.defaults: dict[int, Any] = {}
         self.class_overlays: dict[type, dict[str, Any]] = {}
         self.locks: dict[int, Any] = {}  # of an outside lock -> how the program has used it
+        self.decimal_context: Any = None  # on which the trace computes decimals
         self.lock_answers: dict[Any, Any] = {}  # what it was told of locks that it has not used
         self.cache_fills: dict[int, list[tuple[Any, Any]]] = {}  # of an outside lru_cache -> its new results
         self.tensor_attributes: dict[int, dict[str, Any]] = {}

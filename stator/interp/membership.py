@@ -77,6 +77,7 @@ def contains(vm: Any, container: Any, item: Any, invert: bool, cont: Any = None)
         heap.expose_deep(container)
     heap.expose_deep(item)
     refuse_opaque(vm, container)
+    vm.admit_slot(method, (container, item))
     if type(item) is FakeTensor and is_a(container, (set, frozenset, dict)):
         return vm.give(contains_tensor(vm, container, item) != invert, cont)
     if type(item) is FakeTensor or cls in (list, tuple) and any(type(x) is FakeTensor for x in container):

@@ -120,6 +120,11 @@ class NativeCaller(Machine):
             raise Break("SB001", f"{name_of(row)} needs a rule of the interpreter that does not exist yet")
         raise Break(row.code or "SB001", f"{name_of(row)}: {row.why}" if row.why else name_of(row))
 
+    def admit_slot(self, method: Any, args: Any) -> None:
+        """The same of what an operator reaches; a type that lacks the slot says so itself."""
+        if type(method) in _SLOTS and id(method) not in RULES:
+            self.admit(method, lookup(method), args)
+
     def expose_for(self, row: Any, values: Any) -> None:
         cls = row.cls
         if cls is NativeClass.PURE_SHELL and not row.compares:
@@ -279,6 +284,7 @@ def _require_read(fn: Any, receiver: Any) -> None:
 
 
 _CONVERSIONS = frozenset({"__float__", "__int__", "__index__", "__len__", "__hash__", "__complex__", "__length_hint__"})
+_SLOTS = (types.WrapperDescriptorType, types.MethodDescriptorType)
 _RUNNABLE = {NativeClass.PURE_SHELL, NativeClass.PURE, NativeClass.PURE_DEEP, NativeClass.MUTATES, NativeClass.ITERATOR}
 _RESUMABLE = {types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType}
 _PYTHON_CALLABLES = {types.FunctionType, types.MethodType, type(None)}

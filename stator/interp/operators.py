@@ -124,6 +124,8 @@ def binary(vm: Any, symbol: str, left: Any, right: Any, inplace: bool, cont: Any
             refuse_mixture(left, right)
             return vm.give(vm.torch_call(tensor_function, (left, right), None), cont)
         refuse_opaque(vm, left, right)
+        for method, args in candidates:
+            vm.admit_slot(method, args)
         return vm.give(run_operator(vm, inplace_function if inplace else function, left, right), cont)
 
     def fail() -> None:
@@ -196,6 +198,8 @@ def compare(vm: Any, symbol: str, left: Any, right: Any, cont: Any = None) -> No
         vm.heap.expose_deep(left)
         vm.heap.expose_deep(right)
         guard_distinct(vm, left, right)
+        for method, args in candidates:
+            vm.admit_slot(method, args)
         return vm.give(run_operator(vm, function, left, right), cont)
 
     def fail() -> None:
@@ -236,6 +240,8 @@ _PLAIN = frozenset({int, float, bool}) | SYMBOLIC
 
 def guard_distinct(vm: Any, left: Any, right: Any) -> None:
     """Two outside objects were told apart: they must stay two."""
+    if type(left) is types.MethodType and type(right) is types.MethodType:
+        guard_distinct(vm, left.__self__, right.__self__)
     first, second = vm.heap.by_standin.get(id(left)), vm.heap.by_standin.get(id(right))
     if first is not None and second is not None and first is not second:
         vm.heap.guard(first.source, Kind.NOT_ALIAS, second.source)
@@ -264,6 +270,7 @@ def unary(vm: Any, symbol: str, value: Any, cont: Any = None) -> None:
         return vm.call_function(method, (value,), None, cont) if type(method) is types.FunctionType \
             else call_slot(vm, method, (value,), cont)
     refuse_opaque(vm, value)
+    vm.admit_slot(method, (value,))
     vm.give(run_on_arrays(vm, function, (value,)) if cls is ndarray else vm.native(function, (value,)), cont)
 
 
@@ -297,6 +304,7 @@ def truth(vm: Any, value: Any) -> bool:
         return truth(vm, length)
     if method is not MISSING:
         refuse_opaque(vm, value)
+        vm.admit_slot(method, (value,))
     vm.heap.expose_length(value)
     return run_on_arrays(vm, bool, (value,)) if cls is ndarray else vm.native(bool, (value,))
 

@@ -60,6 +60,7 @@ def _len(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     if length is not MISSING:
         return vm.give(length, cont)
     operators.refuse_opaque(vm, value)
+    vm.admit_slot(method, args)
     vm.heap.expose_length(value)
     vm.give(vm.native(len, args), cont)
 

@@ -36,6 +36,7 @@ from stator.interp import (  # noqa: F401  (each registers its rules)
     rules_classes,
     rules_containers,
     rules_contexts,
+    rules_decimals,
     rules_devices,
     rules_effects,
     rules_functorch,
@@ -184,7 +185,7 @@ def trace_once(begin: Begin, stop_step: int, stop: Break | None, exact: bool) ->
         refuse_active_modes()
         if stop is not None:
             vm.stop_step, vm.stop = stop_step, stop
-        with fake_mode, recorder.mode:
+        with fake_mode, recorder.mode, rules_decimals.own_context(vm):
             root, innermost, thrown = begin(vm)
             try:
                 result.value = vm.run(root, innermost, thrown)

@@ -140,6 +140,8 @@ def _descriptors_and_functions() -> None:
         attribute_slots(owner)
         if owner not in (types.FunctionType, types.MethodType):
             shell(owner, "__sizeof__ __reduce__ __eq__ __ne__ __lt__ __le__ __gt__ __ge__")
+        if owner is types.MethodType:
+            pure(owner, "__eq__ __ne__", calls_back=True, why="compares the functions, then which objects they are of")
         special(owner, "*", why="binds or calls what it holds, which may be Python")
         attributes(owner, "*", NativeClass.SPECIAL, why=ATTRIBUTE_ACCESS)
 

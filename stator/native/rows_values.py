@@ -30,6 +30,7 @@ from stator.native.rows_declare import (
 
 COMPARISONS = "__eq__ __ne__ __lt__ __le__ __gt__ __ge__"
 TIME_ZONE = "reads the time zone of the process"
+GUARDED_CONTEXT = "the settings of the decimal context are guarded, its flags written back"
 DECIMAL_CONTEXT = "reads the decimal context, and leaves its flags there"
 
 
@@ -62,7 +63,10 @@ def _decimals() -> None:
     attribute_slots(decimal)
     pure(decimal, "is_canonical is_finite is_infinite is_nan is_qnan is_snan is_signed is_zero adjusted canonical "
          "conjugate radix copy_abs copy_negate as_tuple as_integer_ratio __bool__ __hash__ __int__ __float__ "
-         "__ceil__ __floor__ __trunc__ __complex__ __sizeof__")  # fmt: skip
+         "__ceil__ __floor__ __trunc__ __complex__ __sizeof__ __repr__ __str__")  # fmt: skip
+    for name in "add sub mul truediv floordiv mod divmod pow".split():
+        pure(decimal, f"__{name}__ __r{name}__", why=GUARDED_CONTEXT)
+    pure(decimal, f"{COMPARISONS} __neg__ __pos__ __abs__ __round__", why=GUARDED_CONTEXT)
     shell(decimal, "__copy__ __deepcopy__", fresh=None)
     attributes(decimal, "*", NativeClass.PURE_SHELL)
     impure(decimal, "*", why=DECIMAL_CONTEXT)

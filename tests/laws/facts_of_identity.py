@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import torch
 from probing import Scene, probe, ramp
-from scenery import one
+from scenery import box, one
 from torch import nn
 
 
@@ -135,3 +135,18 @@ def address_of_a_text():
 def key_searched_before_it_is_read():
     table = {"a": 1}
     return Scene(lambda x: x * 2 if "a" in table else x * 3, one(ramp()), lambda: table.pop("a"))
+
+
+@probe()
+def bound_methods_compared():
+    class Part:
+        def run(self):
+            return 2
+
+    first, second = Part(), Part()
+    thing = box(a=first.run, b=second.run)
+
+    def change():
+        thing.b = first.run
+
+    return Scene(lambda x: x * 2 if thing.a == thing.b else x * 3, one(ramp()), change)

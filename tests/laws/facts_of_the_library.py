@@ -15,7 +15,7 @@ import weakref
 from pathlib import Path
 from typing import Any
 
-from probing import Scene, probe, ramp
+from probing import RAISES, Scene, probe, ramp
 from scenery import box, one
 
 
@@ -35,6 +35,55 @@ def decimal_compared():
     thing, limit = box(n=decimal.Decimal("1.25")), decimal.Decimal("1.250")
     return Scene(lambda x: x * 2 if thing.n == limit else x * 3, one(ramp()),
                  lambda: setattr(thing, "n", decimal.Decimal("2.5")))
+
+
+def keeping_decimals(fn: Any, change: Any) -> Scene:
+    """A scene under a decimal context of its own, whose flags are looked at."""
+    users = decimal.getcontext()
+    decimal.setcontext(decimal.Context(prec=10))
+
+    def look():
+        return sorted(signal.__name__ for signal, raised in decimal.getcontext().flags.items() if raised)
+
+    return Scene(fn, one(ramp()), change, look, lambda: decimal.setcontext(users))
+
+
+@probe()
+def decimals_under_a_context():
+    def fn(x):
+        part = decimal.Decimal(1) / decimal.Decimal(7)
+        return x * float(part), part, -part, abs(part) + 1, part > 1, round(part, 2), str(part)
+
+    return keeping_decimals(fn, lambda: setattr(decimal.getcontext(), "prec", 3))
+
+
+@probe()
+def decimals_that_are_summed():
+    parts = [decimal.Decimal("0.10000001"), decimal.Decimal("123.456")]
+    return keeping_decimals(lambda x: (x * float(sum(parts)), max(parts), sorted(parts)[0]),
+                            lambda: setattr(decimal.getcontext(), "rounding", decimal.ROUND_UP))
+
+
+@probe(RAISES)
+def decimals_that_trap():
+    def fn(x):
+        try:
+            return x * float(decimal.Decimal(1) / decimal.Decimal(0))
+        except decimal.DivisionByZero:
+            return x * 7
+
+    return keeping_decimals(fn, lambda: decimal.getcontext().traps.__setitem__(decimal.DivisionByZero, False))
+
+
+@probe("SB006 SB013")
+def decimal_context_inside():
+    def fn(x):
+        with decimal.localcontext() as context:
+            context.prec = 4
+            part = decimal.Decimal(1) / decimal.Decimal(7)
+        return x * float(part), part, decimal.Decimal(1) / decimal.Decimal(3)
+
+    return keeping_decimals(fn, lambda: None)
 
 
 @probe()

@@ -17,7 +17,7 @@ from stator.heap import raw_access, upcoming
 from stator.heap.arrays import Arrays
 from stator.heap.constants import Constants
 from stator.heap.heap import Heap
-from stator.interp import arrays, imports, rules_caches, rules_effects
+from stator.interp import arrays, imports, rules_caches, rules_decimals, rules_effects
 from stator.interp.calls import Caller
 from stator.interp.trace import Trace
 
@@ -70,6 +70,11 @@ def forget_globals(vm: Any) -> None:
 def the_object_itself(self: Any, value: Any, source: Any) -> Any:
     """Adopt without a stand-in and without a guard."""
     return value
+
+
+@contextlib.contextmanager
+def no_context(vm: Any) -> Any:
+    yield
 
 
 def adopted_as(name: str) -> Callable[[Any], None]:
@@ -126,6 +131,10 @@ SWITCHES = [
     Switch("bases may change", without(raw_access, "_mro_of", lambda cls: ALWAYS.setdefault(cls, _mro_of(cls))),
            ("bases_reassigned",)),
     Switch("default deny", without(Caller, "admit"), ("clock", "random_module")),
+    Switch("decimals on a context of their own", without(rules_decimals, "own_context", no_context),
+           ("decimals_under_a_context",)),
+    Switch("settings of decimals", without(rules_decimals, "guard_decimal_settings"), ("decimals_under_a_context",)),
+    Switch("flags of decimals", without(effects, "raised_flags", lambda vm: ()), ("decimals_under_a_context",)),
     Switch("calls of a cache made again", forgetting(lambda vm: vm.effects.clear()), ("lru_cache_hit",)),
     Switch("a cache is looked into", without(rules_caches, "kept_result", lambda wrapper, key: rules_caches.ABSENT),
            ("lru_cache_of_a_fact_that_changed",)),
