@@ -209,6 +209,7 @@ def capture(site: CallSite, bound: tuple[Any, ...],
         try:
             return finish(site, done, bound, started)
         except Break as stop:
+            stop.__traceback__ = None  # its frames hold objects of the program
             return stopped(site, done, stop, bound)
     except (Unsupported, DeclarationError):
         raise
@@ -342,7 +343,7 @@ def stopped(site: CallSite, done: Trace, stop: Break, bound: tuple[Any, ...]) ->
         raise stop.as_unsupported() from None
     event = events.GraphBreak.of(stop)
     events.emit(event)
-    step = plan_stop(done.vm, done.frame, str(stop.data.get("leave", "")))
+    step = None if stop.data.get("whole_call") else plan_stop(done.vm, done.frame, str(stop.data.get("leave", "")))
     if step is not None:
         try:
             again = trace(lambda vm: site.begin(vm, bound), step, stop)
@@ -354,6 +355,7 @@ def stopped(site: CallSite, done: Trace, stop: Break, bound: tuple[Any, ...]) ->
         except Break as other:
             if must_repeat(site, other):
                 return capture(site, bound)
+            other.__traceback__ = None
             stop = other
     events.emit(events.EagerFallback(site.name, str(stop)))
     return install_eager(done, bound, str(stop))

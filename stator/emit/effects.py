@@ -20,6 +20,7 @@ from stator.emit.texts import write_frozen, write_text
 from stator.guards.guard import MISSING, Kind
 from stator.heap.box import Box
 from stator.heap.iterators import advanced, exhausted
+from stator.heap.lifetimes import refuse_watched_deaths
 from stator.heap.raw_access import instance_dict
 from stator.heap.readers import bytes_of, default_factory_of
 from stator.heap.shells import slot_members
@@ -37,6 +38,7 @@ from stator.source import CallOf, Pinned
 def write_effects(build: Rebuilder) -> int:
     """Emit every write-back; answers how many there are."""
     statements: list[str] = []
+    refuse_watched_deaths(build.heap)
     for tracker in _writing_order(build.heap.trackers):
         before = len(statements)
         _diff(build, tracker, statements)
@@ -57,8 +59,6 @@ def write_effects(build: Rebuilder) -> int:
                 statements.append(f"delattr({holder}, {name!r})")
             else:
                 statements.append(f"setattr({holder}, {name!r}, {build.value(value)})")
-    for holder_object, written in build.vm.own_attributes.values():
-        _write_own_attributes(build, holder_object, written, statements)
     signals = raised_flags(build.vm)
     if signals:
         statements.append(f"{build.writer.constant(raise_flags)}({build.writer.constant(signals, 'signals')})")
@@ -68,12 +68,6 @@ def write_effects(build: Rebuilder) -> int:
     for statement in statements:
         build.writer.line(statement)
     return len(statements)
-
-
-def _write_own_attributes(build: Rebuilder, holder: Any, written: dict[str, Any], out: list[str]) -> None:
-    own = f"{build.writer.constant(_vars, 'vars')}({build.value(holder)})"
-    for name, value in written.items():
-        out.append(f"{own}.pop({name!r}, None)" if value is MISSING else f"{own}[{name!r}] = {build.value(value)}")
 
 
 def _writing_order(trackers: list[VariableTracker]) -> list[VariableTracker]:

@@ -28,6 +28,7 @@ from stator.code.intrinsics import intrinsic
 from stator.emit.arrays import rebuild_array
 from stator.heap.readers import bytes_of, mapping_behind, referent_of
 from stator.kinds import is_a
+from stator.native.table import receiver_split
 
 IMMUTABLE: frozenset[type] = frozenset({
     datetime.date, datetime.time, datetime.datetime, datetime.timedelta, datetime.timezone, decimal.Decimal,
@@ -83,7 +84,12 @@ def _bound(build: Any, value: Any) -> str:
     receiver = value.__self__
     if receiver is None or is_a(receiver, (types.ModuleType, type)):
         return build.writer.constant(value)
-    return build.variable(value, value.__name__, f"{build.value(receiver)}.{value.__name__}")
+    descriptor, _ = receiver_split(value)
+    if descriptor is value:
+        return build.variable(value, value.__name__, f"{build.value(receiver)}.{value.__name__}")
+    # Not by its name, which a subclass may define anew: `super().append` is list's own.
+    bind = f"{build.writer.constant(descriptor, value.__name__)}.__get__"
+    return build.variable(value, value.__name__, f"{bind}({build.value(receiver)})")
 
 
 def _proxy(build: Any, value: Any) -> str:

@@ -31,7 +31,7 @@ from stator.heap.raw_access import instance_dict
 from stator.heap.readers import plain_value
 from stator.heap.shells import CONSTANT_TYPES, IDENTITY_TYPES, new_shell, slot_members
 from stator.heap.tracker import Shape
-from stator.interp.attributes import is_outside
+from stator.interp.outside import is_outside
 from stator.kinds import is_a
 from stator.shapes.values import SYMBOLIC, UNREAD, DeferredText
 from stator.source import Source

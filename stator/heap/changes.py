@@ -6,6 +6,7 @@ what order things happened.  Unsure means True.
 
 from __future__ import annotations
 
+import collections
 import operator
 import types
 from collections.abc import Iterator
@@ -13,9 +14,9 @@ from typing import Any
 
 from stator.heap.box import Box
 from stator.heap.iterators import ADOPTED, WALKERS
-from stator.heap.raw_access import instance_dict
+from stator.heap.raw_access import instance_dict, raw_members
 from stator.heap.readers import bytes_of, reduced
-from stator.heap.shells import slot_members
+from stator.heap.shells import CONSTANT_TYPES, slot_members
 from stator.heap.tracker import Shape, VariableTracker
 from stator.kinds import is_a
 
@@ -24,6 +25,23 @@ _EMPTY_CELL = types.CellType()
 
 def anything_changed(heap: Any) -> bool:
     return any(scope.overlay for scope in heap.scopes.values()) or any(map(_changed, heap.trackers))
+
+
+def let_go(tracker: VariableTracker) -> list[Any]:
+    """The objects that a place of the user's held, and holds no more."""
+    before: list[Any] = []
+    if tracker.shape is Shape.DICT:
+        before += [part for pair in tracker.initial.items() for part in pair]
+    elif tracker.shape in (Shape.LIST, Shape.SET, Shape.CELL) and tracker.initial is not None:
+        before += [tracker.initial] if tracker.shape is Shape.CELL else tracker.initial
+    for places in (tracker.initial_dict, tracker.initial_slots):
+        before += [] if places is None else places.values()
+    held = [part for part in before if type(part.raw if type(part) is Box else part) not in CONSTANT_TYPES]
+    if not held or not _changed(tracker):
+        return []
+    now = {id(part) for part in _parts(tracker)}
+    return [part.raw if type(part) is Box else part for part in held
+            if id(part) not in now and not (type(part) is Box and part.forced and id(part.value) in now)]
 
 
 def fingerprint(heap: Any) -> list[tuple[int, tuple[int, ...]]]:
@@ -69,10 +87,15 @@ def _parts(tracker: VariableTracker) -> list[Any]:
     if tracker.shape is Shape.CELL:
         return [standin.cell_contents] if standin != _EMPTY_CELL else []
     parts = list((instance_dict(standin) or {}).values())
+    for member in tracker.initial_slots or ():
+        try:
+            parts.append(member.__get__(standin))
+        except AttributeError:
+            continue
     if is_a(standin, dict):
         return parts + [part for pair in dict.items(standin) for part in pair]
-    if is_a(standin, (list, set)):
-        return parts + list(list.__iter__(standin) if is_a(standin, list) else set.__iter__(standin))
+    if is_a(standin, (list, set, collections.deque)):
+        return parts + list(raw_members(standin))
     return parts
 
 

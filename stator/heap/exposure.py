@@ -86,6 +86,9 @@ class Exposure:
                 raise unread(value)
             if is_a(value, BaseException):
                 self._expose_exception(tracker)
+            elif shows_memory(value):
+                tracker.exposed = False
+                raise Break("SB005", f"the contents of a {type(value).__name__} from outside, which may change")
             else:
                 self.guard(tracker.source, Kind.ID, value)
 
@@ -165,12 +168,24 @@ class Exposure:
         self.recorder.set_tuple_item(value, index, item)
 
 
+def shows_memory(value: Any) -> bool:
+    """Whether C code can read bytes out of an object that stands for itself."""
+    if any(type(base.__dict__.get("__buffer__")) is types.FunctionType for base in _mro_of(type(value))):
+        return True  # the program's own, which is not asked
+    try:
+        memoryview(value).release()
+    except (TypeError, BufferError, ValueError):
+        return type(value) is memoryview
+    return type(value) is not bytes
+
+
 def store_of(cls: type) -> Any:
     if issubclass(cls, collections.OrderedDict):
         return collections.OrderedDict.__setitem__
     return dict.__setitem__
 
 
+_mro_of = type.__dict__["__mro__"].__get__
 PLAIN_DICTS = {dict, collections.OrderedDict, collections.defaultdict}
 
 

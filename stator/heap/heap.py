@@ -371,7 +371,8 @@ class Heap(Exposure):
             self.expose(args)
             keywords = self.adopt(value.keywords, Attr(source, "keywords"))
             self.expose(keywords)
-            standin = functools.partial(self.adopt(value.func, Attr(source, "func")), *args, **keywords)
+            standin: Any = functools.partial(_nothing)
+            standin.__setstate__((self.adopt(value.func, Attr(source, "func")), args, keywords, None))
             tracker = self.register(VariableTracker(standin, value, source, Shape.VALUE))
         return tracker.standin
 
@@ -395,6 +396,10 @@ class Heap(Exposure):
         if found is None:
             found = self.scopes[id(namespace)] = Scope(self, namespace)
         return found
+
+
+def _nothing() -> None:
+    return None
 
 
 # Made anew where they come from the trace: one from outside must be known as such.

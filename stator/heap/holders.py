@@ -27,7 +27,7 @@ def holder_adopters(heap: Any) -> dict[type, Any]:
     found = {
         types.BuiltinFunctionType: adopt_builtin, types.MethodWrapperType: adopt_builtin,
         types.MappingProxyType: adopt_proxy, weakref.ref: adopt_reference, weakref.KeyedRef: adopt_reference,
-        bytearray: adopt_buffer, array.array: adopt_buffer,
+        bytearray: adopt_buffer, array.array: adopt_buffer, memoryview: adopt_view,
     }
     found.update(dict.fromkeys(SENTINELS, adopt_sentinel))
     return {cls: functools.partial(adopter, heap) for cls, adopter in found.items()}
@@ -54,24 +54,27 @@ def adopt_builtin(heap: Any, value: Any, source: Source) -> Any:
     tracker = heap.known(value, source)
     if tracker is not None:
         return tracker.standin
-    descriptor = _descriptor(type(receiver), value.__name__)
-    if descriptor is None or descriptor.__get__(receiver, type(receiver)) != value:
+    descriptor = _descriptor(value)
+    if descriptor is None:
         heap.guard(source, Kind.ID, value)
         heap.register(VariableTracker(value, value, source, Shape.OPAQUE))
         return value
     heap.guard(source, Kind.TYPE, type(value))
-    heap.guard(Attr(source, "__name__"), Kind.EQUALS, value.__name__)
+    heap.guard(CallOf(Pinned(_descriptor), (source,)), Kind.ID, descriptor)
     own = heap.adopt(receiver, Attr(source, "__self__"))
     own = specialise(own, f"the method {value.__name__}")
     standin = descriptor.__get__(own, type(own))
     return heap.register(VariableTracker(standin, value, source, Shape.VALUE)).standin
 
 
-def _descriptor(cls: type, name: str) -> Any:
+def _descriptor(value: Any) -> Any:
+    """What a bound C function was bound from, perhaps by `super()`, past what a subclass defines."""
+    cls = type(value.__self__)
     for base in type.__dict__["__mro__"].__get__(cls):
-        found = base.__dict__.get(name)
-        if found is not None:
-            return found if type(found) in (types.MethodDescriptorType, types.WrapperDescriptorType) else None
+        found = base.__dict__.get(value.__name__)
+        if type(found) in (types.MethodDescriptorType, types.WrapperDescriptorType) \
+                and found.__get__(value.__self__, cls) == value:
+            return found
     return None
 
 
@@ -130,6 +133,35 @@ def adopt_buffer(heap: Any, value: Any, source: Source) -> Any:
         tracker = heap.register(VariableTracker(standin, value, source, Shape.BUFFER))
         tracker.initial = contents
     return tracker.standin
+
+
+def adopt_view(heap: Any, value: memoryview, source: Source) -> Any:
+    """A memoryview of the whole of its object shows the stand-in of that object."""
+    tracker = heap.known(value, source)
+    if tracker is not None:
+        return tracker.standin
+    layout = view_layout(value)
+    if layout is None:
+        return heap._adopt_opaque(value, source)
+    heap.guard(source, Kind.TYPE, memoryview)
+    heap.guard(CallOf(Pinned(view_layout), (source,)), Kind.FRESH_CALL, layout)
+    standin = memoryview(heap.adopt(value.obj, Attr(source, "obj")))
+    if value.readonly:
+        standin = standin.toreadonly()
+    return heap.register(VariableTracker(standin, value, source, Shape.VALUE)).standin
+
+
+def view_layout(view: memoryview) -> tuple[Any, ...] | None:
+    """A pure reader for guards: how a view lies on the whole of its object; None for any other view."""
+    try:
+        owner = view.obj
+    except ValueError:  # released
+        return None
+    if type(owner) is not bytearray and type(owner) is not bytes and type(owner) is not array.array:
+        return None
+    with memoryview(owner) as whole:
+        same = (view.format, view.shape, view.strides) == (whole.format, whole.shape, whole.strides)
+        return (type(owner).__name__, view.format, view.readonly) if same else None
 
 
 def typecode_of(value: array.array[Any]) -> str:

@@ -14,11 +14,13 @@ from stator.heap.box import Box
 from stator.heap.raw_access import instance_dict
 from stator.heap.tracker import Shape
 from stator.interp import tensor_bookkeeping
-from stator.interp.attributes import is_outside, read_instance_dict, tensor_class
+from stator.interp.attributes import read_instance_dict, tensor_class
 from stator.interp.descriptors import is_data_descriptor, raise_attribute_error
 from stator.interp.frame import Continuation, Frame, Raised
 from stator.interp.lookup import MISSING, find, is_mutable_class
+from stator.interp.outside import is_outside
 from stator.kinds import is_a
+from stator.source import DictOf
 
 
 class Discard(Continuation):
@@ -83,8 +85,8 @@ def writable_dict(vm: Any, obj: Any, name: str, descr: Any) -> dict[str, Any]:
                 else f"{type(obj).__name__!r} object has no attribute {name!r}")
         raise Raised(AttributeError(text, name=name, obj=obj))
     tracker = vm.heap.by_standin.get(id(obj))
-    if tracker is None and is_outside(vm, obj):  # a function or an enum member: kept beside it until the end
-        return vm.own_attributes.setdefault(id(obj), (obj, {}))[1]
+    if tracker is None and is_outside(vm, obj):  # a function or an enum member
+        return vm.heap.adopt(own, DictOf(vm.heap.source_of(obj)))
     if tracker is not None and tracker.shape is Shape.OPAQUE:
         raise Break("SB006", f"assignment to attribute {name!r} of a {type(obj).__name__}")
     return own
@@ -171,10 +173,7 @@ def delete_generic(vm: Any, obj: Any, name: str, cont: Any = DISCARD) -> None:
     if own is None or read_instance_dict(vm, obj, name) is MISSING:
         return raise_attribute_error(vm, obj, name, _no_attribute(cls, name, own), cont)
     target = writable_dict(vm, obj, name, descr)
-    if target is own:
-        del own[name]
-    else:
-        target[name] = MISSING
+    del target[name]
     vm.give(None, cont)
 
 

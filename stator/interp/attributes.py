@@ -8,7 +8,6 @@ share the descriptor protocol in `bind`.
 
 from __future__ import annotations
 
-import enum
 import threading
 import types
 import weakref
@@ -37,6 +36,7 @@ from stator.interp.descriptors import (
     raise_attribute_error,
 )
 from stator.interp.lookup import MISSING, find
+from stator.interp.outside import is_outside
 from stator.kinds import is_a
 from stator.shapes.values import SYMBOLIC, specialise
 from stator.source import CallOf, DictOf, Key, Pinned
@@ -145,10 +145,6 @@ def read_instance_dict(vm: Any, obj: Any, name: str) -> Any:
     own = instance_dict(obj)
     if own is None:
         return MISSING
-    if vm.own_attributes and id(obj) in vm.own_attributes:
-        written = vm.own_attributes[id(obj)][1]
-        if name in written:
-            return written[name]
     value = own.get(name, MISSING)
     if type(value) is Box:
         return value.force()
@@ -159,6 +155,9 @@ def read_instance_dict(vm: Any, obj: Any, name: str) -> Any:
             heap.guard(DictOf(tracker.source), Kind.ABSENT, name)
         return value
     if is_outside(vm, obj):  # an object that stands for itself: its attributes are read with guards
+        known = heap.by_original.get(id(own))
+        if known is not None:  # it was taken as a value, or written to
+            return read_dict(vm, known.standin, name)
         base = DictOf(heap.source_of(obj))
         if value is MISSING:
             heap.guard(base, Kind.ABSENT, name)
@@ -167,23 +166,6 @@ def read_instance_dict(vm: Any, obj: Any, name: str) -> Any:
     return value
 
 
-def is_outside(vm: Any, obj: Any) -> bool:
-    """Whether an object without a shadow comes from outside the trace."""
-    if is_a(obj, (type, types.FunctionType, types.ModuleType)):
-        return id(obj) not in vm.fresh
-    return is_a(obj, _ENUM) and is_known_member(vm, obj) or id(obj) in vm.heap.by_standin
-
-
-def is_known_member(vm: Any, member: Any) -> bool:
-    """Whether an enum member existed before the trace (a flag may be put together during it)."""
-    cls = type(member)
-    if id(cls) in vm.fresh:
-        return False
-    names = cls.__dict__.get("_member_map_", {}), cls.__dict__.get("_value2member_map_", {})
-    return any(member is known for members in names for known in members.values())
-
-
-_ENUM = enum.Enum
 
 
 # ---------------------------------------------------------------------- descriptors

@@ -16,10 +16,11 @@ from stator.heap.tracker import Shape
 from stator.interp.arrays import read_array_attribute
 from stator.interp.frame import Continuation, Frame, Raised
 from stator.interp.lookup import MISSING, find, mro_of
+from stator.interp.outside import is_outside
 from stator.kinds import is_a
 from stator.native.rows_declare import INSTANCE_METHOD
 from stator.shapes.values import SYMBOLIC
-from stator.source import Attr, Pinned
+from stator.source import Attr, DictOf, Pinned
 
 _NAME, _OBJ = AttributeError.__dict__["name"], AttributeError.__dict__["obj"]
 _SELF_STANDING = (types.FunctionType, types.BuiltinFunctionType)
@@ -165,6 +166,8 @@ def read_c_member(vm: Any, descr: Any, obj: Any, cont: Any) -> None:
             if tracker.shape is Shape.OPAQUE:
                 raise Break("SB005", f"__dict__ of a {type(obj).__name__}")
         own = descr.__get__(obj)
+        if tracker is None and is_outside(vm, obj):
+            return vm.give(heap.adopt(own, DictOf(heap.source_of(obj))), cont)
         if type(own) is dict:
             heap.note_namespace(own, obj, tracker)
         return vm.give(own, cont)

@@ -121,7 +121,6 @@ class Machine:
         self.lock_answers: dict[Any, Any] = {}  # what it was told of locks that it has not used
         self.cache_fills: dict[int, list[tuple[Any, Any]]] = {}  # of an outside lru_cache -> its new results
         self.tensor_attributes: dict[int, dict[str, Any]] = {}
-        self.own_attributes: dict[int, tuple[Any, dict[str, Any]]] = {}  # written on objects that stand for themselves
         self.shown_addresses: dict[int, Any] = {}  # objects of the trace whose default repr was made
         self.making_classes = 0  # how many type.__new__ are running
         self.callbacks: dict[int, Any] = {}  # functions that stand for C callables inside C iterators

@@ -1,6 +1,7 @@
 """Rules for weak references made inside the trace.   weakref.ref(obj)  ->  a real reference to the stand-in
 
-A stand-in lives as long as the trace, so a reference to one is never dead while tracing.  A callback of the
+A stand-in lives as long as the trace, so a reference to one is never dead while tracing: where the program has let go
+of an object from outside, the user's own may be dead, and who asks breaks.  A callback of the
 program's own would run when an object of the trace dies, at a time that is not the program's: it breaks.
 """
 
@@ -14,6 +15,8 @@ from typing import Any
 from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.breaks import Break
+from stator.heap.lifetimes import anything_let_go
+from stator.heap.readers import referent_of
 from stator.interp.rule_registry import rule
 from stator.kinds import is_a
 
@@ -25,7 +28,7 @@ def _check(vm: Any, args: Any) -> None:
     if vm.heap.is_opaque(args[0]) and not is_a(args[0], (type, types.FunctionType)):
         raise Break("SB019", f"a weak reference to a {type(args[0]).__name__} from outside")
     if callback is not None and getattr(callback, "__module__", None) not in ("weakref", "_weakrefset", "functools"):
-        raise Break("SB019", "a weak reference with a callback")
+        raise Break("SB019", "a weak reference with a callback", whole_call=_is_fresh(vm, args))
 
 
 @rule(weakref.ref)
@@ -49,7 +52,24 @@ def _ref_init(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 
 @rule(weakref.finalize.__init__, weakref.finalize.__call__, weakref.finalize.detach, weakref.finalize.peek)
 def _finalize(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-    raise Break("SB019", "weakref.finalize")
+    raise Break("SB019", "weakref.finalize", whole_call=_is_fresh(vm, args[1:2]))
+
+
+def _is_fresh(vm: Any, args: Any) -> bool:
+    """Whether the object dies with a variable of this call: then no segment may hold it in between."""
+    return bool(args) and vm.heap.tracker_of(args[0]) is None
+
+
+@rule(weakref.ref.__call__, arity=(1,))
+def _referent(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    """The stand-in of a reference refers to the stand-in of its object, whose life is guarded (heap/holders)."""
+    reference = args[0]
+    if vm.heap.is_opaque(reference):
+        raise Break("SB019", f"a {type(reference).__name__}")
+    referent = referent_of(reference)
+    if referent is not None and vm.heap.tracker_of(referent) is not None and anything_let_go(vm.heap):
+        raise Break("SB019", "a weak reference that is asked after an object from outside was let go")
+    vm.give(referent, cont)
 
 
 def _hooked_rule(function: Any) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import weakref
 from typing import Any
 
 import torch
@@ -104,18 +103,6 @@ for _name, _dtype in (("FloatTensor", torch.float32), ("DoubleTensor", torch.flo
                       ("LongTensor", torch.int64), ("IntTensor", torch.int32), ("ShortTensor", torch.int16),
                       ("CharTensor", torch.int8), ("ByteTensor", torch.uint8), ("BoolTensor", torch.bool)):
     rule(getattr(torch, _name))(_constructor(getattr(torch, _name), _dtype))
-
-
-# ---------------------------------------------------------------------- weak references, as RNNs keep to their weights
-
-
-@rule(weakref.ref.__call__)
-def _call_reference(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-    """The stand-in of a reference refers to the stand-in of its object, whose life is guarded (heap/holders)."""
-    reference = args[0]
-    if vm.heap.is_opaque(reference):
-        raise Break("SB019", f"a {type(reference).__name__}")
-    vm.give(reference(), cont)
 
 
 # ---------------------------------------------------------------------- profiling ranges: names for a profiler

@@ -87,11 +87,10 @@ def written(vm: Any) -> Any:
     """Everything the trace has noted for later, to be compared with a later answer."""
     state = vm.torch_state
     overlays = [(cls, name, id(value)) for cls, own in vm.class_overlays.items() for name, value in own.items()]
-    attributes = [(key, name, id(value)) for key, (_, own) in vm.own_attributes.items() for name, value in own.items()]
     tensors = [(key, name, id(value)) for key, own in vm.tensor_attributes.items() for name, value in own.items()]
     with torch._C.DisableTorchFunction():
         changes = fingerprint(vm.heap)
-    return (changes, overlays, attributes, tensors, len(vm.effects), len(vm.assertions), vm.error_policy,
+    return (changes, overlays, tensors, len(vm.effects), len(vm.assertions), vm.error_policy,
             [(key, id(grad)) for key, (_, grad) in vm.tensor_grads.items()], state.left_behind(),
             state.autocast_depth, list(state.devices), len(state.contexts))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import array
+import ctypes
 from typing import Any
 
 import numpy as np
@@ -342,3 +344,38 @@ def numpy_function_replaced():
     module = box(mean=np.mean)
     fn, names = namespace_function("def fn(x): return x * np.mean([1.0, 3.0])", np=module)
     return Scene(fn, one(ramp()), lambda: setattr(module, "mean", np.max))
+
+
+def shown(owner: Any, view: Any) -> Scene:
+    return Scene(lambda x: (x * view[1], bytes(view), len(view), view.obj is owner), one(ramp()),
+                 lambda: view.__setitem__(1, 5), lambda: bytes(owner))
+
+
+@probe()
+def memory_view_of_a_bytearray():
+    owner = bytearray(b"abcd")
+    return shown(owner, memoryview(owner))
+
+
+@probe()
+def memory_view_of_an_array():
+    owner = array.array("B", [1, 2, 3])
+    return shown(owner, memoryview(owner))
+
+
+@probe("SB005")
+def memory_view_of_a_part():
+    owner = bytearray(b"abcdef")
+    return shown(owner, memoryview(owner)[1:4])
+
+
+@probe("SB005")
+def memory_view_of_a_numpy_array():
+    owner = np.arange(4, dtype=np.uint8)
+    return shown(owner, memoryview(owner))
+
+
+@probe("SB005")
+def memory_of_ctypes():
+    owner = (ctypes.c_ubyte * 3)(1, 2, 3)
+    return Scene(lambda x: (x * 2, bytes(owner)), one(ramp()), lambda: owner.__setitem__(0, 9), lambda: bytes(owner))

@@ -150,3 +150,39 @@ def bound_methods_compared():
         thing.b = first.run
 
     return Scene(lambda x: x * 2 if thing.a == thing.b else x * 3, one(ramp()), change)
+
+
+@probe()
+def keywords_of_a_partial():
+    call = functools.partial(lambda a, k: a * k, k=3)
+
+    def fn(x):
+        call.keywords["k"] += 1
+        return call(x), call.keywords, call.args
+
+    return Scene(fn, one(ramp()), lambda: call.keywords.update(k=9), lambda: call.keywords)
+
+
+@probe()
+def method_of_super_as_a_value():
+    class Tens(list):
+        def append(self, value):
+            super().append(value * 10)
+
+    items = Tens([1])
+    return Scene(lambda x: (x * 2, super(Tens, items).append), one(ramp()), lambda: items.append(1), lambda: list(items))
+
+
+@probe("SB002")
+def method_of_super_at_a_break():
+    class Tens(list):
+        def append(self, value):
+            super().append(7 if value > 0 else 8)
+
+    items = Tens([1])
+
+    def fn(x):
+        items.append(x.sum())
+        return x * len(items)
+
+    return Scene(fn, one(ramp()), lambda: items.clear(), lambda: list(items))

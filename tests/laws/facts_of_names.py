@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import functools
 import types
 
@@ -201,3 +202,50 @@ def cell_that_is_empty():
 def name_deleted_that_may_be_gone():
     fn, names = namespace_function("def fn(x):\n  global K\n  del K\n  return x * 2", K=2)
     return Scene(fn, one(ramp()), lambda: names.update(K=9), lambda: "K" in names)
+
+
+@probe()
+def function_attributes_as_a_dict():
+    def part():
+        return None
+
+    part.k = 3
+
+    def fn(x):
+        part.k += 1
+        own = vars(part)
+        own["j"] = own["k"] + 1
+        part.new = [part.j]
+        return x * part.k, sorted(own), own is part.__dict__
+
+    return Scene(fn, one(ramp()), lambda: setattr(part, "k", 8), lambda: dict(vars(part)))
+
+
+@probe()
+def function_attribute_deleted():
+    def part():
+        return None
+
+    def fn(x):
+        part.k = getattr(part, "k", 1) + 1
+        part.j = part.k
+        del part.j
+        return x * part.k, hasattr(part, "j")
+
+    return Scene(fn, one(ramp()), lambda: vars(part).clear(), lambda: dict(vars(part)))
+
+
+@probe()
+def enum_member_attributes_as_a_dict():
+    class Color(enum.Enum):
+        RED = 1
+
+    member: Any = Color.RED
+    member.k = 1
+
+    def fn(x):
+        member.k += 1
+        vars(member)["j"] = 2
+        return x * member.k + member.j, sorted(vars(member))
+
+    return Scene(fn, one(ramp()), lambda: setattr(member, "k", 8), lambda: dict(vars(member)))

@@ -10,14 +10,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from stator.emit import effects, residual
+from stator.emit import effects, holders, residual
 from stator.guards.guard import Kind
 from stator.guards.guard_set import GuardSet
-from stator.heap import raw_access, upcoming
+from stator.heap import exposure, raw_access, upcoming
 from stator.heap.arrays import Arrays
 from stator.heap.constants import Constants
 from stator.heap.heap import Heap
-from stator.interp import arrays, imports, rules_caches, rules_decimals, rules_effects
+from stator.interp import arrays, imports, rules_caches, rules_decimals, rules_effects, rules_references
 from stator.interp.calls import Caller
 from stator.interp.trace import Trace
 
@@ -151,6 +151,13 @@ SWITCHES = [
            ("module_loaded_inside",)),
     Switch("constants are one object", without(Constants, "note"), ("one_text_that_becomes_two", "identity_of_a_tuple")),
     Switch("cached functions are pure", without(rules_caches, "fingerprint", lambda heap: []), ("lru_cache",)),
+    Switch("deaths that are seen", without(effects, "refuse_watched_deaths"),
+           ("callback_between_two_changes", "finalizer_of_a_part_that_dies_with_it")),
+    Switch("references after letting go", without(rules_references, "anything_let_go", lambda heap: False),
+           ("weak_reference_asked_after_letting_go",)),
+    Switch("memory that C code reads", without(exposure, "shows_memory", lambda value: False), ("memory_of_ctypes",)),
+    Switch("methods of super", without(holders, "receiver_split", lambda bound: (bound, None)),
+           ("method_of_super_as_a_value",)),
     Switch("a trace lets go of objects", without(Trace, "release"), ("finalizer_of_an_outside_object",)),
     Switch("finalizers break", without(Heap, "_refuse_finalizer", Heap._adopt_opaque), ("finalizer_of_an_outside_object",)),
 ]
