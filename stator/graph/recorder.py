@@ -263,8 +263,7 @@ class Recorder:
         refuse_real_tensors(args)
         if kwargs:
             refuse_real_tensors(kwargs.values())
-        if getattr(target, "__name__", "").startswith("quantize_"):
-            raise Break("SB017", "a quantised tensor")  # its fake would be a plain one
+        refuse_misread(getattr(target, "__name__", ""))
         in_place = is_in_place(target, kwargs)
         if self.uncertain.storages:
             self.uncertain.check(target, in_place, args, kwargs)
@@ -481,6 +480,14 @@ class RecordingMode(TorchFunctionMode):
             return self.recorder.call(func, args, kwargs or {})
         finally:
             _hook.resume(token)
+
+
+def refuse_misread(name: str) -> None:
+    """Break at an operation whose rule for fake tensors gives a result of another kind or size than the operation."""
+    if name.startswith("quantize_"):
+        raise Break("SB017", "a quantised tensor")  # its fake would be a plain one
+    if name == "_pack_padded_sequence":
+        raise Break("SB017", "packed sequences")  # their fake has the length of the batch
 
 
 _INDEXED = frozenset({"index_put", "index_put_", "index"})  # whose lists of tensors are no sizes
