@@ -25,6 +25,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from stator import _hook
 from stator.graph.memory import is_member, storage_partition
 from stator.graph.naming import is_in_place
+from stator.graph.ranges import of_comparison, of_relation
 from stator.graph.torch_state import C
 from stator.shapes.environment import UNKNOWN
 from stator.shapes.values import as_constant, has_unbacked
@@ -72,7 +73,11 @@ class KnownValues:
 
     def of_scalar(self, fake: FakeTensor) -> Any:
         """The number in a tensor of one element."""
-        found = self._value(self.recorder.node_of(fake))
+        node = self.recorder.node_of(fake)
+        decided = of_comparison(node)
+        if decided is not UNKNOWN:
+            return decided
+        found = self._value(node)
         with unset_fake_temporarily(), torch._C.DisableTorchFunction():
             return found if found is UNKNOWN else found.item()
 
@@ -92,6 +97,9 @@ class KnownValues:
         symbols = self.recorder.symbols
         if self.recorder.fake_mode.in_kernel_invocation:
             return UNKNOWN  # no real operation can run now; the recorder settles the arguments, and tries again
+        decided = of_relation(value.node.expr, symbols.definitions)
+        if decided is not UNKNOWN:
+            return decided
         free = value.node.expr.free_symbols
         if not all(symbol in symbols.definitions and self._settle_symbol(symbol) for symbol in free):
             return UNKNOWN

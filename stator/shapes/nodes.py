@@ -74,9 +74,11 @@ def _is_contiguous(value: Any) -> bool:
         return False
     expected: Any = 1
     for size, stride in zip(reversed(value.shape), reversed(value.stride()), strict=True):
-        if hint_of(size) != 1 and (hint_of(stride) is None or hint_of(stride) != expected):
+        extent = hint_of(size)
+        if extent != 1 and (hint_of(stride) is None or hint_of(stride) != expected):
             return False
-        expected *= hint_of(size)
+        # Behind an outermost size that only the graph knows, nothing is compared any more.
+        expected = None if extent is None or expected is None else expected * extent
     return True
 
 
