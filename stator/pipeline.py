@@ -362,7 +362,14 @@ def stopped(site: CallSite, done: Trace, stop: Break, bound: tuple[Any, ...]) ->
 
 
 def must_repeat(site: CallSite, stop: Break) -> bool:
-    """Whether a captured branch left a tensor as it was that is seen under two names: the branches have to break."""
+    """Whether a way of capturing turned out to be wrong here: it has to break instead.
+
+    A captured branch that left a tensor as it was, now seen under two names; or what the stop calls `turn_off`.
+    """
+    way = stop.data.get("turn_off")
+    if way is not None and way not in site.turned_off:
+        site.turned_off.add(str(way))
+        return True
     if not stop.data.get("uncertain") or site.branches_break:
         return False
     site.branches_break = True

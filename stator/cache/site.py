@@ -55,6 +55,7 @@ class CallSite:
     is_nested: bool = False  # entered below a break of another call, whose results are still in use
     shapes: Policy = field(init=False)
     data_dependent: bool = True  # numbers that only the graph knows are symbols of it, until a backend refuses them
+    turned_off: set[str] = field(default_factory=set)  # ways of capturing that a whole trace showed to be wrong here
     branches_break: bool = False  # a tensor that a captured branch left as it was would be seen under two names
 
     def __post_init__(self) -> None:
@@ -75,6 +76,7 @@ class CallSite:
         vm.heap.shapes = self.shapes
         vm.error_policy = marks.error_policy()
         vm.capture_control_flow = self.settings.capture_control_flow and not self.branches_break
+        vm.turned_off = self.turned_off
         vm.effects_break = self.settings.print == "break"
         if self.point is None:
             return root_frame(vm, self.fn, bound), None, None

@@ -154,6 +154,8 @@ class Rebuilder:
     def made(self, value: Any, cls: type) -> str:
         if id(value) in self.vm.shown_addresses:
             raise Break("SB013", f"the address of a {cls.__name__} in text, beside the object itself")
+        if id(value) in self.vm.hooks:
+            raise Break("SB016", "the handle of a hook on a tensor of the graph")
         if is_a(value, torch.Tensor):
             raise Break("SB017", f"a {cls.__name__} made inside the trace")
         if cls is tuple or cls is list or cls is set or cls is frozenset or cls is dict:

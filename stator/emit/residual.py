@@ -20,12 +20,14 @@ from torch.fx.passes.runtime_assert import insert_deferred_runtime_asserts
 from stator import _core, events
 from stator.breaks import Break
 from stator.emit.effects import write_effects
+from stator.emit.hooks import write_hooks
 from stator.emit.rebuild import Rebuilder
 from stator.emit.writer import Writer
 from stator.errors import BackendError
 from stator.graph.modules import make_graph_module
 from stator.heap.tracker import Shape
 from stator.interp.promises import as_program_exception
+from stator.interp.tensor_bookkeeping import require_inner_leaves
 from stator.shapes.inputs import float_tensor
 from stator.source import Source
 
@@ -71,6 +73,7 @@ def emit_residual(vm: Any, result: Any, resume: Any = None, begin: Callable[[], 
         raise Break("SB007", "an inference mode that is still on")
     build = Rebuilder(writer, vm.heap, vm.recorder, vm)
     recorder = vm.recorder
+    write_hooks(build)
     if resume is None:
         value = build.value(result)
     else:
@@ -79,6 +82,7 @@ def emit_residual(vm: Any, result: Any, resume: Any = None, begin: Callable[[], 
         value = f"{writer.constant(_core.Resume, 'Resume')}({target}, ({parts}{',' if parts else ''}))"
     effects = write_effects(build)
     refuse_uncertain(vm, build.outputs)
+    require_inner_leaves(vm, build.outputs)
     lines = writer.lines
     needs_graph = recorder.calls > 0 or bool(build.outputs)
     call: list[str] = []

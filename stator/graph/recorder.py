@@ -389,6 +389,13 @@ class Recorder:
             self.record("getattr", name, (fake,), {}, result)
         return result
 
+    def require_grad(self, fake: FakeTensor) -> None:
+        """Make a tensor of the graph a leaf."""
+        self.propagation.changed((fake,))
+        with torch._C.DisableTorchFunction():
+            fake.requires_grad_()
+        self.record("call_method", "requires_grad_", (fake,), {}, None)
+
     def record(self, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> fx.Node:
         """One node for a call whose fake result is known."""
         to_arg = self.to_node_arg

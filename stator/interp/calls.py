@@ -18,6 +18,7 @@ from stator.breaks import Break
 from stator.code.decode import decode
 from stator.guards.guard import Kind
 from stator.heap.shells import CONSTANT_TYPES
+from stator.interp import tensor_bookkeeping
 from stator.interp.binding import bind_arguments
 from stator.interp.descriptors import adopt_entry
 from stator.interp.frame import Frame, Raised
@@ -162,10 +163,20 @@ class Caller(NativeCaller):
         args = plain_arguments(self, args)
         if kwargs:
             kwargs = dict(zip(kwargs, plain_arguments(self, kwargs.values()), strict=True))
+        if kwargs and kwargs.get("requires_grad") is True and torch.is_grad_enabled():
+            return self.made_as_leaf(fn, args, kwargs)
         try:
             return self.recorder.call(fn, args, kwargs or {})
         except Exception as error:
             raise Raised(error) from None
+
+    def made_as_leaf(self, fn: Any, args: Any, kwargs: Any) -> Any:
+        """torch.zeros(..., requires_grad=True)"""
+        made = self.torch_call(fn, args, {**kwargs, "requires_grad": False})
+        if type(made) is not FakeTensor:
+            raise Break("SB016", "requires_grad=True of something else than a new tensor")
+        tensor_bookkeeping.set_requires_grad(self, made, True)
+        return made
 
     def torch_attribute(self, fake: Any, name: str, descr: Any) -> Any:
         try:

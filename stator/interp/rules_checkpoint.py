@@ -1,20 +1,30 @@
 """Rules for torch.utils.checkpoint.   checkpoint(f, x, use_reentrant=False)  ->  f(x), its nodes to be recomputed
 
-The marks are those AOTAutograd's partitioner knows: what they are on is computed again in the backward pass.
+The marks are those AOTAutograd's partitioner knows: what they are on is computed again in the backward pass.  With
+contexts of its own (a selective policy) `f` becomes an inner graph and one node, as policies are asked about the
+operators that a compiler finds below it.
 """
 
 from __future__ import annotations
 
+import functools
 import itertools
+import types
 from typing import Any
 
 import torch
 import torch.utils.checkpoint
+from torch._higher_order_ops.wrap import tag_activation_checkpoint
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils import _pytree as pytree
 from torch.utils.checkpoint import CheckpointPolicy, noop_context_fn
 
 from stator.breaks import Break
+from stator.guards.guard import Kind
 from stator.interp.frame import Continuation, Frame
 from stator.interp.rule_registry import rule
+from stator.interp.rules_autograd import Remembered, pending_writes
+from stator.interp.rules_higher_order import finish, interpreted, modules_of
 
 _graph_ids = itertools.count(1)
 _OPTIONS = frozenset({"use_reentrant", "context_fn", "determinism_check", "debug", "preserve_rng_state", "early_stop"})
@@ -23,13 +33,16 @@ _OPTIONS = frozenset({"use_reentrant", "context_fn", "determinism_check", "debug
 class EndOfRegion(Continuation):
     """The checkpointed function has ended: what follows is marked as before."""
 
-    __slots__ = ("marks", "cont")
+    __slots__ = ("marks", "cont", "before")
 
-    def __init__(self, marks: dict[str, Any], cont: Any) -> None:
+    def __init__(self, marks: dict[str, Any], cont: Any, before: Any = None) -> None:
         self.marks, self.cont = marks, cont
+        self.before = before  # what had been written, where nothing may be
 
     def returned(self, vm: Any, frame: Frame, value: Any) -> None:
         vm.recorder.marks = self.marks
+        if self.before is not None and pending_writes(vm) != self.before:
+            raise Break("SB016", "a reentrant checkpoint of a function with effects, which sees no gradients")
         vm.give(value, self.cont)
 
     def raised(self, vm: Any, frame: Frame, exc: BaseException) -> bool:
@@ -40,15 +53,77 @@ class EndOfRegion(Continuation):
 @rule(torch.utils.checkpoint.checkpoint)
 def _checkpoint(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     options = {name: value for name, value in kwargs.items() if name in _OPTIONS}
-    if options.get("use_reentrant") is not False:
-        raise Break("SB016", "a reentrant checkpoint, whose function runs without gradients first")
-    if options.get("context_fn", noop_context_fn) is not noop_context_fn or options.get("debug"):
-        raise Break("SB016", "a checkpoint with contexts of its own")
+    given = {name: value for name, value in kwargs.items() if name not in _OPTIONS}
+    reentrant = options.get("use_reentrant") is not False
+    if reentrant:
+        require_like_other(args[1:], given, options)
+    if options.get("debug"):
+        raise Break("SB016", "a checkpoint under debug")
     if torch.is_inference_mode_enabled() and torch.is_grad_enabled():
         raise Break("SB016", "a checkpoint in inference mode with gradients on, which some versions of torch refuse")
     function, *rest = args
-    before = vm.recorder.marks
+    contexts = options.get("context_fn", noop_context_fn)
+    if contexts is not noop_context_fn:
+        return vm.give(selective(vm, function, tuple(rest), given, contexts), cont)
+    marks = vm.recorder.marks
     # An inner region is part of the outer one, which recomputes it anyway.
-    vm.recorder.marks = before or {"recompute": CheckpointPolicy.PREFER_RECOMPUTE, "ac_graph_id": next(_graph_ids)}
-    given = {name: value for name, value in kwargs.items() if name not in _OPTIONS}
-    vm.call(function, tuple(rest), given, EndOfRegion(before, cont))
+    vm.recorder.marks = marks or {"recompute": CheckpointPolicy.PREFER_RECOMPUTE, "ac_graph_id": next(_graph_ids)}
+    before = pending_writes(vm) if reentrant and torch.is_grad_enabled() else None
+    vm.call(function, tuple(rest), given, EndOfRegion(marks, cont, before))
+
+
+def require_like_other(args: Any, given: dict[str, Any], options: dict[str, Any]) -> None:
+    """A reentrant checkpoint gives the same gradients as the other kind where an argument itself has one."""
+    if options.get("use_reentrant") is not True:
+        raise Break("SB016", "a checkpoint that does not say whether it is reentrant, which warns")
+    if given or options.get("context_fn", noop_context_fn) is not noop_context_fn:
+        raise Break("SB016", "a reentrant checkpoint with keyword arguments, which raises")
+    if torch.is_grad_enabled() and not any(type(value) is FakeTensor and value.requires_grad for value in args):
+        raise Break("SB016", "a reentrant checkpoint of arguments without a gradient, which warns")
+
+
+def selective(vm: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], contexts: Any) -> Any:
+    """One node: the graph of the function, to be run under the contexts."""
+    what = "a checkpoint with contexts of its own"
+    contexts = outside_callable(vm, what, contexts)
+    part, result = interpreted(vm, what, function, [], args, kwargs)
+    leaves, spec = pytree.tree_flatten(result)
+    tensors = [leaf for leaf in leaves if type(leaf) is FakeTensor]
+    finish(vm, what, part, tensors, [])
+    modules, operands = modules_of(part)
+    modules[0].meta["_checkpoint_context_fn"] = contexts
+    made = as_results(tensors, operands)
+    vm.recorder.record("call_function", tag_activation_checkpoint, (modules[0], *operands), {"use_reentrant": False},
+                       made)
+    fresh = iter(made)
+    return pytree.tree_unflatten([next(fresh) if type(leaf) is FakeTensor else leaf for leaf in leaves], spec)
+
+
+def outside_callable(vm: Any, what: str, value: Any) -> Any:
+    """The user's own function, or a partial of such; it is called by torch, later, as it is."""
+    tracker = vm.heap.tracker_of(value)
+    if tracker is not None:
+        vm.heap.guard(tracker.source, Kind.ID, tracker.original)
+        return tracker.original
+    if type(value) is types.FunctionType and id(value) not in vm.fresh:
+        vm.heap.guard(vm.heap.source_of(value), Kind.ID, value)
+        return value
+    if type(value) is functools.partial:
+        parts = [outside_callable(vm, what, part) for part in (value.func, *value.args, *value.keywords.values())]
+        count = len(value.args) + 1
+        return functools.partial(parts[0], *parts[1:count], **dict(zip(value.keywords, parts[count:], strict=True)))
+    raise Break("SB016", f"{what}, made inside the captured code")
+
+
+def as_results(tensors: list[Any], operands: tuple[Any, ...]) -> tuple[Any, ...]:
+    """New fakes for what the node returns, with the history that it has."""
+    with torch._C.DisableTorchFunction():
+        with torch.no_grad():
+            fakes = [torch.empty_strided(each.shape, each.stride(), dtype=each.dtype, device=each.device)
+                     for each in tensors]
+        sources = [each for each in operands if isinstance(each, torch.Tensor) and each.requires_grad]
+        if not sources or not torch.is_grad_enabled():
+            return tuple(fakes)
+        constant = tuple(fake for fake, each in zip(fakes, tensors, strict=True) if not each.requires_grad)
+        results: tuple[Any, ...] = Remembered.apply((tuple(fakes), (), constant), *sources)
+        return results

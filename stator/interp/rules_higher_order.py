@@ -30,7 +30,8 @@ from stator.interp.witness import Unwatched, Witness
 from stator.shapes.values import SYMBOLIC, is_unbacked
 
 
-def interpreted(vm: Any, what: str, function: Any, given: list[Any], more: tuple[Any, ...]) -> tuple[Subgraph, Any]:
+def interpreted(vm: Any, what: str, function: Any, given: list[Any], more: tuple[Any, ...],
+                kwargs: dict[str, Any] | None = None) -> tuple[Subgraph, Any]:
     """The graph of one function, called with fakes of its own (`given`) and with outer values; and what it returned."""
     if vm.recorder.propagation.enabled:  # which tensors share memory must be known
         if vm.recorder.propagation.served:
@@ -43,7 +44,7 @@ def interpreted(vm: Any, what: str, function: Any, given: list[Any], more: tuple
     with Subgraph(vm.recorder) as part:
         for number, fake in enumerate(given):
             part.bind(f"given_{number}", fake)
-        result = vm.call_sync(function, (*given, *more), {})
+        result = vm.call_sync(function, (*given, *more), kwargs or {})
         vm.heap.expose_deep(result)
     changed = witness.changed()
     if changed:

@@ -27,8 +27,6 @@ def _breaks(code: str, detail: str) -> Any:
 
 
 rule(_TensorBase.retain_grad)(_breaks("SB016", "retain_grad()"))
-rule(torch.Tensor.register_hook, torch.Tensor.register_post_accumulate_grad_hook)(
-    _breaks("SB016", "a hook on a tensor"))
 rule(torch.utils.hooks.BackwardHook.setup_input_hook, torch.utils.hooks.BackwardHook.setup_output_hook,
      torch.utils.hooks.BackwardHook._apply_on_tensors)(_breaks("SB016", "a backward hook on a module"))
 rule(torch.nn.Parameter, torch.nn.Buffer, _TensorBase._make_subclass)(

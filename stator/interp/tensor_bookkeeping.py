@@ -2,7 +2,7 @@
 
     x.is_leaf                 ->  the fake's answer, guarded where x comes from outside
     x.grad = None             ->  noted; the residual assigns it
-    x.requires_grad_()        ->  nothing where it changes nothing, else a break: compilers cannot make new leaves
+    x.requires_grad_()        ->  a node, where the leaf stays in the graph; else a break: compilers return none
 """
 
 from __future__ import annotations
@@ -91,10 +91,33 @@ def set_requires_grad(vm: Any, fake: Any, value: Any) -> None:
         if fake.requires_grad is value:
             return
         allowed = fake.is_leaf and (fake.is_floating_point() or fake.is_complex())
+        inference = fake.is_inference()
+    if allowed and value and not inference and may_become_leaf(vm, fake):
+        vm.recorder.require_grad(fake)
+        vm.new_leaves.append(fake)
+        return
     if allowed:
         raise Break("SB016", f"requires_grad becomes {value}")
     vm.native_unhooked(torch.Tensor.requires_grad_, (fake, value))  # raises what eager raises
     raise Break("SB016", f"requires_grad becomes {value}")
+
+
+def may_become_leaf(vm: Any, fake: Any) -> bool:
+    """Whether a tensor of the graph can be made a leaf there: as long as it stays there (see require_inner_leaves)."""
+    return "new leaves" not in vm.turned_off and vm.heap.by_standin.get(id(fake)) is None \
+        and vm.recorder.enclosing is None and torch.is_grad_enabled()
+
+
+def require_inner_leaves(vm: Any, outputs: list[Any]) -> None:
+    """A compiled graph returns no leaves of its own, and no gradient where none of its inputs has one."""
+    if not vm.new_leaves:
+        return
+    with torch._C.DisableTorchFunction():
+        escapes = any(output is leaf for output in outputs for leaf in vm.new_leaves)
+        rootless = any(type(output) is FakeTensor and output.requires_grad for output in outputs) \
+            and not any(type(given.fake) is FakeTensor and given.fake.requires_grad for given in vm.recorder.inputs)
+    if escapes or rootless:
+        raise Break("SB016", "requires_grad becomes True", turn_off="new leaves")
 
 
 def _write_grad(vm: Any, fake: Any, value: Any) -> None:

@@ -42,6 +42,7 @@ from stator.interp import (  # noqa: F401  (each registers its rules)
     rules_functorch,
     rules_groups,
     rules_higher_order,
+    rules_hooks,
     rules_introspection,
     rules_iteration,
     rules_locks,

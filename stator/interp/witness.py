@@ -92,7 +92,7 @@ def written(vm: Any) -> Any:
         changes = fingerprint(vm.heap)
     return (changes, overlays, tensors, len(vm.effects), len(vm.assertions), vm.error_policy,
             [(key, id(grad)) for key, (_, grad) in vm.tensor_grads.items()], state.left_behind(),
-            state.autocast_depth, list(state.devices), len(state.contexts))
+            len(vm.hooks), state.autocast_depth, list(state.devices), len(state.contexts))
 
 
 def parts_of(vm: Any, value: Any) -> list[Any] | None:

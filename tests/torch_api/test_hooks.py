@@ -1,0 +1,201 @@
+"""Hooks on tensors, new leaves and checkpoints inside captured code."""
+
+from __future__ import annotations
+
+import functools
+
+import pytest
+import torch
+from functorch.compile import min_cut_rematerialization_partition
+from torch import nn
+from torch._dynamo.backends.common import aot_autograd
+from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
+
+import stator
+from tests.torch_api.beside_eager import BACKENDS, check, values
+
+
+def on_input(log):
+    def program(x):
+        x.register_hook(lambda grad: log.append(grad.sum().item()))
+        return (x * x).sum()
+    return program, values()
+
+
+def on_parameter(log):
+    layer = nn.Linear(4, 4)
+
+    def program(x):
+        layer.weight.register_post_accumulate_grad_hook(lambda p: log.append(p.grad.sum().item()))
+        handle = layer.bias.register_hook(lambda grad: grad * 2)
+        handle.remove()
+        handle.remove()
+        return layer(x).sum()
+    return program, values()
+
+
+def handle_returned(log):
+    def program(x):
+        return (x * x).sum(), x.register_hook(lambda grad: grad * 2)
+    return program, values()
+
+
+def on_intermediate(log):
+    def program(x, w):
+        y = x * 2
+        y.register_hook(lambda grad: grad * w.detach())
+        y.register_hook(functools.partial(torch.add, 1))
+        z = y * y
+        z.register_hook(lambda grad: None)
+        with z.register_hook(lambda grad: grad * 100):
+            pass
+        return z.sum()
+    return program, values(7, (3, 4), (3, 4))
+
+
+def dead_leaf(log):
+    layer = nn.Linear(4, 4)
+
+    def program(x):
+        h = x[:, None]
+        h.requires_grad = True
+        return layer(h), h.requires_grad, h.is_leaf
+    return program, values(wants_grad=False)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("make", [on_input, on_parameter, handle_returned, on_intermediate, dead_leaf])
+def test_captured(make, backend):
+    check(make, backend)
+
+
+def noting(log):
+    def program(x):
+        y = x * 2
+        y.register_hook(lambda grad: log.append(tuple(grad.shape)))
+        return y.sum()
+    return program, values()
+
+
+def on_changed_input(log):
+    def program(x, y):
+        y.mul_(x)
+        y.register_hook(lambda grad: log.append(grad.sum().item()))
+        return y.sum()
+    x, y = values(7, (3, 4), (3, 4))
+    return program, [x, y.detach()]
+
+
+def leaf_returned(log):
+    def program(x):
+        y = x.detach().requires_grad_()
+        return (x * y).sum(), y
+    return program, values()
+
+
+def factory_leaf(log):
+    def program(x):
+        y = torch.ones(4, requires_grad=True)
+        return (x * y).sum(), y
+    return program, values()
+
+
+def rootless(log):
+    def program(x):
+        y = x * 2
+        y.requires_grad_()
+        return y * 3
+    return program, values(wants_grad=False)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("make", [noting, leaf_returned, factory_leaf, rootless])
+def test_broken(make, backend):
+    check(make, backend, breaks="SB016")
+
+
+def test_a_hook_belongs_to_the_value_it_was_registered_on():
+    check(on_changed_input, breaks="SB016", calls=1)
+
+
+# ---------------------------------------------------------------------- checkpoints
+
+
+def policy(ctx, op, *args, **kwargs):
+    return CheckpointPolicy.MUST_SAVE if op is torch.ops.aten.mm.default else CheckpointPolicy.PREFER_RECOMPUTE
+
+
+CONTEXTS = functools.partial(create_selective_checkpoint_contexts, policy)
+
+
+def block(x, *, scale=1.0):
+    return torch.sigmoid(torch.sigmoid(x @ x.T)) * scale, {"x": x * 2}
+
+
+def reentrant(log):
+    return lambda x: checkpoint(lambda y: torch.sigmoid(y) * y, x * 1, use_reentrant=True), values()
+
+
+def selective(log):
+    def program(x):
+        made, more = checkpoint(block, x, use_reentrant=False, context_fn=CONTEXTS, scale=2.0)
+        return made.sum() + more["x"].sum()
+    return program, values()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("make", [reentrant, selective])
+def test_checkpoint(make, backend):
+    check(make, backend)
+
+
+def test_selective_policy_is_obeyed():
+    """What must be saved is not computed again in the backward graph; without the policy it is."""
+    found = {}
+    for name, contexts in (("selective", {"context_fn": CONTEXTS}), ("whole", {})):
+        graphs = []
+
+        def keep(gm, inputs, graphs=graphs):
+            graphs.append([node.target for node in gm.graph.nodes if node.op == "call_function"])
+            return gm
+
+        def program(x, contexts=contexts):
+            return checkpoint(block, x, use_reentrant=False, **contexts)[0]
+
+        backend = aot_autograd(fw_compiler=keep, bw_compiler=keep, partition_fn=min_cut_rematerialization_partition)
+        x, = values()
+        stator.compile(program, backend=backend, fullgraph=True)(x).sum().backward()
+        found[name] = graphs[1].count(torch.ops.aten.mm.default)
+    assert found["whole"] == found["selective"] + 1
+
+
+def unsaid(log):
+    def program(x):
+        return checkpoint(lambda y: torch.sigmoid(y) * log.append(1) if log is None else torch.sigmoid(y), x.detach(),
+                          use_reentrant=True)
+    return program, values()
+
+
+def test_a_reentrant_checkpoint_without_gradients_warns():
+    with pytest.warns(UserWarning, match="None of the inputs"):
+        check(unsaid, breaks="SB016")
+
+
+def storing(log):
+    class Keeper:
+        kept = None
+
+    keeper = Keeper()
+
+    def inner(y):
+        keeper.kept = y * 2
+        return y * 3
+
+    def program(x):
+        out = checkpoint(inner, x * 1, use_reentrant=True)
+        return out, keeper.kept.requires_grad
+    return program, values()
+
+
+def test_a_reentrant_checkpoint_with_effects_breaks():
+    check(storing, breaks="SB016")
