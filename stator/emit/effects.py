@@ -48,16 +48,16 @@ def write_effects(build: Rebuilder) -> int:
     for scope in list(build.heap.scopes.values()):
         for name, value in scope.overlay.items():
             namespace = build.writer.constant(scope.namespace, "globals")
-            if value is MISSING:
+            if value is MISSING or name in scope.reborn:
                 statements.append(f"{namespace}.pop({name!r}, None)")  # it may have come and gone
-            else:
+            if value is not MISSING:
                 statements.append(f"{namespace}[{name!r}] = {build.value(value)}")
     for cls, overlay in build.vm.class_overlays.items():
         for name, value in overlay.items():
             holder = build.writer.constant(cls)
-            if value is MISSING:
-                statements.append(f"delattr({holder}, {name!r})")
-            else:
+            if value is MISSING or (cls, name) in build.vm.reborn:
+                statements.append(f"{build.writer.constant(forget_attribute)}({holder}, {name!r})")
+            if value is not MISSING:
                 statements.append(f"setattr({holder}, {name!r}, {build.value(value)})")
     signals = raised_flags(build.vm)
     if signals:
@@ -68,6 +68,12 @@ def write_effects(build: Rebuilder) -> int:
     for statement in statements:
         build.writer.line(statement)
     return len(statements)
+
+
+def forget_attribute(cls: type, name: str) -> None:
+    """Delete an attribute of the class; one that came and went was never there."""
+    if name in cls.__dict__:
+        delattr(cls, name)
 
 
 def _writing_order(trackers: list[VariableTracker]) -> list[VariableTracker]:

@@ -16,13 +16,14 @@ from stator.source import Global, Pinned
 class Scope:
     """One outside namespace dict, its overlay of writes and the names already read."""
 
-    __slots__ = ("heap", "namespace", "source", "overlay", "seen", "shadow")
+    __slots__ = ("heap", "namespace", "source", "overlay", "reborn", "seen", "shadow")
 
     def __init__(self, heap: Any, namespace: dict[str, Any]) -> None:
         self.heap = heap
         self.namespace = namespace
         self.source = Pinned(namespace)
         self.overlay: dict[str, Any] = {}  # name -> new value, or MISSING when deleted
+        self.reborn: set[str] = set()  # deleted and written again: last in the namespace from now on
         self.seen: dict[str, Any] = {}
         self.shadow: dict[str, Any] | None = None  # once the program holds the namespace itself
 
@@ -31,9 +32,9 @@ class Scope:
         if self.shadow is None:
             shadow = self.heap.adopt(self.namespace, self.source)
             for name, value in self.overlay.items():
-                if value is MISSING:
-                    del shadow[name]
-                else:
+                if value is MISSING or name in self.reborn:
+                    shadow.pop(name, None)
+                if value is not MISSING:
                     shadow[name] = value
             self.overlay.clear()
             self.seen.clear()
@@ -65,6 +66,8 @@ class Scope:
 
     def write(self, name: str, value: Any) -> None:
         if self.shadow is None:
+            if self.overlay.get(name) is MISSING:
+                self.reborn.add(name)
             self.overlay[name] = value
         elif value is MISSING:
             del self.shadow[name]

@@ -132,7 +132,10 @@ def store_on_class(vm: Any, cls: type, name: str, value: Any, cont: Any) -> None
     if id(cls) in vm.fresh:
         vm.native(type.__setattr__, (cls, name, value))
     else:
-        vm.class_overlays.setdefault(cls, {})[name] = value
+        overlay = vm.class_overlays.setdefault(cls, {})
+        if overlay.get(name) is MISSING:
+            vm.reborn.add((cls, name))
+        overlay[name] = value
         vm.lookups.clear()
     vm.give(None, cont)
 
@@ -204,8 +207,14 @@ def delete_descriptor(vm: Any, descr: Any, obj: Any, name: str, cont: Any) -> No
     vm.call(deleter, (vm.adopt_entry(descr, type(obj)), obj), {}, cont)
 
 
+def owns(vm: Any, cls: type, name: str) -> bool:
+    """Whether the class itself has the attribute, as the program has left it."""
+    overlay = vm.class_overlays.get(cls, {})
+    return overlay[name] is not MISSING if name in overlay else name in cls.__dict__
+
+
 def delete_on_class(vm: Any, cls: type, name: str, cont: Any) -> None:
-    if find(vm, cls, name) is MISSING:
+    if find(vm, cls, name) is MISSING or not owns(vm, cls, name):
         raise Raised(AttributeError(f"type object {cls.__name__!r} has no attribute {name!r}"))
     if id(cls) in vm.fresh:
         vm.native(type.__delattr__, (cls, name))

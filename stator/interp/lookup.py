@@ -40,16 +40,21 @@ def find(vm: Any, cls: type, name: str) -> Any:
     owner = None
     found = MISSING
     overlays = vm.class_overlays
+    deleted = False
     for base in _mro_of(cls) or ():  # a class in the making has none yet
         if overlays and base in overlays and name in overlays[base]:
             value = overlays[base][name]
             if value is MISSING:
+                deleted = True
                 continue
             return value  # never memoised: the trace may write it again
+        if deleted and is_mutable_class(base) and id(base) not in vm.fresh:
+            # At the start of a call the class has its own still: what it inherits is a fact about the others.
+            vm.heap.guard(Pinned(base), Kind.TYPE_ATTR, (name, inherited(base, name)))
         if name in base.__dict__:
             owner, found = base, base.__dict__[name]
             break
-    if is_mutable_class(cls) and id(cls) not in vm.fresh:
+    if not deleted and is_mutable_class(cls) and id(cls) not in vm.fresh:
         vm.heap.guard(Pinned(cls), Kind.TYPE_ATTR, (name, found))
     if id(cls) in vm.fresh and (owner is None or id(owner) not in vm.fresh):
         for base in _mro_of(cls):  # what it inherits from classes that were there before is a fact about those
@@ -58,6 +63,14 @@ def find(vm: Any, cls: type, name: str) -> Any:
     if not (overlays or (owner is not None and id(owner) in vm.fresh) or id(cls) in vm.fresh):
         vm.lookups[key] = found
     return found
+
+
+def inherited(cls: type, name: str) -> Any:
+    """The raw attribute as the class has it outside the trace."""
+    for base in _mro_of(cls):
+        if name in base.__dict__:
+            return base.__dict__[name]
+    return MISSING
 
 
 def find_special(vm: Any, value: Any, name: str) -> Any:

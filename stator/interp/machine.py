@@ -116,6 +116,7 @@ class Machine:
         self.generators: dict[int, Any] = {}
         self.defaults: dict[int, Any] = {}
         self.class_overlays: dict[type, dict[str, Any]] = {}
+        self.reborn: set[tuple[type, str]] = set()  # deleted and set again: last in the class from now on
         self.locks: dict[int, Any] = {}  # of an outside lock -> how the program has used it
         self.decimal_context: Any = None  # on which the trace computes decimals
         self.lock_answers: dict[Any, Any] = {}  # what it was told of locks that it has not used

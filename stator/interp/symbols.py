@@ -29,6 +29,7 @@ from stator.shapes.values import (
     compute,
     holds_symbol,
     is_unbacked,
+    kept_apart,
     python_type,
     specialise,
 )
@@ -67,7 +68,7 @@ def arithmetic(vm: Any, function: Any, *values: Any) -> Any:
     else:
         result = MISSING
     if result is MISSING:
-        result = attempt(function, *values)
+        result = kept_apart(attempt(function, *values), values)
     # Symbols reorder sums and forget how floats are rounded: the graph computes floats in the program's order.
     if type(result) in SYMBOLIC and (type(result) is torch.SymFloat or any(python_type(v) is float for v in values)):
         recorder = vm.recorder

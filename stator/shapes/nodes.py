@@ -96,6 +96,12 @@ class _NodeAnalysis(PythonReferenceAnalysis):
 
     sym_sum = staticmethod(torch.sym_sum)
     int_truediv = staticmethod(operator.truediv)
+
+    @staticmethod
+    def identity(value: Any) -> Any:
+        """A float that is closed to algebra (`values.in_order`)."""
+        return value
+
     floor_to_int = _called(math.floor)
     ceil_to_int = _called(math.ceil)
     trunc_to_int = _called(math.trunc)

@@ -7,6 +7,7 @@ arithmetic on it, as far as torch's symbols compute what Python computes.
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from torch.fx.experimental.symbolic_shapes import (
     statically_known_true,
 )
 from torch.utils import _pytree as pytree
+from torch.utils._sympy.functions import Identity
 
 from stator.breaks import Break
 from stator.shapes.varying import STANDINS, Varying
@@ -55,10 +57,15 @@ PYTHON_TYPES: dict[type, type] = {torch.SymInt: int, torch.SymFloat: float, torc
                                   **{standin: cls for cls, standin in STANDINS.items()}}
 _NUMBERS = frozenset({int, float, bool})
 # Python defines float // and % by fmod, torch by rounding the quotient: 1.0 // 0.1 is 9.0, not 10.0.
-_FLOAT_DIFFERS = frozenset({operator.floordiv, operator.mod, operator.ifloordiv, operator.imod})
+# Powers of floats raise or turn complex where torch's do not; `interp/floats.py` has those that can be promised.
+_FLOAT_DIFFERS = frozenset({operator.floordiv, operator.mod, operator.ifloordiv, operator.imod, operator.pow,
+                            operator.ipow})
 _DIVIDES = frozenset({operator.truediv, operator.itruediv, operator.floordiv, operator.ifloordiv, operator.mod,
                       operator.imod})
 _GROWING = frozenset({operator.mul, operator.imul, operator.pow, operator.ipow, operator.lshift, operator.ilshift})
+_PRODUCTS = frozenset({operator.mul, operator.imul})
+_RING = _PRODUCTS | {operator.add, operator.iadd, operator.sub, operator.isub}
+_COMPARISONS = frozenset({operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge})
 _BITWISE = frozenset({operator.and_, operator.iand, operator.or_, operator.ior})
 
 
@@ -161,8 +168,13 @@ def compute(function: Callable[..., Any], *values: Any) -> Any:
         values = tuple(map(as_integer, values))
     if function in _GROWING and _overflows(function, *values):
         return function(*map(specialise, values))
-    if float in kinds and function in (operator.eq, operator.ne) and _same_expression(*values):
+    if float in kinds and function in _COMPARISONS and _same_expression(*values):
         return function(*map(specialise, values))  # nan differs from itself, which symbols do not know
+    if float in kinds:
+        closed = in_order(function, values)
+        if closed is None:
+            return function(*map(specialise, values))
+        values = closed
     try:
         result = function(*values)
     except GuardOnDataDependentSymNode as error:
@@ -170,6 +182,40 @@ def compute(function: Callable[..., Any], *values: Any) -> Any:
     except (TypeError, NotImplementedError, AttributeError):  # an operator that torch's symbols do not have
         return function(*map(specialise, values))
     return as_constant(result) if type(result) in SYMBOLIC else result
+
+
+def in_order(function: Callable[..., Any], values: tuple[Any, ...]) -> tuple[Any, ...] | None:
+    """Operands of a sum, difference, product or comparison of floats, such that no algebra reaches through them:
+    (f + 1e16) - 1e16 is not f, and f - f is not 0 where f is infinite.  None where only the numbers can tell.
+    """
+    if len(values) != 2 or function not in _RING and function not in _COMPARISONS:
+        return values
+    constants = [value for value in values if type(value) not in SYMBOLIC]
+    if any(value in (math.inf, -math.inf) or value != value or value == 0 and function in _PRODUCTS
+           for value in constants):
+        return None
+    left, right = values
+    again = _same_expression(left, right)
+    left, right = _atom(left, False), _atom(right, again)
+    # What has become a number since is looked at as one.
+    return (left, right) if type(left) in SYMBOLIC or type(right) in SYMBOLIC else (float(left), float(right))
+
+
+def _atom(value: Any, again: bool) -> Any:
+    """A float whose expression is closed to algebra; `again`: the other operand has the same one."""
+    if type(value) is not torch.SymFloat:
+        return value
+    node = value.node
+    if node.expr.is_number:
+        return as_constant(value)
+    if isinstance(node.expr, (sympy.Symbol, Identity)) and not again:
+        return value
+    return node.shape_env.create_symfloatnode(Identity(node.expr), hint=hint_of(value))
+
+
+def kept_apart(result: Any, values: tuple[Any, ...]) -> Any:
+    """A result that symbols hold for one of its operands (f + 0.0 where f may be -0.0) is a number of its own."""
+    return _atom(result, True) if any(_same_expression(result, value) for value in values) else result
 
 
 def _overflows(function: Any, left: Any, right: Any) -> bool:
@@ -219,6 +265,6 @@ def holds_symbol(values: Any) -> bool:
 
 _SEQUENCES = frozenset({tuple, list, torch.Size})
 
-__all__ = ["PYTHON_TYPES", "SYMBOLIC", "UNREAD", "DeferredText", "Varying", "as_constant", "as_integer", "compute",
-           "data_dependent", "free_unbacked_symbols", "hint_of", "holds_symbol", "is_symbolic", "is_unbacked",
-           "python_type", "specialise", "unread", "unread_class"]
+__all__ = ["PYTHON_TYPES", "SYMBOLIC", "UNREAD", "DeferredText", "Varying", "as_constant", "as_integer",
+           "compute", "data_dependent", "free_unbacked_symbols", "hint_of", "holds_symbol", "in_order",
+           "is_symbolic", "is_unbacked", "kept_apart", "python_type", "specialise", "unread", "unread_class"]

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+from torch.utils import _pytree as pytree
 
 import stator
 from tests.portrait import Describer, Portrait, differences, without_addresses
@@ -26,7 +27,8 @@ CALLS = (0, 0, 1, 2, 3, 4)
 FILE = "<fuzzed program>"
 MODULE = "fuzzed_program"
 EAGER_SECONDS = 2.0
-STATE = ("G_COUNT", "G_LIST", "G_TABLE", "Point", "Late", "default_grows")
+STATE = ("G_COUNT", "G_LIST", "G_TABLE", "Point", "Late", "default_grows", "G_STEP", "G_RATE", "G_DEQUE", "G_GAUGE", "G_PARAM",
+         "Gauge", "Counted", "Boxed")
 
 
 class Endless(BaseException):
@@ -67,9 +69,23 @@ def observe(module: types.ModuleType, subject: Callable[..., Any], number: int) 
             root.parts["line"] = Portrait(f"line {raising_line(raised)}")
     root.parts["state"] = seen.describe({name: module.__dict__.get(name) for name in STATE}, "state")
     root.parts["printed"] = Portrait(repr(without_addresses(printed.getvalue())))
+    root.parts["gradient"] = gradient(result, module.__dict__.get("G_PARAM"))
     root.parts["grad mode"] = Portrait(str(torch.is_grad_enabled()))
     torch.set_grad_enabled(True)
     return root
+
+
+def gradient(result: Any, leaf: Any) -> Portrait:
+    """What flows back to the leaf from the tensors of the result."""
+    found = [each for each in pytree.tree_leaves(result) if isinstance(each, torch.Tensor) and each.grad_fn is not None]
+    if not found or leaf is None:
+        return Portrait("none")
+    leaf.grad = None
+    try:
+        torch.autograd.backward([each.sum() for each in found])
+    except RuntimeError as error:  # freed by a backward pass of the program's own
+        return Portrait(f"{type(error).__name__}: {str(error)[:60]}")
+    return Portrait("gradient") if leaf.grad is None else Describer(MODULE).describe(leaf.grad, "gradient")
 
 
 def raising_line(raised: BaseException) -> int | None:

@@ -11,118 +11,16 @@ import random
 import re
 
 from tests.fuzz.prelude import PRELUDE
+from tests.fuzz.templates import EXPRESSIONS, HANDLERS, KNOWN_OPEN, LITERALS, SIMPLE
 
+ASSIGNS = re.compile(r"^\{[^=]*\} [|+*-]?=|^\[[^=]*\] [|+*-]?=|^\([^=]*\) [|+*-]?=")
 HOLE = re.compile(r"\$(\w+)")
-KINDS = ("int", "str", "bool", "list", "dict", "set", "mat", "vec", "ivec", "point", "fun", "pts")
+KINDS = ("int", "str", "bool", "list", "dict", "set", "mat", "vec", "ivec", "point", "fun", "pts",
+         "float", "tup", "deq", "ctr", "dd", "obj", "scal", "wide", "par")
+RARE = frozenset({"deq", "ctr", "dd", "obj", "par"})
 ARGUMENTS = {"mat": ["mat"], "vec": ["vec"], "ivec": ["ivec"], "int": ["n"], "bool": ["flag"],
-             "list": ["items"], "dict": ["table"], "point": ["point"]}  # fmt: skip
-
-# `$int` stands for an expression of that kind, `$small` for a number up to 2.
-EXPRESSIONS: dict[str, tuple[str, ...]] = {
-    "int": (
-        "$int + $int", "$int - $int", "($int * $int) % 17", "$int // 3", "$int % 7", "-$int", "len($list)",
-        "$point.x", "$point.total", "$point[$small]", "len($point)", "$point($int)", "$fun($int)",
-        "sum($list)", "max($list)", "$list[$small]", "$list[-1]", "$dict.get('a', $int)", "$dict['a']",
-        "$mat.shape[0]", "$vec.numel()", "$mat.dim()", "int($bool)", "bump_global($int)", "checked($int)",
-        "default_grows($int)", "sum(i for i in $list)", "sum(count_up(0, $small))", "len($set)", "len($str)",
-        "($int if $bool else $int)", "$list.pop()", "$list.index($int)", "Point.clip($int)", "Point.made",
-        "(lambda a, b=2: a + b)($int)", "$dict.pop('b', 0)", "G_COUNT", "G_LIST[$small]", "abs($int)",
-        "int($vec.sum().item())", "$ivec[$small].item()", "divmod($int, 5)[1]", "min($int, $int)",
-        "$dict.setdefault('k', $int)", "next(count_up($int, 99))", "next(iter($list), 0)", "sum(map($fun, $list))",
-        "len([*$list, *$set])", "(w := $int) + w", "getattr($point, 'x')", "getattr($point, 'zz', $int)",
-        "$mat.size(0) * $int", "sum(a * b for a, b in zip($list, $list))", "$point.bump($small).x",
-        "sum(p.x for p in $pts)", "min($pts).x", "$int ^ $int", "$int & 6", "$point.auto_q",
-    ),
-    "str": (
-        "'s'", "f'{$int}-{$int:>3}'", "str($int)", "$str + $str", "$str.upper()", "repr($list)",
-        "','.join(str(i) for i in $list)", "repr($point)", "'%d' % $int", "$str[:3]", "str($dict)",
-        "f'{$point!r}'", "type($point).__name__", "sorted($dict)[0]", "str($mat.dtype)", "str($pts)",
-    ),
-    "bool": (
-        "$int > $int", "$int == $int", "not $bool", "$int in $list", "'a' in $dict", "$bool and $bool",
-        "$bool or $bool", "bool($list)", "$point == $point", "$point is $point", "$list == $list",
-        "isinstance($point, Late)", "$int in $point", "any(i > 3 for i in $list)", "all($list)",
-        "bool($point)", "$mat.shape[0] > $small", "bool(($vec > 0).any())", "$mat is $mat", "hasattr($point, 'z')",
-        "1 < $int < 9", "$vec.sum() > 0", "callable($point)", "$list is $list", "$mat.shape == (3, 4)",
-    ),
-    "list": (
-        "[$int, $int]", "list($list)", "[i * 2 for i in $list]", "[i for i in $list if i > $int]", "sorted($list)",
-        "$list[1:]", "$list + [$int]", "list(range($small))", "list(count_up($small, 4))", "list($dict.values())",
-        "[j for i in $list for j in range(i % 3)]", "list(map($fun, $list))", "$list", "[*$list, $int]",
-        "list(chain($list, count_up(0, 2)))", "[($fun)(i) for i in $list]", "sorted($set)", "G_LIST",
-        "list(filter(lambda v: v > $int, $list))", "sorted($list, key=lambda v: -v)", "list(reversed($list))",
-        "$ivec.tolist()", "[i + k for k, i in enumerate($list)]", "[*map(lambda q: q + $int, $list)]",
-        "list($mat.shape)", "[p.x for p in sorted($pts)]", "$list[::-1]",
-    ),
-    "dict": (
-        "{'a': $int, 'z': $int}", "dict($dict)", "{k: v + 1 for k, v in $dict.items()}", "$dict",
-        "$dict | {'q': $int}", "{**$dict, 'w': $int}", "dict(a=$int, b=$int)", "G_TABLE",
-        "dict(zip('abc', $list), a=1)", "vars($point)",
-    ),
-    "set": ("{$int, $int}", "set($list)", "$set | {$int}", "{i % 3 for i in $list}", "$set & $set"),
-    "mat": (
-        "$mat + 1", "$mat * $vec", "$mat + $mat", "$mat.relu()", "$mat - $int", "$mat.clone()", "$mat",
-        "$mat * $int", "torch.zeros_like($mat)", "$mat.view($mat.shape)", "$mat.t().t()", "$mat[:]",
-        "torch.where($mat > $int, $mat, 0)", "$mat.flip(0)", "$mat.double().float()", "torch.maximum($mat, $vec)",
-        "torch.ones($mat.shape[0], 4) * $int", "torch.full(($mat.size(0), 4), float($int))", "$mat.detach()",
-        "$vec.expand($mat.shape[0], 4).clone()", "$vec.expand($mat.shape[0], 4)", "$mat.reshape(-1).view(-1, 4)", "torch.stack([r + 1 for r in $mat])",
-        "torch.cat([$mat[:1], $mat[1:]])", "$mat.contiguous()", "$mat.bfloat16().float()", "$mat.add($vec)",
-    ),
-    "vec": (
-        "$vec + 1", "$mat.sum(0)", "$mat[$small]", "$vec * $int", "$vec.clone()", "$mat[0]", "$mat[-1]",
-        "$ivec.float()", "$vec.flip(0)", "$vec", "$mat.max(0).values", "$vec.abs()", "torch.zeros(4) + $int",
-        "$vec.view(2, 2).t().reshape(4)", "$mat.unbind()[0]", "$vec[:]", "next(iter($mat))", "$vec - $vec",
-        "torch.tensor([$int, 1, 2, 3]).float()", "$mat.mean(0).round()", "$mat.amax(0)", "torch.arange(4.0) + $int",
-        "$vec.squeeze()", "$mat.narrow(0, 1, 1)[0]", "$vec.half().float()",
-    ),
-    "ivec": (
-        "$ivec + $int", "$ivec * 2", "$vec.long()", "torch.arange(4)", "($vec > 0).long()", "$ivec.clone()",
-        "$vec.argsort(stable=True)", "$ivec % 5", "$ivec[:]", "$ivec.int().long()", "$ivec - $ivec",
-        "torch.tensor([1, 2, 3, $int])", "$ivec.cumsum(0)", "($ivec == $int).long()", "$ivec.sort().values",
-    ),
-    "point": (
-        "Point($int, $int)", "Late($int, $int)", "$point", "$point + $point", "Point.origin()", "Late.origin()",
-        "$int + $point", "$point.bump()", "max($point, $point)", "$pts[0]", "$pts[-1]", "sum($pts, $int)",
-    ),
-    "fun": ("(lambda q: q + $int)", "Point.clip", "abs", "checked", "$fun", "$point", "bump_global"),
-    "pts": ("[$point, $point]", "[Point(i, 1) for i in $list[:3]]", "$pts[:1]", "sorted($pts)", "$pts",
-            "[p for p in $pts if p.x > $int] + [$point]"),
-}  # fmt: skip
-
-LITERALS = {
-    "int": ("0", "1", "2", "5", "7", "-3"), "str": ("'a'", "'xy'", "''"), "bool": ("True", "False"), "list": ("[2, 9]", "[3]"),
-    "dict": ("{'a': 1}",), "set": ("{1, 4}",), "mat": ("torch.ones(3, 4)",), "vec": ("torch.ones(4)",),
-    "ivec": ("torch.tensor([3, 1, 2, 0])",), "point": ("Point(1, 2)",), "fun": ("(lambda q: q * 2)",),
-    "pts": ("[Point(3, 0), Late(1, 1)]",),
-}  # fmt: skip
-
-SIMPLE = (
-    "print($int, $str)", "print($list, $dict)", "print($point, sep='|')", "print(sorted($set), $bool)",
-    "print($pts)", "print($mat.shape, $vec.dtype)", "print($vec.sum())",
-    "$list.append($int)", "$list.extend($list[:2])", "$list.insert(0, $int)", "$list[0] = $int", "$list[:1] = [$int]",
-    "$list.sort()", "$list.reverse()", "del $list[0]", "$list.remove($int)", "$list.clear()",
-    "$dict['k'] = $int", "$dict.update(a=$int)", "del $dict['a']", "$dict[str($int)] = $int", "$dict.pop('a')",
-    "$set.add($int)", "$set.discard($int)", "$set.update($list)",
-    "$point.x = $int", "$point.total = $int", "$point.extra = $int", "$point[$small] = $int", "$point.x += $int",
-    "del $point.y", "setattr($point, 'y', $int)", "$point.tags.append($str)", "Point.made = $int", "$point.link = $point",
-    "$point.cache = $mat", "$point.items = $list", "$pts.append($point)", "$pts[0].x = $int", "G_LIST.append($int)",
-    "G_TABLE[$str] = $int", "bump_global($int)",
-    "$mat.add_($int)", "$mat.mul_(2)", "$mat[0] = $int", "$mat[:, 1] += $int", "$mat[0].zero_()", "$vec.copy_($vec)",
-    "$vec[$small] = $int", "$vec[1:3] = $vec[:2].clone()", "$vec[1:3] = $vec[:2]", "$ivec.sub_($int)", "$ivec[$ivec > 2] = $int", "$vec.clamp_(-4, 4)",
-    "$vec *= 2", "$mat += $vec.clone()", "$mat += $vec", "$mat.masked_fill_($mat > $int, 0)", "$mat[$mat > $int] = 0", "$mat.t()[0].fill_($int)", "$vec.neg_()",
-    "assert $bool, $str", "$int + $str", "$list[99]", "$dict['missing']", "$point.nothing", "$mat + torch.ones(7)",
-    "a, *b = $list; print(a, b)", "(p, q), r = ($int, $int), $int; print(p, q, r)",
-)  # fmt: skip
-
-# Known to differ from eager, and left out unless asked for: an error that only the running graph raises loses its
-# line and the effects before it; the message of some shape errors is that of the shape rules; a generator that is
-# dropped while suspended does not run its `finally`.
-KNOWN_OPEN = frozenset({
-    "$vec[1:3] = $vec[:2]", "$vec.copy_($vec)", "$mat += $vec", "$mat[$mat > $int] = 0", "$vec.expand($mat.shape[0], 4)",
-    "$mat + torch.ones(7)", "next(count_up($int, 99))",
-})  # fmt: skip
-
-HANDLERS = ("Exception", "Oops", "(KeyError, IndexError)", "ValueError", "LookupError", "AttributeError", "TypeError")
+             "list": ["items"], "dict": ["table"], "point": ["point"], "float": ["G_RATE"],
+             "deq": ["G_DEQUE"], "obj": ["G_GAUGE"], "par": ["G_PARAM"]}  # fmt: skip
 
 
 class Writer:
@@ -157,7 +55,10 @@ class Writer:
     def expression(self, kind: str, depth: int = 2) -> str:
         if depth <= 0 or self.random.random() < 0.3:
             return self.leaf(kind)
-        return "(" + self.fill(self.choose(EXPRESSIONS[kind]), depth - 1) + ")"
+        text = "(" + self.fill(self.choose(EXPRESSIONS[kind]), depth - 1) + ")"
+        if self.breaks and self.random.random() < self.breaks / 10:  # a break with values on the stack
+            return f"({text} if stator.graph_break() is None else None)"
+        return text
 
     def fill(self, template: str, depth: int, targets_first: bool = False) -> str:
         """The template with every hole filled; `targets_first` puts a variable into the first hole."""
@@ -196,7 +97,7 @@ class Writer:
         if depth > 0 and self.left > 0 and roll < 0.38:
             choice = self.random.choice((
                 self.an_if, self.a_for, self.a_for, self.a_while, self.a_try, self.a_try, self.a_with, self.a_closure,
-                self.a_generator, self.a_class, self.a_match,
+                self.a_generator, self.a_class, self.a_match, self.a_coroutine, self.a_comprehension, self.a_delegation,
             ))  # fmt: skip
             return lines + choice(depth - 1)
         if roll < 0.68:
@@ -207,10 +108,18 @@ class Writer:
             return [*lines, f"if {self.expression('bool', 1)}:", "    return " + self.result()]
         if roll < 0.75:
             return [*lines, f"raise {self.random.choice(('Oops', 'ValueError'))}({self.expression('str', 1)})"]
-        return [*lines, self.fill(self.choose(SIMPLE), 1, targets_first=True)]
+        return [*lines, self.simple()]
+
+    def simple(self) -> str:
+        """A simple statement; what is assigned to in place has to be a name."""
+        text = "{} |="
+        while text.startswith(("{", "[", "(")) and ASSIGNS.search(text):
+            text = self.fill(self.choose(SIMPLE), 1, targets_first=True)
+        return text
 
     def assignment(self) -> list[str]:
         kind = self.random.choice(KINDS)
+        kind = self.random.choice(KINDS) if kind in RARE else kind
         names = [name for name in self.scope[kind] if name[-1].isdigit()]
         value = self.expression(kind, 2)
         if kind == "int" and names and self.random.random() < 0.3:
@@ -340,6 +249,52 @@ class Writer:
                 "    case {'a': m, **others}:", "        print('map', m, others)",
                 "    case Point(x=m):", *indent(self.block(depth, 2)),
                 "    case _:", *indent(self.block(depth, 2))]  # fmt: skip
+
+    def a_coroutine(self, depth: int) -> list[str]:
+        """An async function with its own try, driven to its end."""
+        name, made = self.name("a"), self.name("i")
+        inner_loop, self.in_loop = self.in_loop, 0
+        saved = {kind: list(names) for kind, names in self.scope.items()}
+        self.scope = {kind: list(ARGUMENTS.get(kind, ())) for kind in KINDS}
+        self.scope["int"] = ["k"]
+        body = self.block(depth, 2)
+        self.scope, self.in_loop = saved, inner_loop
+        lines = [f"async def {name}(k):", *body, "    async for t in ticks(2):", "        k += t + await later(k)",
+                 "    async with Ready(k) as ready:", f"        k += {self.leaf('int')}", "        checked(k)",
+                 "    return k"]  # fmt: skip
+        self.scope["int"].append(made)
+        return [*lines, f"{made} = drive({name}({self.expression('int', 1)})) or 0"]
+
+    def a_comprehension(self, depth: int) -> list[str]:
+        """Comprehension scopes: a name that shadows, a walrus that escapes, a closure over the variable."""
+        made, other = self.name("l"), self.name("i")
+        number = self.expression("int", 1)
+        lines = self.random.choice((
+            [f"{other} = {number}", f"{made} = [{other} for {other} in items if {other} > 1] + [{other}]"],
+            [f"{made} = [last := v + {number} for v in items]", f"{other} = last if items else 0"],
+            [f"{other} = {number}", f"{made} = [f() for f in [lambda: v + {other} for v in items]]"],
+            [f"{other} = {number}", f"{made} = [a + b for a in items[:2] for b in (a, {other}) if a != b]"],
+            [f"{other} = {number}", f"{made} = sorted({{v % 3: [w for w in (v, {other})] for v in items}})"],
+            [f"{other} = {number}", f"{made} = list(v + w for v in items[:2] for w in range(v % 3))"],
+        ))  # fmt: skip
+        self.scope["list"].append(made)
+        self.scope["int"].append(other)
+        return lines
+
+    def a_delegation(self, depth: int) -> list[str]:
+        """`yield from` with a value sent through and a value returned; or `return` in a `finally`."""
+        outer, inner, made = self.name("g"), self.name("g"), self.name("l")
+        lines = [f"def {inner}(k):", "    try:", "        got = yield k", f"        items.append({self.expression('int', 1)})",
+                 "        yield got", "    finally:", f"        print('closing', {self.leaf('int')})", "    return k * 2",
+                 f"def {outer}(k):", f"    value = yield from {inner}(k)", "    yield value"]  # fmt: skip
+        use = self.random.choice((
+            [f"{made} = list({outer}({self.expression('int', 1)}))[2:]"],
+            [f"it = {outer}(2)", f"{made} = [next(it), it.send({self.leaf('int')}), next(it, 9)]"],
+            [f"it = {outer}(1)", f"{made} = [next(it)]", "it.close()"],
+            [f"it = {outer}(1)", f"{made} = [next(it)]", "try:", "    it.throw(KeyError('in'))", "except LookupError as e:", "    print(repr(e))"],
+        ))  # fmt: skip
+        self.scope["list"].append(made)
+        return [*lines, *use]
 
     def result(self) -> str:
         kinds = self.random.sample(KINDS, self.random.randint(1, 4))

@@ -149,6 +149,8 @@ class Run:
         """The process has ended, or has to; another goes on after the seed it was at."""
         worker = self.workers.pop(shard)
         self.selector.unregister(worker.pipe)
+        if kind == "crash":  # it has closed its end, and is about to be gone
+            time.sleep(0.3)
         os.kill(worker.pid, signal.SIGKILL)
         _, status = os.waitpid(worker.pid, 0)
         os.close(worker.pipe)

@@ -133,3 +133,62 @@ def loop_variable_and_tensor_lifetime(x):
         del part
     del i
     return total
+
+
+class Above:
+    shared = 1
+
+
+class Below(Above):
+    shared = 2
+    own = 3
+
+
+@case()
+def class_attribute_that_came_and_went(x):
+    Above.guest = 1
+    del Above.guest
+    return x + 1
+
+
+@case()
+def class_attribute_set_again(x):
+    value = Below.own
+    del Below.own
+    Below.own = value + 1
+    return x + Below.own
+
+
+@case()
+def class_attribute_that_hid_another(x):
+    del Below.shared
+    y = x + Below.shared
+    Below.shared = 5
+    return y
+
+
+@case(call(ramp(2)))
+def inherited_class_attribute(x):
+    try:
+        del Below.nothing
+    except AttributeError as error:
+        print(error)
+
+    class Deeper(Below):
+        pass
+
+    try:
+        del Deeper.own
+    except AttributeError as error:
+        return x + 1, str(error)
+
+
+@case(call(ramp(2)))
+def global_that_came_and_went(x):
+    global guest, temporary
+    guest = 1
+    del guest
+    temporary = 4
+    del temporary
+    temporary = 6
+    return x + temporary, "guest" in globals()

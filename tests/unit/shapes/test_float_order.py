@@ -1,0 +1,62 @@
+"""Floats are computed in the program's order: no algebra that holds for real numbers only."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+import stator
+
+PROGRAMS: dict[str, Callable[[float, int], Any]] = {
+    "a number less itself": lambda f, n: f - f,
+    "a product with zero": lambda f, n: (f * 0.0, f * 0, n * 0.0, -0.0 * n),
+    "a sum with zero": lambda f, n: (f + 0.0, 0.0 - f, 0 + f, f - 0.0),
+    "sums that round": lambda f, n: (f + 1e16) - 1e16,
+    "a product that rounds": lambda f, n: (f * 3) * (1 / 3) - f,
+    "twice less once": lambda f, n: f * 2 - f,
+    "a distributed product": lambda f, n: (f + n) * 0.1 - f * 0.1,
+    "a comparison of sums": lambda f, n: (f + 0.1) + 0.2 == f + (0.1 + 0.2),
+    "an order of sums": lambda f, n: (f + 1e16) - 1e16 < f,
+    "infinite constants": lambda f, n: (f + math.inf, f * -math.inf, f < math.inf),
+    "powers": lambda f, n: (f ** 0, f ** 2, f * f),
+    "negated": lambda f, n: (-f + f, -(-f), abs(f) - f),
+    "sum of a list": lambda f, n: sum([f, f * 2, n]),
+}
+CALLS = ((1.5, 3), (2.5, 4), (3.7, 5), (-0.0, 0), (0.0, -3), (math.inf, 7), (math.nan, 8), (-2.25, -4), (1e300, 9))
+
+
+def outcome(program: Callable[..., Any], f: float, n: int) -> str:
+    try:
+        return repr(program(torch.ones(1), f, n))
+    except OverflowError as error:
+        return repr(error)
+
+
+@pytest.mark.filterwarnings("ignore:stator. recompile limit")
+@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_as_python_computes(name: str, dynamic: bool | None) -> None:
+    compute = PROGRAMS[name]
+
+    def program(x: torch.Tensor, f: float, n: int) -> Any:
+        return compute(f, n), x + 1
+
+    compiled = stator.compile(program, backend="eager", dynamic=dynamic, options={"strict": True})
+    for f, n in CALLS:
+        assert outcome(compiled, f, n) == outcome(program, f, n)
+
+
+def test_a_number_of_the_graph() -> None:
+    def program(x: torch.Tensor) -> Any:
+        total = x.sum().item()
+        return x * ((total + 1e16) - 1e16), total - total
+
+    compiled = stator.compile(program, backend="eager", options={"strict": True})
+    for x in (torch.arange(4.0), torch.arange(6.0), torch.tensor([math.inf])):
+        (left, none), (right, other) = program(x), compiled(x)
+        assert repr(left) == repr(right)
+        assert repr(none) == repr(other)
