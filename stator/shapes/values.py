@@ -190,15 +190,13 @@ def in_order(function: Callable[..., Any], values: tuple[Any, ...]) -> tuple[Any
     """
     if len(values) != 2 or function not in _RING and function not in _COMPARISONS:
         return values
-    constants = [value for value in values if type(value) not in SYMBOLIC]
+    left, right = values
+    operands = _atom(left, False), _atom(right, _same_expression(left, right))
+    constants = [value for value in operands if type(value) not in SYMBOLIC]
     if any(value in (math.inf, -math.inf) or value != value or value == 0 and function in _PRODUCTS
            for value in constants):
         return None
-    left, right = values
-    again = _same_expression(left, right)
-    left, right = _atom(left, False), _atom(right, again)
-    # What has become a number since is looked at as one.
-    return (left, right) if type(left) in SYMBOLIC or type(right) in SYMBOLIC else (float(left), float(right))
+    return operands
 
 
 def _atom(value: Any, again: bool) -> Any:
