@@ -18,6 +18,8 @@ void GuardProgram::Certificate::clear() {
   facts.clear();
   words.clear();
   group_of_word.clear();
+  watch.clear();
+  watched.clear();
   tensors.clear();
   late.clear();
   calls.clear();
@@ -27,6 +29,25 @@ void GuardProgram::Certificate::expect(int node, const void* place, uint64_t exp
   Word word{static_cast<const uint64_t*>(place), expected};
   outdated = outdated || *word.place != expected;
   facts.push_back({word, node, group});
+}
+
+void GuardProgram::Certificate::expect_version(int node, PyObject* dict, int group) {
+  const uint64_t* version = dict_version_place(dict);
+  if (watch.add(dict)) {
+    watched.push_back({version, *version, nullptr, 0, group});
+  } else {
+    expect(node, version, *version, group);
+  }
+}
+
+void GuardProgram::Certificate::expect_length(int node, PyObject* object, uint64_t length) {
+  const uint64_t *place = length_place(object), *version = PyDict_Check(object) ? dict_version_place(object) : nullptr;
+  if (version && watch.add(object)) {
+    outdated = outdated || *place != length;
+    watched.push_back({version, *version, place, length, -1});
+  } else {
+    expect(node, place, length);
+  }
 }
 
 // Sorts the steps of a program into the lists of its certificate.
@@ -151,7 +172,8 @@ class GuardProgram::Certifier {
                                 ? dict_version_place(group.dict)
                                 : nullptr;
     if (place) {
-      certificate_.expect(group.dict_node, place, group.version, index);
+      certificate_.outdated = certificate_.outdated || dict_version(group.dict) != group.version;
+      certificate_.expect_version(group.dict_node, group.dict, index);
       for (int node : group.reads) fixed_[node] = 1;
       return;
     }
@@ -200,9 +222,9 @@ class GuardProgram::Certifier {
         return check.tensor->is_sealable() && certificate_.tensors.add(value);
       case Kind::len:
         if (PyTuple_Check(value)) return true;
-        place = length_place(value);
-        expected = static_cast<uint64_t>(check.number);
-        break;
+        if (!length_place(value)) return false;
+        certificate_.expect_length(check.node, value, static_cast<uint64_t>(check.number));
+        return true;
       case Kind::cell_empty:
         place = &reinterpret_cast<PyCellObject*>(value)->ob_ref;
         break;
@@ -325,6 +347,7 @@ Py_ssize_t GuardProgram::prove_certificate(Frame& frame) {
     if (group.version == 0) return unproven;
     version.expected = group.version;
   }
+  if (!prove_watched(frame)) return unproven;
   failed = prove_words(frame);
   if (failed != -1) return failed;
   return certificate.tensors.hold() ? run_listed(certificate.late, frame) : unproven;
@@ -343,9 +366,29 @@ Py_ssize_t GuardProgram::prove_words(Frame& frame) {
     if (group < 0) return unproven;
     Py_ssize_t failed = renew(dict_groups_[group], frame);
     if (failed != -1) return failed;
-    words[i].expected = dict_groups_[group].version;
+    words[i].expected = *words[i].place;
   }
   return -1;
+}
+
+// Dicts that were written to are looked at again; all others are what they were.  A fact that does not hold decides
+// nothing here: the way to its dict may have changed too, and that is for the program to see.
+bool GuardProgram::prove_watched(Frame& frame) {
+  Certificate& certificate = *certificate_;
+  if (certificate.watch.is_quiet()) return true;
+  if (certificate.watch.has_lost()) return false;
+  for (uint32_t number : certificate.watch.take_changed()) {
+    Certificate::Watched& watched = certificate.watched[number];
+    if (*watched.version == watched.seen) {
+      certificate.watch.note(number, false);  // it is about to be written to
+      continue;
+    }
+    watched.seen = *watched.version;
+    if (watched.group >= 0 ? renew(dict_groups_[watched.group], frame) != -1 : *watched.length != watched.expected) {
+      return false;
+    }
+  }
+  return true;
 }
 
 // The steps that run readers of other values.  While one runs another thread may too: what the caller wants is held.

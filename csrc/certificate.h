@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "dict_watch.h"
 #include "guard_program.h"
 #include "tensor_seal.h"
 
@@ -24,6 +25,13 @@ struct GuardProgram::Certificate {
     Word word;
     int node;   // whose object it lies in
     int group;  // the dict group whose version it is, or -1
+  };
+  struct Watched {
+    const uint64_t* version;
+    uint64_t seen;
+    const uint64_t* length;  // where the fact is a group's: nullptr
+    uint64_t expected;
+    int group;
   };
   struct ClassVersion {
     const unsigned* place;
@@ -42,6 +50,8 @@ struct GuardProgram::Certificate {
   std::vector<Fact> facts;
   std::vector<Word> words;
   std::vector<int> group_of_word;     // the dict group whose version it is, or -1
+  DictWatch watch;                    // dicts that say when they change
+  std::vector<Watched> watched;       // what to look at then, by their numbers
   TensorSeals tensors;
   std::vector<int> late;              // steps about what the words have proven alive
   std::vector<int> calls;             // steps that run other readers: last, for one may let another thread in
@@ -54,6 +64,9 @@ struct GuardProgram::Certificate {
   void expect(int node, const void* place, const void* expected) {
     expect(node, place, reinterpret_cast<uint64_t>(expected));
   }
+  // What a dict cannot change without a new version: watched where that is possible, else a word.
+  void expect_version(int node, PyObject* dict, int group);
+  void expect_length(int node, PyObject* object, uint64_t length);
 };
 
 }  // namespace stator

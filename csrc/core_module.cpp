@@ -1,6 +1,7 @@
 // The extension module stator._core: GuardProgram, CompiledFunction, Resume and EAGER.
 #include <Python.h>
 
+#include "dict_watch.h"
 #include "eager_switch.h"
 #include "entry.h"
 #include "guard_program.h"
@@ -16,6 +17,7 @@ bool fill_module(PyObject* module) {
   using namespace stator;
   if (!raw_read_init()) return false;
   tensor_seal_init();
+  dict_watch_init();
   for (PyTypeObject* type : {&GuardProgram_Type, &Entry_Type, &Eager_Type, &CompiledFunction_Type, &Resume_Type}) {
     if (PyType_Ready(type) < 0) return false;
   }
@@ -31,6 +33,7 @@ PyMethodDef core_functions[] = {
     {"enter_eager", stator::enter_eager, METH_NOARGS, "enter_eager(): compiled functions run eagerly on this thread"},
     {"leave_eager", stator::leave_eager, METH_NOARGS, "leave_eager(): undo the last enter_eager() of this thread"},
     {"eager_depth", stator::eager_depth, METH_NOARGS, "eager_depth() -> enter_eager() calls of this thread not left"},
+    {"watch_count", stator::watch_count, METH_NOARGS, "watch_count() -> dicts that tell guards when they change"},
     {"force_eager", stator::force_eager, METH_O, "force_eager(flag): compiled functions run eagerly on all threads"},
     {"tensor_item", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(stator::tensor_item)), METH_FASTCALL,
      "tensor_item(tensor, place) -> an element of an integer tensor in the CPU's memory, counted in reading order"},

@@ -158,6 +158,7 @@ class GuardProgram {
   static constexpr Py_ssize_t unproven = -2;
   Py_ssize_t run_certificate(Frame& frame);
   Py_ssize_t prove_certificate(Frame& frame);
+  bool prove_watched(Frame& frame);
   Py_ssize_t prove_words(Frame& frame);
   Py_ssize_t prove_calls(Frame& frame);
   Py_ssize_t run_listed(const std::vector<int>& steps, Frame& frame);

@@ -264,8 +264,9 @@ uint64_t dict_version(PyObject* dict) {
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 #endif
-  // 3.12 and 3.13 keep watcher bits below the counter; they only make the tag change more often.
-  return reinterpret_cast<PyDictObject*>(dict)->ma_version_tag;
+  // 3.12 and 3.13 keep a bit for each of eight watchers below the counter.
+  constexpr uint64_t watchers = PY_VERSION_HEX >= 0x030C0000 ? 0xFF : 0;
+  return reinterpret_cast<PyDictObject*>(dict)->ma_version_tag & ~watchers;
 #if defined(__GNUC__)
 #pragma GCC diagnostic pop
 #endif

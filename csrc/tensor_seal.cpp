@@ -37,6 +37,9 @@ typedef uint64_t Pair __attribute__((vector_size(16), aligned(8), may_alias));
 template <int count>
 bool same_words(const uint64_t* expected, const char* actual) {
   Pair difference = {0, 0};
+#if defined(__GNUC__)
+#pragma GCC unroll 16
+#endif
   for (int i = 0; i + 1 < count; i += 2) {
     difference |= *reinterpret_cast<const Pair*>(expected + i) ^ *reinterpret_cast<const Pair*>(actual + 8 * i);
   }
@@ -45,16 +48,15 @@ bool same_words(const uint64_t* expected, const char* actual) {
   return (difference[0] | difference[1] | (last ^ expected[count - 1])) == 0;
 }
 
-bool requires_grad_of(const void* meta) {
-  auto* autograd = static_cast<const torch::autograd::AutogradMeta*>(
-      static_cast<const c10::AutogradMetaInterface*>(meta));
-  return autograd->requires_grad_ || autograd->grad_fn_;
+const torch::autograd::AutogradMeta* autograd_meta(const void* meta) {
+  return static_cast<const torch::autograd::AutogradMeta*>(static_cast<const c10::AutogradMetaInterface*>(meta));
 }
 
-bool is_view(const void* meta) {
-  return static_cast<const torch::autograd::AutogradMeta*>(static_cast<const c10::AutogradMetaInterface*>(meta))
-      ->is_view_;
+bool requires_grad_of(const void* meta) {
+  return autograd_meta(meta)->requires_grad_ || autograd_meta(meta)->grad_fn_;
 }
+
+bool is_view(const void* meta) { return autograd_meta(meta)->is_view_; }
 
 }  // namespace
 
@@ -103,7 +105,6 @@ bool TensorSeals::add(PyObject* object) {
 void TensorSeals::fetch(const Seal& seal) {
 #if defined(__GNUC__)
   __builtin_prefetch(seal.object);
-  __builtin_prefetch(seal.impl + autograd_offset);
   __builtin_prefetch(seal.impl + extents_offset);
   __builtin_prefetch(seal.impl + extents_offset + 8 * (words - 1));
   if (seal.autograd) __builtin_prefetch(static_cast<const char*>(seal.autograd) + requires_grad_offset);
@@ -111,19 +112,20 @@ void TensorSeals::fetch(const Seal& seal) {
 }
 
 bool TensorSeals::hold() const {
-  constexpr size_t ahead = 6;
+  constexpr size_t ahead = 8;
   const size_t count = seals_.size();
-  for (size_t i = 0; i < count && i < ahead; ++i) fetch(seals_[i]);
+  const Seal* seals = seals_.data();
+  const Metadata* metadata = metadata_.data();
+  for (size_t i = 0; i < count && i < ahead; ++i) fetch(seals[i]);
   for (size_t i = 0; i < count; ++i) {
-    if (i + ahead < count) fetch(seals_[i + ahead]);
-    const Seal& seal = seals_[i];
+    if (i + ahead < count) fetch(seals[i + ahead]);
+    const Seal& seal = seals[i];
+    // The object is alive; whether the other places are is shown by the one before.
     const at::Tensor& tensor = reinterpret_cast<THPVariable*>(seal.object)->cdata;
-    if (Py_TYPE(seal.object) != seal.type ||
-        reinterpret_cast<const char*>(tensor.unsafeGetTensorImpl()) != seal.impl ||
-        !same_words<words>(metadata_[seal.metadata].words, seal.impl + extents_offset) ||
-        autograd_of(seal.impl) != seal.autograd) {
-      return false;
-    }
+    if (Py_TYPE(seal.object) != seal.type) return false;
+    if (reinterpret_cast<const char*>(tensor.unsafeGetTensorImpl()) != seal.impl) return false;
+    if (!same_words<words>(metadata[seal.metadata].words, seal.impl + extents_offset)) return false;
+    if (autograd_of(seal.impl) != seal.autograd) return false;
     if (seal.autograd && (is_view(seal.autograd) || requires_grad_of(seal.autograd) != seal.requires_grad)) return false;
   }
   return true;
