@@ -53,8 +53,8 @@ def kept_result(wrapper: Any, key: Any) -> Any:
     """What a cache keeps under a key, or ABSENT."""
     links, table, _ = _parts(wrapper)
     if not links:
-        return table.get(key, ABSENT)
-    if key not in table:
+        return table.get(_unasked(key), ABSENT)
+    if _unasked(key) not in table:
         return ABSENT
     for i in range(0, len(links), 3):
         if same_key(links[i], key):
@@ -69,13 +69,33 @@ def kept_or(wrapper: Any, key: Any, otherwise: Any) -> Any:
 
 
 def is_kept(wrapper: Any, key: Any) -> bool:
-    return key in table_of(wrapper)
+    return _unasked(key) in table_of(wrapper)
 
 
 def has_room(wrapper: Any, count: int) -> bool:
     """Whether `count` more results push nothing out."""
     info = wrapper.cache_info()
     return info.maxsize is None or info.currsize + count <= info.maxsize
+
+
+class _Sought:
+    """A key that is looked for: it compares itself with the keys of the table, so that theirs are not asked."""
+
+    __slots__ = ("key",)
+
+    def __init__(self, key: Any) -> None:
+        self.key = key
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    def __eq__(self, other: Any) -> bool:
+        return same_key(self.key, other)
+
+
+def _unasked(key: Any) -> Any:
+    """A tuple's search would compare its items with those of another of the same hash."""
+    return _Sought(key) if type(key) is tuple else key
 
 
 def same_key(left: Any, right: Any) -> bool:

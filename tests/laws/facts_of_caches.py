@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 from probing import Scene, probe, ramp
-from scenery import one
+from scenery import box, one
 
 import stator
 from stator.heap.caches import table_of
@@ -289,3 +289,28 @@ def lru_cache_exchanged_for_another():
     slot = [first]
     return Scene(lambda x: x * slot[0](2)[0], one(ramp()), lambda: slot.__setitem__(0, second),
                  lambda: (counts(first), counts(second)))
+
+
+@probe()
+def lru_cache_with_a_key_that_collides():
+    asked: list[int] = []
+
+    class Five:
+        def __hash__(self):
+            return hash(5)
+
+        def __eq__(self, other):
+            asked.append(1)
+            return False
+
+    @functools.lru_cache(maxsize=None)
+    def scale(n, m):
+        return 2 if type(n) is Five else n * m
+
+    scale(Five(), 2)
+    world = box(n=5)
+
+    def look():
+        return len(asked) > 0, scale.cache_info()
+
+    return Scene(lambda x: x * scale(world.n, 2), one(ramp()), lambda: setattr(world, "n", 6), look)
