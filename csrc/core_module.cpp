@@ -35,6 +35,8 @@ PyMethodDef core_functions[] = {
     {"eager_depth", stator::eager_depth, METH_NOARGS, "eager_depth() -> enter_eager() calls of this thread not left"},
     {"watch_count", stator::watch_count, METH_NOARGS, "watch_count() -> dicts that tell guards when they change"},
     {"force_eager", stator::force_eager, METH_O, "force_eager(flag): compiled functions run eagerly on all threads"},
+    {"listen_to_redone", stator::listen_to_redone, METH_O,
+     "listen_to_redone(function): told whether a call succeeded that was made again because its graph had failed"},
     {"tensor_item", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(stator::tensor_item)), METH_FASTCALL,
      "tensor_item(tensor, place) -> an element of an integer tensor in the CPU's memory, counted in reading order"},
     {nullptr, nullptr, 0, nullptr},

@@ -1,6 +1,8 @@
 // Which threads run compiled functions eagerly now.  The GIL protects the counters that threads share.
 #include "eager_switch.h"
 
+#include <cstring>
+
 namespace stator {
 
 int eager_reasons = 0;
@@ -11,6 +13,11 @@ thread_local int depth = 0;
 bool forced = false;
 
 }  // namespace
+
+bool is_stepped() {
+  PyObject* tracer = PyThreadState_Get()->c_traceobj;
+  return tracer && std::strncmp(Py_TYPE(tracer)->tp_name, "coverage.", 9) != 0;
+}
 
 bool runs_eagerly() { return forced || depth > 0; }
 

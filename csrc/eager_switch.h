@@ -11,6 +11,10 @@ extern int eager_reasons;
 // Whether calls on this thread must run eagerly; ask only while eager_reasons is not 0.
 bool runs_eagerly();
 
+// Whether somebody steps through the program on this thread (sys.settrace), and must find its lines.  Not so a C tracer
+// that counts lines, of which coverage's is one: a measured program is to run as it does otherwise.
+bool is_stepped();
+
 PyObject* enter_eager(PyObject*, PyObject*);
 PyObject* leave_eager(PyObject*, PyObject*);
 PyObject* eager_depth(PyObject*, PyObject*);

@@ -115,6 +115,22 @@ struct Hint {
   EntryObject* guess;  // borrowed, or nullptr
 };
 
+PyObject* redo_listener = nullptr;  // told how a call ended that was made again because its graph had failed
+
+PyObject* tell_redone(PyObject* result) {
+  if (!redo_listener) return result;
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  PyObject* told = PyObject_CallOneArg(redo_listener, result ? Py_True : Py_False);
+  if (told || type) {  // the program's own exception comes first
+    Py_XDECREF(told);
+    PyErr_Restore(type, value, traceback);
+    return result;
+  }
+  Py_XDECREF(result);
+  return nullptr;
+}
+
 // Tries one entry.  True: *result is the call's result (nullptr: it raised).
 bool try_entry(CompiledObject* self, EntryObject* entry, const BoundArguments& bound, PyObject* const* args,
                size_t flagged_count, PyObject* names, PyObject** result, const Hint* hint = nullptr) {
@@ -132,7 +148,7 @@ bool try_entry(CompiledObject* self, EntryObject* entry, const BoundArguments& b
     *result = call_residual(entry, values);
     if (*result == eager_sentinel) {  // its graph failed before anything was written
       Py_DECREF(*result);
-      *result = call_function(self, args, flagged_count, names);
+      *result = tell_redone(call_function(self, args, flagged_count, names));
     }
   }
   return true;
@@ -166,7 +182,7 @@ PyObject* after_miss(CompiledObject* self, const BoundArguments& bound, PyObject
 // One segment: its value, or a Resume.
 PyObject* call_segment(PyObject* object, PyObject* const* args, size_t flagged_count, PyObject* names) {
   CompiledObject* self = compiled_of(object);
-  if (!self->enabled || !self->miss || (eager_reasons != 0 && runs_eagerly())) {
+  if (!self->enabled || !self->miss || (eager_reasons != 0 && runs_eagerly()) || is_stepped()) {
     return call_function(self, args, flagged_count, names);
   }
   Py_ssize_t count = PyVectorcall_NARGS(flagged_count);
@@ -441,5 +457,10 @@ PyTypeObject make_compiled_type() {
 }  // namespace
 
 PyTypeObject CompiledFunction_Type = make_compiled_type();
+
+PyObject* listen_to_redone(PyObject*, PyObject* listener) {
+  Py_XSETREF(redo_listener, Py_NewRef(listener));
+  Py_RETURN_NONE;
+}
 
 }  // namespace stator

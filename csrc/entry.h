@@ -25,4 +25,7 @@ extern PyObject* eager_sentinel;
 // What a miss answers when the entry it added fits the call.
 extern PyObject* retry_sentinel;
 
+// listen_to_redone(function): told, with True or False, whether a call succeeded that ran eagerly after its graph failed.
+PyObject* listen_to_redone(PyObject* module, PyObject* listener);
+
 }  // namespace stator

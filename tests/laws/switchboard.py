@@ -13,7 +13,7 @@ from typing import Any
 from stator.emit import effects, holders, residual
 from stator.guards.guard import Kind
 from stator.guards.guard_set import GuardSet
-from stator.heap import exposure, raw_access, upcoming
+from stator.heap import caches, exposure, raw_access, upcoming
 from stator.heap.arrays import Arrays
 from stator.heap.constants import Constants
 from stator.heap.heap import Heap
@@ -138,6 +138,8 @@ SWITCHES = [
     Switch("calls of a cache made again", forgetting(lambda vm: vm.effects.clear()), ("lru_cache_hit",)),
     Switch("a cache is looked into", without(rules_caches, "kept_result", lambda wrapper, key: rules_caches.ABSENT),
            ("lru_cache_of_a_fact_that_changed",)),
+    Switch("keys of a cache are not asked", without(caches, "_unasked", lambda key: key),
+           ("lru_cache_with_a_key_that_collides",)),
     Switch("a full cache breaks", without(rules_caches, "has_room", lambda wrapper, count: True),
            ("lru_cache_that_overflows",)),
     Switch("contents of arrays", without(Arrays, "expose"), ("numpy_array_changed_in_place",)),

@@ -137,7 +137,8 @@ def test_failure_in_the_middle_of_a_trace(error: type[BaseException], step: int,
     assert log == [0] and box == {"n": 5}
 
 
-def test_trace_function_sees_the_users_lines_or_runs_eagerly() -> None:
+@pytest.mark.parametrize("when", ["before capture", "after capture"])
+def test_trace_function_sees_the_users_lines(when: str) -> None:
     """With sys.settrace on, a debugger must be able to step through the user's function."""
     lines: list[int] = []
 
@@ -148,16 +149,22 @@ def test_trace_function_sees_the_users_lines_or_runs_eagerly() -> None:
             return tracer
         return None
 
+    def traced(function: Any) -> Any:
+        lines.clear()
+        sys.settrace(tracer)
+        try:
+            return function(x, 2)
+        finally:
+            sys.settrace(None)
+
     compiled = stator.compile(busy, backend="eager")
     x = torch.randn(3)
-    expected = busy(x, 2)
-    compiled(x, 2)
-    sys.settrace(tracer)
-    try:
-        got = compiled(x, 2)
-    finally:
-        sys.settrace(None)
-    assert torch.equal(got, expected)
+    expected = traced(busy)
+    eager_lines = list(lines)
+    if when == "after capture":
+        compiled(x, 2)
+    assert torch.equal(traced(compiled), expected)
+    assert lines == eager_lines and lines
     assert torch.equal(compiled(x, 2), expected)
 
 
@@ -191,6 +198,7 @@ def test_debugger() -> None:
     debugger = Quiet()
     got = debugger.runcall(compiled, x, 4)
     assert torch.equal(got, busy(x, 4))
+    assert debugger.stops
     sys.settrace(None)
     assert torch.equal(compiled(x, 4), busy(x, 4))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import pytest
@@ -76,3 +77,36 @@ def test_writes_to_what_the_graph_made_are_nobody_elses() -> None:
     with pytest.raises(IndexError):
         compiled(torch.zeros(3), torch.tensor([0, 9]), log)
     assert len(log) == 2
+
+
+def failing_graph(module: Any, inputs: Any) -> Any:
+    """A backend whose code raises where the program does not."""
+    def run(*values: Any) -> Any:
+        raise RuntimeError(f"a kernel for {values[0].shape[0]} elements is missing")
+    return run
+
+
+def test_a_graph_that_fails_alone_is_named_once() -> None:
+    compiled = stator.compile(lambda x, log: log.append(1) or x + 1, backend=failing_graph)
+    x, log = torch.ones(17), []
+    with pytest.warns(RuntimeWarning, match="a kernel for 17 elements is missing.*the program itself does not") as told:
+        assert torch.equal(compiled(x, log), x + 1)
+        assert torch.equal(compiled(x, log), x + 1)
+    assert len(told) == 1 and told[0].filename == __file__
+    assert len(log) == 2
+
+
+def test_a_graph_that_fails_with_the_program_is_not_told(recwarn: pytest.WarningsRecorder) -> None:
+    compiled = stator.compile(lambda x, index: x[index], backend="eager")
+    compiled(torch.arange(3.0), torch.tensor([0, 1]))
+    with pytest.raises(IndexError):
+        compiled(torch.arange(3.0), torch.tensor([0, 19]))
+    assert not [warning for warning in recwarn if "stator" in str(warning.message)]
+
+
+def test_a_warning_that_raises_is_raised() -> None:
+    compiled = stator.compile(lambda x: x + 1, backend=failing_graph)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(RuntimeWarning, match="a kernel for 23"):
+            compiled(torch.ones(23))
