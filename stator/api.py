@@ -229,7 +229,7 @@ def explain(fn: Callable[..., Any], **settings: Any) -> Callable[..., Any]:
         residuals = [tag.residual.source for tag in installed if tag.residual is not None]
         return report.build_explanation(log, guards, residuals, probe.costs(), value)
 
-    return explain_call
+    return about_compiling(explain_call)
 
 
 def bisect(fn: Callable[..., Any], directory: str | None = "stator_repro", **settings: Any) -> Callable[..., Any]:
@@ -254,7 +254,7 @@ def bisect(fn: Callable[..., Any], directory: str | None = "stator_repro", **set
     def bisect_call(*args: Any, **kwargs: Any) -> Any:
         return audit.bisect_call(entry, traced, checked, args, kwargs, directory)
 
-    return bisect_call
+    return about_compiling(bisect_call)
 
 
 class DisabledRegion(marks.DisabledContext):
@@ -411,3 +411,15 @@ def parameter_outline(signature: inspect.Signature) -> tuple[tuple[str, ...], fr
 
 
 report.follow_environment()
+
+
+def about_compiling(fn: Function) -> Function:
+    """What speaks to the compiler about compiling is no part of a program that is captured: it is called as it is."""
+    marks.disable(fn, recursive=True, reason="it is about compiling")
+    return fn
+
+
+for _own in (compile, compile_in_place, reset, explain, bisect, _disable, allow_in_graph, assume_constant_result,
+             substitute_in_graph, register_backend, list_backends, set_logs, shape_profile, load_shape_profile,
+             torch.compile):
+    about_compiling(_own)

@@ -10,6 +10,7 @@ lasting identity, so a question about one is answered for the function behind it
 from __future__ import annotations
 
 import functools
+import os
 import threading
 import types
 import weakref
@@ -119,6 +120,19 @@ def disabled_mark(fn: object) -> Disabled | None:
         if marked.__dict__["_torchdynamo_disable"]:
             return Disabled(True, marked.__dict__.get("_torchdynamo_disable_msg"))
     return mark
+
+
+def is_torch_compiled(fn: object) -> bool:
+    """Whether `fn` is what torch.compile has made of a function, which is under ORIGINAL in its `__dict__`.
+
+    A wrapper that functools.wraps has given the same entries is a function of the program.
+    """
+    return isinstance(fn, types.FunctionType) and ORIGINAL in fn.__dict__ and \
+        fn.__code__.co_filename.endswith(_WRAPPERS)
+
+
+ORIGINAL = "_torchdynamo_orig_callable"
+_WRAPPERS = os.path.join("torch", "_dynamo", "eval_frame.py")
 
 
 def substitute_in_graph(original: object, mark: Substitute) -> None:

@@ -19,6 +19,7 @@ from stator.code.decode import decode
 from stator.guards.guard import Kind
 from stator.heap.shells import CONSTANT_TYPES
 from stator.interp import tensor_bookkeeping
+from stator.interp.attributes import load_attr
 from stator.interp.binding import bind_arguments
 from stator.interp.descriptors import adopt_entry
 from stator.interp.frame import Frame, Raised
@@ -132,6 +133,10 @@ class Caller(NativeCaller):
         replacement = marks.substitute(fn)
         if replacement is not None:
             return self.call(replacement.replacement, args, kwargs, cont)
+        if marks.is_torch_compiled(fn):  # compiled by torch.compile or not: here it is simply part of the trace
+            original: list[Any] = []
+            self.sync(lambda: load_attr(self, fn, marks.ORIGINAL), original)
+            return self.call(original[0], args, kwargs, cont)
         if marks.allowed_in_graph(fn):
             return self.give(self.torch_call(fn, args, kwargs), cont)
         if marks.is_constant_result(fn):

@@ -18,4 +18,4 @@ def refuse_disabled(fn: Any) -> None:
 
 def is_marked(fn: Any) -> bool:
     return marks.is_disabled(fn) or marks.substitute(fn) is not None or marks.allowed_in_graph(fn) \
-        or marks.is_constant_result(fn)
+        or marks.is_constant_result(fn) or marks.is_torch_compiled(fn)

@@ -1,0 +1,73 @@
+"""Captured code that compiles, asks or calls what was compiled before, by Stator or by torch.compile."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import stator
+
+
+def inner(x: torch.Tensor) -> torch.Tensor:
+    return x.sin() + 1
+
+
+def compiles(x: torch.Tensor) -> torch.Tensor:
+    return stator.compile(inner, backend="eager")(x) * 2
+
+
+def compiles_with_torch(x: torch.Tensor) -> torch.Tensor:
+    return torch.compile(inner, backend="eager")(x) * 2
+
+
+def disables(x: torch.Tensor) -> torch.Tensor:
+    @stator.disable
+    def plain(y: torch.Tensor) -> torch.Tensor:
+        return y + 1
+
+    return plain(x) * 2
+
+
+def explains(x: torch.Tensor) -> Any:
+    return x + len(stator.explain(inner)(x).graphs)
+
+
+@pytest.mark.parametrize("program", [compiles, compiles_with_torch, disables, explains])
+def test_called_as_it_is(program: Any) -> None:
+    compiled = stator.compile(program, backend="eager")
+    for x in (torch.ones(2), torch.ones(2), torch.zeros(3)):
+        assert torch.equal(compiled(x), program(x))
+
+
+def test_torch_compiled_functions_are_part_of_the_trace() -> None:
+    theirs = torch.compile(inner, backend="eager")
+
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.wrapped = torch.compile(nn.Linear(2, 2), backend="eager")
+            self.in_place = nn.Linear(2, 2)
+            self.in_place.compile(backend="eager")
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.wrapped(x) + self.in_place(x) + theirs(x)
+
+    model, x = Model(), torch.randn(1, 2)
+    expected = model.wrapped._orig_mod(x) + nn.functional.linear(x, *model.in_place.parameters()) + inner(x)
+    compiled = stator.compile(model, backend="eager", fullgraph=True)
+    assert torch.allclose(compiled(x), expected) and torch.allclose(compiled(x), expected)
+
+
+def test_another_function_under_the_same_wrapper() -> None:
+    theirs = torch.compile(inner, backend="eager")
+
+    def program(x: torch.Tensor) -> torch.Tensor:
+        return theirs(x)
+
+    compiled, x = stator.compile(program, backend="eager", fullgraph=True), torch.ones(2)
+    assert torch.equal(compiled(x), inner(x))
+    theirs._torchdynamo_orig_callable = torch.cos
+    assert torch.equal(compiled(x), torch.cos(x))
