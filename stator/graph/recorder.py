@@ -34,6 +34,7 @@ from stator.graph.known_values import KnownValues, has_scalars, map_scalars
 from stator.graph.naming import input_name, is_in_place, spell
 from stator.graph.plain_inputs import PlainInputs
 from stator.graph.propagation import Propagation
+from stator.graph.quiet import keep_quiet
 from stator.graph.torch_state import TorchState
 from stator.graph.uncertain import Uncertain
 from stator.guards.guard import TensorMeta, tensor_meta
@@ -497,6 +498,7 @@ def refuse_misread(name: str) -> None:
         raise Break("SB017", "packed sequences")  # their fake has the length of the batch
 
 
+keep_quiet(Recorder._attempt)
 _INDEXED = frozenset({"index_put", "index_put_", "index"})  # whose lists of tensors are no sizes
 _NO_FAKE = "There was no fake impl registered"  # what torch.library raises for a custom operator without one
 _NO_DATA = "its data is not allocated yet"
