@@ -15,8 +15,10 @@ import numpy
 import torch
 
 from stator.breaks import Break
+from stator.guards.array_contents import same_contents, value_of_scalar
 from stator.guards.guard import Kind
 from stator.heap.tracker import Shape, VariableTracker
+from stator.shapes.policy import SAME_CONTENTS, VALUE_OF_SCALAR
 from stator.source import CallOf, Pinned, Source
 
 CONTENTS_LIMIT = 1 << 22  # bytes of an array whose contents are compared at every call
@@ -49,23 +51,6 @@ def layout_of(array: Any) -> Any:
     return array.dtype.str, array.shape, array.strides, array.flags.writeable
 
 
-def same_contents(array: Any, expected: Any) -> bool:
-    """Whether an array holds these bytes."""
-    if type(array) is not numpy.ndarray:
-        return False
-    if not array.flags.c_contiguous:
-        return array.tobytes() == expected.tobytes()
-    return bool(array.size == 0 or numpy.array_equal(_raw(array), _raw(expected)))
-
-
-def _raw(array: Any) -> Any:
-    return array.reshape(-1).view(numpy.uint8) if array.dtype.itemsize else array.reshape(-1)
-
-
-def value_of_scalar(value: Any) -> tuple[str, bytes]:
-    return value.dtype.str, value.tobytes()
-
-
 def overlap(left: Any, right: Any) -> bool:
     """Whether two arrays, tensors or buffers may share memory."""
     first, second = _extent(left), _extent(right)
@@ -91,7 +76,7 @@ def adopt_scalar(heap: Any, value: Any, source: Source) -> Any:
     tracker = heap.known(value, source)
     if tracker is None:
         heap.guard(source, Kind.TYPE, type(value))
-        heap.guard(CallOf(Pinned(value_of_scalar), (source,)), Kind.FRESH_CALL, value_of_scalar(value))
+        heap.guard(CallOf(VALUE_OF_SCALAR, (source,)), Kind.FRESH_CALL, value_of_scalar(value))
         tracker = heap.register(VariableTracker(value, value, source, Shape.VALUE))
     return tracker.standin
 
@@ -167,11 +152,13 @@ class Arrays:
             raise Break("SB005", "the contents of an array of objects, or of records")
         if tracker is None or tracker.exposed:
             return
+        if self.heap.shapes.breaks and not self.heap.shapes.may_guard_contents(tracker.source):
+            raise Break("SB024", "the contents of an array, which change from call to call")
         if tracker.original.nbytes > CONTENTS_LIMIT:
             raise Break("SB005", f"the contents of an array of {tracker.original.nbytes >> 20} MiB")
         numpy.copyto(root, tracker.original)
         expected = tracker.original.copy(order="C")
-        place = CallOf(Pinned(same_contents), (tracker.source, Pinned(expected)))
+        place = CallOf(SAME_CONTENTS, (tracker.source, Pinned(expected)))
         self.heap.guard(place, Kind.FRESH_CALL, True)
         tracker.exposed = True
         if not tracker.original.flags.writeable:

@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from stator.guards.array_contents import same_contents, value_of_scalar
 from stator.guards.guard import Guard, Kind
 from stator.guards.reference import Unreadable, evaluate, explain
 from stator.guards.shape_check import Property, is_ordinary
@@ -34,6 +35,8 @@ UNBACKED_MARK = "_dynamo_unbacked_indices"
 RANGE_MARK = "_dynamo_dynamic_range"
 CONTENTS_LIMIT = 3  # compilations for one tensor's values each, before the program breaks instead
 _VARIES = frozenset({Kind.TENSOR, Kind.LEN, Kind.VALUES})
+SAME_CONTENTS = Pinned(same_contents)
+VALUE_OF_SCALAR = Pinned(value_of_scalar)
 _CONTAINERS = (Index, Key, KeyAt, ValueAt)
 
 
@@ -51,7 +54,7 @@ class Memory:
     unread: set[Source] = field(default_factory=set)  # values that are no longer facts
     undecided_sizes: dict[Source, set[int]] = field(default_factory=dict)  # sizes that code pins down again and again
     undecided_numbers: set[Source] = field(default_factory=set)
-    contents: dict[Source, set[Any]] = field(default_factory=dict)  # values that tensors had, and left
+    contents: dict[Source, set[Any]] = field(default_factory=dict)  # values that tensors and arrays had, and left
     foreseen: dict[str, Any] | None = None  # what a loaded profile says, by the names of the values
 
     def foresees(self, kind: str, source: Source) -> Any:
@@ -72,6 +75,8 @@ class Memory:
                 except Unreadable:
                     continue
                 self._compare(guard, value)
+            elif guard.kind is Kind.FRESH_CALL and type(guard.source) is CallOf:
+                self._compare_arrays(guard, guard.source, bound)
 
     def give_up(self, guards: Iterable[Guard], bound: Sequence[Any]) -> bool:
         """Stop guarding what keeps failing, now that there are too many entries; whether anything was found."""
@@ -146,6 +151,22 @@ class Memory:
             changed = {dim for dim, size in enumerate(expected.sizes) if size is not None and size != value.shape[dim]}
             if changed:
                 self.sizes.setdefault(guard.source, set()).update(changed)
+
+    def _compare_arrays(self, guard: Guard, question: CallOf, bound: Sequence[Any]) -> None:
+        """What a numpy array or scalar held, and holds now."""
+        if question.fn is not SAME_CONTENTS and question.fn is not VALUE_OF_SCALAR:
+            return
+        try:
+            values = [evaluate(argument, bound) for argument in question.args]
+        except Unreadable:
+            return
+        is_array = question.fn is SAME_CONTENTS  # which asks for the type itself
+        if (is_array or type(values[0]) in STANDINS) and question.fn.obj(*values) != guard.value:
+            place = question.args[0]
+            seen = self.contents.setdefault(place, set())
+            seen.add(id(guard))
+            if not is_array and len(seen) >= CONTENTS_LIMIT:
+                self.unread.add(place)
 
     def _compare_lengths(self, source: Source, expected: int, value: Any) -> None:
         if type(value) not in COLLECTIONS or len(value) == expected:

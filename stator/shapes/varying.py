@@ -11,6 +11,8 @@ import collections
 import types
 from typing import Any
 
+import numpy
+
 
 class Varying:
     """The stand-in; each Python type has a subclass of its own, so that a class says all that is known."""
@@ -24,7 +26,8 @@ _ITERATORS: tuple[type, ...] = (
     type(iter({}.values())), type(iter({}.items())), type(iter(set())), type(reversed([])), enumerate, zip)
 _CONTAINERS: tuple[type, ...] = (list, tuple, dict, set, frozenset, collections.deque, collections.OrderedDict, range,
                type({}.keys()), type({}.values()), type({}.items()))
-_PLAIN = (str, bytes, types.FunctionType, types.BuiltinFunctionType, types.MethodType)
+_PLAIN = (str, bytes, types.FunctionType, types.BuiltinFunctionType, types.MethodType,
+          *{cls for cls in numpy.sctypeDict.values() if numpy.dtype(cls).kind in "biufc"})
 COLLECTIONS = frozenset(_ITERATORS + _CONTAINERS)
 STANDINS: dict[type, type[Varying]] = {
     cls: type(f"Varying_{cls.__name__}", (Varying,), {"__slots__": (), "python_type": cls})
