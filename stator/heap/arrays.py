@@ -152,7 +152,7 @@ class Arrays:
             raise Break("SB005", "the contents of an array of objects, or of records")
         if tracker is None or tracker.exposed:
             return
-        if self.heap.shapes.breaks and not self.heap.shapes.may_guard_contents(tracker.source):
+        if not self.heap.shapes.may_guard_array(tracker.source):
             raise Break("SB024", "the contents of an array, which change from call to call")
         if tracker.original.nbytes > CONTENTS_LIMIT:
             raise Break("SB005", f"the contents of an array of {tracker.original.nbytes >> 20} MiB")

@@ -34,6 +34,7 @@ STATIC_MARK = "_dynamo_static_indices"
 UNBACKED_MARK = "_dynamo_unbacked_indices"
 RANGE_MARK = "_dynamo_dynamic_range"
 CONTENTS_LIMIT = 3  # compilations for one tensor's values each, before the program breaks instead
+ARRAYS_LIMIT = 5  # the same for numpy arrays: each operation on them is a break then
 _VARIES = frozenset({Kind.TENSOR, Kind.LEN, Kind.VALUES})
 SAME_CONTENTS = Pinned(same_contents)
 VALUE_OF_SCALAR = Pinned(value_of_scalar)
@@ -165,7 +166,7 @@ class Memory:
             place = question.args[0]
             seen = self.contents.setdefault(place, set())
             seen.add(id(guard))
-            if not is_array and len(seen) >= CONTENTS_LIMIT:
+            if not is_array and len(seen) >= ARRAYS_LIMIT:
                 self.unread.add(place)
 
     def _compare_lengths(self, source: Source, expected: int, value: Any) -> None:
@@ -260,6 +261,10 @@ class Policy:
     def may_guard_contents(self, source: Source) -> bool:
         """Whether the values of a tensor may become a guard: not where they have changed again and again."""
         return len(self.memory.contents.get(source, ())) < CONTENTS_LIMIT
+
+    def may_guard_array(self, source: Source) -> bool:
+        """The same for a numpy array; without breaks there is no other way."""
+        return not self.breaks or len(self.memory.contents.get(source, ())) < ARRAYS_LIMIT
 
     def opens_items(self, source: Source) -> bool:
         """Whether numbers in a tensor are read at entry, and guards may ask about them: once a guard on them failed."""

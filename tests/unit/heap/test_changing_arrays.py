@@ -53,14 +53,14 @@ def run(program: Any, values: list[Any]) -> list[int]:
 
 @pytest.mark.parametrize("program", [reduced, scaled, through_a_tensor, written])
 def test_arrays_that_change(program: Any) -> None:
-    captures = run(program, arrays(14))
+    captures = run(program, arrays(20))
     assert captures[-4:] == [0, 0, 0, 0], captures
 
 
 def test_scalars_that_change() -> None:
-    captures = run(scalar, [numpy.float64(i) / 2 for i in range(12)])
+    captures = run(scalar, [numpy.float64(i) / 2 for i in range(14)])
     assert captures[-4:] == [0, 0, 0, 0], captures
-    assert sum(captures) < 8
+    assert sum(captures) <= 8
 
 
 def test_contents_stay_facts_where_breaks_are_errors() -> None:
