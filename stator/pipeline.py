@@ -24,6 +24,7 @@ from stator.cache.dispatch import update_dispatch
 from stator.cache.nested import NestedFrames
 from stator.cache.probe import BreakProbe
 from stator.cache.recompiles import gives_up, may_compile, over_limit, report_recompile
+from stator.cache.sharing import description_of, find_shared, shareable
 from stator.cache.site import CallSite, Installed
 from stator.emit.advance import Advance, Points
 from stator.emit.inheritance import pass_on
@@ -264,17 +265,11 @@ def finish(site: CallSite, done: Trace, bound: tuple[Any, ...], started: float, 
     begin = begins_generation(site.settings) if site.point is None and not site.is_nested else None
     residual = emit_residual(done.vm, done.value if resume is None else values, resume, begin)
     guard_shared_memory(done, residual)
-    compiled = None
+    compiled, serves = None, None
     nodes = 0
     if residual.graph is not None:
         nodes = len(residual.graph.graph.nodes)
-        fakes = [graph_input.fake for graph_input in residual.graph_inputs]
-        for graph_input in residual.graph_inputs:
-            if graph_input.boxed:  # compilers take the number a fake remembers for a constant of theirs
-                graph_input.fake.item_memo = None
-        with signals_let_through():
-            compiled = compile_graph(residual.graph, fakes, site.settings, done.fake_mode, done.grad_at_start)
-        done.vm.torch_state.restore()  # a backend that traced the graph has run its changes of settings
+        compiled, serves = compiled_or_shared(site, done, residual, bound)
     function = residual.link(compiled, site.settings.backend_name)
     if done.vm.locks:
         program, lowered, guards, function = under_locks(done, residual, function, bound)
@@ -284,7 +279,28 @@ def finish(site: CallSite, done: Trace, bound: tuple[Any, ...], started: float, 
     events.emit(events.CaptureFinished(site.name, nodes, len(guards), seconds, residual.graph, residual.source,
                                        tuple(guards)))
     residual.graph_inputs = []  # the tensors of the captured call are the user's to let go
-    return program, function, Installed(lowered, guards, residual)
+    return program, function, Installed(lowered, guards, residual, shareable=serves)
+
+
+def compiled_or_shared(site: CallSite, done: Trace, residual: Residual, bound: tuple[Any, ...]) -> tuple[Any, Any]:
+    """The compiled graph: another entry's, where that is the same but for sizes; and how it can serve others."""
+    entries = site.compiled.entries()
+    graph: Any = residual.graph
+    description = None
+    if done.vm.recorder.symbols.origins or any(tag is not None and tag.shareable for _, _, tag in entries):
+        description = description_of(done, residual)
+    found = find_shared(entries, done, description, residual, bound)
+    if found is not None:
+        done.vm.heap.guards.update(found[1])
+        return found[0], None
+    fakes = [graph_input.fake for graph_input in residual.graph_inputs]
+    for graph_input in residual.graph_inputs:
+        if graph_input.boxed:  # compilers take the number a fake remembers for a constant of theirs
+            graph_input.fake.item_memo = None
+    with signals_let_through():
+        compiled = compile_graph(graph, fakes, site.settings, done.fake_mode, done.grad_at_start)
+    done.vm.torch_state.restore()  # a backend that traced the graph has run its changes of settings
+    return compiled, shareable(done, compiled, description)
 
 
 def under_locks(done: Trace, residual: Residual, function: Any,

