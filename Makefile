@@ -97,7 +97,8 @@ sanitize: setup
 	@$(PY) tools/sanitize.py
 
 bench: setup
-	@$(PY) -m benchmarks
+	@$(PY) -m benchmarks $(BENCH)
+	@$(PY) -m benchmarks.instructions || true
 	@$(PY) -m benchmarks.shapes
 
 $(STAMPS)/models: $(STAMPS)/requirements

@@ -69,8 +69,8 @@ def main() -> None:
     for side in SIDES.values():
         capture.warm_up(side)
     for layers in LAYERS:
-        for name, value in measure(layers).items():
-            calls[name].append(value)
+        for name, sample in measure(llama(layers)).items():
+            calls[name].append(sample.median / 1e3)
         for name, value in capture_times(layers).items():
             captures[name].append(value)
         shown = ", ".join(f"{name} {calls[name][-1]:.1f} us a call, {captures[name][-1]:.0f} ms a capture"

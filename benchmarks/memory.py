@@ -7,8 +7,8 @@ and after a collection, each side in processes of its own that have compiled ano
 from __future__ import annotations
 
 import gc
+import importlib.util
 import json
-import statistics
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +17,7 @@ import torch
 
 from benchmarks.capture import warm_up
 from benchmarks.models import llama
+from benchmarks.samples import Sample, turns
 from benchmarks.sides import SIDES
 
 ROUNDS = 3
@@ -53,18 +54,30 @@ def in_a_process(side_name: str, layers: int) -> dict[str, float]:
     return found
 
 
+def rows() -> list[str]:
+    """What the table has a row for."""
+    has_model = importlib.util.find_spec("transformers") is not None
+    return ["Llama, 32 layers"] if has_model and Path("/proc/self/clear_refs").exists() else []
+
+
+def compare(layers: int, rounds: int) -> dict[str, dict[str, Sample]]:
+    """MiB by side and key, the sides in turns."""
+    runs: dict[str, list[dict[str, float]]] = {name: [] for name in SIDES}
+    for number in range(rounds):
+        for name in turns(list(SIDES), number):
+            runs[name].append(in_a_process(name, layers))
+    return {name: {key: Sample.of([run[key] for run in found]) for key in ("peak", "kept")}
+            for name, found in runs.items()}
+
+
 def main() -> None:
     layers = int(sys.argv[1]) if len(sys.argv) > 1 else 32
     if len(sys.argv) > 2:
         print(json.dumps(measure(sys.argv[2], layers)))
         return
-    runs: dict[str, list[dict[str, float]]] = {name: [] for name in SIDES}
-    for _ in range(ROUNDS):
-        for name in SIDES:
-            runs[name].append(in_a_process(name, layers))
-    for name, found in runs.items():
-        peak, kept = (statistics.median(run[key] for run in found) for key in ("peak", "kept"))
-        print(f"Llama, {layers} layers, captured by {name}: peak {peak:.1f} MiB, kept {kept:.1f} MiB")
+    for name, found in compare(layers, ROUNDS).items():
+        shown = ", ".join(f"{key} {sample.text(1, 'MiB')}" for key, sample in found.items())
+        print(f"Llama, {layers} layers, captured by {name}: {shown}")
 
 
 if __name__ == "__main__":

@@ -29,6 +29,11 @@ class Sample:
         low, median, high = statistics.quantiles(measurements, n=4, method="inclusive")
         return cls(median, low, high, tuple(measurements))
 
+    @classmethod
+    def from_json(cls, found: dict[str, Any]) -> Sample:
+        """What as_json gave, the single measurements left out or not."""
+        return cls(found["median"], found["low"], found["high"], tuple(found.get("measurements", ())))
+
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
 

@@ -296,6 +296,43 @@ hook_exchange_callback(PyObject *module, PyObject *new_callback)
     return old != NULL ? old : Py_NewRef(Py_None);
 }
 
+/* call_below(callback, function, *args, **kwargs): one call under a callback of its own, without a Python frame. */
+static PyObject *
+hook_call_below(PyObject *module, PyObject *const *args, Py_ssize_t count, PyObject *names)
+{
+    if (count < 2) {
+        PyErr_SetString(PyExc_TypeError, "call_below() takes a callback and a function");
+        return NULL;
+    }
+    PyObject *previous = hook_exchange_callback(module, args[0]);
+    if (previous == NULL) {
+        return NULL;
+    }
+    PyObject *result = NULL;
+    PyObject *entered = hook_enter(module, NULL);
+    if (entered != NULL) {
+        Py_DECREF(entered);
+        result = PyObject_Vectorcall(args[1], args + 2, (size_t)(count - 2), names);
+    }
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    PyObject *left = entered != NULL ? hook_leave(module, NULL) : Py_NewRef(Py_None);
+    PyObject *own = left != NULL ? hook_exchange_callback(module, previous) : NULL;
+    Py_DECREF(previous);
+    Py_XDECREF(own);
+    if (own == NULL) { /* somebody left more often than they entered */
+        Py_XDECREF(left);
+        Py_XDECREF(result);
+        Py_XDECREF(type);
+        Py_XDECREF(value);
+        Py_XDECREF(traceback);
+        return NULL;
+    }
+    Py_DECREF(left);
+    PyErr_Restore(type, value, traceback);
+    return result;
+}
+
 static PyObject *
 hook_skip_code(PyObject *module, PyObject *code)
 {
@@ -359,6 +396,9 @@ static PyMethodDef methods[] = {
     {"exchange_callback", hook_exchange_callback, METH_O,
      DOC("exchange_callback($module, callback, /)",
          "This thread's own callback, asked instead of the process's; returns the one before.")},
+    {"call_below", (PyCFunction)(void (*)(void))hook_call_below, METH_FASTCALL | METH_KEYWORDS,
+     DOC("call_below($module, callback, function, /, *args, **kwargs)",
+         "Call the function with its frames, on this thread, intercepted by a callback of their own.")},
     {"enter", hook_enter, METH_NOARGS, DOC("enter($module, /)", "Intercept this thread's frames. Nests.")},
     {"leave", hook_leave, METH_NOARGS, DOC("leave($module, /)", "Undo the last enter() of this thread.")},
     {"pause", hook_pause, METH_NOARGS,

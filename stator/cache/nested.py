@@ -11,6 +11,7 @@ gave no graph is left alone from then on.
 from __future__ import annotations
 
 import enum
+import functools
 import os
 import sysconfig
 import types
@@ -82,16 +83,8 @@ class NestedFrames:
         self._places: dict[types.CodeType, Place] = {}
         self._met: dict[Any, NestedFunction] = {}
         self._per_code: dict[types.CodeType, int] = {}
-
-    def invoke(self, function: Any, /, *args: Any, **kwargs: Any) -> Any:
-        """Call natively; frames entered below are compiled in turn."""
-        previous = _hook.exchange_callback(self.entered)
-        _hook.enter()
-        try:
-            return function(*args, **kwargs)
-        finally:
-            _hook.leave()
-            _hook.exchange_callback(previous)
+        # invoke(function, *args, **kwargs): call natively; frames entered below are compiled in turn.
+        self.invoke: Callable[..., Any] = functools.partial(_hook.call_below, self.entered)
 
     def entered(self, func: types.FunctionType, args: tuple[Any, ...], closure: Any) -> Any:
         """The hook's question about one frame: its value, or RUN, or RUN_ALL."""

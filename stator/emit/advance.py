@@ -180,20 +180,37 @@ def straight_way(advance: Advance) -> Callable[..., Any]:
     names = [f"v{number}" for number in range(count)]
     end = count - advance.tail
     given = iter(names[end - advance.operands:end])
-    operands = ", ".join("NULL" if kind == "null" else next(given) for kind in advance.operand_kinds)
+    operands = ["NULL" if kind == "null" else next(given) for kind in advance.operand_kinds]
+    run, way = f"way, results = whole.step.run([{', '.join(operands)}], points.invoke)", "exits[way]"
+    results = "*results"
+    function = None
+    if advance.step is not None and advance.step.called is not None:
+        function, before = advance.step.called
+        call = written_call(function is not None, operands[:before], operands[before:])
+        run, way, results = f"result = {call}", "exits[0]", "result"
     kept = "".join(f"{name}, " for name in (*names[:end - advance.operands], *names[end:]))
     text = (f"def advance({', '.join(names)}):\n"
             f"    if points.probe is not None:\n        return whole({', '.join(names)})\n"
-            f"    try:\n        way, results = whole.step.run([{operands}], points.invoke)\n"
+            f"    try:\n        {run}\n"
             f"    except BaseException as error:\n"
             f"        error.__traceback__ = own_frames_dropped(error.__traceback__)\n"
             f"        return Resume(failure, ({kept}error,))\n"
-            f"    return Resume(exits[way], ({kept}*results,))\n")
+            f"    return Resume({way}, ({kept}{results},))\n")
     namespace = {"whole": advance, "points": advance.points, "NULL": NULL, "Resume": _core.Resume,
+                 "called": function,
                  "own_frames_dropped": own_frames_dropped, "failure": advance.failure.compiled,
                  "exits": [point.compiled for point in advance.exits]}
     exec(compile(text, "<stator break>", "exec"), namespace)  # noqa: S102  our own text
     return namespace["advance"]
+
+
+def written_call(known: bool, before: list[str], arguments: list[str]) -> str:
+    """The one call that an instruction makes, with its operands written out."""
+    if known:
+        first = ["called"]
+    else:  # (NULL, f), (f, NULL) or (f, receiver), as in steps._function_of
+        first = [name for name in before if name != "NULL"]
+    return f"points.invoke({', '.join([*first, *arguments])})"
 
 
 def caller_of(state: FrameState, line: int) -> types.FunctionType:

@@ -40,6 +40,9 @@ class Step:
     pops: int
     run: Callable[[list[Any], Invoke], Outcome]
     exits: tuple[Exit, ...]
+    # The same for known kinds of operands, where it leaves by the first exit with one value: what is called (nothing:
+    # the first operand) and how many of the operands come before the arguments.
+    called: tuple[Callable[..., Any] | None, int] | None = None
 
 
 def plan_step(instr: Instruction, kwnames: tuple[str, ...], namespace: dict[str, Any]) -> Step | None:
@@ -50,7 +53,8 @@ def plan_step(instr: Instruction, kwnames: tuple[str, ...], namespace: dict[str,
 
 def _simple(pops: int, function: Callable[..., Any], instr: Instruction) -> Step:
     """An instruction that replaces its operands by one value."""
-    return Step(pops, lambda operands, invoke: (0, [invoke(function, *operands)]), (Exit(instr.index + 1, (V,)),))
+    return Step(pops, lambda operands, invoke: (0, [invoke(function, *operands)]), (Exit(instr.index + 1, (V,)),),
+                (function, 0))
 
 
 def _statement(pops: int, function: Callable[..., Any], instr: Instruction) -> Step:
@@ -107,7 +111,7 @@ def _call(instr: Instruction, kwnames: tuple[str, ...], namespace: Any) -> Step:
         if not named:
             return 0, [invoke(function, *args)]
         return 0, [invoke(function, *args[:-named], **dict(zip(kwnames, args[-named:], strict=True)))]
-    return Step(count + 2, run, (Exit(instr.index + 1, (V,)),))
+    return Step(count + 2, run, (Exit(instr.index + 1, (V,)),), None if named else (None, 2))
 
 
 def _call_ex(instr: Instruction, kwnames: Any, namespace: Any) -> Step:

@@ -155,6 +155,9 @@ def steps_left(walker: Any) -> int:
 
 def advanced(iterator: Any, steps: int) -> Any:
     """The iterator, `steps` items further on."""
+    if steps == 1:
+        next(iterator, None)
+        return iterator
     for _ in itertools.islice(iterator, steps):
         pass
     return iterator

@@ -24,6 +24,7 @@ _TUPLE: type = type(iter(()))
 _RANGE, _LONG_RANGE = type(iter(range(0))), type(iter(range(1 << 70)))
 SEQUENCES = frozenset({_LIST, _TUPLE, _RANGE, _LONG_RANGE})
 COMPOSITES = frozenset({enumerate, zip})
+_length_hint = operator.length_hint
 
 
 def is_upcoming(iterator: Any) -> bool:
@@ -87,6 +88,8 @@ def remaining(iterator: Any) -> int:
 
 
 def at_least(iterator: Any, count: int) -> bool:
+    if type(iterator) in SEQUENCES:  # asked at every turn of a loop with a graph break in it
+        return _length_hint(iterator) >= count
     return is_upcoming(iterator) and remaining(iterator) >= count
 
 

@@ -67,3 +67,9 @@ def test_pure_python_workload_is_heavy():
 def test_programs_with_breaks_are_captured_around_them(name: str):
     graphs, found = breaks.inspect(breaks.CONTENDERS[1], name)
     assert (graphs, found) == ((3, 2) if "loop" in name else (2, 1))
+
+
+def test_samples_survive_the_file_that_keeps_them():
+    sample = Sample.of([5.0, 1.0, 3.0])
+    assert Sample.from_json(sample.as_json()) == sample
+    assert Sample.from_json({"median": 3.0, "low": 2.0, "high": 4.0}).text(1, "ms") == "3 ms (2-4)"

@@ -94,6 +94,28 @@ def check_callback_can_be_absent_or_replaced(hook: ModuleType) -> None:
     assert result == 10 and second.names == ["add"]
 
 
+def check_call_below_has_a_callback_of_its_own(hook: ModuleType) -> None:
+    seen: list[str] = []
+
+    def below(func: Any, args: Any, closure: Any) -> Any:
+        seen.append(func.__name__)
+        return hook.RUN
+
+    def fails(**named: Any) -> None:
+        raise KeyError(named["n"])
+
+    assert hook.call_below(below, call_add, 3) == 50
+    assert hook.call_below(below, add, 3, b=4) == 7
+    assert "3" in expect(KeyError, lambda: hook.call_below(below, fails, n=3))
+    assert seen == ["call_add", "add", "add", "fails"]
+    assert hook.exchange_callback(None) is None and not hook.active() and default_evaluator_installed()
+    assert hook.call_below(below, lambda: hook.call_below(add, len, [1])) == 1
+    for wrong in ((), (below,), (3, add)):
+        expect(TypeError, hook.call_below, *wrong)
+    seen.clear()
+    assert call_add(3) == 50 and seen == []
+
+
 def function_in_file(filename: str) -> Callable[[Any], Any]:
     scope: dict[str, Any] = {"add": add}
     exec(compile("def in_file(a): return add(a)", filename, "exec"), scope)
