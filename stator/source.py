@@ -91,6 +91,26 @@ class Local(Source):
         return self.name
 
 
+class Drawn(Source):
+    """A random number that the residual draws before the graph runs; nothing outside holds it, no guard reads it."""
+
+    __slots__ = ("index", "name")
+    index: int
+    name: str
+    _family = "drawn"
+
+    def __init__(self, index: int, name: str) -> None:
+        _store(self, "index", index)
+        _store(self, "name", name)
+        self._seal(None, index)
+
+    def _detail(self) -> object:
+        return self.index
+
+    def text(self) -> str:
+        return f"{self.name}() {self.index}"
+
+
 class Pinned(Source):
     """This very object, which the entry keeps alive."""
 

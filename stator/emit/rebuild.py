@@ -34,7 +34,7 @@ from stator.heap.tracker import Shape
 from stator.interp.outside import is_outside
 from stator.kinds import is_a
 from stator.shapes.values import SYMBOLIC, UNREAD, DeferredText
-from stator.source import Source
+from stator.source import Drawn, Source
 
 
 class Rebuilder:
@@ -53,6 +53,8 @@ class Rebuilder:
     # ------------------------------------------------------------------ outside
 
     def outside(self, source: Source) -> str:
+        if type(source) is Drawn:
+            return f"drawn_{source.index}"
         name = self.wanted.get(source)
         if name is None:
             name = self.wanted[source] = self.writer.fresh(source.text())

@@ -29,9 +29,10 @@ from stator.errors import BackendError
 from stator.graph.modules import make_graph_module
 from stator.heap.tracker import Shape
 from stator.interp.promises import as_program_exception
+from stator.interp.rules_random import restore_streams, saved_streams
 from stator.interp.tensor_bookkeeping import require_inner_leaves
 from stator.shapes.inputs import float_tensor
-from stator.source import Source
+from stator.source import Drawn, Source
 
 # From this many graph inputs on, the entry hands them over as one tuple: `graph(*inputs)`.
 PACKED_INPUTS = 16
@@ -99,7 +100,7 @@ def emit_residual(vm: Any, result: Any, resume: Any = None, begin: Callable[[], 
         nodes = tuple(recorder.to_node_arg(value) for value in build.outputs)
         inputs += [i for i in recorder.inputs if i not in inputs and i.node in nodes]
         inputs = [i for i in recorder.inputs if i in inputs]  # in the order of the placeholders
-        packed = len(inputs) >= PACKED_INPUTS and not any(i.boxed for i in inputs)
+        packed = len(inputs) >= PACKED_INPUTS and not any(i.boxed or type(i.source) is Drawn for i in inputs)
         names = ["*inputs"] if packed else [
             f"{writer.constant(float_tensor, 'float_tensor')}({build.outside(i.source)})" if i.boxed
             else build.outside(i.source) for i in inputs]
@@ -112,11 +113,25 @@ def emit_residual(vm: Any, result: Any, resume: Any = None, begin: Callable[[], 
         call = call_or_redo(writer, vm, call, written_inputs(recorder, inputs, build, packed))
     call += [_setter_call(writer, setter, args) for setter, args in vm.torch_state.finals]
     first = [] if begin is None else [f"{writer.constant(begin, begin.__name__)}()"]
+    first += draw_numbers(build, bool(call))
     writer.lines = first + call + lines + [f"return {value}"]
     sources = [i.source for i in inputs] if packed else []
     parameters = (["inputs"] if packed else []) + list(build.wanted.values())
     return Residual(writer.source("residual", parameters), writer.names, sources + list(build.wanted), graph_module,
                     inputs, len(sources), effects, writer.lines)
+
+
+def draw_numbers(build: Rebuilder, may_fail: bool) -> list[str]:
+    """The program's random numbers, drawn in its order; before them, where their streams stand."""
+    writer, lines = build.writer, []
+    streams = dict.fromkeys(build.outside(draw.stream) for draw in build.vm.draws)
+    if streams and may_fail:
+        lines.append(f"streams = {writer.constant(saved_streams)}(({', '.join(streams)},))")
+    for draw in build.vm.draws:
+        arguments = [build.outside(draw.stream), *map(repr, draw.args), *(f"{k}={v!r}" for k, v in draw.kwargs)]
+        function = writer.constant(draw.function, draw.function.__name__)
+        lines.append(f"{build.outside(draw.source)} = {function}({', '.join(arguments)})")
+    return lines
 
 
 def written_inputs(recorder: Any, inputs: list[Any], build: Rebuilder, packed: bool) -> list[str] | None:
@@ -142,13 +157,15 @@ def call_or_redo(writer: Writer, vm: Any, call: list[str], written: list[str] | 
     itself does what comes before the error, and raises it."""
     inside = [f"    {line}" for line in call]
     redo = [f"    return {writer.constant(graph_failed)}(error)"]
+    if vm.draws:
+        redo.insert(0, f"    {writer.constant(restore_streams)}(streams)")
     if written == []:
         return ["try:", *inside, "except Exception as error:", *redo]
     head: list[str] = []
     if written:
         versions = "(" + "".join(f"{name}._version, " for name in written) + ")"
         head = [f"versions = {versions}"]
-        redo = [f"    if {versions} == versions:", f"    {redo[0]}"]
+        redo = [f"    if {versions} == versions:", *(f"    {line}" for line in redo)]
     else:
         redo = []
     if vm.assertions:

@@ -41,7 +41,14 @@ from stator.guards.guard import TensorMeta, tensor_meta
 from stator.guards.shape_check import Operand, Property
 from stator.kinds import is_a
 from stator.shapes.environment import UNKNOWN, TraceEnvironment
-from stator.shapes.inputs import float_tensor, symbolic_fake, symbolic_float, symbolic_int, undecided_int
+from stator.shapes.inputs import (
+    drawn_number,
+    float_tensor,
+    symbolic_fake,
+    symbolic_float,
+    symbolic_int,
+    undecided_int,
+)
 from stator.shapes.named import Dim
 from stator.shapes.nodes import SymbolNodes
 from stator.shapes.values import SYMBOLIC, data_dependent, has_unbacked
@@ -152,6 +159,14 @@ class Recorder:
             self.symbols.declare(Operand(source, Property.NUMBER), number, named)
         return number
 
+    def add_drawn(self, cls: type, source: Source, bounds: tuple[Any, Any] | None) -> Any:
+        """A symbol for a number that the residual draws; all that is known of it is its range."""
+        symbol, number = drawn_number(self.symbols.shape_env, cls, source, bounds)
+        self.symbols.define_number(symbol, number, source, self.locate())
+        self.symbols.take_fresh(number)
+        self.symbols.has_fresh = True
+        return number
+
     def _add_number_input(self, symbol: Any) -> fx.Node:
         value, source = self.symbols.numbers[symbol]
         if type(value) is torch.SymInt:
@@ -159,7 +174,8 @@ class Recorder:
             self.inputs.append(GraphInput(source, None, value, node))
             return node
         with torch._C.DisableTorchFunction():
-            fake = self.fake_mode.from_tensor(float_tensor(value.node.hint), static_shapes=True)
+            example = 0.5 if has_unbacked(value) else value.node.hint
+            fake = self.fake_mode.from_tensor(float_tensor(example), static_shapes=True)
         fake.item_memo = value
         node = self._placeholder(fake, source)
         self._tie(fake, node)

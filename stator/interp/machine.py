@@ -118,6 +118,8 @@ class Machine:
         self.class_overlays: dict[type, dict[str, Any]] = {}
         self.reborn: set[tuple[type, str]] = set()  # deleted and set again: last in the class from now on
         self.locks: dict[int, Any] = {}  # of an outside lock -> how the program has used it
+        self.watched_effects = False  # whether code of the user's runs when the effects are replayed
+        self.draws: list[Any] = []  # random numbers that the residual draws, in order
         self.decimal_context: Any = None  # on which the trace computes decimals
         self.lock_answers: dict[Any, Any] = {}  # what it was told of locks that it has not used
         self.cache_fills: dict[int, list[tuple[Any, Any]]] = {}  # of an outside lru_cache -> its new results

@@ -76,6 +76,9 @@ def note(vm: Any, effect: Any, watched: bool, module: Any = None) -> None:
         if changed:
             cause = "output through the user's own code, which can see what was changed before"
             raise told_natively("SB015", cause, module)
+        if vm.draws:
+            raise told_natively("SB015", "output through the user's own code, after a random number was drawn", module)
+        vm.watched_effects = True
         if vm.locks:
             raise Break("SB018", "output through the user's own code, in a call that takes a lock")
     vm.effects.append(effect)

@@ -52,6 +52,7 @@ from stator.interp import (  # noqa: F401  (each registers its rules)
     rules_packages,
     rules_policies,
     rules_process,
+    rules_random,
     rules_references,
     rules_settings,
     rules_streams,

@@ -79,6 +79,16 @@ def undecided_int(env: Any, value: int, source: Source) -> tuple[sympy.Symbol, t
     return number.node.expr, number
 
 
+def drawn_number(env: Any, cls: type, source: Source, bounds: tuple[Any, Any] | None) -> tuple[Any, Any]:
+    """A number of which nothing is known but its range, both ends included."""
+    number = env.create_unbacked_symint(NamedSource(source)) if cls is int else env.create_unbacked_symfloat()
+    symbol = number.node.expr
+    if bounds is not None:
+        low, high = bounds
+        env.var_to_range[symbol] = ValueRanges(sympy.sympify(low), sympy.sympify(high))
+    return symbol, number
+
+
 def symbolic_float(env: Any, value: float, source: Source) -> tuple[sympy.Symbol, torch.SymFloat]:
     name = NamedSource(source)
     symbol = env.create_unspecified_symbol(value, name, DimDynamic.DYNAMIC)

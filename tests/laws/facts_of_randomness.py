@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import random
 from typing import Any
 
 import numpy as np
 import torch
-from probing import Scene, probe, ramp
-from scenery import one
+from probing import RAISES, Scene, probe, ramp
+from scenery import box, one
+from torch import nn
 
 
 def seeded(*args: Any) -> Any:
@@ -55,7 +57,7 @@ def random_state_forked():
     return Scene(fn, seeded(ramp()), look=lambda: torch.get_rng_state())
 
 
-@probe("SB001 SB005 SB013")
+@probe()
 def random_module():
     def args():
         random.seed(3)
@@ -64,7 +66,7 @@ def random_module():
     return Scene(lambda x: x * random.random() + random.randint(1, 9), args, look=lambda: random.getstate())
 
 
-@probe("SB001 SB005 SB006 SB013")
+@probe("SB013")
 def random_object():
     stream = random.Random(3)
 
@@ -74,7 +76,7 @@ def random_object():
     return Scene(fn, one(ramp()), look=lambda: stream.getstate())
 
 
-@probe("SB001 SB005 SB013")
+@probe()
 def numpy_random():
     def args():
         np.random.seed(3)
@@ -83,7 +85,192 @@ def numpy_random():
     return Scene(lambda x: x * float(np.random.rand()), args, look=lambda: np.random.get_state()[2])
 
 
-@probe("SB001 SB005 SB006 SB013")
+@probe()
 def numpy_generator():
     stream = np.random.default_rng(3)
     return Scene(lambda x: x * float(stream.random()), one(ramp()), look=lambda: str(stream.bit_generator.state))
+
+
+# ---------------------------------------------------------------------- numbers that the residual draws
+
+
+def every_stream() -> Any:
+    return (hash(random.getstate()), np.random.get_state()[1].sum(), np.random.get_state()[2], torch.get_rng_state())
+
+
+def draw_elsewhere() -> None:
+    random.random()
+    np.random.rand()
+    torch.rand(1)
+
+
+def drawing(fn: Any, change: Any = draw_elsewhere, look: Any = every_stream) -> Scene:
+    """A scene on streams that begin anew; whatever fn draws, they are looked at afterwards."""
+    random.seed(3)
+    np.random.seed(4)
+    torch.manual_seed(5)
+    return Scene(fn, one(ramp()), change, look)
+
+
+@probe()
+def random_number_in_arithmetic():
+    def fn(x):
+        u, v = random.random(), random.uniform(0.3, 1.7)
+        return x * (u * 0.1 * 3.0), (u + 0.1) + v, v / u, -u, u ** 2, random.gauss(0, 1), math.floor(u * 7)
+
+    return drawing(fn)
+
+
+@probe()
+def random_integer_as_a_size():
+    return drawing(lambda x: (torch.zeros(random.randint(1, 9)) + x.sum(), x[random.randrange(4)], x * random.getrandbits(3)))
+
+
+@probe()
+def random_number_stored_and_shown():
+    world = box(log=[], k=0)
+
+    def fn(x):
+        world.k = random.random()
+        world.log.append(random.randint(0, 9))
+        print("drawn", world.k)
+        return x * world.k
+
+    return drawing(fn, look=lambda: (every_stream(), world.k, list(world.log)))
+
+
+@probe()
+def random_number_that_nobody_reads():
+    class Dropping(nn.Module):
+        rate = 0.5
+
+        def forward(self, x):
+            for _ in range(3):
+                drawn = random.uniform(0, 1)
+                if self.training and drawn < self.rate:
+                    continue
+                x = x + 1
+            return x
+
+    model = Dropping().eval()
+    return drawing(lambda x: model(x))
+
+
+@probe("SB002 SB003")
+def random_number_that_decides():
+    world = box(rate=0.5)
+
+    def fn(x):
+        for place in range(4):
+            if np.random.random() < world.rate:
+                x = x + place
+        return x
+
+    return drawing(fn, lambda: setattr(world, "rate", 0.9))
+
+
+@probe("SB013")
+def random_choices_and_orders():
+    def fn(x):
+        order = [1, 2, 3, 4]
+        random.shuffle(order)
+        return x * random.choice([1, 2, 3]), order, random.sample(range(9), 3)
+
+    return drawing(fn)
+
+
+@probe("SB001 SB003 SB006 SB013")
+def random_mask_of_numpy():
+    """As SpecAugment makes its masks."""
+    def fn(x):
+        count = int(0.5 * 4 + np.random.rand(1).item())
+        mask = np.zeros((2, 4), dtype=bool)
+        for row in range(2):
+            mask[row, np.random.choice(np.arange(4), count, replace=False)] = True
+        return x.masked_fill(torch.from_numpy(mask)[0], 0.0)
+
+    return drawing(fn)
+
+
+@probe("SB001 SB013")
+def random_streams_seeded_inside():
+    def fn(x):
+        random.seed(7)
+        np.random.seed(8)
+        kept = random.getstate()
+        first = random.random()
+        random.setstate(kept)
+        return x * first, random.random(), np.random.rand()
+
+    return drawing(fn)
+
+
+@probe()
+def random_objects_that_come_to_be_one():
+    first = random.Random(1)
+    world = box(a=first, b=random.Random(2))
+
+    def fn(x):
+        return x * world.a.random() - world.b.random(), world.a.random()
+
+    return drawing(fn, lambda: setattr(world, "b", first), lambda: (hash(world.a.getstate()), hash(world.b.getstate())))
+
+
+@probe("SB013")
+def random_object_of_a_subclass():
+    class Quarter(random.Random):
+        def random(self):
+            return 0.25
+
+    stream = Quarter(3)
+    return drawing(lambda x: (x * stream.random(), stream.uniform(1, 2), stream.randint(1, 5)))
+
+
+@probe()
+def random_method_replaced():
+    uniform = random.Random.uniform
+    scene = drawing(lambda x: x * random.uniform(1, 2), lambda: setattr(random.Random, "uniform", lambda self, a, b: 7.0))
+    scene.undo = lambda: setattr(random.Random, "uniform", uniform)
+    return scene
+
+
+@probe(RAISES)
+def random_number_before_a_graph_that_fails():
+    index = [torch.tensor([0, 1])]
+
+    def fn(x):
+        scale = random.random() * np.random.rand()
+        return x[index[0]] * scale
+
+    return drawing(fn, lambda: index.__setitem__(0, torch.tensor([0, 99])))
+
+
+@probe("SB013")
+def random_number_with_arguments_that_are_refused():
+    def fn(x):
+        try:
+            return x * random.randint(5, 1)
+        except ValueError as error:
+            return x, str(error)
+
+    return drawing(fn)
+
+
+@probe("SB013")
+def torch_state_saved_and_restored():
+    def fn(x):
+        kept = torch.get_rng_state()
+        first = torch.rand(4)
+        torch.set_rng_state(kept)
+        return x * first, torch.rand(4)
+
+    return drawing(fn)
+
+
+@probe("SB001 SB005 SB013")
+def torch_generator_made_inside():
+    def fn(x):
+        generator = torch.Generator().manual_seed(4)
+        return x * torch.rand(4, generator=generator), generator.initial_seed()
+
+    return drawing(fn)

@@ -17,7 +17,15 @@ from stator.heap import caches, exposure, raw_access, upcoming
 from stator.heap.arrays import Arrays
 from stator.heap.constants import Constants
 from stator.heap.heap import Heap
-from stator.interp import arrays, imports, rules_caches, rules_decimals, rules_effects, rules_references
+from stator.interp import (
+    arrays,
+    imports,
+    rules_caches,
+    rules_decimals,
+    rules_effects,
+    rules_random,
+    rules_references,
+)
 from stator.interp.calls import Caller
 from stator.interp.trace import Trace
 
@@ -75,6 +83,11 @@ def the_object_itself(self: Any, value: Any, source: Any) -> Any:
 @contextlib.contextmanager
 def no_context(vm: Any) -> Any:
     yield
+
+
+def drawn_at_once(vm: Any, function: Any, args: Any, kwargs: Any) -> Any:
+    stream, *rest = args
+    return function(vm.heap.original_of(stream), *rest, **kwargs)
 
 
 def adopted_as(name: str) -> Callable[[Any], None]:
@@ -160,6 +173,9 @@ SWITCHES = [
     Switch("memory that C code reads", without(exposure, "shows_memory", lambda value: False), ("memory_of_ctypes",)),
     Switch("methods of super", without(holders, "receiver_split", lambda bound: (bound, None)),
            ("method_of_super_as_a_value",)),
+    Switch("random numbers are drawn later", without(rules_random, "draw", drawn_at_once), ("random_number_in_arithmetic",)),
+    Switch("streams of a call that is made again", without(residual, "restore_streams"),
+           ("random_number_before_a_graph_that_fails",)),
     Switch("a trace lets go of objects", without(Trace, "release"), ("finalizer_of_an_outside_object",)),
     Switch("finalizers break", without(Heap, "_refuse_finalizer", Heap._adopt_opaque), ("finalizer_of_an_outside_object",)),
 ]

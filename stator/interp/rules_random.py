@@ -1,0 +1,147 @@
+"""Rules for random numbers of Python and numpy.   random.random()  ->  a number that is drawn when the residual runs
+
+A draw with plain arguments is made by the residual itself, before the graph, in the program's order and from the
+user's own stream; the trace knows its type and range only.  Arithmetic on it goes into the graph, a branch on it
+breaks.  Draws that make lists or arrays, and whoever looks at a stream's state, break at that very call.
+"""
+
+from __future__ import annotations
+
+import random
+import types
+from dataclasses import dataclass
+from typing import Any
+
+import numpy
+
+from stator.breaks import Break
+from stator.interp.rule_registry import rule
+from stator.interp.symbols import specialise_deep
+from stator.source import Drawn, Source
+
+
+@dataclass(frozen=True)
+class Draw:
+    """One call of a stream's method, which the residual makes."""
+
+    function: Any
+    stream: Source
+    args: tuple[Any, ...]
+    kwargs: tuple[tuple[str, Any], ...]
+    source: Drawn
+
+
+_PLAIN = (int, float, bool, type(None))
+_PYTHON = ("random", "getrandbits", "randint", "randrange", "uniform", "triangular", "gauss", "normalvariate",
+           "expovariate", "betavariate", "gammavariate", "lognormvariate", "paretovariate", "vonmisesvariate",
+           "weibullvariate")
+_PYTHON_WHOLE = ("choice", "choices", "sample", "shuffle", "seed", "getstate", "setstate", "randbytes")
+_NUMPY = ("rand", "randn", "random", "random_sample", "uniform", "normal", "standard_normal", "randint", "exponential",
+          "beta", "gamma", "binomial", "poisson")
+
+
+def draw(vm: Any, function: Any, args: Any, kwargs: Any) -> Any:
+    """The number that a call of a stream's method will give."""
+    stream, *rest = args
+    name = function.__name__
+    original = vm.heap.original_of(stream)
+    source = vm.heap.source_of(stream)
+    cls = type(original)
+    values = specialise_deep(vm, tuple(rest))
+    named = dict(zip(kwargs, specialise_deep(vm, tuple(kwargs.values())), strict=True))
+    scratch = _SCRATCH.get(cls)
+    why = ""
+    if scratch is None:
+        why = f"{name}() of a {cls.__name__}"
+    elif any(type(value) not in _PLAIN for value in (*values, *named.values())):
+        why = f"{name}() of other things than numbers"
+    elif vm.recorder.enclosing is not None or not vm.recorder.data_dependent or vm.locks \
+            or vm.watched_effects:
+        why = f"{name}() where the graph may not wait for a number"
+    if why:
+        raise Break("SB013", f"a random number: {why}", leave=random.__file__)
+    example = _example(scratch, function, values, named)
+    if type(example) is not int and type(example) is not float:
+        raise Break("SB013", f"a random number: {name}() that makes a {type(example).__name__}", leave=random.__file__)
+    place = Drawn(len(vm.draws), name)
+    number = vm.recorder.add_drawn(type(example), place, _range(name, values, named, example))
+    vm.draws.append(Draw(function, source, values, tuple(named.items()), place))
+    return number
+
+
+_SCRATCH: dict[type, Any] = {random.Random: random.Random(0), numpy.random.RandomState: numpy.random.RandomState(0),
+                             numpy.random.Generator: numpy.random.default_rng(0)}
+
+
+def _example(scratch: Any, function: Any, values: tuple[Any, ...], named: dict[str, Any]) -> Any:
+    """What such a call gives, of a stream of our own."""
+    try:
+        return function(scratch, *values, **named)
+    except Exception as error:
+        raise Break("SB013", f"a random number whose arguments are refused ({error})", leave=random.__file__) from None
+
+
+def _range(name: str, values: tuple[Any, ...], named: dict[str, Any], example: Any) -> tuple[Any, Any] | None:
+    """Between what a number lies, both included; None where that is not known."""
+    if type(example) is float:
+        return (0.0, 1.0) if name in ("random", "rand", "random_sample") and not values and not named else \
+            (float(min(values)), float(max(values))) if name == "uniform" and len(values) == 2 and not named else None
+    if name == "randint" and not named and len(values) in (1, 2):
+        low, high = (0, values[0]) if len(values) == 1 else values
+        return low, high
+    if name == "getrandbits" and values[0] <= 62:
+        return 0, (1 << values[0]) - 1
+    if name == "randrange" and not named and len(values) in (1, 2):
+        low, high = (0, values[0]) if len(values) == 1 else values
+        return low, high - 1
+    return None
+
+
+def _draw_rule(function: Any) -> Any:
+    def drawn(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+        vm.give(draw(vm, function, args, kwargs), cont)
+    return drawn
+
+
+def _whole_rule(name: str) -> Any:
+    def refuse(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+        raise Break("SB013", f"a random stream: {name}()", leave=random.__file__)
+    return refuse
+
+
+for _name in _PYTHON:
+    _function = getattr(random.Random, _name)
+    rule(_function)(_draw_rule(_function))
+for _name in _PYTHON_WHOLE:
+    rule(getattr(random.Random, _name))(_whole_rule(_name))
+_COMPILED = type(numpy.random.RandomState.__dict__["rand"])
+for _owner in (numpy.random.RandomState, numpy.random.Generator):
+    for _name, _function in _owner.__dict__.items():
+        if type(_function) is _COMPILED:
+            rule(_function)(_draw_rule(_function) if _name in _NUMPY else _whole_rule(_name))
+for _name in ("seed", "get_state", "set_state", "default_rng"):
+    rule(getattr(numpy.random, _name))(_whole_rule(_name))
+
+
+def saved_streams(streams: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Where streams stand, so that a call whose graph fails can be made again."""
+    return tuple((stream, stream.getstate() if type(stream) is random.Random else
+                  stream.bit_generator.state if type(stream) is numpy.random.Generator else stream.get_state())
+                 for stream in streams)
+
+
+def restore_streams(saved: tuple[Any, ...]) -> None:
+    for stream, state in saved:
+        if type(stream) is random.Random:
+            stream.setstate(state)
+        elif type(stream) is numpy.random.Generator:
+            stream.bit_generator.state = state
+        else:
+            stream.set_state(state)
+
+
+@rule(_COMPILED.__get__, arity=(2, 3))
+def _bind(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    """A function that Cython has compiled is bound as one of Python's is."""
+    function, obj = args[:2]
+    vm.give(function if obj is None else types.MethodType(function, obj), cont)
