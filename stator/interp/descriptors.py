@@ -180,6 +180,8 @@ def read_c_member(vm: Any, descr: Any, obj: Any, cont: Any) -> None:
         raise Break("SB020", f"{name} of a frame")
     if id(obj) in vm.generators and name != "__name__" and name != "__qualname__":
         return vm.give(generator_attribute(vm.generators[id(obj)], name), cont)
+    if name == "__isabstractmethod__":  # asks the functions inside, and whether what they answer is true
+        return vm.give(vm.native(descr.__get__, (obj,)), cont)
     try:
         # A descriptor takes None for "no object".
         value = descr.__get__(obj) if obj is not None else object.__getattribute__(None, name)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import collections
 import dataclasses
+import importlib.util
 import json
 import re
 import sys
@@ -41,6 +42,9 @@ def main(arguments: list[str]) -> int:
     for name in options.modules or MODULES:
         module, _, test = name.partition("::")
         counts: collections.Counter[str] = collections.Counter()
+        if importlib.util.find_spec(f"test.{module}") is None:
+            print(f"{module:32s} is no module of this interpreter's tests", flush=True)
+            continue
         for outcome in run_module(module, lambda found, test=test: not test or re.search(test, found) is not None):
             verdict = outcome.verdict()
             counts[verdict] += 1

@@ -191,3 +191,28 @@ def set_name_error(x):
         field = Bad()
 
     return y
+
+
+class Undecided:
+    def __bool__(self):
+        raise ValueError("undecided")
+
+
+class Asks:
+    __isabstractmethod__ = Undecided()
+
+    def __call__(self, owner):
+        return 3
+
+
+@case()
+def abstract_or_not(x):
+    def plain(self):
+        return 1
+
+    plain.__isabstractmethod__ = [1]
+    found = property(plain).__isabstractmethod__
+    try:
+        property(Asks()).__isabstractmethod__
+    except ValueError as error:
+        return x + 1, found, str(error)
