@@ -15,6 +15,7 @@ from stator import marks
 from stator.cache.sharing import Shareable
 from stator.guards.guard import Guard
 from stator.guards.lower import Program
+from stator.interp.replay import Replay
 from stator.interp.suspend import restore
 from stator.interp.trace import Trace, root_frame
 from stator.interp.vm import VM
@@ -80,6 +81,7 @@ class CallSite:
         vm.capture_control_flow = self.settings.capture_control_flow and not self.branches_break
         vm.turned_off = self.turned_off
         vm.effects_break = self.settings.print == "break"
+        vm.replay = Replay(vm) if self.settings.replay else None
         if self.point is None:
             return root_frame(vm, self.fn, bound), None, None
         point = self.point

@@ -68,6 +68,7 @@ class KnownValues:
         self.guard: Callable[[Any], None] = lambda graph_input: None
         self._memo: dict[fx.Node, Any] = {}
         self._unknown: set[fx.Node] = set()
+        self.asked = 0  # how often
 
     # ------------------------------------------------------------------ what is asked
 
@@ -84,6 +85,7 @@ class KnownValues:
     def of_fixed_scalar(self, fake: FakeTensor) -> Any:
         """The same, where it follows from constants and members of modules alone, which seldom change."""
         needed: set[fx.Node] = set()
+        self.asked += 1
         try:
             self._reach(self.recorder.node_of(fake), needed)
         except NotKnown:

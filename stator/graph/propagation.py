@@ -73,12 +73,22 @@ class Propagation:
             return None
         return (id(func), torch.is_grad_enabled(), torch.get_default_dtype(), attention_backends(), *parts)
 
+    def tensor_key(self, fake: FakeTensor) -> tuple[Any, ...]:
+        """Metadata of a plain dense tensor, requires_grad last; a first item of None says that it is not one."""
+        found = self.metas.get(id(fake))
+        if found is None:
+            found = self.metas[id(fake)] = self._tensor_key(fake)
+        return found
+
+    def alike(self, fake: FakeTensor) -> FakeTensor:
+        """Another plain tensor with the same metadata."""
+        with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
+            return self._make(self.tensor_key(fake))
+
     def _describe(self, value: Any) -> Any:
         cls = type(value)
         if cls is FakeTensor:
-            found = self.metas.get(id(value))
-            if found is None:
-                found = self.metas[id(value)] = self._tensor_key(value)
+            found = self.tensor_key(value)
             if found[0] is None or found[-1] and torch.is_grad_enabled():
                 raise Unkeyed
             return found

@@ -127,7 +127,7 @@ class Recorder:
             if fake.dim() == 0:
                 fake.item_memo = None  # torch gives scalars on the CPU a symbol of their own: they are data, too
         node = self._placeholder(fake, source)
-        self._tie(fake, node)
+        self.tie(fake, node)
         self.symbols.take_fresh(fake)  # sizes declared unbacked: the input itself defines them
         self.symbols.define_input(node, fake, source, self.locate())
         for dim, how in (dims or {}).items():
@@ -178,7 +178,7 @@ class Recorder:
             fake = self.fake_mode.from_tensor(float_tensor(example), static_shapes=True)
         fake.item_memo = value
         node = self._placeholder(fake, source)
-        self._tie(fake, node)
+        self.tie(fake, node)
         self.inputs.append(GraphInput(source, None, fake, node, boxed=True))
         with self.graph.inserting_before(first_operation(node)):
             number = self.graph.create_node("call_method", "item", (node,), {})
@@ -204,7 +204,7 @@ class Recorder:
 
     # ------------------------------------------------------------------ nodes
 
-    def _tie(self, fake: Any, node: Any) -> None:
+    def tie(self, fake: Any, node: Any) -> None:
         if id(fake) not in self.nodes:
             self.kept.append(fake)
             self.nodes[id(fake)] = node
@@ -429,7 +429,7 @@ class Recorder:
             node.meta["example_value"] = result
             self.symbols.define_fresh(node, bindings, result)
             if type(result) is FakeTensor:
-                self._tie(result, node)
+                self.tie(result, node)
             elif type(result) not in SYMBOLIC:
                 self._tie_parts(result, node)
         return node
@@ -437,7 +437,7 @@ class Recorder:
     def _tie_parts(self, result: Any, node: Any) -> None:
         for i, part in enumerate(result):
             if type(part) is FakeTensor:
-                self._tie(part, (node, i))
+                self.tie(part, (node, i))
             elif is_a(part, (tuple, list)):
                 self._tie_parts(part, (node, i))
 

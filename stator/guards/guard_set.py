@@ -53,6 +53,10 @@ class GuardSet:
         facts = _Facts(self._by_key.values())
         self._by_key = {key: guard for key, guard in self._by_key.items() if not facts.imply(guard)}
 
+    def arrived(self) -> Iterable[Guard]:
+        """In order of arrival."""
+        return self._by_key.values()
+
     def copy(self) -> GuardSet:
         return GuardSet(self._by_key.values())
 

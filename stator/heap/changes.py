@@ -56,6 +56,11 @@ def fingerprint(heap: Any) -> list[tuple[int, tuple[int, ...]]]:
     return found
 
 
+def changed_trackers(heap: Any) -> list[VariableTracker]:
+    """The records of the objects that are changed now."""
+    return [tracker for tracker in heap.trackers if _changed(tracker)]
+
+
 def _contents(tracker: VariableTracker) -> tuple[int, ...]:
     """Of what has bytes, or a position: a number that differs when they do."""
     if tracker.shape is Shape.BUFFER or tracker.shape is Shape.ARRAY:

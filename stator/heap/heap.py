@@ -79,6 +79,10 @@ class Heap(Exposure):
         self.unread_met = False  # whether a value that changes too often was met
         self.answers: dict[Any, Any] = {}  # of calls that are asked again by a guard
         self.constants, self.arrays = Constants(self), Arrays(self)
+        self.writes = 0  # instructions and C calls that may have changed a stand-in
+        # Objects that a replayed segment has seen and nobody has adopted, and their instance dicts: the first place.
+        self.replayed: dict[int, tuple[Any, Source]] = {}
+        self.replayed_dicts: dict[int, tuple[Any, Source]] = {}
         self.kept: list[Any] = []  # keeps every id above valid while the trace lives
         self.adopters: dict[type, Adopter] = {
             list: self._adopt_list, dict: self._adopt_dict, tuple: self._adopt_tuple, set: self._adopt_set,
@@ -134,10 +138,19 @@ class Heap(Exposure):
     def adopt(self, value: Any, source: Source) -> Any:
         if self.shapes.gives_up(value, source):
             return adopt_unread(self, value, source)
+        if self.replayed:
+            self.adopt_replayed(value, source)
         adopter = self.adopters.get(type(value))
         if adopter is None:
             adopter = self.adopters[type(value)] = self._choose(value)
         return adopter(value, source)
+
+    def adopt_replayed(self, value: Any, source: Source | None = None) -> None:
+        """An object that only a replay has seen so far has the record that its first place gives it."""
+        owned = self.replayed_dicts.pop(id(value), None)
+        found = owned or self.replayed.pop(id(value), None)
+        if found is not None and (owned or found[1] != source):
+            self.adopt(*found)
 
     def box(self, raw: Any, make: Any, base: Source, key: Any = NO_KEY) -> Box:
         return Box(self, raw, make, base, key)

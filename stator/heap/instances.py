@@ -62,6 +62,8 @@ def fill_attributes(heap: Any, tracker: VariableTracker) -> None:
     namespace = instance_dict(value)
     if namespace is not None:
         heap.namespaces[id(namespace)] = tracker
+        if heap.replayed:
+            heap.adopt_replayed(namespace)
         known = heap.by_original.get(id(namespace))
         if known is not None:  # the dict was met before the object itself: its shadow is the shadow's own dict
             heap.guard(DictOf(source), Kind.ALIAS, known.source)

@@ -72,6 +72,8 @@ class Caller(NativeCaller):
         if method is MISSING:
             raise Raised(TypeError(f"{cls.__name__!r} object is not callable"))
         if type(method) is types.FunctionType:
+            if self.replay is not None and is_a(fn, torch.nn.Module):
+                return self.replay.call(method, fn, args, kwargs, cont)
             return self.call_function(method, (fn, *args), kwargs, cont)
         if type(method) is types.WrapperDescriptorType:
             return self.call_native(fn, args, kwargs, cont)

@@ -126,7 +126,8 @@ class Frame:
     """An activation of a code object."""
 
     __slots__ = ("code", "unit", "program", "func", "locals", "stack", "ip", "parent", "scope", "names",
-                 "cont", "generator", "kwnames", "is_base", "outer", "builtins", "step", "level", "above")
+                 "cont", "generator", "kwnames", "is_base", "outer", "builtins", "step", "level", "above",
+                 "segment")
 
     def __init__(self, unit: CodeUnit, program: list[Any], func: types.FunctionType | None, local_slots: list[Any],
                  scope: Any) -> None:
@@ -147,6 +148,7 @@ class Frame:
         self.kwnames: tuple[str, ...] = ()
         self.is_base = False
         self.builtins: Any = None
+        self.segment: Any = None  # what is remembered of a module's call (see replay)
         self.level = 0  # how many interpreted frames are below
         self.step = 0  # when its current instruction began, counted over the whole trace
 

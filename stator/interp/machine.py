@@ -130,6 +130,7 @@ class Machine:
         self.effects: list[Any] = []
         self.assertions: list[Any] = []  # what failed assertions of the graph mean to the program
         self.capture_control_flow = False  # branches on data become operations of the graph where they can
+        self.replay: Any = None  # of repeated structure, where the settings allow it
         self.effects_break = False  # print and its like break instead of being replayed
         self.error_policy: bool | None = None  # of the innermost error_on_graph_break region; None: there is none
         self.early_effects = 0  # how many of them come before the program's first change of anything outside
@@ -308,6 +309,8 @@ class Machine:
     def leave(self, frame: Frame, value: Any) -> None:
         """`frame` returns `value`; its locals die now, as a generator among them may have a `finally` to run."""
         frame.locals.clear()
+        if frame.segment is not None:
+            self.replay.end(frame.segment, value)
         if frame.is_base:
             raise Finished(value)
         parent = self.frame = frame.parent

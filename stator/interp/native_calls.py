@@ -66,6 +66,8 @@ class NativeCaller(Machine):
                 return self.give(answer, cont)
         row = lookup(fn)
         self.admit(fn, row, every)
+        if row.mutates:
+            self.heap.writes += 1
         self.expose_for(row, every)
         if (symbolic or symbols.concern(self, every, kwargs)) and symbols.reaches_symbol(every, kwargs):
             args, kwargs = symbols.arguments(self, row, descriptor, every, kwargs)
@@ -157,8 +159,11 @@ class NativeCaller(Machine):
 
     def native(self, fn: Any, args: Any, kwargs: Any = None) -> Any:
         """Run C code with the hook on: Python frames it enters are interpreted."""
-        if args and type(args[0]) in UNREAD:
-            _require_read(fn, args[0])
+        if args:
+            if type(args[0]) in UNREAD:
+                _require_read(fn, args[0])
+            if id(args[0]) in self.heap.by_standin:
+                self.heap.writes += 1  # perhaps: C code changes nothing but its first argument
         _hook.enter()
         try:
             result = fn(*args, **kwargs) if kwargs else fn(*args)
@@ -178,8 +183,11 @@ class NativeCaller(Machine):
         return result.force() if type(result) is Box else result
 
     def native_unhooked(self, fn: Any, args: Any, kwargs: Any = None) -> Any:
-        if args and type(args[0]) in UNREAD:
-            _require_read(fn, args[0])
+        if args:
+            if type(args[0]) in UNREAD:
+                _require_read(fn, args[0])
+            if id(args[0]) in self.heap.by_standin:
+                self.heap.writes += 1  # perhaps: C code changes nothing but its first argument
         try:
             return fn(*args, **(kwargs or {}))
         except Exception as error:

@@ -140,6 +140,7 @@ def LOAD_DEREF(vm: Any, frame: Frame, instr: Any) -> None:
 
 @op
 def STORE_DEREF(vm: Any, frame: Frame, instr: Any) -> None:
+    vm.heap.writes += 1
     frame.locals[instr.arg].cell_contents = frame.stack.pop()
 
 
@@ -147,4 +148,5 @@ def STORE_DEREF(vm: Any, frame: Frame, instr: Any) -> None:
 def DELETE_DEREF(vm: Any, frame: Frame, instr: Any) -> None:
     if read_cell(frame, instr.arg) is UNBOUND:
         raise unbound_cell(frame, instr.arg)
+    vm.heap.writes += 1
     del frame.locals[instr.arg].cell_contents

@@ -71,7 +71,7 @@ class VM(Caller):
         self.heap.constants.clear()
         self.heap.arrays.clear()
         self.exc_state = ExcState()
-        self.frame = self.pending = None
+        self.frame = self.pending = self.replay = None
 
     # ------------------------------------------------------------------ short names for handlers and rules
 

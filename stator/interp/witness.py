@@ -13,13 +13,15 @@ import gc
 import itertools
 import operator
 import types
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
+from stator.guards.guard import is_constant, value_key
 from stator.heap.box import Box
-from stator.heap.changes import fingerprint
+from stator.heap.changes import changed_trackers, fingerprint
 from stator.heap.raw_access import instance_dict, raw_members
 from stator.heap.shells import CONSTANT_TYPES, IDENTITY_TYPES, new_shell, slot_members
 from stator.heap.tracker import Shape
@@ -149,3 +151,46 @@ def _object_parts(vm: Any, value: Any, cls: type) -> list[Any] | None:
 
 def _items(pairs: dict[Any, Any]) -> list[Any]:
     return [part for pair in dict.items(pairs) for part in pair]
+
+
+@dataclass
+class ChangedState:
+    """What the program has changed outside, and what it put there, all the way down."""
+
+    key: tuple[Any, ...]
+    trackers: set[int]
+    held: list[Any]  # the ids in the key stay theirs
+
+
+def changed_state(vm: Any) -> ChangedState | None:
+    """The state of a trace, to be compared with that of another moment; None where it cannot be told."""
+    if any(body.adopted is not None for body in dict.values(vm.generators)):
+        return None
+    with torch._C.DisableTorchFunction():
+        found = changed_trackers(vm.heap)
+        if any(tracker.shape not in _SEEN_WHOLE for tracker in found):
+            return None
+        overlays = [scope.overlay for scope in vm.heap.scopes.values() if scope.overlay]
+        known: dict[int, tuple[Any, ...]] = {}
+        held: list[Any] = []
+        todo = [tracker.standin for tracker in found] + overlays
+        first = {id(each) for each in todo}
+        try:
+            while todo:
+                value = todo.pop()
+                if id(value) in known or id(value) in vm.heap.by_standin and id(value) not in first:
+                    continue
+                parts = parts_of(vm, value)
+                known[id(value)] = () if parts is None else tuple(map(_value_key, parts))
+                held.append((value, parts))
+                todo += parts or ()
+        except Unwatched:
+            return None
+    return ChangedState(tuple(known.items()), {id(tracker) for tracker in found}, held)
+
+
+_SEEN_WHOLE = frozenset({Shape.LIST, Shape.DICT, Shape.SET, Shape.OBJECT, Shape.CELL, Shape.TUPLE, Shape.VALUE})
+
+
+def _value_key(value: Any) -> Any:
+    return value_key(value) if type(value) in CONSTANT_TYPES and is_constant(value) else id(value)

@@ -200,6 +200,12 @@ class Policy:
     floats: bool = True  # whether floats may be left open: until a backend refuses a graph that has one
     items: bool = False  # whether numbers in inputs are read at entry: once a backend refused to take them in the graph
 
+    def is_plain(self) -> bool:
+        """Whether every size and number is a constant, wherever it is read."""
+        memory = self.memory
+        return not self.dynamic and not self.declared.dims and memory.foreseen is None \
+            and not any(memory._sets()) and not any(memory._tables())
+
     def gives_up(self, value: Any, source: Source) -> bool:
         """Whether the value is handed around unread."""
         unread = self.memory.unread

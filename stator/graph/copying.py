@@ -1,0 +1,48 @@
+"""Record a stretch of the graph again, on other tensors.   nodes of one layer, what stands for its inputs  ->  new nodes
+
+In: the nodes that a stretch of the trace has recorded, and for each node outside it that they use, the node to use
+instead.  Out: nodes with the same targets, constants and metadata, named as if they had been recorded one by one.  The
+fakes inside the stretch are shared with the first one: nothing of the program holds them any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from torch import fx
+from torch.fx.immutable_collections import immutable_dict
+from torch.fx.node import map_arg
+
+_FLAT = frozenset({int, float, bool, str, type(None)})
+
+
+class Stretch:
+    """Recorded nodes, ready to be recorded again."""
+
+    __slots__ = ("steps",)
+
+    def __init__(self, graph: fx.Graph, nodes: Iterable[fx.Node]) -> None:
+        self.steps: list[tuple[Any, ...]] = []
+        for node in nodes:
+            args = node.args if all(type(arg) is fx.Node or type(arg) in _FLAT for arg in node.args) else None
+            self.steps.append((node, graph._target_to_str(node.target), node.op, node.target, args, dict(node.meta)))
+
+    def record(self, graph: fx.Graph, known: dict[fx.Node, fx.Node], place: Callable[[str], str]) -> None:
+        """Append the copies to the graph; `known` gets the copy of each node, `place` changes its stack trace."""
+        get = known.get
+        namespace, table = graph._graph_namespace, graph._find_nodes_lookup_table
+        for node, name, op, target, args, meta in self.steps:
+            given: Any = tuple([get(arg, arg) if type(arg) is fx.Node else arg for arg in args]) \
+                if args is not None else map_arg(node.args, lambda inner: get(inner, inner))
+            named: Any = map_arg(node.kwargs, lambda inner: get(inner, inner)) if node.kwargs else immutable_dict()
+            name = namespace.create_name(name, None)
+            copy = fx.Node(graph, name, op, target, given, named)
+            namespace._obj_to_name[copy] = name
+            graph._insert(copy)
+            table.insert(copy)
+            copy.meta.update(meta)
+            if "stack_trace" in meta:
+                copy.meta["stack_trace"] = place(meta["stack_trace"])
+            known[node] = copy
+        graph._len += len(self.steps)

@@ -1,0 +1,331 @@
+"""Repeated structure.   the trace of layer 0  ->  the trace of layer 1, without interpreting it
+
+In: calls of nn.Modules.  The first call of a class with arguments of one description is interpreted, and remembered as
+a segment: which nodes, inputs and guards it added.  Out: for a later call of another module of that class, if the facts
+of the first hold for it (`template`), the same nodes on its own parameters, the same guards about it, and the value.
+Where anything is in doubt the call is interpreted, as without all this.  docs/replay.md has the argument.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import fx
+from torch._subclasses.fake_tensor import FakeTensor
+
+from stator import events
+from stator.guards.guard import Guard, is_constant, value_key
+from stator.heap.box import Box
+from stator.heap.raw_access import instance_dict
+from stator.heap.shells import IDENTITY_TYPES
+from stator.heap.tracker import Shape, VariableTracker
+from stator.interp.template import Template, Unlike, build
+from stator.interp.witness import changed_state
+from stator.kinds import is_a
+from stator.source import Pinned, Source
+
+KEPT = 4  # segments remembered of one class and description: blocks of one class may differ in their parameters
+_NOTHING = object()
+
+
+@dataclass
+class Segment:
+    """A call of a module, from its entry to its return."""
+
+    source: Source  # of the module
+    above: str  # the text of the stack at the call
+    tensors: list[Any]  # of the arguments, as the description numbers them
+    held: Any  # the arguments: their ids are part of the description
+    first_node: fx.Node  # the last one before it
+    first_input: int
+    steps: int
+    jumps: int
+    mark: Any  # what must not change while it runs
+    last_node: Any = None
+    last_input: int = 0
+    last_tracker: int = 0
+    last_guard: int = 0
+    value: Any = None
+    template: Any = None  # a Template; False where there cannot be one
+
+    def nodes(self) -> Iterator[fx.Node]:
+        node = self.first_node
+        while node is not self.last_node:
+            node = node.next
+            if node.op != "placeholder":
+                yield node
+
+
+class Replay:
+    """The segments of one trace."""
+
+    def __init__(self, vm: Any) -> None:
+        self.vm = vm
+        self.segments: dict[Any, list[Segment]] = {}
+        self.state: Any = None  # of what the program has changed, as far as is known; None: it cannot be told
+        self.checked = -1  # how many writes there had been then
+        self.played = 0
+
+    # ------------------------------------------------------------------ the call
+
+    def call(self, method: types.FunctionType, module: Any, args: tuple[Any, ...], kwargs: Any, cont: Any) -> None:
+        """Call a module: play what a module like it did, or interpret it, and remember what it does."""
+        vm = self.vm
+        tracker = vm.heap.by_standin.get(id(module))
+        key = tensors = None
+        if tracker is not None and type(tracker.source) is not Pinned and self.is_calm():
+            tensors = []
+            try:
+                key = (id(method), type(module), vm.depth == 1, self.state.key, self.torch_state(),
+                       *[self.describe(value, tensors) for value in args],
+                       *[(name, self.describe(value, tensors)) for name, value in (kwargs or {}).items()])
+            except Unlike:
+                key = None
+        if key is None:
+            return vm.call_function(method, (module, *args), kwargs, cont)
+        known = self.segments.setdefault(key, [])
+        for segment in reversed(known):
+            value = self.attempt(segment, tracker, tensors)
+            if value is not _NOTHING:
+                return vm.give(value, cont)
+        segment = self.begin(tracker, tensors, (args, kwargs, self.state))
+        below = vm.frame
+        vm.call_function(method, (module, *args), kwargs, cont)
+        if vm.frame is not below and vm.frame.parent is below and vm.frame.func is method:
+            vm.frame.segment = segment
+            segment.held = (segment.held, known)
+
+    def begin(self, tracker: Any, tensors: list[Any], held: Any) -> Segment:
+        vm = self.vm
+        recorder = vm.recorder
+        return Segment(tracker.source, vm.stack_trace(), tensors, held, recorder.graph._root._prev,
+                       len(recorder.inputs), vm.steps, vm.jumps, self.mark())
+
+    def end(self, segment: Segment, value: Any) -> None:
+        """The frame of a segment returns: remember it, unless it did more than can be played again."""
+        vm = self.vm
+        held, known = segment.held
+        segment.held = held
+        if not self.is_calm() or segment.mark != self.mark() or not plain_value(vm, value, segment.tensors, given_tuples(held)):
+            return
+        recorder = vm.recorder
+        segment.last_node, segment.last_input = recorder.graph._root._prev, len(recorder.inputs)
+        segment.last_tracker, segment.last_guard = len(vm.heap.trackers), len(vm.heap.guards)
+        segment.steps, segment.jumps = vm.steps - segment.steps, vm.jumps - segment.jumps
+        segment.value = value
+        known.append(segment)
+        del known[:-KEPT]
+
+    # ------------------------------------------------------------------ the state of the trace
+
+    def is_calm(self) -> bool:
+        """Whether it is known what the program has changed by now, and nothing odd is going on."""
+        vm = self.vm
+        recorder, heap, symbols = vm.recorder, vm.heap, vm.recorder.symbols
+        if not recorder.propagation.enabled or recorder.enclosing is not None or recorder.marks \
+                or recorder.uncertain.storages or symbols.origins or symbols.numbers or symbols.definitions \
+                or heap.unread_met or not heap.shapes.is_plain() or events.lines_wanted():
+            return False
+        if vm.class_overlays or vm.own_attributes or vm.tensor_attributes or vm.cache_fills or vm.locks \
+                or vm.lock_answers or vm.tensor_grads or vm.exc_state.topmost() is not None:
+            return False
+        if self.checked != heap.writes:
+            self.checked, self.state = heap.writes, changed_state(vm)
+        return self.state is not None
+
+    def mark(self) -> tuple[Any, ...]:
+        """What a segment must leave alone."""
+        vm = self.vm
+        recorder = vm.recorder
+        return (recorder.changes, recorder.writes_in_place, len(recorder.inner_graphs), recorder.known.asked,
+                len(recorder.symbols.shape_env.guards), len(vm.effects), len(vm.assertions), len(vm.autograd_nodes),
+                len(vm.shown_addresses), vm.error_policy, vm.depth, self.torch_state(),
+                None if self.state is None else self.state.key)
+
+    def torch_state(self) -> tuple[Any, ...]:
+        """Torch's settings as the trace has changed them."""
+        state = self.vm.torch_state
+        if not (state.before or state.contexts or state.devices or state.autocast_depth):
+            return ()
+        return (tuple((id(setter), args) for setter, args in state.left_behind()), state.autocast_depth,
+                tuple(state.devices), len(state.contexts))
+
+    def describe(self, value: Any, tensors: list[Any]) -> Any:
+        """What a segment depends on of an argument; the tensors of the trace are numbered."""
+        cls = type(value)
+        heap = self.vm.heap
+        if cls is Box:
+            return ("place", id(value))
+        if id(value) in heap.by_standin:
+            return ("outside", id(value))
+        if cls is FakeTensor:
+            number = next((i for i, known in enumerate(tensors) if known is value), -1)
+            if number < 0:
+                tensors.append(value)
+                return self.tensor_key(value)
+            return number
+        if cls is tuple:
+            return (tuple, *[self.describe(item, tensors) for item in value])
+        if is_constant(value):
+            return value_key(value)
+        if cls in IDENTITY_TYPES or is_a(value, type) or cls is types.FunctionType and id(value) not in self.vm.fresh:
+            return ("object", id(value))
+        raise Unlike
+
+    def tensor_key(self, fake: Any) -> Any:
+        recorder = self.vm.recorder
+        if type(recorder.nodes.get(id(fake))) is not fx.Node:
+            raise Unlike  # a part of a result, whose node is made when it is first used
+        found = recorder.propagation.tensor_key(fake)
+        if found[0] is None or found[-1] or getattr(fake, "_is_param", False):
+            raise Unlike
+        return found
+
+    # ------------------------------------------------------------------ playing
+
+    def attempt(self, segment: Segment, tracker: Any, tensors: list[Any]) -> Any:
+        """The value of the call, if the segment can be played for this module; nothing was changed if not."""
+        vm = self.vm
+        if vm.steps < vm.stop_step <= vm.steps + segment.steps or segment.template is False:
+            return _NOTHING
+        template: Template | None = segment.template
+        if template is None:
+            try:
+                template = segment.template = build(vm, segment, self.state.trackers)
+            except Unlike:
+                segment.template = False
+                return _NOTHING
+        images = template.program.values((tracker.original,))
+        if images is None:
+            return _NOTHING
+        sources = template.instantiate(tracker.source)
+        if not self.is_like(template, images, sources):
+            return _NOTHING
+        return self.play(template, images, sources, tensors)
+
+    def is_like(self, template: Template, images: tuple[Any, ...], sources: list[Source]) -> bool:
+        """Whether the objects that the module holds relate to each other, and to those met before, as the first's do."""
+        heap = self.vm.heap
+        if len({id(image) for image in images}) != len(images):
+            return False
+        inputs = {number for number, _ in template.inputs}
+        for number, (holding, image) in enumerate(zip(template.holdings, images, strict=True)):
+            source = sources[holding.place]
+            met = heap.by_original.get(id(image))
+            if met is not None:
+                if met.source != source or id(met) in self.state.trackers:
+                    return False
+            elif holding.tracker is not None and holding.tracker.shape is Shape.TENSOR:
+                if number not in inputs or image.__dict__:
+                    return False
+            played = heap.replayed.get(id(image))
+            if played is not None and played[1] != source or id(image) in heap.namespaces \
+                    or heap.sources.get(id(image), source) != source:
+                return False
+        return True
+
+    def play(self, template: Template, images: tuple[Any, ...], sources: list[Source], tensors: list[Any]) -> Any:
+        """Add what the first segment added, in terms of this module."""
+        vm, segment = self.vm, template.segment
+        heap, recorder = vm.heap, vm.recorder
+        self.played += 1
+        nodes: dict[fx.Node, fx.Node] = {}
+        fakes: dict[int, Any] = {}
+        for old, new in zip(segment.tensors, tensors, strict=True):
+            nodes[recorder.node_of(old)] = recorder.node_of(new)
+            fakes[id(old)] = new
+        for number, graph_input in template.inputs:
+            self.take_input(graph_input, images[number], sources[template.holdings[number].place])
+        for holding, image in zip(template.holdings, images, strict=True):
+            met = heap.by_original.get(id(image))
+            if met is None:
+                self.note(image, sources[holding.place])
+            elif met.shape is Shape.TENSOR:
+                nodes[recorder.node_of(holding.tracker.standin)] = recorder.node_of(met.standin)
+                fakes[id(holding.tracker.standin)] = met.standin
+        above, before = vm.stack_trace(), len(segment.above)
+        same = above == segment.above
+        template.stretch.record(recorder.graph, nodes, lambda text: text if same else above + text[before:])
+        recorder.calls += len(template.stretch.steps)
+        recorder.propagation.served += 1
+        for fact in template.facts:
+            guard = fact.guard
+            heap.guards.add(Guard(guard.source if fact.source is None else sources[fact.source], guard.kind,
+                                  guard.value if fact.other is None else sources[fact.other], guard.where))
+        if vm.depth == 1:
+            vm.steps += segment.steps
+        vm.jumps += segment.jumps
+        return self.rebuild(segment.value, nodes, fakes)
+
+    def take_input(self, first: Any, image: Any, source: Source) -> None:
+        """A parameter or buffer of the module becomes an input of the graph; its guard is among the facts."""
+        heap = self.vm.heap
+        if id(image) not in heap.by_original:
+            fake = self.vm.recorder.add_input(image, source)
+            heap.register(VariableTracker(fake, image, source, Shape.TENSOR))
+
+    def note(self, image: Any, source: Source) -> None:
+        """The object was not adopted; when it is, through whatever place, this one is the first it was seen at."""
+        heap = self.vm.heap
+        heap.replayed[id(image)] = (image, source)
+        own = instance_dict(image)
+        if own is not None:
+            heap.replayed_dicts[id(own)] = (image, source)
+
+    def rebuild(self, value: Any, nodes: dict[fx.Node, fx.Node], fakes: dict[int, Any]) -> Any:
+        if type(value) is FakeTensor:
+            known = fakes.get(id(value))
+            if known is None and id(value) not in self.vm.heap.by_standin:
+                known = fakes[id(value)] = self.new_fake(value, nodes)
+            return value if known is None else known
+        if type(value) is tuple:
+            return tuple([self.rebuild(item, nodes, fakes) for item in value])
+        return value
+
+    def new_fake(self, value: Any, nodes: dict[fx.Node, fx.Node]) -> Any:
+        """A result of the segment, tied to the node that makes it."""
+        recorder = self.vm.recorder
+        fake = recorder.propagation.alike(value)
+        node = recorder.nodes[id(value)]
+        if type(node) is tuple:
+            recorder.tie(fake, moved(node, nodes))
+        elif node in nodes:
+            recorder.tie(fake, nodes[node])
+            nodes[node].meta["example_value"] = fake
+        else:
+            return value  # of before the segment, and not among its arguments
+        return fake
+
+
+def moved(place: Any, nodes: dict[fx.Node, fx.Node]) -> Any:
+    """(node, index), or deeper, with the copy of the node."""
+    return (moved(place[0], nodes), place[1]) if type(place) is tuple else nodes.get(place, place)
+
+
+def given_tuples(held: Any) -> set[int]:
+    """The tuples among the arguments, by id."""
+    found: set[int] = set()
+    todo = [*held[0], *(held[1] or {}).values()]
+    while todo:
+        value = todo.pop()
+        if type(value) is tuple:
+            found.add(id(value))
+            todo += value
+    return found
+
+
+def plain_value(vm: Any, value: Any, tensors: list[Any], given: set[int]) -> bool:
+    """Whether the result of a segment can be made again: tensors without a history, constants that are but one."""
+    if type(value) is tuple:
+        return id(value) not in vm.heap.by_standin and id(value) not in given \
+            and all(plain_value(vm, item, tensors, given) for item in value)
+    if type(value) is FakeTensor:
+        if id(value) in vm.heap.by_standin or any(value is known for known in tensors):
+            return True
+        found = vm.recorder.propagation.tensor_key(value)
+        return found[0] is not None and not found[-1]
+    return value is None or type(value) is bool
