@@ -43,6 +43,8 @@ def write_effects(build: Rebuilder) -> int:
         before = len(statements)
         _diff(build, tracker, statements)
         tracker.mutated = len(statements) > before
+        if tracker.mutated and id(tracker) not in build.heap.written and tracker.shape not in _UNNOTED:
+            raise AssertionError(f"a write to {tracker.source.text()} was not noted")  # what was replayed may be stale
     guard_no_aliases(build.heap)
     build.heap.arrays.guard_memory()
     for scope in list(build.heap.scopes.values()):
@@ -380,5 +382,6 @@ def _members(tracker: VariableTracker) -> Any:
     return slot_members(type(tracker.original))  # type: ignore[arg-type]  # mypy: type[Any] is not Hashable
 
 
+_UNNOTED = (Shape.TENSOR, Shape.OPAQUE)
 _CLASSED = (Shape.OBJECT, Shape.LIST, Shape.DICT, Shape.SET)
 _set_class = object.__dict__["__class__"].__set__  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""Record a stretch of the graph again, on other tensors.   nodes of one layer, what stands for its inputs  ->  new nodes
+"""Record a stretch of the graph again, on other tensors.   nodes of one layer, other inputs  ->  new nodes
 
 In: the nodes that a stretch of the trace has recorded, and for each node outside it that they use, the node to use
 instead.  Out: nodes with the same targets, constants and metadata, named as if they had been recorded one by one.  The

@@ -79,6 +79,7 @@ class Recorder:
         self.kept: list[Any] = []
         self.calls = 0
         self.changes = 0  # operations that may have changed a tensor in place
+        self.reshaped = 0  # those that changed its metadata
         self.stack_trace: Callable[[], str | None] = lambda: None
         self.expose: Callable[[Any], None] = lambda value: None
         self.mode = RecordingMode(self)
@@ -292,6 +293,7 @@ class Recorder:
                 self.record(op, target, args, kwargs, result)
                 return result
         asked = args, kwargs
+        before = self._layouts(args, kwargs) if in_place else None
         args, kwargs, result = self._propagate(func, target, args, kwargs)
         if asked[0] is not args or asked[1] is not kwargs:
             key = None  # what was found out holds for these values, and not for all tensors that look like them
@@ -302,11 +304,16 @@ class Recorder:
             self.changes += 1
             self.propagation.changed(args)
             self.propagation.changed(kwargs.values())
+            self.reshaped += before is None or before != self._layouts(*asked)
         elif key is not None and not fresh:
             self.propagation.learn(key, func, args, kwargs, result)
         if fresh or result is None or self._holds_tensor(result):
             self.record(op, target, args, kwargs, result)
         return result
+
+    def _layouts(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+        read = self.propagation.tensor_key
+        return [read(value) for value in pytree.tree_leaves((args, kwargs)) if type(value) is FakeTensor]
 
     def _propagate(self, func: Any, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The call on fakes: its arguments as they are recorded, and its result.

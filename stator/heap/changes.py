@@ -57,8 +57,8 @@ def fingerprint(heap: Any) -> list[tuple[int, tuple[int, ...]]]:
 
 
 def changed_trackers(heap: Any) -> list[VariableTracker]:
-    """The records of the objects that are changed now."""
-    return [tracker for tracker in heap.trackers if _changed(tracker)]
+    """The records of the objects that are changed now, among those that were written to."""
+    return [tracker for tracker in heap.written.values() if _changed(tracker)]
 
 
 def _contents(tracker: VariableTracker) -> tuple[int, ...]:

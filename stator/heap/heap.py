@@ -34,7 +34,7 @@ from stator.heap.readers import (
 )
 from stator.heap.scope import Scope
 from stator.heap.shells import CONSTANT_TYPES, IDENTITY_TYPES, is_constant_tuple, new_shell
-from stator.heap.tracker import Shape, VariableTracker
+from stator.heap.tracker import MOVING, Shape, VariableTracker
 from stator.heap.unread import adopt_unread
 from stator.heap.upcoming import COMPOSITES, SEQUENCES, adopt_upcoming
 from stator.heap.values import value_adopters
@@ -79,9 +79,11 @@ class Heap(Exposure):
         self.unread_met = False  # whether a value that changes too often was met
         self.answers: dict[Any, Any] = {}  # of calls that are asked again by a guard
         self.constants, self.arrays = Constants(self), Arrays(self)
-        self.writes = 0  # instructions and C calls that may have changed a stand-in
+        self.writes = 0  # instructions and C calls that may have changed something
+        self.written: dict[int, VariableTracker] = {}  # the records that may have been changed
         # Objects that a replayed segment has seen and nobody has adopted, and their instance dicts: the first place.
         self.replayed: dict[int, tuple[Any, Source]] = {}
+        self.replayed_at: dict[Source, list[Any]] = {}
         self.replayed_dicts: dict[int, tuple[Any, Source]] = {}
         self.kept: list[Any] = []  # keeps every id above valid while the trace lives
         self.adopters: dict[type, Adopter] = {
@@ -159,7 +161,18 @@ class Heap(Exposure):
         self.by_original[id(tracker.original)] = tracker
         self.by_standin[id(tracker.standin)] = tracker
         self.trackers.append(tracker)
+        if tracker.shape in MOVING:
+            self.written[id(tracker)] = tracker
         return tracker
+
+    def note_write(self, value: Any) -> None:
+        """A value may be changed now; if it is a stand-in, a later question about changes looks at it."""
+        self.writes += 1
+        tracker = self.by_standin.get(id(value))
+        if tracker is not None:
+            self.written[id(tracker)] = tracker
+            if tracker.part_of is not None:
+                self.written[id(tracker.part_of)] = tracker.part_of
 
     def known(self, value: Any, source: Source) -> VariableTracker | None:
         """The record of an object met before, guarding that both places still hold one object."""

@@ -27,6 +27,10 @@ class Shape(enum.Enum):
     VALUE = "value"  # immutable payload copied (int/str subclasses, bytearray ...)
 
 
+# They change when they are read, or where nobody notes it.
+MOVING = frozenset({Shape.UPCOMING, Shape.ITERATOR, Shape.ARRAY, Shape.BUFFER})
+
+
 class VariableTracker:
     """One outside object. `initial` holds the boxes its container part had when it was adopted,
     `initial_dict` those of its instance dict, `initial_slots` those of its slots."""

@@ -77,7 +77,7 @@ def store_generic(vm: Any, obj: Any, name: str, value: Any, cont: Any = DISCARD)
 
 
 def writable_dict(vm: Any, obj: Any, name: str, descr: Any) -> dict[str, Any]:
-    vm.heap.writes += 1
+    vm.heap.note_write(obj)
     own = instance_dict(obj)
     if own is None:
         if vm.heap.is_opaque(obj):
@@ -94,7 +94,7 @@ def writable_dict(vm: Any, obj: Any, name: str, descr: Any) -> dict[str, Any]:
 
 
 def set_descriptor(vm: Any, descr: Any, obj: Any, name: str, value: Any, cont: Any) -> None:
-    vm.heap.writes += 1
+    vm.heap.note_write(obj)
     cls = type(descr)
     if cls is property:
         if descr.fset is None:
@@ -187,7 +187,7 @@ def _no_attribute(cls: type, name: str, own: Any) -> str:
 
 
 def delete_descriptor(vm: Any, descr: Any, obj: Any, name: str, cont: Any) -> None:
-    vm.heap.writes += 1
+    vm.heap.note_write(obj)
     cls = type(descr)
     if cls is property:
         if descr.fdel is None:

@@ -110,7 +110,7 @@ def _subscript_class(vm: Any, cls: type, key: Any, cont: Any) -> None:
 
 def set_item(vm: Any, obj: Any, key: Any, value: Any, cont: Any = DISCARD) -> None:
     cls = type(obj)
-    vm.heap.writes += 1
+    vm.heap.note_write(obj)
     if type(key) in symbols.INDEXES:
         key = symbols.index_key(vm, obj, key)
     if cls is dict and (type(key) is str or type(key) is int):

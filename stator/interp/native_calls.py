@@ -59,6 +59,8 @@ class NativeCaller(Machine):
         every = args if descriptor is fn else (receiver, *args)
         if self.run_loop(descriptor, tuple(every), kwargs, cont):
             return
+        if every:
+            self.heap.note_write(every[0])  # perhaps
         symbolic = symbols.concern(self, every, kwargs)
         if symbolic:
             answer = symbols.call(self, descriptor, every, kwargs)
@@ -66,8 +68,6 @@ class NativeCaller(Machine):
                 return self.give(answer, cont)
         row = lookup(fn)
         self.admit(fn, row, every)
-        if row.mutates:
-            self.heap.writes += 1
         self.expose_for(row, every)
         if (symbolic or symbols.concern(self, every, kwargs)) and symbols.reaches_symbol(every, kwargs):
             args, kwargs = symbols.arguments(self, row, descriptor, every, kwargs)
@@ -162,8 +162,7 @@ class NativeCaller(Machine):
         if args:
             if type(args[0]) in UNREAD:
                 _require_read(fn, args[0])
-            if id(args[0]) in self.heap.by_standin:
-                self.heap.writes += 1  # perhaps: C code changes nothing but its first argument
+            self.heap.note_write(args[0])  # perhaps: C code changes nothing but its first argument
         _hook.enter()
         try:
             result = fn(*args, **kwargs) if kwargs else fn(*args)
@@ -186,8 +185,7 @@ class NativeCaller(Machine):
         if args:
             if type(args[0]) in UNREAD:
                 _require_read(fn, args[0])
-            if id(args[0]) in self.heap.by_standin:
-                self.heap.writes += 1  # perhaps: C code changes nothing but its first argument
+            self.heap.note_write(args[0])  # perhaps: C code changes nothing but its first argument
         try:
             return fn(*args, **(kwargs or {}))
         except Exception as error:

@@ -91,33 +91,34 @@ def LIST_TO_TUPLE(vm: Any, frame: Frame, instr: Any) -> None:
 @op
 def LIST_APPEND(vm: Any, frame: Frame, instr: Any) -> None:
     value = frame.stack.pop()
-    writable(frame.stack[-instr.arg]).append(value)
+    writable(vm, frame.stack[-instr.arg]).append(value)
 
 
 @op
 def SET_ADD(vm: Any, frame: Frame, instr: Any) -> None:
     value = frame.stack.pop()
     vm.heap.expose_deep(value)
-    vm.native(set.add, (writable(frame.stack[-instr.arg]), symbols.specialise_deep(vm, value)))
+    vm.native(set.add, (writable(vm, frame.stack[-instr.arg]), symbols.specialise_deep(vm, value)))
 
 
 @op
 def MAP_ADD(vm: Any, frame: Frame, instr: Any) -> None:
     value, key = frame.stack.pop(), frame.stack.pop()
-    store_key(vm, writable(frame.stack[-instr.arg]), key, value)
+    store_key(vm, writable(vm, frame.stack[-instr.arg]), key, value)
 
 
-def writable(target: Any) -> Any:
+def writable(vm: Any, target: Any) -> Any:
     """A container that a display fills: begun before a graph break, it may be one of which nothing is known."""
     if type(target) in UNREAD:
         raise unread(target)
+    vm.heap.note_write(target)
     return target
 
 
 @op
 def LIST_EXTEND(vm: Any, frame: Frame, instr: Any) -> None:
     iterable = frame.stack.pop()
-    target = writable(frame.stack[-instr.arg])
+    target = writable(vm, frame.stack[-instr.arg])
     if type(iterable) is not FakeTensor and not vm.is_iterable(iterable):
         raise Raised(TypeError(f"Value after * must be an iterable, not {type(iterable).__name__}"))
     if vm.is_python_iterable(iterable):
@@ -131,7 +132,7 @@ def SET_UPDATE(vm: Any, frame: Frame, instr: Any) -> None:
     if vm.is_python_iterable(iterable):
         return vm.call_own(listed, (iterable,), Again())
     items = vm.collect(iterable)
-    target = writable(frame.stack[-instr.arg])
+    target = writable(vm, frame.stack[-instr.arg])
     for item in items:
         vm.heap.expose_deep(item)
         vm.native(set.add, (target, symbols.specialise_deep(vm, item)))
@@ -162,6 +163,7 @@ def DICT_MERGE(vm: Any, frame: Frame, instr: Any) -> None:
     target = frame.stack[-instr.arg]
     vm.heap.expose(mapping)
     vm.heap.expose(target)
+    vm.heap.note_write(target)
     function = frame.stack[-(2 + instr.arg)]
     shown = function_text(function)
     if type(mapping) is not dict:

@@ -140,7 +140,7 @@ def LOAD_DEREF(vm: Any, frame: Frame, instr: Any) -> None:
 
 @op
 def STORE_DEREF(vm: Any, frame: Frame, instr: Any) -> None:
-    vm.heap.writes += 1
+    vm.heap.note_write(frame.locals[instr.arg])
     frame.locals[instr.arg].cell_contents = frame.stack.pop()
 
 
@@ -148,5 +148,5 @@ def STORE_DEREF(vm: Any, frame: Frame, instr: Any) -> None:
 def DELETE_DEREF(vm: Any, frame: Frame, instr: Any) -> None:
     if read_cell(frame, instr.arg) is UNBOUND:
         raise unbound_cell(frame, instr.arg)
-    vm.heap.writes += 1
+    vm.heap.note_write(frame.locals[instr.arg])
     del frame.locals[instr.arg].cell_contents

@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor
 
@@ -23,6 +22,7 @@ from stator.heap.box import Box
 from stator.heap.raw_access import instance_dict
 from stator.heap.shells import IDENTITY_TYPES
 from stator.heap.tracker import Shape, VariableTracker
+from stator.interp.fact_index import FactIndex
 from stator.interp.template import Template, Unlike, build
 from stator.interp.witness import changed_state
 from stator.kinds import is_a
@@ -39,6 +39,7 @@ class Segment:
     source: Source  # of the module
     above: str  # the text of the stack at the call
     tensors: list[Any]  # of the arguments, as the description numbers them
+    objects: set[int]  # outside objects among the arguments, by the ids of their stand-ins
     held: Any  # the arguments: their ids are part of the description
     first_node: fx.Node  # the last one before it
     first_input: int
@@ -66,6 +67,7 @@ class Replay:
     def __init__(self, vm: Any) -> None:
         self.vm = vm
         self.segments: dict[Any, list[Segment]] = {}
+        self.index = FactIndex(vm.heap)
         self.state: Any = None  # of what the program has changed, as far as is known; None: it cannot be told
         self.checked = -1  # how many writes there had been then
         self.played = 0
@@ -77,12 +79,13 @@ class Replay:
         vm = self.vm
         tracker = vm.heap.by_standin.get(id(module))
         key = tensors = None
+        objects: set[int] = set()
         if tracker is not None and type(tracker.source) is not Pinned and self.is_calm():
             tensors = []
             try:
-                key = (id(method), type(module), vm.depth == 1, self.state.key, self.torch_state(),
-                       *[self.describe(value, tensors) for value in args],
-                       *[(name, self.describe(value, tensors)) for name, value in (kwargs or {}).items()])
+                key = (id(method), type(module), vm.depth == 1, vm.recorder.reshaped, self.state.key,
+                       self.torch_state(), *[self.describe(value, tensors, objects) for value in args],
+                       *[(name, self.describe(value, tensors, objects)) for name, value in (kwargs or {}).items()])
             except Unlike:
                 key = None
         if key is None:
@@ -92,17 +95,17 @@ class Replay:
             value = self.attempt(segment, tracker, tensors)
             if value is not _NOTHING:
                 return vm.give(value, cont)
-        segment = self.begin(tracker, tensors, (args, kwargs, self.state))
+        segment = self.begin(tracker, tensors, objects, (args, kwargs, self.state))
         below = vm.frame
         vm.call_function(method, (module, *args), kwargs, cont)
         if vm.frame is not below and vm.frame.parent is below and vm.frame.func is method:
             vm.frame.segment = segment
             segment.held = (segment.held, known)
 
-    def begin(self, tracker: Any, tensors: list[Any], held: Any) -> Segment:
+    def begin(self, tracker: Any, tensors: list[Any], objects: set[int], held: Any) -> Segment:
         vm = self.vm
         recorder = vm.recorder
-        return Segment(tracker.source, vm.stack_trace(), tensors, held, recorder.graph._root._prev,
+        return Segment(tracker.source, vm.stack_trace(), tensors, objects, held, recorder.graph._root._prev,
                        len(recorder.inputs), vm.steps, vm.jumps, self.mark())
 
     def end(self, segment: Segment, value: Any) -> None:
@@ -110,7 +113,8 @@ class Replay:
         vm = self.vm
         held, known = segment.held
         segment.held = held
-        if not self.is_calm() or segment.mark != self.mark() or not plain_value(vm, value, segment.tensors, given_tuples(held)):
+        if not self.is_calm() or segment.mark != self.mark() \
+                or not plain_value(vm, value, segment.tensors, given_tuples(held)):
             return
         recorder = vm.recorder
         segment.last_node, segment.last_input = recorder.graph._root._prev, len(recorder.inputs)
@@ -154,13 +158,14 @@ class Replay:
         return (tuple((id(setter), args) for setter, args in state.left_behind()), state.autocast_depth,
                 tuple(state.devices), len(state.contexts))
 
-    def describe(self, value: Any, tensors: list[Any]) -> Any:
+    def describe(self, value: Any, tensors: list[Any], objects: set[int]) -> Any:
         """What a segment depends on of an argument; the tensors of the trace are numbered."""
         cls = type(value)
         heap = self.vm.heap
         if cls is Box:
             return ("place", id(value))
         if id(value) in heap.by_standin:
+            objects.add(id(value))
             return ("outside", id(value))
         if cls is FakeTensor:
             number = next((i for i, known in enumerate(tensors) if known is value), -1)
@@ -169,7 +174,7 @@ class Replay:
                 return self.tensor_key(value)
             return number
         if cls is tuple:
-            return (tuple, *[self.describe(item, tensors) for item in value])
+            return (tuple, *[self.describe(item, tensors, objects) for item in value])
         if is_constant(value):
             return value_key(value)
         if cls in IDENTITY_TYPES or is_a(value, type) or cls is types.FunctionType and id(value) not in self.vm.fresh:
@@ -195,7 +200,7 @@ class Replay:
         template: Template | None = segment.template
         if template is None:
             try:
-                template = segment.template = build(vm, segment, self.state.trackers)
+                template = segment.template = build(vm, segment, self.state.reached, self.index)
             except Unlike:
                 segment.template = False
                 return _NOTHING
@@ -208,16 +213,19 @@ class Replay:
         return self.play(template, images, sources, tensors)
 
     def is_like(self, template: Template, images: tuple[Any, ...], sources: list[Source]) -> bool:
-        """Whether the objects that the module holds relate to each other, and to those met before, as the first's do."""
-        heap = self.vm.heap
+        """Whether the objects that the module holds relate to each other and to others as the first's do."""
+        heap, segment = self.vm.heap, template.segment
         if len({id(image) for image in images}) != len(images):
             return False
+        self.index.update()
         inputs = {number for number, _ in template.inputs}
+        relations = template.relations(sources)
         for number, (holding, image) in enumerate(zip(template.holdings, images, strict=True)):
             source = sources[holding.place]
             met = heap.by_original.get(id(image))
             if met is not None:
-                if met.source != source or id(met) in self.state.trackers:
+                if met.source != source or id(met) in self.state.reached or id(met.standin) in segment.objects \
+                        or not self.index.related(source) <= relations:
                     return False
             elif holding.tracker is not None and holding.tracker.shape is Shape.TENSOR:
                 if number not in inputs or image.__dict__:
@@ -271,7 +279,11 @@ class Replay:
     def note(self, image: Any, source: Source) -> None:
         """The object was not adopted; when it is, through whatever place, this one is the first it was seen at."""
         heap = self.vm.heap
+        if id(image) in heap.replayed:
+            return
         heap.replayed[id(image)] = (image, source)
+        heap.replayed_at.setdefault(source, []).append(image)
+        self.index.link(source)
         own = instance_dict(image)
         if own is not None:
             heap.replayed_dicts[id(own)] = (image, source)

@@ -71,7 +71,7 @@ def _append(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     """Nothing of the list is looked at: how long it is, or what it holds, is no fact."""
     if len(args) != 2 or kwargs or type(args[0]) is not list:
         return vm.call_listed(list.append, list.append, None, args, kwargs, cont)
-    vm.heap.writes += 1
+    vm.heap.note_write(args[0])
     args[0].append(args[1])
     vm.give(None, cont)
 

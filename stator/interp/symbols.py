@@ -290,10 +290,12 @@ def specialise_deep(vm: Any, value: Any) -> Any:
     if cls is list or cls is collections.deque:
         for i, item in enumerate(value):
             if _reaches_symbol((item,)):
+                vm.heap.note_write(value)
                 value[i] = specialise_deep(vm, item)
     elif cls is dict or cls is collections.OrderedDict:
         for key, item in value.items():
             if _reaches_symbol((item,)):
+                vm.heap.note_write(value)
                 value[key] = specialise_deep(vm, item)
     return value
 

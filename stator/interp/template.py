@@ -8,7 +8,6 @@ place of the first one's.  What cannot be said in these terms raises `Unlike`: t
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,14 +15,14 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from stator import _core
 from stator.graph.copying import Stretch
-from stator.guards.guard import Guard, Kind, is_constant
+from stator.guards.guard import Guard, Kind
 from stator.guards.guard_set import GuardSet
 from stator.guards.lower import lower
-from stator.heap.tracker import Shape
-from stator.source import CallOf, Local, Pinned, Source, parents, root_of, with_base
+from stator.heap.tracker import MOVING, Shape
+from stator.interp.fact_index import RELATIONS, FactIndex
+from stator.source import CallOf, DictOf, Local, Pinned, Source, parents, root_of, with_base
 
 SELF = Local("self", 0)
-_RELATIONS = frozenset({Kind.ALIAS, Kind.NOT_ALIAS})
 
 
 class Unlike(Exception):
@@ -62,17 +61,13 @@ class Template:
     program: Any = None
     lowered: Any = None  # what the program was made from, for whoever asks which fact failed
     stretch: Any = None
-    _leads: dict[Source, bool] = field(default_factory=dict)
+    inside: set[Source] = field(default_factory=set)  # every known source that starts at the module
 
     # ------------------------------------------------------------------ sources
 
     def leads_through(self, source: Source) -> bool:
         """Whether a source starts at the module."""
-        found = self._leads.get(source)
-        if found is None:
-            found = source == self.source or any(map(self.leads_through, parents(source)))
-            self._leads[source] = found
-        return found
+        return source in self.inside
 
     def number(self, source: Source) -> int:
         """The number of a source that leads through the module."""
@@ -97,57 +92,65 @@ class Template:
         return made
 
 
-def build(vm: Any, segment: Any, changed: set[int]) -> Template:
+    def relations(self, sources: list[Source]) -> set[tuple[Source, Kind, Source]]:
+        """How the objects of a module are related to each other, and to those of others."""
+        return {(fact.guard.source if fact.source is None else sources[fact.source], fact.guard.kind,
+                 fact.guard.value if fact.other is None else sources[fact.other])
+                for fact in self.facts if fact.guard.kind in RELATIONS}
+
+
+def build(vm: Any, segment: Any, changed: set[int], index: FactIndex) -> Template:
     """The template of a finished segment; `changed`: the records of objects that the program has changed."""
     template = Template(segment, segment.source)
+    index.update()
+    found = index.under(segment.source)
+    template.inside.update(found)
     template.number(segment.source)
-    collect_holdings(vm, template, changed)
-    collect_facts(vm, template)
+    collect_holdings(vm, template, changed, index, found)
+    collect_facts(template, index, found)
     collect_inputs(vm, template)
     template.stretch = Stretch(vm.recorder.graph, segment.nodes())
     template.program = guard_program(vm, template)
     return template
 
 
-def collect_holdings(vm: Any, template: Template, changed: set[int]) -> None:
-    heap = vm.heap
-    for tracker in heap.trackers[:template.segment.last_tracker]:
-        if tracker.part_of is None and template.leads_through(tracker.source):
-            if tracker.shape in _UNSURE or id(tracker) in changed:
+def collect_holdings(vm: Any, template: Template, changed: set[int], index: FactIndex, found: list[Source]) -> None:
+    last = template.segment.last_tracker
+    trackers = sorted((item for source in found for item in index.trackers.get(source, ()) if item[0] < last),
+                      key=_arrival)
+    for _, tracker in trackers:
+        if tracker.part_of is None:
+            if tracker.shape in _UNSURE or id(tracker) in changed or id(tracker.standin) in template.segment.objects:
                 raise Unlike(f"it reads a {type(tracker.original).__name__}")
             template.holdings.append(Holding(template.number(tracker.source), tracker, tracker.original))
-    for original, source in heap.replayed.values():
-        if template.leads_through(source):
-            template.holdings.append(Holding(template.number(source), None, original))
-    by_id = {id(each): each for each in heap.kept}
-    for key, source in heap.sources.items():
-        if template.leads_through(source):
-            if key not in by_id:
+    for source in found:
+        for original in vm.heap.replayed_at.get(source, ()):
+            if id(original) in vm.heap.replayed:
+                template.holdings.append(Holding(template.number(source), None, original))
+        for key in index.functions.get(source, ()) if type(source) is not DictOf else ():  # its owner is held
+            if key not in index.kept:
                 raise Unlike("it reads a value that stands for itself")
-            template.holdings.append(Holding(template.number(source), None, by_id[key]))
+            template.holdings.append(Holding(template.number(source), None, index.kept[key]))
 
 
-def collect_facts(vm: Any, template: Template) -> None:
-    originals = {id(holding.original) for holding in template.holdings}
-    for guard in itertools.islice(vm.heap.guards.arrived(), template.segment.last_guard):
-        relation = guard.kind in _RELATIONS
-        concerned = template.leads_through(guard.source)
-        related = relation and template.leads_through(guard.value)
-        if not relation and guard.kind is not Kind.TENSOR and holds(guard.value, originals):
-            raise Unlike(f"a fact names the module itself: {guard.text()}")
+def collect_facts(template: Template, index: FactIndex, found: list[Source]) -> None:
+    last = template.segment.last_guard
+    for holding in template.holdings:
+        if index.naming.get(id(holding.original), last) < last:
+            raise Unlike("a fact names an object of the module")
+    guards = {number: guard for source in found for number, guard in index.guards.get(source, ()) if number < last}
+    for number in sorted(guards):
+        guard = guards[number]
         if guard.kind is Kind.SHAPE or guard.kind is Kind.VALUES:
-            if concerned or guard.kind is Kind.SHAPE:
-                raise Unlike("it relies on numbers of tensors")
-            continue
-        if concerned or related:
-            template.facts.append(Fact(guard, template.number(guard.source) if concerned else None,
-                                       template.number(guard.value) if related else None))
+            raise Unlike("it relies on numbers of tensors")
+        concerned = template.leads_through(guard.source)
+        related = guard.kind in RELATIONS and template.leads_through(guard.value)
+        template.facts.append(Fact(guard, template.number(guard.source) if concerned else None,
+                                   template.number(guard.value) if related else None))
 
 
-def holds(value: Any, originals: set[int]) -> bool:
-    if id(value) in originals:
-        return not is_constant(value)
-    return type(value) in (tuple, frozenset) and any(holds(item, originals) for item in value)
+def _arrival(item: tuple[int, Any]) -> int:
+    return item[0]
 
 
 def collect_inputs(vm: Any, template: Template) -> None:
@@ -174,7 +177,7 @@ def guard_program(vm: Any, template: Template) -> Any:
     for fact in template.facts:
         guard = fact.guard
         value = guard.value
-        if guard.kind in _RELATIONS:
+        if guard.kind in RELATIONS:
             value = fixed(guard.value, outside) if fact.other is None else moved[fact.other]
         source = fixed(guard.source, outside) if fact.source is None else moved[fact.source]
         guards.add(Guard(source, guard.kind, value, guard.where))
@@ -193,4 +196,4 @@ def fixed(source: Source, outside: dict[Source, Any]) -> Source:
     return source
 
 
-_UNSURE = frozenset({Shape.UPCOMING, Shape.ITERATOR, Shape.ARRAY, Shape.BUFFER, Shape.SCOPE})
+_UNSURE = MOVING | {Shape.SCOPE}

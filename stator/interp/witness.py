@@ -158,7 +158,7 @@ class ChangedState:
     """What the program has changed outside, and what it put there, all the way down."""
 
     key: tuple[Any, ...]
-    trackers: set[int]
+    reached: set[int]  # the records of changed objects, and of those that hang on something new
     held: list[Any]  # the ids in the key stay theirs
 
 
@@ -175,18 +175,24 @@ def changed_state(vm: Any) -> ChangedState | None:
         held: list[Any] = []
         todo = [tracker.standin for tracker in found] + overlays
         first = {id(each) for each in todo}
+        reached: set[int] = set()
         try:
             while todo:
                 value = todo.pop()
-                if id(value) in known or id(value) in vm.heap.by_standin and id(value) not in first:
+                if id(value) in known:
                     continue
+                tracker = vm.heap.by_standin.get(id(value))
+                if tracker is not None:
+                    reached.add(id(tracker))
+                    if id(value) not in first:
+                        continue
                 parts = parts_of(vm, value)
                 known[id(value)] = () if parts is None else tuple(map(_value_key, parts))
                 held.append((value, parts))
                 todo += parts or ()
         except Unwatched:
             return None
-    return ChangedState(tuple(known.items()), {id(tracker) for tracker in found}, held)
+    return ChangedState(tuple(known.items()), reached, held)
 
 
 _SEEN_WHOLE = frozenset({Shape.LIST, Shape.DICT, Shape.SET, Shape.OBJECT, Shape.CELL, Shape.TUPLE, Shape.VALUE})
