@@ -17,11 +17,13 @@ from torch._guards import TracingContext, tracing
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from stator import events
+from stator.backends.eager import NEED_NO_CODE
 from stator.backends.open_floats import floats_as_data
 from stator.backends.recurrent import trainable_lstm
 from stator.backends.registry import Backend, find_backend, tuning_keywords
 from stator.backends.static_inputs import mark_static_inputs
 from stator.errors import BackendError, describe_callable
+from stator.graph.modules import write_code
 from stator.options import Settings
 from stator.shapes.environment import TraceEnvironment
 
@@ -56,6 +58,8 @@ def call_backend(
     backend: Backend, gm: torch.fx.GraphModule, example_inputs: Sequence[Any], settings: Settings
 ) -> Callable[..., Any]:
     """Call the backend's function as its kind expects; its failure becomes a BackendError."""
+    if backend.function not in NEED_NO_CODE:
+        write_code(gm)
     try:
         if backend.takes_settings:
             return backend.function(gm, example_inputs, settings)

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from stator.errors import BackendError
+from stator.graph.modules import straight_function
 from stator.options import Settings
 
 
@@ -19,7 +20,7 @@ def compile_eager(
 ) -> Callable[..., Any]:
     """Run the captured operators one by one."""
     branch_in_python(gm)
-    return gm.forward
+    return straight_function(gm)
 
 
 def branch_in_python(gm: torch.fx.GraphModule) -> None:
@@ -48,11 +49,16 @@ def compile_eager_noexcept(
     """Like "eager", for finding wrong captures: an exception in the graph is reported as the graph's fault,
     so that the program cannot take it for one of its own."""
     branch_in_python(gm)
+    forward = straight_function(gm)
 
     def run(*args: Any) -> Any:
         try:
-            return gm.forward(*args)
+            return forward(*args)
         except Exception as error:
             raise BackendError("eager_noexcept", f"the captured graph raised {error!r}") from error
 
     return run
+
+
+# What runs the graph without FX's own code for it.
+NEED_NO_CODE = (compile_eager, compile_eager_noexcept)

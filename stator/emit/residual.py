@@ -26,7 +26,7 @@ from stator.emit.hooks import write_hooks
 from stator.emit.rebuild import Rebuilder
 from stator.emit.writer import Writer
 from stator.errors import BackendError
-from stator.graph.modules import make_graph_module
+from stator.graph.modules import make_captured
 from stator.heap.tracker import Shape
 from stator.interp.promises import as_program_exception
 from stator.interp.rules_random import restore_streams, saved_streams
@@ -105,7 +105,7 @@ def emit_residual(vm: Any, result: Any, resume: Any = None, begin: Callable[[], 
             f"{writer.constant(float_tensor, 'float_tensor')}({build.outside(i.source)})" if i.boxed
             else build.outside(i.source) for i in inputs]
         recorder.graph.output(nodes)
-        graph_module = make_graph_module(recorder.graph, recorder.inner_graphs)
+        graph_module = make_captured(recorder.graph, recorder.inner_graphs, recorder.plays)
         if recorder.symbols.definitions:
             insert_deferred_runtime_asserts(graph_module, recorder.symbols.shape_env, "stator")
             graph_module.recompile()

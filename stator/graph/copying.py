@@ -8,6 +8,7 @@ fakes inside the stretch are shared with the first one: nothing of the program h
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from typing import Any
 
 from torch import fx
@@ -20,16 +21,22 @@ _FLAT = frozenset({int, float, bool, str, type(None)})
 class Stretch:
     """Recorded nodes, ready to be recorded again."""
 
-    __slots__ = ("steps",)
+    __slots__ = ("steps", "outer", "wanted")
 
     def __init__(self, graph: fx.Graph, nodes: Iterable[fx.Node]) -> None:
         self.steps: list[tuple[Any, ...]] = []
+        self.outer: list[fx.Node] = []  # what it uses of the graph before it
+        self.wanted: tuple[int, ...] | None = None  # which of its nodes are used after it
+        own: set[fx.Node] = set()
         for node in nodes:
+            own.add(node)
+            self.outer += [each for each in node.all_input_nodes if each not in own and each not in self.outer]
             args = node.args if all(type(arg) is fx.Node or type(arg) in _FLAT for arg in node.args) else None
             self.steps.append((node, graph._target_to_str(node.target), node.op, node.target, args, dict(node.meta)))
 
-    def record(self, graph: fx.Graph, known: dict[fx.Node, fx.Node], place: Callable[[str], str]) -> None:
+    def record(self, graph: fx.Graph, known: dict[fx.Node, fx.Node], place: Callable[[str], str]) -> Play:
         """Append the copies to the graph; `known` gets the copy of each node, `place` changes its stack trace."""
+        play = Play(self, [known.get(each, each) for each in self.outer])
         get = known.get
         namespace, table = graph._graph_namespace, graph._find_nodes_lookup_table
         for node, name, op, target, args, meta in self.steps:
@@ -45,4 +52,16 @@ class Stretch:
             if "stack_trace" in meta:
                 copy.meta["stack_trace"] = place(meta["stack_trace"])
             known[node] = copy
+            play.copies.append(copy)
         graph._len += len(self.steps)
+        return play
+
+
+@dataclass
+class Play:
+    """One recording of a stretch: its copies, in order, what they were given, and which are used after it."""
+
+    stretch: Stretch
+    inputs: list[fx.Node]
+    copies: list[fx.Node] = field(default_factory=list)
+    outputs: list[fx.Node] = field(default_factory=list)

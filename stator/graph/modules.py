@@ -5,9 +5,50 @@ from __future__ import annotations
 import linecache
 import weakref
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import fx
+from torch.fx._lazy_graph_module import _LazyGraphModule
+
+from stator.graph import straight_line
+from stator.graph.copying import Play
+
+
+class LateGraphModule(_LazyGraphModule):
+    """A graph module whose code is written when somebody asks for it."""
+
+    def _real_recompile(self) -> Any:
+        made = super()._real_recompile()
+        weakref.finalize(self, _forget_source, type(self).forward.__code__.co_filename)
+        return made
+
+
+_plays: weakref.WeakKeyDictionary[fx.GraphModule, list[Play]] = weakref.WeakKeyDictionary()
+
+
+def make_captured(graph: fx.Graph, inner: Mapping[str, fx.GraphModule], plays: list[Play]) -> fx.GraphModule:
+    """The graph of a whole segment; no code yet."""
+    root = torch.nn.Module()
+    for name, module in inner.items():
+        root.add_module(name, module)
+    made = LateGraphModule(root, graph)
+    _plays[made] = plays
+    return made
+
+
+def straight_function(module: fx.GraphModule) -> Any:
+    """What runs the graph as it is."""
+    try:
+        return straight_line.function(module.graph, _plays.get(module, []))
+    except straight_line.NotStraight:
+        _LazyGraphModule.force_recompile(module)
+        return module.forward
+
+
+def write_code(module: fx.GraphModule) -> None:
+    """FX's own code, for whoever calls or reads it."""
+    _LazyGraphModule.force_recompile(module)
 
 
 def make_graph_module(graph: fx.Graph, inner: Mapping[str, fx.GraphModule]) -> fx.GraphModule:

@@ -79,6 +79,7 @@ class Recorder:
         self.kept: list[Any] = []
         self.calls = 0
         self.changes = 0  # operations that may have changed a tensor in place
+        self.plays: list[Any] = []  # of stretches that were recorded again (see graph/copying)
         self.reshaped = 0  # those that changed its metadata
         self.stack_trace: Callable[[], str | None] = lambda: None
         self.expose: Callable[[Any], None] = lambda value: None

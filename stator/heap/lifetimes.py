@@ -7,6 +7,7 @@ can be seen by who asks a weak reference, and by finalizers and callbacks, which
 from __future__ import annotations
 
 import gc
+import itertools
 import sys
 import types
 import weakref
@@ -78,6 +79,9 @@ def _references_of_ours(heap: Any) -> dict[int, int]:
         for part in held:
             number = id(part.raw) if type(part) is Box else id(part)
             counts[number] = counts.get(number, 0) + 1
+    for image in itertools.chain([image for image, _ in heap.replayed.values()], *heap.replayed_at.values(),
+                                 [owner for owner, _ in heap.replayed_dicts.values()]):
+        counts[id(image)] = counts.get(id(image), 0) + 1
     return counts
 
 

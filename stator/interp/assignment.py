@@ -87,7 +87,9 @@ def writable_dict(vm: Any, obj: Any, name: str, descr: Any) -> dict[str, Any]:
         raise Raised(AttributeError(text, name=name, obj=obj))
     tracker = vm.heap.by_standin.get(id(obj))
     if tracker is None and is_outside(vm, obj):  # a function or an enum member
-        return vm.heap.adopt(own, DictOf(vm.heap.source_of(obj)))
+        shadow = vm.heap.adopt(own, DictOf(vm.heap.source_of(obj)))
+        vm.heap.note_write(shadow)
+        return shadow
     if tracker is not None and tracker.shape is Shape.OPAQUE:
         raise Break("SB006", f"assignment to attribute {name!r} of a {type(obj).__name__}")
     return own

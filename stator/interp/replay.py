@@ -72,6 +72,12 @@ class Replay:
         self.checked = -1  # how many writes there had been then
         self.played = 0
 
+    def close(self) -> None:
+        """The trace is over: who asks what keeps the user's objects alive does not find it here."""
+        self.segments.clear()
+        self.index = FactIndex(self.vm.heap)
+        self.state = None
+
     # ------------------------------------------------------------------ the call
 
     def call(self, method: types.FunctionType, module: Any, args: tuple[Any, ...], kwargs: Any, cont: Any) -> None:
@@ -134,8 +140,8 @@ class Replay:
                 or recorder.uncertain.storages or symbols.origins or symbols.numbers or symbols.definitions \
                 or heap.unread_met or not heap.shapes.is_plain() or events.lines_wanted():
             return False
-        if vm.class_overlays or vm.own_attributes or vm.tensor_attributes or vm.cache_fills or vm.locks \
-                or vm.lock_answers or vm.tensor_grads or vm.exc_state.topmost() is not None:
+        if vm.class_overlays or vm.tensor_attributes or vm.cache_fills or vm.locks or vm.lock_answers or vm.hooks \
+                or vm.new_leaves or vm.tensor_grads or vm.exc_state.topmost() is not None:
             return False
         if self.checked != heap.writes:
             self.checked, self.state = heap.writes, changed_state(vm)
@@ -241,6 +247,7 @@ class Replay:
         vm, segment = self.vm, template.segment
         heap, recorder = vm.heap, vm.recorder
         self.played += 1
+        self.outputs: set[fx.Node] = set()  # nodes that what follows may use
         nodes: dict[fx.Node, fx.Node] = {}
         fakes: dict[int, Any] = {}
         for old, new in zip(segment.tensors, tensors, strict=True):
@@ -257,7 +264,8 @@ class Replay:
                 fakes[id(holding.tracker.standin)] = met.standin
         above, before = vm.stack_trace(), len(segment.above)
         same = above == segment.above
-        template.stretch.record(recorder.graph, nodes, lambda text: text if same else above + text[before:])
+        play = template.stretch.record(recorder.graph, nodes, lambda text: text if same else above + text[before:])
+        recorder.plays.append(play)
         recorder.calls += len(template.stretch.steps)
         recorder.propagation.served += 1
         for fact in template.facts:
@@ -267,7 +275,9 @@ class Replay:
         if vm.depth == 1:
             vm.steps += segment.steps
         vm.jumps += segment.jumps
-        return self.rebuild(segment.value, nodes, fakes)
+        value = self.rebuild(segment.value, nodes, fakes)
+        play.outputs = [each for each in play.copies if each in self.outputs]
+        return value
 
     def take_input(self, first: Any, image: Any, source: Source) -> None:
         """A parameter or buffer of the module becomes an input of the graph; its guard is among the facts."""
@@ -304,10 +314,15 @@ class Replay:
         fake = recorder.propagation.alike(value)
         node = recorder.nodes[id(value)]
         if type(node) is tuple:
-            recorder.tie(fake, moved(node, nodes))
+            place = moved(node, nodes)
+            recorder.tie(fake, place)
+            while type(place) is tuple:
+                place = place[0]
+            self.outputs.add(place)
         elif node in nodes:
             recorder.tie(fake, nodes[node])
             nodes[node].meta["example_value"] = fake
+            self.outputs.add(nodes[node])
         else:
             return value  # of before the segment, and not among its arguments
         return fake

@@ -202,6 +202,8 @@ def trace_once(begin: Begin, stop_step: int, stop: Break | None, exact: bool) ->
         result.stop = reason
     finally:
         vm.live = False
+        if vm.replay is not None:
+            vm.replay.close()
         result.frame, vm.frame = vm.frame, None
         _hook.exchange_callback(asked_before)
         sys.setrecursionlimit(limit)
