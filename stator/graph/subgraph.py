@@ -43,20 +43,23 @@ class _Symbols(SymbolNodes):
         return self.outer.dispatcher()
 
     def _can_make(self, expression: sympy.Basic) -> bool:
-        return all(symbol in self.known or symbol.is_integer and self.outer._can_make(symbol)
+        return all(symbol in self.known or (symbol.is_integer or self.part.floats) and self.outer._can_make(symbol)
                    for symbol in expression.free_symbols)
 
     def _symbol(self, symbol: sympy.Symbol) -> fx.Node:
         hint = self.shape_env.backed_var_to_val.get(symbol)
-        number = self.shape_env.create_symintnode(symbol, hint=None if hint is None else int(hint))
+        make: Any = self.shape_env.create_symintnode if symbol.is_integer else self.shape_env.create_symfloatnode
+        kind = int if symbol.is_integer else float
+        number = make(symbol, hint=None if hint is None else kind(hint))
         return self.part.lift_number(number)
 
 
 class Subgraph:
     """An inner graph under construction."""
 
-    def __init__(self, recorder: Any) -> None:
+    def __init__(self, recorder: Any, floats: bool = False) -> None:
         self.recorder = recorder
+        self.floats = floats  # whether who runs the graph takes floats of the outer one, beside tensors and sizes
         self.graph = fx.Graph()
         self.lifted: list[Any] = []  # fakes and sizes of the outer graph, in the order of their inputs
         self.inputs: list[fx.Node] = []  # their placeholders

@@ -6,7 +6,8 @@ what there was before.  Out: what to restore after the trace, and what the resid
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -63,6 +64,20 @@ has_side_effect(torch.autograd.grad_mode._enter_inference_mode)
 has_side_effect(torch.autograd.grad_mode._exit_inference_mode)
 
 SETTING_OF_READER: dict[int, Setting] = {id(reader): s for s in SETTINGS for reader in s.readers}
+
+
+GRAD_MODE = SETTINGS[0]
+
+
+@contextlib.contextmanager
+def without_grad(vm: Any) -> Iterator[None]:
+    """While the trace does what autograd itself will call, without gradients: a forward, a backward, a hook."""
+    before = torch.is_grad_enabled()
+    vm.torch_state.change(GRAD_MODE, (False,), {})
+    try:
+        yield
+    finally:
+        vm.torch_state.change(GRAD_MODE, (before,), {})
 
 
 @dataclass

@@ -14,11 +14,11 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
+from stator.graph.remembered import Remembered
 from stator.graph.subgraph import Subgraph, all_operands
 from stator.graph.uncertain import Choice, storage_of
 from stator.heap.box import Box
 from stator.heap.shells import CONSTANT_TYPES
-from stator.interp.rules_autograd import Remembered
 from stator.kinds import is_a
 
 CONTAINERS: tuple[type, ...] = (tuple, list, dict)

@@ -16,7 +16,8 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.autograd.function import FunctionCtx, _SingleLevelFunction
 
 from stator.breaks import Break
-from stator.graph.torch_state import SETTINGS
+from stator.graph.remembered import Remembered
+from stator.graph.torch_state import GRAD_MODE
 from stator.guards.guard import is_constant
 from stator.heap.changes import fingerprint
 from stator.heap.raw_access import instance_dict
@@ -24,6 +25,7 @@ from stator.interp.binding import function_defaults
 from stator.interp.frame import Continuation, Frame
 from stator.interp.lookup import find
 from stator.interp.rule_registry import rule
+from stator.interp.traced_functions import Unusual, traced_apply
 from stator.kinds import is_a
 
 
@@ -75,11 +77,8 @@ class AfterForward(Continuation):
 
 def set_grad(vm: Any, enabled: bool) -> None:
     if torch.is_grad_enabled() != enabled:
-        vm.torch_state.change(_GRAD_MODE, (enabled,), {})
+        vm.torch_state.change(GRAD_MODE, (enabled,), {})
         vm.recorder.record("call_function", torch._C._set_grad_enabled, (enabled,), {}, None)
-
-
-_GRAD_MODE = next(setting for setting in SETTINGS if setting.setter is torch._C._set_grad_enabled)
 
 
 def call_member(vm: Any, cls: type, name: str, args: tuple[Any, ...], cont: Any) -> None:
@@ -95,12 +94,42 @@ def _apply(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
         raise Break("SB016", f"{cls.__name__}.apply with keyword arguments")
     if torch._C._are_functorch_transforms_active():
         raise Break("SB016", f"{cls.__name__}.apply inside a functorch transform")
-    application = Application(vm, cls, inputs)
-    if application.separate:
-        application.inputs = inputs = inputs + missing_defaults(vm, cls, len(inputs))
+    application = begun(vm, cls, inputs)
+    # Inside an inner graph a transform of torch.func may be at work, which asks the class itself for its rules.
+    if application.differentiable and vm.recorder.enclosing is None and _overrides(vm, cls, "backward"):
+        try:
+            return vm.give(traced(vm, application), cont)
+        except Unusual:
+            application = begun(vm, cls, inputs)
+    inputs = application.inputs
     set_grad(vm, False)
     given = inputs if application.separate else (application.ctx, *inputs)
     call_member(vm, cls, "forward", given, AfterForward(application, cont))
+
+
+def _overrides(vm: Any, cls: type, name: str) -> bool:
+    return find(vm, cls, name) is not _SingleLevelFunction.__dict__[name]
+
+
+def begun(vm: Any, cls: type, inputs: tuple[Any, ...]) -> Application:
+    application = Application(vm, cls, inputs)
+    if application.separate:
+        application.inputs = inputs + missing_defaults(vm, cls, len(inputs))
+    return application
+
+
+def traced(vm: Any, application: Application) -> Any:
+    """One node over the graphs of forward and backward."""
+    def members(name: str, args: tuple[Any, ...]) -> Any:
+        out: list[Any] = []
+        vm.sync(lambda: call_member(vm, application.cls, name, args, None), out)
+        return out[0]
+
+    def as_outputs(tensors: tuple[Any, ...], constant: tuple[Any, ...]) -> Any:
+        with torch._C.DisableTorchFunction():
+            return Remembered.apply((tensors, (), constant), *application.inputs)
+
+    return traced_apply(vm, application, members, as_outputs)
 
 
 def missing_defaults(vm: Any, cls: type, given: int) -> tuple[Any, ...]:
@@ -136,21 +165,6 @@ def _without_history(vm: Any, application: Application, value: Any) -> Any:
 # ---------------------------------------------------------------------- with gradients
 
 
-class Remembered(torch.autograd.Function):
-    """Gives a known fake result the autograd history that F.apply would give it."""
-
-    @staticmethod
-    def forward(ctx: Any, plan: Any, *inputs: Any) -> Any:  # type: ignore[override]
-        output, dirty, constant = plan
-        ctx.mark_dirty(*dirty)
-        ctx.mark_non_differentiable(*constant)
-        return output
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Any) -> Any:
-        raise AssertionError("the trace never runs a backward pass")
-
-
 @functools.cache
 def apply_of(cls: Any) -> Any:
     """The target of the node."""
@@ -172,7 +186,7 @@ def as_one_node(vm: Any, application: Application, output: Any) -> Any:
         raise Break("SB016", f"{name}.forward returns something else than tensors, with gradients")
     recorder = vm.recorder
     withdraw(recorder, application)
-    vm.torch_state.change(_GRAD_MODE, (application.grad,), {})
+    vm.torch_state.change(GRAD_MODE, (application.grad,), {})
     plan = (output, application.marks("dirty_tensors"), application.marks("non_differentiable"))
     with torch._C.DisableTorchFunction():
         result = Remembered.apply(plan, *application.inputs)

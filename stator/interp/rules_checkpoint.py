@@ -20,10 +20,11 @@ from torch.utils import _pytree as pytree
 from torch.utils.checkpoint import CheckpointPolicy, noop_context_fn
 
 from stator.breaks import Break
+from stator.graph.remembered import Remembered
 from stator.guards.guard import Kind
 from stator.interp.frame import Continuation, Frame
 from stator.interp.rule_registry import rule
-from stator.interp.rules_autograd import Remembered, pending_writes
+from stator.interp.rules_autograd import pending_writes
 from stator.interp.rules_higher_order import finish, interpreted, modules_of
 
 _graph_ids = itertools.count(1)

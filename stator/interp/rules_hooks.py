@@ -16,6 +16,7 @@ from torch.fx.node import has_side_effect
 from torch.utils.hooks import RemovableHandle
 
 from stator.breaks import Break
+from stator.graph.torch_state import without_grad
 from stator.interp.rule_registry import rule
 from stator.interp.rules_higher_order import interpreted, modules_of
 
@@ -90,9 +91,11 @@ has_side_effect(register_graph)
 def registered_in_graph(vm: Any, fake: Any, function: Any) -> Any:
     """The node that registers what the hook computes."""
     what = "a hook on a tensor"
-    with torch._C.DisableTorchFunction(), torch.no_grad():
+    with torch._C.DisableTorchFunction():
         grad = torch.empty_strided(fake.shape, fake.stride(), dtype=fake.dtype, device=fake.device)
+    with without_grad(vm):
         part, result = interpreted(vm, what, function, [grad], ())  # backward() runs hooks without gradients
+    with torch._C.DisableTorchFunction():
         if grad._version:
             raise Break("SB016", f"{what} that changes the gradient in place")
         result = grad if result is None else result
