@@ -48,9 +48,11 @@ rule(torch.autograd.forward_ad.enter_dual_level)(_breaks("SB016", "forward-mode 
 def _storage_offset(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     """Guards leave offsets open until someone asks; a view's offset comes from one of the inputs met so far."""
     for graph_input in vm.recorder.inputs:
+        if graph_input.tensor is None:  # a number
+            continue
         meta = tensor_meta(graph_input.tensor, with_offset=True)
         vm.heap.guard(graph_input.source, Kind.TENSOR, dataclasses.replace(
-            vm.recorder.meta_of(graph_input.tensor), storage_offset=meta.storage_offset))
+            vm.recorder.meta_of(graph_input.tensor, graph_input.fake), storage_offset=meta.storage_offset))
     vm.give(vm.torch_call(_TensorBase.storage_offset, args, kwargs), cont)
 
 

@@ -48,7 +48,8 @@ _COPIES = frozenset(map(id, (
     itertools.chain, itertools.islice, collections.deque.extend, collections.deque.pop, collections.deque.popleft,
     list.__len__, tuple.__len__, dict.__len__, len)))
 # C functions that store a value without looking at it.
-_STORES = frozenset(map(id, (list.append, collections.deque.append, collections.deque.appendleft, dict.setdefault)))
+_STORES = frozenset(map(id, (
+    list.append, collections.deque.append, collections.deque.appendleft, dict.setdefault, slice)))
 
 
 def attempt(function: Any, *values: Any) -> Any:
