@@ -8,13 +8,14 @@ import types
 from typing import Any
 
 from stator.interp import operators
-from stator.interp.assignment import GiveNone
+from stator.interp.assignment import GiveNone, store_attr
 from stator.interp.attributes import load_attr
 from stator.interp.descriptors import read_c_member
-from stator.interp.frame import Raised
+from stator.interp.frame import Continuation, Frame, Raised
 from stator.interp.items import delete_item, get_item, set_item
 from stator.interp.membership import contains
 from stator.interp.rule_registry import rule
+from stator.kinds import is_a
 
 # ---------------------------------------------------------------------- descriptors called by hand
 
@@ -194,6 +195,31 @@ def _methodcaller(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 def _partial_call(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     function = args[0]
     vm.call(function.func, (*function.args, *args[1:]), {**function.keywords, **kwargs}, cont)
+
+
+class NoteAlias(Continuation):
+    """After `list[int]()`: the new object is told what it was called as, if it can be."""
+
+    __slots__ = ("alias", "cont")
+    resumes, held = True, ("alias",)
+
+    def __init__(self, alias: Any, cont: Any) -> None:
+        self.alias, self.cont = alias, cont
+
+    def returned(self, vm: Any, frame: Frame, value: Any) -> None:
+        out: list[Any] = []
+        try:
+            vm.sync(lambda: store_attr(vm, value, "__orig_class__", self.alias, None), out)
+        except Raised as raised:
+            if not is_a(raised.exc, (AttributeError, TypeError)):
+                raise
+        vm.give(value, self.cont)
+
+
+@rule(types.GenericAlias.__call__)
+def _alias_call(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    alias = args[0]
+    vm.call(alias.__origin__, args[1:], kwargs, NoteAlias(alias, cont))
 
 
 for _cls in (operator.attrgetter, operator.itemgetter, operator.methodcaller):
