@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from stator import _core
+from stator.emit.redone import run_as_it_is
 from stator.emit.residual import Residual
 from stator.guards.guard import Guard
 from stator.guards.lower import lower
@@ -35,12 +36,12 @@ class UnderLocks:
         for lock, (take, _) in zip(locks, self.states, strict=True):
             if take and not lock.acquire(False):
                 _release(taken)
-                return _core.EAGER
+                return run_as_it_is()
             if take:
                 taken.append(lock)
         try:
             found = self.program.values(values[:self.count])
-            result = _core.EAGER if found is None else self.residual(*found)
+            result = run_as_it_is() if found is None else self.residual(*found)
         except BaseException:
             _release(taken)
             raise

@@ -8,8 +8,6 @@
 from __future__ import annotations
 
 import linecache
-import threading
-import warnings
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -24,6 +22,7 @@ from stator.breaks import Break
 from stator.emit.effects import write_effects
 from stator.emit.hooks import write_hooks
 from stator.emit.rebuild import Rebuilder
+from stator.emit.redone import run_as_it_is
 from stator.emit.writer import Writer
 from stator.errors import BackendError
 from stator.graph.modules import make_captured
@@ -223,22 +222,4 @@ def graph_failed(error: Exception) -> Any:
         raise error
     what = f"{type(error).__name__}: {error}"
     events.emit(events.EagerFallback("a compiled graph", f"it raised {what}"))
-    _being_redone.__dict__.setdefault("causes", []).append(what)
-    return _core.EAGER
-
-
-_being_redone = threading.local()  # causes: of the calls that this thread is making again, outermost first
-_told: set[str] = set()
-
-
-def graph_was_wrong(succeeded: bool) -> None:
-    """A call was made again: where it succeeds, the graph had no reason to fail, which somebody should mend."""
-    cause = _being_redone.causes.pop()
-    if succeeded and cause not in _told:
-        _told.add(cause)
-        warnings.warn(f"stator: a compiled graph raised {cause}, and the program itself does not: a bug of the "
-                      "backend, or of Stator's capture. The call was made eagerly instead, as every such call will be.",
-                      RuntimeWarning, stacklevel=2)
-
-
-_core.listen_to_redone(graph_was_wrong)
+    return run_as_it_is(what)

@@ -155,6 +155,8 @@ def frozen(vm: Any, value: Any, what: str) -> Any:
     if cls is DeferredText or is_unbacked(value) or is_a(value, _CONSTANTS):
         refuse_changing(value)
         return value
+    if cls is torch.Size and all(type(extent) is int for extent in value):
+        return value
     if cls in (list, tuple, dict):
         vm.heap.expose_deep(value)
         if cls is dict:

@@ -186,8 +186,11 @@ def _log_rule(name: str, level: int | None) -> Any:
             raise told_natively("SB015", f"logging.Logger.{name} with {given}", logging)
         original = vm.heap.original_of(logger)
         number = rest.pop(0) if level is None else level
-        rest = [frozen(vm, value, f"logging.Logger.{name}") for value in rest]
-        extra = None if extra is None else frozen(vm, extra, f"logging.Logger.{name}")
+        try:
+            rest = [frozen(vm, value, f"logging.Logger.{name}") for value in rest]
+            extra = None if extra is None else frozen(vm, extra, f"logging.Logger.{name}")
+        except Break as stop:
+            raise told_natively(stop.code, stop.detail, logging) from None
         if type(extra) is dict and extra.keys() & _RECORD_NAMES:
             raise Raised(KeyError(f"Attempt to overwrite {next(iter(extra.keys() & _RECORD_NAMES))!r} in LogRecord"))
         frame, outward = pointed_at(vm, kwargs.get("stacklevel", 1), logging)

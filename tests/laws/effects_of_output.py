@@ -9,7 +9,7 @@ import warnings
 from typing import Any
 
 from probing import Scene, probe, ramp
-from scenery import one
+from scenery import Thing, one
 
 
 @probe()
@@ -174,3 +174,41 @@ class Filtering:
 
     def __exit__(self, *exc: Any) -> None:
         self.manager.__exit__(*exc)
+
+
+def told_where(name: str) -> tuple[Any, Any, Any]:
+    """A logger that says who has called it."""
+    logger, stream = logging.Logger(name), io.StringIO()  # known to no manager, whose other loggers would be looked at
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(logging.Formatter("%(levelname)s %(funcName)s %(lineno)d %(message)s"))
+    logger.addHandler(handler)
+    logger.setLevel(logging.DEBUG)
+    logger.propagate = False
+    return logger, lambda: stream.getvalue().splitlines(), lambda: logger.removeHandler(handler)
+
+
+@probe()
+def logging_of_a_size():
+    logger, look, undo = told_where("laws.size")
+
+    def program(x):
+        logger.info("of %s", x.shape)
+        return x * 2
+
+    return Scene(program, one(ramp()), lambda: logger.setLevel(logging.WARNING), look, undo)
+
+
+@probe("SB015")
+def logging_of_an_object_that_may_change():
+    logger, look, undo = told_where("laws.object")
+    thing = Thing()
+
+    def program(x):
+        logger.info("of %s", type(thing).__name__)
+        logger.info("of %s", thing)
+        return x * 2
+
+    def shown():
+        return [line.partition(" object at ")[0] for line in look()]
+
+    return Scene(program, one(ramp()), lambda: logger.setLevel(logging.WARNING), shown, undo)

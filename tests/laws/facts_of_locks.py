@@ -174,7 +174,7 @@ def two_locks():
     return Scene(fn, one(ramp()), lambda: state.__setitem__(0, 5), lambda: (first.locked(), second.locked(), state))
 
 
-@probe("SB018")
+@probe()
 def lock_taken_after_a_change():
     gate, state = threading.Lock(), [0]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import warnings
 from typing import Any
 
@@ -110,3 +111,23 @@ def test_a_warning_that_raises_is_raised() -> None:
         warnings.simplefilter("error")
         with pytest.raises(RuntimeWarning, match="a kernel for 23"):
             compiled(torch.ones(23))
+
+
+def test_a_lock_that_is_taken_is_waited_for(recwarn: pytest.WarningsRecorder) -> None:
+    """The segment hands the call back; that is no failure of a graph."""
+    gate, log = threading.Lock(), []
+
+    def program(x: Any) -> Any:
+        log.append("called")
+        with gate:
+            return x + 1
+
+    compiled = stator.compile(program, backend="eager")
+    compiled(torch.ones(2))
+    gate.acquire()
+    timer = threading.Timer(0.05, gate.release)
+    timer.start()
+    assert torch.equal(compiled(torch.ones(2)), torch.full((2,), 2.0))
+    timer.join()
+    assert len(log) == 2 and not gate.locked()
+    assert not [warning for warning in recwarn if "stator" in str(warning.message)]
