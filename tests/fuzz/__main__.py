@@ -19,7 +19,10 @@ import torch
 from tests.fuzz import parallel
 from tests.fuzz.compare import compare
 from tests.fuzz.grammar import generate
+from tests.fuzz.prelude import PRELUDE
 from tests.fuzz.shrink import shrink
+
+TRIVIAL = "def program(mat, vec, ivec, n, flag, items, table, point):\n    return mat + n\n"
 
 
 def headline(difference: str) -> str:
@@ -65,6 +68,7 @@ def main() -> int:
     first, last = (int(part) for part in chosen.seeds.split(":"))
     deadline = time.monotonic() + chosen.minutes * 60 if chosen.minutes else float("inf")
     if chosen.jobs:
+        compare(PRELUDE + TRIVIAL)  # what the first capture loads, the children inherit
         failures = parallel.run(range(first, last), chosen.jobs, lambda seed: compare(generate(seed, chosen.open)),
                                 Path(chosen.out), chosen.minutes)
         return 1 if failures else 0

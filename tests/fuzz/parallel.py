@@ -28,7 +28,8 @@ from typing import Any
 
 import torch
 
-SECONDS = 120.0  # what one program may take by the clock; programs take one, unless the machine is busy
+SECONDS = 60.0  # of processor time that one program may take
+PATIENCE = 10.0  # how many times as long it may take by the clock
 RECYCLE = 400  # programs after which a process is replaced, so that what torch keeps does not add up
 EXTRA_MEMORY = 4 << 30
 KINDS = ("wrong", "internal", "crash", "timeout")
@@ -52,6 +53,17 @@ class Worker:
     heard: bytes = b""
     at: int | None = None
     since: float = 0.0
+    used: float = 0.0
+
+
+def processor_seconds(child: int) -> float:
+    """What a running child has used so far; of one that has just ended, nothing is known."""
+    try:
+        with open(f"/proc/{child}/stat", encoding="ascii", errors="replace") as file:
+            fields = file.read().rpartition(")")[2].split()
+    except FileNotFoundError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def kind_of(difference: str) -> str:
@@ -99,12 +111,16 @@ class Run:
             for key, _ in self.selector.select(timeout=1.0):
                 self.hear(key.data)
             for shard, worker in list(self.workers.items()):
-                if worker.at is not None and time.monotonic() - worker.since > self.seconds:
+                if worker.at is not None and self.is_late(worker):
                     os.kill(worker.pid, signal.SIGUSR1)  # say where it hangs
                     time.sleep(0.3)
                     self.bury(shard, "timeout")
                 elif time.monotonic() > self.deadline + self.seconds:
                     self.bury(shard, "")
+
+    def is_late(self, worker: Worker) -> bool:
+        return time.monotonic() - worker.since > self.seconds * PATIENCE \
+            or processor_seconds(worker.pid) - worker.used > self.seconds
 
     def start(self, shard: int, seeds: list[int]) -> None:
         if not seeds or time.monotonic() > self.deadline:
@@ -135,7 +151,7 @@ class Run:
 
     def take(self, worker: Worker, said: dict[str, Any]) -> None:
         if "at" in said:
-            worker.at, worker.since = said["at"], time.monotonic()
+            worker.at, worker.since, worker.used = said["at"], time.monotonic(), processor_seconds(worker.pid)
             return
         self.done += 1
         worker.at = None
