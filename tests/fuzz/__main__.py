@@ -20,7 +20,7 @@ from tests.fuzz import parallel
 from tests.fuzz.compare import compare
 from tests.fuzz.grammar import generate
 from tests.fuzz.prelude import PRELUDE
-from tests.fuzz.shrink import shrink
+from tests.fuzz.shrink import save, shrink
 
 TRIVIAL = "def program(mat, vec, ivec, n, flag, items, table, point):\n    return mat + n\n"
 
@@ -53,6 +53,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=0, help="so many processes; a crash or a hang costs one of them")
     parser.add_argument("--out", default="fuzz.jsonl", help="with --jobs: where the failures are written")
     parser.add_argument("--shrink", action="store_true", help="print a small program for each failure")
+    parser.add_argument("--save", default="", help="with --shrink: the folder that small programs are written to")
     parser.add_argument("--open", action="store_true", help="also write what is known to differ (grammar.KNOWN_OPEN)")
     parser.add_argument("--show", type=int, help="print the program of one seed, and do nothing else")
     return parser.parse_args()
@@ -87,6 +88,7 @@ def main() -> int:
             small = shrink(source, same_failure(found[0]))
             print("\n".join(compare(small)[:3])[:1500])
             print(small[small.index("def program") :], flush=True)
+            print(f"saved as {save(small, Path(chosen.save), f'seed_{seed}')}" if chosen.save else "", flush=True)
     print(f"seeds {first}:{first + run}, {run} programs, {failed} differ from eager")
     return 1 if failed else 0
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 BODIES = ("body", "orelse", "finalbody", "handlers", "cases")
 MOST_TRIALS = 400
@@ -65,6 +66,15 @@ def shrink(source: str, fails: Callable[[str], bool], most: int = MOST_TRIALS) -
                 if trials >= most:
                     break
     return source
+
+
+def save(text: str, folder: Path, name: str) -> Path:
+    """The small program as a regression, which the tests run from then on: only `program`, without the prelude."""
+    tree = ast.parse(text)
+    kept = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "program"]
+    path = folder / f"{name}.py"
+    path.write_text("".join(ast.unparse(node) + "\n" for node in kept))
+    return path
 
 
 def valid(text: str) -> bool:

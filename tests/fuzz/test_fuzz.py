@@ -5,18 +5,21 @@ from __future__ import annotations
 import json
 import os
 import signal
-import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.fuzz import parallel
+from tests.fuzz.__main__ import same_failure
 from tests.fuzz.compare import compare, outcomes
 from tests.fuzz.grammar import generate
 from tests.fuzz.prelude import PRELUDE
-from tests.fuzz.shrink import shrink
+from tests.fuzz.shrink import save, shrink
 from tests.portrait import differences
 
+HEAD = "def program(mat, vec, ivec, n, flag, items, table, point):\n"
 SEEDS = range(2150, 2300)
 BATCH = 10
 REGRESSIONS = sorted((Path(__file__).parent / "regressions").glob("*.py"))
@@ -73,3 +76,35 @@ def test_a_run_survives_a_crash_and_a_hang(tmp_path: Path) -> None:
     *written, summary = (json.loads(line) for line in out.read_text().splitlines())
     assert len(written) == 4
     assert (summary["programs"], summary["seeds"]) == (10, "0:10")
+
+
+def test_a_fault_becomes_a_small_regression(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A compiler that loses what becomes of a list: its failure is found, made small, saved, and fails while it is there."""
+    text = PRELUDE + HEAD + """\
+    total = 0
+    for i in range(3):
+        if flag:
+            total += n
+        else:
+            items.append(i)
+        print(total)
+    try:
+        table["q"] = total
+    finally:
+        point.x = total
+    return total, vec + 1
+"""
+    def losing(program: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda *args: program(*(list(arg) if type(arg) is list else arg for arg in args))
+
+    assert compare(text) == []
+    with monkeypatch.context() as fault:
+        fault.setattr("tests.fuzz.compare.compiled", losing)
+        found = compare(text)
+        assert "args[5]" in found[0]
+        small = shrink(text, same_failure(found[0]))
+        path = save(small, tmp_path, "a_lost_item")
+        assert len(path.read_text().splitlines()) <= 5
+        assert "items.append" in path.read_text()
+        assert compare(PRELUDE + path.read_text())
+    assert compare(PRELUDE + path.read_text()) == []

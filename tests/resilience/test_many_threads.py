@@ -186,3 +186,32 @@ def test_another_thread_does_not_hide_a_bug_of_ours(monkeypatch: pytest.MonkeyPa
         leave.set()
         company.join()
     assert any(isinstance(event, events.InternalFailure) for event in log)
+
+
+def test_different_functions_with_recompiles_and_breaks() -> None:
+    """Four functions, each called by four threads with sizes, flags and texts that change: captures, recompiles and resumed
+    frames of all of them are under way at once."""
+    def make(index: int) -> Any:
+        def fn(x: torch.Tensor, k: int, mode: str) -> Any:
+            y = x * k + index
+            if mode == "break":
+                stator.graph_break()
+                y = y + x.shape[0]
+            parts = [y.sum() for _ in range(k)]
+            return y, len(parts), mode + str(index)
+
+        return fn
+
+    functions = [make(index) for index in range(4)]
+    compiled = [stator.compile(fn, backend="eager", recompile_limit=100) for fn in functions]
+    tensors = [torch.randn(n + 2, 3) for n in range(4)]
+
+    def work(index: int) -> None:
+        fn, subject = functions[index % 4], compiled[index % 4]
+        for call in range(CALLS // 4):
+            x, k, mode = tensors[(call + index) % 4], (call * 5 + index) % 4, ("break", "whole", "other")[(call + index) % 3]
+            (left, count, text), (right, other, name) = fn(x, k, mode), subject(x, k, mode)
+            assert torch.equal(left, right), (index, call)
+            assert (count, text) == (other, name)
+
+    in_threads(work)
