@@ -189,17 +189,17 @@ def flag_unchanged(x):
     return x * 2
 
 
-@captured
+@breaks("SB016")
 def new_leaf(x):
     y = x.detach().requires_grad_()
-    return y * 2
+    return y * 2, y
 
 
-@captured
+@breaks("SB016")
 def new_leaf_by_assignment(x):
     y = torch.zeros(3)
     y.requires_grad = True
-    return x + y
+    return x + y, y
 
 
 @captured
