@@ -27,16 +27,17 @@ from stator.emit.writer import Writer
 from stator.errors import BackendError
 from stator.graph.modules import make_captured
 from stator.heap.tracker import Shape
-from stator.interp.promises import as_program_exception
+from stator.interp.promises import UNSPOKEN, as_program_exception
 from stator.interp.rules_random import restore_streams, saved_streams
 from stator.interp.tensor_bookkeeping import require_inner_leaves
+from stator.native.torch_ops import draws_random_numbers
 from stator.shapes.inputs import float_tensor
 from stator.source import Drawn, Source
 
 # From this many graph inputs on, the entry hands them over as one tuple: `graph(*inputs)`.
 PACKED_INPUTS = 16
-RESERVED = frozenset({"out", "graph", "inputs", "residual", "failed", "versions", "error", "slice", "set", "setattr",
-                      "delattr", "float", "frozenset", "del"})
+RESERVED = frozenset({"state", "out", "graph", "inputs", "residual", "failed", "versions", "error", "slice", "set",
+                      "setattr", "delattr", "float", "frozenset", "del"})
 
 
 @dataclass
@@ -158,6 +159,13 @@ def call_or_redo(writer: Writer, vm: Any, call: list[str], written: list[str] | 
     redo = [f"    return {writer.constant(graph_failed)}(error)"]
     if vm.draws:
         redo.insert(0, f"    {writer.constant(restore_streams)}(streams)")
+    if any(assertion.cls is None for assertion in vm.assertions):
+        if written != []:
+            raise Break("SB002", "the truth of a tensor, which decides whether to raise", turn_off=UNSPOKEN)
+        if any(draws_random_numbers(node.target) for node in vm.recorder.graph.nodes):
+            redo.insert(0, f"    {writer.constant(torch.set_rng_state)}(state)")
+            state = f"state = {writer.constant(torch.get_rng_state)}()"
+            return [state, "try:", *inside, "except Exception as error:", *redo]
     if written == []:
         return ["try:", *inside, "except Exception as error:", *redo]
     head: list[str] = []

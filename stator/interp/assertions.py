@@ -2,7 +2,8 @@
 
 In: a conditional jump on a number or tensor that only the graph knows.  Where one side does nothing but raise, the
 trace goes on with the other, and the graph asserts the condition; the residual turns the failed assertion into the
-program's exception.  Everything else is a data-dependent branch, which breaks.
+program's exception.  Where only the graph knows what the exception would say, a failed assertion makes the call again,
+eagerly; that needs a graph that writes nothing.  Everything else is a data-dependent branch, which breaks.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from stator.breaks import Break
 from stator.code.handlers import written_handler
 from stator.heap.shells import CONSTANT_TYPES
 from stator.interp.frame import Frame
-from stator.interp.promises import Assertion
+from stator.interp.promises import UNSPOKEN, Assertion
 from stator.interp.symbols import as_bool
 from stator.interp.tracebacks import Place, place_of, places_from
 from stator.shapes.values import SYMBOLIC, is_unbacked
@@ -46,15 +47,16 @@ def take_for_granted(vm: Any, frame: Frame, instr: Any, value: Any, jump_if: boo
     if jump_raises == fall_raises or _is_handled(vm, frame):
         return None
     error = _exception_of(vm, frame, instr.target if jump_raises else frame.ip)
-    if error is None:
+    if error is None and (type(value) is not FakeTensor or UNSPOKEN in vm.turned_off):
         return None
     wanted = jump_if != jump_raises
     if type(value) is FakeTensor:
         text = f"stator assertion {len(vm.assertions)}"
-        vm.assertions.append(Assertion(text, type(error), error.args, places_of(frame, error)))
+        vm.assertions.append(Assertion(text, None, ()) if error is None else
+                             Assertion(text, type(error), error.args, places_of(frame, error)))
         held = value if wanted else vm.torch_call(torch.logical_not, (value,), None)
         vm.torch_call(torch.ops.aten._assert_async.msg, (held, text), None)
-    else:
+    elif error is not None:
         _assert_number(vm, as_bool(vm, value), wanted, error, places_of(frame, error))
     return wanted
 

@@ -10,17 +10,20 @@ from typing import Any
 
 from stator.interp.tracebacks import Place, add_place
 
+UNSPOKEN = "unspoken assertions"  # the way of capturing, where a site has to turn it off
+
 
 @dataclass(frozen=True)
 class Assertion:
     """What the program raises when the graph's assertion fails, whose message holds `text`."""
 
     text: str
-    cls: type[BaseException]
+    cls: type[BaseException] | None  # None: the program itself has to raise it, as only it knows what to say
     args: tuple[Any, ...]
     places: tuple[Place, ...] = ()  # the frames that it leaves, innermost first
 
     def exception(self) -> BaseException:
+        assert self.cls is not None, "such a graph writes nothing, and the call is made again"
         made = self.cls(*self.args)
         for place in self.places:
             add_place(made, place)

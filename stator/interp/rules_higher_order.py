@@ -13,6 +13,7 @@ import torch
 from torch._higher_order_ops import associative_scan, map, scan, while_loop
 from torch._higher_order_ops.associative_scan import associative_scan_op
 from torch._higher_order_ops.cond import cond, cond_op
+from torch._higher_order_ops.invoke_subgraph import invoke_subgraph_placeholder
 from torch._higher_order_ops.map import map_impl
 from torch._higher_order_ops.scan import scan_op
 from torch._higher_order_ops.while_loop import while_loop_op
@@ -63,6 +64,12 @@ def _as_a_whole(function: Any) -> None:
 
 for _function in (cond, while_loop, scan, map, associative_scan):
     _as_a_whole(_function)
+
+
+@rule(invoke_subgraph_placeholder)
+def _nested_region(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    """torch.compiler.nested_compile_region: a hint that the function is worth compiling once; it is simply called."""
+    vm.call(args[0], tuple(args[1:]), kwargs, cont)
 
 
 @rule(cond_op)

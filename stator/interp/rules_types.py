@@ -188,6 +188,13 @@ for _cls in (property, classmethod, staticmethod, types.MethodType, types.CellTy
     rule(_cls)(_holder_rule(_cls))
 
 
+@rule(property.__new__, property.__init__)
+def _make_property(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    """Of a subclass, whose `__init__` is interpreted; the functions it is given are called later."""
+    method = property.__new__ if is_a(args[0], type) else property.__init__
+    vm.give(vm.native_unhooked(method, args, kwargs), cont)
+
+
 @rule(super)
 def _super(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     if args:
