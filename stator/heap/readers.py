@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import collections
 import gc
+import itertools
+import sys
 import types
 import warnings
 import weakref
@@ -26,7 +28,12 @@ def reduced(iterator: Any) -> tuple[Any, tuple[Any, ...], Any]:
     """What a C iterator is made of: a callable, its arguments, and the state to set (or None)."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # 3.12 and later warn for itertools
-        parts = iterator.__reduce__()
+        try:
+            parts = iterator.__reduce__()
+        except SystemError:  # of CPython, for a count that has come to the largest C integer in steps of one
+            if type(iterator) is not itertools.count:
+                raise
+            parts = (itertools.count, (sys.maxsize,))
     return parts[0], parts[1], parts[2] if len(parts) > 2 else None
 
 
