@@ -92,6 +92,19 @@ class Guard:
         put(self, "where", where)
         put(self, "_key", (source, int(kind), value_key(value)))
 
+    def moved(self, source: Source, value: Any) -> Guard:
+        """The same fact of another place; `value` differs only where it is a source."""
+        if value is not self.value:
+            return Guard(source, self.kind, value, self.where)
+        made = object.__new__(Guard)
+        put = object.__setattr__
+        put(made, "source", source)
+        put(made, "kind", self.kind)
+        put(made, "value", value)
+        put(made, "where", self.where)
+        put(made, "_key", (source, self._key[1], self._key[2]))
+        return made
+
     @property
     def key(self) -> tuple[Source, int, object]:
         """What deduplication compares."""

@@ -11,13 +11,11 @@ from collections.abc import Iterable, Iterator
 from types import ModuleType
 
 from stator.guards.guard import Guard, Kind, is_constant, same_constant
-from stator.source import Key, Local, Source, depth, root_of
+from stator.source import Key, Local, Source
 
 _HEAP_TYPE = 1 << 9
 _type_flags = type.__dict__["__flags__"].__get__
 
-# Relations between two sources come last: by then both ends have been checked themselves.
-_RELATIONS = frozenset({Kind.ALIAS, Kind.NOT_ALIAS, Kind.SHAPE})
 _COST = {
     Kind.TYPE: 0, Kind.ID: 0, Kind.NOT_ID: 0, Kind.CELL_EMPTY: 0, Kind.SLOT_EMPTY: 0, Kind.LEN: 0,
     Kind.GLOBAL_STATE: 1, Kind.EQUALS: 1, Kind.TENSOR: 1, Kind.TYPE_ATTR: 1,
@@ -25,6 +23,11 @@ _COST = {
     Kind.FRESH_CALL: 4,
     Kind.ALIAS: 5, Kind.NOT_ALIAS: 5, Kind.SHAPE: 5,
 }  # fmt: skip
+
+
+# Relations between two sources come last: by then both ends have been checked themselves.
+_FIXED = {Kind.ALIAS: (4, 0, 0), Kind.NOT_ALIAS: (4, 0, 0), Kind.SHAPE: (4, 0, 0), Kind.GLOBAL_STATE: (1, 0, 0),
+          Kind.FRESH_CALL: (3, 0, 0)}
 
 
 class GuardSet:
@@ -75,15 +78,12 @@ class GuardSet:
 
 
 def _rank(guard: Guard) -> tuple[int, int, int]:
-    if guard.kind in _RELATIONS:
-        return (4, 0, 0)
-    if guard.kind is Kind.GLOBAL_STATE:
-        return (1, 0, 0)
-    if guard.kind is Kind.FRESH_CALL:
-        return (3, 0, 0)
+    source, kind = guard.source, guard.kind
+    fixed = _FIXED.get(kind)
+    if fixed is not None:
+        return fixed
     # Arguments change more often than what hangs on pinned objects.
-    family = 0 if isinstance(root_of(guard.source), Local) else 2
-    return (family, depth(guard.source), _COST[guard.kind])
+    return (0 if type(source.root or source) is Local else 2, source.depth, _COST[kind])
 
 
 class _Facts:

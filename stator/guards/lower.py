@@ -12,6 +12,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from types import MemberDescriptorType
 from typing import Any
 
@@ -25,6 +26,7 @@ from stator.source import (
     CallOf,
     CellOf,
     DictOf,
+    Global,
     Index,
     Key,
     KeyAt,
@@ -96,36 +98,28 @@ def _number(source: Source, program: Program, numbers: dict[Source, int]) -> int
 
 
 def _node(source: Source, parent: int) -> tuple[int, int, Any]:
-    match source:
-        case Local(index=index):
-            return (Op.ARG, parent, index)
-        case Pinned(obj=obj):
-            return (Op.PINNED, parent, obj)
-        case DictOf():
-            return (Op.DICT_OF, parent, None)
-        case Key(key=key):
-            return (Op.KEY, parent, _hashed(key))
-        case KeyAt(index=index):
-            return (Op.KEY_AT, parent, index)
-        case ValueAt(index=index):
-            return (Op.VALUE_AT, parent, index)
-        case Index(index=index):
-            return (Op.INDEX, parent, index)
-        case SetAt(index=index):
-            return (Op.SET_AT, parent, index)
-        case Slot(name=name, owner=owner):
-            return (Op.SLOT, parent, member_descriptor(owner, name))
-        case Attr(name=name):
-            return (Op.ATTR, parent, name)
-        case CellOf():
-            return (Op.CELL, parent, None)
-        case TypeOf():
-            return (Op.TYPE, parent, None)
-    raise TypeError(f"no node for {type(source).__name__}")
+    made = _NODES.get(type(source))
+    if made is None:
+        raise TypeError(f"no node for {type(source).__name__}")
+    op, payload = made
+    return (op, parent, None if payload is None else payload(source))
+
+
+# How each step is read, and what the program is told of it.
+_NODES: dict[type, tuple[int, Any]] = {
+    Local: (Op.ARG, attrgetter("index")), Pinned: (Op.PINNED, attrgetter("obj")), DictOf: (Op.DICT_OF, None),
+    Key: (Op.KEY, lambda source: _hashed(source.key)), Global: (Op.KEY, lambda source: _hashed(source.key)),
+    KeyAt: (Op.KEY_AT, attrgetter("index")), ValueAt: (Op.VALUE_AT, attrgetter("index")),
+    Index: (Op.INDEX, attrgetter("index")), SetAt: (Op.SET_AT, attrgetter("index")),
+    Slot: (Op.SLOT, lambda source: member_descriptor(source.owner, source.name)), Attr: (Op.ATTR, attrgetter("name")),
+    CellOf: (Op.CELL, None), TypeOf: (Op.TYPE, None),
+}
 
 
 def _check_payload(guard: Guard, program: Program, numbers: dict[Source, int]) -> Any:
     value = guard.value
+    if guard.kind in _AS_IT_IS:
+        return value
     match guard.kind:
         case Kind.TENSOR:
             return _tensor_payload(value)
@@ -151,6 +145,9 @@ def _check_payload(guard: Guard, program: Program, numbers: dict[Source, int]) -
         case Kind.EQUALS | Kind.FRESH_CALL if not is_constant(value):
             raise ValueError(f"{name_of(value)} is not a constant: guard it by ID")
     return value
+
+
+_AS_IT_IS = frozenset({Kind.TYPE, Kind.ID, Kind.NOT_ID, Kind.LEN, Kind.KEYS, Kind.CELL_EMPTY})
 
 
 def _tensor_payload(meta: TensorMeta) -> tuple[Any, ...]:

@@ -17,7 +17,7 @@ from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor
 
 from stator import events
-from stator.guards.guard import Guard, is_constant, value_key
+from stator.guards.guard import is_constant, value_key
 from stator.heap.box import Box
 from stator.heap.raw_access import instance_dict
 from stator.heap.shells import IDENTITY_TYPES
@@ -270,8 +270,8 @@ class Replay:
         recorder.propagation.served += 1
         for fact in template.facts:
             guard = fact.guard
-            heap.guards.add(Guard(guard.source if fact.source is None else sources[fact.source], guard.kind,
-                                  guard.value if fact.other is None else sources[fact.other], guard.where))
+            heap.guards.add(guard.moved(guard.source if fact.source is None else sources[fact.source],
+                                        guard.value if fact.other is None else sources[fact.other]))
         if vm.depth == 1:
             vm.steps += segment.steps
         vm.jumps += segment.jumps

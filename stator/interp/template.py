@@ -20,8 +20,9 @@ from stator.guards.guard_set import GuardSet
 from stator.guards.lower import lower
 from stator.heap.tracker import MOVING, Shape
 from stator.interp.fact_index import RELATIONS, FactIndex
-from stator.source import CallOf, DictOf, Local, Pinned, Source, parents, root_of, with_base
+from stator.source import CallOf, DictOf, Index, Key, Local, Pinned, Source, parents, root_of, with_base
 
+_NOTHING = object()
 SELF = Local("self", 0)
 
 
@@ -59,6 +60,7 @@ class Template:
     holdings: list[Holding] = field(default_factory=list)
     inputs: list[tuple[int, Any]] = field(default_factory=list)  # (number of the holding, the first one's GraphInput)
     program: Any = None
+    makers: list[tuple[Any, int, Any, Source | None]] = field(default_factory=list)  # how each source is made
     lowered: Any = None  # what the program was made from, for whoever asks which fact failed
     stretch: Any = None
     inside: set[Source] = field(default_factory=set)  # every known source that starts at the module
@@ -83,13 +85,27 @@ class Template:
     def instantiate(self, source: Source) -> list[Source]:
         """Every numbered source, with another module's in the place of the first one's."""
         made = [source]
-        numbers = self.numbers
-        for each in self.sources[1:]:
-            if type(each) is CallOf:
-                made.append(CallOf(each.fn, tuple(made[numbers[a]] if a in numbers else a for a in each.args)))
+        for each in self.sources[len(self.makers) + 1:]:
+            self.makers.append(self._maker(each))
+        for cls, base, detail, each in self.makers:
+            if each is not None:
+                made.append(with_base(each, made[base]) if type(each) is not CallOf else CallOf(
+                    each.fn, tuple(made[self.numbers[a]] if a in self.numbers else a for a in each.args)))
             else:
-                made.append(with_base(each, made[numbers[each.base]]))  # type: ignore[index]
+                made.append(cls(made[base], detail) if detail is not _NOTHING else cls(made[base]))
         return made
+
+    def _maker(self, source: Any) -> tuple[Any, int, Any, Source | None]:
+        """(class, number of the base, detail, None); for steps that are made otherwise, the step itself is last."""
+        cls = type(source)
+        if cls is CallOf:
+            return (cls, -1, None, source)
+        base = self.numbers[source.base]
+        if cls is Key:
+            return (cls, base, source.key, None)
+        if cls is DictOf:
+            return (cls, base, _NOTHING, None)
+        return (cls, base, source.index, None) if cls is Index else (cls, base, None, source)
 
 
     def relations(self, sources: list[Source]) -> set[tuple[Source, Kind, Source]]:
