@@ -17,7 +17,7 @@ from stator.heap.iterators import ADOPTED, WALKERS
 from stator.heap.raw_access import instance_dict, raw_members
 from stator.heap.readers import bytes_of, reduced
 from stator.heap.shells import CONSTANT_TYPES, slot_members
-from stator.heap.tracker import Shape, VariableTracker
+from stator.heap.tracker import MOVING, Shape, VariableTracker
 from stator.kinds import is_a
 
 _EMPTY_CELL = types.CellType()
@@ -58,7 +58,10 @@ def fingerprint(heap: Any) -> list[tuple[int, tuple[int, ...]]]:
 
 def changed_trackers(heap: Any) -> list[VariableTracker]:
     """The records of the objects that are changed now, among those that were written to."""
-    return [tracker for tracker in heap.written.values() if _changed(tracker)]
+    found = [tracker for tracker in heap.written.values() if _changed(tracker)]
+    heap.written = {number: tracker for number, tracker in heap.written.items()
+                    if tracker.shape in MOVING or any(tracker is each for each in found)}
+    return found
 
 
 def _contents(tracker: VariableTracker) -> tuple[int, ...]:

@@ -8,6 +8,7 @@ Where anything is in doubt the call is interpreted, as without all this.  docs/r
 
 from __future__ import annotations
 
+import itertools
 import types
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ from stator.interp.witness import changed_state
 from stator.kinds import is_a
 from stator.source import Pinned, Source
 
+SMALLEST = 4  # operations of a segment: below that, interpreting it costs less than comparing
 KEPT = 4  # segments remembered of one class and description: blocks of one class may differ in their parameters
 _NOTHING = object()
 
@@ -124,6 +126,8 @@ class Replay:
             return
         recorder = vm.recorder
         segment.last_node, segment.last_input = recorder.graph._root._prev, len(recorder.inputs)
+        if sum(1 for _ in itertools.islice(segment.nodes(), SMALLEST)) < SMALLEST:
+            return
         segment.last_tracker, segment.last_guard = len(vm.heap.trackers), len(vm.heap.guards)
         segment.steps, segment.jumps = vm.steps - segment.steps, vm.jumps - segment.jumps
         segment.value = value
