@@ -179,7 +179,7 @@ def random_choices_and_orders():
     return drawing(fn)
 
 
-@probe("SB001 SB003 SB006 SB013")
+@probe("SB003 SB006 SB013 SB024")
 def random_mask_of_numpy():
     """As SpecAugment makes its masks."""
     def fn(x):

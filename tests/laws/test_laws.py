@@ -12,6 +12,7 @@ import facts_of_containers  # noqa: F401
 import facts_of_files  # noqa: F401
 import facts_of_identity  # noqa: F401
 import facts_of_iterators  # noqa: F401
+import facts_of_kinds  # noqa: F401
 import facts_of_lifetimes  # noqa: F401
 import facts_of_locks  # noqa: F401
 import facts_of_modules  # noqa: F401
