@@ -2,7 +2,8 @@
 
     python -m benchmarks [--quick] [--only TEXT] [--sections a,b] [--rounds N] [--batches N] [--json FILE] [--record]
 
---record also keeps the figures in benchmarks/results/.
+--record also keeps the figures in benchmarks/results/, from which `python -m benchmarks.readme` writes README's tables;
+sections that were not measured this time stay there as they were.
 """
 
 from __future__ import annotations
@@ -56,13 +57,15 @@ def measure_all(chosen: argparse.Namespace, console: Console) -> dict[str, Any]:
     wanted = [section for section in SECTIONS if section.name in chosen.sections.split(",")]
     rows = {section.name: [name for name in section.rows() if chosen.only in name] for section in wanted}
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    figures: dict[str, Any] = {}
+    figures: dict[str, Any] = {"taken": {}}
     with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task("warming up", total=sum(map(len, rows.values())))
         for side in effort.sides:
             capture.warm_up(side)
         for section in wanted:
             found = figures[section.name] = {}
+            figures["taken"][section.name] = {"date": datetime.date.today().isoformat(), "rounds": effort.rounds,
+                                              "batches": effort.batches, "load": round(os.getloadavg()[0], 1)}
             for name in rows[section.name]:
                 progress.update(task, description=f"{section.name}: {name}")
                 found[name] = section.measure(name, effort)
@@ -86,7 +89,6 @@ def machine() -> dict[str, Any]:
         "machine": platform.machine(),
         "processor": processor(),
         "cores": os.cpu_count(),
-        "load": round(os.getloadavg()[0], 1),
     }
 
 
@@ -97,17 +99,27 @@ def without_measurements(value: Any) -> Any:
     return float(f"{value:.4g}") if isinstance(value, float) else value
 
 
+def keep(figures: dict[str, Any]) -> Path:
+    """Put the sections into the file of this Python's results, unless those there are another torch's or machine's."""
+    kept = RESULTS / f"python-{'.'.join(platform.python_version_tuple()[:2])}.json"
+    before = json.loads(kept.read_text()) if kept.exists() else {}
+    if before.get("machine") == figures["machine"]:
+        figures = {**before, **figures, "taken": {**before["taken"], **figures["taken"]}}
+    kept.parent.mkdir(exist_ok=True)
+    kept.write_text(json.dumps(figures, indent=1) + "\n")
+    return kept
+
+
 def main(arguments: list[str]) -> int:
     chosen = parse(arguments)
     torch.set_num_threads(1)  # CPU time would count the idle spinning of a pool that nothing here needs
     console = Console() if sys.stdout.isatty() else Console(width=WIDTH_OF_A_FILE)
-    figures: dict[str, Any] = {"date": datetime.date.today().isoformat(), "machine": machine(),
-                               "settings": {key: getattr(chosen, key) for key in ("rounds", "batches", "calls")}}
+    figures: dict[str, Any] = {"machine": machine()}
     figures |= measure_all(chosen, console)
     described = figures["machine"]
     console.print(
         f"Python {described['python']}, torch {described['torch']}, {described['cores']} cores of "
-        f"{described['processor']}, load {described['load']}; {chosen.rounds} captures a side, "
+        f"{described['processor']}; {chosen.rounds} captures a side, "
         f"{chosen.batches} batches of {chosen.calls} calls.",
         style="dim",
     )
@@ -115,10 +127,7 @@ def main(arguments: list[str]) -> int:
     chosen.json.write_text(json.dumps(figures, indent=2) + "\n")
     console.print(f"figures: {chosen.json}", style="dim")
     if chosen.record:
-        kept = RESULTS / f"python-{'.'.join(platform.python_version_tuple()[:2])}.json"
-        kept.parent.mkdir(exist_ok=True)
-        kept.write_text(json.dumps(without_measurements(figures), indent=1) + "\n")
-        console.print(f"kept: benchmarks/results/{kept.name}", style="dim")
+        console.print(f"kept: benchmarks/results/{keep(without_measurements(figures)).name}", style="dim")
     return 0
 
 

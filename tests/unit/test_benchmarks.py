@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import sys
 
 import pytest
 import torch
 
-from benchmarks import breaks
+from benchmarks import breaks, readme
 from benchmarks.samples import Sample, turns
 from benchmarks.workloads import WORKLOADS, workload
 
@@ -67,6 +68,12 @@ def test_pure_python_workload_is_heavy():
 def test_programs_with_breaks_are_captured_around_them(name: str):
     graphs, found = breaks.inspect(breaks.CONTENDERS[1], name)
     assert (graphs, found) == ((3, 2) if "loop" in name else (2, 1))
+
+
+def test_readme_says_what_was_measured():
+    text = (readme.ROOT / "README.md").read_text()
+    figures = json.loads(readme.FIGURES.read_text())
+    assert readme.replaced(text, readme.render(figures)) == text, "run python -m benchmarks.readme"
 
 
 def test_samples_survive_the_file_that_keeps_them():
