@@ -140,7 +140,7 @@ class Writer:
 
     def a_for(self, depth: int) -> list[str]:
         name = self.name("i")
-        lazy = "iter" if self.open_causes else "list"  # a `break` leaves a lazy one suspended
+        lazy = self.random.choice(("iter", "list"))  # a `break` leaves a lazy one suspended
         over, kind = self.random.choice((
             (f"range({self.random.randint(1, 4)})", "int"), (f"list({self.expression('list', 1)})[:4]", "int"),
             (f"{lazy}(count_up(0, {self.random.randint(1, 4)}))", "int"), (f"sorted({self.expression('dict', 1)})", "str"),
