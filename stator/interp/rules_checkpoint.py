@@ -21,7 +21,7 @@ from torch.utils.checkpoint import CheckpointPolicy, noop_context_fn
 
 from stator.breaks import Break
 from stator.graph.remembered import Remembered
-from stator.guards.guard import Kind
+from stator.guards.guard import Kind, is_constant
 from stator.interp.frame import Continuation, Frame
 from stator.interp.rule_registry import rule
 from stator.interp.rules_autograd import pending_writes
@@ -44,6 +44,9 @@ class EndOfRegion(Continuation):
         vm.recorder.marks = self.marks
         if self.before is not None and pending_writes(vm) != self.before:
             raise Break("SB016", "a reentrant checkpoint of a function with effects, which sees no gradients")
+        parts = value if type(value) is tuple else (value,)
+        if self.before is not None and not all(type(part) is FakeTensor or is_constant(part) for part in parts):
+            raise Break("SB016", "a reentrant checkpoint that returns tensors inside other objects, without gradients")
         vm.give(value, self.cont)
 
     def raised(self, vm: Any, frame: Frame, exc: BaseException) -> bool:

@@ -197,5 +197,13 @@ def storing(log):
     return program, values()
 
 
-def test_a_reentrant_checkpoint_with_effects_breaks():
-    check(storing, breaks="SB016")
+def nesting(log):
+    def program(x):
+        made = checkpoint(lambda y: {"a": y.sin(), "b": (y * 3, 3)}, x * 1, use_reentrant=True)
+        return made["a"].sum() + made["b"][0].sum(), made["a"].requires_grad
+    return program, values()
+
+
+@pytest.mark.parametrize("make", [storing, nesting])
+def test_a_reentrant_checkpoint_sees_tensors_and_tuples_alone(make):
+    check(make, breaks="SB016")
