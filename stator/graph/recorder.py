@@ -523,7 +523,7 @@ def refuse_misread(name: str) -> None:
 
 
 keep_quiet(Recorder._attempt)
-_INDEXED = frozenset({"index_put", "index_put_", "index"})  # whose lists of tensors are no sizes
+_INDEXED = frozenset({"index_put", "index_put_", "index", "index.Tensor"})  # whose lists of tensors are no sizes
 _NO_FAKE = "There was no fake impl registered"  # what torch.library raises for a custom operator without one
 _NO_DATA = "its data is not allocated yet"
 _STORAGES = (torch.UntypedStorage, torch.TypedStorage)

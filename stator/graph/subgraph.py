@@ -16,6 +16,7 @@ from torch import fx
 
 from stator.graph.modules import make_graph_module
 from stator.shapes.nodes import SymbolNodes
+from stator.shapes.values import specialise
 
 
 class _Nodes(dict[int, Any]):
@@ -41,6 +42,11 @@ class _Symbols(SymbolNodes):
 
     def dispatcher(self) -> Any:
         return self.outer.dispatcher()
+
+    def node_of(self, value: Any) -> Any:
+        if type(value) is torch.SymFloat and not self.part.floats:
+            value = specialise(value, "a function that becomes a graph of its own")
+        return super().node_of(value)
 
     def _can_make(self, expression: sympy.Basic) -> bool:
         return all(symbol in self.known or (symbol.is_integer or self.part.floats) and self.outer._can_make(symbol)

@@ -6,6 +6,7 @@ import operator
 import types
 from typing import Any
 
+import torch
 from numpy import ndarray
 from torch._subclasses.fake_tensor import FakeTensor
 
@@ -29,6 +30,9 @@ def get_item(vm: Any, obj: Any, key: Any, cont: Any = None) -> None:
         obj = mapping_behind(obj)
     cls = type(obj)
     if type(key) in symbols.INDEXES:
+        if vm.indexes_stay_tensors and cls is FakeTensor and _is_of_tensors(key):
+            parts = list(key) if type(key) is tuple else [key]
+            return vm.give(vm.torch_call(torch.ops.aten.index.Tensor, (obj, parts), None), cont)
         key = symbols.index_key(vm, obj, key)
     if cls is list or cls is tuple:
         if type(key) is int:
@@ -50,6 +54,10 @@ def get_item(vm: Any, obj: Any, key: Any, cont: Any = None) -> None:
             else call_slot(vm, method, (obj, key), cont)
     vm.admit_slot(method, (obj, key))
     get_item_native(vm, obj, key, cont)
+
+
+def _is_of_tensors(key: Any) -> bool:
+    return type(key) is FakeTensor or type(key) is tuple and all(type(part) is FakeTensor for part in key)
 
 
 def get_item_native(vm: Any, obj: Any, key: Any, cont: Any) -> None:

@@ -109,6 +109,7 @@ class Machine:
         self.exc_state = ExcState()
         self.depth = 0
         self.escaped: BaseException | None = None  # the program's, on its way through C code or a nested run
+        self.indexes_stay_tensors = False  # inside the functions of an attention, whose positions are tensors
         self.pending: BaseException | None = None  # a Break that C code might swallow
         self.lookups: dict[tuple[type, str], Any] = {}
         self.fresh: dict[int, Any] = {}  # functions, classes and modules made by the trace

@@ -86,7 +86,8 @@ class Replay:
         """Call a module: play what a module like it did, or interpret it, and remember what it does."""
         vm = self.vm
         tracker = vm.heap.by_standin.get(id(module))
-        key = tensors = None
+        key = None
+        tensors: list[Any] | None = None
         objects: set[int] = set()
         if tracker is not None and type(tracker.source) is not Pinned and self.is_calm():
             tensors = []

@@ -13,6 +13,7 @@ import torch
 from torch._higher_order_ops import associative_scan, map, scan, while_loop
 from torch._higher_order_ops.associative_scan import associative_scan_op
 from torch._higher_order_ops.cond import cond, cond_op
+from torch._higher_order_ops.flex_attention import flex_attention as flex_attention_op
 from torch._higher_order_ops.invoke_subgraph import invoke_subgraph_placeholder
 from torch._higher_order_ops.map import map_impl
 from torch._higher_order_ops.scan import scan_op
@@ -211,3 +212,41 @@ def _associative_scan(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     finish(vm, "associative_scan", part, require_tensors("associative_scan", results), given)
     modules, operands = modules_of(part)
     vm.give(perform(vm, "associative_scan", associative_scan_op, modules[0], list(xs), operands), cont)
+
+
+# ---------------------------------------------------------------------- attention with functions of the program
+
+
+def number_of(query: Any) -> Any:
+    """What stands for a batch, a head or a position: the functions get it as a tensor without dimensions."""
+    with torch._C.DisableTorchFunction(), torch.no_grad():
+        return torch.empty((), dtype=torch.int32, device=query.device)
+
+
+def attention_function(vm: Any, function: Any, given: list[Any]) -> tuple[Any, tuple[Any, ...]]:
+    """The graph of a score or mask function, and what it takes from outside beside its arguments."""
+    vm.indexes_stay_tensors, before = True, vm.indexes_stay_tensors  # bias[position]: no position is known
+    try:
+        part, result = interpreted(vm, "flex_attention", function, given, ())
+    finally:
+        vm.indexes_stay_tensors = before
+    if type(result) is not FakeTensor or result.dim():
+        raise Break("SB016", "flex_attention with a function that returns something else than one number")
+    with part.reopened():
+        part.finish([result], single=True)
+    modules, operands = modules_of(part)
+    return modules[0], operands
+
+
+@rule(flex_attention_op)
+def _flex_attention(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    query, key, value, score_mod, block_mask, scale, kernel_options = args
+    vm.heap.expose_deep((query, key, value, block_mask, scale, kernel_options))
+    *mask, mask_mod = block_mask
+    with torch._C.DisableTorchFunction(), torch.no_grad():
+        score = torch.empty((), dtype=query.dtype, device=query.device).requires_grad_(query.requires_grad)
+    scores, of_scores = attention_function(vm, score_mod, [score, *(number_of(query) for _ in range(4))])
+    masks, of_masks = attention_function(vm, mask_mod, [number_of(query) for _ in range(4)])
+    result = perform(vm, "flex_attention", flex_attention_op, query, key, value, scores, (*mask, masks), scale,
+                     dict(kernel_options), of_scores, of_masks)
+    vm.give(result, cont)

@@ -87,10 +87,10 @@ class Template:
         made = [source]
         for each in self.sources[len(self.makers) + 1:]:
             self.makers.append(self._maker(each))
-        for cls, base, detail, each in self.makers:
-            if each is not None:
-                made.append(with_base(each, made[base]) if type(each) is not CallOf else CallOf(
-                    each.fn, tuple(made[self.numbers[a]] if a in self.numbers else a for a in each.args)))
+        for cls, base, detail, model in self.makers:
+            if model is not None:
+                made.append(with_base(model, made[base]) if type(model) is not CallOf else CallOf(
+                    model.fn, tuple(made[self.numbers[a]] if a in self.numbers else a for a in model.args)))
             else:
                 made.append(cls(made[base], detail) if detail is not _NOTHING else cls(made[base]))
         return made
