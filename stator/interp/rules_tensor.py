@@ -122,9 +122,3 @@ class _Range:
 
     def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
         return None
-
-
-@rule(torch.Tensor.__deepcopy__, torch.nn.Parameter.__deepcopy__)
-def _deepcopy(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-    """It copies a storage, which a fake tensor does not have: one native step, not a break for each part of it."""
-    raise Break("SB005", "copy.deepcopy of a tensor")

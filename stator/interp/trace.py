@@ -36,6 +36,7 @@ from stator.interp import (  # noqa: F401  (each registers its rules)
     rules_classes,
     rules_containers,
     rules_contexts,
+    rules_copies,
     rules_decimals,
     rules_devices,
     rules_effects,
