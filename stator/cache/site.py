@@ -82,6 +82,7 @@ class CallSite:
         vm.turned_off = self.turned_off
         vm.effects_break = self.settings.print == "break"
         vm.replay = Replay(vm) if self.settings.replay else None
+        vm.strict = self.settings.strict
         if self.point is None:
             return root_frame(vm, self.fn, bound), None, None
         point = self.point

@@ -31,6 +31,8 @@ class Scope:
         """The namespace as a value (`globals()`, `module.__dict__`): from now on a shadow holds its names."""
         if self.shadow is None:
             shadow = self.heap.adopt(self.namespace, self.source)
+            if self.overlay:
+                self.heap.note_write(shadow)
             for name, value in self.overlay.items():
                 if value is MISSING or name in self.reborn:
                     shadow.pop(name, None)
@@ -70,7 +72,9 @@ class Scope:
             if self.overlay.get(name) is MISSING:
                 self.reborn.add(name)
             self.overlay[name] = value
-        elif value is MISSING:
+            return
+        self.heap.note_write(self.shadow)
+        if value is MISSING:
             del self.shadow[name]
         else:
             self.shadow[name] = value

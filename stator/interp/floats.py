@@ -25,15 +25,23 @@ _RANGE = OverflowError(34, "Numerical result out of range")
 _COMPLEX = ArithmeticError("a negative number to a fractional power, which is complex")
 
 
+def boxed(vm: Any, value: Any) -> Any:
+    """A number as a tensor of the graph."""
+    one = vm.torch_call(torch.ones, ((),), {"dtype": torch.float64, "device": "cpu"})
+    return vm.torch_call(torch.mul, (one, value), None)
+
+
 def promise(vm: Any, compare: Any, value: Any, bound: float, error: Exception) -> None:
     """The graph asserts `compare(value, bound)`; where that fails, the program raises `error`."""
-    text = f"stator assertion {len(vm.assertions)}"
-    vm.assertions.append(Assertion(text, type(error), error.args, places_from(vm.frame)))
-    one = vm.torch_call(torch.ones, ((),), {"dtype": torch.float64, "device": "cpu"})
     # Asked as a number, it would become a guard; and of numbers that only the graph knows, Inductor (torch 2.11) drops
     # assertions about floats.
-    boxed = vm.torch_call(torch.mul, (one, value), None)
-    held = vm.torch_call(_COMPARES[compare], (boxed, bound), None)
+    promise_of(vm, compare, boxed(vm, value), bound, error)
+
+
+def promise_of(vm: Any, compare: Any, tensor: Any, bound: float, error: Exception) -> None:
+    text = f"stator assertion {len(vm.assertions)}"
+    vm.assertions.append(Assertion(text, type(error), error.args, places_from(vm.frame)))
+    held = vm.torch_call(_COMPARES[compare], (tensor, bound), None)
     vm.torch_call(torch.ops.aten._assert_async.msg, (held, text), None)
 
 
@@ -51,6 +59,8 @@ def power(vm: Any, base: Any, exponent: Any) -> Any:
         if base < 1:
             promise(vm, operator.ge, exponent, math.log(sys.float_info.max) / math.log(base), _RANGE)
         return float(base) ** exponent
+    if type(exponent) in SYMBOLIC and type(base) is torch.SymFloat and not is_unbacked(base):
+        return fading_power(vm, base, exponent)
     if type(exponent) in SYMBOLIC or type(base) is not torch.SymFloat or not 0 < abs(exponent) <= 4:
         return MISSING
     if not _may(base, exponent):
@@ -62,6 +72,20 @@ def power(vm: Any, base: Any, exponent: Any) -> Any:
     if exponent > 1:
         promise(vm, operator.le, base, sys.float_info.max ** (1 / exponent), _RANGE)
     return base ** exponent
+
+
+def fading_power(vm: Any, base: Any, exponent: Any) -> Any:
+    """`beta ** step`, both of them numbers that change; that the base is one of 0 to 1 is a guard."""
+    if not (0 < base.node.hint <= 1 and base > 0 and base <= 1):
+        return MISSING
+    logarithm = vm.torch_call(torch.mul, (vm.torch_call(torch.log, (boxed(vm, base),), None), exponent), None)
+    promise_of(vm, operator.le, logarithm, math.log(sys.float_info.max), _RANGE)
+    return base ** exponent
+
+
+def zero_times(vm: Any, value: Any, zero: Any) -> Any:
+    """0 * f is 0 for symbols; the graph's own arithmetic knows of -0.0, infinities and NaN."""
+    return vm.torch_call(torch.mul, (boxed(vm, value), zero), None)
 
 
 def _may(base: Any, exponent: Any) -> bool:

@@ -131,6 +131,7 @@ class Machine:
         self.effects: list[Any] = []
         self.assertions: list[Any] = []  # what failed assertions of the graph mean to the program
         self.capture_control_flow = False  # branches on data become operations of the graph where they can
+        self.strict = False  # whether what would do no harm here, but is wrong, raises
         self.replay: Any = None  # of repeated structure, where the settings allow it
         self.effects_break = False  # print and its like break instead of being replayed
         self.error_policy: bool | None = None  # of the innermost error_on_graph_break region; None: there is none

@@ -18,7 +18,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx.experimental.symbolic_shapes import expect_true
 
 from stator.breaks import Break
-from stator.interp.floats import power, quotient
+from stator.interp.floats import power, quotient, zero_times
 from stator.interp.frame import Raised
 from stator.interp.lookup import MISSING
 from stator.native.rows_declare import NativeClass
@@ -68,6 +68,10 @@ def arithmetic(vm: Any, function: Any, *values: Any) -> Any:
         result = power(vm, *values)
     else:
         result = MISSING
+        if function in _PRODUCTS and vm.recorder.data_dependent:
+            zero = _product_with_zero(vm, *values)
+            if zero is not MISSING:
+                return zero
     if result is MISSING:
         result = kept_apart(attempt(function, *values), values)
     # Symbols reorder sums and forget how floats are rounded: the graph computes floats in the program's order.
@@ -91,6 +95,15 @@ def binary(vm: Any, function: Any, left: Any, right: Any) -> Any:
     return MISSING
 
 
+def _product_with_zero(vm: Any, left: Any, right: Any) -> Any:
+    if type(left) not in SYMBOLIC:
+        left, right = right, left
+    if type(left) is torch.SymFloat and is_unbacked(left) and type(right) in (int, float) and right == 0:
+        return item_of(vm, zero_times(vm, left, right))
+    return MISSING
+
+
+_PRODUCTS = frozenset({operator.mul, operator.imul})
 _POWERS = frozenset({operator.pow, operator.ipow})
 _LARGEST_EXPONENT = 4
 

@@ -24,6 +24,7 @@ from torch.fx.experimental.symbolic_shapes import (
 )
 from torch.utils import _pytree as pytree
 from torch.utils._sympy.functions import Identity
+from torch.utils._sympy.reference import PythonReferenceAnalysis
 
 from stator.breaks import Break
 from stator.shapes.varying import STANDINS, Varying
@@ -262,6 +263,10 @@ def holds_symbol(values: Any) -> bool:
 
 
 _SEQUENCES = frozenset({tuple, list, torch.Size})
+
+if not hasattr(PythonReferenceAnalysis, "identity"):  # torch's pass for assertions in graphs reads expressions with it
+    PythonReferenceAnalysis.identity = staticmethod(lambda value: value)
+
 
 __all__ = ["PYTHON_TYPES", "SYMBOLIC", "UNREAD", "DeferredText", "Varying", "as_constant", "as_integer",
            "compute", "data_dependent", "free_unbacked_symbols", "hint_of", "holds_symbol", "in_order",

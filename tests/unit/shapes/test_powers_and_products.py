@@ -1,0 +1,55 @@
+"""Powers and products of floats that only the graph knows, with numbers that change: as Python computes them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+
+import stator
+from stator import events
+
+
+def fading(x: torch.Tensor, beta: float, step: torch.Tensor) -> torch.Tensor:
+    return x * (1 - beta ** step.item())
+
+
+def nothing(x: torch.Tensor, decay: float, step: torch.Tensor) -> Any:
+    return x / (1 + (step.item() - 1) * 0), decay
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+def test_a_base_and_an_exponent_that_change(backend: str) -> None:
+    compiled, x = stator.compile(fading, backend=backend), torch.ones(2)
+    with events.record() as log:
+        for number in range(1, 12):
+            beta, step = 0.9 + number / 1000, torch.tensor(float(number))
+            torch.testing.assert_close(compiled(x, beta, step), fading(x, beta, step))
+    assert sum(isinstance(event, events.CaptureFinished) for event in log) <= 3
+    assert not any(isinstance(event, events.GraphBreak) for event in log)
+
+
+def test_a_base_out_of_range_is_compiled_for_itself() -> None:
+    compiled, x = stator.compile(fading, backend="eager"), torch.ones(2)
+    for beta in (0.5, 0.6, 0.7, 2.0, 1.0, 3.0, -2.0):
+        for exponent in (3.0, -2.0, 0.0):
+            assert torch.equal(compiled(x, beta, torch.tensor(exponent)), fading(x, beta, torch.tensor(exponent)))
+
+
+def test_an_overflow_is_raised() -> None:
+    compiled, x = stator.compile(fading, backend="eager"), torch.ones(2)
+    for beta in (0.5, 0.6, 0.7):
+        compiled(x, beta, torch.tensor(2.0))
+    with pytest.raises(OverflowError):
+        fading(x, 0.55, torch.tensor(-1e9))
+    with pytest.raises(OverflowError):
+        compiled(x, 0.55, torch.tensor(-1e9))
+
+
+def test_zero_times_a_number() -> None:
+    compiled, x = stator.compile(nothing, backend="eager", fullgraph=True), torch.ones(2)
+    for step in (3.0, -4.0, math.inf, 0.0, -math.inf):
+        ours, theirs = (function(x, 0.1, torch.tensor(step))[0] for function in (compiled, nothing))
+        assert torch.equal(ours.isnan(), theirs.isnan()) and torch.equal(ours.nan_to_num(), theirs.nan_to_num())
