@@ -33,7 +33,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--tiny", action="store_true", help="small models: does it run at all?")
     parser.add_argument("--rounds", type=int, default=15, help="measurements of each target")
     parser.add_argument("--seconds", type=float, default=0.25, help="about how long one measurement takes")
-    parser.add_argument("--first-calls", type=int, default=2, help="compilations of each target (1 or more); the shortest counts")
+    parser.add_argument("--first-calls", type=int, default=2, help="compilations of each target; the shortest counts")
     parser.add_argument("--modes", default="", help=f"{', '.join(MODES)} or a backend; on a CPU, aot_eager")
     parser.add_argument("--json", type=Path, default=ROOT / "out" / "gpu.json")
     chosen = parser.parse_args(arguments)
