@@ -100,6 +100,9 @@ class Recorder:
         self._last_input: fx.Node | None = None
         self.inner_graphs: dict[str, fx.GraphModule] = {}  # by the name that the graph has for each
         self.uncertain = Uncertain()
+        self.function_modes: list[Any] = []  # the program's that are on
+        self.asking = False  # whether an operation was begun in order to ask them
+        self.ask: Callable[..., Any] = lambda *question: NotImplemented
         self.enclosing: Any = None  # the inner graph being recorded (see graph/subgraph)
 
     # ------------------------------------------------------------------ inputs
@@ -503,13 +506,20 @@ class RecordingMode(TorchFunctionMode):
         super().__init__()
         self.recorder = recorder
 
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), *rest: Any) -> Any:
+        recorder = self.recorder
+        if recorder.asking:
+            return recorder.ask(func, types, args, rest)
+        calls, kwargs = recorder.calls, rest[0] if rest else None
         token = _hook.pause()
         try:
             self.recorder.expose(args)
             if kwargs:
                 self.recorder.expose(kwargs)
-            return self.recorder.call(func, args, kwargs or {})
+            result = recorder.call(func, args, kwargs or {})
+            if recorder.function_modes and recorder.calls != calls:
+                raise Break("SB005", "C code that uses tensors while a mode sees every operation")
+            return result
         finally:
             _hook.resume(token)
 

@@ -145,6 +145,8 @@ def store_on_class(vm: Any, cls: type, name: str, value: Any, cont: Any) -> None
 
 
 def store_tensor_attr(vm: Any, fake: Any, name: str, value: Any, cont: Any) -> None:
+    if vm.modes:
+        raise Break("SB006", f"assignment to the attribute {name!r} of a tensor while a mode sees every operation")
     if tensor_bookkeeping.write(vm, fake, name, value):
         return vm.give(None, cont)
     descr = find(vm, tensor_class(vm, fake), name)

@@ -18,7 +18,7 @@ from stator.breaks import Break
 from stator.code.decode import decode
 from stator.guards.guard import Kind
 from stator.heap.shells import CONSTANT_TYPES
-from stator.interp import tensor_bookkeeping
+from stator.interp import function_modes, tensor_bookkeeping
 from stator.interp.attributes import load_attr
 from stator.interp.binding import bind_arguments
 from stator.interp.descriptors import adopt_entry
@@ -48,6 +48,8 @@ class Caller(NativeCaller):
         cls = type(fn)
         if self.heap.unread_met:
             refuse_unread(fn, args, kwargs)
+        if self.modes and function_modes.take(self, fn, args, kwargs, cont):
+            return
         if cls is types.FunctionType:
             return self.call_function(fn, args, kwargs, cont)
         if cls is types.MethodType:
@@ -72,7 +74,7 @@ class Caller(NativeCaller):
         if method is MISSING:
             raise Raised(TypeError(f"{cls.__name__!r} object is not callable"))
         if type(method) is types.FunctionType:
-            if self.replay is not None and is_a(fn, torch.nn.Module):
+            if self.replay is not None and not self.modes and is_a(fn, torch.nn.Module):
                 return self.replay.call(method, fn, args, kwargs, cont)
             return self.call_function(method, (fn, *args), kwargs, cont)
         if type(method) is types.WrapperDescriptorType:
@@ -85,6 +87,8 @@ class Caller(NativeCaller):
         self.call(bound[0], args, kwargs, cont)
 
     def call_function(self, fn: types.FunctionType, args: Any, kwargs: Any, cont: Any) -> None:
+        if self.modes and function_modes.take(self, fn, args, kwargs, cont):
+            return
         found = RULES.get(id(fn))
         if found is not None:
             return found(self, args, kwargs or {}, cont)
@@ -153,6 +157,8 @@ class Caller(NativeCaller):
 
     def torch_call(self, fn: Any, args: Any, kwargs: Any) -> Any:
         """A tensor operation: record it, answer with its fake result."""
+        if self.modes:  # a way of the interpreter's own, about which eager would ask something else
+            raise function_modes.refuse(describe_callable(fn))
         expose = self.heap.expose_deep
         plain = True
         for value in args:
@@ -176,6 +182,10 @@ class Caller(NativeCaller):
             return self.recorder.call(fn, args, kwargs or {})
         except Exception as error:
             raise Raised(error) from None
+
+    def ask_modes(self, fn: Any, args: Any) -> Any:
+        """An operation while modes of the program's are on: they answer for it."""
+        return function_modes.perform(self, fn, args, None)
 
     def made_as_leaf(self, fn: Any, args: Any, kwargs: Any) -> Any:
         """torch.zeros(..., requires_grad=True)"""

@@ -29,6 +29,8 @@ def get_item(vm: Any, obj: Any, key: Any, cont: Any = None) -> None:
     if type(obj) is types.MappingProxyType:  # asks its mapping
         obj = mapping_behind(obj)
     cls = type(obj)
+    if vm.modes and cls is FakeTensor:
+        return vm.give(vm.ask_modes(operator.getitem, (obj, key)), cont)
     if type(key) in symbols.INDEXES:
         if vm.indexes_stay_tensors and cls is FakeTensor and _is_of_tensors(key):
             parts = list(key) if type(key) is tuple else [key]
@@ -119,6 +121,9 @@ def _subscript_class(vm: Any, cls: type, key: Any, cont: Any) -> None:
 def set_item(vm: Any, obj: Any, key: Any, value: Any, cont: Any = DISCARD) -> None:
     cls = type(obj)
     vm.heap.note_write(obj)
+    if vm.modes and cls is FakeTensor:
+        vm.ask_modes(operator.setitem, (obj, key, value))
+        return vm.give(None, cont)
     if type(key) in symbols.INDEXES:
         key = symbols.index_key(vm, obj, key)
     if cls is dict and (type(key) is str or type(key) is int):

@@ -40,6 +40,8 @@ class Moment:
 
 
 def moment_of(vm: Any, fake: FakeTensor) -> Moment:
+    if vm.modes:
+        raise Break("SB005", "the text of a tensor while a mode sees every operation")
     recorder = vm.recorder
     recorder.node_of(fake)  # made now, so that a copy can be made here
     with torch._C.DisableTorchFunction():

@@ -104,6 +104,8 @@ def binary(vm: Any, symbol: str, left: Any, right: Any, inplace: bool, cont: Any
         except Exception as error:
             raise Raised(error) from None
         return vm.give(value, cont)
+    if vm.modes and (left_type is FakeTensor or right_type is FakeTensor):
+        return vm.give(vm.ask_modes(inplace_function if inplace else function, (left, right)), cont)
     if left_type is FakeTensor and (right_type is FakeTensor or right_type in NUMBERS) \
             or right_type is FakeTensor and left_type in NUMBERS:
         return vm.give(vm.torch_call(tensor_function, (left, right), None), cont)
@@ -175,6 +177,8 @@ def compare(vm: Any, symbol: str, left: Any, right: Any, cont: Any = None) -> No
         except Exception as error:
             raise Raised(error) from None
         return vm.give(value, cont)
+    if vm.modes and (left_type is FakeTensor or right_type is FakeTensor):
+        return vm.give(vm.ask_modes(function, (left, right)), cont)
     if left_type is FakeTensor and (right_type is FakeTensor or right_type in NUMBERS) \
             or right_type is FakeTensor and left_type in NUMBERS:
         return vm.give(vm.torch_call(function, (left, right), None), cont)
@@ -262,6 +266,8 @@ def unary(vm: Any, symbol: str, value: Any, cont: Any = None) -> None:
             raise Raised(error) from None
         return vm.give(result, cont)
     if cls is FakeTensor:
+        if vm.modes:
+            return vm.give(vm.ask_modes(function, (value,)), cont)
         return vm.give(vm.torch_call(function, (value,), None), cont)
     if cls in SYMBOLIC:
         return vm.give(symbols.arithmetic(vm, function, value), cont)
@@ -310,6 +316,8 @@ def truth(vm: Any, value: Any) -> bool:
 
 
 def tensor_truth(vm: Any, value: Any) -> bool:
+    if vm.modes:
+        raise Break("SB002", "the truth of a tensor while a mode sees every operation")
     count = value.numel()
     several = count != 1
     if symbols.truth(vm, several) if type(several) is torch.SymBool else several:

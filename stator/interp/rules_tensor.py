@@ -38,8 +38,7 @@ rule(torch.random.fork_rng, torch.random.get_rng_state, torch.random.set_rng_sta
     _breaks("SB013", "torch's random number generator"))
 rule(torch.autograd.graph.saved_tensors_hooks.__enter__, torch.autograd.graph.save_on_cpu.__init__)(
     _breaks("SB016", "hooks on saved tensors"))
-rule(torch.utils._python_dispatch.TorchDispatchMode.__enter__, torch.utils._python_dispatch.TorchDispatchMode.__exit__,
-     torch.overrides.TorchFunctionMode.__enter__, torch.overrides.TorchFunctionMode.__exit__)(
+rule(torch.utils._python_dispatch.TorchDispatchMode.__enter__, torch.utils._python_dispatch.TorchDispatchMode.__exit__)(
     _breaks("SB005", "a mode that sees every operation"))
 rule(torch.autograd.forward_ad.enter_dual_level)(_breaks("SB016", "forward-mode differentiation"))
 

@@ -43,14 +43,14 @@ rule(torch._C._log_api_usage_once)(_constant(None))
 
 @rule(torch._C._has_torch_function, torch.overrides.has_torch_function)
 def _has_torch_function(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-    """Plain tensors have none of their own; the tracer's mode must not show."""
-    vm.give(bool(overriding(vm, vm.collect(args[0]))), cont)
+    """Plain tensors have none of their own; of the modes, the tracer's must not show."""
+    vm.give(bool(vm.modes or overriding(vm, vm.collect(args[0]))), cont)
 
 
 @rule(torch._C._has_torch_function_unary, torch._C._has_torch_function_variadic,
       torch.overrides.has_torch_function_unary, torch.overrides.has_torch_function_variadic)
 def _has_torch_function_variadic(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-    vm.give(bool(overriding(vm, [value for value in args if type(value) not in (list, tuple)])), cont)
+    vm.give(bool(vm.modes or overriding(vm, [value for value in args if type(value) not in (list, tuple)])), cont)
 
 
 @rule(marks.graph_break)

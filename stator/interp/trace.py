@@ -29,6 +29,7 @@ from stator.guards.guard import Guard, Kind, tensor_values
 from stator.heap.heap import Heap
 from stator.heap.raw_access import forget_classes
 from stator.interp import (  # noqa: F401  (each registers its rules)
+    function_modes,
     rules_autograd,
     rules_caches,
     rules_callables,
@@ -47,6 +48,7 @@ from stator.interp import (  # noqa: F401  (each registers its rules)
     rules_introspection,
     rules_iteration,
     rules_locks,
+    rules_modes,
     rules_numpy,
     rules_objects,
     rules_optimisers,
@@ -192,6 +194,7 @@ def trace_once(begin: Begin, stop_step: int, stop: Break | None, exact: bool) ->
             root, innermost, thrown = begin(vm)
             try:
                 result.value = vm.run(root, innermost, thrown)
+                function_modes.require_balance(vm)
             except Bug as bug:
                 raise bug.error from None
             except (Exception, SystemExit, GeneratorExit) as error:
@@ -201,6 +204,8 @@ def trace_once(begin: Begin, stop_step: int, stop: Break | None, exact: bool) ->
                 vm.torch_state.close()
     except Break as reason:
         result.stop = reason
+        if len(vm.modes) > vm.modes_at_start:  # what is left of the program would need them on
+            reason.data.setdefault("turn_off", function_modes.WAY)
     finally:
         vm.live = False
         if vm.replay is not None:

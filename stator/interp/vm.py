@@ -17,6 +17,7 @@ from stator.heap.tracker import Shape
 from stator.heap.upcoming import note_next
 from stator.interp import (  # noqa: F401  (register handlers)
     delegation,
+    function_modes,
     generators,
     ops_async,
     ops_building,
@@ -55,6 +56,7 @@ class VM(Caller):
         super().__init__(heap, recorder)
         self.coded: dict[int, Any] = {}
         self.generators = Generators(self)
+        recorder.ask = self.asked
         self.live = True
         self.recursion_limit = 0  # the user's, while the trace runs under its own
         self.jumps = 0
@@ -101,6 +103,10 @@ class VM(Caller):
         self.jumps += 1
         if self.jumps > LOOP_LIMIT:
             raise Break("SB011", f"the trace has run {LOOP_LIMIT:,} loop iterations", whole_frame=True)
+
+    def asked(self, func: Any, kinds: Any, args: Any, rest: tuple[Any, ...]) -> Any:
+        """torch asks the recorder's mode: the program's innermost one answers."""
+        return function_modes.ask(self, func, kinds, args, rest)
 
     # ------------------------------------------------------------------ iteration
 
