@@ -37,6 +37,7 @@ from stator.graph.memory import sharing_candidates, storage_partition
 from stator.guards.guard import Guard, Kind
 from stator.guards.lower import Program, lower
 from stator.held_signals import held_signals, signals_let_through
+from stator.interp import function_modes
 from stator.interp.rules_effects import PolicySet
 from stator.interp.suspend import plan_stop, suspend
 from stator.interp.trace import Trace, trace
@@ -352,7 +353,8 @@ def install_eager(done: Trace, bound: tuple[Any, ...], why: str,
 
 def stopped(site: CallSite, done: Trace, stop: Break, bound: tuple[Any, ...]) -> tuple[Any, Any, Installed] | None:
     """A graph break: an error under fullgraph, else this call runs eagerly under the guards met so far."""
-    if must_repeat(site, stop):
+    hopeless = stop.data.get("turn_off") == function_modes.WAY and site.breaks_are_errors(done.vm)
+    if not hopeless and must_repeat(site, stop):
         return capture(site, bound)
     in_the_users_terms(stop, done.vm.recorder.symbols)
     if site.breaks_are_errors(done.vm):

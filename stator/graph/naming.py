@@ -28,6 +28,8 @@ def _spell_hashed(func: Any) -> tuple[str, Any]:
     if cls in (types.MethodDescriptorType, types.WrapperDescriptorType, types.FunctionType) \
             and _is_tensor_member(func, name):
         return "call_method", name
+    if cls is types.FunctionType and any(func is member for member in vars(torch.Tensor).values()):
+        return "call_method", name  # `Tensor.__pow__` is a wrapper of `pow`, which it is called
     return "call_function", func
 
 
@@ -60,9 +62,10 @@ def is_in_place(target: Any, kwargs: dict[str, Any]) -> bool:
 
 
 _KEYWORDS = frozenset({"and_", "or_", "not_", "is_"})  # functions of `operator`, which could not be named otherwise
+_IN_PLACE_STEMS = ("iadd", "isub", "imul", "itruediv", "idiv", "ifloordiv", "imod", "ipow", "imatmul", "ilshift",
+                   "irshift", "iand", "ior", "ixor")
 _IN_PLACE_OPERATORS = frozenset({
-    "setitem", "delitem", "iadd", "isub", "imul", "itruediv", "ifloordiv", "imod", "ipow", "imatmul", "ilshift",
-    "irshift", "iand", "ior", "ixor", "batch_norm", "set_",
+    "setitem", "delitem", "batch_norm", "set_", *_IN_PLACE_STEMS, *(f"__{stem}__" for stem in _IN_PLACE_STEMS),
 })
 
 

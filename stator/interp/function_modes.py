@@ -34,7 +34,7 @@ WAY = "function modes"  # the way of capturing, where a site has to turn it off
 
 
 def refuse(what: str) -> Break:
-    return Break("SB005", f"{what} while a mode sees every operation", turn_off=WAY)
+    return Break("SB005", f"{what} while a mode sees every operation")
 
 
 # ---------------------------------------------------------------------- the stack
@@ -107,7 +107,9 @@ def perform(vm: Any, fn: Any, args: Any, kwargs: Any) -> Any:
 def ask(vm: Any, func: Any, kinds: Any, args: Any, rest: tuple[Any, ...]) -> Any:
     """The answer of the innermost mode to torch's question, the mode off while its handler runs."""
     recorder = vm.recorder
+    before, floor = list(vm.modes), vm.modes_at_start
     mode = vm.modes.pop()
+    vm.modes_at_start = len(vm.modes)
     recorder.asking = False
     given = (*args, *(rest[0].values() if rest and rest[0] else ()))
     if type(func) is types.FunctionType and vm.heap.sources.get(id(func)) is None and id(func) not in vm.fresh:
@@ -120,9 +122,12 @@ def ask(vm: Any, func: Any, kinds: Any, args: Any, rest: tuple[Any, ...]) -> Any
     except Raised as raised:
         raise raised.exc from None
     finally:
-        recorder.asking = True
-        vm.modes.append(mode)
-    if answer is NotImplemented:
+        balanced = len(vm.modes) == vm.modes_at_start
+        recorder.asking, vm.modes_at_start = True, floor
+        vm.modes[:] = before
+    if not balanced:
+        raise refuse("a handler that leaves a mode on")
+    if answer is NotImplemented:  # then torch asks the arguments
         raise refuse("an answer NotImplemented")
     return answer
 

@@ -1,0 +1,230 @@
+"""TorchFunctionModes of the program: what their handlers see, and what they answer, is what eager shows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch.overrides import TorchFunctionMode
+
+import stator
+from tests.same_as_eager import same_as_eager
+
+
+class Log(TorchFunctionMode):
+    """Notes every question as torch puts it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[Any] = []
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.seen.append((func.__name__, tuple(kind.__name__ for kind in types), len(args), kwargs and [*kwargs]))
+        return func(*args, **(kwargs or {}))
+
+
+class Swap(TorchFunctionMode):
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return (torch.cos if func is torch.sin else func)(*args, **(kwargs or {}))
+
+
+class Scale(TorchFunctionMode):
+    def __init__(self, factor: float) -> None:
+        self.factor = factor
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        return out * self.factor if isinstance(out, torch.Tensor) else out
+
+
+class Refusing(TorchFunctionMode):
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is torch.cos:
+            raise ValueError("no cos")
+        return func(*args, **(kwargs or {}))
+
+
+class Again(TorchFunctionMode):
+    depth = 0
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if self.depth == 2:
+            return func(*args, **(kwargs or {}))
+        self.depth += 1
+        with self:
+            return func(*args, **(kwargs or {})) + 1
+
+
+linear = torch.nn.Linear(2, 2)
+layers = torch.nn.Sequential(torch.nn.ReLU(), linear, torch.nn.LayerNorm(2))
+
+
+def questions(x: Any) -> Any:
+    log = Log()
+    with log:
+        y = 1 - (torch.sin(x) + 1)
+        y = F.relu(y.T)[0]
+        n, shape = len(y), y.shape
+        y = torch.add(-y, torch.zeros(2), alpha=2)
+        y = F.dropout(linear(y), 0.5, False)
+        y = torch.stack([y, y])
+        y = y.matmul(y) @ y
+        y += 1
+        y[0] = 2.0
+        y = 2 / torch.einsum("ij->j", y) ** 2
+        with torch.no_grad():
+            y = torch.split(y.to(torch.float64), 1)[0] * 2
+        needs = y.requires_grad
+        y = F.softmax(torch.cat([abs(y), y]).sum(dim=0, keepdim=True), dim=-1)
+    return y, log.seen, n, shape, needs, y > 0
+
+
+def swapped(x: Any) -> Any:
+    with Swap():
+        inside = torch.sin(x)
+    return inside, torch.sin(x)
+
+
+def nested(x: Any) -> Any:
+    log = Log()
+    with Swap(), log, Scale(3.0):
+        return torch.sin(x), torch.ones(2), log.seen
+
+
+def caught(x: Any) -> Any:
+    with Refusing():
+        try:
+            return torch.cos(x)
+        except ValueError as error:
+            return torch.sin(x), str(error)
+
+
+def raised(x: Any) -> Any:
+    with Refusing():
+        return torch.cos(x)
+
+
+def devices(x: Any) -> Any:
+    log = Log()
+    with torch.device("meta"), log:
+        made, named = torch.zeros(2), torch.device("cpu")
+    return made.device, named, log.seen
+
+
+def entered_again(x: Any) -> Any:
+    with Again() as mode:
+        return torch.sin(x), mode.depth
+
+
+def by_hand(x: Any) -> Any:
+    log = Log()
+    log.__enter__()
+    y = x + 1
+    log.__exit__(None, None, None)
+    return y * 2, log.seen
+
+
+def modules(x: Any) -> Any:
+    with Log() as log:
+        y = layers(x)
+    return y, log.seen
+
+
+def without_tensors(x: Any) -> Any:
+    with Log() as log:
+        numbers = [len([x]), isinstance(x, torch.Tensor), type(x).__name__, 3 + 4]
+    return numbers, log.seen
+
+
+@pytest.mark.parametrize("fn", [questions, swapped, nested, caught, raised, devices, entered_again, by_hand, modules,
+                                without_tensors], ids=lambda fn: fn.__name__)
+def test_a_mode_entered_inside(fn: Any) -> None:
+    x = torch.arange(4.0).reshape(2, 2)
+    same_as_eager(fn, (x,), (x + 1,), (x,))
+
+
+def branches(x: Any) -> Any:
+    with Log() as log:
+        y = x * 2
+        if y.sum() > 0:
+            y = y + 1
+    return y, log.seen
+
+
+def prints(x: Any) -> Any:
+    with Log() as log:
+        print(x * 2, [x])
+    return log.seen
+
+
+def formats(x: Any) -> Any:
+    with Log() as log:
+        text = f"{x}"
+    return text, log.seen
+
+
+def iterates(x: Any) -> Any:
+    with Log() as log:
+        parts = [part + 1 for part in x]
+    return parts, log.seen
+
+
+def adds_up(x: Any) -> Any:
+    with Log() as log:
+        y = sum([x, x])
+    return y, log.seen
+
+
+def leaves_on(x: Any) -> Any:
+    log = Log()
+    log.__enter__()
+    try:
+        return x + 1
+    finally:
+        stator.graph_break()
+        log.__exit__(None, None, None)
+
+
+def marks_a_leaf(x: Any) -> Any:
+    with Log() as log:
+        y = x.clone()
+        y.requires_grad = True
+    return y, log.seen
+
+
+@pytest.mark.parametrize("fn", [branches, prints, formats, iterates, adds_up, leaves_on, marks_a_leaf],
+                         ids=lambda fn: fn.__name__)
+def test_what_the_interpreter_does_its_own_way_breaks(fn: Any) -> None:
+    x = torch.arange(4.0).reshape(2, 2)
+    same_as_eager(fn, (x,), (x + 1,), fullgraph=False)
+
+
+def test_the_cause_is_told() -> None:
+    with pytest.raises(stator.Unsupported, match="truth of a tensor"):
+        stator.compile(branches, backend="eager", fullgraph=True)(torch.ones(2))
+
+
+shared = Scale(2.0)
+
+
+def under_shared(x: Any) -> Any:
+    with shared:
+        return torch.sin(x)
+
+
+def test_state_and_class_of_a_mode_are_guarded(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = torch.ones(2)
+    compiled = stator.compile(under_shared, backend="eager", fullgraph=True)
+    torch.testing.assert_close(compiled(x), under_shared(x))
+    monkeypatch.setattr(shared, "factor", 5.0)
+    torch.testing.assert_close(compiled(x), torch.sin(x) * 5)
+    monkeypatch.setattr(Scale, "__torch_function__", lambda self, func, types, args=(), kwargs=None: args[0] + 7)
+    torch.testing.assert_close(compiled(x), x + 7)
+
+
+def test_torchs_own_stack_is_left_alone() -> None:
+    compiled = stator.compile(nested, backend="eager", fullgraph=True)
+    compiled(torch.ones(2))
+    assert torch._C._len_torch_function_stack() == 0
