@@ -41,6 +41,7 @@ from stator.source import Attr, Index, Pinned
 class Caller(NativeCaller):
     """A machine that can call."""
 
+    modes: list[Any]  # the program's TorchFunctionModes that are on
     coded: dict[int, Any]  # outside functions whose code is guarded, by id
 
     def call(self, fn: Any, args: Any, kwargs: dict[str, Any] | None = None, cont: Any = None) -> None:

@@ -141,14 +141,11 @@ class Machine:
         self.tensor_grads: dict[int, tuple[Any, Any]] = {}  # id of a fake -> (it, what the program made its .grad)
         self.hooks: dict[int, tuple[Any, Any]] = {}  # id of a handle -> (it, its hook on a tensor; None: removed)
         self.new_leaves: list[Any] = []  # tensors of the graph that were made to require a gradient
-        self.modes: list[Any] = []  # the program's TorchFunctionModes that are on, innermost last
-        self.modes_at_start = 0
         self.turned_off: set[str] = set()  # ways of capturing that break instead (see CallSite)
         self.steps = 0  # instructions begun by the outermost loop
         self.stop_step = -1  # where to stop: set when a trace is repeated up to the place of a break
         self.stop: Break = None  # type: ignore[assignment]
         recorder.stack_trace = self.stack_trace
-        recorder.function_modes = self.modes
         recorder.expose = heap.expose_deep
         heap.locate = recorder.locate = self.location
         heap.run_native = self.native

@@ -56,7 +56,9 @@ class VM(Caller):
         super().__init__(heap, recorder)
         self.coded: dict[int, Any] = {}
         self.generators = Generators(self)
-        recorder.ask = self.asked
+        self.modes: list[Any] = []  # the program's TorchFunctionModes that are on, innermost last
+        self.modes_at_start = 0
+        recorder.function_modes, recorder.ask = self.modes, self.asked
         self.live = True
         self.recursion_limit = 0  # the user's, while the trace runs under its own
         self.jumps = 0
