@@ -13,6 +13,7 @@ from typing import Any
 
 from stator.emit.arrays import write_array
 from stator.emit.caches import write_cache_use
+from stator.emit.contexts import write_context_sets
 from stator.emit.generators import write_standing
 from stator.emit.iterators import write_iterator
 from stator.emit.rebuild import Rebuilder, _vars
@@ -39,6 +40,7 @@ def write_effects(build: Rebuilder) -> int:
     """Emit every write-back; answers how many there are."""
     statements: list[str] = []
     refuse_watched_deaths(build.heap)
+    write_context_sets(build)
     for tracker in _writing_order(build.heap.trackers):
         before = len(statements)
         _diff(build, tracker, statements)

@@ -19,6 +19,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.breaks import Break
 from stator.emit.classes import rebuild_class
+from stator.emit.contexts import rebuild_token
 from stator.emit.exceptions import rebuild_exception
 from stator.emit.generators import rebuild_generator
 from stator.emit.holders import rebuild_holder
@@ -178,7 +179,7 @@ class Rebuilder:
             return self.partial(value)
         if is_a(value, type) and id(value) in self.vm.fresh:
             return rebuild_class(self, value)
-        text = rebuild_holder(self, value, cls) or rebuild_iterator(self, value, cls)
+        text = rebuild_holder(self, value, cls) or rebuild_iterator(self, value, cls) or rebuild_token(self, value, cls)
         if text is not None:
             return text
         if cls in IDENTITY_TYPES or is_a(value, (type, types.ModuleType, types.FunctionType)) \

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 import types
 from typing import Any
 
@@ -10,11 +11,12 @@ import numpy
 from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.breaks import Break
+from stator.guards.guard import Kind
 from stator.heap.box import Box
 from stator.heap.raw_access import instance_dict
 from stator.heap.tracker import Shape
 from stator.interp import tensor_bookkeeping
-from stator.interp.attributes import read_instance_dict, tensor_class
+from stator.interp.attributes import dict_of_thread, read_instance_dict, read_through_c, tensor_class
 from stator.interp.descriptors import is_data_descriptor, raise_attribute_error
 from stator.interp.frame import Continuation, Frame, Raised
 from stator.interp.lookup import MISSING, find, is_mutable_class
@@ -53,10 +55,29 @@ def store_attr(vm: Any, obj: Any, name: str, value: Any, cont: Any = DISCARD) ->
     cls = type(obj)
     if cls is FakeTensor:
         return store_tensor_attr(vm, obj, name, value, cont)
+    if cls is threading.local and vm.heap.tracker_of(obj) is not None:
+        return write_through_c(vm, obj, name, value, cont)
     setter = find(vm, cls, "__setattr__")
     if type(setter) is not types.WrapperDescriptorType:
         return vm.call(setter, (obj, name, value), {}, cont)
     store_generic(vm, obj, name, value, cont)
+
+
+def write_through_c(vm: Any, local: Any, name: str, value: Any, cont: Any) -> None:
+    """An attribute of a threading.local goes to this thread's dict.  MISSING deletes it."""
+    if find(vm, threading.local, name) is not MISSING:
+        raise Break("SB006", f"assignment to attribute {name!r} of a threading.local")
+    own = dict_of_thread(vm, local)
+    if value is MISSING and read_through_c(vm, local, name) is MISSING:
+        raise Raised(AttributeError(f"'_thread._local' object has no attribute {name!r}"))
+    vm.heap.note_write(own)
+    if value is MISSING:
+        tracker = vm.heap.by_standin[id(own)]
+        _guard_start(vm, tracker.source, tracker.initial, name)
+        del own[name]
+    else:
+        own[name] = value
+    vm.give(None, cont)
 
 
 def store_generic(vm: Any, obj: Any, name: str, value: Any, cont: Any = DISCARD) -> None:
@@ -159,6 +180,8 @@ def store_tensor_attr(vm: Any, fake: Any, name: str, value: Any, cont: Any) -> N
 
 
 def delete_attr(vm: Any, obj: Any, name: str, cont: Any = DISCARD) -> None:
+    if type(obj) is threading.local and vm.heap.tracker_of(obj) is not None:
+        return write_through_c(vm, obj, name, MISSING, cont)
     deleter = find(vm, type(obj), "__delattr__")
     if type(deleter) is not types.WrapperDescriptorType:
         return vm.call(deleter, (obj, name), {}, cont)
@@ -182,8 +205,18 @@ def delete_generic(vm: Any, obj: Any, name: str, cont: Any = DISCARD) -> None:
     if own is None or read_instance_dict(vm, obj, name) is MISSING:
         return raise_attribute_error(vm, obj, name, _no_attribute(cls, name, own), cont)
     target = writable_dict(vm, obj, name, descr)
+    tracker = vm.heap.by_standin.get(id(obj))
+    if tracker is not None and tracker.initial_dict is not None:
+        _guard_start(vm, DictOf(tracker.source), tracker.initial_dict, name)
+    elif (known := vm.heap.by_standin.get(id(target))) is not None:
+        _guard_start(vm, known.source, known.initial, name)
     del target[name]
     vm.give(None, cont)
+
+
+def _guard_start(vm: Any, source: Any, initial: Any, name: str) -> None:
+    """What the residual does about a name that is gone depends on whether it was there: it may never have been read."""
+    vm.heap.guard(source, Kind.PRESENT if name in initial else Kind.ABSENT, name)
 
 
 def _no_attribute(cls: type, name: str, own: Any) -> str:
@@ -206,12 +239,25 @@ def delete_descriptor(vm: Any, descr: Any, obj: Any, name: str, cont: Any) -> No
             pass
         if type(value) is Box:
             value.force()
+        _guard_slot(vm, obj, descr)
         vm.native(descr.__delete__, (obj,))
         return vm.give(None, cont)
     deleter = find(vm, cls, "__delete__")
     if deleter is MISSING:
         raise Raised(AttributeError("__delete__"))
     vm.call(deleter, (vm.adopt_entry(descr, type(obj)), obj), {}, cont)
+
+
+def _guard_slot(vm: Any, obj: Any, descr: Any) -> None:
+    """As _guard_start, of a slot."""
+    tracker = vm.heap.by_standin.get(id(obj))
+    if tracker is None or tracker.initial_slots is None:
+        return
+    start = tracker.initial_slots.get(descr)
+    if start is None:
+        vm.heap.guard(tracker.source, Kind.SLOT_EMPTY, (descr.__name__, descr.__objclass__))
+    elif type(start) is Box:
+        start.force()
 
 
 def owns(vm: Any, cls: type, name: str) -> bool:

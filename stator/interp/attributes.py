@@ -62,23 +62,35 @@ def load_attr(vm: Any, obj: Any, name: str, cont: Any = None) -> None:
         if cls is types.MethodType:
             return load_method_object_attr(vm, obj, name, cont)
         if getattribute in _C_LOOKUPS:
-            return vm.give(read_through_c(vm, obj, name), cont)
+            value = read_through_c(vm, obj, name)
+            if value is MISSING:
+                text = f"'_thread._local' object has no attribute {name!r}"
+                return raise_attribute_error(vm, obj, name, text, cont)
+            return vm.give(value, cont)
         return load_generic(vm, obj, name, cont)
     vm.call(getattribute, (obj, name), {}, FallbackGetattr(obj, name, cont))
 
 
 def read_through_c(vm: Any, obj: Any, name: str) -> Any:
-    """An attribute that only C code can find: of a threading.local it is this thread's, asked again by a guard."""
+    """An attribute that only C code can find: of a threading.local it is in this thread's dict.  MISSING: not there."""
     if type(obj) is not threading.local:
         raise Break("SB005", f"an attribute of a {type(obj).__name__}")
-    source = CallOf(Pinned(getattr), (vm.heap.source_of(obj), Pinned(name)))
-    if source not in vm.heap.answers:
-        try:
-            value = getattr(vm.heap.original_of(obj), name)
-        except AttributeError:
-            raise Break("SB005", f"a threading.local without {name!r} in this thread") from None
-        vm.heap.answers[source] = vm.heap.adopt(value, source)
-    return vm.heap.answers[source]
+    if name == "__dict__":
+        return dict_of_thread(vm, obj)
+    if find(vm, threading.local, name) is not MISSING:
+        raise Break("SB005", f"the attribute {name!r} of a threading.local")
+    return read_dict(vm, dict_of_thread(vm, obj), name)
+
+
+def dict_of_thread(vm: Any, local: Any) -> Any:
+    """The stand-in of the attributes that a threading.local has in this thread."""
+    own = _own_dict(vm.heap.original_of(local))
+    return vm.heap.adopt(own, CallOf(Pinned(_own_dict), (vm.heap.source_of(local),)))
+
+
+def _own_dict(local: Any) -> dict[str, Any]:
+    """A pure reader for guards."""
+    return local.__dict__
 
 
 _C_LOOKUPS = {cls.__dict__["__getattribute__"]

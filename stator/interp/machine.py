@@ -122,6 +122,7 @@ class Machine:
         self.watched_effects = False  # whether code of the user's runs when the effects are replayed
         self.draws: list[Any] = []  # random numbers that the residual draws, in order
         self.decimal_context: Any = None  # on which the trace computes decimals
+        self.context_sets: list[Any] = []  # values of context variables, that are set now and were not at the start
         self.lock_answers: dict[Any, Any] = {}  # what it was told of locks that it has not used
         self.cache_fills: dict[int, list[tuple[Any, Any]]] = {}  # of an outside lru_cache -> its new results
         self.tensor_attributes: dict[int, dict[str, Any]] = {}

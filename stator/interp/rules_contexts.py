@@ -1,15 +1,31 @@
-"""Rules for context variables.   scale.get()  ->  its value in this context, asked again by a guard"""
+"""Rules for context variables.
+
+    scale.get()               ->  its value in this context, asked again by a guard
+    token = scale.set(3)      ->  noted: later get()s of the trace see 3, and the residual sets it
+    scale.reset(token)        ->  the set is forgotten, where it was the last one of this variable
+"""
 
 from __future__ import annotations
 
 import contextvars
+from dataclasses import dataclass
 from typing import Any
 
 from stator.breaks import Break
 from stator.guards.guard import MISSING, Kind
 from stator.interp.frame import Raised
 from stator.interp.rule_registry import rule
-from stator.source import CallOf, Pinned
+from stator.source import CallOf, Pinned, Source
+
+
+@dataclass(eq=False)
+class ContextSet:
+    """A value that the program has set and not reset. The token was made in a context of its own."""
+
+    variable: contextvars.ContextVar[Any]
+    source: Source
+    token: contextvars.Token[Any]
+    value: Any
 
 
 def value_in_context(variable: contextvars.ContextVar[Any]) -> Any:
@@ -30,6 +46,9 @@ def _get(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     variable = args[0]
     if vm.heap.tracker_of(variable) is None:
         raise Break("SB013", "a ContextVar made inside the trace")
+    last = _last_set(vm, vm.guard_identity(variable))
+    if last is not None:
+        return vm.give(last.value, cont)
     reader: Any = value_in_context if len(args) == 1 else _without_default
     source = CallOf(Pinned(reader), (vm.heap.source_of(variable),))
     if source not in vm.heap.answers:
@@ -43,3 +62,30 @@ def _get(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     if len(args) == 1:
         raise Raised(LookupError(vm.heap.original_of(variable)))
     vm.give(args[1], cont)
+
+
+def _last_set(vm: Any, variable: Any) -> ContextSet | None:
+    return next((each for each in reversed(vm.context_sets) if each.variable is variable), None)
+
+
+@rule(contextvars.ContextVar.set, arity=(2,))
+def _set(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    if vm.heap.tracker_of(args[0]) is None:
+        raise Break("SB013", "a ContextVar made inside the trace")
+    if vm.watched_effects:
+        raise Break("SB015", "a context variable is set after output through the user's own code, which can see it")
+    variable = vm.guard_identity(args[0])
+    token = contextvars.Context().run(variable.set, None)
+    vm.fresh[id(token)] = token
+    vm.context_sets.append(ContextSet(variable, vm.heap.source_of(args[0]), token, args[1]))
+    vm.give(token, cont)
+
+
+@rule(contextvars.ContextVar.reset, arity=(2,))
+def _reset(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    """Tokens from outside, used ones and those of other variables are CPython's to take or to refuse."""
+    last = None if vm.heap.tracker_of(args[0]) is None else _last_set(vm, vm.guard_identity(args[0]))
+    if last is None or last.token is not args[1]:
+        raise Break("SB001", "the reset of a context variable to another value than that before its last set()")
+    vm.context_sets.remove(last)
+    vm.give(None, cont)

@@ -94,6 +94,7 @@ def written(vm: Any) -> Any:
         changes = fingerprint(vm.heap)
     return (changes, overlays, tensors, len(vm.draws), len(vm.effects), len(vm.assertions), vm.error_policy,
             [(key, id(grad)) for key, (_, grad) in vm.tensor_grads.items()], state.left_behind(),
+            [id(each) for each in vm.context_sets],
             len(vm.hooks), state.autocast_depth, list(state.devices), len(state.contexts))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import torch
 from probing import Scene, probe, ramp
@@ -174,3 +175,53 @@ def attribute_deleted_that_may_be_gone():
         return x * 2
 
     return Scene(fn, one(ramp()), lambda: setattr(thing, "k", 4), lambda: vars(thing))
+
+
+def written_and_deleted(thing: Any, present: bool) -> Scene:
+    """An attribute that is written and deleted without being read first: was it there?"""
+    if present:
+        thing.k = 4
+
+    def fn(x):
+        thing.k = 3
+        y = x * thing.k
+        del thing.k
+        return y
+
+    return Scene(fn, one(ramp()), lambda: setattr(thing, "k", 7), lambda: hasattr(thing, "k"))
+
+
+class OneSlot:
+    """A holder of one attribute."""
+
+    __slots__ = ("k",)
+
+
+@probe()
+def attribute_written_and_deleted():
+    return written_and_deleted(box(), True)
+
+
+@probe()
+def new_attribute_written_and_deleted():
+    return written_and_deleted(box(), False)
+
+
+@probe()
+def slot_written_and_deleted():
+    return written_and_deleted(OneSlot(), True)
+
+
+@probe()
+def empty_slot_written_and_deleted():
+    return written_and_deleted(OneSlot(), False)
+
+
+@probe()
+def attribute_of_a_function_written_and_deleted():
+    return written_and_deleted(lambda: None, True)
+
+
+@probe()
+def new_attribute_of_a_function_written_and_deleted():
+    return written_and_deleted(lambda: None, False)

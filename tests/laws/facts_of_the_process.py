@@ -18,13 +18,13 @@ from probing import Scene, probe, ramp
 from scenery import one
 
 
-@probe("SB001 SB005 SB013")
+@probe()
 def context_variable():
     variable = contextvars.ContextVar("scale", default=2)
     return Scene(lambda x: x * variable.get(), one(ramp()), lambda: variable.set(3), lambda: variable.get())
 
 
-@probe("SB001 SB005 SB006 SB013")
+@probe()
 def context_variable_set_inside():
     variable = contextvars.ContextVar("scale", default=2)
 
@@ -38,7 +38,7 @@ def context_variable_set_inside():
     return Scene(fn, one(ramp()), lambda: variable.set(3), lambda: variable.get())
 
 
-@probe("SB001 SB005 SB006 SB013")
+@probe()
 def thread_local():
     local = threading.local()
     local.k = 2

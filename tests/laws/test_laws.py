@@ -9,6 +9,7 @@ import facts_of_arrays  # noqa: F401
 import facts_of_caches  # noqa: F401
 import facts_of_classes  # noqa: F401
 import facts_of_containers  # noqa: F401
+import facts_of_contexts  # noqa: F401
 import facts_of_copies  # noqa: F401
 import facts_of_files  # noqa: F401
 import facts_of_identity  # noqa: F401
