@@ -34,6 +34,7 @@ from stator.emit.residual import Residual, emit_residual
 from stator.errors import BackendError, DeclarationError, InternalError, Unsupported
 from stator.graph import propagation
 from stator.graph.memory import sharing_candidates, storage_partition
+from stator.graph.modes_aside import put_back, set_aside, unasked
 from stator.guards.guard import Guard, Kind
 from stator.guards.lower import Program, lower
 from stator.held_signals import held_signals, signals_let_through
@@ -143,7 +144,7 @@ def on_miss(site: CallSite, compiled: Any, bound: tuple[Any, ...], args: tuple[A
             return _core.RETRY
         _tracing.active = True
         try:
-            with held_signals():
+            with held_signals(), set_aside():
                 entry = capture(site, bound)
         except BaseException:
             if site.point is not None:  # the regions that earlier segments have entered are never left
@@ -272,6 +273,8 @@ def finish(site: CallSite, done: Trace, bound: tuple[Any, ...], started: float, 
         nodes = len(residual.graph.graph.nodes)
         compiled, serves = compiled_or_shared(site, done, residual, bound)
     function = residual.link(compiled, site.settings.backend_name)
+    if done.vm.modes_at_start:
+        function = unasked(function)
     if done.vm.locks:
         program, lowered, guards, function = under_locks(done, residual, function, bound)
     else:
@@ -290,7 +293,7 @@ def compiled_or_shared(site: CallSite, done: Trace, residual: Residual, bound: t
     description = None
     if done.vm.recorder.symbols.origins or any(tag is not None and tag.shareable for _, _, tag in entries):
         description = description_of(done, residual)
-    found = find_shared(entries, done, description, residual, bound)
+    found = None if done.vm.modes_at_start else find_shared(entries, done, description, residual, bound)
     if found is not None:
         done.vm.heap.guards.update(found[1])
         return found[0], None
@@ -337,7 +340,8 @@ def checked_program(done: Trace, wanted: list[Any], bound: tuple[Any, ...],
     guards = list(guard_set)
     lowered = lower(guards, wanted)
     program = _core.GuardProgram(lowered.nodes, lowered.checks, lowered.wanted, len(bound), packed)
-    failed = program.check(bound)
+    with put_back():
+        failed = program.check(bound)
     if failed != -1 and (done.vm.has_company or threading.active_count() > 1):
         raise WorldChanged(lowered.guards[failed].text())
     if failed != -1:

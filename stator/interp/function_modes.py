@@ -68,6 +68,7 @@ def take(vm: Any, fn: Any, args: Any, kwargs: Any, cont: Any) -> bool:
         return False
     descriptor, receiver = receiver_split(fn) if cls in C_CALLABLES else (fn, None)
     if torch_leaf(descriptor) or torch_leaf(fn) or id(descriptor) in _ASKED \
+            or cls is types.MethodWrapperType and torch_leaf(receiver) and fn.__name__ == "__get__" \
             or id(descriptor) in _ASKED_OF_TENSORS and type(args[0] if args else None) is FakeTensor:
         vm.give(perform(vm, fn, args, kwargs), cont)
         return True

@@ -7,6 +7,9 @@ import operator
 import types
 from typing import Any
 
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+
 from stator.interp import operators
 from stator.interp.assignment import GiveNone, store_attr
 from stator.interp.attributes import load_attr
@@ -77,6 +80,8 @@ for _function in (property.getter, property.setter, property.deleter, property._
 def _member_get(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     if args[1] is None:
         return vm.give(args[0], cont)
+    if type(args[1]) is FakeTensor and vm.find(torch.Tensor, args[0].__name__) is args[0]:
+        return vm.load_attr(args[1], args[0].__name__, cont)
     read_c_member(vm, args[0], args[1], cont)
 
 

@@ -16,12 +16,13 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd import forward_ad
-from torch.overrides import _get_current_function_mode_stack
 from torch.utils._device import DeviceContext
 
 from stator import _hook
 from stator.breaks import Break
 from stator.code.decode import decode
+from stator.graph.modes_aside import function_modes as function_modes_around
+from stator.graph.modes_aside import put_back
 from stator.graph.propagation import ExactNeeded
 from stator.graph.recorder import Recorder
 from stator.guards.global_state import global_state
@@ -123,13 +124,16 @@ def root_frame(vm: VM, fn: types.FunctionType, bound: tuple[Any, ...]) -> Frame:
     return Frame(unit, program_of(unit), fn, slots, vm.heap.scope(fn.__globals__))
 
 
-def enter_default_devices(vm: VM) -> None:
-    """`with torch.device(...)` around the call is a mode that the recorder plays itself; no other may be active."""
-    for mode in _get_current_function_mode_stack():
-        if type(mode) is not DeviceContext:
-            raise Break("SB005", "a TorchFunctionMode is active")
-        vm.torch_state.devices.append(mode.device)
+def enter_default_devices(vm: VM, around: list[Any]) -> None:
+    """`with torch.device(...)` around the call is a mode that the recorder plays itself."""
+    vm.torch_state.devices += [mode.device for mode in around if type(mode) is DeviceContext]
     vm.torch_state.devices_at_start = len(vm.torch_state.devices)
+
+
+def enter_modes(vm: VM, around: list[Any]) -> None:
+    """Other modes around the call; the guard of torch's state compares them by identity."""
+    vm.modes += [vm.heap.adopt(mode, Pinned(mode)) for mode in around if type(mode) is not DeviceContext]
+    vm.modes_at_start = len(vm.modes)
 
 
 def refuse_dual_level(vm: VM) -> None:
@@ -165,7 +169,8 @@ def trace_once(begin: Begin, stop_step: int, stop: Break | None, exact: bool) ->
 
     With `stop_step`, the trace ends with `stop` just before that instruction, its frames as they are there.
     """
-    state = global_state()
+    with put_back():
+        state, around = global_state(), function_modes_around()
     rules_torch.ignore_peer_bookkeeping()
     fake_mode = FakeTensorMode(shape_env=TraceEnvironment(), allow_non_fake_inputs=False)
     recorder = Recorder(fake_mode)
@@ -185,13 +190,14 @@ def trace_once(begin: Begin, stop_step: int, stop: Break | None, exact: bool) ->
     sys.setrecursionlimit(max(limit, 10_000))
     asked_before = _hook.exchange_callback(vm.intercepted)
     try:
-        enter_default_devices(vm)
+        enter_default_devices(vm, around)
         refuse_dual_level(vm)
         refuse_active_modes()
         if stop is not None:
             vm.stop_step, vm.stop = stop_step, stop
         with fake_mode, recorder.mode, rules_decimals.own_context(vm):
             root, innermost, thrown = begin(vm)
+            enter_modes(vm, around)
             try:
                 result.value = vm.run(root, innermost, thrown)
                 function_modes.require_balance(vm)
@@ -200,6 +206,7 @@ def trace_once(begin: Begin, stop_step: int, stop: Break | None, exact: bool) ->
             except (Exception, SystemExit, GeneratorExit) as error:
                 result.error = error
             finally:
+                recorder.function_modes = []  # what follows is no operation of the program's
                 # inside the modes: leaving inference mode brings back the dispatch keys of its start
                 vm.torch_state.close()
     except Break as reason:

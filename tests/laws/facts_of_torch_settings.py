@@ -81,7 +81,7 @@ class Doubling(TorchFunctionMode):
         return result + result if func is torch.Tensor.mul else result
 
 
-@probe("SB005")
+@probe()
 def torch_function_mode():
     modes: list[Any] = []
     return Scene(lambda x: x.mul(3), one(ramp()), lambda: modes.append(Doubling), around=lambda: entered(modes))

@@ -8,6 +8,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch.overrides import TorchFunctionMode
+from torch.utils import _pytree as pytree
 
 import stator
 from tests.same_as_eager import same_as_eager
@@ -228,3 +229,97 @@ def test_torchs_own_stack_is_left_alone() -> None:
     compiled = stator.compile(nested, backend="eager", fullgraph=True)
     compiled(torch.ones(2))
     assert torch._C._len_torch_function_stack() == 0
+
+
+def plain(x: Any) -> Any:
+    y = torch.sin(x) + 1
+    return F.relu(y.T) - x.shape[0], torch.ones(2)
+
+
+def through_a_break(x: Any) -> Any:
+    y = torch.sin(x)
+    stator.graph_break()
+    if y.sum() > 0:
+        y = torch.sin(y) + 1
+    print(y)
+    return y
+
+
+def entering_more(x: Any) -> Any:
+    with Scale(2.0):
+        y = torch.sin(x)
+    return torch.sin(y)
+
+
+def require_equal(found: Any, expected: Any) -> None:
+    (leaves, shape), (wanted, wanted_shape) = pytree.tree_flatten(found), pytree.tree_flatten(expected)
+    assert shape == wanted_shape
+    for leaf, other in zip(leaves, wanted, strict=True):
+        assert torch.equal(leaf, other) if isinstance(other, torch.Tensor) else leaf == other
+
+
+@pytest.mark.parametrize("fn", [plain, through_a_break, entering_more, questions], ids=lambda fn: fn.__name__)
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_modes_around_the_call(fn: Any, backend: str, capsys: pytest.CaptureFixture[str]) -> None:
+    x = torch.arange(4.0).reshape(2, 2)
+    whole = fn is not through_a_break
+    compiled = stator.compile(fn, backend=backend, fullgraph=whole)
+    eager_log, log = Log(), Log()
+    for number in range(3):
+        with Swap(), eager_log, Scale(3.0 + (number == 2)):
+            expected = fn(x)
+        text = capsys.readouterr().out
+        with Swap(), log, Scale(3.0 + (number == 2)) as innermost:
+            found = compiled(x)
+            stack = torch.overrides._get_current_function_mode_stack()
+            assert stack[1] is log and stack[2] is innermost and len(stack) == 3
+        assert capsys.readouterr().out == text
+        assert log.seen == eager_log.seen
+        require_equal(found, expected)
+    require_equal(compiled(x), fn(x))
+    assert torch._C._len_torch_function_stack() == 0
+
+
+def test_modes_around_the_call_are_guarded() -> None:
+    x = torch.ones(2)
+    compiled = stator.compile(lambda x: torch.sin(x), backend="eager", fullgraph=True)
+    first, second = Scale(2.0), Scale(3.0)
+    for _ in range(2):
+        for mode in (first, second):
+            with mode:
+                torch.testing.assert_close(compiled(x), torch.sin(x))
+        torch.testing.assert_close(compiled(x), torch.sin(x))
+    first.factor = 7.0
+    with first:
+        found = compiled(x)
+    torch.testing.assert_close(found, torch.sin(x) * 7)
+    with torch.device("meta"), first:
+        assert stator.compile(lambda: torch.ones(2), backend="eager", fullgraph=True)().device.type == "meta"
+
+
+def test_a_mode_sees_a_program_that_raises() -> None:
+    compiled, mode = stator.compile(raised, backend="eager"), Log()
+    with mode, pytest.raises(ValueError, match="no cos"):
+        compiled(torch.ones(2))
+    assert torch._C._len_torch_function_stack() == 0
+
+
+def writes(x: Any, kept: dict[str, Any]) -> Any:
+    x.add_(1)
+    kept["flat"] = x.view(-1)
+    return x, linear(x).sum()
+
+
+def test_writes_views_and_gradients_under_a_mode() -> None:
+    compiled = stator.compile(writes, backend="aot_eager", fullgraph=True)
+    eager_log, log = Log(), Log()
+    for _ in range(2):
+        x, y, kept, other = torch.zeros(2, 2), torch.zeros(2, 2), {}, {}  # type: Any, Any, Any, Any
+        with eager_log:
+            _, total = writes(x, kept)
+        expected = torch.autograd.grad(total, linear.weight)[0]
+        with log:
+            same, total = compiled(y, other)
+        assert same is y and torch.equal(x, y) and other["flat"].data_ptr() == y.data_ptr()
+        torch.testing.assert_close(torch.autograd.grad(total, linear.weight)[0], expected)
+        assert log.seen == eager_log.seen
