@@ -17,6 +17,7 @@ from stator.breaks import Break
 from stator.guards.guard import Kind
 from stator.heap.readers import bytes_of, mapping_behind, referent_of
 from stator.heap.tracker import Shape, VariableTracker
+from stator.heap.upcoming import posed_class
 from stator.kinds import is_a
 from stator.shapes.values import specialise
 from stator.source import Attr, CallOf, Pinned, Slot, Source
@@ -63,6 +64,10 @@ def adopt_builtin(heap: Any, value: Any, source: Source) -> Any:
     heap.guard(CallOf(Pinned(_descriptor), (source,)), Kind.ID, descriptor)
     own = heap.adopt(receiver, Attr(source, "__self__"))
     own = specialise(own, f"the method {value.__name__}")
+    if posed_class(heap, own) is not None:  # a list's iterator, which other classes' methods do not take
+        if value.__name__ != "__next__":
+            raise Break("SB014", f"the method {value.__name__!r} of a {type(receiver).__name__} from outside")
+        descriptor = type(own).__dict__["__next__"]
     standin = descriptor.__get__(own, type(own))
     return heap.register(VariableTracker(standin, value, source, Shape.VALUE)).standin
 

@@ -8,6 +8,7 @@ in its body is compiled once.  How many items the program took is written back b
 
 from __future__ import annotations
 
+import itertools
 import operator
 import sys
 from typing import Any
@@ -24,6 +25,7 @@ _TUPLE: type = type(iter(()))
 _RANGE, _LONG_RANGE = type(iter(range(0))), type(iter(range(1 << 70)))
 SEQUENCES = frozenset({_LIST, _TUPLE, _RANGE, _LONG_RANGE})
 COMPOSITES = frozenset({enumerate, zip})
+ENDLESS = frozenset({itertools.cycle})
 _length_hint = operator.length_hint
 
 
@@ -36,11 +38,26 @@ def is_upcoming(iterator: Any) -> bool:
         inner = reduced(iterator)[1]
         # Held by the enumerate, by what it was reduced to, and as an argument: nobody else can advance it.
         return sys.getrefcount(inner[0]) == 3 and is_upcoming(inner[0])
+    if cls in ENDLESS:
+        _, inner, state = reduced(iterator)
+        # Held as that of an enumerate; one made by reducing, for a cycle that has seen all its items, is held less.
+        return sys.getrefcount(inner[0]) <= 3 and type(inner[0]) in SEQUENCES \
+            and bool(remaining(inner[0]) or state[0])
     if cls is zip:
         _, inner, state = reduced(iterator)
         return state is None and all(sys.getrefcount(inner[i]) == 2 and is_upcoming(inner[i])
                                      for i in range(len(inner)))
     return False
+
+
+def posed_class(heap: Any, value: Any) -> type | None:
+    """The class of the user's iterator that a list's iterator stands in for; None where it stands for its own kind."""
+    if type(value) is not _LIST:
+        return None
+    tracker = heap.by_standin.get(id(value))
+    if tracker is None or tracker.shape is not Shape.UPCOMING or type(tracker.original) is _LIST:
+        return None
+    return type(tracker.original)
 
 
 def walks(iterator: Any, container: Any) -> bool:
@@ -53,7 +70,7 @@ def lists_behind(iterator: Any) -> list[Any]:
     cls = type(iterator)
     if cls is _LIST:
         return [args[0]] if (args := reduced(iterator)[1]) else []
-    if cls is enumerate:
+    if cls is enumerate or cls in ENDLESS:
         return lists_behind(reduced(iterator)[1][0])
     if cls is zip:
         return [found for part in reduced(iterator)[1] for found in lists_behind(part)]
@@ -80,6 +97,8 @@ def list_changed(tracker: VariableTracker) -> bool:
 def remaining(iterator: Any) -> int:
     """How many items are left."""
     cls = type(iterator)
+    if cls in ENDLESS:
+        return sys.maxsize
     if cls is enumerate:
         return remaining(reduced(iterator)[1][0])
     if cls is zip:
@@ -101,7 +120,27 @@ def peek(iterator: Any, offset: int) -> Any:
         return (args[1] + offset, peek(args[0], offset))
     if cls is zip:
         return tuple(peek(part, offset) for part in args)
+    if cls in ENDLESS:
+        return _peek_around(args[0], *state, offset)
     return args[0][(state or 0) + offset]
+
+
+def _peek_around(iterator: Any, saved: list[Any], saved_all: bool, offset: int) -> Any:
+    """A cycle yields what its iterator has left, then what it saved: all of it, or what it had saved before that."""
+    left = remaining(iterator)
+    if offset < left:
+        return peek(iterator, offset)
+    period = len(saved) + (0 if saved_all else left)
+    place = (offset - left) % period
+    return saved[place] if place < len(saved) else peek(iterator, place - len(saved))
+
+
+def _lookahead(iterator: Any) -> int:
+    """How many items to come are looked at: of a cycle, that many rounds as no program takes in one call."""
+    if type(iterator) not in ENDLESS:
+        return min(remaining(iterator), LOOKAHEAD)
+    _, inner, state = reduced(iterator)
+    return min(_ROUNDS * (remaining(inner[0]) + len(state[0])), LOOKAHEAD)
 
 
 def adopt_upcoming(heap: Any, value: Any, source: Source, otherwise: Any) -> Any:
@@ -112,7 +151,7 @@ def adopt_upcoming(heap: Any, value: Any, source: Source, otherwise: Any) -> Any
     if not is_upcoming(value):
         return otherwise(value, source)
     heap.guard(source, Kind.TYPE, type(value))
-    items: list[Any] = [_item(heap, value, source, k) for k in range(min(remaining(value), LOOKAHEAD))]
+    items: list[Any] = [_item(heap, value, source, k) for k in range(_lookahead(value))]
     tracker = heap.register(VariableTracker(iter(items), value, source, Shape.UPCOMING))
     tracker.initial = items
     tracker.type_guarded = True
@@ -120,11 +159,12 @@ def adopt_upcoming(heap: Any, value: Any, source: Source, otherwise: Any) -> Any
 
 
 LOOKAHEAD = 100_000
+_ROUNDS = 64
 
 
 def _item(heap: Any, value: Any, source: Source, offset: int) -> Any:
     place = CallOf(Pinned(peek), (source, Pinned(offset)))
-    if type(value) in SEQUENCES:
+    if type(value) in SEQUENCES or type(value) in ENDLESS:
         return Box(heap, peek(value, offset), _itself, place, NO_KEY)
     return tuple(Box(heap, part, Index, place, i) for i, part in enumerate(peek(value, offset)))
 
@@ -149,6 +189,8 @@ def note_next(heap: Any, tracker: VariableTracker) -> None:
     refuse_changed(heap, tracker)
     count = taken(tracker)
     if count == len(tracker.initial):
+        if type(tracker.original) in ENDLESS:
+            raise Break("SB014", f"more than {_ROUNDS} rounds of a cycle from outside")
         if count == LOOKAHEAD:
             raise Break("SB014", f"an iterator of more than {LOOKAHEAD:,} items, from outside")
         heap.guard(CallOf(Pinned(at_least), (tracker.source, Pinned(count + 1))), Kind.FRESH_CALL, False)
@@ -159,6 +201,8 @@ def note_next(heap: Any, tracker: VariableTracker) -> None:
 def expose_upcoming(heap: Any, tracker: VariableTracker) -> None:
     """C code will take the rest: all of it is read, and that it is all becomes a fact."""
     refuse_changed(heap, tracker)
+    if type(tracker.original) in ENDLESS:
+        raise Break("SB014", "a cycle from outside, inside another iterator")
     first, count = taken(tracker), len(tracker.initial)
     if count == LOOKAHEAD:
         raise Break("SB014", f"an iterator of more than {LOOKAHEAD:,} items, from outside")

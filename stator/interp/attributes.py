@@ -21,6 +21,7 @@ from stator.guards.guard import Kind
 from stator.heap.box import Box
 from stator.heap.raw_access import instance_dict
 from stator.heap.tracker import Shape
+from stator.heap.upcoming import posed_class
 from stator.interp import tensor_bookkeeping
 from stator.interp.class_attributes import (
     load_module_attr,
@@ -41,6 +42,7 @@ from stator.kinds import is_a
 from stator.shapes.values import SYMBOLIC, specialise
 from stator.source import CallOf, DictOf, Key, Pinned
 
+_LIST_ITERATOR: type = type(iter([]))
 _object_getattribute = object.__getattribute__
 _PLAIN_FUNCTIONS = (types.FunctionType,)
 
@@ -57,6 +59,10 @@ def load_attr(vm: Any, obj: Any, name: str, cont: Any = None) -> None:
         return load_super_attr(vm, obj, name, cont)
     if is_a(obj, types.ModuleType):
         return load_module_attr(vm, obj, name, cont)
+    if cls is _LIST_ITERATOR and (posed := posed_class(vm.heap, obj)) is not None:
+        if name == "__class__":
+            return vm.give(posed, cont)
+        raise Break("SB014", f"the attribute {name!r} of a {posed.__name__} from outside")
     getattribute = find(vm, cls, "__getattribute__")
     if type(getattribute) is types.WrapperDescriptorType:
         if cls is types.MethodType:

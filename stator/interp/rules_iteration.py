@@ -43,6 +43,14 @@ def _next(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     vm.give(args[1] if value is MISSING else value, cont)
 
 
+@rule(type(iter([])).__dict__["__next__"], arity=(1,))
+def _next_of_list(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    """Of the user's iterators, whatever their class, a list's iterator stands for those that can be looked into."""
+    if type(args[0]) is not type(iter([])):
+        return vm.give(vm.native_unhooked(type(iter([])).__next__, args, kwargs), cont)
+    vm.call_next(args[0], cont)
+
+
 @rule(len)
 def _len(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     if len(args) != 1:

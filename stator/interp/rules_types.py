@@ -14,6 +14,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from stator.breaks import Break
 from stator.guards.guard import Kind
 from stator.heap.box import Box
+from stator.heap.upcoming import posed_class
 from stator.interp import operators
 from stator.interp.attributes import load_attr, tensor_class
 from stator.interp.frame import UNBOUND, Raised
@@ -36,6 +37,11 @@ def is_instance(vm: Any, obj: Any, cls: Any) -> bool:
         return any(is_instance(vm, obj, item) for item in cls.__args__)
     if type(obj) in SYMBOLIC:
         return is_subclass(vm, python_type(obj), cls)
+    posed = posed_class(vm.heap, obj)
+    if posed is not None:
+        if type(cls) is not type and type(cls) is not abc.ABCMeta:  # their checks ask the class alone
+            raise Break("SB014", f"isinstance() of a {posed.__name__} from outside")
+        return _check_class(vm, posed, posed, cls, "__subclasscheck__", posed)
     seen_type = tensor_class(vm, obj) if type(obj) is FakeTensor else type(obj)
     return _check_class(vm, obj, seen_type, cls, "__instancecheck__", obj)
 
@@ -100,6 +106,8 @@ def _issubclass(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 @rule(type)
 def _type(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     if len(args) == 1 and not kwargs:
+        if (posed := posed_class(vm.heap, args[0])) is not None:
+            return vm.give(posed, cont)
         return vm.give(tensor_class(vm, args[0]) if type(args[0]) is FakeTensor else python_type(args[0]), cont)
     if len(args) != 3:
         return vm.give(vm.native_unhooked(type, args, kwargs), cont)

@@ -224,7 +224,7 @@ def iterators_that_are_read():
                  lambda: [next(each) for each in several])
 
 
-@probe("SB014")
+@probe()
 def iterator_that_cycles():
     turns = itertools.cycle([1, 2, 3])
     return Scene(lambda x: x * next(turns), one(ramp()), lambda: next(turns))
