@@ -51,6 +51,6 @@ class PlainInputs:
             elem = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta",
                                        requires_grad=tensor.requires_grad)
             fake = FakeTensor(self.fake_mode, elem, tensor.device)
-        if type(tensor) is torch.nn.Parameter:
+        if isinstance(tensor, torch.nn.Parameter):
             fake._is_param = True  # type: ignore[attr-defined]
         return fake

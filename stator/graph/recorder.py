@@ -35,6 +35,7 @@ from stator.graph.naming import input_name, is_in_place, spell
 from stator.graph.plain_inputs import PlainInputs
 from stator.graph.propagation import Propagation
 from stator.graph.quiet import keep_quiet
+from stator.graph.tensor_classes import PLAIN_CLASSES, acts_as_parameter
 from stator.graph.torch_state import TorchState
 from stator.graph.uncertain import Uncertain
 from stator.guards.guard import TensorMeta, tensor_meta
@@ -112,8 +113,7 @@ class Recorder:
             with self.enclosing.outside():
                 return self.add_input(tensor, source, dims)
         with torch._C.DisableTorchFunction():
-            if type(tensor) is not torch.Tensor and type(tensor) is not torch.nn.Parameter \
-                    and type(tensor) is not torch.nn.Buffer:
+            if type(tensor) not in PLAIN_CLASSES and not acts_as_parameter(type(tensor)):
                 raise Break("SB017", f"a tensor of type {type(tensor).__name__}")
             if tensor.layout is not torch.strided and tensor.layout is not torch.sparse_coo:
                 raise Break("SB017", f"a tensor of layout {tensor.layout}")

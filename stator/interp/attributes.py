@@ -223,7 +223,8 @@ def load_tensor_attr(vm: Any, fake: Any, name: str, cont: Any) -> None:
             if tracker is not None:
                 vm.heap.guard(DictOf(tracker.source), Kind.ABSENT, name)
             return raise_attribute_error(vm, fake, name, f"{cls.__name__!r} object has no attribute {name!r}", cont)
-    if vm.modes and name != "__class__" and type(descr) in (types.GetSetDescriptorType, property):
+    if vm.modes and name != "__class__" and (type(descr) is types.GetSetDescriptorType or type(descr) is property
+                                             and vm.is_torch_leaf(descr.fget)):
         return vm.give(vm.ask_modes(descr.__get__, (fake,)), cont)
     noted = tensor_bookkeeping.read(vm, fake, name)
     if noted is not tensor_bookkeeping.NOT_NOTED:

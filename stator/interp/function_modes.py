@@ -140,8 +140,7 @@ def _seen_types(vm: Any, func: Any, kinds: Any, given: Any) -> tuple[type, ...]:
                if type(value) is FakeTensor]
     classes = dict.fromkeys(tensor_class(vm, value) for value in tensors)
     if type(func) is types.FunctionType:
-        classes.pop(torch.nn.Parameter, None)
-        return tuple(classes)
+        return tuple(cls for cls in classes if torch.nn.Parameter not in cls.__mro__)
     if FakeTensor not in kinds:
         return tuple(kinds)
     return tuple(classes)

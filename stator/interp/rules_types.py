@@ -77,6 +77,8 @@ def _check_class(vm: Any, obj: Any, seen_type: type, cls: Any, hook: str, argume
         if cls is torch.nn.Parameter or cls is torch.nn.Buffer:
             return seen_type is cls or type(obj) is FakeTensor and getattr(obj, "_is_param", False) \
                 and cls is torch.nn.Parameter
+        if type(obj) is FakeTensor and meta is type(torch.nn.Parameter):  # of a subclass it asks the class alone
+            return cls in seen_type.__mro__
         return operators.truth(vm, vm.call_sync(check, (cls, argument)))
     if type(obj) is FakeTensor:
         if is_a(cls, abc.ABCMeta):
