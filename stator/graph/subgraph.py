@@ -45,7 +45,7 @@ class _Symbols(SymbolNodes):
 
     def node_of(self, value: Any) -> Any:
         if type(value) is torch.SymFloat and not self.part.floats:
-            value = specialise(value, "a function that becomes a graph of its own")
+            return specialise(value, "a function that becomes a graph of its own")
         return super().node_of(value)
 
     def _can_make(self, expression: sympy.Basic) -> bool:

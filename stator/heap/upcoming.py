@@ -121,7 +121,7 @@ def peek(iterator: Any, offset: int) -> Any:
     if cls is zip:
         return tuple(peek(part, offset) for part in args)
     if cls in ENDLESS:
-        return _peek_around(args[0], *state, offset)
+        return _peek_around(args[0], state[0], state[1], offset)
     return args[0][(state or 0) + offset]
 
 

@@ -22,6 +22,8 @@ from stator.source import CallOf, Pinned
 
 _ONLY_USE = 2  # the tensor's, and that of the storage object through which we ask
 
+_DETACH: Any = torch.Tensor.detach  # type: ignore[attr-defined]
+
 
 def is_copied_by_clone(tensor: torch.Tensor) -> bool:
     """A pure reader for guards: whether a detached clone is all that a deep copy of a tensor would be."""
@@ -100,7 +102,7 @@ def _deepcopy(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     if not plain:
         raise Break("SB005", "copy.deepcopy of a tensor that shares its storage or does not fill it")
     wants_grad = fake.requires_grad
-    made = vm.torch_call(torch.Tensor.detach, (fake,), None) if wants_grad else fake
+    made = vm.torch_call(_DETACH, (fake,), None) if wants_grad else fake
     made = vm.torch_call(torch.clone, (made,), None)
     if wants_grad:
         set_requires_grad(vm, made, True)

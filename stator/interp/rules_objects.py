@@ -173,7 +173,7 @@ def _hash(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     if method is object.__hash__ or method is torch.Tensor.__hash__:
         return vm.give(object.__hash__(vm.guard_identity(value)), cont)
     vm.heap.expose_deep(value)
-    vm.give(vm.native(hash, (value,)), cont)
+    vm.give(vm.native(hash, (symbols.specialise_deep(vm, value),)), cont)  # numbers that were only read just now
 
 
 @rule(object.__hash__)
