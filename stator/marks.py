@@ -117,9 +117,16 @@ def disabled_mark(fn: object) -> Disabled | None:
     marked = _marked_object(fn)
     mark = _disabled.get(marked)
     if mark is None and isinstance(marked, types.FunctionType) and "_torchdynamo_disable" in marked.__dict__:
-        if marked.__dict__["_torchdynamo_disable"]:
-            return Disabled(True, marked.__dict__.get("_torchdynamo_disable_msg"))
+        reason = marked.__dict__.get("_torchdynamo_disable_msg")
+        if marked.__dict__["_torchdynamo_disable"] and not _put_by_torch_compile(reason):
+            return Disabled(True, reason)
     return mark
+
+
+def _put_by_torch_compile(reason: object) -> bool:
+    """torch.compile, once used in a process, disables parts of every optimiser that it cannot capture itself."""
+    return isinstance(reason, str) and (reason == "don't trace into fused optimizer"
+                                        or reason.startswith("optimizer ") and reason.endswith(" not supported"))
 
 
 def is_torch_compiled(fn: object) -> bool:

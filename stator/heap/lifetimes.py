@@ -86,9 +86,10 @@ def _references_of_ours(heap: Any) -> dict[int, int]:
 
 
 def _tells_somebody(callback: Any) -> bool:
-    """Whether a callback is the program's or a library's, not one of Stator's own."""
+    """Whether a callback is the program's or a library's, not one of Stator's or of torch.compile's, which keeps a
+    table of every module once it was used."""
     return callback is not None and not (
-        type(callback) is types.FunctionType and str(callback.__module__).startswith("stator."))
+        type(callback) is types.FunctionType and str(callback.__module__).startswith(("stator.", "torch._dynamo.")))
 
 
 def _death_is_seen(dying: Any, ours: dict[int, int]) -> bool:

@@ -43,17 +43,6 @@ SCHEDULERS: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.fixture(autouse=True)
-def _as_without_torch_compile(monkeypatch):
-    """torch.compile, once used in a process, disables `_init_group` of every optimiser, for everybody."""
-    for cls in vars(torch.optim).values():
-        patched = vars(cls).get("_init_group") if isinstance(cls, type) else None
-        original = getattr(patched, "_torchdynamo_orig_callable", None)
-        if original is not None:
-            monkeypatch.setattr(cls, "_init_group", original)
-
-
-
-@pytest.fixture(autouse=True)
 def strict(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STATOR_STRICT", "1")
 

@@ -71,3 +71,21 @@ def test_another_function_under_the_same_wrapper() -> None:
     assert torch.equal(compiled(x), inner(x))
     theirs._torchdynamo_orig_callable = torch.cos
     assert torch.equal(compiled(x), torch.cos(x))
+
+
+def test_what_torch_compile_does_to_every_module_and_optimiser_is_no_cause_to_break() -> None:
+    torch.compile(inner, backend="eager")(torch.ones(1))  # from now on it keeps a table of modules, and disables steps
+
+    def replaced(model: nn.Sequential, x: torch.Tensor) -> torch.Tensor:
+        before = model(x)
+        model[0] = nn.Identity()
+        return before + model(x)
+
+    ours, theirs, x = nn.Sequential(nn.Linear(2, 2)), nn.Sequential(nn.Linear(2, 2)), torch.ones(1, 2)
+    theirs.load_state_dict(ours.state_dict())
+    assert torch.equal(stator.compile(replaced, backend="eager", fullgraph=True)(ours, x), replaced(theirs, x))
+    weight = nn.Parameter(torch.ones(2))
+    weight.grad = torch.ones(2)
+    optimiser = torch.optim.Adam([weight], fused=True)
+    stator.compile(optimiser.step, backend="eager", fullgraph=True)()
+    assert torch.allclose(weight, torch.full((2,), 0.999))
