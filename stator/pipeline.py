@@ -140,7 +140,10 @@ def on_miss(site: CallSite, compiled: Any, bound: tuple[Any, ...], args: tuple[A
         over_limit(site, bound)
         return _core.EAGER
     with _lock:
-        if fits_by_now(compiled, installed, bound):
+        again, _tracing.retried = getattr(_tracing, "retried", None) == id(compiled), None
+        # Beside other threads, one of `installed` may be newer than the miss; asked once, so that nobody asks for ever.
+        if fits_by_now(compiled, installed if again or threading.active_count() == 1 else [], bound):
+            _tracing.retried = id(compiled)
             return _core.RETRY
         _tracing.active = True
         try:
@@ -152,11 +155,11 @@ def on_miss(site: CallSite, compiled: Any, bound: tuple[Any, ...], args: tuple[A
             raise
         finally:
             _tracing.active = False
-    if entry is None:
-        return _core.EAGER
-    program, residual, tag = entry
-    compiled.add_entry(program, residual, tag)
-    update_dispatch(compiled)
+        if entry is None:
+            return _core.EAGER
+        program, residual, tag = entry
+        compiled.add_entry(program, residual, tag)  # before the next thread that waits looks for it
+        update_dispatch(compiled)
     if residual is not _core.EAGER:
         return _core.RETRY
     if tag.error is None or not site.settings.strict:
