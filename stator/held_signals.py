@@ -26,6 +26,19 @@ class HandlerRaised(BaseException):
         self.error = error
 
 
+class Forwarding:
+    """A handler of the user's while a backend compiles: what it raises is nothing for the backend to catch."""
+
+    def __init__(self, handler: Any) -> None:
+        self.handler = handler
+
+    def __call__(self, number: int, frame: Any) -> None:
+        try:
+            self.handler(number, frame)
+        except BaseException as error:
+            raise HandlerRaised(error) from None
+
+
 class Held:
     """The user's handlers, and the signals that came for them."""
 
@@ -34,7 +47,8 @@ class Held:
         self.arrived: list[int] = []
 
     def hold(self) -> None:
-        self.handlers = users_handlers()
+        self.handlers = {number: handler.handler if type(handler) is Forwarding else handler
+                         for number, handler in users_handlers().items()}
         for number in self.handlers:
             _signal.signal(number, self.note)
 
@@ -48,6 +62,11 @@ class Held:
             _signal.signal(number, handler)
         while self.arrived:
             signal.raise_signal(self.arrived.pop(0))
+
+
+    def forward(self) -> None:
+        for number, handler in self.handlers.items():
+            _signal.signal(number, Forwarding(handler))
 
 
 _held: Held | None = None  # of the main thread, the only one where handlers run
@@ -83,6 +102,7 @@ def signals_let_through() -> Iterator[None]:
         held.let_go()
     except BaseException as error:
         raise HandlerRaised(error) from None
+    held.forward()
     try:
         yield
     finally:
