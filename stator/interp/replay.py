@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import types
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from torch import fx
@@ -53,6 +53,7 @@ class Segment:
     last_tracker: int = 0
     last_guard: int = 0
     value: Any = None
+    places: dict[int, Any] = field(default_factory=dict)  # of its results, by id: what made them when it returned
     template: Any = None  # a Template; False where there cannot be one
 
     def nodes(self) -> Iterator[fx.Node]:
@@ -132,6 +133,8 @@ class Replay:
         segment.last_tracker, segment.last_guard = len(vm.heap.trackers), len(vm.heap.guards)
         segment.steps, segment.jumps = vm.steps - segment.steps, vm.jumps - segment.jumps
         segment.value = value
+        # The node of a part of a result (`topk(x)[1]`) is made where it is first used, which may be after the segment.
+        segment.places = {id(each): recorder.nodes.get(id(each)) for each in results_of(value)}
         known.append(segment)
         del known[:-KEPT]
 
@@ -281,7 +284,7 @@ class Replay:
         if vm.depth == 1:
             vm.steps += segment.steps
         vm.jumps += segment.jumps
-        value = self.rebuild(segment.value, nodes, fakes)
+        value = self.rebuild(segment.value, segment.places, nodes, fakes)
         play.outputs = [each for each in play.copies if each in self.outputs]
         return value
 
@@ -304,21 +307,20 @@ class Replay:
         if own is not None:
             heap.replayed_dicts[id(own)] = (image, source)
 
-    def rebuild(self, value: Any, nodes: dict[fx.Node, fx.Node], fakes: dict[int, Any]) -> Any:
+    def rebuild(self, value: Any, places: dict[int, Any], nodes: dict[fx.Node, fx.Node], fakes: dict[int, Any]) -> Any:
         if type(value) is FakeTensor:
             known = fakes.get(id(value))
             if known is None and id(value) not in self.vm.heap.by_standin:
-                known = fakes[id(value)] = self.new_fake(value, nodes)
+                known = fakes[id(value)] = self.new_fake(value, places[id(value)], nodes)
             return value if known is None else known
         if type(value) is tuple:
-            return tuple([self.rebuild(item, nodes, fakes) for item in value])
+            return tuple([self.rebuild(item, places, nodes, fakes) for item in value])
         return value
 
-    def new_fake(self, value: Any, nodes: dict[fx.Node, fx.Node]) -> Any:
-        """A result of the segment, tied to the node that makes it."""
+    def new_fake(self, value: Any, node: Any, nodes: dict[fx.Node, fx.Node]) -> Any:
+        """A result of the segment, tied to the copy of the node (or of the part of one) that made it."""
         recorder = self.vm.recorder
         fake = recorder.propagation.alike(value)
-        node = recorder.nodes[id(value)]
         if type(node) is tuple:
             place = moved(node, nodes)
             recorder.tie(fake, place)
@@ -337,6 +339,15 @@ class Replay:
 def moved(place: Any, nodes: dict[fx.Node, fx.Node]) -> Any:
     """(node, index), or deeper, with the copy of the node."""
     return (moved(place[0], nodes), place[1]) if type(place) is tuple else nodes.get(place, place)
+
+
+def results_of(value: Any) -> Iterator[Any]:
+    """The tensors in what a segment returned."""
+    if type(value) is FakeTensor:
+        yield value
+    elif type(value) is tuple:
+        for item in value:
+            yield from results_of(item)
 
 
 def given_tuples(held: Any) -> set[int]:

@@ -605,3 +605,30 @@ def test_a_change_in_a_replayed_layer_is_seen(change: Callable[[Any], None]) -> 
         change(model)
         torch.testing.assert_close(compiled(X), model(X))
         torch.testing.assert_close(compiled(X), model(X))
+
+
+class Router(nn.Module):
+    """Its third result is a part of `topk` that nothing inside uses: its node is made after the segment."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(6, 8))
+
+    def forward(self, x: Any) -> Any:
+        logits = nn.functional.linear(x, self.weight).float()
+        best, index = logits.topk(2, dim=-1)
+        return logits, torch.softmax(best, dim=-1).type_as(x), index
+
+
+class Routed(nn.Module):
+    def __init__(self, scale: float) -> None:
+        super().__init__()
+        self.scale, self.router = scale, Router()
+
+    def forward(self, x: Any) -> Any:
+        _, weights, index = self.router(x)
+        return x + x.gather(-1, index).sum(-1, keepdim=True) * weights.sum(-1, keepdim=True) * self.scale
+
+
+def test_a_part_of_a_result_that_is_used_only_after_the_layer() -> None:
+    agree(lambda: nn.Sequential(Routed(0.5), Routed(2.0), Routed(3.0)).eval(), X, played=2, watched=Router)
