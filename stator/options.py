@@ -65,7 +65,7 @@ class Settings:
     strict: bool = field(default_factory=strict_from_environment)
     compile_nested: bool = True
     capture_control_flow: bool = False
-    replay: bool = False  # until it is right for GraniteMoeHybrid
+    replay: bool = True
     audit: int = field(default_factory=audit_from_environment)
     print: str = "replay"
     shapes: Mapping[str, object] = field(default_factory=dict, hash=False)
