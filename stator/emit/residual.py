@@ -13,31 +13,28 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-import torch
 from torch import fx
 from torch.fx.passes.runtime_assert import insert_deferred_runtime_asserts
 
-from stator import _core, events
+from stator import _core
 from stator.breaks import Break
 from stator.emit.effects import write_effects
+from stator.emit.failing_calls import call_or_redo
 from stator.emit.hooks import write_hooks
 from stator.emit.rebuild import Rebuilder
-from stator.emit.redone import run_as_it_is
 from stator.emit.writer import Writer
 from stator.errors import BackendError
 from stator.graph.modules import make_captured
 from stator.heap.tracker import Shape
-from stator.interp.promises import UNSPOKEN, as_program_exception
-from stator.interp.rules_random import restore_streams, saved_streams
+from stator.interp.rules_random import saved_streams
 from stator.interp.tensor_bookkeeping import require_inner_leaves
-from stator.native.torch_ops import draws_random_numbers
 from stator.shapes.inputs import float_tensor
 from stator.source import Drawn, Source
 
 # From this many graph inputs on, the entry hands them over as one tuple: `graph(*inputs)`.
 PACKED_INPUTS = 16
-RESERVED = frozenset({"state", "out", "graph", "inputs", "residual", "failed", "versions", "error", "slice", "set",
-                      "setattr", "delattr", "float", "frozenset", "del"})
+RESERVED = frozenset({"state", "kept", "out", "graph", "inputs", "residual", "failed", "versions", "error", "slice",
+                      "set", "setattr", "delattr", "float", "frozenset", "del"})
 
 
 @dataclass
@@ -110,7 +107,7 @@ def emit_residual(vm: Any, result: Any, resume: Any = None, begin: Callable[[], 
             insert_deferred_runtime_asserts(graph_module, recorder.symbols.shape_env, "stator")
             graph_module.recompile()
         call = call_graph(writer, vm.torch_state, f"{'out = ' if nodes else ''}graph({', '.join(names)})")
-        call = call_or_redo(writer, vm, call, written_inputs(recorder, inputs, build, packed))
+        call = call_or_redo(build, graph_module.graph, call, inputs, packed)
     call += [_setter_call(writer, setter, args) for setter, args in vm.torch_state.finals]
     first = [] if begin is None else [f"{writer.constant(begin, begin.__name__)}()"]
     first += draw_numbers(build, bool(call))
@@ -132,58 +129,6 @@ def draw_numbers(build: Rebuilder, may_fail: bool) -> list[str]:
         function = writer.constant(draw.function, draw.function.__name__)
         lines.append(f"{build.outside(draw.source)} = {function}({', '.join(arguments)})")
     return lines
-
-
-def written_inputs(recorder: Any, inputs: list[Any], build: Rebuilder, packed: bool) -> list[str] | None:
-    """The graph inputs that the graph writes to, by name; None where a write does not count in their versions."""
-    if not recorder.writes_in_place:
-        return []
-    if any(node.op == "call_function" and node.target is getattr and node.args[1] == "data"
-           for node in recorder.graph.nodes):
-        return None
-    names = []
-    for place, each in enumerate(inputs):
-        if each.boxed or not isinstance(each.fake, torch.Tensor):
-            continue
-        if each.fake.is_inference():
-            return None
-        if each.fake._version:
-            names.append(f"inputs[{place}]" if packed else build.outside(each.source))
-    return names
-
-
-def call_or_redo(writer: Writer, vm: Any, call: list[str], written: list[str] | None) -> list[str]:
-    """The call of the graph. Where it raises before anything was written (the versions of the inputs tell), the program
-    itself does what comes before the error, and raises it."""
-    inside = [f"    {line}" for line in call]
-    redo = [f"    return {writer.constant(graph_failed)}(error)"]
-    if vm.draws:
-        redo.insert(0, f"    {writer.constant(restore_streams)}(streams)")
-    if any(assertion.cls is None for assertion in vm.assertions):
-        if written != []:
-            raise Break("SB002", "the truth of a tensor, which decides whether to raise", turn_off=UNSPOKEN)
-        if any(draws_random_numbers(node.target) for node in vm.recorder.graph.nodes):
-            redo.insert(0, f"    {writer.constant(torch.set_rng_state)}(state)")
-            state = f"state = {writer.constant(torch.get_rng_state)}()"
-            return [state, "try:", *inside, "except Exception as error:", *redo]
-    if written == []:
-        return ["try:", *inside, "except Exception as error:", *redo]
-    head: list[str] = []
-    if written:
-        versions = "(" + "".join(f"{name}._version, " for name in written) + ")"
-        head = [f"versions = {versions}"]
-        redo = [f"    if {versions} == versions:", *(f"    {line}" for line in redo)]
-    else:
-        redo = []
-    if vm.assertions:
-        table, change = writer.constant(tuple(vm.assertions), "assertions"), writer.constant(as_program_exception)
-        handlers = ["except RuntimeError as error:", *redo, f"    failed = {change}(error, {table})"]
-        if redo:
-            handlers += ["except Exception as error:", *redo, "    raise"]
-        return ["failed = None", *head, "try:", *inside, *handlers, "if failed is not None:", "    raise failed"]
-    if not redo:
-        return call
-    return [*head, "try:", *inside, "except Exception as error:", *redo, "    raise"]
 
 
 def checked_once(compiled: Any, graph: fx.GraphModule, backend: str, namespace: dict[str, Any]) -> Any:
@@ -222,12 +167,3 @@ def call_graph(writer: Writer, state: Any, call: str) -> list[str]:
 
 def _setter_call(writer: Writer, setter: Any, args: tuple[Any, ...]) -> str:
     return f"{writer.constant(setter, setter.__name__)}({', '.join(writer.constant(arg) for arg in args)})"
-
-
-def graph_failed(error: Exception) -> Any:
-    """The graph raised, having changed nothing: the call is made again as it is, its effects in order."""
-    if isinstance(error, BackendError):
-        raise error
-    what = f"{type(error).__name__}: {error}"
-    events.emit(events.EagerFallback("a compiled graph", f"it raised {what}"))
-    return run_as_it_is(what)

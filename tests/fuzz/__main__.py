@@ -54,7 +54,6 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--out", default="fuzz.jsonl", help="with --jobs: where the failures are written")
     parser.add_argument("--shrink", action="store_true", help="print a small program for each failure")
     parser.add_argument("--save", default="", help="with --shrink: the folder that small programs are written to")
-    parser.add_argument("--open", action="store_true", help="also write what is known to differ (grammar.KNOWN_OPEN)")
     parser.add_argument("--show", type=int, help="print the program of one seed, and do nothing else")
     return parser.parse_args()
 
@@ -62,7 +61,7 @@ def arguments() -> argparse.Namespace:
 def main() -> int:
     chosen = arguments()
     if chosen.show is not None:
-        print(generate(chosen.show, chosen.open))
+        print(generate(chosen.show))
         return 0
     torch.set_num_threads(1)
     os.environ["STATOR_STRICT"] = "1"
@@ -70,14 +69,14 @@ def main() -> int:
     deadline = time.monotonic() + chosen.minutes * 60 if chosen.minutes else float("inf")
     if chosen.jobs:
         compare(PRELUDE + TRIVIAL)  # what the first capture loads, the children inherit
-        failures = parallel.run(range(first, last), chosen.jobs, lambda seed: compare(generate(seed, chosen.open)),
+        failures = parallel.run(range(first, last), chosen.jobs, lambda seed: compare(generate(seed)),
                                 Path(chosen.out), chosen.minutes)
         return 1 if failures else 0
     run, failed = 0, 0
     for seed in range(first, last):
         if time.monotonic() > deadline:
             break
-        source = generate(seed, chosen.open)
+        source = generate(seed)
         found = compare(source)
         run += 1
         if not found:

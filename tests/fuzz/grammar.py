@@ -11,7 +11,7 @@ import random
 import re
 
 from tests.fuzz.prelude import PRELUDE
-from tests.fuzz.templates import EXPRESSIONS, HANDLERS, KNOWN_OPEN, LITERALS, SIMPLE
+from tests.fuzz.templates import EXPRESSIONS, HANDLERS, LITERALS, SIMPLE
 
 ASSIGNS = re.compile(r"^\{[^=]*\} [|+*-]?=|^\[[^=]*\] [|+*-]?=|^\([^=]*\) [|+*-]?=")
 HOLE = re.compile(r"\$(\w+)")
@@ -26,9 +26,8 @@ ARGUMENTS = {"mat": ["mat"], "vec": ["vec"], "ivec": ["ivec"], "int": ["n"], "bo
 class Writer:
     """Writes one program; `scope` maps a kind to the names that hold it at this point."""
 
-    def __init__(self, seed: int, open_causes: bool = False) -> None:
+    def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
-        self.open_causes = open_causes
         self.scope: dict[str, list[str]] = {kind: list(ARGUMENTS.get(kind, ())) for kind in KINDS}
         self.made = 0
         self.left = self.random.randint(6, 24)
@@ -47,10 +46,7 @@ class Writer:
         return self.random.choice(LITERALS[kind])
 
     def choose(self, templates: tuple[str, ...]) -> str:
-        """One of the templates; those that are known to differ only where they are asked for."""
-        while (found := self.random.choice(templates)) in KNOWN_OPEN and not self.open_causes:
-            pass
-        return found
+        return self.random.choice(templates)
 
     def expression(self, kind: str, depth: int = 2) -> str:
         if depth <= 0 or self.random.random() < 0.3:
@@ -313,5 +309,5 @@ def indent(lines: list[str]) -> list[str]:
     return ["    " + line for line in lines]
 
 
-def generate(seed: int, open_causes: bool = False) -> str:
-    return Writer(seed, open_causes).program()
+def generate(seed: int) -> str:
+    return Writer(seed).program()

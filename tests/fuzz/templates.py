@@ -104,12 +104,6 @@ SIMPLE = (
     "a, *b = $list; print(a, b)", "(p, q), r = ($int, $int), $int; print(p, q, r)",
 )  # fmt: skip
 
-# Known to differ from eager, and left out unless asked for: memory that overlaps is an error that only the running graph
-# meets; after it has written to an input, the error loses its line and the effects before it.
-KNOWN_OPEN = frozenset({
-    "$vec[1:3] = $vec[:2]", "$vec.copy_($vec)", "$mat += $vec", "$vec.expand($mat.shape[0], 4)",
-})  # fmt: skip
-
 HANDLERS = ("Exception", "Oops", "(KeyError, IndexError)", "ValueError", "LookupError", "AttributeError", "TypeError")
 
 # What else the language has; joined to the tables above.

@@ -11,6 +11,7 @@ import torch
 
 import stator
 from stator import events
+from stator.emit import failing_calls, kept_inputs
 
 
 def test_effects_before_the_error_happen() -> None:
@@ -131,3 +132,67 @@ def test_a_lock_that_is_taken_is_waited_for(recwarn: pytest.WarningsRecorder) ->
     timer.join()
     assert len(log) == 2 and not gate.locked()
     assert not [warning for warning in recwarn if "stator" in str(warning.message)]
+
+
+def writes_and_fails(x: Any, index: Any, log: list[Any]) -> Any:
+    log.append("before")
+    x.add_(1)
+    log.append(x.sum().item())
+    found = torch.arange(3.0)[index]  # where the error is
+    log.append("after")
+    return found
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_an_error_after_a_write_is_raised_by_the_program(backend: str) -> None:
+    compiled = stator.compile(writes_and_fails, backend=backend)
+    x, log = torch.zeros(3), []
+    compiled(x, torch.tensor([0, 1]), log)
+    version = x._version
+    with pytest.raises(IndexError) as caught:
+        compiled(x, torch.tensor([0, 9]), log)
+    assert log == ["before", 3.0, "after", "before", 6.0]
+    assert (x.tolist(), x._version) == ([2, 2, 2], version + 1)
+    assert str(caught.traceback[-1].statement).endswith("# where the error is")
+
+
+def test_an_error_after_a_write_to_much_memory_is_raised_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept_inputs, "KEPT_BYTES", 4)
+    compiled = stator.compile(writes_and_fails, backend="eager")
+    x, log = torch.zeros(3), []
+    compiled(x, torch.tensor([0, 1]), log)
+    with pytest.raises(IndexError):
+        compiled(x, torch.tensor([0, 9]), log)
+    assert x.tolist() == [2, 2, 2]
+    assert len(log) == 3  # what is short
+
+
+def test_an_error_after_a_write_that_autograd_has_seen() -> None:
+    """What the graph made of the input's history cannot be taken back; it is not made twice either."""
+    def program(x: Any, index: Any) -> Any:
+        x.mul_(2)
+        return x[index]
+
+    compiled = stator.compile(program, backend="eager")
+    leaf = torch.ones(3, requires_grad=True)
+    compiled(leaf + 0, torch.tensor([0, 1]))
+    x = leaf + 0
+    with pytest.raises(IndexError):
+        compiled(x, torch.tensor([0, 9]))
+    x.sum().backward()
+    assert (x.tolist(), leaf.grad.tolist()) == ([2, 2, 2], [2, 2, 2])
+
+
+def test_only_graphs_that_may_fail_keep_their_inputs(monkeypatch: pytest.MonkeyPatch) -> None:
+    def surely(x: Any, y: Any) -> Any:
+        x[1:].add_(1)
+        x.copy_(torch.relu(x) @ y)
+        torch._foreach_mul_([x, y], 2.0)
+        return torch.nn.functional.batch_norm(x, y[0], y[1].abs(), training=True)
+
+    kept = []
+    monkeypatch.setattr(failing_calls, "keep", lambda tensors: kept.append(len(tensors)) or kept_inputs.keep(tensors))
+    stator.compile(surely, backend="eager")(torch.ones(4, 4), torch.ones(4, 4))
+    assert not kept
+    stator.compile(writes_and_fails, backend="eager")(torch.zeros(3), torch.tensor([0, 1]), [])
+    assert kept == [1]

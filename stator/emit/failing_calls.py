@@ -1,0 +1,83 @@
+"""What the residual does where its graph raises.   out = graph(x)  ->  try: ... except: as it was; the program again
+
+A graph that raises must have done nothing that can be seen: then the program itself does what comes before the error,
+in its order, and raises it at its own line, or handles it.  Inputs that the graph writes to are kept before it runs and
+put back (see kept_inputs), and so are random streams.  Where they are too large to be kept, the versions of the inputs
+tell whether anything was written, and if so the graph's error is raised as it is.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import fx
+
+from stator import events
+from stator.breaks import Break
+from stator.emit.kept_inputs import keep, put_back, small_enough
+from stator.emit.rebuild import Rebuilder
+from stator.emit.redone import run_as_it_is
+from stator.errors import BackendError
+from stator.graph.may_fail import may_fail, written_placeholders
+from stator.interp.promises import UNSPOKEN, as_program_exception
+from stator.interp.rules_random import restore_streams
+from stator.native.torch_ops import draws_random_numbers
+
+
+def call_or_redo(build: Rebuilder, graph: fx.Graph, call: list[str], inputs: list[Any], packed: bool) -> list[str]:
+    """The call of the graph, and what happens where it raises."""
+    writer, vm = build.writer, build.vm
+    fails = bool(vm.assertions) or may_fail(graph)
+    inside = [f"    {line}" for line in call]
+    redo = [f"    return {writer.constant(graph_failed)}(error)"]
+    head: list[str] = []
+    if vm.draws:
+        redo.insert(0, f"    {writer.constant(restore_streams)}(streams)")
+    if fails and any(draws_random_numbers(node.target) for node in graph.nodes):
+        redo.insert(0, f"    {writer.constant(torch.set_rng_state)}(state)")
+        head.append(f"state = {writer.constant(torch.get_rng_state)}()")
+    written, counted = written_inputs(vm.recorder, graph, inputs)
+    if not written:
+        return [*head, "try:", *inside, "except Exception as error:", *redo]
+    names = [f"inputs[{inputs.index(each)}]" if packed else build.outside(each.source) for each in written]
+    if fails and small_enough([each.tensor for each in written], [i.tensor for i in inputs if i.tensor is not None]):
+        head.append(f"kept = {writer.constant(keep)}(({', '.join(names)},))")
+        redo = [f"    if {writer.constant(put_back)}(kept):", *(f"    {line}" for line in redo), "    raise"]
+        return [*head, "try:", *inside, "except Exception as error:", *redo]
+    if any(assertion.cls is None for assertion in vm.assertions):
+        raise Break("SB002", "the truth of a tensor, which decides whether to raise", turn_off=UNSPOKEN)
+    if counted:
+        versions = "(" + "".join(f"{name}._version, " for name in names) + ")"
+        head.append(f"versions = {versions}")
+        redo = [f"    if {versions} == versions:", *(f"    {line}" for line in redo)]
+    else:
+        redo = []
+    if vm.assertions:
+        table, change = writer.constant(tuple(vm.assertions), "assertions"), writer.constant(as_program_exception)
+        handlers = ["except RuntimeError as error:", *redo, f"    failed = {change}(error, {table})"]
+        if redo:
+            handlers += ["except Exception as error:", *redo, "    raise"]
+        return ["failed = None", *head, "try:", *inside, *handlers, "if failed is not None:", "    raise failed"]
+    return [*head, "try:", *inside, "except Exception as error:", *redo, "    raise"] if redo else call
+
+
+def written_inputs(recorder: Any, graph: fx.Graph, inputs: list[Any]) -> tuple[list[Any], bool]:
+    """The graph inputs that the graph may write to; and whether each write counts in their versions."""
+    if not recorder.writes_in_place:
+        return [], True
+    places = {node.name for node in written_placeholders(graph)}
+    written = [each for each in inputs if not each.boxed and isinstance(each.fake, torch.Tensor) and (
+        each.node.name in places or not each.fake.is_inference() and each.fake._version)]
+    behind_data = any(node.op == "call_function" and node.target is getattr and node.args[1] == "data"
+                      for node in graph.nodes)
+    return written, not behind_data and not any(each.fake.is_inference() for each in written)
+
+
+def graph_failed(error: Exception) -> Any:
+    """The graph raised, and what it had changed is as it was: the call is made again as it is, its effects in order."""
+    if isinstance(error, BackendError):
+        raise error
+    what = f"{type(error).__name__}: {error}"
+    events.emit(events.EagerFallback("a compiled graph", f"it raised {what}"))
+    return run_as_it_is(what)

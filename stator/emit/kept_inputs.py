@@ -1,0 +1,41 @@
+"""Undo what a graph wrote before it failed.   cache.copy_(k); t[i] raises  ->  cache as it was, then the program itself
+
+In: the inputs that a graph writes to, before it runs.  Out: copies of them, and the way back.  A graph that cannot
+raise needs none.  Large inputs are not copied: what is kept is at most a sixteenth of all that the graph is given,
+or KEPT_BYTES; the error of a graph that writes more than that is raised as it is.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+KEPT_BYTES = 4 << 20
+SHARE = 16
+
+
+def small_enough(written: list[torch.Tensor], given: list[torch.Tensor]) -> bool:
+    return sum(map(nbytes, written)) <= max(KEPT_BYTES, sum(map(nbytes, given)) // SHARE)
+
+
+def nbytes(tensor: torch.Tensor) -> int:
+    return tensor.numel() * tensor.element_size()
+
+
+def keep(tensors: tuple[torch.Tensor, ...]) -> list[Any]:
+    """The tensors as they are now. One whose own elements overlap cannot be written to."""
+    return [(tensor, tensor.detach().clone(), None if tensor.is_inference() else tensor._version, tensor.grad_fn)
+            for tensor in tensors if torch._debug_has_internal_overlap(tensor) != 1]
+
+
+def put_back(kept: list[Any]) -> bool:
+    """Make them so again; False, and nothing done, where autograd has seen a write."""
+    if any(tensor.grad_fn is not grad_fn for tensor, _, _, grad_fn in kept):
+        return False
+    with torch.inference_mode():
+        for tensor, contents, version, _ in kept:
+            tensor.detach().copy_(contents)
+            if version is not None:
+                torch._C._autograd._unsafe_set_version_counter((tensor,), (version,))
+    return True

@@ -1,0 +1,143 @@
+"""Which graphs may raise while they run, and what they write to.   t[i] with a tensor i: may;  relu, matmul, x[0]: not
+
+Guards hold the metadata of all inputs, and FakeTensor's rules have judged it.  What is left are errors that depend on
+values (an index out of bounds, a division of integers by zero, an assertion) or on how memory overlaps.  An operation
+that is not listed may raise.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import fx
+from torch.utils import _pytree as pytree
+
+from stator.graph.naming import is_in_place
+from stator.shapes.values import has_unbacked
+
+_NEVER = frozenset(
+    """
+    abs acos acosh add addcdiv addcmul addmm addmv addr all alpha_dropout amax amin aminmax angle any arange
+    argmax argmin argsort asin asinh as_strided atan atan2 atanh avg_pool1d avg_pool2d avg_pool3d baddbmm
+    batch_norm bfloat16 bitwise_and bitwise_not bitwise_or bitwise_xor bmm bool broadcast_tensors broadcast_to
+    bucketize cat cdist ceil celu chunk clamp clamp_max clamp_min clip clone column_stack complex concat
+    concatenate conj contiguous conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d copy
+    copysign cos cosh cosine_similarity count_nonzero cpu cross cummax cummin cumprod cumsum dequantize detach
+    diag diag_embed diagonal diff dist dot double dropout einsum elu empty empty_like eq equal erf erfc erfinv
+    exp exp2 expand expand_as expm1 expmatrix eye fill flatten flip fliplr flipud float floor frac full
+    full_like gaussian_nll_loss ge gelu glu group_norm gt half hardshrink hardsigmoid hardswish hardtanh
+    heaviside hstack huber_loss hypot imag inner instance_norm int interpolate isclose isfinite isinf isnan
+    kl_div kron kthvalue l1_loss layer_norm le leaky_relu lerp lgamma linear linspace log log10 log1p log2
+    log_softmax logaddexp logaddexp2 logcumsumexp logical_and logical_not logical_or logical_xor logit
+    logsigmoid logspace logsumexp long lt masked_fill matmul max max_pool1d max_pool2d max_pool3d maximum mean
+    median meshgrid min minimum mish mm moveaxis movedim mse_loss mul multiply mv nan_to_num nanmean nansum
+    narrow ne neg negative new_empty new_full new_ones new_tensor new_zeros nextafter norm normalize not numel
+    one_like ones ones_like outer pad permute pixel_shuffle pixel_unshuffle polar positive prelu prod rand
+    rand_like randint randint_like randn randn_like ravel real reciprocal relu relu6 renorm repeat reshape
+    reshape_as rms_norm roll rot90 round rsqrt rsub scalar_tensor scaled_dot_product_attention select selu sgn
+    short sigmoid sign signbit silu sin sinc sinh size smooth_l1_loss softmax softmin softplus softshrink
+    softsign sort split sqrt square squeeze stack std std_mean sub subtract sum swapaxes swapdims t tan tanh
+    tanhshrink tensor tensordot threshold tile to topk trace transpose tril triu trunc type type_as unbind
+    unflatten unfold unsafe_chunk unsqueeze var var_mean view view_as view_as_complex view_as_real vsplit vstack
+    where xlogy zero zeros zeros_like getattr iadd isub imul pos invert inv and or xor iand ior ixor
+    """.split()
+)
+_NEVER_ON_FLOATS = frozenset(
+    """
+    div divide floor_divide floordiv fmod idiv ifloordiv imod ipow itruediv mod pow remainder rfloordiv rmod
+    rpow rtruediv true_divide truediv rdiv
+    """.split()
+)
+# Of those, what may return its argument or a part of it.
+_VIEWS = frozenset(
+    """
+    as_strided bfloat16 bool broadcast_tensors broadcast_to chunk conj contiguous cpu detach diagonal double
+    dropout alpha_dropout expand expand_as flatten float half imag int long moveaxis movedim narrow permute
+    positive pos ravel real reshape reshape_as select short size split squeeze swapaxes swapdims t to transpose
+    type type_as unbind unflatten unfold unsafe_chunk unsqueeze view view_as view_as_complex view_as_real vsplit
+    getattr pad einsum meshgrid
+    """.split()
+)
+_MAKE_NEW_MEMORY = (_NEVER | _NEVER_ON_FLOATS) - _VIEWS
+
+
+def may_fail(graph: fx.Graph) -> bool:
+    """Whether any node of the graph may raise."""
+    return any(_node_may_fail(node) for node in graph.nodes if node.op not in ("placeholder", "output", "get_attr"))
+
+
+def _node_may_fail(node: fx.Node) -> bool:
+    result = node.meta.get("example_value")
+    if node.meta.get("unbacked_bindings") or has_unbacked(result):
+        return True
+    stem = stem_of(node.target)
+    if stem in ("getitem", "setitem"):
+        return _holds_tensor(node.args[1]) or stem == "setitem" and _may_overlap(node)
+    if stem != "batch_norm" and is_in_place(node.target, node.kwargs) and _may_overlap(node):
+        return True
+    if stem in _NEVER_ON_FLOATS:
+        return not all(is_floating(part) for part in pytree.tree_leaves(result))
+    return stem not in _NEVER and not stem.startswith("foreach_")
+
+
+def stem_of(target: Any) -> str:
+    """`add` of torch.add, Tensor.add_, operator.add and `__add__`."""
+    return (target if isinstance(target, str) else getattr(target, "__name__", "?")).strip("_")
+
+
+def is_floating(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and (value.is_floating_point() or value.is_complex())
+
+
+def _holds_tensor(argument: Any) -> bool:
+    found: list[bool] = []
+    fx.node.map_arg(argument, lambda node: found.append(isinstance(node.meta.get("example_value"), torch.Tensor)))
+    return any(found)
+
+
+def _may_overlap(node: fx.Node) -> bool:
+    """Whether what is written may share memory with what is read, or with itself."""
+    first, *others = node.all_input_nodes
+    if any(_is_part(other) for other in others):
+        return True
+    written = first.meta.get("example_value")
+    return isinstance(written, torch.Tensor) and any(
+        stride == 0 and size != 1 for size, stride in zip(written.shape, written.stride(), strict=True))
+
+
+def _is_part(node: fx.Node) -> bool:
+    """Whether a node may be a view of something."""
+    value = node.meta.get("example_value")
+    return isinstance(value, torch.Tensor) and node.op != "placeholder" and not _makes_new_memory(node)
+
+
+def _makes_new_memory(node: fx.Node) -> bool:
+    return stem_of(node.target) in _MAKE_NEW_MEMORY and not is_in_place(node.target, node.kwargs)
+
+
+def written_placeholders(graph: fx.Graph) -> set[fx.Node]:
+    """The inputs of the graph that it may write to, themselves or through a view."""
+    waiting = [node for written in graph.nodes if written.op in ("call_function", "call_method")
+               and is_in_place(written.target, written.kwargs) for node in _written_by(written)]
+    seen: set[fx.Node] = set()
+    while waiting:
+        node = waiting.pop()
+        if node not in seen:
+            seen.add(node)
+            if not _makes_new_memory(node):
+                waiting += node.all_input_nodes
+    return {node for node in seen if node.op == "placeholder"}
+
+
+def _written_by(node: fx.Node) -> list[fx.Node]:
+    """The arguments that an in-place operation writes to."""
+    name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
+    found: list[fx.Node] = []
+    if name == "batch_norm" or not node.args or not name.endswith(("_", "setitem")) and name not in _SWAPS:
+        return node.all_input_nodes
+    fx.node.map_arg((node.args[0], node.kwargs.get("out")), found.append)
+    return found
+
+
+_SWAPS = frozenset("iadd isub imul itruediv ifloordiv imod ipow imatmul ilshift irshift iand ior ixor".split())
