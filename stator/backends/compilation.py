@@ -17,6 +17,7 @@ from torch._guards import TracingContext, tracing
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from stator import events
+from stator.backends.double_backward import twice_differentiable
 from stator.backends.eager import NEED_NO_CODE
 from stator.backends.open_floats import floats_as_data
 from stator.backends.recurrent import trainable_lstm
@@ -44,6 +45,7 @@ def compile_graph(
     started = time.perf_counter()
     graph_nodes = len(gm.graph.nodes)
     mark_static_inputs(gm)
+    finish = twice_differentiable(gm, example_inputs, grad_enabled, backend)
     with tracing_context(fake_mode), torch.set_grad_enabled(grad_enabled), unchanged_random_state(), \
             trainable_lstm(gm, example_inputs, grad_enabled), floats_as_data(fake_mode.shape_env), \
             compiling(fake_mode.shape_env):
@@ -51,7 +53,7 @@ def compile_graph(
     if not callable(compiled):
         raise BackendError(backend.name, f"it returned {compiled!r}, which is not callable")
     events.emit(events.BackendCompiled(backend.name, graph_nodes, time.perf_counter() - started))
-    return compiled
+    return finish(compiled)
 
 
 def call_backend(
