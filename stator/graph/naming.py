@@ -65,7 +65,8 @@ _KEYWORDS = frozenset({"and_", "or_", "not_", "is_"})  # functions of `operator`
 _IN_PLACE_STEMS = ("iadd", "isub", "imul", "itruediv", "idiv", "ifloordiv", "imod", "ipow", "imatmul", "ilshift",
                    "irshift", "iand", "ior", "ixor")
 _IN_PLACE_OPERATORS = frozenset({
-    "setitem", "delitem", "batch_norm", "instance_norm", "set_", *_IN_PLACE_STEMS, *(f"__{stem}__" for stem in _IN_PLACE_STEMS),
+    "setitem", "delitem", "batch_norm", "instance_norm", "set_", *_IN_PLACE_STEMS,
+    *(f"__{stem}__" for stem in _IN_PLACE_STEMS),
 })
 
 
