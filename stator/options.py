@@ -105,6 +105,11 @@ class Settings:
             require_bool(f"options[{key!r}]", getattr(self, key))
 
     @property
+    def runs_in_order(self) -> bool:
+        """Whether the backend runs the graph as it is, node by node."""
+        return self.backend in ("eager", "eager_noexcept")
+
+    @property
     def backend_name(self) -> str:
         """The backend as it is named in messages."""
         if isinstance(self.backend, str):

@@ -76,6 +76,7 @@ class CallSite:
     def begin(self, vm: VM, bound: tuple[Any, ...]) -> Any:
         """The frames a trace of this site starts from."""
         vm.recorder.data_dependent = self.data_dependent
+        vm.recorder.in_order = self.settings.runs_in_order
         vm.heap.shapes = self.shapes
         vm.error_policy = marks.error_policy()
         vm.capture_control_flow = self.settings.capture_control_flow and not self.branches_break

@@ -21,7 +21,7 @@ from stator.emit.redone import run_as_it_is
 from stator.errors import BackendError
 from stator.graph.may_fail import may_fail, written_placeholders
 from stator.interp.promises import UNSPOKEN, as_program_exception
-from stator.interp.rules_random import restore_streams
+from stator.interp.rules_random import restore_streams, saved_streams
 from stator.native.torch_ops import draws_random_numbers
 
 
@@ -37,6 +37,11 @@ def call_or_redo(build: Rebuilder, graph: fx.Graph, call: list[str], inputs: lis
     if fails and any(draws_random_numbers(node.target) for node in graph.nodes):
         redo.insert(0, f"    {writer.constant(torch.set_rng_state)}(state)")
         head.append(f"state = {writer.constant(torch.get_rng_state)}()")
+    generators = [f"inputs[{place}]" if packed else build.outside(each.source)
+                  for place, each in enumerate(inputs) if type(each.fake) is torch.Generator]
+    if fails and generators:
+        redo.insert(0, f"    {writer.constant(restore_streams)}(generators)")
+        head.append(f"generators = {writer.constant(saved_streams)}(({', '.join(generators)},))")
     written, counted = written_inputs(vm.recorder, graph, inputs)
     if not written:
         return [*head, "try:", *inside, "except Exception as error:", *redo]

@@ -157,6 +157,8 @@ class Rebuilder:
     def made(self, value: Any, cls: type) -> str:
         if id(value) in self.vm.shown_addresses:
             raise Break("SB013", f"the address of a {cls.__name__} in text, beside the object itself")
+        if cls is torch.Generator and id(value) in self.recorder.nodes:
+            return self.tensor(value)
         if id(value) in self.vm.hooks:
             raise Break("SB016", "the handle of a hook on a tensor of the graph")
         if is_a(value, torch.Tensor):

@@ -33,8 +33,8 @@ from stator.source import Drawn, Source
 
 # From this many graph inputs on, the entry hands them over as one tuple: `graph(*inputs)`.
 PACKED_INPUTS = 16
-RESERVED = frozenset({"state", "kept", "out", "graph", "inputs", "residual", "failed", "versions", "error", "slice",
-                      "set", "setattr", "delattr", "float", "frozenset", "del"})
+RESERVED = frozenset({"state", "kept", "streams", "generators", "out", "graph", "inputs", "residual", "failed",
+                      "versions", "error", "slice", "set", "setattr", "delattr", "float", "frozenset", "del"})
 
 
 @dataclass

@@ -331,7 +331,7 @@ def _evaluate(node: fx.Node, known: dict[fx.Node, Any]) -> Any:
     args, kwargs = fx.map_arg((node.args, node.kwargs), lambda argument: known[argument])
     if node.op == "call_method":
         result = getattr(torch.Tensor, node.target)(*args, **kwargs)
-    elif node.op == "call_function" and _is_torch(node.target):
+    elif node.op == "call_function" and _is_torch(node.target) and node.target is not torch.get_rng_state:
         result = node.target(*args, **kwargs)
     else:
         raise NotKnown

@@ -92,6 +92,7 @@ class Recorder:
         if type(fake_mode.shape_env) is TraceEnvironment:
             fake_mode.shape_env.settle = self.known.of_number
         self.locate: Callable[[], Any] = lambda: None
+        self.in_order = False  # whether the backend runs the nodes one by one, as they are recorded
         self.data_dependent = True  # whether numbers that only the graph knows may be symbols of it
         self.torch_state = TorchState()
         self.propagation = Propagation(fake_mode)
@@ -140,6 +141,12 @@ class Recorder:
                 self.symbols.declare(Operand(source, Property.SIZE, dim), fake.shape[dim], how)
         self.inputs.append(GraphInput(source, tensor, fake, node))
         return fake
+
+    def add_object(self, value: Any, source: Source) -> None:
+        """An object of the user's that operations take (a random stream); the graph gets it as it is."""
+        node = self._placeholder(value, source)
+        self.tie(value, node)
+        self.inputs.append(GraphInput(source, None, value, node))
 
     def _placeholder(self, example: Any, source: Source) -> fx.Node:
         self._place_after(self._last_input)
@@ -257,6 +264,8 @@ class Recorder:
             return value
         if is_a(value, fx.GraphModule):
             return self.inner_graph(value)
+        if cls is torch.Generator and id(value) in self.nodes:
+            return self.nodes[id(value)]
         if is_a(value, (torch._C._SDPBackend, type)) or callable(value):
             return value
         raise Break("SB005", f"a {cls.__name__} passed to a torch operation")
@@ -298,7 +307,11 @@ class Recorder:
                 return result
         asked = args, kwargs
         before = self._layouts(args, kwargs) if in_place else None
-        args, kwargs, result = self._propagate(func, target, args, kwargs)
+        stream = kwargs.get("generator")
+        args, kwargs, result = self._propagate(func, target, args, kwargs if stream is None else
+                                               {key: kwargs[key] for key in kwargs if key != "generator"})
+        if stream is not None:
+            kwargs = {**kwargs, "generator": stream}
         if asked[0] is not args or asked[1] is not kwargs:
             key = None  # what was found out holds for these values, and not for all tensors that look like them
         fresh = bool(self.symbols.shape_env.pending_fresh_unbacked_symbols)
@@ -356,7 +369,7 @@ class Recorder:
             try:
                 return func(*args, **kwargs)
             except DataDependentOutputException as error:
-                raise Break("SB003", f"{target}: {error}") from None
+                raise Break("SB003", f"{getattr(target, '__name__', target)}: {error}") from None
             except DynamicOutputShapeException as error:
                 raise Break("SB004", f"{error}") from None
             except (UnsupportedOperatorException, NotImplementedError) as error:

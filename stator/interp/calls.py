@@ -18,7 +18,7 @@ from stator.breaks import Break
 from stator.code.decode import decode
 from stator.guards.guard import Kind
 from stator.heap.shells import CONSTANT_TYPES
-from stator.interp import function_modes, tensor_bookkeeping
+from stator.interp import function_modes, rules_generators, tensor_bookkeeping
 from stator.interp.attributes import load_attr
 from stator.interp.binding import bind_arguments
 from stator.interp.descriptors import adopt_entry
@@ -168,7 +168,7 @@ class Caller(NativeCaller):
                 plain = plain and type(value) in PLAIN_ARGUMENTS
         if kwargs:
             for value in kwargs.values():
-                if type(value) is not FakeTensor:
+                if type(value) is not FakeTensor and type(value) is not torch.Generator:
                     expose(value)
         if not plain or kwargs:
             objects = overriding(self, (*args, *kwargs.values()) if kwargs else args)
@@ -176,6 +176,8 @@ class Caller(NativeCaller):
                 return ask(self, fn, args, kwargs, objects)
         args = plain_arguments(self, args)
         if kwargs:
+            if type(kwargs.get("generator")) is torch.Generator:
+                rules_generators.in_graph(self, kwargs["generator"])
             kwargs = dict(zip(kwargs, plain_arguments(self, kwargs.values()), strict=True))
         if kwargs and kwargs.get("requires_grad") is True and torch.is_grad_enabled():
             return self.made_as_leaf(fn, args, kwargs)

@@ -6,6 +6,7 @@ import types
 from typing import Any
 
 import numpy
+import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.breaks import Break
@@ -20,7 +21,7 @@ from stator.interp.outside import is_outside
 from stator.kinds import is_a
 from stator.native.rows_declare import INSTANCE_METHOD
 from stator.shapes.values import SYMBOLIC
-from stator.source import Attr, DictOf, Pinned
+from stator.source import Attr, CallOf, DictOf, Pinned
 
 _NAME, _OBJ = AttributeError.__dict__["name"], AttributeError.__dict__["obj"]
 _SELF_STANDING = (types.FunctionType, types.BuiltinFunctionType)
@@ -198,6 +199,9 @@ def read_c_member(vm: Any, descr: Any, obj: Any, cont: Any) -> None:
     elif is_a(obj, _SELF_STANDING) and id(obj) not in vm.fresh:
         value = heap.adopt(value, Attr(heap.source_of(obj), name))
     elif (tracker := heap.by_standin.get(id(obj))) is not None and tracker.shape is Shape.OPAQUE:
+        if type(obj) is torch.Generator and name == "device":
+            heap.guard(CallOf(Pinned(descr.__get__), (tracker.source,)), Kind.FRESH_CALL, value)
+            return vm.give(value, cont)
         if type(obj) not in TRUSTED_TYPES:
             raise Break("SB005", f"{name} of a {type(obj).__name__}, which no guard can read")
         value = heap.adopt(value, Attr(tracker.source, name))

@@ -136,7 +136,7 @@ def restore_streams(saved: tuple[Any, ...]) -> None:
             stream.setstate(state)
         elif type(stream) is numpy.random.Generator:
             stream.bit_generator.state = state
-        else:
+        else:  # of numpy's RandomState, or torch's Generator
             stream.set_state(state)
 
 

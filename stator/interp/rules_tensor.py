@@ -33,9 +33,6 @@ rule(torch.nn.Parameter, torch.nn.Buffer, _TensorBase._make_subclass)(
     _breaks("SB016", "a Parameter or Buffer made inside the captured code"))
 rule(torch.Tensor.storage, torch.Tensor._typed_storage, _TensorBase.untyped_storage, torch.Tensor.storage_type,
      torch.Tensor.is_shared, torch.Tensor.share_memory_)(_breaks("SB005", "the storage of a tensor"))
-rule(torch.random.fork_rng, torch.random.get_rng_state, torch.random.set_rng_state, torch.cuda.manual_seed,
-     torch.cuda.manual_seed_all, torch.cuda.get_rng_state, torch.cuda.set_rng_state)(
-    _breaks("SB013", "torch's random number generator"))
 rule(torch.autograd.graph.saved_tensors_hooks.__enter__, torch.autograd.graph.save_on_cpu.__init__)(
     _breaks("SB016", "hooks on saved tensors"))
 rule(torch.utils._python_dispatch.TorchDispatchMode.__enter__, torch.utils._python_dispatch.TorchDispatchMode.__exit__)(

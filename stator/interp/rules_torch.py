@@ -82,11 +82,6 @@ def _autograd(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     raise Break("SB016", "a backward pass inside captured code")
 
 
-@rule(torch.manual_seed, torch.seed, torch.set_rng_state, torch.get_rng_state, torch.initial_seed)
-def _seed(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-    raise Break("SB013", "torch's random number generator")
-
-
 # ---------------------------------------------------------------------- another tracer in the same process
 
 

@@ -43,6 +43,7 @@ from stator.interp import (  # noqa: F401  (each registers its rules)
     rules_devices,
     rules_effects,
     rules_functorch,
+    rules_generators,
     rules_groups,
     rules_higher_order,
     rules_hooks,

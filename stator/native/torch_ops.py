@@ -123,7 +123,8 @@ def leaves() -> list[Any]:
     return list(_LEAVES.values())
 
 
-_RANDOM = frozenset("rand randn randint randperm normal bernoulli multinomial poisson dropout alpha_dropout".split())
+_RANDOM = frozenset("manual_seed set_rng_state rand randn randint randperm normal bernoulli multinomial poisson "
+                    "dropout alpha_dropout".split())
 
 
 def draws_random_numbers(target: Any) -> bool:

@@ -1,0 +1,145 @@
+"""Rules for torch's random streams.   torch.manual_seed(0); torch.rand(4, generator=g)  ->  nodes, in their order
+
+Where the backend runs the graph as it is, seeding a stream and reading or setting its state are nodes among those that
+draw from it; a Generator from outside is an input of the graph, one made inside is made by a node.  Compilers reorder
+what they compile and know no generators: there each of these is a break.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.fx.node import has_side_effect
+
+from stator.breaks import Break
+from stator.interp.rule_registry import rule
+from stator.source import Pinned
+
+Generator: Any = torch.Generator
+_WHAT = "torch's random number generator"
+for _function in (torch.manual_seed, torch.set_rng_state):
+    has_side_effect(_function)
+
+
+def require_order(vm: Any, what: str = _WHAT) -> None:
+    """Break unless what is recorded will run in the program's order, once."""
+    if not vm.recorder.in_order or vm.recorder.enclosing is not None:
+        raise Break("SB013", what)
+
+
+def record(vm: Any, op: str, target: Any, args: tuple[Any, ...], result: Any = None) -> Any:
+    node = vm.recorder.record(op, target, args, {}, result)
+    vm.recorder.changes += 1  # a layer that does this is not like others (see replay)
+    return node
+
+
+# ---------------------------------------------------------------------- the default stream
+
+
+@rule(torch.manual_seed)
+def _manual_seed(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    require_order(vm)
+    record(vm, "call_function", torch.manual_seed, (seed_of(args, kwargs),))
+    vm.give(vm.heap.adopt(torch.default_generator, Pinned(torch.default_generator)), cont)
+
+
+def seed_of(args: Any, kwargs: Any) -> Any:
+    """The seed, a number that eager takes."""
+    seed = args[0] if len(args) == 1 and not kwargs else kwargs.get("seed") if not args and len(kwargs) == 1 else None
+    if type(seed) is torch.SymInt or type(seed) is int and -1 << 63 <= seed < 1 << 64:
+        return seed
+    raise Break("SB013", f"{_WHAT}, seeded with something else than a number")
+
+
+@rule(torch.get_rng_state)
+def _get_state(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    require_order(vm)
+    vm.give(recorded_state(vm, "call_function", torch.get_rng_state, ()), cont)
+
+
+def recorded_state(vm: Any, op: str, target: Any, args: tuple[Any, ...]) -> Any:
+    with torch._C.DisableTorchFunction():
+        state = torch.empty(state_size(), dtype=torch.uint8, device="cpu")
+    record(vm, op, target, args, state)
+    return state
+
+
+@functools.cache
+def state_size() -> int:
+    return torch.default_generator.get_state().numel()
+
+
+@rule(torch.set_rng_state)
+def _set_state(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    require_order(vm)
+    record(vm, "call_function", torch.set_rng_state, (state_of(args, kwargs),))
+    vm.give(None, cont)
+
+
+def state_of(args: Any, kwargs: Any) -> Any:
+    state = args[0] if len(args) == 1 and not kwargs else kwargs.get("new_state")
+    if type(state) is not FakeTensor or state.dtype is not torch.uint8:
+        raise Break("SB013", f"{_WHAT}, set to something else than a state")
+    return state
+
+
+@rule(torch.seed, torch.initial_seed, torch.cuda.manual_seed, torch.cuda.manual_seed_all, torch.cuda.get_rng_state,
+      torch.cuda.set_rng_state)
+def _unknown(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    raise Break("SB013", _WHAT)
+
+
+# ---------------------------------------------------------------------- generators
+
+
+@rule(Generator)
+def _new(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    require_order(vm, "a torch.Generator made inside")
+    device = args[0] if len(args) == 1 and not kwargs else kwargs.get("device", "cpu") if not args else None
+    if type(device) not in (str, torch.device) or torch.device(device).type != "cpu" or len(kwargs) > 1:
+        raise Break("SB013", "a torch.Generator of a device")
+    generator = Generator()  # stands for the one that the graph makes
+    vm.recorder.tie(generator, record(vm, "call_function", Generator, ()))
+    vm.fresh[id(generator)] = generator
+    vm.give(generator, cont)
+
+
+def in_graph(vm: Any, generator: Any) -> Any:
+    """The generator, once the graph knows it."""
+    require_order(vm, "a torch.Generator")
+    if type(generator) is not Generator:
+        raise Break("SB013", "a subclass of torch.Generator")
+    if id(generator) not in vm.recorder.nodes:
+        vm.recorder.add_object(generator, vm.heap.source_of(generator))
+    return generator
+
+
+@rule(Generator.manual_seed)
+def _seed_generator(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    generator = in_graph(vm, args[0])
+    record(vm, "call_method", "manual_seed", (generator, seed_of(args[1:], kwargs)))
+    vm.give(generator, cont)
+
+
+@rule(Generator.get_state)
+def _generator_state(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    generator = in_graph(vm, args[0])
+    if generator.device.type != "cpu":
+        raise Break("SB013", "the state of a device's torch.Generator")
+    vm.give(recorded_state(vm, "call_method", "get_state", (generator,)), cont)
+
+
+@rule(Generator.set_state)
+def _set_generator_state(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    generator = in_graph(vm, args[0])
+    record(vm, "call_method", "set_state", (generator, state_of(args[1:], kwargs)))
+    vm.give(generator, cont)
+
+
+@rule(Generator.seed, Generator.initial_seed, Generator.clone_state, Generator.graphsafe_get_state,
+      Generator.graphsafe_set_state, Generator.get_offset, Generator.set_offset)
+def _not_known(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    raise Break("SB013", "what a torch.Generator holds")
