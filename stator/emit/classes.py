@@ -11,6 +11,8 @@ import abc
 import types
 from typing import Any
 
+import torch
+
 from stator.breaks import Break
 
 # Made by type.__new__ itself, from the rest.
@@ -57,4 +59,6 @@ def new_class(meta: type, name: str, bases: tuple[type, ...], namespace: dict[st
     cls: Any = type.__new__(meta, name, bases, namespace)
     if issubclass(meta, abc.ABCMeta):
         _abc._abc_init(cls)
+    if issubclass(meta, torch._C._TensorMeta):
+        torch._C._TensorMeta.__init__(cls, name, bases, namespace)
     return cls

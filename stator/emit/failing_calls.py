@@ -15,6 +15,7 @@ from torch import fx
 
 from stator import events
 from stator.breaks import Break
+from stator.emit.graph_inputs import handed_over
 from stator.emit.kept_inputs import keep, put_back, small_enough
 from stator.emit.rebuild import Rebuilder
 from stator.emit.redone import run_as_it_is
@@ -45,7 +46,7 @@ def call_or_redo(build: Rebuilder, graph: fx.Graph, call: list[str], inputs: lis
     written, counted = written_inputs(vm.recorder, graph, inputs)
     if not written:
         return [*head, "try:", *inside, "except Exception as error:", *redo]
-    names = [f"inputs[{inputs.index(each)}]" if packed else build.outside(each.source) for each in written]
+    names = [f"inputs[{inputs.index(each)}]" if packed else handed_over(build, each) for each in written]
     if fails and small_enough([each.tensor for each in written], [i.tensor for i in inputs if i.tensor is not None]):
         head.append(f"kept = {writer.constant(keep)}(({', '.join(names)},))")
         redo = [f"    if {writer.constant(put_back)}(kept):", *(f"    {line}" for line in redo), "    raise"]

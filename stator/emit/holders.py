@@ -22,6 +22,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy
+import torch
 
 from stator.breaks import Break
 from stator.code.intrinsics import intrinsic
@@ -160,10 +161,18 @@ def _module(build: Any, value: types.ModuleType) -> str:
     return build.writer.constant(value)
 
 
+def _context(build: Any, value: Any) -> str:
+    """A context of torch's that has not been entered yet: one like any other."""
+    if any(value is entered for entered, _ in build.vm.functions_off_before):
+        raise Break("SB007", f"a {type(value).__name__} that is on")
+    return build.variable(value, "context", f"{build.writer.constant(type(value))}()")
+
+
 _MAKERS: dict[type, Callable[[Any, Any], str]] = {
     classmethod: _wrapper, staticmethod: _wrapper, property: _property, types.MethodType: _method,
     types.BuiltinFunctionType: _bound, types.MethodWrapperType: _bound, types.MappingProxyType: _proxy,
     weakref.ref: _reference, bytearray: _bytearray, array.array: _array, memoryview: _memoryview,
+    torch._C.DisableTorchFunctionSubclass: _context, torch._C.DisableTorchFunction: _context,
     numpy.ndarray: rebuild_array, RLock: _lock, type(make_lock()): _lock,
     io.StringIO: _stream, io.BytesIO: _stream, types.GenericAlias: _alias, types.ModuleType: _module,
 }

@@ -32,6 +32,7 @@ from stator.heap.raw_access import instance_dict
 from stator.heap.readers import plain_value
 from stator.heap.shells import CONSTANT_TYPES, IDENTITY_TYPES, new_shell, slot_members
 from stator.heap.tracker import Shape
+from stator.interp.class_attributes import TensorSuper
 from stator.interp.outside import is_outside
 from stator.kinds import is_a
 from stator.shapes.values import SYMBOLIC, UNREAD, DeferredText
@@ -146,6 +147,9 @@ class Rebuilder:
         return self.writer.constant(value)
 
     def fresh_tensor(self, fake: FakeTensor) -> str:
+        cls = self.recorder.classes.get(id(fake))
+        if cls is not None and self.heap.by_standin.get(id(fake)) is None:
+            return self.subclass(fake, cls)
         text = self.tensor(fake)
         attributes = self.vm.tensor_attributes.get(id(fake))
         if attributes and id(fake) not in self.memo:
@@ -154,11 +158,25 @@ class Rebuilder:
                 self.writer.line(f"{text}.{name} = {self.value(value)}")
         return text
 
+    def subclass(self, fake: FakeTensor, cls: type) -> str:
+        """A tensor that the program sees as an object of a subclass: made of the graph's plain one."""
+        if id(fake) in self.memo:
+            return self.memo[id(fake)]
+        kind = self.value(cls)
+        name = self.variable(fake, cls.__name__.lower(),
+                             f"{self.writer.constant(as_class, 'as_class')}({self.tensor(fake)}, {kind})")
+        for key, value in self.vm.tensor_attributes.get(id(fake), {}).items():
+            self.writer.line(f"{self.writer.constant(_set_attribute, 'set_attribute')}({name}, {key!r}, "
+                             f"{self.value(value)})")
+        return name
+
     def made(self, value: Any, cls: type) -> str:
         if id(value) in self.vm.shown_addresses:
             raise Break("SB013", f"the address of a {cls.__name__} in text, beside the object itself")
         if cls is torch.Generator and id(value) in self.recorder.nodes:
             return self.tensor(value)
+        if cls is TensorSuper:
+            raise Break("SB007", "a super() of a tensor")
         if id(value) in self.vm.hooks:
             raise Break("SB016", "the handle of a hook on a tensor of the graph")
         if is_a(value, torch.Tensor):
@@ -342,6 +360,15 @@ class Rebuilder:
             return self.writer.constant(member, f"slot_{member.__name__}")
         key = next(key for key, entry in owner.__dict__.items() if entry is member)
         return f"{self.value(owner)}.__dict__[{key!r}]"
+
+
+def as_class(tensor: Any, cls: type) -> Any:
+    """The graph's tensor as an object of a subclass; whether it requires grad, the graph has settled."""
+    with torch.set_grad_enabled(tensor.requires_grad):
+        return tensor.as_subclass(cls)
+
+
+_set_attribute = object.__setattr__
 
 
 def _vars(value: Any) -> dict[str, Any]:

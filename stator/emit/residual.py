@@ -20,6 +20,7 @@ from stator import _core
 from stator.breaks import Break
 from stator.emit.effects import write_effects
 from stator.emit.failing_calls import call_or_redo
+from stator.emit.graph_inputs import handed_over, is_reshaped
 from stator.emit.hooks import write_hooks
 from stator.emit.rebuild import Rebuilder
 from stator.emit.writer import Writer
@@ -28,7 +29,6 @@ from stator.graph.modules import make_captured
 from stator.heap.tracker import Shape
 from stator.interp.rules_random import saved_streams
 from stator.interp.tensor_bookkeeping import require_inner_leaves
-from stator.shapes.inputs import float_tensor
 from stator.source import Drawn, Source
 
 # From this many graph inputs on, the entry hands them over as one tuple: `graph(*inputs)`.
@@ -80,6 +80,8 @@ def emit_residual(vm: Any, result: Any, resume: Any = None, begin: Callable[[], 
         parts = ", ".join([build.value(item) for item in result])
         target = writer.constant(resume.target, "resume_at")
         value = f"{writer.constant(_core.Resume, 'Resume')}({target}, ({parts}{',' if parts else ''}))"
+    if recorder.classes and any(map(is_reshaped, recorder.inputs)):
+        raise Break("SB006", "the layout of a tensor changed in place, beside a tensor subclass from outside")
     effects = write_effects(build)
     refuse_uncertain(vm, build.outputs)
     require_inner_leaves(vm, build.outputs)
@@ -97,10 +99,9 @@ def emit_residual(vm: Any, result: Any, resume: Any = None, begin: Callable[[], 
         nodes = tuple(recorder.to_node_arg(value) for value in build.outputs)
         inputs += [i for i in recorder.inputs if i not in inputs and i.node in nodes]
         inputs = [i for i in recorder.inputs if i in inputs]  # in the order of the placeholders
-        packed = len(inputs) >= PACKED_INPUTS and not any(i.boxed or type(i.source) is Drawn for i in inputs)
-        names = ["*inputs"] if packed else [
-            f"{writer.constant(float_tensor, 'float_tensor')}({build.outside(i.source)})" if i.boxed
-            else build.outside(i.source) for i in inputs]
+        packed = len(inputs) >= PACKED_INPUTS and not any(
+            i.boxed or type(i.source) is Drawn or id(i.fake) in recorder.classes for i in inputs)
+        names = ["*inputs"] if packed else [handed_over(build, each) for each in inputs]
         recorder.graph.output(nodes)
         graph_module = make_captured(recorder.graph, recorder.inner_graphs, recorder.plays)
         if recorder.symbols.definitions:

@@ -17,7 +17,9 @@ from stator.source import MODULE_DICTS, Key, Source
 def storage_partition(*tensors: torch.Tensor) -> tuple[int, ...]:
     """For each tensor, the number of the first one that lives in the same storage."""
     first: dict[int, int] = {}
-    return tuple(first.setdefault(tensor.untyped_storage().data_ptr(), number) for number, tensor in enumerate(tensors))
+    with torch._C.DisableTorchFunction():
+        addresses = [tensor.untyped_storage().data_ptr() for tensor in tensors]
+    return tuple(first.setdefault(address, number) for number, address in enumerate(addresses))
 
 
 def is_member(source: Source | None) -> bool:

@@ -1,6 +1,7 @@
 """Take the program's TorchFunctionModes off torch's stack.   while Stator works, or a residual runs  ->  none is asked
 
 What a trace, a backend and a residual do with tensors is none of a mode's business: the trace has asked it already.
+The same goes for tensor subclasses and their `__torch_function__`, which a capture turns off for itself.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ C: Any = torch._C
 
 
 class _Aside(threading.local):
-    """The modes that this thread's capture has taken off, innermost last."""
+    """What this thread's capture has taken off: modes, innermost last, and torch's state of `__torch_function__`."""
 
     modes: list[Any] = []
+    functions: Any = None
 
 
 _aside = _Aside()
@@ -49,24 +51,23 @@ def _put_on(modes: list[Any]) -> None:
 def set_aside() -> Iterator[None]:
     """While a call is captured."""
     taken = _take_off()
-    if not taken:
-        yield
-        return
     before, _aside.modes = _aside.modes, taken
+    functions_before, _aside.functions = _aside.functions, C._get_torch_function_state()
     try:
-        yield
+        with C.DisableTorchFunctionSubclass():
+            yield
     finally:
-        _aside.modes = before
+        _aside.modes, _aside.functions = before, functions_before
         _put_on(taken)
 
 
 @contextlib.contextmanager
 def put_back() -> Iterator[None]:
     """While a capture looks at the state of torch as the program has it."""
-    taken = _aside.modes
-    if not taken:
-        yield
-        return
+    taken, functions = _aside.modes, _aside.functions
+    now = C._get_torch_function_state()
+    if functions is not None:
+        C._set_torch_function_state(functions)
     _aside.modes = []
     _put_on(taken)
     try:
@@ -75,6 +76,7 @@ def put_back() -> Iterator[None]:
         for _ in taken:
             C._pop_torch_function_stack()
         _aside.modes = taken
+        C._set_torch_function_state(now)
 
 
 def unasked(residual: Callable[..., Any]) -> Callable[..., Any]:

@@ -35,7 +35,7 @@ from stator.graph.naming import input_name, is_in_place, spell
 from stator.graph.plain_inputs import PlainInputs
 from stator.graph.propagation import Propagation
 from stator.graph.quiet import keep_quiet
-from stator.graph.tensor_classes import PLAIN_CLASSES, acts_as_parameter
+from stator.graph.tensor_classes import PLAIN_CLASSES, acts_above_dispatch, acts_as_parameter
 from stator.graph.torch_state import TorchState
 from stator.graph.uncertain import Uncertain
 from stator.guards.guard import TensorMeta, tensor_meta
@@ -78,6 +78,7 @@ class Recorder:
         self.inputs: list[GraphInput] = []
         self.nodes: dict[int, Any] = {}  # id(fake) -> its node, or (node, index) until someone needs it
         self.kept: list[Any] = []
+        self.classes: dict[int, type] = {}  # id(fake) -> the subclass of Tensor that the program sees, where it is one
         self.calls = 0
         self.changes = 0  # operations that may have changed a tensor in place
         self.plays: list[Any] = []  # of stretches that were recorded again (see graph/copying)
@@ -105,6 +106,7 @@ class Recorder:
         self.function_modes: list[Any] = []  # the program's that are on
         self.asking = False  # whether an operation was begun in order to ask them
         self.ask: Callable[..., Any] = lambda *question: NotImplemented
+        self.concerned: Callable[..., bool] = lambda *values: False  # whether a class of the program's is to be asked
         self.enclosing: Any = None  # the inner graph being recorded (see graph/subgraph)
 
     # ------------------------------------------------------------------ inputs
@@ -114,7 +116,8 @@ class Recorder:
             with self.enclosing.outside():
                 return self.add_input(tensor, source, dims)
         with torch._C.DisableTorchFunction():
-            if type(tensor) not in PLAIN_CLASSES and not acts_as_parameter(type(tensor)):
+            special = type(tensor) not in PLAIN_CLASSES and not acts_as_parameter(type(tensor))
+            if special and not acts_above_dispatch(type(tensor)):
                 raise Break("SB017", f"a tensor of type {type(tensor).__name__}")
             if tensor.layout is not torch.strided and tensor.layout is not torch.sparse_coo:
                 raise Break("SB017", f"a tensor of layout {tensor.layout}")
@@ -134,6 +137,8 @@ class Recorder:
                 fake.item_memo = None  # torch gives scalars on the CPU a symbol of their own: they are data, too
         node = self._placeholder(fake, source)
         self.tie(fake, node)
+        if special:
+            self.classes[id(fake)] = type(tensor)
         self.symbols.take_fresh(fake)  # sizes declared unbacked: the input itself defines them
         self.symbols.define_input(node, fake, source, self.locate())
         for dim, how in (dims or {}).items():
@@ -529,6 +534,8 @@ class RecordingMode(TorchFunctionMode):
             self.recorder.expose(args)
             if kwargs:
                 self.recorder.expose(kwargs)
+            if recorder.classes and recorder.concerned(args, kwargs):
+                return recorder.ask(func, types, args, rest)
             result = recorder.call(func, args, kwargs or {})
             if recorder.function_modes and recorder.calls != calls:
                 raise Break("SB005", "C code that uses tensors while a mode sees every operation")

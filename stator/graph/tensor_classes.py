@@ -1,8 +1,10 @@
 """Which classes of tensors are traced as the plain ones they are but for what they add.   class  ->  yes or no
 
 A subclass of Parameter inherits a disabled `__torch_function__`: operations on it are those of a plain tensor, and
-give plain tensors.  What it adds (attributes, methods, properties) is read from the class like any other; a class that
-replaces something of Tensor's, or has special methods of its own, is left to eager.
+give plain tensors.  What it adds (attributes, methods, properties) is read from the class like any other.
+
+Of other subclasses without a `__torch_dispatch__` the fake is that of a plain tensor, too, and the class is noted
+beside it: what their `__torch_function__` and their special methods do is interpreted (see interp/subclasses).
 """
 
 from __future__ import annotations
@@ -27,3 +29,18 @@ def acts_as_parameter(cls: Any) -> bool:
     added = [name for base in mro if base not in _BASES for name in type.__dict__["__dict__"].__get__(base)]
     return not any(name not in _HARMLESS and (name.startswith("__") or hasattr(torch.nn.Parameter, name))
                    for name in added)
+
+
+def acts_above_dispatch(cls: Any) -> bool:
+    """Whether a subclass is a plain tensor to torch's dispatcher, and all it changes can be interpreted."""
+    entries = [type.__dict__["__dict__"].__get__(base) for base in type.__dict__["__mro__"].__get__(cls)
+               if base not in _BASES]
+    return not any(name in own for own in entries for name in _UNSPOKEN) \
+        and all(own.get("__hash__", torch.Tensor.__hash__) is torch.Tensor.__hash__ for own in entries)
+
+
+# What C code asks of an object behind the interpreter's back, or what makes it no plain tensor to the dispatcher.
+_UNSPOKEN = frozenset("""
+    __torch_dispatch__ __getattribute__ __del__ __index__ __int__ __float__ __complex__ __array__
+    __array_wrap__ __dlpack__ __delattr__ __delitem__ __round__ __divmod__ __rdivmod__
+    """.split())

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from stator.breaks import Break
-from stator.graph.tensor_classes import PLAIN_CLASSES, acts_as_parameter
+from stator.graph.tensor_classes import PLAIN_CLASSES, acts_above_dispatch, acts_as_parameter
 from stator.guards.guard import Guard, Kind
 from stator.guards.guard_set import GuardSet
 from stator.heap.arrays import Arrays, array_adopters
@@ -243,7 +243,8 @@ class Heap(Exposure):
             tracker = self.register(VariableTracker(fake, value, source, Shape.TENSOR))
             self.guard(source, Kind.TENSOR, self.recorder.meta_of(value, fake))
             if type(value) not in PLAIN_CLASSES:
-                self.guard(CallOf(Pinned(acts_as_parameter), (Pinned(type(value)),)), Kind.FRESH_CALL, True)
+                asked = acts_above_dispatch if id(fake) in self.recorder.classes else acts_as_parameter
+                self.guard(CallOf(Pinned(asked), (Pinned(type(value)),)), Kind.FRESH_CALL, True)
             if value.__dict__:
                 tracker.initial_dict = {n: self.box(v, Key, DictOf(source), n) for n, v in value.__dict__.items()}
         return tracker.standin

@@ -8,6 +8,7 @@ import types
 from typing import Any
 
 import numpy
+import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.breaks import Break
@@ -21,6 +22,7 @@ from stator.interp.descriptors import is_data_descriptor, raise_attribute_error
 from stator.interp.frame import Continuation, Frame, Raised
 from stator.interp.lookup import MISSING, find, is_mutable_class
 from stator.interp.outside import is_outside
+from stator.interp.overrides import only_defaults, own_method
 from stator.kinds import is_a
 from stator.source import DictOf
 
@@ -83,6 +85,8 @@ def write_through_c(vm: Any, local: Any, name: str, value: Any, cont: Any) -> No
 def store_generic(vm: Any, obj: Any, name: str, value: Any, cont: Any = DISCARD) -> None:
     """object.__setattr__, type.__setattr__ and module attributes."""
     cls = type(obj)
+    if cls is FakeTensor:
+        return store_tensor_attr(vm, obj, name, value, cont, raw=True)
     if is_a(obj, type):
         return store_on_class(vm, obj, name, value, cont)
     if is_a(obj, types.ModuleType):
@@ -165,13 +169,22 @@ def store_on_class(vm: Any, cls: type, name: str, value: Any, cont: Any) -> None
     vm.give(None, cont)
 
 
-def store_tensor_attr(vm: Any, fake: Any, name: str, value: Any, cont: Any) -> None:
+def store_tensor_attr(vm: Any, fake: Any, name: str, value: Any, cont: Any, raw: bool = False) -> None:
+    """`raw`: as object.__setattr__ does, past a `__setattr__` of the class."""
     if vm.modes:
         raise Break("SB006", f"assignment to the attribute {name!r} of a tensor while a mode sees every operation")
+    if raw is False and (own := own_method(vm, fake, "__setattr__")) is not None:
+        return vm.call(own, (fake, name, value), {}, cont)
+    if find(vm, torch._C.TensorBase, name) is not MISSING and vm.concerned((fake,)) \
+            and not only_defaults(vm, [fake]):
+        raise Break("SB006", f"assignment to Tensor.{name} of a subclass")
     if tensor_bookkeeping.write(vm, fake, name, value):
         return vm.give(None, cont)
     descr = find(vm, tensor_class(vm, fake), name)
-    if descr is not MISSING and is_data_descriptor(vm, descr):
+    if type(descr) is property and type(descr.fset) is types.FunctionType and id(fake) in vm.recorder.classes:
+        return vm.call(descr.fset, (fake, value), {}, cont)
+    slot = type(descr) is types.MemberDescriptorType and descr.__objclass__ is not torch._C.TensorBase
+    if descr is not MISSING and is_data_descriptor(vm, descr) and not slot:
         raise Break("SB006", f"assignment to Tensor.{name}")
     if vm.heap.by_standin.get(id(fake)) is not None:
         raise Break("SB006", f"assignment to the attribute {name!r} of an outside tensor")

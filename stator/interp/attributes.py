@@ -24,6 +24,7 @@ from stator.heap.tracker import Shape
 from stator.heap.upcoming import posed_class
 from stator.interp import tensor_bookkeeping
 from stator.interp.class_attributes import (
+    TensorSuper,
     load_module_attr,
     load_super_attr,
     load_type_attr,
@@ -36,11 +37,13 @@ from stator.interp.descriptors import (
     is_data_descriptor,
     raise_attribute_error,
 )
+from stator.interp.frame import Raised
 from stator.interp.lookup import MISSING, find
 from stator.interp.outside import is_outside
+from stator.interp.overrides import concerned
 from stator.kinds import is_a
 from stator.shapes.values import SYMBOLIC, specialise
-from stator.source import CallOf, DictOf, Key, Pinned
+from stator.source import CallOf, DictOf, Key, Pinned, Slot
 
 _LIST_ITERATOR: type = type(iter([]))
 _object_getattribute = object.__getattribute__
@@ -55,7 +58,7 @@ def load_attr(vm: Any, obj: Any, name: str, cont: Any = None) -> None:
         return load_attr(vm, specialise(obj, f"the attribute {name}"), name, cont)
     if is_a(obj, type):
         return load_type_attr(vm, obj, name, cont)
-    if cls is super:
+    if cls is super or cls is TensorSuper:
         return load_super_attr(vm, obj, name, cont)
     if is_a(obj, types.ModuleType):
         return load_module_attr(vm, obj, name, cont)
@@ -202,10 +205,13 @@ def load_method_object_attr(vm: Any, method: types.MethodType, name: str, cont: 
 
 
 def tensor_class(vm: Any, fake: Any) -> type:
-    """The type the program sees: Tensor or Parameter, never FakeTensor."""
+    """The type the program sees: Tensor, Parameter or a subclass, never FakeTensor."""
     tracker = vm.heap.by_standin.get(id(fake))
     if tracker is not None:
         return type(tracker.original)
+    noted = vm.recorder.classes.get(id(fake))
+    if noted is not None:
+        return noted
     return torch.nn.Parameter if getattr(fake, "_is_param", False) else torch.Tensor
 
 
@@ -216,15 +222,29 @@ def load_tensor_attr(vm: Any, fake: Any, name: str, cont: Any) -> None:
         return vm.give(own[name], cont)
     descr = find(vm, cls, name)
     tracker = vm.heap.by_standin.get(id(fake))
-    if descr is MISSING or type(descr) in _PLAIN_FUNCTIONS:
+    if descr is MISSING or type(descr) in _PLAIN_FUNCTIONS or not is_data_descriptor(vm, descr):
         if tracker is not None and tracker.initial_dict is not None and name in tracker.initial_dict:
             return vm.give(tracker.initial_dict[name].force(), cont)
+        if tracker is not None and (descr is MISSING or id(fake) in vm.recorder.classes):
+            vm.heap.guard(DictOf(tracker.source), Kind.ABSENT, name)
         if descr is MISSING:
-            if tracker is not None:
-                vm.heap.guard(DictOf(tracker.source), Kind.ABSENT, name)
+            hook = find(vm, cls, "__getattr__")
+            if hook is not MISSING:
+                return vm.call(hook, (fake, name), {}, NamesAttribute(fake, name, cont))
             return raise_attribute_error(vm, fake, name, f"{cls.__name__!r} object has no attribute {name!r}", cont)
-    if vm.modes and name != "__class__" and (type(descr) is types.GetSetDescriptorType or type(descr) is property
-                                             and vm.is_torch_leaf(descr.fget)):
+    if id(fake) in vm.recorder.classes and type(descr) is property \
+            and find(vm, cls, "__getattr__") is not MISSING:
+        cont = FallbackGetattr(fake, name, cont)
+    give_tensor_member(vm, fake, cls, name, descr, cont)
+
+
+def give_tensor_member(vm: Any, fake: Any, cls: type, name: str, descr: Any, cont: Any) -> None:
+    """What a tensor gives for an entry of its class."""
+    if type(descr) is types.MemberDescriptorType and descr.__objclass__ is not torch._C.TensorBase:
+        return vm.give(read_tensor_slot(vm, fake, descr), cont)
+    if (vm.modes or concerned(vm, (fake,))) and name != "__class__" and name not in tensor_bookkeeping.ADDRESSES and (
+            type(descr) is types.GetSetDescriptorType and descr.__objclass__ is torch._C.TensorBase
+            or type(descr) is property and vm.is_torch_leaf(descr.fget)):
         return vm.give(vm.ask_modes(descr.__get__, (fake,)), cont)
     noted = tensor_bookkeeping.read(vm, fake, name)
     if noted is not tensor_bookkeeping.NOT_NOTED:
@@ -237,3 +257,17 @@ def load_tensor_attr(vm: Any, fake: Any, name: str, cont: Any) -> None:
         return vm.give(vm.torch_attribute(fake, name, descr), cont)
     bind(vm, descr, fake, cls, cont)
 
+
+def read_tensor_slot(vm: Any, fake: Any, descr: Any) -> Any:
+    """A slot that a subclass adds; what the trace itself put there was found before."""
+    tracker = vm.heap.by_standin.get(id(fake))
+    if tracker is not None:
+        try:
+            raw = descr.__get__(tracker.original)
+        except AttributeError:
+            vm.heap.guard(tracker.source, Kind.SLOT_EMPTY, (descr.__name__, descr.__objclass__))
+        else:
+            return vm.heap.adopt(raw, Slot(tracker.source, descr.__name__, descr.__objclass__))
+    cls = tensor_class(vm, fake)
+    raise Raised(AttributeError(f"{cls.__name__!r} object has no attribute {descr.__name__!r}",
+                                name=descr.__name__, obj=fake))

@@ -29,7 +29,7 @@ from stator.interp.machine import program_of
 from stator.interp.marked import is_marked, refuse_disabled
 from stator.interp.native_calls import C_CALLABLES, NativeCaller, describe_callable
 from stator.interp.overrides import PLAIN as PLAIN_ARGUMENTS
-from stator.interp.overrides import ask, overriding
+from stator.interp.overrides import only_defaults, overriding
 from stator.interp.rule_registry import CODE_RULES, RULES
 from stator.interp.torch_arguments import plain_arguments
 from stator.kinds import is_a
@@ -42,6 +42,7 @@ class Caller(NativeCaller):
     """A machine that can call."""
 
     modes: list[Any]  # the program's TorchFunctionModes that are on
+    functions_off: int  # 1: the handlers of classes are not asked; 2: those of modes neither
     coded: dict[int, Any]  # outside functions whose code is guarded, by id
 
     def call(self, fn: Any, args: Any, kwargs: dict[str, Any] | None = None, cont: Any = None) -> None:
@@ -50,6 +51,8 @@ class Caller(NativeCaller):
         if self.heap.unread_met:
             refuse_unread(fn, args, kwargs)
         if self.modes and function_modes.take(self, fn, args, kwargs, cont):
+            return
+        if self.recorder.classes and function_modes.take_subclass(self, fn, args, kwargs, cont):
             return
         if cls is types.FunctionType:
             return self.call_function(fn, args, kwargs, cont)
@@ -68,14 +71,14 @@ class Caller(NativeCaller):
         if cls is _core.CompiledFunction:  # a compiled function inside a trace is simply part of it
             return self.call(fn.fn, (*(fn.prefix_args or ()), *args), kwargs, cont)
         if self.is_torch_leaf(fn):
-            return self.give(self.torch_call(fn, args, kwargs), cont)
+            return self.give(self.torch_call(fn, args, kwargs, asked=True), cont)
         if is_a(fn, torch._ops.HigherOrderOperator):  # its own code looks at dispatch keys, which fakes do not have
             raise Break("SB016", f"the operator {fn.name()}, which takes functions")
         method = find(self, cls, "__call__")
         if method is MISSING:
             raise Raised(TypeError(f"{cls.__name__!r} object is not callable"))
         if type(method) is types.FunctionType:
-            if self.replay is not None and not self.modes and is_a(fn, torch.nn.Module):
+            if self.replay is not None and not self.modes and not self.recorder.classes and is_a(fn, torch.nn.Module):
                 return self.replay.call(method, fn, args, kwargs, cont)
             return self.call_function(method, (fn, *args), kwargs, cont)
         if type(method) is types.WrapperDescriptorType:
@@ -90,11 +93,13 @@ class Caller(NativeCaller):
     def call_function(self, fn: types.FunctionType, args: Any, kwargs: Any, cont: Any) -> None:
         if self.modes and function_modes.take(self, fn, args, kwargs, cont):
             return
+        if self.recorder.classes and function_modes.take_subclass(self, fn, args, kwargs, cont):
+            return
         found = RULES.get(id(fn))
         if found is not None:
             return found(self, args, kwargs or {}, cont)
         if torch_leaf(fn) and takes_values(args, kwargs):
-            return self.give(self.torch_call(fn, args, kwargs), cont)
+            return self.give(self.torch_call(fn, args, kwargs, asked=True), cont)
         found = CODE_RULES.get(id(fn.__code__))
         if found is not None:
             return found(self, fn, args, kwargs or {}, cont)
@@ -156,8 +161,11 @@ class Caller(NativeCaller):
     def is_torch_leaf(self, fn: Any) -> bool:
         return torch_leaf(fn)
 
-    def torch_call(self, fn: Any, args: Any, kwargs: Any) -> Any:
-        """A tensor operation: record it, answer with its fake result."""
+    def torch_call(self, fn: Any, args: Any, kwargs: Any, asked: bool = False) -> Any:
+        """A tensor operation: record it, answer with its fake result.
+
+        `asked` says that eager would put this very function to the handlers of the arguments.
+        """
         if self.modes:  # a way of the interpreter's own, about which eager would ask something else
             raise function_modes.refuse(describe_callable(fn))
         expose = self.heap.expose_deep
@@ -170,10 +178,12 @@ class Caller(NativeCaller):
             for value in kwargs.values():
                 if type(value) is not FakeTensor and type(value) is not torch.Generator:
                     expose(value)
-        if not plain or kwargs:
+        if not plain or kwargs or self.recorder.classes:
             objects = overriding(self, (*args, *kwargs.values()) if kwargs else args)
+            if objects and (asked or only_defaults(self, objects)):
+                return function_modes.perform(self, fn, args, kwargs)
             if objects:
-                return ask(self, fn, args, kwargs, objects)
+                raise Break("SB005", f"{describe_callable(fn)} in a way about which eager asks a class something else")
         args = plain_arguments(self, args)
         if kwargs:
             if type(kwargs.get("generator")) is torch.Generator:

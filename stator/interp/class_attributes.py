@@ -75,6 +75,15 @@ def bind_on_class(vm: Any, entry: Any, cls: type, cont: Any) -> None:
     vm.call(getter, (adopt_entry(vm, entry, cls), None, cls), {}, cont)
 
 
+class TensorSuper:
+    """super() of a tensor subclass, whose object the interpreter has as a fake of another class."""
+
+    __slots__ = ("__thisclass__", "__self__", "__self_class__")
+
+    def __init__(self, start: type, fake: Any, cls: type) -> None:
+        self.__thisclass__, self.__self__, self.__self_class__ = start, fake, cls
+
+
 def load_super_attr(vm: Any, proxy: Any, name: str, cont: Any) -> None:
     """super(): the MRO of the object's class, after the class that asks."""
     start, obj, obj_type = proxy.__thisclass__, proxy.__self__, proxy.__self_class__
@@ -89,6 +98,8 @@ def load_super_attr(vm: Any, proxy: Any, name: str, cont: Any) -> None:
                     if type(entry) is types.FunctionType:
                         return vm.give(entry, cont)
                     return bind_on_class(vm, entry, obj_type, cont)
+                if type(proxy) is TensorSuper:
+                    return vm.give_tensor_member(obj, obj_type, name, entry, cont)
                 return bind(vm, entry, obj, obj_type, cont)
             find(vm, base, name) if id(base) not in vm.fresh else None
     descr = find(vm, super, name)

@@ -83,6 +83,8 @@ class Merge:
         why = differing(a, b, self.always_new)
         if not why and any(id(each) in self.vm.tensor_attributes for each in (a, b)):
             why = "attributes"
+        if not why and any(id(each) in self.vm.recorder.classes for each in (a, b)):
+            why = "their class"
         if why:
             raise Unequal(f"its ways yield tensors that differ in {why}")
         self.pairs.append((a, b))

@@ -5,7 +5,8 @@ In: a tensor operation while modes are on.  Out: what the innermost mode's handl
 The operation is begun for real, on fakes: torch itself says with which function, types and arguments it asks a mode
 (`1 - x` is `Tensor.__rsub__`), and the recorder's own mode, which it asks, hands the question to the interpreter.
 Whatever the interpreter would do in another way than eager does is a break, which turns this way of capturing off:
-then entering a mode breaks.
+then entering a mode breaks.  Where no mode is on, or none has an answer, classes of the arguments are asked in the same
+way (see overrides).
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from stator.breaks import Break
 from stator.interp.attributes import tensor_class
 from stator.interp.frame import Raised
 from stator.interp.native_calls import C_CALLABLES
+from stator.interp.operators import LengthOf
+from stator.interp.overrides import ask_objects, concerned, overriding, own_method
 from stator.interp.rule_registry import RULES
 from stator.kinds import is_a
 from stator.native.table import receiver_split
@@ -56,6 +59,8 @@ def require_balance(vm: Any) -> None:
     """A mode that the program leaves on would have to be on after the call."""
     if len(vm.modes) != vm.modes_at_start:
         raise refuse("the end of the call")
+    if vm.functions_off != vm.functions_off_at_start:
+        raise Break("SB006", "__torch_function__ is still off at the end of the call")
 
 
 # ---------------------------------------------------------------------- operations
@@ -85,6 +90,21 @@ def take(vm: Any, fn: Any, args: Any, kwargs: Any, cont: Any) -> bool:
     return False
 
 
+def take_subclass(vm: Any, fn: Any, args: Any, kwargs: Any, cont: Any) -> bool:
+    """Do a call that has a way of the interpreter's own, and that the class of a tensor is asked about."""
+    if type(fn) is types.MethodType:
+        return False
+    descriptor, receiver = receiver_split(fn) if type(fn) in C_CALLABLES else (fn, None)
+    slot = _SLOT_OF.get(id(descriptor))
+    if slot is not None and args and (own := own_method(vm, args[0], slot)) is not None:
+        vm.call(own, args, kwargs, cont if slot != "__len__" else LengthOf(cont))
+        return True
+    if id(descriptor) not in _OVERRIDABLE and slot is None or not concerned(vm, (receiver, *args), kwargs):
+        return False
+    vm.give(perform(vm, fn, args, kwargs), cont)
+    return True
+
+
 def perform(vm: Any, fn: Any, args: Any, kwargs: Any) -> Any:
     """Begin the operation for real; torch asks the recorder's mode, which asks the program's."""
     recorder = vm.recorder
@@ -106,30 +126,44 @@ def perform(vm: Any, fn: Any, args: Any, kwargs: Any) -> Any:
 
 
 def ask(vm: Any, func: Any, kinds: Any, args: Any, rest: tuple[Any, ...]) -> Any:
-    """The answer of the innermost mode to torch's question, the mode off while its handler runs."""
+    """The answer to torch's question: of the innermost mode, else of the classes of the arguments, else torch's own."""
     recorder = vm.recorder
-    before, floor = list(vm.modes), vm.modes_at_start
-    mode = vm.modes.pop()
-    vm.modes_at_start = len(vm.modes)
-    recorder.asking = False
+    before, recorder.asking = recorder.asking, False
     given = (*args, *(rest[0].values() if rest and rest[0] else ()))
-    if type(func) is types.FunctionType and vm.heap.sources.get(id(func)) is None and id(func) not in vm.fresh:
-        vm.heap.sources[id(func)] = Pinned(func)
     try:
         with recorder.mode:  # torch took it off in order to ask it
-            handler: list[Any] = []
-            vm.sync(lambda: vm.load_attr(mode, "__torch_function__"), handler)
-            answer = vm.call_sync(handler[0], (func, _seen_types(vm, func, kinds, given), args, *rest))
+            answer = _ask_mode(vm, func, kinds, args, rest, given) if vm.modes else NotImplemented
+            if answer is NotImplemented:
+                objects = overriding(vm, given)
+                if not objects and not vm.modes:  # inside a function of torch's: an operation on other tensors
+                    return vm.torch_call(func, args, rest[0] if rest else None)
+                answer = ask_objects(vm, func, args, rest, objects)
     except Raised as raised:
         raise raised.exc from None
     finally:
+        recorder.asking = before
+    if answer is NotImplemented:
+        raise Break("SB005", "an answer NotImplemented to what torch asks")
+    return answer
+
+
+def _ask_mode(vm: Any, func: Any, kinds: Any, args: Any, rest: tuple[Any, ...], given: Any) -> Any:
+    """The answer of the innermost mode, which is off while its handler runs."""
+    before, floor = list(vm.modes), vm.modes_at_start
+    mode = vm.modes.pop()
+    vm.modes_at_start = len(vm.modes)
+    if type(func) is types.FunctionType and vm.heap.sources.get(id(func)) is None and id(func) not in vm.fresh:
+        vm.heap.sources[id(func)] = Pinned(func)
+    try:
+        handler: list[Any] = []
+        vm.sync(lambda: vm.load_attr(mode, "__torch_function__"), handler)
+        answer = vm.call_sync(handler[0], (func, _seen_types(vm, func, kinds, given), args, *rest))
         balanced = len(vm.modes) == vm.modes_at_start
-        recorder.asking, vm.modes_at_start = True, floor
+    finally:
+        vm.modes_at_start = floor
         vm.modes[:] = before
     if not balanced:
         raise refuse("a handler that leaves a mode on")
-    if answer is NotImplemented:  # then torch asks the arguments
-        raise refuse("an answer NotImplemented")
     return answer
 
 
@@ -151,6 +185,8 @@ def _is_of_torch(fn: Any) -> bool:
     return (getattr(owner, "__module__", None) or "").partition(".")[0] in ("torch", "stator")
 
 
+_OVERRIDABLE = frozenset(id(each) for group in torch.overrides.get_overridable_functions().values() for each in group)
+_SLOT_OF = {id(len): "__len__", id(abs): "__abs__", id(pow): "__pow__"}
 _ASKED = frozenset(map(id, (C._set_grad_enabled, torch.device)))  # no operations, yet torch asks about them
 _ASKED_OF_TENSORS = frozenset(map(id, (len, abs, pow, *vars(operator).values()))) - {id(operator.is_),
                                                                                    id(operator.is_not)}

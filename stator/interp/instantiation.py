@@ -5,7 +5,10 @@ from __future__ import annotations
 import types
 from typing import Any
 
+from torch._subclasses.fake_tensor import FakeTensor
+
 from stator.breaks import Break
+from stator.interp.attributes import tensor_class
 from stator.interp.frame import Continuation, Frame, Raised
 from stator.interp.lookup import MISSING, find
 from stator.interp.marked import refuse_disabled
@@ -80,9 +83,10 @@ def new_plain_object(vm: Any, cls: type, args: Any, kwargs: Any) -> Any:
 
 
 def initialise(vm: Any, cls: type, obj: Any, args: Any, kwargs: Any, cont: Any) -> None:
-    if not issubclass_real(type(obj), cls):
+    seen = tensor_class(vm, obj) if type(obj) is FakeTensor else type(obj)
+    if not issubclass_real(seen, cls):
         return vm.give(obj, cont)
-    init = find(vm, type(obj), "__init__")
+    init = find(vm, seen, "__init__")
     if init is object.__init__:
         return vm.give(obj, cont)
     if type(init) is types.FunctionType:

@@ -22,6 +22,7 @@ from stator.interp.frame import Raised
 from stator.interp.lengths import knows_item
 from stator.interp.lookup import MISSING, find
 from stator.interp.operators import SCALARS, call_slot, is_python_level, refuse_opaque
+from stator.interp.overrides import own_method
 from stator.kinds import is_a
 
 
@@ -29,8 +30,11 @@ def get_item(vm: Any, obj: Any, key: Any, cont: Any = None) -> None:
     if type(obj) is types.MappingProxyType:  # asks its mapping
         obj = mapping_behind(obj)
     cls = type(obj)
-    if vm.modes and cls is FakeTensor:
-        return vm.give(vm.ask_modes(operator.getitem, (obj, key)), cont)
+    if cls is FakeTensor and (vm.modes or vm.recorder.classes):
+        if (own := own_method(vm, obj, "__getitem__")) is not None:
+            return vm.call(own, (obj, key), {}, cont)
+        if vm.modes or vm.concerned((obj, key)):
+            return vm.give(vm.ask_modes(operator.getitem, (obj, key)), cont)
     if type(key) in symbols.INDEXES:
         if vm.indexes_stay_tensors and cls is FakeTensor and _is_of_tensors(key):
             parts = list(key) if type(key) is tuple else [key]
@@ -121,9 +125,12 @@ def _subscript_class(vm: Any, cls: type, key: Any, cont: Any) -> None:
 def set_item(vm: Any, obj: Any, key: Any, value: Any, cont: Any = DISCARD) -> None:
     cls = type(obj)
     vm.heap.note_write(obj)
-    if vm.modes and cls is FakeTensor:
-        vm.ask_modes(operator.setitem, (obj, key, value))
-        return vm.give(None, cont)
+    if cls is FakeTensor and (vm.modes or vm.recorder.classes):
+        if (own := own_method(vm, obj, "__setitem__")) is not None:
+            return vm.call(own, (obj, key, value), {}, cont)
+        if vm.modes or vm.concerned((obj, key, value)):
+            vm.ask_modes(operator.setitem, (obj, key, value))
+            return vm.give(None, cont)
     if type(key) in symbols.INDEXES:
         key = symbols.index_key(vm, obj, key)
     if cls is dict and (type(key) is str or type(key) is int):

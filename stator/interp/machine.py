@@ -125,6 +125,7 @@ class Machine:
         self.context_sets: list[Any] = []  # values of context variables, that are set now and were not at the start
         self.lock_answers: dict[Any, Any] = {}  # what it was told of locks that it has not used
         self.cache_fills: dict[int, list[tuple[Any, Any]]] = {}  # of an outside lru_cache -> its new results
+        self.functions_off_before: list[tuple[Any, int]] = []  # contexts that turn `__torch_function__` off, entered
         self.tensor_attributes: dict[int, dict[str, Any]] = {}
         self.shown_addresses: dict[int, Any] = {}  # objects of the trace whose default repr was made
         self.making_classes = 0  # how many type.__new__ are running

@@ -26,6 +26,7 @@ from stator.interp.operators import (
     run_operator,
     truth,
 )
+from stator.interp.overrides import own_method
 from stator.kinds import is_a
 from stator.shapes.values import SYMBOLIC, specialise
 
@@ -58,6 +59,8 @@ def contains(vm: Any, container: Any, item: Any, invert: bool, cont: Any = None)
             heap.guard(tracker.source, Kind.PRESENT if item in tracker.initial else Kind.ABSENT, item)
         return vm.give(present != invert, cont)
     if cls is FakeTensor:
+        if (own := own_method(vm, container, "__contains__")) is not None:
+            return vm.call(own, (container, item), {}, AsBool(invert, cont))
         raise Break("SB002", "`in` on a tensor")
     method = find(vm, cls, "__contains__")
     if is_python_level(method):

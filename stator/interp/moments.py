@@ -43,6 +43,8 @@ def moment_of(vm: Any, fake: FakeTensor) -> Moment:
     if vm.modes:
         raise Break("SB005", "the text of a tensor while a mode sees every operation")
     recorder = vm.recorder
+    if id(fake) in recorder.classes:
+        raise Break("SB003", "the text of a tensor subclass")
     recorder.node_of(fake)  # made now, so that a copy can be made here
     with torch._C.DisableTorchFunction():
         suffix = ""

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from stator import _hook
@@ -22,6 +23,7 @@ from stator.interp.frame import UNBOUND, Frame, Raised
 from stator.interp.lookup import MISSING, find, is_mutable_class
 from stator.interp.machine import Machine, Thunk, program_of
 from stator.interp.marked import is_marked
+from stator.interp.overrides import own_method
 from stator.interp.rule_registry import RULES
 from stator.interp.texts import refuse_addresses, text_of_outside
 from stator.kinds import is_a
@@ -47,9 +49,10 @@ class NativeCaller(Machine):
         if found is not None:
             return found(self, args if descriptor is fn else (receiver, *args), kwargs or {}, cont)
         if torch_leaf(descriptor):
-            return self.give(self.torch_call(descriptor, args if descriptor is fn else (receiver, *args), kwargs), cont)
+            every = args if descriptor is fn else (receiver, *args)
+            return self.give(self.torch_call(descriptor, every, kwargs, asked=True), cont)
         if torch_leaf(fn):
-            return self.give(self.torch_call(fn, args, kwargs), cont)
+            return self.give(self.torch_call(fn, args, kwargs, asked=True), cont)
         if is_marked(fn):
             return self.call_marked(fn, args, kwargs, cont)
         self.call_listed(fn, descriptor, receiver, args, kwargs, cont)
@@ -83,6 +86,9 @@ class NativeCaller(Machine):
                 return self.give(text, cont)
             refuse_addresses(self, fn, (*every, *kwargs.values()) if kwargs else every)
         if row.cls is NativeClass.ITERATOR or id(descriptor) in _HIGHER_ORDER:
+            if self.recorder.classes and any(type(value) is FakeTensor and self.is_python_iterable(value)
+                                             for value in args):
+                raise Break("SB017", f"{name_of(row)} of a tensor whose class has its own __iter__")
             args = tuple([self.python_callable(value) for value in args])
             if kwargs and "key" in kwargs:
                 kwargs = {**kwargs, "key": self.python_callable(kwargs["key"])}
@@ -106,6 +112,8 @@ class NativeCaller(Machine):
         cls = type(value)
         if cls is types.GeneratorType:
             return id(value) in self.generators
+        if cls is FakeTensor:
+            return own_method(self, value, "__iter__") is not None
         return type(find(self, cls, "__iter__")) is types.FunctionType and find(self, cls, "__len__") is MISSING \
             and find(self, cls, "__length_hint__") is MISSING
 

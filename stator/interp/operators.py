@@ -20,9 +20,11 @@ from stator.guards.guard import Kind
 from stator.heap.tracker import Shape
 from stator.interp import symbols
 from stator.interp.arrays import refuse_mixture, run_on_arrays
+from stator.interp.attributes import tensor_class
 from stator.interp.frame import Continuation, Frame, Raised
 from stator.interp.lengths import symbolic_length
 from stator.interp.lookup import MISSING, find
+from stator.interp.overrides import only_defaults, own_method
 from stator.interp.texts import refuse_addresses
 from stator.kinds import is_a
 from stator.shapes.environment import UNKNOWN
@@ -104,11 +106,15 @@ def binary(vm: Any, symbol: str, left: Any, right: Any, inplace: bool, cont: Any
         except Exception as error:
             raise Raised(error) from None
         return vm.give(value, cont)
-    if vm.modes and (left_type is FakeTensor or right_type is FakeTensor):
-        return vm.give(vm.ask_modes(inplace_function if inplace else function, (left, right)), cont)
+    if (vm.modes or vm.recorder.classes) and (left_type is FakeTensor or right_type is FakeTensor):
+        own = subclass_candidates(vm, stem, left, right, inplace)
+        if own:
+            return attempt(vm, own, lambda: _refuse_operands(symbol, left, right, inplace), cont)
+        if vm.modes or vm.concerned((left, right)):
+            return vm.give(vm.ask_modes(inplace_function if inplace else function, (left, right)), cont)
     if left_type is FakeTensor and (right_type is FakeTensor or right_type in NUMBERS) \
             or right_type is FakeTensor and left_type in NUMBERS:
-        return vm.give(vm.torch_call(tensor_function, (left, right), None), cont)
+        return vm.give(vm.torch_call(tensor_function, (left, right), None, asked=True), cont)
     if left_type in SYMBOLIC or right_type in SYMBOLIC:
         value = symbols.binary(vm, tensor_function, left, right)
         if value is MISSING:
@@ -124,19 +130,33 @@ def binary(vm: Any, symbol: str, left: Any, right: Any, inplace: bool, cont: Any
                 refuse_addresses(vm, str, (right,))
         if left_type is FakeTensor or right_type is FakeTensor:
             refuse_mixture(left, right)
-            return vm.give(vm.torch_call(tensor_function, (left, right), None), cont)
+            return vm.give(vm.torch_call(tensor_function, (left, right), None, asked=True), cont)
         refuse_opaque(vm, left, right)
         for method, args in candidates:
             vm.admit_slot(method, args)
         return vm.give(run_operator(vm, inplace_function if inplace else function, left, right), cont)
 
-    def fail() -> None:
-        shown = f"{symbol}=" if inplace else symbol
-        if symbol == "**":
-            shown = "** or pow()" if not inplace else "**="
-        raise Raised(TypeError(f"unsupported operand type(s) for {shown}: "
-                               f"'{left_type.__name__}' and '{right_type.__name__}'"))
-    attempt(vm, candidates, fail, cont)
+    attempt(vm, candidates, lambda: _refuse_operands(symbol, left, right, inplace), cont)
+
+
+def _refuse_operands(symbol: str, left: Any, right: Any, inplace: bool) -> None:
+    shown = f"{symbol}=" if inplace else symbol
+    if symbol == "**":
+        shown = "** or pow()" if not inplace else "**="
+    raise Raised(TypeError(f"unsupported operand type(s) for {shown}: "
+                           f"'{type(left).__name__}' and '{type(right).__name__}'"))
+
+
+def subclass_candidates(vm: Any, stem: str, left: Any, right: Any, inplace: bool) -> list[Any]:
+    """The methods to ask where a tensor subclass has one of its own for the operator; none where it has not."""
+    names = (f"__i{stem}__", f"__{stem}__") if inplace else (f"__{stem}__",)
+    if not any(own_method(vm, left, name) for name in names) and own_method(vm, right, f"__r{stem}__") is None:
+        return []
+    return binary_candidates(vm, stem, left, right, inplace)
+
+
+def seen_class(vm: Any, value: Any) -> type:
+    return tensor_class(vm, value) if type(value) is FakeTensor else type(value)
 
 
 def refuse_opaque(vm: Any, *values: Any) -> None:
@@ -150,7 +170,7 @@ def refuse_opaque(vm: Any, *values: Any) -> None:
 
 def binary_candidates(vm: Any, stem: str, left: Any, right: Any, inplace: bool) -> list[Any]:
     """The methods CPython would ask, in order, with their arguments."""
-    left_type, right_type = type(left), type(right)
+    left_type, right_type = seen_class(vm, left), seen_class(vm, right)
     found: list[Any] = []
     if inplace:
         method = find(vm, left_type, f"__i{stem}__")
@@ -177,11 +197,14 @@ def compare(vm: Any, symbol: str, left: Any, right: Any, cont: Any = None) -> No
         except Exception as error:
             raise Raised(error) from None
         return vm.give(value, cont)
-    if vm.modes and (left_type is FakeTensor or right_type is FakeTensor):
-        return vm.give(vm.ask_modes(function, (left, right)), cont)
+    if (vm.modes or vm.recorder.classes) and (left_type is FakeTensor or right_type is FakeTensor):
+        if own_method(vm, left, name) is not None or own_method(vm, right, swapped) is not None:
+            return _compare_subclasses(vm, symbol, left, right, cont)
+        if vm.modes or vm.concerned((left, right)):
+            return vm.give(vm.ask_modes(function, (left, right)), cont)
     if left_type is FakeTensor and (right_type is FakeTensor or right_type in NUMBERS) \
             or right_type is FakeTensor and left_type in NUMBERS:
-        return vm.give(vm.torch_call(function, (left, right), None), cont)
+        return vm.give(vm.torch_call(function, (left, right), None, asked=True), cont)
     if left_type in SYMBOLIC or right_type in SYMBOLIC:
         value = symbols.compare(vm, function, left, right)
         if value is MISSING:
@@ -214,12 +237,27 @@ def compare(vm: Any, symbol: str, left: Any, right: Any, cont: Any = None) -> No
     attempt(vm, candidates, fail, cont)
 
 
+def _compare_subclasses(vm: Any, symbol: str, left: Any, right: Any, cont: Any) -> None:
+    _, name, swapped = COMPARE[symbol]
+    left_type, right_type = seen_class(vm, left), seen_class(vm, right)
+    candidates = [(find(vm, left_type, name), (left, right)), (find(vm, right_type, swapped), (right, left))]
+    if right_type is not left_type and left_type in right_type.__mro__:
+        candidates.reverse()
+
+    def fail() -> None:
+        if symbol in ("==", "!="):
+            return vm.give((left is right) == (symbol == "=="), cont)
+        raise Raised(TypeError(f"'{symbol}' not supported between instances of '{left_type.__name__}' "
+                               f"and '{right_type.__name__}'"))
+    attempt(vm, [each for each in candidates if each[0] is not MISSING], fail, cont)
+
+
 def compare_tensor_object(vm: Any, symbol: str, left: Any, right: Any, function: Any, cont: Any) -> None:
     """A tensor against None, a string, a list: torch decides (usually NotImplemented, then identity)."""
     vm.heap.expose_deep(left)
     vm.heap.expose_deep(right)
     refuse_mixture(left, right)
-    vm.give(vm.torch_call(function, (left, right), None), cont)
+    vm.give(vm.torch_call(function, (left, right), None, asked=True), cont)
 
 
 def identical(vm: Any, left: Any, right: Any) -> bool:
@@ -266,7 +304,9 @@ def unary(vm: Any, symbol: str, value: Any, cont: Any = None) -> None:
             raise Raised(error) from None
         return vm.give(result, cont)
     if cls is FakeTensor:
-        if vm.modes:
+        if vm.recorder.classes and (own := own_method(vm, value, name)) is not None:
+            return vm.call(own, (value,), {}, cont)
+        if vm.modes or vm.concerned((value,)):
             return vm.give(vm.ask_modes(function, (value,)), cont)
         return vm.give(vm.torch_call(function, (value,), None), cont)
     if cls in SYMBOLIC:
@@ -318,6 +358,13 @@ def truth(vm: Any, value: Any) -> bool:
 def tensor_truth(vm: Any, value: Any) -> bool:
     if vm.modes:
         raise Break("SB002", "the truth of a tensor while a mode sees every operation")
+    if vm.recorder.classes and id(value) in vm.recorder.classes:
+        for name in ("__bool__", "__len__"):
+            if own_method(vm, value, name) is not None:
+                raise Break("SB017", f"the truth of a tensor whose class has its own {name}")
+        if vm.concerned((value,)) and not only_defaults(vm, [value]):
+            answer = vm.ask_modes(bool, (value,))
+            return symbols.truth(vm, answer) if type(answer) is torch.SymBool else answer
     count = value.numel()
     several = count != 1
     if symbols.truth(vm, several) if type(several) is torch.SymBool else several:
@@ -342,6 +389,18 @@ def check_length(result: Any) -> int:
         return len(_Length(result))
     except Exception as error:
         raise Raised(error) from None
+
+
+class LengthOf(Continuation):
+    """len(): `__len__` must answer with a non-negative int."""
+
+    __slots__ = ("cont",)
+
+    def __init__(self, cont: Any) -> None:
+        self.cont = cont
+
+    def returned(self, vm: Any, frame: Frame, value: Any) -> None:
+        vm.give(check_length(value), self.cont)
 
 
 class _Length:

@@ -1,57 +1,93 @@
-"""The `__torch_function__` protocol for objects of the program.   torch.add(duck, 1)  ->  the duck's own handler
+"""The `__torch_function__` protocol.   torch.add(duck, 1), x + 1 with x of a tensor subclass  ->  its own handler
 
 In: the arguments of a torch call.  Out: what the first handler answers, interpreted like any other Python; nothing
-where no argument has one.  Tensor subclasses from outside have no fake, and break before they come here.
+where no argument has one.  A tensor subclass is a fake whose class the recorder notes (`recorder.classes`).
 """
 
 from __future__ import annotations
 
-import operator
+import types
 from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
-from stator.breaks import Break
 from stator.heap.shells import CONSTANT_TYPES, IDENTITY_TYPES
-from stator.interp.frame import Raised
-from stator.interp.lookup import MISSING, find
+from stator.interp.lookup import MISSING, find, mro_of
 from stator.kinds import is_a
+from stator.source import Pinned
 
+HANDLER = "__torch_function__"
+DISABLED: Any = torch._C._disabled_torch_function_impl
+DEFAULT: Any = torch.Tensor.__dict__[HANDLER]
 _SEQUENCES = (list, tuple)
 PLAIN = frozenset({FakeTensor, dict, set, slice, *CONSTANT_TYPES, *IDENTITY_TYPES})
 
 
+def handling_class(vm: Any, value: Any) -> type | None:
+    """The class whose handler torch would ask about a value."""
+    cls: Any = type(value)
+    if cls is FakeTensor:
+        cls = vm.recorder.classes.get(id(value))
+        if cls is None:
+            return None
+    elif cls in PLAIN or cls in _SEQUENCES or is_a(value, (type, torch.Tensor)):
+        return None
+    handler = find(vm, cls, HANDLER)
+    return None if handler is MISSING or handler is DISABLED else cls
+
+
 def overriding(vm: Any, values: Any) -> list[Any]:
     """The arguments that want to be asked: one of each class, in order, a subclass before its base."""
-    found: list[Any] = []
+    found: list[tuple[type, Any]] = []
+    if vm.functions_off:
+        return []
     for value in values:
-        cls = type(value)
-        if cls in PLAIN or is_a(value, (type, torch.Tensor)):
-            continue
-        for each in value if cls in _SEQUENCES else (value,):
-            kind = type(each)
-            if kind in PLAIN or kind in _SEQUENCES or is_a(each, (type, torch.Tensor)):
+        for each in value if type(value) in _SEQUENCES else (value,):
+            kind = handling_class(vm, each)
+            if kind is None or any(known is kind for known, _ in found):
                 continue
-            if find(vm, kind, "__torch_function__") is MISSING:
-                continue
-            if not any(type(known) is kind for known in found):
-                place = next((i for i, known in enumerate(found) if type(known) in kind.__mro__), len(found))
-                found.insert(place, each)
-    return found
+            place = next((i for i, (known, _) in enumerate(found) if known in mro_of(kind)), len(found))
+            found.insert(place, (kind, each))
+    return [each for _, each in found]
 
 
-def ask(vm: Any, function: Any, args: Any, kwargs: Any, objects: list[Any]) -> Any:
-    """The answer of the first object that has one."""
-    if getattr(function, "__module__", None) == operator.add.__module__:  # torch would name a method of Tensor
-        raise Break("SB005", f"an operator on a tensor and a {type(objects[0]).__name__}")
-    types = tuple([type(each) for each in objects])
+def concerned(vm: Any, args: Any, kwargs: Any = None) -> bool:
+    """Whether a tensor subclass among the arguments is to be asked."""
+    classes = vm.recorder.classes
+    if not classes or vm.functions_off:
+        return False
+    for value in (*args, *kwargs.values()) if kwargs else args:
+        for each in value if type(value) in _SEQUENCES else (value,):
+            if type(each) is FakeTensor and id(each) in classes and handling_class(vm, each) is not None:
+                return True
+    return False
+
+
+def only_defaults(vm: Any, objects: list[Any]) -> bool:
+    """Whether no handler of the program's own is asked: then it does not matter which function torch would name."""
+    return all(find(vm, handling_class(vm, each), HANDLER) is DEFAULT for each in objects)  # type: ignore[arg-type]
+
+
+def ask_objects(vm: Any, function: Any, args: Any, rest: tuple[Any, ...], objects: list[Any]) -> Any:
+    """The answer of the first object that has one; NotImplemented where none has."""
+    if type(function) is types.FunctionType and vm.heap.sources.get(id(function)) is None \
+            and id(function) not in vm.fresh:
+        vm.heap.sources[id(function)] = Pinned(function)
+    kinds = tuple([handling_class(vm, each) for each in objects])
     for each in objects:
         bound: list[Any] = []
-        vm.sync(lambda each=each: vm.load_attr(each, "__torch_function__"), bound)  # type: ignore[misc]
-        answer = vm.call_sync(bound[0], (function, types, tuple(args), dict(kwargs or {})))
+        vm.sync(lambda each=each: vm.load_attr(each, HANDLER), bound)  # type: ignore[misc]
+        answer = vm.call_sync(bound[0], (function, kinds, args, *rest))
         if answer is not NotImplemented:
             return answer
-    name = f"{getattr(function, '__module__', '')}.{getattr(function, '__name__', function)}"
-    raise Raised(TypeError(f"no implementation found for '{name}' on types that implement __torch_function__: "
-                           f"[{', '.join(kind.__name__ for kind in types)}]"))
+    return NotImplemented
+
+
+def own_method(vm: Any, value: Any, name: str) -> Any:
+    """A special method that a tensor subclass has in place of Tensor's; None where it has none."""
+    cls = vm.recorder.classes.get(id(value))
+    if cls is None:
+        return None
+    found = find(vm, cls, name)
+    return None if found is MISSING or found is find(vm, torch.Tensor, name) else found

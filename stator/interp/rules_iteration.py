@@ -13,7 +13,7 @@ from stator.breaks import Break
 from stator.code.deprecations import THROWN_BY_PARTS
 from stator.interp import delegation, operators, symbols
 from stator.interp.branches import truth_as_symbol
-from stator.interp.frame import Continuation, Frame, Raised
+from stator.interp.frame import Raised
 from stator.interp.lengths import symbolic_length
 from stator.interp.lookup import MISSING, find
 from stator.interp.rule_registry import rule
@@ -63,7 +63,7 @@ def _len(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
         return vm.give(value.shape[0], cont)
     method = find(vm, cls, "__len__")
     if type(method) is types.FunctionType:
-        return vm.call_function(method, (value,), None, LengthOf(cont))
+        return vm.call_function(method, (value,), None, operators.LengthOf(cont))
     length = symbolic_length(vm, value)
     if length is not MISSING:
         return vm.give(length, cont)
@@ -73,25 +73,14 @@ def _len(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     vm.give(vm.native(len, args), cont)
 
 
-class LengthOf(Continuation):
-    """len(): `__len__` must answer with a non-negative int."""
-
-    __slots__ = ("cont",)
-
-    def __init__(self, cont: Any) -> None:
-        self.cont = cont
-
-    def returned(self, vm: Any, frame: Frame, value: Any) -> None:
-        vm.give(operators.check_length(value), self.cont)
-
-
 @rule(bool)
 def _bool(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     if len(args) != 1 or kwargs:
         return vm.give(vm.native_unhooked(bool, args, kwargs), cont)
     if type(args[0]) in SYMBOLIC:
         return vm.give(symbols.as_bool(vm, args[0]), cont)
-    symbol = truth_as_symbol(vm, args[0]) if type(args[0]) is FakeTensor else None
+    plain = type(args[0]) is FakeTensor and id(args[0]) not in vm.recorder.classes
+    symbol = truth_as_symbol(vm, args[0]) if plain else None
     if symbol is not None:
         return vm.give(symbol, cont)
     vm.give(operators.truth(vm, args[0]), cont)

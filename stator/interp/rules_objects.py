@@ -82,6 +82,8 @@ def _delattr(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 
 @rule(object.__getattribute__)
 def _object_getattribute(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    if type(args[0]) is FakeTensor:
+        return load_attr(vm, args[0], args[1], cont)
     load_generic(vm, args[0], args[1], cont, fallback=False)
 
 

@@ -29,7 +29,7 @@ def _breaks(code: str, detail: str) -> Any:
 rule(_TensorBase.retain_grad)(_breaks("SB016", "retain_grad()"))
 rule(torch.utils.hooks.BackwardHook.setup_input_hook, torch.utils.hooks.BackwardHook.setup_output_hook,
      torch.utils.hooks.BackwardHook._apply_on_tensors)(_breaks("SB016", "a backward hook on a module"))
-rule(torch.nn.Parameter, torch.nn.Buffer, _TensorBase._make_subclass)(
+rule(torch.nn.Parameter, torch.nn.Buffer)(
     _breaks("SB016", "a Parameter or Buffer made inside the captured code"))
 rule(torch.Tensor.storage, torch.Tensor._typed_storage, _TensorBase.untyped_storage, torch.Tensor.storage_type,
      torch.Tensor.is_shared, torch.Tensor.share_memory_)(_breaks("SB005", "the storage of a tensor"))

@@ -17,9 +17,10 @@ from stator.heap.box import Box
 from stator.heap.upcoming import posed_class
 from stator.interp import operators
 from stator.interp.attributes import load_attr, tensor_class
+from stator.interp.class_attributes import TensorSuper
 from stator.interp.frame import UNBOUND, Raised
 from stator.interp.instantiation import instantiate
-from stator.interp.lookup import MISSING, find
+from stator.interp.lookup import MISSING, find, mro_of
 from stator.interp.ops_data import read_cell
 from stator.interp.rule_registry import rule
 from stator.kinds import is_a
@@ -75,8 +76,8 @@ def _check_class(vm: Any, obj: Any, seen_type: type, cls: Any, hook: str, argume
     check = find(vm, meta, hook)
     if type(check) is types.FunctionType and check.__module__ != "abc":
         if cls is torch.nn.Parameter or cls is torch.nn.Buffer:
-            return seen_type is cls or type(obj) is FakeTensor and getattr(obj, "_is_param", False) \
-                and cls is torch.nn.Parameter
+            return seen_type is cls or type(obj) is FakeTensor and cls is torch.nn.Parameter and (
+                getattr(obj, "_is_param", False) or cls in seen_type.__mro__)
         if type(obj) is FakeTensor and meta is type(torch.nn.Parameter):  # of a subclass it asks the class alone
             return cls in seen_type.__mro__
         return operators.truth(vm, vm.call_sync(check, (cls, argument)))
@@ -136,6 +137,14 @@ def new_class(vm: Any, meta: type, args: Any, kwargs: Any, cont: Any) -> None:
         vm.making_classes -= 1
     vm.fresh[id(cls)] = cls
     vm.give(cls, cont)
+
+
+@rule(torch._C._TensorMeta.__init__)
+def _tensor_class_init(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    """Of a class that the trace has made: C code that prepares its slots."""
+    if id(args[0]) not in vm.fresh:
+        raise Break("SB006", "a tensor class initialised again")
+    vm.give(vm.native_unhooked(torch._C._TensorMeta.__init__, args, kwargs), cont)
 
 
 @rule(type.__init__)
@@ -205,8 +214,17 @@ def _make_property(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     vm.give(vm.native_unhooked(method, args, kwargs), cont)
 
 
+def super_of(vm: Any, cls: Any, fake: Any) -> TensorSuper:
+    seen = tensor_class(vm, fake)
+    if not is_a(cls, type) or cls not in mro_of(seen):
+        raise Raised(TypeError("super(type, obj): obj must be an instance or subtype of type"))
+    return TensorSuper(cls, fake, seen)
+
+
 @rule(super)
 def _super(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    if len(args) == 2 and type(args[1]) is FakeTensor:
+        return vm.give(super_of(vm, *args), cont)
     if args:
         return vm.give(vm.native_unhooked(super, args, kwargs), cont)
     frame = vm.frame
@@ -228,6 +246,8 @@ def _super(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     cls = read_cell(frame, slots[0])
     if cls is UNBOUND:
         raise Raised(RuntimeError("super(): empty __class__ cell"))
+    if type(first) is FakeTensor:
+        return vm.give(super_of(vm, cls, first), cont)
     vm.give(vm.native_unhooked(super, (cls, first)), cont)
 
 

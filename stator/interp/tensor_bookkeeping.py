@@ -19,7 +19,7 @@ from stator.source import Attr, CallOf, Pinned
 
 NOT_NOTED = object()
 _LEAF = torch._C.TensorBase.is_leaf.__get__
-_ADDRESSES = frozenset({"_version", "_cdata", "_python_dispatch", "data_ptr"})
+ADDRESSES = frozenset({"_version", "_cdata", "_python_dispatch", "data_ptr"})
 _AUTOGRAD = frozenset({"_backward_hooks", "_post_accumulate_grad_hooks", "output_nr", "_grad_fn", "retains_grad",
                        "grad_dtype"})
 
@@ -38,7 +38,7 @@ def read(vm: Any, fake: Any, name: str) -> Any:
             node = fake.grad_fn
         vm.autograd_nodes[id(node)] = node  # that it is not None may be asked, nothing more
         return node
-    if name in _ADDRESSES:
+    if name in ADDRESSES:
         raise Break("SB013", f"Tensor.{name}: an address or a counter")
     if name in _AUTOGRAD:
         raise Break("SB016", f"Tensor.{name}")

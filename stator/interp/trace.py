@@ -61,6 +61,7 @@ from stator.interp import (  # noqa: F401  (each registers its rules)
     rules_references,
     rules_settings,
     rules_streams,
+    rules_subclasses,
     rules_symbols,
     rules_tensor,
     rules_text,
@@ -133,6 +134,8 @@ def enter_default_devices(vm: VM, around: list[Any]) -> None:
 
 def enter_modes(vm: VM, around: list[Any]) -> None:
     """Other modes around the call; the guard of torch's state compares them by identity."""
+    if vm.functions_off == 2 and any(type(mode) is not DeviceContext for mode in around):
+        raise Break("SB005", "a mode that is turned off")
     vm.modes += [vm.heap.adopt(mode, Pinned(mode)) for mode in around if type(mode) is not DeviceContext]
     vm.modes_at_start = len(vm.modes)
 
@@ -181,6 +184,7 @@ def trace_once(begin: Begin, stop_step: int, stop: Break | None, exact: bool) ->
     recorder.items.may_open = lambda each: heap.shapes.opens_items(each.source)
     recorder.known.guard = lambda each: heap.guard(each.source, Kind.VALUES, tensor_values(each.tensor))
     vm = VM(heap, recorder)
+    vm.functions_off = vm.functions_off_at_start = state.torch_function_disabled
     fake_mode.shape_env.guards = LocatedList(vm.location)
     heap.guards.add(Guard(WORLD, Kind.GLOBAL_STATE, state, None))
     grad = torch.is_grad_enabled()
@@ -196,7 +200,7 @@ def trace_once(begin: Begin, stop_step: int, stop: Break | None, exact: bool) ->
         refuse_active_modes()
         if stop is not None:
             vm.stop_step, vm.stop = stop_step, stop
-        with fake_mode, recorder.mode, rules_decimals.own_context(vm):
+        with fake_mode, torch._C._EnableTorchFunction(), recorder.mode, rules_decimals.own_context(vm):
             root, innermost, thrown = begin(vm)
             enter_modes(vm, around)
             try:
@@ -214,6 +218,8 @@ def trace_once(begin: Begin, stop_step: int, stop: Break | None, exact: bool) ->
         result.stop = reason
         if len(vm.modes) > vm.modes_at_start:  # what is left of the program would need them on
             reason.data.setdefault("turn_off", function_modes.WAY)
+        elif vm.functions_off_before:
+            reason.data.setdefault("turn_off", rules_subclasses.WAY)
     finally:
         vm.live = False
         if vm.replay is not None:

@@ -27,8 +27,9 @@ from stator.interp import (  # noqa: F401  (register handlers)
     ops_intrinsics,
     ops_names,
     ops_since_312,
+    overrides,
 )
-from stator.interp.attributes import load_attr
+from stator.interp.attributes import give_tensor_member, load_attr
 from stator.interp.calls import Caller
 from stator.interp.descriptors import adopt_entry, bind
 from stator.interp.frame import ExcState, Frame, Raised
@@ -58,7 +59,8 @@ class VM(Caller):
         self.generators = Generators(self)
         self.modes: list[Any] = []  # the program's TorchFunctionModes that are on, innermost last
         self.modes_at_start = 0
-        recorder.function_modes, recorder.ask = self.modes, self.asked
+        self.functions_off = self.functions_off_at_start = 0
+        recorder.function_modes, recorder.ask, recorder.concerned = self.modes, self.asked, self.concerned
         self.live = True
         self.recursion_limit = 0  # the user's, while the trace runs under its own
         self.jumps = 0
@@ -88,6 +90,9 @@ class VM(Caller):
     def load_attr(self, obj: Any, name: str, cont: Any = None) -> None:
         load_attr(self, obj, name, cont)
 
+    def give_tensor_member(self, fake: Any, cls: type, name: str, descr: Any, cont: Any = None) -> None:
+        give_tensor_member(self, fake, cls, name, descr, cont)
+
     def optional_attr(self, obj: Any, name: str) -> Any:
         return optional_attr(self, obj, name)
 
@@ -107,8 +112,11 @@ class VM(Caller):
             raise Break("SB011", f"the trace has run {LOOP_LIMIT:,} loop iterations", whole_frame=True)
 
     def asked(self, func: Any, kinds: Any, args: Any, rest: tuple[Any, ...]) -> Any:
-        """torch asks the recorder's mode: the program's innermost one answers."""
+        """torch asks the recorder's mode: the program's innermost one answers, or the class of an argument."""
         return function_modes.ask(self, func, kinds, args, rest)
+
+    def concerned(self, args: Any, kwargs: Any = None) -> bool:
+        return overrides.concerned(self, args, kwargs)
 
     # ------------------------------------------------------------------ iteration
 
@@ -120,6 +128,8 @@ class VM(Caller):
     def get_iter(self, value: Any, cont: Any = None) -> None:
         cls = type(value)
         if cls is FakeTensor:
+            if self.recorder.classes and id(value) in self.recorder.classes:
+                return self.iterate_subclass(value, cont)
             return self.give(iter(self.unbind(value)), cont)
         if cls in _PLAIN_SEQUENCES:
             self.heap.expose_length(value)
@@ -137,6 +147,14 @@ class VM(Caller):
         elif type(method) is not types.WrapperDescriptorType:
             return self.call(self.special_method(value, "__iter__", ""), (), {}, cont)
         self.give(self.native_iter(value), cont)
+
+    def iterate_subclass(self, value: Any, cont: Any) -> None:
+        method = overrides.own_method(self, value, "__iter__")
+        if method is not None:
+            return self.call(method, (value,), {}, cont)
+        if overrides.concerned(self, (value,)):
+            return self.give(function_modes.perform(self, torch.Tensor.__iter__, (value,), None), cont)
+        self.give(iter(self.unbind(value)), cont)
 
     def native_iter(self, value: Any) -> Any:
         """iter() of something whose `__iter__` is C code."""
@@ -179,7 +197,7 @@ class VM(Caller):
         if cls in _PLAIN_SEQUENCES:
             self.heap.expose(iterable)
             return list(iterable)
-        if cls is FakeTensor:
+        if cls is FakeTensor and id(iterable) not in self.recorder.classes:
             return list(self.unbind(iterable))
         out: list[Any] = []
         self.sync(lambda: self.get_iter(iterable), out)
