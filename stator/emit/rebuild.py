@@ -363,8 +363,9 @@ class Rebuilder:
 
 
 def as_class(tensor: Any, cls: type) -> Any:
-    """The graph's tensor as an object of a subclass; whether it requires grad, the graph has settled."""
-    with torch.set_grad_enabled(tensor.requires_grad):
+    """The graph's tensor as an object of a subclass.  Whether it takes part in autograd, the graph has settled; without
+    grad mode torch gives the object the flag of the tensor, and no history."""
+    with torch.set_grad_enabled(tensor.grad_fn is not None):
         return tensor.as_subclass(cls)
 
 

@@ -176,7 +176,7 @@ def _seen_types(vm: Any, func: Any, kinds: Any, given: Any) -> tuple[type, ...]:
     if type(func) is types.FunctionType:
         return tuple(cls for cls in classes if torch.nn.Parameter not in cls.__mro__)
     if FakeTensor not in kinds:
-        return tuple(kinds)
+        return tuple(kinds) + tuple(cls for cls in classes if cls in vm.recorder.classes.values() and cls not in kinds)
     return tuple(classes)
 
 
