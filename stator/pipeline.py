@@ -246,6 +246,10 @@ def capture(site: CallSite, bound: tuple[Any, ...],
             done.release()
 
 
+def is_sparse(tensor: Any) -> bool:
+    return isinstance(tensor, torch.Tensor) and tensor.layout is torch.sparse_coo
+
+
 def ask_less(site: CallSite, done: Trace) -> bool:
     """A backend failed, perhaps on numbers that only the graph knows: whether the graph can do without them."""
     recorder = done.vm.recorder
@@ -254,6 +258,9 @@ def ask_less(site: CallSite, done: Trace) -> bool:
         return True
     if not site.shapes.items and recorder.items.declined:
         site.shapes.items = True  # numbers in inputs are read before the graph runs
+        return True
+    if recorder.takes_sparse and any(is_sparse(graph_input.tensor) for graph_input in recorder.inputs):
+        site.turned_off.add("sparse inputs")  # break at what uses them
         return True
     if site.data_dependent and recorder.symbols.has_fresh:
         site.data_dependent = False  # break at each instead

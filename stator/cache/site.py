@@ -77,6 +77,7 @@ class CallSite:
         """The frames a trace of this site starts from."""
         vm.recorder.data_dependent = self.data_dependent
         vm.recorder.in_order = self.settings.runs_in_order
+        vm.recorder.takes_sparse = "sparse inputs" not in self.turned_off
         vm.heap.shapes = self.shapes
         vm.error_policy = marks.error_policy()
         vm.capture_control_flow = self.settings.capture_control_flow and not self.branches_break

@@ -14,6 +14,7 @@ from torch import fx
 from torch.utils import _pytree as pytree
 
 from stator.graph.naming import is_in_place
+from stator.graph.running_statistics import keeps_statistics, running_statistics
 from stator.shapes.values import has_unbacked
 
 _NEVER = frozenset(
@@ -130,8 +131,26 @@ def written_placeholders(graph: fx.Graph) -> set[fx.Node]:
     return {node for node in seen if node.op == "placeholder"}
 
 
+def writes_outside(nodes: set[fx.Node]) -> bool:
+    """Whether some of these nodes write to what others have made."""
+    waiting = [each for node in nodes if node.op in ("call_function", "call_method")
+               and is_in_place(node.target, node.kwargs) for each in _written_by(node)]
+    seen: set[fx.Node] = set()
+    while waiting:
+        node = waiting.pop()
+        if node not in nodes:
+            return True
+        if node not in seen:
+            seen.add(node)
+            if not _makes_new_memory(node):
+                waiting += node.all_input_nodes
+    return False
+
+
 def _written_by(node: fx.Node) -> list[fx.Node]:
     """The arguments that an in-place operation writes to."""
+    if keeps_statistics(node.target):
+        return running_statistics(node)
     name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
     found: list[fx.Node] = []
     if name == "batch_norm" or not node.args or not name.endswith(("_", "setitem")) and name not in _SWAPS:

@@ -2,6 +2,7 @@
 
 What a trace, a backend and a residual do with tensors is none of a mode's business: the trace has asked it already.
 The same goes for tensor subclasses and their `__torch_function__`, which a capture turns off for itself.
+Hooks on saved tensors are taken off for a capture alone: what a residual saves for the backward pass is theirs.
 """
 
 from __future__ import annotations
@@ -54,11 +55,25 @@ def set_aside() -> Iterator[None]:
     before, _aside.modes = _aside.modes, taken
     functions_before, _aside.functions = _aside.functions, C._get_torch_function_state()
     try:
-        with C.DisableTorchFunctionSubclass():
+        with C.DisableTorchFunctionSubclass(), _without_saved_hooks():
             yield
     finally:
         _aside.modes, _aside.functions = before, functions_before
         _put_on(taken)
+
+
+@contextlib.contextmanager
+def _without_saved_hooks() -> Iterator[None]:
+    taken: list[Any] = []
+    while C._autograd._saved_tensors_hooks_is_enabled() and \
+            (hooks := C._autograd._top_saved_tensors_default_hooks(True)) is not None:
+        taken.append(hooks)
+        C._autograd._pop_saved_tensors_default_hooks()
+    try:
+        yield
+    finally:
+        for hooks in reversed(taken):
+            C._autograd._push_saved_tensors_default_hooks(*hooks)
 
 
 @contextlib.contextmanager

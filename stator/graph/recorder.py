@@ -94,6 +94,7 @@ class Recorder:
             fake_mode.shape_env.settle = self.known.of_number
         self.locate: Callable[[], Any] = lambda: None
         self.in_order = False  # whether the backend runs the nodes one by one, as they are recorded
+        self.takes_sparse = True  # whether the backend may get sparse tensors
         self.data_dependent = True  # whether numbers that only the graph knows may be symbols of it
         self.torch_state = TorchState()
         self.propagation = Propagation(fake_mode)
@@ -119,7 +120,7 @@ class Recorder:
             special = type(tensor) not in PLAIN_CLASSES and not acts_as_parameter(type(tensor))
             if special and not acts_above_dispatch(type(tensor)):
                 raise Break("SB017", f"a tensor of type {type(tensor).__name__}")
-            if tensor.layout is not torch.strided and tensor.layout is not torch.sparse_coo:
+            if tensor.layout is not torch.strided and (tensor.layout is not torch.sparse_coo or not self.takes_sparse):
                 raise Break("SB017", f"a tensor of layout {tensor.layout}")
             if tensor.is_quantized or tensor.is_nested or torch._is_functional_tensor(tensor):
                 kind = "quantised" if tensor.is_quantized else "nested" if tensor.is_nested else "functionalised"
@@ -299,7 +300,7 @@ class Recorder:
         refuse_real_tensors(args)
         if kwargs:
             refuse_real_tensors(kwargs.values())
-        refuse_misread(getattr(target, "__name__", ""))
+        refuse_misread(target if type(target) is str else getattr(target, "__name__", ""))
         in_place = is_in_place(target, kwargs)
         if self.uncertain.storages:
             self.uncertain.check(target, in_place, args, kwargs)
@@ -383,7 +384,7 @@ class Recorder:
             except GuardOnDataDependentSymNode as error:
                 raise data_dependent(error.cond, f"{getattr(target, '__name__', target)} asks for a number") from None
             except Exception as error:
-                if _NO_FAKE in str(error):
+                if _NO_FAKE in str(error) or _TORCH_BUG in str(error):
                     raise Break("SB017", f"{error}".splitlines()[0]) from None
                 if _NO_DATA in str(error):  # C++ code that reads the values of an argument (tensor_split's indices)
                     raise Break("SB003", f"{getattr(target, '__name__', target)} reads a tensor's values") from None
@@ -550,11 +551,15 @@ def refuse_misread(name: str) -> None:
         raise Break("SB017", "a quantised tensor")  # its fake would be a plain one
     if name == "_pack_padded_sequence":
         raise Break("SB017", "packed sequences")  # their fake has the length of the batch
+    if name in _STORED:
+        raise Break("SB004", "how many elements a sparse tensor has")  # its fake has none
 
 
 keep_quiet(Recorder._attempt)
 _INDEXED = frozenset({"index_put", "index_put_", "index", "index.Tensor"})  # whose lists of tensors are no sizes
+_STORED = frozenset("_nnz indices _indices values _values crow_indices col_indices ccol_indices row_indices".split())
 _NO_FAKE = "There was no fake impl registered"  # what torch.library raises for a custom operator without one
+_TORCH_BUG = "INTERNAL ASSERT FAILED"
 _NO_DATA = "its data is not allocated yet"
 _STORAGES = (torch.UntypedStorage, torch.TypedStorage)
 _getitem = spell(torch.Tensor.__getitem__)[1]

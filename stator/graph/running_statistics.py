@@ -21,6 +21,10 @@ _BY_FUNCTION: tuple[tuple[Any, tuple[str, ...], bool], ...] = (  # its parameter
 _PARAMETERS = {id(function): (names, updates) for function, names, updates in _BY_FUNCTION}
 
 
+def keeps_statistics(target: Any) -> bool:
+    return id(target) in _PARAMETERS
+
+
 def running_statistics(node: fx.Node) -> list[fx.Node]:
     """The running mean and variance that a node updates."""
     known = _PARAMETERS.get(id(node.target))

@@ -20,37 +20,82 @@ from torch.utils import _pytree as pytree
 from torch.utils.checkpoint import CheckpointPolicy, noop_context_fn
 
 from stator.breaks import Break
+from stator.graph.may_fail import writes_outside
 from stator.graph.remembered import Remembered
 from stator.guards.guard import Kind, is_constant
 from stator.interp.frame import Continuation, Frame
 from stator.interp.rule_registry import rule
 from stator.interp.rules_autograd import pending_writes
 from stator.interp.rules_higher_order import finish, interpreted, modules_of
+from stator.native.torch_ops import draws_random_numbers
 
 _graph_ids = itertools.count(1)
 _OPTIONS = frozenset({"use_reentrant", "context_fn", "determinism_check", "debug", "preserve_rng_state", "early_stop"})
 
 
+class Region:
+    """A checkpointed function on its way: how the trace was before it, and how the checkpoint was asked for."""
+
+    def __init__(self, vm: Any, reentrant: bool, keeps_stream: bool) -> None:
+        self.reentrant, self.keeps_stream = reentrant, keeps_stream
+        self.marks = vm.recorder.marks
+        self.last = vm.recorder.graph._root._prev
+        self.before = self.written(vm) if torch.is_grad_enabled() else None
+
+    def written(self, vm: Any) -> Any:
+        return pending_writes(vm), len(vm.draws)
+
+    def nodes(self, vm: Any) -> set[Any]:
+        found, node = set(), vm.recorder.graph._root._prev
+        while node is not self.last and node.op not in ("root", "placeholder"):
+            found.add(node)
+            node = node._prev
+        return found
+
+    def require_repeatable(self, vm: Any, value: Any) -> None:
+        """The backward pass runs the function again, with all that it does beside computing its value."""
+        nodes = self.nodes(vm)
+        if not self.reentrant and not any(wants_grad(node) for node in nodes):
+            return  # nothing will be run again
+        if self.written(vm) != self.before:
+            raise Break("SB016", "a checkpoint of a function with effects, which the backward pass repeats")
+        if writes_outside(nodes):
+            raise Break("SB016", "a checkpoint of a function that changes tensors in place, which the backward pass "
+                        "repeats")
+        if any(not self.keeps_stream and draws_random_numbers(node.target) or takes_stream(node) for node in nodes):
+            raise Break("SB016", "a checkpoint of a function that draws other random numbers in the backward pass")
+        parts = value if type(value) is tuple else (value,)
+        if self.reentrant and not all(type(part) is FakeTensor or is_constant(part) for part in parts):
+            raise Break("SB016", "a reentrant checkpoint that returns tensors inside other objects, without gradients")
+
+
+def wants_grad(node: Any) -> bool:
+    leaves = pytree.tree_leaves(node.meta.get("example_value"))
+    with torch._C.DisableTorchFunction():
+        return any(type(leaf) is FakeTensor and leaf.requires_grad for leaf in leaves)
+
+
+def takes_stream(node: Any) -> bool:
+    return any(type(each.meta.get("example_value")) is torch.Generator or each.target is torch.Generator
+               for each in node.all_input_nodes)
+
+
 class EndOfRegion(Continuation):
     """The checkpointed function has ended: what follows is marked as before."""
 
-    __slots__ = ("marks", "cont", "before")
+    __slots__ = ("region", "cont")
 
-    def __init__(self, marks: dict[str, Any], cont: Any, before: Any = None) -> None:
-        self.marks, self.cont = marks, cont
-        self.before = before  # what had been written, where nothing may be
+    def __init__(self, region: Region, cont: Any) -> None:
+        self.region, self.cont = region, cont
 
     def returned(self, vm: Any, frame: Frame, value: Any) -> None:
-        vm.recorder.marks = self.marks
-        if self.before is not None and pending_writes(vm) != self.before:
-            raise Break("SB016", "a reentrant checkpoint of a function with effects, which sees no gradients")
-        parts = value if type(value) is tuple else (value,)
-        if self.before is not None and not all(type(part) is FakeTensor or is_constant(part) for part in parts):
-            raise Break("SB016", "a reentrant checkpoint that returns tensors inside other objects, without gradients")
+        vm.recorder.marks = self.region.marks
+        if self.region.before is not None:
+            self.region.require_repeatable(vm, value)
         vm.give(value, self.cont)
 
     def raised(self, vm: Any, frame: Frame, exc: BaseException) -> bool:
-        vm.recorder.marks = self.marks
+        vm.recorder.marks = self.region.marks
         return self.cont is not None and self.cont.raised(vm, frame, exc)
 
 
@@ -69,11 +114,11 @@ def _checkpoint(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     contexts = options.get("context_fn", noop_context_fn)
     if contexts is not noop_context_fn:
         return vm.give(selective(vm, function, tuple(rest), given, contexts), cont)
-    marks = vm.recorder.marks
+    region = Region(vm, reentrant, options.get("preserve_rng_state", True) is not False)
     # An inner region is part of the outer one, which recomputes it anyway.
-    vm.recorder.marks = marks or {"recompute": CheckpointPolicy.PREFER_RECOMPUTE, "ac_graph_id": next(_graph_ids)}
-    before = pending_writes(vm) if reentrant and torch.is_grad_enabled() else None
-    vm.call(function, tuple(rest), given, EndOfRegion(marks, cont, before))
+    vm.recorder.marks = region.marks or {"recompute": CheckpointPolicy.PREFER_RECOMPUTE,
+                                         "ac_graph_id": next(_graph_ids)}
+    vm.call(function, tuple(rest), given, EndOfRegion(region, cont))
 
 
 def require_like_other(args: Any, given: dict[str, Any], options: dict[str, Any]) -> None:

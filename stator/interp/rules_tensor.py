@@ -33,7 +33,8 @@ rule(torch.nn.Parameter, torch.nn.Buffer)(
     _breaks("SB016", "a Parameter or Buffer made inside the captured code"))
 rule(torch.Tensor.storage, torch.Tensor._typed_storage, _TensorBase.untyped_storage, torch.Tensor.storage_type,
      torch.Tensor.is_shared, torch.Tensor.share_memory_)(_breaks("SB005", "the storage of a tensor"))
-rule(torch.autograd.graph.saved_tensors_hooks.__enter__, torch.autograd.graph.save_on_cpu.__init__)(
+rule(torch.autograd.graph.saved_tensors_hooks.__enter__, torch.autograd.graph.saved_tensors_hooks.__exit__,
+     torch.autograd.graph.save_on_cpu.__init__)(
     _breaks("SB016", "hooks on saved tensors"))
 rule(torch.utils._python_dispatch.TorchDispatchMode.__enter__, torch.utils._python_dispatch.TorchDispatchMode.__exit__)(
     _breaks("SB005", "a mode that sees every operation"))
