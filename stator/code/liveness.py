@@ -51,6 +51,20 @@ def live_locals(unit: CodeUnit, index: int) -> frozenset[int]:
     return frozenset(slot for slot in range(unit.nlocalsplus) if mask >> slot & 1)
 
 
+def live_in_call(unit: CodeUnit, index: int) -> frozenset[int]:
+    """Slots that may still be read in a frame whose callee runs, where `index` is the instruction after the call.
+
+    The callee may end in three ways: with a value, as an iterator that is done (FOR_ITER and SEND jump), or with an
+    exception, whose handler covers the call and perhaps not the instruction after it.
+    """
+    live = live_locals(unit, index)
+    if index == 0:
+        return live
+    call, handler = unit.instructions[index - 1], unit.handlers()[index - 1]
+    ways = ([] if call.target is None else [call.target]) + ([] if handler is None else [handler.target])
+    return live.union(*(live_locals(unit, way) for way in ways))
+
+
 def _live_masks(unit: CodeUnit) -> list[int]:
     """Backward data flow to a fixpoint, a bit per slot."""
     instructions, handlers = unit.instructions, unit.handlers()

@@ -14,7 +14,7 @@ from typing import Any
 
 from stator import _hook
 from stator.code.decode import decode
-from stator.code.liveness import live_locals
+from stator.code.liveness import live_in_call, live_locals
 from stator.heap.box import NO_KEY, Box
 from stator.interp.bodies import ASYNC_GENERATOR
 from stator.interp.frame import NULL, UNBOUND, Frame, SavedExc
@@ -172,7 +172,7 @@ def suspend(vm: Any) -> tuple[list[FrameState], list[Any]]:
     starts: list[int] = []
     for frame in frames:
         starts.append(len(values))
-        slots = live_slots(frame, frame.ip, (frame.locals,))
+        slots = live_slots(frame, frame.ip, (frame.locals,), calls=frame is not vm.frame)
         values += [frame.locals[slot] for slot in slots]
         kinds: list[str] = []
         for item in frame.stack:
@@ -214,11 +214,11 @@ def _owned_generators(vm: Any, values: list[Any]) -> list[int]:
     return found
 
 
-def live_slots(frame: Frame, index: int, held: tuple[list[Any], ...]) -> tuple[int, ...]:
-    """The slots that matter from an instruction on and are bound in one of `held`."""
+def live_slots(frame: Frame, index: int, held: tuple[list[Any], ...], calls: bool = False) -> tuple[int, ...]:
+    """The slots that matter from an instruction on and are bound in one of `held`; `calls`: its callee runs meanwhile."""
     slots: Any = range(frame.unit.nlocalsplus)
     if not _LOOKS_AT_LOCALS & set(frame.code.co_names):
-        live = live_locals(frame.unit, index)
+        live = live_in_call(frame.unit, index) if calls else live_locals(frame.unit, index)
         cells = set(frame.unit.free_slots)  # a resume function is made with its whole closure
         slots = [slot for slot in slots if slot in live or slot in cells
                  or any(type(values[slot]) in RESUMABLE for values in held)]  # when it is dropped, it is closed

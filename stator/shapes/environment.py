@@ -20,6 +20,8 @@ import torch
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, ShapeEnv
 from torch.utils._sympy.value_ranges import ValueRanges
 
+from stator.shapes.sums import correct_sums
+
 
 class Unknown:
     """The type of UNKNOWN: nobody can tell before the graph runs."""
@@ -41,6 +43,7 @@ class TraceEnvironment(ShapeEnv):
 
     def __init__(self) -> None:
         super().__init__()
+        correct_sums()
         self.settle: Callable[[Any], Any] = unknown
         self.sizes: set[sympy.Symbol] = set()  # which are 2 at least, by the rule that 0 and 1 are constants
         self.relied: set[sympy.Symbol] = set()  # of which a backend asked what does not hold for 1

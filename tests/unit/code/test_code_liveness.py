@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from stator.code.decode import decode
-from stator.code.liveness import live_locals
+from stator.code.liveness import live_in_call, live_locals
 
 
 def live_names(function: Any, opname: str, argval: Any = None) -> set[str]:
@@ -102,3 +102,21 @@ def test_deletion_needs_the_value() -> None:
 
     assert live_names(subject, "CALL") == {"x"}
     assert live_names(subject, "LOAD_GLOBAL", "probe") == {"x"}
+
+
+def test_a_call_may_end_in_three_ways() -> None:
+    def subject(x, y):  # type: ignore[no-untyped-def]
+        for z in x:
+            y = z
+        try:
+            return probe()  # noqa: F821
+        except ValueError:
+            return y
+
+    unit = decode(subject.__code__)
+    loop = next(i.index for i in unit.instructions if i.opname == "FOR_ITER")
+    call = next(i.index for i in unit.instructions if i.opname == "CALL")
+    assert {unit.local_names[slot] for slot in live_locals(unit, loop + 1)} == set()
+    assert {unit.local_names[slot] for slot in live_in_call(unit, loop + 1)} == {"y"}
+    assert {unit.local_names[slot] for slot in live_locals(unit, call + 1)} == set()
+    assert {unit.local_names[slot] for slot in live_in_call(unit, call + 1)} == {"y"}
