@@ -8,6 +8,7 @@ the arguments, of the module's globals and classes, and the printed text.
 from __future__ import annotations
 
 import contextlib
+import gc
 import io
 import linecache
 import signal
@@ -47,13 +48,30 @@ def compiled(program: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def observe(module: types.ModuleType, subject: Callable[..., Any], number: int) -> Portrait:
-    arguments = module.inputs(number)
+    """One call; what it leaves to the garbage collector is collected before the next, and says what it says to nobody."""
+    gc.disable()
+    try:
+        with digits(0):  # a program may make numbers that only a portrait shows
+            return seen_of_a_call(module, subject, number)
+    finally:
+        with contextlib.redirect_stdout(io.StringIO()):
+            gc.collect(0)  # all that the call has made is young: nothing was collected meanwhile
+        gc.enable()
+        torch.set_grad_enabled(True)
+
+
+def seen_of_a_call(module: types.ModuleType, subject: Callable[..., Any], number: int) -> Portrait:
     seen = Describer(MODULE)
     root = Portrait("call")
+    try:
+        arguments = module.inputs(number)
+    except Exception as exception:  # the calls before have changed a class that the inputs are made of
+        root.parts["inputs"] = Portrait(f"{type(exception).__name__}: {exception}")
+        return root
     printed = io.StringIO()
     result: Any = None
     raised: Exception | None = None
-    with contextlib.redirect_stdout(printed), warnings.catch_warnings():
+    with contextlib.redirect_stdout(printed), warnings.catch_warnings(), digits(sys.int_info.default_max_str_digits):
         warnings.simplefilter("ignore")
         try:
             result = subject(*arguments)
@@ -71,8 +89,18 @@ def observe(module: types.ModuleType, subject: Callable[..., Any], number: int) 
     root.parts["printed"] = Portrait(repr(without_addresses(printed.getvalue())))
     root.parts["gradient"] = gradient(result, module.__dict__.get("G_PARAM"))
     root.parts["grad mode"] = Portrait(str(torch.is_grad_enabled()))
-    torch.set_grad_enabled(True)
     return root
+
+
+@contextlib.contextmanager
+def digits(most: int) -> Iterator[None]:
+    """Let numbers of so many digits be written; 0 is any."""
+    before = sys.get_int_max_str_digits()
+    sys.set_int_max_str_digits(most)
+    try:
+        yield
+    finally:
+        sys.set_int_max_str_digits(before)
 
 
 def gradient(result: Any, leaf: Any) -> Portrait:
