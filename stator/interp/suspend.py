@@ -215,7 +215,7 @@ def _owned_generators(vm: Any, values: list[Any]) -> list[int]:
 
 
 def live_slots(frame: Frame, index: int, held: tuple[list[Any], ...], calls: bool = False) -> tuple[int, ...]:
-    """The slots that matter from an instruction on and are bound in one of `held`; `calls`: its callee runs meanwhile."""
+    """The slots that matter from an instruction on and are bound in one of `held`; `calls`: its callee runs by now."""
     slots: Any = range(frame.unit.nlocalsplus)
     if not _LOOKS_AT_LOCALS & set(frame.code.co_names):
         live = live_in_call(frame.unit, index) if calls else live_locals(frame.unit, index)

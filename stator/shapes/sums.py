@@ -2,10 +2,10 @@
 
 In: torch's addition of symbolic numbers.  Out: the same, asked for its short cut only where that is right.
 
-torch notes on a number that it is a sum of different symbols, and adds another symbol by putting it among the sum's terms.
-The note stays when the sum has turned into something else: `a + b` is `2*a` after the guard a == b, whose parts are 2 and
-a, and is 15 after the guard a + b == 15, which has none. The short cut then gives `2 + a + c`, or `c`. So the note is
-checked against what the sum is now. The correction is made once per process and changes no right answer of torch's.
+torch notes on a number that it is a sum of different symbols, and adds another symbol by putting it among the terms.
+The note stays when the sum has turned into something else: `a + b` is `2*a` after the guard a == b, whose parts are 2
+and a, and is 15 after the guard a + b == 15, which has none. The short cut then gives `2 + a + c`, or `c`. So the note
+is checked against what the sum is now. The correction is made once per process and changes no right answer of torch's.
 """
 
 from __future__ import annotations
