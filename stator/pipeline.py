@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 import torch
+from torch.autograd.grad_mode import _enter_inference_mode
 
 from stator import _core, events, marks
 from stator.backends.compilation import compile_graph
@@ -40,6 +41,7 @@ from stator.guards.lower import Program, lower
 from stator.held_signals import held_signals, signals_let_through
 from stator.interp import function_modes
 from stator.interp.rules_effects import PolicySet
+from stator.interp.rules_settings import INFERENCE
 from stator.interp.suspend import plan_stop, suspend
 from stator.interp.trace import Trace, trace
 from stator.options import Settings
@@ -258,6 +260,9 @@ def ask_less(site: CallSite, done: Trace) -> bool:
         return True
     if not site.shapes.items and recorder.items.declined:
         site.shapes.items = True  # numbers in inputs are read before the graph runs
+        return True
+    if INFERENCE not in site.turned_off and recorder.graph.find_nodes(op="call_function", target=_enter_inference_mode):
+        site.turned_off.add(INFERENCE)  # break where it is entered and left
         return True
     if recorder.takes_sparse and any(is_sparse(graph_input.tensor) for graph_input in recorder.inputs):
         site.turned_off.add("sparse inputs")  # break at what uses them

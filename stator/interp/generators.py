@@ -70,6 +70,8 @@ def drive_generator(vm: Any, body: Suspended) -> Any:
             try:
                 value = yield result
             except BaseException as error:
+                if not vm.live:  # dropped after the trace: nothing of the program is run any more
+                    raise
                 exc = error
                 exc.__traceback__ = None
     except GeneratorExit:
@@ -96,6 +98,8 @@ async def drive_coroutine(vm: Any, body: Suspended) -> Any:
             try:
                 value = await _Raw(result)
             except BaseException as error:
+                if not vm.live:  # dropped after the trace: nothing of the program is run any more
+                    raise
                 exc = error
                 exc.__traceback__ = None
     except GeneratorExit:

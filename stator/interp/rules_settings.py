@@ -21,6 +21,7 @@ from stator.native.rows_torch import SETTING
 from stator.source import CallOf, Pinned
 
 C: Any = torch._C
+INFERENCE = "inference mode"  # a way of capturing
 
 
 # ---------------------------------------------------------------------- setters
@@ -33,6 +34,8 @@ def _setter_rule(setting: Setting) -> Any:
             args = ("cuda", *args)  # the older signature
         if any(type(value) not in _SETTABLE for value in (*args, *kwargs.values())):
             raise Break("SB006", f"{setting.setter.__name__} with an argument that is no constant")
+        if setting.setter is C._set_default_dtype and not vm.recorder.in_order:
+            raise Break("SB006", "the default dtype, which operators in a compiled graph would not see")
         try:
             vm.torch_state.change(setting, tuple(args), kwargs)
         except Exception as error:
@@ -107,6 +110,20 @@ for _setting in SETTINGS:
 
 
 # ---------------------------------------------------------------------- inference mode
+
+
+def _switches(function: Any) -> Any:
+    def switch(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+        if INFERENCE in vm.turned_off:
+            raise Break("SB006", "inference mode, which the backend could not compile as part of a graph")
+        if function is torch.inference_mode.__exit__ and not vm.torch_state.contexts:
+            raise Break("SB006", "leaving an inference mode that was entered before the call")
+        vm.push(vm.frame_for(function, args, kwargs), cont)
+    return switch
+
+
+for _function in (torch.inference_mode.__enter__, torch.inference_mode.__exit__):
+    rule(_function)(_switches(_function))
 
 
 @rule(C._InferenceMode)

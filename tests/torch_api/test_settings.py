@@ -156,13 +156,13 @@ def settings_read(x):
     return x + 1, torch.backends.cudnn.enabled, torch.get_float32_matmul_precision(), torch.get_num_threads()
 
 
-@breaks("SB013")
+@captured
 def seeded(x):
     torch.manual_seed(3)
     return x + torch.rand(3)
 
 
-@breaks("SB013")
+@captured
 def forked_generator(x):
     with torch.random.fork_rng(devices=[]):
         y = torch.rand(3)

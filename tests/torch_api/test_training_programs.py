@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -148,10 +149,51 @@ def hooks_on_saved_tensors() -> World:
     return trained(model, step, lambda: packed)
 
 
+# ---------------------------------------------------------------------- settings that compilers do not follow
+
+
+@program
+def default_dtype_changed_inside() -> World:
+    def step(x: Any) -> Any:
+        torch.set_default_dtype(torch.float64)
+        try:
+            made = torch.arange(3) / 2 + torch.ones(3)
+        finally:
+            torch.set_default_dtype(torch.float32)
+        return made, x + 1
+    return World(step, lambda i: (values(3, 4, seed=i),))
+
+
+@program
+def inference_beside_training() -> World:
+    model = layers()
+
+    def step(x: Any) -> Any:
+        with torch.inference_mode():
+            judged = model(x).clone()
+        return model(x).sum() + judged.mean().item()
+    return trained(model, step)
+
+
+@program
+def dropped_generators_beside_a_break() -> World:
+    slow, fast = layers(), layers()
+
+    def step(x: Any) -> Any:
+        with torch.no_grad():
+            for a, b in zip(slow.parameters(), fast.parameters(), strict=True):
+                a.data = a.data * 0.9 + b.data * 0.1
+        return fast(x).sum() + slow(x).sum()
+    return trained(fast, step, lambda: slow)
+
+
 @pytest.mark.parametrize("make", PROGRAMS, ids=lambda make: make.__name__)
 def test_equal_to_eager(make: Callable[[], World], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STATOR_STRICT", "1")
+    unraisable: list[Any] = []
+    monkeypatch.setattr(sys, "unraisablehook", unraisable.append)
     compare(make, 3)
+    assert not unraisable
 
 
 @pytest.mark.parametrize("make", [each for each in PROGRAMS if each is not hooks_on_saved_tensors],
