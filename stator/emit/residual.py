@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
 from torch import fx
 from torch.fx.passes.runtime_assert import insert_deferred_runtime_asserts
 
@@ -105,7 +106,8 @@ def emit_residual(vm: Any, result: Any, resume: Any = None, begin: Callable[[], 
         recorder.graph.output(nodes)
         graph_module = make_captured(recorder.graph, recorder.inner_graphs, recorder.plays)
         if recorder.symbols.definitions:
-            insert_deferred_runtime_asserts(graph_module, recorder.symbols.shape_env, "stator")
+            with torch._C._EnableTorchFunction():  # of the pass's proxies
+                insert_deferred_runtime_asserts(graph_module, recorder.symbols.shape_env, "stator")
             graph_module.recompile()
         call = call_graph(writer, vm.torch_state, f"{'out = ' if nodes else ''}graph({', '.join(names)})")
         call = call_or_redo(build, graph_module.graph, call, inputs, packed)

@@ -284,8 +284,10 @@ class SymbolNodes:
             if not self._can_make(expression):
                 raise Break("SB003", f"{expression}, a number whose origin is not in the graph")
         try:
-            with _pop_mode_temporarily() if torch._C._len_torch_function_stack() else _NOTHING:
-                made = self._make(expression)  # the tracer's mode would take the proxies for the program's values
+            # The tracer's mode would take the proxies for the program's values; proxies themselves have to be asked.
+            with _pop_mode_temporarily() if torch._C._len_torch_function_stack() else _NOTHING, \
+                    torch._C._EnableTorchFunction():
+                made = self._make(expression)
         except (KeyError, NotImplementedError):  # an operation that no graph has: then it is the number
             return specialise(value)
         return made.node if isinstance(made, fx.Proxy) else made

@@ -7,6 +7,7 @@ import torch
 from torch._guards import TracingContext, tracing
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+import stator
 from stator import events
 from stator.backends import compile_graph
 from stator.errors import BackendError
@@ -181,3 +182,18 @@ def test_compilation_is_an_event(inputs):
     with events.record() as log:
         compile_for("eager", linear_relu(), inputs)
     assert [(event.backend, event.graph_nodes) for event in log] == [("eager", 6)]
+
+
+def test_a_backend_may_trace_the_graph_with_proxies():
+    """`__torch_function__` of the program's tensors is off while a call is captured; proxies live by theirs."""
+    def traces_again(gm, example_inputs):
+        return torch.fx.symbolic_trace(gm)
+
+    def program(x, t):
+        n = t.item()
+        torch._check(max(n, x.shape[0]) <= 8)
+        return torch.sin(x[: max(n, 3)]).relu() * min(n, x.shape[0])
+
+    compiled = stator.compile(program, backend=traces_again, dynamic=True, options={"strict": True})
+    for rows, n in ((6, 4), (5, 2)):
+        torch.testing.assert_close(compiled(torch.ones(rows), torch.tensor(n)), program(torch.ones(rows), torch.tensor(n)))
