@@ -307,7 +307,7 @@ class Recorder:
         self.writes_in_place = self.writes_in_place or in_place
         key = None if in_place else self.propagation.key(func, args, kwargs)
         if key is not None:
-            result = self.propagation.recall(key)
+            result = self.propagation.recall(key, func, args, kwargs)
             if result is not None:
                 self.record(op, target, args, kwargs, result)
                 return result

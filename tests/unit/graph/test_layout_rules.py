@@ -1,0 +1,218 @@
+"""Every rule beside FakeTensor and beside real tensors: one dtype, size and stride, or no answer from the rule."""
+
+from __future__ import annotations
+
+import operator
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.utils import _pytree as pytree
+
+from stator.graph.layout_rules import RULES, foresee
+from stator.graph.propagation import Propagation
+
+Case = tuple[Any, tuple[Any, ...], dict[str, Any]]
+ROUNDS = 60
+
+
+def extent(rng: random.Random) -> int:
+    return rng.choice((1, 2, 3, 4, 5, 0) if rng.random() < 0.1 else (1, 2, 3, 4, 5))
+
+
+def tensor(rng: random.Random, size: tuple[int, ...] | None = None, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    """A tensor of a random size, most of them row by row; some permuted, sliced, expanded or of another dtype."""
+    size = tuple(extent(rng) for _ in range(rng.randrange(5))) if size is None else size
+    if rng.random() < 0.06:
+        dtype = rng.choice((torch.float16, torch.int64, torch.bool, torch.complex64, torch.float64))
+    chance = rng.random()
+    if chance < 0.12 and len(size) > 1:
+        order = rng.sample(range(len(size)), len(size))
+        back = [order.index(i) for i in range(len(size))]
+        return torch.ones([size[i] for i in order]).to(dtype).permute(back)
+    if chance < 0.16 and size:
+        return torch.ones((*size[:-1], size[-1] * 2)).to(dtype)[..., ::2]
+    if chance < 0.2 and size:
+        return torch.ones((*size[:-1], 1)).to(dtype).expand(size)
+    if chance < 0.23 and len(size) == 4:
+        return torch.ones(size).to(dtype).to(memory_format=torch.channels_last)
+    return torch.ones(size).to(dtype)
+
+
+def broadcast_pair(rng: random.Random, dtype: torch.dtype = torch.float32) -> tuple[Any, Any]:
+    size = tuple(extent(rng) for _ in range(rng.randrange(1, 5)))
+    other = tuple(n if rng.random() < 0.6 else 1 for n in size)[rng.randrange(len(size)) if rng.random() < 0.3 else 0:]
+    pair = [tensor(rng, size, dtype), tensor(rng, other, dtype)]
+    if rng.random() < 0.3:
+        pair[1] = rng.choice((2, 0.5, True, -1, 2**40, 1j))
+    rng.shuffle(pair)
+    return pair[0], pair[1]
+
+
+def unary(function: Any) -> Callable[[random.Random], Case]:
+    return lambda rng: (function, (tensor(rng),), {})
+
+
+def binary(function: Any, dtype: torch.dtype = torch.float32) -> Callable[[random.Random], Case]:
+    def make(rng: random.Random) -> Case:
+        used = torch.int64 if dtype is torch.float32 and rng.random() < 0.2 else dtype
+        return function, broadcast_pair(rng, used), {}
+
+    return make
+
+
+def linear(rng: random.Random) -> Case:
+    wide, narrow = extent(rng), extent(rng)
+    x = tensor(rng, (*[extent(rng) for _ in range(rng.randrange(4))], narrow))
+    bias = (tensor(rng, (wide,)),) if rng.random() < 0.5 else () if rng.random() < 0.5 else (None,)
+    return F.linear, (x, tensor(rng, (wide, narrow if rng.random() < 0.95 else 7)), *bias), {}
+
+
+def convolution(rng: random.Random) -> Case:
+    count = rng.choice((1, 2, 2, 3))
+    groups = rng.choice((1, 1, 2))
+    inner, outer = rng.choice((1, 2, 3)), rng.choice((1, 2, 3)) * groups
+    x = tensor(rng, (rng.choice((1, 2, 3)), inner * groups, *[rng.choice((1, 3, 6, 7)) for _ in range(count)]))
+    if rng.random() < 0.05:
+        x = x[0]
+    weight = tensor(rng, (outer, inner, *[rng.choice((1, 2, 3)) for _ in range(count)]))
+    bias = tensor(rng, (outer,)) if rng.random() < 0.5 else None
+    numbers = [rng.choice((1, 2, (2,) * count, [1] * count)), rng.choice((0, 1, (1,) * count, "same")),
+               rng.choice((1, 1, 2)), groups]
+    keep = 4 if groups > 1 else rng.randrange(5)
+    return (torch.conv1d, torch.conv2d, torch.conv3d)[count - 1], (x, weight, bias, *numbers[:keep]), {}
+
+
+def layer_norm(rng: random.Random) -> Case:
+    x = tensor(rng, tuple(extent(rng) for _ in range(rng.randrange(1, 5))))
+    tail = list(x.shape[-rng.randrange(1, x.dim() + 1):])
+    weights = [tensor(rng, tuple(tail)) if rng.random() < 0.7 else None for _ in range(2)]
+    return F.layer_norm, (x, tail, *weights, 1e-5)[:rng.randrange(2, 6)], {}
+
+
+def group_norm(rng: random.Random) -> Case:
+    groups = rng.choice((1, 2))
+    channels = groups * rng.choice((1, 2, 3))
+    x = tensor(rng, (extent(rng), channels, *[extent(rng) for _ in range(rng.randrange(3))]))
+    weights = [tensor(rng, (channels,)) if rng.random() < 0.7 else None for _ in range(2)]
+    return F.group_norm, (x, groups, *weights, 1e-5)[:rng.randrange(2, 6)], {}
+
+
+def embedding(rng: random.Random) -> Case:
+    index = torch.zeros([extent(rng) for _ in range(rng.randrange(4))], dtype=rng.choice((torch.int64, torch.int32)))
+    rest = (rng.choice((None, 0, -1)), rng.choice((None, None, 1.0)), 2.0, rng.random() < 0.1, rng.random() < 0.1)
+    return F.embedding, (index, tensor(rng, (5, extent(rng))), *rest[:rng.randrange(6)]), {}
+
+
+def cat(rng: random.Random) -> Case:
+    size = [extent(rng) for _ in range(rng.randrange(1, 5))]
+    dim = rng.randrange(-len(size), len(size))
+    parts = []
+    for _ in range(rng.randrange(1, 4)):
+        each = list(size)
+        each[dim] = extent(rng)
+        parts.append(tensor(rng, tuple(each)))
+    parts = parts if rng.random() < 0.8 else tuple(parts)  # type: ignore[assignment]
+    return torch.cat, (parts,) if dim == 0 else (parts, dim), {} if rng.random() < 0.5 or dim else {"dim": 0}
+
+
+def view(function: Any, *choices: tuple[Any, ...]) -> Callable[[random.Random], Case]:
+    def make(rng: random.Random) -> Case:
+        size = rng.choice(((2, 6), (4, 3, 2), (2, 1, 4), (1, 5), (3, 4, 2, 2)))
+        dtype = torch.float16 if function is torch.Tensor.float else torch.float32
+        return function, (tensor(rng, size, dtype), *rng.choice(choices)), {}
+
+    return make
+
+
+_KEYS: tuple[Any, ...] = (0, -1, None, ..., slice(1, None), slice(None, None, 2), (..., 0), (None, slice(0, 1)),
+                          (slice(None), None), True, [0, 1], (0, ..., None))
+_ARGUMENTS: dict[str, tuple[tuple[Any, ...], ...]] = {
+    "reshape": ((-1,), (2, -1), ((6, -1),), (4, 3, 2)), "view": ((-1,), (2, -1), ((2, 6),), (torch.int32,)),
+    "transpose": ((0, 1), (-1, -2), (0, 9)), "permute": ((1, 0), (2, 0, 1), ((1, 2, 0),), (0, 2, 1, 3)),
+    "unsqueeze": ((0,), (-1,), (9,)), "squeeze": ((), (1,), (-1,)), "flatten": ((), (1,), (0, 1)),
+    "chunk": ((2,), (3, 1), (2, -1)), "unbind": ((), (1,)), "narrow": ((0, 0, 1), (1, 1, 1)), "select": ((0, 0), (1, -1)),
+    "t": ((),), "movedim": ((0, 1), (0, -1)), "swapaxes": ((0, 1),), "expand": ((2, 4, 3, 2), (3, 1, 5), (2, -1, 4)),
+    "contiguous": ((),), "float": ((),), "unflatten": ((1, (2, 3)), (0, (2, -1))),
+    "getitem": tuple((key,) for key in _KEYS), "__getitem__": tuple((key,) for key in _KEYS)}
+
+_SPECIAL: dict[int, Callable[[random.Random], Case]] = {
+    id(F.linear): linear, id(torch.conv1d): convolution, id(torch.conv2d): convolution, id(torch.conv3d): convolution,
+    id(F.layer_norm): layer_norm, id(F.group_norm): group_norm, id(F.embedding): embedding, id(torch.cat): cat,
+    id(F.gelu): lambda rng: (F.gelu, (tensor(rng),), rng.choice(({}, {"approximate": "tanh"})))}
+_BINARY = ("add", "sub", "mul", "truediv", "div", "eq", "ne", "lt", "le", "gt", "ge", "pow", "and_", "or_")
+
+
+def maker(function: Any) -> Callable[[random.Random], Case]:
+    if id(function) in _SPECIAL:
+        return _SPECIAL[id(function)]
+    name = function.__name__
+    if name in _ARGUMENTS:
+        return view(function, *_ARGUMENTS[name])
+    if name == "pow":
+        return lambda rng: (function, (tensor(rng), rng.choice((2, 0.5, -1, tensor(rng, (1,))))), {})
+    if name in _BINARY:
+        return binary(function, torch.bool if name in ("and_", "or_") else torch.float32)
+    return unary(function)
+
+
+def layouts(result: Any) -> list[Any]:
+    return [(part.dtype, tuple(part.shape), part.stride()) for part in pytree.tree_leaves(result)]
+
+
+def outcome(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    try:
+        return function(*args, **kwargs)
+    except Exception as error:
+        return error
+
+
+@pytest.mark.parametrize("number", list(RULES), ids=[f"{i}-{each[0].__name__}" for i, each in enumerate(RULES.values())])
+def test_a_rule_says_what_torch_does(number: int) -> None:
+    make, answered = maker(RULES[number][0]), 0
+    rng = random.Random(RULES[number][0].__name__)
+    for _ in range(ROUNDS):
+        function, args, kwargs = make(rng)
+        mode = FakeTensorMode()
+        fakes, fake_kwargs = pytree.tree_map_only(torch.Tensor, mode.from_tensor, (args, kwargs))
+        propagation = Propagation(mode)
+        with torch.no_grad():
+            if propagation.key(function, fakes, fake_kwargs) is None:
+                continue
+            found = foresee(function, fakes, fake_kwargs, propagation.tensor_key)
+            if found is None:
+                continue
+            real, fake = outcome(function, args, kwargs), outcome(function, fakes, fake_kwargs)
+        shown = f"{function.__name__} of {pytree.tree_map_only(torch.Tensor, lambda t: layouts(t), (args, kwargs))}"
+        assert not isinstance(real, Exception), f"{shown}: {real}"
+        specs = [found[1]] if found[0] is None else found[1]
+        told = [spec[:3] for spec in specs]
+        assert type(real) is (torch.Tensor if found[0] is None else found[0]), shown
+        assert told == layouts(real) == layouts(fake), shown
+        assert all(spec[3] == torch.device("cpu") and spec[4] is False for spec in specs)
+        assert not any(part is value for part in pytree.tree_leaves(fake) for value in fakes), shown
+        answered += 1
+    assert answered >= 3
+
+
+def test_what_no_rule_is_sure_of() -> None:
+    mode = FakeTensorMode()
+
+    def asked(function: Any, *args: Any, **kwargs: Any) -> Any:
+        fakes, named = pytree.tree_map_only(torch.Tensor, mode.from_tensor, (args, kwargs))
+        return foresee(function, fakes, named, Propagation(mode).tensor_key)
+
+    x = torch.ones(2, 3)
+    assert asked(torch.relu, x) is not None
+    assert asked(F.silu, x, inplace=True) is None
+    assert asked(operator.add, x, torch.ones(2, 3, dtype=torch.int64)) is None
+    assert asked(operator.add, x, torch.ones(4)) is None
+    assert asked(F.linear, x, torch.ones(5, 4)) is None
+    assert asked(F.embedding, torch.zeros(2, dtype=torch.int64), x, None, 1.0) is None  # writes to its weights
+    assert asked(torch.Tensor.expand, x, mode.from_tensor(torch.tensor(2)), 3) is None
+    assert asked(torch.Tensor.contiguous, x) is None  # x itself
+    assert type(mode.from_tensor(x)) is FakeTensor
