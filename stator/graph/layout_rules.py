@@ -1,7 +1,7 @@
 """Layouts by rule.   (torch.relu, float32[2, 3] cpu)  ->  float32[2, 3] cpu, without asking torch
 
-In: an operation and arguments whose tensors are plain.  Out: a `Layout` (or several, with the class that holds them), or
-None where no rule is sure and FakeTensor has to say.  A rule speaks of the everyday case alone: dense tensors of one
+In: an operation and arguments whose tensors are plain.  Out: a `Layout` (or several, with the class that holds them),
+or None where no rule is sure and FakeTensor has to say.  A rule speaks of the everyday case alone: dense tensors of one
 floating dtype on a CPU or CUDA device, laid out row by row.  Errors are never a rule's: what looks wrong is None.
 
 tests/unit/graph/test_layout_rules.py puts every rule beside FakeTensor and beside real tensors.
@@ -238,7 +238,8 @@ def convolution(count: int) -> Rule:
         x, weight = dense(args[0], read), dense(args[1], read)
         if x is None or weight is None or not same_place(x, weight) or {len(x[1]), len(weight[1])} != {count + 2}:
             return None
-        bias, stride, padding, dilation, groups = (*args[2:], *(None, 1, 0, 1, 1)[len(args) - 2:])
+        defaults: tuple[Any, ...] = (None, 1, 0, 1, 1)
+        bias, stride, padding, dilation, groups = args[2:] + defaults[len(args) - 2:]
         if type(groups) is not int or groups < 1 or not _weights(x, [(bias, weight[1][:1])], read) \
                 or weight[1][1] * groups != x[1][1] or weight[1][0] % groups:
             return None
@@ -368,8 +369,8 @@ def view(func: Any) -> Rule:
     return rule
 
 
-_VIEWS = ("reshape", "transpose", "permute", "unsqueeze", "squeeze", "flatten", "chunk", "unbind", "narrow", "select", "t",
-          "movedim", "swapaxes")
+_VIEWS = ("reshape", "transpose", "permute", "unsqueeze", "squeeze", "flatten", "chunk", "unbind", "narrow", "select",
+          "t", "movedim", "swapaxes")
 for _name in _VIEWS:
     for _function in (getattr(torch, _name), getattr(torch.Tensor, _name)):
         rule_of(_function)(view(_function))

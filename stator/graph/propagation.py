@@ -1,10 +1,11 @@
 """Remember what operations do to metadata.   (torch.relu, float32[2, 3] cpu)  ->  float32[2, 3] cpu
 
 FakeTensor's own propagation costs 80-200 us an operation, and several times that for one it has not seen; an operation
-seen before, on tensors that look the same, or one that a rule foresees (layout_rules.py), costs a tenth of that.  The memo lives as long as the process, or until stator.reset().  It serves only where
-nothing but sizes, strides, dtype and device of the result can matter: no result that requires grad, no symbolic
-size, no in-place operation.  Storage aliasing is not kept; what asks for it (`storage_offset`, an in-place
-operation that could carry grad into the base of a view) raises ExactNeeded, and the trace is repeated without the memo.
+seen before, on tensors that look the same, or one that a rule foresees (layout_rules.py), costs a tenth of that.  The
+memo lives as long as the process, or until stator.reset().  It serves only where nothing but sizes, strides, dtype and
+device of the result can matter: no result that requires grad, no symbolic size, no in-place operation.  Storage
+aliasing is not kept; what asks for it (`storage_offset`, an in-place operation that could carry grad into the base of a
+view) raises ExactNeeded, and the trace is repeated without the memo.
 """
 
 from __future__ import annotations

@@ -192,7 +192,9 @@ def test_a_rule_says_what_torch_does(number: int) -> None:
         specs = [found[1]] if found[0] is None else found[1]
         told = [spec[:3] for spec in specs]
         assert type(real) is (torch.Tensor if found[0] is None else found[0]), shown
-        assert told == layouts(real) == layouts(fake), shown
+        assert told == layouts(real), shown
+        if not any(0 in each.stride() for each in pytree.tree_leaves(args) if isinstance(each, torch.Tensor)):
+            assert told == layouts(fake), shown  # of expanded tensors FakeTensor gives other strides than torch
         assert all(spec[3] == torch.device("cpu") and spec[4] is False for spec in specs)
         assert not any(part is value for part in pytree.tree_leaves(fake) for value in fakes), shown
         answered += 1
