@@ -423,6 +423,15 @@ static PyMethodDef methods[] = {
     {"generator_write", hook_generator_write, METH_VARARGS,
      DOC("generator_write($module, generator, state, unit, values, handled, null, /)",
          "Make a generator that is not on the C stack stand there: 0 not started, 1 suspended, 2 seen as running.")},
+    {"move_enumerate", hook_move_enumerate, METH_VARARGS,
+     DOC("move_enumerate($module, enumerate, index, /)", "Its next item has this number.")},
+    {"move_slice", hook_move_slice, METH_VARARGS,
+     DOC("move_slice($module, islice, next, taken, /)",
+         "It has taken so many items, and yields the one of number `next`; -1: it is at its end.")},
+    {"end_iterator", hook_end_iterator, METH_O,
+     DOC("end_iterator($module, iterator, /)", "An iterator of a sequence or of a callable is at its end.")},
+    {"deque_stands", hook_deque_stands, METH_O,
+     DOC("deque_stands($module, iterator, /)", "Whether the deque of an iterator is as it was when that was made.")},
     {NULL, NULL, 0, NULL},
 };
 

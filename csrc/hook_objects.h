@@ -1,4 +1,5 @@
-/* Functions of stator._hook that have nothing to do with interception; hook_objects.c and hook_generators.c define them. */
+/* Functions of stator._hook that have nothing to do with interception; hook_objects.c, hook_generators.c
+ * and hook_iterators.c define them. */
 #ifndef STATOR_HOOK_OBJECTS_H
 #define STATOR_HOOK_OBJECTS_H
 
@@ -11,6 +12,10 @@ PyObject *hook_tuple_set_item(PyObject *module, PyObject *args);
 PyObject *hook_refcount(PyObject *module, PyObject *object);
 PyObject *hook_generator_read(PyObject *module, PyObject *args);
 PyObject *hook_generator_write(PyObject *module, PyObject *args);
+PyObject *hook_move_enumerate(PyObject *module, PyObject *args);
+PyObject *hook_move_slice(PyObject *module, PyObject *args);
+PyObject *hook_end_iterator(PyObject *module, PyObject *object);
+PyObject *hook_deque_stands(PyObject *module, PyObject *object);
 #pragma GCC visibility pop
 
 #endif

@@ -26,7 +26,7 @@ from stator.heap.raw_access import instance_dict
 from stator.heap.readers import bytes_of, default_factory_of
 from stator.heap.shells import slot_members
 from stator.heap.tracker import Shape, VariableTracker
-from stator.heap.upcoming import is_exhausted, taken, walks
+from stator.heap.upcoming import is_exhausted, may_walk, taken, walks
 from stator.interp.rules_caches import CacheUsed
 from stator.interp.rules_decimals import raise_flags, raised_flags
 from stator.interp.rules_effects import Logged, PolicySet, Printed, Warned
@@ -97,7 +97,7 @@ def guard_no_aliases(heap: Any) -> None:
             for other in heap.trackers:
                 if other is not mutated and type(other.original) is type(mutated.original):
                     heap.guard(mutated.source, Kind.NOT_ALIAS, other.source)
-                if other.shape is Shape.UPCOMING and type(mutated.original) is list \
+                if other.shape is Shape.UPCOMING and may_walk(type(other.original), mutated.original) \
                         and not walks(other.original, mutated.original):
                     place = CallOf(Pinned(walks), (other.source, mutated.source))
                     heap.guard(place, Kind.FRESH_CALL, False)
@@ -251,6 +251,9 @@ def _diff_list(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> No
     base = build.writer.constant(_list_base(tracker.standin))
     if is_a(tracker.standin, list):
         out.append(f"{base}.__setitem__({name}, slice(None), [{', '.join(parts)}])")
+    elif len(now) == len(initial):  # iterators of the deque may go on
+        out.extend(f"{base}.__setitem__({name}, {at}, {part})" for at, part in enumerate(parts)
+                   if not _current(initial[at], now[at]))
     else:
         out.append(f"{base}.clear({name})")
         out.append(f"{base}.extend({name}, [{', '.join(parts)}])")

@@ -10,15 +10,18 @@ import itertools
 import operator
 from typing import Any
 
+from stator import _hook
 from stator.breaks import Break
 from stator.heap.iterators import (
     ADOPTED,
+    ASKING,
     COUNTING,
     POSITIONED,
     STATEFUL,
     STATELESS,
     WALKERS,
     advanced,
+    at_end,
     exhausted,
     steps_left,
 )
@@ -30,19 +33,10 @@ VIEWS: dict[type, str] = {
     type({}.keys()): "keys", type({}.values()): "values", type({}.items()): "items",
 }
 _REBUILT = ADOPTED | {
-    itertools.cycle, itertools.takewhile, itertools.dropwhile, itertools.islice, itertools.accumulate,
-    itertools.product, itertools.permutations, itertools.combinations, itertools.combinations_with_replacement,
-    itertools.compress, itertools.zip_longest, itertools.groupby, type(iter(int, 0)),
-    type(itertools.tee([])[0]), operator.itemgetter, operator.attrgetter, operator.methodcaller,
+    itertools.cycle, itertools.product, itertools.permutations, itertools.combinations,
+    itertools.combinations_with_replacement, type(itertools.tee([])[0]), operator.itemgetter, operator.attrgetter,
+    operator.methodcaller,
 }
-
-
-class _ByIndex:
-    def __getitem__(self, index: int) -> int:
-        raise IndexError(index)
-
-
-_REBUILT |= {type(iter(_ByIndex()))}
 
 
 def rebuild_iterator(build: Any, value: Any, cls: type) -> str | None:
@@ -104,14 +98,21 @@ def write_iterator(build: Any, tracker: VariableTracker, out: list[str]) -> None
     if _same(tracker.initial, now):
         return
     name = build.outside(tracker.source)
-    if cls in POSITIONED:
+    if cls in ASKING and at_end(now[1]):
+        out.append(f"{build.writer.constant(_hook.end_iterator, 'end_iterator')}({name})")
+    elif cls in POSITIONED or cls in ASKING:
         out.append(f"{build.writer.constant(exhausted)}({name})" if now[2] is None
                    else f"{name}.__setstate__({build.value(now[2])})")
     elif cls in COUNTING:
-        place = 1 if cls in (enumerate, itertools.repeat) else 0
+        place = 1 if cls is itertools.repeat else 0
         out.append(f"{build.writer.constant(count_until)}({name}, {place}, {build.value(now[1][place])})")
+    elif cls is enumerate:
+        out.append(f"{build.writer.constant(_hook.move_enumerate, 'move_enumerate')}({name}, {now[1][1]})")
+    elif cls is itertools.islice:
+        following, taken = (-1, 0) if len(now[1]) == 2 else (now[1][1], now[2])
+        out.append(f"{build.writer.constant(_hook.move_slice, 'move_slice')}({name}, {following}, {taken})")
     elif cls in STATEFUL:
-        state = "(iter(()),)" if now[2] is None else build.value(now[2])
+        state = "(iter(()),)" if cls is itertools.chain and now[2] is None else build.value(now[2])
         out.append(f"{name}.__setstate__({state})")
     elif cls not in STATELESS:
         raise Break("SB014", f"a {cls.__name__} from outside that was moved on")

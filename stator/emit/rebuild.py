@@ -87,6 +87,8 @@ class Rebuilder:
     def value(self, value: Any) -> str:
         cls = type(value)
         if cls in CONSTANT_TYPES and value == value:
+            if cls is int and value in self.vm.asked_ids:  # the object will be another one, elsewhere
+                return f"id({self.value(self.vm.asked_ids[value])})"
             return self.scalar(value)
         if cls is FakeTensor:
             return self.fresh_tensor(value)

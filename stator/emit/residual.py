@@ -35,7 +35,7 @@ from stator.source import Drawn, Source
 # From this many graph inputs on, the entry hands them over as one tuple: `graph(*inputs)`.
 PACKED_INPUTS = 16
 RESERVED = frozenset({"state", "kept", "streams", "generators", "out", "graph", "inputs", "residual", "failed",
-                      "versions", "error", "slice", "set", "setattr", "delattr", "float", "frozenset", "del"})
+                      "versions", "error", "slice", "set", "id", "setattr", "delattr", "float", "frozenset", "del"})
 
 
 @dataclass

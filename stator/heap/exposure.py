@@ -89,7 +89,7 @@ class Exposure:
             elif shows_memory(value):
                 tracker.exposed = False
                 raise Break("SB005", f"the contents of a {type(value).__name__} from outside, which may change")
-            else:
+            elif tracker.original is value:  # and no generator that runs in its place
                 self.guard(tracker.source, Kind.ID, value)
 
     def _expose_exception(self, tracker: VariableTracker) -> None:

@@ -23,6 +23,7 @@ from stator.guards.guard_set import GuardSet
 from stator.heap.arrays import Arrays, array_adopters
 from stator.heap.box import NO_KEY, Box
 from stator.heap.constants import Constants
+from stator.heap.copied_iterators import COPIED
 from stator.heap.exposure import PLAIN_DICTS, Exposure, store_of
 from stator.heap.holders import holder_adopters
 from stator.heap.instances import adopt_instance
@@ -69,6 +70,7 @@ class Heap(Exposure):
         self.shapes = Policy(False)  # which sizes and numbers are left open
         self.locate: Callable[[], Any] = lambda: None  # the user's line now being interpreted
         self.run_native: Callable[..., Any] = lambda fn, args: fn(*args)  # with the frame hook on
+        self.handed_to_c: Callable[[Any], Any] = lambda value: value  # a callable or a generator that C code will run
         self.by_original: dict[int, VariableTracker] = {}
         self.by_standin: dict[int, VariableTracker] = {}
         self.trackers: list[VariableTracker] = []
@@ -99,7 +101,7 @@ class Heap(Exposure):
         self.adopters.update({int: self._adopt_number, float: self._adopt_number})
         self.adopters.update(dict.fromkeys(IDENTITY_TYPES, self._adopt_identity))
         self.adopters.update(iterator_adopters(self))
-        for cls in SEQUENCES | COMPOSITES | ENDLESS:
+        for cls in SEQUENCES | COMPOSITES | ENDLESS | COPIED:
             otherwise = self.adopters.get(cls, self._adopt_opaque)
             self.adopters[cls] = functools.partial(adopt_upcoming, self, otherwise=otherwise)
         self.adopters.update(holder_adopters(self))

@@ -9,28 +9,42 @@ from __future__ import annotations
 import functools
 import itertools
 import operator
+import sys
 import types
 from collections.abc import Callable
 from typing import Any
 
+from stator import _hook
 from stator.breaks import Break
 from stator.guards.guard import Kind
 from stator.heap.readers import container_behind, reduced
 from stator.heap.tracker import Shape, VariableTracker
-from stator.heap.upcoming import is_upcoming
 from stator.kinds import is_a
 from stator.source import CallOf, Index, Pinned, Source
+
+
+class _ByIndex:
+    def __getitem__(self, index: int) -> int:
+        raise IndexError(index)
+
 
 # The position is a number that `__setstate__` takes.
 POSITIONED: frozenset[type] = frozenset({
     type(iter([])), type(reversed([])), type(iter(())), type(iter(range(0))), type(iter(range(1 << 70))),
     type(iter("")), type(iter("\u0100")), type(iter(b"")), type(iter(bytearray())), reversed,
 })
+# Those that ask objects of the program for their items, and let go of them at the end.
+ASKING: frozenset[type] = frozenset({type(iter(_ByIndex())), type(iter(int, 0))})
 # Iterators without a state of their own, beside that of the iterators they draw from.
-STATELESS: frozenset[type] = frozenset({zip, map, filter, itertools.starmap, itertools.filterfalse})
+STATELESS: frozenset[type] = frozenset({zip, map, filter, itertools.starmap, itertools.filterfalse, itertools.compress,
+                                        itertools.zip_longest})
 # Iterators that count, and are moved on by their own `__next__`.
-COUNTING: frozenset[type] = frozenset({enumerate, itertools.count, itertools.repeat})
-STATEFUL: frozenset[type] = frozenset({itertools.chain})
+COUNTING: frozenset[type] = frozenset({itertools.count, itertools.repeat})
+# Iterators that count what they take from others, and are moved without asking those.
+NUMBERING: frozenset[type] = frozenset({enumerate, itertools.islice})
+# Iterators whose `__setstate__` takes what `__reduce__` gives.
+STATEFUL: frozenset[type] = frozenset({itertools.chain, itertools.takewhile, itertools.dropwhile, itertools.accumulate,
+                                       itertools.groupby})
 
 WALKERS: dict[type, tuple[str, Callable[[Any], Any]]] = {
     type(iter({})): ("iter({})", iter),
@@ -40,11 +54,10 @@ WALKERS: dict[type, tuple[str, Callable[[Any], Any]]] = {
     type(reversed({}.values())): ("reversed({}.values())", lambda d: reversed(dict.values(d))),
     type(reversed({}.items())): ("reversed({}.items())", lambda d: reversed(dict.items(d))),
 }
-ADOPTED = POSITIONED | STATELESS | COUNTING | STATEFUL
-_C_FUNCTIONS = (types.BuiltinFunctionType, types.WrapperDescriptorType, types.MethodDescriptorType,
-                types.MethodWrapperType, types.ClassMethodDescriptorType)
+ADOPTED = POSITIONED | ASKING | STATELESS | COUNTING | NUMBERING | STATEFUL
 _NUMBERS = (int, float, complex, bool)
-_UNSAFE_INNER = (types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType)
+_FUNCTIONS = (types.BuiltinFunctionType, types.WrapperDescriptorType, types.MethodDescriptorType, types.FunctionType,
+              types.MethodWrapperType, types.ClassMethodDescriptorType)
 
 
 def iterator_adopters(heap: Any) -> dict[type, Any]:
@@ -64,14 +77,10 @@ def adopt_reduced(heap: Any, value: Any, source: Source) -> Any:
     make, args, state = reduced(value)
     base = CallOf(Pinned(reduced), (source,))
     heap.guard(Index(base, 1), Kind.LEN, len(args))
-    if cls is enumerate and type(args[0]) not in ADOPTED and type(args[0]) not in WALKERS:
-        raise Break("SB014", "an enumerate over an iterator written in Python, from outside")
-    if cls is enumerate and is_upcoming(args[0]):  # moving the enumerate on would move that one on, too
-        raise Break("SB014", "an enumerate over an iterator that others use as well, from outside")
+    refuse_unsettled(value, cls, args)
     adopted = [_part(heap, cls, part, Index(Index(base, 1), i)) for i, part in enumerate(args)]
-    state_source = Index(base, 2)
-    new_state = _state(heap, cls, state, state_source)
-    standin = heap.run_native(make, tuple(adopted))
+    new_state = _state(heap, cls, state, Index(base, 2))
+    standin = heap.run_native(make, tuple(adopted)) if type(value) not in ASKING or not at_end(args) else ended(cls)
     if new_state is not None:
         standin.__setstate__(new_state)
     tracker = heap.register(VariableTracker(standin, value, source, Shape.ITERATOR))
@@ -80,30 +89,59 @@ def adopt_reduced(heap: Any, value: Any, source: Source) -> Any:
     return standin
 
 
+def refuse_unsettled(value: Any, cls: type, args: tuple[Any, ...]) -> None:
+    """Break at what `__reduce__` does not tell, or could not be written back."""
+    if cls is itertools.accumulate and args[0] is not reduced(value)[1][0]:
+        raise Break("SB014", "an accumulate from outside that has yet to yield its first item")
+    if cls is enumerate and args[1] > sys.maxsize:
+        raise Break("SB014", "an enumerate from outside beyond the largest C integer")
+
+
+def at_end(args: tuple[Any, ...]) -> bool:
+    """Whether what an iterator was reduced to says that it has let go of what it asked."""
+    return len(args) == 1 and type(args[0]) is tuple and not args[0]
+
+
+def ended(cls: type) -> Any:
+    """An iterator of the class that has let go of what it asked."""
+    made = iter(int, 1) if cls is type(iter(int, 0)) else iter(_ByIndex())
+    _hook.end_iterator(made)
+    return made
+
+
 def _part(heap: Any, cls: type, part: Any, source: Source) -> Any:
-    """One argument of the iterator's constructor, safe for C code to walk."""
+    """One argument of the iterator's constructor, safe for C code to walk and to call."""
     if type(part) in _NUMBERS:  # a position or a count: a fact, never left open
         heap.guard(source, Kind.EQUALS, part)
         return part
-    if type(part) in _UNSAFE_INNER:
-        raise Break("SB014", f"a {cls.__name__} over a generator from outside")
     found = heap.adopt(part, source)
-    if heap.is_opaque(found) and type(part) not in (types.BuiltinFunctionType, types.FunctionType):
+    if type(part) is types.GeneratorType or cls is not itertools.repeat and (
+            type(part) in _FUNCTIONS or is_a(part, type)):
+        return heap.handed_to_c(found)
+    if heap.is_opaque(found):
         raise Break("SB014", f"a {cls.__name__} over a {type(part).__name__} from outside")
-    if type(part) in _C_FUNCTIONS or is_a(part, type) and cls is not itertools.repeat:
-        raise Break("SB014", f"a {cls.__name__} of a C function, from outside")
     heap.expose_deep(found)
     tracker = heap.by_standin.get(id(found))
-    if cls is itertools.chain and tracker is not None and tracker.shape is Shape.UPCOMING \
-            and any(type(item) in _UNSAFE_INNER or heap.is_opaque(item) for item in tracker.initial):
-        raise Break("SB014", "a chain over an iterator from outside that only its owner can advance")
+    if cls is itertools.chain and tracker is not None and tracker.shape is Shape.UPCOMING:
+        _expose_iterables(heap, tracker)
     return found
+
+
+def _expose_iterables(heap: Any, tracker: VariableTracker) -> None:
+    """A chain will run through each of these."""
+    for place, item in enumerate(tracker.initial):
+        if type(item) is types.GeneratorType:
+            tracker.initial[place] = heap.handed_to_c(item)
+        elif heap.is_opaque(item):
+            raise Break("SB014", "a chain over an iterator from outside that only its owner can advance")
 
 
 def _state(heap: Any, cls: type, state: Any, source: Source) -> Any:
     if state is None or type(state) in _NUMBERS:
         heap.guard(source, Kind.EQUALS, state)
         return state
+    if cls is itertools.accumulate or cls is itertools.zip_longest:  # its sum so far; what it fills up with
+        return _part(heap, cls, state, source)
     heap.guard(source, Kind.TYPE, tuple)
     heap.guard(source, Kind.LEN, len(state))
     return tuple(_part(heap, cls, part, Index(source, i)) for i, part in enumerate(state))

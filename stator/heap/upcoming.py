@@ -16,14 +16,26 @@ from typing import Any
 from stator.breaks import Break
 from stator.guards.guard import Kind
 from stator.heap.box import NO_KEY, Box
-from stator.heap.readers import reduced
+from stator.heap.copied_iterators import (
+    COPIED,
+    POOLS,
+    WALKED,
+    can_be_copied,
+    container_copied,
+    items_to_come,
+    walked_by,
+)
+from stator.heap.raw_access import raw_members
+from stator.heap.readers import bytes_of, reduced
 from stator.heap.tracker import Shape, VariableTracker
-from stator.source import CallOf, Index, Pinned, Source
+from stator.kinds import is_a
+from stator.source import CallOf, Pinned, Source
 
 _LIST: type = type(iter([]))
 _TUPLE: type = type(iter(()))
 _RANGE, _LONG_RANGE = type(iter(range(0))), type(iter(range(1 << 70)))
 SEQUENCES = frozenset({_LIST, _TUPLE, _RANGE, _LONG_RANGE})
+_TEXTS = frozenset({type(iter("")), type(iter("\u0100")), type(iter(b""))})
 COMPOSITES = frozenset({enumerate, zip})
 ENDLESS = frozenset({itertools.cycle})
 _length_hint = operator.length_hint
@@ -34,6 +46,8 @@ def is_upcoming(iterator: Any) -> bool:
     cls = type(iterator)
     if cls in SEQUENCES:
         return True
+    if cls in COPIED:
+        return can_be_copied(iterator)
     if cls is enumerate:
         inner = reduced(iterator)[1]
         # Held by the enumerate, by what it was reduced to, and as an argument: nobody else can advance it.
@@ -41,7 +55,7 @@ def is_upcoming(iterator: Any) -> bool:
     if cls in ENDLESS:
         _, inner, state = reduced(iterator)
         # Held as that of an enumerate; one made by reducing, for a cycle that has seen all its items, is held less.
-        return sys.getrefcount(inner[0]) <= 3 and type(inner[0]) in SEQUENCES \
+        return sys.getrefcount(inner[0]) <= 3 and type(inner[0]) in SEQUENCES | _TEXTS \
             and bool(remaining(inner[0]) or state[0])
     if cls is zip:
         _, inner, state = reduced(iterator)
@@ -61,34 +75,44 @@ def posed_class(heap: Any, value: Any) -> type | None:
 
 
 def walks(iterator: Any, container: Any) -> bool:
-    """A pure reader for guards: whether an iterator draws from this very list."""
-    return any(found is container for found in lists_behind(iterator))
+    """A pure reader for guards: whether an iterator draws from this very container."""
+    return any(found is container for found in containers_behind(iterator))
 
 
-def lists_behind(iterator: Any) -> list[Any]:
-    """The lists that an iterator walks."""
+def may_walk(cls: type, container: Any) -> bool:
+    """Whether an iterator of this class may draw from such a container."""
+    if cls in COMPOSITES or cls in ENDLESS:
+        return is_a(container, (list, *WALKED))
+    return is_a(container, list if cls is _LIST else walked_by(cls))
+
+
+def containers_behind(iterator: Any) -> list[Any]:
+    """The lists, sets, dicts, deques and arrays that an iterator walks."""
     cls = type(iterator)
     if cls is _LIST:
         return [args[0]] if (args := reduced(iterator)[1]) else []
+    if cls in COPIED:
+        return container_copied(iterator)
     if cls is enumerate or cls in ENDLESS:
-        return lists_behind(reduced(iterator)[1][0])
+        return containers_behind(reduced(iterator)[1][0])
     if cls is zip:
-        return [found for part in reduced(iterator)[1] for found in lists_behind(part)]
+        return [found for part in reduced(iterator)[1] for found in containers_behind(part)]
     return []
 
 
 def refuse_changed(heap: Any, tracker: VariableTracker) -> None:
-    """The items to come are those of the start: a list that was changed since may hold others."""
-    for container in lists_behind(tracker.original):
+    """The items to come are those of the start: a container that was changed since may hold others."""
+    for container in containers_behind(tracker.original):
         known = heap.by_original.get(id(container))
-        if known is not None and list_changed(known):
-            raise Break("SB014", "an iterator over a list that was changed")
+        if known is None:
+            continue
+        if list_changed(known) if known.shape is Shape.LIST else bytes_of(known.standin) != known.initial \
+                if known.shape is Shape.BUFFER else id(known) in heap.written:
+            raise Break("SB014", f"an iterator over a {type(container).__name__} that was changed")
 
 
 def list_changed(tracker: VariableTracker) -> bool:
-    if tracker.shape is Shape.OPAQUE:
-        return False  # handed around unread: a write to it would have been a break
-    items = list(list.__iter__(tracker.standin))
+    items = list(raw_members(tracker.standin))
     return len(items) != len(tracker.initial) or not all(
         box is item or type(box) is Box and box.is_current(item)
         for box, item in zip(tracker.initial, items, strict=True))
@@ -103,18 +127,24 @@ def remaining(iterator: Any) -> int:
         return remaining(reduced(iterator)[1][0])
     if cls is zip:
         return min((remaining(part) for part in reduced(iterator)[1]), default=0)
+    if cls in COPIED:
+        return len(items_to_come(iterator, LOOKAHEAD))
     return operator.length_hint(iterator)
 
 
 def at_least(iterator: Any, count: int) -> bool:
     if type(iterator) in SEQUENCES:  # asked at every turn of a loop with a graph break in it
         return _length_hint(iterator) >= count
+    if type(iterator) in COPIED:
+        return can_be_copied(iterator) and len(items_to_come(iterator, count)) == count
     return is_upcoming(iterator) and remaining(iterator) >= count
 
 
 def peek(iterator: Any, offset: int) -> Any:
     """The item `offset` places ahead."""
     cls = type(iterator)
+    if cls in COPIED:
+        return items_to_come(iterator, offset + 1)[offset]
     _, args, state = reduced(iterator)
     if cls is enumerate:
         return (args[1] + offset, peek(args[0], offset))
@@ -151,7 +181,8 @@ def adopt_upcoming(heap: Any, value: Any, source: Source, otherwise: Any) -> Any
     if not is_upcoming(value):
         return otherwise(value, source)
     heap.guard(source, Kind.TYPE, type(value))
-    items: list[Any] = [_item(heap, value, source, k) for k in range(_lookahead(value))]
+    items: list[Any] = [Box(heap, item, _itself, CallOf(Pinned(peek), (source, Pinned(k))), NO_KEY)
+                        for k, item in enumerate(_items(value, _lookahead(value)))]
     tracker = heap.register(VariableTracker(iter(items), value, source, Shape.UPCOMING))
     tracker.initial = items
     tracker.type_guarded = True
@@ -162,15 +193,16 @@ LOOKAHEAD = 100_000
 _ROUNDS = 64
 
 
-def _item(heap: Any, value: Any, source: Source, offset: int) -> Any:
-    place = CallOf(Pinned(peek), (source, Pinned(offset)))
-    if type(value) in SEQUENCES or type(value) in ENDLESS:
-        return Box(heap, peek(value, offset), _itself, place, NO_KEY)
-    return tuple(Box(heap, part, Index, place, i) for i, part in enumerate(peek(value, offset)))
+def _items(iterator: Any, count: int) -> Any:
+    return items_to_come(iterator, count) if type(iterator) in COPIED else (peek(iterator, k) for k in range(count))
 
 
 def _itself(base: Source) -> Source:
     return base
+
+
+def is_endless(tracker: VariableTracker) -> bool:
+    return tracker.shape is Shape.UPCOMING and type(tracker.original) in ENDLESS
 
 
 def taken(tracker: VariableTracker) -> int:
@@ -210,12 +242,6 @@ def expose_upcoming(heap: Any, tracker: VariableTracker) -> None:
         item = tracker.initial[k]
         if type(item) is Box:
             tracker.initial[k] = item.force()
-        elif type(tracker.original) in COMPOSITES:
-            _force_parts(heap, item)
+        if type(tracker.original) in COMPOSITES | POOLS:  # a tuple of its own
+            heap.expose(tracker.initial[k])
     heap.guard(CallOf(Pinned(remaining), (tracker.source,)), Kind.FRESH_CALL, count)
-
-
-def _force_parts(heap: Any, parts: tuple[Any, ...]) -> None:
-    for i, part in enumerate(parts):
-        if type(part) is Box:
-            heap.set_tuple_item(parts, i, part.force())

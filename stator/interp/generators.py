@@ -63,12 +63,12 @@ def drive_generator(vm: Any, body: Suspended) -> Any:
     try:
         yield None  # primed at once, so that dropping the object always closes the body
         while True:
-            more, result = step(vm, body, value, exc)
-            if not more:
-                return result
+            result = [*step(vm, body, value, exc)]  # emptied as it is handed on: its last value must not live here
+            if not result[0]:
+                return result.pop()
             value = exc = None
             try:
-                value = yield result
+                value = yield vm.walked(result.pop()) if type(result[1]) is types.GeneratorType else result.pop()
             except BaseException as error:
                 if not vm.live:  # dropped after the trace: nothing of the program is run any more
                     raise
@@ -189,33 +189,3 @@ def YIELD_VALUE(vm: Any, frame: Frame, instr: Any) -> None:
 @op
 def ASYNC_GEN_WRAP(vm: Any, frame: Frame, instr: Any) -> None:
     frame.stack.append(Yielded(frame.stack.pop()))
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-

@@ -142,6 +142,7 @@ class Machine:
         self.autograd_nodes: dict[int, Any] = {}  # the grad_fn of fake tensors
         self.tensor_grads: dict[int, tuple[Any, Any]] = {}  # id of a fake -> (it, what the program made its .grad)
         self.hooks: dict[int, tuple[Any, Any]] = {}  # id of a handle -> (it, its hook on a tensor; None: removed)
+        self.asked_ids: dict[int, Any] = {}  # of objects made inside the trace: the residual's have others
         self.new_leaves: list[Any] = []  # tensors of the graph that were made to require a gradient
         self.turned_off: set[str] = set()  # ways of capturing that break instead (see CallSite)
         self.steps = 0  # instructions begun by the outermost loop

@@ -40,6 +40,7 @@ class NativeCaller(Machine):
     torch_call: Callable[..., Any]
     frame_for: Callable[..., Frame]
     guard_code: Callable[[types.FunctionType], None]
+    walked: Callable[[Any], Any]
 
     # ------------------------------------------------------------------ C code
 
@@ -71,6 +72,9 @@ class NativeCaller(Machine):
                 return self.give(answer, cont)
         row = lookup(fn)
         self.admit(fn, row, every)
+        if types.GeneratorType in map(type, args) and row.cls is not NativeClass.PURE_SHELL:
+            args = tuple([self.walked(value) if type(value) is types.GeneratorType else value for value in args])
+            every = args if descriptor is fn else (receiver, *args)
         self.expose_for(row, every)
         if (symbolic or symbols.concern(self, every, kwargs)) and symbols.reaches_symbol(every, kwargs):
             args, kwargs = symbols.arguments(self, row, descriptor, every, kwargs)
@@ -143,13 +147,17 @@ class NativeCaller(Machine):
             return
         heap = self.heap
         for value in values:
-            if id(value) in heap.by_standin and (type(value) in _RESUMABLE or heap.is_opaque(value)
-                                                 and is_iterator(type(value))):
+            if heap.original_of(value) is value and id(value) in heap.by_standin and (
+                    type(value) in _RESUMABLE or heap.is_opaque(value) and is_iterator(type(value))):
                 raise Break("SB014", f"a {type(value).__name__} from outside")  # C code would advance the user's own
             if cls is NativeClass.PURE_DEEP or row.compares:
                 heap.expose_deep(value)
             else:
                 heap.expose(value)
+
+    def handed_to_c(self, value: Any) -> Any:
+        """A callable or a generator that C code will run, so that it comes back through the interpreter."""
+        return self.walked(value) if type(value) is types.GeneratorType else self.python_callable(value)
 
     def python_callable(self, value: Any) -> Any:
         """A C callable handed to C code, wrapped so that its calls come back through the interpreter."""
@@ -227,6 +235,8 @@ class NativeCaller(Machine):
                 raise unread(result, f"the answer of {func.__name__}, which C code asks for")
             if type(result) in SYMBOLIC and func.__name__ in _CONVERSIONS:
                 return specialise(result, f"the answer of {func.__name__}")
+            if type(result) is types.GeneratorType:
+                return self.walked(result)
             return symbols.truth(self, result) if type(result) is torch.SymBool else result
         except Raised as raised:
             self.escaped = raised.exc

@@ -163,7 +163,10 @@ def _dir(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 
 @rule(id, arity=(1,))
 def _id(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-    vm.give(id(vm.guard_identity(args[0])), cont)
+    number = id(vm.guard_identity(args[0]))
+    if id(args[0]) not in vm.heap.by_standin and find(vm, type(args[0]), "__del__") is MISSING:
+        vm.asked_ids[number] = args[0]
+    vm.give(number, cont)
 
 
 @rule(hash, arity=(1,))

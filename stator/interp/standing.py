@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from stator import _hook
+from stator.breaks import Break
 from stator.code.decode import decode
 from stator.code.handled import saved_exceptions
 from stator.guards.guard import Kind
@@ -230,6 +231,19 @@ def owned_generator(vm: Any, generator: Any) -> Any:
     body = vm.generators.get(id(generator)) or adopted_body(vm, tracker)  # the latter runs: its frame comes later
     made = body.handle()
     return stand_in_generator(vm, body, generator) if made is generator else made
+
+
+def walked_generator(vm: Any, generator: Any) -> Any:
+    """A stand-in for a generator from outside that C code will run through; it lives as long as the trace."""
+    tracker = vm.heap.by_standin.get(id(generator))
+    if tracker is None or tracker.original is not generator:
+        return generator
+    if vm.generators.get(id(generator)) is None:
+        raise Break("SB014", f"a {type(generator).__name__} from outside")  # C code would advance the user's own
+    made = owned_generator(vm, generator)
+    vm.heap.kept.append(made)
+    vm.heap.by_standin[id(made)] = tracker  # C code may hand it on to the program
+    return made
 
 
 def handled_in(frame: Frame) -> BaseException | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import bisect
 import collections
+import gc
 import itertools
 import math
 import operator
@@ -18,6 +19,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx.experimental.symbolic_shapes import expect_true
 
 from stator.breaks import Break
+from stator.heap.box import Box
 from stator.interp.floats import power, quotient, zero_times
 from stator.interp.frame import Raised
 from stator.interp.lookup import MISSING
@@ -47,6 +49,8 @@ _COPIES = frozenset(map(id, (
     tuple.__getitem__, torch.Size.__getitem__, dict.update, dict.copy, dict.pop, dict.popitem, zip, enumerate, reversed,
     itertools.chain, itertools.islice, collections.deque.extend, collections.deque.pop, collections.deque.popleft,
     list.__len__, tuple.__len__, dict.__len__, len)))
+# C functions that take an iterable of pairs, and where.
+_PAIRS = {id(dict): 0, id(collections.OrderedDict): 0, id(dict.update): 1}
 # C functions that store a value without looking at it.
 _STORES = frozenset(map(id, (
     list.append, collections.deque.append, collections.deque.appendleft, dict.setdefault, slice)))
@@ -326,10 +330,13 @@ def _reaches_symbol(values: Any) -> bool:
             pending += value.values() if cls in _MAPPINGS else value
         elif cls is slice:
             pending += (value.start, value.stop, value.step)
+        elif cls in _WALKING:
+            pending += gc.get_referents(value)
     return False
 
 
 _MAPPINGS = frozenset({dict, collections.OrderedDict})
+_WALKING = frozenset({zip, enumerate, type(iter([])), type(iter(()))})
 _NESTED = frozenset({list, tuple, torch.Size, collections.deque}) | _MAPPINGS
 
 
@@ -361,12 +368,23 @@ def arguments(vm: Any, row: Any, function: Any, values: Any, kwargs: Any) -> tup
     """The arguments with a number wherever the C function may look at one."""
     if id(function) in _STORES:
         return values, kwargs
+    if (at := _PAIRS.get(id(function))) is not None and len(values) > at and not issubclass(type(values[at]), dict):
+        pairs = [_with_number_for_key(vm, pair) for pair in vm.native(list, (values[at],))]
+        values = (*values[:at], pairs, *values[at + 1:])
     deep = row.cls is not NativeClass.PURE_SHELL and id(function) not in _COPIES
     change = (lambda value: specialise_deep(vm, value)) if deep else specialise
     values = tuple([change(value) for value in values])
     if not kwargs or function is dict:  # dict(rows=n) stores what it is given
         return values, kwargs
     return values, {key: change(value) for key, value in kwargs.items()}
+
+
+def _with_number_for_key(vm: Any, pair: Any) -> Any:
+    """A pair that becomes an entry of a dict, whose key is hashed."""
+    if type(pair) not in (tuple, list) or len(pair) != 2:
+        return pair
+    key, item = pair
+    return specialise_deep(vm, key.force() if type(key) is Box else key), item
 
 
 def _number_of(vm: Any, value: Any) -> Any:

@@ -14,7 +14,7 @@ from stator.guards.guard import Kind
 from stator.heap.box import Box
 from stator.heap.heap import Heap
 from stator.heap.tracker import Shape
-from stator.heap.upcoming import note_next
+from stator.heap.upcoming import is_endless, note_next
 from stator.interp import (  # noqa: F401  (register handlers)
     delegation,
     function_modes,
@@ -36,7 +36,7 @@ from stator.interp.frame import ExcState, Frame, Raised
 from stator.interp.lookup import MISSING, find
 from stator.interp.native_calls import is_iterator
 from stator.interp.ops_except import optional_attr, special_method
-from stator.interp.standing import Generators
+from stator.interp.standing import Generators, walked_generator
 from stator.kinds import is_a
 from stator.shapes.values import PYTHON_TYPES, UNREAD
 
@@ -57,6 +57,7 @@ class VM(Caller):
         super().__init__(heap, recorder)
         self.coded: dict[int, Any] = {}
         self.generators = Generators(self)
+        heap.handed_to_c = self.handed_to_c
         self.modes: list[Any] = []  # the program's TorchFunctionModes that are on, innermost last
         self.modes_at_start = 0
         self.functions_off = self.functions_off_at_start = 0
@@ -166,6 +167,8 @@ class VM(Caller):
                 self.heap.expose_keys(tracker)
             elif tracker.shape is Shape.SET:
                 return iter(self.set_order(tracker))
+            elif is_endless(tracker):
+                return value
             else:
                 self.heap.expose(value)
         elif is_a(value, (set, frozenset)):
@@ -287,6 +290,9 @@ class VM(Caller):
             return self.call_function(method, (iterator,), None, cont)
         self.refuse_outside_iterator(iterator)
         self.give(self.native(next, (iterator,)), cont)
+
+    def walked(self, generator: Any) -> Any:
+        return walked_generator(self, generator)
 
     # ------------------------------------------------------------------ facts
 

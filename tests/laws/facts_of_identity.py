@@ -25,6 +25,8 @@ from probing import Scene, probe, ramp
 from scenery import box, one
 from torch import nn
 
+import stator
+
 
 class Target:
     def method(self) -> int:
@@ -186,3 +188,22 @@ def method_of_super_at_a_break():
         return x * len(items)
 
     return Scene(fn, one(ramp()), lambda: items.clear(), lambda: list(items))
+
+
+@probe("SB009")
+def id_of_what_is_made_inside():
+    """It leaves with the object, whose address is another one then."""
+    def fn(x):
+        made, memo = {"x": x}, {}
+        memo[id(made)] = made
+        memo[id(memo)] = [made]
+        y = x + 1
+        number = id(y)
+        return y, made, memo, number
+
+    def told(x):
+        y, made, memo, number = fn(x)
+        stator.graph_break()
+        return y, [key == id(made) for key in memo], [key == id(memo) for key in memo], number == id(y), memo[id(made)] is made
+
+    return Scene(told, one(ramp()))

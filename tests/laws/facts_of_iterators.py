@@ -33,7 +33,7 @@ def outside_counter():
     return Scene(lambda x: x * next(counter), one(ramp()), lambda: next(counter), lambda: repr(counter))
 
 
-@probe("SB014 SB005 SB001")
+@probe()
 def outside_generator():
     def numbers():
         for n in range(20):
@@ -45,7 +45,7 @@ def outside_generator():
     return Scene(lambda x: x * next(stream), one(ramp()), lambda: next(stream), lambda: list(seen))
 
 
-@probe("SB014 SB005 SB001")
+@probe()
 def outside_generator_unpacked():
     def numbers():
         yield 1
@@ -68,7 +68,7 @@ def outside_zip_beside_its_iterator():
     return Scene(lambda x: (x * 2, next(pairs), next(numbers), next(pairs)), one(ramp()), lambda: next(numbers))
 
 
-@probe("SB014")
+@probe()
 def outside_enumerate_beside_its_iterator():
     numbers = iter(list(range(40)))
     numbered = enumerate(numbers)
@@ -100,7 +100,7 @@ def outside_iterator_over_a_list_that_comes_to_change():
     return Scene(fn, lambda: (ramp(), slot[0]), lambda: slot.__setitem__(0, items), lambda: items)
 
 
-@probe("SB014")
+@probe()
 def outside_chain_over_a_generator():
     numbers = itertools.chain((n for n in range(9)), [1, 2, 3])
     return Scene(lambda x: (x * 2, next(numbers)), one(ramp()), lambda: next(numbers))
@@ -168,7 +168,7 @@ def outside_cycle_of_tensors_and_lists():
     return Scene(fn, one(ramp()), lambda: next(turns), lambda: list(shared))
 
 
-@probe("SB014")
+@probe()
 def outside_cycle_in_a_loop_that_is_left():
     turns = itertools.cycle(range(4))
 

@@ -1,0 +1,124 @@
+/* Move C iterators that have no __setstate__, or not for all they hold.
+ *
+ * In:  an iterator of the user's, and where the program left it.
+ * Out: the same iterator, standing there; what it draws from is not asked.
+ *
+ * The structs are private to CPython (Objects/enumobject.c, Objects/iterobject.c, Modules/itertoolsmodule.c,
+ * Modules/_collectionsmodule.c); their beginnings are the same in 3.11, 3.12 and 3.13.
+ */
+#include "hook_objects.h"
+
+typedef struct {
+    PyObject_HEAD
+    Py_ssize_t index;
+    PyObject *iterator;
+    PyObject *result;
+    PyObject *long_index;
+} Enumerate;
+
+typedef struct {
+    PyObject_HEAD
+    PyObject *iterator;
+    Py_ssize_t next;
+    Py_ssize_t stop;
+    Py_ssize_t step;
+    Py_ssize_t count;
+} Slice;
+
+typedef struct {
+    PyObject_HEAD
+    PyObject *callable;
+    PyObject *sentinel;
+} CallIterator;
+
+typedef struct {
+    PyObject_HEAD
+    Py_ssize_t index;
+    PyObject *sequence;
+} SequenceIterator;
+
+typedef struct {
+    PyObject_VAR_HEAD
+    void *left_block;
+    void *right_block;
+    Py_ssize_t left_index;
+    Py_ssize_t right_index;
+    size_t state;
+} Deque;
+
+typedef struct {
+    PyObject_HEAD
+    void *block;
+    Py_ssize_t index;
+    Deque *deque;
+    size_t state;
+    Py_ssize_t left;
+} DequeIterator;
+
+PyObject *
+hook_move_enumerate(PyObject *module, PyObject *args)
+{
+    PyObject *object;
+    Py_ssize_t index;
+    if (!PyArg_ParseTuple(args, "O!n:move_enumerate", &PyEnum_Type, &object, &index)) {
+        return NULL;
+    }
+    if (((Enumerate *)object)->long_index != NULL) {
+        PyErr_SetString(PyExc_OverflowError, "move_enumerate(): it counts beyond the largest C integer");
+        return NULL;
+    }
+    ((Enumerate *)object)->index = index;
+    Py_RETURN_NONE;
+}
+
+PyObject *
+hook_move_slice(PyObject *module, PyObject *args)
+{
+    PyObject *object;
+    Py_ssize_t next, count;
+    if (!PyArg_ParseTuple(args, "Onn:move_slice", &object, &next, &count)) {
+        return NULL;
+    }
+    if (strcmp(Py_TYPE(object)->tp_name, "itertools.islice") != 0) {
+        PyErr_SetString(PyExc_TypeError, "move_slice(): an islice is needed");
+        return NULL;
+    }
+    if (next < 0) {
+        Py_CLEAR(((Slice *)object)->iterator);
+        Py_RETURN_NONE;
+    }
+    ((Slice *)object)->next = next;
+    ((Slice *)object)->count = count;
+    Py_RETURN_NONE;
+}
+
+PyObject *
+hook_end_iterator(PyObject *module, PyObject *object)
+{
+    if (Py_IS_TYPE(object, &PyCallIter_Type)) {
+        Py_CLEAR(((CallIterator *)object)->callable);
+        Py_CLEAR(((CallIterator *)object)->sentinel);
+    }
+    else if (Py_IS_TYPE(object, &PySeqIter_Type)) {
+        Py_CLEAR(((SequenceIterator *)object)->sequence);
+    }
+    else {
+        PyErr_SetString(PyExc_TypeError, "end_iterator(): an iterator of a sequence or of a callable is needed");
+        return NULL;
+    }
+    Py_RETURN_NONE;
+}
+
+PyObject *
+hook_deque_stands(PyObject *module, PyObject *object)
+{
+    const char *name = Py_TYPE(object)->tp_name;
+    if (strcmp(name, "collections._deque_iterator") != 0 && strcmp(name, "_collections._deque_iterator") != 0
+        && strcmp(name, "collections._deque_reverse_iterator") != 0
+        && strcmp(name, "_collections._deque_reverse_iterator") != 0) {
+        PyErr_SetString(PyExc_TypeError, "deque_stands(): an iterator of a deque is needed");
+        return NULL;
+    }
+    DequeIterator *iterator = (DequeIterator *)object;
+    return PyBool_FromLong(iterator->deque->state == iterator->state);
+}
