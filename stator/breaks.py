@@ -202,7 +202,7 @@ register(
     "SB016",
     "autograd call inside",
     cause="the program runs autograd inside the captured code",
-    example="loss.backward(), torch.autograd.grad(y, x)",
+    example="loss.backward()",
     remedy="compile the forward computation alone; call backward outside, or use torch.func.grad",
 )
 register(

@@ -41,6 +41,7 @@ from stator.guards.lower import Program, lower
 from stator.held_signals import held_signals, signals_let_through
 from stator.interp import function_modes
 from stator.interp.rules_effects import PolicySet
+from stator.interp.rules_gradients import WAY
 from stator.interp.rules_settings import INFERENCE
 from stator.interp.suspend import plan_stop, suspend
 from stator.interp.trace import Trace, trace
@@ -260,6 +261,9 @@ def ask_less(site: CallSite, done: Trace) -> bool:
         return True
     if not site.shapes.items and recorder.items.declined:
         site.shapes.items = True  # numbers in inputs are read before the graph runs
+        return True
+    if WAY not in site.turned_off and recorder.graph.find_nodes(op="call_function", target=torch.autograd.grad):
+        site.turned_off.add(WAY)  # break there
         return True
     if INFERENCE not in site.turned_off and recorder.graph.find_nodes(op="call_function", target=_enter_inference_mode):
         site.turned_off.add(INFERENCE)  # break where it is entered and left

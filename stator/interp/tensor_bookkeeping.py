@@ -30,9 +30,9 @@ def read(vm: Any, fake: Any, name: str) -> Any:
     if name == "grad" or name == "_grad":
         return _read_grad(vm, fake, tracker)
     if name == "is_leaf":
-        return _is_leaf(vm, fake, tracker)
+        return is_leaf(vm, fake, tracker)
     if name == "grad_fn":
-        if _is_leaf(vm, fake, tracker):
+        if is_leaf(vm, fake, tracker):
             return None
         with torch._C.DisableTorchFunction():
             node = fake.grad_fn
@@ -47,7 +47,7 @@ def read(vm: Any, fake: Any, name: str) -> Any:
     return NOT_NOTED
 
 
-def _is_leaf(vm: Any, fake: Any, tracker: Any) -> bool:
+def is_leaf(vm: Any, fake: Any, tracker: Any) -> bool:
     with torch._C.DisableTorchFunction():
         if tracker is None:
             return fake.is_leaf
@@ -60,7 +60,7 @@ def _is_leaf(vm: Any, fake: Any, tracker: Any) -> bool:
 def _read_grad(vm: Any, fake: Any, tracker: Any) -> Any:
     if id(fake) in vm.tensor_grads:
         return vm.tensor_grads[id(fake)][1]
-    if not _is_leaf(vm, fake, tracker):
+    if not is_leaf(vm, fake, tracker):
         raise Break("SB016", "grad of a tensor that is no leaf, which warns")
     if tracker is None:
         return None
@@ -110,7 +110,7 @@ def may_become_leaf(vm: Any, fake: Any) -> bool:
 
 def require_inner_leaves(vm: Any, outputs: list[Any]) -> None:
     """A compiled graph returns no leaves of its own, and no gradient where none of its inputs has one."""
-    if not vm.new_leaves:
+    if not vm.new_leaves or vm.recorder.in_order:
         return
     with torch._C.DisableTorchFunction():
         escapes = any(output is leaf for output in outputs for leaf in vm.new_leaves)
@@ -127,6 +127,6 @@ def _write_grad(vm: Any, fake: Any, value: Any) -> None:
         if (value.shape, value.dtype, value.device) != (fake.shape, fake.dtype, fake.device):
             raise Break("SB006", "assignment of a tensor of another kind to Tensor.grad")
     tracker = vm.heap.by_standin.get(id(fake))
-    if tracker is None or not _is_leaf(vm, fake, tracker):
+    if tracker is None or not is_leaf(vm, fake, tracker):
         raise Break("SB016", "assignment to grad of a tensor that is no leaf from outside")
     vm.tensor_grads[id(fake)] = (fake, value)

@@ -44,6 +44,7 @@ from stator.interp import (  # noqa: F401  (each registers its rules)
     rules_effects,
     rules_functorch,
     rules_generators,
+    rules_gradients,
     rules_groups,
     rules_higher_order,
     rules_hooks,
