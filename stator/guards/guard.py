@@ -74,7 +74,7 @@ MISSING = Missing()
 
 
 class Guard:
-    """One fact.  Equal guards have the same source, kind and value; `where` is only for people."""
+    """One fact.  Guards of one `key` have the same source, kind and value; `where` is only for people."""
 
     __slots__ = ("source", "kind", "value", "where", "_key")
 
@@ -112,12 +112,6 @@ class Guard:
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError("Guard is frozen")
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Guard) and self._key == other._key
-
-    def __hash__(self) -> int:
-        return hash(self._key)
 
     def __repr__(self) -> str:
         return f"<Guard {self.text()}>"

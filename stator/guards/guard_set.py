@@ -48,9 +48,6 @@ class GuardSet:
         for guard in guards:
             self.add(guard)
 
-    def discard(self, guard: Guard) -> None:
-        self._by_key.pop(guard.key, None)
-
     def prune(self) -> None:
         """Drop every guard that another one implies."""
         facts = _Facts(self._by_key.values())
@@ -59,12 +56,6 @@ class GuardSet:
     def arrived(self) -> Iterable[Guard]:
         """In order of arrival."""
         return self._by_key.values()
-
-    def copy(self) -> GuardSet:
-        return GuardSet(self._by_key.values())
-
-    def __contains__(self, guard: Guard) -> bool:
-        return guard.key in self._by_key
 
     def __len__(self) -> int:
         return len(self._by_key)

@@ -1,57 +1,67 @@
-"""Does a test fail for everything that can be switched off?   python -m tests.mutation [--only TEXT] [--jobs N] [tests]
+"""Does a test fail for everything that can be switched off?   python -m tests.mutation [--only REGEX] [--jobs N] [tests]
 
-In: pytest's tests (default: the curriculum, the laws, the breaks).  Out: the share of mutants that some test noticed, by
-sort, and every survivor by name; exit status 1 if there is a survivor that tests/mutation/justified.txt does not explain.
+In: pytest's tests (default: the curriculum, the laws, the breaks, the units).  Out: the share of mutants that some test
+noticed, by sort, and every survivor by name; exit status 1 if a mutant survives, or is entered by no test, and
+tests/mutation/justified.txt does not say why.
 
-Each test runs once as it is, to learn which of Stator's functions it enters; --jobs processes share them. A mutant then
-runs, in a forked child, only tests that enter what it changed, the quickest first, until one fails. --part 2/3 takes every
-third mutant from the second on, so that a long run can be made in pieces; --minutes stops in time, and says what is left.
+Each test runs once as it is, to learn which of Stator's functions it enters (`learning.py`; --learned keeps that in a
+file). A mutant then runs, in a forked child, only tests that enter what it changed, until one fails or --seconds of tests
+have passed. --part 2/3 takes every third mutant from the second on, --minutes stops in time and says what is left, and
+--again takes only what an earlier result (--json) did not see noticed.
 """
 
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import os
+import re
 import signal
 import sys
-import tempfile
 import time
-import types
-from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 from _pytest.runner import runtestprotocol
 
+from tests.mutation.learning import Map, quieten
 from tests.mutation.subjects import Mutant, all_mutants
 
 HERE = Path(__file__).parent
-DEFAULT_TESTS = ["tests/lang", "tests/laws/test_laws.py", "tests/breaks", "tests/unit/shapes", "tests/unit/emit",
-                 "tests/unit/heap", "tests/unit/guards"]
-SECONDS = 60  # of processor time, for one test
+DEFAULT_TESTS = ["tests/lang", "tests/laws/test_laws.py", "tests/laws/test_precision.py", "tests/breaks", "tests/unit/shapes",
+                 "tests/unit/emit", "tests/unit/heap", "tests/unit/guards", "tests/unit/graph", "tests/unit/interp",
+                 "tests/unit/native", "tests/unit/api", "tests/unit/entry", "tests/unit/cache", "tests/unit/audit"]  # fmt: skip
+LIMIT = 20  # seconds of processor time for one test, at least
 
 
 class Mutating:
     """A pytest plugin that runs the collected tests under each mutant instead of once."""
 
     def __init__(self, options: argparse.Namespace) -> None:
-        self.jobs, self.most, self.out = options.jobs, options.most, options.json
+        self.jobs, self.seconds, self.out = options.jobs, options.seconds, options.json
         self.deadline = time.monotonic() + options.minutes * 60 if options.minutes else float("inf")
         part, _, parts = options.part.partition("/")
-        wanted = [each for each in all_mutants() if options.only in each.name]
+        self.every = all_mutants()
+        self.earlier = json.loads(Path(options.again).read_text())["noticed"] if options.again else {}
+        wanted = [each for each in self.every if re.search(options.only, each.name) and each.name not in self.earlier]
         self.mutants = wanted[int(part) - 1 :: int(parts)]
+        self.map = Map(options.learned)
         self.survivors: list[str] = []
         self.untested: list[str] = []
         self.left: list[str] = []
         self.noticed: dict[str, str] = {}
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
-        entered, seconds = self.learn(session.items)
-        everything = sorted((i for i in session.items if i.nodeid in seconds), key=lambda i: seconds[i.nodeid])
-        print(f"\n{len(everything)} tests pass, {len(self.mutants)} mutants", file=sys.stderr, flush=True)
-        running: dict[int, Mutant] = {}
+        gc.collect()
+        gc.freeze()  # a child that collects would touch, and so copy, all there is
+        names = {each.entered: each.function for each in self.every if each.entered is not None}
+        self.map.learn(session.items, names, self.jobs)
+        items = {i.nodeid: i for i in session.items if i.nodeid in self.map.seconds}
+        print(f"\n{len(items)} tests pass, {len(self.mutants)} mutants", file=sys.stderr, flush=True)
+        everything = sorted(items, key=self.map.seconds.__getitem__)
+        running: dict[int, tuple[Mutant, int]] = {}
         waiting = list(self.mutants)
         while waiting or running:
             while waiting and len(running) < self.jobs:
@@ -61,80 +71,47 @@ class Mutating:
                     continue
                 # What every test may use meets all of them, those of each file in turn.
                 chosen = everything[::7] + everything if mutant.entered is None else \
-                    [i for i in everything if i.nodeid in entered[mutant.entered]][: self.most]
+                    self.map.tests_for(mutant.function, items, self.seconds)
                 if not chosen:
                     self.untested.append(mutant.name)
                     continue
-                running[self.fork(mutant, chosen)] = mutant
+                child, answer = self.fork(mutant, [items[test] for test in chosen])
+                running[child] = mutant, answer
             if not running:
                 continue
             child, status = os.wait()
-            self.judge(running.pop(child), status)
+            self.judge(*running.pop(child), status)
         return True
 
-    def judge(self, mutant: Mutant, status: int) -> None:
+    def judge(self, mutant: Mutant, answer: int, status: int) -> None:
+        with os.fdopen(answer) as told:
+            last = told.read().splitlines()
         if status == 0:
             self.survivors.append(mutant.name)
         else:
-            self.noticed[mutant.name] = "a test failed" if os.WIFEXITED(status) else "the process died"
+            test = last[-1] if last else "before any test"
+            self.noticed[mutant.name] = test if os.WIFEXITED(status) else f"{test} (the process died)"
+            if last:
+                self.map.noticed(mutant.function, test)
         done = len(self.survivors) + len(self.noticed)
+        if done % 20 == 0:
+            self.write()
         print(f"\r{done}/{len(self.mutants)}, {len(self.survivors)} survive", end="", file=sys.stderr, flush=True)
 
-    def learn(self, items: list[pytest.Item]) -> tuple[dict[types.CodeType, set[str]], dict[str, float]]:
-        """Which tests enter which code, and how long they take; tests that fail as it is are left out."""
-        codes = sorted({each.entered for each in self.mutants} - {None}, key=lambda code: str((code, id(code))))
-        number_of = {code: number for number, code in enumerate(codes)}
-        entered: dict[Any, set[str]] = defaultdict(set)
-        seconds: dict[str, float] = {}
-        with tempfile.TemporaryDirectory() as folder:
-            files = [Path(folder) / str(shard) for shard in range(self.jobs)]
-            children = [self.learner(items[shard :: self.jobs], number_of, file) for shard, file in enumerate(files)]
-            for child in children:
-                os.waitpid(child, 0)
-            for file in files:
-                for line in file.read_text().splitlines() if file.exists() else ():
-                    nodeid, took, numbers = json.loads(line)
-                    seconds[nodeid] = took
-                    for number in numbers:
-                        entered[codes[number]].add(nodeid)
-        return entered, seconds
-
-    def learner(self, items: list[pytest.Item], number_of: dict[Any, int], file: Path) -> int:
-        """A process that runs its share of the tests, and writes a line for each that passes."""
+    def fork(self, mutant: Mutant, items: list[pytest.Item]) -> tuple[int, int]:
+        """A process that runs the tests under the mutant, and a pipe that says which it has begun."""
+        answer, tell = os.pipe()
         child = os.fork()
         if child:
-            return child
-        quieten()
-        try:
-            with file.open("w") as out:
-                for item in items:
-                    found: set[int] = set()
-
-                    def see(frame: Any, event: str, arg: Any, found: set[int] = found) -> None:
-                        if event == "call" and frame.f_code in number_of:
-                            found.add(number_of[frame.f_code])
-
-                    sys.setprofile(see)
-                    started = time.process_time()
-                    try:
-                        reports = runtestprotocol(item, log=False)
-                    finally:
-                        sys.setprofile(None)
-                    if all(report.passed for report in reports):
-                        print(json.dumps([item.nodeid, time.process_time() - started, sorted(found)]), file=out, flush=True)
-        finally:
-            os._exit(0)
-
-    def fork(self, mutant: Mutant, items: list[pytest.Item]) -> int:
-        child = os.fork()
-        if child:
-            return child
+            os.close(tell)
+            return child, answer
         quieten()
         try:
             mutant.apply()
             for item in items:
+                os.write(tell, (item.nodeid + "\n").encode()[-200:])
                 # A test that no longer ends is noticed; it has its own limit, so that many tests are not taken for one.
-                signal.setitimer(signal.ITIMER_PROF, SECONDS)
+                signal.setitimer(signal.ITIMER_PROF, max(LIMIT, 10 * self.map.seconds[item.nodeid]))
                 if not all(report.passed or report.skipped for report in runtestprotocol(item, log=False)):
                     os._exit(1)
             os._exit(0)
@@ -142,33 +119,42 @@ class Mutating:
             os._exit(1)
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
-        justified = {}
-        for line in (HERE / "justified.txt").read_text().splitlines():
-            if line and not line.startswith("#"):
-                name, _, why = line.partition(": ")
-                justified[name] = why
-        open_ones = [name for name in self.survivors if name not in justified]
+        why = justified()
+        open_ones = [name for name in self.survivors if name not in why]
+        never = [name for name in self.untested if name not in why]
         total = len(self.survivors) + len(self.noticed)
         write = terminalreporter.write_line
         for name in open_ones:
             write(f"SURVIVES {name}")
-        for name in self.untested:
+        for name in never:
             write(f"UNTESTED {name}")
         sorts = sorted({sort_of(name) for name in [*self.survivors, *self.noticed]})
         write(f"{'what is switched off':24s} {'mutants':>8s} {'noticed':>8s} {'survive':>8s} {'justified':>9s}")
         for sort in sorts:
             noticed = sum(sort_of(name) == sort for name in self.noticed)
             survive = [name for name in self.survivors if sort_of(name) == sort]
-            explained = sum(name in justified for name in survive)
+            explained = sum(name in why for name in survive)
             write(f"{sort:24s} {noticed + len(survive):8d} {noticed:8d} {len(survive):8d} {explained:9d}")
         if self.left:
             write(f"{len(self.left)} mutants were not run in time")
         write(f"{total} mutants run, {len(self.noticed)} noticed, {len(self.survivors)} survive "
-              f"({len(self.survivors) - len(open_ones)} justified); {len(self.untested)} are entered by no test here")
+              f"({len(self.survivors) - len(open_ones)} justified); {len(self.untested)} are entered by no test here "
+              f"({len(self.untested) - len(never)} justified)")  # fmt: skip
+        self.write()
+        self.failed = bool(open_ones or never)
+
+    def write(self) -> None:
         if self.out:
             Path(self.out).write_text(json.dumps({"survivors": self.survivors, "untested": self.untested,
-                                                  "left": self.left, "noticed": self.noticed}, indent=1))
-        self.failed = bool(open_ones)
+                                                  "left": self.left, "noticed": {**self.earlier, **self.noticed}},
+                                                 indent=1))  # fmt: skip
+
+
+def justified() -> dict[str, str]:
+    """Survivors that were looked at: the name of the mutant, and why no test can notice."""
+    lines = (HERE / "justified.txt").read_text().splitlines()
+    pairs = [line.partition(": ") for line in lines if line and not line.startswith("#")]
+    return {name: reason for name, _, reason in pairs}
 
 
 def sort_of(name: str) -> str:
@@ -177,18 +163,14 @@ def sort_of(name: str) -> str:
         else "functions of " + name.partition(".")[0]
 
 
-def quieten() -> None:
-    quiet = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(quiet, 1)
-    os.dup2(quiet, 2)
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.mutation", description=__doc__)
-    parser.add_argument("tests", nargs="*", default=DEFAULT_TESTS)
-    parser.add_argument("--only", default="", help="mutants whose name holds this text")
+    parser.add_argument("tests", nargs="*", default=[test for test in DEFAULT_TESTS if Path(test).exists()])
+    parser.add_argument("--only", default="", help="mutants whose name matches this expression")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--most", type=int, default=400, help="tests a mutant meets at most")
+    parser.add_argument("--seconds", type=float, default=60.0, help="of tests that a mutant meets at most")
+    parser.add_argument("--learned", default="", help="a file that keeps which tests enter what")
+    parser.add_argument("--again", default="", help="only mutants that this result does not call noticed")
     parser.add_argument("--json", default="", help="where to write the result")
     parser.add_argument("--part", default="1/1", help="i/n: every n-th mutant from the i-th on")
     parser.add_argument("--minutes", type=float, default=0.0, help="start no mutant after so many minutes")

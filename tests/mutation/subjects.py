@@ -8,8 +8,11 @@ A function's code object is replaced, not its name, so that everybody who has im
 
 from __future__ import annotations
 
+import contextlib
 import dis
+import functools
 import importlib
+import inspect
 import pkgutil
 import types
 from collections.abc import Callable, Iterator
@@ -31,12 +34,17 @@ RESULTS: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 
 
+WRITTEN = (types.FunctionType, functools._lru_cache_wrapper)
+CONTEXT = contextlib.contextmanager(iter).__code__  # of every function that contextmanager() makes
+
+
 @dataclass(frozen=True)
 class Mutant:
     """One thing switched off."""
 
     name: str
     apply: Callable[[], None]
+    function: str
     entered: types.CodeType | None  # tests that never enter this code cannot notice
 
     def __repr__(self) -> str:
@@ -60,7 +68,7 @@ def functions_of(module: types.ModuleType) -> Iterator[tuple[str, types.Function
                 member = getattr(member, "__func__", getattr(member, "fget", member))
                 if isinstance(member, types.FunctionType) and member.__module__ == module.__name__:
                     yield f"{name}.{attribute}", member
-        elif isinstance(value, types.FunctionType) and value.__module__ == module.__name__:
+        elif isinstance(value, WRITTEN) and value.__module__ == module.__name__:
             yield name, value
 
 
@@ -70,41 +78,45 @@ def is_trivial(code: types.CodeType) -> bool:
     return names[:2] == ["LOAD_CONST", "RETURN_VALUE"] or names[:1] == ["RETURN_CONST"] or len(names) < 4
 
 
-def results_of(function: types.FunctionType) -> tuple[str, ...]:
-    """The expressions a mutant returns, from the annotation of the result."""
+def bodies_of(function: types.FunctionType, is_context: bool) -> tuple[tuple[str, str], ...]:
+    """What mutants of the function do instead, in words and as a statement, from the annotation of the result."""
+    if is_context:
+        return (("does nothing around the block", "yield None"),)
+    if function.__code__.co_flags & inspect.CO_GENERATOR:
+        return (("yields nothing", "yield from ()"),)
     annotation = str(function.__annotations__.get("return", "None"))
-    return RESULTS.get(annotation.partition("[")[0], ("None",))
+    results = RESULTS.get(annotation.partition("[")[0], ("None",))
+    return tuple((f"returns {result}", f"return {result}") for result in results)
 
 
-def returning(function: types.FunctionType, expression: str) -> types.CodeType:
-    """Code that takes any arguments and returns the value of the expression."""
+def doing(function: types.FunctionType, statement: str) -> types.CodeType:
+    """Code that takes any arguments and does only the statement."""
     free = function.__code__.co_freevars  # a function keeps its cells: the new code must name as many
-    if free:
-        inner = f"    def mutant(*a, **k):\n        if 0: {', '.join(free)}\n        return {expression}\n"
-        source = f"def outer():\n    {' = '.join(free)} = None\n{inner}    return mutant\n"
-        namespace: dict[str, Any] = {}
-        exec(source, namespace)
-        return namespace["outer"]().__code__
-    namespace = {}
-    exec(f"def mutant(*a, **k):\n    return {expression}\n", namespace)
-    return namespace["mutant"].__code__
+    names = ", ".join(free)
+    kept = f"    {names.replace(',', ' =')} = None\n" if free else ""
+    used = f"        if 0: {names}\n" if free else ""
+    source = f"def outer():\n{kept}    def mutant(*a, **k):\n{used}        {statement}\n    return mutant\n"
+    namespace: dict[str, Any] = {}
+    exec(source, namespace)
+    return namespace["outer"]().__code__
 
 
 def of_functions() -> Iterator[Mutant]:
     for module in modules():
-        for name, function in functions_of(module):
+        for name, outer in functions_of(module):
+            function = inspect.unwrap(outer)
+            if function.__code__.co_filename != module.__file__:  # a dataclass's own
+                continue
             if name.rpartition(".")[2] in NOT_LAWS or is_trivial(function.__code__):
                 continue
-            if function.__code__.co_flags & 0x20:  # a generator's mutant would be no generator
-                continue
-            for expression in results_of(function):
-                changed = returning(function, expression)
+            short = f"{module.__name__.removeprefix('stator.')}.{name}"
+            for does, statement in bodies_of(function, getattr(outer, "__code__", None) is CONTEXT):
+                changed = doing(function, statement)
 
                 def apply(function: types.FunctionType = function, changed: types.CodeType = changed) -> None:
                     function.__code__ = changed
 
-                short = module.__name__.removeprefix("stator.")
-                yield Mutant(f"{short}.{name} returns {expression}", apply, function.__code__)
+                yield Mutant(f"{short} {does}", apply, short, function.__code__)
 
 
 def of_guard_kinds() -> Iterator[Mutant]:
@@ -113,7 +125,7 @@ def of_guard_kinds() -> Iterator[Mutant]:
             keep = GuardSet.add
             GuardSet.add = lambda self, guard: guard.kind is not kind and keep(self, guard)  # type: ignore[method-assign]
 
-        yield Mutant(f"no guards of kind {kind.name}", apply, GuardSet.add.__code__)
+        yield Mutant(f"no guards of kind {kind.name}", apply, "guards.guard_set.GuardSet.add", GuardSet.add.__code__)
 
 
 def of_rows() -> Iterator[Mutant]:
@@ -128,7 +140,7 @@ def of_rows() -> Iterator[Mutant]:
                     else:
                         object.__setattr__(row, "cls", pure)
 
-        yield Mutant(f"rows of class {cls.name} {'are unknown' if cls is pure else 'are pure'}", apply, None)
+        yield Mutant(f"rows of class {cls.name} {'are unknown' if cls is pure else 'are pure'}", apply, "native.rows", None)
 
 
 def all_mutants() -> list[Mutant]:

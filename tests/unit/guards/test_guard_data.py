@@ -117,6 +117,16 @@ def test_pruning_drops_what_is_implied() -> None:
     others = [Guard(X, Kind.LEN, 2), Guard(X, Kind.PRESENT, "a"), Guard(X, Kind.ABSENT, "c")]
     assert pruned(keys, *others) == ["list(x) == ['a', 'b']"]
     assert pruned(Guard(X, Kind.ID, len), Guard(X, Kind.TYPE, type(len))) == ["x is len"]
+    # What is there under a key can only be read where the key is.
+    assert pruned(Guard(X, Kind.PRESENT, "k"), Guard(Key(X, "k"), Kind.EQUALS, 3)) == ["x['k'] == 3"]
+    assert len(pruned(Guard(X, Kind.PRESENT, "k"), Guard(Key(X, "other"), Kind.EQUALS, 3))) == 2
+
+
+def test_a_guard_is_frozen() -> None:
+    guard = Guard(X, Kind.EQUALS, 1)
+    with pytest.raises(AttributeError, match="frozen"):
+        guard.value = 2  # type: ignore[misc]
+    assert guard.value == 1
 
 
 def test_pruning_keeps_what_can_still_change() -> None:

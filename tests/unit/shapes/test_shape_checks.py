@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 
 import pytest
@@ -83,6 +84,33 @@ def test_what_cannot_be_computed_does_not_hold():
     for check, bad in ((squares, 1 << 40), (divides, 0)):
         assert check.holds([2]) and program_of(check).check((None, 2)) == -1
         assert not check.holds([bad]) and program_of(check).check((None, bad)) == 0
+
+
+REAL = (Operand(Local("x", 0), Property.REAL),)
+LOADED = (Code.LOAD, 0)
+
+
+@pytest.mark.parametrize(("op", "meaning"), [
+    (Code.NEGATE, lambda value: int(not value)), (Code.TO_FLOAT, float), (Code.TRUNC, math.trunc),
+    (Code.FLOOR, math.floor), (Code.CEIL, math.ceil), (Code.SQUARE_ROOT, math.sqrt),
+], ids=str)  # fmt: skip
+@pytest.mark.parametrize("value", [2.5, -2.5, 4.0, 1e-3, -7.0, float("nan"), float("inf"), 0.0])
+def test_operations_on_one_number(op, meaning, value):
+    """Both agree with Python about what the result is; of zeros, NaN and infinity nothing holds."""
+    ordinary = value != 0.0 and math.isfinite(value) and not (op is Code.SQUARE_ROOT and value < 0)
+    result = meaning(value) if ordinary else 0
+    for expected, want in ((result, ordinary), (result + 1, False)):
+        check = ShapeCheck(REAL, (LOADED, (op, 1), (Code.CONSTANT, 0), (Code.EQ, 2)), (expected,), "")
+        assert check.holds([value]) is want
+        assert (program_of(check).check((value, 0)) == -1) is want
+
+
+def test_a_choice_between_numbers():
+    choose = (LOADED, (Code.CONSTANT, 0), (Code.GT, 2), LOADED, (Code.CONSTANT, 1), (Code.CHOOSE, 0))
+    check = ShapeCheck(REAL, (*choose, (Code.CONSTANT, 2), (Code.EQ, 2)), (1.0, 5.0, 5.0), "")
+    for value, want in ((0.5, True), (2.0, False), (5.0, True)):
+        assert check.holds([value]) is want
+        assert (program_of(check).check((value, 0)) == -1) is want
 
 
 def test_malformed_payloads_are_refused():

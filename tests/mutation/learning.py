@@ -1,0 +1,139 @@
+"""Which tests enter which of Stator's functions, and how long they take.
+
+In: pytest's items and the codes that mutants change.  Out: a `Map`: for every test that passes as things are, its seconds
+of processor time and the functions it enters; `tests_for` puts the tests of one function in the order in which they are
+most likely to notice that it is gone.
+
+A map is kept in a file (--learned): a test is run again only where its file has changed since. That a function is
+entered by other tests than before, because Stator changed, costs time and never a verdict of "noticed".
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import sys
+import tempfile
+import time
+import types
+import zlib
+from collections import defaultdict
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from _pytest.runner import runtestprotocol
+
+
+class Map:
+    """What is known of the tests."""
+
+    def __init__(self, file: str) -> None:
+        self.file = Path(file) if file else None
+        self.stamp: dict[str, float] = {}  # by test: the time of its file when it was run
+        self.seconds: dict[str, float] = {}  # by test that passes
+        self.entered: dict[str, set[str]] = defaultdict(set)  # by function: tests
+        self.killers: dict[str, list[str]] = defaultdict(list)  # by module: tests that noticed something there
+        if self.file is not None and self.file.exists():
+            for line in self.file.read_text().splitlines():
+                self.add(line)
+
+    def add(self, line: str) -> None:
+        nodeid, stamp, took, names = json.loads(line)
+        self.stamp[nodeid] = stamp
+        if took is None:
+            return
+        self.seconds[nodeid] = took
+        for name in names:
+            self.entered[name].add(nodeid)
+
+    def learn(self, items: list[pytest.Item], name_of: dict[types.CodeType, str], jobs: int) -> None:
+        """Run the tests that are not known yet, shared between `jobs` processes."""
+        new = [i for i in items if self.stamp.get(i.nodeid) != i.path.stat().st_mtime]
+        for item in new:
+            self.seconds.pop(item.nodeid, None)
+            for tests in self.entered.values():
+                tests.discard(item.nodeid)
+        with tempfile.TemporaryDirectory() as folder:
+            files = [Path(folder) / str(shard) for shard in range(jobs)]
+            children = [learner(new[shard::jobs], name_of, file) for shard, file in enumerate(files)]
+            for child in children:
+                os.waitpid(child, 0)
+            lines = [line for file in files if file.exists() for line in file.read_text().splitlines()]
+        for line in lines:
+            self.add(line)
+        if self.file is not None:
+            self.file.parent.mkdir(parents=True, exist_ok=True)
+            with self.file.open("a") as out:
+                out.writelines(line + "\n" for line in lines)
+
+    def tests_for(self, name: str, known: Iterable[str], limit: float) -> list[str]:
+        """Tests that enter the function, of no more than `limit` seconds together.
+
+        First those that have noticed something in the same module, then the units of the same package, then the tests of
+        each file in turn; in each, quick ones in an order that means nothing, since neighbours notice the same things.
+        """
+        candidates = self.entered[name] & set(known)
+        order = sorted(candidates, key=lambda test: (self.seconds[test] > 0.3, zlib.crc32(test.encode())))
+        first = [test for test in reversed(self.killers[module_of(name)]) if test in candidates][:6]
+        units = [test for test in order if f"/{name.partition('.')[0]}/" in test]
+        by_file: dict[str, list[str]] = defaultdict(list)
+        for test in order:
+            by_file[test.partition("::")[0]].append(test)
+        turns = [test for turn in itertools.zip_longest(*by_file.values()) for test in turn if test is not None]
+        return self.within(limit, self.within(limit / 2, first, units), turns)
+
+    def within(self, limit: float, *tests: list[str]) -> list[str]:
+        """The tests once each, without those for which no time is left; at least one."""
+        chosen: dict[str, None] = {}
+        spent = 0.0
+        for test in itertools.chain(*tests):
+            if test not in chosen and (not chosen or spent + self.seconds[test] <= limit):
+                chosen[test] = None
+                spent += self.seconds[test]
+        return list(chosen)
+
+    def noticed(self, name: str, test: str) -> None:
+        killers = self.killers[module_of(name)]
+        if test in killers:
+            killers.remove(test)
+        killers.append(test)
+
+
+def module_of(name: str) -> str:
+    return ".".join(name.split(".")[:2])
+
+
+def learner(items: list[pytest.Item], name_of: dict[types.CodeType, str], file: Path) -> int:
+    """A process that runs its share of the tests, and writes a line for each."""
+    child = os.fork()
+    if child:
+        return child
+    quieten()
+    try:
+        with file.open("w") as out:
+            for item in items:
+                found: set[str] = set()
+
+                def see(frame: Any, event: str, arg: Any, found: set[str] = found) -> None:
+                    if event == "call" and frame.f_code in name_of:
+                        found.add(name_of[frame.f_code])
+
+                sys.setprofile(see)
+                started = time.process_time()
+                try:
+                    reports = runtestprotocol(item, log=False)
+                finally:
+                    sys.setprofile(None)
+                took = time.process_time() - started if all(report.passed for report in reports) else None
+                print(json.dumps([item.nodeid, item.path.stat().st_mtime, took, sorted(found)]), file=out, flush=True)
+    finally:
+        os._exit(0)
+
+
+def quieten() -> None:
+    quiet = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(quiet, 1)
+    os.dup2(quiet, 2)
