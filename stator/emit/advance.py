@@ -57,9 +57,6 @@ class Points:
         """The entry objects of all points."""
         return [point.compiled for point in self._points.values()]
 
-    def __len__(self) -> int:
-        return len(self._points)
-
 
 class Advance:
     """Run the instruction of a break natively, then go on: called by the trampoline with the live values."""

@@ -340,6 +340,8 @@ _PLANNERS: dict[str, Any] = {
     "FOR_ITER": _for_iter, "UNPACK_SEQUENCE": _unpack, "UNPACK_EX": _unpack_ex, "FORMAT_VALUE": _format,
     "IMPORT_NAME": _import_name, "IMPORT_FROM": _import_from, "BEFORE_WITH": _before_with, "RAISE_VARARGS": _raise,
     "BUILD_SET": _build(set), "BUILD_MAP": _build(lambda v: dict(zip(v[::2], v[1::2], strict=True)), 2),
-    "LIST_EXTEND": _extend(list.extend), "SET_UPDATE": _extend(set.update), "DICT_UPDATE": _extend(dict.update),
+    # As displays do it, which refuse other things than the methods, and in other words.
+    "LIST_EXTEND": _extend(lambda made, value: made.extend([*value])), "SET_UPDATE": _extend(set.update),
+    "DICT_UPDATE": _extend(lambda made, value: made.update({**value})),
     "SET_ADD": _extend(set.add), "LIST_APPEND": _extend(list.append), "MAP_ADD": _map_add,
 }

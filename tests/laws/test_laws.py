@@ -24,6 +24,7 @@ import facts_of_names  # noqa: F401
 import facts_of_objects  # noqa: F401
 import facts_of_outside_pipelines  # noqa: F401
 import facts_of_randomness  # noqa: F401
+import facts_of_results  # noqa: F401
 import facts_of_tensors  # noqa: F401
 import facts_of_the_library  # noqa: F401
 import facts_of_the_process  # noqa: F401

@@ -4,21 +4,24 @@ In: pytest's items and the codes that mutants change.  Out: a `Map`: for every t
 of processor time and the functions it enters; `tests_for` puts the tests of one function in the order in which they are
 most likely to notice that it is gone.
 
-A map is kept in a file (--learned): a test is run again only where its file has changed since. That a function is
-entered by other tests than before, because Stator changed, costs time and never a verdict of "noticed".
+A map may be kept in a file (--learned), and then only tests that are not in it are run. That a function is entered by
+other tests than before, because Stator changed, costs time; a test that fails by now would notice everything, so the
+file is to be removed where tests were changed.
 """
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 import os
+import re
 import sys
 import tempfile
 import time
 import types
 import zlib
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -32,7 +35,7 @@ class Map:
 
     def __init__(self, file: str) -> None:
         self.file = Path(file) if file else None
-        self.stamp: dict[str, float] = {}  # by test: the time of its file when it was run
+        self.known: set[str] = set()  # tests that were run
         self.seconds: dict[str, float] = {}  # by test that passes
         self.entered: dict[str, set[str]] = defaultdict(set)  # by function: tests
         self.killers: dict[str, list[str]] = defaultdict(list)  # by module: tests that noticed something there
@@ -41,8 +44,8 @@ class Map:
                 self.add(line)
 
     def add(self, line: str) -> None:
-        nodeid, stamp, took, names = json.loads(line)
-        self.stamp[nodeid] = stamp
+        nodeid, took, names = json.loads(line)
+        self.known.add(nodeid)
         if took is None:
             return
         self.seconds[nodeid] = took
@@ -51,11 +54,7 @@ class Map:
 
     def learn(self, items: list[pytest.Item], name_of: dict[types.CodeType, str], jobs: int) -> None:
         """Run the tests that are not known yet, shared between `jobs` processes."""
-        new = [i for i in items if self.stamp.get(i.nodeid) != i.path.stat().st_mtime]
-        for item in new:
-            self.seconds.pop(item.nodeid, None)
-            for tests in self.entered.values():
-                tests.discard(item.nodeid)
+        new = [i for i in items if i.nodeid not in self.known]
         with tempfile.TemporaryDirectory() as folder:
             files = [Path(folder) / str(shard) for shard in range(jobs)]
             children = [learner(new[shard::jobs], name_of, file) for shard, file in enumerate(files)]
@@ -72,8 +71,9 @@ class Map:
     def tests_for(self, name: str, known: Iterable[str], limit: float) -> list[str]:
         """Tests that enter the function, of no more than `limit` seconds together.
 
-        First those that have noticed something in the same module, then the units of the same package, then the tests of
-        each file in turn; in each, quick ones in an order that means nothing, since neighbours notice the same things.
+        First those that have noticed something in the same module, then those whose names have words in common with the
+        function's, rare ones first, then the units of the same package, then the tests of each file in turn; in each,
+        quick ones in an order that means nothing, since neighbours notice the same things.
         """
         candidates = self.entered[name] & set(known)
         order = sorted(candidates, key=lambda test: (self.seconds[test] > 0.3, zlib.crc32(test.encode())))
@@ -83,7 +83,8 @@ class Map:
         for test in order:
             by_file[test.partition("::")[0]].append(test)
         turns = [test for turn in itertools.zip_longest(*by_file.values()) for test in turn if test is not None]
-        return self.within(limit, self.within(limit / 2, first, units), turns)
+        related = self.within(limit / 3, first, by_words(name, order))
+        return self.within(limit, self.within(limit / 2, related, units), turns)
 
     def within(self, limit: float, *tests: list[str]) -> list[str]:
         """The tests once each, without those for which no time is left; at least one."""
@@ -100,6 +101,21 @@ class Map:
         if test in killers:
             killers.remove(test)
         killers.append(test)
+
+
+def by_words(name: str, tests: list[str]) -> list[str]:
+    """The tests whose names share words with another name; the rarer the words, the earlier."""
+    wanted, shared = stems(name.partition(".")[2]), {}
+    for test in tests:
+        if found := wanted & stems(test):
+            shared[test] = found
+    rarity = Counter(word for found in shared.values() for word in found)
+    return sorted(shared, key=lambda test: -sum(1 / rarity[word] for word in shared[test]))
+
+
+@functools.cache
+def stems(name: str) -> frozenset[str]:
+    return frozenset(word[:5] for word in re.findall("[a-z]{4,}", name.lower()) if word not in ("test", "tests"))
 
 
 def module_of(name: str) -> str:
@@ -128,7 +144,7 @@ def learner(items: list[pytest.Item], name_of: dict[types.CodeType, str], file: 
                 finally:
                     sys.setprofile(None)
                 took = time.process_time() - started if all(report.passed for report in reports) else None
-                print(json.dumps([item.nodeid, item.path.stat().st_mtime, took, sorted(found)]), file=out, flush=True)
+                print(json.dumps([item.nodeid, took, sorted(found)]), file=out, flush=True)
     finally:
         os._exit(0)
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import operator
+from typing import Any
+
 import pytest
 import torch
 import torch.nn.functional as F
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 import stator
+from stator.graph import known_values
 from stator.shapes.policy import CONTENTS_LIMIT
 
 PROGRAMS = {}
@@ -200,3 +205,67 @@ def test_a_buffer_given_as_a_size_is_a_constant_under_a_guard() -> None:
     for left in (2, 3, 2):
         model.left.fill_(left)
         torch.testing.assert_close(compiled(x), model(x))
+
+
+RUNS: list[int] = []
+
+
+@torch.library.custom_op("stator_tests::noted", mutates_args=())
+def noted(n: torch.Tensor) -> torch.Tensor:
+    RUNS.append(1)
+    return n + 1
+
+
+@noted.register_fake
+def _(n: torch.Tensor) -> torch.Tensor:
+    return torch.empty_like(n)
+
+
+def test_an_operator_of_the_users_is_not_run_ahead() -> None:
+    """Only torch's own functions are: what another does beside its result, nobody knows."""
+    def fn(x: torch.Tensor, n: torch.Tensor) -> torch.Tensor:
+        return x * 2 if noted(n).sum() > 3 else x
+
+    compiled = stator.compile(fn, backend="eager")
+    for _ in range(3):
+        RUNS.clear()
+        assert compiled(torch.ones(2), torch.tensor([1, 2])).tolist() == [2.0, 2.0]
+        assert len(RUNS) == 1
+
+
+@pytest.mark.parametrize(("target", "own"), [
+    (torch.add, True), (torch.ops.aten.add.Tensor, True), (torch.ops.aten.add, True), (operator.getitem, True),
+    (torch.ops.stator_tests.noted.default, False), (torch.ops.stator_tests.noted, False),
+    (torch.ops.higher_order.cond, False), (stator.compile, False),
+], ids=str)  # fmt: skip
+def test_what_is_torchs_own(target: Any, own: bool) -> None:
+    assert known_values._is_torch(target) is own
+
+
+def test_operations_after_which_examples_look_otherwise() -> None:
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        return x.unsqueeze_(0).add_(1).reshape(-1)
+
+    answers = {node.target: known_values._changes_shape(node) for node in torch.fx.symbolic_trace(fn).graph.nodes}
+    assert answers == {"x": False, "unsqueeze_": True, "add_": False, "reshape": False, "output": False}
+
+
+def test_numbers_among_the_arguments() -> None:
+    """An integer without dimensions in a list is a size, most likely; alone it is an operand."""
+    with FakeTensorMode():
+        number, other, vector = torch.tensor(3), torch.tensor(3.0), torch.tensor([3])
+    assert known_values.has_scalars(([2, number],), {}) and known_values.has_scalars((), {"size": (number,)})
+    for args in ((number,), ([other],), ([vector],), (([number],),)):
+        assert not known_values.has_scalars(args, {})
+    swapped = known_values.map_scalars(([2, number], number), lambda fake: 7)
+    assert swapped[0] == [2, 7] and swapped[1] is number
+    assert known_values.map_scalars(([2, number], number), lambda fake: 7, direct=True) == ([2, 7], 7)
+    assert known_values._map_leaves(([1, slice(2, None)], {"k": (3,)}), lambda leaf: leaf and -leaf) == (
+        [-1, slice(-2, None)], {"k": (-3,)})
+
+
+def test_which_inputs_may_be_looked_into() -> None:
+    small = torch.arange(3)
+    assert known_values.is_small(small)
+    for other in (None, torch.ones(3), torch.arange(known_values.INPUT_LIMIT + 1), small.to_sparse(), small.to("meta")):
+        assert not known_values.is_small(other)
