@@ -25,8 +25,9 @@ def nearest_miss(site: CallSite, bound: tuple[Any, ...]) -> events.Recompile | N
         guard = tag.program.guards[failed]
         why = explain_guard(guard, bound)
         where = guard.where or (None, None, None)
-        return events.Recompile(site.name, str(why) if why else guard.text(), guard.text(),
-                                getattr(why, "expected", ""), getattr(why, "found", ""), where[0], where[1])
+        old, new = ("", "") if why is None else (why.expected, why.found)  # a reader may answer otherwise by now
+        reason = guard.text() if why is None else str(why)
+        return events.Recompile(site.name, reason, guard.text(), old, new, where[0], where[1])
     return None
 
 

@@ -33,7 +33,8 @@ class Points:
         self.invoke = invoke  # calls a function of the program natively, its Python callees compiled
         self.probe: Any = None  # told what every break costs, while somebody measures
         self._points: dict[Any, ResumePoint] = {}
-        self._policy_outside: bool | None = None  # error_on_graph_break around the call whose segments run
+        # error_on_graph_break around the call whose segments run, once a segment has ended under another.
+        self._policy_outside: tuple[bool | None] | None = None
 
     def point(self, states: list[FrameState], pushes: tuple[str, ...], handled: bool, raising: bool) -> ResumePoint:
         key = (tuple(state.key() for state in states), pushes, handled, raising)
@@ -47,11 +48,12 @@ class Points:
 
     def enter_policy(self, value: bool | None) -> None:
         """The first segment ends inside a region of error_on_graph_break."""
-        self._policy_outside = marks.set_error_policy(value)
+        self._policy_outside = (marks.set_error_policy(value),)
 
     def leave_policy(self) -> None:
         """The call ends here, by an error of ours, and will not leave its regions itself."""
-        marks.set_error_policy(self._policy_outside)
+        if self._policy_outside is not None:
+            marks.set_error_policy(self._policy_outside[0])
 
     def entries(self) -> list[Any]:
         """The entry objects of all points."""

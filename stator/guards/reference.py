@@ -18,10 +18,11 @@ from typing import Any
 
 import torch
 
-from stator.guards.global_state import global_state
+from stator.guards.global_state import GlobalState, global_state
 from stator.guards.guard import MISSING, TORCH_CONSTANTS, Guard, Kind, Where, is_constant, same_constant
 from stator.guards.lower import member_descriptor
-from stator.guards.tensor_meta import TensorMeta, tensor_meta, tensor_values
+from stator.guards.shape_check import ShapeCheck
+from stator.guards.tensor_meta import TensorMeta, TensorValues, tensor_meta, tensor_values
 from stator.source import (
     Attr,
     CallOf,
@@ -63,6 +64,7 @@ class Failure:
     """Why a guard does not hold: the fact, what is there now, and the user's line that relied on it."""
 
     text: str
+    expected: str
     found: str
     where: Where | None
 
@@ -103,17 +105,18 @@ def check(guard: Guard, bound_args: Sequence[Any]) -> bool:
 
 
 def explain(guard: Guard, bound_args: Sequence[Any]) -> Failure | None:
-    """None when the guard holds; else the fact and what is there now, in words."""
+    """None when the guard holds; else the old value and the new one, in words."""
     if check(guard, bound_args):
         return None
     if guard.kind is Kind.GLOBAL_STATE:
         changed = guard.value.differences(global_state())
-        return Failure(guard.text(), ", ".join(f"{n}={new}" for n, _, new in changed), guard.where)
+        expected = ", ".join(f"{name}={old}" for name, old, _ in changed)
+        return Failure(guard.text(), expected, ", ".join(f"{n}={new}" for n, _, new in changed), guard.where)
     try:
         found = _describe(guard, evaluate(guard.source, bound_args), bound_args)
     except Unreadable as gone:
         found = f"{gone} cannot be read"
-    return Failure(guard.text(), found, guard.where)
+    return Failure(guard.text(), _expected_text(guard), found, guard.where)
 
 
 def _call(fn: Any, arguments: list[Any], source: Source) -> Any:
@@ -339,6 +342,13 @@ def _same_set(value: Any, expected: frozenset[Any]) -> bool:
     return len(elements) == len(expected) and all(
         any(same_constant(element, want) for want in expected) for element in elements
     )
+
+
+def _expected_text(guard: Guard) -> str:
+    value = guard.value
+    if is_a(value, (TensorMeta, TensorValues, GlobalState, Source, ShapeCheck)):
+        return value.text()
+    return _shown(value)
 
 
 def _shown(value: Any) -> str:

@@ -72,6 +72,43 @@ def test_false_inside_fullgraph_allows_breaks() -> None:
         stator.compile(nested_regions, backend="eager", fullgraph=True)(X)
 
 
+def two_breaks_in_a_region(x):
+    with stator.error_on_graph_break(False):
+        stator.graph_break()
+        x = x + 1
+        stator.graph_break()
+        x = x * 2
+    return x
+
+
+def fails_inside_a_region(x):
+    with stator.error_on_graph_break(False):
+        x = x + 1
+        stator.graph_break()
+        with stator.error_on_graph_break(True):
+            stator.graph_break("here")
+    return x
+
+
+def test_a_region_goes_on_after_a_break_in_it() -> None:
+    seen = compare(two_breaks_in_a_region, [(X,), (X,)], fullgraph=True)
+    assert seen.breaks == ["SB009", "SB009"]
+    assert stator.marks.error_policy() is None
+
+
+@pytest.mark.parametrize("around", [None, False])
+def test_a_call_that_fails_leaves_the_regions_it_entered(around: bool | None) -> None:
+    compiled = stator.compile(fails_inside_a_region, backend="eager")
+    for _ in range(2):
+        before = stator.marks.set_error_policy(around)
+        try:
+            with pytest.raises(stator.Unsupported, match="here"):
+                compiled(X)
+            assert stator.marks.error_policy() is around
+        finally:
+            stator.marks.set_error_policy(before)
+
+
 def test_decorators_and_nesting() -> None:
     with pytest.raises(stator.Unsupported, match="SB009") as caught:
         stator.compile(calls_decorated, backend="eager")(X)

@@ -1,0 +1,95 @@
+"""A call that no entry takes: what is said of it, what the stance allows, and what is left alone."""
+
+from __future__ import annotations
+
+import types
+from typing import Any
+
+import pytest
+import torch
+
+import stator
+from stator import _core, events
+from stator.cache import dispatch, nested
+from stator.errors import RecompileForbidden
+from stator.guards.guard import Guard, Kind
+from stator.source import Local
+
+
+def scaled(x: torch.Tensor, settings: dict[str, Any]) -> torch.Tensor:
+    return x * len(settings["name"])
+
+
+def test_the_old_value_and_the_new_one_are_told() -> None:
+    compiled = stator.compile(scaled, backend="eager")
+    compiled(torch.ones(2), {"name": "ab"})
+    with events.record() as log:
+        compiled(torch.ones(2), {"name": "abc"})
+    told = next(event for event in log if isinstance(event, events.Recompile))
+    assert (told.guard_text, told.old, told.new) == ("settings['name'] == 'ab'", "'ab'", "'abc'")
+    assert told.filename == __file__ and told.line == scaled.__code__.co_firstlineno + 1
+
+
+def test_the_warning_at_the_limit_names_both() -> None:
+    compiled = stator.compile(scaled, backend="eager", recompile_limit=1)
+    compiled(torch.ones(2), {"name": "ab"})
+    with pytest.warns(RuntimeWarning, match="it was 'ab' and is 'abc'"):
+        compiled(torch.ones(2), {"name": "abc"})
+
+
+def captures(compiled: Any, name: str) -> int:
+    with events.record() as log:
+        assert compiled(torch.ones(2), {"name": name}).tolist() == [float(len(name))] * 2
+    return sum(isinstance(event, events.CaptureFinished) for event in log)
+
+
+def test_stances() -> None:
+    compiled = stator.compile(scaled, backend="eager")
+    with stator.set_stance("eager_then_compile"):
+        assert [captures(compiled, "ab") for _ in range(3)] == [0, 1, 0]
+    with stator.set_stance("eager_on_recompile"):
+        assert captures(compiled, "abc") == 0
+    with stator.set_stance("fail_on_recompile"):
+        assert captures(compiled, "ab") == 0
+        with pytest.raises(RecompileForbidden, match="settings\\['name'\\] == 'ab'"):
+            captures(compiled, "abc")
+    assert captures(compiled, "abc") == 1
+
+
+class Entries:
+    """As much of an entry object as is asked."""
+
+    def __init__(self, function: Any, tags: list[Any]) -> None:
+        self.fn, self.tags, self.chosen = function, tags, []
+
+    def entries(self) -> list[Any]:
+        return [(None, None, tag) for tag in self.tags]
+
+    def set_dispatch(self, program: Any) -> None:
+        self.chosen.append(program)
+
+
+def test_what_tells_many_entries_apart_is_read_first() -> None:
+    def function(a: int, *rest: int, named: int = 0, **others: int) -> None: ...
+
+    tags = [types.SimpleNamespace(guards=[Guard(Local("named", 1), Kind.EQUALS, i)]) for i in range(dispatch.FEWEST_ENTRIES)]
+    few, many = Entries(function, tags[:-1]), Entries(function, tags)
+    dispatch.update_dispatch(few)
+    dispatch.update_dispatch(many)
+    assert not few.chosen and type(many.chosen[0]) is _core.GuardProgram
+    assert many.chosen[0].values((1, 7, (), {})) == (7,)
+    assert dispatch.compiled_arity(many) == 4
+
+
+@pytest.mark.parametrize(("graph", "left_alone"), [(None, True), (object(), False)])
+def test_a_function_without_a_graph_is_left_alone(graph: Any, left_alone: bool) -> None:
+    tag = types.SimpleNamespace(residual=types.SimpleNamespace(graph=graph))
+    found = nested.NestedFunction(Entries(None, [tag]))
+    for _ in range(3):
+        found.judge()
+    assert found.captures is not left_alone
+
+
+def test_a_function_that_was_never_compiled_is_given_time() -> None:
+    found = nested.NestedFunction(Entries(None, []))
+    assert [(found.judge(), found.captures)[1] for _ in range(4)] == [True, True, False, False]
