@@ -18,6 +18,8 @@ def rebuild_array(build: Any, value: Any) -> str:
     memory = build.heap.arrays
     if value.dtype.hasobject or value.dtype.kind == "V":
         raise Break("SB007", "an array of Python objects")
+    if id(value) in memory.drawn:
+        return build.outside(memory.drawn[id(value)])
     if id(value) in memory.backed:
         return build.variable(value, "array", f"{build.value(memory.backed[id(value)][1])}.numpy()")
     if type(value.base) is numpy.ndarray:

@@ -27,6 +27,7 @@ from stator.heap.readers import bytes_of, default_factory_of
 from stator.heap.shells import slot_members
 from stator.heap.tracker import Shape, VariableTracker
 from stator.heap.upcoming import is_exhausted, may_walk, taken, walks
+from stator.interp.known_streams import set_state, state_of
 from stator.interp.rules_caches import CacheUsed
 from stator.interp.rules_decimals import raise_flags, raised_flags
 from stator.interp.rules_effects import Logged, PolicySet, Printed, Warned
@@ -64,6 +65,9 @@ def write_effects(build: Rebuilder) -> int:
                 statements.append(f"{build.writer.constant(forget_attribute)}({holder}, {name!r})")
             if value is not MISSING:
                 statements.append(f"setattr({holder}, {name!r}, {build.value(value)})")
+    for stream, known in build.vm.seeded_streams.values():
+        state = build.writer.constant(state_of(known), "stream_state")
+        statements.append(f"{build.writer.constant(set_state)}({build.outside(build.heap.source_of(stream))}, {state})")
     signals = raised_flags(build.vm)
     if signals:
         statements.append(f"{build.writer.constant(raise_flags)}({build.writer.constant(signals, 'signals')})")

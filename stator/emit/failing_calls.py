@@ -73,7 +73,7 @@ def written_inputs(recorder: Any, graph: fx.Graph, inputs: list[Any]) -> tuple[l
     if not recorder.writes_in_place:
         return [], True
     places = {node.name for node in written_placeholders(graph)}
-    written = [each for each in inputs if not each.boxed and isinstance(each.fake, torch.Tensor) and (
+    written = [each for each in inputs if each.tensor is not None and isinstance(each.fake, torch.Tensor) and (
         each.node.name in places or not each.fake.is_inference() and each.fake._version)]
     behind_data = any(node.op == "call_function" and node.target is getattr and node.args[1] == "data"
                       for node in graph.nodes)

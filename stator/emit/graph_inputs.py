@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from stator.shapes.inputs import float_tensor
+from stator.source import Drawn
 
 
 def is_reshaped(each: Any) -> bool:
@@ -24,6 +25,8 @@ def handed_over(build: Any, each: Any) -> str:
     name = build.outside(each.source)
     if each.boxed:
         return f"{build.writer.constant(float_tensor, 'float_tensor')}({name})"
+    if type(each.source) is Drawn and isinstance(each.fake, torch.Tensor):
+        return f"{build.writer.constant(torch.from_numpy, 'from_numpy')}({name})"
     if id(each.fake) in build.recorder.classes:
         return f"{build.writer.constant(plain_tensor, 'plain_tensor')}({name})"
     return name

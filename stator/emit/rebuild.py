@@ -9,6 +9,7 @@ from __future__ import annotations
 import collections
 import enum
 import functools
+import random
 import re
 import types
 from typing import Any
@@ -33,6 +34,7 @@ from stator.heap.readers import plain_value
 from stator.heap.shells import CONSTANT_TYPES, IDENTITY_TYPES, new_shell, slot_members
 from stator.heap.tracker import Shape
 from stator.interp.class_attributes import TensorSuper
+from stator.interp.known_streams import remade_stream, state_of
 from stator.interp.outside import is_outside
 from stator.kinds import is_a
 from stator.shapes.values import SYMBOLIC, UNREAD, DeferredText
@@ -181,6 +183,12 @@ class Rebuilder:
             raise Break("SB007", "a super() of a tensor")
         if id(value) in self.vm.hooks:
             raise Break("SB016", "the handle of a hook on a tensor of the graph")
+        if id(value) in self.vm.known_streams:
+            if cls is random.Random and list(vars(value)) != ["gauss_next"]:
+                raise Break("SB007", "a random stream with attributes of its own")
+            state = self.writer.constant(state_of(value), "stream_state")
+            return self.variable(value, "stream", (
+                f"{self.writer.constant(remade_stream)}({self.writer.constant(cls)}, {state})"))
         if is_a(value, torch.Tensor):
             raise Break("SB017", f"a {cls.__name__} made inside the trace")
         if cls is tuple or cls is list or cls is set or cls is frozenset or cls is dict:

@@ -128,7 +128,8 @@ def draw_numbers(build: Rebuilder, may_fail: bool) -> list[str]:
     if streams and may_fail:
         lines.append(f"streams = {writer.constant(saved_streams)}(({', '.join(streams)},))")
     for draw in build.vm.draws:
-        arguments = [build.outside(draw.stream), *map(repr, draw.args), *(f"{k}={v!r}" for k, v in draw.kwargs)]
+        arguments = [build.outside(draw.stream), *map(build.scalar, draw.args),
+                     *(f"{name}={build.scalar(value)}" for name, value in draw.kwargs)]
         function = writer.constant(draw.function, draw.function.__name__)
         lines.append(f"{build.outside(draw.source)} = {function}({', '.join(arguments)})")
     return lines

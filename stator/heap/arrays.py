@@ -114,7 +114,7 @@ def _same_layout(value: Any) -> Any:
 class Arrays:
     """Whose memory the arrays of one trace are."""
 
-    __slots__ = ("heap", "inputs", "tied", "backed", "viewed", "buffers")
+    __slots__ = ("heap", "inputs", "tied", "backed", "viewed", "buffers", "drawn")
 
     def __init__(self, heap: Any) -> None:
         self.heap = heap
@@ -122,10 +122,11 @@ class Arrays:
         self.buffers: dict[int, tuple[Any, Any]] = {}  # the memory of a stand-in -> it, the stand-in
         self.tied: dict[int, tuple[Any, Any, int]] = {}  # a stand-in -> it, the tensor on its memory, its version
         self.backed: dict[int, tuple[Any, Any]] = {}  # an array of the trace -> it, the tensor that is its contents
+        self.drawn: dict[int, Any] = {}  # those of them that the residual draws -> which draw
         self.viewed: dict[int, Any] = {}  # arrays of the trace that others are views of
 
     def clear(self) -> None:
-        for held in (self.inputs, self.buffers, self.tied):
+        for held in (self.inputs, self.buffers, self.tied, self.drawn):
             held.clear()
         self.backed.clear()
         self.viewed.clear()

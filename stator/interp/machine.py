@@ -142,6 +142,8 @@ class Machine:
         self.autograd_nodes: dict[int, Any] = {}  # the grad_fn of fake tensors
         self.tensor_grads: dict[int, tuple[Any, Any]] = {}  # id of a fake -> (it, what the program made its .grad)
         self.hooks: dict[int, tuple[Any, Any]] = {}  # id of a handle -> (it, its hook on a tensor; None: removed)
+        self.known_streams: dict[int, Any] = {}  # random streams of the trace's own (see known_streams)
+        self.seeded_streams: dict[int, tuple[Any, Any]] = {}  # a stream from outside -> it, the one in its place
         self.asked_ids: dict[int, Any] = {}  # of objects made inside the trace: the residual's have others
         self.new_leaves: list[Any] = []  # tensors of the graph that were made to require a gradient
         self.turned_off: set[str] = set()  # ways of capturing that break instead (see CallSite)

@@ -2,7 +2,8 @@
 
 A draw with plain arguments is made by the residual itself, before the graph, in the program's order and from the
 user's own stream; the trace knows its type and range only.  Arithmetic on it goes into the graph, a branch on it
-breaks.  Draws that make lists or arrays, and whoever looks at a stream's state, break at that very call.
+breaks.  An array that is drawn is an input of the graph.  Draws that make lists, and whoever looks at a stream's state,
+break at that very call.
 """
 
 from __future__ import annotations
@@ -15,6 +16,15 @@ from typing import Any
 import numpy
 
 from stator.breaks import Break
+from stator.interp.array_tensors import real_tensor
+from stator.interp.known_streams import (
+    global_stream,
+    known_stream,
+    run_known,
+    set_known,
+    set_state,
+    state_of,
+)
 from stator.interp.rule_registry import rule
 from stator.interp.symbols import specialise_deep
 from stator.source import Drawn, Source
@@ -35,9 +45,8 @@ _PLAIN = (int, float, bool, type(None))
 _PYTHON = ("random", "getrandbits", "randint", "randrange", "uniform", "triangular", "gauss", "normalvariate",
            "expovariate", "betavariate", "gammavariate", "lognormvariate", "paretovariate", "vonmisesvariate",
            "weibullvariate")
-_PYTHON_WHOLE = ("choice", "choices", "sample", "shuffle", "seed", "getstate", "setstate", "randbytes")
-_NUMPY = ("rand", "randn", "random", "random_sample", "uniform", "normal", "standard_normal", "randint", "exponential",
-          "beta", "gamma", "binomial", "poisson")
+_PYTHON_WHOLE = ("choice", "choices", "sample", "shuffle", "randbytes")
+_NUMPY_WHOLE = ("get_state", "set_state", "shuffle", "permuted", "spawn")
 
 
 def draw(vm: Any, function: Any, args: Any, kwargs: Any) -> Any:
@@ -53,7 +62,7 @@ def draw(vm: Any, function: Any, args: Any, kwargs: Any) -> Any:
     why = ""
     if scratch is None:
         why = f"{name}() of a {cls.__name__}"
-    elif any(type(value) not in _PLAIN for value in (*values, *named.values())):
+    elif not all(map(_is_plain, (*values, *named.values()))):
         why = f"{name}() of other things than numbers"
     elif vm.recorder.enclosing is not None or not vm.recorder.data_dependent or vm.locks \
             or vm.watched_effects:
@@ -61,12 +70,30 @@ def draw(vm: Any, function: Any, args: Any, kwargs: Any) -> Any:
     if why:
         raise Break("SB013", f"a random number: {why}", leave=random.__file__)
     example = _example(scratch, function, values, named)
+    if type(example) is numpy.ndarray and example.dtype.kind in "biuf":
+        return drawn_array(vm, function, source, values, named, example)
     if type(example) is not int and type(example) is not float:
         raise Break("SB013", f"a random number: {name}() that makes a {type(example).__name__}", leave=random.__file__)
     place = Drawn(len(vm.draws), name)
     number = vm.recorder.add_drawn(type(example), place, _range(name, values, named, example))
     vm.draws.append(Draw(function, source, values, tuple(named.items()), place))
     return number
+
+
+def drawn_array(vm: Any, function: Any, stream: Source, values: Any, named: Any, example: Any) -> Any:
+    """An array that the residual draws: the trace knows its layout, and the graph has its memory as an input."""
+    place = Drawn(len(vm.draws), function.__name__)
+    fake = vm.recorder.add_input(real_tensor(example), place)
+    vm.recorder.inputs[-1].tensor = None  # nothing is known of what it will hold
+    memory = vm.heap.arrays
+    memory.backed[id(example)] = (example, fake)
+    memory.drawn[id(example)] = place
+    vm.draws.append(Draw(function, stream, values, tuple(named.items()), place))
+    return example
+
+
+def _is_plain(value: Any) -> bool:
+    return type(value) in _PLAIN or type(value) in (tuple, list) and all(type(part) in _PLAIN for part in value)
 
 
 _SCRATCH: dict[type, Any] = {random.Random: random.Random(0), numpy.random.RandomState: numpy.random.RandomState(0),
@@ -99,45 +126,69 @@ def _range(name: str, values: tuple[Any, ...], named: dict[str, Any], example: A
 
 def _draw_rule(function: Any) -> Any:
     def drawn(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+        known = known_stream(vm, args[0]) if args else None
+        if known is not None:
+            return run_known(vm, function, known, args[1:], kwargs, cont)
         vm.give(draw(vm, function, args, kwargs), cont)
     return drawn
 
 
-def _whole_rule(name: str) -> Any:
-    def refuse(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-        raise Break("SB013", f"a random stream: {name}()", leave=random.__file__)
-    return refuse
+def _whole_rule(function: Any) -> Any:
+    def looked_at(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+        known = known_stream(vm, args[0]) if args else None
+        if known is not None:
+            return run_known(vm, function, known, args[1:], kwargs, cont)
+        raise Break("SB013", f"a random stream: {function.__name__}()", leave=random.__file__)
+    return looked_at
+
+
+def _set_rule(function: Any) -> Any:
+    def set_inside(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+        set_known(vm, function, args[0], args[1:], kwargs, cont)
+    return set_inside
+
+
+def _state_rule(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    known = known_stream(vm, args[0])
+    if known is None:
+        raise Break("SB013", "a random stream: getstate()", leave=random.__file__)
+    vm.give(state_of(known), cont)
+
+
+rule(random.Random.getstate, arity=(1,))(_state_rule)
+rule(random.Random.seed)(_set_rule(random.Random.seed))
+rule(random.Random.setstate)(_set_rule(random.Random.setstate))
+rule(numpy.random.RandomState.seed)(_set_rule(numpy.random.RandomState.seed))
+
+
+@rule(numpy.random.seed)
+def _seed_numpy(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    set_known(vm, numpy.random.RandomState.seed, global_stream(vm), args, kwargs, cont)
 
 
 for _name in _PYTHON:
     _function = getattr(random.Random, _name)
     rule(_function)(_draw_rule(_function))
 for _name in _PYTHON_WHOLE:
-    rule(getattr(random.Random, _name))(_whole_rule(_name))
+    rule(getattr(random.Random, _name))(_whole_rule(getattr(random.Random, _name)))
 _COMPILED = type(numpy.random.RandomState.__dict__["rand"])
 for _owner in (numpy.random.RandomState, numpy.random.Generator):
     for _name, _function in _owner.__dict__.items():
-        if type(_function) is _COMPILED:
-            rule(_function)(_draw_rule(_function) if _name in _NUMPY else _whole_rule(_name))
-for _name in ("seed", "get_state", "set_state", "default_rng"):
-    rule(getattr(numpy.random, _name))(_whole_rule(_name))
+        if type(_function) is _COMPILED and _name != "seed":
+            whole = _name in _NUMPY_WHOLE or _name.startswith("__")
+            rule(_function)(_whole_rule(_function) if whole else _draw_rule(_function))
+for _name in ("get_state", "set_state"):
+    rule(getattr(numpy.random, _name))(_whole_rule(getattr(numpy.random, _name)))
 
 
 def saved_streams(streams: tuple[Any, ...]) -> tuple[Any, ...]:
     """Where streams stand, so that a call whose graph fails can be made again."""
-    return tuple((stream, stream.getstate() if type(stream) is random.Random else
-                  stream.bit_generator.state if type(stream) is numpy.random.Generator else stream.get_state())
-                 for stream in streams)
+    return tuple((stream, state_of(stream)) for stream in streams)
 
 
 def restore_streams(saved: tuple[Any, ...]) -> None:
     for stream, state in saved:
-        if type(stream) is random.Random:
-            stream.setstate(state)
-        elif type(stream) is numpy.random.Generator:
-            stream.bit_generator.state = state
-        else:  # of numpy's RandomState, or torch's Generator
-            stream.set_state(state)
+        set_state(stream, state)
 
 
 @rule(_COMPILED.__get__, arity=(2, 3))

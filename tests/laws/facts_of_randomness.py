@@ -12,6 +12,8 @@ from probing import RAISES, Scene, probe, ramp
 from scenery import box, one
 from torch import nn
 
+import stator
+
 
 def seeded(*args: Any) -> Any:
     def make():
@@ -274,3 +276,127 @@ def torch_generator_made_inside():
         return x * torch.rand(4, generator=generator), generator.initial_seed()
 
     return drawing(fn)
+
+
+# ---------------------------------------------------------------------- arrays, and streams that are known
+
+
+def streams() -> Any:
+    """Python's and numpy's global streams, seeded; and one stream of each kind of one's own."""
+    random.seed(7)
+    np.random.seed(7)
+    return box(python=random.Random(3), numpy=np.random.default_rng(3), old=np.random.RandomState(3))
+
+
+def moving(fn: Any) -> Scene:
+    """`fn(x, own)`; the change moves every stream on."""
+    own = streams()
+
+    def change() -> None:
+        random.random(), np.random.rand(), own.python.random(), own.numpy.random(), own.old.rand()
+
+    return Scene(lambda x: fn(x, own), one(ramp()), change, lambda: (
+        random.getstate(), str(np.random.get_state()), own.python.getstate(), str(own.numpy.bit_generator.state),
+        str(own.old.get_state())))
+
+
+@probe()
+def drawn_arrays_as_tensors():
+    def fn(x, own):
+        y = x[:3] + torch.from_numpy(np.random.rand(3)) + torch.from_numpy(own.numpy.normal(size=3))
+        return y.sum() + x[torch.from_numpy(np.random.permutation(4))] + torch.tensor(own.old.uniform(0, 2, size=(4,)))
+
+    return moving(fn)
+
+
+@probe()
+def drawn_arrays_as_results():
+    def fn(x, own):
+        drawn = np.random.randn(2, 3)
+        torch.from_numpy(drawn).add_(1)
+        return x + 1, drawn, own.numpy.permutation(5), np.random.choice(5, 3), own.old.randint(0, 9, 4), drawn.shape
+
+    return moving(fn)
+
+
+@probe("SB003")
+def drawn_arrays_looked_at():
+    return moving(lambda x, own: x * np.random.rand(3).sum())
+
+
+@probe(RAISES)
+def drawn_arrays_before_an_error():
+    def fn(x, own):
+        return x[torch.from_numpy(own.numpy.integers(0, 4, size=2)) + torch.from_numpy(np.random.randint(2, 6, size=2))]
+
+    return moving(fn)
+
+
+@probe()
+def streams_made_inside():
+    def fn(x, own):
+        mine, old, new = random.Random(5), np.random.RandomState(5), np.random.default_rng(5)
+        order = [1, 2, 3, 4]
+        mine.shuffle(order)
+        return x * mine.random() + old.rand() + new.random(), order, mine.sample(range(20), 3), mine.choice("abc"), \
+            mine.gauss(0, 1), old.permutation(4), new.normal(size=2), new.integers(9)
+
+    return moving(fn)
+
+
+@probe("SB009 SB013")
+def streams_made_inside_that_leave():
+    def fn(x, own):
+        mine, old, new = random.Random(5), np.random.RandomState(5), np.random.default_rng(5)
+        x = x * mine.random() + old.rand() + new.random()
+        stator.graph_break()
+        return x, mine.getstate(), mine.gauss(0, 1), old.rand(2), new.random(2)
+
+    return moving(fn)
+
+
+@probe()
+def streams_seeded_inside():
+    def fn(x, own):
+        first = random.random()
+        random.seed(11)
+        np.random.seed(12)
+        own.python.seed("text")
+        own.old.seed(13)
+        picked = random.choices([1, 2, 3], k=4), own.python.sample(range(9), 2), random.getrandbits(5)
+        return x * first + np.random.rand() + own.old.rand(), picked, np.random.permutation(3)
+
+    return moving(fn)
+
+
+@probe()
+def streams_set_back_inside():
+    def fn(x, own):
+        random.seed(11)
+        state = random.getstate()
+        first = random.random()
+        random.setstate(state)
+        return x * (first - random.random()), state == random.getstate()
+
+    return moving(fn)
+
+
+@probe("SB013")
+def streams_that_pick_objects():
+    def fn(x, own):
+        order = [1, 2, 3, 4]
+        random.shuffle(order)
+        return x + random.choice([1, 2, 3]), random.sample(range(10), 3), own.python.choices("ab", weights=[1, 2]), order
+
+    return moving(fn)
+
+
+@probe("SB002 SB003")
+def drawn_arrays_that_decide():
+    def fn(x, own):
+        drawn = torch.from_numpy(np.random.permutation(4))
+        if drawn[0] > 1:
+            return x + drawn
+        return x - drawn[: drawn[1]].sum()
+
+    return moving(fn)
