@@ -51,7 +51,8 @@ class GuardSet:
     def prune(self) -> None:
         """Drop every guard that another one implies."""
         facts = _Facts(self._by_key.values())
-        self._by_key = {key: guard for key, guard in self._by_key.items() if not facts.imply(guard)}
+        for key in [key for key, guard in self._by_key.items() if facts.imply(guard)]:
+            del self._by_key[key]
 
     def arrived(self) -> Iterable[Guard]:
         """In order of arrival."""

@@ -232,13 +232,13 @@ class Replay:
         heap, segment = self.vm.heap, template.segment
         if len({id(image) for image in images}) != len(images):
             return False
-        self.index.update()
         inputs = {number for number, _ in template.inputs}
         relations = template.relations(sources)
         for number, (holding, image) in enumerate(zip(template.holdings, images, strict=True)):
             source = sources[holding.place]
             met = heap.by_original.get(id(image))
             if met is not None:
+                self.index.update()
                 if met.source != source or id(met) in self.state.reached or id(met.standin) in segment.objects \
                         or not self.index.related(source) <= relations:
                     return False
