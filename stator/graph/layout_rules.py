@@ -65,21 +65,37 @@ def dense(value: Any, read: Read, dtypes: frozenset[torch.dtype] = _FLOATS) -> L
     return found
 
 
-def permuted(value: Any, read: Read) -> Layout | None:
-    """The layout of a tensor as `dense`, or whose rows may stand in any order, none of them alone."""
+def spread(value: Any, read: Read, dtypes: frozenset[torch.dtype] = _FLOATS) -> tuple[Layout, list[int]] | None:
+    """The layout of a tensor with elements, and its dimensions from the widest stride to the narrowest.
+
+    Torch lays out what it works out element by element in the order of its operands' strides.  Where that order is in
+    doubt (a stride that is zero, or there twice, or of a single element) only rows in their place are taken.
+    """
     if type(value) is not FakeTensor:
         return None
     found = read(value)
     dtype, size, stride, device, _ = found
-    if dtype not in _FLOATS or device.type not in _DEVICES or 0 in size:
+    if dtype not in dtypes or device.type not in _DEVICES or 0 in size:
         return None
     if stride == row_major(size):
-        return found
-    if 1 in size:
+        return found, list(range(len(size)))
+    if 1 in size or 0 in stride or len(set(stride)) != len(stride):
         return None
-    order = sorted(range(len(size)), key=lambda i: -stride[i])
-    expected = row_major(tuple([size[i] for i in order]))
-    return found if tuple([stride[i] for i in order]) == expected else None
+    return found, sorted(range(len(size)), key=lambda i: -stride[i])
+
+
+def rows(value: Any, read: Read, dtypes: frozenset[torch.dtype]) -> Layout | None:
+    """The layout of a tensor whose rows are in their place, side by side or apart."""
+    found = spread(value, read, dtypes)
+    return found[0] if found is not None and found[1] == sorted(found[1]) else None
+
+
+def packed(layout: Layout, order: list[int]) -> Any:
+    """A new tensor of this dtype and size, its dimensions nested in this order."""
+    dtype, size, _, device, _ = layout
+    steps = row_major(tuple([size[i] for i in order]))
+    stride = tuple([steps[order.index(i)] for i in range(len(size))])
+    return None, (dtype, size, stride, device, False)
 
 
 def made(dtype: Any, size: tuple[int, ...], device: Any) -> Any:
@@ -101,8 +117,8 @@ def same_place(first: Layout, *others: Layout | None) -> bool:
 def unary(args: tuple[Any, ...], kwargs: dict[str, Any], read: Read) -> Any:
     if len(args) != 1 or any([name != "inplace" or value is not False for name, value in kwargs.items()]):
         return None
-    layout = permuted(args[0], read)
-    return None if layout is None else like(layout)
+    found = spread(args[0], read)
+    return None if found is None else packed(*found)
 
 
 rule_of(torch.relu, torch.sigmoid, torch.tanh, torch.exp, torch.log, torch.sin, torch.cos, torch.sqrt, torch.rsqrt,
@@ -138,13 +154,14 @@ def binary(args: tuple[Any, ...], read: Read, dtypes: frozenset[torch.dtype]) ->
     if len(args) != 2:
         return None
     tensors = [value for value in args if type(value) is FakeTensor]
-    layouts = [dense(tensor, read, dtypes) for tensor in tensors]
+    layouts = [rows(tensor, read, dtypes) for tensor in tensors]
     if not layouts or layouts[0] is None or not same_place(*layouts):  # type: ignore[arg-type]
         return None
     first = layouts[0]
     if len(tensors) == 1:
         number = args[1] if args[0] is tensors[0] else args[0]
-        return first if _number_fits(first[0], number) and first[1] else None
+        fits = first[1] and _number_fits(first[0], number)
+        return (first[0], first[1], row_major(first[1]), first[3], False) if fits else None
     size = _broadcast([layout[1] for layout in layouts if layout is not None])
     if size is None or not size:
         return None
@@ -271,11 +288,12 @@ for _count, _function in enumerate((torch.conv1d, torch.conv2d, torch.conv3d), 1
 def layer_norm(args: tuple[Any, ...], kwargs: dict[str, Any], read: Read) -> Any:
     if kwargs or not 2 <= len(args) <= 5 or type(args[1]) not in (tuple, list):
         return None
-    x = dense(args[0], read)
+    seen = spread(args[0], read)
+    x = None if seen is None else seen[0]
     given, tail = (*args[2:], *(None, None, 1e-5)[len(args) - 2:]), tuple(args[1])
     if x is None or not tail or x[1][-len(tail):] != tail or type(given[2]) is not float:
         return None
-    return like(x) if _weights(x, [(given[0], tail), (given[1], tail)], read) else None
+    return made(x[0], x[1], x[3]) if _weights(x, [(given[0], tail), (given[1], tail)], read) else None
 
 
 @rule_of(F.group_norm)
