@@ -169,8 +169,11 @@ class Propagation:
         """An operation may have changed its arguments in place: their metadata is read again."""
         for value in values:
             if type(value) is FakeTensor:
+                if self.served:
+                    with torch._C.DisableTorchFunction():  # or the tracer's own mode would read the metadata now
+                        wants_grad = value.requires_grad
+                    if wants_grad:
+                        raise ExactNeeded
                 self.metas.pop(id(value), None)
-                if self.served and value.requires_grad:
-                    raise ExactNeeded
             elif type(value) is list or type(value) is tuple:
                 self.changed(value)

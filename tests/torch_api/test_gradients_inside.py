@@ -60,6 +60,16 @@ def of_a_leaf_made_inside() -> World:
 
 
 @whole
+def of_a_leaf_after_operations_whose_layout_is_foreseen() -> World:
+    def program(x):
+        x = (x + 1) * 2
+        leaf = x.detach().requires_grad_()
+        loss = leaf * 2
+        return loss.requires_grad, grad(loss.sum(), leaf)
+    return one(program)
+
+
+@whole
 def of_parameters() -> World:
     model = layers(nn.Dropout(0.5), nn.BatchNorm1d(8))
 
