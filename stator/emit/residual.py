@@ -26,6 +26,7 @@ from stator.emit.hooks import write_hooks
 from stator.emit.rebuild import Rebuilder
 from stator.emit.writer import Writer
 from stator.errors import BackendError
+from stator.graph.idle_settings import drop_idle_settings, only_settings
 from stator.graph.modules import make_captured
 from stator.heap.tracker import Shape
 from stator.interp.rules_random import saved_streams
@@ -87,7 +88,8 @@ def emit_residual(vm: Any, result: Any, resume: Any = None, begin: Callable[[], 
     refuse_uncertain(vm, build.outputs)
     require_inner_leaves(vm, build.outputs)
     lines = writer.lines
-    needs_graph = recorder.calls > 0 or bool(build.outputs)
+    drop_idle_settings(recorder.graph, vm.torch_state)
+    needs_graph = bool(build.outputs) or recorder.calls > 0 and not only_settings(recorder.graph)
     call: list[str] = []
     graph_module = None
     inputs: list[Any] = []

@@ -23,6 +23,7 @@ from stator.interp.lengths import knows_item
 from stator.interp.lookup import MISSING, find
 from stator.interp.operators import SCALARS, call_slot, is_python_level, refuse_opaque
 from stator.interp.overrides import own_method
+from stator.interp.tensor_items import get_tensor_item, set_tensor_item, tensor_key
 from stator.kinds import is_a
 
 
@@ -39,7 +40,7 @@ def get_item(vm: Any, obj: Any, key: Any, cont: Any = None) -> None:
         if vm.indexes_stay_tensors and cls is FakeTensor and _is_of_tensors(key):
             parts = list(key) if type(key) is tuple else [key]
             return vm.give(vm.torch_call(torch.ops.aten.index.Tensor, (obj, parts), None), cont)
-        key = symbols.index_key(vm, obj, key)
+        key = tensor_key(vm, key) if cls is FakeTensor else symbols.index_key(vm, obj, key)
     if cls is list or cls is tuple:
         if type(key) is int:
             return vm.give(_sequence_item(vm, obj, key), cont)
@@ -47,7 +48,7 @@ def get_item(vm: Any, obj: Any, key: Any, cont: Any = None) -> None:
         if type(key) is str or type(key) is int:
             return vm.give(_dict_item(vm, obj, key), cont)
     elif cls is FakeTensor:
-        return vm.give(symbols.get_tensor_item(vm, obj, index_key(vm, key)), cont)
+        return vm.give(get_tensor_item(vm, obj, index_key(vm, key)), cont)
     elif cls is ndarray:
         return vm.give(run_on_arrays(vm, operator.getitem, (obj, key)), cont)
     elif is_a(obj, type):
@@ -132,12 +133,12 @@ def set_item(vm: Any, obj: Any, key: Any, value: Any, cont: Any = DISCARD) -> No
             vm.ask_modes(operator.setitem, (obj, key, value))
             return vm.give(None, cont)
     if type(key) in symbols.INDEXES:
-        key = symbols.index_key(vm, obj, key)
+        key = tensor_key(vm, key) if cls is FakeTensor else symbols.index_key(vm, obj, key)
     if cls is dict and (type(key) is str or type(key) is int):
         obj[key] = value
         return vm.give(None, cont)
     if cls is FakeTensor:
-        symbols.set_tensor_item(vm, obj, index_key(vm, key), value)
+        set_tensor_item(vm, obj, index_key(vm, key), value)
         return vm.give(None, cont)
     if cls is ndarray:
         run_on_arrays(vm, operator.setitem, (obj, key, value))

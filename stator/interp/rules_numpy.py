@@ -21,8 +21,8 @@ from stator.interp.array_tensors import copied_tensor, shared_tensor
 from stator.interp.arrays import is_plain, run_on_arrays
 from stator.interp.frame import Raised
 from stator.interp.items import get_item
+from stator.interp.made_tensors import make_tensor
 from stator.interp.rule_registry import rule
-from stator.interp.rules_symbols import make_tensor
 from stator.kinds import is_a
 from stator.native.rows_numpy import MAKERS, array_callables
 

@@ -17,7 +17,7 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, _
 from stator.breaks import Break
 from stator.code.decode import decode
 from stator.code.handover import constant_result
-from stator.interp.items import set_item
+from stator.interp.items import get_item, set_item
 from stator.interp.rule_registry import rule
 from stator.interp.symbols import attempt, item_of
 from stator.shapes.values import SYMBOLIC, as_integer, data_dependent, is_unbacked, specialise
@@ -130,42 +130,14 @@ def _narrow(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     vm.give(vm.torch_call(torch.narrow, args, kwargs), cont)
 
 
+@rule(torch.Tensor.__getitem__, arity=(2,))
+def _get_item(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    get_item(vm, args[0], args[1], cont)
+
+
 @rule(torch.Tensor.__setitem__, arity=(3,))
 def _set_item(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     tensor, key, value = args
     set_item(vm, tensor, key, value, cont)
-
-
-def make_tensor(vm: Any, function: Any, args: Any, kwargs: Any) -> Any:
-    """torch.tensor(n) would ask for the number; a fill does not."""
-    data = args[0] if args else kwargs.get("data")
-    if type(data) in (list, tuple) and len(args) == 1:
-        vm.heap.expose_deep(data)
-        if any(type(item) in SYMBOLIC for item in data):
-            return _stacked(vm, data, kwargs)
-    if type(data) in SYMBOLIC and len(args) <= 1:
-        return _filled(vm, data, kwargs)
-    return vm.torch_call(function, args, kwargs)
-
-
-_DTYPES: dict[type, Any] = {torch.SymInt: torch.int64, torch.SymBool: torch.bool}
-
-
-def _filled(vm: Any, number: Any, kwargs: Any) -> Any:
-    settings = {key: value for key, value in kwargs.items() if key != "data"}
-    if settings.get("dtype") is None:
-        settings["dtype"] = _DTYPES.get(type(number)) or torch.get_default_dtype()
-    return vm.torch_call(torch.full, ((), number), settings)
-
-
-def _stacked(vm: Any, data: Any, kwargs: Any) -> Any:
-    if any(type(item) not in SYMBOLIC and type(item) not in (int, float, bool) for item in data):
-        raise Break("SB003", "a tensor made of nested lists with symbolic numbers")
-    kinds = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
-    found = {kinds.get(type(item), type(item)) for item in data}
-    if kwargs.get("dtype") is None:
-        kind = torch.get_default_dtype() if float in found else torch.int64 if int in found else torch.bool
-        kwargs = {**kwargs, "dtype": kind}
-    return vm.torch_call(torch.stack, ([_filled(vm, as_integer(item), kwargs) for item in data],), None)
 
 

@@ -16,9 +16,7 @@ from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
-from torch.fx.experimental.symbolic_shapes import expect_true
 
-from stator.breaks import Break
 from stator.heap.box import Box
 from stator.interp.floats import power, quotient, zero_times
 from stator.interp.frame import Raised
@@ -39,7 +37,6 @@ from stator.shapes.values import (
 INDEXES = frozenset({torch.SymInt, torch.SymBool, slice, tuple, FakeTensor})
 SEQUENCES = frozenset({list, tuple, torch.Size})
 _NUMBERS = frozenset({int, float, bool}) | SYMBOLIC
-_INDEX_DTYPES = frozenset({torch.int64, torch.int32, torch.int16, torch.int8})
 _C_SEQUENCES = (list, tuple, str, bytes, range, collections.deque)
 # C functions that copy a container without looking at its items.
 _COPIES = frozenset(map(id, (
@@ -143,152 +140,20 @@ def item_of(vm: Any, tensor: FakeTensor) -> Any:
 
 
 def index_key(vm: Any, obj: Any, key: Any) -> Any:
-    """What a C container is indexed with: numbers; a tensor may be indexed with symbols."""
+    """What a C container is indexed with: numbers."""
     cls = type(obj)
-    if cls is FakeTensor:
-        return _tensor_key(vm, key)
     if cls in _C_SEQUENCES or cls is torch.Size:
-        return specialise_deep(vm, _slice_items(vm, key) if type(key) is slice else key)
+        return specialise_deep(vm, slice_items(vm, key) if type(key) is slice else key)
     if cls is dict:
         return specialise_deep(vm, key)
     return key
 
 
-def _tensor_key(vm: Any, key: Any) -> Any:
-    cls = type(key)
-    if cls is tuple:
-        vm.heap.expose(key)
-        if any(type(part) in INDEXES or type(part) is list for part in key):
-            return tuple([_index_tensor(vm, part) if type(part) in (tuple, list) else _tensor_key(vm, part)
-                          for part in key])
-        return key
-    if cls is slice:
-        return _slice_items(vm, key)
-    if cls is FakeTensor and key.dim() == 0 and key.dtype in _INDEX_DTYPES:
-        return item_of(vm, key)
-    return key
-
-
-def _index_tensor(vm: Any, part: Any) -> Any:
-    """x[(i, j), :] for tensors i, j: one index tensor, where torch itself would read the numbers.
-
-    Only beside another index: a list that is the whole index is taken apart by torch, as if it were a tuple.
-    """
-    vm.heap.expose(part)
-    if part and all(type(item) is FakeTensor and item.dim() == 0 and item.dtype in _INDEX_DTYPES for item in part):
-        return vm.torch_call(torch.stack, (list(part),), None)
-    return part
-
-
-def _slice_items(vm: Any, key: slice) -> slice:
+def slice_items(vm: Any, key: slice) -> slice:
     parts = (key.start, key.stop, key.step)
     if not any(type(part) is FakeTensor for part in parts):
         return key
     return slice(*[item_of(vm, part) if type(part) is FakeTensor else part for part in parts])
-
-
-def get_tensor_item(vm: Any, tensor: FakeTensor, key: Any) -> Any:
-    parts = key if type(key) is tuple else (key,)
-    if not any(is_unbacked(part) for part in parts):
-        return vm.torch_call(operator.getitem, (tensor, key), None)
-    return _basic_item(vm, tensor, parts)
-
-
-def _basic_item(vm: Any, tensor: FakeTensor, parts: tuple[Any, ...]) -> Any:
-    """x[a, :, u] for a data-dependent u: `select` takes it as it is, indexing would ask for its sign."""
-    if any(type(part) is FakeTensor or type(part) in (list, bool) for part in parts):
-        raise Break("SB003", "a data-dependent index beside an index tensor")
-    missing = tensor.dim() - sum(part is not None and part is not ... for part in parts)
-    plain: list[Any] = []
-    selected: list[tuple[int, Any]] = []
-    dim = 0
-    for part in parts:
-        if part is ...:
-            plain.append(part)
-            dim += missing
-        elif type(part) is int or type(part) in SYMBOLIC:
-            plain.append(slice(None))
-            selected.append((dim, part))
-            dim += 1
-        else:
-            plain.append(part)
-            dim += 1
-    result = vm.torch_call(operator.getitem, (tensor, tuple(plain)), None)
-    for dim, index in reversed(selected):
-        result = vm.torch_call(torch.Tensor.select, (result, dim, index), None)
-    return result
-
-
-def set_tensor_item(vm: Any, tensor: FakeTensor, key: Any, value: Any) -> None:
-    parts = key if type(key) is tuple else (key,)
-    if not any(is_unbacked(bound) for part in parts for bound in _bounds(part)):
-        vm.torch_call(operator.setitem, (tensor, key, value), None)
-        return
-    if any(type(part) is FakeTensor or type(part) in (list, bool) for part in parts):
-        raise Break("SB003", "a data-dependent index beside an index tensor")
-    view = get_tensor_item(vm, tensor, _normalised(vm, tensor, parts))
-    if type(value) is FakeTensor:
-        if value.dim() > view.dim():
-            raise Break("SB003", "a value of more dimensions than the data-dependent slice it is written to")
-        vm.torch_call(torch.Tensor.copy_, (view, _fitted(vm, view, value)), None)
-    else:
-        vm.torch_call(torch.Tensor.fill_, (view, value), None)
-
-
-def _fitted(vm: Any, view: FakeTensor, value: FakeTensor) -> Any:
-    """`value` in the shape of `view`: what has size 1 is repeated, any other data-dependent size is the same one."""
-    sizes = list(value.shape)
-    offset = view.dim() - value.dim()
-    repeated = False
-    for dim, size in enumerate(sizes):
-        wanted = view.shape[offset + dim]
-        if not is_unbacked(wanted) and not is_unbacked(size):
-            continue
-        if type(size) is int and size == 1:
-            repeated = True
-        else:
-            expect_true(size == wanted)
-        sizes[dim] = wanted
-    return vm.torch_call(torch.Tensor.expand, (value, *sizes), None) if repeated else value
-
-
-def _normalised(vm: Any, tensor: FakeTensor, parts: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The key with data-dependent slice bounds brought into 0..size and in order: then the length of the slice is
-    their difference, for torch and for compilers that look again, and not a new number each time."""
-    missing = tensor.dim() - sum(part is not None and part is not ... for part in parts)
-    found: list[Any] = []
-    dim = 0
-    for part in parts:
-        if type(part) is slice and part.step in (None, 1) and any(map(is_unbacked, (part.start, part.stop))):
-            size = tensor.shape[dim]
-            start = _within(vm, 0 if part.start is None else part.start, size)
-            stop = _within(vm, size if part.stop is None else part.stop, size, start)
-            part = slice(start, stop)
-        found.append(part)
-        dim += missing if part is ... else part is not None
-    return tuple(found)
-
-
-def _within(vm: Any, bound: Any, size: Any, least: Any = 0) -> Any:
-    """A slice bound as Python reads it: negative from the end, never beyond either end, nor below `least`."""
-    if type(bound) not in SYMBOLIC and type(least) not in SYMBOLIC:
-        return bound
-    call = vm.torch_call
-    number = call(torch.full, ((), bound), {"dtype": torch.int64, "device": "cpu"})
-    is_negative, from_end = call(operator.lt, (number, 0), None), call(operator.add, (number, size), None)
-    wrapped = call(torch.where, (is_negative, from_end, number), None)
-    clamped = call(torch.clamp, (wrapped, 0, size), None)
-    if type(least) in SYMBOLIC:
-        clamped = call(torch.clamp, (clamped, least), None)
-    result = item_of(vm, clamped)
-    for known in (attempt(operator.ge, result, least), attempt(operator.le, result, size)):
-        if type(known) is torch.SymBool:
-            expect_true(known)
-    return result
-
-
-def _bounds(part: Any) -> tuple[Any, ...]:
-    return (part.start, part.stop, part.step) if type(part) is slice else (part,)
 
 
 # ---------------------------------------------------------------------- the number itself
@@ -523,5 +388,5 @@ _CALLS: dict[int, Any] = {
     id(round): _rounding(round),
 }
 
-__all__ = ["INDEXES", "SEQUENCES", "arguments", "arithmetic", "binary", "call", "compare", "concern", "get_tensor_item",
-           "holds_symbol", "index_key", "item_of", "reaches_symbol", "set_tensor_item", "specialise_deep", "truth"]
+__all__ = ["INDEXES", "SEQUENCES", "arguments", "arithmetic", "binary", "call", "compare", "concern",
+           "holds_symbol", "index_key", "item_of", "reaches_symbol", "specialise_deep", "truth"]

@@ -1,0 +1,208 @@
+"""Items of tensors under keys that hold symbols or tensors.   x[n], x[:, t], x[a:b, n] = v, n a number of the graph
+
+In: a tensor and a key of which torch's own indexing would ask for the numbers.  Out: the same item, read or written
+by operations that take the symbols as they are: `select` for an index, one index tensor for a list of them, bounds
+in order for a written slice.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.fx.experimental.symbolic_shapes import expect_true
+
+from stator.breaks import Break
+from stator.interp.made_tensors import make_tensor
+from stator.interp.symbols import INDEXES, attempt, item_of, slice_items
+from stator.shapes.values import SYMBOLIC, is_unbacked, specialise
+
+_INDEX_DTYPES = frozenset({torch.int64, torch.int32, torch.int16, torch.int8})
+_MASKS = frozenset({torch.bool, torch.uint8})
+
+
+def tensor_key(vm: Any, key: Any) -> Any:
+    """The key with the numbers in tensors that torch would read while it indexes."""
+    cls = type(key)
+    if cls is tuple:
+        vm.heap.expose(key)
+        if any(type(part) in INDEXES or type(part) is list for part in key):
+            return tuple([_index_tensor(vm, part) if type(part) in (tuple, list) else tensor_key(vm, part)
+                          for part in key])
+        return key
+    if cls is slice:
+        return slice_items(vm, key)
+    if cls is FakeTensor and key.dim() == 0 and key.dtype in _INDEX_DTYPES:
+        return item_of(vm, key)
+    return key
+
+
+def _index_tensor(vm: Any, part: Any) -> Any:
+    """x[(i, j), :] for tensors i, j: one index tensor, where torch itself would read the numbers.
+
+    Only beside another index: a list that is the whole index is taken apart by torch, as if it were a tuple.
+    """
+    vm.heap.expose(part)
+    if part and all(type(item) is FakeTensor and item.dim() == 0 and item.dtype in _INDEX_DTYPES for item in part):
+        return vm.torch_call(torch.stack, (list(part),), None)
+    return part
+
+
+def get_tensor_item(vm: Any, tensor: FakeTensor, key: Any) -> Any:
+    parts = key if type(key) is tuple else (key,)
+    if not _holds_symbols(parts):
+        return vm.torch_call(operator.getitem, (tensor, key), None)
+    view, rest = _selected(vm, tensor, _with_index_tensors(vm, parts))
+    return vm.torch_call(operator.getitem, (view, rest), None) if rest else view
+
+
+def set_tensor_item(vm: Any, tensor: FakeTensor, key: Any, value: Any) -> None:
+    parts = key if type(key) is tuple else (key,)
+    unbacked = any(is_unbacked(bound) for part in parts for bound in _bounds(part))
+    if not unbacked and not _holds_symbols(parts):
+        vm.torch_call(operator.setitem, (tensor, key, value), None)
+        return
+    view, rest = _selected(vm, tensor, _with_index_tensors(vm, parts))
+    if not unbacked or any(type(part) is FakeTensor or type(part) in (list, bool) for part in rest):
+        vm.torch_call(operator.setitem, (view, rest or ..., value), None)
+        return
+    view = get_tensor_item(vm, view, _normalised(vm, view, rest)) if rest else view
+    if type(value) is FakeTensor:
+        if value.dim() > view.dim():
+            raise Break("SB003", "a value of more dimensions than the data-dependent slice it is written to")
+        vm.torch_call(torch.Tensor.copy_, (view, _fitted(vm, view, value)), None)
+    else:
+        vm.torch_call(torch.Tensor.fill_, (view, value), None)
+
+
+def _holds_symbols(parts: tuple[Any, ...]) -> bool:
+    return any(type(part) is torch.SymInt or type(part) is list and torch.SymInt in map(type, part) for part in parts)
+
+
+def _with_index_tensors(vm: Any, parts: tuple[Any, ...]) -> tuple[Any, ...]:
+    """x[[n, 1]]: one index tensor, where torch itself would read the numbers."""
+    return tuple([make_tensor(vm, torch.tensor, (part,), {}) if type(part) is list and _are_numbers(part) else part
+                  for part in parts])
+
+
+def _are_numbers(part: list[Any]) -> bool:
+    return torch.SymInt in map(type, part) and all(type(item) in (int, torch.SymInt) for item in part)
+
+
+def _selected(vm: Any, tensor: FakeTensor, parts: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
+    """The view that the symbolic indices, the slices and None of a key select, and what is left of the key: index
+    tensors, masks, and slices whose bounds only the graph knows.
+
+    Torch goes the same way: from left to right, index tensors at the end. An index that is out of range stays in the
+    key as the number it is: the message is that of indexing, not that of `select`.
+    """
+    parts = tuple([_number_if_outside(tensor, parts, place) for place in range(len(parts))])
+    missing = tensor.dim() - sum([_dims(part) for part in parts])
+    basic: list[Any] = []
+    rest: list[Any] = []
+    selected: list[tuple[int, Any]] = []
+    dim = 0  # of the view that `basic` gives
+    for part in parts:
+        whole = [slice(None)] * _dims(part)
+        if type(part) is torch.SymInt:
+            selected.append((dim, part))
+            basic += whole
+        elif part is None or type(part) is slice and not any(map(is_unbacked, _bounds(part))):
+            basic.append(part)
+            rest.append(slice(None))
+        else:
+            basic += [part] if part is ... else whole
+            rest.append(part)
+        dim += missing if part is ... else 1 if part is None else len(whole)
+    view: Any = tensor
+    if not all(part is ... or _is_whole(part) for part in basic):
+        view = vm.torch_call(operator.getitem, (view, tuple(basic)), None)
+    for dim, index in reversed(selected):
+        view = vm.torch_call(torch.Tensor.select, (view, dim, index), None)
+    return view, () if all(part is ... or _is_whole(part) for part in rest) else tuple(rest)
+
+
+def _number_if_outside(tensor: FakeTensor, parts: tuple[Any, ...], place: int) -> Any:
+    part = parts[place]
+    if type(part) is not torch.SymInt:
+        return part
+    before = parts[:place]
+    dim = sum([_dims(each) for each in before])
+    if any(each is ... for each in before):
+        dim += tensor.dim() - sum([_dims(each) for each in parts])
+    return part if dim < tensor.dim() and _is_in_range(part, tensor.shape[dim]) else specialise(part)
+
+
+def _is_in_range(index: Any, size: Any) -> bool:
+    if is_unbacked(index) or is_unbacked(size):
+        return True  # for the graph to find out
+    return bool(index < size) and bool(index >= -size)
+
+
+def _dims(part: Any) -> int:
+    """How many dimensions of the tensor a part of a key stands for."""
+    if part is None or part is ... or type(part) is bool or type(part) is torch.SymBool:
+        return 0
+    return part.dim() if type(part) is FakeTensor and part.dtype in _MASKS else 1
+
+
+def _is_whole(part: Any) -> bool:
+    return type(part) is slice and part.start is None and part.stop is None and part.step is None
+
+
+def _fitted(vm: Any, view: FakeTensor, value: FakeTensor) -> Any:
+    """`value` in the shape of `view`: what has size 1 is repeated, any other data-dependent size is the same one."""
+    sizes = list(value.shape)
+    offset = view.dim() - value.dim()
+    repeated = False
+    for dim, size in enumerate(sizes):
+        wanted = view.shape[offset + dim]
+        if not is_unbacked(wanted) and not is_unbacked(size):
+            continue
+        if type(size) is int and size == 1:
+            repeated = True
+        else:
+            expect_true(size == wanted)
+        sizes[dim] = wanted
+    return vm.torch_call(torch.Tensor.expand, (value, *sizes), None) if repeated else value
+
+
+def _normalised(vm: Any, tensor: FakeTensor, parts: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The key with data-dependent slice bounds brought into 0..size and in order: then the length of the slice is
+    their difference, for torch and for compilers that look again, and not a new number each time."""
+    missing = tensor.dim() - sum(part is not None and part is not ... for part in parts)
+    found: list[Any] = []
+    dim = 0
+    for part in parts:
+        if type(part) is slice and part.step in (None, 1) and any(map(is_unbacked, (part.start, part.stop))):
+            size = tensor.shape[dim]
+            start = _within(vm, 0 if part.start is None else part.start, size)
+            stop = _within(vm, size if part.stop is None else part.stop, size, start)
+            part = slice(start, stop)
+        found.append(part)
+        dim += missing if part is ... else part is not None
+    return tuple(found)
+
+
+def _within(vm: Any, bound: Any, size: Any, least: Any = 0) -> Any:
+    """A slice bound as Python reads it: negative from the end, never beyond either end, nor below `least`."""
+    if type(bound) not in SYMBOLIC and type(least) not in SYMBOLIC:
+        return bound
+    call = vm.torch_call
+    number = call(torch.full, ((), bound), {"dtype": torch.int64, "device": "cpu"})
+    is_negative, from_end = call(operator.lt, (number, 0), None), call(operator.add, (number, size), None)
+    wrapped = call(torch.where, (is_negative, from_end, number), None)
+    clamped = call(torch.clamp, (wrapped, 0, size), None)
+    if type(least) in SYMBOLIC:
+        clamped = call(torch.clamp, (clamped, least), None)
+    result = item_of(vm, clamped)
+    for known in (attempt(operator.ge, result, least), attempt(operator.le, result, size)):
+        if type(known) is torch.SymBool:
+            expect_true(known)
+    return result
+
+
+def _bounds(part: Any) -> tuple[Any, ...]:
+    return (part.start, part.stop, part.step) if type(part) is slice else (part,)

@@ -1,0 +1,1 @@
+"""PyTorch's own tests, run with Stator in torch._dynamo's place."""

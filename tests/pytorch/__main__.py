@@ -1,0 +1,55 @@
+"""`python -m tests.pytorch [--impl torch] --jsonl FILE path/to/test_misc.py ...`: PyTorch's tests and what they meet.
+
+In: files of PyTorch's `test/dynamo` folder, of whatever release (they are not part of this repository).  Out: a line
+per file, one record per test in FILE.  `--compare OTHER` leaves out tests that did not pass in that other run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import dataclasses
+import json
+import os
+import re
+import sys
+
+from tests.pytorch.running import run_file
+
+COLUMNS = ("passed", "skipped", "fewer", "counts", "refused", "internal", "different", "crashed", "timeout")
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.pytorch")
+    parser.add_argument("--impl", choices=("stator", "torch"), default="stator")
+    parser.add_argument("--jsonl", help="append one record per test to this file")
+    parser.add_argument("--compare", help="records of another run: only tests that passed there are run")
+    parser.add_argument("-k", default="", help="a regular expression that names of tests are searched for")
+    parser.add_argument("path", help="one file: names are redirected before it is imported")
+    options = parser.parse_args(arguments)
+    name = os.path.basename(options.path)
+    passed = passed_in(options.compare, name) if options.compare else None
+    counts: collections.Counter[str] = collections.Counter()
+
+    def wanted(test: str) -> bool:
+        return re.search(options.k, test) is not None and (passed is None or test in passed)
+
+    for result in run_file(options.path, options.impl == "stator", wanted):
+        counts[result.verdict] += 1
+        if options.jsonl:
+            with open(options.jsonl, "a", encoding="utf-8") as file:
+                file.write(json.dumps({"file": name, "impl": options.impl, **dataclasses.asdict(result)}) + "\n")
+        else:
+            print(result.verdict, result.test, *result.detail.strip().splitlines()[-12:], sep="\n    ", flush=True)
+    print(f"{name:32s} {options.impl:6s} " + " ".join(f"{column} {counts[column]}" for column in COLUMNS))
+    return 1 if counts["different"] or counts["crashed"] else 0
+
+
+def passed_in(path: str, name: str) -> set[str]:
+    with open(path, encoding="utf-8") as file:
+        records = [json.loads(line) for line in file]
+    return {record["test"] for record in records if record["file"] == name and record["verdict"] == "passed"}
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

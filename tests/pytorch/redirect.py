@@ -1,0 +1,106 @@
+"""torch._dynamo's names lead to Stator.   redirect(); torch._dynamo.optimize("eager")(f)  ->  stator.compile(f)
+
+In: a process that has not imported a test file yet.  Out: the names that PyTorch's tests use to compile, to break, to
+mark and to catch are Stator's; what only torch._dynamo has (its guard managers, variables, logs) stays its own, and a
+test that asks for it fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch._dynamo
+import torch._dynamo.decorators
+import torch._dynamo.eval_frame
+import torch._dynamo.exc
+import torch._dynamo.test_case
+import torch._dynamo.testing
+
+import stator
+import stator.errors
+from stator import events
+
+Function = Callable[..., Any]
+
+
+def optimize(
+    backend: Any = "inductor", *, nopython: bool = False, error_on_graph_break: bool = False,
+    dynamic: bool | None = None, disable: bool = False, **unused: Any,
+) -> Function:
+    """The decorator that torch._dynamo.optimize() gives."""
+
+    def decorate(fn: Any) -> Any:
+        return torch.compile(
+            fn, backend=backend, fullgraph=nopython or error_on_graph_break, dynamic=dynamic, disable=disable
+        )
+
+    return decorate
+
+
+def optimize_assert(backend: Any, **settings: Any) -> Function:
+    return optimize(backend, nopython=True, **{name: value for name, value in settings.items() if name == "dynamic"})
+
+
+def compile_with_dynamos_config(original: Function) -> Function:
+    """torch.compile as `install()` made it, reading what the tests set in torch._dynamo.config."""
+
+    def compile(model: Any = None, **settings: Any) -> Any:
+        if model is None:
+            return lambda model: compile(model, **settings)
+        config = torch._dynamo.config
+        if settings.get("dynamic") is None and not config.assume_static_by_default:
+            settings["dynamic"] = True
+        if settings.get("dynamic") is None and not config.automatic_dynamic_shapes:
+            settings["dynamic"] = False
+        return original(model, **settings)
+
+    return compile
+
+
+def reset() -> None:
+    stator.reset()
+
+
+def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None, wrapping: bool = True) -> Any:
+    """torch.manual_seed and others are wrapped by the library itself, with a setting that only torch._dynamo knows."""
+    if not wrapping:
+        return fn
+    return stator.disable(fn, recursive, reason=reason)
+
+
+def redirect() -> None:
+    """For the rest of this process."""
+    stator.install()
+    torch.compile = compile_with_dynamos_config(torch.compile)
+    dynamo, testing, errors = torch._dynamo, torch._dynamo.testing, torch._dynamo.exc
+    for module in (dynamo, dynamo.eval_frame, testing):
+        module.optimize, module.optimize_assert, module.reset = optimize, optimize_assert, reset
+    dynamo.test_case.reset = reset
+    dynamo.disable = dynamo.decorators.disable = disable
+    for name in ("graph_break", "allow_in_graph", "assume_constant_result", "skip_frame",
+                 "mark_dynamic", "maybe_mark_dynamic", "mark_static", "substitute_in_graph", "error_on_graph_break",
+                 "list_backends", "register_backend"):
+        if hasattr(stator, name):
+            setattr(dynamo, name, getattr(stator, name))
+            if hasattr(dynamo.decorators, name):
+                setattr(dynamo.decorators, name, getattr(stator, name))
+    dynamo.decorators.mark_unbacked = stator.mark_unbacked
+    dynamo.OptimizedModule = dynamo.eval_frame.OptimizedModule = stator.CompiledModule
+    errors.Unsupported = stator.Unsupported
+    errors.BackendCompilerFailed = stator.BackendError
+    errors.InternalTorchDynamoError = stator.InternalError
+    errors.RecompileError = stator.errors.RecompileForbidden
+    errors.FailOnRecompileLimitHit = stator.RecompileLimit
+    count_breaks()
+
+
+def count_breaks() -> None:
+    """torch._dynamo.utils.counters["graph_break"] counts Stator's breaks."""
+
+    def count(event: object) -> None:
+        if isinstance(event, events.GraphBreak):
+            torch._dynamo.utils.counters["graph_break"][event.cause] += 1
+
+    events.subscribe(count)

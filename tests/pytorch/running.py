@@ -1,0 +1,112 @@
+"""One test of a file of PyTorch's at a time, each in a forked child.
+
+In: the path of a test file, and whose compiler it meets.  Out: one `Result` per test method.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import importlib.util
+import os
+import re
+import sys
+import unittest
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from tests.cpython.running import Ending, _flat, in_child, name_of
+
+COUNTS = re.compile(r"frame_count|op_count|counters|assertExpectedInline|len\(.*graphs\)|call_count|num_guards")
+SECONDS = 60.0
+
+
+@dataclass
+class Result:
+    """`verdict`: passed, skipped, counts (graphs or operations differ in number or in text, values do not), fewer
+    (a number of them is smaller than the test wants), refused
+    (fullgraph=True met a break), internal, different, crashed or timeout."""
+
+    test: str
+    verdict: str
+    detail: str
+    breaks: list[str]
+
+
+def run_file(path: str, stator: bool, wanted: Callable[[str], bool]) -> Iterator[Result]:
+    if stator:
+        from tests.pytorch.redirect import redirect
+
+        redirect()
+    for case in cases_of(path):
+        if wanted(name_of(case)):
+            ending = in_child(lambda case=case: run_case(case), SECONDS)
+            yield Result(name_of(case), verdict_of(ending), ending.detail, ending.breaks)
+
+
+def cases_of(path: str) -> list[unittest.TestCase]:
+    folder = os.path.dirname(os.path.abspath(path))
+    sys.path[:0] = [folder, os.path.dirname(folder)]
+    name = os.path.basename(path).removesuffix(".py")
+    supply_missing_names(path)
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return list(_flat(unittest.TestLoader().loadTestsFromModule(module)))
+
+
+def supply_missing_names(path: str) -> None:
+    """Another release's helpers: decorators that this one does not have decorate nothing."""
+    with open(path, encoding="utf-8") as file:
+        tree = ast.parse(file.read())
+    for statement in tree.body:
+        if isinstance(statement, ast.ImportFrom) and (statement.module or "").startswith("torch"):
+            module = importlib.import_module(statement.module or "")
+            for alias in statement.names:
+                if not hasattr(module, alias.name) and not is_module(f"{statement.module}.{alias.name}"):
+                    setattr(module, alias.name, lambda decorated: decorated)
+
+
+def is_module(name: str) -> bool:
+    with contextlib.suppress(ImportError):
+        return importlib.util.find_spec(name) is not None
+    return False
+
+
+def run_case(case: Any) -> Ending:
+    from stator import events
+
+    result = unittest.TestResult()
+    with events.record() as log:
+        unittest.TestSuite([case]).run(result)
+    wrong = [text for _, text in (*result.errors, *result.failures)]
+    ending = Ending("passed")
+    if wrong or result.unexpectedSuccesses:
+        ending.status, ending.detail = "failed", wrong[0] if wrong else "unexpected success"
+    elif result.skipped or result.expectedFailures:
+        ending.status = "skipped"
+    for event in log:
+        if isinstance(event, events.GraphBreak):
+            ending.breaks.append(f"{event.code}: {event.cause}")
+        elif isinstance(event, events.InternalFailure):
+            ending.internal.append(repr(event.error))
+    return ending
+
+
+def verdict_of(ending: Ending) -> str:
+    if ending.internal or "stator.errors.InternalError" in ending.detail:
+        return "internal"
+    if ending.status != "failed":
+        return ending.status
+    lines = ending.detail.strip().splitlines()
+    last = next((line for line in reversed(lines) if re.match(r"[\w.]+(Error|Exception|Unsupported)\b", line)), "")
+    if last.startswith("stator.errors.Unsupported"):
+        return "refused"
+    numbers = re.search(r"Scalars are not equal!\s+Expected (\d+) but got (\d+)\.", ending.detail)
+    if numbers is not None and int(numbers[2]) < int(numbers[1]):
+        return "fewer"
+    if numbers is not None or (any(COUNTS.search(line) for line in lines if line.startswith("    ")) and "AssertionError" in ending.detail):
+        return "counts"
+    return "different"
