@@ -46,8 +46,10 @@ class Source:
             return repr(value)
         if cls is float and math.isfinite(value):
             return repr(value)
-        if issubclass(cls, tuple) and not hasattr(cls, "_fields"):
+        if issubclass(cls, tuple):
             inside = ", ".join([self.text(item, names) for item in value])
+            if hasattr(cls, "_fields"):
+                return f"{self.constant(cls, 'c')}({inside})"
             return f"({inside},)" if len(value) == 1 else f"({inside})"
         if issubclass(cls, list):
             return f"[{', '.join([self.text(item, names) for item in value])}]"
