@@ -61,5 +61,5 @@ def _settle(pending: dict[Place, fx.Node], current: dict[Place, tuple[Any, ...]]
 
 def only_settings(graph: fx.Graph) -> bool:
     """Whether no operation is left: what the program leaves set is set without the graph."""
-    return all(node.op != "call_function" or node.target in _SETTING_OF for node in graph.nodes
+    return all(node.op == "call_function" and node.target in _SETTING_OF for node in graph.nodes
                if node.op not in ("placeholder", "get_attr", "output"))

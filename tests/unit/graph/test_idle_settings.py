@@ -99,3 +99,12 @@ def test_inference_mode_between() -> None:
     result, _ = settings_in(between, x)
     expected = between(x)
     assert torch.equal(result, expected) and result.requires_grad == expected.requires_grad
+
+
+def test_a_write_alone_is_no_setting() -> None:
+    def writes(x: torch.Tensor) -> None:
+        x.mul_(2)
+
+    x = torch.ones(2)
+    stator.compile(writes, backend="eager", fullgraph=True)(x)
+    assert x.tolist() == [2.0, 2.0]
