@@ -112,10 +112,11 @@ class Recorder:
 
     # ------------------------------------------------------------------ inputs
 
-    def add_input(self, tensor: torch.Tensor, source: Source, dims: dict[int, Any] | None = None) -> FakeTensor:
+    def add_input(self, tensor: torch.Tensor, source: Source, dims: dict[int, Any] | None = None,
+                  strides: frozenset[int] = frozenset()) -> FakeTensor:
         if self.enclosing is not None:  # an inner graph is being recorded: outside tensors come through the outermost
             with self.enclosing.outside():
-                return self.add_input(tensor, source, dims)
+                return self.add_input(tensor, source, dims, strides)
         with torch._C.DisableTorchFunction():
             special = type(tensor) not in PLAIN_CLASSES and not acts_as_parameter(type(tensor))
             if special and not acts_above_dispatch(type(tensor)):
@@ -127,10 +128,10 @@ class Recorder:
                 raise Break("SB017", f"a {kind} tensor")
             try:
                 # The input was made outside, whatever mode the program is in now.
-                fake = self.plain_inputs.fake(tensor, self.propagation.enabled and not dims)
+                fake = self.plain_inputs.fake(tensor, self.propagation.enabled and not dims and not strides)
                 if fake is None:
                     with torch.inference_mode(tensor.is_inference()):
-                        fake = symbolic_fake(self.fake_mode, tensor, source, dims) if dims \
+                        fake = symbolic_fake(self.fake_mode, tensor, source, dims or {}, strides) if dims or strides \
                             else self.fake_mode.from_tensor(tensor, static_shapes=True)
             except (NotImplementedError, UnsupportedOperatorException, AssertionError) as error:
                 raise Break("SB017", str(error)) from error

@@ -241,7 +241,8 @@ class Heap(Exposure):
     def _adopt_tensor(self, value: Any, source: Source) -> Any:
         tracker = self.known(value, source)
         if tracker is None:
-            fake = self.recorder.add_input(value, source, self.shapes.open_dims(value, source))
+            fake = self.recorder.add_input(value, source, self.shapes.open_dims(value, source),
+                                           self.shapes.open_strides(value, source))
             tracker = self.register(VariableTracker(fake, value, source, Shape.TENSOR))
             self.guard(source, Kind.TENSOR, self.recorder.meta_of(value, fake))
             if type(value) not in PLAIN_CLASSES:

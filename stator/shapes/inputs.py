@@ -25,8 +25,8 @@ _HOW = {"open": DimDynamic.DUCK, "declared": DimDynamic.DYNAMIC, "unbacked": Dim
 
 
 def symbolic_fake(mode: FakeTensorMode, tensor: torch.Tensor, source: Source,
-                  dims: dict[int, str | Dim]) -> FakeTensor:
-    """A fake tensor whose given dimensions are symbols."""
+                  dims: dict[int, str | Dim], strides: frozenset[int] = frozenset()) -> FakeTensor:
+    """A fake tensor whose given dimensions, and given strides, are symbols."""
     sizes = [_how(dims.get(dim)) for dim in range(tensor.dim())]
     seen: set[int] = set()
     for dim, how in dims.items():  # height and width are two facts, also where they are equal today
@@ -39,7 +39,9 @@ def symbolic_fake(mode: FakeTensorMode, tensor: torch.Tensor, source: Source,
         with no_dispatch():
             plain = tensor.data
             plain.requires_grad_(tensor.requires_grad)
-    context = StatelessSymbolicContext(dynamic_sizes=sizes, constraint_sizes=_declared_ranges(tensor, dims))
+    steps = [DimDynamic.DYNAMIC if dim in strides else DimDynamic.INFER_STRIDE for dim in range(tensor.dim())]
+    context = StatelessSymbolicContext(dynamic_sizes=sizes, dynamic_strides=steps,
+                                       constraint_sizes=_declared_ranges(tensor, dims))
     return mode.from_tensor(plain, symbolic_context=context, source=NamedSource(source))
 
 

@@ -49,6 +49,7 @@ class Memory:
     """What has been seen to change at one place of the program."""
 
     sizes: dict[Source, set[int]] = field(default_factory=dict)
+    strides: dict[Source, set[int]] = field(default_factory=dict)
     numbers: set[Source] = field(default_factory=set)
     tuples: set[Source] = field(default_factory=set)  # constant tuples with numbers that change
     lengths: dict[Source, set[int]] = field(default_factory=dict)  # of containers, as far as they were facts
@@ -137,7 +138,7 @@ class Memory:
         return self.numbers, self.tuples, self.unread, self.undecided_numbers
 
     def _tables(self) -> tuple[dict[Source, set[Any]], ...]:
-        return self.sizes, self.lengths, self.undecided_sizes, self.contents
+        return self.sizes, self.strides, self.lengths, self.undecided_sizes, self.contents
 
     def _compare(self, guard: Guard, value: Any) -> None:
         expected = guard.value
@@ -152,6 +153,11 @@ class Memory:
             changed = {dim for dim, size in enumerate(expected.sizes) if size is not None and size != value.shape[dim]}
             if changed:
                 self.sizes.setdefault(guard.source, set()).update(changed)
+            elif expected.strides is not None and expected.layout is value.layout:  # the sizes do not explain it
+                moved = {dim for dim, stride in enumerate(expected.strides)
+                         if stride is not None and stride != value.stride(dim)}
+                if moved:
+                    self.strides.setdefault(guard.source, set()).update(moved)
 
     def _compare_arrays(self, guard: Guard, question: CallOf, bound: Sequence[Any]) -> None:
         """What a numpy array or scalar held, and holds now."""
@@ -239,6 +245,14 @@ class Policy:
         found.update(dict.fromkeys(marks.get(DYNAMIC_MARK, ()), "declared"))
         found.update(dict.fromkeys(marks.get(UNBACKED_MARK, ()), "unbacked"))
         return {dim: how for dim, how in found.items() if 0 <= dim < rank}
+
+    def open_strides(self, tensor: torch.Tensor, source: Source) -> frozenset[int]:
+        """The dimensions whose strides become symbols: those that changed while no size did."""
+        known = {*self.memory.strides.get(source, ()), *self.memory.foresees("strides", source)}
+        if self.dynamic is False or not known:
+            return frozenset()
+        with torch._C.DisableTorchFunction():  # the tracer's own mode is on
+            return frozenset(dim for dim in known if tensor.layout is torch.strided and dim < tensor.dim())
 
     def is_open(self, value: Any, source: Source) -> bool:
         """Whether an int or float becomes a symbol."""

@@ -17,7 +17,7 @@ from stator.source import Source
 
 VERSION = 1
 _LISTS = ("numbers", "tuples")  # names of values
-_TABLES = ("sizes", "lengths")  # names, and dimensions or lengths
+_TABLES = ("sizes", "strides", "lengths")  # names, and dimensions or lengths
 _foreseen: dict[str, dict[str, Any]] = {}
 
 
@@ -58,7 +58,7 @@ def forget() -> None:
 
 
 def _empty() -> dict[str, Any]:
-    return {"numbers": [], "tuples": [], "sizes": {}, "lengths": {}}
+    return {"numbers": [], "tuples": [], "sizes": {}, "strides": {}, "lengths": {}}
 
 
 def _copied(known: dict[str, Any]) -> dict[str, Any]:
