@@ -207,13 +207,24 @@ def _diff(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> None:
         _diff_set(build, tracker, out)
     elif shape is Shape.CELL:
         _diff_cell(build, tracker, out)
-    elif shape is Shape.TENSOR and id(tracker.standin) in build.vm.tensor_grads:
-        grad = build.vm.tensor_grads[id(tracker.standin)][1]
-        out.append(f"{build.outside(tracker.source)}.grad = {build.value(grad)}")
+    elif shape is Shape.TENSOR:
+        _diff_tensor(build, tracker, out)
     if tracker.initial_dict is not None and shape is not Shape.TENSOR:
         _diff_attributes(build, tracker, out)
     if tracker.initial_slots is not None:
         _diff_slots(build, tracker, out)
+
+
+def _diff_tensor(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> None:
+    """What the program set on a tensor from outside; its contents are the graph's business."""
+    if id(tracker.standin) in build.vm.tensor_grads:
+        grad = build.vm.tensor_grads[id(tracker.standin)][1]
+        out.append(f"{build.outside(tracker.source)}.grad = {build.value(grad)}")
+    for name, value in build.vm.tensor_attributes.get(id(tracker.standin), {}).items():
+        if tracker.initial_dict is None or name not in tracker.initial_dict \
+                or not _current(tracker.initial_dict[name], value):
+            setter = build.writer.constant(_set_attribute, "set_attribute")
+            out.append(f"{setter}({build.outside(tracker.source)}, {name!r}, {build.value(value)})")
 
 
 def _diff_generator(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> None:
@@ -394,4 +405,5 @@ def _members(tracker: VariableTracker) -> Any:
 
 _UNNOTED = (Shape.TENSOR, Shape.OPAQUE)
 _CLASSED = (Shape.OBJECT, Shape.LIST, Shape.DICT, Shape.SET)
+_set_attribute = object.__setattr__
 _set_class = object.__dict__["__class__"].__set__  # type: ignore[attr-defined]

@@ -156,7 +156,7 @@ class Rebuilder:
             return self.subclass(fake, cls)
         text = self.tensor(fake)
         attributes = self.vm.tensor_attributes.get(id(fake))
-        if attributes and id(fake) not in self.memo:
+        if attributes and id(fake) not in self.memo and self.heap.by_standin.get(id(fake)) is None:
             self.memo[id(fake)] = text
             for name, value in attributes.items():
                 self.writer.line(f"{text}.{name} = {self.value(value)}")

@@ -186,8 +186,7 @@ def store_tensor_attr(vm: Any, fake: Any, name: str, value: Any, cont: Any, raw:
     slot = type(descr) is types.MemberDescriptorType and descr.__objclass__ is not torch._C.TensorBase
     if descr is not MISSING and is_data_descriptor(vm, descr) and not slot:
         raise Break("SB006", f"assignment to Tensor.{name}")
-    if vm.heap.by_standin.get(id(fake)) is not None:
-        raise Break("SB006", f"assignment to the attribute {name!r} of an outside tensor")
+    vm.heap.note_write(fake)
     vm.tensor_attributes.setdefault(id(fake), {})[name] = value
     vm.give(None, cont)
 
@@ -195,10 +194,20 @@ def store_tensor_attr(vm: Any, fake: Any, name: str, value: Any, cont: Any, raw:
 def delete_attr(vm: Any, obj: Any, name: str, cont: Any = DISCARD) -> None:
     if type(obj) is threading.local and vm.heap.tracker_of(obj) is not None:
         return write_through_c(vm, obj, name, MISSING, cont)
+    if type(obj) is FakeTensor:
+        return delete_tensor_attr(vm, obj, name, cont)
     deleter = find(vm, type(obj), "__delattr__")
     if type(deleter) is not types.WrapperDescriptorType:
         return vm.call(deleter, (obj, name), {}, cont)
     delete_generic(vm, obj, name, cont)
+
+
+def delete_tensor_attr(vm: Any, fake: Any, name: str, cont: Any) -> None:
+    own = vm.tensor_attributes.get(id(fake), {})
+    if name not in own or vm.heap.by_standin.get(id(fake)) is not None or vm.recorder.classes.get(id(fake)) is not None:
+        raise Break("SB006", f"deletion of the attribute {name!r} of a tensor")
+    del own[name]
+    vm.give(None, cont)
 
 
 def delete_generic(vm: Any, obj: Any, name: str, cont: Any = DISCARD) -> None:

@@ -109,6 +109,32 @@ for _setting in SETTINGS:
         rule(_reader)(_reader_rule(_reader))
 
 
+# ---------------------------------------------------------------------- older spellings
+
+_OLDER = {
+    "is_autocast_cpu_enabled": (C.is_autocast_enabled, "cpu"), "get_autocast_cpu_dtype": (C.get_autocast_dtype, "cpu"),
+    "get_autocast_gpu_dtype": (C.get_autocast_dtype, "cuda"),
+    "set_autocast_cpu_enabled": (C.set_autocast_enabled, "cpu"),
+    "set_autocast_cpu_dtype": (C.set_autocast_dtype, "cpu"), "set_autocast_gpu_dtype": (C.set_autocast_dtype, "cuda"),
+}
+
+
+def _older_rule(function: Any, device: str) -> Any:
+    def forward(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+        vm.call(function, (device, *args), kwargs, cont)
+    return forward
+
+
+for _name, (_function, _device) in _OLDER.items():
+    if hasattr(C, _name):
+        rule(getattr(C, _name))(_older_rule(_function, _device))
+
+
+@rule(C._are_functorch_transforms_active, arity=(0,))
+def _transforms_active(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    vm.give(C._are_functorch_transforms_active(), cont)  # a trace does not begin inside one
+
+
 # ---------------------------------------------------------------------- inference mode
 
 

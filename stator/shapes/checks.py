@@ -145,8 +145,6 @@ def require_declared(symbols: Any, lines: Any) -> None:
     roots: dict[Any, tuple[Operand, Any, Any]] = {}
     for operand, size, named in symbols.declared:
         label = f"{operand.text()} is declared {'dynamic' if named is None else f'as {named.text()}'}"
-        if type(size) is int:
-            raise DeclarationError(f"{label}, but it is {size} in this call; sizes 0 and 1 are always constants")
         symbol = size.node._expr
         value = env.replace(symbol)
         if not value.free_symbols:

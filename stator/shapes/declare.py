@@ -29,8 +29,7 @@ def mark_dynamic(tensor: torch.Tensor, index: Dims, *, min: int | None = None, m
     for dim in _add(tensor, index, DYNAMIC_MARK):
         if min is not None and max is not None and min > max:
             raise OptionValueError(f"mark_dynamic(min={min}, max={max}) is not accepted; min must not exceed max")
-        ranges: set[Any] = tensor.__dict__.setdefault(RANGE_MARK, set())
-        ranges.add(DimRange(dim, min, max))
+        _marks(tensor, RANGE_MARK).add(DimRange(dim, min, max))
 
 
 def maybe_mark_dynamic(tensor: torch.Tensor, index: Dims) -> None:
@@ -56,6 +55,14 @@ def _add(tensor: torch.Tensor, index: Any, mark: str) -> list[int]:
         if not isinstance(dim, int) or not -tensor.dim() <= dim < tensor.dim():
             raise OptionValueError(f"dimension {dim!r} is not accepted; the tensor has {tensor.dim()}")
     dims = [dim % tensor.dim() for dim in dims]
-    marked: set[int] = tensor.__dict__.setdefault(mark, set())
-    marked.update(dims)
+    _marks(tensor, mark).update(dims)
     return dims
+
+
+def _marks(tensor: torch.Tensor, mark: str) -> set[Any]:
+    """An ordinary attribute: captured code may mark tensors, too."""
+    found: set[Any] | None = getattr(tensor, mark, None)
+    if found is None:
+        found = set()
+        setattr(tensor, mark, found)
+    return found

@@ -202,11 +202,11 @@ class SymbolNodes:
 
     def declare(self, operand: Operand, size: Any, how: Any) -> None:
         """A size or number that the user declared: by a mark, or as a Dim, whose name may have a size already."""
+        if type(size) is not torch.SymInt:
+            return  # 0 or 1: a constant, as torch has it
         if not isinstance(how, Dim):
             self.declared.append((operand, size, None))
             return
-        if type(size) is not torch.SymInt:
-            return  # 0 or 1: a constant, as torch has it
         self.declared.append((operand, size, how))
         if operand.property is Property.NUMBER:
             for held in ([size >= how.min] if how.min is not None else []) + \
