@@ -1,7 +1,7 @@
 """torch.compile goes through Stator.   stator.install(); torch.compile(model)  ->  stator.compile(model)
 
-In: a process whose libraries call torch.compile (also as a decorator, or as `module.compile()`).  Out: the same calls,
-answered by Stator, until `uninstall()`.  What was compiled before stays what it was.
+In: a process whose libraries call torch.compile (also as a decorator, or as `module.compile()`) and torch.compiler's
+functions.  Out: the same calls, answered by Stator, until `uninstall()`.  What was compiled before stays what it was.
 """
 
 from __future__ import annotations
@@ -16,26 +16,34 @@ import torch
 from stator import api, pipeline
 from stator.errors import OptionValueError
 from stator.options import DEFAULT_RECOMPILE_LIMIT
+from stator.stance import set_stance as stance_of
 
 _lock = threading.Lock()
-_replaced: dict[str, Any] = {}  # torch's own functions, while Stator's are in their place
+_replaced: dict[str, Any] = {}  # torch's own functions, while Stator's are in their place: "compile", "compiler.reset"
+_BY_NAME = ("allow_in_graph", "assume_constant_result", "disable", "list_backends", "substitute_in_graph")
 
 
 def install(backend: str | Callable[..., Any] | None = None) -> None:
     """From now on torch.compile is Stator's; `backend` is what calls that name none, or "inductor", get instead."""
     with _lock:
         if not _replaced:
-            _replaced.update(compile=torch.compile, reset=torch.compiler.reset)
+            _replaced["compile"] = torch.compile
+            _replaced.update({f"compiler.{name}": getattr(torch.compiler, name)
+                              for name in ("reset", "set_stance", *_BY_NAME)})
         torch.compile = _torch_compile(_replaced["compile"], backend)
-        torch.compiler.reset = _torch_reset(_replaced["reset"])
+        torch.compiler.reset = _torch_reset(_replaced["compiler.reset"])
+        torch.compiler.set_stance = _torch_set_stance(_replaced["compiler.set_stance"])
+        for name in _BY_NAME:
+            setattr(torch.compiler, name, getattr(api, name))
 
 
 def uninstall() -> None:
     """torch.compile is torch's own again; what Stator has compiled stays compiled."""
     with _lock:
-        if _replaced:
-            torch.compile, torch.compiler.reset = _replaced["compile"], _replaced["reset"]
-            _replaced.clear()
+        for name, original in _replaced.items():
+            holder: Any = torch.compiler if name.startswith("compiler.") else torch
+            setattr(holder, name.removeprefix("compiler."), original)
+        _replaced.clear()
 
 
 def is_installed() -> bool:
@@ -86,3 +94,15 @@ def _torch_reset(original: Any) -> Any:
         pipeline.reset()
 
     return reset
+
+
+def _torch_set_stance(original: Any) -> Any:
+    @functools.wraps(original)
+    def set_stance(stance: str = "default", *, skip_guard_eval_unsafe: bool = False, force_backend: Any = None) -> Any:
+        if force_backend is not None:
+            raise OptionValueError("force_backend= is not accepted by Stator; name the backend where the function is "
+                                   "compiled, or in stator.install(backend=...)")
+        # skip_guard_eval_unsafe asks to leave out checks that cost next to nothing here: they are made.
+        return stance_of(stance)
+
+    return set_stance

@@ -10,7 +10,6 @@ lasting identity, so a question about one is answered for the function behind it
 from __future__ import annotations
 
 import functools
-import os
 import threading
 import types
 import weakref
@@ -18,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from stator import _core
+from stator import _core, torch_marks
 from stator.errors import OptionValueError
 
 Value = TypeVar("Value")
@@ -100,7 +99,8 @@ def allow_in_graph(fn: object) -> None:
 
 def allowed_in_graph(fn: object) -> bool:
     """Whether a call of `fn` is put into the graph as it is."""
-    return _marked_object(fn) in _allowed
+    marked = _marked_object(fn)
+    return marked in _allowed or torch_marks.is_allowed(marked)
 
 
 def disable(fn: object, recursive: bool, reason: str | None) -> None:
@@ -116,30 +116,11 @@ def disabled_mark(fn: object) -> Disabled | None:
     """The user's mark; what torch.compiler.disable has marked is disabled too."""
     marked = _marked_object(fn)
     mark = _disabled.get(marked)
-    if mark is None and isinstance(marked, types.FunctionType) and "_torchdynamo_disable" in marked.__dict__:
-        reason = marked.__dict__.get("_torchdynamo_disable_msg")
-        if marked.__dict__["_torchdynamo_disable"] and not _put_by_torch_compile(reason):
-            return Disabled(True, reason)
+    if mark is None:
+        reason = torch_marks.disabled_because(marked)
+        if reason is not None:
+            return Disabled(True, reason or None)
     return mark
-
-
-def _put_by_torch_compile(reason: object) -> bool:
-    """torch.compile, once used in a process, disables parts of every optimiser that it cannot capture itself."""
-    return isinstance(reason, str) and (reason == "don't trace into fused optimizer"
-                                        or reason.startswith("optimizer ") and reason.endswith(" not supported"))
-
-
-def is_torch_compiled(fn: object) -> bool:
-    """Whether `fn` is what torch.compile has made of a function, which is under ORIGINAL in its `__dict__`.
-
-    A wrapper that functools.wraps has given the same entries is a function of the program.
-    """
-    return isinstance(fn, types.FunctionType) and ORIGINAL in fn.__dict__ and \
-        fn.__code__.co_filename.endswith(_WRAPPERS)
-
-
-ORIGINAL = "_torchdynamo_orig_callable"
-_WRAPPERS = os.path.join("torch", "_dynamo", "eval_frame.py")
 
 
 def substitute_in_graph(original: object, mark: Substitute) -> None:
@@ -162,11 +143,7 @@ def is_constant_result(fn: object) -> bool:
     the mark to.
     """
     marked = _marked_object(fn)
-    if marked in _constant_results:
-        return True
-    if not isinstance(marked, types.FunctionType) or not marked.__dict__:
-        return False
-    return marked.__dict__.get("_dynamo_marked_constant") is True and "__wrapped__" not in marked.__dict__
+    return marked in _constant_results or torch_marks.is_constant_result(marked)
 
 
 def compiled(fn: object, mark: Compiled) -> None:

@@ -38,10 +38,10 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("guards",),
     ("source",),
     ("code",),
-    ("events", "options", "errors", "breaks", "marks", "kinds", "stance", "printing", "held_signals"),
+    ("events", "options", "errors", "breaks", "marks", "torch_marks", "kinds", "stance", "printing", "held_signals"),
     ("_core", "_hook"),
 )
-FOUNDATION = {"events", "options", "errors", "breaks", "marks", "kinds", "stance", "printing", "held_signals"}
+FOUNDATION = {"events", "options", "errors", "breaks", "marks", "torch_marks", "kinds", "stance", "printing", "held_signals"}
 RANK = {layer: len(LAYERS) - row for row, layers in enumerate(LAYERS) for layer in layers}
 
 REPORT = "report"

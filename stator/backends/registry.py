@@ -8,6 +8,7 @@ found when a name is first asked for, and loaded when it is first used.
 from __future__ import annotations
 
 import functools
+import importlib
 import importlib.metadata
 import inspect
 from collections.abc import Callable, Collection, Iterable
@@ -127,6 +128,8 @@ def find_backend(backend: str | BackendFunction) -> Backend:
     if backend not in _backends and backend in _entry_points():
         _load_entry_point(backend)
     if backend not in _backends:
+        _take_from_torch(backend)
+    if backend not in _backends:
         raise OptionValueError(
             f"there is no backend {backend!r}{list_accepted(backend, list_backends(exclude_tags=None))}; "
             f"a callable (graph_module, example_inputs) -> callable is accepted too"
@@ -139,6 +142,13 @@ def check_settings(settings: Settings) -> None:
     backend = find_backend(settings.backend)
     if backend.check is not None:
         backend.check(settings)
+
+
+def _take_from_torch(name: str) -> None:
+    """A backend that only torch has: one of its own, or one registered with `torch._dynamo.register_backend`."""
+    registry: Any = importlib.import_module("torch._dynamo.backends.registry")
+    if name in registry.list_backends(exclude_tags=()):
+        _register(registry.lookup_backend(name), name, ())
 
 
 @functools.cache

@@ -49,24 +49,8 @@ def _put_on(modes: list[Any]) -> None:
 
 
 @contextlib.contextmanager
-def saved_hooks_asleep() -> Iterator[None]:
-    """What autograd saves of fake tensors is none of the business of the program's saved_tensors_hooks either."""
-    before = C._autograd._saved_tensors_hooks_set_tracing(True)
-    try:
-        yield
-    finally:
-        C._autograd._saved_tensors_hooks_set_tracing(before)
-
-
-@contextlib.contextmanager
 def set_aside() -> Iterator[None]:
     """While a call is captured."""
-    with saved_hooks_asleep(), function_modes_aside():
-        yield
-
-
-@contextlib.contextmanager
-def function_modes_aside() -> Iterator[None]:
     taken = _take_off()
     before, _aside.modes = _aside.modes, taken
     functions_before, _aside.functions = _aside.functions, C._get_torch_function_state()

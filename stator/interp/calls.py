@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
-from stator import _core, marks
+from stator import _core, marks, torch_marks
 from stator.breaks import Break
 from stator.code.decode import decode
 from stator.guards.guard import Kind
@@ -141,13 +141,17 @@ class Caller(NativeCaller):
 
     def call_marked(self, fn: Any, args: Any, kwargs: Any, cont: Any) -> None:
         """Functions the user marked: disable, allow_in_graph, substitute_in_graph, ..."""
+        if torch_marks.is_graph_break(fn):
+            if torch_marks.is_of_torch(self.frame.unit.code):
+                return self.give(None, cont)  # torch knows what its own tracer cannot do
+            return self.call(marks.graph_break, args, kwargs, cont)
         refuse_disabled(fn)
         replacement = marks.substitute(fn)
         if replacement is not None:
             return self.call(replacement.replacement, args, kwargs, cont)
-        if marks.is_torch_compiled(fn):  # compiled by torch.compile or not: here it is simply part of the trace
+        if torch_marks.is_torch_compiled(fn):  # compiled by torch.compile or not: here it is simply part of the trace
             original: list[Any] = []
-            self.sync(lambda: load_attr(self, fn, marks.ORIGINAL), original)
+            self.sync(lambda: load_attr(self, fn, torch_marks.ORIGINAL), original)
             return self.call(original[0], args, kwargs, cont)
         if marks.allowed_in_graph(fn):
             return self.give(self.torch_call(fn, args, kwargs), cont)

@@ -4,18 +4,26 @@ from __future__ import annotations
 
 from typing import Any
 
-from stator import marks
+from stator import marks, torch_marks
 from stator.breaks import Break
 
 
 def refuse_disabled(fn: Any) -> None:
-    """Break at a function or class that the user has marked with stator.disable."""
+    """Break at a function or class that the user has marked with stator.disable, or torch's disallow_in_graph."""
     mark = marks.disabled_mark(fn)
     if mark is not None:
         reason = f": {mark.reason}" if mark.reason else ""
         raise Break("SB010", f"{fn.__qualname__} is disabled{reason}")
+    refuse_disallowed(fn)
+
+
+def refuse_disallowed(fn: Any) -> None:
+    """Break at what the user has marked with torch's disallow_in_graph; that may be an operation."""
+    if torch_marks.is_disallowed(fn):
+        raise Break("SB010", f"{fn.__name__} is not allowed in graphs")
 
 
 def is_marked(fn: Any) -> bool:
     return marks.is_disabled(fn) or marks.substitute(fn) is not None or marks.allowed_in_graph(fn) \
-        or marks.is_constant_result(fn) or marks.is_torch_compiled(fn)
+        or marks.is_constant_result(fn) or torch_marks.is_torch_compiled(fn) \
+        or torch_marks.is_disallowed(fn)

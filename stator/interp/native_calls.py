@@ -22,7 +22,7 @@ from stator.interp import consumers, symbols
 from stator.interp.frame import UNBOUND, Frame, Raised
 from stator.interp.lookup import MISSING, find, is_mutable_class
 from stator.interp.machine import Machine, Thunk, program_of
-from stator.interp.marked import is_marked
+from stator.interp.marked import is_marked, refuse_disallowed
 from stator.interp.overrides import own_method
 from stator.interp.rule_registry import RULES
 from stator.interp.texts import refuse_addresses, text_of_outside
@@ -49,6 +49,7 @@ class NativeCaller(Machine):
         found = RULES.get(id(descriptor))
         if found is not None:
             return found(self, args if descriptor is fn else (receiver, *args), kwargs or {}, cont)
+        refuse_disallowed(fn)
         if torch_leaf(descriptor):
             every = args if descriptor is fn else (receiver, *args)
             return self.give(self.torch_call(descriptor, every, kwargs, asked=True), cont)

@@ -136,3 +136,50 @@ def test_a_script_without_torch_does_not_import_it(tmp_path: Path) -> None:
 def test_usage() -> None:
     done = run(cwd=ROOT)
     assert done.returncode == 2 and "give a script" in done.stderr
+
+
+def test_torch_compilers_functions_are_stators() -> None:
+    @torch.compile(backend="eager")
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return x + 10 if torch.compiler.is_compiling() else x + 1
+
+    x = torch.zeros(1)
+    assert function(x).item() == 10
+    with torch.compiler.set_stance("force_eager"):
+        assert function(x).item() == 1
+    with torch.compiler.set_stance("fail_on_recompile"), pytest.raises(RuntimeError, match="fail_on_recompile"):
+        function(torch.zeros(3, 3))
+    assert function(x).item() == 10
+    with pytest.raises(stator.OptionError, match="force_backend"):
+        torch.compiler.set_stance("default", force_backend="eager")
+
+    @torch.compiler.allow_in_graph
+    def leaf(x: torch.Tensor) -> torch.Tensor:
+        return x.sin().cos()
+
+    nodes: list[Any] = []
+
+    def backend(graph: torch.fx.GraphModule, inputs: list[Any]) -> Any:
+        nodes.extend(node.target for node in graph.graph.nodes if node.op == "call_function")
+        return graph.forward
+
+    torch.compile(lambda x: leaf(x) + 1, backend=backend, fullgraph=True)(x)
+    assert leaf in nodes
+    assert "inductor" in torch.compiler.list_backends()
+    stator.uninstall()
+    assert not stator.is_compiled(torch.compile(lambda x: x, backend="eager"))
+    assert torch.compiler.set_stance.__module__.startswith("torch")
+
+
+def test_a_backend_registered_with_torch() -> None:
+    import torch._dynamo
+
+    calls: list[int] = []
+
+    @torch._dynamo.register_backend
+    def counted_by_torch(graph: torch.fx.GraphModule, inputs: list[Any]) -> Any:
+        calls.append(1)
+        return graph.forward
+
+    assert torch.compile(lambda x: x + 1, backend="counted_by_torch")(torch.zeros(1)).item() == 1
+    assert calls == [1]

@@ -1,0 +1,76 @@
+"""What torch's own decorators have said of functions.   @torch.compiler.allow_in_graph  ->  is_allowed(f)
+
+In: the attributes and the tables that torch.compiler.disable, allow_in_graph, assume_constant_result and torch.compile
+leave.  Out: answers in Stator's terms.  Nothing of torch's tracer is imported: a process that has not loaded it has no
+such marks.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import types
+from typing import Any
+
+import torch
+
+ORIGINAL = "_torchdynamo_orig_callable"
+_WRAPPERS = os.path.join("torch", "_dynamo", "eval_frame.py")
+_TORCH = os.path.join(os.path.dirname(torch.__file__), "")
+_TABLES = "torch._dynamo.trace_rules"
+_DECORATORS = "torch._dynamo.decorators"
+
+
+def is_allowed(fn: object) -> bool:
+    """Marked with torch.compiler.allow_in_graph, or with nonstrict_trace, which asks for the same."""
+    return _is_listed("_allowed_callable_ids", fn)
+
+
+def is_disallowed(fn: object) -> bool:
+    """Marked with disallow_in_graph, as is torch's own way to ask for a break."""
+    return _is_listed("_disallowed_callable_ids", fn)
+
+
+def _is_listed(table: str, fn: object) -> bool:
+    module = sys.modules.get(_TABLES)
+    ids: Any = None if module is None else getattr(module, table, None)
+    return ids is not None and bool(ids.function_ids) and id(fn) in ids.function_ids
+
+
+def is_graph_break(fn: object) -> bool:
+    """torch._dynamo.graph_break itself."""
+    return isinstance(fn, types.FunctionType) and fn.__name__ == "graph_break" and fn.__module__ == _DECORATORS
+
+
+def is_of_torch(code: types.CodeType) -> bool:
+    """Whether a function of torch's own, such as an optimiser's step, has this code."""
+    return code.co_filename.startswith(_TORCH)
+
+
+def disabled_because(fn: object) -> str | None:
+    """The reason given to torch.compiler.disable, "" for none; None where it is not disabled."""
+    if not isinstance(fn, types.FunctionType) or not fn.__dict__.get("_torchdynamo_disable"):
+        return None
+    reason = fn.__dict__.get("_torchdynamo_disable_msg")
+    return None if _put_by_torch_compile(reason) else reason or ""
+
+
+def is_constant_result(fn: object) -> bool:
+    """Marked with torch.compiler.assume_constant_result; functools.wraps copies the mark to wrappers, which are not."""
+    return isinstance(fn, types.FunctionType) and fn.__dict__.get("_dynamo_marked_constant") is True \
+        and "__wrapped__" not in fn.__dict__
+
+
+def _put_by_torch_compile(reason: object) -> bool:
+    """torch.compile, once used in a process, disables parts of every optimiser that it cannot capture itself."""
+    return isinstance(reason, str) and (reason == "don't trace into fused optimizer"
+                                        or reason.startswith("optimizer ") and reason.endswith(" not supported"))
+
+
+def is_torch_compiled(fn: object) -> bool:
+    """Whether `fn` is what torch.compile has made of a function, which is under ORIGINAL in its `__dict__`.
+
+    A wrapper that functools.wraps has given the same entries is a function of the program.
+    """
+    return isinstance(fn, types.FunctionType) and ORIGINAL in fn.__dict__ and \
+        fn.__code__.co_filename.endswith(_WRAPPERS)
