@@ -41,7 +41,8 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("events", "options", "errors", "breaks", "marks", "torch_marks", "kinds", "stance", "printing", "held_signals"),
     ("_core", "_hook"),
 )
-FOUNDATION = {"events", "options", "errors", "breaks", "marks", "torch_marks", "kinds", "stance", "printing", "held_signals"}
+FOUNDATION = {"events", "options", "errors", "breaks", "marks", "torch_marks", "kinds", "stance", "printing",
+              "held_signals"}
 RANK = {layer: len(LAYERS) - row for row, layers in enumerate(LAYERS) for layer in layers}
 
 REPORT = "report"
