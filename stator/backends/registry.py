@@ -146,7 +146,7 @@ def check_settings(settings: Settings) -> None:
 
 def _take_from_torch(name: str) -> None:
     """A backend that only torch has: one of its own, or one registered with `torch._dynamo.register_backend`."""
-    registry: Any = importlib.import_module("torch._dynamo.backends.registry")
+    registry = importlib.import_module("torch._dynamo.backends.registry")
     if name in registry.list_backends(exclude_tags=()):
         _register(registry.lookup_backend(name), name, ())
 
