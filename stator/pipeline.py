@@ -384,7 +384,8 @@ def stopped(site: CallSite, done: Trace, stop: Break, bound: tuple[Any, ...]) ->
         raise stop.as_unsupported() from None
     event = events.GraphBreak.of(stop)
     events.emit(event)
-    step = None if stop.data.get("whole_call") else plan_stop(done.vm, done.frame, str(stop.data.get("leave", "")))
+    step = None if stop.data.get("whole_call") else plan_stop(
+        done.vm, done.frame, str(stop.data.get("leave", "")), bool(stop.data.get("outermost")))
     if step is not None:
         try:
             again = trace(lambda vm: site.begin(vm, bound), step, stop)

@@ -68,7 +68,7 @@ class Advance:
         self.target: Callable[..., Any] = self  # what the trampoline calls
         last = states[-1]
         instr = decode(last.code).instructions[last.index]
-        alone = stop.code not in _WHOLE_FRAME and not stop.data.get("whole_frame")
+        alone = stop.data.get("outermost") or stop.code not in _WHOLE_FRAME and not stop.data.get("whole_frame")
         self.step = plan_step(instr, last.kwnames, last.namespace) if alone else None
         self.caller = caller_of(last, instr.line or 1) if stop.data.get("asks_caller") else None
         kept = len(last.kinds) - (self.step.pops if self.step else 0)

@@ -133,12 +133,15 @@ def chain(vm: Any, innermost: Frame | None) -> list[Frame]:
     return found[::-1]
 
 
-def plan_stop(vm: Any, innermost: Frame | None, leave: str = "") -> int | None:
+def plan_stop(vm: Any, innermost: Frame | None, leave: str = "", outermost: bool = False) -> int | None:
     """The step to stop at: the innermost instruction all of whose callers can be resumed.
 
-    Frames of the file `leave` are not stopped in: what they call asks who has called them.
+    Frames of the file `leave` are not stopped in: what they call asks who has called them; with `outermost`, none but
+    the first is.
     """
     frames = chain(vm, innermost)
+    if outermost:
+        del frames[1:]
     while leave and len(frames) > 1 and frames[-1].code.co_filename == leave:
         frames.pop()
     while len(frames) > 1 and type(frames[-1]) is not Thunk and in_prologue(frames[-1]):

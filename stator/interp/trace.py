@@ -42,6 +42,7 @@ from stator.interp import (  # noqa: F401  (each registers its rules)
     rules_decimals,
     rules_devices,
     rules_effects,
+    rules_frames,
     rules_functorch,
     rules_generators,
     rules_gradients,

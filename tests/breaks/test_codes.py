@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import io
+import itertools
 import sys
 import threading
 import time
@@ -126,7 +127,7 @@ def _() -> None:
 
 @program("SB014")
 def _() -> None:
-    outside = iter([1, 2, 3].pop, 0)
+    outside = itertools.tee([1, 2, 3])[0]
     run(lambda x: x + next(outside), X)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import abc
 import contextvars
 import functools
+import inspect
 import itertools
 import os
 import sys
@@ -309,3 +310,23 @@ def bytearray_written():
         return x * len(data)
 
     return Scene(fn, one(ramp()), lambda: data.clear(), lambda: bytes(data))
+
+
+@probe("SB005 SB008")
+def frames_asked_for_by_a_callee():
+    def who():
+        return sys._getframe(1).f_code.co_name
+
+    def asks(x):
+        here = inspect.currentframe()
+        return x + 1, who(), here.f_code.co_name, sorted(here.f_locals)[-1], inspect.stack()[0].function
+
+    return Scene(lambda x: asks(x * 2), one(ramp()))
+
+
+@probe("SB008")
+def frames_asked_for_by_the_root():
+    def asks(x):
+        return x + 1, sys._getframe(1).f_code.co_name
+
+    return Scene(asks, one(ramp()))
