@@ -38,6 +38,7 @@ from stator.graph.memory import sharing_candidates, storage_partition
 from stator.graph.modes_aside import put_back, set_aside, unasked
 from stator.guards.guard import Guard, Kind
 from stator.guards.lower import Program, lower
+from stator.heap.wrappers import leaf_sources
 from stator.held_signals import held_signals, signals_let_through
 from stator.interp import function_modes
 from stator.interp.rules_effects import PolicySet
@@ -316,7 +317,7 @@ def compiled_or_shared(site: CallSite, done: Trace, residual: Residual, bound: t
     if found is not None:
         done.vm.heap.guards.update(found[1])
         return found[0], None
-    fakes = [graph_input.fake for graph_input in residual.graph_inputs]
+    fakes = done.vm.recorder.wrappers.inside([graph_input.fake for graph_input in residual.graph_inputs])
     for graph_input in residual.graph_inputs:
         if graph_input.boxed:  # compilers take the number a fake remembers for a constant of theirs
             graph_input.fake.item_memo = None
@@ -339,10 +340,11 @@ def guard_shared_memory(done: Trace, residual: Residual) -> None:
     """A graph that writes in place is right for inputs that share memory as these do."""
     if not done.vm.recorder.writes_in_place:
         return
-    candidates = sharing_candidates(residual.graph_inputs)
+    candidates = [leaf for each in sharing_candidates(residual.graph_inputs)
+                  for leaf in leaf_sources(each.tensor, each.source)]
     if len(candidates) > 1:
-        shared = storage_partition(*(each.tensor for each in candidates))
-        place = CallOf(Pinned(storage_partition), tuple(each.source for each in candidates))
+        shared = storage_partition(*(tensor for tensor, _ in candidates))
+        place = CallOf(Pinned(storage_partition), tuple(source for _, source in candidates))
         done.vm.heap.guard(place, Kind.FRESH_CALL, shared)
 
 

@@ -27,7 +27,7 @@ def handed_over(build: Any, each: Any) -> str:
         return f"{build.writer.constant(float_tensor, 'float_tensor')}({name})"
     if type(each.source) is Drawn and isinstance(each.fake, torch.Tensor):
         return f"{build.writer.constant(torch.from_numpy, 'from_numpy')}({name})"
-    if id(each.fake) in build.recorder.classes:
+    if id(each.fake) in build.recorder.classes and id(each.fake) not in build.recorder.wrappers.behind:
         return f"{build.writer.constant(plain_tensor, 'plain_tensor')}({name})"
     return name
 

@@ -152,7 +152,8 @@ class Rebuilder:
 
     def fresh_tensor(self, fake: FakeTensor) -> str:
         cls = self.recorder.classes.get(id(fake))
-        if cls is not None and self.heap.by_standin.get(id(fake)) is None:
+        if cls is not None and self.heap.by_standin.get(id(fake)) is None \
+                and id(fake) not in self.recorder.wrappers.behind:
             return self.subclass(fake, cls)
         text = self.tensor(fake)
         attributes = self.vm.tensor_attributes.get(id(fake))

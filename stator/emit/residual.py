@@ -111,7 +111,8 @@ def emit_residual(vm: Any, result: Any, resume: Any = None, begin: Callable[[], 
             with torch._C._EnableTorchFunction():  # of the pass's proxies
                 insert_deferred_runtime_asserts(graph_module, recorder.symbols.shape_env, "stator")
             graph_module.recompile()
-        call = call_graph(writer, vm.torch_state, f"{'out = ' if nodes else ''}graph({', '.join(names)})")
+        line = f"{'out = ' if nodes else ''}graph({', '.join(names)})"
+        call = call_graph(writer, vm.torch_state, line, bool(recorder.wrappers.behind))
         call = call_or_redo(build, graph_module.graph, call, inputs, packed)
     call += [_setter_call(writer, setter, args) for setter, args in vm.torch_state.finals]
     first = [] if begin is None else [f"{writer.constant(begin, begin.__name__)}()"]
@@ -163,12 +164,18 @@ def refuse_uncertain(vm: Any, outputs: list[Any]) -> None:
             raise Break("SB002", "a tensor that a branch leaves as it was is seen under two names", uncertain=True)
 
 
-def call_graph(writer: Writer, state: Any, call: str) -> list[str]:
-    """The graph changes torch's settings as it runs: an error inside must not leave them changed."""
+def call_graph(writer: Writer, state: Any, call: str, wrapped: bool) -> list[str]:
+    """The graph changes torch's settings as it runs: an error inside must not leave them changed.
+
+    `wrapped`: it works on wrapper subclasses, about whose `__torch_function__` the trace has decided everything.
+    """
+    lines = [call]
+    if wrapped:
+        lines = [f"with {writer.constant(torch._C.DisableTorchFunctionSubclass, 'functions_off')}():", f"    {call}"]
     if not state.before:
-        return [call]
+        return lines
     undo = [f"    {_setter_call(writer, setter, args)}" for setter, args in state.undo()]
-    return ["try:", f"    {call}", "except BaseException:", *undo, "    raise"]
+    return ["try:", *(f"    {line}" for line in lines), "except BaseException:", *undo, "    raise"]
 
 
 def _setter_call(writer: Writer, setter: Any, args: tuple[Any, ...]) -> str:

@@ -35,9 +35,10 @@ from stator.graph.naming import input_name, is_in_place, spell
 from stator.graph.plain_inputs import PlainInputs
 from stator.graph.propagation import Propagation
 from stator.graph.quiet import keep_quiet
-from stator.graph.tensor_classes import PLAIN_CLASSES, acts_above_dispatch, acts_as_parameter
+from stator.graph.tensor_classes import PLAIN_CLASSES, acts_above_dispatch, acts_as_parameter, acts_as_wrapper
 from stator.graph.torch_state import TorchState
 from stator.graph.uncertain import Uncertain
+from stator.graph.wrappers import Wrappers
 from stator.guards.guard import TensorMeta, tensor_meta
 from stator.guards.shape_check import Operand, Property
 from stator.kinds import is_a
@@ -79,6 +80,7 @@ class Recorder:
         self.nodes: dict[int, Any] = {}  # id(fake) -> its node, or (node, index) until someone needs it
         self.kept: list[Any] = []
         self.classes: dict[int, type] = {}  # id(fake) -> the subclass of Tensor that the program sees, where it is one
+        self.wrappers = Wrappers(self)
         self.calls = 0
         self.changes = 0  # operations that may have changed a tensor in place
         self.plays: list[Any] = []  # of stretches that were recorded again (see graph/copying)
@@ -119,6 +121,10 @@ class Recorder:
                 return self.add_input(tensor, source, dims, strides)
         with torch._C.DisableTorchFunction():
             special = type(tensor) not in PLAIN_CLASSES and not acts_as_parameter(type(tensor))
+            if id(tensor) in self.wrappers.parts:
+                return self.wrappers.part(*self.wrappers.parts[id(tensor)])
+            if special and acts_as_wrapper(type(tensor)):
+                return self.wrappers.add_input(tensor, source)
             if special and not acts_above_dispatch(type(tensor)):
                 raise Break("SB017", f"a tensor of type {type(tensor).__name__}")
             if tensor.layout is not torch.strided and (tensor.layout is not torch.sparse_coo or not self.takes_sparse):
@@ -137,7 +143,7 @@ class Recorder:
                 raise Break("SB017", str(error)) from error
             if fake.dim() == 0:
                 fake.item_memo = None  # torch gives scalars on the CPU a symbol of their own: they are data, too
-        node = self._placeholder(fake, source)
+        node = self.placeholder(fake, source)
         self.tie(fake, node)
         if special:
             self.classes[id(fake)] = type(tensor)
@@ -151,11 +157,14 @@ class Recorder:
 
     def add_object(self, value: Any, source: Source) -> None:
         """An object of the user's that operations take (a random stream); the graph gets it as it is."""
-        node = self._placeholder(value, source)
+        node = self.placeholder(value, source)
         self.tie(value, node)
         self.inputs.append(GraphInput(source, None, value, node))
 
-    def _placeholder(self, example: Any, source: Source) -> fx.Node:
+    def add_graph_input(self, source: Source, tensor: Any, fake: Any, node: fx.Node) -> None:
+        self.inputs.append(GraphInput(source, tensor, fake, node))
+
+    def placeholder(self, example: Any, source: Source) -> fx.Node:
         self._place_after(self._last_input)
         node = self.graph.create_node("placeholder", input_name(source.text()), (), {})
         self._last_input = node
@@ -189,14 +198,14 @@ class Recorder:
     def _add_number_input(self, symbol: Any) -> fx.Node:
         value, source = self.symbols.numbers[symbol]
         if type(value) is torch.SymInt:
-            node = self._placeholder(value, source)
+            node = self.placeholder(value, source)
             self.inputs.append(GraphInput(source, None, value, node))
             return node
         with torch._C.DisableTorchFunction():
             example = 0.5 if has_unbacked(value) else value.node.hint
             fake = self.fake_mode.from_tensor(float_tensor(example), static_shapes=True)
         fake.item_memo = value
-        node = self._placeholder(fake, source)
+        node = self.placeholder(fake, source)
         self.tie(fake, node)
         self.inputs.append(GraphInput(source, None, fake, node, boxed=True))
         with self.graph.inserting_before(first_operation(node)):
@@ -287,6 +296,8 @@ class Recorder:
 
     def call(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         op, target = spell(func)
+        if self.wrappers.concern((args, kwargs)):
+            return self.wrappers.call(func, op, target, args, kwargs)
         if target == "item":
             number = self.items.number_of(args[0])
             if number is not None:
@@ -331,7 +342,7 @@ class Recorder:
             self.reshaped += before is None or before != self._layouts(*asked)
         elif key is not None and not fresh:
             self.propagation.learn(key, func, args, kwargs, result)
-        if fresh or result is None or self._holds_tensor(result):
+        if fresh or result is None or self.holds_tensor(result):
             self.record(op, target, args, kwargs, result)
         return result
 
@@ -355,7 +366,7 @@ class Recorder:
             args, kwargs = (*args[:1], *map_scalars(args[1:], self._item)), map_scalars(kwargs, self._item)
         for change in (self._items_of_sizes, self.known.settled):
             try:
-                result = self._attempt(func, target, args, kwargs)
+                result = self.attempt(func, target, args, kwargs)
                 if pending and target != "item":
                     args, kwargs = self._with_numbers_taken((args, kwargs))
                 self.symbols.require_given_back(result)
@@ -367,11 +378,11 @@ class Recorder:
             pending.clear()
             args, kwargs = change(args, kwargs)
         try:
-            return args, kwargs, self._attempt(func, target, args, kwargs)
+            return args, kwargs, self.attempt(func, target, args, kwargs)
         except Break:
             raise reason from None
 
-    def _attempt(self, func: Any, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def attempt(self, func: Any, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         with torch._C.DisableTorchFunction(), self.symbols.dispatcher(), self.symbols.unasked(func, args, kwargs):
             try:
                 return func(*args, **kwargs)
@@ -432,8 +443,9 @@ class Recorder:
         if self.uncertain.storages:
             self.uncertain.check(name, False, (fake,), {})
         with torch._C.DisableTorchFunction(), self.symbols.dispatcher():
-            result = descr.__get__(fake)
-        if self._holds_tensor(result):
+            wrapper = self.wrappers.behind.get(id(fake))
+            result = descr.__get__(fake) if wrapper is None else self.wrappers.noted(descr.__get__(wrapper))
+        if self.holds_tensor(result):
             self.record("getattr", name, (fake,), {}, result)
         return result
 
@@ -457,7 +469,7 @@ class Recorder:
         node.meta["stack_trace"] = self.stack_trace()
         node.meta.update(self.marks)
         if result is not None:
-            node.meta["example_value"] = result
+            node.meta["example_value"] = self.wrappers.inside(result) if self.wrappers.behind else result
             self.symbols.define_fresh(node, bindings, result)
             if type(result) is FakeTensor:
                 self.tie(result, node)
@@ -472,13 +484,13 @@ class Recorder:
             elif is_a(part, (tuple, list)):
                 self._tie_parts(part, (node, i))
 
-    def _holds_tensor(self, result: Any) -> bool:
+    def holds_tensor(self, result: Any) -> bool:
         if type(result) is FakeTensor:
             return True
         if is_a(result, torch.Tensor):
             raise Break("SB017", f"an operation that returned a {type(result).__name__}")
         if is_a(result, (tuple, list)):
-            return any(self._holds_tensor(part) for part in result)
+            return any(self.holds_tensor(part) for part in result)
         return False
 
     def set_tuple_item(self, value: tuple[Any, ...], index: int, item: Any) -> None:
@@ -556,7 +568,7 @@ def refuse_misread(name: str) -> None:
         raise Break("SB004", "how many elements a sparse tensor has")  # its fake has none
 
 
-keep_quiet(Recorder._attempt)
+keep_quiet(Recorder.attempt)
 _INDEXED = frozenset({"index_put", "index_put_", "index", "index.Tensor"})  # whose lists of tensors are no sizes
 _STORED = frozenset("_nnz indices _indices values _values crow_indices col_indices ccol_indices row_indices".split())
 _NO_FAKE = "There was no fake impl registered"  # what torch.library raises for a custom operator without one

@@ -14,6 +14,7 @@ import sympy
 import torch
 from torch import fx
 
+from stator.breaks import Break
 from stator.graph.modules import make_graph_module
 from stator.shapes.nodes import SymbolNodes
 from stator.shapes.values import specialise
@@ -75,6 +76,8 @@ class Subgraph:
 
     def __enter__(self) -> Subgraph:
         recorder = self.recorder
+        if recorder.classes:
+            raise Break("SB017", "a tensor subclass beside a function that becomes a graph of its own")
         self._begun = len(recorder.kept)
         self._outer = self._current()
         self._inner = {"graph": self.graph, "nodes": _Nodes(self), "enclosing": self, "_last_input": None,

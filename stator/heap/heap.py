@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from stator.breaks import Break
-from stator.graph.tensor_classes import PLAIN_CLASSES, acts_above_dispatch, acts_as_parameter
+from stator.graph.tensor_classes import PLAIN_CLASSES, acts_above_dispatch, acts_as_parameter, acts_as_wrapper
 from stator.guards.guard import Guard, Kind
 from stator.guards.guard_set import GuardSet
 from stator.heap.arrays import Arrays, array_adopters
@@ -40,6 +40,7 @@ from stator.heap.tracker import MOVING, Shape, VariableTracker
 from stator.heap.unread import adopt_unread
 from stator.heap.upcoming import COMPOSITES, ENDLESS, SEQUENCES, adopt_upcoming
 from stator.heap.values import value_adopters
+from stator.heap.wrappers import guard_parts
 from stator.kinds import is_a
 from stator.shapes.policy import Policy
 from stator.source import (
@@ -246,11 +247,18 @@ class Heap(Exposure):
             tracker = self.register(VariableTracker(fake, value, source, Shape.TENSOR))
             self.guard(source, Kind.TENSOR, self.recorder.meta_of(value, fake))
             if type(value) not in PLAIN_CLASSES:
-                asked = acts_above_dispatch if id(fake) in self.recorder.classes else acts_as_parameter
-                self.guard(CallOf(Pinned(asked), (Pinned(type(value)),)), Kind.FRESH_CALL, True)
+                self._guard_class(value, fake, source)
             if value.__dict__:
                 tracker.initial_dict = {n: self.box(v, Key, DictOf(source), n) for n, v in value.__dict__.items()}
         return tracker.standin
+
+    def _guard_class(self, value: Any, fake: Any, source: Source) -> None:
+        asked = acts_as_parameter
+        if id(fake) in self.recorder.classes:
+            asked = acts_as_wrapper if id(fake) in self.recorder.wrappers.behind else acts_above_dispatch
+        self.guard(CallOf(Pinned(asked), (Pinned(type(value)),)), Kind.FRESH_CALL, True)
+        if asked is acts_as_wrapper:
+            guard_parts(self, value, source)
 
     def _adopt_size(self, value: Any, source: Source) -> Any:
         return self._adopt_constant(value, source)

@@ -186,6 +186,8 @@ def store_tensor_attr(vm: Any, fake: Any, name: str, value: Any, cont: Any, raw:
     slot = type(descr) is types.MemberDescriptorType and descr.__objclass__ is not torch._C.TensorBase
     if descr is not MISSING and is_data_descriptor(vm, descr) and not slot:
         raise Break("SB006", f"assignment to Tensor.{name}")
+    if id(fake) in vm.recorder.wrappers.behind:
+        raise Break("SB006", f"assignment to the attribute {name!r} of a wrapper subclass")
     vm.heap.note_write(fake)
     vm.tensor_attributes.setdefault(id(fake), {})[name] = value
     vm.give(None, cont)

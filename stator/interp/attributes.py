@@ -20,6 +20,7 @@ from stator.breaks import Break
 from stator.guards.guard import Kind
 from stator.heap.box import Box
 from stator.heap.raw_access import instance_dict
+from stator.heap.shells import CONSTANT_TYPES, is_constant_tuple
 from stator.heap.tracker import Shape
 from stator.heap.upcoming import posed_class
 from stator.interp import tensor_bookkeeping
@@ -225,6 +226,10 @@ def load_tensor_attr(vm: Any, fake: Any, name: str, cont: Any) -> None:
     if descr is MISSING or type(descr) in _PLAIN_FUNCTIONS or not is_data_descriptor(vm, descr):
         if tracker is not None and tracker.initial_dict is not None and name in tracker.initial_dict:
             return vm.give(tracker.initial_dict[name].force(), cont)
+        if tracker is None and (wrapper := vm.recorder.wrappers.behind.get(id(fake))) is not None:
+            own = instance_dict(wrapper)
+            if own is not None and name in own:
+                return vm.give(read_wrapper(vm, fake, name, own[name]), cont)
         if tracker is not None and (descr is MISSING or id(fake) in vm.recorder.classes):
             vm.heap.guard(DictOf(tracker.source), Kind.ABSENT, name)
         if descr is MISSING:
@@ -256,6 +261,15 @@ def give_tensor_member(vm: Any, fake: Any, cls: type, name: str, descr: Any, con
             return vm.call(descr.fget, (fake,), {}, cont)
         return vm.give(vm.torch_attribute(fake, name, descr), cont)
     bind(vm, descr, fake, cls, cont)
+
+
+def read_wrapper(vm: Any, fake: Any, name: str, value: Any) -> Any:
+    """An attribute of a wrapper made inside: an inner tensor, or a constant that its class keeps beside them."""
+    if is_a(value, torch.Tensor):
+        return vm.recorder.wrappers.part(fake, name)
+    if type(value) in CONSTANT_TYPES or type(value) is tuple and is_constant_tuple(value):
+        return value
+    raise Break("SB017", f"the attribute {name!r} of a {tensor_class(vm, fake).__name__} made inside")
 
 
 def read_tensor_slot(vm: Any, fake: Any, descr: Any) -> Any:

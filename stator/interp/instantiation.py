@@ -5,13 +5,18 @@ from __future__ import annotations
 import types
 from typing import Any
 
+import torch
 from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils import _pytree as pytree
 
 from stator.breaks import Break
+from stator.graph.tensor_classes import acts_as_wrapper
+from stator.heap.shells import CONSTANT_TYPES
 from stator.interp.attributes import tensor_class
 from stator.interp.frame import Continuation, Frame, Raised
 from stator.interp.lookup import MISSING, find
 from stator.interp.marked import refuse_disabled
+from stator.kinds import is_a
 from stator.native.table import lookup
 
 
@@ -59,6 +64,8 @@ def instantiate(vm: Any, cls: type, args: Any, kwargs: Any, cont: Any) -> None:
     row = lookup(cls)
     if row is not None:
         return vm.call_native(cls, args, kwargs, cont)
+    if torch.Tensor in cls.__mro__ and acts_as_wrapper(cls):
+        return vm.give(new_wrapper(vm, cls, args, kwargs or {}), cont)
     new = find(vm, cls, "__new__")
     if type(new) is staticmethod:
         new = new.__func__
@@ -73,6 +80,22 @@ def instantiate(vm: Any, cls: type, args: Any, kwargs: Any, cont: Any) -> None:
         vm.call(new, (cls, *args), kwargs, AfterNew(cls, args, kwargs, cont))
         return
     raise Break("SB001", f"{cls.__module__}.{cls.__qualname__} has a __new__ written in C")
+
+
+def new_wrapper(vm: Any, cls: type, args: Any, kwargs: Any) -> Any:
+    """A wrapper subclass: its constructor runs on fakes, and again in the graph, on tensors and constants alone."""
+    if id(cls) in vm.fresh:
+        raise Break("SB017", f"a {cls.__name__}, a wrapper class made inside")
+    vm.heap.expose_deep((args, kwargs))
+    for value in pytree.tree_leaves((tuple(args), dict(kwargs))):
+        if type(value) is not FakeTensor and type(value) not in CONSTANT_TYPES and not is_a(value, type):
+            raise Break("SB017", f"a {cls.__name__} made of a {type(value).__name__}")
+    for name in ("__new__", "__init__", "__torch_dispatch__", "__tensor_flatten__", "__tensor_unflatten__"):
+        find(vm, cls, name)
+    try:
+        return vm.recorder.wrappers.construct(cls, tuple(args), dict(kwargs))
+    except Exception as error:
+        raise Raised(error) from None
 
 
 def new_plain_object(vm: Any, cls: type, args: Any, kwargs: Any) -> Any:

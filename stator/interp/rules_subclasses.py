@@ -144,6 +144,8 @@ def _converted(vm: Any, value: Any, cls: type, made: set[int]) -> Any:
 def _disabled_handler(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     """`__torch_function__ = _disabled_torch_function_impl`, called by the program."""
     func, _, *rest = args
+    if kwargs or len(rest) > 1 and rest[1] is None:
+        raise Break("SB005", "a disabled __torch_function__ that is given no dict of keywords")
     before, vm.functions_off = vm.functions_off, 2
     try:
         result = vm.call_sync(func, tuple(vm.collect(rest[0])) if rest else (), rest[1] if len(rest) > 1 else None)

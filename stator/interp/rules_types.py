@@ -77,7 +77,7 @@ def _check_class(vm: Any, obj: Any, seen_type: type, cls: Any, hook: str, argume
     if type(check) is types.FunctionType and check.__module__ != "abc":
         if cls is torch.nn.Parameter or cls is torch.nn.Buffer:
             return seen_type is cls or type(obj) is FakeTensor and cls is torch.nn.Parameter and (
-                getattr(obj, "_is_param", False) or cls in seen_type.__mro__)
+                getattr(obj, "_is_param", False) or cls in seen_type.__mro__ or _claims_parameter(vm, obj))
         if type(obj) is FakeTensor and meta is type(torch.nn.Parameter):  # of a subclass it asks the class alone
             return cls in seen_type.__mro__
         return operators.truth(vm, vm.call_sync(check, (cls, argument)))
@@ -92,6 +92,18 @@ def _check_class(vm: Any, obj: Any, seen_type: type, cls: Any, hook: str, argume
         guard_registrations(vm, cls, seen_type)
     function = isinstance if hook == "__instancecheck__" else issubclass
     return vm.native(function, (argument, cls))
+
+
+def _claims_parameter(vm: Any, fake: Any) -> bool:
+    """torch.nn.Parameter(t) of a subclass stays of its class, and says by an attribute that it is a Parameter."""
+    if id(fake) not in vm.recorder.classes:
+        return False
+    out: list[Any] = []
+    try:
+        vm.sync(lambda: load_attr(vm, fake, "_is_param"), out)
+    except Raised:
+        return False
+    return operators.truth(vm, out[0])
 
 
 @rule(isinstance)

@@ -92,6 +92,8 @@ def set_requires_grad(vm: Any, fake: Any, value: Any) -> None:
             return
         allowed = fake.is_leaf and (fake.is_floating_point() or fake.is_complex())
         inference = fake.is_inference()
+    if id(fake) in vm.recorder.wrappers.behind:
+        raise Break("SB016", f"requires_grad of a wrapper becomes {value}")
     if allowed and value and not inference and may_become_leaf(vm, fake):
         vm.recorder.require_grad(fake)
         vm.new_leaves.append(fake)

@@ -73,7 +73,9 @@ class VM(Caller):
             for held in vars(holder).values():
                 if type(held) is dict or type(held) is list:
                     held.clear()
-        for held in (self.recorder.inputs, self.recorder.nodes, self.recorder.kept):
+        wrappers = self.recorder.wrappers
+        for held in (self.recorder.inputs, self.recorder.nodes, self.recorder.kept, self.recorder.classes,
+                     wrappers.behind, wrappers.outers, wrappers.parts):
             held.clear()
         self.heap.constants.clear()
         self.heap.arrays.clear()

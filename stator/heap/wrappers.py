@@ -1,0 +1,36 @@
+"""Facts about wrapper subclasses.   a TwoTensor from outside  ->  guards on its inner tensors and its context"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stator.graph.tensor_classes import acts_as_wrapper
+from stator.graph.wrappers import flatten, same_flattening
+from stator.guards.guard import Kind, tensor_meta
+from stator.heap.raw_access import instance_dict
+from stator.source import Attr, CallOf, DictOf, Key, Pinned, Source
+
+
+def guard_parts(heap: Any, tensor: Any, source: Source) -> None:
+    """What a compiled graph relies on beside the sizes: which inner tensors there are, their metadata, the context."""
+    names, context = flatten(tensor)
+    place = CallOf(Pinned(same_flattening), (source, Pinned(tuple(names)), Pinned(context)))
+    heap.guard(place, Kind.FRESH_CALL, True)
+    for name in names:
+        inner, inner_source = getattr(tensor, name), part_source(tensor, source, name)
+        heap.guard(inner_source, Kind.TENSOR, tensor_meta(inner))
+        if acts_as_wrapper(type(inner)):
+            guard_parts(heap, inner, inner_source)
+
+
+def part_source(tensor: Any, source: Source, name: str) -> Source:
+    own = instance_dict(tensor)
+    return Key(DictOf(source), name) if own is not None and name in own else Attr(source, name)
+
+
+def leaf_sources(tensor: Any, source: Source) -> list[tuple[Any, Source]]:
+    """The plain tensors that a tensor is made of, and where they are."""
+    if not acts_as_wrapper(type(tensor)):
+        return [(tensor, source)]
+    return [leaf for name in flatten(tensor)[0]
+            for leaf in leaf_sources(getattr(tensor, name), part_source(tensor, source, name))]
