@@ -209,7 +209,7 @@ register(
     "SB017",
     "tensor type that cannot be faked",
     cause="a tensor of this kind has no fake counterpart to trace with",
-    example="a tensor subclass with no __tensor_flatten__",
+    example="a subclass with __torch_dispatch__ and no __tensor_flatten__; a quantised or nested tensor",
     remedy="use a plain tensor, or give the subclass __tensor_flatten__ and __tensor_unflatten__",
 )
 register(

@@ -171,7 +171,7 @@ class Rebuilder:
         name = self.variable(fake, cls.__name__.lower(),
                              f"{self.writer.constant(as_class, 'as_class')}({self.tensor(fake)}, {kind})")
         for key, value in self.vm.tensor_attributes.get(id(fake), {}).items():
-            self.writer.line(f"{self.writer.constant(_set_attribute, 'set_attribute')}({name}, {key!r}, "
+            self.writer.line(f"{self.writer.constant(set_attribute, 'set_attribute')}({name}, {key!r}, "
                              f"{self.value(value)})")
         return name
 
@@ -380,7 +380,7 @@ def as_class(tensor: Any, cls: type) -> Any:
         return tensor.as_subclass(cls)
 
 
-_set_attribute = object.__setattr__
+set_attribute = object.__setattr__
 
 
 def _vars(value: Any) -> dict[str, Any]:

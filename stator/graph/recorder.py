@@ -22,6 +22,7 @@ from torch._subclasses.fake_tensor import (
 )
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.fx.immutable_collections import immutable_dict
+from torch.nn.parameter import is_lazy
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 from torch.utils._device import _device_constructors
@@ -121,7 +122,9 @@ class Recorder:
                 return self.add_input(tensor, source, dims, strides)
         with torch._C.DisableTorchFunction():
             special = type(tensor) not in PLAIN_CLASSES and not acts_as_parameter(type(tensor))
-            if id(tensor) in self.wrappers.parts:
+            if special and is_lazy(tensor):
+                raise Break("SB017", f"an {type(tensor).__name__}, which has no sizes yet")
+            if id(tensor) in self.wrappers.parts and not tensor.requires_grad:
                 return self.wrappers.part(*self.wrappers.parts[id(tensor)])
             if special and acts_as_wrapper(type(tensor)):
                 return self.wrappers.add_input(tensor, source)

@@ -131,7 +131,8 @@ class Wrappers:
 
     def outside(self, value: Any) -> Any:
         """A result with every wrapper replaced by its outer fake."""
-        if not any(isinstance(leaf, torch.Tensor) and type(leaf) is not FakeTensor for leaf in pytree.tree_leaves(value)):
+        if not any(isinstance(leaf, torch.Tensor) and type(leaf) is not FakeTensor
+                   for leaf in pytree.tree_leaves(value)):
             return value
         return pytree.tree_map_only(torch.Tensor, lambda t: t if type(t) is FakeTensor else self.outer_of(t), value)
 

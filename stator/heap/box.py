@@ -41,6 +41,7 @@ class Box:
                 if stop.code == "SB019":
                     raise  # the trace would keep it alive
                 self.value = self.heap._adopt_opaque(self.raw, source)
+                self.heap.refused[id(self.raw)] = stop
             self.forced = True
         return self.value
 

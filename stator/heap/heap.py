@@ -89,6 +89,7 @@ class Heap(Exposure):
         self.replayed: dict[int, tuple[Any, Source]] = {}
         self.replayed_at: dict[Source, list[Any]] = {}
         self.replayed_dicts: dict[int, tuple[Any, Source]] = {}
+        self.refused: dict[int, Break] = {}  # objects without a stand-in -> why they have none
         self.kept: list[Any] = []  # keeps every id above valid while the trace lives
         self.adopters: dict[type, Adopter] = {
             list: self._adopt_list, dict: self._adopt_dict, tuple: self._adopt_tuple, set: self._adopt_set,

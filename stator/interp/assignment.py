@@ -193,27 +193,32 @@ def store_tensor_attr(vm: Any, fake: Any, name: str, value: Any, cont: Any, raw:
     vm.give(None, cont)
 
 
+def delete_tensor_attr(vm: Any, fake: Any, name: str, cont: Any) -> None:
+    """What the trace itself has put there."""
+    own, tracker = vm.tensor_attributes.get(id(fake), {}), vm.heap.by_standin.get(id(fake))
+    if name not in own or tracker is not None and name in (tracker.initial_dict or {}):
+        raise Break("SB006", f"deletion of the attribute {name!r} of a tensor")
+    if tracker is not None:
+        vm.heap.guard(DictOf(tracker.source), Kind.ABSENT, name)
+    del own[name]
+    vm.give(None, cont)
+
+
 def delete_attr(vm: Any, obj: Any, name: str, cont: Any = DISCARD) -> None:
-    if type(obj) is threading.local and vm.heap.tracker_of(obj) is not None:
-        return write_through_c(vm, obj, name, MISSING, cont)
     if type(obj) is FakeTensor:
         return delete_tensor_attr(vm, obj, name, cont)
+    if type(obj) is threading.local and vm.heap.tracker_of(obj) is not None:
+        return write_through_c(vm, obj, name, MISSING, cont)
     deleter = find(vm, type(obj), "__delattr__")
     if type(deleter) is not types.WrapperDescriptorType:
         return vm.call(deleter, (obj, name), {}, cont)
     delete_generic(vm, obj, name, cont)
 
 
-def delete_tensor_attr(vm: Any, fake: Any, name: str, cont: Any) -> None:
-    own = vm.tensor_attributes.get(id(fake), {})
-    if name not in own or vm.heap.by_standin.get(id(fake)) is not None or vm.recorder.classes.get(id(fake)) is not None:
-        raise Break("SB006", f"deletion of the attribute {name!r} of a tensor")
-    del own[name]
-    vm.give(None, cont)
-
-
 def delete_generic(vm: Any, obj: Any, name: str, cont: Any = DISCARD) -> None:
     cls = type(obj)
+    if cls is FakeTensor:
+        return delete_tensor_attr(vm, obj, name, cont)
     if is_a(obj, type):
         return delete_on_class(vm, obj, name, cont)
     if is_a(obj, types.ModuleType):

@@ -164,6 +164,8 @@ def refuse_opaque(vm: Any, *values: Any) -> None:
         tracker = vm.heap.by_standin.get(id(value))
         if tracker is not None and tracker.shape is Shape.OPAQUE:
             if not vm.is_constant_object(value):
+                if (stop := vm.heap.refused.get(id(value))) is not None and is_a(value, torch.Tensor):
+                    raise Break(stop.code, stop.detail)
                 raise Break("SB005", f"an operator on a {type(value).__name__} from outside")
             vm.heap.guard(tracker.source, Kind.ID, value)
 

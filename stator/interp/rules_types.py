@@ -76,8 +76,8 @@ def _check_class(vm: Any, obj: Any, seen_type: type, cls: Any, hook: str, argume
     check = find(vm, meta, hook)
     if type(check) is types.FunctionType and check.__module__ != "abc":
         if cls is torch.nn.Parameter or cls is torch.nn.Buffer:
-            return seen_type is cls or type(obj) is FakeTensor and cls is torch.nn.Parameter and (
-                getattr(obj, "_is_param", False) or cls in seen_type.__mro__ or _claims_parameter(vm, obj))
+            return cls in seen_type.__mro__ or type(obj) is FakeTensor and (
+                getattr(obj, "_is_param", False) and cls is torch.nn.Parameter or _claims(vm, obj, cls))
         if type(obj) is FakeTensor and meta is type(torch.nn.Parameter):  # of a subclass it asks the class alone
             return cls in seen_type.__mro__
         return operators.truth(vm, vm.call_sync(check, (cls, argument)))
@@ -94,13 +94,14 @@ def _check_class(vm: Any, obj: Any, seen_type: type, cls: Any, hook: str, argume
     return vm.native(function, (argument, cls))
 
 
-def _claims_parameter(vm: Any, fake: Any) -> bool:
-    """torch.nn.Parameter(t) of a subclass stays of its class, and says by an attribute that it is a Parameter."""
-    if id(fake) not in vm.recorder.classes:
+def _claims(vm: Any, fake: Any, cls: type) -> bool:
+    """torch.nn.Buffer(t), and Parameter(t) of a subclass, stay of t's class, and say by an attribute what they are."""
+    name = "_is_buffer" if cls is torch.nn.Buffer else "_is_param"
+    if cls is torch.nn.Parameter and id(fake) not in vm.recorder.classes:
         return False
     out: list[Any] = []
     try:
-        vm.sync(lambda: load_attr(vm, fake, "_is_param"), out)
+        vm.sync(lambda: load_attr(vm, fake, name), out)
     except Raised:
         return False
     return operators.truth(vm, out[0])
