@@ -345,7 +345,7 @@ def guard_shared_memory(done: Trace, residual: Residual) -> None:
     if len(candidates) > 1:
         shared = storage_partition(*(tensor for tensor, _ in candidates))
         if done.vm.recorder.wrappers.behind and len(set(shared)) < len(shared):
-            raise Break("SB017", "a wrapper subclass beside a tensor on the same memory, and a graph that writes in place")
+            raise Break("SB017", "a wrapper subclass and a tensor on one memory, which the graph writes to")
         place = CallOf(Pinned(storage_partition), tuple(source for _, source in candidates))
         done.vm.heap.guard(place, Kind.FRESH_CALL, shared)
 

@@ -140,7 +140,7 @@ def ducks(x: torch.Tensor) -> Any:
 def test_objects_with_a_torch_function_are_asked() -> None:
     assert not compare(lambda: World(ducks, lambda i: (torch.randn(2, 2),))).codes
     compare(lambda: World(lambda x: torch.add(Silent(), x), lambda i: (torch.randn(2),)))
-    assert compare(lambda: World(lambda x: x + Duck(x), lambda i: (torch.randn(2),))).codes == ["SB005"]
+    assert not compare(lambda: World(lambda x: x + Duck(x), lambda i: (torch.randn(2),))).codes
 
 
 class Counting(TorchFunctionMode):
