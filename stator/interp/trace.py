@@ -57,6 +57,7 @@ from stator.interp import (  # noqa: F401  (each registers its rules)
     rules_objects,
     rules_optimisers,
     rules_packages,
+    rules_pickle,
     rules_policies,
     rules_process,
     rules_random,

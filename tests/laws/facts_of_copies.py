@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import pickle
 from typing import Any
 
 import torch
@@ -182,3 +183,49 @@ def shallow_copy_of_a_tensor_that_comes_to_have_an_attribute():
 def shallow_copy_of_a_tensor_that_wants_a_gradient():
     weight = torch.ones(4, requires_grad=True)
     return Scene(lambda x: x * copy.copy(weight), one(ramp()), lambda: weight.requires_grad_(False))
+
+
+@probe()
+def config_pickled_and_read_again():
+    config = {"a": [1, 2, {"b": (3, 4.5, None)}], "n": "text", "again": "text"}
+
+    def fn(x):
+        text = pickle.dumps(config)
+        made = pickle.loads(text)
+        made["a"].append(len(config))
+        return x * made["a"][0], made, text, made["a"] is config["a"], pickle.dumps({1, 2}, protocol=2)
+
+    return Scene(fn, one(ramp()), lambda: config.update(n="other", more=[True]), lambda: config)
+
+
+@probe()
+def shared_parts_pickled():
+    part = [1]
+    config = {"first": part, "second": part, "self": None}
+    config["self"] = config["first"]
+
+    def fn(x):
+        made = pickle.loads(pickle.dumps(config))
+        return x + 1, made["first"] is made["second"], made
+
+    return Scene(fn, one(ramp()), lambda: config.update(second=[1]), lambda: config)
+
+
+class Pickled:
+    def __reduce__(self) -> Any:
+        return list, ()
+
+
+@probe("SB001")
+def objects_pickled():
+    config = {"object": Pickled()}
+    text = pickle.dumps(Pickled())
+    return Scene(lambda x: (x + 1, pickle.loads(pickle.dumps(config)), pickle.loads(text)), one(ramp()),
+                 lambda: config.update(more=Pickled()))
+
+
+@probe()
+def texts_pickled_that_come_to_be_two():
+    config = ["some text"] * 2
+    return Scene(lambda x: (x + 1, pickle.dumps(config)), one(ramp()),
+                 lambda: config.__setitem__(1, " ".join(["some", "text"])), lambda: config)
