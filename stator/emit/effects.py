@@ -244,7 +244,9 @@ def _diff_upcoming(build: Rebuilder, tracker: VariableTracker, out: list[str]) -
     if is_exhausted(tracker):
         out.append(f"{build.writer.constant(exhausted)}({build.outside(tracker.source)})")
     elif count:
-        out.append(f"{build.writer.constant(advanced)}({build.outside(tracker.source)}, {count})")
+        name = build.outside(tracker.source)
+        out.append(f"{build.writer.constant(next)}({name}, None)" if count == 1
+                   else f"{build.writer.constant(advanced)}({name}, {count})")
 
 
 def _diff_list(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> None:
