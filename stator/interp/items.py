@@ -27,13 +27,14 @@ from stator.interp.tensor_items import get_tensor_item, set_tensor_item, tensor_
 from stator.kinds import is_a
 
 
-def get_item(vm: Any, obj: Any, key: Any, cont: Any = None) -> None:
+def get_item(vm: Any, obj: Any, key: Any, cont: Any = None, own: bool = True) -> None:
+    """`own`: a method that a tensor subclass has for it comes first (not so for Tensor.__getitem__ itself)."""
     if type(obj) is types.MappingProxyType:  # asks its mapping
         obj = mapping_behind(obj)
     cls = type(obj)
     if cls is FakeTensor and (vm.modes or vm.recorder.classes):
-        if (own := own_method(vm, obj, "__getitem__")) is not None:
-            return vm.call(own, (obj, key), {}, cont)
+        if own and (method := own_method(vm, obj, "__getitem__")) is not None:
+            return vm.call(method, (obj, key), {}, cont)
         if vm.modes or vm.concerned((obj, key)):
             return vm.give(vm.ask_modes(operator.getitem, (obj, key)), cont)
     if type(key) in symbols.INDEXES:
@@ -123,12 +124,12 @@ def _subscript_class(vm: Any, cls: type, key: Any, cont: Any) -> None:
     vm.call(out[0], (key,), {}, cont)
 
 
-def set_item(vm: Any, obj: Any, key: Any, value: Any, cont: Any = DISCARD) -> None:
+def set_item(vm: Any, obj: Any, key: Any, value: Any, cont: Any = DISCARD, own: bool = True) -> None:
     cls = type(obj)
     vm.heap.note_write(obj)
     if cls is FakeTensor and (vm.modes or vm.recorder.classes):
-        if (own := own_method(vm, obj, "__setitem__")) is not None:
-            return vm.call(own, (obj, key, value), {}, cont)
+        if own and (method := own_method(vm, obj, "__setitem__")) is not None:
+            return vm.call(method, (obj, key, value), {}, cont)
         if vm.modes or vm.concerned((obj, key, value)):
             vm.ask_modes(operator.setitem, (obj, key, value))
             return vm.give(None, cont)

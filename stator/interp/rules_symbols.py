@@ -132,12 +132,12 @@ def _narrow(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 
 @rule(torch.Tensor.__getitem__, arity=(2,))
 def _get_item(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-    get_item(vm, args[0], args[1], cont)
+    get_item(vm, args[0], args[1], cont, own=False)
 
 
 @rule(torch.Tensor.__setitem__, arity=(3,))
 def _set_item(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     tensor, key, value = args
-    set_item(vm, tensor, key, value, cont)
+    set_item(vm, tensor, key, value, cont, own=False)
 
 

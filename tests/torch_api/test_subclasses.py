@@ -81,6 +81,9 @@ class Replacing(torch.Tensor):
     def __getitem__(self, key: Any) -> Any:
         return super().__getitem__(0)
 
+    def __setitem__(self, key: Any, value: Any) -> None:
+        super().__setitem__(slice(None), value)
+
     def __len__(self) -> int:
         return 42
 
@@ -178,6 +181,13 @@ def test_gradients_reach_the_object(backend: str) -> None:
 def test_special_methods_of_the_class() -> None:
     check(lambda t: (t + 3, 1 - t, t[1], len(t), 3 in t, 4 not in t, [i for i in t], list(t), t == 1, -t, t * 2,
                      t.magic, getattr(t, "nope", 0), t.shape), lambda: of(Replacing))
+
+
+def test_items_are_set_by_the_class() -> None:
+    def use(t: Any) -> Any:
+        t[0] = 5.0
+        return t * 1
+    check(use, lambda: of(Replacing))
 
 
 def test_an_iterator_that_only_c_code_runs_through_is_a_break() -> None:
