@@ -321,8 +321,10 @@ def compiled_or_shared(site: CallSite, done: Trace, residual: Residual, bound: t
     for graph_input in residual.graph_inputs:
         if graph_input.boxed:  # compilers take the number a fake remembers for a constant of theirs
             graph_input.fake.item_memo = None
+    settings = replace(site.settings, backend="eager", mode=None, options={}) if done.vm.recorder.as_it_is \
+        else site.settings
     with signals_let_through(), torch._C._EnableTorchFunction():  # a backend may trace the graph with proxies
-        compiled = compile_graph(graph, fakes, site.settings, done.fake_mode, done.grad_at_start)
+        compiled = compile_graph(graph, fakes, settings, done.fake_mode, done.grad_at_start)
     done.vm.torch_state.restore()  # a backend that traced the graph has run its changes of settings
     return compiled, shareable(done, compiled, description)
 

@@ -97,6 +97,7 @@ class Recorder:
             fake_mode.shape_env.settle = self.known.of_number
         self.locate: Callable[[], Any] = lambda: None
         self.in_order = False  # whether the backend runs the nodes one by one, as they are recorded
+        self.as_it_is = False  # whether no compiler may have this graph
         self.takes_sparse = True  # whether the backend may get sparse tensors
         self.data_dependent = True  # whether numbers that only the graph knows may be symbols of it
         self.torch_state = TorchState()
@@ -451,6 +452,10 @@ class Recorder:
         if self.holds_tensor(result):
             self.record("getattr", name, (fake,), {}, result)
         return result
+
+    def keep_as_it_is(self) -> None:
+        """The program asks for what only autograd's own record of each operation can answer: no compiler."""
+        self.as_it_is = self.in_order = True
 
     def require_grad(self, fake: FakeTensor) -> None:
         """Make a tensor of the graph a leaf."""

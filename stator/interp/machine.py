@@ -146,6 +146,7 @@ class Machine:
         self.seeded_streams: dict[int, tuple[Any, Any]] = {}  # a stream from outside -> it, the one in its place
         self.asked_ids: dict[int, Any] = {}  # of objects made inside the trace: the residual's have others
         self.new_leaves: list[Any] = []  # tensors of the graph that were made to require a gradient
+        self.retained: dict[int, Any] = {}  # tensors of the graph that are to keep their gradients, by id
         self.turned_off: set[str] = set()  # ways of capturing that break instead (see CallSite)
         self.steps = 0  # instructions begun by the outermost loop
         self.stop_step = -1  # where to stop: set when a trace is repeated up to the place of a break

@@ -9,12 +9,14 @@ import torch
 import torch.overrides
 import torch.utils._python_dispatch
 import torch.utils.hooks
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils import _pytree as pytree
 
 from stator.breaks import Break
 from stator.graph.propagation import ExactNeeded
 from stator.guards.guard import Kind, tensor_meta
 from stator.interp.rule_registry import rule
-from stator.interp.tensor_bookkeeping import set_requires_grad
+from stator.interp.tensor_bookkeeping import is_leaf, set_requires_grad
 from stator.kinds import is_a
 
 _TensorBase: Any = torch._C.TensorBase
@@ -26,7 +28,6 @@ def _breaks(code: str, detail: str) -> Any:
     return stop
 
 
-rule(_TensorBase.retain_grad)(_breaks("SB016", "retain_grad()"))
 rule(torch.utils.hooks.BackwardHook.setup_input_hook, torch.utils.hooks.BackwardHook.setup_output_hook,
      torch.utils.hooks.BackwardHook._apply_on_tensors)(_breaks("SB016", "a backward hook on a module"))
 rule(torch.nn.Parameter, torch.nn.Buffer)(
@@ -58,6 +59,36 @@ def _requires_grad(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     value = args[1] if len(args) > 1 else kwargs.get("requires_grad", True)
     set_requires_grad(vm, args[0], value)
     vm.give(args[0], cont)
+
+
+@rule(_TensorBase.retain_grad, arity=(1,))
+def _retain_grad(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    """A node, where autograd follows the nodes; a compiled graph has one backward for all of them.
+
+    A break would come too late where the tensor has been used: its gradient is what comes back from those uses, too.
+    """
+    fake, = args
+    tracker = vm.heap.by_standin.get(id(fake))
+    with torch._C.DisableTorchFunction():
+        wants_grad = fake.requires_grad
+    if not wants_grad:
+        vm.native_unhooked(_TensorBase.retain_grad, (fake,))  # raises what eager raises
+    if not is_leaf(vm, fake, tracker):
+        if tracker is None and vm.recorder.enclosing is None and is_used(vm.recorder.node_of(fake)):
+            vm.recorder.keep_as_it_is()
+        if not vm.recorder.in_order or vm.recorder.enclosing is not None or tracker is not None:
+            raise Break("SB016", "retain_grad()")
+        vm.recorder.record("call_method", "retain_grad", (fake,), {}, None)
+        vm.recorder.changes += 1
+        vm.retained[id(fake)] = fake
+    vm.give(None, cont)
+
+
+def is_used(node: Any) -> bool:
+    """Whether something that can be differentiated was computed from it."""
+    with torch._C.DisableTorchFunction():
+        return any(type(leaf) is FakeTensor and leaf.requires_grad for user in node.users
+                   for leaf in pytree.tree_leaves(user.meta.get("example_value")))
 
 
 @rule(_TensorBase._is_view)

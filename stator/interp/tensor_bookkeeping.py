@@ -19,6 +19,7 @@ from stator.source import Attr, CallOf, Pinned
 
 NOT_NOTED = object()
 _LEAF = torch._C.TensorBase.is_leaf.__get__
+_RETAINS = torch._C.TensorBase.retains_grad.__get__
 ADDRESSES = frozenset({"_version", "_cdata", "_python_dispatch", "data_ptr"})
 _AUTOGRAD = frozenset({"_backward_hooks", "_post_accumulate_grad_hooks", "output_nr", "_grad_fn", "retains_grad",
                        "grad_dtype"})
@@ -60,13 +61,24 @@ def is_leaf(vm: Any, fake: Any, tracker: Any) -> bool:
 def _read_grad(vm: Any, fake: Any, tracker: Any) -> Any:
     if id(fake) in vm.tensor_grads:
         return vm.tensor_grads[id(fake)][1]
-    if not is_leaf(vm, fake, tracker):
+    if not is_leaf(vm, fake, tracker) and not keeps_gradient(vm, fake, tracker):
         raise Break("SB016", "grad of a tensor that is no leaf, which warns")
     if tracker is None:
         return None
     with torch._C.DisableTorchFunction():
         grad = tracker.original.grad
     return vm.heap.adopt(grad, Attr(tracker.source, "grad"))
+
+
+def keeps_gradient(vm: Any, fake: Any, tracker: Any) -> bool:
+    """Whether retain_grad() was called on a tensor that is no leaf; what the trace itself has made had no backward."""
+    if tracker is None:
+        return id(fake) in vm.retained
+    with torch._C.DisableTorchFunction():
+        kept = tracker.original.retains_grad
+    if kept:
+        vm.heap.guard(CallOf(Pinned(_RETAINS), (tracker.source,)), Kind.FRESH_CALL, True)
+    return kept
 
 
 # ---------------------------------------------------------------------- changes

@@ -189,13 +189,13 @@ def flag_unchanged(x):
     return x * 2
 
 
-@breaks("SB016")
+@captured
 def new_leaf(x):
     y = x.detach().requires_grad_()
     return y * 2, y
 
 
-@breaks("SB016")
+@captured
 def new_leaf_by_assignment(x):
     y = torch.zeros(3)
     y.requires_grad = True

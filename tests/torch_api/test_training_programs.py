@@ -149,6 +149,52 @@ def hooks_on_saved_tensors() -> World:
     return trained(model, step, lambda: packed)
 
 
+# ---------------------------------------------------------------------- gradients of what is in between
+
+
+@program
+def kept_gradients() -> World:
+    weight = values(4, 4).requires_grad_()
+
+    def step(x: Any) -> Any:
+        first = x @ weight
+        second = first.tanh()
+        first.retain_grad()
+        second.retain_grad()
+        weight.retain_grad()
+        before = first.grad
+        (second * first).sum().backward()
+        return before, first.grad, second.grad
+    return World(step, lambda i: (values(3, 4, seed=i),), lambda: weight)
+
+
+@program
+def gradients_kept_outside() -> World:
+    weight = values(4, 4).requires_grad_()
+
+    def arguments(i: int) -> Any:
+        made = values(3, 4, seed=i) @ weight
+        if i != 1:
+            made.retain_grad()
+        (made * made).sum().backward()
+        return (made,)
+    return World(lambda made: 0 if made.grad is None else made.grad * 2, arguments)
+
+
+@program
+def nothing_to_keep() -> World:
+    def step(x: Any) -> Any:
+        try:
+            x.retain_grad()
+        except RuntimeError as error:
+            return str(error)
+    return World(step, lambda i: (values(3, 4, seed=i),))
+
+
+def test_kept_gradients_are_captured() -> None:
+    assert compare(kept_gradients, 3).causes == ["a backward pass inside captured code"]
+
+
 # ---------------------------------------------------------------------- settings that compilers do not follow
 
 
