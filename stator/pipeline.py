@@ -34,6 +34,7 @@ from stator.emit.points import NATIVE_CODES, ResumePoint
 from stator.emit.residual import Residual, emit_residual
 from stator.errors import BackendError, DeclarationError, InternalError, Unsupported
 from stator.graph import propagation
+from stator.graph.histories import separate_histories
 from stator.graph.memory import sharing_candidates, storage_partition
 from stator.graph.modes_aside import put_back, set_aside, unasked
 from stator.guards.guard import Guard, Kind
@@ -44,6 +45,7 @@ from stator.interp import function_modes
 from stator.interp.rules_effects import PolicySet
 from stator.interp.rules_gradients import WAY
 from stator.interp.rules_settings import INFERENCE
+from stator.interp.rules_torch import BACKWARD
 from stator.interp.suspend import plan_stop, suspend
 from stator.interp.trace import Trace, trace
 from stator.options import Settings
@@ -321,8 +323,12 @@ def compiled_or_shared(site: CallSite, done: Trace, residual: Residual, bound: t
     for graph_input in residual.graph_inputs:
         if graph_input.boxed:  # compilers take the number a fake remembers for a constant of theirs
             graph_input.fake.item_memo = None
-    settings = replace(site.settings, backend="eager", mode=None, options={}) if done.vm.recorder.as_it_is \
-        else site.settings
+    settings = site.settings
+    if done.vm.recorder.as_it_is or done.stop is not None and done.stop.detail == BACKWARD \
+            and not settings.runs_in_order and separate_histories(graph.graph):
+        settings = replace(settings, backend="eager", mode=None, options={})
+        events.emit(events.EagerFallback(site.name, "a graph that only autograd itself can differentiate as the "
+                                         "program does is run as it is"))
     with signals_let_through(), torch._C._EnableTorchFunction():  # a backend may trace the graph with proxies
         compiled = compile_graph(graph, fakes, settings, done.fake_mode, done.grad_at_start)
     done.vm.torch_state.restore()  # a backend that traced the graph has run its changes of settings

@@ -20,6 +20,7 @@ from torch.utils import _pytree as pytree
 from torch.utils.checkpoint import CheckpointPolicy, noop_context_fn
 
 from stator.breaks import Break
+from stator.graph.histories import wants_grad
 from stator.graph.may_fail import writes_outside
 from stator.graph.remembered import Remembered
 from stator.guards.guard import Kind, is_constant
@@ -67,12 +68,6 @@ class Region:
         parts = value if type(value) is tuple else (value,)
         if self.reentrant and not all(type(part) is FakeTensor or is_constant(part) for part in parts):
             raise Break("SB016", "a reentrant checkpoint that returns tensors inside other objects, without gradients")
-
-
-def wants_grad(node: Any) -> bool:
-    leaves = pytree.tree_leaves(node.meta.get("example_value"))
-    with torch._C.DisableTorchFunction():
-        return any(type(leaf) is FakeTensor and leaf.requires_grad for leaf in leaves)
 
 
 def takes_stream(node: Any) -> bool:

@@ -77,9 +77,12 @@ def _tensor_hash(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     vm.give(object.__hash__(vm.guard_identity(args[0])), cont)
 
 
+BACKWARD = "a backward pass inside captured code"
+
+
 @rule(torch.Tensor.backward, torch.autograd.backward)
 def _autograd(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-    raise Break("SB016", "a backward pass inside captured code")
+    raise Break("SB016", BACKWARD)
 
 
 # ---------------------------------------------------------------------- another tracer in the same process

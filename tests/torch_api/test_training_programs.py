@@ -169,6 +169,25 @@ def kept_gradients() -> World:
 
 
 @program
+def two_players() -> World:
+    maker, judge = layers(given=2, made=4), layers()
+    optimisers = [torch.optim.Adam(each.parameters(), 0.01) for each in (maker, judge)]
+
+    def step(x: Any) -> Any:
+        made = maker(torch.randn(3, 2))
+        optimisers[1].zero_grad()
+        judged = F.softplus(-judge(x)).mean() + F.softplus(judge(made.detach())).mean()
+        judged.backward()
+        optimisers[1].step()
+        optimisers[0].zero_grad()
+        fooled = F.softplus(-judge(made)).mean()
+        fooled.backward()
+        optimisers[0].step()
+        return judged, fooled
+    return World(step, lambda i: (values(3, 4, seed=i),), lambda: (maker, judge))
+
+
+@program
 def gradients_kept_outside() -> World:
     weight = values(4, 4).requires_grad_()
 
