@@ -29,21 +29,23 @@ from stator.native.torch_ops import draws_random_numbers
 def call_or_redo(build: Rebuilder, graph: fx.Graph, call: list[str], inputs: list[Any], packed: bool) -> list[str]:
     """The call of the graph, and what happens where it raises."""
     writer, vm = build.writer, build.vm
-    fails = bool(vm.assertions) or may_fail(graph)
+    written, counted = written_inputs(vm.recorder, graph, inputs)
+    draws = any(draws_random_numbers(node.target) for node in graph.nodes)
     inside = [f"    {line}" for line in call]
     redo = [f"    return {writer.constant(graph_failed)}(error)"]
     head: list[str] = []
     if vm.draws:
         redo.insert(0, f"    {writer.constant(restore_streams)}(streams)")
-    if fails and any(draws_random_numbers(node.target) for node in graph.nodes):
-        redo.insert(0, f"    {writer.constant(torch.set_rng_state)}(state)")
-        head.append(f"state = {writer.constant(torch.get_rng_state)}()")
     generators = [f"inputs[{place}]" if packed else build.outside(each.source)
                   for place, each in enumerate(inputs) if type(each.fake) is torch.Generator]
+    # Nobody asks where there is nothing to be put back.
+    fails = bool(written or draws or generators) and (bool(vm.assertions) or may_fail(graph))
+    if fails and draws:
+        redo.insert(0, f"    {writer.constant(torch.set_rng_state)}(state)")
+        head.append(f"state = {writer.constant(torch.get_rng_state)}()")
     if fails and generators:
         redo.insert(0, f"    {writer.constant(restore_streams)}(generators)")
         head.append(f"generators = {writer.constant(saved_streams)}(({', '.join(generators)},))")
-    written, counted = written_inputs(vm.recorder, graph, inputs)
     if not written:
         return [*head, "try:", *inside, "except Exception as error:", *redo]
     names = [f"inputs[{inputs.index(each)}]" if packed else handed_over(build, each) for each in written]

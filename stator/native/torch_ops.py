@@ -11,6 +11,7 @@ result without tensors, and `torch_metadata` tells it so in advance.
 
 from __future__ import annotations
 
+import functools
 import types
 from collections.abc import Iterator
 from typing import Any
@@ -129,7 +130,11 @@ _RANDOM = frozenset("manual_seed set_rng_state rand randn randint randperm norma
 
 def draws_random_numbers(target: Any) -> bool:
     """Whether a node's target may advance a random stream; an unknown name is judged by its beginning."""
-    name = target if isinstance(target, str) else getattr(target, "__name__", "")
+    return _names_a_draw(target if isinstance(target, str) else getattr(target, "__name__", ""))
+
+
+@functools.cache
+def _names_a_draw(name: str) -> bool:
     stem = name.strip("_")
     return stem in _RANDOM or stem.startswith(_RANDOM_STEMS)
 
