@@ -191,9 +191,11 @@ def test_what_is_inside_is_guarded() -> None:
     for inner in (torch.ones(2), torch.ones(2, dtype=torch.float64), torch.ones(2, requires_grad=True), torch.ones(3)):
         t = TwoTensor(inner, inner.detach().clone().requires_grad_(inner.requires_grad))
         assert portrait(compiled(t)) == portrait((t + 1, inner.dtype, inner.requires_grad))
-    nested = stator.compile(lambda t: t + 1, backend="aot_eager", fullgraph=True)
-    for t in (two(), TwoTensor(two(), two())):
+    graphs: list[Any] = []
+    nested = stator.compile(lambda t: t + 1, backend=lambda gm, inputs: graphs.append(gm) or gm, fullgraph=True)
+    for t in (two(), TwoTensor(two(), two()), two()):  # alike from outside
         assert portrait(nested(t)) == portrait(t + 1)
+    assert len(graphs) == 2
 
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
