@@ -187,3 +187,19 @@ def deterministic_flag_set_inside():
         return x + 1, flag
 
     return Scene(fn, one(ramp()), undo=lambda: torch.use_deterministic_algorithms(False))
+
+
+@probe()
+def anomaly_mode_around_the_call():
+    return Scene(lambda x: x * 2 if torch.is_anomaly_enabled() else x * 3, one(ramp()),
+                 lambda: torch.set_anomaly_enabled(True), undo=lambda: torch.set_anomaly_enabled(False))
+
+
+@probe()
+def anomaly_mode_set_inside_and_read():
+    def fn(x):
+        with torch.autograd.set_detect_anomaly(True, check_nan=False):
+            inside = torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()
+        return x * 2, inside, torch.is_anomaly_enabled()
+
+    return Scene(fn, one(ramp()), lambda: torch.set_anomaly_enabled(True), undo=lambda: torch.set_anomaly_enabled(False))
