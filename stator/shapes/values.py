@@ -70,10 +70,6 @@ _COMPARISONS = frozenset({operator.eq, operator.ne, operator.lt, operator.le, op
 _BITWISE = frozenset({operator.and_, operator.iand, operator.or_, operator.ior})
 
 
-def is_symbolic(value: Any) -> bool:
-    return type(value) in SYMBOLIC
-
-
 def python_type(value: Any) -> type:
     """The class the program believes the value to have."""
     return PYTHON_TYPES.get(type(value), type(value))
@@ -270,4 +266,4 @@ if not hasattr(PythonReferenceAnalysis, "identity"):  # torch's pass for asserti
 
 __all__ = ["PYTHON_TYPES", "SYMBOLIC", "UNREAD", "DeferredText", "Varying", "as_constant", "as_integer",
            "compute", "data_dependent", "free_unbacked_symbols", "hint_of", "holds_symbol", "in_order",
-           "is_symbolic", "is_unbacked", "kept_apart", "python_type", "specialise", "unread", "unread_class"]
+           "is_unbacked", "kept_apart", "python_type", "specialise", "unread", "unread_class"]

@@ -27,7 +27,7 @@ import pytest
 from _pytest.runner import runtestprotocol
 
 from tests.mutation.learning import Map, quieten
-from tests.mutation.subjects import Mutant, all_mutants
+from tests.mutation.subjects import Mutant, all_mutants, run_at_import
 
 HERE = Path(__file__).parent
 DEFAULT_TESTS = ["tests/lang", "tests/laws/test_laws.py", "tests/laws/test_precision.py", "tests/breaks", "tests/unit/shapes",
@@ -120,6 +120,8 @@ class Mutating:
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         why = justified()
+        early = run_at_import([each for each in self.mutants if each.name in self.untested]) if self.untested else set()
+        self.untested = [name for name in self.untested if name not in early]
         open_ones = [name for name in self.survivors if name not in why]
         never = [name for name in self.untested if name not in why]
         total = len(self.survivors) + len(self.noticed)
@@ -135,6 +137,8 @@ class Mutating:
             survive = [name for name in self.survivors if sort_of(name) == sort]
             explained = sum(name in why for name in survive)
             write(f"{sort:24s} {noticed + len(survive):8d} {noticed:8d} {len(survive):8d} {explained:9d}")
+        if early:
+            write(f"{len(early)} functions run only while Stator is imported; the rows that they declare are mutants by class")
         if self.left:
             write(f"{len(self.left)} mutants were not run in time")
         write(f"{total} mutants run, {len(self.noticed)} noticed, {len(self.survivors)} survive "

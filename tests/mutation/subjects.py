@@ -13,7 +13,10 @@ import dis
 import functools
 import importlib
 import inspect
+import json
 import pkgutil
+import subprocess
+import sys
 import types
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -141,6 +144,28 @@ def of_rows() -> Iterator[Mutant]:
                         object.__setattr__(row, "cls", pure)
 
         yield Mutant(f"rows of class {cls.name} {'are unknown' if cls is pure else 'are pure'}", apply, "native.rows", None)
+
+
+_IMPORTING = """
+import json, sys
+seen = set()
+def see(frame, event, argument):
+    if event == "call":
+        seen.add((frame.f_code.co_filename, frame.f_code.co_firstlineno))
+sys.setprofile(see)
+from tests.mutation.subjects import modules
+list(modules())
+sys.setprofile(None)
+print(json.dumps(sorted(seen)))
+"""
+
+
+def run_at_import(mutants: list[Mutant]) -> set[str]:
+    """Those whose function runs while Stator is imported: switched off later, it shows nothing."""
+    said = subprocess.run([sys.executable, "-c", _IMPORTING], check=True, capture_output=True, text=True).stdout
+    seen = {tuple(place) for place in json.loads(said.splitlines()[-1])}
+    return {each.name for each in mutants
+            if each.entered is not None and (each.entered.co_filename, each.entered.co_firstlineno) in seen}
 
 
 def all_mutants() -> list[Mutant]:

@@ -89,3 +89,11 @@ def test_what_is_no_profile_is_refused(text):
 def test_a_profile_is_text():
     with pytest.raises(TypeError, match="shape_profile"):
         stator.load_shape_profile(b"{}")
+
+
+def test_reset_forgets_a_profile_that_was_loaded():
+    learned, text = compiles(4)
+    stator.reset()
+    stator.load_shape_profile(text)
+    stator.reset()
+    assert compiles(4)[0] == learned

@@ -8,13 +8,24 @@ import random
 import pytest
 import sympy
 import torch
-from torch.utils._sympy.functions import FloorDiv, PythonMod
+from torch.utils._sympy.functions import (
+    CeilToInt,
+    FloorDiv,
+    FloorToInt,
+    Max,
+    Min,
+    OpaqueUnaryFn_sqrt,
+    PythonMod,
+    ToFloat,
+    TruncToInt,
+)
 
 from stator import _core
 from stator.guards.guard import Guard, Kind
 from stator.guards.lower import lower
 from stator.guards.shape_check import Code, Operand, Property, ShapeCheck
 from stator.shapes.checks import compile_check
+from stator.shapes.printing import UserPrinter
 from stator.source import Local
 
 S = sympy.symbols("s0 s1 s2", integer=True, positive=True)
@@ -111,6 +122,26 @@ def test_a_choice_between_numbers():
     for value, want in ((0.5, True), (2.0, False), (5.0, True)):
         assert check.holds([value]) is want
         assert (program_of(check).check((value, 0)) == -1) is want
+
+
+@pytest.mark.parametrize(("sizes", "want"), [((5, 1), True), ((3, 2), False), ((3, 9), True), ((1, 1), False)])
+def test_a_choice_between_sizes(sizes, want):
+    first = sympy.Piecewise((S[0], S[0] > 3), (S[1] * 2, S[0] > 2), (0, True))
+    check = compile_check(sympy.Gt(first, 4, evaluate=False), OPERANDS)
+    x = torch.empty(*sizes)
+    assert check.holds([x for _ in check.operands]) is want
+    assert (program_of(check).check((x, 0)) == -1) is want
+
+
+@pytest.mark.parametrize(("expression", "text"), [
+    (ToFloat(S[0]), "float(x.size(0))"), (TruncToInt(ToFloat(S[2])), "int(float(n))"),
+    (FloorToInt(ToFloat(S[2])), "math.floor(float(n))"), (CeilToInt(ToFloat(S[2])), "math.ceil(float(n))"),
+    (OpaqueUnaryFn_sqrt(ToFloat(S[0])), "math.sqrt(float(x.size(0)))"),
+    (Min(S[0], S[1]), "min(x.size(0), x.size(1))"), (Max(S[0], 4), "max(4, x.size(0))"),
+], ids=str)  # fmt: skip
+def test_numbers_in_the_users_terms(expression, text):
+    names = {symbol: sympy.Symbol(operand.text()) for symbol, operand in OPERANDS.items()}
+    assert UserPrinter().doprint(expression.xreplace(names)) == text
 
 
 def test_malformed_payloads_are_refused():
