@@ -28,7 +28,7 @@ OWN_OPTIONS: dict[str, str] = {
     "capture_control_flow": "a branch on a tensor whose ways have no effects and yield alike is captured as torch.cond",
     "audit": "an int n: one call in n is also made eagerly and compared, 0 for none (also STATOR_AUDIT=n)",
     "shapes": "declared dimensions: {'x': {0: 'batch', 1: stator.Dim('length', min=2, max=512)}, 'n': 'steps'}",
-    "replay": "a module like one that was traced before (a layer of the same class) is not traced anew (default False)",
+    "replay": "a module like one that was traced before (a layer of the same class) is not traced anew (default True)",
     "print": "'replay' (default): print, logging and warnings are replayed after the graph; 'break': they break",
 }
 
