@@ -171,8 +171,14 @@ _SHOW_WARNING, _SHOW_MESSAGE = getattr(warnings, "_showwarning_orig"), getattr(w
 
 
 def warnings_can_raise() -> bool:
-    """A pure reader for guards: whether some filter makes exceptions of warnings."""
-    return getattr(warnings, "defaultaction") == "error" or any(row[0] == "error" for row in warnings.filters)
+    """A pure reader for guards: whether some filter makes exceptions of warnings. The first that fits decides: behind
+    one that fits every warning, none is asked."""
+    for action, message, category, module, line in warnings.filters:
+        if action == "error":
+            return True
+        if message is None and category is Warning and module is None and not line:
+            return False
+    return getattr(warnings, "defaultaction") == "error"
 
 
 def _log_rule(name: str, level: int | None) -> Any:
