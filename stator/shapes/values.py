@@ -148,6 +148,8 @@ def as_constant(value: Any) -> Any:
 
 def as_integer(value: Any) -> Any:
     """A bool as the 0 or 1 it counts for in arithmetic."""
+    if type(value) is bool:
+        return int(value)
     if type(value) is not torch.SymBool:
         return value
     node = value.node
@@ -161,7 +163,7 @@ def compute(function: Callable[..., Any], *values: Any) -> Any:
     if not kinds <= _NUMBERS or float in kinds and function in _FLOAT_DIFFERS \
             or function in _DIVIDES and not _nonzero(values[1]):
         return function(*map(specialise, values))
-    if not (function in _BITWISE and kinds == {bool}) and function not in (operator.eq, operator.ne):
+    if kinds != {bool} or function not in _BITWISE and function not in (operator.eq, operator.ne):
         values = tuple(map(as_integer, values))
     if function in _GROWING and _overflows(function, *values):
         return function(*map(specialise, values))
