@@ -29,7 +29,7 @@ FILE = "<fuzzed program>"
 MODULE = "fuzzed_program"
 EAGER_SECONDS = 2.0
 STATE = ("G_COUNT", "G_LIST", "G_TABLE", "Point", "Late", "default_grows", "G_STEP", "G_RATE", "G_DEQUE", "G_GAUGE", "G_PARAM",
-         "Gauge", "Counted", "Boxed")
+         "Gauge", "Counted", "Boxed", "G_LAYER", "Base", "traced", "thrice", "Mood")
 
 
 class Endless(BaseException):

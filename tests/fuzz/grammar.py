@@ -13,7 +13,7 @@ import re
 from tests.fuzz.prelude import PRELUDE
 from tests.fuzz.templates import EXPRESSIONS, HANDLERS, LITERALS, SIMPLE
 
-ASSIGNS = re.compile(r"^\{[^=]*\} [|+*-]?=|^\[[^=]*\] [|+*-]?=|^\([^=]*\) [|+*-]?=")
+ASSIGNS = re.compile(r"^\{[^=]*\} [|^+*-]?=|^\[[^=]*\] [|^+*-]?=|^\([^=]*\) [|^+*-]?=")
 HOLE = re.compile(r"\$(\w+)")
 KINDS = ("int", "str", "bool", "list", "dict", "set", "mat", "vec", "ivec", "point", "fun", "pts",
          "float", "tup", "deq", "ctr", "dd", "obj", "scal", "wide", "par")
@@ -94,6 +94,7 @@ class Writer:
             choice = self.random.choice((
                 self.an_if, self.a_for, self.a_for, self.a_while, self.a_try, self.a_try, self.a_with, self.a_closure,
                 self.a_generator, self.a_class, self.a_match, self.a_coroutine, self.a_comprehension, self.a_delegation,
+                self.a_group, self.a_decorated, self.a_class_body, self.a_rich_match,
             ))  # fmt: skip
             return lines + choice(depth - 1)
         if roll < 0.68:
@@ -291,6 +292,62 @@ class Writer:
         ))  # fmt: skip
         self.scope["list"].append(made)
         return [*lines, *use]
+
+    def a_group(self, depth: int) -> list[str]:
+        """An exception group, split among handlers; `except*` takes no `return`, `break` or `continue`."""
+        number, text = self.expression("int", 1), self.expression("str", 1)
+        raising = self.random.choice((
+            f"raise ExceptionGroup('many', [ValueError({number}), KeyError({text}), Oops('x')])",
+            f"raise ExceptionGroup({text}, [ExceptionGroup('inner', [Oops({number})]), ValueError('v')])",
+            f"checked({number})",
+        ))  # fmt: skip
+        lines = ["try:", *self.block(depth, 2), f"    {raising}", "except* ValueError as e:", "    print('values', e.exceptions)",
+                 f"    {self.simple()}", "except* (KeyError, Oops) as e:", "    print('group', repr(e))"]  # fmt: skip
+        lines += [self.random.choice(("    raise", "    raise Oops('again') from e", f"    {self.simple()}", "    pass"))]
+        return [*lines, "finally:", f"    print('after', {self.leaf('int')})"] if self.random.random() < 0.3 else lines
+
+    def a_decorated(self, depth: int) -> list[str]:
+        """A function of this scope under decorators, with arguments by position, by keyword and defaults."""
+        name, made = self.name("f"), self.name("i")
+        marks = self.random.sample(("@tracing", f"@repeated({self.random.randint(1, 3)})", "@functools.lru_cache", "@functools.cache"), 2)
+        saved, inner_loop = {kind: list(names) for kind, names in self.scope.items()}, self.in_loop
+        self.in_loop = 0
+        self.scope = {kind: list(ARGUMENTS.get(kind, ())) for kind in KINDS}
+        self.scope["int"] = ["q", "k", "n"]
+        body = self.block(depth, 2)
+        self.scope, self.in_loop = saved, inner_loop
+        lines = [*marks[: self.random.randint(1, 2)], f"def {name}(q, /, r={self.leaf('int')}, *, k={self.leaf('int')}):", *body,
+                 f"    return q * 2 + k{self.random.choice(('', ' + r', ' - r'))}"]  # fmt: skip
+        self.scope["fun"].append(name)
+        self.scope["int"].append(made)
+        return [*lines, f"{made} = {name}({self.expression('int', 1)})"]
+
+    def a_class_body(self, depth: int) -> list[str]:
+        """A class whose body computes: a loop, a condition, comprehensions, a name of the scope around it."""
+        name, made, around = self.name("C"), self.name("i"), self.name("i")
+        number, other = self.expression("int", 1), self.expression("int", 1)
+        lines = [f"{around} = {number}", f"class {name}({self.random.choice(('Base', 'Base, tag=5', 'Gauge', 'Vec2', 'dict', 'list', 'Exception'))}):",
+                 "    held = {}", f"    first = {around}", "    for each in range(2):", f"        held[each] = first + {other}",
+                 "    both = [v * 2 for v in held.values()]", f"    if {self.expression('bool', 1)}:", "        kind = 'yes'", "    else:", "        kind = __qualname__",
+                 "    @property", "    def size(self):", f"        return len(self.both) + {around}", "    @staticmethod", "    def plus(v):", "        return v + 1",
+                 "    @classmethod", "    def named(cls, v=1):", "        return len(cls.__name__) + v", "    class Inner:", f"        deep = {around}"]  # fmt: skip
+        use = self.random.choice((f"{name}.named({self.leaf('int')})", f"{name}.plus({self.leaf('int')})", f"{name}.both[0]", f"{name}.Inner.deep + len({name}.kind)",
+                                  f"{name}(*[1, 2][: {self.random.randint(0, 2)}]).size", f"len({name}.__mro__)"))  # fmt: skip
+        self.scope["int"] += [around, made]
+        return [*lines, f"{made} = {use}"]
+
+    def a_rich_match(self, depth: int) -> list[str]:
+        """Patterns inside patterns: classes by position, mappings, alternatives, captures, values, guards."""
+        subject = self.random.choice((
+            f"Vec2({self.expression('int', 1)}, {self.expression('int', 1)})", f"({self.expression('int', 1)}, {self.expression('list', 1)})",
+            self.expression("dict", 1), self.expression("tup", 1), "Colour(1 + n % 3)", f"[Vec2(1, {self.leaf('int')}), *{self.expression('list', 1)}]", self.expression("str", 1),
+        ))  # fmt: skip
+        cases = [["    case Vec2(0, y) | Vec2(y, 0):", "        print('axis', y)"], ["    case Vec2(x=a, y=b) if a > b:", "        print('falls', a, b)"],
+                 ["    case (int() | float() as head, [first, *_]):", "        print('pair', head, first)"], ["    case {'a': int(v), **rest} if v > 1:", "        print('a', v, sorted(rest))"],
+                 ["    case Colour.RED | Colour.BLUE as c:", "        print('colour', c)"], ["    case [Vec2(), *others]:", "        print('led', others)"],
+                 ["    case str() as s if len(s) < 3:", "        print('short', s)"], ["    case (a, b, *_):", "        print('two', a, b)"], ["    case None | True:", "        print('none')"]]  # fmt: skip
+        chosen = self.random.sample(cases, self.random.randint(2, 5))
+        return [f"match {subject}:", *(line for case in chosen for line in case), "    case _:", *indent(self.block(depth, 2))]
 
     def result(self) -> str:
         kinds = self.random.sample(KINDS, self.random.randint(1, 4))

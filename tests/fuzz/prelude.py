@@ -5,16 +5,23 @@ In: nothing.  Out: `PRELUDE`, the text of the classes, helpers and globals that 
 """
 
 PRELUDE = '''\
+import bisect
 import collections
+import collections.abc
 import contextlib
 import copy
 import dataclasses
+import enum
 import functools
+import heapq
 import itertools
 import math
 import operator
+import statistics
+import string
 import stator
 import torch
+import typing
 
 G_COUNT = 3
 G_STEP = 1
@@ -287,6 +294,198 @@ class Defaulting(dict):
 
 
 G_GAUGE = Gauge(4)
+
+
+class Colour(enum.IntEnum):
+    RED = 1
+    GREEN = 2
+    BLUE = 3
+
+
+class Mood(enum.Enum):
+    CALM = 1
+    LOUD = 2
+    QUIET = 1
+
+    @property
+    def doubled(self):
+        return self.value * 2
+
+    @classmethod
+    def of(cls, v):
+        return cls.LOUD if v > 3 else cls.CALM
+
+
+class Mode(enum.Flag):
+    READ = enum.auto()
+    WRITE = enum.auto()
+
+
+class Row(typing.NamedTuple):
+    a: int
+    b: int = 3
+
+    @property
+    def total(self):
+        return self.a + self.b
+
+
+@functools.total_ordering
+class Ranked:
+    def __init__(self, rank):
+        self.rank = rank
+
+    def __eq__(self, other):
+        return self.rank == other.rank
+
+    def __lt__(self, other):
+        return self.rank < other.rank
+
+
+def tracing(fn):
+    @functools.wraps(fn)
+    def wrapper(*args, **kwargs):
+        wrapper.calls += 1
+        return fn(*args, **kwargs)
+    wrapper.calls = 0
+    return wrapper
+
+
+def repeated(times, *, step=1):
+    def decorate(fn):
+        def run(v):
+            for _ in range(times):
+                v = fn(v) + step
+            return v
+        return run
+    return decorate
+
+
+@tracing
+def traced(v, w=1):
+    return v + w
+
+
+@repeated(3, step=2)
+@tracing
+def thrice(v):
+    return v % 13
+
+
+class Base:
+    registered = []
+
+    def __init_subclass__(cls, tag=0, **more):
+        super().__init_subclass__(**more)
+        Base.registered.append(tag)
+
+    def __class_getitem__(cls, item):
+        return f"{cls.__name__}[{item}]"
+
+
+class Plugin(Base, tag=7):
+    squares = [i * i for i in range(3)]
+    for each in squares:
+        last = each
+    del each
+
+
+class Guarded:
+    def __init__(self, level):
+        object.__setattr__(self, "level", level)
+
+    def __setattr__(self, name, value):
+        if name == "locked":
+            raise AttributeError("no " + name)
+        print("set", name)
+        object.__setattr__(self, name, value)
+
+    def __delattr__(self, name):
+        print("delete", name)
+        object.__delattr__(self, name)
+
+    def __getattribute__(self, name):
+        if name == "seen":
+            return object.__getattribute__(self, "level") + 1
+        return object.__getattribute__(self, name)
+
+
+class Vec2:
+    __slots__ = ("x", "y")
+    __match_args__ = ("x", "y")
+
+    def __init__(self, x, y):
+        self.x, self.y = x, y
+
+    def __matmul__(self, other):
+        return self.x * other.x + self.y * other.y
+
+    def __rmul__(self, k):
+        return Vec2(self.x * k, self.y * k)
+
+    def __neg__(self):
+        return Vec2(-self.x, -self.y)
+
+    def __invert__(self):
+        return Vec2(self.y, self.x)
+
+    def __abs__(self):
+        return abs(self.x) + abs(self.y)
+
+    def __round__(self, digits=None):
+        return self.x // 2 * 2
+
+    def __iter__(self):
+        yield from (self.x, self.y)
+
+    def shifted(self, k):
+        return self.x + k
+
+
+class Ring(collections.abc.Sequence):
+    def __init__(self, items, length):
+        self.items, self.length = items, length
+
+    def __len__(self):
+        return self.length
+
+    def __getitem__(self, index):
+        if not 0 <= index < self.length:
+            raise IndexError(index)
+        return self.items[index % len(self.items)]
+
+
+@functools.singledispatch
+def spoken(v):
+    return 0
+
+
+@spoken.register
+def _(v: int):
+    return v * 3
+
+
+@spoken.register(list)
+def _(v):
+    return len(v)
+
+
+class Layer(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.tensor([1.0, 2.0, -1.0, 0.5]))
+        self.register_buffer("shift", torch.ones(4))
+        self.steps = 0
+        self.scale = 2.0
+
+    def forward(self, x):
+        if self.training:
+            self.steps += 1
+            self.shift += 1
+        return (x * self.weight + self.shift) * self.scale
+
+
+G_LAYER = Layer()
 
 
 class Ready:

@@ -7,6 +7,8 @@ requires grad, wide a tensor that may require it; obj is an object with a descri
 
 from __future__ import annotations
 
+from tests.fuzz.library_templates import LIBRARY_EXPRESSIONS, LIBRARY_SIMPLE
+
 # `$int` stands for an expression of that kind, `$small` for a number up to 2.
 EXPRESSIONS: dict[str, tuple[str, ...]] = {
     "int": (
@@ -184,7 +186,8 @@ MORE_SIMPLE = (
     "$mat.t_().t_()", "$vec.unsqueeze_(0).squeeze_(0)", "$ivec.scatter_(0, torch.tensor([0, 2]), $int)", "$vec.index_fill_(0, torch.tensor([1]), 9)",
 )  # fmt: skip
 
-for _kind, _templates in MORE_EXPRESSIONS.items():
-    EXPRESSIONS[_kind] = EXPRESSIONS.get(_kind, ()) + _templates
+for _table in (MORE_EXPRESSIONS, LIBRARY_EXPRESSIONS):
+    for _kind, _templates in _table.items():
+        EXPRESSIONS[_kind] = EXPRESSIONS.get(_kind, ()) + _templates
 LITERALS.update(MORE_LITERALS)
-SIMPLE += MORE_SIMPLE
+SIMPLE += MORE_SIMPLE + LIBRARY_SIMPLE
