@@ -23,7 +23,9 @@ def rebuild_exception(build: Any, value: BaseException) -> str:
         inner = [build.value(part) for part in parts]
         if id(value) in build.memo:
             return build.memo[id(value)]
-        name = build.variable(value, "exc", f"{make}({kind}, {build.value(message)}, [{', '.join(inner)}])")
+        items = "".join(f"{part}, " for part in inner)
+        given = f"({items})" if type(value.args[1]) is tuple else f"[{items}]"  # shown by repr()
+        name = build.variable(value, "exc", f"{make}({kind}, {build.value(message)}, {given})")
     else:
         name = build.variable(value, "exc", f"{make}({kind})")
         _put(build, name, BaseException, "args", value.args)

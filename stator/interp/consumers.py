@@ -12,7 +12,7 @@ from __future__ import annotations
 import collections
 import functools
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from stator.interp.frame import Continuation, Frame
@@ -154,6 +154,22 @@ def contained(iterable: Iterable[Any], wanted: Any, found: bool) -> bool:
     return not found
 
 
+def looked_at(value: Any) -> Any:
+    """The value; the interpreter's rule for this function shows what it holds to C code first."""
+    return value
+
+
+def each_looked_at(iterable: Iterable[Any], look: Any) -> Iterator[Any]:
+    for item in iterable:
+        yield look(item)
+
+
+def counted(iterable: Iterable[Any], mapping: Any) -> None:
+    """collections.Counter's loop."""
+    for item in iterable:
+        mapping[item] = mapping.get(item, 0) + 1
+
+
 # ---------------------------------------------------------------------- which C function is which loop
 
 Plan = tuple[Callable[..., Any], tuple[Any, ...]]
@@ -213,11 +229,15 @@ def _dict_update(descriptor: Any, args: tuple[Any, ...], kwargs: dict[str, Any])
     return (1, (updated, (args[1], args[0], *_PAIRS))) if len(args) == 2 and not kwargs else None
 
 
+def _count(descriptor: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return (1, (counted, (args[1], args[0]))) if len(args) == 2 and not kwargs else None
+
+
 _PLANNERS: dict[int, Any] = {id(function): planner for function, planner in (
     (list, _only(listed)), (set, _only(in_set)), (any, _only(any_of)), (all, _only(all_of)), (sum, _sum),
     (tuple, _taken_first()), (frozenset, _taken_first()), (sorted, _taken_first(keywords=("key", "reverse"))),
     (str.join, _taken_first(1)), (math.prod, _taken_first(keywords=("start",))), (math.fsum, _taken_first()),
     (collections.deque, _taken_first(keywords=("maxlen",))), (min, _extreme(least)), (max, _extreme(greatest)),
     (functools.reduce, _reduce), (list.extend, _each(list.append)), (set.update, _each(set.add)),
-    (dict, _dict), (dict.update, _dict_update),
+    (dict, _dict), (dict.update, _dict_update), (collections._count_elements, _count),
 )}

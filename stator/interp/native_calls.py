@@ -6,6 +6,7 @@ Python that C code calls comes back through the frame hook and is interpreted.
 from __future__ import annotations
 
 import functools
+import itertools
 import types
 from collections.abc import Callable
 from typing import Any
@@ -20,6 +21,7 @@ from stator.code.decode import decode
 from stator.heap.box import Box
 from stator.interp import consumers, symbols
 from stator.interp.frame import UNBOUND, Frame, Raised
+from stator.interp.lazy_iterators import containers_behind, is_to_be_read
 from stator.interp.lookup import MISSING, find, is_mutable_class
 from stator.interp.machine import Machine, Thunk, program_of
 from stator.interp.marked import is_marked, refuse_disallowed
@@ -94,15 +96,20 @@ class NativeCaller(Machine):
             if self.recorder.classes and any(type(value) is FakeTensor and self.is_python_iterable(value)
                                              for value in args):
                 raise Break("SB017", f"{name_of(row)} of a tensor whose class has its own __iter__")
-            args = tuple([self.python_callable(value) for value in args])
-            if kwargs and "key" in kwargs:
-                kwargs = {**kwargs, "key": self.python_callable(kwargs["key"])}
+            called = _CALLED_AT.get(id(descriptor), -1)  # what is only handed on stays what it is
+            args = tuple([self.python_callable(value) if at == called else value for at, value in enumerate(args)])
+            if kwargs:
+                kwargs = {name: self.python_callable(value) if name in ("key", "func") else value
+                          for name, value in kwargs.items()}
         self.give(self.native(fn, args, kwargs), cont)
 
     def run_loop(self, descriptor: Any, args: tuple[Any, ...], kwargs: Any, cont: Any) -> bool:
-        """Interpret what a C function does with an iterable that is Python code itself."""
+        """Interpret what a C function does with an iterable that is Python code, or is to be read item by item."""
         planned = consumers.plan(descriptor, args, kwargs)
-        if planned is None or not self.is_python_iterable(args[planned[0]]):
+        if planned is None:
+            return False
+        iterable = args[planned[0]]
+        if not self.is_python_iterable(iterable) and not is_to_be_read(self, iterable):
             return False
         self.call_own(*planned[1], cont)
         return True
@@ -151,10 +158,12 @@ class NativeCaller(Machine):
             if heap.original_of(value) is value and id(value) in heap.by_standin and (
                     type(value) in _RESUMABLE or heap.is_opaque(value) and is_iterator(type(value))):
                 raise Break("SB014", f"a {type(value).__name__} from outside")  # C code would advance the user's own
-            if cls is NativeClass.PURE_DEEP or row.compares:
-                heap.expose_deep(value)
-            else:
-                heap.expose(value)
+            show = heap.expose_deep if cls is NativeClass.PURE_DEEP or row.compares else heap.expose
+            show(value)
+            for held in containers_behind(value):
+                show(held)
+                if row.compares:
+                    symbols.specialise_deep(self, held)
 
     def handed_to_c(self, value: Any) -> Any:
         """A callable or a generator that C code will run, so that it comes back through the interpreter."""
@@ -315,7 +324,12 @@ _SLOTS = (types.WrapperDescriptorType, types.MethodDescriptorType)
 _RUNNABLE = {NativeClass.PURE_SHELL, NativeClass.PURE, NativeClass.PURE_DEEP, NativeClass.MUTATES, NativeClass.ITERATOR}
 _RESUMABLE = {types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType}
 _PYTHON_CALLABLES = {types.FunctionType, types.MethodType, type(None)}
-_HIGHER_ORDER = {id(f) for f in (sorted, min, max, functools.reduce, list.sort, iter, filter, map)}
+_CALLED_AT = {id(f): at for at, functions in (
+    (0, (map, filter, functools.reduce, itertools.starmap, itertools.filterfalse, itertools.takewhile,
+         itertools.dropwhile)),
+    (1, (itertools.accumulate, itertools.groupby, itertools.starmap.__new__, map.__new__, filter.__new__)),
+    (2, (itertools.accumulate.__new__, itertools.groupby.__new__))) for f in functions}
+_HIGHER_ORDER = {id(f) for f in (sorted, min, max, functools.reduce, list.sort, filter, map)}
 
 
 def describe_callable(fn: Any) -> str:

@@ -124,8 +124,10 @@ def binary(vm: Any, symbol: str, left: Any, right: Any, inplace: bool, cont: Any
     if not any(is_python_level(method) for method, _ in candidates):
         for value in (left, right):
             vm.heap.expose_deep(value) if symbol == "%" else vm.heap.expose(value)
-        if symbol == "%":
+        if symbol == "%" or symbol == "|" and is_a(left, dict) and not is_a(right, dict):
+            # What is formatted, or pairs whose keys are hashed.
             right = symbols.specialise_deep(vm, right)
+        if symbol == "%":
             if is_a(left, (str, bytes, bytearray)):
                 refuse_addresses(vm, str, (right,))
         if left_type is FakeTensor or right_type is FakeTensor:

@@ -6,6 +6,7 @@ import collections.abc
 import types
 from typing import Any
 
+from stator.breaks import Break
 from stator.interp.attributes import load_attr
 from stator.interp.descriptors import bind
 from stator.interp.frame import Continuation, Frame, Raised, SavedExc
@@ -90,8 +91,10 @@ def CHECK_EG_MATCH(vm: Any, frame: Frame, instr: Any) -> None:
         if is_a(exc, BaseExceptionGroup):
             match, rest = exc, None
         else:
-            match, rest = vm.native(ExceptionGroup, ("", [exc])), None
+            match, rest = vm.native(BaseExceptionGroup, ("", (exc,))), None
     elif is_a(exc, BaseExceptionGroup):
+        if id(exc) in vm.heap.by_standin:  # the parts would hold exceptions of the user's, which are known by no name
+            raise Break("SB005", "an exception group from outside, which except* takes apart")
         match, rest = vm.native(type(exc).split, (exc, wanted))
     else:
         match, rest = None, exc
@@ -99,11 +102,15 @@ def CHECK_EG_MATCH(vm: Any, frame: Frame, instr: Any) -> None:
     frame.stack.append(match)
     if match is not None:
         vm.exc_state.value = match
+        saved = next((item for item in reversed(frame.stack) if type(item) is SavedExc), None)
+        if saved is not None:  # after a break in the handler, the part is what is being handled
+            saved.current = match
 
 
 @op
 def PREP_RERAISE_STAR(vm: Any, frame: Frame, instr: Any) -> None:
     raised, original = frame.stack.pop(), frame.stack.pop()
+    vm.heap.expose(raised)  # after a break in a handler, a list from outside
     frame.stack.append(prepare_reraise(original, raised))
 
 

@@ -80,7 +80,13 @@ def _call_cached(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
         return _call_outside_cache(vm, wrapper, tuple(rest), kwargs, cont)
     for value in (*rest, *kwargs.values()):
         vm.heap.expose_deep(value)
-    vm.give(vm.native(wrapper, tuple(rest), kwargs), cont)
+    args, kwargs = _plain(vm, tuple(rest), kwargs)
+    vm.give(vm.native(wrapper, args, kwargs), cont)
+
+
+def _plain(vm: Any, args: tuple[Any, ...], kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments of a cache with numbers for symbols: they are hashed."""
+    return specialise_deep(vm, args), dict(zip(kwargs, specialise_deep(vm, tuple(kwargs.values())), strict=True))
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,8 +142,7 @@ def is_shared_value(value: Any) -> bool:
 
 def _call_outside_cache(vm: Any, wrapper: Any, args: tuple[Any, ...], kwargs: Any, cont: Any) -> None:
     """The cache is looked into, and used when the effects are written back; on a miss, what it wraps is interpreted."""
-    args = specialise_deep(vm, args)  # they are hashed
-    kwargs = dict(zip(kwargs, specialise_deep(vm, tuple(kwargs.values())), strict=True))
+    args, kwargs = _plain(vm, args, kwargs)
     function, settings = wrapper.__wrapped__, wrapper.__dict__.get("cache_parameters")
     if type(function) is not types.FunctionType or settings is None:
         raise Break("SB013", "a cache around something else than a Python function")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 import types
 import warnings
@@ -13,11 +14,13 @@ from stator.breaks import Break
 from stator.code.deprecations import THROWN_BY_PARTS
 from stator.interp import delegation, operators, symbols
 from stator.interp.branches import truth_as_symbol
+from stator.interp.consumers import each_looked_at, looked_at
 from stator.interp.frame import Raised
 from stator.interp.lengths import symbolic_length
 from stator.interp.lookup import MISSING, find
 from stator.interp.rule_registry import rule
 from stator.kinds import is_a
+from stator.native.table import lookup
 from stator.shapes.values import SYMBOLIC
 
 # ---------------------------------------------------------------------- iteration
@@ -27,7 +30,28 @@ from stator.shapes.values import SYMBOLIC
 def _iter(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     if len(args) == 1:
         return vm.get_iter(args[0], cont)
-    vm.give(vm.native(iter, args), cont)
+    vm.give(vm.native(iter, (vm.python_callable(args[0]), args[1])), cont)
+
+
+@rule(looked_at)
+def _looked_at(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    vm.expose_for(lookup(itertools.chain), args)
+    vm.give(args[0], cont)
+
+
+@rule(itertools.chain.__dict__["from_iterable"], arity=(2,))
+def _chain_from_iterable(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    """C code will run through the items of what it is handed: those are shown to it one by one, as it gets there."""
+    cls, iterables = args
+    if type(iterables) in (list, tuple):
+        vm.heap.expose(iterables)
+        vm.expose_for(lookup(itertools.chain), tuple(iterables))
+    else:
+        vm.fresh[id(each_looked_at)] = each_looked_at
+        out: list[Any] = []
+        vm.sync(lambda: vm.call(each_looked_at, (iterables, looked_at), None, None), out)
+        iterables = out[0]
+    vm.give(vm.native(cls.from_iterable, (iterables,)), cont)
 
 
 @rule(next, arity=(1, 2))

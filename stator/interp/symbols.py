@@ -12,12 +12,14 @@ import gc
 import itertools
 import math
 import operator
+import types
 from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.heap.box import Box
+from stator.heap.raw_access import instance_dict
 from stator.interp.floats import power, quotient, zero_times
 from stator.interp.frame import Raised
 from stator.interp.lookup import MISSING
@@ -48,6 +50,7 @@ _COPIES = frozenset(map(id, (
     list.__len__, tuple.__len__, dict.__len__, len)))
 # C functions that take an iterable of pairs, and where.
 _PAIRS = {id(dict): 0, id(collections.OrderedDict): 0, id(dict.update): 1}
+_TAKE_KEYS = frozenset(map(id, (dict.setdefault, dict.pop)))  # and hash them
 # C functions that store a value without looking at it.
 _STORES = frozenset(map(id, (
     list.append, collections.deque.append, collections.deque.appendleft, dict.setdefault, slice)))
@@ -166,21 +169,32 @@ def specialise_deep(vm: Any, value: Any) -> Any:
         return specialise(value)
     if cls is slice:
         return slice(*[specialise_deep(vm, part) for part in (value.start, value.stop, value.step)])
-    if cls is torch.Size or cls is tuple:
-        if not _reaches_symbol(value):
+    base = _container(cls)
+    if base is tuple:
+        if not _reaches_symbol(tuple.__iter__(value)):
             return value
-        return cls([specialise_deep(vm, part) for part in value])
-    if cls is list or cls is collections.deque:
-        for i, item in enumerate(value):
+        parts = [specialise_deep(vm, part) for part in tuple.__iter__(value)]
+        return cls(parts) if cls in (tuple, torch.Size) else _alike(value, parts)
+    if base is list or base is collections.deque:
+        for i, item in enumerate(base.__iter__(value)):
             if _reaches_symbol((item,)):
                 vm.heap.note_write(value)
-                value[i] = specialise_deep(vm, item)
-    elif cls is dict or cls is collections.OrderedDict:
-        for key, item in value.items():
+                base.__setitem__(value, i, specialise_deep(vm, item))
+    elif base is dict:
+        for key, item in dict.items(value):
             if _reaches_symbol((item,)):
                 vm.heap.note_write(value)
-                value[key] = specialise_deep(vm, item)
+                dict.__setitem__(value, key, specialise_deep(vm, item))
     return value
+
+
+def _alike(value: Any, parts: list[Any]) -> Any:
+    """A tuple of the program's class with other items, made without running the class's code."""
+    made = tuple.__new__(type(value), parts)
+    state = instance_dict(value)
+    if state:
+        dict.update(instance_dict(made), state)
+    return made
 
 
 def _reaches_symbol(values: Any) -> bool:
@@ -190,9 +204,11 @@ def _reaches_symbol(values: Any) -> bool:
         cls = type(value)
         if cls in SYMBOLIC:
             return True
-        if cls in _NESTED and id(value) not in seen:  # a container may hold itself
-            seen.add(id(value))
-            pending += value.values() if cls in _MAPPINGS else value
+        base = _container(cls)
+        if base is not None:
+            if id(value) not in seen:  # a container may hold itself
+                seen.add(id(value))
+                pending += dict.values(value) if base is dict else base.__iter__(value)
         elif cls is slice:
             pending += (value.start, value.stop, value.step)
         elif cls in _WALKING:
@@ -200,9 +216,21 @@ def _reaches_symbol(values: Any) -> bool:
     return False
 
 
-_MAPPINGS = frozenset({dict, collections.OrderedDict})
 _WALKING = frozenset({zip, enumerate, type(iter([])), type(iter(()))})
-_NESTED = frozenset({list, tuple, torch.Size, collections.deque}) | _MAPPINGS
+
+
+def _container(cls: type) -> Any:
+    """Which of C's containers a class is or extends: those that C code looks into."""
+    if cls in _KNOWN_CLASSES:
+        return _KNOWN_CLASSES[cls]
+    return next((base for base in (tuple, list, dict, collections.deque) if issubclass(cls, base)), None)
+
+
+_KNOWN_CLASSES: dict[type, Any] = {
+    tuple: tuple, torch.Size: tuple, list: list, dict: dict, collections.OrderedDict: dict,
+    collections.deque: collections.deque,
+    **dict.fromkeys((int, str, float, bool, type(None), type, slice, FakeTensor, Box, types.FunctionType)),
+}
 
 
 # ---------------------------------------------------------------------- calls of C functions
@@ -231,6 +259,8 @@ def call(vm: Any, function: Any, values: Any, kwargs: Any) -> Any:
 
 def arguments(vm: Any, row: Any, function: Any, values: Any, kwargs: Any) -> tuple[Any, Any]:
     """The arguments with a number wherever the C function may look at one."""
+    if id(function) in _TAKE_KEYS and len(values) > 1:
+        values = (values[0], specialise_deep(vm, values[1]), *values[2:])
     if id(function) in _STORES:
         return values, kwargs
     if (at := _PAIRS.get(id(function))) is not None and len(values) > at and not issubclass(type(values[at]), dict):

@@ -1,0 +1,46 @@
+"""C iterators that were made inside the trace, and what they run through.   zip(iter(xs), ys)  ->  xs, ys
+
+In: a C iterator (`iter(xs)`, `reversed(xs)`, zip, chain, islice ...).  Out: the containers that it takes items from, so
+that C code which runs through it finds them exposed, or the interpreter runs the loop itself.
+"""
+
+from __future__ import annotations
+
+import collections
+import gc
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+from stator.interp.symbols import reaches_symbol
+from stator.kinds import is_a
+
+_CONTAINERS = (list, tuple, dict, set, frozenset, collections.deque)
+C_ITERATORS: frozenset[type] = frozenset({
+    *(type(iter(each)) for each in ([], (), {}, {}.values(), {}.items(), set(), collections.deque())),
+    *(type(reversed(each)) for each in ([], {}, {}.values(), {}.items(), collections.deque())),  # type: ignore[call-overload]
+    reversed, enumerate, zip, map, filter, *(each for each in vars(itertools).values() if isinstance(each, type)),
+})
+
+
+def containers_behind(value: Any) -> Iterator[Any]:
+    """The containers that a C iterator, and the C iterators behind it, hold on to; nothing for any other value."""
+    pending, seen = [value] if type(value) in C_ITERATORS else [], set()
+    while pending:
+        each = pending.pop()
+        if id(each) in seen:
+            continue
+        seen.add(id(each))
+        for held in gc.get_referents(each):
+            if type(held) in C_ITERATORS:
+                pending.append(held)
+            elif is_a(held, _CONTAINERS):
+                yield held
+                if type(held) is tuple:  # of the iterators that zip and map take from
+                    pending += [item for item in held if type(item) in C_ITERATORS]
+
+
+def is_to_be_read(vm: Any, value: Any) -> bool:
+    """Whether running through a C iterator meets places of the user's that are unread, or numbers left open."""
+    by_standin = vm.heap.by_standin
+    return any(id(held) in by_standin or reaches_symbol((held,), None) for held in containers_behind(value))
