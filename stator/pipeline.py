@@ -401,11 +401,11 @@ def stopped(site: CallSite, done: Trace, stop: Break, bound: tuple[Any, ...]) ->
     if step is not None:
         try:
             again = trace(lambda vm: site.begin(vm, bound), step, stop)
-            if again.stop is stop and again.frame is not None and again.vm.steps == step:
-                try:
+            try:
+                if again.stop is stop and again.frame is not None and again.vm.steps == step:
                     return finish_break(site, again, stop, event, bound, time.perf_counter())
-                finally:
-                    again.release()
+            finally:
+                again.release()
         except Break as other:
             if must_repeat(site, other):
                 return capture(site, bound)

@@ -23,7 +23,7 @@ from stator.heap.raw_access import instance_dict
 from stator.heap.shells import CONSTANT_TYPES, is_constant_tuple
 from stator.heap.tracker import Shape
 from stator.heap.upcoming import posed_class
-from stator.interp import tensor_bookkeeping
+from stator.interp import registered_ops, tensor_bookkeeping
 from stator.interp.class_attributes import (
     TensorSuper,
     load_module_attr,
@@ -59,6 +59,8 @@ def load_attr(vm: Any, obj: Any, name: str, cont: Any = None) -> None:
         return load_attr(vm, specialise(obj, f"the attribute {name}"), name, cont)
     if is_a(obj, type):
         return load_type_attr(vm, obj, name, cont)
+    if cls in registered_ops.HOLDERS:
+        registered_ops.resolve(obj, name)
     if cls is super or cls is TensorSuper:
         return load_super_attr(vm, obj, name, cont)
     if is_a(obj, types.ModuleType):

@@ -62,7 +62,7 @@ def _graph_break(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 # ---------------------------------------------------------------------- grad mode
 
 
-@rule(torch.is_grad_enabled, getattr(torch._C, "is_grad_enabled", torch.is_grad_enabled))
+@rule(torch.is_grad_enabled, getattr(torch._C, "is_grad_enabled", torch.is_grad_enabled), arity=(0,))
 def _is_grad_enabled(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     vm.give(torch.is_grad_enabled(), cont)
 

@@ -192,6 +192,7 @@ def trace_once(begin: Begin, stop_step: int, stop: Break | None, exact: bool) ->
     heap.guards.add(Guard(WORLD, Kind.GLOBAL_STATE, state, None))
     grad = torch.is_grad_enabled()
     result = Trace(vm, grad_at_start=grad, fake_mode=fake_mode)
+    given_up = False  # whether nobody gets the trace: then nobody else lets go of what it holds
     collecting = gc.isenabled()
     gc.disable()  # a collection would run finalizers of unrelated objects inside the trace
     limit = vm.recursion_limit = sys.getrecursionlimit()
@@ -223,6 +224,9 @@ def trace_once(begin: Begin, stop_step: int, stop: Break | None, exact: bool) ->
             reason.data.setdefault("turn_off", function_modes.WAY)
         elif vm.functions_off_before:
             reason.data.setdefault("turn_off", rules_subclasses.WAY)
+    except BaseException:
+        given_up = True
+        raise
     finally:
         vm.live = False
         if vm.replay is not None:
@@ -230,6 +234,8 @@ def trace_once(begin: Begin, stop_step: int, stop: Break | None, exact: bool) ->
         result.frame, vm.frame = vm.frame, None
         _hook.exchange_callback(asked_before)
         sys.setrecursionlimit(limit)
+        if given_up:
+            result.release()
         if collecting:
             gc.enable()
     return result

@@ -37,6 +37,8 @@ def _values() -> None:
     attribute_slots(torch.Size)
     pure(C, "Size", calls_back=True)
     pure(torch.Size, "__new__ __add__ __radd__ __getitem__ __mul__ __rmul__", calls_back=True, fresh=None)
+    for name in torch.return_types.all_return_types if hasattr(torch.return_types, "all_return_types") else ():
+        pure(name, "__new__", calls_back=True, fresh=None)
     pure(torch.Size, "numel __reduce__", fresh=None)
     deep(torch.Size, "__repr__", formats=True)
     pure(C, "finfo iinfo device", calls_back=True)

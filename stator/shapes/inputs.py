@@ -16,6 +16,7 @@ from torch.utils._mode_utils import no_dispatch
 from torch.utils._sympy.numbers import int_oo
 from torch.utils._sympy.value_ranges import ValueRanges
 
+from stator.errors import DeclarationError
 from stator.shapes.named import Dim
 from stator.shapes.policy import RANGE_MARK
 from stator.shapes.sources import NamedSource
@@ -40,6 +41,7 @@ def symbolic_fake(mode: FakeTensorMode, tensor: torch.Tensor, source: Source,
             plain = tensor.data
             plain.requires_grad_(tensor.requires_grad)
     steps = [DimDynamic.DYNAMIC if dim in strides else DimDynamic.INFER_STRIDE for dim in range(tensor.dim())]
+    _require_in_range(tensor, source)
     context = StatelessSymbolicContext(dynamic_sizes=sizes, dynamic_strides=steps,
                                        constraint_sizes=_declared_ranges(tensor, dims))
     return mode.from_tensor(plain, symbolic_context=context, source=NamedSource(source))
@@ -59,6 +61,17 @@ def _declared_ranges(tensor: torch.Tensor, dims: dict[int, str | Dim]) -> list[A
         if isinstance(choice, Dim):
             ranges[dim] = _range(choice)
     return ranges
+
+
+def _require_in_range(tensor: torch.Tensor, source: Source) -> None:
+    for declared in tensor.__dict__.get(RANGE_MARK, ()):
+        size = tensor.shape[declared.dim]
+        if size > 1 and (declared.min is not None and size < declared.min
+                         or declared.max is not None and size > declared.max):
+            least = "" if declared.min is None else f" of at least {declared.min}"
+            most = "" if declared.max is None else f"{' and' if least else ' of'} at most {declared.max}"
+            raise DeclarationError(f"{source.text()}.size({declared.dim}) is declared dynamic, a size{least}{most}, "
+                                   f"but it is {size} in this call; mark another range, or leave it out")
 
 
 def _range(declared: Any) -> Any:
