@@ -14,6 +14,7 @@ from curriculum import Case, cases_of, run_case  # noqa: E402
 from same_as_eager import Report, identity_mode  # noqa: E402
 
 LANG = Path(__file__).parent / "lang"
+REDONE: list[str] = []  # tests during which a graph failed and the call was made again: their results say nothing of it
 TALLY: pytest.StashKey[list[tuple[str, bool, Report | None]]] = pytest.StashKey()
 
 
@@ -49,7 +50,19 @@ def pytest_pycollect_makeitem(collector: pytest.Collector, name: str, obj: objec
     return LangCase.from_parent(collector, name=name, case=found)
 
 
+def pytest_warning_recorded(warning_message: Any, nodeid: str) -> None:
+    if str(warning_message.message).startswith("stator: a compiled graph raised"):
+        REDONE.append(nodeid)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if REDONE and session.exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    for nodeid in dict.fromkeys(REDONE):
+        terminalreporter.write_line(f"FAILED {nodeid}: a graph failed, and the call was made again", red=True)
     tally = config.stash.get(TALLY, [])
     if not tally:
         return
