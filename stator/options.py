@@ -29,6 +29,7 @@ OWN_OPTIONS: dict[str, str] = {
     "audit": "an int n: one call in n is also made eagerly and compared, 0 for none (also STATOR_AUDIT=n)",
     "shapes": "declared dimensions: {'x': {0: 'batch', 1: stator.Dim('length', min=2, max=512)}, 'n': 'steps'}",
     "replay": "a module like one that was traced before (a layer of the same class) is not traced anew (default True)",
+    "trace_numpy": "numpy code on the memory of tensors is part of the graph, computed by torch (default True)",
     "print": "'replay' (default): print, logging and warnings are replayed after the graph; 'break': they break",
 }
 
@@ -66,6 +67,7 @@ class Settings:
     compile_nested: bool = True
     capture_control_flow: bool = False
     replay: bool = True
+    trace_numpy: bool = True
     audit: int = field(default_factory=audit_from_environment)
     print: str = "replay"
     shapes: Mapping[str, object] = field(default_factory=dict, hash=False)

@@ -26,8 +26,11 @@ def rebuild_array(build: Any, value: Any) -> str:
         base = memory.root_of(value)
         known = build.heap.by_standin.get(id(base))
         offset = value.__array_interface__["data"][0] - base.__array_interface__["data"][0]
+        held = memory.views.get(id(value))
+        if held is not None and held.version is None and not base.flags.forc:
+            return build.variable(value, "array", f"{build.value(held.fake)}.numpy()")
         view = build.writer.constant(view_of, "view_of")
-        if not base.flags.forc or known is not None and not known.exposed:
+        if not base.flags.forc or known is not None and not known.exposed and id(base) not in memory.backed:
             raise Break("SB007", "a view of an array that is not in one piece")
         return build.variable(value, "array", (
             f"{view}({build.value(base)}, {value.dtype.str!r}, {value.shape!r}, {offset}, {value.strides!r}, "

@@ -38,6 +38,7 @@ from stator.interp.known_streams import remade_stream, state_of
 from stator.interp.outside import is_outside
 from stator.kinds import is_a
 from stator.shapes.values import SYMBOLIC, UNREAD, DeferredText
+from stator.shapes.varying import HELD_TYPES
 from stator.source import Drawn, Source
 
 
@@ -122,6 +123,8 @@ class Rebuilder:
         """A number that the graph computes."""
         if type(value) is DeferredText:
             return write_text(self, value)
+        if type(value) in HELD_TYPES:
+            return self.variable(value, "scalar", f"{self.value(value.tensor)}.numpy()[()]")
         if type(value) in UNREAD:
             return self.outside(self.heap.by_standin[id(value)].source)
         number = self.recorder.symbols.numbers.get(value.node.expr)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy
 import torch
@@ -104,17 +104,38 @@ def _same_layout(value: Any) -> Any:
     else:
         low, high = numpy.lib.array_utils.byte_bounds(value)
         start = value.__array_interface__["data"][0] - low
-    memory = numpy.empty(high - low, numpy.uint8)
+    memory = numpy.zeros(high - low, numpy.uint8)
     return numpy.ndarray(value.shape, value.dtype, memory, start, value.strides)
 
 
 # ---------------------------------------------------------------------- memory
 
 
+class View(NamedTuple):
+    """A view of an array that is the memory of a tensor; of a copy, the version of the tensor that it was made of."""
+
+    array: Any
+    fake: Any
+    whole: Any
+    version: int | None
+
+
+def _is_same_view(array: Any, fake: Any, root: Any, whole: Any) -> bool:
+    """Whether a tensor lies in another one as an array in its root."""
+    with torch._C.DisableTorchFunction():
+        if fake.untyped_storage()._cdata != whole.untyped_storage()._cdata:
+            return False
+        start = array.__array_interface__["data"][0] - root.__array_interface__["data"][0]
+        offset = fake.storage_offset() * fake.itemsize - whole.storage_offset() * whole.itemsize
+        strides = tuple(stride * fake.itemsize for stride in fake.stride())
+        return not array.size or start == offset and all(
+            size == 1 or mine == theirs for size, mine, theirs in zip(array.shape, array.strides, strides, strict=True))
+
+
 class Arrays:
     """Whose memory the arrays of one trace are."""
 
-    __slots__ = ("heap", "inputs", "tied", "backed", "viewed", "buffers", "drawn")
+    __slots__ = ("heap", "inputs", "tied", "backed", "viewed", "buffers", "drawn", "views")
 
     def __init__(self, heap: Any) -> None:
         self.heap = heap
@@ -123,6 +144,7 @@ class Arrays:
         self.tied: dict[int, tuple[Any, Any, int]] = {}  # a stand-in -> it, the tensor on its memory, its version
         self.backed: dict[int, tuple[Any, Any]] = {}  # an array of the trace -> it, the tensor that is its contents
         self.drawn: dict[int, Any] = {}  # those of them that the residual draws -> which draw
+        self.views: dict[int, View] = {}  # arrays that are views of those
         self.viewed: dict[int, Any] = {}  # arrays of the trace that others are views of
 
     def clear(self) -> None:
@@ -130,6 +152,7 @@ class Arrays:
             held.clear()
         self.backed.clear()
         self.viewed.clear()
+        self.views.clear()
 
     def root_of(self, array: Any) -> Any:
         """The array whose memory it is, as far as the trace knows."""
@@ -138,6 +161,26 @@ class Arrays:
             if id(array) in self.buffers:  # numpy lets a view of a view refer to the owner of the memory
                 return self.buffers[id(array)][1]
         return array
+
+    def back(self, array: Any, fake: Any) -> None:
+        """From now on the contents of an array are those of a tensor."""
+        self.backed[id(array)] = (array, fake)
+        if type(array.base) is numpy.ndarray and id(array) not in self.heap.by_standin:
+            self.buffers[id(array.base)] = (array.base, array)
+
+    def is_backed(self, array: Any) -> bool:
+        """Whether the contents of an array are those of a tensor."""
+        return bool(self.backed) and (id(array) in self.backed or id(self.root_of(array)) in self.backed)
+
+    def is_array_of(self, array: Any) -> bool:
+        """Whether the program has met this very array."""
+        return id(array) in self.backed or id(array) in self.views or id(array) in self.heap.by_standin
+
+    def add_view(self, array: Any, fake: Any) -> None:
+        """A view of an array that is the memory of a tensor: another view of it, or a copy for now."""
+        root, whole = self.backed[id(self.root_of(array))]
+        self.views[id(array)] = View(array, fake, whole, None if _is_same_view(array, fake, root, whole)
+                                     else whole._version)
 
     def expose(self, array: Any) -> None:
         """C code will read an array: its contents become a fact."""

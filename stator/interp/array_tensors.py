@@ -22,8 +22,8 @@ LITERAL_LIMIT = 4096  # elements of an array of the trace that become a literal 
 def shared_tensor(vm: Any, array: Any) -> Any:
     """A tensor on the memory of an array: an input of the graph, or what the array has become."""
     memory = vm.heap.arrays
-    if id(array) in memory.backed:
-        return vm.torch_call(torch.Tensor.detach, (memory.backed[id(array)][1],), None)
+    if memory.is_backed(array):
+        return vm.torch_call(torch.Tensor.detach, (tensor_of(vm, array, writes=True),), None)
     tracker = vm.heap.by_standin.get(id(array))
     if tracker is None:
         return _literal(vm, array, shared=True)
@@ -73,7 +73,8 @@ def _literal(vm: Any, array: Any, shared: bool) -> Any:
     if made.shape != array.shape:  # an empty array of several dimensions
         made = vm.torch_call(torch.Tensor.reshape, (made, array.shape), None)
     if shared:
-        memory.backed[id(array)] = (array, made)
+        memory.back(array, made)
+        refill(array)
     return made
 
 
@@ -81,13 +82,101 @@ def copied_tensor(vm: Any, array: Any) -> Any:
     """A tensor with a copy of an array's contents."""
     memory = vm.heap.arrays
     tracker = vm.heap.by_standin.get(id(array))
-    if id(array) in memory.backed:
-        source = memory.backed[id(array)][1]
+    if memory.is_backed(array):
+        source = tensor_of(vm, array)
     elif tracker is None or not tracker.original.flags.writeable or memory.has_changed(tracker):
         return _literal(vm, array, shared=False)
     else:
         source = _input(vm, tracker)
     return vm.torch_call(torch.clone, (source,), {"memory_format": torch.contiguous_format})
+
+
+# ---------------------------------------------------------------------- arrays on the memory of tensors
+
+
+_DTYPES = {torch.from_numpy(numpy.zeros(0, name)).dtype: numpy.dtype(name) for name in (
+    "bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64", "float16", "float32", "float64",
+    "complex64", "complex128")}
+_TORCH_DTYPES = {theirs: ours for ours, theirs in _DTYPES.items()}
+
+
+def torch_dtype(dtype: Any) -> torch.dtype:
+    found = _TORCH_DTYPES.get(dtype)
+    if found is None:
+        raise Break("SB003", f"an array of {dtype} as a tensor")
+    return found
+
+
+def numpy_dtype(dtype: torch.dtype) -> Any:
+    """The type of an array on a tensor's memory; None where there is none."""
+    return _DTYPES.get(dtype)
+
+
+def new_array(vm: Any, fake: Any, like: Any = None) -> Any:
+    """An array of which the layout is known, and whose contents are those of a tensor."""
+    if like is not None:
+        fake = _laid_out(vm, fake, like)
+    dtype = _DTYPES[fake.dtype]
+    itemsize = dtype.itemsize
+    size = 1 + sum((extent - 1) * stride for extent, stride in zip(fake.shape, fake.stride(), strict=True)) \
+        if fake.numel() else 0
+    memory = numpy.zeros(size, dtype)
+    array = numpy.ndarray(tuple(fake.shape), dtype, memory, 0, tuple(stride * itemsize for stride in fake.stride()))
+    refill(array)
+    vm.heap.arrays.back(array, fake)
+    return array
+
+
+def refill(array: Any) -> None:
+    """Contents that mean nothing, but that numpy can work with: indexes in range, matrices that have an inverse."""
+    if array.dtype.kind not in "fc":
+        array[...] = 0
+    elif array.ndim > 1 and array.shape[-1] == array.shape[-2]:
+        array[...] = numpy.eye(array.shape[-1])
+    else:
+        array[...] = 1
+
+
+def _laid_out(vm: Any, fake: Any, like: Any) -> Any:
+    """The tensor in the layout that numpy gives its result."""
+    strides = tuple(stride * fake.itemsize for stride in fake.stride())
+    if all(size == 1 or mine == theirs for size, mine, theirs in zip(like.shape, strides, like.strides, strict=True)) \
+            or not like.size:
+        return fake
+    if like.flags.c_contiguous:
+        return vm.torch_call(torch.Tensor.contiguous, (fake,), None)
+    order = sorted(range(like.ndim), key=lambda dim: -abs(like.strides[dim]))
+    places = [order.index(dim) for dim in range(like.ndim)]
+    inner = vm.torch_call(torch.Tensor.contiguous, (vm.torch_call(torch.permute, (fake, order), None),), None)
+    return vm.torch_call(torch.permute, (inner, places), None)
+
+
+def tensor_of(vm: Any, array: Any, writes: bool = False) -> Any:
+    """The tensor that is the contents of an array; with `writes`, from now on it is."""
+    memory = vm.heap.arrays
+    view = memory.views.get(id(array))
+    if view is not None:
+        if view.version is not None and (writes or view.version != view.whole._version):
+            raise Break("SB006", "a view that torch has no form for, of memory that is written to")
+        return view.fake
+    root = memory.root_of(array)
+    if id(root) in memory.backed:
+        if root is not array:
+            raise Break("SB003", "a view of an array that has become the memory of a tensor")
+        return memory.backed[id(array)][1]
+    tracker = vm.heap.by_standin.get(id(array))
+    if tracker is None:
+        return _literal(vm, array, shared=writes)
+    if memory.has_changed(tracker) or not tracker.original.flags.writeable:
+        if writes:
+            raise Break("SB006", "a tensor's values written to an array that was changed")
+        return _literal(vm, array, shared=False)
+    fake = _input(vm, tracker)
+    if writes:
+        memory.back(array, fake)
+    elif id(array) not in memory.tied:
+        memory.tied[id(array)] = (array, fake, fake._version)
+    return fake
 
 
 def index_key(vm: Any, key: Any) -> Any:

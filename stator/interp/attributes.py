@@ -39,11 +39,13 @@ from stator.interp.descriptors import (
     raise_attribute_error,
 )
 from stator.interp.frame import Raised
+from stator.interp.held_scalars import load_held_attr
 from stator.interp.lookup import MISSING, find
 from stator.interp.outside import is_outside
 from stator.interp.overrides import concerned
 from stator.kinds import is_a
 from stator.shapes.values import SYMBOLIC, specialise
+from stator.shapes.varying import HELD_TYPES
 from stator.source import CallOf, DictOf, Key, Pinned, Slot
 
 _LIST_ITERATOR: type = type(iter([]))
@@ -55,6 +57,8 @@ def load_attr(vm: Any, obj: Any, name: str, cont: Any = None) -> None:
     cls = type(obj)
     if cls is FakeTensor:
         return load_tensor_attr(vm, obj, name, cont)
+    if cls in HELD_TYPES:
+        return load_held_attr(vm, obj, name, cont)
     if cls in SYMBOLIC:
         return load_attr(vm, specialise(obj, f"the attribute {name}"), name, cont)
     if is_a(obj, type):

@@ -23,6 +23,7 @@ from stator.interp.attributes import load_attr
 from stator.interp.binding import bind_arguments
 from stator.interp.descriptors import adopt_entry
 from stator.interp.frame import Frame, Raised
+from stator.interp.held_scalars import prepared
 from stator.interp.instantiation import call_class
 from stator.interp.lookup import MISSING, find
 from stator.interp.machine import program_of
@@ -32,9 +33,11 @@ from stator.interp.overrides import PLAIN as PLAIN_ARGUMENTS
 from stator.interp.overrides import only_defaults, overriding
 from stator.interp.rule_registry import CODE_RULES, RULES
 from stator.interp.torch_arguments import plain_arguments
+from stator.interp.traced_numpy import TAKES_HELD
 from stator.kinds import is_a
 from stator.native.torch_ops import torch_leaf
 from stator.shapes.values import UNREAD, DeferredText, unread
+from stator.shapes.varying import HELD_TYPES
 from stator.source import Attr, Index, Pinned
 
 
@@ -48,7 +51,8 @@ class Caller(NativeCaller):
     def call(self, fn: Any, args: Any, kwargs: dict[str, Any] | None = None, cont: Any = None) -> None:
         """Call `fn`; its result reaches the current frame's stack, or `cont`, now or when its frame returns."""
         cls = type(fn)
-        if self.heap.unread_met:
+        if self.heap.unread_met or self.heap.arrays.backed:
+            args, kwargs = prepared(self, fn, args, kwargs)
             refuse_unread(fn, args, kwargs)
         if self.modes and function_modes.take(self, fn, args, kwargs, cont):
             return
@@ -226,7 +230,8 @@ def refuse_unread(fn: Any, args: Any, kwargs: Any) -> None:
     if looks_itself(fn) or id(fn) in _LEAVE_UNREAD:
         return
     for value in (*args, *kwargs.values()) if kwargs else args:
-        if type(value) in UNREAD and type(value) is not DeferredText:
+        if type(value) in UNREAD and type(value) is not DeferredText and not (
+                type(value) in HELD_TYPES and id(fn) in TAKES_HELD):
             raise unread(value, describe_callable(fn))
 
 

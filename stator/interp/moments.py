@@ -22,6 +22,7 @@ from stator.interp.frame import Raised
 from stator.interp.rule_registry import rule
 from stator.kinds import is_a
 from stator.shapes.values import UNREAD, DeferredText, Formatted, is_unbacked, python_type, unread
+from stator.shapes.varying import HELD_TYPES
 from stator.source import CallOf, Pinned
 
 _BRACKETS: dict[type, tuple[str, str]] = {list: ("[", "]"), tuple: ("(", ")"), dict: ("{", "}")}
@@ -74,7 +75,7 @@ def text_piece(vm: Any, value: Any, conversion: str = "", spec: Any = "") -> Def
 
 def refuse_changing(value: Any) -> None:
     """The text of an unread container would be made when it has changed already."""
-    if type(value) in UNREAD and python_type(value) not in (str, bytes, range):
+    if type(value) in UNREAD and type(value) not in HELD_TYPES and python_type(value) not in (str, bytes, range):
         raise unread(value, "the text")
 
 

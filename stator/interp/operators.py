@@ -22,13 +22,16 @@ from stator.interp import symbols
 from stator.interp.arrays import refuse_mixture, run_on_arrays
 from stator.interp.attributes import tensor_class
 from stator.interp.frame import Continuation, Frame, Raised
+from stator.interp.held_scalars import number_of
 from stator.interp.lengths import symbolic_length
 from stator.interp.lookup import MISSING, find
 from stator.interp.overrides import only_defaults, own_method
 from stator.interp.texts import refuse_addresses
+from stator.interp.traced_numpy import NUMPY_TYPES, concerns, run_traced
 from stator.kinds import is_a
 from stator.shapes.environment import UNKNOWN
 from stator.shapes.values import SYMBOLIC, UNREAD, python_type, specialise, unread
+from stator.shapes.varying import HELD_TYPES
 
 SCALARS = frozenset({int, float, bool, str, complex, bytes, type(None)})
 NUMBERS = frozenset({int, float, bool, complex})
@@ -115,6 +118,8 @@ def binary(vm: Any, symbol: str, left: Any, right: Any, inplace: bool, cont: Any
     if left_type is FakeTensor and (right_type is FakeTensor or right_type in NUMBERS) \
             or right_type is FakeTensor and left_type in NUMBERS:
         return vm.give(vm.torch_call(tensor_function, (left, right), None, asked=True), cont)
+    if (left_type in NUMPY_TYPES or right_type in NUMPY_TYPES) and concerns(vm, (left, right)):
+        return numpy_binary(vm, inplace_function if inplace else function, left, right, cont)
     if left_type in SYMBOLIC or right_type in SYMBOLIC:
         value = symbols.binary(vm, tensor_function, left, right)
         if value is MISSING:
@@ -139,6 +144,15 @@ def binary(vm: Any, symbol: str, left: Any, right: Any, inplace: bool, cont: Any
         return vm.give(run_operator(vm, inplace_function if inplace else function, left, right), cont)
 
     attempt(vm, candidates, lambda: _refuse_operands(symbol, left, right, inplace), cont)
+
+
+def numpy_binary(vm: Any, function: Any, left: Any, right: Any, cont: Any) -> None:
+    """An operator, an array or scalar that the graph holds among its operands."""
+    if type(left) is FakeTensor and type(right) in HELD_TYPES:  # torch takes a scalar for a number
+        return vm.give(vm.torch_call(function, (left, number_of(vm, right)), None), cont)
+    if type(left) is FakeTensor or type(right) is FakeTensor:
+        raise Break("SB003", "an operator between a tensor and an array")
+    vm.give(run_traced(vm, function, (left, right)), cont)
 
 
 def _refuse_operands(symbol: str, left: Any, right: Any, inplace: bool) -> None:
@@ -209,6 +223,8 @@ def compare(vm: Any, symbol: str, left: Any, right: Any, cont: Any = None) -> No
     if left_type is FakeTensor and (right_type is FakeTensor or right_type in NUMBERS) \
             or right_type is FakeTensor and left_type in NUMBERS:
         return vm.give(vm.torch_call(function, (left, right), None, asked=True), cont)
+    if (left_type in NUMPY_TYPES or right_type in NUMPY_TYPES) and concerns(vm, (left, right)):
+        return numpy_binary(vm, function, left, right, cont)
     if left_type in SYMBOLIC or right_type in SYMBOLIC:
         value = symbols.compare(vm, function, left, right)
         if value is MISSING:
@@ -313,6 +329,8 @@ def unary(vm: Any, symbol: str, value: Any, cont: Any = None) -> None:
         if vm.modes or vm.concerned((value,)):
             return vm.give(vm.ask_modes(function, (value,)), cont)
         return vm.give(vm.torch_call(function, (value,), None), cont)
+    if cls in NUMPY_TYPES and concerns(vm, (value,)):
+        return vm.give(run_traced(vm, function, (value,)), cont)
     if cls in SYMBOLIC:
         return vm.give(symbols.arithmetic(vm, function, value), cont)
     method = find(vm, cls, name)
@@ -333,6 +351,8 @@ def truth(vm: Any, value: Any) -> bool:
         return bool(value)
     if cls is FakeTensor:
         return tensor_truth(vm, value)
+    if cls in HELD_TYPES:
+        return tensor_truth(vm, value.tensor)
     if cls in SYMBOLIC:
         return symbols.truth(vm, value)
     method = find(vm, cls, "__bool__")

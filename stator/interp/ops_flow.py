@@ -27,6 +27,7 @@ from stator.interp.moments import text_piece
 from stator.interp.ops_building import function_text, take
 from stator.kinds import is_a
 from stator.shapes.values import SYMBOLIC, DeferredText, is_unbacked, specialise
+from stator.shapes.varying import HELD_TYPES
 
 # ---------------------------------------------------------------------- operators
 
@@ -135,10 +136,12 @@ PUSH_WITH_NULL = _PushWithNull()
 @op
 def LOAD_METHOD(vm: Any, frame: Frame, instr: Any) -> None:
     """Push (function, self) where the attribute is a plain method, else a value without a receiver."""
-    obj, name = specialise(frame.stack.pop(), f"the method {instr.argval}"), instr.argval
+    obj, name = frame.stack.pop(), instr.argval
+    if type(obj) not in HELD_TYPES:
+        obj = specialise(obj, f"the method {name}")
     cls = type(obj)
     if cls is not FakeTensor and not is_a(obj, (type, types.ModuleType)) and cls is not super \
-            and cls is not types.MethodType:
+            and cls is not types.MethodType and cls not in HELD_TYPES:
         found = find(vm, cls, name)
         kind = type(found)
         if (kind is types.FunctionType or kind is types.MethodDescriptorType) \

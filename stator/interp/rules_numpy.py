@@ -17,14 +17,18 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import _disable_current_modes
 
 from stator.breaks import Break
-from stator.interp.array_tensors import copied_tensor, shared_tensor
+from stator.interp.array_tensors import copied_tensor, new_array, numpy_dtype, shared_tensor
 from stator.interp.arrays import is_plain, run_on_arrays
 from stator.interp.frame import Raised
+from stator.interp.held_scalars import value_behind
 from stator.interp.items import get_item
 from stator.interp.made_tensors import make_tensor
+from stator.interp.numpy_forms import SCALAR_METHODS
 from stator.interp.rule_registry import rule
+from stator.interp.traced_numpy import TAKES_HELD, concerns, has_form, run_traced
 from stator.kinds import is_a
 from stator.native.rows_numpy import MAKERS, array_callables
+from stator.shapes.varying import HELD, HELD_TYPES
 
 
 def _array_rule(function: Any) -> Any:
@@ -40,6 +44,8 @@ def _dispatched_rule(function: Any) -> Any:
         return _array_rule(function)
 
     def run(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+        if concerns(vm, (*args, *kwargs.values())) and has_form(function, args):
+            return vm.give(run_traced(vm, function, tuple(args), kwargs), cont)
         if all(is_plain(vm, value) for value in (*args, *kwargs.values())):
             return vm.give(run_on_arrays(vm, function, tuple(args), kwargs), cont)
         vm.push(vm.frame_for(implementation, args, kwargs), cont)
@@ -48,6 +54,61 @@ def _dispatched_rule(function: Any) -> Any:
 
 for _function in array_callables():
     rule(_function)(_dispatched_rule(_function) if hasattr(_function, "_implementation") else _array_rule(_function))
+
+
+TAKES_HELD.update(map(id, array_callables()))
+
+
+def _scalar_rule(method: Any) -> Any:
+    def run(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+        """A method of a scalar: of one that the graph holds, or of a constant."""
+        if args and type(args[0]) in HELD_TYPES:
+            return vm.give(run_traced(vm, method, tuple(args), kwargs), cont)
+        vm.call_listed(method, method, None, args, kwargs, cont)
+    return run
+
+
+def _number_rule(method: Any) -> Any:
+    def run(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+        """item(), tolist(): Python numbers, which are data of the graph where the array is."""
+        if len(args) != 1 or kwargs or not concerns(vm, args):
+            if args and type(args[0]) is numpy.ndarray:
+                return vm.give(run_on_arrays(vm, method, tuple(args), kwargs), cont)
+            return vm.call_listed(method, method, None, args, kwargs, cont)
+        if not vm.trace_numpy:
+            raise Break("SB003", "the contents of an array that is the memory of a tensor")
+        vm.call(torch.Tensor.item if method.__name__ == "item" else torch.Tensor.tolist,
+                (value_behind(vm, args[0]),), {}, cont)
+    return run
+
+
+def _conversion_rule(cls: type) -> Any:
+    def run(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+        """np.float32(s)"""
+        if len(args) == 1 and not kwargs and type(args[0]) in HELD_TYPES:
+            return vm.give(run_traced(vm, numpy.generic.astype, (args[0], cls)), cont)
+        vm.call_listed(cls, cls, None, args, kwargs, cont)
+    return run
+
+
+@rule(abs)
+def _abs(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    if concerns(vm, args) and len(args) == 1 and not kwargs:
+        return vm.give(run_traced(vm, abs, tuple(args)), cont)
+    vm.call_listed(abs, abs, None, args, kwargs, cont)
+
+
+TAKES_HELD.add(id(abs))
+for _cls in HELD:
+    rule(_cls)(_conversion_rule(_cls))
+    TAKES_HELD.add(id(_cls))
+for _method in SCALAR_METHODS:
+    rule(_method)(_scalar_rule(_method))
+    TAKES_HELD.add(id(_method))
+for _method in (numpy.ndarray.item, numpy.ndarray.tolist, numpy.generic.item, numpy.generic.tolist):
+    rule(_method)(_number_rule(_method))
+    TAKES_HELD.add(id(_method))
+
 
 
 for _name in MAKERS:
@@ -115,11 +176,6 @@ for _make in (torch.tensor, torch.as_tensor, torch.asarray):
 # ---------------------------------------------------------------------- tensors as arrays
 
 
-_DTYPES = {torch.from_numpy(numpy.zeros(0, name)).dtype: numpy.dtype(name) for name in (
-    "bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64", "float16", "float32", "float64",
-    "complex64", "complex128")}
-
-
 @rule(torch.Tensor.numpy)
 def _numpy(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     """An array on a tensor's memory: its layout is known, its contents are the graph's."""
@@ -130,15 +186,6 @@ def _numpy(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     if fake.requires_grad or fake.device.type != "cpu" or fake.is_conj() or fake.is_neg() or vm.heap.by_standin.get(
             id(fake)) is None and not fake.is_contiguous():
         raise Break("SB003", "a tensor's values as an array")
-    dtype = _DTYPES.get(fake.dtype)
-    if dtype is None:
+    if numpy_dtype(fake.dtype) is None:
         raise Raised(TypeError(f"Got unsupported ScalarType {fake.dtype}"))
-    itemsize = dtype.itemsize
-    size = 1 + sum((extent - 1) * stride for extent, stride in zip(fake.shape, fake.stride(), strict=True)) \
-        if fake.numel() else 0
-    memory = numpy.zeros(size, dtype)
-    array = numpy.ndarray(tuple(fake.shape), dtype, memory, 0, tuple(stride * itemsize for stride in fake.stride()))
-    vm.heap.arrays.backed[id(array)] = (array, fake)
-    vm.give(array, cont)
-
-
+    vm.give(new_array(vm, fake), cont)

@@ -7,6 +7,7 @@ import types
 from typing import Any
 
 import torch
+from numpy import ndarray
 from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.breaks import Break
@@ -33,6 +34,7 @@ from stator.interp.attributes import give_tensor_member, load_attr
 from stator.interp.calls import Caller
 from stator.interp.descriptors import adopt_entry, bind
 from stator.interp.frame import ExcState, Frame, Raised
+from stator.interp.held_scalars import items_of
 from stator.interp.lookup import MISSING, find
 from stator.interp.native_calls import is_iterator
 from stator.interp.ops_except import optional_attr, special_method
@@ -139,6 +141,8 @@ class VM(Caller):
             return self.give(iter(value), cont)
         if id(value) in self.generators:
             return self.give(value, cont)
+        if cls is ndarray and self.trace_numpy and value.ndim and self.heap.arrays.is_backed(value):
+            return self.give(iter(items_of(self, value)), cont)
         if cls in UNREAD and is_iterator(PYTHON_TYPES[cls]):
             return self.give(value, cont)
         method = find(self, cls, "__iter__")

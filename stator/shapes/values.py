@@ -27,7 +27,7 @@ from torch.utils._sympy.functions import Identity
 from torch.utils._sympy.reference import PythonReferenceAnalysis
 
 from stator.breaks import Break
-from stator.shapes.varying import STANDINS, Varying
+from stator.shapes.varying import HELD, HELD_TYPES, STANDINS, Varying
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,10 +52,10 @@ class DeferredText:
         self.parts = parts
 
 
-UNREAD: frozenset[type] = frozenset({DeferredText, *STANDINS.values()})  # of which nothing is known but the type
+UNREAD: frozenset[type] = frozenset({DeferredText, *STANDINS.values()}) | HELD_TYPES  # only their type is known
 SYMBOLIC: frozenset[type] = UNREAD | {torch.SymInt, torch.SymFloat, torch.SymBool}
 PYTHON_TYPES: dict[type, type] = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool, DeferredText: str,
-                                  **{standin: cls for cls, standin in STANDINS.items()}}
+                                  **{standin: cls for cls, standin in (*STANDINS.items(), *HELD.items())}}
 _NUMBERS = frozenset({int, float, bool})
 # Python defines float // and % by fmod, torch by rounding the quotient: 1.0 // 0.1 is 9.0, not 10.0.
 # Powers of floats raise or turn complex where torch's do not; `interp/floats.py` has those that can be promised.
@@ -114,6 +114,8 @@ def unread_class(cls: type, what: str = "") -> Break:
     if cls is DeferredText:
         return Break("SB003", "text made of a number that only the graph knows")
     kind = PYTHON_TYPES[cls].__name__
+    if cls in HELD_TYPES:
+        return Break("SB003", f"{what or 'an instruction'} of a numpy.{kind} that only the graph knows")
     return Break("SB024", f"{what or 'an instruction'} of a {kind} that changes from call to call", varying=True)
 
 

@@ -35,6 +35,20 @@ STANDINS: dict[type, type[Varying]] = {
 }
 
 
+class Held(Varying):
+    """A numpy scalar whose value is a tensor of the graph: what numpy makes of `x.numpy().sum()`."""
+
+    __slots__ = ("tensor",)
+    tensor: Any  # the fake one, of no dimensions
+
+
+HELD: dict[type, type[Held]] = {
+    cls: type(f"Held_{cls.__name__}", (Held,), {"__slots__": (), "python_type": cls})
+    for cls in {cls for cls in numpy.sctypeDict.values() if numpy.dtype(cls).kind in "biufc"}
+}
+HELD_TYPES = frozenset(HELD.values())
+
+
 def varying(value: Any) -> Varying:
     """A stand-in for a value of one of the types in STANDINS."""
     return STANDINS[type(value)]()
