@@ -80,7 +80,7 @@ class CallSite:
         vm.recorder.takes_sparse = "sparse inputs" not in self.turned_off
         vm.heap.shapes = self.shapes
         vm.error_policy = marks.error_policy()
-        vm.trace_numpy = self.settings.trace_numpy
+        vm.heap.trace_numpy = self.settings.trace_numpy
         vm.capture_control_flow = self.settings.capture_control_flow and not self.branches_break
         vm.turned_off = self.turned_off
         vm.effects_break = self.settings.print == "break"

@@ -11,6 +11,7 @@ import functools
 from typing import Any
 
 import torch
+from numpy import ndarray
 from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.breaks import Break
@@ -18,6 +19,7 @@ from stator.emit.advance import Advance
 from stator.heap.box import Box
 from stator.shapes.policy import Memory
 from stator.shapes.values import UNREAD, DeferredText
+from stator.shapes.varying import HELD_TYPES
 from stator.source import CallOf, Index, Key, Local, Pinned, Source, with_base
 
 _NESTING = 3  # levels of fresh containers that are looked into
@@ -44,6 +46,8 @@ def _note_value(known: Memory, heap: Any, value: Any, here: Source, places: dict
     cls = type(value)
     if cls is torch.SymInt or cls is torch.SymFloat:
         known.numbers.add(here)
+    elif cls in HELD_TYPES or cls is ndarray and heap.arrays.is_backed(value):
+        known.contents.setdefault(here, set()).add(0)  # an input of the graph from the start
     elif cls in UNREAD and cls is not DeferredText:
         known.unread.add(here)
     elif cls is FakeTensor:

@@ -123,7 +123,7 @@ class Rebuilder:
         """A number that the graph computes."""
         if type(value) is DeferredText:
             return write_text(self, value)
-        if type(value) in HELD_TYPES:
+        if type(value) in HELD_TYPES and id(value) not in self.heap.by_standin:
             return self.variable(value, "scalar", f"{self.value(value.tensor)}.numpy()[()]")
         if type(value) in UNREAD:
             return self.outside(self.heap.by_standin[id(value)].source)

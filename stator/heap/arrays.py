@@ -13,12 +13,14 @@ from typing import Any, NamedTuple
 
 import numpy
 import torch
+from torch.utils._python_dispatch import _disable_current_modes
 
 from stator.breaks import Break
 from stator.guards.array_contents import same_contents, value_of_scalar
 from stator.guards.guard import Kind
 from stator.heap.tracker import Shape, VariableTracker
 from stator.shapes.policy import SAME_CONTENTS, VALUE_OF_SCALAR
+from stator.shapes.varying import HELD
 from stator.source import CallOf, Pinned, Source
 
 CONTENTS_LIMIT = 1 << 22  # bytes of an array whose contents are compared at every call
@@ -39,6 +41,8 @@ def _scalar_types() -> frozenset[type]:
 
 
 SCALARS = _scalar_types()
+FED = frozenset({numpy.int8, numpy.int16, numpy.int32, numpy.int64, numpy.uint8, numpy.float16, numpy.float32,
+                 numpy.float64})  # scalars that can be inputs of the graph
 
 
 # ---------------------------------------------------------------------- readers: asked again by guards
@@ -71,9 +75,22 @@ def _extent(value: Any) -> tuple[int, int]:
 # ---------------------------------------------------------------------- adoption
 
 
+def scalar_tensor(value: Any) -> torch.Tensor:
+    """A numpy scalar as the input of a graph."""
+    return torch.from_numpy(numpy.array(value))
+
+
 def adopt_scalar(heap: Any, value: Any, source: Source) -> Any:
-    """A numpy scalar never changes: it is itself, and its value is the fact."""
+    """A numpy scalar never changes: it is itself, and its value is the fact; or it is an input of the graph."""
     tracker = heap.known(value, source)
+    if tracker is None and heap.trace_numpy and type(value) in FED and heap.shapes.feeds_numpy(source):
+        heap.guard(source, Kind.TYPE, type(value))
+        held = HELD[type(value)]()
+        tracker = heap.register(VariableTracker(held, value, source, Shape.VALUE))
+        with _disable_current_modes(), torch._C.DisableTorchFunction():
+            real = scalar_tensor(value)
+        held.tensor = heap.adopt(real, CallOf(Pinned(scalar_tensor), (source,)))
+        heap.unread_met = True
     if tracker is None:
         heap.guard(source, Kind.TYPE, type(value))
         heap.guard(CallOf(VALUE_OF_SCALAR, (source,)), Kind.FRESH_CALL, value_of_scalar(value))

@@ -80,6 +80,7 @@ class Heap(Exposure):
         self.class_views: dict[type, Any] = {}
         self.namespaces: dict[int, VariableTracker] = {}  # of a user's instance dict -> whose it is
         self.owners: dict[int, Any] = {}  # of an instance dict of the trace, taken as a value -> its instance
+        self.trace_numpy = True  # numpy's functions on the memory of tensors are operations of the graph
         self.unread_met = False  # whether a value that changes too often was met
         self.answers: dict[Any, Any] = {}  # of calls that are asked again by a guard
         self.constants, self.arrays = Constants(self), Arrays(self)

@@ -13,6 +13,7 @@ import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
 from stator.breaks import Break
+from stator.heap.tracker import Shape
 from stator.interp.frame import Raised
 from stator.source import CallOf, Pinned
 
@@ -149,6 +150,20 @@ def _laid_out(vm: Any, fake: Any, like: Any) -> Any:
     places = [order.index(dim) for dim in range(like.ndim)]
     inner = vm.torch_call(torch.Tensor.contiguous, (vm.torch_call(torch.permute, (fake, order), None),), None)
     return vm.torch_call(torch.permute, (inner, places), None)
+
+
+def feed(vm: Any, array: Any) -> None:
+    """Make an outside array whose contents change from call to call an input of the graph."""
+    memory = vm.heap.arrays
+    root = memory.root_of(array)
+    tracker = vm.heap.by_standin.get(id(root))
+    if tracker is None or tracker.shape is not Shape.ARRAY or tracker.exposed or id(root) in memory.backed \
+            or not vm.heap.trace_numpy or not vm.heap.shapes.feeds_numpy(tracker.source):
+        return
+    original = tracker.original
+    if original.flags.writeable and original.dtype in _TORCH_DTYPES and min(original.strides, default=0) >= 0 \
+            and not any(stride % original.itemsize for stride in original.strides):
+        memory.back(root, _input(vm, tracker))
 
 
 def tensor_of(vm: Any, array: Any, writes: bool = False) -> Any:

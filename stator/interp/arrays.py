@@ -20,7 +20,7 @@ from stator.breaks import Break
 from stator.heap.arrays import SCALARS
 from stator.heap.shells import CONSTANT_TYPES
 from stator.interp.frame import Raised
-from stator.interp.traced_numpy import concerns, read_traced, run_traced
+from stator.interp.traced_numpy import concerns, has_form, read_traced, run_traced
 from stator.kinds import is_a
 from stator.shapes.values import SYMBOLIC, specialise
 
@@ -32,7 +32,7 @@ _CONTAINERS = (tuple, list, set, frozenset, torch.Size)
 
 def run_on_arrays(vm: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> Any:
     """Call a C function of numpy, or an operator."""
-    if concerns(vm, (*args, *kwargs.values()) if kwargs else args):
+    if concerns(vm, (*args, *kwargs.values()) if kwargs else args, feeding=has_form(function, args)):
         return run_traced(vm, function, args, kwargs)
     args = tuple([_plain(vm, value) for value in args])
     kwargs = {name: _plain(vm, value) for name, value in kwargs.items()} if kwargs else {}
@@ -127,7 +127,7 @@ def refuse_mixture(left: Any, right: Any) -> None:
 def read_array_attribute(vm: Any, array: Any, name: str, descr: Any) -> Any:
     if name in _LAYOUT:
         return descr.__get__(array)
-    if name in _VIEWS and vm.heap.arrays.is_backed(array):
+    if name in _VIEWS and concerns(vm, (array,)):
         return read_traced(vm, array, name, descr)
     if name in _VIEWS:
         vm.heap.arrays.expose(array)

@@ -23,7 +23,7 @@ from stator.interp.attributes import load_attr
 from stator.interp.binding import bind_arguments
 from stator.interp.descriptors import adopt_entry
 from stator.interp.frame import Frame, Raised
-from stator.interp.held_scalars import prepared
+from stator.interp.held_scalars import prepared, with_numbers
 from stator.interp.instantiation import call_class
 from stator.interp.lookup import MISSING, find
 from stator.interp.machine import program_of
@@ -176,6 +176,9 @@ class Caller(NativeCaller):
         """
         if self.modes:  # a way of the interpreter's own, about which eager would ask something else
             raise function_modes.refuse(describe_callable(fn))
+        if self.heap.unread_met:
+            args = with_numbers(self, args)
+            kwargs = kwargs and dict(zip(kwargs, with_numbers(self, kwargs.values()), strict=True))
         expose = self.heap.expose_deep
         plain = True
         for value in args:

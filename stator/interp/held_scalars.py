@@ -11,6 +11,7 @@ import types
 from typing import Any
 
 import numpy
+import torch
 
 from stator.breaks import Break
 from stator.interp.array_tensors import tensor_of
@@ -22,6 +23,7 @@ from stator.shapes.varying import HELD_TYPES
 
 _METADATA = frozenset({"dtype", "ndim", "shape", "size", "itemsize", "nbytes", "strides"})
 _CONVERSIONS = frozenset(map(id, (float, int, bool, complex, operator.index)))
+_CONSTRUCTORS = (torch.tensor, torch.as_tensor, torch.asarray)  # which see the type of a scalar
 _BOUND = (types.BuiltinFunctionType, types.MethodWrapperType)
 
 
@@ -51,13 +53,34 @@ def prepared(vm: Any, fn: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
         return args, kwargs
     if id(fn) in _CONVERSIONS and len(args) == 1 and not kwargs:
         return (one_number(vm, args[0]),), kwargs
-    if torch_leaf(receiver_split(fn)[0] if type(fn) in _BOUND else fn):
+    if fn in _CONSTRUCTORS:
+        return args, kwargs
+    if fn is range or torch_leaf(receiver_split(fn)[0] if type(fn) in _BOUND else fn):
         return tuple(_number(vm, value) for value in args), kwargs and {
             key: _number(vm, value) for key, value in kwargs.items()}
     return args, kwargs
 
 
+def plain_key(vm: Any, key: Any) -> Any:
+    """A subscript in which scalars of the graph are numbers."""
+    if type(key) in HELD_TYPES:
+        return number_of(vm, key)
+    if type(key) is slice:
+        parts = key.start, key.stop, key.step
+        return slice(*[_number(vm, part) for part in parts]) if any(type(p) in HELD_TYPES for p in parts) else key
+    if type(key) is tuple and any(type(part) in HELD_TYPES or type(part) is slice for part in key):
+        return tuple(plain_key(vm, part) for part in key)
+    return key
+
+
+def with_numbers(vm: Any, values: Any) -> tuple[Any, ...]:
+    """Arguments of a torch call in which scalars of the graph are numbers, also inside lists."""
+    return tuple(_number(vm, value) for value in values)
+
+
 def _number(vm: Any, value: Any) -> Any:
+    if type(value) in (list, tuple) and any(type(part) in HELD_TYPES for part in value):
+        return type(value)(_number(vm, part) for part in value)
     return number_of(vm, value) if type(value) in HELD_TYPES else value
 
 

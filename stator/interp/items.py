@@ -19,6 +19,7 @@ from stator.interp.array_tensors import index_key
 from stator.interp.arrays import run_on_arrays
 from stator.interp.assignment import DISCARD
 from stator.interp.frame import Raised
+from stator.interp.held_scalars import plain_key
 from stator.interp.lengths import knows_item
 from stator.interp.lookup import MISSING, find
 from stator.interp.operators import SCALARS, call_slot, is_python_level, refuse_opaque
@@ -37,6 +38,8 @@ def get_item(vm: Any, obj: Any, key: Any, cont: Any = None, own: bool = True) ->
             return vm.call(method, (obj, key), {}, cont)
         if vm.modes or vm.concerned((obj, key)):
             return vm.give(vm.ask_modes(operator.getitem, (obj, key)), cont)
+    if vm.heap.unread_met and cls is not ndarray:
+        key = plain_key(vm, key)
     if type(key) in symbols.INDEXES:
         if vm.indexes_stay_tensors and cls is FakeTensor and _is_of_tensors(key):
             parts = list(key) if type(key) is tuple else [key]
@@ -133,6 +136,8 @@ def set_item(vm: Any, obj: Any, key: Any, value: Any, cont: Any = DISCARD, own: 
         if vm.modes or vm.concerned((obj, key, value)):
             vm.ask_modes(operator.setitem, (obj, key, value))
             return vm.give(None, cont)
+    if vm.heap.unread_met and cls is not ndarray:
+        key = plain_key(vm, key)
     if type(key) in symbols.INDEXES:
         key = tensor_key(vm, key) if cls is FakeTensor else symbols.index_key(vm, obj, key)
     if cls is dict and (type(key) is str or type(key) is int):

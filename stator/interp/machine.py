@@ -132,7 +132,6 @@ class Machine:
         self.callbacks: dict[int, Any] = {}  # functions that stand for C callables inside C iterators
         self.effects: list[Any] = []
         self.assertions: list[Any] = []  # what failed assertions of the graph mean to the program
-        self.trace_numpy = True  # numpy's functions on the memory of tensors are operations of the graph
         self.capture_control_flow = False  # branches on data become operations of the graph where they can
         self.strict = False  # whether what would do no harm here, but is wrong, raises
         self.replay: Any = None  # of repeated structure, where the settings allow it

@@ -148,8 +148,9 @@ def binary(vm: Any, symbol: str, left: Any, right: Any, inplace: bool, cont: Any
 
 def numpy_binary(vm: Any, function: Any, left: Any, right: Any, cont: Any) -> None:
     """An operator, an array or scalar that the graph holds among its operands."""
-    if type(left) is FakeTensor and type(right) in HELD_TYPES:  # torch takes a scalar for a number
-        return vm.give(vm.torch_call(function, (left, number_of(vm, right)), None), cont)
+    if type(left) is FakeTensor and type(right) in HELD_TYPES or type(right) is FakeTensor and type(left) in HELD_TYPES:
+        numbers = [number_of(vm, value) if type(value) in HELD_TYPES else value for value in (left, right)]
+        return vm.give(vm.torch_call(function, tuple(numbers), None), cont)  # torch takes a scalar for a number
     if type(left) is FakeTensor or type(right) is FakeTensor:
         raise Break("SB003", "an operator between a tensor and an array")
     vm.give(run_traced(vm, function, (left, right)), cont)

@@ -44,7 +44,7 @@ def _dispatched_rule(function: Any) -> Any:
         return _array_rule(function)
 
     def run(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-        if concerns(vm, (*args, *kwargs.values())) and has_form(function, args):
+        if has_form(function, args) and concerns(vm, (*args, *kwargs.values())):
             return vm.give(run_traced(vm, function, tuple(args), kwargs), cont)
         if all(is_plain(vm, value) for value in (*args, *kwargs.values())):
             return vm.give(run_on_arrays(vm, function, tuple(args), kwargs), cont)
@@ -75,7 +75,7 @@ def _number_rule(method: Any) -> Any:
             if args and type(args[0]) is numpy.ndarray:
                 return vm.give(run_on_arrays(vm, method, tuple(args), kwargs), cont)
             return vm.call_listed(method, method, None, args, kwargs, cont)
-        if not vm.trace_numpy:
+        if not vm.heap.trace_numpy:
             raise Break("SB003", "the contents of an array that is the memory of a tensor")
         vm.call(torch.Tensor.item if method.__name__ == "item" else torch.Tensor.tolist,
                 (value_behind(vm, args[0]),), {}, cont)
@@ -138,6 +138,8 @@ def _constructor_rule(function: Any) -> Any:
         data = args[0] if args else kwargs.get("data")
         if type(data) is numpy.ndarray:
             return vm.give(_from_array(vm, function, args, kwargs), cont)
+        if (held := _held(vm, data)) is not None:
+            return vm.give(_from_held(vm, held, args, kwargs), cont)
         if _holds_scalars(vm, data) and kwargs.get("dtype") is None:
             with _disable_current_modes(), torch._C.DisableTorchFunction():
                 kwargs = {**kwargs, "dtype": vm.native_unhooked(function, (data,)).dtype}
@@ -162,6 +164,29 @@ def _from_array(vm: Any, function: Any, args: Any, kwargs: Any) -> Any:
     return made
 
 
+def _held(vm: Any, data: Any) -> Any:
+    """A new tensor of a scalar of the graph, or of a list of them; None where there is none in the data."""
+    if type(data) in HELD_TYPES:
+        return vm.torch_call(torch.clone, (data.tensor,), None)
+    if type(data) is not list and type(data) is not tuple:
+        return None
+    vm.heap.expose(data)
+    parts = [_held(vm, part) for part in data]
+    if all(part is None for part in parts):
+        return None
+    if any(part is None for part in parts) or len({part.dtype for part in parts}) > 1:
+        raise Break("SB003", "a tensor of numbers of which only some are the graph's")
+    return vm.torch_call(torch.stack, (parts,), None)
+
+
+def _from_held(vm: Any, made: Any, args: Any, kwargs: Any) -> Any:
+    rest = {key: value for key, value in kwargs.items() if value is not None and key != "data"}
+    if len(args) > 1 or set(rest) - {"dtype"} or vm.torch_state.devices:
+        raise Break("SB005", "a numpy scalar as a tensor, with more arguments than a dtype")
+    dtype = rest.get("dtype", made.dtype)
+    return made if dtype == made.dtype else vm.torch_call(torch.Tensor.to, (made, dtype), None)
+
+
 def _holds_scalars(vm: Any, data: Any) -> bool:
     if type(data) is list or type(data) is tuple:
         vm.heap.expose(data)
@@ -171,6 +196,7 @@ def _holds_scalars(vm: Any, data: Any) -> bool:
 
 for _make in (torch.tensor, torch.as_tensor, torch.asarray):
     rule(_make)(_constructor_rule(_make))
+    TAKES_HELD.add(id(_make))
 
 
 # ---------------------------------------------------------------------- tensors as arrays

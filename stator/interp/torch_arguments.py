@@ -13,10 +13,8 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.interp.frame import Raised
-from stator.interp.held_scalars import number_of
 from stator.interp.lookup import find
 from stator.kinds import is_a
-from stator.shapes.varying import HELD_TYPES
 
 _PLAIN = frozenset({FakeTensor, int, float, bool, complex, str, bytes, type(None), type(...), torch.dtype, torch.device,
                     torch.layout, torch.memory_format, torch.Size, torch.SymInt, torch.SymFloat, torch.SymBool, dict,
@@ -37,8 +35,6 @@ def plain_argument(vm: Any, value: Any) -> Any:
     if cls is tuple or cls is list:
         parts = [plain_argument(vm, part) for part in value]
         return value if all(a is b for a, b in zip(parts, value, strict=True)) else cls(parts)
-    if cls in HELD_TYPES:
-        return number_of(vm, value)
     if cls is slice:
         return slice(*[plain_argument(vm, part) for part in (value.start, value.stop, value.step)])
     if is_a(value, numpy.number) and cls is not numpy.longdouble and cls is not numpy.clongdouble:

@@ -30,7 +30,7 @@ from stator.graph.propagation import ExactNeeded
 from stator.heap.arrays import SCALARS
 from stator.heap.shells import CONSTANT_TYPES
 from stator.interp import numpy_forms
-from stator.interp.array_tensors import new_array, refill, tensor_of, torch_dtype
+from stator.interp.array_tensors import feed, new_array, refill, tensor_of, torch_dtype
 from stator.interp.frame import Raised
 from stator.interp.symbols import get_tensor_item, item_of, set_tensor_item
 from stator.kinds import is_a
@@ -44,19 +44,21 @@ TAKES_HELD: set[int] = set()  # callables that know what to do with a scalar tha
 NUMPY_TYPES = HELD_TYPES | {numpy.ndarray}
 
 
-def concerns(vm: Any, values: Any) -> bool:
-    """Whether an array or scalar that the graph holds is among the values."""
-    if not vm.heap.arrays.backed and not vm.heap.unread_met:
-        return False
+def concerns(vm: Any, values: Any, feeding: bool = True) -> bool:
+    """Whether an array or scalar that the graph holds is among the values; arrays that change become inputs of it."""
+    found = False
     for value in values:
         cls = type(value)
-        if cls in HELD_TYPES or cls is numpy.ndarray and vm.heap.arrays.is_backed(value):
-            return True
-        if cls in _CONTAINERS:
+        if cls is numpy.ndarray:
+            if feeding:
+                feed(vm, value)
+            found = found or vm.heap.arrays.is_backed(value)
+        elif cls in HELD_TYPES:
+            found = True
+        elif cls in _CONTAINERS:
             vm.heap.expose(value)
-            if concerns(vm, value):
-                return True
-    return False
+            found = concerns(vm, value, feeding) or found
+    return found
 
 
 def has_form(function: Any, args: tuple[Any, ...]) -> bool:
@@ -75,7 +77,7 @@ def has_form(function: Any, args: tuple[Any, ...]) -> bool:
 def run_traced(vm: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> Any:
     """One call, on stand-ins and in the graph."""
     name = getattr(function, "__name__", "numpy")
-    if not vm.trace_numpy or not has_form(function, args):
+    if not vm.heap.trace_numpy or not has_form(function, args):
         raise Break("SB003", f"{name} of an array that is the memory of a tensor")
     if vm.modes or vm.recorder.enclosing is not None and function in (operator.setitem, *numpy_forms.IN_PLACE):
         raise Break("SB005", f"{name} of an array while something sees every operation")
@@ -104,7 +106,7 @@ def require_exact(vm: Any) -> None:
 def read_traced(vm: Any, array: Any, name: str, descr: Any) -> Any:
     """array.T, array.real"""
     require_exact(vm)
-    if not vm.trace_numpy or vm.modes:
+    if not vm.heap.trace_numpy or vm.modes:
         raise Break("SB003", f"{name} of an array that is the memory of a tensor")
     outcome = descr.__get__(array)
     if name == "mT":

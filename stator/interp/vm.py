@@ -39,6 +39,7 @@ from stator.interp.lookup import MISSING, find
 from stator.interp.native_calls import is_iterator
 from stator.interp.ops_except import optional_attr, special_method
 from stator.interp.standing import Generators, walked_generator
+from stator.interp.traced_numpy import concerns
 from stator.kinds import is_a
 from stator.shapes.values import PYTHON_TYPES, UNREAD
 
@@ -141,7 +142,7 @@ class VM(Caller):
             return self.give(iter(value), cont)
         if id(value) in self.generators:
             return self.give(value, cont)
-        if cls is ndarray and self.trace_numpy and value.ndim and self.heap.arrays.is_backed(value):
+        if cls is ndarray and self.heap.trace_numpy and value.ndim and concerns(self, (value,)):
             return self.give(iter(items_of(self, value)), cont)
         if cls in UNREAD and is_iterator(PYTHON_TYPES[cls]):
             return self.give(value, cont)

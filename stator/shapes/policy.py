@@ -286,6 +286,10 @@ class Policy:
         """The same for a numpy array; without breaks there is no other way."""
         return not self.breaks or len(self.memory.contents.get(source, ())) < ARRAYS_LIMIT
 
+    def feeds_numpy(self, source: Source) -> bool:
+        """Whether a numpy array or scalar is an input of the graph: once its contents have changed."""
+        return self.dynamic is not False and source in self.memory.contents
+
     def opens_items(self, source: Source) -> bool:
         """Whether numbers in a tensor are read at entry, and guards may ask about them: once a guard on them failed."""
         return self.items or self.dynamic is not False and source in self.memory.contents
