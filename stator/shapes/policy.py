@@ -287,8 +287,9 @@ class Policy:
         return not self.breaks or len(self.memory.contents.get(source, ())) < ARRAYS_LIMIT
 
     def feeds_numpy(self, source: Source) -> bool:
-        """Whether a numpy array or scalar is an input of the graph: once its contents have changed."""
-        return self.dynamic is not False and source in self.memory.contents
+        """Whether a numpy array or scalar is an input of the graph: an argument once it has changed, others later."""
+        seen = self.memory.contents.get(source, ())
+        return self.dynamic is not False and (len(seen) >= ARRAYS_LIMIT or len(seen) > 0 and _is_argument(source))
 
     def opens_items(self, source: Source) -> bool:
         """Whether numbers in a tensor are read at entry, and guards may ask about them: once a guard on them failed."""

@@ -201,6 +201,18 @@ def numpy_arrays_that_come_to_overlap():
 
 
 @probe()
+def numpy_arrays_outside_that_come_to_overlap():
+    memory = np.zeros(6)
+    pair = [memory[:3], np.zeros(3)]
+
+    def fn(x):
+        pair[0][0] += 1
+        return x * float(pair[1][0])
+
+    return Scene(fn, one(ramp()), lambda: pair.__setitem__(1, memory[:3]), lambda: memory)
+
+
+@probe()
 def numpy_array_as_an_attribute():
     thing = box(values=np.array([2.0, 3.0]))
 
