@@ -200,7 +200,7 @@ def numpy_arrays_that_come_to_overlap():
     return Scene(fn, lambda: (ramp(), memory[:3], slot[0]), lambda: slot.__setitem__(0, memory[:3]), lambda: memory)
 
 
-@probe()
+@probe(BREAKS)
 def numpy_arrays_outside_that_come_to_overlap():
     memory = np.zeros(6)
     pair = [memory[:3], np.zeros(3)]
