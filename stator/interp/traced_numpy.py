@@ -32,7 +32,8 @@ from stator.heap.shells import CONSTANT_TYPES
 from stator.interp import numpy_forms
 from stator.interp.array_tensors import feed, new_array, refill, tensor_of, torch_dtype
 from stator.interp.frame import Raised
-from stator.interp.symbols import get_tensor_item, item_of, set_tensor_item
+from stator.interp.symbols import item_of
+from stator.interp.tensor_items import get_tensor_item, set_tensor_item
 from stator.kinds import is_a
 from stator.shapes.values import SYMBOLIC, specialise
 from stator.shapes.varying import HELD, HELD_TYPES
