@@ -23,6 +23,10 @@ C_ITERATORS: frozenset[type] = frozenset({
 })
 
 
+_VIEWS = frozenset({type({}.values()), type({}.items())})
+_HASHING = frozenset(map(id, (set, frozenset, set.update)))
+
+
 def containers_behind(value: Any) -> Iterator[Any]:
     """The containers that a C iterator, and the C iterators behind it, hold on to; nothing for any other value."""
     pending, seen = [value] if type(value) in C_ITERATORS else [], set()
@@ -40,7 +44,11 @@ def containers_behind(value: Any) -> Iterator[Any]:
                     pending += [item for item in held if type(item) in C_ITERATORS]
 
 
-def is_to_be_read(vm: Any, value: Any) -> bool:
-    """Whether running through a C iterator meets places of the user's that are unread, or numbers left open."""
+def is_to_be_read(vm: Any, value: Any, consumer: Any) -> bool:
+    """Whether running through a C iterator meets places of the user's that are unread, or numbers left open.
+
+    The same of the values of a dict, where they are to be hashed.
+    """
     by_standin = vm.heap.by_standin
-    return any(id(held) in by_standin or reaches_symbol((held,), None) for held in containers_behind(value))
+    behind = gc.get_referents(value) if type(value) in _VIEWS and id(consumer) in _HASHING else containers_behind(value)
+    return any(id(held) in by_standin or reaches_symbol((held,), None) for held in behind)

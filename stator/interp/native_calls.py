@@ -109,7 +109,7 @@ class NativeCaller(Machine):
         if planned is None:
             return False
         iterable = args[planned[0]]
-        if not self.is_python_iterable(iterable) and not is_to_be_read(self, iterable):
+        if not self.is_python_iterable(iterable) and not is_to_be_read(self, iterable, descriptor):
             return False
         self.call_own(*planned[1], cont)
         return True

@@ -11,6 +11,7 @@ import random
 import re
 
 from tests.fuzz.prelude import PRELUDE
+from tests.fuzz.shrink import valid
 from tests.fuzz.templates import EXPRESSIONS, HANDLERS, LITERALS, SIMPLE
 
 ASSIGNS = re.compile(r"^\{[^=]*\} [|^+*-]?=|^\[[^=]*\] [|^+*-]?=|^\([^=]*\) [|^+*-]?=")
@@ -367,4 +368,6 @@ def indent(lines: list[str]) -> list[str]:
 
 
 def generate(seed: int) -> str:
-    return Writer(seed).program()
+    """The program of a seed; where a walrus came to stand inside a comprehension's iterable, that of a seed far away."""
+    text = Writer(seed).program()
+    return text if valid(text) else generate(seed + 10**9)
