@@ -151,22 +151,20 @@ evaluate_frame(PyThreadState *tstate, _PyInterpreterFrame *frame, int throwflag)
 }
 
 /* A hook that was there before ours goes on evaluating the frames that we do not answer for. One that buried
- * ours and stayed may hand its frames to evaluate_frame: handing ours to it would go round for ever. */
-static int
+ * ours and stayed may hand its frames to evaluate_frame: handing ours to it would go round for ever, so ours stays
+ * under it, and sees the frames that it passes on. */
+static void
 install(PyInterpreterState *interp)
 {
     _PyFrameEvalFunction current = _PyInterpreterState_GetEvalFrameFunc(interp);
     if (buried && current != evaluate_frame && current != _PyEval_EvalFrameDefault) {
-        PyErr_SetString(PyExc_RuntimeError,
-                        "another eval-frame hook was installed over stator's and is still there");
-        return -1;
+        return;
     }
     buried = false;
     if (current != evaluate_frame) {
         native_eval = current;
         _PyInterpreterState_SetEvalFrameFunc(interp, evaluate_frame);
     }
-    return 0;
 }
 
 static void
@@ -208,8 +206,8 @@ hook_enter(PyObject *module, PyObject *noargs)
             PyErr_SetString(PyExc_RuntimeError, "stator._hook works in the main interpreter only");
             return NULL;
         }
-        if (threads_entered == 0 && install(interp) < 0) {
-            return NULL;
+        if (threads_entered == 0) {
+            install(interp);
         }
         threads_entered++;
         thread->outer = thread->inline_outer;

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from stator.emit import effects, holders, residual
+from stator.emit import effects, failing_calls, holders, residual
 from stator.guards.guard import Kind
 from stator.guards.guard_set import GuardSet
 from stator.heap import caches, exposure, raw_access, upcoming
@@ -174,7 +174,7 @@ SWITCHES = [
     Switch("methods of super", without(holders, "receiver_split", lambda bound: (bound, None)),
            ("method_of_super_as_a_value",)),
     Switch("random numbers are drawn later", without(rules_random, "draw", drawn_at_once), ("random_number_in_arithmetic",)),
-    Switch("streams of a call that is made again", without(residual, "restore_streams"),
+    Switch("streams of a call that is made again", without(failing_calls, "restore_streams"),
            ("random_number_before_a_graph_that_fails",)),
     Switch("a trace lets go of objects", without(Trace, "release"), ("finalizer_of_an_outside_object",)),
     Switch("finalizers break", without(Heap, "_refuse_finalizer", Heap._adopt_opaque), ("finalizer_of_an_outside_object",)),
