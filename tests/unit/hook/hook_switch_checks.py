@@ -276,10 +276,11 @@ def check_another_hook_over_and_under_ours(hook: ModuleType, other: ModuleType) 
     hook.leave()
     assert call_add(1) == 30
     assert (len(lower.calls), len(upper.calls)) == (2, 4)
-    assert "another eval-frame hook" in expect(RuntimeError, hook.enter)
+    hook.enter()  # under the one that buried it: frames come through that
+    assert call_add(1) == 30
+    assert (len(lower.calls), len(upper.calls)) == (4, 6)
     other.leave()
-    hook.enter()
-    assert call_add(1) == 30 and len(lower.calls) == 4
+    assert call_add(1) == 30 and len(lower.calls) == 6
     hook.leave()
     hook.set_callback(None)
     other.set_callback(None)
