@@ -104,7 +104,7 @@ LOADED = (Code.LOAD, 0)
 @pytest.mark.parametrize(("op", "meaning"), [
     (Code.NEGATE, lambda value: int(not value)), (Code.TO_FLOAT, float), (Code.TRUNC, math.trunc),
     (Code.FLOOR, math.floor), (Code.CEIL, math.ceil), (Code.SQUARE_ROOT, math.sqrt),
-], ids=str)  # fmt: skip
+], ids=["negate", "float", "trunc", "floor", "ceil", "sqrt"])  # fmt: skip
 @pytest.mark.parametrize("value", [2.5, -2.5, 4.0, 1e-3, -7.0, float("nan"), float("inf"), 0.0])
 def test_operations_on_one_number(op, meaning, value):
     """Both agree with Python about what the result is; of zeros, NaN and infinity nothing holds."""
