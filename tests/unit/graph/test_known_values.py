@@ -237,7 +237,7 @@ def test_an_operator_of_the_users_is_not_run_ahead() -> None:
     (torch.add, True), (torch.ops.aten.add.Tensor, True), (torch.ops.aten.add, True), (operator.getitem, True),
     (torch.ops.stator_tests.noted.default, False), (torch.ops.stator_tests.noted, False),
     (torch.ops.higher_order.cond, False), (stator.compile, False),
-], ids=str)  # fmt: skip
+], ids=lambda each: getattr(each, "__name__", str(each)))  # fmt: skip
 def test_what_is_torchs_own(target: Any, own: bool) -> None:
     assert known_values._is_torch(target) is own
 
