@@ -57,13 +57,27 @@ def rebuild_iterator(build: Any, value: Any, cls: type) -> str | None:
     name = build.variable(value, cls.__name__, f"{build.value(make)}({', '.join(parts)})")
     if state is not None:
         build.writer.line(f"{name}.__setstate__({build.value(state)})")
+        if cls in POSITIONED and build.heap.tracker_of(args[0]) is not None:
+            # No further than its container is long by now: what the program added is still to be added.
+            build.afterwards.append(f"{build.writer.constant(settle)}({name}, {build.value(state)})")
     return name
+
+
+def settle(iterator: Any, state: int) -> None:
+    """Move an iterator where it ought to be, where its container was too short for that before."""
+    if reduced(iterator)[2] != state:
+        iterator.__setstate__(state)
 
 
 def _walker(build: Any, value: Any, text: str) -> str:
     container = container_behind(value)
     if container is None:
         return build.variable(value, "iterator", f"{build.writer.constant(exhausted)}({text.format('{}')})")
+    tracker = build.heap.tracker_of(container)
+    if tracker is not None and type(tracker.initial) is dict \
+            and list(map(id, tracker.initial)) != list(map(id, dict.keys(container))):
+        # It would have to be made between the write-backs: before them the dict is another one, and so is its length.
+        raise Break("SB007", "an iterator over a dict from outside that gained or lost keys")
     made = text.format(build.value(container))
     steps = len(container) - operator.length_hint(value)
     if steps:

@@ -54,6 +54,7 @@ class Rebuilder:
         self.choices: dict[int, str] = {}  # of tensors that came out of a captured branch -> their variable
         self.wanted: dict[Source, str] = {}  # outside values the entry hands over -> parameter name
         self.building: set[int] = set()
+        self.afterwards: list[str] = []  # statements that follow the write-backs
 
     # ------------------------------------------------------------------ outside
 

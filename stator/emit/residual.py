@@ -85,6 +85,8 @@ def emit_residual(vm: Any, result: Any, resume: Any = None, begin: Callable[[], 
     if recorder.classes and any(map(is_reshaped, recorder.inputs)):
         raise Break("SB006", "the layout of a tensor changed in place, beside a tensor subclass from outside")
     effects = write_effects(build)
+    for statement in build.afterwards:
+        writer.line(statement)
     refuse_uncertain(vm, build.outputs)
     require_inner_leaves(vm, build.outputs)
     lines = writer.lines
