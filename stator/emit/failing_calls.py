@@ -8,6 +8,7 @@ tell whether anything was written, and if so the graph's error is raised as it i
 
 from __future__ import annotations
 
+import collections
 from typing import Any
 
 import torch
@@ -21,6 +22,8 @@ from stator.emit.rebuild import Rebuilder
 from stator.emit.redone import run_as_it_is
 from stator.errors import BackendError
 from stator.graph.may_fail import may_fail, written_placeholders
+from stator.graph.memory import storage_partition
+from stator.graph.tensor_classes import PLAIN_CLASSES
 from stator.interp.promises import UNSPOKEN, as_program_exception
 from stator.interp.rules_random import restore_streams, saved_streams
 from stator.native.torch_ops import draws_random_numbers
@@ -39,7 +42,7 @@ def call_or_redo(build: Rebuilder, graph: fx.Graph, call: list[str], inputs: lis
     generators = [f"inputs[{place}]" if packed else build.outside(each.source)
                   for place, each in enumerate(inputs) if type(each.fake) is torch.Generator]
     # Nobody asks where there is nothing to be put back.
-    fails = bool(written or draws or generators) and (bool(vm.assertions) or may_fail(graph))
+    fails = bool(written or draws or generators) and (bool(vm.assertions) or may_fail(graph, sharing_memory(inputs)))
     if fails and draws:
         redo.insert(0, f"    {writer.constant(torch.set_rng_state)}(state)")
         head.append(f"state = {writer.constant(torch.get_rng_state)}()")
@@ -68,6 +71,15 @@ def call_or_redo(build: Rebuilder, graph: fx.Graph, call: list[str], inputs: lis
             handlers += ["except Exception as error:", *redo, "    raise"]
         return ["failed = None", *head, "try:", *inside, *handlers, "if failed is not None:", "    raise failed"]
     return [*head, "try:", *inside, "except Exception as error:", *redo, "    raise"] if redo else call
+
+
+def sharing_memory(inputs: list[Any]) -> frozenset[str]:
+    """The names of inputs that share their memory with others; which do is guarded where the graph writes."""
+    tensors = [each for each in inputs if each.tensor is not None and type(each.tensor) in PLAIN_CLASSES
+               and each.tensor.layout is torch.strided]
+    places = storage_partition(*[each.tensor for each in tensors])
+    counts = collections.Counter(places)
+    return frozenset(each.node.name for each, place in zip(tensors, places, strict=True) if counts[place] > 1)
 
 
 def written_inputs(recorder: Any, graph: fx.Graph, inputs: list[Any]) -> tuple[list[Any], bool]:

@@ -63,19 +63,20 @@ _VIEWS = frozenset(
 _MAKE_NEW_MEMORY = (_NEVER | _NEVER_ON_FLOATS) - _VIEWS
 
 
-def may_fail(graph: fx.Graph) -> bool:
-    """Whether any node of the graph may raise."""
-    return any(_node_may_fail(node) for node in graph.nodes if node.op not in ("placeholder", "output", "get_attr"))
+def may_fail(graph: fx.Graph, shared: frozenset[str] = frozenset()) -> bool:
+    """Whether any node of the graph may raise; `shared` names the inputs that share memory with others."""
+    return any(_node_may_fail(node, shared) for node in graph.nodes
+               if node.op not in ("placeholder", "output", "get_attr"))
 
 
-def _node_may_fail(node: fx.Node) -> bool:
+def _node_may_fail(node: fx.Node, shared: frozenset[str]) -> bool:
     result = node.meta.get("example_value")
     if node.meta.get("unbacked_bindings") or has_unbacked(result):
         return True
     stem = stem_of(node.target)
     if stem in ("getitem", "setitem"):
-        return _holds_tensor(node.args[1]) or stem == "setitem" and _may_overlap(node)
-    if stem != "batch_norm" and is_in_place(node.target, node.kwargs) and _may_overlap(node):
+        return _holds_tensor(node.args[1]) or stem == "setitem" and _may_overlap(node, shared)
+    if stem != "batch_norm" and is_in_place(node.target, node.kwargs) and _may_overlap(node, shared):
         return True
     if stem in _NEVER_ON_FLOATS:
         return not all(is_floating(part) for part in pytree.tree_leaves(result))
@@ -97,10 +98,10 @@ def _holds_tensor(argument: Any) -> bool:
     return any(found)
 
 
-def _may_overlap(node: fx.Node) -> bool:
+def _may_overlap(node: fx.Node, shared: frozenset[str]) -> bool:
     """Whether what is written may share memory with what is read, or with itself."""
     first, *others = node.all_input_nodes
-    if any(_is_part(other) for other in others):
+    if any(_is_part(other) or other.name in shared for other in others):
         return True
     written = first.meta.get("example_value")
     return isinstance(written, torch.Tensor) and any(

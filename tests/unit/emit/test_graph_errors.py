@@ -196,3 +196,23 @@ def test_only_graphs_that_may_fail_keep_their_inputs(monkeypatch: pytest.MonkeyP
     assert not kept
     stator.compile(writes_and_fails, backend="eager")(torch.zeros(3), torch.tensor([0, 1]), [])
     assert kept == [1]
+
+
+def test_memory_that_overlaps_in_some_calls() -> None:
+    def program(target: torch.Tensor, source: torch.Tensor, log: list[int]) -> torch.Tensor:
+        log.append(1)
+        target.mul_(2)
+        target.copy_(source)
+        log.append(2)
+        return target
+
+    compiled = stator.compile(program, backend="eager")
+    seen = []
+    for function in (compiled, program):
+        matrix = torch.ones(3, 4)
+        function(matrix, torch.full((4,), 3.0), [])
+        log: list[int] = []
+        with pytest.raises(RuntimeError) as caught:
+            function(matrix, matrix[1], log)
+        seen.append((str(caught.value), log, matrix.tolist(), caught.traceback[-1].lineno))
+    assert seen[0] == seen[1]
