@@ -154,7 +154,8 @@ def versions_of(args: tuple[Any, ...], written: frozenset[int]) -> list[int]:
 
 def backward_node(out: Sequence[Any]) -> tuple[Any, dict[int, tuple[int, bool]]]:
     """AOTAutograd's node behind these results, and which result is which of its outputs (or a view of one)."""
-    found, places = None, {}
+    found: Any = None
+    places: dict[int, tuple[int, bool]] = {}
     for number, each in enumerate(out):
         node = each.grad_fn if isinstance(each, torch.Tensor) else None
         if node is None:

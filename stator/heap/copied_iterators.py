@@ -73,4 +73,4 @@ def walked_by(cls: type) -> tuple[type, ...]:
         if cls is _ARRAY else (dict,) if cls in _LISTED else ()
 
 
-_SET = type(iter(set()))
+_SET: type = type(iter(set()))

@@ -239,5 +239,5 @@ _PLANNERS: dict[int, Any] = {id(function): planner for function, planner in (
     (str.join, _taken_first(1)), (math.prod, _taken_first(keywords=("start",))), (math.fsum, _taken_first()),
     (collections.deque, _taken_first(keywords=("maxlen",))), (min, _extreme(least)), (max, _extreme(greatest)),
     (functools.reduce, _reduce), (list.extend, _each(list.append)), (set.update, _each(set.add)),
-    (dict, _dict), (dict.update, _dict_update), (collections._count_elements, _count),
+    (dict, _dict), (dict.update, _dict_update), (collections._count_elements, _count),  # type: ignore[attr-defined]
 )}

@@ -16,9 +16,10 @@ from stator.interp.symbols import reaches_symbol
 from stator.kinds import is_a
 
 _CONTAINERS = (list, tuple, dict, set, frozenset, collections.deque)
+_FORWARD: tuple[Any, ...] = ([], (), {}, {}.values(), {}.items(), set(), collections.deque())
+_BACKWARD: tuple[Any, ...] = ([], {}, {}.values(), {}.items(), collections.deque())
 C_ITERATORS: frozenset[type] = frozenset({
-    *(type(iter(each)) for each in ([], (), {}, {}.values(), {}.items(), set(), collections.deque())),
-    *(type(reversed(each)) for each in ([], {}, {}.values(), {}.items(), collections.deque())),  # type: ignore[call-overload]
+    *(type(iter(each)) for each in _FORWARD), *(type(reversed(each)) for each in _BACKWARD),
     reversed, enumerate, zip, map, filter, *(each for each in vars(itertools).values() if isinstance(each, type)),
 })
 

@@ -36,7 +36,8 @@ def _iter(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 
 @rule(looked_at)
 def _looked_at(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-    vm.expose_for(lookup(itertools.chain), args)
+    if type(args[0]) is not types.GeneratorType:  # which is run, and not looked into
+        vm.expose_for(lookup(itertools.chain), args)
     vm.give(args[0], cont)
 
 

@@ -64,7 +64,8 @@ def unhandled(vm: Any, fn: Any, args: Any) -> Any:
 
 @rule(_TensorBase.as_subclass)
 def _as_subclass(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-    fake, cls = (*args, *kwargs.values())
+    given: list[Any] = [*args, *kwargs.values()]
+    fake, cls = given
     if type(fake) is not FakeTensor:
         raise Break("SB017", f"as_subclass of a {type(fake).__name__}")
     require_class(cls, "as_subclass")

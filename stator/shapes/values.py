@@ -52,7 +52,7 @@ class DeferredText:
         self.parts = parts
 
 
-UNREAD: frozenset[type] = frozenset({DeferredText, *STANDINS.values()}) | HELD_TYPES  # only their type is known
+UNREAD: frozenset[type] = frozenset[type]({DeferredText, *STANDINS.values()}) | HELD_TYPES  # only their type is known
 SYMBOLIC: frozenset[type] = UNREAD | {torch.SymInt, torch.SymFloat, torch.SymBool}
 PYTHON_TYPES: dict[type, type] = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool, DeferredText: str,
                                   **{standin: cls for cls, standin in (*STANDINS.items(), *HELD.items())}}

@@ -122,7 +122,7 @@ def test_what_is_not_an_error_passes_through(error: BaseException) -> None:
 
 
 def test_graph_that_fails_at_run_time() -> None:
-    """What the compiled graph raises reaches the caller; later calls are made."""
+    """The call is made again as it is, and says so; later calls are made."""
     calls = []
 
     def backend(gm: torch.fx.GraphModule, inputs: list[Any]) -> Any:
@@ -136,12 +136,9 @@ def test_graph_that_fails_at_run_time() -> None:
 
     compiled = stator.compile(program, backend=backend)
     x = torch.randn(4)
-    try:
+    with pytest.warns(RuntimeWarning, match="a compiled graph raised RuntimeError: device lost"):
         first = compiled(x, [])
-    except RuntimeError as error:
-        assert "device lost" in str(error)
-    else:  # the call was repeated eagerly, before anything was written
-        assert torch.equal(first, (x + 1).relu())
+    assert torch.equal(first, (x + 1).relu())
     good_after(compiled)
 
 
