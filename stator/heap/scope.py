@@ -27,6 +27,12 @@ class Scope:
         self.seen: dict[str, Any] = {}
         self.shadow: dict[str, Any] | None = None  # once the program holds the namespace itself
 
+    def forget(self) -> None:
+        """The trace is over."""
+        self.overlay.clear()
+        self.seen.clear()
+        self.shadow = None
+
     def view(self) -> dict[str, Any]:
         """The namespace as a value (`globals()`, `module.__dict__`): from now on a shadow holds its names."""
         if self.shadow is None:

@@ -147,6 +147,7 @@ def bind_body(vm: Any, made: Any, body: Suspended) -> None:
     """`made` is what the program holds of `body`."""
     key = id(made)
     vm.generators[key] = body
+    vm.bodies.append(weakref.ref(body))
     body.handle = weakref.ref(made, lambda _: vm.generators.pop(key, None))
 
 

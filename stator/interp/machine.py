@@ -115,6 +115,7 @@ class Machine:
         self.fresh: dict[int, Any] = {}  # functions, classes and modules made by the trace
         self.type_parameters: dict[int, tuple[Any, str, tuple[Any, ...]]] = {}  # made by intrinsics: which, from what
         self.generators: dict[int, Any] = {}
+        self.bodies: list[Any] = []  # weak references to the bodies of all generators made inside
         self.defaults: dict[int, Any] = {}
         self.class_overlays: dict[type, dict[str, Any]] = {}
         self.reborn: set[tuple[type, str]] = set()  # deleted and set again: last in the class from now on

@@ -72,6 +72,12 @@ class VM(Caller):
 
     def release(self) -> None:
         """Forget every object of the program that the trace has met."""
+        for scope in self.heap.scopes.values():
+            scope.forget()
+        for body in [*dict.values(self.generators), *[reference() for reference in self.bodies]]:
+            if body is not None and body.frame is not None:  # frames that wait are in cycles of their own
+                body.frame.locals, body.frame.stack, body.frame.func = [], [], None
+        dict.clear(self.generators)
         for holder in (self, self.heap):
             for held in vars(holder).values():
                 if type(held) is dict or type(held) is list:

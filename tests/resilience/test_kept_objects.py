@@ -79,3 +79,27 @@ def test_a_trace_that_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     del box
     gc.collect()
     assert reference() is None and machines() == before
+
+
+def test_what_a_generator_that_waits_holds() -> None:
+    """Its frame and its body refer to each other; what it holds must not wait for the collector."""
+    class Held:
+        pass
+
+    def program(x: torch.Tensor, held: list[Held]) -> torch.Tensor:
+        walk = (held[i] for i in range(3))
+        next(walk)
+        return x + 1
+
+    held = [Held(), Held()]
+    references = [weakref.ref(each) for each in held]
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        compiled = stator.compile(program, backend="eager", fullgraph=True)
+        compiled(torch.ones(2), held)
+        held.clear()
+        assert [reference() for reference in references] == [None, None]
+    finally:
+        if collecting:
+            gc.enable()
