@@ -75,3 +75,25 @@ def input_name(text: str) -> str:
     name = re.sub(r"\W+", "_", text, flags=re.ASCII).strip("_")
     # `self` is the module's own parameter in the code FX generates.
     return name if name.isidentifier() and not keyword.iskeyword(name) and name != "self" else f"arg_{name}"
+
+
+_DTYPE_OF: dict[Any, torch.dtype] = {bool: torch.bool, int: torch.int64, float: torch.float64,
+                                     complex: torch.complex128}
+_TENSOR_TYPE = type(torch.HalfTensor)
+
+
+def spelled_types(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """x.to(int), x.type(torch.HalfTensor): as FX's code can say it, dtypes and names in place of classes."""
+    if any(map(_is_type, args)) or any(map(_is_type, kwargs.values())):
+        return tuple(map(_spelled, args)), {name: _spelled(value) for name, value in kwargs.items()}
+    return args, kwargs
+
+
+def _is_type(value: Any) -> bool:
+    return type(value) is type or type(value) is _TENSOR_TYPE
+
+
+def _spelled(value: Any) -> Any:
+    if type(value) is _TENSOR_TYPE:
+        return f"{value.__module__}.{value.__name__}"
+    return _DTYPE_OF.get(value, value) if type(value) is type else value

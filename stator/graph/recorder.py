@@ -32,7 +32,7 @@ from stator.breaks import Break
 from stator.graph.error_texts import raised_by_eager
 from stator.graph.input_items import InputItems
 from stator.graph.known_values import KnownValues, has_scalars, map_scalars
-from stator.graph.naming import input_name, is_in_place, spell
+from stator.graph.naming import input_name, is_in_place, spell, spelled_types
 from stator.graph.plain_inputs import PlainInputs
 from stator.graph.propagation import Propagation
 from stator.graph.quiet import keep_quiet
@@ -468,6 +468,8 @@ class Recorder:
         """One node for a call whose fake result is known."""
         to_arg = self.to_node_arg
         bindings = self.symbols.take_fresh(result)
+        if op == "call_method" or str(getattr(target, "__module__", "")).startswith("torch"):
+            args, kwargs = spelled_types(args, kwargs)
         node_args = tuple([to_arg(value) for value in args])
         if op == "getattr":
             op, node_args, target = "call_function", (node_args[0], target), builtins.getattr

@@ -107,6 +107,8 @@ def _at(operand: Operand, places: dict[Source, Any], numbers: dict[Source, Any])
     if operand.property in (Property.NUMBER, Property.REAL):
         return _expression(numbers[operand.source])
     fake = places[operand.source]
+    if not isinstance(fake, torch.Tensor):  # a number stands there now
+        raise _Unlike
     with torch._C.DisableTorchFunction():
         if operand.property is Property.SIZE:
             return _expression(fake.shape[operand.index])
