@@ -14,6 +14,7 @@ from stator.breaks import Break
 from stator.guards.guard import Kind
 from stator.heap.box import Box
 from stator.heap.heap import Heap
+from stator.heap.raw_access import instance_dict
 from stator.heap.tracker import Shape
 from stator.heap.upcoming import is_endless, note_next
 from stator.interp import (  # noqa: F401  (register handlers)
@@ -74,6 +75,11 @@ class VM(Caller):
         """Forget every object of the program that the trace has met."""
         for scope in self.heap.scopes.values():
             scope.forget()
+        for tracker in self.heap.trackers:  # shadows are in cycles, and the boxes in them hold what they stand for
+            if tracker.shape is Shape.OBJECT and tracker.standin is not tracker.original:
+                own = instance_dict(tracker.standin)
+                if own is not None and own is not instance_dict(tracker.original):
+                    own.clear()
         for body in [*dict.values(self.generators), *[reference() for reference in self.bodies]]:
             if body is not None and body.frame is not None:  # frames that wait are in cycles of their own
                 body.frame.locals, body.frame.stack, body.frame.func = [], [], None

@@ -103,3 +103,20 @@ def test_what_a_generator_that_waits_holds() -> None:
     finally:
         if collecting:
             gc.enable()
+
+
+def test_at_once() -> None:
+    """Without a collection: what the shadows of a trace hold goes with the trace."""
+    model = torch.nn.Linear(3, 3)
+    optimiser = torch.optim.Adadelta(model.parameters(), lr=0.1)
+    step = stator.compile(lambda: optimiser.step(), backend="eager")
+    model(torch.ones(1, 3)).sum().backward()
+    gc.collect()
+    gc.disable()
+    try:
+        step()
+        reference = weakref.ref(optimiser.state[model.weight]["square_avg"])
+        optimiser = None  # type: ignore[assignment]
+        assert reference() is None
+    finally:
+        gc.enable()
