@@ -16,7 +16,7 @@ from stator.emit.caches import write_cache_use
 from stator.emit.contexts import write_context_sets
 from stator.emit.generators import write_standing
 from stator.emit.iterators import write_iterator
-from stator.emit.rebuild import Rebuilder, _vars
+from stator.emit.rebuild import Rebuilder, _set_attribute, _vars
 from stator.emit.texts import write_frozen, write_text
 from stator.guards.guard import MISSING, Kind
 from stator.heap.box import Box
@@ -407,5 +407,4 @@ def _members(tracker: VariableTracker) -> Any:
 
 _UNNOTED = (Shape.TENSOR, Shape.OPAQUE)
 _CLASSED = (Shape.OBJECT, Shape.LIST, Shape.DICT, Shape.SET)
-_set_attribute = object.__setattr__
 _set_class = object.__dict__["__class__"].__set__  # type: ignore[attr-defined]

@@ -468,7 +468,7 @@ class Recorder:
         """One node for a call whose fake result is known."""
         to_arg = self.to_node_arg
         bindings = self.symbols.take_fresh(result)
-        if op == "call_method" or str(getattr(target, "__module__", "")).startswith("torch"):
+        if op == "call_method" or str(getattr(target, "__module__", "")).partition(".")[0] == "torch":
             args, kwargs = spelled_types(args, kwargs)
         node_args = tuple([to_arg(value) for value in args])
         if op == "getattr":

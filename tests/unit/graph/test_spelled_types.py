@@ -25,6 +25,17 @@ def test_builtin_and_tensor_types() -> None:
         assert mine.dtype == theirs.dtype and torch.equal(mine, theirs)
 
 
+def test_a_function_of_the_users_gets_the_class() -> None:
+    def cast(x: torch.Tensor, kind: type) -> torch.Tensor:
+        assert kind is int
+        return x + 1
+
+    cast.__module__ = "torch_of_the_user"
+    stator.allow_in_graph(cast)
+    x = torch.ones(2)
+    assert torch.equal(stator.compile(lambda x: cast(x, int), backend="eager", fullgraph=True)(x), x + 1)
+
+
 def test_a_number_where_a_tensor_was() -> None:
     def program(x: Any, y: Any) -> Any:
         return operator.pos(x) * +y
