@@ -16,7 +16,7 @@ from stator.emit.caches import write_cache_use
 from stator.emit.contexts import write_context_sets
 from stator.emit.generators import write_standing
 from stator.emit.iterators import write_iterator
-from stator.emit.rebuild import Rebuilder, _set_attribute, _vars
+from stator.emit.rebuild import Rebuilder, _vars, set_attribute
 from stator.emit.texts import write_frozen, write_text
 from stator.guards.guard import MISSING, Kind
 from stator.heap.box import Box
@@ -223,7 +223,7 @@ def _diff_tensor(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> 
     for name, value in build.vm.tensor_attributes.get(id(tracker.standin), {}).items():
         if tracker.initial_dict is None or name not in tracker.initial_dict \
                 or not _current(tracker.initial_dict[name], value):
-            setter = build.writer.constant(_set_attribute, "set_attribute")
+            setter = build.writer.constant(set_attribute, "set_attribute")
             out.append(f"{setter}({build.outside(tracker.source)}, {name!r}, {build.value(value)})")
 
 
