@@ -111,6 +111,15 @@ class Drawn(Source):
         return f"{self.name}() {self.index}"
 
 
+class Copied(Drawn):
+    """A copy of a tensor, which the residual makes before the graph runs."""
+
+    __slots__ = ()
+
+    def text(self) -> str:
+        return f"copy of {self.name} {self.index}"
+
+
 class Pinned(Source):
     """This very object, which the entry keeps alive."""
 

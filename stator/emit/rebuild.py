@@ -53,23 +53,25 @@ class Rebuilder:
         self.output_index: dict[int, int] = {}
         self.choices: dict[int, str] = {}  # of tensors that came out of a captured branch -> their variable
         self.wanted: dict[Source, str] = {}  # outside values the entry hands over -> parameter name
+        self.drawn: dict[Source, str] = {}  # what the residual draws or copies before the graph -> its variable
         self.building: set[int] = set()
         self.afterwards: list[str] = []  # statements that follow the write-backs
 
     # ------------------------------------------------------------------ outside
 
     def outside(self, source: Source) -> str:
-        if type(source) is Drawn:
-            return f"drawn_{source.index}"
-        name = self.wanted.get(source)
+        names, hint = (self.drawn, "drawn") if isinstance(source, Drawn) else (self.wanted, "")
+        name = names.get(source)
         if name is None:
-            name = self.wanted[source] = self.writer.fresh(source.text())
+            name = names[source] = self.writer.fresh(hint or source.text())
         return name
 
     def tensor(self, fake: FakeTensor) -> str:
         tracker = self.heap.by_standin.get(id(fake))
         if tracker is not None:
             return self.outside(tracker.source)
+        if id(fake) in self.recorder.copies:
+            return self.outside(self.recorder.copies[id(fake)][1])
         index = self.output_index.get(id(fake))
         if index is None:
             index = self.output_index[id(fake)] = len(self.outputs)

@@ -19,6 +19,7 @@ from torch.fx.passes.runtime_assert import insert_deferred_runtime_asserts
 
 from stator import _core
 from stator.breaks import Break
+from stator.emit.copies import write_copies
 from stator.emit.effects import write_effects
 from stator.emit.failing_calls import call_or_redo
 from stator.emit.graph_inputs import handed_over, is_reshaped
@@ -105,7 +106,7 @@ def emit_residual(vm: Any, result: Any, resume: Any = None, begin: Callable[[], 
         inputs += [i for i in recorder.inputs if i not in inputs and i.node in nodes]
         inputs = [i for i in recorder.inputs if i in inputs]  # in the order of the placeholders
         packed = len(inputs) >= PACKED_INPUTS and not any(
-            i.boxed or type(i.source) is Drawn or id(i.fake) in recorder.classes for i in inputs)
+            i.boxed or isinstance(i.source, Drawn) or id(i.fake) in recorder.classes for i in inputs)
         names = ["*inputs"] if packed else [handed_over(build, each) for each in inputs]
         recorder.graph.output(nodes)
         graph_module = make_captured(recorder.graph, recorder.inner_graphs, recorder.plays)
@@ -118,7 +119,7 @@ def emit_residual(vm: Any, result: Any, resume: Any = None, begin: Callable[[], 
         call = call_or_redo(build, graph_module.graph, call, inputs, packed)
     call += [_setter_call(writer, setter, args) for setter, args in vm.torch_state.finals]
     first = [] if begin is None else [f"{writer.constant(begin, begin.__name__)}()"]
-    first += draw_numbers(build, bool(call))
+    first += draw_numbers(build, bool(call)) + write_copies(build, vm.copies)
     writer.lines = first + call + lines + [f"return {value}"]
     sources = [i.source for i in inputs] if packed else []
     parameters = (["inputs"] if packed else []) + list(build.wanted.values())

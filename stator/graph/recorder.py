@@ -81,6 +81,7 @@ class Recorder:
         self.nodes: dict[int, Any] = {}  # id(fake) -> its node, or (node, index) until someone needs it
         self.kept: list[Any] = []
         self.classes: dict[int, type] = {}  # id(fake) -> the subclass of Tensor that the program sees, where it is one
+        self.copies: dict[int, tuple[Any, Source]] = {}  # id(fake) -> a tensor that the residual copies, and its name
         self.wrappers = Wrappers(self)
         self.calls = 0
         self.changes = 0  # operations that may have changed a tensor in place

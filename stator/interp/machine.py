@@ -122,6 +122,8 @@ class Machine:
         self.locks: dict[int, Any] = {}  # of an outside lock -> how the program has used it
         self.watched_effects = False  # whether code of the user's runs when the effects are replayed
         self.draws: list[Any] = []  # random numbers that the residual draws, in order
+        self.copies: list[Any] = []  # copies of tensors that the residual makes before the graph, in order
+        self.copy_memos: dict[int, Any] = {}  # of a memo of deepcopy() -> which tensors were copied with it
         self.decimal_context: Any = None  # on which the trace computes decimals
         self.context_sets: list[Any] = []  # values of context variables, that are set now and were not at the start
         self.lock_answers: dict[Any, Any] = {}  # what it was told of locks that it has not used

@@ -44,7 +44,7 @@ class Region:
         self.before = self.written(vm) if torch.is_grad_enabled() else None
 
     def written(self, vm: Any) -> Any:
-        return pending_writes(vm), len(vm.draws)
+        return pending_writes(vm), len(vm.draws), len(vm.copies)
 
     def nodes(self, vm: Any) -> set[Any]:
         found, node = set(), vm.recorder.graph._root._prev

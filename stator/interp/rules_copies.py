@@ -1,7 +1,8 @@
 """Rules for copies of tensors.   copy.deepcopy({"w": w})["w"]  ->  w.detach().clone();  copy.copy(x)  ->  x.data
 
 A deep copy has a storage of its own, as long as the original's, and two views of one storage stay two views of one.
-A clone says the same of a tensor that fills a storage which is nobody else's; of any other, CPython makes the copy.
+A clone says the same of a tensor that fills a storage which is nobody else's; of any other, and of a leaf that wants a
+gradient, CPython makes the copy (see tensor_copies).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from stator.guards.guard import Kind
 from stator.interp.attributes import tensor_class
 from stator.interp.rule_registry import rule
 from stator.interp.tensor_bookkeeping import set_requires_grad
+from stator.interp.tensor_copies import copy_before_graph
 from stator.source import CallOf, Pinned
 
 _ONLY_USE = 2  # the tensor's, and that of the storage object through which we ask
@@ -78,32 +80,52 @@ def _copy(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 
 @rule(torch.nn.Parameter.__deepcopy__)
 def _deepcopy_parameter(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-    raise Break("SB005", "copy.deepcopy of a Parameter")
+    fake, memo = _asked_by_deepcopy(vm, args)
+    if tensor_class(vm, fake) is not torch.nn.Parameter:
+        raise Break("SB005", "copy.deepcopy of a Parameter of a class of its own")
+    vm.give(copy_before_graph(vm, fake, memo), cont)
 
 
 @rule(torch.Tensor.__deepcopy__)
 def _deepcopy(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-    """A clone, or one native step. What the memo knows was looked up by copy.deepcopy, which also adds the copy."""
-    fake = args[0]
-    if vm.frame.code is not copy.deepcopy.__code__:
-        raise Break("SB005", "Tensor.__deepcopy__ called by the program itself")
+    """A clone, or a copy made before the graph, or one native step."""
+    fake, memo = _asked_by_deepcopy(vm, args)
     tracker = vm.heap.by_standin.get(id(fake))
     if tensor_class(vm, fake) is not torch.Tensor or vm.tensor_attributes.get(id(fake)) or id(fake) in vm.tensor_grads:
         raise Break("SB005", "copy.deepcopy of a tensor with more than values")
     if vm.recorder.propagation.served:
         raise ExactNeeded
+    if id(fake) in vm.recorder.copies:
+        return vm.give(copy_before_graph(vm, fake, memo), cont)
     with torch._C.DisableTorchFunction():
         if any(type(size) is not int for size in fake.shape):
             raise Break("SB005", "copy.deepcopy of a tensor of varying size")
         plain = fake.is_leaf and _fills_its_own_storage(fake)
+        wants_grad = fake.requires_grad
     if tracker is not None and plain:
         plain = is_copied_by_clone(tracker.original)
         vm.heap.guard(CallOf(Pinned(is_copied_by_clone), (tracker.source,)), Kind.FRESH_CALL, plain)
+    if tracker is not None and (wants_grad or not plain):
+        require_plain_leaf(tracker.original)
+        return vm.give(copy_before_graph(vm, fake, memo), cont)
     if not plain:
         raise Break("SB005", "copy.deepcopy of a tensor that shares its storage or does not fill it")
-    wants_grad = fake.requires_grad
     made = vm.torch_call(_DETACH, (fake,), None) if wants_grad else fake
     made = vm.torch_call(torch.clone, (made,), None)
     if wants_grad:
         set_requires_grad(vm, made, True)
     vm.give(made, cont)
+
+
+def _asked_by_deepcopy(vm: Any, args: Any) -> tuple[Any, Any]:
+    """A tensor, and the memo: what it knows was looked up by copy.deepcopy, which also adds the copy."""
+    if vm.frame.code is not copy.deepcopy.__code__ or len(args) != 2:
+        raise Break("SB005", "__deepcopy__ of a tensor called by the program itself")
+    return args[0], args[1]
+
+
+def require_plain_leaf(tensor: torch.Tensor) -> None:
+    """A copy takes a gradient and attributes along, which the trace would not know of."""
+    with torch._C.DisableTorchFunction():
+        if not tensor.is_leaf or tensor.grad is not None or tensor.__dict__:
+            raise Break("SB005", "copy.deepcopy of a tensor with more than values")

@@ -15,6 +15,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from stator.breaks import Break
 from stator.guards.guard import Kind
 from stator.interp.frame import Raised
+from stator.interp.tensor_copies import set_flag
 from stator.source import Attr, CallOf, Pinned
 
 NOT_NOTED = object()
@@ -106,6 +107,8 @@ def set_requires_grad(vm: Any, fake: Any, value: Any) -> None:
         inference = fake.is_inference()
     if id(fake) in vm.recorder.wrappers.behind:
         raise Break("SB016", f"requires_grad of a wrapper becomes {value}")
+    if allowed and set_flag(vm, fake, value):
+        return
     if allowed and value and not inference and may_become_leaf(vm, fake):
         vm.recorder.require_grad(fake)
         vm.new_leaves.append(fake)

@@ -92,7 +92,8 @@ def written(vm: Any) -> Any:
     tensors = [(key, name, id(value)) for key, own in vm.tensor_attributes.items() for name, value in own.items()]
     with torch._C.DisableTorchFunction():
         changes = fingerprint(vm.heap)
-    return (changes, overlays, tensors, len(vm.draws), len(vm.effects), len(vm.assertions), vm.error_policy,
+    return (changes, overlays, tensors, len(vm.draws), len(vm.copies), len(vm.effects), len(vm.assertions),
+            vm.error_policy,
             [(key, id(grad)) for key, (_, grad) in vm.tensor_grads.items()], state.left_behind(),
             [id(each) for each in vm.context_sets],
             len(vm.hooks), state.autocast_depth, list(state.devices), len(state.contexts))

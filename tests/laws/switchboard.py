@@ -25,6 +25,7 @@ from stator.interp import (
     rules_effects,
     rules_random,
     rules_references,
+    tensor_copies,
 )
 from stator.interp.calls import Caller
 from stator.interp.trace import Trace
@@ -176,6 +177,9 @@ SWITCHES = [
     Switch("random numbers are drawn later", without(rules_random, "draw", drawn_at_once), ("random_number_in_arithmetic",)),
     Switch("streams of a call that is made again", without(failing_calls, "restore_streams"),
            ("random_number_before_a_graph_that_fails",)),
+    Switch("copies of what was written", without(tensor_copies, "refuse_written"), ("module_written_and_copied",)),
+    Switch("what a copied tensor takes along", without(tensor_copies, "layouts", lambda *tensors: ()),
+           ("copied_part_that_comes_to_have_a_gradient",)),
     Switch("a trace lets go of objects", without(Trace, "release"), ("finalizer_of_an_outside_object",)),
     Switch("finalizers break", without(Heap, "_refuse_finalizer", Heap._adopt_opaque), ("finalizer_of_an_outside_object",)),
 ]

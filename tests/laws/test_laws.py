@@ -12,6 +12,7 @@ import facts_of_classes  # noqa: F401
 import facts_of_containers  # noqa: F401
 import facts_of_contexts  # noqa: F401
 import facts_of_copies  # noqa: F401
+import facts_of_deep_copies  # noqa: F401
 import facts_of_files  # noqa: F401
 import facts_of_identity  # noqa: F401
 import facts_of_iterators  # noqa: F401
