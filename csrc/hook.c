@@ -430,6 +430,13 @@ static PyMethodDef methods[] = {
      DOC("end_iterator($module, iterator, /)", "An iterator of a sequence or of a callable is at its end.")},
     {"deque_stands", hook_deque_stands, METH_O,
      DOC("deque_stands($module, iterator, /)", "Whether the deque of an iterator is as it was when that was made.")},
+    {"pairwise_parts", hook_pairwise_parts, METH_O,
+     DOC("pairwise_parts($module, pairwise, /)",
+         "Its iterator, and the item that begins the next pair where it has taken one; () at its end.")},
+    {"set_pairwise", hook_set_pairwise, METH_VARARGS,
+     DOC("set_pairwise($module, pairwise, iterator=NULL, old=NULL, /)", "Give it parts as pairwise_parts() tells them.")},
+    {"memory_iterator_parts", hook_memory_iterator_parts, METH_O,
+     DOC("memory_iterator_parts($module, iterator, /)", "The memoryview and the next index; () at its end.")},
     {NULL, NULL, 0, NULL},
 };
 

@@ -4,7 +4,7 @@
  * Out: the same iterator, standing there; what it draws from is not asked.
  *
  * The structs are private to CPython (Objects/enumobject.c, Objects/iterobject.c, Modules/itertoolsmodule.c,
- * Modules/_collectionsmodule.c); their beginnings are the same in 3.11, 3.12 and 3.13.
+ * Modules/_collectionsmodule.c, Objects/memoryobject.c); their beginnings are the same in 3.11, 3.12 and 3.13.
  */
 #include "hook_objects.h"
 
@@ -54,6 +54,18 @@ typedef struct {
     size_t state;
     Py_ssize_t left;
 } DequeIterator;
+
+typedef struct {
+    PyObject_HEAD
+    PyObject *iterator;
+    PyObject *old;
+} Pairwise;
+
+typedef struct {
+    PyObject_HEAD
+    Py_ssize_t index;
+    PyObject *view;
+} MemoryIterator;
 
 PyObject *
 hook_move_enumerate(PyObject *module, PyObject *args)
@@ -121,4 +133,60 @@ hook_deque_stands(PyObject *module, PyObject *object)
     }
     DequeIterator *iterator = (DequeIterator *)object;
     return PyBool_FromLong(iterator->deque->state == iterator->state);
+}
+
+static int
+is_pairwise(PyObject *object, const char *caller)
+{
+    if (strcmp(Py_TYPE(object)->tp_name, "itertools.pairwise") == 0) {
+        return 1;
+    }
+    PyErr_Format(PyExc_TypeError, "%s(): a pairwise is needed", caller);
+    return 0;
+}
+
+PyObject *
+hook_pairwise_parts(PyObject *module, PyObject *object)
+{
+    if (!is_pairwise(object, "pairwise_parts")) {
+        return NULL;
+    }
+    Pairwise *pairs = (Pairwise *)object;
+    if (pairs->iterator == NULL) {
+        return PyTuple_New(0);
+    }
+    return pairs->old == NULL ? PyTuple_Pack(1, pairs->iterator) : PyTuple_Pack(2, pairs->iterator, pairs->old);
+}
+
+PyObject *
+hook_set_pairwise(PyObject *module, PyObject *args)
+{
+    PyObject *object, *iterator = NULL, *old = NULL;
+    if (!PyArg_ParseTuple(args, "O|OO:set_pairwise", &object, &iterator, &old) || !is_pairwise(object, "set_pairwise")) {
+        return NULL;
+    }
+    if (iterator != NULL && !PyIter_Check(iterator)) {
+        PyErr_SetString(PyExc_TypeError, "set_pairwise(): an iterator is needed");
+        return NULL;
+    }
+    Pairwise *pairs = (Pairwise *)object;
+    Py_XINCREF(iterator);
+    Py_XINCREF(old);
+    Py_XSETREF(pairs->iterator, iterator);
+    Py_XSETREF(pairs->old, old);
+    Py_RETURN_NONE;
+}
+
+PyObject *
+hook_memory_iterator_parts(PyObject *module, PyObject *object)
+{
+    if (strcmp(Py_TYPE(object)->tp_name, "memory_iterator") != 0) {
+        PyErr_SetString(PyExc_TypeError, "memory_iterator_parts(): an iterator of a memoryview is needed");
+        return NULL;
+    }
+    MemoryIterator *iterator = (MemoryIterator *)object;
+    if (iterator->view == NULL) {
+        return PyTuple_New(0);
+    }
+    return Py_BuildValue("(On)", iterator->view, iterator->index);
 }

@@ -12,6 +12,7 @@ from typing import Any
 
 from stator import _hook
 from stator.breaks import Break
+from stator.heap.ahead import TEE_DATA
 from stator.heap.iterators import (
     ADOPTED,
     ASKING,
@@ -34,8 +35,8 @@ VIEWS: dict[type, str] = {
 }
 _REBUILT = ADOPTED | {
     itertools.cycle, itertools.product, itertools.permutations, itertools.combinations,
-    itertools.combinations_with_replacement, type(itertools.tee([])[0]), operator.itemgetter, operator.attrgetter,
-    operator.methodcaller,
+    itertools.combinations_with_replacement, type(itertools.tee([])[0]), TEE_DATA,
+    operator.itemgetter, operator.attrgetter, operator.methodcaller,
 }
 
 
@@ -47,6 +48,8 @@ def rebuild_iterator(build: Any, value: Any, cls: type) -> str | None:
         return _walker(build, value, WALKERS[cls][0])
     if cls is SET_ITERATOR:
         return _set_iterator(build, value)
+    if cls is itertools.pairwise:
+        return _pairwise(build, value)
     if cls not in _REBUILT:
         return None
     make, args, state = reduced(value)
@@ -92,6 +95,15 @@ def _set_iterator(build: Any, value: Any) -> str:
     if operator.length_hint(value) != len(container):
         raise Break("SB007", "an iterator in the middle of a set")
     return build.variable(value, "iterator", f"iter({build.value(container)})")
+
+
+def _pairwise(build: Any, value: Any) -> str:
+    parts = _hook.pairwise_parts(value)
+    build.kept.append(parts)
+    texts = [build.value(part) for part in parts]
+    name = build.variable(value, "pairwise", f"{build.writer.constant(itertools.pairwise, 'pairwise')}(())")
+    build.writer.line(f"{build.writer.constant(_hook.set_pairwise, 'set_pairwise')}({', '.join([name, *texts])})")
+    return name
 
 
 # ---------------------------------------------------------------------- iterators from outside

@@ -2,8 +2,8 @@
 
     iter({3, 1, 2}) after one step  ->  items_to_come(it, 10): [2, 3]
 
-Sets, dicts of other classes than dict, deques and arrays, and the pools of itertools.  Copies and the originals run no
-Python code: hashes and comparisons were made when the container was filled.
+Sets, dicts of other classes than dict, deques, arrays and memoryviews of them, and the pools of itertools.  Copies and
+the originals run no Python code: hashes and comparisons were made when the container was filled.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ _LISTED: frozenset[type] = frozenset(map(type, (
 )))
 _DEQUES: frozenset[type] = frozenset({type(iter(collections.deque())), type(reversed(collections.deque()))})
 _ARRAY = type(iter(array.array("i")))
+_MEMORY: type = type(iter(memoryview(b"")))
 POOLS: frozenset[type] = frozenset({itertools.product, itertools.permutations, itertools.combinations,
                                     itertools.combinations_with_replacement})
-COPIED = _LISTED | _DEQUES | POOLS | {_ARRAY}
+COPIED = _LISTED | _DEQUES | POOLS | {_ARRAY, _MEMORY}
 
 
 def can_be_copied(iterator: Any) -> bool:
@@ -32,6 +33,8 @@ def can_be_copied(iterator: Any) -> bool:
     cls = type(iterator)
     if cls in _DEQUES:
         return _hook.deque_stands(iterator)
+    if cls is _MEMORY:
+        return _is_readable(_hook.memory_iterator_parts(iterator))
     if cls in _LISTED:
         if type(container_behind(iterator)) is dict:  # looked into in another way (see iterators.WALKERS)
             return False
@@ -44,6 +47,9 @@ def can_be_copied(iterator: Any) -> bool:
 
 def items_to_come(iterator: Any, count: int) -> list[Any]:
     """At most `count` of the next items."""
+    if type(iterator) is _MEMORY:
+        parts = _hook.memory_iterator_parts(iterator)
+        return parts[0][parts[1]:parts[1] + count].tolist() if parts else []
     make, args, state = reduced(iterator)
     if type(iterator) in _LISTED:
         return args[0][:count]
@@ -58,17 +64,32 @@ def container_copied(iterator: Any) -> list[Any]:
     cls = type(iterator)
     if cls in POOLS:
         return []
+    if cls is _MEMORY:
+        return [parts[0].obj] if (parts := _hook.memory_iterator_parts(iterator)) else []
     if cls in _LISTED:
         found = container_behind(iterator)
         return [] if found is None else [found]
     return [reduced(iterator)[1][0]]
 
 
-WALKED: tuple[type, ...] = (set, frozenset, dict, collections.deque, array.array)
+def _is_readable(parts: tuple[Any, ...]) -> bool:
+    """Whether a memoryview shows bytes or an array, item by item."""
+    if not parts:
+        return True
+    try:
+        return type(parts[0].obj) in _BUFFERS and parts[0].ndim == 1 and parts[0][:0].tolist() == []
+    except (ValueError, NotImplementedError):  # it was released; its items are no numbers
+        return False
+
+
+_BUFFERS = frozenset({bytes, bytearray, array.array})
+WALKED: tuple[type, ...] = (set, frozenset, dict, collections.deque, array.array, bytearray)
 
 
 def walked_by(cls: type) -> tuple[type, ...]:
     """The containers that iterators of this class walk."""
+    if cls is _MEMORY:
+        return (bytearray, array.array)
     return (set, frozenset) if cls is _SET else (collections.deque,) if cls in _DEQUES else (array.array,) \
         if cls is _ARRAY else (dict,) if cls in _LISTED else ()
 

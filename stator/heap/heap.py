@@ -38,7 +38,7 @@ from stator.heap.scope import Scope
 from stator.heap.shells import CONSTANT_TYPES, IDENTITY_TYPES, is_constant_tuple, new_shell
 from stator.heap.tracker import MOVING, Shape, VariableTracker
 from stator.heap.unread import adopt_unread
-from stator.heap.upcoming import COMPOSITES, ENDLESS, SEQUENCES, adopt_upcoming
+from stator.heap.upcoming import AHEAD, COMPOSITES, ENDLESS, SEQUENCES, adopt_upcoming
 from stator.heap.values import value_adopters
 from stator.heap.wrappers import guard_parts
 from stator.kinds import is_a
@@ -104,7 +104,7 @@ class Heap(Exposure):
         self.adopters.update({int: self._adopt_number, float: self._adopt_number})
         self.adopters.update(dict.fromkeys(IDENTITY_TYPES, self._adopt_identity))
         self.adopters.update(iterator_adopters(self))
-        for cls in SEQUENCES | COMPOSITES | ENDLESS | COPIED:
+        for cls in SEQUENCES | COMPOSITES | ENDLESS | COPIED | AHEAD:
             otherwise = self.adopters.get(cls, self._adopt_opaque)
             self.adopters[cls] = functools.partial(adopt_upcoming, self, otherwise=otherwise)
         self.adopters.update(holder_adopters(self))

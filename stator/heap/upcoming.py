@@ -15,6 +15,7 @@ from typing import Any
 
 from stator.breaks import Break
 from stator.guards.guard import Kind
+from stator.heap.ahead import AHEAD, ahead_of
 from stator.heap.box import NO_KEY, Box
 from stator.heap.copied_iterators import (
     COPIED,
@@ -36,7 +37,7 @@ _TUPLE: type = type(iter(()))
 _RANGE, _LONG_RANGE = type(iter(range(0))), type(iter(range(1 << 70)))
 SEQUENCES = frozenset({_LIST, _TUPLE, _RANGE, _LONG_RANGE})
 _TEXTS = frozenset({type(iter("")), type(iter("\u0100")), type(iter(b""))})
-COMPOSITES = frozenset({enumerate, zip})
+COMPOSITES = frozenset({enumerate, zip, itertools.pairwise})
 ENDLESS = frozenset({itertools.cycle})
 _length_hint = operator.length_hint
 
@@ -48,6 +49,9 @@ def is_upcoming(iterator: Any) -> bool:
         return True
     if cls in COPIED:
         return can_be_copied(iterator)
+    if cls in AHEAD:
+        taken_before, inner, alone = ahead_of(iterator)
+        return inner is None or alone and is_upcoming(inner)
     if cls is enumerate:
         inner = reduced(iterator)[1]
         # Held by the enumerate, by what it was reduced to, and as an argument: nobody else can advance it.
@@ -81,7 +85,7 @@ def walks(iterator: Any, container: Any) -> bool:
 
 def may_walk(cls: type, container: Any) -> bool:
     """Whether an iterator of this class may draw from such a container."""
-    if cls in COMPOSITES or cls in ENDLESS:
+    if cls in COMPOSITES or cls in ENDLESS or cls in AHEAD:
         return is_a(container, (list, *WALKED))
     return is_a(container, list if cls is _LIST else walked_by(cls))
 
@@ -93,6 +97,9 @@ def containers_behind(iterator: Any) -> list[Any]:
         return [args[0]] if (args := reduced(iterator)[1]) else []
     if cls in COPIED:
         return container_copied(iterator)
+    if cls in AHEAD:
+        inner = ahead_of(iterator)[1]
+        return [] if inner is None else containers_behind(inner)
     if cls is enumerate or cls in ENDLESS:
         return containers_behind(reduced(iterator)[1][0])
     if cls is zip:
@@ -127,6 +134,10 @@ def remaining(iterator: Any) -> int:
         return remaining(reduced(iterator)[1][0])
     if cls is zip:
         return min((remaining(part) for part in reduced(iterator)[1]), default=0)
+    if cls in AHEAD:
+        before, inner, _ = ahead_of(iterator)
+        count = len(before) + (0 if inner is None else remaining(inner))
+        return max(count - 1, 0) if cls is itertools.pairwise else count
     if cls in COPIED:
         return len(items_to_come(iterator, LOOKAHEAD))
     return operator.length_hint(iterator)
@@ -145,6 +156,11 @@ def peek(iterator: Any, offset: int) -> Any:
     cls = type(iterator)
     if cls in COPIED:
         return items_to_come(iterator, offset + 1)[offset]
+    if cls in AHEAD:
+        before, inner, _ = ahead_of(iterator)
+        found = tuple(before[k] if k < len(before) else peek(inner, k - len(before)) for k in (offset, offset + 1)
+                      [:2 if cls is itertools.pairwise else 1])
+        return found if cls is itertools.pairwise else found[0]
     _, args, state = reduced(iterator)
     if cls is enumerate:
         return (args[1] + offset, peek(args[0], offset))

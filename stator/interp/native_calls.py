@@ -19,6 +19,7 @@ from stator import _hook
 from stator.breaks import Break
 from stator.code.decode import decode
 from stator.heap.box import Box
+from stator.heap.upcoming import posed_class
 from stator.interp import consumers, symbols
 from stator.interp.frame import UNBOUND, Frame, Raised
 from stator.interp.lazy_iterators import containers_behind, is_to_be_read
@@ -139,10 +140,23 @@ class NativeCaller(Machine):
                 raise Break("SB005", f"{name_of(row)} of an object from outside")  # bound to the user's own
             if args and row.mutates and self.heap.is_opaque(args[0]):
                 raise Break("SB006", f"{name_of(row)} of an object from outside")
+            if args and (type(fn) is types.MethodDescriptorType or fn is itertools.tee):
+                self.refuse_copies(fn, args[0])
             return
         if cls is NativeClass.SPECIAL or cls is NativeClass.WRAPPER or cls is NativeClass.OUTSIDE_REF:
             raise Break("SB001", f"{name_of(row)} needs a rule of the interpreter that does not exist yet")
         raise Break(row.code or "SB001", f"{name_of(row)}: {row.why}" if row.why else name_of(row))
+
+    def refuse_copies(self, fn: Any, value: Any) -> None:
+        """A method of an iterator from outside: one that has no stand-in of its class would move the user's own.
+
+        itertools.tee() copies what has a `__copy__`, as its own iterators do.
+        """
+        posed = posed_class(self.heap, value)
+        if posed is None and self.heap.is_opaque(value) and is_iterator(type(value)):
+            posed = type(value)
+        if posed is not None and (fn is not itertools.tee or find(self, posed, "__copy__") is not MISSING):
+            raise Break("SB014", f"a {posed.__name__} from outside, copied or asked")
 
     def admit_slot(self, method: Any, args: Any) -> None:
         """The same of what an operator reaches; a type that lacks the slot says so itself."""

@@ -28,6 +28,7 @@ from stator.interp import (
     tensor_copies,
 )
 from stator.interp.calls import Caller
+from stator.interp.native_calls import NativeCaller
 from stator.interp.trace import Trace
 
 
@@ -162,6 +163,7 @@ SWITCHES = [
     Switch("numpy warns", without(arrays, "warnings_raise", contextlib.nullcontext), ("numpy_warning",)),
     Switch("iterators that others use", without(upcoming, "is_upcoming", lambda iterator: True),
            ("outside_zip_of_one_iterator_twice",)),
+    Switch("iterators from outside are not copied", without(NativeCaller, "refuse_copies"), ("outside_tee_over_a_generator_copied",)),
     Switch("lists under iterators", without(upcoming, "refuse_changed"), ("outside_iterator_over_a_list_that_changes",)),
     Switch("modules of the program load in order", without(imports, "is_installed", lambda name: True),
            ("module_loaded_inside",)),
