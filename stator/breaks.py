@@ -179,7 +179,7 @@ register(
     "SB013",
     "impure read",
     cause="the program reads something that changes from call to call without any object showing it",
-    example="time.time(), os.environ['N'], random.choice(xs)",
+    example="time.time(), os.environ['N'], random.choice(names)",
     remedy="read it outside the compiled function and pass it in",
     inherent=True,
 )

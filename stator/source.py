@@ -95,11 +95,11 @@ class Drawn(Source):
     """A random number that the residual draws before the graph runs; nothing outside holds it, no guard reads it."""
 
     __slots__ = ("index", "name")
-    index: int
+    index: int | tuple[int, int]  # the draw, or the draw and the number in what it gives
     name: str
     _family = "drawn"
 
-    def __init__(self, index: int, name: str) -> None:
+    def __init__(self, index: int | tuple[int, int], name: str) -> None:
         _store(self, "index", index)
         _store(self, "name", name)
         self._seal(None, index)
@@ -115,6 +115,7 @@ class Copied(Drawn):
     """A copy of a tensor, which the residual makes before the graph runs."""
 
     __slots__ = ()
+    _family = "copied"
 
     def text(self) -> str:
         return f"copy of {self.name} {self.index}"

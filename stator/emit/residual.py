@@ -137,7 +137,8 @@ def draw_numbers(build: Rebuilder, may_fail: bool) -> list[str]:
         arguments = [build.outside(draw.stream), *map(build.scalar, draw.args),
                      *(f"{name}={build.scalar(value)}" for name, value in draw.kwargs)]
         function = writer.constant(draw.function, draw.function.__name__)
-        lines.append(f"{build.outside(draw.source)} = {function}({', '.join(arguments)})")
+        target = f"[{', '.join(map(build.outside, draw.parts))}]" if draw.parts else build.outside(draw.source)
+        lines.append(f"{target} = {function}({', '.join(arguments)})")
     return lines
 
 

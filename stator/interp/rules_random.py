@@ -2,8 +2,8 @@
 
 A draw with plain arguments is made by the residual itself, before the graph, in the program's order and from the
 user's own stream; the trace knows its type and range only.  Arithmetic on it goes into the graph, a branch on it
-breaks.  An array that is drawn is an input of the graph.  Draws that make lists, and whoever looks at a stream's state,
-break at that very call.
+breaks.  An array that is drawn is an input of the graph.  choice(), sample() and shuffle() among numbers of one type
+give such numbers; among other things they break at that very call, and so does whoever looks at a stream's state.
 """
 
 from __future__ import annotations
@@ -39,25 +39,26 @@ class Draw:
     args: tuple[Any, ...]
     kwargs: tuple[tuple[str, Any], ...]
     source: Drawn
+    parts: tuple[Drawn, ...] = ()  # of a call that makes a list: one for each of its numbers
 
 
 _PLAIN = (int, float, bool, type(None))
 _PYTHON = ("random", "getrandbits", "randint", "randrange", "uniform", "triangular", "gauss", "normalvariate",
            "expovariate", "betavariate", "gammavariate", "lognormvariate", "paretovariate", "vonmisesvariate",
            "weibullvariate")
-_PYTHON_WHOLE = ("choice", "choices", "sample", "shuffle", "randbytes")
+_AMONG = ("choice", "choices", "sample", "shuffle")
 _NUMPY_WHOLE = ("get_state", "set_state", "shuffle", "permuted", "spawn")
 
 
-def draw(vm: Any, function: Any, args: Any, kwargs: Any) -> Any:
+def draw(vm: Any, function: Any, args: Any, kwargs: Any, bounds: Any = None) -> Any:
     """The number that a call of a stream's method will give."""
     stream, *rest = args
     name = function.__name__
     original = vm.heap.original_of(stream)
     source = vm.heap.source_of(stream)
     cls = type(original)
-    values = specialise_deep(vm, tuple(rest))
-    named = dict(zip(kwargs, specialise_deep(vm, tuple(kwargs.values())), strict=True))
+    values = _as_they_are(vm, rest)
+    named = dict(zip(kwargs, _as_they_are(vm, kwargs.values()), strict=True))
     scratch = _SCRATCH.get(cls)
     why = ""
     if scratch is None:
@@ -72,12 +73,64 @@ def draw(vm: Any, function: Any, args: Any, kwargs: Any) -> Any:
     example = _example(scratch, function, values, named)
     if type(example) is numpy.ndarray and example.dtype.kind in "biuf":
         return drawn_array(vm, function, source, values, named, example)
+    if type(example) is list and bounds is not None and len(example) <= _MOST_NUMBERS:
+        return drawn_list(vm, function, source, values, named, example, bounds)
     if type(example) is not int and type(example) is not float:
         raise Break("SB013", f"a random number: {name}() that makes a {type(example).__name__}", leave=random.__file__)
     place = Drawn(len(vm.draws), name)
-    number = vm.recorder.add_drawn(type(example), place, _range(name, values, named, example))
+    number = vm.recorder.add_drawn(type(example), place, bounds or _range(name, values, named, example))
     vm.draws.append(Draw(function, source, values, tuple(named.items()), place))
     return number
+
+
+def _as_they_are(vm: Any, arguments: Any) -> tuple[Any, ...]:
+    """Arguments of a draw; of lists the residual gets copies, as the program may change them afterwards."""
+    for each in arguments:
+        if type(each) in (list, tuple):
+            vm.heap.expose_deep(each)
+    return tuple(list(each) if type(each) is list else each for each in specialise_deep(vm, tuple(arguments)))
+
+
+def draw_among(vm: Any, function: Any, args: Any, kwargs: Any) -> Any:
+    """A number, or a list of numbers, out of those in a list, tuple or range; shuffle() writes them back."""
+    stream, population, *rest = args
+    name, values = function.__name__, ()
+    if type(population) in (list, tuple, range):
+        vm.heap.expose_deep(population)
+        values = specialise_deep(vm, tuple(population))
+    kinds = set(map(type, values))
+    if len(kinds) != 1 or not kinds <= {int, float} or len(values) > _MOST_NUMBERS:
+        raise Break("SB013", f"a random stream: {name}() among other things than numbers", leave=random.__file__)
+    bounds = (min(values), max(values))
+    if name == "choice" and not rest and not kwargs:
+        return draw(vm, function, (stream, list(values)), kwargs, bounds)
+    shuffles = name == "shuffle"
+    if shuffles and (rest or kwargs or type(population) is not list):
+        raise Break("SB013", "a random stream: shuffle() in another way", leave=random.__file__)
+    made = draw(vm, shuffled if shuffles else function, (stream, list(values), *rest), kwargs, bounds)
+    if not shuffles:
+        return made
+    vm.heap.note_write(population)
+    population[:] = made
+    return None
+
+
+def shuffled(stream: Any, values: list[Any]) -> list[Any]:
+    """What shuffle() makes of a list, as a list."""
+    values = list(values)
+    random.Random.shuffle(stream, values)
+    return values
+
+
+_MOST_NUMBERS = 64
+
+
+def drawn_list(vm: Any, function: Any, stream: Source, values: Any, named: Any, example: Any, bounds: Any) -> Any:
+    """A list of numbers that the residual draws together."""
+    place = Drawn(len(vm.draws), function.__name__)
+    parts = tuple(Drawn((place.index, number), function.__name__) for number in range(len(example)))
+    vm.draws.append(Draw(function, stream, values, tuple(named.items()), place, parts))
+    return [vm.recorder.add_drawn(type(bounds[0]), part, bounds) for part in parts]
 
 
 def drawn_array(vm: Any, function: Any, stream: Source, values: Any, named: Any, example: Any) -> Any:
@@ -133,6 +186,17 @@ def _draw_rule(function: Any) -> Any:
     return drawn
 
 
+def _among_rule(function: Any) -> Any:
+    def among(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+        known = known_stream(vm, args[0]) if args else None
+        if known is not None:
+            return run_known(vm, function, known, args[1:], kwargs, cont)
+        if len(args) < 2:
+            raise Break("SB013", f"a random stream: {function.__name__}() of named arguments", leave=random.__file__)
+        vm.give(draw_among(vm, function, args, kwargs), cont)
+    return among
+
+
 def _whole_rule(function: Any) -> Any:
     def looked_at(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
         known = known_stream(vm, args[0]) if args else None
@@ -169,8 +233,9 @@ def _seed_numpy(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 for _name in _PYTHON:
     _function = getattr(random.Random, _name)
     rule(_function)(_draw_rule(_function))
-for _name in _PYTHON_WHOLE:
-    rule(getattr(random.Random, _name))(_whole_rule(getattr(random.Random, _name)))
+for _name in _AMONG:
+    rule(getattr(random.Random, _name))(_among_rule(getattr(random.Random, _name)))
+rule(random.Random.randbytes)(_whole_rule(random.Random.randbytes))
 _COMPILED = type(numpy.random.RandomState.__dict__["rand"])
 for _owner in (numpy.random.RandomState, numpy.random.Generator):
     for _name, _function in _owner.__dict__.items():
