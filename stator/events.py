@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,7 +43,7 @@ class CaptureFinished(Event):
     seconds: float
     graph: Any = None
     residual_source: str = ""
-    guard_list: tuple[Any, ...] = ()  # the guards themselves, each with text() and where
+    guard_list: Sequence[Any] = ()  # the guards themselves, each with text() and where
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ import time
 import types
 import warnings
 import weakref
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -38,6 +39,7 @@ from stator.graph.histories import separate_histories
 from stator.graph.memory import sharing_candidates, storage_partition
 from stator.graph.modes_aside import put_back, set_aside, unasked
 from stator.guards.guard import Guard, Kind
+from stator.guards.guard_set import GuardList, in_order
 from stator.guards.lower import Program, lower
 from stator.heap.wrappers import leaf_sources
 from stator.held_signals import held_signals, signals_let_through
@@ -302,8 +304,8 @@ def finish(site: CallSite, done: Trace, bound: tuple[Any, ...], started: float, 
     else:
         program, lowered, guards = checked_program(done, residual.wanted, bound, residual.packed)
     seconds = time.perf_counter() - started
-    events.emit(events.CaptureFinished(site.name, nodes, len(guards), seconds, residual.graph, residual.source,
-                                       tuple(guards)))
+    events.emit(events.CaptureFinished(site.name, nodes, len(lowered.checks), seconds, residual.graph, residual.source,
+                                       guards))
     residual.graph_inputs = []  # the tensors of the captured call are the user's to let go
     return program, function, Installed(lowered, guards, residual, shareable=serves)
 
@@ -336,7 +338,7 @@ def compiled_or_shared(site: CallSite, done: Trace, residual: Residual, bound: t
 
 
 def under_locks(done: Trace, residual: Residual, function: Any,
-                bound: tuple[Any, ...]) -> tuple[Any, Program, list[Guard], Any]:
+                bound: tuple[Any, ...]) -> tuple[Any, Program, Sequence[Guard], Any]:
     """The guards, and a residual that takes the program's locks before it relies on them."""
     states = list(done.vm.locks.values())
     wanted = [*bound_arguments(len(bound)), *(state.source for state in states)]
@@ -359,7 +361,7 @@ def guard_shared_memory(done: Trace, residual: Residual) -> None:
 
 
 def checked_program(done: Trace, wanted: list[Any], bound: tuple[Any, ...],
-                    packed: int = 0) -> tuple[Any, Program, list[Guard]]:
+                    packed: int = 0) -> tuple[Any, Program, Sequence[Guard]]:
     """The guard program; it must accept the very call it came from."""
     guard_set = done.vm.heap.guards
     symbols = done.vm.recorder.symbols
@@ -368,8 +370,8 @@ def checked_program(done: Trace, wanted: list[Any], bound: tuple[Any, ...],
     if symbols.origins:
         guard_set.update(shape_guards(symbols, symbols.shape_env.guards.lines))
     guard_set.prune()
-    guards = list(guard_set)
-    lowered = lower(guards, wanted)
+    guards = GuardList(guard_set)
+    lowered = lower(in_order(guard_set.single()), wanted, guard_set.said())
     program = _core.GuardProgram(lowered.nodes, lowered.checks, lowered.wanted, len(bound), packed)
     with put_back():
         failed = program.check(bound)

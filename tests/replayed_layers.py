@@ -53,10 +53,10 @@ def counting(cls: type) -> Iterator[list[str]]:
     found: list[str] = []
     play = Replay.play
 
-    def noted(self: Replay, template: Any, images: Any, sources: Any, tensors: Any) -> Any:
+    def noted(self: Replay, template: Any, images: Any, said: Any, tensors: Any) -> Any:
         if any(type(image) is cls for image in images[:1]):
-            found.append(sources[0].text())
-        return play(self, template, images, sources, tensors)
+            found.append(said.root.text())
+        return play(self, template, images, said, tensors)
 
     Replay.play = noted  # type: ignore[method-assign]
     try:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import types
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,7 +31,7 @@ class Installed:
     """What one entry was made from; the C++ side keeps it as the entry's tag."""
 
     program: Program
-    guards: list[Guard]
+    guards: Sequence[Guard]
     residual: Any  # emit.Residual, or None where the entry runs the program as it is
     why_eager: str = ""
     error: BaseException | None = None  # what the trace raised, where it raised

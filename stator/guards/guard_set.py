@@ -3,14 +3,19 @@
 `add` is on the hot path of capture, so it is one hash lookup.  `prune` drops what another guard
 already says.  Iteration puts what is likely to fail and cheap first, and a parent before its children,
 so that the first failure is also the best explanation.
+
+Patterns that are said of an object (`pattern.Said`) stand among them as they arrived, and become guards when somebody
+wants to see them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from types import ModuleType
+from typing import overload
 
 from stator.guards.guard import Guard, Kind, is_constant, same_constant
+from stator.guards.pattern import Said
 from stator.source import Key, Local, Source
 
 _HEAP_TYPE = 1 << 9
@@ -33,10 +38,11 @@ _FIXED = {Kind.ALIAS: (4, 0, 0), Kind.NOT_ALIAS: (4, 0, 0), Kind.SHAPE: (4, 0, 0
 class GuardSet:
     """Guards in order of arrival, without repeats."""
 
-    __slots__ = ("_by_key",)
+    __slots__ = ("_by_key", "_said")
 
     def __init__(self, guards: Iterable[Guard] = ()) -> None:
-        self._by_key: dict[object, Guard] = {}
+        self._by_key: dict[object, Guard | Said] = {}
+        self._said: list[Said] = []
         for guard in guards:
             self.add(guard)
 
@@ -44,29 +50,97 @@ class GuardSet:
         """Keep the guard; False when the same fact is already there (the first line that used it stays)."""
         return self._by_key.setdefault(guard.key, guard) is guard
 
+    def say(self, said: Said) -> None:
+        """Keep the guards of a pattern."""
+        if self._by_key.setdefault(said.key, said) is said:
+            self._said.append(said)
+
     def update(self, guards: Iterable[Guard]) -> None:
         for guard in guards:
             self.add(guard)
 
     def prune(self) -> None:
         """Drop every guard that another one implies."""
-        facts = _Facts(self._by_key.values())
-        for key in [key for key, guard in self._by_key.items() if facts.imply(guard)]:
+        facts = _Facts(self.single())
+        for key in [key for key, guard in self._by_key.items() if type(guard) is Guard and facts.imply(guard)]:
             del self._by_key[key]
 
-    def arrived(self) -> Iterable[Guard]:
+    def arrived(self) -> Iterable[Guard | Said]:
         """In order of arrival."""
         return self._by_key.values()
 
+    def single(self) -> list[Guard]:
+        """The guards that arrived one by one."""
+        if not self._said:
+            return list(self._by_key.values())  # type: ignore[arg-type]
+        return [guard for guard in self._by_key.values() if type(guard) is Guard]
+
+    def said(self) -> list[Said]:
+        return self._said
+
+    def spelled_out(self) -> GuardSet:
+        """The same facts, each a guard of its own."""
+        if not self._said:
+            return self
+        found = GuardSet()
+        for each in self._by_key.values():
+            found.update((each,) if type(each) is Guard else each.guards())  # type: ignore[union-attr]
+        return found
+
     def __len__(self) -> int:
+        """How many arrived; a pattern counts as one."""
         return len(self._by_key)
 
     def __iter__(self) -> Iterator[Guard]:
-        """In checking order; sorting is stable, so arrival decides between equals."""
-        return iter(sorted(self._by_key.values(), key=_rank))
+        """In checking order."""
+        return iter(in_order(self.spelled_out().single()))
 
     def __repr__(self) -> str:
         return f"<GuardSet of {len(self)}>"
+
+
+def in_order(guards: Iterable[Guard]) -> list[Guard]:
+    """In checking order; sorting is stable, so arrival decides between equals."""
+    return sorted(guards, key=_rank)
+
+
+class GuardList(Sequence[Guard]):
+    """The guards of a set, each once, pruned, in checking order; made when somebody looks at them."""
+
+    __slots__ = ("_set", "_made")
+
+    def __init__(self, guards: GuardSet) -> None:
+        self._set: GuardSet | None = guards
+        self._made: list[Guard] = []
+
+    def _list(self) -> list[Guard]:
+        if self._set is not None:
+            found = self._set.spelled_out()
+            found.prune()
+            self._made, self._set = list(found), None
+        return self._made
+
+    def __len__(self) -> int:
+        return len(self._list())
+
+    @overload
+    def __getitem__(self, index: int) -> Guard: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[Guard]: ...
+
+    def __getitem__(self, index: int | slice) -> Guard | list[Guard]:
+        return self._list()[index]
+
+    def __iter__(self) -> Iterator[Guard]:
+        return iter(self._list())
+
+
+def needed(guards: Sequence[Guard]) -> list[int]:
+    """The numbers of those that no other one implies, in checking order."""
+    facts = _Facts(guards)
+    return sorted([number for number, guard in enumerate(guards) if not facts.imply(guard)],
+                  key=lambda number: _rank(guards[number]))
 
 
 def _rank(guard: Guard) -> tuple[int, int, int]:

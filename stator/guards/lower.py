@@ -10,6 +10,7 @@ The numbers of `Op` are those of `csrc/guard_program.h`.
 from __future__ import annotations
 
 import enum
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
@@ -20,6 +21,8 @@ from torch.utils._device import DeviceContext
 
 from stator.guards.global_state import DefaultDevice, GlobalState
 from stator.guards.guard import MISSING, Guard, Kind, is_constant
+from stator.guards.guard_set import needed
+from stator.guards.pattern import Pattern, Said
 from stator.guards.tensor_meta import TensorMeta
 from stator.source import (
     Attr,
@@ -59,6 +62,30 @@ class Op(enum.IntEnum):
     CALL = 12
 
 
+class CheckedGuards:
+    """The guard behind each check, by its number."""
+
+    __slots__ = ("single", "_starts", "_said")
+
+    def __init__(self) -> None:
+        self.single: list[Guard] = []
+        self._starts: list[int] = []
+        self._said: list[tuple[Said, list[int]]] = []  # which of its guards are checked, in the order of the checks
+
+    def say(self, start: int, said: Said, facts: list[int]) -> None:
+        self._starts.append(start)
+        self._said.append((said, facts))
+
+    def __getitem__(self, number: int) -> Guard:
+        if number < len(self.single):
+            return self.single[number]
+        place = bisect_right(self._starts, number) - 1
+        if place < 0:
+            raise IndexError(number)
+        said, facts = self._said[place]
+        return said.guard(facts[number - self._starts[place]])
+
+
 @dataclass(slots=True)
 class Program:
     """The arguments of `_core.GuardProgram`; `guards[i]` is the guard behind `checks[i]`."""
@@ -66,19 +93,89 @@ class Program:
     nodes: list[tuple[int, int, Any]] = field(default_factory=list)
     checks: list[tuple[int, int, Any]] = field(default_factory=list)
     wanted: list[int] = field(default_factory=list)
-    guards: list[Guard] = field(default_factory=list)
+    guards: CheckedGuards = field(default_factory=CheckedGuards)
 
 
-def lower(guards: Iterable[Guard], wanted_sources: Sequence[Source] = ()) -> Program:
+def lower(guards: Iterable[Guard], wanted_sources: Sequence[Source] = (), said: Sequence[Said] = ()) -> Program:
     """Number the nodes and encode the checks."""
     program = Program()
     numbers: dict[Source, int] = {}
+    guards = list(guards)
+    said, spelled_out = separate(said)
+    for each in spelled_out:
+        guards += each.guards()
     for guard in guards:
         number = -1 if guard.kind is Kind.GLOBAL_STATE else _number(guard.source, program, numbers)
         program.checks.append((number, int(guard.kind), _check_payload(guard, program, numbers)))
-        program.guards.append(guard)
+    program.guards.single = guards
+    if said:
+        _lower_said(said, program, numbers)
     program.wanted = [_number(source, program, numbers) for source in wanted_sources]
     return program
+
+
+def separate(said: Sequence[Said]) -> tuple[list[Said], list[Said]]:
+    """Patterns said of objects that are no part of one another; and the others."""
+    roots: set[Source] = set()
+    apart: list[Said] = []
+    others: list[Said] = []
+    everything = {each.root for each in said}
+    for each in said:
+        above = each.root.base
+        while above is not None and above not in everything:
+            above = above.base
+        (others if above is not None or each.root in roots else apart).append(each)
+        roots.add(each.root)
+    return apart, others
+
+
+def lowered_pattern(pattern: Pattern) -> tuple[list[tuple[int, int, Any]], list[tuple[int, int, Any, int]], list[int]]:
+    """Nodes (op, place of the parent, payload), checks (place, kind, payload, fact) and the place of each source.
+
+    Places count from the object itself, which is 0; the nodes begin with place 1.
+    """
+    if pattern.lowered is None:
+        program = Program()
+        numbers = {pattern.sources[0]: 0}
+        program.nodes.append((-1, -1, None))  # the object itself
+        guards = [guard for guard, _ in pattern.facts]
+        checks = []
+        for fact in needed(guards):
+            place = _number(guards[fact].source, program, numbers)
+            checks.append((place, int(guards[fact].kind), _check_payload(guards[fact], program, numbers), fact))
+        pattern.lowered = (program.nodes[1:], checks, [numbers.get(source, -1) for source in pattern.sources])
+    return pattern.lowered  # type: ignore[no-any-return]
+
+
+def _lower_said(said: Sequence[Said], program: Program, numbers: dict[Source, int]) -> None:
+    """Append the nodes and checks of patterns; what is there already, of guards of their own, is not repeated."""
+    roots = [_number(each.root, program, numbers) for each in said]
+    known = {node: number for number, node in enumerate(program.nodes) if node[1] >= 0}
+    before = len(program.nodes)
+    nodes, all_checks = program.nodes, program.checks
+    asked = {(*check[:2], guard.key[2]) for check, guard in zip(all_checks, program.guards.single, strict=True)}
+    for each, root in zip(said, roots, strict=True):
+        pattern_nodes, checks, places = lowered_pattern(each.pattern)
+        at = [root]
+        for op, parent, payload in pattern_nodes:
+            above = at[parent]
+            node = (op, above, payload)
+            number = known.get(node) if above < before else None
+            if number is None:
+                number = len(nodes)
+                nodes.append(node)
+            at.append(number)
+        facts: list[int] = []
+        start = len(all_checks)
+        for place, kind, payload, fact in checks:
+            number = at[place]
+            if number >= before or (number, kind, each.pattern.facts[fact][0].key[2]) not in asked:
+                all_checks.append((number, kind, payload))
+                facts.append(fact)
+        program.guards.say(start, each, facts)
+        for number, source in each.made():
+            if places[number] > 0:
+                numbers.setdefault(source, at[places[number]])
 
 
 def _number(source: Source, program: Program, numbers: dict[Source, int]) -> int:

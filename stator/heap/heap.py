@@ -20,6 +20,7 @@ from stator.breaks import Break
 from stator.graph.tensor_classes import PLAIN_CLASSES, acts_above_dispatch, acts_as_parameter, acts_as_wrapper
 from stator.guards.guard import Guard, Kind
 from stator.guards.guard_set import GuardSet
+from stator.guards.pattern import Said
 from stator.heap.arrays import Arrays, array_adopters
 from stator.heap.box import NO_KEY, Box
 from stator.heap.constants import Constants
@@ -87,9 +88,9 @@ class Heap(Exposure):
         self.writes = 0  # instructions and C calls that may have changed something
         self.written: dict[int, VariableTracker] = {}  # the records that may have been changed
         # Objects that a replayed segment has seen and nobody has adopted, and their instance dicts: the first place.
-        self.replayed: dict[int, tuple[Any, Source]] = {}
-        self.replayed_at: dict[Source, list[Any]] = {}
-        self.replayed_dicts: dict[int, tuple[Any, Source]] = {}
+        self.replayed: dict[int, tuple[Any, Said, int]] = {}
+        self.replayed_dicts: dict[int, tuple[Any, Said, int]] = {}
+        self.replays: list[tuple[Said, list[tuple[Any, int]]]] = []  # what each has seen, and where
         self.refused: dict[int, Break] = {}  # objects without a stand-in -> why they have none
         self.kept: list[Any] = []  # keeps every id above valid while the trace lives
         self.adopters: dict[type, Adopter] = {
@@ -158,8 +159,11 @@ class Heap(Exposure):
         """An object that only a replay has seen so far has the record that its first place gives it."""
         owned = self.replayed_dicts.pop(id(value), None)
         found = owned or self.replayed.pop(id(value), None)
-        if found is not None and (owned or found[1] != source):
-            self.adopt(*found)
+        if found is not None:
+            original, said, place = found
+            first = said.source(place)
+            if owned or first != source:
+                self.adopt(original, first)
 
     def box(self, raw: Any, make: Any, base: Source, key: Any = NO_KEY) -> Box:
         return Box(self, raw, make, base, key)

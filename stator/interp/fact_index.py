@@ -17,6 +17,9 @@ _NAMING = frozenset({Kind.ID, Kind.NOT_ID, Kind.KEYS, Kind.ABSENT, Kind.PRESENT,
                      Kind.FRESH_CALL})
 
 
+_NONE: set[Any] = set()
+
+
 class FactIndex:
     """The facts of one trace so far."""
 
@@ -28,23 +31,32 @@ class FactIndex:
         self.functions: dict[Source, list[int]] = {}  # ids of what stands for itself
         self.naming: dict[int, int] = {}  # id of an object that a guard names -> the first such guard
         self.kept: dict[int, Any] = {}
-        self.taken = [0, 0, 0, 0]
+        self.replayed: dict[Source, list[Any]] = {}  # objects that a replay has seen at a place
+        self.relations: dict[Source, set[tuple[Source, Kind, Source]]] = {}
+        self.taken = [0, 0, 0, 0, 0]
+        self.related_taken = 0
 
     def update(self) -> None:
         heap = self.heap
-        guards, trackers, functions, kept = self.taken
-        for number, guard in enumerate(itertools.islice(heap.guards.arrived(), guards, None), guards):
-            self._note(self.guards, guard.source, (number, guard))
-            if guard.kind in RELATIONS:
-                self._note(self.guards, guard.value, (number, guard))
-            elif guard.kind in _NAMING:
-                self._name(guard.value, number)
+        guards, trackers, functions, kept, replays = self.taken
+        for number, entry in enumerate(itertools.islice(heap.guards.arrived(), guards, None), guards):
+            for guard in (entry,) if type(entry) is Guard else entry.guards():
+                self._note(self.guards, guard.source, (number, guard))
+                if guard.kind in RELATIONS:
+                    self._note(self.guards, guard.value, (number, guard))
+                elif guard.kind in _NAMING:
+                    self._name(guard.value, number)
         for number in range(trackers, len(heap.trackers)):
             self._note(self.trackers, heap.trackers[number].source, (number, heap.trackers[number]))
         for key, source in itertools.islice(heap.sources.items(), functions, None):
             self._note(self.functions, source, key)
         self.kept.update((id(value), value) for value in itertools.islice(heap.kept, kept, None))
-        self.taken = [len(heap.guards), len(heap.trackers), len(heap.sources), len(heap.kept)]
+        for said, seen in itertools.islice(heap.replays, replays, None):
+            for image, place in seen:
+                source = said.source(place)
+                self.replayed.setdefault(source, []).append(image)
+                self.link(source)
+        self.taken = [len(heap.guards), len(heap.trackers), len(heap.sources), len(heap.kept), len(heap.replays)]
 
     def _note(self, table: dict[Source, list[Any]], source: Source, item: Any) -> None:
         known = table.get(source)
@@ -69,8 +81,13 @@ class FactIndex:
 
     def related(self, source: Source) -> set[tuple[Source, Kind, Source]]:
         """What is known of other places that hold the same object, or do not."""
-        return {(guard.source, guard.kind, guard.value) for _, guard in self.guards.get(source, ())
-                if guard.kind in RELATIONS}
+        guards = self.heap.guards
+        for guard in itertools.islice(guards.arrived(), self.related_taken, None):  # no pattern says such a thing
+            if type(guard) is Guard and guard.kind in RELATIONS:
+                for each in (guard.source, guard.value):
+                    self.relations.setdefault(each, set()).add((guard.source, guard.kind, guard.value))
+        self.related_taken = len(guards)
+        return self.relations.get(source, _NONE)
 
     def under(self, source: Source) -> list[Source]:
         """The source and everything that starts at it."""

@@ -19,6 +19,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from stator import events
 from stator.guards.guard import is_constant, value_key
+from stator.guards.pattern import Said
 from stator.heap.box import Box
 from stator.heap.raw_access import instance_dict
 from stator.heap.shells import IDENTITY_TYPES
@@ -222,36 +223,38 @@ class Replay:
         images = template.program.values((tracker.original,))
         if images is None:
             return _NOTHING
-        sources = template.instantiate(tracker.source)
-        if not self.is_like(template, images, sources):
+        said = Said(template.pattern, tracker.source)
+        if not self.is_like(template, images, said):
             return _NOTHING
-        return self.play(template, images, sources, tensors)
+        return self.play(template, images, said, tensors)
 
-    def is_like(self, template: Template, images: tuple[Any, ...], sources: list[Source]) -> bool:
+    def is_like(self, template: Template, images: tuple[Any, ...], said: Said) -> bool:
         """Whether the objects that the module holds relate to each other and to others as the first's do."""
         heap, segment = self.vm.heap, template.segment
         if len({id(image) for image in images}) != len(images):
             return False
         inputs = {number for number, _ in template.inputs}
-        relations = template.relations(sources)
+        relations = None
         for number, (holding, image) in enumerate(zip(template.holdings, images, strict=True)):
-            source = sources[holding.place]
-            met = heap.by_original.get(id(image))
+            key = id(image)
+            met = heap.by_original.get(key)
             if met is not None:
-                self.index.update()
+                if relations is None:
+                    relations = template.related(said)
+                source = said.source(holding.place)
                 if met.source != source or id(met) in self.state.reached or id(met.standin) in segment.objects \
                         or not self.index.related(source) <= relations:
                     return False
             elif holding.tracker is not None and holding.tracker.shape is Shape.TENSOR:
                 if number not in inputs or image.__dict__:
                     return False
-            played = heap.replayed.get(id(image))
-            if played is not None and played[1] != source or id(image) in heap.namespaces \
-                    or heap.sources.get(id(image), source) != source:
+            played, other = heap.replayed.get(key), heap.sources.get(key)
+            if played is not None and played[1].source(played[2]) != said.source(holding.place) \
+                    or key in heap.namespaces or other is not None and other != said.source(holding.place):
                 return False
         return True
 
-    def play(self, template: Template, images: tuple[Any, ...], sources: list[Source], tensors: list[Any]) -> Any:
+    def play(self, template: Template, images: tuple[Any, ...], said: Said, tensors: list[Any]) -> Any:
         """Add what the first segment added, in terms of this module."""
         vm, segment = self.vm, template.segment
         heap, recorder = vm.heap, vm.recorder
@@ -262,25 +265,26 @@ class Replay:
         for old, new in zip(segment.tensors, tensors, strict=True):
             nodes[recorder.node_of(old)] = recorder.node_of(new)
             fakes[id(old)] = new
-        for number, graph_input in template.inputs:
-            self.take_input(graph_input, images[number], sources[template.holdings[number].place])
+        for number, _ in template.inputs:
+            self.take_input(images[number], said.source(template.holdings[number].place))
+        seen: list[tuple[Any, int]] = []
         for holding, image in zip(template.holdings, images, strict=True):
             met = heap.by_original.get(id(image))
             if met is None:
-                self.note(image, sources[holding.place])
+                self.note(image, said, holding.place, seen)
             elif met.shape is Shape.TENSOR:
                 nodes[recorder.node_of(holding.tracker.standin)] = recorder.node_of(met.standin)
                 fakes[id(holding.tracker.standin)] = met.standin
+        heap.replays.append((said, seen))
         above, before = vm.stack_trace(), len(segment.above)
         same = above == segment.above
         play = template.stretch.record(recorder.graph, nodes, lambda text: text if same else above + text[before:])
         recorder.plays.append(play)
         recorder.calls += len(template.stretch.steps)
         recorder.propagation.served += 1
-        for fact in template.facts:
-            guard = fact.guard
-            heap.guards.add(guard.moved(guard.source if fact.source is None else sources[fact.source],
-                                        guard.value if fact.other is None else sources[fact.other]))
+        heap.guards.say(said)
+        for each in template.relations:
+            heap.guards.add(each.said(said))
         if vm.depth == 1:
             vm.steps += segment.steps
         vm.jumps += segment.jumps
@@ -288,24 +292,23 @@ class Replay:
         play.outputs = [each for each in play.copies if each in self.outputs]
         return value
 
-    def take_input(self, first: Any, image: Any, source: Source) -> None:
+    def take_input(self, image: Any, source: Source) -> None:
         """A parameter or buffer of the module becomes an input of the graph; its guard is among the facts."""
         heap = self.vm.heap
         if id(image) not in heap.by_original:
             fake = self.vm.recorder.add_input(image, source)
             heap.register(VariableTracker(fake, image, source, Shape.TENSOR))
 
-    def note(self, image: Any, source: Source) -> None:
+    def note(self, image: Any, said: Said, place: int, seen: list[tuple[Any, int]]) -> None:
         """The object was not adopted; when it is, through whatever place, this one is the first it was seen at."""
         heap = self.vm.heap
         if id(image) in heap.replayed:
             return
-        heap.replayed[id(image)] = (image, source)
-        heap.replayed_at.setdefault(source, []).append(image)
-        self.index.link(source)
+        heap.replayed[id(image)] = (image, said, place)
+        seen.append((image, place))
         own = instance_dict(image)
         if own is not None:
-            heap.replayed_dicts[id(own)] = (image, source)
+            heap.replayed_dicts[id(own)] = (image, said, place)
 
     def rebuild(self, value: Any, places: dict[int, Any], nodes: dict[fx.Node, fx.Node], fakes: dict[int, Any]) -> Any:
         if type(value) is FakeTensor:

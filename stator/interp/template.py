@@ -18,11 +18,11 @@ from stator.graph.copying import Stretch
 from stator.guards.guard import Guard, Kind
 from stator.guards.guard_set import GuardSet
 from stator.guards.lower import lower
+from stator.guards.pattern import Pattern, Said
 from stator.heap.tracker import MOVING, Shape
 from stator.interp.fact_index import RELATIONS, FactIndex
-from stator.source import CallOf, DictOf, Index, Key, Local, Pinned, Source, parents, root_of, with_base
+from stator.source import DictOf, Local, Pinned, Source, root_of
 
-_NOTHING = object()
 SELF = Local("self", 0)
 
 
@@ -31,12 +31,19 @@ class Unlike(Exception):
 
 
 @dataclass
-class Fact:
-    """A guard with the numbers of its sources in the template; None for a source that does not lead through it."""
+class Relation:
+    """A guard that names two sources, or reads what an answer holds: the numbers of its sources; None for those that
+    do not lead through the module."""
 
     guard: Guard
     source: int | None
     other: int | None = None
+
+    def said(self, said: Said) -> Guard:
+        """The guard, of another module."""
+        guard = self.guard
+        return guard.moved(guard.source if self.source is None else said.source(self.source),
+                           guard.value if self.other is None else said.source(self.other))
 
 
 @dataclass
@@ -54,79 +61,39 @@ class Template:
 
     segment: Any
     source: Source
-    sources: list[Source] = field(default_factory=list)  # numbered, parents first; the module's own is number 0
-    numbers: dict[Source, int] = field(default_factory=dict)
-    facts: list[Fact] = field(default_factory=list)
+    pattern: Pattern  # the facts about the module and what it holds
+    relations: list[Relation] = field(default_factory=list)  # those facts that a pattern cannot say
     holdings: list[Holding] = field(default_factory=list)
     inputs: list[tuple[int, Any]] = field(default_factory=list)  # (number of the holding, the first one's GraphInput)
     program: Any = None
-    makers: list[tuple[Any, int, Any, Source | None]] = field(default_factory=list)  # how each source is made
     lowered: Any = None  # what the program was made from, for whoever asks which fact failed
     stretch: Any = None
-    inside: set[Source] = field(default_factory=set)  # every known source that starts at the module
-
-    # ------------------------------------------------------------------ sources
-
-    def leads_through(self, source: Source) -> bool:
-        """Whether a source starts at the module."""
-        return source in self.inside
 
     def number(self, source: Source) -> int:
         """The number of a source that leads through the module."""
-        known = self.numbers.get(source)
-        if known is None:
-            for parent in parents(source):
-                if self.leads_through(parent):
-                    self.number(parent)
-            known = self.numbers[source] = len(self.sources)
-            self.sources.append(source)
-        return known
+        return self.pattern.number(source)
 
-    def instantiate(self, source: Source) -> list[Source]:
-        """Every numbered source, with another module's in the place of the first one's."""
-        made = [source]
-        for each in self.sources[len(self.makers) + 1:]:
-            self.makers.append(self._maker(each))
-        for cls, base, detail, model in self.makers:
-            if model is not None:
-                made.append(with_base(model, made[base]) if type(model) is not CallOf else CallOf(
-                    model.fn, tuple(made[self.numbers[a]] if a in self.numbers else a for a in model.args)))
-            else:
-                made.append(cls(made[base], detail) if detail is not _NOTHING else cls(made[base]))
-        return made
+    def leads_through(self, source: Source) -> bool:
+        """Whether a source starts at the module."""
+        return source in self.pattern.inside
 
-    def _maker(self, source: Any) -> tuple[Any, int, Any, Source | None]:
-        """(class, number of the base, detail, None); for steps that are made otherwise, the step itself is last."""
-        cls = type(source)
-        if cls is CallOf:
-            return (cls, -1, None, source)
-        base = self.numbers[source.base]
-        if cls is Key:
-            return (cls, base, source.key, None)
-        if cls is DictOf:
-            return (cls, base, _NOTHING, None)
-        return (cls, base, source.index, None) if cls is Index else (cls, base, None, source)
-
-
-    def relations(self, sources: list[Source]) -> set[tuple[Source, Kind, Source]]:
+    def related(self, said: Said) -> set[tuple[Source, Kind, Source]]:
         """How the objects of a module are related to each other, and to those of others."""
-        return {(fact.guard.source if fact.source is None else sources[fact.source], fact.guard.kind,
-                 fact.guard.value if fact.other is None else sources[fact.other])
-                for fact in self.facts if fact.guard.kind in RELATIONS}
+        found = [each.said(said) for each in self.relations if each.guard.kind in RELATIONS]
+        return {(guard.source, guard.kind, guard.value) for guard in found}
 
 
 def build(vm: Any, segment: Any, changed: set[int], index: FactIndex) -> Template:
     """The template of a finished segment; `changed`: the records of objects that the program has changed."""
-    template = Template(segment, segment.source)
     index.update()
     found = index.under(segment.source)
-    template.inside.update(found)
-    template.number(segment.source)
+    template = Template(segment, segment.source, Pattern(segment.source, set(found)))
     collect_holdings(vm, template, changed, index, found)
     collect_facts(template, index, found)
     collect_inputs(vm, template)
     template.stretch = Stretch(vm.recorder.graph, segment.nodes())
     template.program = guard_program(vm, template)
+    template.pattern.settle()
     return template
 
 
@@ -140,7 +107,7 @@ def collect_holdings(vm: Any, template: Template, changed: set[int], index: Fact
                 raise Unlike(f"it reads a {type(tracker.original).__name__}")
             template.holdings.append(Holding(template.number(tracker.source), tracker, tracker.original))
     for source in found:
-        for original in vm.heap.replayed_at.get(source, ()):
+        for original in index.replayed.get(source, ()):
             if id(original) in vm.heap.replayed:
                 template.holdings.append(Holding(template.number(source), None, original))
         for key in index.functions.get(source, ()) if type(source) is not DictOf else ():  # its owner is held
@@ -154,15 +121,26 @@ def collect_facts(template: Template, index: FactIndex, found: list[Source]) -> 
     for holding in template.holdings:
         if index.naming.get(id(holding.original), last) < last:
             raise Unlike("a fact names an object of the module")
-    guards = {number: guard for source in found for number, guard in index.guards.get(source, ()) if number < last}
-    for number in sorted(guards):
-        guard = guards[number]
+    guards = {id(guard): (number, guard) for source in found for number, guard in index.guards.get(source, ())
+              if number < last}
+    for _, guard in sorted(guards.values(), key=_arrival):
         if guard.kind is Kind.SHAPE or guard.kind is Kind.VALUES:
             raise Unlike("it relies on numbers of tensors")
         concerned = template.leads_through(guard.source)
         related = guard.kind in RELATIONS and template.leads_through(guard.value)
-        template.facts.append(Fact(guard, template.number(guard.source) if concerned else None,
-                                   template.number(guard.value) if related else None))
+        place = template.number(guard.source) if concerned else None
+        if place is not None and guard.kind not in RELATIONS and starts_at(guard.source, template.source):
+            template.pattern.facts.append((guard, place))
+        else:
+            template.relations.append(Relation(guard, place, template.number(guard.value) if related else None))
+
+
+def starts_at(source: Source, root: Source) -> bool:
+    """Whether the one is reached from the other step by step, not through the answer of a call."""
+    step: Source | None = source
+    while step is not None and step.depth > root.depth:
+        step = step.base
+    return step == root
 
 
 def _arrival(item: tuple[int, Any]) -> int:
@@ -187,17 +165,17 @@ def collect_inputs(vm: Any, template: Template) -> None:
 
 def guard_program(vm: Any, template: Template) -> Any:
     """The facts as a program on the module; `values` answers the objects that it holds."""
-    moved = template.instantiate(SELF)
-    outside = {tracker.source: tracker for tracker in vm.heap.trackers}
+    said = Said(template.pattern, SELF)
+    outside = {tracker.source: tracker for tracker in vm.heap.trackers} if template.relations else {}
     guards = GuardSet()
-    for fact in template.facts:
-        guard = fact.guard
-        value = guard.value
-        if guard.kind in RELATIONS:
-            value = fixed(guard.value, outside) if fact.other is None else moved[fact.other]
-        source = fixed(guard.source, outside) if fact.source is None else moved[fact.source]
-        guards.add(Guard(source, guard.kind, value, guard.where))
-    wanted = [moved[holding.place] for holding in template.holdings]
+    guards.update(said.guards())
+    for each in template.relations:
+        value = each.guard.value
+        if each.guard.kind in RELATIONS:
+            value = fixed(value, outside) if each.other is None else said.source(each.other)
+        source = fixed(each.guard.source, outside) if each.source is None else said.source(each.source)
+        guards.add(Guard(source, each.guard.kind, value, each.guard.where))
+    wanted = [said.source(holding.place) for holding in template.holdings]
     lowered = template.lowered = lower(list(guards), wanted)
     return _core.GuardProgram(lowered.nodes, lowered.checks, lowered.wanted, 1, 0)
 
