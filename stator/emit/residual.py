@@ -98,13 +98,13 @@ def emit_residual(vm: Any, result: Any, resume: Any = None, begin: Callable[[], 
     inputs: list[Any] = []
     packed = False
     if needs_graph:
-        inputs = [i for i in recorder.inputs if i.node.users]
-        for unused in [i for i in recorder.inputs if not i.node.users]:
-            if not any(unused.fake is o for o in build.outputs):
-                recorder.graph.erase_node(unused.node)
         nodes = tuple(recorder.to_node_arg(value) for value in build.outputs)
-        inputs += [i for i in recorder.inputs if i not in inputs and i.node in nodes]
-        inputs = [i for i in recorder.inputs if i in inputs]  # in the order of the placeholders
+        given_back = {node for node in nodes if type(node) is fx.Node}
+        for each in recorder.inputs:
+            if each.node.users or each.node in given_back:
+                inputs.append(each)
+            else:
+                recorder.graph.erase_node(each.node)
         packed = len(inputs) >= PACKED_INPUTS and not any(
             i.boxed or isinstance(i.source, Drawn) or id(i.fake) in recorder.classes for i in inputs)
         names = ["*inputs"] if packed else [handed_over(build, each) for each in inputs]

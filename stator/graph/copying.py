@@ -16,6 +16,7 @@ from torch.fx.immutable_collections import immutable_dict
 from torch.fx.node import map_arg
 
 _FLAT = frozenset({int, float, bool, str, type(None)})
+_NO_NAMES: Any = immutable_dict()
 
 
 class Stretch:
@@ -32,29 +33,50 @@ class Stretch:
             own.add(node)
             self.outer += [each for each in node.all_input_nodes if each not in own and each not in self.outer]
             args = node.args if all(type(arg) is fx.Node or type(arg) in _FLAT for arg in node.args) else None
-            self.steps.append((node, graph._target_to_str(node.target), node.op, node.target, args, dict(node.meta)))
+            name = graph._target_to_str(node.target)
+            looked_up = (node.op, node.target if node.op == "call_function" else None)
+            self.steps.append((node, name, is_bare(name), node.op, node.target, args, looked_up, dict(node.meta)))
 
     def record(self, graph: fx.Graph, known: dict[fx.Node, fx.Node], place: Callable[[str], str]) -> Play:
         """Append the copies to the graph; `known` gets the copy of each node, `place` changes its stack trace."""
         play = Play(self, [known.get(each, each) for each in self.outer])
         get = known.get
-        namespace, table = graph._graph_namespace, graph._find_nodes_lookup_table
-        for node, name, op, target, args, meta in self.steps:
+        namespace, table, insert = graph._graph_namespace, graph._find_nodes_lookup_table.table, graph._insert
+        named_as, copies, make = namespace._obj_to_name, play.copies, fx.Node
+        for node, candidate, bare, op, target, args, looked_up, meta in self.steps:
             given: Any = tuple([get(arg, arg) if type(arg) is fx.Node else arg for arg in args]) \
                 if args is not None else map_arg(node.args, lambda inner: get(inner, inner))
-            named: Any = map_arg(node.kwargs, lambda inner: get(inner, inner)) if node.kwargs else immutable_dict()
-            name = namespace.create_name(name, None)
-            copy = fx.Node(graph, name, op, target, given, named)
-            namespace._obj_to_name[copy] = name
-            graph._insert(copy)
-            table.insert(copy)
+            named: Any = map_arg(node.kwargs, lambda inner: get(inner, inner)) if node.kwargs else _NO_NAMES
+            name = next_name(namespace, candidate) if bare else namespace.create_name(candidate, None)
+            copy = make(graph, name, op, target, given, named)
+            named_as[copy] = name
+            insert(copy)
+            table[looked_up][copy] = None
             copy.meta.update(meta)
             if "stack_trace" in meta:
                 copy.meta["stack_trace"] = place(meta["stack_trace"])
             known[node] = copy
-            play.copies.append(copy)
+            copies.append(copy)
         graph._len += len(self.steps)
         return play
+
+
+def is_bare(name: str) -> bool:
+    """Whether FX would name a node like this, or with a number behind it."""
+    return name.isascii() and name.isidentifier() and not name[-1].isdigit()
+
+
+def next_name(namespace: Any, base: str) -> str:
+    """What `create_name` answers for a bare name, without taking it apart."""
+    used = namespace._used_names
+    if base not in used:
+        return namespace.create_name(base, None)  # type: ignore[no-any-return]
+    number = namespace._base_count.get(base, 0) + 1
+    while (name := f"{base}_{number}") in used:
+        number += 1
+    used.add(name)
+    namespace._base_count[base] = number
+    return name
 
 
 @dataclass

@@ -10,17 +10,21 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch import fx
+from torch._subclasses.fake_tensor import FakeTensor
 
+from stator.graph.fakes import Fakes
 from stator.graph.propagation import ExactNeeded
+from stator.source import Source
 
 
 class PlainInputs:
     """The storages of one trace's inputs, and which of them have a fake of their own."""
 
-    def __init__(self, fake_mode: FakeTensorMode) -> None:
-        self.fake_mode = fake_mode
+    def __init__(self, fakes: Fakes) -> None:
+        self.fakes = fakes
         self.storages: dict[int, bool] = {}  # address -> whether its fake was made here
+        self.made: set[int] = set()  # ids of the fakes made here, which the recorder keeps
 
     def fake(self, tensor: torch.Tensor, enabled: bool) -> Any:
         """The fake of a plain tensor; None where torch's converter has to make it (`enabled` False: always)."""
@@ -48,9 +52,38 @@ class PlainInputs:
 
     def _make(self, tensor: torch.Tensor) -> FakeTensor:
         with torch._C._DisableTorchDispatch():
-            elem = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta",
-                                       requires_grad=tensor.requires_grad)
-            fake = FakeTensor(self.fake_mode, elem, tensor.device)
+            fake = self.fakes.make(tensor.shape, tensor.stride(), tensor.dtype, tensor.device, tensor.requires_grad)
         if isinstance(tensor, torch.nn.Parameter):
             fake._is_param = True  # type: ignore[attr-defined]
+        self.made.add(id(fake))
         return fake
+
+
+def add_alike(recorder: Any, first: Any, tensor: torch.Tensor, source: Source, name: str) -> FakeTensor:
+    """An input for a tensor of the same class and metadata as that of another input.
+
+    `name` is the one that the graph has for the source.
+    """
+    fake = None
+    last = recorder._last_input
+    if id(first.fake) in recorder.plain_inputs.made and last is not None and not recorder.wrappers.parts:
+        with torch._C.DisableTorchFunction():
+            fake = recorder.plain_inputs.fake(tensor, True)
+    if fake is None:
+        return recorder.add_input(tensor, source)  # type: ignore[no-any-return]
+    graph = recorder.graph
+    namespace = graph._graph_namespace
+    unique = namespace.create_name(name, None)
+    node = fx.Node(graph, unique, "placeholder", name, (), {})
+    namespace._obj_to_name[node] = unique
+    last.append(node)
+    graph._find_nodes_lookup_table.insert(node)
+    graph._len += 1
+    recorder._last_input = node
+    node.meta["example_value"] = fake
+    node.meta["source"] = source
+    recorder.tie(fake, node)
+    if id(first.fake) in recorder.classes:
+        recorder.classes[id(fake)] = recorder.classes[id(first.fake)]
+    recorder.add_graph_input(source, tensor, fake, node)
+    return fake

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
+from stator.graph.fakes import Fakes
 from stator.graph.layout_rules import foresee
 
 _SCALARS = frozenset({int, float, bool, str, complex, type(None), type(...), torch.dtype, torch.device, torch.layout,
@@ -53,7 +54,7 @@ class Propagation:
     """The memo as one trace sees it."""
 
     def __init__(self, fake_mode: FakeTensorMode, enabled: bool = True) -> None:
-        self.fake_mode = fake_mode
+        self.fakes = Fakes(fake_mode)
         self.enabled = enabled
         self.metas: dict[int, Any] = {}  # id(fake) -> its key; the recorder keeps the fakes alive
         self.served = 0
@@ -136,8 +137,7 @@ class Propagation:
 
     def _make(self, spec: tuple[Any, ...]) -> FakeTensor:
         dtype, size, stride, device, _ = spec
-        elem = torch.empty_strided(size, stride, dtype=dtype, device="meta")
-        fake = FakeTensor(self.fake_mode, elem, device)
+        fake = self.fakes.make(size, stride, dtype, device, False)
         self.metas[id(fake)] = spec
         return fake
 

@@ -103,7 +103,7 @@ class Recorder:
         self.data_dependent = True  # whether numbers that only the graph knows may be symbols of it
         self.torch_state = TorchState()
         self.propagation = Propagation(fake_mode)
-        self.plain_inputs = PlainInputs(fake_mode)
+        self.plain_inputs = PlainInputs(self.propagation.fakes)
         self.writes_in_place = False
         self.marks: dict[str, Any] = {}  # metadata of every node recorded now (see rules_checkpoint)
         self._last_input: fx.Node | None = None

@@ -8,6 +8,8 @@ Where anything is in doubt the call is interpreted, as without all this.  docs/r
 
 from __future__ import annotations
 
+import collections
+import gc
 import itertools
 import types
 from collections.abc import Iterator
@@ -18,6 +20,8 @@ from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor
 
 from stator import events
+from stator.graph.naming import input_name
+from stator.graph.plain_inputs import add_alike
 from stator.guards.guard import is_constant, value_key
 from stator.guards.pattern import Said
 from stator.heap.box import Box
@@ -231,28 +235,28 @@ class Replay:
     def is_like(self, template: Template, images: tuple[Any, ...], said: Said) -> bool:
         """Whether the objects that the module holds relate to each other and to others as the first's do."""
         heap, segment = self.vm.heap, template.segment
-        if len({id(image) for image in images}) != len(images):
+        ids = {id(image): number for number, image in enumerate(images)}
+        if len(ids) != len(images):
             return False
-        inputs = {number for number, _ in template.inputs}
         relations = None
-        for number, (holding, image) in enumerate(zip(template.holdings, images, strict=True)):
-            key = id(image)
-            met = heap.by_original.get(key)
-            if met is not None:
-                if relations is None:
-                    relations = template.related(said)
-                source = said.source(holding.place)
-                if met.source != source or id(met) in self.state.reached or id(met.standin) in segment.objects \
-                        or not self.index.related(source) <= relations:
-                    return False
-            elif holding.tracker is not None and holding.tracker.shape is Shape.TENSOR:
-                if number not in inputs or image.__dict__:
-                    return False
-            played, other = heap.replayed.get(key), heap.sources.get(key)
-            if played is not None and played[1].source(played[2]) != said.source(holding.place) \
-                    or key in heap.namespaces or other is not None and other != said.source(holding.place):
+        for key in heap.by_original.keys() & ids.keys():
+            met, source = heap.by_original[key], said.source(template.holdings[ids[key]].place)
+            if relations is None:
+                relations = template.related(said)
+            if met.source != source or id(met) in self.state.reached or id(met.standin) in segment.objects \
+                    or not self.index.related(source) <= relations:
                 return False
-        return True
+        for number, is_input in template.tensors:
+            if id(images[number]) not in heap.by_original and (not is_input or images[number].__dict__):
+                return False
+        for key in heap.replayed.keys() & ids.keys():
+            _, other, place = heap.replayed[key]
+            if other.source(place) != said.source(template.holdings[ids[key]].place):
+                return False
+        for key in heap.sources.keys() & ids.keys():
+            if heap.sources[key] != said.source(template.holdings[ids[key]].place):
+                return False
+        return heap.namespaces.keys().isdisjoint(ids)
 
     def play(self, template: Template, images: tuple[Any, ...], said: Said, tensors: list[Any]) -> Any:
         """Add what the first segment added, in terms of this module."""
@@ -265,17 +269,16 @@ class Replay:
         for old, new in zip(segment.tensors, tensors, strict=True):
             nodes[recorder.node_of(old)] = recorder.node_of(new)
             fakes[id(old)] = new
-        for number, _ in template.inputs:
-            self.take_input(images[number], said.source(template.holdings[number].place))
-        seen: list[tuple[Any, int]] = []
-        for holding, image in zip(template.holdings, images, strict=True):
-            met = heap.by_original.get(id(image))
-            if met is None:
-                self.note(image, said, holding.place, seen)
-            elif met.shape is Shape.TENSOR:
-                nodes[recorder.node_of(holding.tracker.standin)] = recorder.node_of(met.standin)
-                fakes[id(holding.tracker.standin)] = met.standin
-        heap.replays.append((said, seen))
+        name = said.root.text()
+        for number, first, suffix in template.inputs:
+            if id(images[number]) not in heap.by_original:
+                self.take_input(first, images[number], said.source(template.holdings[number].place), name, suffix)
+        self.note(template, images, said)
+        for number, _ in template.tensors:
+            first_fake = template.holdings[number].tracker.standin
+            standin = heap.by_original[id(images[number])].standin
+            nodes[recorder.node_of(first_fake)] = recorder.node_of(standin)
+            fakes[id(first_fake)] = standin
         above, before = vm.stack_trace(), len(segment.above)
         same = above == segment.above
         play = template.stretch.record(recorder.graph, nodes, lambda text: text if same else above + text[before:])
@@ -292,23 +295,27 @@ class Replay:
         play.outputs = [each for each in play.copies if each in self.outputs]
         return value
 
-    def take_input(self, image: Any, source: Source) -> None:
+    def take_input(self, first: Any, image: Any, source: Source, name: str, suffix: str | None) -> None:
         """A parameter or buffer of the module becomes an input of the graph; its guard is among the facts."""
-        heap = self.vm.heap
-        if id(image) not in heap.by_original:
-            fake = self.vm.recorder.add_input(image, source)
-            heap.register(VariableTracker(fake, image, source, Shape.TENSOR))
+        recorder, heap = self.vm.recorder, self.vm.heap
+        fake = recorder.add_input(image, source) if suffix is None else \
+            add_alike(recorder, first, image, source, input_name(name + suffix))
+        heap.register(VariableTracker(fake, image, source, Shape.TENSOR))
 
-    def note(self, image: Any, said: Said, place: int, seen: list[tuple[Any, int]]) -> None:
-        """The object was not adopted; when it is, through whatever place, this one is the first it was seen at."""
+    def note(self, template: Template, images: tuple[Any, ...], said: Said) -> None:
+        """The objects were not adopted; when one is, through whatever place, this one is the first it was seen at."""
         heap = self.vm.heap
-        if id(image) in heap.replayed:
-            return
-        heap.replayed[id(image)] = (image, said, place)
-        seen.append((image, place))
-        own = instance_dict(image)
-        if own is not None:
-            heap.replayed_dicts[id(own)] = (image, said, place)
+        replayed, met = heap.replayed, heap.by_original
+        seen: list[tuple[Any, int]] = []
+        for holding, image in zip(template.holdings, images, strict=True):
+            if id(image) in met or id(image) in replayed:
+                continue
+            replayed[id(image)] = (image, said, holding.place)
+            seen.append((image, holding.place))
+            own = instance_dict(image) if has_dict(image) else None
+            if own is not None:
+                heap.replayed_dicts[id(own)] = (image, said, holding.place)
+        heap.replays.append((said, seen))
 
     def rebuild(self, value: Any, places: dict[int, Any], nodes: dict[fx.Node, fx.Node], fakes: dict[int, Any]) -> Any:
         if type(value) is FakeTensor:
@@ -337,6 +344,15 @@ class Replay:
         else:
             return value  # of before the segment, and not among its arguments
         return fake
+
+
+def has_dict(value: Any) -> bool:
+    """Whether there may be an instance dict; asking an empty OrderedDict for its own would make one."""
+    cls = type(value)
+    return cls not in _WITHOUT_DICT and (cls is not collections.OrderedDict or bool(gc.get_referents(value)))
+
+
+_WITHOUT_DICT = frozenset({dict, list, tuple, set})
 
 
 def moved(place: Any, nodes: dict[fx.Node, fx.Node]) -> Any:

@@ -64,7 +64,9 @@ class Template:
     pattern: Pattern  # the facts about the module and what it holds
     relations: list[Relation] = field(default_factory=list)  # those facts that a pattern cannot say
     holdings: list[Holding] = field(default_factory=list)
-    inputs: list[tuple[int, Any]] = field(default_factory=list)  # (number of the holding, the first one's GraphInput)
+    # (number of the holding, the first one's GraphInput, what its text adds to the module's)
+    inputs: list[tuple[int, Any, str | None]] = field(default_factory=list)
+    tensors: list[tuple[int, bool]] = field(default_factory=list)  # holdings that are tensors; whether new inputs
     program: Any = None
     lowered: Any = None  # what the program was made from, for whoever asks which fact failed
     stretch: Any = None
@@ -155,12 +157,21 @@ def collect_inputs(vm: Any, template: Template) -> None:
                 or type(each.fake) is not FakeTensor:
             raise Unlike("it makes an input of its own")
         if id(tracker) in places:
-            template.inputs.append((places[id(tracker)], each))
+            template.inputs.append((places[id(tracker)], each, suffix_of(tracker.source, template.source)))
         elif template.leads_through(each.source):
             raise Unlike("an input that has no record")
-    for holding in template.holdings:
-        if holding.tracker is not None and holding.tracker.shape is Shape.TENSOR and holding.original.__dict__:
-            raise Unlike("a tensor with attributes of its own")
+    own = {number for number, _, _ in template.inputs}
+    for number, holding in enumerate(template.holdings):
+        if holding.tracker is not None and holding.tracker.shape is Shape.TENSOR:
+            if holding.original.__dict__:
+                raise Unlike("a tensor with attributes of its own")
+            template.tensors.append((number, number in own))
+
+
+def suffix_of(source: Source, root: Source) -> str | None:
+    """How the text of a source goes on after that of the module; None where it does not begin with it."""
+    text, start = source.text(), root.text()
+    return text[len(start):] if starts_at(source, root) and text.startswith(start) else None
 
 
 def guard_program(vm: Any, template: Template) -> Any:
