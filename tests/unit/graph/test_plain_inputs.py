@@ -9,6 +9,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 import stator
+from stator.graph.fakes import Fakes
 from stator.graph.plain_inputs import PlainInputs
 from stator.graph.propagation import ExactNeeded
 
@@ -18,23 +19,38 @@ PLAIN = [torch.ones(3, 4), torch.nn.Parameter(torch.ones(5)), torch.ones(2, 2, d
 
 @pytest.mark.parametrize("tensor", PLAIN, ids=range(len(PLAIN)))
 def test_equal_to_the_converter(tensor: torch.Tensor) -> None:
-    ours = PlainInputs(FakeTensorMode()).fake(tensor, True)
+    inputs = PlainInputs(Fakes(FakeTensorMode()))
+    inputs.fake(torch.ones(1), True)  # the first is the constructor's own, the next are made after it
+    ours = inputs.fake(tensor, True)
     theirs = FakeTensorMode().from_tensor(tensor, static_shapes=True)
     for name in ("shape", "dtype", "device", "requires_grad", "is_leaf", "layout"):
         assert getattr(ours, name) == getattr(theirs, name)
     assert ours.stride() == theirs.stride() and ours.storage_offset() == theirs.storage_offset()
     assert isinstance(ours, torch.nn.Parameter) == isinstance(theirs, torch.nn.Parameter)
+    made = FakeTensorMode()
+    with made:
+        own = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, requires_grad=tensor.requires_grad)
+    differing = {"fake_mode"} | ({"_is_param"} if isinstance(tensor, torch.nn.Parameter) else set())
+    assert {k: v for k, v in vars(ours).items() if k not in differing} == \
+        {k: v for k, v in vars(own).items() if k not in differing}
+    assert torch._C._dispatch_keys(ours) == torch._C._dispatch_keys(own)
+    strict = FakeTensorMode()
+    strict._allow_unsafe_data_ptr_access = False
+    fakes = Fakes(strict)
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="data pointer"):
+            fakes.make((2,), (1,), torch.float32, torch.device("cpu"), False).data_ptr()
 
 
 @pytest.mark.parametrize("tensor", [torch.ones(4)[1:], torch.ones(4, 4).t(), torch.tensor(1.0), torch.ones(2).expand(3, 2),
                                     (torch.ones(2).requires_grad_() * 2)], ids=range(5))
 def test_left_to_the_converter(tensor: torch.Tensor) -> None:
-    assert PlainInputs(FakeTensorMode()).fake(tensor, True) is None
+    assert PlainInputs(Fakes(FakeTensorMode())).fake(tensor, True) is None
 
 
 def test_shared_memory_needs_the_exact_way() -> None:
     whole = torch.ones(4)
-    inputs = PlainInputs(FakeTensorMode())
+    inputs = PlainInputs(Fakes(FakeTensorMode()))
     inputs.fake(whole, True)
     with pytest.raises(ExactNeeded):
         inputs.fake(whole.detach(), True)
