@@ -9,8 +9,9 @@ tracer stops, and the user sees it only as `Unsupported`.
 from __future__ import annotations
 
 import linecache
+import sys
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 
 class UserFrame(NamedTuple):
@@ -21,8 +22,43 @@ class UserFrame(NamedTuple):
     function: str
 
 
-class StatorError(Exception):
-    """Base of everything Stator raises on its own account."""
+class StatorError(RuntimeError):
+    """Base of everything Stator raises on its own account.
+
+    `like` names the class that torch raises in that case.  Where the process has loaded its module, instances are of
+    that class too, so that `except torch._dynamo.exc.Unsupported:` catches them; nothing is loaded for it.
+    """
+
+    like: ClassVar[tuple[str, str] | None] = None
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        return super().__new__(of_torchs_class_too(cls), *args)
+
+    def __init__(self, *args: Any) -> None:
+        RuntimeError.__init__(self, *args)  # and not the __init__ of torch's class
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return plain_class(type(self)), self.args, self.__dict__ or None
+
+
+_classes_made: dict[tuple[type, type], type] = {}
+
+
+def of_torchs_class_too(cls: type[StatorError]) -> type[StatorError]:
+    """The subclass of `cls` that is one of what torch raises as well; `cls` itself where that is not loaded."""
+    named = cls.__dict__.get("like")
+    theirs = None if named is None else getattr(sys.modules.get(named[0]), named[1], None)
+    if not isinstance(theirs, type) or issubclass(cls, theirs):
+        return cls
+    made = _classes_made.get((cls, theirs))
+    if made is None:
+        names = {"__module__": cls.__module__, "__qualname__": cls.__qualname__, "__doc__": cls.__doc__}
+        made = _classes_made[cls, theirs] = type(cls)(cls.__name__, (cls, theirs), names)
+    return made
+
+
+def plain_class(cls: type) -> type:
+    return next((plain for (plain, _), made in _classes_made.items() if made is cls), cls)
 
 
 class Unsupported(StatorError):
@@ -30,6 +66,8 @@ class Unsupported(StatorError):
 
     `stack` is outermost first, so its last entry is the innermost user frame.
     """
+
+    like = "torch._dynamo.exc", "Unsupported"
 
     def __init__(
         self,
@@ -55,13 +93,21 @@ class Unsupported(StatorError):
             self.code, self.title, self.cause, self.remedy, self.filename, self.line, self.stack
         )
 
+    @property
+    def msg(self) -> str:
+        return str(self)
+
 
 class InternalError(StatorError):
     """A bug of Stator's own: an invariant that did not hold."""
 
+    like = "torch._dynamo.exc", "InternalTorchDynamoError"
+
 
 class BackendError(StatorError):
     """The backend failed to compile the graph; the backend's own exception is `__cause__`."""
+
+    like = "torch._dynamo.exc", "BackendCompilerFailed"
 
     def __init__(self, backend: str, message: str) -> None:
         super().__init__(backend, message)
@@ -71,17 +117,27 @@ class BackendError(StatorError):
     def __str__(self) -> str:
         return f"backend {self.backend!r}: {self.message}"
 
+    @property
+    def inner_exception(self) -> BaseException | None:
+        return self.__cause__
+
 
 class RecompileLimit(StatorError):
     """One compiled function was captured as often as its `recompile_limit` allows."""
 
+    like = "torch._dynamo.exc", "FailOnRecompileLimitHit"
 
-class RecompileForbidden(StatorError, RuntimeError):
+
+class RecompileForbidden(StatorError):
     """No compiled entry fits the call, and the stance is "fail_on_recompile"."""
+
+    like = "torch._dynamo.exc", "RecompileError"
 
 
 class DeclarationError(StatorError, ValueError):
     """A dimension that was declared dynamic, and is not: the text says what made a constant of it, and where."""
+
+    like = "torch.fx.experimental.symbolic_shapes", "ConstraintViolationError"
 
 
 class OptionError(StatorError):

@@ -7,6 +7,8 @@ whose results the operator does not accept; eager then says what is wrong with i
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -18,6 +20,7 @@ from torch._higher_order_ops.invoke_subgraph import invoke_subgraph_placeholder
 from torch._higher_order_ops.map import map_impl
 from torch._higher_order_ops.scan import scan_op
 from torch._higher_order_ops.while_loop import while_loop_op
+from torch._higher_order_ops.wrap import wrap
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils import _pytree as pytree
 
@@ -73,8 +76,36 @@ def _nested_region(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     vm.call(args[0], tuple(args[1:]), kwargs, cont)
 
 
-@rule(cond_op)
-def _cond(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+@rule(wrap)
+def _wrap(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    """Eager calls the function, and keeps torch's own tracer out of it."""
+    if not args:
+        raise Break("SB016", "the operator wrap, without a function")
+    vm.call(args[0], tuple(args[1:]), kwargs, cont)
+
+
+def operator_rule(operator: Any, least: int) -> Callable[[Any], Any]:
+    """A rule that gets the operator's arguments in their order, however they were named."""
+    signature = inspect.signature(type(operator).__call__)
+
+    def register(body: Any) -> Any:
+        @rule(operator)
+        def call(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+            try:
+                bound = signature.bind(operator, *args, **kwargs)
+            except TypeError as error:
+                raise Break("SB016", f"the operator {operator.name()}: {error}") from None
+            if len(bound.args) <= least or bound.kwargs:
+                raise Break("SB016", f"the operator {operator.name()}, called with other arguments than torch calls it")
+            body(vm, bound.args[1:], cont)
+
+        return body
+
+    return register
+
+
+@operator_rule(cond_op, 4)
+def _cond(vm: Any, args: Any, cont: Any) -> None:
     condition, when_true, when_false, operands = args
     vm.heap.expose_deep(operands)
     if type(condition) in (bool, int, float) or type(condition) in SYMBOLIC and not is_unbacked(condition):
@@ -152,8 +183,8 @@ def require_same_carries(what: str, carries: Any, results: list[Any]) -> None:
             raise Break("SB016", f"{what} of a function that changes the {why} of what it carries")
 
 
-@rule(while_loop_op)
-def _while_loop(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+@operator_rule(while_loop_op, 4)
+def _while_loop(vm: Any, args: Any, cont: Any) -> None:
     condition, body, carried, more = args
     what = "torch.while_loop"
     vm.heap.expose_deep(carried)
@@ -173,10 +204,10 @@ def _while_loop(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     vm.give(perform(vm, what, while_loop_op, *modules, tuple(carried), operands), cont)
 
 
-@rule(scan_op)
-def _scan(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+@operator_rule(scan_op, 3)
+def _scan(vm: Any, args: Any, cont: Any) -> None:
     combine, init, xs = args[:3]
-    more = kwargs.get("additional_inputs", args[3] if len(args) > 3 else ())
+    more = args[3] if len(args) > 3 else ()
     for value in (init, xs):
         vm.heap.expose_deep(value)
     given = [like(value) for value in init] + [slice_like(value) for value in xs]
@@ -188,9 +219,9 @@ def _scan(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     vm.give(perform(vm, "scan", scan_op, modules[0], list(init), list(xs), operands), cont)
 
 
-@rule(map_impl)
-def _map(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-    function, xs, more = args
+@operator_rule(map_impl, 3)
+def _map(vm: Any, args: Any, cont: Any) -> None:
+    function, xs, more = args[:3]
     for value in (xs, more):
         vm.heap.expose_deep(value)
     given = [slice_like(value) for value in xs]
@@ -202,10 +233,10 @@ def _map(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     vm.give(pytree.tree_unflatten(list(results), spec), cont)
 
 
-@rule(associative_scan_op)
-def _associative_scan(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+@operator_rule(associative_scan_op, 2)
+def _associative_scan(vm: Any, args: Any, cont: Any) -> None:
     combine, xs = args[:2]
-    more = kwargs.get("additional_inputs", args[2] if len(args) > 2 else ())
+    more = args[2] if len(args) > 2 else ()
     vm.heap.expose_deep(xs)
     given = [slice_like(value) for value in (*xs, *xs)]
     part, results = interpreted(vm, "associative_scan", combine, given, tuple(more))
@@ -238,9 +269,11 @@ def attention_function(vm: Any, function: Any, given: list[Any]) -> tuple[Any, t
     return modules[0], operands
 
 
-@rule(flex_attention_op)
-def _flex_attention(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-    query, key, value, score_mod, block_mask, scale, kernel_options = args
+@operator_rule(flex_attention_op, 7)
+def _flex_attention(vm: Any, args: Any, cont: Any) -> None:
+    query, key, value, score_mod, block_mask, scale, kernel_options = args[:7]
+    if any(len(more) for more in args[7:]):
+        raise Break("SB016", "flex_attention with buffers beside its functions")
     vm.heap.expose_deep((query, key, value, block_mask, scale, kernel_options))
     *mask, mask_mod = block_mask
     with torch._C.DisableTorchFunction(), torch.no_grad():

@@ -8,9 +8,11 @@ import pytest
 import torch
 from torch import nn
 from torch._higher_order_ops.associative_scan import associative_scan
+from torch._higher_order_ops.cond import cond_op
 from torch._higher_order_ops.map import map as graph_map
 from torch._higher_order_ops.scan import scan
 from torch._higher_order_ops.while_loop import while_loop
+from torch._higher_order_ops.wrap import wrap
 
 import stator
 from stator import events
@@ -534,12 +536,35 @@ def user_associative_scan(x):
     return associative_scan(lambda a, b: a + b, x.expand(4, 3).contiguous(), 0, combine_mode="generic")
 
 
-@pytest.mark.parametrize("program", [user_cond, user_cond_on_a_size, user_while_loop, user_scan, user_map,
+def user_cond_by_name(x):
+    return cond_op(pred=x.sum() > 0, true_fn=lambda a: (a + 1,), false_fn=lambda a: (a - 1,), operands=(x,))
+
+
+def user_wrap(x):
+    told = []
+
+    def body(a, *, twice=False):
+        told.append(a.shape)
+        return {"r": a * 2 if twice else a, "told": told, "w": WEIGHT}
+
+    return wrap(lambda a: wrap(body, a, twice=True), x), wrap(body, a=x)
+
+
+@pytest.mark.parametrize("program", [user_cond_by_name, user_wrap, user_cond, user_cond_on_a_size, user_while_loop, user_scan, user_map,
                                      user_associative_scan], ids=lambda each: each.__name__)
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 def test_operators_that_take_functions(program: Any, backend: str) -> None:
     seen = compare(program, [(UP,), (DOWN,), (UP,)], backend=backend, fullgraph=True)
     assert len(seen.graphs) == 1 and not seen.breaks
+
+
+def test_an_operator_called_wrongly_says_what_eager_says() -> None:
+    def program(x, wrong):
+        if wrong:
+            return cond_op(x.sum() > 0, lambda a: a, lambda a: a, (x,), other=1)
+        return wrap(x)
+
+    compare(program, [(UP, True), (UP, False)])
 
 
 def test_an_operator_whose_function_has_effects_runs_whole_and_native() -> None:

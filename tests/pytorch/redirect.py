@@ -1,7 +1,7 @@
 """torch._dynamo's names lead to Stator.   redirect(); torch._dynamo.optimize("eager")(f)  ->  stator.compile(f)
 
-In: a process that has not imported a test file yet.  Out: the names that PyTorch's tests use to compile, to break, to
-mark and to catch are Stator's; what only torch._dynamo has (its guard managers, variables, logs) stays its own, and a
+In: a process that has not imported a test file yet.  Out: the names that PyTorch's tests use to compile, to break
+and to mark are Stator's; what only torch._dynamo has (its guard managers, variables, logs) stays its own, and a
 test that asks for it fails.
 """
 
@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 import torch._dynamo
+import torch._dynamo.backends.registry
 import torch._dynamo.decorators
 import torch._dynamo.eval_frame
 import torch._dynamo.exc
@@ -19,7 +20,6 @@ import torch._dynamo.test_case
 import torch._dynamo.testing
 
 import stator
-import stator.errors
 from stator import events
 
 Function = Callable[..., Any]
@@ -74,7 +74,9 @@ def redirect() -> None:
     """For the rest of this process."""
     stator.install()
     torch.compile = compile_with_dynamos_config(torch.compile)
-    dynamo, testing, errors = torch._dynamo, torch._dynamo.testing, torch._dynamo.exc
+    dynamo, testing = torch._dynamo, torch._dynamo.testing
+    dynamo.list_backends()  # those of its own register themselves with it, not with Stator
+    torch._dynamo.backends.registry.lookup_backend("inductor")
     for module in (dynamo, dynamo.eval_frame, testing):
         module.optimize, module.optimize_assert, module.reset = optimize, optimize_assert, reset
     dynamo.test_case.reset = reset
@@ -88,11 +90,6 @@ def redirect() -> None:
                 setattr(dynamo.decorators, name, getattr(stator, name))
     dynamo.decorators.mark_unbacked = stator.mark_unbacked
     dynamo.OptimizedModule = dynamo.eval_frame.OptimizedModule = stator.CompiledModule
-    errors.Unsupported = stator.Unsupported
-    errors.BackendCompilerFailed = stator.BackendError
-    errors.InternalTorchDynamoError = stator.InternalError
-    errors.RecompileError = stator.errors.RecompileForbidden
-    errors.FailOnRecompileLimitHit = stator.RecompileLimit
     count_breaks()
 
 

@@ -78,20 +78,22 @@ def is_module(name: str) -> bool:
 def run_case(case: Any) -> Ending:
     from stator import events
 
-    result = unittest.TestResult()
-    with events.record() as log:
-        unittest.TestSuite([case]).run(result)
-    wrong = [text for _, text in (*result.errors, *result.failures)]
     ending = Ending("passed")
-    if wrong or result.unexpectedSuccesses:
-        ending.status, ending.detail = "failed", wrong[0] if wrong else "unexpected success"
-    elif result.skipped or result.expectedFailures:
-        ending.status = "skipped"
-    for event in log:
+
+    def keep_text(event: object) -> None:  # an event itself would keep the program's objects alive
         if isinstance(event, events.GraphBreak):
             ending.breaks.append(f"{event.code}: {event.cause}")
         elif isinstance(event, events.InternalFailure):
             ending.internal.append(repr(event.error))
+
+    result = unittest.TestResult()
+    events.subscribe(keep_text)
+    unittest.TestSuite([case]).run(result)
+    wrong = [text for _, text in (*result.errors, *result.failures)]
+    if wrong or result.unexpectedSuccesses:
+        ending.status, ending.detail = "failed", wrong[0] if wrong else "unexpected success"
+    elif result.skipped or result.expectedFailures:
+        ending.status = "skipped"
     return ending
 
 

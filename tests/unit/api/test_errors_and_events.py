@@ -2,15 +2,20 @@
 
 import io
 import pickle
+import subprocess
+import sys
 import threading
 import warnings
 
 import pytest
+import torch
+from torch.fx.experimental.symbolic_shapes import ConstraintViolationError
 
+import stator
 from stator import breaks, errors, events, report
 
 THIS_LINE = "the line of the break"
-PLACE = 12
+PLACE = 17
 
 
 def make_break():
@@ -142,3 +147,49 @@ def test_follow_prints_only_what_was_asked_for(monkeypatch):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         events.emit(events.EagerFallback("f", "nobody listens"))
+
+
+TORCHS = """
+import copy, pickle, sys, torch
+import stator
+
+def f(x):
+    stator.graph_break()
+    return x + 1
+
+def failing(graph, inputs):
+    raise LookupError("no such thing")
+
+def raised(backend="eager", **settings):
+    stator.reset()
+    try:
+        stator.compile(f, backend=backend, **settings)(torch.zeros(2))
+    except stator.StatorError as error:
+        return error
+
+before = raised(fullgraph=True)
+assert type(before) is stator.Unsupported and "torch._dynamo" not in sys.modules
+import torch._dynamo.exc as theirs
+after = raised(fullgraph=True)
+assert isinstance(after, stator.Unsupported) and isinstance(after, theirs.Unsupported) and str(after) == str(before)
+assert (after.code, after.msg, type(after).__qualname__) == (before.code, str(before), "Unsupported")
+again = pickle.loads(pickle.dumps(after))
+assert isinstance(again, theirs.Unsupported) and str(again) == str(after) and str(copy.copy(after)) == str(after)
+broken = raised(backend=failing)
+assert isinstance(broken, theirs.BackendCompilerFailed) and isinstance(broken.inner_exception, LookupError)
+assert not isinstance(broken, theirs.Unsupported) and "no such thing" in str(broken)
+print("ok")
+"""
+
+
+def test_torchs_classes_catch_stators_errors_once_they_are_loaded():
+    ran = subprocess.run([sys.executable, "-c", TORCHS], capture_output=True, text=True, timeout=120)
+    assert ran.stdout.split() == ["ok"], ran.stderr
+
+
+def test_a_broken_declaration_is_what_torch_raises_for_one():
+    x = torch.ones(8, 3)
+    stator.mark_dynamic(x, 0, min=2, max=5)
+    with pytest.raises(ConstraintViolationError) as caught:
+        stator.compile(lambda x: x + 1, backend="eager")(x)
+    assert isinstance(caught.value, errors.DeclarationError) and isinstance(caught.value, ValueError)
