@@ -84,6 +84,8 @@ class StateFacts final : public StateCheck {
     }
     if (static_cast<int64_t>(at::impl::PythonTorchFunctionTLS::get_disabled_state()) != disabled_) return false;
     if (c10::impl::TorchDispatchModeTLS::stack_len() != dispatch_modes_) return false;
+    // torch.jit.trace would record what a compiled graph does, or nothing of it: its calls are not compiled.
+    if (c10::impl::tls_is_dispatch_key_included(c10::DispatchKey::Tracer)) return false;
     return functorch_matches() && modes_match();
   }
 

@@ -129,6 +129,9 @@ def on_miss(site: CallSite, compiled: Any, bound: tuple[Any, ...], args: tuple[A
 
     if getattr(_tracing, "active", False) or marks.disable_depth() > 0:
         return _core.EAGER
+    if torch._C._get_tracing_state() is not None:  # torch.jit.trace: sizes are tensors, and no entry accepts the call
+        events.emit(events.EagerFallback(site.name, "torch.jit.trace is running"))
+        return _core.EAGER
     mark = marks.disabled_mark(site.fn)
     if mark is not None:  # only the frame itself is left alone, unless the mark is recursive
         return _core.EAGER if mark.recursive else site.points.invoke(site.fn, *args, **(kwargs or {}))

@@ -153,8 +153,6 @@ def refuse_dual_level(vm: VM) -> None:
 
 def refuse_active_modes() -> None:
     """Modes of the user's see every operation; what the trace does with fakes is none of theirs."""
-    if torch._C._get_tracing_state() is not None:
-        raise Break("SB005", "torch.jit.trace is running, to which sizes are tensors")
     if torch._C._len_torch_dispatch_stack():
         raise Break("SB005", "a TorchDispatchMode is active")
     if torch._C._functorch.get_interpreter_stack():

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 import stator
+from stator import events
 
 
 def run_by_fx(graph: torch.fx.GraphModule, inputs: list[Any]) -> Any:
@@ -49,6 +50,14 @@ def test_a_number_where_a_tensor_was() -> None:
 
 
 def test_inside_torch_jit_trace() -> None:
-    compiled = stator.compile(lambda x: x.reshape(x.shape[0], -1) + 1, backend="eager")
-    traced = torch.jit.trace(compiled, torch.ones(2, 3), check_trace=False)
-    assert torch.equal(traced(torch.ones(2, 3)), torch.ones(2, 3) + 1)
+    def opaque(graph: Any, inputs: Any) -> Any:  # as of a compiler, whose code torch.jit.trace cannot look into
+        return lambda *args: tuple(torch.from_numpy(each.numpy()) for each in graph(*args))
+
+    compiled = stator.compile(lambda x: x.reshape(x.shape[0], -1) + 1, backend=opaque, fullgraph=True)
+    for _ in range(2):  # nothing is compiled yet, and something that would fit
+        traced = torch.jit.trace(compiled, torch.ones(2, 3))
+        for size in (2, 5):
+            assert torch.equal(traced(torch.ones(size, 3)), torch.ones(size, 3) + 1)
+        with events.record() as log:
+            assert torch.equal(compiled(torch.ones(2, 3)), torch.ones(2, 3) + 1)
+    assert not log
