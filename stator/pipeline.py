@@ -143,7 +143,7 @@ def on_miss(site: CallSite, compiled: Any, bound: tuple[Any, ...], args: tuple[A
     if installed:
         with torch._C.DisableTorchFunction():  # a mode of the user's must not see that tensors are looked at
             report_recompile(site, bound)
-            if site.settings.dynamic is None:
+            if site.settings.dynamic is not False:
                 for _, _, tag in installed:
                     if tag is not None:
                         site.shapes.memory.learn(tag.guards, bound)

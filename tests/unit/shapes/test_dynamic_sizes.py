@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import collections
 import math
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from counting import run, shape_texts
+from torch import nn
 
 import stator
 from stator import events, pipeline
@@ -275,3 +278,24 @@ def test_marks_refuse_what_they_cannot_mean():
         stator.mark_dynamic(grid(2), 2)
     with pytest.raises(ValueError, match="min"):
         stator.mark_dynamic(grid(2), 0, min=5, max=3)
+
+
+class Scheduled(nn.Module):
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(size))
+        self.step = size
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return (x * self.step + self.weight.sum(), self.step)
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize("fn, calls", [
+    (lambda x, f: x * f, [(grid(3), each / 4) for each in range(1, 8)]),
+    (lambda x, n: {"a": x + 1, "b": n / 2}, [(grid(3), np.int64(each)) for each in range(2, 9)]),
+    (lambda x, a: (x + 1, float((a * 2).sum())), [(grid(3), np.full(3, each)) for each in range(2, 9)]),
+    (lambda module, x: module(x), [(Scheduled(each), grid(3)) for each in range(2, 9)]),
+], ids=["float", "numpy scalar", "numpy array", "attribute and parameter"])
+def test_what_is_not_open_at_once_is_once_it_has_changed(fn: Any, calls: Any, dynamic: bool | None) -> None:
+    assert run(fn, calls, dynamic=dynamic, recompile_limit=20)[0] <= 4
