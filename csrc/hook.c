@@ -435,6 +435,8 @@ static PyMethodDef methods[] = {
          "Its iterator, and the item that begins the next pair where it has taken one; () at its end.")},
     {"set_pairwise", hook_set_pairwise, METH_VARARGS,
      DOC("set_pairwise($module, pairwise, iterator=NULL, old=NULL, /)", "Give it parts as pairwise_parts() tells them.")},
+    {"is_exported", hook_is_exported, METH_O,
+     DOC("is_exported($module, buffer, /)", "Whether a bytearray or an array may not change its size just now.")},
     {"memory_iterator_parts", hook_memory_iterator_parts, METH_O,
      DOC("memory_iterator_parts($module, iterator, /)", "The memoryview and the next index; () at its end.")},
     {NULL, NULL, 0, NULL},

@@ -4,7 +4,7 @@
  * Out: the same iterator, standing there; what it draws from is not asked.
  *
  * The structs are private to CPython (Objects/enumobject.c, Objects/iterobject.c, Modules/itertoolsmodule.c,
- * Modules/_collectionsmodule.c, Objects/memoryobject.c); their beginnings are the same in 3.11, 3.12 and 3.13.
+ * Modules/_collectionsmodule.c, Modules/arraymodule.c, Objects/memoryobject.c); their beginnings are the same in 3.11, 3.12 and 3.13.
  */
 #include "hook_objects.h"
 
@@ -175,6 +175,28 @@ hook_set_pairwise(PyObject *module, PyObject *args)
     Py_XSETREF(pairs->iterator, iterator);
     Py_XSETREF(pairs->old, old);
     Py_RETURN_NONE;
+}
+
+typedef struct {
+    PyObject_VAR_HEAD
+    char *items;
+    Py_ssize_t allocated;
+    const void *description;
+    PyObject *references;
+    Py_ssize_t exports;
+} Array;
+
+PyObject *
+hook_is_exported(PyObject *module, PyObject *object)
+{
+    if (PyByteArray_CheckExact(object)) {
+        return PyBool_FromLong(((PyByteArrayObject *)object)->ob_exports > 0);
+    }
+    if (strcmp(Py_TYPE(object)->tp_name, "array.array") == 0) {
+        return PyBool_FromLong(((Array *)object)->exports > 0);
+    }
+    PyErr_SetString(PyExc_TypeError, "is_exported(): a bytearray or an array is needed");
+    return NULL;
 }
 
 PyObject *

@@ -11,6 +11,7 @@ import sys
 import warnings
 from typing import Any
 
+from stator import _hook
 from stator.emit.arrays import write_array
 from stator.emit.caches import write_cache_use
 from stator.emit.contexts import write_context_sets
@@ -335,6 +336,8 @@ def _diff_set(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> Non
 def _diff_buffer(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> None:
     contents = bytes_of(tracker.standin)
     if contents != tracker.initial:
+        if len(contents) != len(tracker.initial):  # what somebody has a view of does not change its size
+            build.heap.guard(CallOf(Pinned(_hook.is_exported), (tracker.source,)), Kind.FRESH_CALL, False)
         out.append(f"{build.writer.constant(set_bytes, 'set_bytes')}({build.outside(tracker.source)}, {contents!r})")
 
 

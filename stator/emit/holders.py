@@ -156,9 +156,13 @@ def _lock(build: Any, value: Any) -> str:
 
 
 def _module(build: Any, value: types.ModuleType) -> str:
-    if id(value) in build.vm.fresh:
-        raise Break("SB007", f"the module {value.__name__}, made inside the trace")
-    return build.writer.constant(value)
+    if id(value) not in build.vm.fresh:
+        return build.writer.constant(value)
+    name = build.variable(value, "module", f"{build.writer.constant(types.ModuleType, 'ModuleType')}('')")
+    parts = [f"{build.value(key)}: {build.value(item)}" for key, item in value.__dict__.items()]
+    build.writer.line(f"{name}.__dict__.clear()")
+    build.writer.line(f"{name}.__dict__.update({{{', '.join(parts)}}})")
+    return name
 
 
 def _context(build: Any, value: Any) -> str:

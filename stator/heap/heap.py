@@ -11,6 +11,7 @@ import collections
 import enum
 import functools
 import types
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -63,6 +64,9 @@ from stator.source import (
 Adopter = Callable[[Any, Source], Any]
 
 
+_FINALIZERS: Any = weakref.finalize._registry  # type: ignore[attr-defined]
+
+
 class Heap(Exposure):
     """Every outside value one trace has met."""
 
@@ -92,6 +96,8 @@ class Heap(Exposure):
         self.replayed_dicts: dict[int, tuple[Any, Said, int]] = {}
         self.replays: list[tuple[Said, list[tuple[Any, int]]]] = []  # what each has seen, and where
         self.refused: dict[int, Break] = {}  # objects without a stand-in -> why they have none
+        self.hashing = 0  # whether keys or members of sets are being adopted
+        self.held_views: dict[int, memoryview] = {}  # of buffers that somebody outside has a view of
         self.kept: list[Any] = []  # keeps every id above valid while the trace lives
         self.adopters: dict[type, Adopter] = {
             list: self._adopt_list, dict: self._adopt_dict, tuple: self._adopt_tuple, set: self._adopt_set,
@@ -207,7 +213,7 @@ class Heap(Exposure):
         return self._adopt_opaque
 
     def _adopt_number(self, value: Any, source: Source) -> Any:
-        if not self.shapes.is_open(value, source):
+        if self.hashing or not self.shapes.is_open(value, source):
             return self._adopt_constant(value, source)
         self.guard(source, Kind.TYPE, type(value))
         return self.recorder.add_number(value, source, *self.shapes.number_choice(value, source))
@@ -309,6 +315,8 @@ class Heap(Exposure):
             return own
         tracker = self.known(value, source)
         if tracker is None:
+            if value is _FINALIZERS:
+                raise Break("SB019", "weakref.finalize, whose registry changes whenever an object dies")
             cls = type(value)
             if cls is collections.defaultdict:
                 standin: Any = collections.defaultdict(self.default_factory(value, source))

@@ -13,6 +13,7 @@ import types
 import weakref
 from typing import Any
 
+from stator import _hook
 from stator.breaks import Break
 from stator.guards.guard import Kind
 from stator.heap.readers import bytes_of, mapping_behind, referent_of
@@ -135,6 +136,8 @@ def adopt_buffer(heap: Any, value: Any, source: Source) -> Any:
         else:
             heap.guard(CallOf(Pinned(typecode_of), (source,)), Kind.FRESH_CALL, value.typecode)
             standin = array.array(value.typecode, contents)
+        if _hook.is_exported(value):  # a view of it keeps it from changing its size
+            heap.held_views[id(standin)] = memoryview(standin)
         tracker = heap.register(VariableTracker(standin, value, source, Shape.BUFFER))
         tracker.initial = contents
     return tracker.standin

@@ -11,7 +11,7 @@ from typing import Any
 from stator.breaks import Break
 from stator.guards.guard import Kind
 from stator.heap.raw_access import instance_dict, set_instance_dict
-from stator.heap.readers import plain_value
+from stator.heap.readers import hashed, plain_value
 from stator.heap.shells import new_shell, slot_members
 from stator.heap.tracker import Shape, VariableTracker
 from stator.source import CallOf, DictOf, Index, Key, Pinned, SetAt, Slot, Source
@@ -50,7 +50,7 @@ def adopt_instance(heap: Any, value: Any, source: Source) -> Any:
         heap.fill_dict(tracker, value, standin, source)
     elif shell.shape is Shape.SET:
         heap.guard(source, Kind.LEN, len(set(value)))
-        tracker.initial = [heap.adopt(item, SetAt(source, i)) for i, item in enumerate(set.__iter__(value))]
+        tracker.initial = [hashed(heap, item, SetAt(source, i)) for i, item in enumerate(set.__iter__(value))]
         heap.run_native(set.update, (standin, tracker.initial))
     fill_attributes(heap, tracker)
     return standin

@@ -19,7 +19,9 @@ from typing import Any
 
 import numpy
 
+from stator.breaks import Break
 from stator.kinds import is_a
+from stator.shapes.values import SYMBOLIC
 
 _VIEW_BASES = (dict, set, frozenset)
 
@@ -84,9 +86,19 @@ def entries_of_class(cls: type) -> dict[str, Any]:
     return dict(type.__dict__["__dict__"].__get__(cls))
 
 
+def _has_symbol(value: Any) -> bool:
+    return type(value) in SYMBOLIC or is_a(value, tuple) and any(map(_has_symbol, tuple.__iter__(value)))
+
+
 def hashed(heap: Any, value: Any, source: Any) -> Any:
     """Adopt a key or a member: its hash and equality look at every part of it."""
-    standin = heap.adopt(value, source)
-    if is_a(standin, tuple):
-        heap.expose_deep(standin)
+    heap.hashing += 1  # numbers are not left open meanwhile: a symbol has no hash
+    try:
+        standin = heap.adopt(value, source)
+        if is_a(standin, tuple):
+            heap.expose_deep(standin)
+    finally:
+        heap.hashing -= 1
+    if is_a(standin, tuple) and _has_symbol(standin):
+        raise Break("SB003", "a number left open, in a key or a member of a set")
     return standin

@@ -18,13 +18,14 @@ from stator.heap.raw_access import instance_dict
 from stator.heap.tracker import Shape
 from stator.interp import tensor_bookkeeping
 from stator.interp.attributes import dict_of_thread, read_instance_dict, read_through_c, tensor_class
+from stator.interp.class_attributes import names_of
 from stator.interp.descriptors import is_data_descriptor, raise_attribute_error
 from stator.interp.frame import Continuation, Frame, Raised
 from stator.interp.lookup import MISSING, find, is_mutable_class
 from stator.interp.outside import is_outside
 from stator.interp.overrides import only_defaults, own_method
 from stator.kinds import is_a
-from stator.source import DictOf
+from stator.source import Attr, DictOf
 
 
 class Discard(Continuation):
@@ -92,7 +93,7 @@ def store_generic(vm: Any, obj: Any, name: str, value: Any, cont: Any = DISCARD)
     if is_a(obj, types.ModuleType):
         if obj is sys and name in ("stdout", "stderr") and len(vm.effects) > vm.early_effects:
             raise Break("SB015", f"sys.{name} is replaced before all of the text was written")
-        vm.heap.scope(obj.__dict__).write(name, value)
+        names_of(vm, obj).write(name, value)
         return vm.give(None, cont)
     descr = find(vm, cls, name)
     if descr is not MISSING and is_data_descriptor(vm, descr):
@@ -133,13 +134,23 @@ def set_descriptor(vm: Any, descr: Any, obj: Any, name: str, value: Any, cont: A
         if name == "__class__" and tracker is not None and tracker.shape is not Shape.OPAQUE:
             vm.native(descr.__set__, (obj, value))  # written back by the class of the stand-in
             return vm.give(None, cont)
-        refuse_the_users_own(vm, obj, f"assignment to {name!r}")
-        vm.native(descr.__set__, (obj, value))
+        if not is_named_so(vm, obj, name, value):
+            refuse_the_users_own(vm, obj, f"assignment to {name!r}")
+            vm.native(descr.__set__, (obj, value))
         return vm.give(None, cont)
     setter = find(vm, cls, "__set__")
     if setter is MISSING:
         raise Raised(AttributeError("__set__"))
     vm.call(setter, (vm.adopt_entry(descr, type(obj)), obj, value), {}, cont)
+
+
+def is_named_so(vm: Any, obj: Any, name: str, value: Any) -> bool:
+    """Whether an outside function has that very name already: then the assignment is nothing but a fact."""
+    if type(obj) is not types.FunctionType or name not in ("__name__", "__qualname__") or id(obj) in vm.fresh \
+            or type(value) is not str or getattr(obj, name) is not value:
+        return False
+    vm.heap.guard(Attr(vm.heap.source_of(obj), name), Kind.EQUALS, value)
+    return True
 
 
 def refuse_the_users_own(vm: Any, obj: Any, what: str) -> None:
@@ -222,7 +233,7 @@ def delete_generic(vm: Any, obj: Any, name: str, cont: Any = DISCARD) -> None:
     if is_a(obj, type):
         return delete_on_class(vm, obj, name, cont)
     if is_a(obj, types.ModuleType):
-        scope = vm.heap.scope(obj.__dict__)
+        scope = names_of(vm, obj)
         if scope.read(name) is MISSING:
             raise Raised(AttributeError(f"module {obj.__name__!r} has no attribute {name!r}"))
         scope.write(name, MISSING)

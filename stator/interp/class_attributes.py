@@ -108,10 +108,35 @@ def load_super_attr(vm: Any, proxy: Any, name: str, cont: Any) -> None:
     raise_attribute_error(vm, proxy, name, f"'super' object has no attribute {name!r}", cont)
 
 
+class OwnNames:
+    """The names of a module that the trace itself has made, read and written as those of an outside one are."""
+
+    __slots__ = ("vm", "module")
+
+    def __init__(self, vm: Any, module: types.ModuleType) -> None:
+        self.vm, self.module = vm, module
+
+    def read(self, name: str) -> Any:
+        return self.module.__dict__.get(name, MISSING)
+
+    def write(self, name: str, value: Any) -> None:
+        if value is MISSING:
+            del self.module.__dict__[name]
+        else:
+            self.module.__dict__[name] = value
+
+    def view(self) -> dict[str, Any]:
+        self.vm.heap.note_namespace(self.module.__dict__, self.module, None)
+        return self.module.__dict__
+
+
+def names_of(vm: Any, module: types.ModuleType) -> Any:
+    return OwnNames(vm, module) if id(module) in vm.fresh else vm.heap.scope(module.__dict__)
+
+
 def load_module_attr(vm: Any, module: types.ModuleType, name: str, cont: Any, ask_class: bool = True) -> None:
     """ModuleType.__getattribute__, then (with `ask_class`) the `__getattr__` of a module's own class."""
-    namespace = module.__dict__
-    scope = vm.heap.scope(namespace)
+    scope = names_of(vm, module)
     descr = find(vm, type(module), name)
     if descr is not MISSING and is_data_descriptor(vm, descr):
         if name == "__dict__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import types
 from typing import Any
 
@@ -174,6 +175,8 @@ def read_c_member(vm: Any, descr: Any, obj: Any, cont: Any) -> None:
         return vm.give(own, cont)
     if type(obj) is numpy.ndarray:
         return vm.give(read_array_attribute(vm, obj, name, descr), cont)
+    if type(obj) is contextvars.Token and name == "old_value" and id(obj) in vm.fresh:
+        raise Break("SB005", "old_value of a token of a context variable")  # ours was set in a context of its own
     if name == "__traceback__" and id(obj) in heap.by_standin:
         raise Break("SB020", "the traceback of an exception from outside")
     if type(obj) is types.FrameType and (name not in ("f_code", "f_lineno", "f_lasti") or name != "f_code" and any(

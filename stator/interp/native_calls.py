@@ -211,6 +211,8 @@ class NativeCaller(Machine):
                 raise self.pending from None
             if not is_a(error, Exception) and error is not self.escaped:
                 raise
+            if is_a(error, BufferError) and args and id(args[0]) in self.heap.held_views:
+                raise Break("SB006", "a buffer changes its size that somebody outside has a view of") from None
             if is_a(error, GuardOnDataDependentSymNode):
                 raise data_dependent(error.cond,  # type: ignore[attr-defined]
                                      f"{describe_callable(fn)} asks for a number") from None

@@ -105,3 +105,18 @@ def _exposing_rule(function: Any) -> Any:
 
 for _function in (object.__reduce_ex__, object.__reduce__, object.__getstate__, object.__dir__):
     rule(_function)(_exposing_rule(_function))
+
+
+# ---------------------------------------------------------------------- memoryviews
+
+
+def _release_rule(method: Any) -> Any:
+    def release(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+        if args and vm.heap.tracker_of(args[0]) is not None:
+            raise Break("SB006", "a memoryview from outside is released")
+        vm.give(vm.native(method, args, kwargs), cont)
+    return release
+
+
+rule(memoryview.release)(_release_rule(memoryview.release))
+rule(memoryview.__exit__)(_release_rule(memoryview.__exit__))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import collections
 import types
+import weakref
 from typing import Any
 
 import torch
@@ -97,6 +99,23 @@ def _object_delattr(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     delete_generic(vm, args[0], args[1], GiveNone(cont))
 
 
+def _as_object_does(base: type, slot: Any, act: Any) -> Any:
+    """The slot of a base whose attributes are found and set as object does it."""
+    def on_instance(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+        if not is_a(args[0], base):
+            vm.native_unhooked(slot, args, kwargs)  # raises what eager raises
+        act(vm, args, kwargs, cont)
+    return on_instance
+
+
+for _base in (list, dict, set, frozenset, tuple, int, float, complex, str, bytes, bytearray, collections.deque,
+              collections.defaultdict, BaseException):
+    for _name, _arity, _act in (("__getattribute__", 2, _object_getattribute), ("__setattr__", 3, _object_setattr),
+                                ("__delattr__", 2, _object_delattr)):
+        if _name in _base.__dict__:
+            rule(_base.__dict__[_name], arity=(_arity,))(_as_object_does(_base, _base.__dict__[_name], _act))
+
+
 @rule(type.__getattribute__)
 def _type_getattribute(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     load_type_attr(vm, args[0], args[1], cont, fallback=False)
@@ -175,6 +194,8 @@ def _hash(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     method = find(vm, type(value), "__hash__") if type(value) is not FakeTensor else object.__hash__
     if type(method) is types.FunctionType and type(value) is not FakeTensor:
         return vm.call_function(method, (value,), None, cont)
+    if method is weakref.ref.__hash__ and weakref.ref.__call__(value) is not None:
+        return _hash(vm, (weakref.ref.__call__(value),), kwargs, cont)
     if method is object.__hash__ or method is torch.Tensor.__hash__:
         return vm.give(object.__hash__(vm.guard_identity(value)), cont)
     vm.heap.expose_deep(value)

@@ -1,6 +1,7 @@
 """Rules for readers of what the process keeps: limits, modules.   sys.getrecursionlimit()  ->  1000
 
-The answer is a constant of the trace; at every call the guard program asks the same reader again.
+The answer is a constant of the trace; at every call the guard program asks the same reader again.  A module that is
+made inside is the trace's own.
 """
 
 from __future__ import annotations
@@ -28,6 +29,14 @@ def _digit_limit(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     limit = sys.get_int_max_str_digits()
     vm.heap.guard(CallOf(Pinned(sys.get_int_max_str_digits)), Kind.FRESH_CALL, limit)
     vm.give(limit, cont)
+
+
+@rule(types.ModuleType)
+def _new_module(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    """A module of the trace's own, which the residual makes anew."""
+    made = vm.native_unhooked(types.ModuleType, args, kwargs)
+    vm.fresh[id(made)] = made
+    vm.give(made, cont)
 
 
 @rule(types.ModuleType.__getattribute__)

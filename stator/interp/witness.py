@@ -102,6 +102,8 @@ def written(vm: Any) -> Any:
 def parts_of(vm: Any, value: Any) -> list[Any] | None:
     """What an object consists of, in a fixed order; None for what cannot change."""
     cls = type(value)
+    if cls is types.ModuleType and id(value) in vm.fresh:
+        return _items(value.__dict__)
     if cls in _ATOMS or cls is Box or is_a(value, (type, types.ModuleType)) or cls.__module__.startswith("stator."):
         return [value.previous, value.current] if cls is SavedExc else None
     if cls is FakeTensor:

@@ -14,6 +14,7 @@ from stator.emit import effects, failing_calls, holders, residual
 from stator.guards.guard import Kind
 from stator.guards.guard_set import GuardSet
 from stator.heap import caches, exposure, raw_access, upcoming
+from stator.heap import holders as holders_of_heap
 from stator.heap.arrays import Arrays
 from stator.heap.constants import Constants
 from stator.heap.heap import Heap
@@ -164,6 +165,8 @@ SWITCHES = [
     Switch("iterators that others use", without(upcoming, "is_upcoming", lambda iterator: True),
            ("outside_zip_of_one_iterator_twice",)),
     Switch("iterators from outside are not copied", without(NativeCaller, "refuse_copies"), ("outside_tee_over_a_generator_copied",)),
+    Switch("buffers that have views", without(holders_of_heap._hook, "is_exported", lambda buffer: False),
+           ("buffer_resized_under_a_view", "buffer_that_comes_to_have_a_view")),
     Switch("lists under iterators", without(upcoming, "refuse_changed"), ("outside_iterator_over_a_list_that_changes",)),
     Switch("modules of the program load in order", without(imports, "is_installed", lambda name: True),
            ("module_loaded_inside",)),

@@ -15,6 +15,7 @@ import facts_of_contexts  # noqa: F401
 import facts_of_copies  # noqa: F401
 import facts_of_deep_copies  # noqa: F401
 import facts_of_files  # noqa: F401
+import facts_of_functions  # noqa: F401
 import facts_of_held_items  # noqa: F401
 import facts_of_identity  # noqa: F401
 import facts_of_iterators  # noqa: F401
@@ -32,6 +33,7 @@ import facts_of_tensors  # noqa: F401
 import facts_of_the_library  # noqa: F401
 import facts_of_the_process  # noqa: F401
 import facts_of_torch_settings  # noqa: F401
+import facts_of_views  # noqa: F401
 import pytest
 from probing import CAPTURED, PROBES, Probe, ending_in_a_break, judge, world_changed_by_tracing
 
