@@ -152,7 +152,7 @@ def _is_same_view(array: Any, fake: Any, root: Any, whole: Any) -> bool:
 class Arrays:
     """Whose memory the arrays of one trace are."""
 
-    __slots__ = ("heap", "inputs", "tied", "backed", "viewed", "buffers", "drawn", "views")
+    __slots__ = ("heap", "inputs", "tied", "backed", "buffers", "drawn", "views")
 
     def __init__(self, heap: Any) -> None:
         self.heap = heap
@@ -162,13 +162,11 @@ class Arrays:
         self.backed: dict[int, tuple[Any, Any]] = {}  # an array of the trace -> it, the tensor that is its contents
         self.drawn: dict[int, Any] = {}  # those of them that the residual draws -> which draw
         self.views: dict[int, View] = {}  # arrays that are views of those
-        self.viewed: dict[int, Any] = {}  # arrays of the trace that others are views of
 
     def clear(self) -> None:
         for held in (self.inputs, self.buffers, self.tied, self.drawn):
             held.clear()
         self.backed.clear()
-        self.viewed.clear()
         self.views.clear()
 
     def root_of(self, array: Any) -> Any:
@@ -225,20 +223,12 @@ class Arrays:
         if not tracker.original.flags.writeable:
             root.flags.writeable = False
 
-    def note_view(self, result: Any) -> None:
-        """An array that may be a view was made."""
-        if type(result) is numpy.ndarray and type(result.base) is numpy.ndarray:
-            root = self.root_of(result)
-            self.viewed[id(root)] = root
-
     def has_changed(self, tracker: VariableTracker) -> bool:
         """Whether the program wrote to an outside array."""
         return tracker.exposed and not same_contents(tracker.standin, tracker.original)
 
     def owns_alone(self, array: Any) -> bool:
-        """Whether an array of the trace is the only way to its memory."""
-        if id(array) in self.viewed:
-            return False
+        """Whether an array of the trace has its memory from nowhere else. Its views break at what looks into them."""
         if array.base is None:
             return True
         # Held by `array` alone, and by the argument of getrefcount: nothing else can reach it.

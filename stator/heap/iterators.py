@@ -25,7 +25,7 @@ from stator.source import CallOf, Index, Pinned, Source
 
 class _ByIndex:
     def __getitem__(self, index: int) -> int:
-        raise IndexError(index)
+        raise IndexError
 
 
 # The position is a number that `__setstate__` takes.
@@ -93,8 +93,8 @@ def refuse_unsettled(value: Any, cls: type, args: tuple[Any, ...]) -> None:
     """Break at what `__reduce__` does not tell, or could not be written back."""
     if cls is itertools.accumulate and args[0] is not reduced(value)[1][0]:
         raise Break("SB014", "an accumulate from outside that has yet to yield its first item")
-    if cls is enumerate and args[1] > sys.maxsize:
-        raise Break("SB014", "an enumerate from outside beyond the largest C integer")
+    if cls is enumerate and args[1] > sys.maxsize >> 1:  # it may be moved on from here
+        raise Break("SB014", "an enumerate from outside that comes near the largest C integer")
 
 
 def at_end(args: tuple[Any, ...]) -> bool:
@@ -169,11 +169,19 @@ def adopt_walker(heap: Any, value: Any, source: Source) -> Any:
             heap.guard(CallOf(Pinned(is_at_end), (source,)), Kind.FRESH_CALL, True)
         shadow = heap.adopt(container, behind)
         heap.expose(shadow)
+        if not _has_its_keys(heap.by_standin[id(shadow)]):  # CPython's iterator knows how many there were
+            raise Break("SB014", f"a {cls.__name__} from outside, over a dict that was changed")
         standin = advanced(start(shadow), len(container) - left)
     tracker = heap.register(VariableTracker(standin, value, source, Shape.ITERATOR))
     tracker.initial = steps_left(standin)
     tracker.type_guarded = True
     return standin
+
+
+def _has_its_keys(tracker: VariableTracker) -> bool:
+    """Whether a dict from outside has the keys that it came with, in their order."""
+    keys = list(dict.keys(tracker.standin))
+    return len(keys) == len(tracker.initial) and all(map(operator.is_, keys, tracker.initial))
 
 
 def is_at_end(walker: Any) -> bool:

@@ -48,7 +48,7 @@ def run_on_arrays(vm: Any, function: Any, args: tuple[Any, ...], kwargs: dict[st
     for key, before in shared.items():
         if memory.tied[key][0].tobytes() != before:
             raise Break("SB006", "a write to an array whose memory a tensor shares")
-    note_result(vm, result)
+    refuse_objects(vm, result)
     return result
 
 
@@ -78,15 +78,14 @@ def is_plain(vm: Any, value: Any) -> bool:
     return True
 
 
-def note_result(vm: Any, result: Any) -> None:
-    """Views keep the memory they look at; an array of objects is no array of the trace."""
+def refuse_objects(vm: Any, result: Any) -> None:
+    """An array of objects is no array of the trace."""
     if type(result) is numpy.ndarray:
         if result.dtype.hasobject or result.dtype.kind == "V":
             raise Break("SB005", "an array of Python objects")
-        vm.heap.arrays.note_view(result)
     elif type(result) is tuple or type(result) is list:
         for part in result:
-            note_result(vm, part)
+            refuse_objects(vm, part)
 
 
 def _plain(vm: Any, value: Any) -> Any:
@@ -132,6 +131,6 @@ def read_array_attribute(vm: Any, array: Any, name: str, descr: Any) -> Any:
     if name in _VIEWS:
         vm.heap.arrays.expose(array)
         result = descr.__get__(array)
-        note_result(vm, result)
+        refuse_objects(vm, result)
         return result
     raise Break("SB005", f"{name} of an array")

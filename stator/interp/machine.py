@@ -284,14 +284,15 @@ class Machine:
         exc.__traceback__ = tb
 
     def traceback_of(self, exc: BaseException) -> types.TracebackType | None:
-        """The traceback of an exception of the trace; of one from outside, the part that the trace has unwound."""
+        """The traceback of an exception; of one from outside, what it came with and what the trace has unwound."""
         if not self.is_from_outside(exc):
             return exc.__traceback__
+        tracker = self.heap.by_standin[id(exc)]
+        before, source = traceback_of(tracker.original), CallOf(Pinned(traceback_of), (tracker.source,))
         places = [effect.place for effect in self.effects if type(effect) is Unwound and effect.exc is exc]
-        if not places:
-            tracker = self.heap.by_standin[id(exc)]
-            return self.heap.adopt(traceback_of(exc), CallOf(Pinned(traceback_of), (tracker.source,)))
-        traceback = None
+        if before is not None and places:
+            raise Break("SB020", "the traceback of an exception that was raised before the call")
+        traceback = self.heap.adopt(before, source)
         for place in places:
             traceback = with_place(traceback, place)
         return traceback

@@ -465,7 +465,6 @@ def _answer(vm: Any, outcome: Any, computed: Any, name: str, given: list[Any]) -
             return outcome
         if memory.is_backed(outcome):
             _require_alike(outcome, computed, name)
-            memory.note_view(outcome)
             memory.add_view(outcome, computed)
             return outcome
         if any(numpy.may_share_memory(outcome, array) for array in given):
