@@ -451,3 +451,32 @@ def aliases(x: Any) -> Any:
 
 def test_aliases() -> None:
     same_as_eager(aliases, lambda: call(t()))
+
+
+def made_anew(x: Any) -> Any:
+    class Kind:
+        pass
+
+    seen = [x + 1]
+    return property(lambda self: seen), staticmethod(lambda: seen), classmethod(lambda cls: seen), list[Kind], Kind, seen
+
+
+def test_descriptors_and_aliases_hold_what_this_call_made() -> None:
+    """A second call has others: none of them may be an object that the trace made."""
+    compiled = stator.compile(made_anew, backend="eager", fullgraph=True)
+    first, second = compiled(t()), compiled(t())
+    assert not any(mine is other for mine, other in zip(first, second, strict=True))
+    for shown, static, of_class, alias, kind, seen in (first, second):
+        assert shown.fget(None) is seen and static.__func__() is seen and of_class.__func__(None) is seen
+        assert alias.__args__[0] is kind
+
+
+def test_what_typing_keeps_is_the_same_object_every_time() -> None:
+    compiled = stator.compile(lambda x: (typing.Optional[int], x + 1), backend="eager", fullgraph=True)
+    assert compiled(t())[0] is typing.Optional[int]
+
+
+def test_a_context_that_nobody_has_entered_is_a_new_one() -> None:
+    compiled = stator.compile(lambda x: (torch._C.DisableTorchFunction(), x + 1), backend="eager", fullgraph=True)
+    first, second = compiled(t())[0], compiled(t())[0]
+    assert type(first) is torch._C.DisableTorchFunction and first is not second

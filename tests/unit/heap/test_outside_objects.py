@@ -261,6 +261,18 @@ def test_default_factories() -> None:
         compiled(lambda d, x: (d["k"], x + 1))(collections.defaultdict(), t())
 
 
+def test_another_default_factory_is_written_back() -> None:
+    def fn(d: Any, x: Any) -> Any:
+        d.default_factory = list
+        d["k"].append(1)
+        return x + 1
+
+    for factory in (int, list, None):
+        outside = collections.defaultdict(factory)
+        compiled(fn)(outside, t())
+        assert outside.default_factory is list and outside["k"] == [1]
+
+
 class Key:
     def __init__(self, name: str) -> None:
         self.name = name
