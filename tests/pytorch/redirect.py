@@ -23,6 +23,7 @@ import stator
 from stator import events
 
 Function = Callable[..., Any]
+REPLACED: list[Any] = []  # kept alive: torch._dynamo knows functions by their ids
 
 
 def optimize(
@@ -85,6 +86,7 @@ def redirect() -> None:
                  "mark_dynamic", "maybe_mark_dynamic", "mark_static", "substitute_in_graph", "error_on_graph_break",
                  "list_backends", "register_backend"):
         if hasattr(stator, name):
+            REPLACED.append(getattr(dynamo, name, None))
             setattr(dynamo, name, getattr(stator, name))
             if hasattr(dynamo.decorators, name):
                 setattr(dynamo.decorators, name, getattr(stator, name))
