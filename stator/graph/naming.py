@@ -50,6 +50,8 @@ def spell(func: Any) -> tuple[str, Any]:
             owner: Any = func.__self__
             found = _property_wrappers[key] = ("getattr" if key[0] == "__get__" else "setattr", owner.__name__)
         return found
+    if type(func) is types.FunctionType and not (func.__module__ or "").startswith("torch."):
+        return "call_function", func  # a function of the user's, which must not be kept
     return _spell_hashed(func)
 
 

@@ -30,6 +30,7 @@ from torch.utils._device import _device_constructors
 from stator import _hook
 from stator.breaks import Break
 from stator.graph.error_texts import raised_by_eager
+from stator.graph.frozen_records import field_names, record_arguments
 from stator.graph.input_items import InputItems
 from stator.graph.known_values import KnownValues, has_scalars, map_scalars
 from stator.graph.naming import input_name, is_in_place, spell, spelled_types
@@ -289,7 +290,11 @@ class Recorder:
             return self.nodes[id(value)]
         if is_a(value, (torch._C._SDPBackend, type)) or callable(value):
             return value
-        raise Break("SB005", f"a {cls.__name__} passed to a torch operation")
+        names = field_names(cls)
+        if names is None:
+            raise Break("SB005", f"a {cls.__name__} passed to a torch operation")
+        fields = {name: self.to_node_arg(item) for name, item in record_arguments(value, names).items()}
+        return self.graph.create_node("call_function", cls, (), fields)
 
     def inner_graph(self, module: fx.GraphModule) -> fx.Node:
         """The name of an inner graph, which a higher-order operation takes."""

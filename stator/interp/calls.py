@@ -19,6 +19,7 @@ from stator.code.decode import decode
 from stator.guards.guard import Kind
 from stator.heap.shells import CONSTANT_TYPES
 from stator.interp import function_modes, rules_generators, tensor_bookkeeping
+from stator.interp.allowed_calls import call_allowed, call_constant
 from stator.interp.attributes import load_attr
 from stator.interp.binding import bind_arguments
 from stator.interp.descriptors import adopt_entry
@@ -158,10 +159,9 @@ class Caller(NativeCaller):
             self.sync(lambda: load_attr(self, fn, torch_marks.ORIGINAL), original)
             return self.call(original[0], args, kwargs, cont)
         if marks.allowed_in_graph(fn):
-            return self.give(self.torch_call(fn, args, kwargs), cont)
+            return call_allowed(self, fn, args, kwargs, cont)
         if marks.is_constant_result(fn):
-            self.heap.expose_deep(args)
-            return self.give(self.native_unhooked(fn, args, kwargs), cont)
+            return call_constant(self, fn, args, kwargs, cont)
         self.push(self.frame_for(fn, args, kwargs), cont)
 
     # ------------------------------------------------------------------ torch

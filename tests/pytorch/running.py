@@ -57,16 +57,34 @@ def cases_of(path: str) -> list[unittest.TestCase]:
     return list(_flat(unittest.TestLoader().loadTestsFromModule(module)))
 
 
-def supply_missing_names(path: str) -> None:
-    """Another release's helpers: decorators that this one does not have decorate nothing."""
+def supply_missing_names(path: str, seen: set[str] | None = None) -> None:
+    """Another release's helpers, also of the files beside it: decorators that this one does not have decorate nothing."""
+    seen = set() if seen is None else seen
+    if path in seen or not os.path.exists(path):
+        return
+    seen.add(path)
     with open(path, encoding="utf-8") as file:
         tree = ast.parse(file.read())
-    for statement in tree.body:
-        if isinstance(statement, ast.ImportFrom) and (statement.module or "").startswith("torch"):
-            module = importlib.import_module(statement.module or "")
+    for statement in ast.walk(tree):
+        if isinstance(statement, ast.Import | ast.ImportFrom):
+            module = getattr(statement, "module", None) or ""
             for alias in statement.names:
-                if not hasattr(module, alias.name) and not is_module(f"{statement.module}.{alias.name}"):
-                    setattr(module, alias.name, lambda decorated: decorated)
+                if module.startswith("torch"):
+                    supply(module, alias.name)
+                elif not module:
+                    supply_missing_names(os.path.join(os.path.dirname(path), f"{alias.name}.py"), seen)
+
+
+def supply(module_name: str, name: str) -> None:
+    with contextlib.suppress(ImportError):
+        module = importlib.import_module(module_name)
+        if not hasattr(module, name) and not is_module(f"{module_name}.{name}"):
+            setattr(module, name, False if name.isupper() else decorate_nothing)
+
+
+def decorate_nothing(*decorated: Any) -> Any:
+    """A decorator, or a question that is answered with no."""
+    return decorated[0] if decorated else False
 
 
 def is_module(name: str) -> bool:

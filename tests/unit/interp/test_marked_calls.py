@@ -1,0 +1,195 @@
+"""Functions that the user put into the graph or called constant: what they are handed, compared with eager."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import gc
+import weakref
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import stator
+from stator import events
+
+X = torch.tensor([1.0, 2.0, 3.0])
+Pair = collections.namedtuple("Pair", "weight factor")
+
+
+@dataclasses.dataclass(frozen=True)
+class Frozen:
+    weight: torch.Tensor
+    factor: int = 2
+    more: tuple[Any, ...] = ()
+
+
+@dataclasses.dataclass
+class Open:
+    weight: torch.Tensor
+    factor: int = 2
+
+
+@dataclasses.dataclass(frozen=True)
+class Checked:
+    weight: torch.Tensor
+    factor: int = 2
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "factor", self.factor + 1)
+
+
+class Callable:
+    def __init__(self, weight: torch.Tensor, factor: int) -> None:
+        self.weight = weight
+        self.factor = factor
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        return x * self.factor + self.weight
+
+
+@stator.allow_in_graph
+def scaled(record: Any, x: torch.Tensor) -> torch.Tensor:
+    return x * record.factor + record.weight
+
+
+@stator.allow_in_graph
+def applied(function: Any, x: torch.Tensor) -> torch.Tensor:
+    return function(x)
+
+
+def outer_function(factor: int) -> Any:
+    return lambda x: x * factor
+
+
+def run(fn: Any, calls: list[tuple[Any, ...]], **settings: Any) -> list[str]:
+    """Equal to eager at every call; the codes of the breaks."""
+    compiled = stator.compile(fn, backend="eager", **settings)
+    with events.record() as log:
+        for args in calls:
+            assert torch.equal(compiled(*args), fn(*args))
+    assert not [event for event in log if isinstance(event, (events.InternalFailure, events.EagerFallback))]
+    return [event.code for event in log if isinstance(event, events.GraphBreak)]
+
+
+RECORDS = [(X, 2), (X + 1, 2), (X + 1, 3), (X, 4), (X, 5)]
+
+
+@pytest.mark.parametrize("cls", [Frozen, Pair], ids=lambda cls: cls.__name__)
+def test_records_reach_an_allowed_function(cls: Any) -> None:
+    assert run(lambda r, x: scaled(r, x) * 2, [(cls(w, k), X) for w, k in RECORDS], fullgraph=True) == []
+    assert run(lambda w, k, x: scaled(cls(w * 2, k), x), [(w, k, X) for w, k in RECORDS], fullgraph=True) == []
+
+
+@pytest.mark.parametrize("cls", [Open, Checked, Callable], ids=lambda cls: cls.__name__)
+def test_other_objects_break(cls: Any) -> None:
+    assert set(run(lambda r, x: scaled(r, x) * 2, [(cls(w, k), X) for w, k in RECORDS])) == {"SB005"}
+    assert set(run(lambda w, k, x: scaled(cls(w * 2, k), x), [(w, k, X) for w, k in RECORDS])) == {"SB005"}
+
+
+def test_a_record_is_made_by_a_node_of_its_own() -> None:
+    graphs: list[Any] = []
+
+    def keep(graph: Any, inputs: Any) -> Any:
+        graphs.append(graph)
+        return graph.forward
+
+    record = Frozen(X, 3, (X * 2, "text"))
+    compiled = stator.compile(lambda r, x: scaled(r, x), backend=keep, fullgraph=True)
+    assert torch.equal(compiled(record, X), scaled(record, X))
+    assert [node.target for node in graphs[0].graph.nodes if node.op == "call_function"] == [Frozen, scaled]
+
+
+def test_functions_handed_to_an_allowed_function() -> None:
+    calls = [(outer_function(2), X), (outer_function(3), X)]  # one code, two functions
+    assert run(lambda f, x: applied(f, x), calls, fullgraph=True) == []
+    assert run(lambda k, x: applied(torch.sin, x) * k, [(2, X), (3, X)], fullgraph=True) == []
+    assert run(lambda k, x: applied(lambda y: y.sin(), x) * k, [(2, X), (3, X)], fullgraph=True) == []
+    assert set(run(lambda k, x: applied(lambda y: y * k, x), [(2, X), (3, X), (4, X)])) == {"SB005"}
+    assert set(run(lambda k, x: applied(lambda y, k=k: y * k, x), [(2, X), (3, X), (4, X)])) == {"SB005"}
+    assert set(run(lambda m, x: applied(m, x), [(nn.Linear(3, 3), X), (nn.Linear(3, 3), X)])) == {"SB005"}
+
+
+def test_an_allowed_function_is_not_kept_for_what_it_yielded() -> None:
+    def once(factor: int) -> Any:
+        function = stator.allow_in_graph(lambda x: x * factor)
+        run(lambda x: function(x) + 1, [(X,)], fullgraph=True)
+        return weakref.ref(function)
+
+    kept = [once(k) for k in (2, 3)]
+    stator.reset()
+    gc.collect()
+    assert [reference() for reference in kept] == [None, None]
+
+
+# ---------------------------------------------------------------------- assumed constant
+
+
+class Settings(nn.Module):
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.size = size
+        self.table = {"sizes": [size, 2]}
+        self.register_buffer("scale", torch.full((3,), float(size)))
+
+    @stator.assume_constant_result
+    def from_table(self) -> int:
+        return self.size + self.table["sizes"][0]
+
+    @stator.assume_constant_result
+    def sizes(self) -> list[int]:
+        return self.table["sizes"]
+
+    @stator.assume_constant_result
+    def number(self, times: int = 1) -> float:
+        return float(self.scale.sum().item()) * times
+
+    @stator.assume_constant_result
+    def tensor(self) -> torch.Tensor:
+        return self.scale * 2
+
+    @stator.assume_constant_result
+    def asked(self, function: Any) -> Any:
+        return function(self.size)
+
+    @stator.assume_constant_result
+    def of(self, x: torch.Tensor) -> int:
+        return x.shape[0]
+
+
+@pytest.mark.parametrize("body", [
+    lambda m, x: x * m.from_table(),
+    lambda m, x: x * m.sizes()[0],
+    lambda m, x: x * m.number() + m.number(times=3),
+    lambda m, x: x * m.tensor(),
+], ids=["number", "list", "item", "tensor"])
+def test_a_constant_is_asked_of_the_users_own_object(body: Any) -> None:
+    assert run(body, [(Settings(k), X) for k in (2, 2, 3)], fullgraph=True) == []
+
+
+def test_a_constant_of_another_function_is_another() -> None:
+    module = Settings(2)
+    assert run(lambda f, x: x * module.asked(f), [(outer_function(k), X) for k in (2, 3)], fullgraph=True) == []
+
+
+def test_a_constant_list_is_not_changed_by_tracing() -> None:
+    module = Settings(2)
+
+    def program(m: Any, x: torch.Tensor) -> torch.Tensor:
+        m.sizes().append(5)
+        return x * len(m.table["sizes"])
+
+    compiled = stator.compile(program, backend="eager")
+    assert [compiled(module, X).tolist() for _ in range(2)] == [(X * 3).tolist(), (X * 4).tolist()]
+    assert module.table["sizes"] == [2, 2, 5, 5]
+
+
+def test_a_constant_after_a_change_or_of_a_tensor_breaks() -> None:
+    def changed(m: Any, x: torch.Tensor) -> torch.Tensor:
+        m.size = 7
+        return x * m.from_table()
+
+    assert "SB006" in run(changed, [(Settings(2), X)])
+    assert "SB005" in run(lambda m, x: x * m.of(x), [(Settings(2), X)])
