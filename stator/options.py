@@ -112,6 +112,11 @@ class Settings:
         return self.backend in ("eager", "eager_noexcept")
 
     @property
+    def has_own_backend(self) -> bool:
+        """Whether the graph goes through AOTAutograd in a backend of Stator's own."""
+        return self.backend in ("inductor", "aot_eager", "aot_eager_decomp_partition", "cudagraphs")
+
+    @property
     def backend_name(self) -> str:
         """The backend as it is named in messages."""
         if isinstance(self.backend, str):

@@ -19,6 +19,7 @@ import torch
 from torch.autograd.grad_mode import _enter_inference_mode
 
 from stator import _core, events, marks
+from stator.backends.aot import failed_in_autograd
 from stator.backends.compilation import compile_graph
 from stator.backends.generations import begins_generation
 from stator.breaks import Break
@@ -27,7 +28,7 @@ from stator.cache.nested import NestedFrames
 from stator.cache.probe import BreakProbe
 from stator.cache.recompiles import gives_up, may_compile, over_limit, report_recompile
 from stator.cache.sharing import description_of, find_shared, shareable
-from stator.cache.site import CallSite, Installed
+from stator.cache.site import AS_IT_IS, CallSite, Installed
 from stator.emit.advance import Advance, Points
 from stator.emit.inheritance import pass_on
 from stator.emit.locks import UnderLocks, bound_arguments
@@ -35,7 +36,7 @@ from stator.emit.points import NATIVE_CODES, ResumePoint
 from stator.emit.residual import Residual, emit_residual
 from stator.errors import BackendError, DeclarationError, InternalError, Unsupported
 from stator.graph import propagation
-from stator.graph.histories import separate_histories
+from stator.graph.histories import needs_old_values, separate_histories
 from stator.graph.memory import sharing_candidates, storage_partition
 from stator.graph.modes_aside import put_back, set_aside, unasked
 from stator.guards.guard import Guard, Kind
@@ -239,8 +240,8 @@ def capture(site: CallSite, bound: tuple[Any, ...],
         else:
             events.emit(events.EagerFallback(site.name, f"another thread keeps changing a fact: {changed}"))
         return None
-    except BackendError:
-        if done is None or not ask_less(site, done):
+    except BackendError as error:
+        if done is None or not ask_less(site, done) and not leave_as_it_is(site, error):
             raise
         return capture(site, bound)
     except RecursionError:
@@ -283,6 +284,17 @@ def ask_less(site: CallSite, done: Trace) -> bool:
         site.data_dependent = False  # break at each instead
         return True
     return False
+
+
+def leave_as_it_is(site: CallSite, error: BackendError) -> bool:
+    """Whether AOTAutograd cannot trace the graph at all, as it can be run: then that is done, and said."""
+    if AS_IT_IS in site.turned_off or not site.settings.has_own_backend or not failed_in_autograd(error):
+        return False
+    site.turned_off.add(AS_IT_IS)
+    why = f"AOTAutograd cannot trace a graph of {site.name}, which is run as it is ({error.__cause__})".splitlines()[0]
+    events.emit(events.EagerFallback(site.name, why))
+    warnings.warn(f"stator: {why}", RuntimeWarning, stacklevel=6)
+    return True
 
 
 def finish(site: CallSite, done: Trace, bound: tuple[Any, ...], started: float, values: list[Any] | None = None,
@@ -329,8 +341,9 @@ def compiled_or_shared(site: CallSite, done: Trace, residual: Residual, bound: t
         if graph_input.boxed:  # compilers take the number a fake remembers for a constant of theirs
             graph_input.fake.item_memo = None
     settings = site.settings
-    if done.vm.recorder.as_it_is or done.stop is not None and done.stop.detail == BACKWARD \
-            and not settings.runs_in_order and separate_histories(graph.graph):
+    if done.vm.recorder.as_it_is or not settings.runs_in_order and (
+            done.stop is not None and done.stop.detail == BACKWARD and separate_histories(graph.graph)
+            or done.vm.recorder.writes_in_place and settings.has_own_backend and needs_old_values(graph.graph)):
         settings = replace(settings, backend="eager", mode=None, options={})
         events.emit(events.EagerFallback(site.name, "a graph that only autograd itself can differentiate as the "
                                          "program does is run as it is"))

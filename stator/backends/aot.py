@@ -51,3 +51,14 @@ def compile_aot_eager_decomp_partition(
         decompositions=compile_fx.select_decomp_table(),
         partition_fn=functools.partial(min_cut_rematerialization_partition, compiler="inductor"),
     )
+
+
+def failed_in_autograd(error: BaseException) -> bool:
+    """Whether a backend failed where AOTAutograd traces the graph, and not in a compiler of what it traced."""
+    traceback = error.__cause__.__traceback__ if error.__cause__ is not None else None
+    last = ""
+    while traceback is not None:
+        name = traceback.tb_frame.f_globals.get("__name__", "")
+        last = name if name.startswith(("torch._functorch._aot_autograd", "torch._inductor")) else last
+        traceback = traceback.tb_next
+    return last.startswith("torch._functorch")

@@ -25,6 +25,8 @@ from stator.shapes import profile
 from stator.shapes.named import read_declarations
 from stator.shapes.policy import Policy
 
+AS_IT_IS = "compilers"  # what is turned off where AOTAutograd cannot trace the graph
+
 
 @dataclass
 class Installed:
@@ -79,6 +81,8 @@ class CallSite:
         vm.recorder.data_dependent = self.data_dependent
         vm.recorder.in_order = self.settings.runs_in_order
         vm.recorder.takes_sparse = "sparse inputs" not in self.turned_off
+        if AS_IT_IS in self.turned_off:
+            vm.recorder.keep_as_it_is()
         vm.heap.shapes = self.shapes
         vm.error_policy = marks.error_policy()
         vm.heap.trace_numpy = self.settings.trace_numpy

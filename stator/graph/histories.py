@@ -1,7 +1,10 @@
-"""How results of a graph hang together for autograd.   loss, fake = graph(...)  ->  whether they share a history
+"""What autograd does with a graph that AOTAutograd does otherwise.   a graph  ->  whether no compiler may have it
 
 AOTAutograd makes one backward of a whole graph: the first backward pass frees what all of its results would need.
 Autograd itself frees what lies behind the one result, and another may still be differentiated.
+
+It saves inputs as they are, and writes to them when the graph is done: where the derivative of such a write needs the
+old value (`x.mul_(w)`), the backward pass would find the new one. And it leaves the memory of an input where it is.
 """
 
 from __future__ import annotations
@@ -10,6 +13,15 @@ import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils import _pytree as pytree
+
+from stator.graph.naming import is_in_place
+
+# In-place operations whose derivatives do not ask what was there before.
+_FORGETFUL = frozenset("""
+    add_ sub_ copy_ zero_ fill_ neg_ setitem __setitem__ iadd isub masked_fill_ index_copy_ index_add_ index_fill_
+    index_put_ masked_scatter_ scatter_ scatter_add_ requires_grad_ detach_
+""".split())
+_MOVES = frozenset({"set_", "resize_", "resize_as_"})
 
 
 def separate_histories(graph: fx.Graph) -> bool:
@@ -35,3 +47,38 @@ def wants_grad(node: fx.Node) -> bool:
     leaves = pytree.tree_leaves(node.meta.get("example_value"))
     with torch._C.DisableTorchFunction():
         return any(type(leaf) is FakeTensor and leaf.requires_grad for leaf in leaves)
+
+
+def needs_old_values(graph: fx.Graph) -> bool:
+    """Whether an input is written to so that its old value, or its old memory, matters to what comes after."""
+    differentiable: set[int] | None = None
+    for node in graph.nodes:
+        if not node.op.startswith("call") or not is_in_place(node.target, node.kwargs):
+            continue
+        name = node.target if type(node.target) is str else getattr(node.target, "__name__", "")
+        if name in _MOVES:
+            return True
+        if name not in _FORGETFUL and node.args and type(node.args[0]) is fx.Node:
+            if differentiable is None:
+                differentiable = written_with_history(graph)
+            if differentiable and memory_of(node.args[0].meta.get("example_value")) in differentiable:
+                return True
+    return False
+
+
+def written_with_history(graph: fx.Graph) -> set[int]:
+    """The memory of inputs that have a history now which they did not have before."""
+    found = set()
+    for node in graph.find_nodes(op="placeholder"):
+        fake = node.meta.get("example_value")
+        with torch._C.DisableTorchFunction():
+            if type(fake) is FakeTensor and fake.requires_grad and not fake.is_leaf and fake._version:
+                found.add(memory_of(fake))
+    return found
+
+
+def memory_of(fake: object) -> int:
+    with torch._C.DisableTorchFunction():
+        if type(fake) is not FakeTensor or fake.layout is not torch.strided:
+            return 0
+        return fake.untyped_storage()._cdata

@@ -18,6 +18,7 @@ from torch._subclasses.fake_tensor import (
     DynamicOutputShapeException,
     FakeTensor,
     FakeTensorMode,
+    UnsupportedFakeTensorException,
     UnsupportedOperatorException,
 )
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
@@ -114,6 +115,7 @@ class Recorder:
         self.asking = False  # whether an operation was begun in order to ask them
         self.ask: Callable[..., Any] = lambda *question: NotImplemented
         self.concerned: Callable[..., bool] = lambda *values: False  # whether a class of the program's is to be asked
+        self.slice_bounds: dict[Any, Any] = {}  # numbers of the graph brought into a size (see interp/tensor_items)
         self.enclosing: Any = None  # the inner graph being recorded (see graph/subgraph)
 
     # ------------------------------------------------------------------ inputs
@@ -145,7 +147,8 @@ class Recorder:
                     with torch.inference_mode(tensor.is_inference()):
                         fake = symbolic_fake(self.fake_mode, tensor, source, dims or {}, strides) if dims or strides \
                             else self.fake_mode.from_tensor(tensor, static_shapes=True)
-            except (NotImplementedError, UnsupportedOperatorException, AssertionError) as error:
+            except (NotImplementedError, UnsupportedOperatorException, UnsupportedFakeTensorException,
+                    AssertionError) as error:
                 raise Break("SB017", str(error)) from error
             if fake.dim() == 0:
                 fake.item_memo = None  # torch gives scalars on the CPU a symbol of their own: they are data, too

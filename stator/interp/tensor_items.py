@@ -21,6 +21,7 @@ from stator.shapes.values import SYMBOLIC, is_unbacked, specialise
 
 _INDEX_DTYPES = frozenset({torch.int64, torch.int32, torch.int16, torch.int8})
 _MASKS = frozenset({torch.bool, torch.uint8})
+_ADVANCED = frozenset({FakeTensor, list, bool})  # indices that are no places or slices
 
 
 def tensor_key(vm: Any, key: Any) -> Any:
@@ -53,6 +54,8 @@ def _index_tensor(vm: Any, part: Any) -> Any:
 def get_tensor_item(vm: Any, tensor: FakeTensor, key: Any) -> Any:
     parts = key if type(key) is tuple else (key,)
     if not _holds_symbols(parts):
+        if any(map(_is_unbacked_slice, parts)) and not any(type(part) in _ADVANCED for part in parts):
+            key = _normalised(vm, tensor, parts)
         return vm.torch_call(operator.getitem, (tensor, key), None)
     view, rest = _selected(vm, tensor, _with_index_tensors(vm, parts))
     return vm.torch_call(operator.getitem, (view, rest), None) if rest else view
@@ -65,7 +68,7 @@ def set_tensor_item(vm: Any, tensor: FakeTensor, key: Any, value: Any) -> None:
         vm.torch_call(operator.setitem, (tensor, key, value), None)
         return
     view, rest = _selected(vm, tensor, _with_index_tensors(vm, parts))
-    if not unbacked or any(type(part) is FakeTensor or type(part) in (list, bool) for part in rest):
+    if not unbacked or any(type(part) in _ADVANCED for part in rest):
         vm.torch_call(operator.setitem, (view, rest or ..., value), None)
         return
     view = get_tensor_item(vm, view, _normalised(vm, view, rest)) if rest else view
@@ -148,6 +151,10 @@ def _dims(part: Any) -> int:
     return part.dim() if type(part) is FakeTensor and part.dtype in _MASKS else 1
 
 
+def _is_unbacked_slice(part: Any) -> bool:
+    return type(part) is slice and part.step in (None, 1) and (is_unbacked(part.start) or is_unbacked(part.stop))
+
+
 def _is_whole(part: Any) -> bool:
     return type(part) is slice and part.start is None and part.stop is None and part.step is None
 
@@ -176,7 +183,7 @@ def _normalised(vm: Any, tensor: FakeTensor, parts: tuple[Any, ...]) -> tuple[An
     found: list[Any] = []
     dim = 0
     for part in parts:
-        if type(part) is slice and part.step in (None, 1) and any(map(is_unbacked, (part.start, part.stop))):
+        if _is_unbacked_slice(part):
             size = tensor.shape[dim]
             start = _within(vm, 0 if part.start is None else part.start, size)
             stop = _within(vm, size if part.stop is None else part.stop, size, start)
@@ -190,6 +197,19 @@ def _within(vm: Any, bound: Any, size: Any, least: Any = 0) -> Any:
     """A slice bound as Python reads it: negative from the end, never beyond either end, nor below `least`."""
     if type(bound) not in SYMBOLIC and type(least) not in SYMBOLIC:
         return bound
+    # Keys and values of a cache are cut at the same bounds: each number that a compiler meets costs it time.
+    place = (vm.recorder.graph, *(_term(part) for part in (bound, size, least)))
+    found = vm.recorder.slice_bounds.get(place)
+    if found is None:
+        found = vm.recorder.slice_bounds[place] = _brought_within(vm, bound, size, least)
+    return found
+
+
+def _term(number: Any) -> Any:
+    return number.node.expr if type(number) in SYMBOLIC else number
+
+
+def _brought_within(vm: Any, bound: Any, size: Any, least: Any) -> Any:
     call = vm.torch_call
     number = call(torch.full, ((), bound), {"dtype": torch.int64, "device": "cpu"})
     is_negative, from_end = call(operator.lt, (number, 0), None), call(operator.add, (number, size), None)
