@@ -37,7 +37,7 @@ from stator.emit.residual import Residual, emit_residual
 from stator.errors import BackendError, DeclarationError, InternalError, Unsupported
 from stator.graph import propagation
 from stator.graph.histories import needs_old_values, separate_histories
-from stator.graph.memory import sharing_candidates, storage_partition
+from stator.graph.memory import memory_partition, overlap_in_symbols, sharing_candidates, storage_partition
 from stator.graph.modes_aside import put_back, set_aside, unasked
 from stator.guards.guard import Guard, Kind
 from stator.guards.guard_set import GuardList, in_order
@@ -343,10 +343,11 @@ def compiled_or_shared(site: CallSite, done: Trace, residual: Residual, bound: t
     settings = site.settings
     if done.vm.recorder.as_it_is or not settings.runs_in_order and (
             done.stop is not None and done.stop.detail == BACKWARD and separate_histories(graph.graph)
-            or done.vm.recorder.writes_in_place and settings.has_own_backend and needs_old_values(graph.graph)):
+            or done.vm.recorder.writes_in_place and settings.has_own_backend
+            and (needs_old_values(graph.graph) or overlap_in_symbols(residual.graph_inputs))):
         settings = replace(settings, backend="eager", mode=None, options={})
-        events.emit(events.EagerFallback(site.name, "a graph that only autograd itself can differentiate as the "
-                                         "program does is run as it is"))
+        events.emit(events.EagerFallback(site.name, "a graph that a compiler would not do as the program does is run as "
+                                         "it is"))
     with signals_let_through(), torch._C._EnableTorchFunction():  # a backend may trace the graph with proxies
         compiled = compile_graph(graph, fakes, settings, done.fake_mode, done.grad_at_start)
     done.vm.torch_state.restore()  # a backend that traced the graph has run its changes of settings
@@ -369,11 +370,13 @@ def guard_shared_memory(done: Trace, residual: Residual) -> None:
     candidates = [leaf for each in sharing_candidates(residual.graph_inputs)
                   for leaf in leaf_sources(each.tensor, each.source)]
     if len(candidates) > 1:
-        shared = storage_partition(*(tensor for tensor, _ in candidates))
+        tensors = [tensor for tensor, _ in candidates]
+        shared = storage_partition(*tensors)
         if done.vm.recorder.wrappers.behind and len(set(shared)) < len(shared):
             raise Break("SB017", "a wrapper subclass and a tensor on one memory, which the graph writes to")
-        place = CallOf(Pinned(storage_partition), tuple(source for _, source in candidates))
-        done.vm.heap.guard(place, Kind.FRESH_CALL, shared)
+        ask = storage_partition if done.vm.recorder.in_order else memory_partition
+        place = CallOf(Pinned(ask), tuple(source for _, source in candidates))
+        done.vm.heap.guard(place, Kind.FRESH_CALL, ask(*tensors))
 
 
 def checked_program(done: Trace, wanted: list[Any], bound: tuple[Any, ...],

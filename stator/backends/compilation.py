@@ -10,6 +10,7 @@ import contextlib
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -20,11 +21,13 @@ from stator import events
 from stator.backends.double_backward import twice_differentiable
 from stator.backends.eager import NEED_NO_CODE
 from stator.backends.open_floats import floats_as_data
+from stator.backends.pieces import InOnePiece, compile_pieces
 from stator.backends.recurrent import trainable_lstm
 from stator.backends.registry import Backend, find_backend, tuning_keywords
 from stator.backends.static_inputs import mark_static_inputs
 from stator.errors import BackendError, describe_callable
 from stator.graph.modules import write_code
+from stator.graph.seams import has_seams
 from stator.options import Settings
 from stator.shapes.environment import TraceEnvironment
 
@@ -42,6 +45,8 @@ def compile_graph(
     graph for training or for inference.
     """
     backend = find_backend(settings.backend)
+    if backend.function not in NEED_NO_CODE and has_seams(gm.graph):
+        return compile_around_seams(gm, example_inputs, settings, fake_mode, grad_enabled)
     started = time.perf_counter()
     graph_nodes = len(gm.graph.nodes)
     mark_static_inputs(gm)
@@ -54,6 +59,20 @@ def compile_graph(
         raise BackendError(backend.name, f"it returned {compiled!r}, which is not callable")
     events.emit(events.BackendCompiled(backend.name, graph_nodes, time.perf_counter() - started))
     return finish(compiled)
+
+
+def compile_around_seams(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], settings: Settings,
+                         fake_mode: FakeTensorMode, grad_enabled: bool) -> Callable[..., Any]:
+    """Compile a graph in pieces, or, where it cannot be cut, run it as it is."""
+    def compile_piece(piece: torch.fx.GraphModule, given: list[Any], grad: bool) -> Callable[..., Any]:
+        return compile_graph(piece, given, settings, fake_mode, grad)
+
+    try:
+        return compile_pieces(gm, example_inputs, grad_enabled, compile_piece)
+    except InOnePiece as why:
+        events.emit(events.EagerFallback("a captured graph", f"it is run as it is: {why}"))
+    return compile_graph(gm, example_inputs, replace(settings, backend="eager", mode=None, options={}), fake_mode,
+                         grad_enabled)
 
 
 def call_backend(

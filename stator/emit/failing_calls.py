@@ -29,13 +29,14 @@ from stator.interp.rules_random import restore_streams, saved_streams
 from stator.native.torch_ops import draws_random_numbers
 
 
-def call_or_redo(build: Rebuilder, graph: fx.Graph, call: list[str], inputs: list[Any], packed: bool) -> list[str]:
-    """The call of the graph, and what happens where it raises."""
+def call_or_redo(build: Rebuilder, graph: fx.Graph, call: list[str], inputs: list[Any], packed: bool,
+                 undo: list[str]) -> list[str]:
+    """The call of the graph, and what happens where it raises; `undo` takes back what was done before it."""
     writer, vm = build.writer, build.vm
     written, counted = written_inputs(vm.recorder, graph, inputs)
     draws = any(draws_random_numbers(node.target) for node in graph.nodes)
     inside = [f"    {line}" for line in call]
-    redo = [f"    return {writer.constant(graph_failed)}(error)"]
+    redo = [*(f"    {line}" for line in undo), f"    return {writer.constant(graph_failed)}(error)"]
     head: list[str] = []
     if vm.draws:
         redo.insert(0, f"    {writer.constant(restore_streams)}(streams)")

@@ -190,6 +190,9 @@ class Rebuilder:
             raise Break("SB007", "a super() of a tensor")
         if id(value) in self.vm.hooks:
             raise Break("SB016", "the handle of a hook on a tensor of the graph")
+        if id(value) in self.vm.watches:
+            self.outputs.append(self.vm.watches[id(value)][1])
+            return f"out[{len(self.outputs) - 1}]"
         if id(value) in self.vm.known_streams:
             if cls is random.Random and list(vars(value)) != ["gauss_next"]:
                 raise Break("SB007", "a random stream with attributes of its own")

@@ -22,6 +22,7 @@ from stator.breaks import Break
 from stator.emit.copies import write_copies
 from stator.emit.effects import write_effects
 from stator.emit.failing_calls import call_or_redo
+from stator.emit.grad_flags import write_flags
 from stator.emit.graph_inputs import handed_over, is_reshaped
 from stator.emit.hooks import write_hooks
 from stator.emit.rebuild import Rebuilder
@@ -90,6 +91,7 @@ def emit_residual(vm: Any, result: Any, resume: Any = None, begin: Callable[[], 
         writer.line(statement)
     refuse_uncertain(vm, build.outputs)
     require_inner_leaves(vm, build.outputs)
+    flags = write_flags(build)
     lines = writer.lines
     drop_idle_settings(recorder.graph, vm.torch_state)
     needs_graph = bool(build.outputs) or recorder.calls > 0 and not only_settings(recorder.graph)
@@ -116,11 +118,11 @@ def emit_residual(vm: Any, result: Any, resume: Any = None, begin: Callable[[], 
             graph_module.recompile()
         line = f"{'out = ' if nodes else ''}graph({', '.join(names)})"
         call = call_graph(writer, vm.torch_state, line, bool(recorder.wrappers.behind))
-        call = call_or_redo(build, graph_module.graph, call, inputs, packed)
+        call = call_or_redo(build, graph_module.graph, call, inputs, packed, flags.undo)
     call += [_setter_call(writer, setter, args) for setter, args in vm.torch_state.finals]
     first = [] if begin is None else [f"{writer.constant(begin, begin.__name__)}()"]
-    first += draw_numbers(build, bool(call)) + write_copies(build, vm.copies)
-    writer.lines = first + call + lines + [f"return {value}"]
+    first += draw_numbers(build, bool(call)) + write_copies(build, vm.copies) + flags.first
+    writer.lines = first + call + flags.last + lines + [f"return {value}"]
     sources = [i.source for i in inputs] if packed else []
     parameters = (["inputs"] if packed else []) + list(build.wanted.values())
     return Residual(writer.source("residual", parameters), writer.names, sources + list(build.wanted), graph_module,

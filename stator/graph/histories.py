@@ -15,6 +15,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils import _pytree as pytree
 
 from stator.graph.naming import is_in_place
+from stator.graph.running_statistics import keeps_statistics, running_statistics
 
 # In-place operations whose derivatives do not ask what was there before.
 _FORGETFUL = frozenset("""
@@ -58,12 +59,22 @@ def needs_old_values(graph: fx.Graph) -> bool:
         name = node.target if type(node.target) is str else getattr(node.target, "__name__", "")
         if name in _MOVES:
             return True
-        if name not in _FORGETFUL and node.args and type(node.args[0]) is fx.Node:
+        if name not in _FORGETFUL:
             if differentiable is None:
                 differentiable = written_with_history(graph)
-            if differentiable and memory_of(node.args[0].meta.get("example_value")) in differentiable:
+            if differentiable and not differentiable.isdisjoint(memory_written(node)):
                 return True
     return False
+
+
+def memory_written(node: fx.Node) -> set[int]:
+    """The memory that an operation may change."""
+    if not node.op.startswith("call") or not is_in_place(node.target, node.kwargs):
+        return set()
+    written = running_statistics(node) if keeps_statistics(node.target) else [node.args[0] if node.args else None]
+    written += [each for name, each in node.kwargs.items() if name == "out"]
+    leaves = [leaf for each in written for leaf in pytree.tree_leaves(each) if type(leaf) is fx.Node]
+    return {memory_of(leaf.meta.get("example_value")) for leaf in leaves}
 
 
 def written_with_history(graph: fx.Graph) -> set[int]:

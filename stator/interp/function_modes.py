@@ -12,6 +12,7 @@ way (see overrides).
 from __future__ import annotations
 
 import operator
+import sys
 import types
 from typing import Any
 
@@ -46,10 +47,24 @@ def refuse(what: str) -> Break:
 def enter(vm: Any, mode: Any) -> None:
     if WAY in vm.turned_off:
         raise Break("SB005", "a mode that sees every operation")
+    if is_index_mode(mode) and not vm.modes:
+        vm.index_modes.append(mode)
+        vm.indexes_stay_tensors = True
+        return
     vm.modes.append(mode)
 
 
+def is_index_mode(mode: Any) -> bool:
+    """Whether a mode does nothing but take `x[i]`, i a position inside vmap, for the operation that it is."""
+    torchs_own = sys.modules.get("torch._dynamo._trace_wrapped_higher_order_op")  # asked for, never imported
+    return torchs_own is not None and type(mode) is torchs_own.TransformGetItemToIndex
+
+
 def leave(vm: Any) -> Any:
+    if vm.index_modes and len(vm.modes) == vm.modes_at_start:
+        mode = vm.index_modes.pop()
+        vm.indexes_stay_tensors = bool(vm.index_modes)
+        return mode
     if len(vm.modes) <= vm.modes_at_start:
         raise Break("SB005", "leaving a mode that was entered before the call")
     return vm.modes.pop()
@@ -57,7 +72,7 @@ def leave(vm: Any) -> Any:
 
 def require_balance(vm: Any) -> None:
     """A mode that the program leaves on would have to be on after the call."""
-    if len(vm.modes) != vm.modes_at_start:
+    if len(vm.modes) != vm.modes_at_start or vm.index_modes:
         raise refuse("the end of the call")
     if vm.functions_off != vm.functions_off_at_start:
         raise Break("SB006", "__torch_function__ is still off at the end of the call")

@@ -110,6 +110,7 @@ class Machine:
         self.depth = 0
         self.escaped: BaseException | None = None  # the program's, on its way through C code or a nested run
         self.indexes_stay_tensors = False  # inside the functions of an attention, whose positions are tensors
+        self.index_modes: list[Any] = []  # of torch's that ask for just that
         self.pending: BaseException | None = None  # a Break that C code might swallow
         self.lookups: dict[tuple[type, str], Any] = {}
         self.fresh: dict[int, Any] = {}  # functions, classes and modules made by the trace
@@ -148,6 +149,8 @@ class Machine:
         self.known_streams: dict[int, Any] = {}  # random streams of the trace's own (see known_streams)
         self.seeded_streams: dict[int, tuple[Any, Any]] = {}  # a stream from outside -> it, the one in its place
         self.asked_ids: dict[int, Any] = {}  # of objects made inside the trace: the residual's have others
+        self.grad_flags: dict[int, Any] = {}  # id of a fake -> how its flag changes (see interp/grad_flags)
+        self.watches: dict[int, Any] = {}  # id of a BackwardHook made inside -> (it, its node)
         self.new_leaves: list[Any] = []  # tensors of the graph that were made to require a gradient
         self.retained: dict[int, Any] = {}  # tensors of the graph that are to keep their gradients, by id
         self.turned_off: set[str] = set()  # ways of capturing that break instead (see CallSite)

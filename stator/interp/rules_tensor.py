@@ -8,14 +8,15 @@ from typing import Any
 import torch
 import torch.overrides
 import torch.utils._python_dispatch
-import torch.utils.hooks
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils import _pytree as pytree
 
 from stator.breaks import Break
 from stator.graph.propagation import ExactNeeded
+from stator.graph.seams import retain_gradient
 from stator.guards.guard import Kind, tensor_meta
 from stator.interp.rule_registry import rule
+from stator.interp.rules_seams import require_plain
 from stator.interp.tensor_bookkeeping import is_leaf, set_requires_grad
 from stator.kinds import is_a
 
@@ -28,9 +29,7 @@ def _breaks(code: str, detail: str) -> Any:
     return stop
 
 
-rule(torch.utils.hooks.BackwardHook.setup_input_hook, torch.utils.hooks.BackwardHook.setup_output_hook,
-     torch.utils.hooks.BackwardHook._apply_on_tensors)(_breaks("SB016", "a backward hook on a module"))
-rule(torch.nn.Parameter, torch.nn.Buffer)(
+rule(torch.nn.Buffer)(
     _breaks("SB016", "a Parameter or Buffer made inside the captured code"))
 rule(torch.Tensor.storage, torch.Tensor._typed_storage, _TensorBase.untyped_storage, torch.Tensor.storage_type,
      torch.Tensor.is_shared, torch.Tensor.share_memory_)(_breaks("SB005", "the storage of a tensor"))
@@ -63,9 +62,9 @@ def _requires_grad(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 
 @rule(_TensorBase.retain_grad, arity=(1,))
 def _retain_grad(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-    """A node, where autograd follows the nodes; a compiled graph has one backward for all of them.
+    """A node, at which compilers cut the graph: what they compile has one backward for all that is in it.
 
-    A break would come too late where the tensor has been used: its gradient is what comes back from those uses, too.
+    Where the tensor has been used, its gradient is what comes back from those uses, too: no compiler gets the graph.
     """
     fake, = args
     tracker = vm.heap.by_standin.get(id(fake))
@@ -76,9 +75,10 @@ def _retain_grad(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     if not is_leaf(vm, fake, tracker):
         if tracker is None and vm.recorder.enclosing is None and is_used(vm.recorder.node_of(fake)):
             vm.recorder.keep_as_it_is()
-        if not vm.recorder.in_order or vm.recorder.enclosing is not None or tracker is not None:
+        if tracker is not None:
             raise Break("SB016", "retain_grad()")
-        vm.recorder.record("call_method", "retain_grad", (fake,), {}, None)
+        require_plain(vm, "retain_grad()")
+        vm.recorder.record("call_function", retain_gradient, (fake,), {}, None)
         vm.recorder.changes += 1
         vm.retained[id(fake)] = fake
     vm.give(None, cont)

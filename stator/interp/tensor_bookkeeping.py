@@ -3,6 +3,7 @@
     x.is_leaf                 ->  the fake's answer, guarded where x comes from outside
     x.grad = None             ->  noted; the residual assigns it
     x.requires_grad_()        ->  a node, where the leaf stays in the graph; else a break: compilers return none
+                                  of a leaf from outside a note (see grad_flags)
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from stator.breaks import Break
 from stator.guards.guard import Kind
 from stator.interp.frame import Raised
+from stator.interp.grad_flags import may_be_noted, note
 from stator.interp.tensor_copies import set_flag
 from stator.source import Attr, CallOf, Pinned
 
@@ -113,6 +115,10 @@ def set_requires_grad(vm: Any, fake: Any, value: Any) -> None:
         vm.recorder.require_grad(fake)
         vm.new_leaves.append(fake)
         return
+    tracker = vm.heap.by_standin.get(id(fake))
+    if allowed and tracker is not None and not inference and is_leaf(vm, fake, tracker) and may_be_noted(vm, fake):
+        note(vm, fake, value)
+        return
     if allowed:
         raise Break("SB016", f"requires_grad becomes {value}")
     vm.native_unhooked(torch.Tensor.requires_grad_, (fake, value))  # raises what eager raises
@@ -126,7 +132,7 @@ def may_become_leaf(vm: Any, fake: Any) -> bool:
 
 
 def require_inner_leaves(vm: Any, outputs: list[Any]) -> None:
-    """A compiled graph returns no leaves of its own, and no gradient where none of its inputs has one."""
+    """A compiled graph returns no leaves of its own, and no gradient where none of its inputs has one: it is cut there."""
     if not vm.new_leaves or vm.recorder.in_order:
         return
     with torch._C.DisableTorchFunction():
@@ -134,7 +140,10 @@ def require_inner_leaves(vm: Any, outputs: list[Any]) -> None:
         rootless = any(type(output) is FakeTensor and output.requires_grad for output in outputs) \
             and not any(type(given.fake) is FakeTensor and given.fake.requires_grad for given in vm.recorder.inputs)
     if escapes or rootless:
-        raise Break("SB016", "requires_grad becomes True", turn_off="new leaves")
+        if vm.recorder.symbols.has_fresh or vm.recorder.writes_in_place and vm.recorder.propagation.served:
+            raise Break("SB016", "requires_grad becomes True", turn_off="new leaves")
+        for node in vm.recorder.graph.find_nodes(op="call_method", target="requires_grad_"):
+            node.meta["is_seam"] = True
 
 
 def _write_grad(vm: Any, fake: Any, value: Any) -> None:

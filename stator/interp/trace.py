@@ -49,6 +49,7 @@ from stator.interp import (  # noqa: F401  (each registers its rules)
     rules_groups,
     rules_higher_order,
     rules_hooks,
+    rules_seams,
     rules_introspection,
     rules_iteration,
     rules_locks,
@@ -220,7 +221,7 @@ def trace_once(begin: Begin, stop_step: int, stop: Break | None, exact: bool) ->
                 vm.torch_state.close()
     except Break as reason:
         result.stop = reason
-        if len(vm.modes) > vm.modes_at_start:  # what is left of the program would need them on
+        if len(vm.modes) > vm.modes_at_start or vm.index_modes:  # what is left of the program would need them on
             reason.data.setdefault("turn_off", function_modes.WAY)
         elif vm.functions_off_before:
             reason.data.setdefault("turn_off", rules_subclasses.WAY)

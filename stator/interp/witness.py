@@ -95,6 +95,7 @@ def written(vm: Any) -> Any:
     return (changes, overlays, tensors, len(vm.draws), len(vm.copies), len(vm.effects), len(vm.assertions),
             vm.error_policy,
             [(key, id(grad)) for key, (_, grad) in vm.tensor_grads.items()], state.left_behind(),
+            [(key, flag.entry, flag.final) for key, flag in vm.grad_flags.items()],
             [id(each) for each in vm.context_sets],
             len(vm.hooks), state.autocast_depth, list(state.devices), len(state.contexts))
 

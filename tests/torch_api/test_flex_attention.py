@@ -33,6 +33,14 @@ def masks(q: Any, k: Any, v: Any, slope: Any) -> Any:
     return flex_attention(q * 2, k, v, block_mask=CAUSAL) + 1
 
 
+def mask_made_inside(q: Any, k: Any, v: Any, slope: Any) -> Any:
+    pages = torch.arange(LENGTH) // 32
+
+    def same_page(b: Any, h: Any, i: Any, j: Any) -> Any:
+        return (pages[i] == pages[j]) & (i >= j)
+    return flex_attention(q, k, v, block_mask=create_block_mask(same_page, None, None, LENGTH, LENGTH, device="cpu"))
+
+
 def scale_and_statistics(q: Any, k: Any, v: Any, slope: Any) -> Any:
     out, statistics = flex_attention(q, k, v, scale=0.3, return_lse=True)
     return out * statistics[..., None]
@@ -52,7 +60,7 @@ def inputs(seed: int) -> tuple[Any, ...]:
 
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
-@pytest.mark.parametrize("program", [plain, scores, tables, masks, scale_and_statistics])
+@pytest.mark.parametrize("program", [plain, scores, tables, masks, mask_made_inside, scale_and_statistics])
 def test_equal_to_eager(program: Any, backend: str) -> None:
     compiled = stator.compile(program, backend=backend, fullgraph=True)
     for seed in range(3):

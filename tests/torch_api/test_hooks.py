@@ -113,10 +113,10 @@ def test_a_hook_with_effects_breaks(backend):
     check(noting, backend, breaks="SB016")
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("make", [leaf_returned, factory_leaf, rootless])
-def test_new_leaves_leave_the_graph_where_it_runs_as_it_is(make):
-    check(make, "eager")
-    check(make, "aot_eager", breaks="SB016")
+def test_new_leaves_leave_the_graph(make, backend):
+    check(make, backend)
 
 
 def test_a_hook_belongs_to_the_value_it_was_registered_on():

@@ -1,0 +1,68 @@
+"""Operations that only autograd itself can do.   nn.Parameter(t), hooks on modules  ->  nodes between compiled pieces
+
+In: what the program does to the record that autograd keeps.  Out: functions that nodes call.  A backend that runs the
+nodes in order simply calls them; for every other one the graph is cut there (see backends/pieces), so that no compiler
+sees them.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import fx
+from torch.fx.node import has_side_effect
+from torch.utils.hooks import BackwardHook
+
+_SEAMS: set[Any] = set()
+
+
+def seam(function: Callable[..., Any]) -> Callable[..., Any]:
+    has_side_effect(function)
+    _SEAMS.add(function)
+    return function
+
+
+def is_seam(node: fx.Node) -> bool:
+    return node.op == "call_function" and (node.target in _SEAMS or type(node.target) is WatchModule) \
+        or bool(node.meta.get("is_seam"))
+
+
+def has_seams(graph: fx.Graph) -> bool:
+    return any(map(is_seam, graph.nodes))
+
+
+@seam
+def new_parameter(data: torch.Tensor, requires_grad: bool) -> torch.nn.Parameter:
+    return torch.nn.Parameter(data, requires_grad)
+
+
+@seam
+def retain_gradient(tensor: torch.Tensor) -> None:
+    tensor.retain_grad()
+
+
+class WatchModule:
+    """The target of a node: what watches the gradients of one call of a module, for its full backward hooks."""
+
+    __name__ = __qualname__ = "watch_module"
+
+    def __init__(self, module: torch.nn.Module, hooks: tuple[Any, ...], pre_hooks: tuple[Any, ...]) -> None:
+        self.module, self.hooks, self.pre_hooks = weakref.ref(module), hooks, pre_hooks
+
+    def __call__(self) -> BackwardHook:
+        return BackwardHook(self.module(), list(self.hooks), list(self.pre_hooks))
+
+
+@seam
+def through_input(watch: BackwardHook, given: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The tensors among a module's arguments, such that autograd tells when their gradients are there."""
+    return watch.setup_input_hook(given)  # type: ignore[no-untyped-call]
+
+
+@seam
+def through_output(watch: BackwardHook, made: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The same for what the module returns."""
+    return watch.setup_output_hook(made)  # type: ignore[no-untyped-call]
