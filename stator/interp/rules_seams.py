@@ -75,7 +75,8 @@ def _setup_input(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     module = original_of(vm, attributes["module"])
     hooks, before = (tuple([original_of(vm, each) for each in vm.collect(attributes[name])])
                      for name in ("user_hooks", "user_pre_hooks"))
-    vm.watches[id(watch)] = (watch, vm.recorder.record("call_function", WatchModule(module, hooks, before), (), {}, None))
+    node = vm.recorder.record("call_function", WatchModule(module, hooks, before), (), {}, None)
+    vm.watches[id(watch)] = (watch, node)
     vm.give(watched(vm, watch, given, through_input), cont)
 
 

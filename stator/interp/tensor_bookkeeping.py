@@ -132,7 +132,7 @@ def may_become_leaf(vm: Any, fake: Any) -> bool:
 
 
 def require_inner_leaves(vm: Any, outputs: list[Any]) -> None:
-    """A compiled graph returns no leaves of its own, and no gradient where none of its inputs has one: it is cut there."""
+    """A compiled graph returns no leaves of its own, and no gradient where none of its inputs has one: cut it there."""
     if not vm.new_leaves or vm.recorder.in_order:
         return
     with torch._C.DisableTorchFunction():
