@@ -346,8 +346,8 @@ def compiled_or_shared(site: CallSite, done: Trace, residual: Residual, bound: t
             or done.vm.recorder.writes_in_place and settings.has_own_backend
             and (needs_old_values(graph.graph) or overlap_in_symbols(residual.graph_inputs))):
         settings = replace(settings, backend="eager", mode=None, options={})
-        events.emit(events.EagerFallback(site.name, "a graph that a compiler would not do as the program does is run as "
-                                         "it is"))
+        events.emit(events.EagerFallback(site.name, "a graph that a compiler would not do as the program does is run "
+                                         "as it is"))
     with signals_let_through(), torch._C._EnableTorchFunction():  # a backend may trace the graph with proxies
         compiled = compile_graph(graph, fakes, settings, done.fake_mode, done.grad_at_start)
     done.vm.torch_state.restore()  # a backend that traced the graph has run its changes of settings
