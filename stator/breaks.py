@@ -187,7 +187,7 @@ register(
     "SB014",
     "outside iterator or generator",
     cause="an iterator that was made outside is advanced; its position cannot be read without moving it",
-    example="it = itertools.tee(stream)[0]; stator.compile(lambda x: x + next(it))",
+    example="it = itertools.tee(map(abs, xs))[0]; stator.compile(lambda x: x + next(it))",
     remedy="make the iterator inside the compiled function, or pass a list",
 )
 register(

@@ -133,7 +133,7 @@ def meet(vm: Any, frame: Frame, join: int, value: Any, taken: Way, other: Way) -
     stack = [merge.plan(a, b) for a, b in zip(taken.stack, other.stack, strict=True)]
     slots: dict[int, Any] = {}
     if join != EXIT:
-        for slot in live_slots(frame, join, (taken.slots, other.slots)):
+        for slot in live_slots(vm, frame, join, (taken.slots, other.slots)):
             slots[slot] = merge.plan(taken.slots[slot], other.slots[slot])
     results = record_cond(vm, condition_of(vm, value), taken.part, other.part, merge) if merge.pairs else []
     build = merge.builder(results)

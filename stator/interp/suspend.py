@@ -8,9 +8,13 @@
 
 from __future__ import annotations
 
+import itertools
 import types
+import weakref
 from dataclasses import dataclass, replace
 from typing import Any
+
+import torch
 
 from stator import _hook
 from stator.code.decode import decode
@@ -29,6 +33,7 @@ from stator.interp.standing import (
     owned_generator,
     remade_frame,
 )
+from stator.kinds import is_a
 from stator.source import Local
 
 _LOOKS_AT_LOCALS = frozenset({"locals", "vars", "eval", "exec", "dir", "globals", "_getframe", "super"})
@@ -175,7 +180,7 @@ def suspend(vm: Any) -> tuple[list[FrameState], list[Any]]:
     starts: list[int] = []
     for frame in frames:
         starts.append(len(values))
-        slots = live_slots(frame, frame.ip, (frame.locals,), calls=frame is not vm.frame)
+        slots = live_slots(vm, frame, frame.ip, (frame.locals,), calls=frame is not vm.frame)
         values += [frame.locals[slot] for slot in slots]
         kinds: list[str] = []
         for item in frame.stack:
@@ -217,14 +222,29 @@ def _owned_generators(vm: Any, values: list[Any]) -> list[int]:
     return found
 
 
-def live_slots(frame: Frame, index: int, held: tuple[list[Any], ...], calls: bool = False) -> tuple[int, ...]:
+def is_missed(vm: Any, value: Any) -> bool:
+    """Whether somebody sees that a variable lets go of an object: a generator is closed, a weak reference is dead."""
+    if type(value) in RESUMABLE:
+        return True
+    kept = value.raw if type(value) is Box else vm.heap.original_of(value)
+    parts = [kept] if type(kept) not in _CONTAINERS else itertools.islice(
+        kept.values() if type(kept) is dict else kept, _PARTS)
+    return any(weakref.getweakrefcount(part) and not is_a(part, _UNMISSED) for part in parts)
+
+
+_CONTAINERS, _PARTS = (list, tuple, dict, set, frozenset), 64  # of which the parts are looked at, and how many
+_UNMISSED = (torch.Tensor, type, types.FunctionType)  # others refer to them, and of tensors torch does
+
+
+def live_slots(vm: Any, frame: Frame, index: int, held: tuple[list[Any], ...],
+               calls: bool = False) -> tuple[int, ...]:
     """The slots that matter from an instruction on and are bound in one of `held`; `calls`: its callee runs by now."""
     slots: Any = range(frame.unit.nlocalsplus)
     if not _LOOKS_AT_LOCALS & set(frame.code.co_names):
         live = live_in_call(frame.unit, index) if calls else live_locals(frame.unit, index)
         cells = set(frame.unit.free_slots)  # a resume function is made with its whole closure
         slots = [slot for slot in slots if slot in live or slot in cells
-                 or any(type(values[slot]) in RESUMABLE for values in held)]  # when it is dropped, it is closed
+                 or any(is_missed(vm, values[slot]) for values in held)]
     return tuple(slot for slot in slots if any(values[slot] is not UNBOUND for values in held))
 
 

@@ -127,7 +127,7 @@ def _() -> None:
 
 @program("SB014")
 def _() -> None:
-    outside = itertools.tee([1, 2, 3])[0]
+    outside = itertools.tee(map(abs, [1, 2, 3]))[0]
     run(lambda x: x + next(outside), X)
 
 

@@ -10,6 +10,8 @@ import torch
 from probing import Scene, probe, ramp
 from scenery import box, one
 
+import stator
+
 
 @probe("SB006")
 def buffer_resized_under_a_view():
@@ -131,3 +133,16 @@ def finalizer_that_is_asked():
     thing, log = box(n=1), []
     finalizer = weakref.finalize(thing, log.append, 1)
     return Scene(lambda x: (x * thing.n, finalizer.alive), one(ramp()), lambda: finalizer(), lambda: log)
+
+
+@probe("SB009")
+def objects_that_are_only_known_weakly_across_a_break():
+    def fn(x):
+        first, others = box(n=1), [box(n=2), box(n=3)]
+        table, members = weakref.WeakKeyDictionary({first: 1}), weakref.WeakSet(others)
+        stator.graph_break()
+        counts = len(table), len(members)
+        stator.graph_break()
+        return x + 1, counts, len(table), len(members)
+
+    return Scene(fn, one(ramp()))
