@@ -9,6 +9,7 @@ from __future__ import annotations
 import collections
 import sys
 import warnings
+from collections.abc import Iterator
 from typing import Any
 
 from stator import _hook
@@ -35,7 +36,7 @@ from stator.interp.rules_effects import Logged, PolicySet, Printed, Warned
 from stator.interp.rules_streams import Written
 from stator.interp.tracebacks import Unwound, add_place
 from stator.kinds import is_a
-from stator.source import CallOf, Pinned
+from stator.source import CallOf, Pinned, Source
 
 
 def write_effects(build: Rebuilder) -> int:
@@ -106,6 +107,18 @@ def guard_no_aliases(heap: Any) -> None:
                         and not walks(other.original, mutated.original):
                     place = CallOf(Pinned(walks), (other.source, mutated.source))
                     heap.guard(place, Kind.FRESH_CALL, False)
+            for other, source in without_record(heap):
+                if other is not mutated.original and type(other) is type(mutated.original):
+                    heap.guard(mutated.source, Kind.NOT_ALIAS, source)
+
+
+def without_record(heap: Any) -> Iterator[tuple[Any, Source]]:
+    """Objects that the trace knows something of and has not adopted, and their places."""
+    yield from heap.glanced
+    for said, seen in heap.replays:
+        for image, place in seen:
+            if id(image) not in heap.by_original:
+                yield image, said.source(place)
 
 
 def _replay(build: Rebuilder, effect: Any) -> str:

@@ -95,6 +95,7 @@ class Heap(Exposure):
         self.replayed: dict[int, tuple[Any, Said, int]] = {}
         self.replayed_dicts: dict[int, tuple[Any, Said, int]] = {}
         self.replays: list[tuple[Said, list[tuple[Any, int]]]] = []  # what each has seen, and where
+        self.glanced: list[tuple[Any, Source]] = []  # empty tables of which nothing else was asked, and their places
         self.refused: dict[int, Break] = {}  # objects without a stand-in -> why they have none
         self.hashing = 0  # whether keys or members of sets are being adopted
         self.held_views: dict[int, memoryview] = {}  # of buffers that somebody outside has a view of

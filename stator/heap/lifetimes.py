@@ -81,6 +81,7 @@ def _references_of_ours(heap: Any) -> dict[int, int]:
             counts[number] = counts.get(number, 0) + 1
     for image in itertools.chain([image for image, *_ in heap.replayed.values()],
                                  [image for _, seen in heap.replays for image, _ in seen],
+                                 [table for table, _ in heap.glanced],
                                  [owner for owner, *_ in heap.replayed_dicts.values()]):
         counts[id(image)] = counts.get(id(image), 0) + 1
     return counts

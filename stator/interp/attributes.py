@@ -8,6 +8,7 @@ share the descriptor protocol in `bind`.
 
 from __future__ import annotations
 
+import collections
 import threading
 import types
 import weakref
@@ -195,14 +196,34 @@ def read_instance_dict(vm: Any, obj: Any, name: str) -> Any:
 
 
 
+def is_empty_table(vm: Any, obj: Any, name: str) -> bool:
+    """Whether an attribute is an empty OrderedDict (of hooks) from outside that nothing has met: the fact is guarded.
 
-# ---------------------------------------------------------------------- descriptors
+    For code that asks for its truth and nothing else. Such a table needs no stand-in.
+    """
+    heap = vm.heap
+    tracker = heap.by_standin.get(id(obj))
+    if tracker is None or tracker.shape is not Shape.OBJECT:
+        return False
+    own = instance_dict(obj)
+    box = None if own is None else own.get(name)
+    if type(box) is not Box or box.forced or type(box.raw) is not collections.OrderedDict or box.raw:
+        return False
+    if id(box.raw) in heap.by_original or id(box.raw) in heap.replayed:
+        return False
+    cls = type(obj)
+    getattribute, descr = find(vm, cls, "__getattribute__"), find(vm, cls, name)
+    if type(getattribute) is not types.WrapperDescriptorType or getattribute in _C_LOOKUPS \
+            or descr is not MISSING and (type(descr) not in _PLAIN_FUNCTIONS and is_data_descriptor(vm, descr)):
+        return False
+    source = box.source()
+    if heap.shapes.gives_up(box.raw, source):
+        return False
+    heap.guard(source, Kind.TYPE, collections.OrderedDict)
+    heap.guard(source, Kind.LEN, 0)
+    heap.glanced.append((box.raw, source))
+    return True
 
-
-# ---------------------------------------------------------------------- classes, super, modules
-
-
-# ---------------------------------------------------------------------- tensors
 
 def load_method_object_attr(vm: Any, method: types.MethodType, name: str, cont: Any) -> None:
     descr = find(vm, types.MethodType, name)

@@ -31,14 +31,15 @@ class FactIndex:
         self.functions: dict[Source, list[int]] = {}  # ids of what stands for itself
         self.naming: dict[int, int] = {}  # id of an object that a guard names -> the first such guard
         self.kept: dict[int, Any] = {}
+        self.glanced: dict[Source, list[Any]] = {}  # empty tables of which nothing else was asked
         self.replayed: dict[Source, list[Any]] = {}  # objects that a replay has seen at a place
         self.relations: dict[Source, set[tuple[Source, Kind, Source]]] = {}
-        self.taken = [0, 0, 0, 0, 0]
+        self.taken = [0, 0, 0, 0, 0, 0]
         self.related_taken = 0
 
     def update(self) -> None:
         heap = self.heap
-        guards, trackers, functions, kept, replays = self.taken
+        guards, trackers, functions, kept, replays, glanced = self.taken
         for number, entry in enumerate(itertools.islice(heap.guards.arrived(), guards, None), guards):
             for guard in (entry,) if type(entry) is Guard else entry.guards():
                 self._note(self.guards, guard.source, (number, guard))
@@ -56,7 +57,10 @@ class FactIndex:
                 source = said.source(place)
                 self.replayed.setdefault(source, []).append(image)
                 self.link(source)
-        self.taken = [len(heap.guards), len(heap.trackers), len(heap.sources), len(heap.kept), len(heap.replays)]
+        for table, source in itertools.islice(heap.glanced, glanced, None):
+            self._note(self.glanced, source, table)
+        self.taken = [len(heap.guards), len(heap.trackers), len(heap.sources), len(heap.kept), len(heap.replays),
+                      len(heap.glanced)]
 
     def _note(self, table: dict[Source, list[Any]], source: Source, item: Any) -> None:
         known = table.get(source)

@@ -15,7 +15,7 @@ from stator.heap.raw_access import instance_dict
 from stator.interp import consumers, operators
 from stator.interp.assertions import take_for_granted
 from stator.interp.assignment import delete_attr, store_attr
-from stator.interp.attributes import load_attr, read_instance_dict
+from stator.interp.attributes import is_empty_table, load_attr, read_instance_dict
 from stator.interp.branches import capture_branch, truth_as_symbol
 from stator.interp.calls import looks_itself
 from stator.interp.frame import NULL, Continuation, Frame, Raised
@@ -107,7 +107,11 @@ def DELETE_SUBSCR(vm: Any, frame: Frame, instr: Any) -> None:
 def LOAD_ATTR(vm: Any, frame: Frame, instr: Any) -> None:
     if instr.flag:
         return LOAD_METHOD(vm, frame, instr)
-    load_attr(vm, frame.stack.pop(), instr.argval)
+    obj = frame.stack.pop()
+    if frame.program[frame.ip][0] in _TRUTH_JUMPS and is_empty_table(vm, obj, instr.argval):
+        frame.stack.append(False)  # the jump asks for no more than that
+        return
+    load_attr(vm, obj, instr.argval)
 
 
 @op
@@ -223,6 +227,8 @@ def _backward(handler: Any) -> Any:
         vm.tick()
     return jump
 
+
+_TRUTH_JUMPS = frozenset({POP_JUMP_IF_FALSE, POP_JUMP_IF_TRUE})
 
 also("POP_JUMP_FORWARD_IF_FALSE", POP_JUMP_IF_FALSE)
 also("POP_JUMP_FORWARD_IF_TRUE", POP_JUMP_IF_TRUE)

@@ -108,7 +108,11 @@ def collect_holdings(vm: Any, template: Template, changed: set[int], index: Fact
             if tracker.shape in _UNSURE or id(tracker) in changed or id(tracker.standin) in template.segment.objects:
                 raise Unlike(f"it reads a {type(tracker.original).__name__}")
             template.holdings.append(Holding(template.number(tracker.source), tracker, tracker.original))
+    met = {id(holding.original) for holding in template.holdings}
     for source in found:
+        for table in index.glanced.get(source, ())[:1]:
+            if id(table) not in met and id(table) not in vm.heap.replayed:
+                template.holdings.append(Holding(template.number(source), None, table))
         for original in index.replayed.get(source, ()):
             if id(original) in vm.heap.replayed:
                 template.holdings.append(Holding(template.number(source), None, original))
