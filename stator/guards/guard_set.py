@@ -35,6 +35,11 @@ _FIXED = {Kind.ALIAS: (4, 0, 0), Kind.NOT_ALIAS: (4, 0, 0), Kind.SHAPE: (4, 0, 0
           Kind.FRESH_CALL: (3, 0, 0)}
 
 
+# Guards that say what others may follow from, and those that may follow.
+_STRONG = frozenset({Kind.TENSOR, Kind.EQUALS, Kind.FRESH_CALL, Kind.ID, Kind.KEYS, Kind.SET_EQUALS})
+_IMPLIED = frozenset({Kind.TYPE, Kind.LEN, Kind.PRESENT, Kind.ABSENT, Kind.EQUALS})
+
+
 class GuardSet:
     """Guards in order of arrival, without repeats."""
 
@@ -62,7 +67,8 @@ class GuardSet:
     def prune(self) -> None:
         """Drop every guard that another one implies."""
         facts = _Facts(self.single())
-        for key in [key for key, guard in self._by_key.items() if type(guard) is Guard and facts.imply(guard)]:
+        for key in [key for key, guard in self._by_key.items()
+                    if type(guard) is Guard and guard.kind in _IMPLIED and facts.imply(guard)]:
             del self._by_key[key]
 
     def arrived(self) -> Iterable[Guard | Said]:
@@ -139,7 +145,8 @@ class GuardList(Sequence[Guard]):
 def needed(guards: Sequence[Guard]) -> list[int]:
     """The numbers of those that no other one implies, in checking order."""
     facts = _Facts(guards)
-    return sorted([number for number, guard in enumerate(guards) if not facts.imply(guard)],
+    return sorted([number for number, guard in enumerate(guards)
+                   if guard.kind not in _IMPLIED or not facts.imply(guard)],
                   key=lambda number: _rank(guards[number]))
 
 
@@ -162,7 +169,8 @@ class _Facts:
         self.keys: dict[Source, tuple[object, ...]] = {}
         self.sets: dict[Source, frozenset[object]] = {}
         for guard in guards:
-            self._note(guard)
+            if guard.kind in _STRONG:
+                self._note(guard)
 
     def _note(self, guard: Guard) -> None:
         source, value = guard.source, guard.value

@@ -183,7 +183,6 @@ def guard_program(vm: Any, template: Template) -> Any:
     said = Said(template.pattern, SELF)
     outside = {tracker.source: tracker for tracker in vm.heap.trackers} if template.relations else {}
     guards = GuardSet()
-    guards.update(said.guards())
     for each in template.relations:
         value = each.guard.value
         if each.guard.kind in RELATIONS:
@@ -191,7 +190,7 @@ def guard_program(vm: Any, template: Template) -> Any:
         source = fixed(each.guard.source, outside) if each.source is None else said.source(each.source)
         guards.add(Guard(source, each.guard.kind, value, each.guard.where))
     wanted = [said.source(holding.place) for holding in template.holdings]
-    lowered = template.lowered = lower(list(guards), wanted)
+    lowered = template.lowered = lower(guards, wanted, [said])
     return _core.GuardProgram(lowered.nodes, lowered.checks, lowered.wanted, 1, 0)
 
 
