@@ -6,6 +6,7 @@
 #include "entry.h"
 #include "guard_program.h"
 #include "raw_read.h"
+#include "rebuilt_objects.h"
 #include "resume.h"
 #include "tensor_check.h"
 #include "tensor_seal.h"
@@ -39,6 +40,10 @@ PyMethodDef core_functions[] = {
      "listen_to_redone(function): told whether a call succeeded that was made again because its graph had failed"},
     {"tensor_item", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(stator::tensor_item)), METH_FASTCALL,
      "tensor_item(tensor, place) -> an element of an integer tensor in the CPU's memory, counted in reading order"},
+    {"set_vars", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(stator::set_vars)), METH_FASTCALL,
+     "set_vars(object, attributes): add them to its instance dict"},
+    {"set_items", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(stator::set_items)), METH_FASTCALL,
+     "set_items(dict, items): add them, whatever the class of the dict says"},
     {nullptr, nullptr, 0, nullptr},
 };
 

@@ -18,6 +18,7 @@ import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor
 
+from stator import _core
 from stator.breaks import Break
 from stator.emit.classes import rebuild_class
 from stator.emit.contexts import rebuild_token
@@ -29,7 +30,7 @@ from stator.emit.texts import write_text
 from stator.emit.writer import Writer
 from stator.heap.box import Box
 from stator.heap.heap import Heap
-from stator.heap.raw_access import instance_dict
+from stator.heap.raw_access import instance_dict, items_in_order
 from stator.heap.readers import plain_value
 from stator.heap.shells import CONSTANT_TYPES, IDENTITY_TYPES, new_shell, slot_members
 from stator.heap.tracker import Shape
@@ -356,7 +357,13 @@ class Rebuilder:
         elif shell.shape is Shape.DICT:
             if shell.base is collections.defaultdict:
                 self.writer.line(f"{name}.default_factory = {self.value(value.default_factory)}")
-            for key, item in dict.items(value):
+            pairs = list(items_in_order(value))
+            if all(type(key) is str for key, _ in pairs):  # whose hash is nobody's code
+                parts = ", ".join([f"{self.value(key)}: {self.value(item)}" for key, item in pairs])
+                self.writer.line(f"{self.writer.constant(_core.set_items, 'set_items')}({name}, {{{parts}}})")
+                self.attributes(value, name)
+                return name
+            for key, item in pairs:
                 self.writer.line(f"{base}.__setitem__({name}, {self.value(key)}, {self.value(item)})")
         self.attributes(value, name)
         return name
@@ -365,7 +372,7 @@ class Rebuilder:
         own = instance_dict(value)
         if own:
             parts = [f"{self.value(key)}: {self.value(item)}" for key, item in own.items()]
-            self.writer.line(f"{self.writer.constant(_vars, 'vars')}({name}).update({{{', '.join(parts)}}})")
+            self.writer.line(f"{self.writer.constant(_core.set_vars, 'set_vars')}({name}, {{{', '.join(parts)}}})")
         for member in slot_members(type(value)):  # type: ignore[arg-type]  # mypy: type[Any] is not Hashable
             try:
                 item = member.__get__(value)

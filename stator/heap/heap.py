@@ -319,6 +319,7 @@ class Heap(Exposure):
             if value is _FINALIZERS:
                 raise Break("SB019", "weakref.finalize, whose registry changes whenever an object dies")
             cls = type(value)
+            items_in_order(value)  # breaks where there is no such order, before there is a record
             if cls is collections.defaultdict:
                 standin: Any = collections.defaultdict(self.default_factory(value, source))
             else:

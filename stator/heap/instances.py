@@ -10,7 +10,7 @@ from typing import Any
 
 from stator.breaks import Break
 from stator.guards.guard import Kind
-from stator.heap.raw_access import instance_dict, set_instance_dict
+from stator.heap.raw_access import instance_dict, items_in_order, set_instance_dict
 from stator.heap.readers import hashed, plain_value
 from stator.heap.shells import new_shell, slot_members
 from stator.heap.tracker import Shape, VariableTracker
@@ -27,6 +27,8 @@ def adopt_instance(heap: Any, value: Any, source: Source) -> Any:
     if hasattr(cls, "__del__"):
         raise Break("SB019", f"{cls.__name__} has a finalizer, which would run on its stand-in")
     boxes: Any = None
+    if shell.shape is Shape.DICT:
+        items_in_order(value)  # breaks where there is no such order, before there is a record
     if shell.shape is Shape.TUPLE:
         boxes = [heap.box(item, Index, source, i) for i, item in enumerate(tuple.__iter__(value))]
         standin = shell.make(cls, boxes)
