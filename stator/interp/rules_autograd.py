@@ -15,12 +15,14 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.autograd.function import FunctionCtx, _SingleLevelFunction
 
+from stator import marks
 from stator.breaks import Break
 from stator.graph.remembered import Remembered
 from stator.graph.torch_state import GRAD_MODE
 from stator.guards.guard import is_constant
 from stator.heap.changes import fingerprint
 from stator.heap.raw_access import instance_dict
+from stator.interp.allowed_calls import call_allowed
 from stator.interp.binding import function_defaults
 from stator.interp.frame import Continuation, Frame
 from stator.interp.lookup import find
@@ -94,6 +96,8 @@ def _apply(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
         raise Break("SB016", f"{cls.__name__}.apply with keyword arguments")
     if torch._C._are_functorch_transforms_active():
         raise Break("SB016", f"{cls.__name__}.apply inside a functorch transform")
+    if marks.allowed_in_graph(cls):
+        return call_allowed(vm, apply_of(cls), inputs, {}, cont)
     application = begun(vm, cls, inputs)
     # Inside an inner graph a transform of torch.func may be at work, which asks the class itself for its rules.
     if application.differentiable and vm.recorder.enclosing is None and _overrides(vm, cls, "backward"):

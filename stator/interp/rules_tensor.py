@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+import numpy
 import torch
 import torch.overrides
 import torch.utils._python_dispatch
@@ -15,6 +16,7 @@ from stator.breaks import Break
 from stator.graph.propagation import ExactNeeded
 from stator.graph.seams import retain_gradient
 from stator.guards.guard import Kind, tensor_meta
+from stator.heap.arrays import FED
 from stator.interp.rule_registry import rule
 from stator.interp.rules_seams import require_plain
 from stator.interp.tensor_bookkeeping import is_leaf, set_requires_grad
@@ -117,13 +119,23 @@ def _constructor(cls: Any, dtype: torch.dtype | None) -> Any:
         if len(args) == 1 and type(args[0]) is torch.Size:
             return vm.give(vm.torch_call(torch.empty, (tuple(args[0]),), options), cont)
         if len(args) == 1 and is_a(args[0], (list, tuple)) and _numbers(args[0]):
-            return vm.give(vm.torch_call(torch.tensor, args, options), cont)
+            return vm.give(vm.torch_call(torch.tensor, (_python_numbers(args[0]),), options), cont)
         raise Break("SB001", f"{cls.__name__}() of something else than sizes or numbers")
     return construct
 
 
+_OF_NUMPY = FED - {numpy.float16, numpy.float32}  # which constructors of integers do not take
+_NUMBERS = frozenset({int, float, bool, *_OF_NUMPY})
+
+
 def _numbers(value: Any) -> bool:
-    return all(_numbers(item) if type(item) in (list, tuple) else type(item) in (int, float, bool) for item in value)
+    return all(_numbers(item) if type(item) in (list, tuple) else type(item) in _NUMBERS for item in value)
+
+
+def _python_numbers(value: Any) -> Any:
+    """A graph holds no numpy scalars; the tensor's dtype is its constructor's, whatever theirs is."""
+    return [_python_numbers(item) if type(item) in (list, tuple) else item.item() if type(item) in _OF_NUMPY else item
+            for item in value]
 
 
 rule(torch.Tensor)(_constructor(torch.Tensor, None))

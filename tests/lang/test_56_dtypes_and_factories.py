@@ -1,5 +1,6 @@
 """Dtypes, promotion with Python scalars, conversions, factory functions, constants."""
 
+import numpy as np
 import torch
 
 from curriculum import call, case, ramp
@@ -35,6 +36,13 @@ def factories_with_options(x):
 @case(call(ramp(2), [1, 2]), call(ramp(2), [1.5, 2.0]), call(ramp(2), [True, False]))
 def tensor_from_python_values(x, values):
     return torch.tensor(values) + x, torch.as_tensor(values).dtype, torch.tensor([values, values]).shape
+
+
+@case(call(ramp(2)))
+def constructors_of_numpy_numbers(x):
+    values = [*np.arange(3, 5), np.uint8(200), True, np.float64(2.5)]
+    return (torch.LongTensor(values[:2]) + x, torch.Tensor([values, (1, 2, 3, 4, 5)]), torch.BoolTensor(values),
+            torch.ByteTensor(values), torch.LongTensor(list(np.array([2, 3]))))  # fmt: skip
 
 
 @case(call(ramp(2)))

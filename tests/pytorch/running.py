@@ -69,7 +69,7 @@ def supply_missing_names(path: str, seen: set[str] | None = None) -> None:
         if isinstance(statement, ast.Import | ast.ImportFrom):
             module = getattr(statement, "module", None) or ""
             for alias in statement.names:
-                if module.startswith("torch"):
+                if module.split(".")[0] == "torch":
                     supply(module, alias.name)
                 elif not module:
                     supply_missing_names(os.path.join(os.path.dirname(path), f"{alias.name}.py"), seen)

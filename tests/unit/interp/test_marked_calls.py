@@ -124,6 +124,35 @@ def test_an_allowed_function_is_not_kept_for_what_it_yielded() -> None:
     assert [reference() for reference in kept] == [None, None]
 
 
+@stator.allow_in_graph
+class Doubled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, factor: float) -> torch.Tensor:
+        print("forward", end=";")  # which could not be captured as part of a forward
+        ctx.size = x.size(0)
+        return x * factor
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> Any:
+        return grad * ctx.size, None
+
+
+@pytest.mark.parametrize("grad", [False, True])
+def test_a_class_of_autograd_in_the_graph(grad: bool, capsys: Any) -> None:
+    compiled = stator.compile(lambda x, k: Doubled.apply(x * 2, k) + 1, backend="eager", fullgraph=True)
+    for factor in (2.0, 3.0):
+        ours, theirs = (X.clone().requires_grad_(grad) for _ in range(2))
+        got, expected = compiled(ours, factor), Doubled.apply(theirs * 2, factor) + 1
+        assert torch.equal(got, expected) and got.requires_grad is grad
+        if grad:
+            got.sum().backward()
+            expected.sum().backward()
+            assert torch.equal(ours.grad, theirs.grad)
+        capsys.readouterr()
+        compiled(ours, factor)
+        assert capsys.readouterr().out == "forward;"
+
+
 # ---------------------------------------------------------------------- assumed constant
 
 
