@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import functools
 import threading
+import warnings
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from stator import api, pipeline
+from stator.backends.registry import find_backend, refuse_tuning
 from stator.errors import OptionValueError
-from stator.options import DEFAULT_RECOMPILE_LIMIT
+from stator.options import DEFAULT_RECOMPILE_LIMIT, split_options
 from stator.stance import set_stance as stance_of
 
 _lock = threading.Lock()
@@ -72,6 +74,7 @@ def _torch_compile(original: Any, default_backend: Any) -> Any:
         # isolate_recompiles asks for what Stator does anyway: each compile() call has entries of its own.
         if backend in (None, "inductor") and default_backend is not None:
             backend, mode, options = default_backend, None, None
+        mode, options = _without_tuning(backend, mode, options)
         return api.compile(
             model,
             fullgraph=fullgraph,
@@ -85,6 +88,18 @@ def _torch_compile(original: Any, default_backend: Any) -> Any:
         )
 
     return compile
+
+
+def _without_tuning(backend: Any, mode: Any, options: Any) -> tuple[Any, Any]:
+    """torch ignores a mode and options where its "eager" and the like cannot use them, and says so."""
+    if not isinstance(backend, str) or find_backend(backend).check is not refuse_tuning:
+        return mode, options
+    own, foreign = split_options(options)
+    if foreign or mode not in (None, "default"):
+        ignored = [f"mode={mode!r}"] if mode not in (None, "default") else []
+        ignored += [f"options={foreign!r}"] if foreign else []
+        warnings.warn(f"stator: the backend {backend!r} ignores {' and '.join(ignored)}", stacklevel=3)
+    return None, own or None
 
 
 def _torch_reset(original: Any) -> Any:

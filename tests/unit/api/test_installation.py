@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -84,6 +85,20 @@ def test_reset_forgets_stators_entries() -> None:
 def test_what_is_not_known_is_refused() -> None:
     with pytest.raises(stator.OptionError):
         torch.compile(lambda x: x, shapes_spec={})
+
+
+def test_a_mode_and_options_that_a_backend_cannot_use_are_ignored_aloud() -> None:
+    for settings in ({"mode": "max-autotune"}, {"options": {"trace.enabled": True, "strict": True}}):
+        with pytest.warns(UserWarning, match="'eager' ignores (mode|options)=.*(max-autotune|trace.enabled)") as said:
+            compiled = torch.compile(lambda x: x + 1, backend="eager", **settings)
+        assert captures(compiled, torch.ones(2))[1] == 1 and said[0].filename == __file__
+        with pytest.raises(stator.OptionError):
+            stator.compile(lambda x: x + 1, backend="eager", **settings)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        torch.compile(lambda x: x + 1, backend="eager", mode="default", options={"strict": True})
+    with pytest.raises(stator.OptionError):
+        torch.compile(lambda x: x + 1, backend="eagre")
 
 
 def test_uninstall_twice_and_what_was_compiled_before() -> None:
