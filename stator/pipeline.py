@@ -170,17 +170,20 @@ def on_miss(site: CallSite, compiled: Any, bound: tuple[Any, ...], args: tuple[A
         if entry is None:
             return _core.EAGER
         program, residual, tag = entry
+        error, tag.error = tag.error, None  # an exception holds the program's frames: an entry must not hold it
         compiled.add_entry(program, residual, tag)  # before the next thread that waits looks for it
         update_dispatch(compiled)
     if residual is not _core.EAGER:
         return _core.RETRY
-    if tag.error is None or not site.settings.strict:
+    if error is None or not site.settings.strict:
         return _core.EAGER
-    value = run_eagerly()
-    if tag.error is not None:  # the trace raised and the program did not: a bug of ours, but the value is right
-        compiled.remove(program)
-        internal_failure(site, tag.error)
-    return value
+    try:
+        value = run_eagerly()
+        compiled.remove(program)  # the trace raised and the program did not: a bug of ours, but the value is right
+        internal_failure(site, error)
+        return value
+    finally:
+        del error, entry, bound, args
 
 
 def fits_by_now(compiled: Any, seen: list[Any], bound: tuple[Any, ...]) -> bool:
@@ -469,7 +472,9 @@ def finish_break(site: CallSite, done: Trace, stop: Break, event: events.GraphBr
 def make_point_entry(site: CallSite, point: ResumePoint) -> Any:
     """The entry object of a resume point; run natively, it runs the rest of the call as CPython would."""
     parameters = ", ".join(point.names)
-    source = f"def resumed({parameters}):\n    return run_native(({parameters}{',' if point.names else ''}))\n"
+    # An exception on its way out would be held by this frame, and hold it: only run_native has the values from there on.
+    drop = f"    del {parameters}\n" if point.names else ""
+    source = f"def resumed({parameters}):\n    taken = [{parameters}]\n{drop}    return run_native(taken)\n"
     namespace: dict[str, Any] = {"run_native": point.run_native}
     filename = f"<stator {point.name}>".replace("\0", "?")  # a code object may be called anything
     exec(compile(source, filename, "exec"), namespace)  # noqa: S102  our own text

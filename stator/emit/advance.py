@@ -136,7 +136,10 @@ class Advance:
             if self.caller is not None and traceback is not None and traceback.tb_frame.f_code is self.caller.__code__:
                 traceback = traceback.tb_next
             error.__traceback__ = traceback
-            return _core.Resume(self.failure.compiled, (*head, *made, *last, error))
+            try:
+                return _core.Resume(self.failure.compiled, (*head, *made, *last, error))
+            finally:
+                del values, operands, head, made, last, given, traceback  # see ResumePoint.run_native
         return _core.Resume(self.exits[way].compiled, (*head, *made, *results, *last))
 
     def invoke(self, function: Any, /, *args: Any, **kwargs: Any) -> Any:
@@ -150,9 +153,14 @@ class Advance:
     def _run_frame(self, values: tuple[Any, ...]) -> Any:
         left = self.whole.run_innermost(values, self.points.invoke)
         if not left.states:
-            if left.error is not None:
-                raise left.error
-            return left.value
+            value, error = left.value, left.error
+            del left, values  # see ResumePoint.run_native
+            try:
+                if error is not None:
+                    raise error
+                return value
+            finally:
+                del value, error
         point, values = self._next_point(left)
         return _core.Resume(point.compiled, values)
 

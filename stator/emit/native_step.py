@@ -176,4 +176,5 @@ def handling(exc: BaseException | None, run: Any, *args: Any) -> Any:
         raise exc
     except BaseException:
         exc.__traceback__, exc.__context__ = traceback, context
+        del exc, traceback, context  # see ResumePoint.run_native
         return run(*args)

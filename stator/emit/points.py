@@ -85,57 +85,74 @@ class ResumePoint:
         handled = next((item.current for item in reversed(frame.stack) if type(item) is Saved), None)
         return Left([*self.states[:-2], state], left, handled, error)
 
-    def run_native(self, values: tuple[Any, ...]) -> Any:
-        """Run the rest of the call as CPython would."""
+    def run_native(self, taken: list[Any]) -> Any:
+        """Run the rest of the call as CPython would.  `taken` is emptied.
+
+        A traceback keeps our frames below the program's with what is in their variables at their end: none of ours
+        may then hold the exception, or it would hold itself, and what the program's frames hold would live on.
+        """
+        values = tuple(taken)
+        taken.clear()
         frames, rest = self._split(values, NewOwners(self.states, values))
         given = iter(rest)
         for kind in self.pushes:
             frames[-1].stack.append(NULL if kind == "null" else next(given))
         error = rest[-1] if self.raising else None
+        del values, rest, given
         value = None
-        while frames:
-            value, error = self._leave(frames, error)
-        if error is not None:
-            raise error
-        return value
+        try:
+            while frames:
+                value, error = self._leave(frames, error)
+            if error is not None:
+                raise error
+            return value
+        finally:
+            del value, error
 
     def _leave(self, frames: list[NativeFrame], error: BaseException | None,
                invoke: Any = None) -> tuple[Any, BaseException | None]:
         """Run the innermost of `frames`, drop it, and tell its caller: a value, or the exception to raise there."""
         frame = frames.pop()
         outside = _handled_outside(frames, frame)
-        value, yielded = None, False
+        pending = [] if error is None else [error]
+        made, value, yielded = None, None, False
         try:
-            made = handling(outside, lambda: self._call(frame, error, None if frame.generator is not None else invoke))
             error = None
+            made = handling(outside, self._call, frame, pending, None if frame.generator is not None else invoke)
             if frame.generator is not None:
-                value, yielded = handling(outside, lambda: advance_generator(frame, made, invoke))
+                value, yielded = handling(outside, advance_generator, frame, made, invoke)
             else:
                 value = made
         except BaseException as raised:
             error = raised
             raised.__traceback__ = own_frames_dropped(raised.__traceback__)
-        if not frames:
-            return value, error
-        return None, pass_on(frame.cont, frames[-1], value, yielded, error)
+        try:
+            if not frames:
+                return value, error
+            return None, pass_on(frame.cont, frames[-1], value, yielded, error)
+        finally:
+            del frame, outside, made, value, error  # see run_native
 
-    def _call(self, frame: NativeFrame, error: BaseException | None, invoke: Any = None) -> Any:
-        """Run a frame from where it stands; that of a generator gives a generator, which runs it when advanced."""
+    def _call(self, frame: NativeFrame, pending: list[BaseException], invoke: Any = None) -> Any:
+        """Run a frame from where it stands; that of a generator gives a generator, which runs it when advanced.
+
+        `pending`, which is emptied, has the exception to raise there, if any.
+        """
         state = frame.state
         unit = decode(state.code)
         kinds = tuple(SlotKind(kind) for kind in frame.kinds())
-        key = (state.code, id(state.namespace), frame.ip, state.slots, kinds, error is not None, state.kwnames)
+        raising = bool(pending)
+        key = (state.code, id(state.namespace), frame.ip, state.slots, kinds, raising, state.kwnames)
         closure = tuple(frame.slots[state.slots.index(slot)] for slot in unit.free_slots) or None
         code = self._native.get(key)
         if code is None:
-            index = start_of(state, frame.ip) if error is None else max(frame.ip - 1, 0)
-            code = self._native[key] = resume_code(state.code, index, state.slots, kinds, raising=error is not None)
+            index = max(frame.ip - 1, 0) if raising else start_of(state, frame.ip)
+            code = self._native[key] = resume_code(state.code, index, state.slots, kinds, raising=raising)
             events.emit(events.ResumeCode(self.name, code))
             NATIVE_CODES.add(code)
         function = types.FunctionType(code, state.namespace, state.code.co_name, None, closure)
-        values = frame.given_up()
-        if error is not None:
-            values.append(error)
+        values = [*frame.given_up(), *pending]
+        pending.clear()
         return function(values) if invoke is None else invoke(function, values)
 
     def _split(self, values: tuple[Any, ...], owners: Any = None) -> tuple[list[NativeFrame], tuple[Any, ...]]:

@@ -163,6 +163,12 @@ class Exposure:
         elif cls is slice:
             for item in (value.start, value.stop, value.step):
                 self.expose_deep(item, seen)
+        elif cls in _VIEWS:
+            self.expose_deep(mapping_behind(value), seen)
+        elif is_a(value, BaseException):
+            self.expose_deep(arguments_of(value), seen)
+            if is_a(value, BaseExceptionGroup):
+                self.expose_deep(_members_of(value), seen)
 
     def set_tuple_item(self, value: tuple[Any, ...], index: int, item: Any) -> None:
         self.recorder.set_tuple_item(value, index, item)
@@ -186,7 +192,11 @@ def store_of(cls: type) -> Any:
 
 
 _mro_of = type.__dict__["__mro__"].__get__
+_members_of = BaseExceptionGroup.__dict__["exceptions"].__get__
 PLAIN_DICTS = {dict, collections.OrderedDict, collections.defaultdict}
 
 
+_VIEWS = {types.MappingProxyType, type({}.keys()), type({}.values()), type({}.items()),
+          *(type(view) for made in [collections.OrderedDict[str, str]()]
+            for view in (made.keys(), made.values(), made.items()))}
 _ATOMS = {types.FunctionType, types.ModuleType, type, torch.Tensor}

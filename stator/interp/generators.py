@@ -119,6 +119,8 @@ async def drive_async_generator(vm: Any, body: Suspended) -> Any:
             else:
                 value = await _Raw(result)
         except BaseException as error:
+            if not vm.live:  # dropped after the trace: nothing of the program is run any more
+                raise
             exc = error
             exc.__traceback__ = None
 

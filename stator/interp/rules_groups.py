@@ -34,6 +34,8 @@ def _driver_rule(function: Any) -> Any:
     def run(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
         if type(args[0]) is types.AsyncGeneratorType and id(args[0]) not in vm.generators:
             raise Break("SB014", "an async generator from outside")
+        if vm.heap.is_opaque(args[0]):
+            raise Break("SB014", "what an async generator from outside is awaited through")
         if sys.get_asyncgen_hooks().firstiter is not None:
             raise Break("SB018", "an async generator under an event loop's hooks")
         vm.give(vm.native(function, args, kwargs), cont)

@@ -95,7 +95,7 @@ class VM(Caller):
         self.heap.constants.clear()
         self.heap.arrays.clear()
         self.exc_state = ExcState()
-        self.frame = self.pending = self.replay = None
+        self.frame = self.pending = self.replay = self.escaped = None
 
     # ------------------------------------------------------------------ short names for handlers and rules
 
