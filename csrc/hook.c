@@ -428,6 +428,8 @@ static PyMethodDef methods[] = {
          "It has taken so many items, and yields the one of number `next`; -1: it is at its end.")},
     {"end_iterator", hook_end_iterator, METH_O,
      DOC("end_iterator($module, iterator, /)", "An iterator of a sequence or of a callable is at its end.")},
+    {"quietly", (PyCFunction)(void (*)(void))hook_quietly, METH_FASTCALL,
+     DOC("quietly($module, function, /, *args)", "Call a C function; nobody hears its warnings, and no state of theirs moves.")},
     {"deque_stands", hook_deque_stands, METH_O,
      DOC("deque_stands($module, iterator, /)", "Whether the deque of an iterator is as it was when that was made.")},
     {"pairwise_parts", hook_pairwise_parts, METH_O,

@@ -212,3 +212,41 @@ hook_memory_iterator_parts(PyObject *module, PyObject *object)
     }
     return Py_BuildValue("(On)", iterator->view, iterator->index);
 }
+
+/* Since 3.12 copying an iterator of itertools warns. warnings.catch_warnings() would forget which warnings were shown
+   already, and is seen by other threads; another list of filters, for a call that never gives up the GIL, is not. */
+PyObject *
+hook_quietly(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    static PyObject *ignoring = NULL;
+    if (count < 1) {
+        PyErr_SetString(PyExc_TypeError, "quietly(): a function is needed");
+        return NULL;
+    }
+    if (ignoring == NULL) {
+        ignoring = Py_BuildValue("[(sOOOi)]", "ignore", Py_None, PyExc_Warning, Py_None, 0);
+        if (ignoring == NULL) {
+            return NULL;
+        }
+    }
+    PyObject *name = PyUnicode_FromString("warnings");
+    PyObject *warnings = name == NULL ? NULL : PyImport_GetModule(name);
+    Py_XDECREF(name);
+    PyObject *filters = warnings == NULL ? NULL : PyObject_GetAttrString(warnings, "filters");
+    if (filters == NULL || PyObject_SetAttrString(warnings, "filters", ignoring) < 0) {
+        PyErr_Clear(); /* no such module, or one that somebody has emptied: then nobody is warned */
+        Py_XDECREF(filters);
+        Py_XDECREF(warnings);
+        return PyObject_Vectorcall(args[0], args + 1, (size_t)(count - 1), NULL);
+    }
+    PyObject *result = PyObject_Vectorcall(args[0], args + 1, (size_t)(count - 1), NULL);
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    if (PyObject_SetAttrString(warnings, "filters", filters) < 0) {
+        PyErr_Clear();
+    }
+    PyErr_Restore(type, value, traceback);
+    Py_DECREF(filters);
+    Py_DECREF(warnings);
+    return result;
+}

@@ -18,6 +18,7 @@ PyObject *hook_end_iterator(PyObject *module, PyObject *object);
 PyObject *hook_deque_stands(PyObject *module, PyObject *object);
 PyObject *hook_pairwise_parts(PyObject *module, PyObject *object);
 PyObject *hook_set_pairwise(PyObject *module, PyObject *args);
+PyObject *hook_quietly(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *hook_is_exported(PyObject *module, PyObject *object);
 PyObject *hook_memory_iterator_parts(PyObject *module, PyObject *object);
 #pragma GCC visibility pop

@@ -125,9 +125,6 @@ def load_shape_profile(text: str) -> None:
 def on_miss(site: CallSite, compiled: Any, bound: tuple[Any, ...], args: tuple[Any, ...],
             kwargs: dict[str, Any] | None) -> Any:
     """No entry accepted the call: capture it, then make it again."""
-    def run_eagerly() -> Any:
-        return site.fn(*args, **(kwargs or {}))  # args include the receiver of a bound method
-
     if getattr(_tracing, "active", False) or marks.disable_depth() > 0:
         return _core.EAGER
     if torch._C._get_tracing_state() is not None:  # torch.jit.trace: sizes are tensors, and no entry accepts the call
@@ -178,7 +175,7 @@ def on_miss(site: CallSite, compiled: Any, bound: tuple[Any, ...], args: tuple[A
     if error is None or not site.settings.strict:
         return _core.EAGER
     try:
-        value = run_eagerly()
+        value = site.fn(*args, **(kwargs or {}))  # args include the receiver of a bound method
         compiled.remove(program)  # the trace raised and the program did not: a bug of ours, but the value is right
         internal_failure(site, error)
         return value
@@ -472,7 +469,7 @@ def finish_break(site: CallSite, done: Trace, stop: Break, event: events.GraphBr
 def make_point_entry(site: CallSite, point: ResumePoint) -> Any:
     """The entry object of a resume point; run natively, it runs the rest of the call as CPython would."""
     parameters = ", ".join(point.names)
-    # An exception on its way out would be held by this frame, and hold it: only run_native has the values from there on.
+    # This frame would hold an exception that leaves it, and be held by it: only run_native has the values from then on.
     drop = f"    del {parameters}\n" if point.names else ""
     source = f"def resumed({parameters}):\n    taken = [{parameters}]\n{drop}    return run_native(taken)\n"
     namespace: dict[str, Any] = {"run_native": point.run_native}

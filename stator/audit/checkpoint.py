@@ -16,8 +16,10 @@ from typing import Any
 import numpy
 import torch
 
+from stator import _hook
 from stator.audit.reach import STATEFUL, Reached, global_names
 from stator.heap.raw_access import instance_dict, raw_members
+from stator.heap.readers import set_state
 from stator.heap.shells import slot_members
 from stator.kinds import is_a
 
@@ -158,13 +160,13 @@ class Checkpoint:
 
     def _note_iterator(self, iterator: Any) -> None:
         left = operator.length_hint(iterator, -1)
-        state = iterator.__reduce__() if hasattr(iterator, "__setstate__") else None
+        state = _hook.quietly(iterator.__reduce__) if hasattr(iterator, "__setstate__") else None
 
         def undo() -> None:
             if operator.length_hint(iterator, -1) != left:
                 if state is None or len(state) < 3:
                     raise CannotRestore(f"a {type(iterator).__name__} was advanced")
-                iterator.__setstate__(state[2])
+                set_state(iterator, state[2])
                 if operator.length_hint(iterator, -1) != left:
                     raise CannotRestore(f"a {type(iterator).__name__} was run to its end")
         self.undo.append(undo)

@@ -26,7 +26,7 @@ from stator.heap.iterators import (
     exhausted,
     steps_left,
 )
-from stator.heap.readers import container_behind, reduced
+from stator.heap.readers import container_behind, reduced, set_state
 from stator.heap.tracker import VariableTracker
 
 SET_ITERATOR: type = type(iter(set()))
@@ -59,7 +59,7 @@ def rebuild_iterator(build: Any, value: Any, cls: type) -> str | None:
         return build.memo[id(value)]
     name = build.variable(value, cls.__name__, f"{build.value(make)}({', '.join(parts)})")
     if state is not None:
-        build.writer.line(f"{name}.__setstate__({build.value(state)})")
+        build.writer.line(f"{build.writer.constant(set_state)}({name}, {build.value(state)})")
         if cls in POSITIONED and build.heap.tracker_of(args[0]) is not None:
             # No further than its container is long by now: what the program added is still to be added.
             build.afterwards.append(f"{build.writer.constant(settle)}({name}, {build.value(state)})")
@@ -69,7 +69,7 @@ def rebuild_iterator(build: Any, value: Any, cls: type) -> str | None:
 def settle(iterator: Any, state: int) -> None:
     """Move an iterator where it ought to be, where its container was too short for that before."""
     if reduced(iterator)[2] != state:
-        iterator.__setstate__(state)
+        set_state(iterator, state)
 
 
 def _walker(build: Any, value: Any, text: str) -> str:
@@ -128,7 +128,7 @@ def write_iterator(build: Any, tracker: VariableTracker, out: list[str]) -> None
         out.append(f"{build.writer.constant(_hook.end_iterator, 'end_iterator')}({name})")
     elif cls in POSITIONED or cls in ASKING:
         out.append(f"{build.writer.constant(exhausted)}({name})" if now[2] is None
-                   else f"{name}.__setstate__({build.value(now[2])})")
+                   else f"{build.writer.constant(set_state)}({name}, {build.value(now[2])})")
     elif cls in COUNTING:
         place = 1 if cls is itertools.repeat else 0
         out.append(f"{build.writer.constant(count_until)}({name}, {place}, {build.value(now[1][place])})")
@@ -139,7 +139,7 @@ def write_iterator(build: Any, tracker: VariableTracker, out: list[str]) -> None
         out.append(f"{build.writer.constant(_hook.move_slice, 'move_slice')}({name}, {following}, {taken})")
     elif cls in STATEFUL:
         state = "(iter(()),)" if cls is itertools.chain and now[2] is None else build.value(now[2])
-        out.append(f"{name}.__setstate__({state})")
+        out.append(f"{build.writer.constant(set_state)}({name}, {state})")
     elif cls not in STATELESS:
         raise Break("SB014", f"a {cls.__name__} from outside that was moved on")
 

@@ -19,19 +19,20 @@ class Fakes:
 
     def __init__(self, fake_mode: FakeTensorMode) -> None:
         self.fake_mode = fake_mode
-        self._states: dict[torch.device, dict[str, Any]] = {}
+        self._states: dict[torch.device, tuple[torch.device, dict[str, Any]]] = {}
 
     def make(self, size: Any, stride: Any, dtype: torch.dtype, device: torch.device, requires_grad: bool) -> FakeTensor:
         """A dense leaf; dispatch to modes and torch functions must be off."""
         elem = torch.empty_strided(size, stride, dtype=dtype, device="meta", requires_grad=requires_grad)
-        state = self._states.get(device)
-        if state is None:
+        known = self._states.get(device)
+        if known is None:
             fake = FakeTensor(self.fake_mode, elem, device)
             if not FakeTensorConfig.debug:
-                self._states[device] = dict(fake.__dict__)
+                self._states[device] = fake.fake_device, dict(fake.__dict__)
             return fake
+        exact, state = known
         fake = torch.Tensor._make_subclass(  # type: ignore[call-arg]
-            FakeTensor, elem, requires_grad, dispatch_device=True, device_for_backend_keys=state["_fake_device"])
+            FakeTensor, elem, requires_grad, dispatch_device=True, device_for_backend_keys=exact)
         if self.fake_mode._allow_unsafe_data_ptr_access:
             torch._C._set_warn_deprecated_on_mutable_data_ptr(fake)
         else:

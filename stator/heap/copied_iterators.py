@@ -14,7 +14,7 @@ import itertools
 from typing import Any
 
 from stator import _hook
-from stator.heap.readers import container_behind, reduced
+from stator.heap.readers import container_behind, reduced, set_state
 
 # Their `__reduce__` lists the items to come.
 _LISTED: frozenset[type] = frozenset(map(type, (
@@ -55,7 +55,7 @@ def items_to_come(iterator: Any, count: int) -> list[Any]:
         return args[0][:count]
     copy = make(*args)
     if state is not None:
-        copy.__setstate__(state)
+        set_state(copy, state)
     return list(itertools.islice(copy, count))
 
 

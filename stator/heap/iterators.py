@@ -17,7 +17,7 @@ from typing import Any
 from stator import _hook
 from stator.breaks import Break
 from stator.guards.guard import Kind
-from stator.heap.readers import container_behind, reduced
+from stator.heap.readers import container_behind, reduced, set_state
 from stator.heap.tracker import Shape, VariableTracker
 from stator.kinds import is_a
 from stator.source import CallOf, Index, Pinned, Source
@@ -82,7 +82,7 @@ def adopt_reduced(heap: Any, value: Any, source: Source) -> Any:
     new_state = _state(heap, cls, state, Index(base, 2))
     standin = heap.run_native(make, tuple(adopted)) if type(value) not in ASKING or not at_end(args) else ended(cls)
     if new_state is not None:
-        standin.__setstate__(new_state)
+        set_state(standin, new_state)
     tracker = heap.register(VariableTracker(standin, value, source, Shape.ITERATOR))
     tracker.initial = reduced(standin)
     tracker.type_guarded = True

@@ -13,12 +13,12 @@ import gc
 import itertools
 import sys
 import types
-import warnings
 import weakref
 from typing import Any
 
 import numpy
 
+from stator import _hook
 from stator.breaks import Break
 from stator.kinds import is_a
 from stator.shapes.values import SYMBOLIC
@@ -28,15 +28,18 @@ _VIEW_BASES = (dict, set, frozenset)
 
 def reduced(iterator: Any) -> tuple[Any, tuple[Any, ...], Any]:
     """What a C iterator is made of: a callable, its arguments, and the state to set (or None)."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # 3.12 and later warn for itertools
-        try:
-            parts = iterator.__reduce__()
-        except SystemError:  # of CPython, for a count that has come to the largest C integer in steps of one
-            if type(iterator) is not itertools.count:
-                raise
-            parts = (itertools.count, (sys.maxsize,))
+    try:
+        parts = _hook.quietly(iterator.__reduce__)  # 3.12 and later warn for itertools
+    except SystemError:  # of CPython, for a count that has come to the largest C integer in steps of one
+        if type(iterator) is not itertools.count:
+            raise
+        parts = (itertools.count, (sys.maxsize,))
     return parts[0], parts[1], parts[2] if len(parts) > 2 else None
+
+
+def set_state(iterator: Any, state: Any) -> None:
+    """Make a C iterator stand where `reduced` has told that another one stood."""
+    _hook.quietly(iterator.__setstate__, state)
 
 
 def container_behind(value: Any) -> Any:
