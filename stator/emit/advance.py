@@ -119,7 +119,9 @@ class Advance:
 
     def __call__(self, *values: Any) -> Any:
         if self.step is None:
-            return self._run_frame(values)
+            taken = [values]
+            del values
+            return self._run_frame(taken)
         end = len(values) - self.tail
         given = iter(values[end - self.operands:end])
         operands = [NULL if kind == "null" else next(given) for kind in self.operand_kinds]
@@ -150,11 +152,12 @@ class Advance:
         """What the callers of a running generator are handling, where its own frame handles nothing."""
         return next((values[place] for place in self.outside if values[place] is not None), None)
 
-    def _run_frame(self, values: tuple[Any, ...]) -> Any:
-        left = self.whole.run_innermost(values, self.points.invoke)
+    def _run_frame(self, taken: list[tuple[Any, ...]]) -> Any:
+        """`taken`, which is emptied, has the values."""
+        left = self.whole.run_innermost(taken.pop(), self.points.invoke)
         if not left.states:
             value, error = left.value, left.error
-            del left, values  # see ResumePoint.run_native
+            del left  # see ResumePoint.run_native
             try:
                 if error is not None:
                     raise error

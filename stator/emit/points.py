@@ -62,9 +62,12 @@ class ResumePoint:
 
     def run_innermost(self, values: tuple[Any, ...], invoke: Any) -> Left:
         """Run the innermost frame to its end (a generator's: to its next yield); its callers are left."""
-        frames, rest = self._split(values)
+        frames, _ = self._split(values)
         value, error = self._leave(frames, None, invoke)
-        return self._left(frames, values, value, error)
+        try:
+            return self._left(frames, values, value, error)
+        finally:
+            del frames, _, values, value, error  # see run_native
 
     def ways_out(self) -> Iterator[Left]:
         """What `run_innermost` may leave: each value the number of the one it was before, None where it is new."""
