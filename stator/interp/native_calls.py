@@ -136,7 +136,7 @@ class NativeCaller(Machine):
             raise Break("SB001", f"{describe_callable(fn)} is not in the native table")
         cls = row.cls
         if cls in _RUNNABLE:
-            if type(fn) is types.BuiltinFunctionType and self.heap.is_opaque(fn):
+            if type(fn) is types.BuiltinFunctionType and row.obj is not fn and self.heap.is_opaque(fn):
                 raise Break("SB005", f"{name_of(row)} of an object from outside")  # bound to the user's own
             if args and row.mutates and self.heap.is_opaque(args[0]):
                 raise Break("SB006", f"{name_of(row)} of an object from outside")

@@ -24,6 +24,7 @@ from stator.graph.histories import wants_grad
 from stator.graph.may_fail import writes_outside
 from stator.graph.remembered import Remembered
 from stator.guards.guard import Kind, is_constant
+from stator.heap.box import Box
 from stator.interp.frame import Continuation, Frame
 from stator.interp.rule_registry import rule
 from stator.interp.rules_autograd import pending_writes
@@ -156,7 +157,21 @@ def outside_callable(vm: Any, what: str, value: Any) -> Any:
         parts = [outside_callable(vm, what, part) for part in (value.func, *value.args, *value.keywords.values())]
         count = len(value.args) + 1
         return functools.partial(parts[0], *parts[1:count], **dict(zip(value.keywords, parts[count:], strict=True)))
+    if type(value) is types.FunctionType and not value.__defaults__ and not value.__kwdefaults__:
+        cells = [remade_cell(vm, what, cell) for cell in value.__closure__ or ()]
+        return types.FunctionType(value.__code__, value.__globals__, value.__name__, None, tuple(cells))
     raise Break("SB016", f"{what}, made inside the captured code")
+
+
+def remade_cell(vm: Any, what: str, cell: Any) -> types.CellType:
+    """A variable of a function that was made inside: a constant, or again a function."""
+    try:
+        value = cell.cell_contents
+    except ValueError:
+        raise Break("SB016", f"{what}, of a variable that is not set") from None
+    if type(value) is Box:
+        value = value.force()
+    return types.CellType(value if is_constant(value) else outside_callable(vm, what, value))
 
 
 def as_results(tensors: list[Any], operands: tuple[Any, ...]) -> tuple[Any, ...]:

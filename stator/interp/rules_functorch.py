@@ -22,6 +22,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils import _pytree as pytree
 
 from stator.breaks import Break
+from stator.graph.may_fail import writes_outside
 from stator.graph.subgraph import Subgraph
 from stator.interp.frame import Raised
 from stator.interp.rule_registry import rule
@@ -57,6 +58,8 @@ class Differentiated:
                 raise Break("SB016", f"torch.func.{what} of a function that returns something else than tensors")
             if not self.outputs or not all(map(_is_real, self.outputs)):
                 raise Break("SB016", f"torch.func.{what} of a function without a floating-point result")
+            if writes_outside({node for node in part.graph.nodes if node.op != "placeholder"}):
+                raise Break("SB016", f"torch.func.{what} of a function that writes to a tensor from outside it")
             self.module = part.finish([*self.outputs, *self.aux])
         self.operands = (*self.wrt, *part.lifted)
         self.count, self.results = len(self.wrt), len(self.outputs)

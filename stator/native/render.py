@@ -73,7 +73,7 @@ def row_groups() -> dict[str, dict[tuple[str, str, str], list[str]]]:
     used = {NAMES[key].rpartition(".")[0] for key, row in ROWS.items() if _may_run(row)}
     for key, row in ROWS.items():
         owner, _, name = NAMES[key].rpartition(".")
-        if owner not in used:
+        if owner not in used or owner.partition(".")[0] == "optree":  # declared only where the program has it
             continue
         kind = " (attributes)" if isinstance(row.obj, C_ATTRIBUTES) else ""
         marks = letters(row)

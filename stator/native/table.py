@@ -21,6 +21,7 @@ from stator.native import (  # each declares its rows when it is imported
     rows_containers,
     rows_interpreter,
     rows_numpy,
+    rows_optree,
     rows_scalars,
     rows_system,
     rows_text,
@@ -77,7 +78,8 @@ def lookup(callable_: Any) -> Row | None:
     row = ROWS.get(id(callable_))
     if row is not None:
         return row
-    return ROWS.get(id(receiver_split(callable_)[0]))
+    row = ROWS.get(id(receiver_split(callable_)[0]))
+    return lookup(callable_) if row is None and rows_optree.declare_once() else row
 
 
 def receiver_split(callable_: Any) -> tuple[Any, Any]:

@@ -18,6 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+import stator  # noqa: E402
 from torch_api.side_by_side import World, compare  # noqa: E402
 
 
@@ -236,3 +237,16 @@ def test_keys_made_of_classes_are_found() -> None:
         return x * table[Duck, Duck] + table[(Duck,), int], (int, Duck) in pairs, (Duck, int) in pairs, len(table)
 
     assert not compare(lambda: World(function, lambda i: (torch.randn(3),))).codes
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_a_function_that_writes_to_what_it_captures_raises_as_in_eager(backend):
+    layer = torch.nn.BatchNorm1d(4)
+
+    def program(x):
+        return torch.func.grad(lambda y: layer(y).square().sum())(x)
+    x = torch.randn(5, 4)
+    with pytest.raises(RuntimeError, match="would mutate a captured Tensor"):
+        program(x)
+    with pytest.raises(RuntimeError, match="would mutate a captured Tensor"):
+        stator.compile(program, backend=backend)(x)

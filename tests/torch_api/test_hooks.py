@@ -148,8 +148,18 @@ def selective(log):
     return program, values()
 
 
+def selective_inside(log):
+    layer = nn.Sequential(nn.Linear(4, 4), nn.Sigmoid())
+
+    def program(x, save=True):
+        def choose(ctx, op, *args, **kwargs):
+            return CheckpointPolicy.MUST_SAVE if save else CheckpointPolicy.PREFER_RECOMPUTE
+        return checkpoint(layer, x, use_reentrant=False, context_fn=lambda: create_selective_checkpoint_contexts(choose))
+    return program, values()
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("make", [reentrant, selective])
+@pytest.mark.parametrize("make", [reentrant, selective, selective_inside])
 def test_checkpoint(make, backend):
     check(make, backend)
 
