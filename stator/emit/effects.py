@@ -24,7 +24,7 @@ from stator.guards.guard import MISSING, Kind
 from stator.heap.box import Box
 from stator.heap.iterators import advanced, exhausted
 from stator.heap.lifetimes import refuse_watched_deaths
-from stator.heap.raw_access import instance_dict
+from stator.heap.raw_access import instance_dict, raw_members
 from stator.heap.readers import bytes_of, default_factory_of
 from stator.heap.shells import slot_members
 from stator.heap.tracker import Shape, VariableTracker
@@ -265,7 +265,7 @@ def _diff_upcoming(build: Rebuilder, tracker: VariableTracker, out: list[str]) -
 
 def _diff_list(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> None:
     initial = tracker.initial
-    now = list(list.__iter__(tracker.standin) if is_a(tracker.standin, list) else iter(tracker.standin))
+    now = list(raw_members(tracker.standin))
     same = min(len(initial), len(now))
     if all(_current(box, value) for box, value in zip(initial, now, strict=False)):
         if len(now) == len(initial):

@@ -116,7 +116,7 @@ def _changed(tracker: VariableTracker) -> bool:
     if shape is Shape.TENSOR:
         return bool(standin._version)  # in-place operations count up from the fake tensor's first version
     if shape is Shape.LIST:
-        items = list(list.__iter__(standin) if is_a(standin, list) else iter(standin))
+        items = list(raw_members(standin))
         return len(items) != len(initial) or not all(map(_current, initial, items))
     if shape is Shape.DICT:
         pairs = list(dict.items(standin))

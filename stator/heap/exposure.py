@@ -13,7 +13,7 @@ import torch
 from stator.breaks import Break
 from stator.guards.guard import Kind
 from stator.heap.box import Box
-from stator.heap.raw_access import instance_dict, raw_members
+from stator.heap.raw_access import instance_dict, raw_members, raw_store
 from stator.heap.readers import (
     arguments_of,
     mapping_behind,
@@ -60,10 +60,9 @@ class Exposure:
             expose_upcoming(self, tracker)
         elif shape is Shape.LIST:
             self.guard(tracker.source, Kind.LEN, len(tracker.initial))
-            standin = tracker.standin
-            for i, item in enumerate(standin):
+            for i, item in enumerate(list(raw_members(value))):
                 if type(item) is Box:
-                    standin[i] = item.force()
+                    raw_store(value, i, item.force())
         elif shape is Shape.TUPLE:
             for i, item in enumerate(tuple.__iter__(value)):
                 if type(item) is Box:

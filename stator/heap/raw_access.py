@@ -57,6 +57,11 @@ def raw_members(container: Any) -> Iterator[Any]:
     return _RAW_ITER[_container_base(type(container))](container)
 
 
+def raw_store(container: Any, index: int, value: Any) -> None:
+    """Overwrite an item of a list or deque, whatever its class says about `__setitem__`."""
+    _container_base(type(container)).__setitem__(container, index, value)  # type: ignore[attr-defined]
+
+
 @functools.cache
 def _container_base(cls: type) -> type:
     for base in cls.__mro__:

@@ -254,3 +254,35 @@ def iterators_that_combine():
                itertools.zip_longest([1, 2, 3, 4, 5], [1], fillvalue=0)]
     return Scene(lambda x: x * sum([sum(next(each)) for each in several]), one(ramp()),
                  lambda: [next(each) for each in several])
+
+
+class Contrary(list):
+    """Says something else of itself than it holds."""
+
+    def __iter__(self):
+        raise TypeError("not to be run through")
+
+    def __setitem__(self, index, value):
+        super().__setitem__(index, value * 100)
+
+
+class ContraryDeque(collections.deque):
+    def __iter__(self):
+        yield from (7, 8)
+
+    def __setitem__(self, index, value):
+        raise TypeError("not to be written to")
+
+
+@probe()
+def sequences_that_say_something_else_of_themselves():
+    items, queue = Contrary([1, 2, [3]]), ContraryDeque([1, 2, [3]])
+
+    def fn(x):
+        items[1] = 2
+        items[2].append(4)
+        queue.append(5)
+        return x * items[0], len(items), list.__len__(items), items == [1, 200, [3, 4]], [*queue], queue[2], queue
+
+    return Scene(fn, one(ramp()), lambda: (list.append(items, 9), queue.pop()),
+                 lambda: (list(list.__iter__(items)), list(collections.deque.__iter__(queue))))
