@@ -24,8 +24,8 @@ from torch.utils import _pytree as pytree
 from stator.breaks import Break
 from stator.graph.may_fail import writes_outside
 from stator.graph.subgraph import Subgraph
-from stator.interp.frame import Raised
 from stator.interp.rule_registry import rule
+from stator.interp.transformed_calls import record
 from stator.native.torch_ops import draws_random_numbers
 
 
@@ -91,17 +91,6 @@ def _replaced(args: tuple[Any, ...], fresh: Any, argnums: Any) -> tuple[Any, ...
     for position, value in zip(positions, values, strict=True):
         changed[position] = value
     return tuple(changed)
-
-
-def record(vm: Any, target: Callable[..., Any], operands: tuple[Any, ...]) -> Any:
-    """Run the node's target on the fakes, for real, and record it."""
-    try:
-        with torch._C.DisableTorchFunction():
-            results = target(*operands)
-    except Exception as error:
-        raise Raised(error) from None
-    vm.recorder.record("call_function", target, operands, {}, results)
-    return results
 
 
 # ---------------------------------------------------------------------- grad

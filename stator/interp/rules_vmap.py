@@ -15,8 +15,8 @@ from torch.utils import _pytree as pytree
 
 from stator.breaks import Break
 from stator.graph.subgraph import Subgraph
-from stator.interp.frame import Raised
 from stator.interp.rule_registry import rule
+from stator.interp.transformed_calls import record
 
 
 @rule(vmap_impl)
@@ -42,12 +42,7 @@ def _vmap(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
         raise Break("SB016", "out_dims that do not fit what the function returns")
     target = mapped_call(module, [dim for _, dim in mapped] + [None] * len(part.lifted), flat_out_dims, randomness)
     operands = (*(value for value, _ in mapped), *part.lifted)
-    try:
-        with torch._C.DisableTorchFunction():
-            results = target(*operands)
-    except Exception as error:
-        raise Raised(error) from None
-    vm.recorder.record("call_function", target, operands, {}, results)
+    results = record(vm, target, operands)
     vm.give(pytree.tree_unflatten(list(results), out_spec), cont)
 
 

@@ -54,3 +54,17 @@ def test_an_error_inside_is_the_programs() -> None:
 
     with pytest.raises(ValueError, match="in_dim=5"):
         stator.compile(fn, backend="eager", fullgraph=True)(torch.ones(2, 3))
+
+
+@pytest.mark.parametrize("body", [
+    lambda a, k: a * k, lambda a, k: k - a, lambda a, k: a / k, lambda a, k: torch.full((2,), k) + a,
+    lambda a, k: a.expand(k), lambda a, k: a ** k,
+], ids=["product", "difference", "quotient", "fill", "size", "power"])
+def test_a_number_of_the_program_that_changes(body: Any) -> None:
+    def program(x, k):
+        return torch.vmap(lambda a: body(a, k))(x) + k, torch.func.grad(lambda z: body(z, k).sum())(x[0])
+
+    compiled = stator.compile(program, backend="eager", fullgraph=True, options={"strict": True})
+    for k in (2, 3, 4, 3):
+        for got, expected in zip(compiled(torch.arange(1.0, 4.0), k), program(torch.arange(1.0, 4.0), k), strict=True):
+            assert torch.equal(got, expected)

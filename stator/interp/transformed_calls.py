@@ -1,0 +1,37 @@
+"""The node of a transform of torch.func.   vmap(inner graph), its operands  ->  a node, and its results as fakes
+
+In: what calls the transformed inner graph, and what it takes from outside.  Out: its results; it has run on the fakes.
+Torch's rules for transforms do not know every symbolic number: where one refuses, the numbers become facts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from stator.interp.frame import Raised
+from stator.shapes.values import SYMBOLIC, specialise
+
+
+def record(vm: Any, target: Callable[..., Any], operands: tuple[Any, ...]) -> Any:
+    """Run the node's target on the fakes, for real, and record it."""
+    try:
+        results = _run(target, operands)
+    except Exception as error:
+        if not any(type(value) in SYMBOLIC for value in operands):
+            raise Raised(error) from None
+        operands = tuple([specialise(value, "a number in a transform") if type(value) in SYMBOLIC else value
+                          for value in operands])
+        try:
+            results = _run(target, operands)
+        except Exception as again:
+            raise Raised(again) from None
+    vm.recorder.record("call_function", target, operands, {}, results)
+    return results
+
+
+def _run(target: Callable[..., Any], operands: tuple[Any, ...]) -> Any:
+    with torch._C.DisableTorchFunction():
+        return target(*operands)
