@@ -18,6 +18,7 @@ from stator.guards.guard import Kind
 from stator.interp.frame import Raised
 from stator.interp.grad_flags import may_be_noted, note
 from stator.interp.tensor_copies import set_flag
+from stator.shapes.values import specialise
 from stator.source import Attr, CallOf, Pinned
 
 NOT_NOTED = object()
@@ -100,6 +101,8 @@ def write(vm: Any, fake: Any, name: str, value: Any) -> bool:
 
 def set_requires_grad(vm: Any, fake: Any, value: Any) -> None:
     """A change of the flag makes or unmakes a leaf in the middle of a graph, which no compiler knows."""
+    if type(value) is torch.SymBool:
+        value = specialise(value)
     if type(value) is not bool:
         raise Raised(RuntimeError("requires_grad must be a bool"))
     with torch._C.DisableTorchFunction():

@@ -246,6 +246,20 @@ def test_flags_of_leaves(function, whole, backend):
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
+def test_a_flag_decided_by_a_number_that_changes(backend):
+    def make():
+        layer = nn.Linear(4, 2)
+
+        def program(number, x):
+            layer.weight.requires_grad_(number >= 2)
+            loss = layer(x).square().sum()
+            loss.backward()
+            return loss.detach(), layer.weight.requires_grad
+        return World(program, lambda number: (number, torch.ones(3, 4)), lambda: gradients(layer))
+    assert set(compare(make, calls=4, backend=backend, tolerance=1e-6).codes) == {"SB016"}
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_two_players(backend):
     def make():
         one, other = nn.Linear(4, 4), nn.Linear(4, 1)
