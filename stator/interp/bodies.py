@@ -102,6 +102,10 @@ class Suspended:
     def failed(self, vm: Any, exc: BaseException) -> BaseException:
         """The body raised: the generator is over; a StopIteration out of it is an error (PEP 479)."""
         self.suspend(vm)
+        if is_a(exc, GeneratorExit) and self.frame is not None:  # closed: what it held goes now, not with a traceback
+            self.frame.locals.clear()
+            self.frame.stack.clear()
+            self.frame.func = None
         self.done, self.frame = True, None
         return stopped_inside(self.kind, exc)
 

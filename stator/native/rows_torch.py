@@ -101,7 +101,8 @@ def _state_readers() -> None:
         "_get_warnAlways _get_graph_executor_optimize _get_autograd_fallback_mode _is_fwd_grad_enabled "
         "_is_multithreading_enabled _is_view_replay_enabled _is_grad_layout_enforcement_enabled _is_xnnpack_enabled "
         "_check_sparse_tensor_invariants is_anomaly_enabled is_anomaly_check_nan_enabled get_num_threads "
-        "get_num_interop_threads _cuda_getDeviceCount _cuda_getDevice "
+        "get_num_interop_threads _cuda_getDeviceCount _cuda_getDevice _cuda_isCurrentStreamCapturing "
+        "_xpu_isCurrentStreamCapturing "
         "_get_cudnn_depthwise_kernel _get_sm_carveout_experimental _get_dtensor_allow_implicit_replication",
         why=SETTING,
     )

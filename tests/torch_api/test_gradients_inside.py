@@ -289,10 +289,14 @@ def test_graph_freed_by_the_first_call() -> None:
     compare(make, 3, "aot_eager")
 
 
+RELEASE = tuple(int(part) for part in torch.__version__.split(".")[:2])
+
+
 def test_what_the_compiler_refuses_breaks() -> None:
     """AOTAutograd traces no gradients through a region that is to be recomputed."""
     def make() -> World:
         model = layers(nn.Dropout(0.5))
         return one(lambda x: (grad(checkpoint(model, x, use_reentrant=False).sum(), model[0].weight), torch.rand(2)))
     assert not compare(make, 3).codes
-    assert compare(make, 3, "aot_eager", 1e-5).codes == ["SB016"]
+    codes = compare(make, 3, "aot_eager", 1e-5).codes
+    assert codes == ["SB016"] or not codes and RELEASE < (2, 12)  # earlier releases trace them

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import sys
 import warnings
 from typing import Any
 
@@ -156,7 +157,9 @@ def test_never_eager(name):
     log = counted(*PROGRAMS[name])
     assert not [event for event in log if isinstance(event, events.EagerFallback)]
     compiles = sum(isinstance(event, events.CaptureFinished) for event in log)
-    assert compiles <= 30, compiles
+    # Since 3.12 comprehensions are loops of the function itself: each has points of its own to go on at.
+    inlined = name == "comprehensions" and sys.version_info >= (3, 12)
+    assert compiles <= (90 if inlined else 30), compiles
 
 
 def test_lists_of_any_length_take_few_compiles():
