@@ -31,6 +31,7 @@ from stator.interp import (
 from stator.interp.calls import Caller
 from stator.interp.native_calls import NativeCaller
 from stator.interp.trace import Trace
+from stator.interp.vm import VM
 
 
 @dataclass(frozen=True)
@@ -185,6 +186,17 @@ SWITCHES = [
     Switch("copies of what was written", without(tensor_copies, "refuse_written"), ("module_written_and_copied",)),
     Switch("what a copied tensor takes along", without(tensor_copies, "layouts", lambda *tensors: ()),
            ("copied_part_that_comes_to_have_a_gradient",)),
+    Switch("tensors are inputs", without(residual, "handed_over", lambda build, each: build.writer.constant(each.tensor)),
+           ("parameter_replaced",)),
+    Switch("iterators moved on", without(effects, "_diff_upcoming"), ("outside_iterator",)),
+    Switch("generators moved on", without(effects, "_diff_generator"), ("outside_generator",)),
+    Switch("attributes of tensors written back", forgetting(lambda vm: vm.tensor_attributes.clear()),
+           ("attribute_set_on_a_tensor",)),
+    Switch("torch's stream of a call that is made again", without(failing_calls, "draws_random_numbers", lambda target: False),
+           ("error_after_draws", "error_after_draws_alone")),
+    Switch("identities of originals", without(VM, "guard_identity", lambda self, value: value),
+           ("identity_as_a_number", "hash_as_a_number")),
+    Switch("locks left as the program leaves them", forgetting(lambda vm: vm.locks.clear()), ("lock_left_held",)),
     Switch("a trace lets go of objects", without(Trace, "release"), ("finalizer_of_an_outside_object",)),
     Switch("finalizers break", without(Heap, "_refuse_finalizer", Heap._adopt_opaque), ("finalizer_of_an_outside_object",)),
 ]
