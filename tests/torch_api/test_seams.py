@@ -106,8 +106,37 @@ def retained_and_changed(log):
     return program, values()
 
 
-CAPTURED = [noting, changing, several_arguments, inputs_without_gradients, module_counts, new_parameter, new_module,
-            retained, retained_and_changed]
+def parameter_on_the_memory_of_an_input(log):
+    def program(x):
+        weight = nn.Parameter(x)
+        with torch.no_grad():
+            weight.add_(1)
+        return x * 2, weight
+    return program, values(wants_grad=False)
+
+
+def write_behind_a_seam(log):
+    def program(x):
+        y = x * 2
+        flat = y.view(-1)
+        weight = nn.Parameter(torch.ones(4))
+        y.add_(1)
+        return (flat.view(3, 4) * weight).sum(), weight
+    return program, values(wants_grad=False)
+
+
+def identity(log):
+    module = nn.Identity()
+    module.register_full_backward_hook(lambda module, before, after: (before[0] * 5,))
+
+    def program(x):
+        y = module(x)
+        return y is x, (y * y).sum(), module(y).sum()
+    return program, values()
+
+
+CAPTURED = [parameter_on_the_memory_of_an_input, write_behind_a_seam, identity, noting, changing, several_arguments,
+            inputs_without_gradients, module_counts, new_parameter, new_module, retained, retained_and_changed]
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
