@@ -18,6 +18,8 @@ from stator.graph.copying import Play
 class LateGraphModule(_LazyGraphModule):
     """A graph module whose code is written when somebody asks for it."""
 
+    __jit_unused_properties__ = [*fx.GraphModule.__jit_unused_properties__, "code"]  # a backend may script it
+
     def _real_recompile(self) -> Any:
         made = super()._real_recompile()
         weakref.finalize(self, _forget_source, type(self).forward.__code__.co_filename)

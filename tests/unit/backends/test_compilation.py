@@ -197,3 +197,13 @@ def test_a_backend_may_trace_the_graph_with_proxies():
     compiled = stator.compile(program, backend=traces_again, dynamic=True, options={"strict": True})
     for rows, n in ((6, 4), (5, 2)):
         torch.testing.assert_close(compiled(torch.ones(rows), torch.tensor(n)), program(torch.ones(rows), torch.tensor(n)))
+
+
+def test_a_backend_may_script_the_graph() -> None:
+    def scripted(graph, inputs):
+        return torch.jit.script(graph)
+
+    compiled = stator.compile(lambda x, y: (x.sin() + 1, x @ y), backend=scripted, fullgraph=True)
+    x, y = torch.randn(3, 3), torch.randn(3, 3)
+    for got, expected in zip(compiled(x, y), (x.sin() + 1, x @ y), strict=True):
+        assert torch.equal(got, expected)
