@@ -107,18 +107,20 @@ def guard_no_aliases(heap: Any) -> None:
                         and not walks(other.original, mutated.original):
                     place = CallOf(Pinned(walks), (other.source, mutated.source))
                     heap.guard(place, Kind.FRESH_CALL, False)
-            for other, source in without_record(heap):
-                if other is not mutated.original and type(other) is type(mutated.original):
-                    heap.guard(mutated.source, Kind.NOT_ALIAS, source)
+            for source in without_record(heap, mutated.original):
+                heap.guard(mutated.source, Kind.NOT_ALIAS, source)
 
 
-def without_record(heap: Any) -> Iterator[tuple[Any, Source]]:
-    """Objects that the trace knows something of and has not adopted, and their places."""
-    yield from heap.glanced
+def without_record(heap: Any, mutated: Any) -> Iterator[Source]:
+    """The places of objects like this one that the trace knows something of and has not adopted."""
+    cls = type(mutated)
+    for table, source in heap.glanced if cls is collections.OrderedDict else ():
+        if table is not mutated:
+            yield source
     for said, seen in heap.replays:
         for image, place in seen:
-            if id(image) not in heap.by_original:
-                yield image, said.source(place)
+            if type(image) is cls and image is not mutated and id(image) not in heap.by_original:
+                yield said.source(place)
 
 
 def _replay(build: Rebuilder, effect: Any) -> str:
