@@ -6,6 +6,7 @@ In: a root frame with its arguments boxed.  Out: the value it returns, or the ex
 
 from __future__ import annotations
 
+import inspect
 import types
 from collections.abc import Callable
 from typing import Any
@@ -154,6 +155,7 @@ class Machine:
         self.new_leaves: list[Any] = []  # tensors of the graph that were made to require a gradient
         self.retained: dict[int, Any] = {}  # tensors of the graph that are to keep their gradients, by id
         self.turned_off: set[str] = set()  # ways of capturing that break instead (see CallSite)
+        self.located: tuple[Any, int, Any] = (None, -1, None)  # a code object, an instruction of it, its place
         self.steps = 0  # instructions begun by the outermost loop
         self.stop_step = -1  # where to stop: set when a trace is repeated up to the place of a break
         self.stop: Break = None  # type: ignore[assignment]
@@ -345,9 +347,17 @@ class Machine:
 
     def location(self) -> tuple[str, int, str] | None:
         frame = self.frame
+        if frame is not None and frame.code is self.located[0] and frame.ip == self.located[1]:
+            return self.located[2]  # an instruction adds several guards
+        here = frame
         while frame is not None and is_own(frame):
             frame = frame.caller()
-        return None if frame is None else (frame.code.co_filename, frame.line, frame.code.co_name)
+        if frame is None:
+            return None
+        found = (frame.code.co_filename, frame.line, frame.code.co_name)
+        if frame is here:
+            self.located = (frame.code, frame.ip, found)
+        return found
 
     def stack(self) -> list[UserFrame]:
         """The user's frames, outermost first."""
@@ -374,13 +384,18 @@ class Machine:
         self.pending = stop
 
 
+_RESUMABLE = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+
+
 def _callers(frame: Frame) -> tuple[Any, ...]:
     """The text of the frames above, kept while they stand where they stood."""
     caller = frame.caller()
     if caller is None:
         return frame.above
-    above = _callers(caller)
     kept = frame.above
+    if kept[0] is caller and not frame.code.co_flags & _RESUMABLE:
+        return kept  # a call stays where it was made
+    above = _callers(caller)
     if kept[0] is not caller or kept[1] != caller.ip or kept[2] is not above:
         kept = frame.above = (caller, caller.ip, above, above[3] + _frame_line(caller))
     return kept
