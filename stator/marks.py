@@ -89,6 +89,13 @@ _COMPILED_KEY = "__stator_compiled__"
 _region = threading.local()
 
 
+def is_unmarked(fn: types.FunctionType) -> bool:
+    """A quick way to know that nobody has said anything of a function: it is in no table and has no attributes."""
+    number = id(fn)
+    return not fn.__dict__ and number not in _allowed._rows and number not in _disabled._rows \
+        and number not in _substitutes._rows and number not in _constant_results._rows and torch_marks.is_unlisted(fn)
+
+
 def _marked_object(fn: object) -> object:
     return fn.__func__ if isinstance(fn, types.MethodType) else fn
 

@@ -31,6 +31,11 @@ def is_disallowed(fn: object) -> bool:
     return _is_listed("_disallowed_callable_ids", fn)
 
 
+def is_unlisted(fn: object) -> bool:
+    """Whether neither table names it."""
+    return _TABLES not in sys.modules or not (is_allowed(fn) or is_disallowed(fn))
+
+
 def _is_listed(table: str, fn: object) -> bool:
     module = sys.modules.get(_TABLES)
     ids: Any = None if module is None else getattr(module, table, None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import types
 from typing import Any
 
 from stator import marks, torch_marks
@@ -24,6 +25,8 @@ def refuse_disallowed(fn: Any) -> None:
 
 
 def is_marked(fn: Any) -> bool:
+    if type(fn) is types.FunctionType and marks.is_unmarked(fn):
+        return False
     return marks.is_disabled(fn) or marks.substitute(fn) is not None or marks.allowed_in_graph(fn) \
         or marks.is_constant_result(fn) or torch_marks.is_torch_compiled(fn) \
         or torch_marks.is_disallowed(fn)
