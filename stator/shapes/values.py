@@ -16,6 +16,7 @@ from typing import Any
 import sympy
 import torch
 from sympy.logic.boolalg import Boolean
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx.experimental.symbolic_shapes import (
     GuardOnDataDependentSymNode,
     free_unbacked_symbols,
@@ -82,6 +83,8 @@ def is_unbacked(value: Any) -> bool:
 
 def has_unbacked(tree: Any) -> bool:
     """Whether a data-dependent number, or a tensor of data-dependent size, lies in nested arguments."""
+    if type(tree) is FakeTensor and not tree._has_symbolic_sizes_strides:
+        return False
     return any(has_free_unbacked_symbols(leaf) for leaf in pytree.tree_leaves(tree)
                if isinstance(leaf, (torch.Tensor, torch.SymInt, torch.SymFloat, torch.SymBool)))
 
