@@ -59,7 +59,8 @@ def raw_members(container: Any) -> Iterator[Any]:
 
 def raw_store(container: Any, index: int, value: Any) -> None:
     """Overwrite an item of a list or deque, whatever its class says about `__setitem__`."""
-    _container_base(type(container)).__setitem__(container, index, value)  # type: ignore[attr-defined]
+    base: Any = _container_base(type(container))
+    base.__setitem__(container, index, value)
 
 
 @functools.cache

@@ -94,7 +94,8 @@ def _as_they_are(vm: Any, arguments: Any) -> tuple[Any, ...]:
 def draw_among(vm: Any, function: Any, args: Any, kwargs: Any) -> Any:
     """A number, or a list of numbers, out of those in a list, tuple or range; shuffle() writes them back."""
     stream, population, *rest = args
-    name, values = function.__name__, ()
+    name = function.__name__
+    values: tuple[Any, ...] = ()
     if type(population) in (list, tuple, range):
         vm.heap.expose_deep(population)
         values = specialise_deep(vm, tuple(population))
