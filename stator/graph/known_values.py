@@ -275,6 +275,13 @@ def map_scalars(arguments: Any, change: Callable[[FakeTensor], Any], direct: boo
                   for value in arguments])
 
 
+def index_as_read(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """x[[i, j]] as x[i, j] where the list holds tensors: so torch reads a short list, and numbers would hide it."""
+    if len(args) > 1 and type(args[1]) is list and len(args[1]) < 32 and any(map(_is_scalar, args[1])):
+        return args[0], tuple(args[1]), *args[2:]
+    return args
+
+
 def _is_scalar(value: Any) -> bool:
     return type(value) is FakeTensor and value.dim() == 0 and value.dtype in _DTYPES
 

@@ -33,7 +33,7 @@ from stator.breaks import Break
 from stator.graph.error_texts import raised_by_eager
 from stator.graph.frozen_records import field_names, record_arguments
 from stator.graph.input_items import InputItems
-from stator.graph.known_values import KnownValues, has_scalars, map_scalars
+from stator.graph.known_values import KnownValues, has_scalars, index_as_read, map_scalars
 from stator.graph.naming import input_name, is_in_place, spell, spelled_types
 from stator.graph.plain_inputs import PlainInputs
 from stator.graph.propagation import Propagation
@@ -375,6 +375,8 @@ class Recorder:
             known = self.known.of_scalar(args[0])
             if known is not UNKNOWN:
                 return args, kwargs, bool(known)
+        if name in ("getitem", "setitem"):
+            args = index_as_read(args)
         if name not in _INDEXED and has_scalars(args[1:], kwargs):
             args, kwargs = (*args[:1], *map_scalars(args[1:], self._item)), map_scalars(kwargs, self._item)
         for change in (self._items_of_sizes, self.known.settled):

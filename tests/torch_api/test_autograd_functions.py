@@ -198,3 +198,42 @@ def test_what_backward_reads_is_guarded(factors):
         x, = values()
         compiled(x).sum().backward()
         assert torch.equal(x.grad, torch.full((3, 4), float(factor)))
+
+
+class Asking(torch.autograd.Function):
+    """Tells the grad mode that it is called in."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * 2 if torch.is_grad_enabled() else x * 3
+
+    @staticmethod
+    def backward(ctx, grad):
+        x, = ctx.saved_tensors
+        return grad * x * (5 if torch.is_grad_enabled() else 7)
+
+
+def hooked(x):
+    y = x * 2
+    y.register_hook(lambda grad: grad * (2 if torch.is_grad_enabled() else 3))
+    return y
+
+
+@pytest.mark.parametrize("fn", [Asking.apply, hooked])
+def test_what_autograd_calls_is_called_without_grad_mode(fn):
+    seen = []
+    for subject in (fn, stator.compile(lambda x: fn(x), backend="eager")):
+        x = torch.ones(2, requires_grad=True)
+        y = subject(x)
+        y.sum().backward()
+        seen.append((y.tolist(), x.grad.tolist()))
+    assert seen[0] == seen[1]
+
+
+def test_a_gradient_through_a_function_breaks_and_says_so():
+    def program(x):
+        return torch.autograd.grad(Asking.apply(x).sum(), x)
+
+    with pytest.raises(stator.Unsupported, match="through an autograd.Function"):
+        stator.compile(program, backend="eager", fullgraph=True)(torch.ones(2, requires_grad=True))

@@ -327,3 +327,17 @@ def test_a_mode_is_asked_before_the_class() -> None:
             y = t + 1
         return y, t * 2
     check(use, lambda: of(Noting))
+
+
+@pytest.mark.parametrize("change", [lambda x: x.unsqueeze_(0), lambda x: x.t_(), lambda x: x.squeeze_()])
+def test_an_input_whose_layout_the_program_changes(change: Any) -> None:
+    def program(x: Any) -> Any:
+        change(x)
+        return x * 2
+
+    seen = []
+    for subject in (program, stator.compile(program, backend="eager")):
+        x = torch.arange(3.0).reshape(1, 3).as_subclass(Plain)
+        result = subject(x)
+        seen.append((type(result), result.shape, result.stride(), x.shape, x.stride()))
+    assert seen[0] == seen[1]

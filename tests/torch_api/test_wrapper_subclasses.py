@@ -225,3 +225,37 @@ def test_breaks() -> None:
     assert check(stops, two, whole=False) == ["SB009"]
     assert "SB017" in check(lambda t: t.sum() * 2, lambda: Hidden(torch.ones(2)), whole=False)
     assert "SB017" in check(lambda t: Hidden(t).sum() * 2, lambda: torch.ones(2), whole=False)
+
+
+class Closed(torch.Tensor):
+    """Says nothing of what it is made of."""
+
+    _data: torch.Tensor
+    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
+
+    @staticmethod
+    def __new__(cls, data: torch.Tensor) -> Any:
+        return torch.Tensor._make_wrapper_subclass(cls, data.size(), dtype=data.dtype)  # type: ignore[attr-defined]
+
+    def __init__(self, data: torch.Tensor) -> None:
+        self._data = data
+
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        args, kwargs = pytree.tree_map_only(Closed, lambda each: each._data, (args, kwargs or {}))
+        return func(*args, **kwargs)
+
+
+OUTSIDE = {"closed": Closed(torch.ones(3))}
+
+
+@pytest.mark.parametrize("program", [
+    lambda x: x + OUTSIDE["closed"], lambda x: torch.stack([x, OUTSIDE["closed"]]),
+    lambda x: torch.add(x, other=OUTSIDE["closed"]), lambda x: torch.where(x > 0, x, OUTSIDE["closed"]),
+])  # fmt: skip
+def test_one_that_is_closed_breaks(program: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STATOR_STRICT", "1")
+    x = torch.arange(3.0)
+    assert torch.equal(stator.compile(program, backend="eager")(x), program(x))
+    with pytest.raises(stator.Unsupported, match="SB017"):
+        stator.compile(program, backend="eager", fullgraph=True)(x)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 import stator
 from stator import events
@@ -216,3 +217,34 @@ def test_memory_that_overlaps_in_some_calls() -> None:
             function(matrix, matrix[1], log)
         seen.append((str(caught.value), log, matrix.tolist(), caught.traceback[-1].lineno))
     assert seen[0] == seen[1]
+
+
+def residual_of(program: Any, *args: Any) -> str:
+    with events.record() as log:
+        stator.compile(program, backend="eager", fullgraph=True)(*args)
+    return "".join(event.residual_source for event in log if isinstance(event, events.CaptureFinished))
+
+
+def test_integers_fail_where_floats_do_not() -> None:
+    def program(x: Any, a: Any, b: Any, log: list[Any]) -> Any:
+        x.add_(1)
+        log.append("before")
+        return a // b
+
+    x, log, whole = torch.zeros(2), [], torch.tensor([4, 6])
+    compiled = stator.compile(program, backend="eager")
+    compiled(x, whole, whole, log)
+    with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+        compiled(x, whole, torch.tensor([2, 0]), log)
+    assert log == ["before"] * 2 and x.tolist() == [2.0, 2.0]
+    source = residual_of(program, x, whole, whole, log)
+    assert "kept = " in source and "rng_state" not in source  # nothing is drawn
+    assert "kept = " not in residual_of(program, x, torch.ones(2), torch.ones(2), log)
+
+
+def test_a_normalisation_keeps_its_statistics_and_not_its_input() -> None:
+    def program(x: Any, mean: Any, var: Any, whole: Any) -> Any:
+        return F.instance_norm(x, mean, var, use_input_stats=True), whole // whole
+
+    source = residual_of(program, torch.rand(4, 2, 3), torch.zeros(2), torch.ones(2), torch.tensor([3]))
+    assert "keep((mean, var,))" in source

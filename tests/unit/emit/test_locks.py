@@ -56,3 +56,20 @@ def taken_elsewhere(lock: Any) -> bool:
     thread.start()
     thread.join()
     return got[0]
+
+
+def test_that_it_was_free_is_not_asked_again_under_it() -> None:
+    lock = threading.Lock()
+
+    def program(x: torch.Tensor) -> torch.Tensor:
+        if lock.locked():
+            return x
+        with lock:
+            return x * 2
+
+    compiled = stator.compile(program, backend="eager", fullgraph=True)
+    compiled(torch.ones(2))
+    (_, residual, _), *_ = compiled.entries()
+    assert residual(torch.ones(2), lock).tolist() == [2.0, 2.0]
+    with lock:
+        assert compiled(torch.ones(2)).tolist() == [1.0, 1.0]

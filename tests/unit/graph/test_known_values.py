@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import operator
 from typing import Any
 
@@ -269,3 +270,33 @@ def test_which_inputs_may_be_looked_into() -> None:
     assert known_values.is_small(small)
     for other in (None, torch.ones(3), torch.arange(known_values.INPUT_LIMIT + 1), small.to_sparse(), small.to("meta")):
         assert not known_values.is_small(other)
+
+
+ONE, ROWS = torch.tensor(1), torch.tensor([0, 2])
+
+
+def put(x, index):
+    x = x.clone()
+    x[[index, index]] = 5.0
+    return x
+
+
+@pytest.mark.parametrize("fn", [
+    lambda x, i: x[[i, i]], lambda x, i: x[[i]], lambda x, i: x[[i, 0]], lambda x, i: x[[ROWS, i]], lambda x, i: x[[i, None]],
+    lambda x, i: x[[i] * 33], lambda x, i: x[[slice(0, 1), i]], lambda x, i: x[[ONE, ONE]], put,
+])  # fmt: skip
+def test_a_list_of_indices_is_read_as_torch_reads_it(fn):
+    """A short list with tensors in it is a tuple of indices, a list of numbers picks rows."""
+    compiled = stator.compile(fn, backend="eager", fullgraph=True)
+    x = torch.arange(9.0).reshape(3, 3)
+    for index in (ONE, torch.tensor(2)):
+        assert torch.equal(compiled(x, index), fn(x, index))
+
+
+def test_a_copy_of_what_was_written_through_a_view():
+    def fn(x):
+        x[0].add_(1)
+        return copy.deepcopy(x)
+
+    x = torch.ones(2, 3)
+    assert stator.compile(fn, backend="eager")(x).tolist() == [[2.0] * 3, [1.0] * 3] == x.tolist()

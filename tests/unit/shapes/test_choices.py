@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 import pytest
 import sympy
 import torch
 from torch import fx
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.utils._sympy import functions as fs
 
 from stator.shapes.nodes import SymbolNodes
 
@@ -23,3 +27,17 @@ def test_piecewise(number: int) -> None:
     graph.output(nodes.node_of(shape_env.create_symintnode(expression, hint=None)))
     computed = fx.GraphModule(torch.nn.Module(), graph)(number)
     assert computed == (number * 2 if number > 3 else number - 1 if number > 2 else number + 7)
+
+
+@pytest.mark.parametrize(("rounded", "by"), [(fs.FloorToInt, math.floor), (fs.CeilToInt, math.ceil),
+                                             (fs.TruncToInt, math.trunc), (fs.RoundToInt, round)])  # fmt: skip
+def test_roundings(rounded: Any, by: Any) -> None:
+    shape_env, graph = ShapeEnv(), fx.Graph()
+    nodes = SymbolNodes(graph, shape_env)
+    argument = graph.placeholder("n")
+    argument.meta["example_value"] = symbol = shape_env.create_unbacked_symint()
+    nodes.definitions[symbol.node.expr] = (argument, ())
+    quarter = fs.FloatTrueDiv(fs.ToFloat(symbol.node.expr), sympy.Float(4.0))
+    graph.output(nodes.node_of(shape_env.create_symintnode(rounded(quarter), hint=None)))
+    module = fx.GraphModule(torch.nn.Module(), graph)
+    assert [module(number) for number in range(-9, 10)] == [by(number / 4) for number in range(-9, 10)]
