@@ -11,6 +11,8 @@ from torch import nn
 from torch.autograd import grad
 from torch.utils.checkpoint import checkpoint
 
+import stator
+from stator import events
 from tests.torch_api.side_by_side import World, compare
 
 WHOLE: list[Callable[[], World]] = []
@@ -300,3 +302,15 @@ def test_what_the_compiler_refuses_breaks() -> None:
     assert not compare(make, 3).codes
     codes = compare(make, 3, "aot_eager", 1e-5).codes
     assert codes == ["SB016"] or not codes and RELEASE < (2, 12)  # earlier releases trace them
+
+
+def test_a_leaf_that_leaves_the_graph_is_made_between_two_graphs():
+    """Compilers return no leaves: the trace is repeated without new leaves, and breaks where one is made."""
+    def program(x):
+        return (x * 2).detach().requires_grad_()
+
+    compiled = stator.compile(program, backend="aot_eager")
+    with events.record() as log:
+        result = compiled(torch.ones(3))
+    assert result.is_leaf and result.requires_grad and result.tolist() == [2.0] * 3
+    assert not [event for event in log if isinstance(event, events.EagerFallback)]

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 import stator
+from stator import events
 from stator.graph import known_values
 from stator.shapes.policy import CONTENTS_LIMIT
 
@@ -300,3 +301,14 @@ def test_a_copy_of_what_was_written_through_a_view():
 
     x = torch.ones(2, 3)
     assert stator.compile(fn, backend="eager")(x).tolist() == [[2.0] * 3, [1.0] * 3] == x.tolist()
+
+
+def test_values_that_change_again_and_again_are_promised_no_more():
+    def fn(x, k):
+        return x * 2 if k > 1 else x
+
+    compiled = stator.compile(fn, backend="eager")
+    with events.record() as log:
+        for number in range(14):
+            assert torch.equal(compiled(torch.ones(2), torch.tensor(number)), fn(torch.ones(2), torch.tensor(number)))
+    assert not [event for event in log if isinstance(event, (events.CacheLimit, events.EagerFallback))]

@@ -230,3 +230,15 @@ def test_the_traceback_of_an_exception_that_was_raised_before() -> None:
             compiled = stator.compile(fn, backend="eager", options={"strict": True})
             for make in (first, first, second, first):
                 assert compiled(make(), X)[0] == fn(make(), X)[0]
+
+
+def test_only_what_may_walk_a_container_is_asked_whether_it_does() -> None:
+    def fn(it: Any, xs: Any, x: Any) -> Any:
+        xs.append(5)
+        return next(it), x + 1
+
+    for make, asked in ((lambda: iter([1, 2]), True), (lambda: iter((1, 2)), False)):
+        compiled = stator.compile(fn, backend="eager")
+        compiled(make(), [1], X)
+        ((_, _, tag),) = compiled.entries()
+        assert any("walks(" in guard.text() for guard in tag.guards) is asked

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -47,3 +48,21 @@ def test_a_logger_that_no_manager_knows() -> None:
     assert not report.differences
     with pytest.raises(AssertionError, match="SB018"):
         same_as_eager(lambda x: x + 1 if LOOSE.isEnabledFor(10) else x - 1, call(X))
+
+
+def test_a_handler_of_logging_itself_sees_no_order() -> None:
+    """What was changed before is written after the message, which only code of the user's could notice."""
+    def told(x: Any, xs: list[int]) -> Any:
+        xs.append(1)
+        LOGGER.error("told")
+        return x + 1
+
+    with open(os.devnull, "w") as stream:
+        handler = logging.StreamHandler(stream)
+        LOGGER.addHandler(handler)
+        LOGGER.propagate = False
+        try:
+            same_as_eager(told, call(X, []), call(X, [2]), graphs=1)
+        finally:
+            LOGGER.removeHandler(handler)
+            LOGGER.propagate = True

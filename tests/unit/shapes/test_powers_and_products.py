@@ -53,3 +53,15 @@ def test_zero_times_a_number() -> None:
     for step in (3.0, -4.0, math.inf, 0.0, -math.inf):
         ours, theirs = (function(x, 0.1, torch.tensor(step))[0] for function in (compiled, nothing))
         assert torch.equal(ours.isnan(), theirs.isnan()) and torch.equal(ours.nan_to_num(), theirs.nan_to_num())
+
+
+def test_products_beyond_64_bits_are_constants() -> None:
+    """Compilers and guards compute with 64 bits."""
+    def squared(x: torch.Tensor, n: int) -> Any:
+        return x + 1, n * n
+
+    compiled = stator.compile(squared, backend="eager", dynamic=True)
+    for n in (1 << 40, 1 << 41):
+        with events.record() as log:
+            assert compiled(torch.ones(2), n)[1] == n * n
+        assert log, "captured for this number alone"

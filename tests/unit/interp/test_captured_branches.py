@@ -1,0 +1,83 @@
+"""options={"capture_control_flow": True}: a tensor that one way leaves as it was, seen under two names or written to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+import stator
+from stator import events
+
+X = torch.arange(3.0)
+
+
+def compiled(fn: Any) -> Any:
+    return stator.compile(fn, backend="eager", options={"capture_control_flow": True, "strict": True})
+
+
+def its_own(x: Any) -> Any:
+    z = x if x.sum() > 0 else x * 2
+    return z, x
+
+
+def of_a_result(x: Any) -> Any:
+    made = x * 1
+    z = made if x.sum() > 0 else made * 2
+    return z, made
+
+
+def of_a_part(x: Any) -> Any:
+    made = x * 1
+    z = made[0:1] if x.sum() > 0 else made[0:1] * 2
+    return z, made
+
+
+@pytest.mark.parametrize("fn", [its_own, of_a_result, of_a_part])
+def test_two_names_are_one_tensor_where_eager_has_one(fn: Any) -> None:
+    subject = compiled(fn)
+    for x in (X, -X, X):
+        pairs = [each(x) for each in (fn, subject)]
+        assert torch.equal(pairs[0][0], pairs[1][0])
+        seen = [(a is b, a.untyped_storage().data_ptr() == b.untyped_storage().data_ptr()) for a, b in pairs]
+        assert seen[0] == seen[1]
+
+
+def test_a_write_to_another_tensor_is_captured_beside_it() -> None:
+    def fn(x: Any, y: Any) -> Any:
+        z = x if x.sum() > 0 else x * 2
+        y.add_(1)
+        return z + y
+
+    subject = compiled(fn)
+    with events.record() as log:
+        for x in (X, -X):
+            assert torch.equal(subject(x, X.clone()), fn(x, X.clone()))
+    assert not [event for event in log if isinstance(event, events.GraphBreak)]
+
+
+def test_a_number_that_is_not_in_the_graph_is_named() -> None:
+    def fn(x: Any) -> Any:
+        number = int(x.abs().sum())
+        return x * number if x.sum() > 0 else x + number * 0.5
+
+    subject = compiled(fn)
+    with events.record() as log:
+        for x in (X, -X):
+            assert torch.equal(subject(x), fn(x))
+    assert any("whose origin is not in the graph" in event.cause for event in log if isinstance(event, events.GraphBreak))
+
+
+def test_the_text_of_what_changes_from_call_to_call_is_that_of_its_moment(capsys: pytest.CaptureFixture[str]) -> None:
+    def fn(x: Any, things: dict[int, int]) -> Any:
+        print(things)
+        things[-1] = 0
+        return x + 1
+
+    subject, texts = stator.compile(fn, backend="eager"), []
+    for each in (fn, subject):
+        for number in range(14):
+            each(X, {number: number, number + 1: 2})
+        texts.append(capsys.readouterr().out)
+    assert texts[0] == texts[1]
