@@ -67,17 +67,3 @@ def test_a_number_that_is_not_in_the_graph_is_named() -> None:
         for x in (X, -X):
             assert torch.equal(subject(x), fn(x))
     assert any("whose origin is not in the graph" in event.cause for event in log if isinstance(event, events.GraphBreak))
-
-
-def test_the_text_of_what_changes_from_call_to_call_is_that_of_its_moment(capsys: pytest.CaptureFixture[str]) -> None:
-    def fn(x: Any, things: dict[int, int]) -> Any:
-        print(things)
-        things[-1] = 0
-        return x + 1
-
-    subject, texts = stator.compile(fn, backend="eager"), []
-    for each in (fn, subject):
-        for number in range(14):
-            each(X, {number: number, number + 1: 2})
-        texts.append(capsys.readouterr().out)
-    assert texts[0] == texts[1]
