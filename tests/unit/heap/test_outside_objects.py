@@ -261,6 +261,20 @@ def test_default_factories() -> None:
         compiled(lambda d, x: (d["k"], x + 1))(collections.defaultdict(), t())
 
 
+@pytest.mark.parametrize(("make", "change"), [
+    (lambda: [1], lambda xs: xs.append(1)), (lambda: {"a": 1}, lambda d: d.update(b=2)), (lambda: {1}, lambda s: s.add(2)),
+])  # fmt: skip
+def test_two_objects_that_become_one(make: Any, change: Any) -> None:
+    def fn(mine: Any, other: Any, x: Any) -> Any:
+        change(mine)
+        return len(other), x + 1
+
+    def twice(value: Any) -> Any:
+        return call(value, value, t())
+
+    same_as_eager(fn, lambda: call(make(), make(), t()), lambda: twice(make()), lambda: call(make(), make(), t()))
+
+
 def test_another_default_factory_is_written_back() -> None:
     def fn(d: Any, x: Any) -> Any:
         d.default_factory = list
