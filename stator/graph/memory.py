@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from stator.source import MODULE_DICTS, Key, Source
 
@@ -60,7 +61,7 @@ def byte_range(tensor: torch.Tensor) -> tuple[int, int]:
 
 def overlap_in_symbols(inputs: list[Any]) -> bool:
     """Whether inputs overlap of which a size is a symbol: AOTAutograd makes one tensor of them, of known sizes."""
-    candidates = sharing_candidates(inputs)
+    candidates = [each for each in sharing_candidates(inputs) if not is_traceable_wrapper_subclass(each.tensor)]
     places = memory_partition(*[each.tensor for each in candidates])
     return any(type(place) is tuple and each.fake._has_symbolic_sizes_strides
                for each, place in zip(candidates, places, strict=True))
