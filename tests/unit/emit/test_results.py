@@ -480,3 +480,14 @@ def test_a_context_that_nobody_has_entered_is_a_new_one() -> None:
     compiled = stator.compile(lambda x: (torch._C.DisableTorchFunction(), x + 1), backend="eager", fullgraph=True)
     first, second = compiled(t())[0], compiled(t())[0]
     assert type(first) is torch._C.DisableTorchFunction and first is not second
+
+
+def test_a_module_made_inside_is_a_new_one() -> None:
+    def fn(x: Any) -> Any:
+        made = types.ModuleType("made")
+        made.seen = [x + 1]  # type: ignore[attr-defined]
+        return made
+
+    compiled = stator.compile(fn, backend="eager", fullgraph=True)
+    first, second = compiled(t()), compiled(t())
+    assert first is not second and first.seen is not second.seen and first.__name__ == "made"
