@@ -28,6 +28,7 @@ struct CompiledObject {
   PyObject* function;
   PyObject* miss;
   PyObject* prefix;  // a tuple, or nullptr when empty
+  PyObject* taker;   // or nullptr; called in place of `function`, with a list, where the trampoline has the values
   PyObject* dict;
   PyObject* weak_references;
   std::vector<EntryObject*>* entries;  // owned references, the most recently used first
@@ -39,8 +40,20 @@ CompiledObject* compiled_of(PyObject* object) { return reinterpret_cast<Compiled
 
 // ---- calls
 
-// fn(*prefix, *args, **kwargs), for calls that are not compiled.
-PyObject* call_function(CompiledObject* self, PyObject* const* args, size_t flagged_count, PyObject* names) {
+// fn(*prefix, *args, **kwargs), for calls that are not compiled.  With `owner`, which holds args: what the program lets
+// go of on its way must die, so nobody below it may hold it.
+PyObject* call_function(CompiledObject* self, PyObject* const* args, size_t flagged_count, PyObject* names,
+                        ResumeObject* owner) {
+  if (owner && self->taker && owner->values) {
+    PyObject* list = take_values(owner);
+    if (!list) return nullptr;
+    PyObject* taker = self->taker;
+    Py_INCREF(taker);
+    PyObject* result = PyObject_CallOneArg(taker, list);
+    Py_DECREF(taker);
+    Py_DECREF(list);
+    return result;
+  }
   if (!self->prefix) return PyObject_Vectorcall(self->function, args, flagged_count, names);
   Py_ssize_t count = PyVectorcall_NARGS(flagged_count);
   Py_ssize_t keywords = names ? PyTuple_GET_SIZE(names) : 0;
@@ -133,7 +146,8 @@ PyObject* tell_redone(PyObject* result) {
 
 // Tries one entry.  True: *result is the call's result (nullptr: it raised).
 bool try_entry(CompiledObject* self, EntryObject* entry, const BoundArguments& bound, PyObject* const* args,
-               size_t flagged_count, PyObject* names, PyObject** result, const Hint* hint = nullptr) {
+               size_t flagged_count, PyObject* names, PyObject** result, ResumeObject* owner,
+               const Hint* hint = nullptr) {
   WantedValues values;
   entry->failed_check = guard_program_of(entry->program)->run(bound.data(), bound.size(), &values);
   if (entry->failed_check >= 0) return PyErr_Occurred() != nullptr;
@@ -143,12 +157,12 @@ bool try_entry(CompiledObject* self, EntryObject* entry, const BoundArguments& b
     move_to_front(*self->entries, entry);
   }
   if (entry->residual == eager_sentinel) {
-    *result = call_function(self, args, flagged_count, names);
+    *result = call_function(self, args, flagged_count, names, owner);
   } else {
     *result = call_residual(entry, values);
     if (*result == eager_sentinel) {  // its graph failed before anything was written
       Py_DECREF(*result);
-      *result = tell_redone(call_function(self, args, flagged_count, names));
+      *result = tell_redone(call_function(self, args, flagged_count, names, owner));
     }
   }
   return true;
@@ -157,7 +171,7 @@ bool try_entry(CompiledObject* self, EntryObject* entry, const BoundArguments& b
 // Asks for a new entry.  The answer is the call's result, or EAGER (call fn), or RETRY (an entry fits now): then
 // the call is made from here, so that no frame of the compiler stands in the user's tracebacks.
 PyObject* after_miss(CompiledObject* self, const BoundArguments& bound, PyObject* const* args, size_t flagged_count,
-                     PyObject* names) {
+                     PyObject* names, ResumeObject* owner) {
   PyObject* result = call_miss(self, bound, args, PyVectorcall_NARGS(flagged_count), names);
   if (result == retry_sentinel) {
     Py_DECREF(result);
@@ -166,24 +180,25 @@ PyObject* after_miss(CompiledObject* self, const BoundArguments& bound, PyObject
     for (size_t i = 0; i < self->entries->size(); ++i) {
       EntryObject* entry = (*self->entries)[i];
       Py_INCREF(entry);
-      bool done = try_entry(self, entry, bound, args, flagged_count, names, &result);
+      bool done = try_entry(self, entry, bound, args, flagged_count, names, &result, owner);
       Py_DECREF(entry);
       if (done) return result;
     }
-    return call_function(self, args, flagged_count, names);
+    return call_function(self, args, flagged_count, names, owner);
   }
   if (result == eager_sentinel) {
     Py_DECREF(result);
-    return call_function(self, args, flagged_count, names);
+    return call_function(self, args, flagged_count, names, owner);
   }
   return result;
 }
 
-// One segment: its value, or a Resume.
-PyObject* call_segment(PyObject* object, PyObject* const* args, size_t flagged_count, PyObject* names) {
+// One segment: its value, or a Resume.  `owner` holds args, where they are live values of the segment before.
+PyObject* call_segment(PyObject* object, PyObject* const* args, size_t flagged_count, PyObject* names,
+                       ResumeObject* owner = nullptr) {
   CompiledObject* self = compiled_of(object);
   if (!self->enabled || !self->miss || (eager_reasons != 0 && runs_eagerly()) || is_stepped()) {
-    return call_function(self, args, flagged_count, names);
+    return call_function(self, args, flagged_count, names, owner);
   }
   Py_ssize_t count = PyVectorcall_NARGS(flagged_count);
   BoundArguments bound;
@@ -191,7 +206,7 @@ PyObject* call_segment(PyObject* object, PyObject* const* args, size_t flagged_c
     case BoundArguments::Outcome::yes:
       break;
     case BoundArguments::Outcome::no:
-      return call_function(self, args, flagged_count, names);  // CPython raises its own TypeError
+      return call_function(self, args, flagged_count, names, owner);  // CPython raises its own TypeError
     case BoundArguments::Outcome::error:
       return nullptr;
   }
@@ -204,14 +219,14 @@ PyObject* call_segment(PyObject* object, PyObject* const* args, size_t flagged_c
   if (hinted) hint.guess = self->dispatcher->guess(hint.fingerprint);
   auto attempt = [&](EntryObject* entry) {
     Py_INCREF(entry);
-    done = try_entry(self, entry, bound, args, flagged_count, names, &result, hinted ? &hint : nullptr);
+    done = try_entry(self, entry, bound, args, flagged_count, names, &result, owner, hinted ? &hint : nullptr);
     Py_DECREF(entry);
   };
   if (hint.guess) attempt(hint.guess);
   for (size_t i = 0; !done && i < self->entries->size(); ++i) {
     if ((*self->entries)[i] != hint.guess) attempt((*self->entries)[i]);
   }
-  if (!done) result = after_miss(self, bound, args, flagged_count, names);
+  if (!done) result = after_miss(self, bound, args, flagged_count, names, owner);
   Py_DECREF(object);
   return result;
 }
@@ -224,8 +239,16 @@ PyObject* compiled_vectorcall(PyObject* object, PyObject* const* args, size_t fl
     PyObject* target = resume->target;
     PyObject* const* values = &PyTuple_GET_ITEM(resume->values, 0);
     auto count = static_cast<size_t>(PyTuple_GET_SIZE(resume->values));
-    PyObject* next = Py_TYPE(target) == &CompiledFunction_Type ? call_segment(target, values, count, nullptr)
-                                                      : PyObject_Vectorcall(target, values, count, nullptr);
+    PyObject* next;
+    if (resume->taken) {
+      PyObject* list = take_values(resume);
+      next = list ? PyObject_CallOneArg(target, list) : nullptr;
+      Py_XDECREF(list);
+    } else if (Py_TYPE(target) == &CompiledFunction_Type) {
+      next = call_segment(target, values, count, nullptr, resume);
+    } else {
+      next = PyObject_Vectorcall(target, values, count, nullptr);
+    }
     Py_DECREF(result);
     result = next;
   }
@@ -273,6 +296,7 @@ int compiled_traverse(PyObject* object, visitproc visit, void* arg) {
   CompiledObject* self = compiled_of(object);
   Py_VISIT(self->function);
   Py_VISIT(self->miss);
+  Py_VISIT(self->taker);
   Py_VISIT(self->prefix);
   Py_VISIT(self->dict);
   if (self->entries) {
@@ -295,6 +319,7 @@ int compiled_clear(PyObject* object) {
   drop_entries(self);
   Py_CLEAR(self->dict);
   Py_CLEAR(self->miss);
+  Py_CLEAR(self->taker);
   return 0;
 }
 
@@ -308,6 +333,7 @@ void compiled_dealloc(PyObject* object) {
   Py_CLEAR(self->dict);
   Py_CLEAR(self->function);
   Py_CLEAR(self->miss);
+  Py_CLEAR(self->taker);
   Py_CLEAR(self->prefix);
   Py_TYPE(object)->tp_free(object);
 }
@@ -421,6 +447,7 @@ PyMemberDef compiled_members[] = {
     {"fn", T_OBJECT_EX, offsetof(CompiledObject, function), READONLY, "the function itself"},
     {"miss", T_OBJECT_EX, offsetof(CompiledObject, miss), READONLY, "called when no entry holds"},
     {"prefix_args", T_OBJECT, offsetof(CompiledObject, prefix), READONLY, "arguments put before each call's"},
+    {"taker", T_OBJECT, offsetof(CompiledObject, taker), 0, "called in place of fn with a list, which it may empty"},
     {"enabled", T_BOOL, offsetof(CompiledObject, enabled), READONLY, "False: fn is called directly"},
     {"__weaklistoffset__", T_PYSSIZET, offsetof(CompiledObject, weak_references), READONLY, nullptr},
     {nullptr, 0, 0, 0, nullptr}};

@@ -9,17 +9,19 @@ ResumeObject* resume_of(PyObject* object) { return reinterpret_cast<ResumeObject
 
 PyObject* resume_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   PyObject *target, *values;
+  int taken = 0;
   if (kwargs && PyDict_GET_SIZE(kwargs) > 0) {
     PyErr_SetString(PyExc_TypeError, "Resume takes no keyword arguments");
     return nullptr;
   }
-  if (!PyArg_ParseTuple(args, "OO!:Resume", &target, &PyTuple_Type, &values)) return nullptr;
+  if (!PyArg_ParseTuple(args, "OO!|p:Resume", &target, &PyTuple_Type, &values, &taken)) return nullptr;
   PyObject* self = type->tp_alloc(type, 0);
   if (!self) return nullptr;
   Py_INCREF(target);
   resume_of(self)->target = target;
   Py_INCREF(values);
   resume_of(self)->values = values;
+  resume_of(self)->taken = taken != 0;
   return self;
 }
 
@@ -49,6 +51,7 @@ PyObject* get_target(PyObject* object, void*) {
 
 PyObject* get_values(PyObject* object, void*) {
   PyObject* values = resume_of(object)->values;
+  if (!values) Py_RETURN_NONE;
   Py_INCREF(values);
   return values;
 }
@@ -64,7 +67,7 @@ PyTypeObject make_type() {
   type.tp_name = "stator._core.Resume";
   type.tp_basicsize = sizeof(ResumeObject);
   type.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC;
-  type.tp_doc = "Resume(target, values): go on with target(*values)";
+  type.tp_doc = "Resume(target, values, taken=False): go on with target(*values), or target([*values]), which may drop them";
   type.tp_new = resume_new;
   type.tp_traverse = resume_traverse;
   type.tp_clear = resume_clear;

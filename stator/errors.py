@@ -53,7 +53,8 @@ def of_torchs_class_too(cls: type[StatorError]) -> type[StatorError]:
     made = _classes_made.get((cls, theirs))
     if made is None:
         names = {"__module__": cls.__module__, "__qualname__": cls.__qualname__, "__doc__": cls.__doc__}
-        made = _classes_made[cls, theirs] = type(cls)(cls.__name__, (cls, theirs), names)
+        metaclass: Any = type(cls)
+        made = _classes_made[cls, theirs] = metaclass(cls.__name__, (cls, theirs), names)
     return made
 
 

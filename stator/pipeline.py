@@ -484,6 +484,7 @@ def make_point_entry(site: CallSite, point: ResumePoint) -> Any:
         return on_miss(resumed, compiled, bound, args, kwargs)
 
     resumed.compiled = _core.CompiledFunction(function, miss, ())
+    resumed.compiled.taker = point.run_native
     resumed.compiled._stator_site = resumed
     _entries.add(resumed.compiled)
     return resumed.compiled

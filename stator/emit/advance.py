@@ -117,11 +117,14 @@ class Advance:
         """The innermost frame runs natively to its end; its callers, if any, go on from there."""
         self.whole = ResumePoint(self.states, (), self.handled, False, self.points.name)
 
+    @property
+    def takes_values(self) -> bool:
+        """Whether it is called with a list of the values, which it empties: their frame runs, and lets go of them."""
+        return self.step is None
+
     def __call__(self, *values: Any) -> Any:
         if self.step is None:
-            taken = [values]
-            del values
-            return self._run_frame(taken)
+            return self._run_frame(values[0])
         end = len(values) - self.tail
         given = iter(values[end - self.operands:end])
         operands = [NULL if kind == "null" else next(given) for kind in self.operand_kinds]
@@ -152,9 +155,9 @@ class Advance:
         """What the callers of a running generator are handling, where its own frame handles nothing."""
         return next((values[place] for place in self.outside if values[place] is not None), None)
 
-    def _run_frame(self, taken: list[tuple[Any, ...]]) -> Any:
+    def _run_frame(self, taken: list[Any]) -> Any:
         """`taken`, which is emptied, has the values."""
-        left = self.whole.run_innermost(taken.pop(), self.points.invoke)
+        left = self.whole.run_innermost(taken, self.points.invoke)
         if not left.states:
             value, error = left.value, left.error
             del left  # see ResumePoint.run_native

@@ -60,14 +60,19 @@ class ResumePoint:
 
     # ------------------------------------------------------------------ natively
 
-    def run_innermost(self, values: tuple[Any, ...], invoke: Any) -> Left:
-        """Run the innermost frame to its end (a generator's: to its next yield); its callers are left."""
-        frames, _ = self._split(values)
+    def run_innermost(self, taken: list[Any], invoke: Any) -> Left:
+        """Run the innermost frame to its end (a generator's: to its next yield); its callers are left.
+
+        `taken`, which is emptied, has the values.
+        """
+        frames, _ = self._split(tuple(taken))
+        outer = tuple(taken[:sum(state.value_count() for state in self.states[:-2])])
+        taken.clear()
         value, error = self._leave(frames, None, invoke)
         try:
-            return self._left(frames, values, value, error)
+            return self._left(frames, outer, value, error)
         finally:
-            del frames, _, values, value, error  # see run_native
+            del frames, _, outer, value, error  # see run_native
 
     def ways_out(self) -> Iterator[Left]:
         """What `run_innermost` may leave: each value the number of the one it was before, None where it is new."""

@@ -83,7 +83,8 @@ def emit_residual(vm: Any, result: Any, resume: Any = None, begin: Callable[[], 
     else:
         parts = ", ".join([build.value(item) for item in result])
         target = writer.constant(resume.target, "resume_at")
-        value = f"{writer.constant(_core.Resume, 'Resume')}({target}, ({parts}{',' if parts else ''}))"
+        value = f"{writer.constant(_core.Resume, 'Resume')}({target}, ({parts}{',' if parts else ''})" \
+            f"{', True' if resume.takes_values else ''})"
     if recorder.classes and any(map(is_reshaped, recorder.inputs)):
         raise Break("SB006", "the layout of a tensor changed in place, beside a tensor subclass from outside")
     effects = write_effects(build)

@@ -9,6 +9,8 @@ old value (`x.mul_(w)`), the backward pass would find the new one. And it leaves
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor
@@ -88,7 +90,7 @@ def written_with_history(graph: fx.Graph) -> set[int]:
     return found
 
 
-def memory_of(fake: object) -> int:
+def memory_of(fake: Any) -> int:
     with torch._C.DisableTorchFunction():
         if type(fake) is not FakeTensor or fake.layout is not torch.strided:
             return 0

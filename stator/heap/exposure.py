@@ -195,7 +195,7 @@ _members_of = BaseExceptionGroup.__dict__["exceptions"].__get__
 PLAIN_DICTS = {dict, collections.OrderedDict, collections.defaultdict}
 
 
-_VIEWS = {types.MappingProxyType, type({}.keys()), type({}.values()), type({}.items()),
+_VIEWS: set[type] = {types.MappingProxyType, type({}.keys()), type({}.values()), type({}.items()),
           *(type(view) for made in [collections.OrderedDict[str, str]()]
             for view in (made.keys(), made.values(), made.items()))}
 _ATOMS = {types.FunctionType, types.ModuleType, type, torch.Tensor}

@@ -109,6 +109,7 @@ class Machine:
         self.frame: Frame | None = None
         self.exc_state = ExcState()
         self.depth = 0
+        self.handed: dict[int, None] = {}  # the ids of what the entry was called with
         self.escaped: BaseException | None = None  # the program's, on its way through C code or a nested run
         self.indexes_stay_tensors = False  # inside the functions of an attention, whose positions are tensors
         self.index_modes: list[Any] = []  # of torch's that ask for just that

@@ -8,13 +8,17 @@ program's own would run when an object of the trace dies, at a time that is not 
 from __future__ import annotations
 
 import _weakref
+import functools
+import itertools
 import types
 import weakref
 from typing import Any
 
+import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.breaks import Break
+from stator.heap.box import Box
 from stator.heap.lifetimes import anything_let_go
 from stator.heap.readers import referent_of
 from stator.interp.rule_registry import rule
@@ -67,9 +71,31 @@ def _referent(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     if vm.heap.is_opaque(reference):
         raise Break("SB019", f"a {type(reference).__name__}")
     referent = referent_of(reference)
-    if referent is not None and vm.heap.tracker_of(referent) is not None and anything_let_go(vm.heap):
+    tracker = None if referent is None else vm.heap.tracker_of(referent)
+    if tracker is not None and (anything_let_go(vm.heap) or id(tracker.original) in vm.handed
+                                and not _is_in_a_variable(vm, referent, tracker.original)):
         raise Break("SB019", "a weak reference that is asked after an object from outside was let go")
+    if tracker is None and is_a(referent, _KEPT) and not _is_in_a_variable(vm, referent, referent):
+        raise Break("SB019", f"a weak reference to a {type(referent).__name__} that was made and let go inside",
+                    whole_call=True)
     vm.give(referent, cont)
+
+
+def _is_in_a_variable(vm: Any, referent: Any, original: Any) -> bool:
+    """Whether a variable of the call holds the object now: then it lives."""
+    frame = vm.frame
+    while frame is not None:
+        for value in itertools.chain(frame.locals, frame.stack):
+            held = value.cell_contents if type(value) is types.CellType and value != _EMPTY else value
+            if held is referent or type(held) is Box and held.raw is original:
+                return True
+        frame = frame.parent
+    return False
+
+
+# Made inside, they live as long as the trace, which looks at them again when their effects are written.
+_KEPT = (types.FunctionType, type(functools.lru_cache(len)), torch.nn.Module)
+_EMPTY = types.CellType()
 
 
 def _hooked_rule(function: Any) -> Any:
