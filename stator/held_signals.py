@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import _signal
 import contextlib
+import functools
 import signal
 import threading
+import types
 from collections.abc import Iterator
 from typing import Any
 
@@ -115,3 +117,27 @@ def users_handlers() -> dict[int, Any]:
     found = ((number, _signal.getsignal(number)) for number in _NUMBERS)
     return {number: handler for number, handler in found
             if handler is not None and type(handler) is not int and handler is not signal.default_int_handler}
+
+
+def raised_by_a_handler(error: BaseException) -> bool:
+    """Whether an exception comes out of a function that signals call."""
+    codes = {id(_code_of(handler)) for handler in users_handlers().values()}
+    traceback = error.__traceback__
+    while traceback is not None:
+        if id(traceback.tb_frame.f_code) in codes:
+            return True
+        traceback = traceback.tb_next
+    return False
+
+
+def _code_of(handler: Any) -> Any:
+    """The code that runs first when a handler is called; None for C code."""
+    if isinstance(handler, Forwarding):
+        handler = handler.handler
+    while isinstance(handler, functools.partial):
+        handler = handler.func
+    handler = getattr(handler, "__func__", handler)
+    if type(handler) is types.FunctionType:
+        return handler.__code__
+    call = getattr(type(handler), "__call__", None)  # noqa: B004  its code is wanted, not whether it has one
+    return getattr(call, "__code__", None)

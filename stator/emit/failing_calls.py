@@ -24,6 +24,7 @@ from stator.errors import BackendError
 from stator.graph.may_fail import may_fail, written_placeholders
 from stator.graph.memory import storage_partition
 from stator.graph.tensor_classes import PLAIN_CLASSES
+from stator.held_signals import raised_by_a_handler
 from stator.interp.promises import UNSPOKEN, as_program_exception
 from stator.interp.rules_random import restore_streams, saved_streams
 from stator.native.torch_ops import draws_random_numbers
@@ -96,8 +97,11 @@ def written_inputs(recorder: Any, graph: fx.Graph, inputs: list[Any]) -> tuple[l
 
 
 def graph_failed(error: Exception) -> Any:
-    """The graph raised, and what it had changed is as it was: the call is made again as it is, its effects in order."""
-    if isinstance(error, BackendError):
+    """The graph raised, and what it had changed is as it was: the call is made again as it is, its effects in order.
+
+    What a signal handler of the user's raised while the graph ran is no failure of the graph.
+    """
+    if isinstance(error, BackendError) or raised_by_a_handler(error):
         raise error
     what = f"{type(error).__name__}: {error}"
     events.emit(events.EagerFallback("a compiled graph", f"it raised {what}"))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import bdb
 import contextlib
+import functools
 import gc
 import signal
 import sys
@@ -92,6 +93,39 @@ def test_signal_handler_that_raises() -> None:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
     assert stopped, "no handler ran during a capture"
+
+
+class Handler:
+    def __call__(self, signum: int, frame: Any) -> None:
+        self.give_up(signum)
+
+    def give_up(self, signum: int, frame: Any = None) -> None:
+        raise Stop(signum)
+
+
+@pytest.mark.parametrize("handler", [Handler(), Handler().give_up, functools.partial(Handler.give_up, Handler())])
+def test_signal_handler_that_raises_while_the_graph_runs(handler: Any) -> None:
+    """Its exception is the caller's, and no failure of the graph: the call is not made again."""
+    calls: list[int] = []
+
+    def interrupted(graph: Any, inputs: Any) -> Any:
+        def run(*args: Any) -> Any:
+            calls.append(1)
+            if len(calls) == 2:
+                signal.raise_signal(signal.SIGALRM)
+            return graph.forward(*args)
+        return run
+
+    x = torch.randn(5)
+    compiled = stator.compile(lambda x: x.view(5, 1) + 1, backend=interrupted)
+    before = signal.signal(signal.SIGALRM, handler)
+    try:
+        assert torch.equal(compiled(x), x.view(5, 1) + 1)
+        with pytest.raises(Stop):
+            compiled(x)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert torch.equal(compiled(x), x.view(5, 1) + 1) and len(calls) == 3
 
 
 @pytest.mark.parametrize("error", [MemoryError, KeyboardInterrupt, RecursionError])

@@ -231,7 +231,7 @@ def no_grad_fn(x):
     return x.grad_fn is None, x * 2
 
 
-@breaks("SB016")
+@captured
 def parameter_made_inside(x):
     return x * torch.nn.Parameter(torch.ones(3))
 
