@@ -35,6 +35,8 @@ from stator.heap.readers import (
     default_factory_of,
     entries_of_class,
     hashed,
+    put_traceback,
+    traceback_of,
 )
 from stator.heap.scope import Scope
 from stator.heap.shells import CONSTANT_TYPES, IDENTITY_TYPES, is_constant_tuple, new_shell
@@ -100,6 +102,7 @@ class Heap(Exposure):
         self.hashing = 0  # whether keys or members of sets are being adopted
         self.held_views: dict[int, memoryview] = {}  # of buffers that somebody outside has a view of
         self.kept: list[Any] = []  # keeps every id above valid while the trace lives
+        self.tracebacks: list[tuple[BaseException, Any]] = []  # what the user's exceptions had when they were met
         self.adopters: dict[type, Adopter] = {
             list: self._adopt_list, dict: self._adopt_dict, tuple: self._adopt_tuple, set: self._adopt_set,
             frozenset: self._adopt_frozenset, collections.deque: self._adopt_list,
@@ -250,7 +253,13 @@ class Heap(Exposure):
         if self.known(value, source) is None:
             self.guard(source, Kind.TYPE, type(value))
             self.register(VariableTracker(value, value, source, Shape.OPAQUE))
+            self.tracebacks.append((value, traceback_of(value)))
         return value
+
+    def put_tracebacks_back(self) -> None:
+        """What the trace raised of the user's exceptions has the interpreter's own frames in its traceback."""
+        for value, before in self.tracebacks:
+            put_traceback(value, before)
 
     def _adopt_tensor(self, value: Any, source: Source) -> Any:
         tracker = self.known(value, source)

@@ -67,6 +67,10 @@ def traceback_of(exc: BaseException) -> types.TracebackType | None:
     return BaseException.__traceback__.__get__(exc)  # type: ignore[attr-defined]
 
 
+def put_traceback(exc: BaseException, traceback: types.TracebackType | None) -> None:
+    BaseException.__traceback__.__set__(exc, traceback)  # type: ignore[attr-defined]
+
+
 def default_factory_of(mapping: collections.defaultdict[Any, Any]) -> Any:
     return collections.defaultdict.default_factory.__get__(mapping)  # type: ignore[attr-defined, misc]
 

@@ -12,10 +12,11 @@ import types
 import weakref
 from typing import Any
 
+from stator.breaks import Break
 from stator.interp.bodies import ASYNC_GENERATOR, COROUTINE, Suspended, Yielded
 from stator.interp.delegation import resume, throw
 from stator.interp.frame import Continuation, Finished, Frame
-from stator.interp.machine import Thunk, op
+from stator.interp.machine import Bug, Thunk, op
 
 # ---------------------------------------------------------------------- real objects
 
@@ -84,6 +85,14 @@ def _close_dropped(vm: Any, body: Suspended) -> None:
             step(vm, body, None, GeneratorExit())
         except (GeneratorExit, StopIteration):
             pass
+        except (Break, Bug):  # whoever dropped the generator would not hear of it
+            frame = vm.frame
+
+            def stop() -> None:
+                vm.frame = frame
+                raise vm.pending
+
+            vm.frame = Thunk(stop)
 
 
 async def drive_coroutine(vm: Any, body: Suspended) -> Any:

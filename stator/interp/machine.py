@@ -327,6 +327,8 @@ class Machine:
     def leave(self, frame: Frame, value: Any) -> None:
         """`frame` returns `value`; its locals die now, as a generator among them may have a `finally` to run."""
         frame.locals.clear()
+        if self.pending is not None:  # such a `finally` broke, and nobody else hears of it
+            raise self.pending
         if frame.segment is not None:
             self.replay.end(frame.segment, value)
         if frame.is_base:

@@ -230,6 +230,7 @@ def trace_once(begin: Begin, stop_step: int, stop: Break | None, exact: bool) ->
         raise
     finally:
         vm.live = False
+        heap.put_tracebacks_back()
         if vm.replay is not None:
             vm.replay.close()
         result.frame, vm.frame = vm.frame, None
