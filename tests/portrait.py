@@ -30,7 +30,8 @@ NAMED = (types.BuiltinFunctionType, types.ModuleType, types.WrapperDescriptorTyp
          types.MethodDescriptorType, types.ClassMethodDescriptorType, types.GetSetDescriptorType,
          types.MemberDescriptorType, types.MethodWrapperType)  # fmt: skip
 ADDRESS = re.compile(r"\b0x[0-9a-f]{6,}\b")
-BOOKKEEPING = frozenset({"__module__", "__dict__", "__weakref__", "__doc__", "_abc_impl", "__builtins__"})
+BOOKKEEPING = frozenset({"__module__", "__dict__", "__weakref__", "__doc__", "_abc_impl", "__builtins__",
+                         "__slotnames__"})  # what copyreg remembers of a class
 HOOK_TABLE = re.compile(r"^_(forward|backward|state_dict|load_state_dict)\w*hooks\w*$")
 
 

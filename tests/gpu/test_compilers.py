@@ -86,22 +86,26 @@ def test_grad_scaler(device: torch.device) -> None:
 
 @cuda_only
 def test_cuda_graphs_are_recorded_once_and_replayed(device: torch.device) -> None:
+    """As often as torch.compile records them, and no more with more calls."""
     from torch._inductor import cudagraph_trees
 
     def roots() -> list[Any]:
         manager = cudagraph_trees.get_container(0).tree_manager
         return [] if manager is None else [node for nodes in manager.roots.values() for node in nodes]
 
-    module = model(device).eval()
-    compiled = stator.compile(module, mode="reduce-overhead")
-    x = torch.randn(8, 32, device=device)
-    before = roots()  # of the tests before this one: the manager is the process's
-    with torch.no_grad():
-        for _ in range(10):
-            compiled(x)
-    recorded = [node for node in roots() if node not in before]
-    assert sum(len(list(node.children)) for node in recorded) == 0  # no call was taken for a step of the one before
-    assert len(recorded) >= 1
+    def recorded_by(compiler: Any, calls: int) -> tuple[int, int]:
+        compiled = compiler(model(device).eval(), mode="reduce-overhead")
+        x = torch.randn(8, 32, device=device)
+        before = roots()  # of others: the manager is the process's
+        with torch.no_grad():
+            for _ in range(calls):
+                compiled(x)
+        mine = [node for node in roots() if node not in before]
+        return len(mine), sum(len(list(node.children)) for node in mine)
+
+    expected = recorded_by(torch.compile, 6)
+    assert expected[0] == 1
+    assert recorded_by(stator.compile, 6) == recorded_by(stator.compile, 12) == expected
 
 
 @cuda_only
