@@ -32,3 +32,16 @@ def bounds_in_one_assertion(x, n):
     k = n.item()
     assert 0 <= k <= 4, "out of bounds"
     return x[:k] * 2
+
+
+def checked(n):
+    assert n > 3, "small"
+    return n
+
+
+def assert_after_a_large_write(big, x):
+    """What the graph wrote is too large to be put back: the error is made where the graph fails, not by the program."""
+    big.add_(1)
+    n = x.sum().item()
+    checked(n)
+    return x + n

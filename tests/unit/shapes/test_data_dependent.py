@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import math
 import re
+import traceback
 
 import pytest
 import torch
-from asserting import assert_all, assert_number, bounds_in_one_assertion, caught_assertion, raise_unless_any
+from asserting import (
+    assert_after_a_large_write,
+    assert_all,
+    assert_number,
+    bounds_in_one_assertion,
+    caught_assertion,
+    raise_unless_any,
+)
 from counting import run
 
 import stator
@@ -252,3 +260,21 @@ def test_checks_before_a_raise_are_assertions(fn, backend):
 
 def test_assertion_that_the_program_catches_is_a_branch():
     run(caught_assertion, [(torch.ones(2),), (-torch.ones(2),)], fullgraph=False)
+
+
+def test_an_error_that_the_graph_raises_has_the_lines_of_the_program():
+    def lines(fn, *args):
+        try:
+            fn(*args)
+        except AssertionError as error:
+            shown = traceback.extract_tb(error.__traceback__)
+            return str(error), [(each.name, each.lineno) for each in shown if each.filename.endswith("asserting.py")]
+        return None
+
+    compiled = stator.compile(assert_after_a_large_write, backend="eager", fullgraph=True)
+    big, small = torch.zeros(3_000_000), torch.full((2,), 1)
+    compiled(big, torch.full((2,), 9))
+    expected = lines(assert_after_a_large_write, big, small)
+    assert len(expected[1]) == 2
+    assert lines(compiled, big, small) == expected
+    assert float(big[0]) == 3
