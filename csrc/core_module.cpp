@@ -44,6 +44,9 @@ PyMethodDef core_functions[] = {
      "set_vars(object, attributes): add them to its instance dict"},
     {"set_items", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(stator::set_items)), METH_FASTCALL,
      "set_items(dict, items): add them, whatever the class of the dict says"},
+    {"set_layout", stator::set_layout, METH_O, "set_layout(set): its table's size, finger, and slots with their hashes"},
+    {"fill_set", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(stator::fill_set)), METH_FASTCALL,
+     "fill_set(set or class, layout, members): with the members in the slots of that layout"},
     {nullptr, nullptr, 0, nullptr},
 };
 

@@ -30,4 +30,104 @@ PyObject* set_items(PyObject*, PyObject* const* args, Py_ssize_t count) {
   Py_RETURN_NONE;
 }
 
+PyObject* set_layout(PyObject*, PyObject* value) {
+  if (!PyAnySet_Check(value)) {
+    PyErr_SetString(PyExc_TypeError, "set_layout(set)");
+    return nullptr;
+  }
+  auto* set = reinterpret_cast<PySetObject*>(value);
+  PyObject* slots = PyList_New(0);
+  if (!slots) return nullptr;
+  for (Py_ssize_t i = 0; i <= set->mask; i++) {
+    const setentry& entry = set->table[i];
+    if (!entry.key) continue;
+    PyObject* slot = Py_BuildValue("nn", i, static_cast<Py_ssize_t>(entry.hash));  // -1: a member was there
+    if (!slot || PyList_Append(slots, slot) < 0) {
+      Py_XDECREF(slot);
+      Py_DECREF(slots);
+      return nullptr;
+    }
+    Py_DECREF(slot);
+  }
+  PyObject* taken = PyList_AsTuple(slots);
+  Py_DECREF(slots);
+  if (!taken) return nullptr;
+  return Py_BuildValue("nnN", set->mask, set->finger, taken);
+}
+
+namespace {
+
+// What stands in a slot whose member was removed: no name of it is public.
+PyObject* removed_member() {
+  static PyObject* known = nullptr;
+  if (known) return known;
+  PyObject* one = PyLong_FromLong(1);
+  PyObject* set = one ? PySet_New(nullptr) : nullptr;
+  if (set && PySet_Add(set, one) == 0 && PySet_Discard(set, one) == 1) {
+    known = reinterpret_cast<PySetObject*>(set)->table[1].key;
+  }
+  Py_XDECREF(set);
+  Py_XDECREF(one);
+  return known;
+}
+
+// Puts the members into the slots they had; false where one hashes otherwise than it did.  -1: an exception.
+int place_members(PySetObject* set, Py_ssize_t mask, Py_ssize_t finger, PyObject* slots, PyObject* members) {
+  Py_ssize_t next = 0, used = PyList_GET_SIZE(members), count = PyTuple_GET_SIZE(slots);
+  for (Py_ssize_t i = 0; i < count; i++) {
+    Py_hash_t had = PyLong_AsSsize_t(PyTuple_GET_ITEM(PyTuple_GET_ITEM(slots, i), 1));
+    if (had == -1) continue;
+    if (next == used) return 0;
+    Py_hash_t has = PyObject_Hash(PyList_GET_ITEM(members, next++));
+    if (has == -1) return -1;
+    if (has != had) return 0;
+  }
+  PyObject* removed = removed_member();
+  if (next != used || set->fill || set->mask != PySet_MINSIZE - 1 || !removed) return PyErr_Occurred() ? -1 : 0;
+  if (mask != set->mask) {
+    auto* table = static_cast<setentry*>(PyMem_Calloc(static_cast<size_t>(mask) + 1, sizeof(setentry)));
+    if (!table) return PyErr_NoMemory(), -1;
+    set->table = table;
+    set->mask = mask;
+  }
+  next = 0;
+  for (Py_ssize_t i = 0; i < count; i++) {
+    PyObject* slot = PyTuple_GET_ITEM(slots, i);
+    setentry& entry = set->table[PyLong_AsSsize_t(PyTuple_GET_ITEM(slot, 0))];
+    entry.hash = PyLong_AsSsize_t(PyTuple_GET_ITEM(slot, 1));
+    entry.key = entry.hash == -1 ? removed : Py_NewRef(PyList_GET_ITEM(members, next++));
+  }
+  set->fill = count;
+  set->used = used;
+  set->finger = finger;
+  return 1;
+}
+
+}  // namespace
+
+PyObject* fill_set(PyObject*, PyObject* const* args, Py_ssize_t count) {
+  Py_ssize_t mask, finger;
+  PyObject* slots;
+  if (count != 3 || !PyTuple_Check(args[1]) || !PyList_CheckExact(args[2])) {
+    PyErr_SetString(PyExc_TypeError, "fill_set(set or class, layout, members)");
+    return nullptr;
+  }
+  if (!PyArg_ParseTuple(args[1], "nnO!", &mask, &finger, &PyTuple_Type, &slots)) return nullptr;
+  PyObject* made = args[0] == reinterpret_cast<PyObject*>(&PySet_Type)         ? PySet_New(nullptr)
+                   : args[0] == reinterpret_cast<PyObject*>(&PyFrozenSet_Type) ? PyFrozenSet_New(nullptr)
+                                                                               : Py_NewRef(args[0]);
+  if (!made) return nullptr;
+  if (!PyAnySet_Check(made)) {
+    Py_DECREF(made);
+    PyErr_SetString(PyExc_TypeError, "fill_set() fills sets");
+    return nullptr;
+  }
+  int placed = place_members(reinterpret_cast<PySetObject*>(made), mask, finger, slots, args[2]);
+  for (Py_ssize_t i = 0; placed == 0 && i < PyList_GET_SIZE(args[2]); i++) {
+    if (PySet_Add(made, PyList_GET_ITEM(args[2], i)) < 0) placed = -1;
+  }
+  if (placed < 0) Py_CLEAR(made);
+  return made;
+}
+
 }  // namespace stator

@@ -30,7 +30,7 @@ from stator.emit.texts import write_text
 from stator.emit.writer import Writer
 from stator.heap.box import Box
 from stator.heap.heap import Heap
-from stator.heap.raw_access import instance_dict, items_in_order
+from stator.heap.raw_access import instance_dict, items_in_order, raw_members
 from stator.heap.readers import plain_value
 from stator.heap.shells import CONSTANT_TYPES, IDENTITY_TYPES, new_shell, slot_members
 from stator.heap.tracker import Shape
@@ -266,7 +266,16 @@ class Rebuilder:
             pairs = [f"{self.value(key)}: {self.value(item)}" for key, item in value.items()]
             return self._fill(name, "{}", f"{{{', '.join(pairs)}}}", pairs, f"{name}.update")
         parts = [self.value(item) for item in value]
-        return self.variable(value, "s", f"{cls.__name__}([{', '.join(parts)}])")
+        return self.variable(value, "s", self.members(value, cls, cls.__name__, ", ".join(parts)))
+
+    def members(self, value: Any, cls: type, target: str, parts: str) -> str:
+        """A set with the members in the order of this one, which the sizes it had decide as much as the members."""
+        layout = _core.set_layout(value)
+        if all(type(item) in CONSTANT_TYPES for item in raw_members(value)) \
+                and _core.set_layout(set(list(raw_members(value)))) == layout:
+            return f"{target}([{parts}])" if target == cls.__name__ else f"set.update({target}, [{parts}])"
+        fill = self.writer.constant(_core.fill_set, "fill_set")
+        return f"{fill}({target}, {self.writer.constant(layout, 'layout')}, [{parts}])"
 
     def _fill(self, name: str, empty: str, full: str, parts: list[str], fill: str) -> str:
         """Write the literal at once where the object was not needed in between, else fill it later."""
@@ -353,7 +362,7 @@ class Rebuilder:
             self.writer.line(f"{base}.extend({name}, [{parts}])")
         elif shell.shape is Shape.SET:
             parts = ", ".join(self.value(item) for item in set.__iter__(value))
-            self.writer.line(f"{base}.update({name}, [{parts}])")
+            self.writer.line(self.members(value, cls, name, parts))
         elif shell.shape is Shape.DICT:
             if shell.base is collections.defaultdict:
                 self.writer.line(f"{name}.default_factory = {self.value(value.default_factory)}")

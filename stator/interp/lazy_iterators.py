@@ -25,7 +25,7 @@ C_ITERATORS: frozenset[type] = frozenset({
 
 
 _VIEWS = frozenset({type({}.values()), type({}.items())})
-_HASHING = frozenset(map(id, (set, frozenset, set.update)))
+_HASHING = frozenset(map(id, (set, frozenset, set.update, collections._count_elements)))  # type: ignore[attr-defined]
 
 
 def containers_behind(value: Any) -> Iterator[Any]:

@@ -79,6 +79,8 @@ def contains(vm: Any, container: Any, item: Any, invert: bool, cont: Any = None)
     else:
         heap.expose_deep(container)
     heap.expose_deep(item)
+    if cls in symbols.KEY_VIEWS or is_a(container, (set, frozenset, dict)):
+        item = symbols.specialise_deep(vm, item)
     refuse_opaque(vm, container)
     vm.admit_slot(method, (container, item))
     if type(item) is FakeTensor and is_a(container, (set, frozenset, dict)):

@@ -80,6 +80,9 @@ class NativeCaller(Machine):
             args = tuple([self.walked(value) if type(value) is types.GeneratorType else value for value in args])
             every = args if descriptor is fn else (receiver, *args)
         self.expose_for(row, every)
+        if id(descriptor) in symbols.HASHING:
+            args = symbols.specialise_hashed(self, args)
+            every = args if descriptor is fn else (receiver, *args)
         if (symbolic or symbols.concern(self, every, kwargs)) and symbols.reaches_symbol(every, kwargs):
             args, kwargs = symbols.arguments(self, row, descriptor, every, kwargs)
             fn = descriptor

@@ -23,6 +23,7 @@ from stator.interp.arrays import refuse_mixture, run_on_arrays
 from stator.interp.attributes import tensor_class
 from stator.interp.frame import Continuation, Frame, Raised
 from stator.interp.held_scalars import number_of
+from stator.interp.lazy_iterators import is_to_be_read
 from stator.interp.lengths import symbolic_length
 from stator.interp.lookup import MISSING, find
 from stator.interp.overrides import only_defaults, own_method
@@ -35,6 +36,8 @@ from stator.shapes.varying import HELD_TYPES
 
 SCALARS = frozenset({int, float, bool, str, complex, bytes, type(None)})
 NUMBERS = frozenset({int, float, bool, complex})
+_SETS = (set, frozenset)
+_HASHING_VIEWS = symbols.KEY_VIEWS | symbols.ITEM_VIEWS
 
 # symbol -> (operator function, in-place function, dunder stem)
 BINARY: dict[str, tuple[Any, Any, str]] = {
@@ -132,6 +135,10 @@ def binary(vm: Any, symbol: str, left: Any, right: Any, inplace: bool, cont: Any
         if symbol == "%" or symbol == "|" and is_a(left, dict) and not is_a(right, dict):
             # What is formatted, or pairs whose keys are hashed.
             right = symbols.specialise_deep(vm, right)
+        if symbol in "&|-^" and (left_type in _HASHING_VIEWS or right_type in _HASHING_VIEWS):
+            left, right = symbols.specialise_hashed(vm, [
+                vm.collect(value) if is_to_be_read(vm, value, set) and type(value) not in symbols.ITEM_VIEWS else value
+                for value in (left, right)])
         if symbol == "%":
             if is_a(left, (str, bytes, bytearray)):
                 refuse_addresses(vm, str, (right,))
@@ -246,6 +253,9 @@ def compare(vm: Any, symbol: str, left: Any, right: Any, cont: Any = None) -> No
         vm.heap.expose_deep(left)
         vm.heap.expose_deep(right)
         guard_distinct(vm, left, right)
+        if left_type in symbols.ITEM_VIEWS and is_a(right, _SETS) \
+                or right_type in symbols.ITEM_VIEWS and is_a(left, _SETS):
+            left, right = symbols.specialise_hashed(vm, (left, right))
         for method, args in candidates:
             vm.admit_slot(method, args)
         return vm.give(run_operator(vm, function, left, right), cont)

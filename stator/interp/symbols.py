@@ -20,6 +20,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.heap.box import Box
 from stator.heap.raw_access import instance_dict
+from stator.heap.readers import mapping_behind
 from stator.interp.floats import power, quotient, zero_times
 from stator.interp.frame import Raised
 from stator.interp.lookup import MISSING
@@ -40,6 +41,7 @@ INDEXES = frozenset({torch.SymInt, torch.SymBool, slice, tuple, FakeTensor})
 SEQUENCES = frozenset({list, tuple, torch.Size})
 _NUMBERS = frozenset({int, float, bool}) | SYMBOLIC
 _C_SEQUENCES = (list, tuple, str, bytes, range, collections.deque)
+_ORDERED: collections.OrderedDict[Any, Any] = collections.OrderedDict()
 # C functions that copy a container without looking at its items.
 _COPIES = frozenset(map(id, (
     list, tuple, tuple.__new__, torch.Size, collections.deque, dict, collections.OrderedDict, tuple.__add__,
@@ -51,6 +53,15 @@ _COPIES = frozenset(map(id, (
 # C functions that take an iterable of pairs, and where.
 _PAIRS = {id(dict): 0, id(collections.OrderedDict): 0, id(dict.update): 1}
 _TAKE_KEYS = frozenset(map(id, (dict.setdefault, dict.pop)))  # and hash them
+# C functions that hash the items of what they are given; of views of dicts, which are no containers, the values too.
+HASHING = frozenset(map(id, (
+    *(getattr(owner, name) for owner in (set, frozenset) for name in (
+        "isdisjoint", "issubset", "issuperset", "union", "intersection", "difference", "symmetric_difference")),
+    set.update, set.intersection_update, set.difference_update, set.symmetric_difference_update,
+    type({}.keys()).isdisjoint, type({}.items()).isdisjoint, dict.__dict__["fromkeys"])))
+KEY_VIEWS = frozenset({type({}.keys()), type(_ORDERED.keys())})
+ITEM_VIEWS = frozenset({type({}.items()), type(_ORDERED.items())})
+_SHOW_VALUES = ITEM_VIEWS | {type({}.values()), type(_ORDERED.values())}
 # C functions that store a value without looking at it.
 _STORES = frozenset(map(id, (
     list.append, collections.deque.append, collections.deque.appendleft, dict.setdefault, slice)))
@@ -186,6 +197,15 @@ def specialise_deep(vm: Any, value: Any) -> Any:
                 vm.heap.note_write(value)
                 dict.__setitem__(value, key, specialise_deep(vm, item))
     return value
+
+
+def specialise_hashed(vm: Any, values: Any) -> tuple[Any, ...]:
+    """Operands of a C function that hashes what it finds in them, behind a view of a dict too: numbers for symbols."""
+    for value in values:
+        if type(value) in _SHOW_VALUES:
+            vm.heap.expose_deep(value)
+            specialise_deep(vm, mapping_behind(value))
+    return tuple([specialise_deep(vm, value) for value in values])
 
 
 def _alike(value: Any, parts: list[Any]) -> Any:

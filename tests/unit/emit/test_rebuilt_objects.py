@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import sys
 from typing import Any
 
 import pytest
@@ -84,3 +85,85 @@ def test_results_that_hold_themselves(program: Any) -> None:
             assert got["itself"] is got and got.note == "seen" and torch.equal(got["first"], wanted["first"])
         else:
             assert got.again is got and torch.equal(got.out, wanted.out)
+
+
+class Members(set):  # type: ignore[type-arg]
+    pass
+
+
+class Seven:
+    def __hash__(self) -> int:
+        return 7
+
+
+def joined(x: torch.Tensor) -> Any:
+    return frozenset([7, 2, 5]) | {2, 9}, {7, 2, 5} | {2, 9}
+
+
+def shrunk(x: torch.Tensor) -> Any:
+    many = set(range(20, 60))
+    for n in range(22, 60):
+        many.discard(n)
+    many.add(9)
+    return many
+
+
+def emptied(x: torch.Tensor) -> Any:
+    few = {8, 1, 16}
+    few.pop()
+    few.add(24)
+    return few, few.pop()
+
+
+def collided(x: torch.Tensor) -> Any:
+    return {16, 8, 0}, {0, 8, 16}, {(0, "a"), (8, "b")} | {(1, "c"), (2, "d"), (3, "e")}
+
+
+def of_own_class(x: torch.Tensor) -> Any:
+    made = Members([7, 2, 5])
+    made.update({2, 9})
+    made.itself = made
+    return made
+
+
+def of_objects(x: torch.Tensor) -> Any:
+    return {Seven(), 9, 2} | {Seven(), 1}
+
+
+def shown(value: Any) -> Any:
+    """The members in order, and what the next ones will do to the order."""
+    if type(value) is tuple:
+        return [shown(item) for item in value]
+    if not isinstance(value, (set, frozenset)):
+        return value
+    more = [] if type(value) is frozenset else [value.add(n) for n in (17, 33, 1)]
+    order = [type(item) if type(item) is Seven else item for item in value]
+    return type(value), order, more, order if not more else [str(type(value.pop())) for _ in order[:2]]
+
+
+@pytest.mark.parametrize("program", [joined, shrunk, emptied, collided, of_own_class, of_objects])
+def test_a_set_keeps_the_order_that_its_history_gave_it(program: Any) -> None:
+    compiled = stator.compile(program, backend="eager", fullgraph=True, options={"strict": True})
+    for _ in range(3):
+        got, wanted = compiled(torch.ones(1)), program(torch.ones(1))
+        assert program is not of_own_class or got.itself is got
+        assert shown(got) == shown(wanted)
+
+
+def test_a_set_is_filled_as_it_was_or_member_by_member() -> None:
+    held = object()
+    for cls in (set, frozenset):
+        like = cls([held, 3]) | {9, 17, 25}
+        before = sys.getrefcount(held)
+        made = _core.fill_set(cls, _core.set_layout(like), list(like))
+        now = sys.getrefcount(held)
+        same = type(made) is cls and list(made) == list(like) and made == like
+        del made
+        assert same and (now, sys.getrefcount(held)) == (before + 1, before)
+        assert _core.fill_set(cls, _core.set_layout(like), [1, 2]) == {1, 2}  # which hash otherwise
+    with pytest.raises(TypeError):
+        _core.fill_set([], _core.set_layout(set()), [])
+    with pytest.raises(TypeError):
+        _core.set_layout([])
+    with pytest.raises(TypeError):
+        _core.fill_set(set, _core.set_layout({1}), [[]])
