@@ -6,7 +6,9 @@ guarded fact; how far the program moved the stand-in is written back by `stator/
 
 from __future__ import annotations
 
+import collections
 import functools
+import gc
 import itertools
 import operator
 import sys
@@ -55,6 +57,13 @@ WALKERS: dict[type, tuple[str, Callable[[Any], Any]]] = {
     type(reversed({}.items())): ("reversed({}.items())", lambda d: reversed(dict.items(d))),
 }
 ADOPTED = POSITIONED | ASKING | STATELESS | COUNTING | NUMBERING | STATEFUL
+# Iterators that yield what a call returns, which may be any object from outside, unread.
+_CALLING = frozenset({map, itertools.starmap, itertools.accumulate, types.GeneratorType}) | ASKING
+# What C code runs through without asking the program.
+_PLAIN = (ADOPTED - ASKING | WALKERS.keys()) | {
+    list, tuple, dict, set, frozenset, collections.deque, str, bytes, bytearray, range, types.GeneratorType,
+    type({}.keys()), type({}.values()), type({}.items()), type(iter(set())), type(iter(collections.deque())),
+    itertools.pairwise, itertools.product, itertools.combinations, itertools.permutations}
 _NUMBERS = (int, float, complex, bool)
 _FUNCTIONS = (types.BuiltinFunctionType, types.WrapperDescriptorType, types.MethodDescriptorType, types.FunctionType,
               types.MethodWrapperType, types.ClassMethodDescriptorType)
@@ -78,8 +87,9 @@ def adopt_reduced(heap: Any, value: Any, source: Source) -> Any:
     base = CallOf(Pinned(reduced), (source,))
     heap.guard(Index(base, 1), Kind.LEN, len(args))
     refuse_unsettled(value, cls, args)
-    adopted = [_part(heap, cls, part, Index(Index(base, 1), i)) for i, part in enumerate(args)]
-    new_state = _state(heap, cls, state, Index(base, 2))
+    adopted = [_part(heap, cls, part, Index(Index(base, 1), i), looks_into(cls, args, i))
+               for i, part in enumerate(args)]
+    new_state = _state(heap, cls, state, Index(base, 2), looks_into(cls, args, 0))
     standin = heap.run_native(make, tuple(adopted)) if type(value) not in ASKING or not at_end(args) else ended(cls)
     if new_state is not None:
         set_state(standin, new_state)
@@ -109,42 +119,77 @@ def ended(cls: type) -> Any:
     return made
 
 
-def _part(heap: Any, cls: type, part: Any, source: Source) -> Any:
-    """One argument of the iterator's constructor, safe for C code to walk and to call."""
+def looks_into(cls: type, args: tuple[Any, ...], place: int) -> bool:
+    """Whether C code looks into this argument's items: runs through, adds, compares or unpacks them, asks for truth."""
+    if cls is itertools.chain:
+        return True
+    if cls is itertools.compress or cls is itertools.starmap:
+        return place == 1
+    if cls is itertools.accumulate or cls is itertools.groupby:
+        return place == 0 and args[1] is None
+    return (cls is filter or cls is itertools.filterfalse) and place == 1 and args[0] is None
+
+
+def _part(heap: Any, cls: type, part: Any, source: Source, looks: bool) -> Any:
+    """One argument of the iterator's constructor, safe for C code to walk and to call; to look into its items too."""
     if type(part) in _NUMBERS:  # a position or a count: a fact, never left open
         heap.guard(source, Kind.EQUALS, part)
         return part
     found = heap.adopt(part, source)
+    if looks and type(part) is types.GeneratorType:
+        raise Break("SB014", f"a {cls.__name__} from outside, which looks into what a generator yields")
     if type(part) is types.GeneratorType or cls is not itertools.repeat and (
             type(part) in _FUNCTIONS or is_a(part, type)):
         return heap.handed_to_c(found)
     if heap.is_opaque(found):
         raise Break("SB014", f"a {cls.__name__} over a {type(part).__name__} from outside")
     heap.expose_deep(found)
+    if looks:
+        _expose_items(heap, cls, found)
     tracker = heap.by_standin.get(id(found))
-    if cls is itertools.chain and tracker is not None and tracker.shape is Shape.UPCOMING:
-        _expose_iterables(heap, tracker)
+    if cls is itertools.chain and looks and tracker is not None and tracker.shape is Shape.UPCOMING:
+        _check_iterables(heap, tracker)
     return found
 
 
-def _expose_iterables(heap: Any, tracker: VariableTracker) -> None:
+def _expose_items(heap: Any, cls: type, iterator: Any) -> None:
+    """C code will look into what an iterator yields: what it, and the iterators behind it, walk is read to the end."""
+    pending, seen = [iterator], set()
+    while pending:
+        each = pending.pop()
+        if id(each) in seen or type(each) not in ADOPTED and type(each) not in WALKERS:
+            continue
+        seen.add(id(each))
+        if type(each) in _CALLING:
+            raise Break("SB014", f"a {cls.__name__} from outside, which looks into the results of calls")
+        for held in gc.get_referents(each):
+            if type(held) is types.GeneratorType:
+                raise Break("SB014", f"a {cls.__name__} from outside, which looks into what a generator yields")
+            heap.expose_deep(held)
+            pending += held if type(held) is tuple else (held,)
+
+
+def _check_iterables(heap: Any, tracker: VariableTracker) -> None:
     """A chain will run through each of these."""
     for place, item in enumerate(tracker.initial):
         if type(item) is types.GeneratorType:
             tracker.initial[place] = heap.handed_to_c(item)
         elif heap.is_opaque(item):
             raise Break("SB014", "a chain over an iterator from outside that only its owner can advance")
+        elif type(item) not in _PLAIN:
+            raise Break("SB014", f"a chain over a {type(item).__name__} from outside, which the program runs through")
 
 
-def _state(heap: Any, cls: type, state: Any, source: Source) -> Any:
+def _state(heap: Any, cls: type, state: Any, source: Source, looks: bool) -> Any:
     if state is None or type(state) in _NUMBERS:
         heap.guard(source, Kind.EQUALS, state)
         return state
     if cls is itertools.accumulate or cls is itertools.zip_longest:  # its sum so far; what it fills up with
-        return _part(heap, cls, state, source)
+        return _part(heap, cls, state, source, looks)
     heap.guard(source, Kind.TYPE, tuple)
     heap.guard(source, Kind.LEN, len(state))
-    return tuple(_part(heap, cls, part, Index(source, i)) for i, part in enumerate(state))
+    # A chain looks into the first, which yields what it runs through; the second is what it runs through now.
+    return tuple(_part(heap, cls, part, Index(source, i), looks and i == 0) for i, part in enumerate(state))
 
 
 def adopt_walker(heap: Any, value: Any, source: Source) -> Any:

@@ -76,7 +76,6 @@ MAKERS: dict[str, Callable[[list[Any]], Any]] = {
     "islice_with_steps": lambda log: itertools.islice(noted(log), 1, 12, 3),
     "islice_over_a_list": lambda log: itertools.islice(list(range(30)), 2, 9, 2),
     "chain_of_several": lambda log: itertools.chain(noted(log, 2), [7], noted(log, 1), "a"),
-    "chain_of_a_generator_of_lists": lambda log: itertools.chain.from_iterable([k, k] for k in noted(log, 9)),
     "takewhile": lambda log: itertools.takewhile(lambda k: log.append("asked") or k < 3, noted(log, 9)),
     "dropwhile": lambda log: itertools.dropwhile(lambda k: log.append("asked") or k < 3, noted(log, 7)),
     "accumulate": lambda log: itertools.accumulate(noted(log, 5), lambda a, b: log.append((a, b)) or a + b),
@@ -115,6 +114,11 @@ def _stepped_probe(name: str, make: Callable[[list[Any]], Any]) -> None:
 
 for _name, _make in MAKERS.items():
     _stepped_probe(_name, _make)
+
+
+@probe("SB014")
+def outside_chain_of_a_generator_of_lists():
+    return stepped(lambda log: itertools.chain.from_iterable([k, k] for k in noted(log, 9)))
 
 
 @probe()

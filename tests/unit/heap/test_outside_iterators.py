@@ -8,6 +8,7 @@ import copy
 import functools
 import itertools
 import sys
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -242,3 +243,58 @@ def test_only_what_may_walk_a_container_is_asked_whether_it_does() -> None:
         compiled(make(), [1], X)
         ((_, _, tag),) = compiled.entries()
         assert any("walks(" in guard.text() for guard in tag.guards) is asked
+
+
+class Shelf:
+    def __init__(self, books: list[int]) -> None:
+        self.books = books
+
+    def __iter__(self) -> Any:
+        return iter(self.books)
+
+
+# Iterators whose C code looks into the items that it takes, over lists that nobody has read yet.
+LOOKING: dict[str, Callable[[int], Any]] = {
+    "chain": lambda n: itertools.chain([7, n], (2, n)),
+    "chain of lists": lambda n: itertools.chain([[7], [n]], [[n]]),
+    "chain of an iterable of its own": lambda n: itertools.chain(Shelf([1, n]), [9]),
+    "chained lists": lambda n: itertools.chain.from_iterable([[1, n], [3]]),
+    "chained chain": lambda n: itertools.chain.from_iterable(itertools.chain([[1, n]], [[3]])),
+    "chained generator": lambda n: itertools.chain.from_iterable(shelf.books for shelf in [Shelf([1, n]), Shelf([3])]),
+    "chained calls": lambda n: itertools.chain.from_iterable(map(vars, [Shelf([1, n])])),
+    "sums": lambda n: itertools.accumulate([[1], [n], [2]]),
+    "sums of a generator": lambda n: itertools.accumulate(shelf.books for shelf in [Shelf([1, n]), Shelf([3])]),
+    "those that are true": lambda n: filter(None, [[1], [1] * n, []]),
+    "those that are false": lambda n: itertools.filterfalse(None, [[1], [1] * n, []]),
+    "chosen": lambda n: itertools.compress([1, 2, 3], [[1], [1] * n, []]),
+    "arguments": lambda n: itertools.starmap(max, [[1, n], [2, 3]]),
+}
+
+
+@pytest.mark.parametrize("kind", LOOKING)
+def test_items_that_c_code_looks_into_are_read(kind: str) -> None:
+    def listed(it: Any, container: Any, x: Any) -> Any:
+        return repr(list(it)), x + 1
+
+    def after_one(it: Any, container: Any, x: Any) -> Any:
+        first = next(it, None)
+        stator.graph_break()
+        return first, repr(tuple(it)), x + 1
+
+    def made(n: int) -> Callable[[], tuple[Any, Any]]:
+        return lambda: (LOOKING[kind](n), None)
+
+    for fn in (listed, after_one):
+        compare(fn, made(0), made(0), made(1), made(2), made(0))
+
+
+def test_a_chain_made_by_a_native_step_is_read() -> None:
+    """Once the compiler has given up on the items, `chain` runs natively, and its result comes from outside."""
+    def fn(items: list[int]) -> str:
+        return repr(list(itertools.chain(items, (2,))))
+
+    compiled = stator.compile(fn, backend="eager", recompile_limit=2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for k in range(8):
+            assert compiled([7, 5, k]) == fn([7, 5, k])
