@@ -109,6 +109,21 @@ class TraceEnvironment(ShapeEnv):
         return super().evaluate_expr(orig_expr, hint, fx_node, size_oblivious, fallback_value,
                                      forcing_spec=forcing_spec)
 
+    def _refine_ranges(self, expr: Any) -> None:
+        """What an assertion in the graph says of sizes; what this call's own sizes contradict leaves nothing behind.
+
+        torch notices after it has noted the range: as a guard, that would reject the call it came from.
+        """
+        before = None if expr.free_symbols <= self.backed_var_to_val.keys() else dict(self.var_to_range)
+        try:
+            super()._refine_ranges(expr)
+        except AssertionError:
+            if before is not None:
+                self.var_to_range.update(before)
+                self._update_version_counter()
+                self._maybe_evaluate_static.cache_clear()
+            raise
+
     def _for_two_and_more(self, expression: Any) -> Any:
         ranges = tuple((symbol, ValueRanges(2, known.upper) if symbol in self._lowered and known.lower < 2 else known)
                        for symbol, known in self.var_to_range.items() if symbol in expression.free_symbols)

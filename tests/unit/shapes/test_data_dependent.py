@@ -278,3 +278,31 @@ def test_an_error_that_the_graph_raises_has_the_lines_of_the_program():
     assert len(expected[1]) == 2
     assert lines(compiled, big, small) == expected
     assert float(big[0]) == 3
+
+
+def sum_with_the_chosen(mask, v):
+    v += 1
+    return (torch.ones(4)[mask] + v).sum()
+
+
+def chosen_by_broadcasting(mask, v):
+    return v.masked_fill_(torch.ones(4).masked_select(mask) > 2, 0)
+
+
+def chosen_and_viewed(mask, v):
+    return torch.cat([mask.nonzero().squeeze(1), v]).view(8) + 1
+
+
+@pytest.mark.parametrize("fn", [sum_with_the_chosen, chosen_by_broadcasting, chosen_and_viewed])
+def test_a_size_that_the_graphs_number_can_never_have(fn):
+    """The operation raises in eager; that it cannot do so is no fact about the sizes of this call."""
+    def outcome(subject, rows):
+        v = torch.arange(float(rows))
+        try:
+            return repr(subject(torch.ones(4) > 0, v)), v.tolist()
+        except RuntimeError as error:
+            return str(error), v.tolist()
+
+    compiled = stator.compile(fn, backend="eager")
+    for rows in (3, 3, 5, 4, 2, 9, 4):
+        assert outcome(compiled, rows) == outcome(fn, rows)
