@@ -275,7 +275,7 @@ class Recorder:
         if cls in SYMBOLIC:
             return self.symbols.node_of(value)
         if cls is torch.Size:
-            return tuple([self.to_node_arg(item) for item in value])
+            return self.symbols.sizes(tuple([self.to_node_arg(item) for item in value]))
         if cls is tuple or cls is list:
             return cls([self.to_node_arg(item) for item in value])
         if cls is dict:

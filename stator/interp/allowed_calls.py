@@ -37,10 +37,11 @@ def call_allowed(vm: Any, fn: Any, args: Any, kwargs: Any, cont: Any) -> None:
     kwargs = {name: _argument(vm, what, value) for name, value in (kwargs or {}).items()}
     remembered = vm.recorder.propagation
     before, remembered.enabled = remembered.enabled, False  # what a user's function yields may depend on more
+    vm.recorder.symbols.keeps_sizes = True  # operators take a tuple for sizes; a function may ask for its numel()
     try:
         result = vm.torch_call(fn, args, kwargs)
     finally:
-        remembered.enabled = before
+        remembered.enabled, vm.recorder.symbols.keeps_sizes = before, False
     vm.give(result, cont)
 
 

@@ -114,7 +114,7 @@ def _constructor(cls: Any, dtype: torch.dtype | None) -> Any:
         options = {"dtype": dtype or torch.get_default_dtype(), "device": "cpu"}
         if kwargs:
             raise Break("SB001", f"{cls.__name__}() with keyword arguments")
-        if all(type(arg) is int for arg in args):
+        if all(type(arg) is int or type(arg) is torch.SymInt for arg in args):
             return vm.give(vm.torch_call(torch.empty, (args or (0,),), options), cont)
         if len(args) == 1 and type(args[0]) is torch.Size:
             return vm.give(vm.torch_call(torch.empty, (tuple(args[0]),), options), cont)
@@ -143,6 +143,17 @@ for _name, _dtype in (("FloatTensor", torch.float32), ("DoubleTensor", torch.flo
                       ("LongTensor", torch.int64), ("IntTensor", torch.int32), ("ShortTensor", torch.int16),
                       ("CharTensor", torch.int8), ("ByteTensor", torch.uint8), ("BoolTensor", torch.bool)):
     rule(getattr(torch, _name))(_constructor(getattr(torch, _name), _dtype))
+
+
+@rule(_TensorBase.new)
+def _new_like(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    """x.new(y.shape): a graph holds sizes as a plain tuple, which `new` takes for the numbers of the tensor."""
+    vm.heap.expose_deep(args)
+    like, *rest = args
+    sizes = tuple(rest[0]) if len(rest) == 1 and type(rest[0]) is torch.Size else tuple(rest)
+    if all(type(size) is int or type(size) is torch.SymInt for size in sizes) and "size" not in kwargs:
+        return vm.give(vm.torch_call(_TensorBase.new_empty, (like, sizes or (0,)), kwargs), cont)
+    vm.give(vm.torch_call(_TensorBase.new, args, kwargs), cont)
 
 
 # ---------------------------------------------------------------------- profiling ranges: names for a profiler

@@ -144,10 +144,15 @@ class SymbolNodes:
         self.numbers: dict[sympy.Symbol, tuple[Any, Source]] = {}  # symbols that are Python numbers from outside
         self.add_number_input: Callable[[sympy.Symbol], fx.Node] = _no_inputs
         self.has_fresh = False  # whether an operation made a number that only the graph knows
+        self.keeps_sizes = False  # whether a torch.Size goes to a function that may ask for its class
 
     def dispatcher(self) -> Any:
         """Once there are symbols, composite operators must run in Python: their C++ asks for numbers."""
         return enable_python_dispatcher() if self.definitions or self.numbers else _NOTHING
+
+    def sizes(self, items: tuple[Any, ...]) -> Any:
+        """A torch.Size as an argument: a graph holds plain tuples only, and operators take them as well."""
+        return self.graph.create_node("call_function", torch.Size, (items,), {}) if self.keeps_sizes else items
 
     def unasked(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Around a convolution or an attention: which of its kernels fits the present sizes is no fact.

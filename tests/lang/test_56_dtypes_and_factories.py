@@ -88,3 +88,10 @@ def seeded_random_numbers(x):
 def causal_mask(x):
     mask = torch.triu(torch.full((2, 2), float("-inf")), diagonal=1)
     return torch.softmax(x + mask, dim=-1)
+
+
+@case(call(ramp(2, 3)), call(ramp(4, 2)))
+def new_of_a_size(x):
+    return (x.new(x.shape).fill_(1), x.data.new(x[0].size()).fill_(2), x.new(*x.shape).zero_(), x.new([2, 3]),
+            x.new((2, 3)), x.new(2).fill_(3), x.new().shape, x.new(size=(2, 1)).fill_(4),
+            torch.Tensor(x.shape).fill_(5), torch.Tensor(x.shape[0], 2).fill_(6))

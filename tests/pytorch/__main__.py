@@ -1,7 +1,9 @@
 """`python -m tests.pytorch [--impl torch] --jsonl FILE path/to/test_misc.py ...`: PyTorch's tests and what they meet.
 
 In: files of PyTorch's `test/dynamo` folder, of whatever release (they are not part of this repository).  Out: a line
-per file, one record per test in FILE.  `--compare OTHER` leaves out tests that did not pass in that other run.
+per file, one record per test in FILE.  `--methods` takes any test file of PyTorch's (test_nn.py), and compiles each
+test method as a whole, as PYTORCH_TEST_WITH_DYNAMO=1 has torch._dynamo do.  `--compare OTHER` leaves out tests that
+did not pass in that other run.
 """
 
 from __future__ import annotations
@@ -9,12 +11,13 @@ from __future__ import annotations
 import argparse
 import collections
 import dataclasses
+import itertools
 import json
 import os
 import re
 import sys
 
-from tests.pytorch.running import run_file
+from tests.pytorch.running import run_file, run_methods
 
 COLUMNS = ("passed", "skipped", "fewer", "counts", "refused", "internal", "different", "crashed", "timeout")
 
@@ -24,17 +27,26 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--impl", choices=("stator", "torch"), default="stator")
     parser.add_argument("--jsonl", help="append one record per test to this file")
     parser.add_argument("--compare", help="records of another run: only tests that passed there are run")
+    parser.add_argument("--methods", action="store_true",
+                        help="a file that compiles nothing itself: every test method is compiled, backend eager")
+    parser.add_argument("--every", type=int, default=1, help="only each n-th test")
     parser.add_argument("-k", default="", help="a regular expression that names of tests are searched for")
     parser.add_argument("path", help="one file: names are redirected before it is imported")
     options = parser.parse_args(arguments)
     name = os.path.basename(options.path)
     passed = passed_in(options.compare, name) if options.compare else None
     counts: collections.Counter[str] = collections.Counter()
+    turn = itertools.count()
 
     def wanted(test: str) -> bool:
-        return re.search(options.k, test) is not None and (passed is None or test in passed)
+        return (re.search(options.k, test) is not None and (passed is None or test in passed)
+                and next(turn) % options.every == 0)
 
-    for result in run_file(options.path, options.impl == "stator", wanted):
+    if options.methods:
+        results = run_methods(options.path, wanted)
+    else:
+        results = run_file(options.path, options.impl == "stator", wanted)
+    for result in results:
         counts[result.verdict] += 1
         if options.jsonl:
             with open(options.jsonl, "a", encoding="utf-8") as file:

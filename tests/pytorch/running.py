@@ -17,9 +17,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.cpython.running import Ending, _flat, in_child, name_of
+from tests.cpython.running import run_case as run_compiled
 
 COUNTS = re.compile(r"frame_count|op_count|counters|assertExpectedInline|len\(.*graphs\)|call_count|num_guards")
 SECONDS = 60.0
+SECONDS_OF_A_METHOD = 30.0
 
 
 @dataclass
@@ -45,6 +47,20 @@ def run_file(path: str, stator: bool, wanted: Callable[[str], bool]) -> Iterator
             yield Result(name_of(case), verdict_of(ending), ending.detail, ending.breaks)
 
 
+def run_methods(path: str, wanted: Callable[[str], bool]) -> Iterator[Result]:
+    """Files that compile nothing themselves: each test method that passes is run again, compiled, as a whole."""
+    for case in cases_of(path):
+        if not wanted(name_of(case)):
+            continue
+        eager = in_child(lambda case=case: run_compiled(case, compiled=False), SECONDS_OF_A_METHOD)
+        if eager.status != "passed":
+            yield Result(name_of(case), "skipped", f"in eager: {eager.status}", [])
+            continue
+        ending = in_child(lambda case=case: run_compiled(case, compiled=True), SECONDS_OF_A_METHOD)
+        verdict = "internal" if ending.internal else "different" if ending.status == "failed" else ending.status
+        yield Result(name_of(case), verdict, "\n".join((ending.detail, *ending.internal)), ending.breaks)
+
+
 def cases_of(path: str) -> list[unittest.TestCase]:
     folder = os.path.dirname(os.path.abspath(path))
     sys.path[:0] = [folder, os.path.dirname(folder)]
@@ -54,6 +70,7 @@ def cases_of(path: str) -> list[unittest.TestCase]:
     assert spec is not None and spec.loader is not None
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
+    vars(module).pop("load_tests", None)  # it insists on the file being the script that runs
     return list(_flat(unittest.TestLoader().loadTestsFromModule(module)))
 
 
@@ -79,12 +96,19 @@ def supply(module_name: str, name: str) -> None:
     with contextlib.suppress(ImportError):
         module = importlib.import_module(module_name)
         if not hasattr(module, name) and not is_module(f"{module_name}.{name}"):
-            setattr(module, name, False if name.isupper() else decorate_nothing)
+            made_later = getattr(module, f"get_{name}", None)  # a list there, a function that makes it here
+            value = False if name.isupper() else made_later() if made_later is not None else Nothing()
+            setattr(module, name, value)
 
 
-def decorate_nothing(*decorated: Any) -> Any:
-    """A decorator, or a question that is answered with no."""
-    return decorated[0] if decorated else False
+class Nothing:
+    """A decorator, one that is made by a call, or a question that is answered with no."""
+
+    def __call__(self, *decorated: Any, **settings: Any) -> Any:
+        return decorated[0] if decorated and callable(decorated[0]) else self
+
+    def __bool__(self) -> bool:
+        return False
 
 
 def is_module(name: str) -> bool:

@@ -222,3 +222,15 @@ def test_a_constant_after_a_change_or_of_a_tensor_breaks() -> None:
 
     assert "SB006" in run(changed, [(Settings(2), X)])
     assert "SB005" in run(lambda m, x: x * m.of(x), [(Settings(2), X)])
+
+
+def test_an_allowed_function_gets_sizes_as_such() -> None:
+    @stator.allow_in_graph
+    def filled(x: torch.Tensor, size: torch.Size) -> torch.Tensor:
+        return x.new(size).fill_(size.numel())
+
+    for dynamic in (None, True):
+        compiled = stator.compile(lambda x: filled(x, x.shape) + x, backend="eager", fullgraph=True, dynamic=dynamic)
+        for rows in (2, 3):
+            x = torch.ones(rows, 2)
+            assert torch.equal(compiled(x), filled(x, x.shape) + x)
