@@ -114,10 +114,7 @@ def _torch_reset(original: Any) -> Any:
 def _torch_set_stance(original: Any) -> Any:
     @functools.wraps(original)
     def set_stance(stance: str = "default", *, skip_guard_eval_unsafe: bool = False, force_backend: Any = None) -> Any:
-        if force_backend is not None:
-            raise OptionValueError("force_backend= is not accepted by Stator; name the backend where the function is "
-                                   "compiled, or in stator.install(backend=...)")
         # skip_guard_eval_unsafe asks to leave out checks that cost next to nothing here: they are made.
-        return stance_of(stance)
+        return stance_of(stance, force_backend=force_backend)
 
     return set_stance

@@ -18,12 +18,14 @@ from typing import Any
 import torch
 from torch.autograd.grad_mode import _enter_inference_mode
 
-from stator import _core, events, marks
+from stator import _core, events, marks, stance
+from stator.backends import check_settings
 from stator.backends.aot import failed_in_autograd
 from stator.backends.compilation import compile_graph
 from stator.backends.generations import begins_generation
 from stator.breaks import Break
 from stator.cache.dispatch import update_dispatch
+from stator.cache.forced_backends import use_backend
 from stator.cache.nested import NestedFrames
 from stator.cache.probe import BreakProbe
 from stator.cache.recompiles import gives_up, may_compile, over_limit, report_recompile
@@ -80,13 +82,30 @@ def make_entry(fn: Any, settings: Settings) -> Any:
 
     site.compiled = _core.CompiledFunction(function, miss, prefix)
     site.compiled._stator_site = site
-    _entries.add(site.compiled)
+    register(site)
     return site.compiled
+
+
+def register(site: CallSite) -> None:
+    _entries.add(site.compiled)
+    if stance.forced_backend() is not None:
+        use_backend(site, stance.forced_backend())
+
+
+def force_backend(backend: Any) -> None:
+    """A stance forces this backend from now on; None: each function has its own again."""
+    if backend is not None:
+        check_settings(Settings(backend=backend))
+    for compiled in list(_entries):
+        use_backend(compiled._stator_site, backend)
+
+
+stance.on_forced_backend(force_backend)
 
 
 def make_nested_entry(site: CallSite, func: types.FunctionType) -> Any:
     """The entry of a function that was entered below a break of `site`: a call of its own, that may break."""
-    entry = make_entry(func, replace(site.settings, fullgraph=False, name=None, shapes={}))
+    entry = make_entry(func, replace(site.own_settings, fullgraph=False, name=None, shapes={}))
     entry._stator_site.is_nested = True
     return entry
 
@@ -102,6 +121,7 @@ def reset() -> None:
     for compiled in list(_entries):
         compiled.clear()
         site = compiled._stator_site
+        site.put_aside.clear()
         site.limit_told = site.eager_told = site.gave_up = False
         site.eager_calls = 0
         site.shapes.memory.forget()
@@ -476,7 +496,7 @@ def make_point_entry(site: CallSite, point: ResumePoint) -> Any:
     filename = f"<stator {point.name}>".replace("\0", "?")  # a code object may be called anything
     exec(compile(source, filename, "exec"), namespace)  # noqa: S102  our own text
     function = namespace["resumed"]
-    resumed = CallSite(function, site.settings, point.name, point=point, points=site.points, nested=site.nested,
+    resumed = CallSite(function, site.own_settings, point.name, point=point, points=site.points, nested=site.nested,
                        data_dependent=site.data_dependent)
     resumed.shapes.floats, resumed.shapes.items = site.shapes.floats, site.shapes.items
 
@@ -486,7 +506,7 @@ def make_point_entry(site: CallSite, point: ResumePoint) -> Any:
     resumed.compiled = _core.CompiledFunction(function, miss, ())
     resumed.compiled.taker = point.run_native
     resumed.compiled._stator_site = resumed
-    _entries.add(resumed.compiled)
+    register(resumed)
     return resumed.compiled
 
 

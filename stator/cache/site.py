@@ -62,9 +62,13 @@ class CallSite:
     shapes: Policy = field(init=False)
     data_dependent: bool = True  # numbers that only the graph knows are symbols of it, until a backend refuses them
     turned_off: set[str] = field(default_factory=set)  # ways of capturing that a whole trace showed to be wrong here
+    forced: Any = None  # the backend that a stance forces, where one does
+    put_aside: dict[int, tuple[Any, list[Any]]] = field(default_factory=dict)  # entries for backends not in force
+    own_settings: Settings = field(init=False)
     branches_break: bool = False  # a tensor that a captured branch left as it was would be seen under two names
 
     def __post_init__(self) -> None:
+        self.own_settings = self.settings
         self.shapes = Policy(self.settings.dynamic, breaks=not self.settings.fullgraph)
         self.shapes.memory.foreseen = profile.foreseen(self.place)
         if self.point is None and self.settings.shapes:

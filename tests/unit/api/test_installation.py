@@ -166,7 +166,7 @@ def test_torch_compilers_functions_are_stators() -> None:
         function(torch.zeros(3, 3))
     assert function(x).item() == 10
     with pytest.raises(stator.OptionError, match="force_backend"):
-        torch.compiler.set_stance("default", force_backend="eager")
+        torch.compiler.set_stance("force_eager", force_backend="eager")
 
     @torch.compiler.allow_in_graph
     def leaf(x: torch.Tensor) -> torch.Tensor:
