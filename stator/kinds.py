@@ -10,3 +10,12 @@ from typing import Any
 
 def is_a(value: Any, classes: Any) -> bool:
     return issubclass(type(value), classes)
+
+
+def module_of(cls: type) -> str:
+    """The name of a class's module, without asking its metaclass; "" where it has none (one that C code has made)."""
+    try:
+        name = type.__getattribute__(cls, "__module__")
+    except AttributeError:
+        return ""
+    return name if type(name) is str else ""

@@ -71,7 +71,7 @@ class set_stance:  # noqa: N801  (called like the function it is to its user)
         if force_backend is not None and stance != "default":
             raise OptionValueError(f"force_backend= is not accepted with the stance {stance!r}; use 'default'")
         if force_backend is not None and not isinstance(force_backend, str) and not callable(force_backend):
-            raise OptionTypeError(f"force_backend={force_backend!r} is not accepted; use a backend's name or a callable")
+            raise OptionTypeError(f"force_backend={force_backend!r} is not accepted; use a name or a callable")
         self.stance = stance, force_backend
         self.before = apply(*self.stance)
 

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from stator.breaks import Break
+from stator.kinds import module_of
 
 # Made by type.__new__ itself, from the rest.
 _AUTOMATIC = frozenset({"__dict__", "__weakref__", "__module__", "__qualname__", "__slots__", "__class__", "_abc_impl"})
@@ -49,7 +50,7 @@ def _check_bases(value: type) -> None:
     """type.__new__ calls `__init_subclass__` of the bases again: it must be code that does nothing new."""
     for base in value.__mro__[1:]:
         hook = base.__dict__.get("__init_subclass__")
-        if hook is not None and base is not object and base.__module__ not in _HARMLESS_HOOKS:
+        if hook is not None and base is not object and module_of(base) not in _HARMLESS_HOOKS:
             raise Break("SB007", f"the class {value.__name__}, made inside the trace under {base.__name__}, which has "
                                  "an __init_subclass__")
 

@@ -28,7 +28,7 @@ from stator.breaks import Break
 from stator.code.intrinsics import intrinsic
 from stator.emit.arrays import rebuild_array
 from stator.heap.readers import bytes_of, mapping_behind, referent_of
-from stator.kinds import is_a
+from stator.kinds import is_a, module_of
 from stator.native.table import receiver_split
 
 IMMUTABLE: frozenset[type] = frozenset({
@@ -52,7 +52,7 @@ def rebuild_holder(build: Any, value: Any, cls: type) -> str | None:
 
 def _is_typing_value(cls: type) -> bool:
     """Aliases and type variables: what typing makes is never changed afterwards."""
-    return cls.__module__ == "typing" and cls is not typing.Generic and not cls.__qualname__.startswith("NamedTuple")
+    return module_of(cls) == "typing" and cls is not typing.Generic and not cls.__qualname__.startswith("NamedTuple")
 
 
 def _type_parameter(build: Any, value: Any) -> str:

@@ -37,7 +37,7 @@ from stator.heap.tracker import Shape
 from stator.interp.class_attributes import TensorSuper
 from stator.interp.known_streams import remade_stream, state_of
 from stator.interp.outside import is_outside
-from stator.kinds import is_a
+from stator.kinds import is_a, module_of
 from stator.shapes.values import SYMBOLIC, UNREAD, DeferredText
 from stator.shapes.varying import HELD_TYPES
 from stator.source import Drawn, Source
@@ -234,11 +234,11 @@ class Rebuilder:
             return self.deque(value)
         if is_a(value, BaseException):
             return rebuild_exception(self, value)
-        if is_a(value, tuple) and type(value).__module__ == "torch.return_types":
+        if is_a(value, tuple) and module_of(type(value)) == "torch.return_types":
             return f"{self.writer.constant(cls)}(({', '.join(self.value(v) for v in value)},))"
         if new_shell(cls) is not None:
             return self.instance(value, cls)
-        raise Break("SB007", f"a {cls.__module__}.{cls.__qualname__}")
+        raise Break("SB007", f"a {module_of(cls)}.{cls.__qualname__}")
 
     # ------------------------------------------------------------------ containers
 

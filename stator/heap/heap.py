@@ -45,7 +45,7 @@ from stator.heap.unread import adopt_unread
 from stator.heap.upcoming import AHEAD, COMPOSITES, ENDLESS, SEQUENCES, adopt_upcoming
 from stator.heap.values import value_adopters
 from stator.heap.wrappers import guard_parts
-from stator.kinds import is_a
+from stator.kinds import is_a, module_of
 from stator.shapes.policy import Policy
 from stator.source import (
     Attr,
@@ -206,7 +206,7 @@ class Heap(Exposure):
         cls = type(value)
         if is_a(value, torch.Tensor):
             return self._adopt_tensor
-        if is_a(value, (type, types.ModuleType, enum.Enum, torch._ops.OperatorBase)) or cls.__module__ == "typing":
+        if is_a(value, (type, types.ModuleType, enum.Enum, torch._ops.OperatorBase)) or module_of(cls) == "typing":
             return self._adopt_identity  # what typing makes (aliases, type variables) is never changed
         if is_a(value, BaseException):
             return self._adopt_exception

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from stator.heap.tracker import Shape
+from stator.kinds import module_of
 
 CONSTANT_TYPES: frozenset[type] = frozenset({
     int, float, complex, bool, str, bytes, type(None), type(...), type(NotImplemented), range,
@@ -66,7 +67,7 @@ def _solid_base(cls: type) -> type | None:
     for base in cls.__mro__:
         if not base.__flags__ & _HEAP_TYPE or base in _CONTAINERS or base in _VALUES:
             return base if base in _PLAIN or base in _CONTAINERS or base in _VALUES else None
-        if base.__module__ in _C_HEAP_MODULES or _has_c_methods(base):
+        if module_of(base) in _C_HEAP_MODULES or _has_c_methods(base):
             return None
     return None
 

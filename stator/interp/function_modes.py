@@ -28,7 +28,7 @@ from stator.interp.native_calls import C_CALLABLES
 from stator.interp.operators import LengthOf
 from stator.interp.overrides import ask_objects, concerned, overriding, own_method
 from stator.interp.rule_registry import RULES
-from stator.kinds import is_a
+from stator.kinds import is_a, module_of
 from stator.native.table import receiver_split
 from stator.native.torch_ops import torch_leaf
 from stator.source import Pinned
@@ -99,7 +99,7 @@ def take(vm: Any, fn: Any, args: Any, kwargs: Any, cont: Any) -> bool:
     if is_a(fn, type) and (issubclass(fn, torch.Tensor) or is_a(fn, type(torch.FloatTensor))) \
             or is_a(fn, torch._ops.HigherOrderOperator):
         raise refuse(f"{getattr(fn, '__name__', fn)}()")
-    if cls in C_CALLABLES or is_a(fn, type) and fn.__module__ == "builtins":
+    if cls in C_CALLABLES or is_a(fn, type) and module_of(fn) == "builtins":
         if any(type(value) is FakeTensor for value in (receiver, *args, *(kwargs or {}).values())):
             raise refuse(f"{getattr(descriptor, '__name__', descriptor)}() of a tensor")
     return False

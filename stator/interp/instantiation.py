@@ -16,7 +16,7 @@ from stator.interp.attributes import tensor_class
 from stator.interp.frame import Continuation, Frame, Raised
 from stator.interp.lookup import MISSING, find
 from stator.interp.marked import refuse_disabled
-from stator.kinds import is_a
+from stator.kinds import is_a, module_of
 from stator.native.table import lookup
 
 
@@ -79,7 +79,7 @@ def instantiate(vm: Any, cls: type, args: Any, kwargs: Any, cont: Any) -> None:
     if type(new) is types.BuiltinFunctionType:
         vm.call(new, (cls, *args), kwargs, AfterNew(cls, args, kwargs, cont))
         return
-    raise Break("SB001", f"{cls.__module__}.{cls.__qualname__} has a __new__ written in C")
+    raise Break("SB001", f"{module_of(cls)}.{cls.__qualname__} has a __new__ written in C")
 
 
 def new_wrapper(vm: Any, cls: type, args: Any, kwargs: Any) -> Any:

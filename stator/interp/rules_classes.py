@@ -20,7 +20,7 @@ import typing_extensions
 from stator.breaks import Break
 from stator.interp.machine import is_own
 from stator.interp.rule_registry import rule
-from stator.kinds import is_a
+from stator.kinds import is_a, module_of
 
 
 def note_class(vm: Any, cls: Any) -> Any:
@@ -73,7 +73,7 @@ def _subscriptions() -> list[Any]:
     """The `__getitem__` and `__class_getitem__` functions of typing's own classes."""
     found = []
     for owner in vars(typing).values():
-        if not is_a(owner, type) or owner.__module__ != "typing":
+        if not is_a(owner, type) or module_of(owner) != "typing":
             continue
         for name in ("__getitem__", "__class_getitem__", "__or__", "__ror__"):
             entry = owner.__dict__.get(name)

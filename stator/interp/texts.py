@@ -20,7 +20,7 @@ from stator.heap.readers import mapping_behind
 from stator.heap.shells import CONSTANT_TYPES
 from stator.heap.tracker import Shape
 from stator.interp.lookup import MISSING, find
-from stator.kinds import is_a
+from stator.kinds import is_a, module_of
 from stator.native.table import NativeClass, lookup
 from stator.source import Pinned
 
@@ -50,7 +50,7 @@ def _is_empty(spec: Any) -> bool:
 
 def refuse_addresses(vm: Any, fn: Any, values: Any) -> None:
     """Break if the text that fn makes of these values would show the address of a stand-in."""
-    if type(fn).__module__ == "_json":
+    if module_of(type(fn)) == "_json":
         return  # an encoder never asks for a repr
     seen: set[int] = set()
     for value in values:

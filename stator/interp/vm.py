@@ -41,7 +41,7 @@ from stator.interp.native_calls import is_iterator
 from stator.interp.ops_except import optional_attr, special_method
 from stator.interp.standing import Generators, walked_generator
 from stator.interp.traced_numpy import concerns
-from stator.kinds import is_a
+from stator.kinds import is_a, module_of
 from stator.shapes.values import PYTHON_TYPES, UNREAD
 
 _PLAIN_SEQUENCES = (list, tuple)
@@ -122,7 +122,7 @@ class VM(Caller):
 
     def is_constant_object(self, value: Any) -> bool:
         """An opaque object whose C methods the native table lists as pure: it is what its identity says."""
-        return type(value).__module__ in ("re", "_sre", "datetime", "decimal", "fractions")
+        return module_of(type(value)) in ("re", "_sre", "datetime", "decimal", "fractions")
 
     def tick(self) -> None:
         self.jumps += 1

@@ -26,7 +26,7 @@ from stator.heap.raw_access import instance_dict, raw_members
 from stator.heap.shells import CONSTANT_TYPES, IDENTITY_TYPES, new_shell, slot_members
 from stator.heap.tracker import Shape
 from stator.interp.frame import SavedExc
-from stator.kinds import is_a
+from stator.kinds import is_a, module_of
 from stator.shapes.values import SYMBOLIC
 
 _ATOMS = CONSTANT_TYPES | IDENTITY_TYPES | SYMBOLIC
@@ -105,7 +105,7 @@ def parts_of(vm: Any, value: Any) -> list[Any] | None:
     cls = type(value)
     if cls is types.ModuleType and id(value) in vm.fresh:
         return _items(value.__dict__)
-    if cls in _ATOMS or cls is Box or is_a(value, (type, types.ModuleType)) or cls.__module__.startswith("stator."):
+    if cls in _ATOMS or cls is Box or is_a(value, (type, types.ModuleType)) or module_of(cls).startswith("stator."):
         return [value.previous, value.current] if cls is SavedExc else None
     if cls is FakeTensor:
         with torch._C.DisableTorchFunction():
