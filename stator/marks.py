@@ -97,7 +97,7 @@ def is_unmarked(fn: types.FunctionType) -> bool:
 
 
 def _marked_object(fn: object) -> object:
-    return fn.__func__ if isinstance(fn, types.MethodType) else fn
+    return fn.__func__ if type(fn) is types.MethodType else fn
 
 
 def allow_in_graph(fn: object) -> None:

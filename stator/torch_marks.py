@@ -44,7 +44,7 @@ def _is_listed(table: str, fn: object) -> bool:
 
 def is_graph_break(fn: object) -> bool:
     """torch._dynamo.graph_break itself."""
-    return isinstance(fn, types.FunctionType) and fn.__name__ == "graph_break" and fn.__module__ == _DECORATORS
+    return type(fn) is types.FunctionType and fn.__name__ == "graph_break" and fn.__module__ == _DECORATORS
 
 
 def is_of_torch(code: types.CodeType) -> bool:
@@ -54,7 +54,7 @@ def is_of_torch(code: types.CodeType) -> bool:
 
 def disabled_because(fn: object) -> str | None:
     """The reason given to torch.compiler.disable, "" for none; None where it is not disabled."""
-    if not isinstance(fn, types.FunctionType) or not fn.__dict__.get("_torchdynamo_disable"):
+    if type(fn) is not types.FunctionType or not fn.__dict__.get("_torchdynamo_disable"):
         return None
     reason = fn.__dict__.get("_torchdynamo_disable_msg")
     return None if _put_by_torch_compile(reason) else reason or ""
@@ -62,7 +62,7 @@ def disabled_because(fn: object) -> str | None:
 
 def is_constant_result(fn: object) -> bool:
     """Marked with torch.compiler.assume_constant_result; functools.wraps copies the mark to wrappers, which are not."""
-    return isinstance(fn, types.FunctionType) and fn.__dict__.get("_dynamo_marked_constant") is True \
+    return type(fn) is types.FunctionType and fn.__dict__.get("_dynamo_marked_constant") is True \
         and "__wrapped__" not in fn.__dict__
 
 
@@ -77,5 +77,5 @@ def is_torch_compiled(fn: object) -> bool:
 
     A wrapper that functools.wraps has given the same entries is a function of the program.
     """
-    return isinstance(fn, types.FunctionType) and ORIGINAL in fn.__dict__ and \
+    return type(fn) is types.FunctionType and ORIGINAL in fn.__dict__ and \
         fn.__code__.co_filename.endswith(_WRAPPERS)

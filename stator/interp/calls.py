@@ -7,6 +7,7 @@ with `__call__`, and C callables, which run only if the native table (or a rule)
 from __future__ import annotations
 
 import functools
+import inspect
 import types
 from typing import Any
 
@@ -79,6 +80,9 @@ class Caller(NativeCaller):
             return self.give(self.torch_call(fn, args, kwargs, asked=True), cont)
         if is_a(fn, torch._ops.HigherOrderOperator):  # its own code looks at dispatch keys, which fakes do not have
             raise Break("SB016", f"the operator {fn.name()}, which takes functions")
+        if (marked := self.heap.original_of(fn)) is not fn and marks.allowed_in_graph(marked) \
+                and type(inspect.getattr_static(marked, "__name__", None)) is str:  # nodes are named after them
+            return call_allowed(self, self.guard_identity(fn), args, kwargs, cont)
         method = find(self, cls, "__call__")
         if method is MISSING:
             raise Raised(TypeError(f"{cls.__name__!r} object is not callable"))

@@ -234,3 +234,34 @@ def test_an_allowed_function_gets_sizes_as_such() -> None:
         for rows in (2, 3):
             x = torch.ones(rows, 2)
             assert torch.equal(compiled(x), filled(x, x.shape) + x)
+
+
+class Scale:
+    """A callable object with a name, as graphs want it."""
+
+    def __init__(self, factor: float) -> None:
+        self.factor, self.__name__ = factor, "scale"
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        return x * self.factor
+
+
+def test_an_object_can_be_allowed_in_the_graph() -> None:
+    targets: list[Any] = []
+
+    def backend(graph: torch.fx.GraphModule, inputs: Any) -> Any:
+        targets.extend(node.target for node in graph.graph.nodes if node.op == "call_function")
+        return graph
+
+    two, three = stator.allow_in_graph(Scale(2)), stator.allow_in_graph(Scale(3))
+    compiled = stator.compile(lambda scale, x: scale(x) + 1, backend=backend, fullgraph=True)
+    for scale, factor in ((two, 2), (three, 3), (two, 2)):
+        assert torch.equal(compiled(scale, X), X * factor + 1)
+    assert [target for target in targets if target is two or target is three] == [two, three]
+
+
+def test_an_allowed_object_without_a_name_is_interpreted() -> None:
+    scale = stator.allow_in_graph(Scale(2))
+    del scale.__name__
+    compiled = stator.compile(lambda x: scale(x) + 1, backend="eager", fullgraph=True)
+    assert torch.equal(compiled(X), X * 2 + 1)
