@@ -110,6 +110,8 @@ def _at(operand: Operand, places: dict[Source, Any], numbers: dict[Source, Any])
     if not isinstance(fake, torch.Tensor):  # a number stands there now
         raise _Unlike
     with torch._C.DisableTorchFunction():
+        if operand.property in (Property.SIZE, Property.STRIDE) and operand.index >= fake.dim():
+            raise _Unlike
         if operand.property is Property.SIZE:
             return _expression(fake.shape[operand.index])
         if operand.property is Property.STRIDE:

@@ -93,3 +93,13 @@ def test_a_function_without_a_graph_is_left_alone(graph: Any, left_alone: bool) 
 def test_a_function_that_was_never_compiled_is_given_time() -> None:
     found = nested.NestedFunction(Entries(None, []))
     assert [(found.judge(), found.captures)[1] for _ in range(4)] == [True, True, False, False]
+
+
+def test_another_rank_after_open_sizes() -> None:
+    """A graph is looked for among those of other calls: one with open sizes may have dimensions that this has not."""
+    compiled = stator.compile(lambda x: x.reshape(-1) + 1, backend="eager", fullgraph=True)
+    with events.record() as log:
+        for shape in ((2, 3), (4, 5), (4,), (2, 2, 2), (6, 7), (3,)):
+            x = torch.ones(shape)
+            assert torch.equal(compiled(x), x.reshape(-1) + 1)
+    assert not [event for event in log if isinstance(event, events.InternalFailure)]
