@@ -12,6 +12,7 @@ import dataclasses
 import importlib.util
 import json
 import re
+import signal
 import sys
 
 from tests.cpython.modules import MODULES
@@ -35,6 +36,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--jsonl", help="append one record per test to this file")
     parser.add_argument("modules", nargs="*")
     options = parser.parse_args(arguments)
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # `timeout` ends the child too
     bad: list[tuple[str, Outcome]] = []
     codes: collections.Counter[str] = collections.Counter()
     totals: collections.Counter[str] = collections.Counter()

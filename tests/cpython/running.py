@@ -4,11 +4,13 @@ In: the name of a module of the interpreter's `test` package.  Out: one `Outcome
 eager, how it ended compiled, and what Stator's events said.
 
 A child has a time limit and a memory limit, so a hang, a crash or a runaway is one outcome and not the end of the run.
+It is the head of a process group of its own, which ends with it, and it ends with the runner.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import doctest
 import faulthandler
 import gc
@@ -30,6 +32,7 @@ from stator import api, events
 SECONDS = 20.0  # of processor time: on a busy machine a test is not slower for it
 PATIENCE = 10.0  # how many times as long it may take by the clock
 EXTRA_MEMORY = 4 << 30
+PR_SET_PDEATHSIG = 1  # of Linux' prctl: the signal a process gets when its parent dies
 
 
 @dataclass
@@ -127,7 +130,10 @@ def in_child(work: Callable[[], Ending], seconds: float = SECONDS) -> Ending:
         child = os.fork()
         if child == 0:
             _be_child(work, folder, answer, noise)
-        status = _wait(child, seconds)
+        try:
+            status = _wait(child, seconds)
+        finally:  # also when the runner is told to stop: what a test has started does not outlive it
+            _end_group(child)
         if os.path.exists(answer):
             with open(answer, encoding="utf-8") as file:
                 return Ending(**json.load(file))
@@ -143,10 +149,12 @@ def in_child(work: Callable[[], Ending], seconds: float = SECONDS) -> Ending:
 def _be_child(work: Callable[[], Ending], folder: str, answer: str, noise: str) -> None:
     """Never returns."""
     try:
+        os.setsid()
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # the runner's own handler is not for the tests
         output = os.open(noise, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         os.dup2(output, 1)
         os.dup2(output, 2)
-        os.setsid()
         os.chdir(folder)
         faulthandler.enable(file=2)
         faulthandler.register(signal.SIGUSR1, file=2)  # not dump_traceback_later: pytest's own would deadlock
@@ -172,7 +180,7 @@ def processor_seconds(child: int) -> float:
 
 
 def _wait(child: int, seconds: float) -> int | None:
-    """The child's wait status; None when it had to be killed."""
+    """The child's wait status; None when its time is over."""
     deadline, pause = time.monotonic() + seconds * PATIENCE, 0.002
     while True:
         done, status = os.waitpid(child, os.WNOHANG)
@@ -181,11 +189,16 @@ def _wait(child: int, seconds: float) -> int | None:
         if time.monotonic() > deadline or processor_seconds(child) > seconds:
             os.kill(child, signal.SIGUSR1)  # say where it hangs
             time.sleep(0.2)
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(child, signal.SIGKILL)
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(child, signal.SIGKILL)
-            os.waitpid(child, 0)
             return None
         time.sleep(pause)
         pause = min(pause * 1.5, 0.05)
+
+
+def _end_group(child: int) -> None:
+    """The child and what it has started."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child, signal.SIGKILL)
+    with contextlib.suppress(ChildProcessError):  # waited for already
+        if not os.waitpid(child, os.WNOHANG)[0]:  # not yet the head of a group
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
