@@ -476,7 +476,7 @@ def finish_break(site: CallSite, done: Trace, stop: Break, event: events.GraphBr
     """Emit the segment before a break: it ends by resuming after the one instruction that runs natively."""
     vm = done.vm
     vm.frame = done.frame
-    states, values = suspend(vm)
+    states, values = suspend(vm, stop.code == "SB019")
     handled = vm.exc_state.value
     if handled is not None:
         values.append(handled)

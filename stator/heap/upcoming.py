@@ -63,9 +63,16 @@ def is_upcoming(iterator: Any) -> bool:
             and bool(remaining(inner[0]) or state[0])
     if cls is zip:
         _, inner, state = reduced(iterator)
-        return state is None and all(sys.getrefcount(inner[i]) == 2 and is_upcoming(inner[i])
-                                     for i in range(len(inner)))
+        # Its tuple is held by it, here, and as an argument: by more, where somebody else has reduced it.
+        return state is None and (sys.getrefcount(inner) == 3 or not inner) \
+            and all(sys.getrefcount(inner[i]) == 2 and is_upcoming(inner[i]) for i in range(len(inner)))
     return False
+
+
+def is_known_ahead(heap: Any, value: Any) -> bool:
+    """Whether a value stands for a user's iterator by its items alone: how many are left is no fact."""
+    tracker = heap.by_standin.get(id(value)) if type(value) is _LIST else None
+    return tracker is not None and tracker.shape is Shape.UPCOMING
 
 
 def posed_class(heap: Any, value: Any) -> type | None:

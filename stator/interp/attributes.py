@@ -49,7 +49,7 @@ from stator.shapes.values import SYMBOLIC, specialise
 from stator.shapes.varying import HELD_TYPES
 from stator.source import CallOf, DictOf, Key, Pinned, Slot
 
-_LIST_ITERATOR: type = type(iter([]))
+LIST_ITERATOR: type = type(iter([]))
 _object_getattribute = object.__getattribute__
 _PLAIN_FUNCTIONS = (types.FunctionType,)
 
@@ -70,7 +70,7 @@ def load_attr(vm: Any, obj: Any, name: str, cont: Any = None) -> None:
         return load_super_attr(vm, obj, name, cont)
     if is_a(obj, types.ModuleType):
         return load_module_attr(vm, obj, name, cont)
-    if cls is _LIST_ITERATOR and (posed := posed_class(vm.heap, obj)) is not None:
+    if cls is LIST_ITERATOR and (posed := posed_class(vm.heap, obj)) is not None:
         if name == "__class__":
             return vm.give(posed, cont)
         raise Break("SB014", f"the attribute {name!r} of a {posed.__name__} from outside")

@@ -69,9 +69,7 @@ def contains(vm: Any, container: Any, item: Any, invert: bool, cont: Any = None)
     if method is MISSING:
         if not vm.is_iterable(container):
             raise Raised(TypeError(f"argument of type '{cls.__name__}' is not iterable"))
-        if vm.is_python_iterable(container):
-            return vm.call_own(contained, (container, item, not invert), cont)
-        return vm.give(_search(vm, container, item) != invert, cont)
+        return vm.call_own(contained, (container, item, not invert), cont)  # an iterator stands behind what was found
     tracker = heap.by_standin.get(id(container))
     if tracker is not None and tracker.shape is Shape.SET:  # a search in a set does not depend on its order
         for member in tracker.initial:

@@ -19,7 +19,7 @@ from stator import _hook
 from stator.breaks import Break
 from stator.code.decode import decode
 from stator.heap.box import Box
-from stator.heap.upcoming import posed_class
+from stator.heap.upcoming import is_known_ahead
 from stator.interp import consumers, symbols
 from stator.interp.frame import UNBOUND, Frame, Raised
 from stator.interp.lazy_iterators import containers_behind, is_to_be_read
@@ -49,6 +49,8 @@ class NativeCaller(Machine):
 
     def call_native(self, fn: Any, args: Any, kwargs: Any, cont: Any) -> None:
         descriptor, receiver = receiver_split(fn)
+        if descriptor is not fn and (stop := self.heap.refused.get(id(fn))) is not None:
+            raise Break(stop.code, stop.detail)  # bound to the user's own object, which has no stand-in
         found = RULES.get(id(descriptor))
         if found is not None:
             return found(self, args if descriptor is fn else (receiver, *args), kwargs or {}, cont)
@@ -155,9 +157,9 @@ class NativeCaller(Machine):
 
         itertools.tee() copies what has a `__copy__`, as its own iterators do.
         """
-        posed = posed_class(self.heap, value)
-        if posed is None and self.heap.is_opaque(value) and is_iterator(type(value)):
-            posed = type(value)
+        posed = None
+        if is_known_ahead(self.heap, value) or self.heap.is_opaque(value) and is_iterator(type(value)):
+            posed = type(self.heap.original_of(value))
         if posed is not None and (fn is not itertools.tee or find(self, posed, "__copy__") is not MISSING):
             raise Break("SB014", f"a {posed.__name__} from outside, copied or asked")
 

@@ -12,10 +12,11 @@ from torch._subclasses.fake_tensor import FakeTensor
 from stator.code.opcodes import LOOP_END_SKIP, NULL_LAST
 from stator.heap.box import Box
 from stator.heap.raw_access import instance_dict
+from stator.heap.upcoming import posed_class
 from stator.interp import consumers, operators
 from stator.interp.assertions import take_for_granted
 from stator.interp.assignment import delete_attr, store_attr
-from stator.interp.attributes import is_empty_table, load_attr, read_instance_dict
+from stator.interp.attributes import LIST_ITERATOR, is_empty_table, load_attr, read_instance_dict
 from stator.interp.branches import capture_branch, truth_as_symbol
 from stator.interp.calls import looks_itself
 from stator.interp.frame import NULL, Continuation, Frame, Raised
@@ -145,7 +146,8 @@ def LOAD_METHOD(vm: Any, frame: Frame, instr: Any) -> None:
         obj = specialise(obj, f"the method {name}")
     cls = type(obj)
     if cls is not FakeTensor and not is_a(obj, (type, types.ModuleType)) and cls is not super \
-            and cls is not types.MethodType and cls not in HELD_TYPES:
+            and cls is not types.MethodType and cls not in HELD_TYPES \
+            and not (cls is LIST_ITERATOR and posed_class(vm.heap, obj) is not None):
         found = find(vm, cls, name)
         kind = type(found)
         if (kind is types.FunctionType or kind is types.MethodDescriptorType) \

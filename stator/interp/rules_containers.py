@@ -95,6 +95,8 @@ def _exposing_rule(function: Any) -> Any:
         if tracker is not None:
             if tracker.shape in (Shape.OPAQUE, Shape.TENSOR):
                 raise Break("SB005", f"{function.__name__} of a {type(args[0]).__name__}")
+            if tracker.shape is Shape.UPCOMING:
+                raise Break("SB014", f"a {type(tracker.original).__name__} from outside, copied or asked")
             vm.heap.expose(args[0])
             vm.heap.expose_attributes(tracker)
             if tracker.initial_slots is not None:

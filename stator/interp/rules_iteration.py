@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import operator
 import sys
 import types
 import warnings
@@ -13,6 +14,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.breaks import Break
 from stator.code.deprecations import THROWN_BY_PARTS
+from stator.heap.upcoming import expose_upcoming, is_known_ahead
 from stator.interp import delegation, operators, symbols
 from stator.interp.branches import truth_as_symbol
 from stator.interp.consumers import each_looked_at, looked_at
@@ -99,6 +101,22 @@ def _len(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     vm.admit_slot(method, args)
     vm.heap.expose_length(value)
     vm.give(vm.native(len, args), cont)
+
+
+@rule(operator.length_hint)
+def _length_hint(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    """Of an iterator from outside that stands there by its items to come, how many they are becomes a fact."""
+    if args and is_known_ahead(vm.heap, args[0]):
+        tracker = vm.heap.by_standin[id(args[0])]
+        if not hasattr(type(tracker.original), "__length_hint__"):
+            return vm.give(vm.native_unhooked(operator.length_hint, (iter_of_nothing(), *args[1:]), kwargs), cont)
+        expose_upcoming(vm.heap, tracker)
+    vm.call_listed(operator.length_hint, operator.length_hint, None, args, kwargs, cont)
+
+
+def iter_of_nothing() -> Any:
+    """An iterator that does not say how long it is."""
+    return filter(None, ())
 
 
 @rule(bool)

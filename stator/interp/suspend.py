@@ -172,15 +172,20 @@ def can_resume(frame: Frame) -> bool:
     return frame.names is None and describe(frame.cont) is not None
 
 
-def suspend(vm: Any) -> tuple[list[FrameState], list[Any]]:
-    """The state of every frame, and the flat list of values it holds."""
+def suspend(vm: Any, lifetimes: bool = False) -> tuple[list[FrameState], list[Any]]:
+    """The state of every frame, and the flat list of values it holds.
+
+    `lifetimes`: the instruction of the break has to do with when objects die, so that no variable lets go of one early.
+    """
     states: list[FrameState] = []
     values: list[Any] = []
     frames = chain(vm, vm.frame)
     starts: list[int] = []
+    handed = {id(item) for held in ([frame.locals for frame in frames] if lifetimes else [vm.frame.stack])
+              for item in held if lifetimes or can_be_referred_to(item)}
     for frame in frames:
         starts.append(len(values))
-        slots = live_slots(vm, frame, frame.ip, (frame.locals,), calls=frame is not vm.frame)
+        slots = live_slots(vm, frame, frame.ip, (frame.locals,), calls=frame is not vm.frame, handed=handed)
         values += [frame.locals[slot] for slot in slots]
         kinds: list[str] = []
         for item in frame.stack:
@@ -236,15 +241,23 @@ _CONTAINERS, _PARTS = (list, tuple, dict, set, frozenset), 64  # of which the pa
 _UNMISSED = (torch.Tensor, type, types.FunctionType)  # others refer to them, and of tensors torch does
 
 
-def live_slots(vm: Any, frame: Frame, index: int, held: tuple[list[Any], ...],
-               calls: bool = False) -> tuple[int, ...]:
-    """The slots that matter from an instruction on and are bound in one of `held`; `calls`: its callee runs by now."""
+def can_be_referred_to(value: Any) -> bool:
+    """Whether the native instruction of a break may make the first weak reference to a value: weakref.proxy."""
+    return type(value).__weakrefoffset__ != 0 and not is_a(value, _UNMISSED)
+
+
+def live_slots(vm: Any, frame: Frame, index: int, held: tuple[list[Any], ...], calls: bool = False,
+               handed: Any = frozenset()) -> tuple[int, ...]:
+    """The slots that matter from an instruction on and are bound in one of `held`; `calls`: its callee runs by now.
+
+    `handed`: the objects that the instruction is given, by their ids, which their variables keep alive.
+    """
     slots: Any = range(frame.unit.nlocalsplus)
     if not _LOOKS_AT_LOCALS & set(frame.code.co_names):
         live = live_in_call(frame.unit, index) if calls else live_locals(frame.unit, index)
         cells = set(frame.unit.free_slots)  # a resume function is made with its whole closure
         slots = [slot for slot in slots if slot in live or slot in cells
-                 or any(is_missed(vm, values[slot]) for values in held)]
+                 or any(id(values[slot]) in handed or is_missed(vm, values[slot]) for values in held)]
     return tuple(slot for slot in slots if any(values[slot] is not UNBOUND for values in held))
 
 

@@ -48,7 +48,11 @@ _COPIES = frozenset(map(id, (
     list.__add__, list.__iadd__, torch.Size.__add__, list.copy, list.extend, list.insert, list.pop, list.reverse,
     list.__getitem__,
     tuple.__getitem__, torch.Size.__getitem__, dict.update, dict.copy, dict.pop, dict.popitem, zip, enumerate, reversed,
-    itertools.chain, itertools.islice, collections.deque.extend, collections.deque.pop, collections.deque.popleft,
+    itertools.chain, itertools.islice,
+    *(getattr(collections.deque, name) for name in (
+        "extend", "extendleft", "pop", "popleft", "reverse", "rotate", "insert", "clear", "copy", "__copy__", "__len__",
+        "__add__", "__iadd__", "__mul__", "__imul__", "__getitem__", "__reversed__")),
+    list.clear, list.__mul__, list.__rmul__, list.__imul__, tuple.__mul__, tuple.__rmul__,
     list.__len__, tuple.__len__, dict.__len__, len)))
 # C functions that take an iterable of pairs, and where.
 _PAIRS = {id(dict): 0, id(collections.OrderedDict): 0, id(dict.update): 1}
