@@ -384,7 +384,6 @@ class Recorder:
                 result = self.attempt(func, target, args, kwargs)
                 if pending and target != "item":
                     args, kwargs = self._with_numbers_taken((args, kwargs))
-                self.symbols.require_given_back(result)
                 return args, kwargs, result
             except Break as stop:
                 if stop.code != "SB003":

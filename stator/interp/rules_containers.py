@@ -35,6 +35,22 @@ def _dict_get(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     vm.give(value.force() if type(value) is Box else value, cont)
 
 
+@rule(dict.setdefault)
+def _set_default(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    """Whether the key is there is a fact; the others are none."""
+    if len(args) not in (2, 3) or kwargs or type(args[0]) is not dict or type(args[1]) not in (str, int):
+        return vm.call_listed(dict.setdefault, dict.setdefault, None, args, kwargs, cont)
+    mapping, key = args[0], args[1]
+    if key in mapping:
+        return _dict_get(vm, (mapping, key), {}, cont)
+    tracker = vm.heap.tracker_of(mapping)
+    if tracker is not None and key not in tracker.initial:
+        vm.heap.guard(tracker.source, Kind.ABSENT, key)
+    vm.heap.note_write(mapping)
+    mapping[key] = args[2] if len(args) == 3 else None
+    vm.give(mapping[key], cont)
+
+
 def _keys_rule(cls: type) -> Any:
     def run(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
         tracker = vm.heap.tracker_of(args[0])

@@ -230,14 +230,6 @@ class SymbolNodes:
         except PendingUnbackedSymbolNotFound as error:
             raise Break("SB003", f"a size that its operation does not give back: {error}") from None
 
-    def require_given_back(self, result: Any) -> None:
-        """A break where the operation just done made symbols that its result does not show."""
-        pending = self.shape_env.pending_fresh_unbacked_symbols
-        if pending:
-            made = list(pending)
-            self.take_fresh(result)
-            pending[:] = made
-
     def define_fresh(self, node: fx.Node, bindings: Any, result: Any) -> None:
         if bindings:
             self.has_fresh = True

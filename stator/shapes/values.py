@@ -66,6 +66,7 @@ _DIVIDES = frozenset({operator.truediv, operator.itruediv, operator.floordiv, op
                       operator.imod})
 _GROWING = frozenset({operator.mul, operator.imul, operator.pow, operator.ipow, operator.lshift, operator.ilshift})
 _PRODUCTS = frozenset({operator.mul, operator.imul})
+_WIDTH = 62  # bits that integers of compiled code may grow to
 _RING = _PRODUCTS | {operator.add, operator.iadd, operator.sub, operator.isub}
 _COMPARISONS = frozenset({operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge})
 _BITWISE = frozenset({operator.and_, operator.iand, operator.or_, operator.ior})
@@ -221,15 +222,30 @@ def kept_apart(result: Any, values: tuple[Any, ...]) -> Any:
 
 
 def _overflows(function: Any, left: Any, right: Any) -> bool:
-    """Whether a product, power or shift leaves the 64 bits that symbols are made for."""
+    """Whether a product, power or shift leaves the 64 bits that compilers compute with; if not, that is a guard."""
     hints = [hint_of(value) for value in (left, right)]
-    if any(type(hint) is not int for hint in hints):
-        return False
-    base, other = (abs(hint).bit_length() for hint in hints)
-    if function in (operator.mul, operator.imul):
-        return base + other > 62
-    exponent = abs(hints[1])
-    return base + exponent > 62 if function in (operator.lshift, operator.ilshift) else max(base, 1) * exponent > 62
+    powers = function in (operator.pow, operator.ipow)
+    if any(type(hint) is not int for hint in hints):  # whether an exponent is negative decides what the power is
+        return function not in _PRODUCTS and {python_type(left), python_type(right)} == {int} and hints[1] is None
+    bits, other = abs(hints[0]).bit_length(), abs(hints[1])
+    if function in _PRODUCTS:
+        other = other.bit_length()
+    if max(bits, 1) * other > _WIDTH if powers else bits + other > _WIDTH:
+        return True
+    if type(right) is not int and type(left) is not int:  # both may grow
+        bits = max(bits, min(8, _WIDTH // max(other, 1))) if powers else bits + (_WIDTH - bits - other) // 2
+    if type(right) is not int:
+        other = _WIDTH // max(bits, 1) if powers else _WIDTH - bits
+    _keep_within(left, 1 << (_WIDTH // max(other, 1) if powers else _WIDTH - other))
+    _keep_within(right, 1 << other if function in _PRODUCTS else other)
+    return False
+
+
+def _keep_within(value: Any, limit: int) -> None:
+    """A guard that a number of the program's is no further from 0; sizes of tensors have no room to be."""
+    if type(value) is torch.SymInt and not all(symbol.is_nonnegative for symbol in value.node.expr.free_symbols):
+        bool(value <= limit)
+        bool(value >= -limit)
 
 
 def hint_of(value: Any) -> Any:

@@ -42,6 +42,19 @@ def dict_get_with_default():
 
 
 @probe()
+def dict_default_set():
+    table: dict[str, list[int]] = {"a": [1]}
+    return Scene(lambda x: x * len(table.setdefault("k", [])), one(ramp()), lambda: table.update(k=[3, 4]), lambda: table)
+
+
+@probe()
+def dict_default_found():
+    table = {"k": [1], "b": [2]}
+    return Scene(lambda x: (x * table.setdefault("k", [])[0], table.setdefault("k")), one(ramp()), lambda: table.pop("k"),
+                 lambda: table)
+
+
+@probe()
 def defaultdict_written():
     table = collections.defaultdict(lambda: 2)
     return Scene(lambda x: x * table["k"], one(ramp()), lambda: table.update(k=3), lambda: dict(table))

@@ -162,6 +162,19 @@ def unrelated_key():
 
 
 @program
+def keys_beside_a_default():
+    table = {"k": [2], "other": 1}
+    return Scene(lambda x: x * table.setdefault("k", [3])[0], lambda: (ramp(),), lambda: table.update(other=7, third=8))
+
+
+@program
+def keys_beside_a_default_that_is_set():
+    table = {"other": 1}
+    return Scene(lambda x, table: table.setdefault("k", [x])[0] * 2, lambda: (ramp(), dict(table)),
+                 lambda: table.update(other=7, third=8))
+
+
+@program
 def key_that_appears_unread():
     table = {"k": 2}
     return Scene(lambda x: x * table["k"], lambda: (ramp(),), lambda: table.update(other=7))

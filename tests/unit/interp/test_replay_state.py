@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 import stator
+from stator import events
 from tests.replayed_layers import COUNTED, DEPTH, SEEN, Layer, Stack, X, agree, counting, stack
 
 
@@ -133,6 +134,42 @@ def test_layers_with_a_life_of_their_own(cls: Any, played: int | None) -> None:
 
 def test_batch_norm_in_training_writes_its_buffers() -> None:
     agree(lambda: stack(cls=Normed)().train(), X, played=0, watched=Normed)
+
+
+class Reads(Layer):
+    table: torch.Tensor
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return super().forward(x) + self.table.shape[0] + self.table.sum(0)[1]
+
+
+def test_a_tensor_that_changes_its_layout_between_layers() -> None:
+    class Turns(Stack):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            for layer in self.layers:
+                x = layer(x * 1)
+                self.layers[0].table.t_()
+            return x
+
+    def make() -> Any:
+        layers, table = [Reads() for _ in range(DEPTH)], torch.arange(6.0).reshape(2, 3)
+        for layer in layers:
+            layer.table = table
+        return Turns(layers).eval()
+
+    agree(make, X, played=0, watched=Reads)
+
+
+def test_a_number_that_has_changed_in_one_layer_is_left_open_in_it() -> None:
+    """Also where it is, at the moment, what it is in the layers before."""
+    model = stack(lambda layers: [setattr(layer, "scale", 2.0) for layer in layers])()
+    compiled, captures = stator.compile(model, backend="eager", options={"strict": True}), []
+    for scale in (1.0, 2.0, 3.0, 4.0):
+        model.layers[2].scale = scale
+        with torch.no_grad(), events.record() as log:
+            torch.testing.assert_close(compiled(X), model(X))
+        captures.append(sum(isinstance(event, events.CaptureFinished) for event in log))
+    assert captures == [1, 1, 0, 0], captures
 
 
 def test_a_class_attribute_that_changes_between_layers() -> None:

@@ -65,3 +65,44 @@ def test_products_beyond_64_bits_are_constants() -> None:
         with events.record() as log:
             assert compiled(torch.ones(2), n)[1] == n * n
         assert log, "captured for this number alone"
+
+
+GROWING = {"product": lambda n: n * n, "third power": lambda n: n ** 3, "three factors": lambda n: n * n * n,
+           "shifted": lambda n: n << 20, "constant factor": lambda n: n * 1_000_003}
+
+
+@pytest.mark.parametrize("backend", ["eager", "inductor"])
+@pytest.mark.parametrize("name", GROWING)
+def test_numbers_that_grow_out_of_64_bits_are_compiled_again(name: str, backend: str) -> None:
+    """An entry made for small numbers takes those whose products its compiler can hold."""
+    def remainder(x: torch.Tensor, n: int) -> torch.Tensor:
+        return x * (GROWING[name](n) % 1_000_033)
+
+    compiled, x = stator.compile(remainder, backend=backend, dynamic=True, fullgraph=True), torch.ones(2)
+    with events.record() as log:
+        for n in (3, 4, 5, -6, 7000):
+            assert torch.equal(compiled(x, n), remainder(x, n)), n
+    assert sum(isinstance(event, events.CaptureFinished) for event in log) == 1
+    for n in (1 << 32, (1 << 33) + 1, 1 << 40, -(1 << 34) - 1, (1 << 62) + 1, (1 << 63) - 1, -(1 << 63)):
+        assert torch.equal(compiled(x, n), remainder(x, n)), n
+
+
+def test_a_shift_by_a_number_that_grows() -> None:
+    def shifted(x: torch.Tensor, n: int) -> Any:
+        return x + 1, (1 << n) % 1009, 3 ** n % 1009
+
+    compiled = stator.compile(shifted, backend="eager", dynamic=True)
+    for n in (3, 4, 30, 50, 62, 63, 64, 70, 200, 0):
+        assert compiled(torch.ones(2), n)[1:] == shifted(torch.ones(2), n)[1:], n
+
+
+def test_a_shift_by_a_number_that_only_the_graph_knows() -> None:
+    def shifted(x: torch.Tensor, y: torch.Tensor) -> Any:
+        n = int(y.sum().item())
+        return x + 1, 1 << n, 2 ** n
+
+    compiled = stator.compile(shifted, backend="eager", options={"strict": True})
+    for y in (1.0, 2.0, 40.0):
+        assert compiled(torch.ones(2), torch.tensor([y]))[1:] == shifted(torch.ones(2), torch.tensor([y]))[1:]
+    with pytest.raises(ValueError, match="negative shift count"):
+        compiled(torch.ones(2), torch.tensor([-1.0]))
