@@ -429,6 +429,9 @@ def install_eager(done: Trace, bound: tuple[Any, ...], why: str,
 
 def stopped(site: CallSite, done: Trace, stop: Break, bound: tuple[Any, ...]) -> tuple[Any, Any, Installed] | None:
     """A graph break: an error under fullgraph, else this call runs eagerly under the guards met so far."""
+    if stop.data.get("once"):  # what this call does, later ones do not do again: they are captured
+        events.emit(events.EagerFallback(site.name, stop.cause))
+        return None
     hopeless = stop.data.get("turn_off") == function_modes.WAY and site.breaks_are_errors(done.vm)
     if not hopeless and must_repeat(site, stop):
         return capture(site, bound)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
+import torch.nn.modules.lazy
+
 from stator import marks, stance
 from stator.breaks import Break
 from stator.interp.rule_registry import rule
@@ -46,3 +49,11 @@ def _set_stance(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 @rule(stance.current)
 def _current_stance(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     raise Break("SB022", "the stance is read in captured code")
+
+
+@rule(torch.nn.modules.lazy.LazyModuleMixin._infer_parameters)
+def _initialise_lazily(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    """A lazy module gets its parameters, and another class, in its first call; that call runs as it is."""
+    if vm.heap.tracker_of(args[0]) is not None:
+        raise Break("SB010", "a lazy module is initialised in this call", once=True)
+    vm.push(vm.frame_for(torch.nn.modules.lazy.LazyModuleMixin._infer_parameters, args, kwargs), cont)
