@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import threading
+import types
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -71,6 +72,8 @@ def _torch_compile(original: Any, default_backend: Any) -> Any:
     ) -> Any:
         if shapes_spec is not None:
             raise OptionValueError("shapes_spec= is not accepted by Stator; mark sizes with stator.mark_dynamic")
+        if _is_torchs_own_tracing(model):
+            return original(model, fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode, options=options)
         # isolate_recompiles asks for what Stator does anyway: each compile() call has entries of its own.
         if backend in (None, "inductor") and default_backend is not None:
             backend, mode, options = default_backend, None, None
@@ -88,6 +91,15 @@ def _torch_compile(original: Any, default_backend: Any) -> Any:
         )
 
     return compile
+
+
+def _is_torchs_own_tracing(model: Any) -> bool:
+    """torch.cond and the like compile themselves where a tracer of torch's (make_fx, torch.export, vmap) calls them.
+
+    What they want there is an operator that this tracer sees: Stator captures nothing under such modes.
+    """
+    return (type(model) is types.FunctionType and str(model.__module__).startswith("torch._higher_order_ops.")
+            and bool(torch._C._len_torch_dispatch_stack() or torch._C._functorch.get_interpreter_stack()))
 
 
 def _without_tuning(backend: Any, mode: Any, options: Any) -> tuple[Any, Any]:

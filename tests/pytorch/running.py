@@ -86,7 +86,7 @@ def supply_missing_names(path: str, seen: set[str] | None = None) -> None:
         if isinstance(statement, ast.Import | ast.ImportFrom):
             module = getattr(statement, "module", None) or ""
             for alias in statement.names:
-                if module.split(".")[0] == "torch":
+                if module.split(".")[0] in ("torch", "functorch"):
                     supply(module, alias.name)
                 elif not module:
                     supply_missing_names(os.path.join(os.path.dirname(path), f"{alias.name}.py"), seen)
@@ -97,7 +97,8 @@ def supply(module_name: str, name: str) -> None:
         module = importlib.import_module(module_name)
         if not hasattr(module, name) and not is_module(f"{module_name}.{name}"):
             made_later = getattr(module, f"get_{name}", None)  # a list there, a function that makes it here
-            value = False if name.isupper() else made_later() if made_later is not None else Nothing()
+            value = False if name.isupper() else made_later() if made_later is not None else \
+                Exception if name.endswith(("Exception", "Error")) else Nothing()
             setattr(module, name, value)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch.fx.experimental.proxy_tensor import make_fx
 
 import stator
 from stator import events
@@ -198,3 +199,20 @@ def test_a_backend_registered_with_torch() -> None:
 
     assert torch.compile(lambda x: x + 1, backend="counted_by_torch")(torch.zeros(1)).item() == 1
     assert calls == [1]
+
+
+def chosen(x: torch.Tensor) -> torch.Tensor:
+    return torch.cond(x.sum() > 0, lambda x: x.sin(), lambda x: x.cos(), (x,))
+
+
+def test_operators_that_compile_themselves_under_a_tracer_of_torchs() -> None:
+    """torch.cond calls torch.compile by itself; under make_fx, torch.export and vmap that is torch's own affair."""
+    class Model(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return chosen(x)
+
+    x = torch.ones(3)
+    assert torch.equal(chosen(x), x.sin())
+    for graph in (make_fx(chosen)(x), torch.export.export(Model(), (x,), strict=False).graph_module):
+        assert [node for node in graph.graph.nodes if node.target is torch.ops.higher_order.cond]
+    assert torch.equal(torch.vmap(chosen)(torch.ones(2, 3)), torch.ones(2, 3).sin())
