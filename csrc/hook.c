@@ -71,12 +71,23 @@ is_skipped(PyCodeObject *code)
 
 /* -------------------------------------------------------------------------------------- evaluation */
 
+/* The hook that was there before ours may be installed a second time, over ours: then it has seen the frame, and hands
+ * it down to us. Handing it back would go round for ever. */
+static PyObject *
+evaluate_natively(PyThreadState *tstate, _PyInterpreterFrame *frame, int throwflag)
+{
+    if (native_eval != _PyEval_EvalFrameDefault && _PyInterpreterState_GetEvalFrameFunc(tstate->interp) == native_eval) {
+        return _PyEval_EvalFrameDefault(tstate, frame, throwflag);
+    }
+    return native_eval(tstate, frame, throwflag);
+}
+
 static PyObject *
 run_subtree_natively(ThreadSwitch *thread, PyThreadState *tstate, _PyInterpreterFrame *frame, int throwflag)
 {
     bool outer = thread->live;
     thread->live = false;
-    PyObject *result = native_eval(tstate, frame, throwflag);
+    PyObject *result = evaluate_natively(tstate, frame, throwflag);
     thread->live = outer;
     return result;
 }
@@ -127,7 +138,7 @@ evaluate_frame(PyThreadState *tstate, _PyInterpreterFrame *frame, int throwflag)
 {
     ThreadSwitch *thread = &thread_switch;
     if (!thread->live || (callback == NULL && thread->own_callback == NULL)) {
-        return native_eval(tstate, frame, throwflag);
+        return evaluate_natively(tstate, frame, throwflag);
     }
     if (is_skipped(frame_code(frame))) {
         return run_subtree_natively(thread, tstate, frame, throwflag);
@@ -135,12 +146,12 @@ evaluate_frame(PyThreadState *tstate, _PyInterpreterFrame *frame, int throwflag)
     /* Only a frame that starts here can be answered for: a generator's frame, once it exists, is resumed in
      * the middle, and a frame object's frame belongs to that object. */
     if (throwflag || frame->owner != FRAME_OWNED_BY_THREAD || !PyFunction_Check(frame_function(frame))) {
-        return native_eval(tstate, frame, throwflag);
+        return evaluate_natively(tstate, frame, throwflag);
     }
     PyObject *answer = ask_callback(thread, frame);
     if (answer == run_sentinel) {
         Py_DECREF(answer);
-        return native_eval(tstate, frame, 0);
+        return evaluate_natively(tstate, frame, 0);
     }
     if (answer == run_all_sentinel) {
         Py_DECREF(answer);

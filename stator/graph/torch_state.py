@@ -98,7 +98,9 @@ class TorchState:
         key = args[:setting.keys]
         place = (id(setting.setter), key)
         if place not in self.before:
-            self.before[place] = (setting, key, setting.read(*key))
+            before = setting.read(*key)
+            if before != (None,):  # else this build of torch has no such setting: its setter warns or raises, no more
+                self.before[place] = (setting, key, before)
         setting.setter(*args, **kwargs)
 
     def is_changed(self, setting: Setting) -> bool:

@@ -93,6 +93,9 @@ def store_generic(vm: Any, obj: Any, name: str, value: Any, cont: Any = DISCARD)
     if is_a(obj, types.ModuleType):
         if obj is sys and name in ("stdout", "stderr") and len(vm.effects) > vm.early_effects:
             raise Break("SB015", f"sys.{name} is replaced before all of the text was written")
+        descr = descriptor_of_module(vm, cls, name)
+        if descr is not MISSING:
+            return set_descriptor(vm, descr, obj, name, value, cont)
         names_of(vm, obj).write(name, value)
         return vm.give(None, cont)
     descr = find(vm, cls, name)
@@ -100,6 +103,12 @@ def store_generic(vm: Any, obj: Any, name: str, value: Any, cont: Any = DISCARD)
         return set_descriptor(vm, descr, obj, name, value, cont)
     writable_dict(vm, obj, name, descr)[name] = value
     vm.give(None, cont)
+
+
+def descriptor_of_module(vm: Any, cls: type, name: str) -> Any:
+    """What a subclass of modules has for a name that is assigned (`torch.backends.cudnn.benchmark = True`)."""
+    descr = MISSING if cls is types.ModuleType else find(vm, cls, name)
+    return descr if descr is not MISSING and is_data_descriptor(vm, descr) else MISSING
 
 
 def writable_dict(vm: Any, obj: Any, name: str, descr: Any) -> dict[str, Any]:
@@ -233,6 +242,9 @@ def delete_generic(vm: Any, obj: Any, name: str, cont: Any = DISCARD) -> None:
     if is_a(obj, type):
         return delete_on_class(vm, obj, name, cont)
     if is_a(obj, types.ModuleType):
+        descr = descriptor_of_module(vm, cls, name)
+        if descr is not MISSING:
+            return delete_descriptor(vm, descr, obj, name, cont)
         scope = names_of(vm, obj)
         if scope.read(name) is MISSING:
             raise Raised(AttributeError(f"module {obj.__name__!r} has no attribute {name!r}"))
