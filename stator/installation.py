@@ -17,7 +17,7 @@ import torch
 
 from stator import api, pipeline
 from stator.backends.registry import find_backend, refuse_tuning
-from stator.errors import OptionValueError
+from stator.errors import OptionValueError, Unsupported
 from stator.options import DEFAULT_RECOMPILE_LIMIT, split_options
 from stator.stance import set_stance as stance_of
 
@@ -72,13 +72,11 @@ def _torch_compile(original: Any, default_backend: Any) -> Any:
     ) -> Any:
         if shapes_spec is not None:
             raise OptionValueError("shapes_spec= is not accepted by Stator; mark sizes with stator.mark_dynamic")
-        if _is_torchs_own_tracing(model):
-            return original(model, fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode, options=options)
         # isolate_recompiles asks for what Stator does anyway: each compile() call has entries of its own.
         if backend in (None, "inductor") and default_backend is not None:
             backend, mode, options = default_backend, None, None
         mode, options = _without_tuning(backend, mode, options)
-        return api.compile(
+        compiled = api.compile(
             model,
             fullgraph=fullgraph,
             dynamic=dynamic,
@@ -89,17 +87,29 @@ def _torch_compile(original: Any, default_backend: Any) -> Any:
             recompile_limit=DEFAULT_RECOMPILE_LIMIT if recompile_limit is None else recompile_limit,
             name=name,
         )
+        if not is_operator_of_torch(model):
+            return compiled
+        return _or_by_torch(compiled, functools.partial(original, model, fullgraph=fullgraph, backend=backend))
 
     return compile
 
 
-def _is_torchs_own_tracing(model: Any) -> bool:
-    """torch.cond and the like compile themselves where a tracer of torch's (make_fx, torch.export, vmap) calls them.
+def is_operator_of_torch(model: Any) -> bool:
+    """Whether torch compiles one of its operators that take functions, as torch.cond does when it is called."""
+    return type(model) is types.FunctionType and str(model.__module__).startswith("torch._higher_order_ops.")
 
-    What they want there is an operator that this tracer sees: Stator captures nothing under such modes.
-    """
-    return (type(model) is types.FunctionType and str(model.__module__).startswith("torch._higher_order_ops.")
-            and bool(torch._C._len_torch_dispatch_stack() or torch._C._functorch.get_interpreter_stack()))
+
+def _or_by_torch(compiled: Any, compile_by_torch: Callable[[], Any]) -> Any:
+    """Under a tracer of torch's (make_fx, torch.export, vmap) the operator must be seen by that tracer: Stator captures
+    nothing there. What a loop carries may be a number, too. Nothing has run yet where Stator refuses."""
+    def run(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return compiled(*args, **kwargs)
+        except Unsupported:
+            pass
+        return compile_by_torch()(*args, **kwargs)
+
+    return run
 
 
 def _without_tuning(backend: Any, mode: Any, options: Any) -> tuple[Any, Any]:

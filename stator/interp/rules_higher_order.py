@@ -192,8 +192,9 @@ def _while_loop(vm: Any, args: Any, cont: Any) -> None:
     asks, answer = interpreted(vm, what, condition, given[0], tuple(more))
     if type(answer) is not FakeTensor:
         raise Break("SB016", f"{what} with a condition that is no tensor")
-    turns, results = interpreted(vm, what, body, given[1], tuple(more))
-    results = require_tensors(what, results)
+    turns, result = interpreted(vm, what, body, given[1], tuple(more))
+    leaves, spec = pytree.tree_flatten(result)
+    results = require_tensors(what, leaves)
     if len(results) != len(given[1]):
         raise Break("SB016", f"{what} of a function that returns another number of tensors than it takes")
     require_same_carries(what, given[1], results)
@@ -201,7 +202,8 @@ def _while_loop(vm: Any, args: Any, cont: Any) -> None:
     with asks.reopened():
         asks.finish([answer], single=True)
     modules, operands = modules_of(asks, turns)
-    vm.give(perform(vm, what, while_loop_op, *modules, tuple(carried), operands), cont)
+    results = perform(vm, what, while_loop_op, *modules, tuple(carried), operands)
+    vm.give(pytree.tree_unflatten(list(results), spec), cont)
 
 
 @operator_rule(scan_op, 3)

@@ -21,8 +21,10 @@ import torch._dynamo.testing
 
 import stator
 from stator import events
+from stator.installation import is_operator_of_torch
 
 Function = Callable[..., Any]
+TORCHS_OPTIMIZE = torch._dynamo.optimize_assert
 REPLACED: list[Any] = []  # kept alive: torch._dynamo knows functions by their ids
 
 
@@ -33,6 +35,8 @@ def optimize(
     """The decorator that torch._dynamo.optimize() gives."""
 
     def decorate(fn: Any) -> Any:
+        if is_operator_of_torch(fn):  # torch.compile as torch has it asks, on behalf of torch.cond and the like
+            return TORCHS_OPTIMIZE(backend, dynamic=dynamic)(fn)
         return torch.compile(
             fn, backend=backend, fullgraph=nopython or error_on_graph_break, dynamic=dynamic, disable=disable
         )

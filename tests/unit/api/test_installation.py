@@ -216,3 +216,26 @@ def test_operators_that_compile_themselves_under_a_tracer_of_torchs() -> None:
     for graph in (make_fx(chosen)(x), torch.export.export(Model(), (x,), strict=False).graph_module):
         assert [node for node in graph.graph.nodes if node.target is torch.ops.higher_order.cond]
     assert torch.equal(torch.vmap(chosen)(torch.ones(2, 3)), torch.ones(2, 3).sin())
+
+
+def test_loops_that_carry_numbers_or_containers() -> None:
+    def loop(x: torch.Tensor) -> Any:
+        more = torch.while_loop(lambda i, c: i < 3, lambda i, c: (i + 1, {"y": c["y"] * 2}), (0, {"y": x}))
+        return torch.while_loop(lambda i, c: i < 3, lambda i, c: (i + 1, [c[0] * 2]), (torch.tensor(0), [x])), more
+
+    x = torch.ones(2)
+    (count, (doubled,)), (number, table) = loop(x)
+    assert count.item() == number == 3 and torch.equal(doubled, x * 8) and torch.equal(table["y"], x * 8)
+
+
+def test_a_captured_loop_that_carries_containers() -> None:
+    def loop(i: torch.Tensor, x: torch.Tensor) -> Any:
+        return torch.while_loop(lambda i, c: i < 3, lambda i, c: (i + 1, {"a": [c["a"][0] * 2], "b": (c["b"] + 1,)[0]}),
+                                (i, {"a": [x], "b": x}))
+
+    compiled = stator.compile(loop, backend="eager", fullgraph=True)
+    for start in (0, 2, 5):
+        count, table = compiled(torch.tensor(start), torch.ones(2))
+        turns = max(3 - start, 0)
+        assert count.item() == start + turns and torch.equal(table["a"][0], torch.ones(2) * 2 ** turns)
+        assert torch.equal(table["b"], torch.ones(2) + turns)
