@@ -52,10 +52,23 @@ def _real(value: Any) -> Any:
     extent = sum(stride * max(size - 1, 0) for stride, size in zip(strides, sizes, strict=True)) + 1
     if extent * value.element_size() > _BYTES:
         raise _NoCopy
-    made = torch.empty_strided(sizes, strides, dtype=value.dtype).zero_()
+    made = _part_of_storage(value, sizes, strides, extent)
+    if made is None:
+        made = torch.empty_strided(sizes, strides, dtype=value.dtype).zero_()
     if value.requires_grad:
         made.requires_grad_()
         if not value.is_leaf:
             with torch.enable_grad():
                 made = made.view_as(made)
     return made
+
+
+def _part_of_storage(value: Any, sizes: list[int], strides: list[int], extent: int) -> torch.Tensor | None:
+    """A view of a larger storage stays one: as_strided reaches beyond it. None where the tensor fills its storage."""
+    length, offset = value.untyped_storage().nbytes(), value.storage_offset()
+    if type(length) is not int or type(offset) is not int:
+        return None
+    count = length // value.element_size()
+    if count == extent or offset + extent > count or length > _BYTES:
+        return None
+    return torch.zeros(count, dtype=value.dtype).as_strided(sizes, strides, offset)

@@ -20,9 +20,24 @@ from stator.graph.layout_rules import foresee
 
 _SCALARS = frozenset({int, float, bool, str, complex, type(None), type(...), torch.dtype, torch.device, torch.layout,
                       torch.memory_format})
-_NEEDS_STORAGE = {id(f) for f in (torch.Tensor.storage_offset, torch.Tensor.as_strided, torch.as_strided)}
+# Operations that look at a storage: remembered results of views have storages of their own, which are too small.
+_OF_STORAGES = "storage_offset as_strided as_strided_ as_strided_copy as_strided_scatter slice_inverse set_".split()
 _LIMIT = 100_000
 
+
+
+def _named(names: list[str]) -> dict[int, Any]:
+    """The functions, methods and operators of these names, by their ids."""
+    found: list[Any] = []
+    for name in names:
+        found += [getattr(holder, name) for holder in (torch.Tensor, torch) if hasattr(holder, name)]
+        packet = getattr(torch.ops.aten, name, None)
+        if packet is not None:
+            found += [packet, *(getattr(packet, overload) for overload in packet.overloads())]
+    return {id(function): function for function in found}
+
+
+_NEEDS_STORAGE = _named(_OF_STORAGES)
 _memo: dict[Any, Any] = {}
 _held: list[Any] = []  # the functions of the memo, so that their ids stay theirs
 

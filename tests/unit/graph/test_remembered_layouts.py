@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -47,3 +49,25 @@ def test_a_tensor_that_was_changed_in_place_is_another(program: object) -> None:
     size = (2, 3) if program is reshaped else (3,)
     x = torch.ones(*size, requires_grad=program is written)
     assert stator.compile(program, backend="eager")(x) == program(x)  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("reach", [
+    lambda s, base: s.as_strided((3, 4, 5), (20, 5, 1), 0),
+    lambda s, base: torch.as_strided_copy(s, (3, 4, 5), (20, 5, 1), 0),
+    lambda s, base: torch.as_strided_scatter(s, torch.ones(3), (3,), (20,), 0),
+    lambda s, base: s.as_strided_((3, 4, 5), (20, 5, 1), 0),
+    lambda s, base: torch.ops.aten.as_strided(s, (3, 4, 5), (20, 5, 1), 0),
+    lambda s, base: torch.ops.aten.slice_inverse(s.detach(), base, 1, 2, 3, 1),
+], ids=["method", "copy", "scatter", "in place", "operator", "inverse"])
+def test_operations_that_reach_beyond_a_view(reach: Any) -> None:
+    """Remembered views have storages of their own, in which there is nothing beyond them."""
+    def program(x: torch.Tensor) -> Any:
+        base = x + 1
+        try:
+            return reach(base[:, 2:3], base) + 1
+        except RuntimeError as error:  # an error that only a fake makes would be the program's answer
+            return str(error)
+
+    x = torch.arange(60.0).view(3, 4, 5)
+    stator.compile(program, backend="eager")(x)  # what is met here is remembered
+    assert torch.equal(stator.compile(program, backend="eager")(x), program(x))
