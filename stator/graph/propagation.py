@@ -74,13 +74,15 @@ class Propagation:
         self.metas: dict[int, Any] = {}  # id(fake) -> its key; the recorder keeps the fakes alive
         self.served = 0
 
-    def key(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def key(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], in_place: bool = False) -> Any:
         """What the result depends on, or None where the memo must not be used."""
         if not self.enabled:
             return None
         if id(func) in _NEEDS_STORAGE:
             if self.served:
                 raise ExactNeeded
+            return None
+        if in_place:
             return None
         try:
             parts = [self._describe(value) for value in args]

@@ -38,7 +38,7 @@ from stator.graph.naming import input_name, is_in_place, spell, spelled_types
 from stator.graph.plain_inputs import PlainInputs
 from stator.graph.propagation import Propagation
 from stator.graph.quiet import keep_quiet
-from stator.graph.tensor_classes import PLAIN_CLASSES, acts_above_dispatch, acts_as_parameter, acts_as_wrapper
+from stator.graph.tensor_classes import CAPSULE, PLAIN_CLASSES, acts_above_dispatch, acts_as_parameter, acts_as_wrapper
 from stator.graph.torch_state import TorchState
 from stator.graph.uncertain import Uncertain
 from stator.graph.wrappers import Wrappers
@@ -330,7 +330,7 @@ class Recorder:
         if self.uncertain.storages:
             self.uncertain.check(target, in_place, args, kwargs)
         self.writes_in_place = self.writes_in_place or in_place
-        key = None if in_place else self.propagation.key(func, args, kwargs)
+        key = self.propagation.key(func, args, kwargs, in_place)
         if key is not None:
             result = self.propagation.recall(key, func, args, kwargs)
             if result is not None:
@@ -529,7 +529,7 @@ def new_node(graph: fx.Graph, op: str, target: Any, args: tuple[Any, ...], kwarg
 
 
 def refuse_real_tensors(values: Any) -> None:
-    """A tensor without a fake (a subclass, say) cannot take part in a traced operation."""
+    """What has no fake (a subclass, say) cannot take part in a traced operation."""
     for value in values:
         cls = type(value)
         if cls is FakeTensor or cls in _ATOMS:
@@ -538,6 +538,8 @@ def refuse_real_tensors(values: Any) -> None:
             refuse_real_tensors(value)
         elif issubclass(cls, torch.Tensor):
             raise Break("SB017", f"a tensor of type {cls.__name__}")
+        elif cls is CAPSULE:  # whoever takes a tensor out of it empties it
+            raise Break("SB005", "a capsule passed to a torch operation")
 
 
 def fixed_extents(extents: Any) -> tuple[int | None, ...]:

@@ -127,3 +127,12 @@ def test_other_libraries_of_tensors_are_not_in_the_way() -> None:
         from torch.distributed.tensor import DTensor
         return isinstance(x, DTensor), x + 1
     assert portrait(stator.compile(use, backend="eager")(square())) == portrait(use(square()))
+
+
+def test_a_capsule_is_emptied_once() -> None:
+    def program(capsule: Any) -> torch.Tensor:
+        return torch.asarray(capsule) + 1
+
+    for _ in range(2):
+        capsule = torch.utils.dlpack.to_dlpack(torch.ones(2))
+        assert torch.equal(stator.compile(program, backend="eager")(capsule), torch.full((2,), 2.0))
