@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+import torch.utils.dlpack
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor
 
@@ -17,6 +18,7 @@ from stator.graph.fakes import Fakes
 from stator.graph.propagation import ExactNeeded
 from stator.source import Source
 
+CAPSULE = type(torch.utils.dlpack.to_dlpack(torch.empty(0)))  # no input: whoever takes the tensor out empties it
 
 class PlainInputs:
     """The storages of one trace's inputs, and which of them have a fake of their own."""

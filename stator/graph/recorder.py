@@ -35,10 +35,10 @@ from stator.graph.frozen_records import field_names, record_arguments
 from stator.graph.input_items import InputItems
 from stator.graph.known_values import KnownValues, has_scalars, index_as_read, map_scalars
 from stator.graph.naming import input_name, is_in_place, spell, spelled_types
-from stator.graph.plain_inputs import PlainInputs
+from stator.graph.plain_inputs import CAPSULE, PlainInputs
 from stator.graph.propagation import Propagation
 from stator.graph.quiet import keep_quiet
-from stator.graph.tensor_classes import CAPSULE, PLAIN_CLASSES, acts_above_dispatch, acts_as_parameter, acts_as_wrapper
+from stator.graph.tensor_classes import PLAIN_CLASSES, acts_above_dispatch, acts_as_parameter, acts_as_wrapper
 from stator.graph.torch_state import TorchState
 from stator.graph.uncertain import Uncertain
 from stator.graph.wrappers import Wrappers

@@ -13,9 +13,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-import torch.utils.dlpack
 
-CAPSULE = type(torch.utils.dlpack.to_dlpack(torch.empty(0)))  # a tensor on its way to another library
 PLAIN_CLASSES = frozenset({torch.Tensor, torch.nn.Parameter, torch.nn.Buffer})
 _BASES = frozenset({torch.nn.Parameter, torch.Tensor, torch._C.TensorBase, object})
 _HARMLESS = frozenset("""
