@@ -18,6 +18,7 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from stator import _hook
 from stator.breaks import Break
 from stator.code.decode import decode
+from stator.guards.guard import Kind
 from stator.heap.box import Box
 from stator.heap.upcoming import is_known_ahead
 from stator.interp import consumers, symbols
@@ -33,6 +34,7 @@ from stator.kinds import is_a
 from stator.native.table import NativeClass, lookup, name_of, receiver_split
 from stator.native.torch_ops import torch_leaf
 from stator.shapes.values import SYMBOLIC, UNREAD, data_dependent, specialise, unread
+from stator.source import CallOf, Pinned
 
 
 class NativeCaller(Machine):
@@ -147,6 +149,10 @@ class NativeCaller(Machine):
                 raise Break("SB006", f"{name_of(row)} of an object from outside")
             if args and (type(fn) is types.MethodDescriptorType or fn is itertools.tee):
                 self.refuse_copies(fn, args[0])
+            if row.depends is not None:
+                names = tuple([value for value in args if type(value) is str])
+                source = CallOf(Pinned(row.depends), tuple([Pinned(name) for name in names]))
+                self.heap.guard(source, Kind.FRESH_CALL, row.depends(*names))
             return
         if cls is NativeClass.SPECIAL or cls is NativeClass.WRAPPER or cls is NativeClass.OUTSIDE_REF:
             raise Break("SB001", f"{name_of(row)} needs a rule of the interpreter that does not exist yet")

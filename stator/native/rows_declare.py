@@ -66,6 +66,7 @@ class Row:
         False  # hashes, compares or orders what it sees: containers inside must be filled through
     )
     formats: bool = False  # makes text of values: a default repr inside would bake in an address
+    depends: Any = None  # answers, to the strings among the arguments, for what else its result depends on; guarded
 
 
 ATTRIBUTE_ACCESS = "attribute access follows the attribute rules"

@@ -2,6 +2,7 @@
 
 In: nothing, until optree is there.  Out: rows for its C functions and for the methods of its PyTreeSpec.  They look at
 containers as deep as they go, call the functions that classes are registered with, and hand the leaves on as they are.
+Which classes are registered, and whether dicts keep their order, is guarded.
 """
 
 from __future__ import annotations
@@ -12,7 +13,19 @@ from typing import Any
 
 from stator.native.rows_declare import C_CALLABLES, ROWS, NativeClass, add, underlying
 
-_FACTS: dict[str, Any] = {"calls_back": True, "fresh": True}
+_entries: dict[int, Any] = {}  # of the registry, kept so that an id stays that of one entry
+
+
+def registered(*names: str) -> tuple[Any, ...]:
+    """What optree knows of classes now, and of the order of dicts in the namespaces of these names."""
+    entries = list(sys.modules["optree.registry"]._NODETYPE_REGISTRY.values())
+    for entry in entries:
+        _entries.setdefault(id(entry), entry)
+    ordered = sys.modules["optree._C"].is_dict_insertion_ordered
+    return *map(id, entries), *[ordered(name) for name in ("", *names)]
+
+
+_FACTS: dict[str, Any] = {"calls_back": True, "fresh": True, "depends": registered}
 _FUNCTIONS = """
     flatten flatten_with_path make_leaf make_none make_from_collection all_leaves is_leaf is_namedtuple
     is_namedtuple_class is_namedtuple_instance namedtuple_fields is_structseq is_structseq_class is_structseq_instance

@@ -7,6 +7,7 @@ import collections
 import pytest
 import torch
 
+import stator
 from tests.torch_api.side_by_side import World, compare
 
 optree = pytest.importorskip("optree")
@@ -61,3 +62,37 @@ def test_captured_whole(program, backend):
         return (torch.arange(3.0) + number,)
     seen = compare(lambda: World(program, arguments), calls=3, backend=backend)
     assert not seen.codes and not seen.fallbacks
+
+
+class Late:
+    def __init__(self, *parts):
+        self.parts = parts
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_classes_registered_between_calls(backend):
+    def arguments(number):
+        if number == 2:
+            optree.register_pytree_node(Late, lambda late: (late.parts, None), lambda _, parts: Late(*parts),
+                                        namespace="late")
+        if number == 4:  # the same class, other functions
+            optree.unregister_pytree_node(Late, namespace="late")
+            optree.register_pytree_node(Late, lambda late: (late.parts[:1], None), lambda _, parts: Late(*parts),
+                                        namespace="late")
+        if number == 6:
+            optree.unregister_pytree_node(Late, namespace="late")
+        return (torch.arange(3.0) + number,)
+
+    def program(x):
+        return len(optree.tree_leaves([Late(x, x), x], namespace="late")), x * 2
+    seen = compare(lambda: World(program, arguments), calls=8, backend=backend)
+    assert not seen.codes and seen.captures[1::2] == [0, 0, 0, 0]
+
+
+def test_the_order_of_dicts():
+    def program(x):
+        return [leaf * 2 for leaf in optree.tree_leaves({"b": x, "a": x + 1}, namespace="ordered")]
+    compiled, x = stator.compile(program, backend="eager", fullgraph=True), torch.arange(3.0)
+    for ordered in (False, True, False):
+        with optree.dict_insertion_ordered(ordered, namespace="ordered"):
+            assert [part.tolist() for part in compiled(x)] == [part.tolist() for part in program(x)]
