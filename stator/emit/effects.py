@@ -236,6 +236,9 @@ def _diff_tensor(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> 
     if id(tracker.standin) in build.vm.tensor_grads:
         grad = build.vm.tensor_grads[id(tracker.standin)][1]
         out.append(f"{build.outside(tracker.source)}.grad = {build.value(grad)}")
+    if id(tracker.standin) in build.vm.data_notes:
+        note = build.vm.data_notes[id(tracker.standin)]
+        out.append(f"{build.outside(tracker.source)}.data = {build.value(note.value)}")
     for name, value in build.vm.tensor_attributes.get(id(tracker.standin), {}).items():
         if tracker.initial_dict is None or name not in tracker.initial_dict \
                 or not _current(tracker.initial_dict[name], value):

@@ -31,6 +31,7 @@ from stator.errors import BackendError
 from stator.graph.idle_settings import drop_idle_settings, only_settings
 from stator.graph.modules import make_captured
 from stator.heap.tracker import Shape
+from stator.interp.data_notes import settle as settle_data
 from stator.interp.rules_random import saved_streams
 from stator.interp.tensor_bookkeeping import require_inner_leaves
 from stator.source import Drawn, Source
@@ -92,6 +93,7 @@ def emit_residual(vm: Any, result: Any, resume: Any = None, begin: Callable[[], 
         writer.line(statement)
     refuse_uncertain(vm, build.outputs)
     require_inner_leaves(vm, build.outputs)
+    settle_data(vm, build.outputs)
     flags = write_flags(build)
     lines = writer.lines
     drop_idle_settings(recorder.graph, vm.torch_state)

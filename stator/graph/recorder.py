@@ -249,8 +249,8 @@ class Recorder:
     def node_of(self, fake: Any) -> fx.Node:
         """The node that makes a fake tensor (a getitem of a multi-output node is made on first use)."""
         node = self.nodes.get(id(fake))
-        if node is None:
-            raise Break("SB005", "a tensor that did not come through the recorder")
+        if node is None or type(node) is Break:  # or one that must not be used again (see interp/data_notes)
+            raise node or Break("SB005", "a tensor that did not come through the recorder")
         if type(node) is tuple:
             parent, index = node
             node = self.graph.create_node("call_function", _getitem, (self._resolve(parent), index), {})

@@ -24,7 +24,7 @@ from stator.heap.raw_access import instance_dict
 from stator.heap.shells import CONSTANT_TYPES, is_constant_tuple
 from stator.heap.tracker import Shape
 from stator.heap.upcoming import posed_class
-from stator.interp import registered_ops, tensor_bookkeeping
+from stator.interp import data_notes, registered_ops, tensor_bookkeeping
 from stator.interp.class_attributes import (
     TensorSuper,
     load_module_attr,
@@ -286,7 +286,7 @@ def give_tensor_member(vm: Any, fake: Any, cls: type, name: str, descr: Any, con
             return vm.give(cls, cont)
         if type(descr) is property and type(descr.fget) is types.FunctionType and not vm.is_torch_leaf(descr.fget):
             return vm.call(descr.fget, (fake,), {}, cont)
-        return vm.give(vm.torch_attribute(fake, name, descr), cont)
+        return vm.give(vm.torch_attribute(data_notes.current(vm, fake, name), name, descr), cont)
     bind(vm, descr, fake, cls, cont)
 
 

@@ -152,6 +152,7 @@ class Machine:
         self.seeded_streams: dict[int, tuple[Any, Any]] = {}  # a stream from outside -> it, the one in its place
         self.asked_ids: dict[int, Any] = {}  # of objects made inside the trace: the residual's have others
         self.grad_flags: dict[int, Any] = {}  # id of a fake -> how its flag changes (see interp/grad_flags)
+        self.data_notes: dict[int, Any] = {}  # id of a fake -> the memory it gets (see interp/data_notes)
         self.watches: dict[int, Any] = {}  # id of a BackwardHook made inside -> (it, its node)
         self.new_leaves: list[Any] = []  # tensors of the graph that were made to require a gradient
         self.retained: dict[int, Any] = {}  # tensors of the graph that are to keep their gradients, by id

@@ -154,7 +154,7 @@ class Replay:
                 or heap.unread_met or not heap.shapes.is_plain() or events.lines_wanted():
             return False
         if vm.class_overlays or vm.tensor_attributes or vm.cache_fills or vm.locks or vm.lock_answers or vm.hooks \
-                or vm.context_sets or vm.grad_flags or vm.watches \
+                or vm.context_sets or vm.grad_flags or vm.data_notes or vm.watches \
                 or vm.new_leaves or vm.tensor_grads or vm.exc_state.topmost() is not None:
             return False
         if self.checked != heap.writes:

@@ -218,7 +218,8 @@ def pending_writes(vm: Any) -> Any:
     """Everything the trace has written so far, to be compared with a later answer."""
     classes = [(cls, name, id(value)) for cls, own in vm.class_overlays.items() for name, value in own.items()]
     return fingerprint(vm.heap), classes, list(map(id, vm.context_sets)), len(vm.effects), len(vm.hooks), \
-        [(key, flag.entry, flag.final) for key, flag in vm.grad_flags.items()]
+        [(key, flag.entry, flag.final) for key, flag in vm.grad_flags.items()], \
+        [(key, id(note.value)) for key, note in vm.data_notes.items()]
 
 
 @rule(torch._C._functorch.unwrap_if_dead)

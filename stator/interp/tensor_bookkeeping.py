@@ -2,6 +2,7 @@
 
     x.is_leaf                 ->  the fake's answer, guarded where x comes from outside
     x.grad = None             ->  noted; the residual assigns it
+    x.data = y                ->  noted (see data_notes)
     x.requires_grad_()        ->  a node, where the leaf stays in the graph; else a break: compilers return none
                                   of a leaf from outside a note (see grad_flags)
 """
@@ -15,6 +16,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.breaks import Break
 from stator.guards.guard import Kind
+from stator.interp import data_notes
 from stator.interp.frame import Raised
 from stator.interp.grad_flags import may_be_noted, note
 from stator.interp.tensor_copies import set_flag
@@ -95,6 +97,9 @@ def write(vm: Any, fake: Any, name: str, value: Any) -> bool:
         return True
     if name == "grad":
         _write_grad(vm, fake, value)
+        return True
+    if name == "data":
+        data_notes.assign(vm, fake, value)
         return True
     return False
 

@@ -61,6 +61,8 @@ def copy_before_graph(vm: Any, fake: Any, memo: Any) -> Any:
     original, source, outside = original_of(vm, fake)
     if original is None:
         raise Break("SB005", "copy.deepcopy of a tensor that the graph makes")
+    if id(fake) in vm.data_notes:
+        raise Break("SB006", "copy.deepcopy of a tensor whose memory has changed")
     if id(fake) in vm.grad_flags:
         raise Break("SB016", "copy.deepcopy of a leaf whose requires_grad has changed")
     refuse_other_worlds(vm, fake)

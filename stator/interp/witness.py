@@ -96,7 +96,7 @@ def written(vm: Any) -> Any:
             vm.error_policy,
             [(key, id(grad)) for key, (_, grad) in vm.tensor_grads.items()], state.left_behind(),
             [(key, flag.entry, flag.final) for key, flag in vm.grad_flags.items()],
-            [id(each) for each in vm.context_sets],
+            [(key, id(note.value)) for key, note in vm.data_notes.items()], [id(each) for each in vm.context_sets],
             len(vm.hooks), state.autocast_depth, list(state.devices), len(state.contexts))
 
 

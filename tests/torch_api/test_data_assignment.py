@@ -1,0 +1,228 @@
+"""`p.data = t` inside captured code: memory, gradients and aliases as eager leaves them; captured or broken as promised."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from tests.torch_api.side_by_side import World, compare
+
+WHOLE: list[Callable[[], World]] = []
+BROKEN: list[Callable[[], World]] = []
+
+
+def values(*shape: int, seed: int = 3) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+def layer() -> nn.Linear:
+    torch.manual_seed(1)
+    return nn.Linear(4, 4)
+
+
+def world(step: Any, look: Any, wants_grad: bool = False) -> World:
+    return World(step, lambda i: (values(2, 4, seed=i).requires_grad_(wants_grad),), look)
+
+
+def whole(make: Callable[[], World]) -> Callable[[], World]:
+    WHOLE.append(make)
+    return make
+
+
+def broken(make: Callable[[], World]) -> Callable[[], World]:
+    BROKEN.append(make)
+    return make
+
+
+@whole
+def after_the_last_use() -> World:
+    model = layer()
+
+    def step(x: Any) -> Any:
+        for parameter in model.parameters():
+            parameter.data = parameter.data - 0.1 * x.mean()
+        return x + 1
+    return world(step, lambda: model)
+
+
+@whole
+def in_place() -> World:
+    model = layer()
+
+    def step(x: Any) -> Any:
+        model.weight.data *= 0.5
+        model.weight.data -= 0.1
+        model.bias.data += x.mean(0)
+        return model(x)
+    return world(step, lambda: model)
+
+
+@whole
+def assigned_and_read_again() -> World:
+    model = layer()
+
+    def step(x: Any) -> Any:
+        model.weight.data = model.weight.data * 2
+        model.weight.data = model.weight.data + 1
+        model.weight.data.clamp_(max=1.5)
+        model.weight.data += 0.25
+        return x.sum()
+    return world(step, lambda: model)
+
+
+@whole
+def shared_with_what_is_kept() -> World:
+    model, kept = layer(), [None]
+
+    def step(x: Any) -> Any:
+        made = model.weight.data * 0.5
+        model.weight.data = made
+        kept[0] = made
+        return x + 1
+    return world(step, lambda: (model, kept[0].data_ptr() == model.weight.data_ptr()))
+
+
+@whole
+def failing_later() -> World:
+    model = layer()
+
+    def step(x: Any, index: Any) -> Any:
+        model.weight.data = model.weight.data * 0.5
+        return x[index]
+    return World(step, lambda i: (values(2, 4, seed=i), torch.tensor([0, 9 if i == 1 else 1])), lambda: model)
+
+
+@broken
+def used_again() -> World:
+    model = layer()
+
+    def step(x: Any) -> Any:
+        y = model(x)
+        model.weight.data = model.weight.data * 0.5
+        return y + model(x)
+    return world(step, lambda: model)
+
+
+@broken
+def its_number_asked_again() -> World:
+    flag = [torch.tensor(True)]
+
+    def step(x: Any, switch: Any) -> Any:
+        switch.data = torch.tensor(False)
+        return x if switch else -x
+
+    def arguments(i: int) -> Any:
+        flag[0] = torch.tensor(True)
+        return values(3, seed=i), flag[0]
+    return World(step, arguments, lambda: flag[0])
+
+
+@broken
+def turned_in_place() -> World:
+    model = layer()
+
+    def step(x: Any) -> Any:
+        turned = model.weight.data
+        turned.t_()
+        model.weight.data = turned
+        return x + 1
+    return world(step, lambda: model)
+
+
+@broken
+def moved_in_place() -> World:
+    model = layer()
+
+    def step(x: Any, y: Any) -> Any:
+        moved = model.weight.data
+        moved.set_(y)
+        model.weight.data = moved
+        return model(x)
+    return World(step, lambda i: (values(2, 4, seed=i), values(4, 4, seed=i + 4)), lambda: model)
+
+
+@broken
+def of_another_size() -> World:
+    kept: list[Any] = []
+
+    def step(x: Any, y: Any) -> Any:
+        x.data = y
+        return x * 2
+
+    def arguments(i: int) -> Any:
+        kept[:] = [values(2, 3), values(4, seed=i)]
+        return tuple(kept)
+    return World(step, arguments, lambda: (kept[0], kept[0].data_ptr() == kept[1].data_ptr()))
+
+
+@broken
+def of_a_tensor_made_inside() -> World:
+    def step(x: Any) -> Any:
+        y = x * 2
+        y.data = x + 1
+        return y, y * 3
+    return world(step, lambda: None, wants_grad=True)
+
+
+@broken
+def copied_afterwards() -> World:
+    model = layer()
+
+    def step(x: Any) -> Any:
+        model.weight.data = model.weight.data * 0.5
+        return copy.deepcopy(model.weight)
+    return world(step, lambda: model)
+
+
+@broken
+def under_two_names_now_and_then() -> World:
+    kept: list[Any] = [None]
+
+    def step(x: Any, y: Any) -> Any:
+        x.data = x.data * 2
+        return y + 1
+
+    def arguments(i: int) -> Any:
+        kept[0] = values(3, seed=i)
+        return kept[0], kept[0] if i == 1 else values(3, seed=i + 5)
+    return World(step, arguments, lambda: kept[0])
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("make", WHOLE, ids=lambda make: make.__name__)
+def test_captured_whole(make: Callable[[], World], backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STATOR_STRICT", "1")
+    seen = compare(make, calls=4, backend=backend, tolerance=0.0 if backend == "eager" else 1e-6)
+    assert not seen.codes
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("make", BROKEN, ids=lambda make: make.__name__)
+def test_broken_and_right(make: Callable[[], World], backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STATOR_STRICT", "1")
+    seen = compare(make, calls=4, backend=backend, tolerance=0.0 if backend == "eager" else 1e-6)
+    assert set(seen.codes) == {"SB006"}
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_a_backward_pass_sees_the_new_memory(backend: str) -> None:
+    def make() -> World:
+        model, given = layer(), []
+
+        def step(x: Any) -> Any:
+            loss = model(x).sum()
+            model.weight.data = model.weight.data * 0.5
+            loss.backward()
+            return loss
+
+        def arguments(i: int) -> Any:
+            given[:] = [values(2, 4, seed=i).requires_grad_()]
+            return tuple(given)
+        return World(step, arguments, lambda: (model, given[0].grad, model.weight.grad))
+    seen = compare(make, calls=3, backend=backend)
+    assert seen.codes == ["SB016"]
