@@ -23,6 +23,7 @@ void GuardProgram::Certificate::clear() {
   tensors.clear();
   late.clear();
   calls.clear();
+  values.clear();
 }
 
 void GuardProgram::Certificate::expect(int node, const void* place, uint64_t expected, int group) {
@@ -61,6 +62,7 @@ class GuardProgram::Certifier {
   void run() {
     for (size_t i = 0; i < program_.steps_.size(); ++i) sort_step(static_cast<int>(i));
     lay_out();
+    for (int node : program_.wanted_) certificate_.values.push_back(fixed_[node] ? slots_[node] : nullptr);
     certificate_.valid = !certificate_.outdated;
   }
 
@@ -405,6 +407,8 @@ bool GuardProgram::hangs_on_call(int index) const {
   while (nodes_[index].parent >= 0) index = nodes_[index].parent;
   return nodes_[index].op == Op::call;
 }
+
+PyObject* const* GuardProgram::proven_values() const { return certificate_->values.data(); }
 
 void GuardProgram::forget_certificate() {
   if (certificate_) certificate_->valid = false;

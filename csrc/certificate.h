@@ -55,6 +55,7 @@ struct GuardProgram::Certificate {
   TensorSeals tensors;
   std::vector<int> late;              // steps about what the words have proven alive
   std::vector<int> calls;             // steps that run other readers: last, for one may let another thread in
+  std::vector<PyObject*> values;      // of the wanted nodes, side by side; nullptr: read by a step
   bool valid = false;
   bool outdated = false;  // a reader let another thread change something since it was checked
 

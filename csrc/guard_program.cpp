@@ -52,28 +52,27 @@ WantedValues::~WantedValues() {
   for (Py_ssize_t i = 0; i < size_; ++i) Py_DECREF(values_[i]);
 }
 
-bool WantedValues::fill(PyObject* const* slots, const std::vector<int>& wanted, Py_ssize_t packed) {
+bool WantedValues::fill(PyObject* const* slots, const std::vector<int>& wanted, Py_ssize_t packed,
+                        PyObject* const* proven) {
   const auto count = static_cast<Py_ssize_t>(wanted.size());
   const Py_ssize_t room = count - packed + (packed > 0 ? 1 : 0);
   if (room > small_size) {
     large_.resize(static_cast<size_t>(room) + 1);
     values_ = large_.data() + 1;
   }
+  auto value_of = [&](Py_ssize_t i) {
+    PyObject* value = proven ? proven[i] : nullptr;
+    if (!value) value = slots[wanted[static_cast<size_t>(i)]];
+    Py_INCREF(value);
+    return value;
+  };
   if (packed > 0) {
     PyObject* tuple = PyTuple_New(packed);
     if (!tuple) return false;
-    for (Py_ssize_t i = 0; i < packed; ++i) {
-      PyObject* value = slots[wanted[static_cast<size_t>(i)]];
-      Py_INCREF(value);
-      PyTuple_SET_ITEM(tuple, i, value);
-    }
+    for (Py_ssize_t i = 0; i < packed; ++i) PyTuple_SET_ITEM(tuple, i, value_of(i));
     values_[size_++] = tuple;
   }
-  for (Py_ssize_t i = packed; i < count; ++i) {
-    PyObject* value = slots[wanted[static_cast<size_t>(i)]];
-    Py_INCREF(value);
-    values_[size_++] = value;
-  }
+  for (Py_ssize_t i = packed; i < count; ++i) values_[size_++] = value_of(i);
   return true;
 }
 
@@ -86,6 +85,7 @@ Py_ssize_t GuardProgram::run(PyObject* const* arguments, Py_ssize_t count, Wante
   Frame frame{arguments, count, uses_scratch ? scratch_.data() : other.data(), holds_references_, {}};
   if (uses_scratch) scratch_in_use_ = true;
   Py_ssize_t failed = uses_scratch ? run_certificate(frame) : unproven;
+  PyObject* const* proven = failed == -1 ? proven_values() : nullptr;
   if (failed == unproven) {
     // A program that calls out may run for long: it holds references instead.
     CollectionPause pause(!holds_references_);
@@ -94,7 +94,7 @@ Py_ssize_t GuardProgram::run(PyObject* const* arguments, Py_ssize_t count, Wante
   }
   if (failed < 0 && out) {
     CollectionPause pause(packed_ > 0);  // the tuple is made before it holds what the slots borrow
-    if (!out->fill(frame.slots, wanted_, packed_)) failed = check_count();
+    if (!out->fill(frame.slots, wanted_, packed_, proven)) failed = check_count();
   }
   if (uses_scratch) scratch_in_use_ = false;
   return failed;

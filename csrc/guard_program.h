@@ -99,8 +99,9 @@ class WantedValues {
   PyObject** data() { return values_; }  // data()[-1] may be written to
   Py_ssize_t size() const { return size_; }
 
-  // Takes references.  False, with an exception set, when there is no memory.
-  bool fill(PyObject* const* slots, const std::vector<int>& wanted, Py_ssize_t packed);
+  // Takes references.  A value that is not among the proven ones (nullptr), or where there are none, is in its slot.
+  // False, with an exception set, when there is no memory.
+  bool fill(PyObject* const* slots, const std::vector<int>& wanted, Py_ssize_t packed, PyObject* const* proven);
 
  private:
   static constexpr Py_ssize_t small_size = 32;
@@ -161,6 +162,7 @@ class GuardProgram {
   bool prove_watched(Frame& frame);
   Py_ssize_t prove_words(Frame& frame);
   Py_ssize_t prove_calls(Frame& frame);
+  PyObject* const* proven_values() const;
   Py_ssize_t run_listed(const std::vector<int>& steps, Frame& frame);
   bool hangs_on_call(int node) const;
   static void hold(Frame& frame, PyObject* object);

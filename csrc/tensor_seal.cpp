@@ -23,7 +23,8 @@ struct Layout : c10::TensorImpl {
 };
 
 bool layout_is_known = false;
-size_t extents_offset = 0, autograd_offset = 0, requires_grad_offset = 0;
+bool has_wide_words = false;
+size_t extents_offset = 0, autograd_offset = 0;
 
 const void* autograd_of(const char* impl) {
   const void* meta;
@@ -31,21 +32,14 @@ const void* autograd_of(const char* impl) {
   return meta;
 }
 
-typedef uint64_t Pair __attribute__((vector_size(16), aligned(8), may_alias));
+typedef uint64_t Quad __attribute__((vector_size(32), aligned(8), may_alias));
 
-// An odd number of words: pairs, and the last.
-template <int count>
-bool same_words(const uint64_t* expected, const char* actual) {
-  Pair difference = {0, 0};
-#if defined(__GNUC__)
-#pragma GCC unroll 16
-#endif
-  for (int i = 0; i + 1 < count; i += 2) {
-    difference |= *reinterpret_cast<const Pair*>(expected + i) ^ *reinterpret_cast<const Pair*>(actual + 8 * i);
+// Adds what differs between 15 words and 15 words: three fours and the last four, which overlap by one.
+inline __attribute__((always_inline)) void add_difference(const uint64_t* expected, const char* actual, Quad& found) {
+#pragma GCC unroll 4
+  for (int first : {0, 4, 8, 11}) {
+    found |= *reinterpret_cast<const Quad*>(expected + first) ^ *reinterpret_cast<const Quad*>(actual + 8 * first);
   }
-  uint64_t last;
-  std::memcpy(&last, actual + 8 * (count - 1), sizeof last);
-  return (difference[0] | difference[1] | (last ^ expected[count - 1])) == 0;
 }
 
 const torch::autograd::AutogradMeta* autograd_meta(const void* meta) {
@@ -55,8 +49,6 @@ const torch::autograd::AutogradMeta* autograd_meta(const void* meta) {
 bool requires_grad_of(const void* meta) {
   return autograd_meta(meta)->requires_grad_ || autograd_meta(meta)->grad_fn_;
 }
-
-bool is_view(const void* meta) { return autograd_meta(meta)->is_view_; }
 
 }  // namespace
 
@@ -70,17 +62,17 @@ void tensor_seal_init() {
   autograd_offset = static_cast<size_t>(Layout::storage(impl) - base) + sizeof(c10::Storage);
   bool empty_before = autograd_of(base) == nullptr && impl->autograd_meta() == nullptr;
   const void* meta = torch::autograd::impl::materialize_autograd_meta(probe);
-  auto* autograd = static_cast<const torch::autograd::AutogradMeta*>(impl->autograd_meta());
-  requires_grad_offset =
-      static_cast<size_t>(reinterpret_cast<const char*>(&autograd->requires_grad_) - static_cast<const char*>(meta));
   layout_is_known = empty_before && autograd_of(base) == static_cast<const c10::AutogradMetaInterface*>(impl->autograd_meta()) &&
                     meta != nullptr && Layout::keys(impl) - Layout::extents(impl) == 14 * 8 &&
                     sizeof(c10::impl::SizesAndStrides) == 11 * 8;
+#if defined(__x86_64__)
+  has_wide_words = __builtin_cpu_supports("avx2") != 0;
+#endif
 }
 
 uint32_t TensorSeals::metadata_of(const char* impl) {
   for (size_t i = 0; i < metadata_.size(); ++i) {
-    if (same_words<words>(metadata_[i].words, impl + extents_offset)) return static_cast<uint32_t>(i);
+    if (std::memcmp(metadata_[i].words, impl + extents_offset, sizeof(Metadata)) == 0) return static_cast<uint32_t>(i);
   }
   metadata_.emplace_back();
   std::memcpy(metadata_.back().words, impl + extents_offset, sizeof(Metadata));
@@ -96,40 +88,51 @@ bool TensorSeals::add(PyObject* object) {
   auto* base = reinterpret_cast<const char*>(impl);
   const void* meta = autograd_of(base);
   if (meta != static_cast<const c10::AutogradMetaInterface*>(impl->autograd_meta())) return false;
-  if (meta && is_view(meta)) return false;  // its base decides whether it requires a gradient
+  if (meta && autograd_meta(meta)->is_view_) return false;  // its base decides whether it requires a gradient
   seals_.push_back({object, Py_TYPE(object), base, meta, metadata_of(base), meta && requires_grad_of(meta)});
   return true;
 }
 
 // The fields of a tensor lie in several cache lines, scattered over the heap: they are asked for some tensors ahead.
-void TensorSeals::fetch(const Seal& seal) {
-#if defined(__GNUC__)
+inline void TensorSeals::fetch(const Seal& seal) {
   __builtin_prefetch(seal.object);
+  __builtin_prefetch(seal.impl + autograd_offset);
   __builtin_prefetch(seal.impl + extents_offset);
   __builtin_prefetch(seal.impl + extents_offset + 8 * (words - 1));
-  if (seal.autograd) __builtin_prefetch(static_cast<const char*>(seal.autograd) + requires_grad_offset);
-#endif
+  if (seal.autograd) __builtin_prefetch(&autograd_meta(seal.autograd)->requires_grad_);
 }
 
-bool TensorSeals::hold() const {
+inline __attribute__((always_inline)) bool TensorSeals::compare() const {
   constexpr size_t ahead = 8;
   const size_t count = seals_.size();
   const Seal* seals = seals_.data();
   const Metadata* metadata = metadata_.data();
-  for (size_t i = 0; i < count && i < ahead; ++i) fetch(seals[i]);
+  Quad differing = {0, 0, 0, 0};
   for (size_t i = 0; i < count; ++i) {
     if (i + ahead < count) fetch(seals[i + ahead]);
     const Seal& seal = seals[i];
-    // The object is alive; whether the other places are is shown by the one before.
+    // The object is alive; whether the other places are is shown by the one before.  Words decide about no other place:
+    // they are added up.
     const at::Tensor& tensor = reinterpret_cast<THPVariable*>(seal.object)->cdata;
     if (Py_TYPE(seal.object) != seal.type) return false;
     if (reinterpret_cast<const char*>(tensor.unsafeGetTensorImpl()) != seal.impl) return false;
-    if (!same_words<words>(metadata[seal.metadata].words, seal.impl + extents_offset)) return false;
+    add_difference(metadata[seal.metadata].words, seal.impl + extents_offset, differing);
     if (autograd_of(seal.impl) != seal.autograd) return false;
-    if (seal.autograd && (is_view(seal.autograd) || requires_grad_of(seal.autograd) != seal.requires_grad)) return false;
+    if (seal.autograd &&
+        (autograd_meta(seal.autograd)->is_view_ || requires_grad_of(seal.autograd) != seal.requires_grad)) {
+      return false;
+    }
   }
-  return true;
+  return (differing[0] | differing[1] | differing[2] | differing[3]) == 0;
 }
+
+#if defined(__x86_64__)
+__attribute__((target("avx2"))) bool TensorSeals::compare_wide() const { return compare(); }
+#else
+bool TensorSeals::compare_wide() const { return compare(); }
+#endif
+
+bool TensorSeals::hold() const { return has_wide_words ? compare_wide() : compare(); }
 
 void TensorSeals::clear() {
   seals_.clear();

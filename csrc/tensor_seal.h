@@ -38,6 +38,8 @@ class TensorSeals {
 
   static void fetch(const Seal& seal);
   uint32_t metadata_of(const char* impl);
+  bool compare() const;
+  bool compare_wide() const;  // by instructions that not every processor has
 
   std::vector<Seal> seals_;
   std::vector<Metadata> metadata_;
