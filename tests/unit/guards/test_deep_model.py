@@ -105,12 +105,20 @@ def outcome(call: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor) -> ob
 @pytest.mark.parametrize("name", CHANGES)
 def test_a_change_in_the_middle_is_seen(name: str) -> None:
     model, x = Model(), torch.ones(4)
-    compiled = stator.compile(model, backend="eager")
+    graphs: list[torch.fx.GraphModule] = []
+
+    def backend(graph: torch.fx.GraphModule, example_inputs: object) -> Callable[..., object]:
+        graphs.append(graph)
+        return graph.forward
+
+    compiled = stator.compile(model, backend=backend)
     before = outcome(model, x)
     for _ in range(4):
         assert outcome(compiled, x) == before
+    assert len(graphs) == 1
     CHANGES[name](model)
     after = outcome(model, x)
     assert after != before, "the change changes nothing"
     for _ in range(3):
         assert outcome(compiled, x) == after
+    assert len(graphs) > 1 or "gone" in name  # an eager graph would take any tensor: only a second one shows a guard
