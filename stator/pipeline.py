@@ -356,7 +356,7 @@ def compiled_or_shared(site: CallSite, done: Trace, residual: Residual, bound: t
     if found is not None:
         done.vm.heap.guards.update(found[1])
         return found[0], None
-    fakes = done.vm.recorder.wrappers.inside([graph_input.fake for graph_input in residual.graph_inputs])
+    fakes = done.vm.recorder.wrappers.inside([each.example for each in residual.graph_inputs])
     for graph_input in residual.graph_inputs:
         if graph_input.boxed:  # compilers take the number a fake remembers for a constant of theirs
             graph_input.fake.item_memo = None

@@ -107,6 +107,7 @@ def emit_residual(vm: Any, result: Any, resume: Any = None, begin: Callable[[], 
         given_back = {node for node in nodes if type(node) is fx.Node}
         for each in recorder.inputs:
             if each.node.users or each.node in given_back:
+                recorder.layouts.restore(each)
                 inputs.append(each)
             else:
                 recorder.graph.erase_node(each.node)

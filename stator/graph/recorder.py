@@ -30,6 +30,7 @@ from torch.utils._device import _device_constructors
 
 from stator import _hook
 from stator.breaks import Break
+from stator.graph.entry_layouts import EntryLayouts
 from stator.graph.error_texts import raised_by_eager
 from stator.graph.frozen_records import field_names, record_arguments
 from stator.graph.input_items import InputItems
@@ -66,10 +67,11 @@ _ATOMS = frozenset({int, float, complex, bool, str, type(None), type(...), torch
 class GraphInput:
     """A tensor that the residual program hands to the graph."""
 
-    __slots__ = ("source", "tensor", "fake", "node", "boxed")
+    __slots__ = ("source", "tensor", "fake", "example", "node", "boxed")
 
     def __init__(self, source: Source, tensor: Any, fake: Any, node: fx.Node, boxed: bool = False) -> None:
         self.source, self.tensor, self.fake, self.node = source, tensor, fake, node
+        self.example = fake  # what compilers are shown of it
         self.boxed = boxed  # a float, which the residual hands over inside a tensor
 
 
@@ -107,6 +109,7 @@ class Recorder:
         self.propagation = Propagation(fake_mode)
         self.plain_inputs = PlainInputs(self.propagation.fakes)
         self.writes_in_place = False
+        self.layouts = EntryLayouts(self)
         self.marks: dict[str, Any] = {}  # metadata of every node recorded now (see rules_checkpoint)
         self._last_input: fx.Node | None = None
         self.inner_graphs: dict[str, fx.GraphModule] = {}  # by the name that the graph has for each
@@ -337,7 +340,7 @@ class Recorder:
                 self.record(op, target, args, kwargs, result)
                 return result
         asked = args, kwargs
-        before = self._layouts(args, kwargs) if in_place else None
+        before = self.layouts.before(args, kwargs) if in_place else None
         stream = kwargs.get("generator")
         args, kwargs, result = self._propagate(func, target, args, kwargs if stream is None else
                                                {key: kwargs[key] for key in kwargs if key != "generator"})
@@ -352,16 +355,12 @@ class Recorder:
             self.changes += 1
             self.propagation.changed(args)
             self.propagation.changed(kwargs.values())
-            self.reshaped += before is None or before != self._layouts(*asked)
+            self.reshaped += before is None or before != self.layouts.after(*asked)
         elif key is not None and not fresh:
             self.propagation.learn(key, func, args, kwargs, result)
         if fresh or result is None or self.holds_tensor(result):
             self.record(op, target, args, kwargs, result)
         return result
-
-    def _layouts(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
-        read = self.propagation.tensor_key
-        return [read(value) for value in pytree.tree_leaves((args, kwargs)) if type(value) is FakeTensor]
 
     def _propagate(self, func: Any, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The call on fakes: its arguments as they are recorded, and its result.

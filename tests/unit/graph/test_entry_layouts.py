@@ -1,0 +1,81 @@
+"""Inputs that the program gives another layout in place: sizes are read off them, and compilers see them, as they came."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch.nn.utils.rnn import pad_sequence, unpad_sequence
+
+import stator
+from stator import events
+
+Program = Callable[..., Any]
+
+
+def transposed(x: torch.Tensor, other: torch.Tensor) -> Any:
+    before = x + 1
+    x.transpose_(0, 1)
+    return torch.arange(x.shape[1]), x * 2, before, x[:, torch.arange(x.shape[1]) < torch.tensor([other.shape[0]])]
+
+
+def with_a_dimension(x: torch.Tensor, other: torch.Tensor) -> Any:
+    x.t_()
+    x.unsqueeze_(0)
+    return x.shape, x * other.shape[0], torch.zeros(x.shape[2])
+
+
+def resized(x: torch.Tensor, other: torch.Tensor) -> Any:
+    x.resize_(x.shape[0] + 2, 2)
+    x.fill_(1)
+    return x.sum(), x.shape, other + x.shape[0]
+
+
+def unpadded(x: torch.Tensor, other: torch.Tensor) -> Any:
+    padded = pad_sequence([x, other])
+    stator.graph_break()
+    return unpad_sequence(padded, torch.tensor([len(x), len(other)])), padded
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("program", [transposed, with_a_dimension, resized, unpadded])
+def test_sizes_that_change(program: Program, backend: str) -> None:
+    compiled = stator.compile(program, backend=backend)
+    with events.record() as log:
+        for size in (4, 5, 6, 7):
+            ours, theirs = (torch.arange(size * 2.0).reshape(size, 2) for _ in range(2))
+            other = torch.ones(size - 1, 2)
+            assert str(compiled(ours, other)) == str(program(theirs, other)), size
+            assert torch.equal(ours, theirs) and ours.stride() == theirs.stride()
+    assert program is resized or not [event for event in log if isinstance(event, events.EagerFallback)]
+
+
+def test_compilers_see_what_comes() -> None:
+    seen: list[Any] = []
+
+    def backend(graph: torch.fx.GraphModule, inputs: list[torch.Tensor]) -> Any:
+        placeholder = next(iter(graph.graph.nodes)).meta["example_value"]
+        seen.extend((tuple(inputs[0].shape), inputs[0].stride(), tuple(placeholder.shape)))
+        return graph.forward
+
+    stator.compile(with_a_dimension, backend=backend)(torch.ones(4, 2), torch.ones(3, 2))
+    assert seen == [(4, 2), (2, 1), (4, 2)]
+
+
+def test_a_graph_that_fails_leaves_the_layout_to_the_program() -> None:
+    def taken(x: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+        x.transpose_(0, 1)
+        return x[index] * 2
+
+    compiled = stator.compile(taken, backend="eager")
+    for index in (1, 3):
+        ours, theirs = torch.ones(4, 2), torch.ones(4, 2)
+        for function, x in ((compiled, ours), (taken, theirs)):
+            if index == 1:
+                function(x, torch.tensor([index]))
+            else:
+                with pytest.raises(IndexError):
+                    function(x, torch.tensor([index]))
+        assert ours.shape == theirs.shape == (2, 4)
