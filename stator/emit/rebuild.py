@@ -96,6 +96,8 @@ class Rebuilder:
         if cls in CONSTANT_TYPES and value == value:
             if cls is int and value in self.vm.asked_ids:  # the object will be another one, elsewhere
                 return f"id({self.value(self.vm.asked_ids[value])})"
+            if cls is int and value in self.vm.asked_hashes:
+                return f"hash({self.value(self.vm.asked_hashes[value])})"
             return self.scalar(value)
         if cls is FakeTensor:
             return self.fresh_tensor(value)

@@ -34,12 +34,14 @@ class Box:
 
     def force(self) -> Any:
         if not self.forced:
-            source = self.source()
+            source, known = self.source(), id(self.raw) in self.heap.by_original
             try:
                 self.value = self.heap.adopt(self.raw, source)
             except Break as stop:  # no stand-in: the object itself, and a break where it is used
-                if stop.code == "SB019":
-                    raise  # the trace would keep it alive
+                if not known:
+                    self.heap.take_back(self.raw)
+                if stop.code == "SB019" or stop.stack:
+                    raise  # the trace would keep it alive; a function of the program's broke, and stands in the middle
                 self.value = self.heap._adopt_opaque(self.raw, source)
                 self.heap.refused[id(self.raw)] = stop
             self.forced = True

@@ -30,7 +30,7 @@ def anything_changed(heap: Any) -> bool:
 def let_go(tracker: VariableTracker) -> list[Any]:
     """The objects that a place of the user's held, and holds no more."""
     before: list[Any] = []
-    if tracker.shape is Shape.DICT:
+    if tracker.shape is Shape.DICT and tracker.initial is not None:
         before += [part for pair in tracker.initial.items() for part in pair]
     elif tracker.shape in (Shape.LIST, Shape.SET, Shape.CELL) and tracker.initial is not None:
         before += [tracker.initial] if tracker.shape is Shape.CELL else tracker.initial

@@ -186,6 +186,16 @@ class Heap(Exposure):
             self.written[id(tracker)] = tracker
         return tracker
 
+    def take_back(self, value: Any) -> None:
+        """The adoption of a value ended in a break: what there is of its record stands for nothing."""
+        tracker = self.by_original.get(id(value))
+        if tracker is None or tracker.shape is Shape.OPAQUE:
+            return
+        del self.by_original[id(value)]
+        self.by_standin.pop(id(tracker.standin), None)
+        self.written.pop(id(tracker), None)
+        self.trackers.remove(tracker)
+
     def note_write(self, value: Any) -> None:
         """A value may be changed now; if it is a stand-in, a later question about changes looks at it."""
         self.writes += 1

@@ -58,6 +58,13 @@ def adopt_instance(heap: Any, value: Any, source: Source) -> Any:
     return standin
 
 
+def box_attributes(heap: Any, value: Any) -> None:
+    """An OrderedDict has attributes too, though hardly any has some: they are boxed once they are asked for."""
+    tracker = heap.by_standin.get(id(value))
+    if tracker is not None and tracker.initial_dict is None and type(tracker.original) is collections.OrderedDict:
+        fill_attributes(heap, tracker)
+
+
 def fill_attributes(heap: Any, tracker: VariableTracker) -> None:
     """Box the instance dict and the slots of an outside instance."""
     value, standin, source = tracker.original, tracker.standin, tracker.source

@@ -94,13 +94,20 @@ def _tells_somebody(callback: Any) -> bool:
         type(callback) is types.FunctionType and str(callback.__module__).startswith(("stator.", "torch._dynamo.")))
 
 
+def _callback_of(reference: Any) -> Any:
+    """Of a proxy, which passes every question on to what it shows, it is the one object that it holds."""
+    if is_a(reference, weakref.ProxyTypes):
+        return next(iter(gc.get_referents(reference)), None)
+    return weakref.ref.__callback__.__get__(reference)  # type: ignore[attr-defined]
+
+
 def _death_is_seen(dying: Any, ours: dict[int, int]) -> bool:
     """Whether it, or a part that dies with it, has a finalizer or a weak reference with a callback."""
     todo, seen = [dying], {id(dying)}
     while todo and len(seen) < PARTS_LIMIT:
         part = todo.pop()
         if any(type(base.__dict__.get("__del__")) is types.FunctionType for base in _mro_of(type(part))) \
-                or any(_tells_somebody(reference.__callback__) for reference in weakref.getweakrefs(part)):
+                or any(_tells_somebody(_callback_of(reference)) for reference in weakref.getweakrefs(part)):
             return True
         for inner in gc.get_referents(part):
             if id(inner) not in seen and not is_a(inner, _LIVING) and type(inner) not in CONSTANT_TYPES \

@@ -83,7 +83,10 @@ def items_in_order(value: Any) -> Any:
     if not issubclass(type(value), collections.OrderedDict):
         return dict.items(value)
     held = {id(key): item for key, item in dict.items(value)}
-    order = list(collections.OrderedDict.__iter__(value))
+    try:
+        order = list(collections.OrderedDict.__iter__(value))
+    except KeyError:
+        raise Break("SB013", "an OrderedDict that does not find one of its keys again") from None
     if len(order) != len(held) or any(id(key) not in held for key in order):
         raise Break("SB013", "an OrderedDict that was written to as a plain dict")
     return [(key, held[id(key)]) for key in order]

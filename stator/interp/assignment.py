@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import sys
 import threading
 import types
@@ -14,6 +15,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from stator.breaks import Break
 from stator.guards.guard import Kind
 from stator.heap.box import Box
+from stator.heap.instances import box_attributes
 from stator.heap.raw_access import instance_dict
 from stator.heap.tracker import Shape
 from stator.interp import tensor_bookkeeping
@@ -113,6 +115,8 @@ def descriptor_of_module(vm: Any, cls: type, name: str) -> Any:
 
 def writable_dict(vm: Any, obj: Any, name: str, descr: Any) -> dict[str, Any]:
     vm.heap.note_write(obj)
+    if type(obj) is collections.OrderedDict:
+        box_attributes(vm.heap, obj)
     own = instance_dict(obj)
     if own is None:
         if vm.heap.is_opaque(obj):

@@ -20,6 +20,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from stator.breaks import Break
 from stator.guards.guard import Kind
 from stator.heap.box import Box
+from stator.heap.instances import box_attributes
 from stator.heap.raw_access import instance_dict
 from stator.heap.shells import CONSTANT_TYPES, is_constant_tuple
 from stator.heap.tracker import Shape
@@ -171,6 +172,8 @@ def read_dict(vm: Any, mapping: dict[Any, Any], key: Any) -> Any:
 
 
 def read_instance_dict(vm: Any, obj: Any, name: str) -> Any:
+    if type(obj) is collections.OrderedDict:
+        box_attributes(vm.heap, obj)
     own = instance_dict(obj)
     if own is None:
         return MISSING

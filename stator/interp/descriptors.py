@@ -14,6 +14,7 @@ from stator.breaks import Break
 from stator.guards.guard import Kind
 from stator.guards.reference import TRUSTED_TYPES
 from stator.heap.box import Box
+from stator.heap.instances import box_attributes
 from stator.heap.tracker import Shape
 from stator.interp.arrays import read_array_attribute
 from stator.interp.frame import Continuation, Frame, Raised
@@ -167,6 +168,7 @@ def read_c_member(vm: Any, descr: Any, obj: Any, cont: Any) -> None:
         if tracker is not None:
             if tracker.shape is Shape.OPAQUE:
                 raise Break("SB005", f"__dict__ of a {type(obj).__name__}")
+            box_attributes(heap, obj)
         own = descr.__get__(obj)
         if tracker is None and is_outside(vm, obj):
             return vm.give(heap.adopt(own, DictOf(heap.source_of(obj))), cont)

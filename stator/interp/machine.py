@@ -151,6 +151,7 @@ class Machine:
         self.known_streams: dict[int, Any] = {}  # random streams of the trace's own (see known_streams)
         self.seeded_streams: dict[int, tuple[Any, Any]] = {}  # a stream from outside -> it, the one in its place
         self.asked_ids: dict[int, Any] = {}  # of objects made inside the trace: the residual's have others
+        self.asked_hashes: dict[int, Any] = {}  # the same, of hashes that are made of addresses
         self.grad_flags: dict[int, Any] = {}  # id of a fake -> how its flag changes (see interp/grad_flags)
         self.data_notes: dict[int, Any] = {}  # id of a fake -> the memory it gets (see interp/data_notes)
         self.watches: dict[int, Any] = {}  # id of a BackwardHook made inside -> (it, its node)

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import collections
 import types
-import weakref
 from typing import Any
 
-import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.breaks import Break
 from stator.heap.box import Box
 from stator.heap.tracker import Shape
-from stator.interp import symbols
 from stator.interp.assignment import GiveNone, delete_attr, delete_generic, store_attr, store_generic
 from stator.interp.attributes import load_attr, load_generic
 from stator.interp.class_attributes import load_type_attr
@@ -186,22 +183,3 @@ def _id(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     if id(args[0]) not in vm.heap.by_standin and find(vm, type(args[0]), "__del__") is MISSING:
         vm.asked_ids[number] = args[0]
     vm.give(number, cont)
-
-
-@rule(hash, arity=(1,))
-def _hash(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-    value = symbols.specialise_deep(vm, args[0])
-    method = find(vm, type(value), "__hash__") if type(value) is not FakeTensor else object.__hash__
-    if type(method) is types.FunctionType and type(value) is not FakeTensor:
-        return vm.call_function(method, (value,), None, cont)
-    if method is weakref.ref.__hash__ and weakref.ref.__call__(value) is not None:
-        return _hash(vm, (weakref.ref.__call__(value),), kwargs, cont)
-    if method is object.__hash__ or method is torch.Tensor.__hash__:
-        return vm.give(object.__hash__(vm.guard_identity(value)), cont)
-    vm.heap.expose_deep(value)
-    vm.give(vm.native(hash, (symbols.specialise_deep(vm, value),)), cont)  # numbers that were only read just now
-
-
-@rule(object.__hash__)
-def _object_hash(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-    vm.give(object.__hash__(vm.guard_identity(args[0])), cont)

@@ -47,6 +47,7 @@ from stator.interp import (  # noqa: F401  (each registers its rules)
     rules_generators,
     rules_gradients,
     rules_groups,
+    rules_hashing,
     rules_higher_order,
     rules_hooks,
     rules_introspection,
@@ -74,7 +75,7 @@ from stator.interp import (  # noqa: F401  (each registers its rules)
     rules_vmap,
 )
 from stator.interp.frame import UNBOUND, Bug, Frame
-from stator.interp.machine import program_of
+from stator.interp.machine import Thunk, program_of
 from stator.interp.suspend import boxed_argument
 from stator.interp.vm import VM
 from stator.shapes.environment import TraceEnvironment, unknown
@@ -172,6 +173,10 @@ def trace(begin: Begin, stop_step: int = -1, stop: Break | None = None) -> Trace
     return trace_once(begin, stop_step, stop, exact=True)
 
 
+def nothing() -> None:
+    return None
+
+
 def trace_once(begin: Begin, stop_step: int, stop: Break | None, exact: bool) -> Trace:
     """Interpret from the frames that `begin` makes: (root, innermost or None, exception to raise there or None).
 
@@ -206,7 +211,9 @@ def trace_once(begin: Begin, stop_step: int, stop: Break | None, exact: bool) ->
         if stop is not None:
             vm.stop_step, vm.stop = stop_step, stop
         with fake_mode, torch._C._EnableTorchFunction(), recorder.mode, rules_decimals.own_context(vm):
+            vm.frame = Thunk(nothing)  # code of the program's that runs before there is a frame (a key's __hash__)
             root, innermost, thrown = begin(vm)
+            vm.frame = None
             enter_modes(vm, around)
             try:
                 result.value = vm.run(root, innermost, thrown)

@@ -192,3 +192,29 @@ def order_of_an_ordered_dict_behind_a_proxy():
 def keys_of_an_ordered_dict():
     table = ordered()
     return Scene(lambda x: weighed(table.values(), x), one(ramp()), lambda: table.update(d=4))
+
+
+@probe()
+def attributes_of_an_ordered_dict():
+    world = box(table=collections.OrderedDict(a=1))
+    world.table.n = 1
+
+    def fn(x):
+        table = world.table
+        table.n += 1
+        table.m = hasattr(table, "late")
+        return x + table.n
+
+    return Scene(fn, one(ramp()), lambda: setattr(world.table, "late", 3), lambda: dict(vars(world.table)))
+
+
+@probe("SB009")
+def attributes_of_an_ordered_dict_made_inside():
+    def fn(x):
+        table = collections.OrderedDict(a=1)
+        stator.graph_break()
+        table.n = 3
+        stator.graph_break()
+        return x + table.n, vars(table), table
+
+    return Scene(fn, one(ramp()))

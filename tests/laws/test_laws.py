@@ -17,6 +17,7 @@ import facts_of_copies  # noqa: F401
 import facts_of_deep_copies  # noqa: F401
 import facts_of_files  # noqa: F401
 import facts_of_functions  # noqa: F401
+import facts_of_hashes  # noqa: F401
 import facts_of_held_items  # noqa: F401
 import facts_of_identity  # noqa: F401
 import facts_of_iterators  # noqa: F401
