@@ -17,7 +17,12 @@ from stator.breaks import Break
 from stator.kinds import module_of
 
 # Made by type.__new__ itself, from the rest.
-_AUTOMATIC = frozenset({"__dict__", "__weakref__", "__module__", "__qualname__", "__slots__", "__class__", "_abc_impl"})
+_AUTOMATIC = frozenset({"__dict__", "__weakref__", "__module__", "__qualname__", "__slots__", "_abc_impl"})
+# Names that type.__setattr__ would take for facts of the class itself, not for attributes of its instances.
+_TAKEN_BY_TYPE = frozenset({"__class__", *(
+    name for name, entry in type.__dict__.items()
+    if type(entry) in (types.GetSetDescriptorType, types.MemberDescriptorType))}) - _AUTOMATIC - {
+        "__doc__", "__annotations__", "__abstractmethods__", "__type_params__"}
 # Python code of the standard library that only checks or records what the finished dict already holds.
 _HARMLESS_HOOKS = frozenset({"typing", "typing_extensions", "enum", "abc", "_collections_abc"})
 
@@ -31,14 +36,14 @@ def rebuild_class(build: Any, value: Any) -> str:
     first = [f"'__module__': {build.value(namespace.get('__module__'))}", f"'__qualname__': {value.__qualname__!r}"]
     if "__slots__" in namespace:
         first.append(f"'__slots__': {build.value(namespace['__slots__'])}")
-    if "__class__" in namespace:  # type.__setattr__ would take it for the class of the class
-        first.append(f"'__class__': {build.value(namespace['__class__'])}")
+    taken = sorted(_TAKEN_BY_TYPE & namespace.keys())
+    first += [f"{key!r}: {build.value(namespace[key])}" for key in taken]
     make = writer.constant(new_class, "new_class")
     name = build.variable(value, value.__name__, f"{make}({build.value(meta)}, {value.__name__!r}, "
                                                  f"({', '.join(bases)},), {{{', '.join(first)}}})")
     store = writer.constant(type.__setattr__, "set_class_attribute")
     for key, entry in list(namespace.items()):
-        if key in _AUTOMATIC or type(entry) is types.MemberDescriptorType and entry.__objclass__ is value:
+        if key in _AUTOMATIC or key in _TAKEN_BY_TYPE or type(entry) is types.MemberDescriptorType and entry.__objclass__ is value:
             continue
         if key == "__doc__" and entry is None:
             continue
