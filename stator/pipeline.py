@@ -54,6 +54,7 @@ from stator.interp.rules_torch import BACKWARD
 from stator.interp.suspend import plan_stop, suspend
 from stator.interp.trace import Trace, trace
 from stator.options import Settings
+from stator.replaced_builtins import replaced, replaces
 from stator.shapes import profile
 from stator.shapes.checks import require_declared, shape_guards
 from stator.shapes.values import in_the_users_terms
@@ -146,6 +147,9 @@ def on_miss(site: CallSite, compiled: Any, bound: tuple[Any, ...], args: tuple[A
             kwargs: dict[str, Any] | None) -> Any:
     """No entry accepted the call: capture it, then make it again."""
     if getattr(_tracing, "active", False) or marks.disable_depth() > 0:
+        return _core.EAGER
+    if (name := replaced()) is not None:
+        events.emit(events.EagerFallback(site.name, f"builtins.{name} was replaced, and Stator needs Python's own"))
         return _core.EAGER
     if torch._C._get_tracing_state() is not None:  # torch.jit.trace: sizes are tensors, and no entry accepts the call
         events.emit(events.EagerFallback(site.name, "torch.jit.trace is running"))
@@ -440,7 +444,8 @@ def stopped(site: CallSite, done: Trace, stop: Break, bound: tuple[Any, ...]) ->
         raise stop.as_unsupported() from None
     event = events.GraphBreak.of(stop)
     events.emit(event)
-    step = None if stop.data.get("whole_call") else plan_stop(
+    needed = any(replaces(scope.namespace, scope.overlay) for scope in done.vm.heap.scopes.values())
+    step = None if stop.data.get("whole_call") or needed else plan_stop(
         done.vm, done.frame, str(stop.data.get("leave", "")), bool(stop.data.get("outermost")))
     if step is not None:
         try:

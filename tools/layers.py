@@ -38,11 +38,12 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("guards",),
     ("source",),
     ("code",),
-    ("events", "options", "errors", "breaks", "marks", "torch_marks", "kinds", "stance", "printing", "held_signals"),
+    ("events", "options", "errors", "breaks", "marks", "torch_marks", "kinds", "stance", "printing", "held_signals",
+     "replaced_builtins"),
     ("_core", "_hook"),
 )
 FOUNDATION = {"events", "options", "errors", "breaks", "marks", "torch_marks", "kinds", "stance", "printing",
-              "held_signals"}
+              "held_signals", "replaced_builtins"}
 RANK = {layer: len(LAYERS) - row for row, layers in enumerate(LAYERS) for layer in layers}
 
 REPORT = "report"
