@@ -43,7 +43,8 @@ def rebuild_class(build: Any, value: Any) -> str:
                                                  f"({', '.join(bases)},), {{{', '.join(first)}}})")
     store = writer.constant(type.__setattr__, "set_class_attribute")
     for key, entry in list(namespace.items()):
-        if key in _AUTOMATIC or key in _TAKEN_BY_TYPE or type(entry) is types.MemberDescriptorType and entry.__objclass__ is value:
+        if key in _AUTOMATIC or key in _TAKEN_BY_TYPE or (
+                type(entry) is types.MemberDescriptorType and entry.__objclass__ is value):
             continue
         if key == "__doc__" and entry is None:
             continue
