@@ -8,7 +8,6 @@
 
 from __future__ import annotations
 
-import itertools
 import types
 import weakref
 from dataclasses import dataclass, replace
@@ -267,12 +266,16 @@ def live_slots(vm: Any, frame: Frame, index: int, held: tuple[list[Any], ...], c
 def names_of(states: list[FrameState], more: int) -> list[str]:
     """A readable name for every value of a point, in order."""
     found: list[str] = []
-    used: dict[str, int] = {}
+    used = {"taken", "run_native"}  # by the function around them (see pipeline.make_point_entry)
+    numbers: dict[str, int] = {}
 
     def add(name: str) -> None:
-        name = name if name.isidentifier() else "v"
-        used[name] = used.get(name, -1) + 1
-        found.append(name if not used[name] else f"{name}_{used[name]}")
+        name = wanted = name if name.isidentifier() else "v"
+        while name in used:
+            numbers[wanted] = numbers.get(wanted, 0) + 1
+            name = f"{wanted}_{numbers[wanted]}"
+        used.add(name)
+        found.append(name)
     for state in states:
         names = decode(state.code).local_names
         for kind, number in state.places():

@@ -222,3 +222,17 @@ def test_a_failed_assertion_of_the_graph_shows_the_programs_frames() -> None:
                                                                                                 ("check", 3)]
     assert caught.value.__context__ is None and caught.value.__cause__ is None
     assert not caught.value.__suppress_context__ and sys.exc_info() == (None, None, None)
+
+
+def test_names_of_values_that_meet() -> None:
+    """The values of every suspended frame become parameters of one function, each under a name of its own."""
+    def inner(result: torch.Tensor) -> torch.Tensor:
+        stator.graph_break()
+        return result + 1
+
+    def outer(x: torch.Tensor) -> torch.Tensor:
+        result, result_1, taken, run_native = x + 1, x + 2, x + 3, x + 4
+        return inner(result) + result_1 + result + taken + run_native
+
+    x = torch.ones(1)
+    assert torch.equal(stator.compile(outer, backend="eager")(x), outer(x))
