@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import itertools
 import types
 import weakref
 from dataclasses import dataclass, replace
