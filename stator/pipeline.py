@@ -30,7 +30,7 @@ from stator.cache.nested import NestedFrames
 from stator.cache.probe import BreakProbe
 from stator.cache.recompiles import gives_up, may_compile, over_limit, report_recompile
 from stator.cache.sharing import description_of, find_shared, shareable
-from stator.cache.site import AS_IT_IS, CallSite, Installed
+from stator.cache.site import CallSite, Installed
 from stator.emit.advance import Advance, Points
 from stator.emit.inheritance import pass_on
 from stator.emit.locks import UnderLocks, bound_arguments
@@ -38,7 +38,7 @@ from stator.emit.points import NATIVE_CODES, ResumePoint
 from stator.emit.residual import Residual, emit_residual
 from stator.errors import BackendError, DeclarationError, InternalError, Unsupported
 from stator.graph import propagation
-from stator.graph.histories import needs_old_values, separate_histories
+from stator.graph.histories import AS_IT_IS, needs_old_values, separate_histories
 from stator.graph.memory import memory_partition, overlap_in_symbols, sharing_candidates, storage_partition
 from stator.graph.modes_aside import put_back, set_aside, unasked
 from stator.guards.guard import Guard, Kind

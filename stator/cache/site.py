@@ -14,6 +14,7 @@ from typing import Any
 
 from stator import marks
 from stator.cache.sharing import Shareable
+from stator.graph.histories import AS_IT_IS
 from stator.guards.guard import Guard
 from stator.guards.lower import Program
 from stator.interp.replay import Replay
@@ -24,8 +25,6 @@ from stator.options import Settings
 from stator.shapes import profile
 from stator.shapes.named import read_declarations
 from stator.shapes.policy import Policy
-
-AS_IT_IS = "compilers"  # what is turned off where AOTAutograd cannot trace the graph
 
 
 @dataclass

@@ -37,6 +37,7 @@ from stator.heap.tracker import Shape
 from stator.interp.class_attributes import TensorSuper
 from stator.interp.known_streams import remade_stream, state_of
 from stator.interp.outside import is_outside
+from stator.interp.tensor_bookkeeping import GRAD_FN
 from stator.kinds import is_a, module_of
 from stator.shapes.values import SYMBOLIC, UNREAD, DeferredText
 from stator.shapes.varying import HELD_TYPES
@@ -240,6 +241,8 @@ class Rebuilder:
             return f"{self.writer.constant(cls)}(({', '.join(self.value(v) for v in value)},))"
         if new_shell(cls) is not None:
             return self.instance(value, cls)
+        if id(value) in self.vm.autograd_nodes:
+            raise Break("SB016", "Tensor.grad_fn", turn_off=GRAD_FN)
         raise Break("SB007", f"a {module_of(cls)}.{cls.__qualname__}")
 
     # ------------------------------------------------------------------ containers

@@ -19,6 +19,8 @@ from torch.utils import _pytree as pytree
 from stator.graph.naming import is_in_place
 from stator.graph.running_statistics import keeps_statistics, running_statistics
 
+AS_IT_IS = "compilers"  # what is turned off where a graph must be run as it is: no compiler gets it
+
 # In-place operations whose derivatives do not ask what was there before.
 _FORGETFUL = frozenset("""
     add_ sub_ copy_ zero_ fill_ neg_ setitem __setitem__ iadd isub masked_fill_ index_copy_ index_add_ index_fill_

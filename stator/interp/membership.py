@@ -28,7 +28,7 @@ from stator.interp.operators import (
 )
 from stator.interp.overrides import own_method
 from stator.kinds import is_a
-from stator.shapes.values import SYMBOLIC, specialise
+from stator.shapes.values import SYMBOLIC, has_unbacked, specialise
 
 
 class AsBool(Continuation):
@@ -51,6 +51,9 @@ def contains(vm: Any, container: Any, item: Any, invert: bool, cont: Any = None)
     if cls in symbols.SEQUENCES and symbols.holds_symbol((container, item)):
         return vm.give(_search(vm, container, item) != invert, cont)
     if type(item) in SYMBOLIC:
+        if type(item) is torch.SymInt and is_a(container, (dict, set, frozenset)) \
+                and differs_from_all(vm, container, item):
+            return vm.give(invert, cont)
         item = specialise(item)
     if cls is dict and type(item) in SCALARS:
         present = item in container
@@ -88,6 +91,17 @@ def contains(vm: Any, container: Any, item: Any, invert: bool, cont: Any = None)
     vm.give(run_operator(vm, operator.contains, container, item) != invert, cont)
 
 
+def differs_from_all(vm: Any, table: Any, number: torch.SymInt) -> bool:
+    """Whether a number left open is none of the few keys of a table; only that is guarded, not which number it is."""
+    if is_python_level(find(vm, type(table), "__contains__")) or vm.heap.is_opaque(table) or has_unbacked(number):
+        return False
+    vm.heap.expose_deep(table)
+    keys = list(dict.__iter__(table) if is_a(table, dict) else _RAW_SETS[is_a(table, set)](table))
+    if len(keys) > FEW_KEYS or not all(type(key) in _KEYS for key in keys):
+        return False
+    return not any(bool(number == (int(key) if type(key) is bool else key)) for key in keys if type(key) in _NUMBERS)
+
+
 def contains_tensor(vm: Any, container: Any, item: Any) -> bool:
     """A tensor hashes and (in a hash table) compares by identity; that it is another one than the rest is a fact."""
     heap = vm.heap
@@ -107,6 +121,9 @@ def contains_tensor(vm: Any, container: Any, item: Any) -> bool:
     return found
 
 
+FEW_KEYS = 16
+_NUMBERS = frozenset({int, bool, float})
+_KEYS = _NUMBERS | {str, bytes, type(None)}
 _RAW_SETS: dict[bool, Any] = {True: set.__iter__, False: frozenset.__iter__}
 
 

@@ -15,6 +15,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.breaks import Break
+from stator.graph.histories import AS_IT_IS
 from stator.guards.guard import Kind
 from stator.interp import data_notes
 from stator.interp.frame import Raised
@@ -24,7 +25,9 @@ from stator.shapes.values import specialise
 from stator.source import Attr, CallOf, Pinned
 
 NOT_NOTED = object()
+GRAD_FN = "nodes of autograd"  # a way of capturing
 _LEAF = torch._C.TensorBase.is_leaf.__get__
+_NODE = torch._C.TensorBase.grad_fn.__get__
 _RETAINS = torch._C.TensorBase.retains_grad.__get__
 ADDRESSES = frozenset({"_version", "_cdata", "_python_dispatch", "data_ptr"})
 _AUTOGRAD = frozenset({"_backward_hooks", "_post_accumulate_grad_hooks", "output_nr", "_grad_fn", "retains_grad",
@@ -41,10 +44,18 @@ def read(vm: Any, fake: Any, name: str) -> Any:
     if name == "grad_fn":
         if is_leaf(vm, fake, tracker):
             return None
+        if GRAD_FN in vm.turned_off:
+            raise behind_autograd(vm, "SB016", "Tensor.grad_fn")
         with torch._C.DisableTorchFunction():
+            if tracker is not None and not fake._version:  # the fake's own node is made up
+                return vm.heap.adopt(tracker.original.grad_fn, CallOf(Pinned(_NODE), (tracker.source,)))
+            if tracker is not None:
+                raise behind_autograd(vm, "SB016", "Tensor.grad_fn")
             node = fake.grad_fn
         vm.autograd_nodes[id(node)] = node  # that it is not None may be asked, nothing more
         return node
+    if name == "_version" and vm.recorder.writes_in_place:
+        raise behind_autograd(vm, "SB013", "Tensor._version: a counter of writes")
     if name in ADDRESSES:
         raise Break("SB013", f"Tensor.{name}: an address or a counter")
     if name in _AUTOGRAD:
@@ -52,6 +63,13 @@ def read(vm: Any, fake: Any, name: str) -> Any:
     if name in ("__dict__", "_base", "volatile", "name", "_typed_storage"):
         raise Break("SB005", f"Tensor.{name}")
     return NOT_NOTED
+
+
+def behind_autograd(vm: Any, code: str, detail: str) -> Break:
+    """A break after a graph that no compiler may have: the answer is in autograd's own record of each operation."""
+    if vm.recorder.in_order or AS_IT_IS in vm.turned_off:
+        return Break(code, detail)
+    return Break(code, detail, turn_off=AS_IT_IS)
 
 
 def is_leaf(vm: Any, fake: Any, tracker: Any) -> bool:

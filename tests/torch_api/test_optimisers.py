@@ -35,6 +35,11 @@ OPTIMISERS: dict[str, Callable[[Any], Any]] = {
 SCHEDULERS: dict[str, Callable[[Any], Any]] = {
     "cosine": lambda o: optim.lr_scheduler.CosineAnnealingLR(o, 30),
     "step": lambda o: optim.lr_scheduler.StepLR(o, 2),
+    "multi step": lambda o: optim.lr_scheduler.MultiStepLR(o, [2, 4]),
+    "restarts": lambda o: optim.lr_scheduler.CosineAnnealingWarmRestarts(o, 3),
+    "cyclic": lambda o: optim.lr_scheduler.CyclicLR(o, 0.01, 0.1, step_size_up=3),
+    "multiplied": lambda o: optim.lr_scheduler.MultiplicativeLR(o, lambda epoch: 0.9),
+    "polynomial": lambda o: optim.lr_scheduler.PolynomialLR(o, 5),
     "lambda": lambda o: optim.lr_scheduler.LambdaLR(o, lambda epoch: 1 / (epoch + 1)),
     "one cycle": lambda o: optim.lr_scheduler.OneCycleLR(o, 0.1, total_steps=20),
     "sequential": lambda o: optim.lr_scheduler.SequentialLR(

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import stator
+from stator import events
 
 WAYS: dict[str, Callable[[int], Any]] = {
     "pairs": lambda n: dict([(n, 1)]),
@@ -42,3 +43,36 @@ def test_equals_eager(way: str) -> None:
                               options={"strict": True})
     for n in (3, 4, 5):
         assert compiled(torch.ones(1), n)[1] == make(n)
+
+
+TABLES: dict[str, Any] = {
+    "dict": {3: "a", 7: "b", "x": 1, None: 2, 2.5: 3}, "counter": collections.Counter([2, 5]), "set": {4, 9},
+    "frozen": frozenset([1, 2, 100]), "with a bool": {True, "k"}, "wide": set(range(0, 60, 3)),
+}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_found_in_a_table(name: str) -> None:
+    table = TABLES[name]
+
+    def ask(x: torch.Tensor, n: int) -> Any:
+        return x + n, n in table, n not in table
+    compiled = stator.compile(ask, backend="eager")
+    for n in range(40, 0, -1):
+        expected, found = ask(torch.ones(2), n), compiled(torch.ones(2), n)
+        assert torch.equal(expected[0], found[0]) and expected[1:] == found[1:]
+
+
+def test_numbers_that_are_in_no_table_share_a_graph() -> None:
+    table = {"numbers": collections.Counter([2, 5])}
+
+    def ask(x: torch.Tensor, n: int) -> Any:
+        return x + n, n in table["numbers"]
+    compiled, graphs = stator.compile(ask, backend="eager", fullgraph=True), []
+    for n in (10, 11, 12, 13, 14):
+        with events.record() as log:
+            assert compiled(torch.ones(2), n)[1] is False
+        graphs.append(sum(isinstance(event, events.CaptureFinished) for event in log))
+    assert graphs == [1, 1, 0, 0, 0]
+    table["numbers"][14] = 1
+    assert compiled(torch.ones(2), 14)[1] is True and compiled(torch.ones(2), 13)[1] is False
