@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
-from stator import _hook
+from stator import _core, _hook
 from stator.emit.arrays import write_array
 from stator.emit.caches import write_cache_use
 from stator.emit.contexts import write_context_sets
@@ -26,6 +26,7 @@ from stator.heap.iterators import advanced, exhausted
 from stator.heap.lifetimes import refuse_watched_deaths
 from stator.heap.raw_access import instance_dict, raw_members
 from stator.heap.readers import bytes_of, default_factory_of
+from stator.heap.sets import guard_layout
 from stator.heap.shells import slot_members
 from stator.heap.tracker import Shape, VariableTracker
 from stator.heap.upcoming import is_exhausted, may_walk, taken, walks
@@ -336,19 +337,21 @@ def _diff_factory(build: Rebuilder, tracker: VariableTracker, out: list[str]) ->
 
 
 def _diff_set(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> None:
-    if is_a(tracker.standin, frozenset):
+    """What the program did, one after the other; or the table it ended with, from the one it began with."""
+    table = tracker.table
+    if not table.is_changed(tracker.standin):
         return
-    initial = {id(item) for item in tracker.initial}
-    now = list(set.__iter__(tracker.standin))
-    present = {id(item) for item in now}
-    removed = [item for item in tracker.initial if id(item) not in present]
-    added = [item for item in now if id(item) not in initial]
-    if removed:
-        out.append(f"set.difference_update({build.outside(tracker.source)}, "
-                   f"[{', '.join(build.value(item) for item in removed)}])")
-    if added:
-        out.append(f"set.update({build.outside(tracker.source)}, "
-                   f"[{', '.join(build.value(item) for item in added)}])")
+    name = tracker.source
+    if table.steps is not None and (not table.exact or len(table.steps) <= len(tracker.standin)):
+        for method, *given in table.steps:
+            item = "".join(f", {build.value(each)}" for each in given)
+            out.append(f"set.{'discard' if method == 'remove' else method}({build.outside(name)}{item})")
+        return
+    guard_layout(build.heap, name, table.layout)
+    parts = ", ".join(build.value(item) for item in raw_members(tracker.standin))
+    layout = build.writer.constant(_core.set_layout(tracker.standin), "layout")
+    out.append(f"set.clear({build.outside(name)})")
+    out.append(f"{build.writer.constant(_core.fill_set, 'fill_set')}({build.outside(name)}, {layout}, [{parts}])")
 
 
 def _diff_buffer(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> None:

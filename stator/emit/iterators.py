@@ -27,6 +27,7 @@ from stator.heap.iterators import (
     steps_left,
 )
 from stator.heap.readers import container_behind, reduced, set_state
+from stator.heap.sets import is_under_way
 from stator.heap.tracker import VariableTracker
 
 SET_ITERATOR: type = type(iter(set()))
@@ -48,6 +49,10 @@ def rebuild_iterator(build: Any, value: Any, cls: type) -> str | None:
         return _walker(build, value, WALKERS[cls][0])
     if cls is SET_ITERATOR:
         return _set_iterator(build, value)
+    if id(value) in build.heap.walks:  # a list iterator that stands for one over a set
+        walked = build.heap.walks[id(value)].standin
+        return _over_set(build, value, walked, len(walked) - operator.length_hint(value)) if is_under_way(value) \
+            else _ended_set_iterator(build, value)
     if cls is itertools.pairwise:
         return _pairwise(build, value)
     if cls not in _REBUILT:
@@ -91,10 +96,26 @@ def _walker(build: Any, value: Any, text: str) -> str:
 def _set_iterator(build: Any, value: Any) -> str:
     container = container_behind(value)
     if container is None:
-        return build.variable(value, "iterator", f"{build.writer.constant(exhausted)}(iter(set()))")
-    if operator.length_hint(value) != len(container):
-        raise Break("SB007", "an iterator in the middle of a set")
-    return build.variable(value, "iterator", f"iter({build.value(container)})")
+        return _ended_set_iterator(build, value)
+    try:
+        left = len(reduced(value)[1][0])
+    except RuntimeError:
+        raise Break("SB007", "an iterator over a set that has changed since") from None
+    return _over_set(build, value, container, len(container) - left)
+
+
+def _ended_set_iterator(build: Any, value: Any) -> str:
+    return build.variable(value, "iterator", f"{build.writer.constant(exhausted)}(iter(set()))")
+
+
+def _over_set(build: Any, value: Any, container: Any, steps: int) -> str:
+    tracker = build.heap.sets.get(id(container))
+    if tracker is not None and tracker.table.is_changed(container):
+        raise Break("SB007", "an iterator over a set from outside that gained or lost members")
+    made = f"{build.writer.constant(iter)}({build.value(container)})"
+    if steps:
+        made = f"{build.writer.constant(advanced)}({made}, {steps})"
+    return build.variable(value, "iterator", made)
 
 
 def _pairwise(build: Any, value: Any) -> str:

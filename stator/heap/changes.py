@@ -125,8 +125,7 @@ def _changed(tracker: VariableTracker) -> bool:
                 for (key, item), (known, box) in zip(pairs, initial.items(), strict=True)):
             return True
     elif shape is Shape.SET:
-        members = list(set.__iter__(standin) if is_a(standin, set) else frozenset.__iter__(standin))
-        if {id(item) for item in members} != {id(item) for item in initial}:
+        if tracker.table.is_changed(standin):
             return True
     elif shape is Shape.CELL:
         try:

@@ -10,7 +10,9 @@ from typing import Any
 
 import torch
 
+from stator._core import set_layout
 from stator.guards.guard import Kind, same_constant
+from stator.heap.sets import guard_layout
 from stator.source import Source
 
 # Equal values of these types are one object, or close enough that nobody tells them apart.
@@ -47,6 +49,12 @@ class Constants:
         """Where the very object can be found again, if results are to hold it."""
         known = self.places.get(id(value)) if type(value) in KEPT else None
         return None if known is None else known[1][0]
+
+    def guard_order(self, value: frozenset[Any]) -> None:
+        """Somebody runs through a frozenset: equal ones with other histories have other orders."""
+        known = self.places.get(id(value))
+        if known is not None and len(value) > 1:
+            guard_layout(self.heap, known[1][0], set_layout(value))
 
     def guard_one(self, value: Any) -> None:
         """The program saw that two values are one object."""

@@ -18,12 +18,13 @@ from stator.heap.readers import (
     arguments_of,
     mapping_behind,
 )
+from stator.heap.sets import expose_order
 from stator.heap.shells import CONSTANT_TYPES, is_constant_tuple
 from stator.heap.tracker import Shape, VariableTracker
 from stator.heap.upcoming import expose_upcoming
 from stator.kinds import is_a
 from stator.shapes.values import UNREAD, unread
-from stator.source import CallOf, DictOf, Pinned, SetAt, Source
+from stator.source import CallOf, DictOf, Pinned, Source
 
 
 class Exposure:
@@ -31,6 +32,7 @@ class Exposure:
 
     recorder: Any
     arrays: Any
+    constants: Any
     run_native: Callable[..., Any]
     guard: Callable[[Source, Kind, Any], None]
     original_of: Callable[[Any], Any]
@@ -49,6 +51,8 @@ class Exposure:
         if type(value) is numpy.ndarray:
             return self.arrays.expose(value)
         tracker = self.by_standin.get(id(value))
+        if tracker is None and type(value) is frozenset:
+            return self.constants.guard_order(value)
         if tracker is None or tracker.exposed:
             return
         tracker.exposed = True
@@ -79,7 +83,7 @@ class Exposure:
                 else:  # hashing the key may run the program's code
                     self.run_native(store, (standin, key, item.force()))
         elif shape is Shape.SET:
-            self.expose_order(tracker)
+            expose_order(self, tracker)
         elif shape is Shape.OPAQUE:
             if type(value) in UNREAD:
                 raise unread(value)
@@ -97,16 +101,6 @@ class Exposure:
         if not is_constant_tuple(args):
             raise Break("SB005", "the text of an exception from outside, whose arguments are objects")
         self.guard(CallOf(Pinned(arguments_of), (tracker.source,)), Kind.FRESH_CALL, args)
-
-    def expose_order(self, tracker: VariableTracker) -> None:
-        """C code may iterate a set: equal sets with other histories have other orders."""
-        members = tracker.initial
-        for i, item in enumerate(members):
-            if type(item) in CONSTANT_TYPES:
-                self.guard(SetAt(tracker.source, i), Kind.EQUALS, item)
-        if any(a is not b for a, b in zip(raw_members(tracker.standin), members, strict=False)):
-            tracker.exposed = False
-            raise Break("SB013", "the order of a set, which its copy does not keep")
 
     def expose_keys(self, tracker: VariableTracker) -> None:
         """The whole key set of a dict was looked at: its length, its order, a failed search."""

@@ -39,6 +39,7 @@ from stator.heap.readers import (
     traceback_of,
 )
 from stator.heap.scope import Scope
+from stator.heap.sets import SetTable, adopt_members
 from stator.heap.shells import CONSTANT_TYPES, IDENTITY_TYPES, is_constant_tuple, new_shell
 from stator.heap.tracker import MOVING, Shape, VariableTracker
 from stator.heap.unread import adopt_unread
@@ -57,7 +58,6 @@ from stator.source import (
     KeyAt,
     Local,
     Pinned,
-    SetAt,
     Source,
     ValueAt,
     root_of,
@@ -93,6 +93,8 @@ class Heap(Exposure):
         self.constants, self.arrays = Constants(self), Arrays(self)
         self.writes = 0  # instructions and C calls that may have changed something
         self.written: dict[int, VariableTracker] = {}  # the records that may have been changed
+        self.sets: dict[int, VariableTracker] = {}  # the records of sets, by their stand-ins
+        self.walks: dict[int, VariableTracker] = {}  # list iterators that stand for iterators over a set
         # Objects that a replayed segment has seen and nobody has adopted, and their instance dicts: the first place.
         self.replayed: dict[int, tuple[Any, Said, int]] = {}
         self.replayed_dicts: dict[int, tuple[Any, Said, int]] = {}
@@ -193,8 +195,14 @@ class Heap(Exposure):
             return
         del self.by_original[id(value)]
         self.by_standin.pop(id(tracker.standin), None)
+        self.sets.pop(id(tracker.standin), None)
         self.written.pop(id(tracker), None)
         self.trackers.remove(tracker)
+
+    def register_set(self, tracker: VariableTracker, members: list[Any], table: SetTable) -> None:
+        tracker.initial, tracker.table = members, table
+        self.register(tracker)
+        self.sets[id(tracker.standin)] = tracker
 
     def note_write(self, value: Any) -> None:
         """A value may be changed now; if it is a stand-in, a later question about changes looks at it."""
@@ -372,31 +380,19 @@ class Heap(Exposure):
         tracker.initial = initial
 
     def _adopt_set(self, value: Any, source: Source) -> Any:
-        tracker = self.known(value, source)
-        if tracker is None:
-            if all(type(item) in CONSTANT_TYPES for item in value):
-                members = list(value)
-                self.guard(source, Kind.SET_EQUALS, frozenset(value))
-            else:
-                self.guard(source, Kind.LEN, len(value))
-                members = [hashed(self, item, SetAt(source, i)) for i, item in enumerate(value)]
-            tracker = self.register(VariableTracker(self.run_native(set, (members,)), value, source, Shape.SET))
-            tracker.initial = members
-            self.guard_type(tracker)
-        return tracker.standin
+        return (self.known(value, source) or self._adopt_members(value, source)).standin
 
     def _adopt_frozenset(self, value: Any, source: Source) -> Any:
         if all(type(item) in CONSTANT_TYPES for item in value):
             return self._adopt_constant(value, source)
-        tracker = self.known(value, source)
-        if tracker is None:
-            self.guard(source, Kind.LEN, len(value))
-            members = [hashed(self, item, SetAt(source, i)) for i, item in enumerate(value)]
-            tracker = self.register(
-                VariableTracker(self.run_native(frozenset, (members,)), value, source, Shape.SET))
-            tracker.initial = members
-            self.guard_type(tracker)
-        return tracker.standin
+        return (self.known(value, source) or self._adopt_members(value, source)).standin
+
+    def _adopt_members(self, value: Any, source: Source) -> VariableTracker:
+        standin, members, table = adopt_members(self, value, source, type(value))
+        tracker = VariableTracker(standin, value, source, Shape.SET)
+        self.register_set(tracker, members, table)
+        self.guard_type(tracker)
+        return tracker
 
     def _adopt_cell(self, value: types.CellType, source: Source) -> types.CellType:
         tracker = self.by_original.get(id(value))

@@ -11,10 +11,11 @@ from typing import Any
 from stator.breaks import Break
 from stator.guards.guard import Kind
 from stator.heap.raw_access import instance_dict, items_in_order, set_instance_dict
-from stator.heap.readers import hashed, plain_value
+from stator.heap.readers import plain_value
+from stator.heap.sets import adopt_members
 from stator.heap.shells import new_shell, slot_members
 from stator.heap.tracker import Shape, VariableTracker
-from stator.source import CallOf, DictOf, Index, Key, Pinned, SetAt, Slot, Source
+from stator.source import CallOf, DictOf, Index, Key, Pinned, Slot, Source
 
 
 def adopt_instance(heap: Any, value: Any, source: Source) -> Any:
@@ -51,9 +52,8 @@ def adopt_instance(heap: Any, value: Any, source: Source) -> Any:
             standin.default_factory = heap.default_factory(value, source)
         heap.fill_dict(tracker, value, standin, source)
     elif shell.shape is Shape.SET:
-        heap.guard(source, Kind.LEN, len(set(value)))
-        tracker.initial = [hashed(heap, item, SetAt(source, i)) for i, item in enumerate(set.__iter__(value))]
-        heap.run_native(set.update, (standin, tracker.initial))
+        _, tracker.initial, tracker.table = adopt_members(heap, value, source, standin)
+        heap.sets[id(standin)] = tracker
     fill_attributes(heap, tracker)
     return standin
 

@@ -36,7 +36,7 @@ class VariableTracker:
     `initial_dict` those of its instance dict, `initial_slots` those of its slots."""
 
     __slots__ = ("standin", "original", "source", "shape", "initial", "initial_dict", "initial_slots",
-                 "exposed", "type_guarded", "mutated", "part_of")
+                 "exposed", "type_guarded", "mutated", "part_of", "table")
 
     def __init__(self, standin: Any, original: Any, source: Source, shape: Shape) -> None:
         self.standin = standin
@@ -50,6 +50,7 @@ class VariableTracker:
         self.type_guarded = False
         self.mutated = False
         self.part_of: VariableTracker | None = None  # an instance dict: written back with the instance
+        self.table: Any = None  # of a set: what is known of its order (SetTable)
 
     def __repr__(self) -> str:
         return f"<{self.shape.value} {self.source.text()}: {type(self.original).__name__}>"

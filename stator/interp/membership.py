@@ -77,6 +77,9 @@ def contains(vm: Any, container: Any, item: Any, invert: bool, cont: Any = None)
     if tracker is not None and tracker.shape is Shape.SET:  # a search in a set does not depend on its order
         for member in tracker.initial:
             heap.expose_deep(member)
+    elif cls is frozenset:
+        for member in frozenset.__iter__(container):
+            heap.expose_deep(member)
     else:
         heap.expose_deep(container)
     heap.expose_deep(item)
@@ -84,6 +87,8 @@ def contains(vm: Any, container: Any, item: Any, invert: bool, cont: Any = None)
         item = symbols.specialise_deep(vm, item)
     refuse_opaque(vm, container)
     vm.admit_slot(method, (container, item))
+    if type(item) is FakeTensor and cls in symbols.KEY_VIEWS:
+        container = mapping_behind(container)
     if type(item) is FakeTensor and is_a(container, (set, frozenset, dict)):
         return vm.give(contains_tensor(vm, container, item) != invert, cont)
     if type(item) is FakeTensor or cls in (list, tuple) and any(type(x) is FakeTensor for x in container):

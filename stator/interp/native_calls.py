@@ -20,6 +20,8 @@ from stator.breaks import Break
 from stator.code.decode import decode
 from stator.guards.guard import Kind
 from stator.heap.box import Box
+from stator.heap.compared import note_compared, note_made
+from stator.heap.sets import ORDERLESS, note_operation
 from stator.heap.upcoming import is_known_ahead
 from stator.interp import consumers, symbols
 from stator.interp.frame import UNBOUND, Frame, Raised
@@ -83,18 +85,24 @@ class NativeCaller(Machine):
         if types.GeneratorType in map(type, args) and row.cls is not NativeClass.PURE_SHELL:
             args = tuple([self.walked(value) if type(value) is types.GeneratorType else value for value in args])
             every = args if descriptor is fn else (receiver, *args)
-        self.expose_for(row, every)
+        orderless = id(descriptor) in ORDERLESS and bool(every) and id(every[0]) in self.heap.sets
+        if orderless:
+            for member in self.heap.sets[id(every[0])].initial:
+                self.heap.expose_deep(member)
+        self.expose_for(row, every[orderless:])
         if id(descriptor) in symbols.HASHING:
             args = symbols.specialise_hashed(self, args)
             every = args if descriptor is fn else (receiver, *args)
         if (symbolic or symbols.concern(self, every, kwargs)) and symbols.reaches_symbol(every, kwargs):
             args, kwargs = symbols.arguments(self, row, descriptor, every, kwargs)
             fn = descriptor
-        if descriptor is not fn:
+        if descriptor is not fn and not orderless:
             self.expose_for(row, (receiver,))
-        self.expose_for(row, args)
+        self.expose_for(row, args[orderless and descriptor is fn:])
         if kwargs:
             self.expose_for(row, kwargs.values())
+        if row.compares and every:
+            note_compared(self.heap, every)
         if row.formats:
             text = text_of_outside(self, fn, args)
             if text is not MISSING:
@@ -109,7 +117,12 @@ class NativeCaller(Machine):
             if kwargs:
                 kwargs = {name: self.python_callable(value) if name in ("key", "func") else value
                           for name, value in kwargs.items()}
-        self.give(self.native(fn, args, kwargs), cont)
+        result = self.native(fn, args, kwargs)
+        if row.compares:
+            note_made(self.heap, result)
+            if row.mutates and len(every) > 1 and is_iterator(type(every[1])):
+                note_made(self.heap, every[0])
+        self.give(result, cont)
 
     def run_loop(self, descriptor: Any, args: tuple[Any, ...], kwargs: Any, cont: Any) -> bool:
         """Interpret what a C function does with an iterable that is Python code, or is to be read item by item."""
@@ -172,7 +185,10 @@ class NativeCaller(Machine):
     def admit_slot(self, method: Any, args: Any) -> None:
         """The same of what an operator reaches; a type that lacks the slot says so itself."""
         if type(method) in _SLOTS and id(method) not in RULES:
-            self.admit(method, lookup(method), args)
+            row = lookup(method)
+            self.admit(method, row, args)
+            if row.compares:
+                note_compared(self.heap, args)
 
     def expose_for(self, row: Any, values: Any) -> None:
         cls = row.cls
@@ -222,6 +238,8 @@ class NativeCaller(Machine):
                 raise self.pending from None
             if not is_a(error, Exception) and error is not self.escaped:
                 raise
+            if self.heap.sets:
+                note_operation(self.heap, fn, args, failed=True)
             if is_a(error, BufferError) and args and id(args[0]) in self.heap.held_views:
                 raise Break("SB006", "a buffer changes its size that somebody outside has a view of") from None
             if is_a(error, GuardOnDataDependentSymNode):
@@ -232,6 +250,8 @@ class NativeCaller(Machine):
             _hook.leave()
         if self.pending is not None:
             raise self.pending
+        if self.heap.sets:
+            note_operation(self.heap, fn, args, failed=False)
         return result.force() if type(result) is Box else result
 
     def native_unhooked(self, fn: Any, args: Any, kwargs: Any = None) -> Any:

@@ -17,6 +17,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from stator.breaks import Break
 from stator.code.deprecations import INVERTED_BOOL
 from stator.guards.guard import Kind
+from stator.heap.compared import note_compared
 from stator.heap.tracker import Shape
 from stator.interp import symbols
 from stator.interp.arrays import refuse_mixture, run_on_arrays
@@ -262,6 +263,7 @@ def compare(vm: Any, symbol: str, left: Any, right: Any, cont: Any = None) -> No
 
     def fail() -> None:
         if symbol in ("==", "!="):
+            guard_distinct(vm, left, right)
             return vm.give((left is right) == (symbol == "=="), cont)
         raise Raised(TypeError(f"'{symbol}' not supported between instances of '{left_type.__name__}' "
                                f"and '{right_type.__name__}'"))
@@ -318,6 +320,8 @@ def guard_distinct(vm: Any, left: Any, right: Any) -> None:
     first, second = vm.heap.by_standin.get(id(left)), vm.heap.by_standin.get(id(right))
     if first is not None and second is not None and first is not second:
         vm.heap.guard(first.source, Kind.NOT_ALIAS, second.source)
+    if type(left) is types.FunctionType and type(right) is types.FunctionType:
+        note_compared(vm.heap, (left, right))
     if type(left) is FakeTensor and type(right) is FakeTensor and vm.recorder.uncertain.storages:
         vm.recorder.uncertain.check("is_set_to", False, (left, right), {})
 

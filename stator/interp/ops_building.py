@@ -8,6 +8,7 @@ from typing import Any
 from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.heap.box import Box
+from stator.heap.compared import note_compared
 from stator.interp import symbols
 from stator.interp.consumers import Again, listed, some_listed
 from stator.interp.frame import Frame, Raised
@@ -39,12 +40,16 @@ def BUILD_LIST(vm: Any, frame: Frame, instr: Any) -> None:
 @op
 def BUILD_SET(vm: Any, frame: Frame, instr: Any) -> None:
     items = take(frame.stack, instr.arg)
-    for item in items:
-        vm.heap.expose_deep(item)
     result: set[Any] = set()
     for item in items:
-        vm.native(set.add, (result, symbols.specialise_deep(vm, item)))
+        put(vm, result, item)
     frame.stack.append(result)
+
+
+def put(vm: Any, target: set[Any], item: Any) -> None:
+    vm.heap.expose_deep(item)
+    note_compared(vm.heap, (target, item))
+    vm.native(set.add, (target, symbols.specialise_deep(vm, item)))
 
 
 @op
@@ -61,6 +66,7 @@ def store_key(vm: Any, mapping: dict[Any, Any], key: Any, value: Any) -> None:
         mapping[key] = value
     else:
         vm.heap.expose_deep(key)
+        note_compared(vm.heap, (mapping, key))
         vm.native(dict.__setitem__, (mapping, symbols.specialise_deep(vm, key), value))
 
 
@@ -97,8 +103,7 @@ def LIST_APPEND(vm: Any, frame: Frame, instr: Any) -> None:
 @op
 def SET_ADD(vm: Any, frame: Frame, instr: Any) -> None:
     value = frame.stack.pop()
-    vm.heap.expose_deep(value)
-    vm.native(set.add, (writable(vm, frame.stack[-instr.arg]), symbols.specialise_deep(vm, value)))
+    put(vm, writable(vm, frame.stack[-instr.arg]), value)
 
 
 @op
@@ -131,11 +136,16 @@ def SET_UPDATE(vm: Any, frame: Frame, instr: Any) -> None:
     iterable = frame.stack.pop()
     if vm.is_python_iterable(iterable):
         return vm.call_own(listed, (iterable,), Again())
+    if type(iterable) in (set, frozenset, dict):  # how large they are decides the order, as much as their own
+        target = writable(vm, frame.stack[-instr.arg])
+        vm.heap.expose_deep(iterable)
+        note_compared(vm.heap, (target, iterable))
+        vm.native(set.update, (target, iterable))
+        return
     items = vm.collect(iterable)
     target = writable(vm, frame.stack[-instr.arg])
     for item in items:
-        vm.heap.expose_deep(item)
-        vm.native(set.add, (target, symbols.specialise_deep(vm, item)))
+        put(vm, target, item)
 
 
 @op
@@ -144,6 +154,7 @@ def DICT_UPDATE(vm: Any, frame: Frame, instr: Any) -> None:
     vm.heap.expose(mapping)
     if find(vm, type(mapping), "keys") is MISSING:
         raise Raised(TypeError(f"'{type(mapping).__name__}' object is not a mapping"))
+    note_compared(vm.heap, (frame.stack[-instr.arg], mapping))
     vm.native(dict.update, (frame.stack[-instr.arg], mapping))
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from stator.breaks import Break
 from stator.guards.guard import Kind
 from stator.heap.box import Box
+from stator.heap.compared import note_compared
 from stator.heap.readers import mapping_behind
 from stator.heap.shells import slot_members
 from stator.heap.tracker import Shape
@@ -27,6 +28,7 @@ def _dict_get(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     if len(args) not in (2, 3) or type(key) not in operators.SCALARS:
         vm.heap.expose(mapping)
         vm.heap.expose_deep(key)
+        note_compared(vm.heap, args[:2])
         return vm.give(vm.native(dict.get, args), cont)
     tracker = vm.heap.tracker_of(mapping)
     if tracker is not None and key not in tracker.initial:

@@ -15,6 +15,7 @@ from stator.guards.guard import Kind
 from stator.heap.box import Box
 from stator.heap.heap import Heap
 from stator.heap.raw_access import instance_dict
+from stator.heap.sets import walk
 from stator.heap.tracker import Shape
 from stator.heap.upcoming import is_endless, note_next
 from stator.interp import (  # noqa: F401  (register handlers)
@@ -184,23 +185,16 @@ class VM(Caller):
                 raise Break("SB014", f"a {type(value).__name__} from outside")
             if tracker.shape is Shape.DICT:
                 self.heap.expose_keys(tracker)
-            elif tracker.shape is Shape.SET:
-                return iter(self.set_order(tracker))
+            elif tracker.shape is Shape.SET and not tracker.table.exact:
+                return walk(self.heap, tracker)
             elif is_endless(tracker):
                 return value
             else:
                 self.heap.expose(value)
         elif is_a(value, (set, frozenset)):
             self.check_order(value)
+            self.heap.expose(value)
         return self.native(iter, (value,))
-
-    def set_order(self, tracker: Any) -> list[Any]:
-        """An outside set is iterated in the order of the user's set, not of our copy."""
-        members = list(tracker.standin)
-        if len(members) == len(tracker.initial) and all(m in tracker.standin for m in tracker.initial):
-            return list(tracker.initial)
-        self.check_order(tracker.standin)
-        return members
 
     def check_order(self, value: Any) -> None:
         """The order of a set of identity-hashed objects depends on addresses: never traced."""

@@ -13,7 +13,7 @@ from typing import Any
 from stator.emit import effects, failing_calls, holders, residual
 from stator.guards.guard import Kind
 from stator.guards.guard_set import GuardSet
-from stator.heap import caches, exposure, raw_access, upcoming
+from stator.heap import caches, exposure, raw_access, sets, upcoming
 from stator.heap import holders as holders_of_heap
 from stator.heap.arrays import Arrays
 from stator.heap.constants import Constants
@@ -21,6 +21,7 @@ from stator.heap.heap import Heap
 from stator.interp import (
     arrays,
     imports,
+    native_calls,
     rules_caches,
     rules_decimals,
     rules_effects,
@@ -143,7 +144,12 @@ SWITCHES = [
     Switch("stand-ins of dicts", adopted_as("_adopt_dict"), ("order_of_keys_written_back",)),
     Switch("stand-ins of sets", adopted_as("_adopt_set"), ("set_written",)),
     Switch("stand-ins of instances", adopted_as("_adopt_instance"), ("attribute_order_written_back", "setter_with_an_effect")),
-    Switch("order of sets", without(Heap, "expose_order"), ("set_of_ints_in_table_order",)),
+    Switch("order of sets", without(exposure, "expose_order"), ("set_of_ints_in_table_order",)),
+    Switch("order of frozensets", without(Constants, "guard_order"), ("frozenset_with_another_history",)),
+    Switch("tables of sets", without(sets, "guard_layout"), ("set_copied_with_another_history",)),
+    Switch("what is done to sets", without(native_calls, "note_operation"), ("set_merged_in_place", "set_written")),
+    Switch("sets that change under an iterator", without(sets, "is_under_way", lambda iterator: False),
+           ("set_of_plain_objects_changed_while_iterated",)),
     Switch("instance dicts are one object", without(Heap, "note_namespace"), ("instance_dict_as_a_value",)),
     Switch("bases may change", without(raw_access, "_mro_of", lambda cls: ALWAYS.setdefault(cls, _mro_of(cls))),
            ("bases_reassigned",)),

@@ -31,6 +31,7 @@ import facts_of_objects  # noqa: F401
 import facts_of_outside_pipelines  # noqa: F401
 import facts_of_randomness  # noqa: F401
 import facts_of_results  # noqa: F401
+import facts_of_sets  # noqa: F401
 import facts_of_tensors  # noqa: F401
 import facts_of_the_library  # noqa: F401
 import facts_of_the_process  # noqa: F401
