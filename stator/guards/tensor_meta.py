@@ -89,7 +89,8 @@ def tensor_values(tensor: torch.Tensor) -> TensorValues:
     with torch._C.DisableTorchFunction():
         data = b""
         if tensor.numel() and tensor.device.type == "cpu" and tensor.layout is torch.strided:
-            data = tensor.detach().contiguous().flatten().view(torch.uint8).numpy().tobytes()
+            dense = tensor.detach().clone(memory_format=torch.contiguous_format)  # a lone item may have any stride
+            data = dense.flatten().view(torch.uint8).numpy().tobytes()
         return TensorValues(tensor.dtype, tuple(tensor.shape), data)
 
 

@@ -312,3 +312,14 @@ def test_values_that_change_again_and_again_are_promised_no_more():
         for number in range(14):
             assert torch.equal(compiled(torch.ones(2), torch.tensor(number)), fn(torch.ones(2), torch.tensor(number)))
     assert not [event for event in log if isinstance(event, (events.CacheLimit, events.EagerFallback))]
+
+
+def test_a_lone_item_with_a_stride_of_its_own() -> None:
+    def program(x: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+        return x + 1 if int(i[0, 0]) > 2 else x[: int(i[0, 0])]
+
+    compiled = stator.compile(program, backend="eager")
+    lone = torch.arange(10).view(2, 5).t()[3:4, 1:2]
+    assert lone.is_contiguous() and lone.stride() != (1, 1)
+    for index in (lone, torch.tensor([[8]]), torch.tensor([[1]])):
+        assert torch.equal(compiled(torch.ones(2), index), program(torch.ones(2), index))
