@@ -30,6 +30,7 @@ from torch.utils._device import _device_constructors
 
 from stator import _hook
 from stator.breaks import Break
+from stator.graph.decomposed import decomposed
 from stator.graph.entry_layouts import EntryLayouts
 from stator.graph.error_texts import raised_by_eager
 from stator.graph.frozen_records import field_names, record_arguments
@@ -400,7 +401,7 @@ class Recorder:
             try:
                 return func(*args, **kwargs)
             except DataDependentOutputException as error:
-                raise Break("SB003", f"{getattr(target, '__name__', target)}: {error}") from None
+                return decomposed(func, args, kwargs, f"{getattr(target, '__name__', target)}: {error}")
             except DynamicOutputShapeException as error:
                 raise Break("SB004", f"{error}") from None
             except (UnsupportedOperatorException, NotImplementedError) as error:
