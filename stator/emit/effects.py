@@ -35,6 +35,7 @@ from stator.interp.rules_caches import CacheUsed
 from stator.interp.rules_decimals import raise_flags, raised_flags
 from stator.interp.rules_effects import Logged, PolicySet, Printed, Warned
 from stator.interp.rules_streams import Written
+from stator.interp.rules_warnings import FiltersChanged, FiltersKept
 from stator.interp.tracebacks import Unwound, add_place
 from stator.kinds import is_a
 from stator.source import CallOf, Pinned, Source
@@ -146,6 +147,13 @@ def _replay(build: Rebuilder, effect: Any) -> str:
         return write_cache_use(build, effect)
     if type(effect) is Unwound:
         return f"{writer.constant(add_place)}({build.value(effect.exc)}, {writer.constant(effect.place, 'place')})"
+    if type(effect) is FiltersChanged:
+        given = [*map(writer.constant, effect.args),
+                 *(f"{name}={writer.constant(value)}" for name, value in effect.kwargs.items())]
+        return f"{writer.constant(effect.function)}({', '.join(given)})"
+    if type(effect) is FiltersKept:
+        outcome = "" if effect.method is warnings.catch_warnings.__enter__ else ", None, None, None"
+        return f"{writer.constant(effect.method)}({build.value(effect.manager)}{outcome})"
     if type(effect) is PolicySet:
         return f"{writer.constant(effect.setter, 'set_error_policy')}({effect.value!r})"
     raise TypeError(f"unknown effect {effect!r}")

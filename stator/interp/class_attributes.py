@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import types
+import warnings
 from typing import Any
 
 from stator.breaks import Break
@@ -134,8 +135,13 @@ def names_of(vm: Any, module: types.ModuleType) -> Any:
     return OwnNames(vm, module) if id(module) in vm.fresh else vm.heap.scope(module.__dict__)
 
 
+_OF_FILTERS = frozenset({"filters", "showwarning", "onceregistry", "_filters_mutated", "_showwarnmsg_impl"})
+
+
 def load_module_attr(vm: Any, module: types.ModuleType, name: str, cont: Any, ask_class: bool = True) -> None:
     """ModuleType.__getattribute__, then (with `ask_class`) the `__getattr__` of a module's own class."""
+    if module is warnings and (vm.filters_changed or vm.filter_managers) and name in _OF_FILTERS:
+        raise Break("SB006", f"warnings.{name} is read after the filters were changed")
     scope = names_of(vm, module)
     descr = find(vm, type(module), name)
     if descr is not MISSING and is_data_descriptor(vm, descr):

@@ -150,6 +150,8 @@ class Machine:
         self.hooks: dict[int, tuple[Any, Any]] = {}  # id of a handle -> (it, its hook on a tensor; None: removed)
         self.known_streams: dict[int, Any] = {}  # random streams of the trace's own (see known_streams)
         self.seeded_streams: dict[int, tuple[Any, Any]] = {}  # a stream from outside -> it, the one in its place
+        self.filter_managers: dict[int, Any] = {}  # the catch_warnings that the program has entered
+        self.filters_changed = False  # of warnings: those of the process are as they were until the residual runs
         self.asked_ids: dict[int, Any] = {}  # of objects made inside the trace: the residual's have others
         self.asked_hashes: dict[int, Any] = {}  # the same, of hashes that are made of addresses
         self.grad_flags: dict[int, Any] = {}  # id of a fake -> how its flag changes (see interp/grad_flags)

@@ -160,13 +160,6 @@ def _warn(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     vm.give(None, cont)
 
 
-@rule(warnings.simplefilter, warnings.filterwarnings, warnings.resetwarnings, warnings.catch_warnings.__enter__,
-      warnings.catch_warnings.__exit__)
-def _filters(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-    """What is shown of a warning depends on the filters of its moment, and warnings are shown later."""
-    raise Break("SB006", "the filters of warnings are changed")
-
-
 _SHOW_WARNING, _SHOW_MESSAGE = getattr(warnings, "_showwarning_orig"), getattr(warnings, "_showwarnmsg_impl")
 
 

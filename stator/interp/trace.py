@@ -73,6 +73,7 @@ from stator.interp import (  # noqa: F401  (each registers its rules)
     rules_torch,
     rules_types,
     rules_vmap,
+    rules_warnings,
 )
 from stator.interp.frame import UNBOUND, Bug, Frame
 from stator.interp.machine import Thunk, program_of

@@ -5,6 +5,7 @@ from __future__ import annotations
 import aliases_and_moves  # noqa: F401  (register probes)
 import effects_before_errors  # noqa: F401
 import effects_in_order  # noqa: F401
+import effects_of_filters  # noqa: F401
 import effects_of_output  # noqa: F401
 import facts_of_arrays  # noqa: F401
 import facts_of_asked_iterators  # noqa: F401

@@ -1,0 +1,130 @@
+"""Rules for the filters of warnings.   with catch_warnings(): simplefilter("ignore")  ->  effects, in their order
+
+The filters are the process's.  A change of them is noted among the warnings and replayed with them, after the graph:
+each warning of the program meets the filters of its moment.  Where a filter would make exceptions of warnings the call
+breaks, and so does `record=True`, whose list the program reads.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+from stator.breaks import Break
+from stator.guards.guard import Kind
+from stator.interp.attributes import read_instance_dict
+from stator.interp.lookup import MISSING
+from stator.interp.rule_registry import rule
+from stator.interp.rules_effects import may_break, note, warnings_can_raise
+from stator.kinds import is_a
+from stator.source import CallOf, Pinned
+
+_OPEN: Any = warnings.catch_warnings.__enter__
+_CLOSE: Any = warnings.catch_warnings.__exit__
+
+
+@dataclass(frozen=True)
+class FiltersChanged:
+    """A call of one of warnings' own functions, with its plain arguments."""
+
+    function: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class FiltersKept:
+    """A `catch_warnings` is entered, or left, which puts the filters of before back."""
+
+    manager: Any
+    method: Any
+
+
+def _refused(what: str) -> Break:
+    return Break("SB006", f"the filters of warnings are changed: {what}")
+
+
+def _is_quiet(vm: Any, args: Any, kwargs: Any) -> bool:
+    """Whether the arguments are constants that make a filter, which makes no exceptions."""
+    values = dict(zip(("action",), args, strict=False)) | kwargs
+    if values.pop("action", None) not in _QUIET:
+        return False
+    for value in (*args[1:], *values.values()):
+        if is_a(value, type):
+            if id(value) in vm.fresh or not issubclass(value, Warning):
+                return False
+        elif type(value) is str:
+            try:
+                re.compile(value)
+            except re.error:
+                return False
+        elif type(value) not in (bool, int) or value < 0:
+            return False
+    return True
+
+
+_QUIET = frozenset({"default", "always", "ignore", "module", "once"})
+
+
+def _change(function: Any) -> Any:
+    def run(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+        may_break(vm, f"warnings.{function.__name__}", warnings)
+        if warnings_can_raise():
+            raise _refused("a filter makes exceptions of warnings")
+        if function is not warnings.resetwarnings and not _is_quiet(vm, args, kwargs) or \
+                function is warnings.resetwarnings and (args or kwargs):
+            raise _refused("to others than plain ones that raise nothing")
+        vm.heap.guard(CallOf(Pinned(warnings_can_raise)), Kind.FRESH_CALL, False)
+        vm.filters_changed = True
+        note(vm, FiltersChanged(function, tuple(args), dict(kwargs)), False, warnings)
+        vm.give(None, cont)
+    return run
+
+
+for _function in (warnings.simplefilter, warnings.filterwarnings, warnings.resetwarnings):
+    rule(_function)(_change(_function))
+
+
+@rule(_OPEN, arity=(1,))
+def _enter(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    manager = _plain_manager(vm, args[0])
+    if read_instance_dict(vm, manager, "_entered") is not False or id(manager) in vm.filter_managers:
+        raise _refused("a catch_warnings is entered twice")
+    vm.filter_managers[id(manager)] = manager
+    note(vm, FiltersKept(manager, _OPEN), False, warnings)
+    vm.give(None, cont)
+
+
+@rule(_CLOSE)
+def _exit(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    manager = _plain_manager(vm, args[0])
+    if vm.filter_managers.pop(id(manager), None) is None:
+        tracker = vm.heap.by_standin.get(id(manager))
+        if tracker is None or read_instance_dict(vm, manager, "_entered") is not True:
+            raise _refused("a catch_warnings is left that was not entered")
+        if saved_can_raise(tracker.original):
+            raise _refused("a filter makes exceptions of warnings")
+        vm.heap.guard(CallOf(Pinned(saved_can_raise), (tracker.source,)), Kind.FRESH_CALL, False)
+    vm.filters_changed = True
+    note(vm, FiltersKept(manager, _CLOSE), False, warnings)
+    vm.give(None, cont)
+
+
+def _plain_manager(vm: Any, manager: Any) -> Any:
+    """One that only keeps the filters."""
+    may_break(vm, "warnings.catch_warnings", warnings)
+    if type(manager) is not warnings.catch_warnings or read_instance_dict(vm, manager, "_record") is not False \
+            or read_instance_dict(vm, manager, "_module") is not warnings \
+            or read_instance_dict(vm, manager, "_filter") not in (None, MISSING):
+        raise _refused("by a catch_warnings that does more than keep them")
+    if warnings_can_raise():
+        raise _refused("a filter makes exceptions of warnings")
+    vm.heap.guard(CallOf(Pinned(warnings_can_raise)), Kind.FRESH_CALL, False)
+    return manager
+
+
+def saved_can_raise(manager: Any) -> bool:
+    """A pure reader for guards: whether the filters that a `catch_warnings` puts back make exceptions of warnings."""
+    return any(entry[0] == "error" for entry in vars(manager).get("_filters", ()))
