@@ -5,9 +5,25 @@ from __future__ import annotations
 import builtins
 import keyword
 import re
+import types
 from typing import Any
 
+from stator.kinds import is_a
+
 _LITERALS = (int, bool, str, bytes, type(None), type(...))
+
+
+_NAMED = frozenset({types.FunctionType, types.BuiltinFunctionType, types.MethodDescriptorType, types.ModuleType,
+                    types.WrapperDescriptorType, types.GetSetDescriptorType, types.MemberDescriptorType})
+_name_of_class = type.__dict__["__name__"].__get__
+
+
+def name_of(value: Any) -> str:
+    """What an object is called, without asking any code of the program's."""
+    if is_a(value, type):
+        return str(_name_of_class(value))
+    name = getattr(value, "__name__", None) if type(value) in _NAMED else None
+    return name if type(name) is str and name else str(_name_of_class(type(value)))
 
 
 class Writer:
@@ -39,7 +55,7 @@ class Writer:
             return repr(value)
         name = self._by_id.get(id(value))
         if name is None:
-            name = self.fresh(hint or getattr(value, "__name__", "") or type(value).__name__)
+            name = self.fresh(hint or name_of(value))
             self._by_id[id(value)] = name
             self.names[name] = value
         return name

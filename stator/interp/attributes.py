@@ -69,7 +69,8 @@ def load_attr(vm: Any, obj: Any, name: str, cont: Any = None) -> None:
         registered_ops.resolve(obj, name)
     if cls is super or cls is TensorSuper:
         return load_super_attr(vm, obj, name, cont)
-    if is_a(obj, types.ModuleType):
+    if is_a(obj, types.ModuleType) and (cls is types.ModuleType
+                                        or type(find(vm, cls, "__getattribute__")) is types.WrapperDescriptorType):
         return load_module_attr(vm, obj, name, cont)
     if cls is LIST_ITERATOR and (posed := posed_class(vm.heap, obj)) is not None:
         if name == "__class__":

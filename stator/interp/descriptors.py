@@ -199,6 +199,12 @@ def read_c_member(vm: Any, descr: Any, obj: Any, cont: Any) -> None:
         if cont is not None and cont.raised(vm, vm.frame, error):
             return None
         raise Raised(error) from None
+    except ValueError as error:
+        if type(obj) is not types.CellType:
+            raise
+        if heap.by_standin.get(id(obj)) is not None:
+            raise Break("SB005", "the contents of an empty cell from outside") from None
+        raise Raised(error) from None
     if type(value) is Box:
         value = value.force()
     elif is_a(obj, _SELF_STANDING) and id(obj) not in vm.fresh:

@@ -26,6 +26,7 @@ import facts_of_kinds  # noqa: F401
 import facts_of_lifetimes  # noqa: F401
 import facts_of_locks  # noqa: F401
 import facts_of_memory  # noqa: F401
+import facts_of_module_classes  # noqa: F401
 import facts_of_modules  # noqa: F401
 import facts_of_names  # noqa: F401
 import facts_of_objects  # noqa: F401
