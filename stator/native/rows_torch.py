@@ -139,7 +139,8 @@ def _state_readers() -> None:
         calls_back=True,
         why="fixed when torch was built",
     )
-    outside(C._autograd, "_saved_tensors_hooks_is_enabled _profiler_enabled _profiler_type", why=SETTING)
+    outside(C._autograd, "_saved_tensors_hooks_is_enabled _profiler_enabled _profiler_type "
+            "_get_current_graph_task_keep_graph", why=SETTING)
 
 
 def _state_setters() -> None:

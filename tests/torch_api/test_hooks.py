@@ -222,3 +222,17 @@ def nesting(log):
 @pytest.mark.parametrize("make", [storing, nesting])
 def test_a_reentrant_checkpoint_sees_tensors_and_tuples_alone(make):
     check(make, breaks="SB016")
+
+
+def test_whether_the_graph_is_kept_is_asked_of_the_pass_that_runs() -> None:
+    def scaled(grad: torch.Tensor) -> torch.Tensor:
+        return grad * 2 if torch._C._autograd._get_current_graph_task_keep_graph() else grad * 3
+
+    x = torch.ones(2, requires_grad=True)
+    x.register_hook(stator.compile(scaled, backend="eager", fullgraph=True))
+    for keeps in ((True, False), (False,)):
+        y = (x * 5).sum()
+        for keep in keeps:
+            x.grad = None
+            y.backward(retain_graph=keep)
+            assert x.grad.tolist() == ([10.0, 10.0] if keep else [15.0, 15.0])
