@@ -23,6 +23,7 @@ from stator.stance import set_stance as stance_of
 
 _lock = threading.Lock()
 _replaced: dict[str, Any] = {}  # torch's own functions, while Stator's are in their place: "compile", "compiler.reset"
+_operators: dict[Any, Any] = {}  # what was made of torch's own operators, by their code
 _BY_NAME = ("allow_in_graph", "assume_constant_result", "disable", "list_backends", "substitute_in_graph")
 
 
@@ -47,6 +48,7 @@ def uninstall() -> None:
             holder: Any = torch.compiler if name.startswith("compiler.") else torch
             setattr(holder, name.removeprefix("compiler."), original)
         _replaced.clear()
+        _operators.clear()
 
 
 def is_installed() -> bool:
@@ -76,6 +78,10 @@ def _torch_compile(original: Any, default_backend: Any) -> Any:
         if backend in (None, "inductor") and default_backend is not None:
             backend, mode, options = default_backend, None, None
         mode, options = _without_tuning(backend, mode, options)
+        key = (model.__code__, backend, fullgraph) if is_operator_of_torch(model) and _has_no_state(model) and (
+            isinstance(backend, str) or _has_no_state(backend)) else None
+        if key in _operators:  # each call of torch.cond compiles the same few lines anew
+            return _operators[key]
         compiled = api.compile(
             model,
             fullgraph=fullgraph,
@@ -89,7 +95,10 @@ def _torch_compile(original: Any, default_backend: Any) -> Any:
         )
         if not is_operator_of_torch(model):
             return compiled
-        return _or_by_torch(compiled, functools.partial(original, model, fullgraph=fullgraph, backend=backend))
+        run = _or_by_torch(compiled, functools.partial(original, model, fullgraph=fullgraph, backend=backend))
+        if key is not None:
+            _operators[key] = run
+        return run
 
     return compile
 
@@ -97,6 +106,10 @@ def _torch_compile(original: Any, default_backend: Any) -> Any:
 def is_operator_of_torch(model: Any) -> bool:
     """Whether torch compiles one of its operators that take functions, as torch.cond does when it is called."""
     return type(model) is types.FunctionType and str(model.__module__).startswith("torch._higher_order_ops.")
+
+
+def _has_no_state(fn: Any) -> bool:
+    return type(fn) is types.FunctionType and not (fn.__closure__ or fn.__defaults__ or fn.__kwdefaults__)
 
 
 def _or_by_torch(compiled: Any, compile_by_torch: Callable[[], Any]) -> Any:

@@ -212,7 +212,11 @@ def test_operators_that_compile_themselves_under_a_tracer_of_torchs() -> None:
             return chosen(x)
 
     x = torch.ones(3)
-    assert torch.equal(chosen(x), x.sin())
+    with stator.events.record() as log:
+        for factor in (1, -1, 1):
+            assert torch.equal(chosen(x * factor), x.sin() if factor > 0 else (-x).cos())
+        assert torch.equal(torch.cond(x.sum() > 0, lambda x: x.exp(), lambda x: x.cos(), (x,)), x.exp())
+    assert sum(isinstance(event, stator.events.BackendCompiled) for event in log) == 2
     for graph in (make_fx(chosen)(x), torch.export.export(Model(), (x,), strict=False).graph_module):
         assert [node for node in graph.graph.nodes if node.target is torch.ops.higher_order.cond]
     assert torch.equal(torch.vmap(chosen)(torch.ones(2, 3)), torch.ones(2, 3).sin())
