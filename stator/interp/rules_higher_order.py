@@ -12,7 +12,8 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch._higher_order_ops import associative_scan, map, scan, while_loop
+from torch._higher_order_ops import associative_scan, scan, while_loop
+from torch._higher_order_ops import map as map_rows
 from torch._higher_order_ops.associative_scan import associative_scan_op
 from torch._higher_order_ops.cond import cond, cond_op
 from torch._higher_order_ops.flex_attention import flex_attention as flex_attention_op
@@ -66,7 +67,7 @@ def _as_a_whole(function: Any) -> None:
         vm.give(out[0], cont)
 
 
-for _function in (cond, while_loop, scan, map, associative_scan):
+for _function in (cond, while_loop, scan, map_rows, associative_scan):
     _as_a_whole(_function)
 
 
@@ -214,11 +215,17 @@ def _scan(vm: Any, args: Any, cont: Any) -> None:
         vm.heap.expose_deep(value)
     given = [like(value) for value in init] + [slice_like(value) for value in xs]
     part, results = interpreted(vm, "scan", combine, given, tuple(more))
-    results = require_tensors("scan", results)
-    require_same_carries("scan", given[:len(init)], results[:len(init)])
+    if type(results) not in (tuple, list) or len(results) != 2:
+        raise Break("SB016", "scan of a function that returns something else than what it carries and a result")
+    (carries, carried), (leaves, spec) = map(pytree.tree_flatten, results)
+    results = require_tensors("scan", [*carries, *leaves])
+    if len(carries) != len(init):
+        raise Break("SB016", "scan of a function that carries another number of tensors than it is given")
+    require_same_carries("scan", given[:len(init)], carries)
     finish(vm, "scan", part, results, given)
     modules, operands = modules_of(part)
-    vm.give(perform(vm, "scan", scan_op, modules[0], list(init), list(xs), operands), cont)
+    made = list(perform(vm, "scan", scan_op, modules[0], list(init), list(xs), operands))
+    vm.give([pytree.tree_unflatten(made[:len(init)], carried), pytree.tree_unflatten(made[len(init):], spec)], cont)
 
 
 @operator_rule(map_impl, 3)

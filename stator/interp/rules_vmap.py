@@ -15,15 +15,18 @@ from torch.utils import _pytree as pytree
 
 from stator.breaks import Break
 from stator.graph.subgraph import Subgraph
+from stator.interp.branches import describe
 from stator.interp.rule_registry import rule
 from stator.interp.transformed_calls import record
+from stator.interp.witness import Unwatched, Witness
 
 
 @rule(vmap_impl)
 def _vmap(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     function, in_dims, out_dims, randomness, chunk_size, *inputs = args
-    if chunk_size is not None:
-        raise Break("SB016", "vmap in chunks")
+    if chunk_size is not None and type(chunk_size) is not int:
+        raise Break("SB016", "vmap in chunks of a size that is no constant")
+    witness = None if chunk_size is None else _witness(vm)
     for value in (in_dims, out_dims, inputs):
         vm.heap.expose_deep(value)
     _, dims, flat, spec = vm.native_unhooked(_process_batched_inputs, (in_dims, tuple(inputs), function))
@@ -37,13 +40,25 @@ def _vmap(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
         if not all(type(value) is FakeTensor for value in outputs):
             raise Break("SB016", "vmap of a function that returns something else than tensors")
         module = part.finish(outputs)
+    changed = witness.changed() if witness is not None else ""
+    if changed:
+        raise Break("SB016", f"vmap in chunks, for each of which the function has an effect: {changed}")
     flat_out_dims = pytree._broadcast_to_and_flatten(out_dims, out_spec)
     if flat_out_dims is None:
         raise Break("SB016", "out_dims that do not fit what the function returns")
-    target = mapped_call(module, [dim for _, dim in mapped] + [None] * len(part.lifted), flat_out_dims, randomness)
+    target = mapped_call(module, [dim for _, dim in mapped] + [None] * len(part.lifted), flat_out_dims, randomness,
+                         chunk_size)
     operands = (*(value for value, _ in mapped), *part.lifted)
     results = record(vm, target, operands)
     vm.give(pytree.tree_unflatten(list(results), out_spec), cont)
+
+
+def _witness(vm: Any) -> Witness:
+    """Eager calls the function once for every chunk."""
+    try:
+        return Witness(vm)
+    except Unwatched as why:
+        raise Break("SB016", f"vmap in chunks, while {describe(why)}") from None
 
 
 def _example(part: Subgraph, index: int, value: Any, dim: int) -> Any:
@@ -57,9 +72,11 @@ def _example(part: Subgraph, index: int, value: Any, dim: int) -> Any:
     return example
 
 
-def mapped_call(module: Any, in_dims: list[int | None], out_dims: list[Any], randomness: str) -> Any:
+def mapped_call(module: Any, in_dims: list[int | None], out_dims: list[Any], randomness: str,
+                chunk_size: int | None = None) -> Any:
     """The target of the node: always a tuple of tensors."""
-    run = torch.vmap(module, in_dims=tuple(in_dims), out_dims=tuple(out_dims), randomness=randomness)
+    run = torch.vmap(module, in_dims=tuple(in_dims), out_dims=tuple(out_dims), randomness=randomness,
+                     chunk_size=chunk_size)
 
     def vmap(*tensors: Any) -> Any:
         return run(*tensors)

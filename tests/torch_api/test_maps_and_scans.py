@@ -1,0 +1,71 @@
+"""torch.vmap in chunks; scan, map and while_loop over dicts and nested tuples: captured whole, equal to eager."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch._higher_order_ops import map as map_rows
+from torch._higher_order_ops import scan, while_loop
+
+from tests.torch_api.side_by_side import World, compare
+
+
+def chunked(x: Any) -> Any:
+    return torch.vmap(lambda row: (row.sin().sum(), row * 2), chunk_size=2)(x)
+
+
+def chunked_dims(x: Any) -> Any:
+    return torch.vmap(lambda a, b: {"sum": a + b}, in_dims=(1, None), out_dims=1, chunk_size=1)(x, torch.ones(5))
+
+
+def chunked_random(x: Any) -> Any:
+    return torch.vmap(lambda row: F.dropout(row, 0.5), randomness="different", chunk_size=3)(x), torch.rand(2)
+
+
+def chunked_gradients(x: Any) -> Any:
+    return torch.vmap(torch.func.grad(lambda row: (row ** 3).sum()), chunk_size=4)(x)
+
+
+def scanned_dicts(x: Any) -> Any:
+    return scan(lambda h, t: ({"h": h["h"] + t["x"]}, {"o": h["h"] * 2}), {"h": torch.zeros(3)}, {"x": x})
+
+
+def scanned_tuples(x: Any) -> Any:
+    return scan(lambda h, t: ((h[0] + t, h[1] * 2), [h[0] * 2, {"k": t + h[1]}]), (torch.zeros(3), torch.ones(3)), x,
+                reverse=True)
+
+
+def mapped_dicts(x: Any) -> Any:
+    return map_rows(lambda row: {"k": row * 2, "l": (row - 1, row + 1)}, x)
+
+
+def looped_dicts(x: Any) -> Any:
+    return while_loop(lambda s: s["i"] < 3, lambda s: ({"i": s["i"] + 1, "a": s["a"] * 2},),
+                      ({"i": torch.tensor(0), "a": x},))
+
+
+def effects_of_chunks(x: Any) -> Any:
+    seen: list[int] = []
+    y = torch.vmap(lambda row: (seen.append(1), row * 2)[1], chunk_size=2)(x)
+    return y, len(seen)
+
+
+def world(function: Any) -> World:
+    return World(function, lambda i: (torch.arange(15.0).reshape(5, 3) + i,))
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("function", [chunked, chunked_dims, chunked_random, chunked_gradients, scanned_dicts,
+                                      scanned_tuples, mapped_dicts, looped_dicts], ids=lambda f: f.__name__)
+def test_captured_whole(function: Any, backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STATOR_STRICT", "1")
+    seen = compare(lambda: world(function), calls=3, backend=backend, tolerance=0.0 if backend == "eager" else 1e-6)
+    assert not seen.codes and seen.captures == [1, 0, 0], seen
+
+
+def test_a_function_that_counts_its_chunks() -> None:
+    seen = compare(lambda: world(effects_of_chunks), calls=2)
+    assert set(seen.codes) == {"SB016"}
