@@ -62,6 +62,7 @@ from stator.interp import (  # noqa: F401  (each registers its rules)
     rules_policies,
     rules_process,
     rules_random,
+    rules_recurrent,
     rules_references,
     rules_seams,
     rules_settings,
