@@ -1,10 +1,11 @@
-// The extension module stator._core: GuardProgram, CompiledFunction, Resume and EAGER.
+// The extension module stator._core: GuardProgram, CompiledFunction, Resume, Provenance and EAGER.
 #include <Python.h>
 
 #include "dict_watch.h"
 #include "eager_switch.h"
 #include "entry.h"
 #include "guard_program.h"
+#include "provenance.h"
 #include "raw_read.h"
 #include "rebuilt_objects.h"
 #include "resume.h"
@@ -19,14 +20,16 @@ bool fill_module(PyObject* module) {
   if (!raw_read_init()) return false;
   tensor_seal_init();
   dict_watch_init();
-  for (PyTypeObject* type : {&GuardProgram_Type, &Entry_Type, &Eager_Type, &CompiledFunction_Type, &Resume_Type}) {
+  for (PyTypeObject* type : {&GuardProgram_Type, &Entry_Type, &Eager_Type, &CompiledFunction_Type, &Resume_Type,
+                             &Provenance_Type}) {
     if (PyType_Ready(type) < 0) return false;
   }
   eager_sentinel = PyObject_New(PyObject, &Eager_Type);
   retry_sentinel = PyObject_New(PyObject, &Eager_Type);
   return eager_sentinel && retry_sentinel && PyModule_AddObjectRef(module, "RETRY", retry_sentinel) == 0 && PyModule_AddObjectRef(module, "EAGER", eager_sentinel) == 0 &&
          PyModule_AddType(module, &GuardProgram_Type) == 0 &&
-         PyModule_AddType(module, &CompiledFunction_Type) == 0 && PyModule_AddType(module, &Resume_Type) == 0;
+         PyModule_AddType(module, &CompiledFunction_Type) == 0 && PyModule_AddType(module, &Resume_Type) == 0 &&
+         PyModule_AddType(module, &Provenance_Type) == 0;
 }
 
 PyMethodDef core_functions[] = {

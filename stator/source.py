@@ -13,29 +13,26 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 
+from stator import _core
+
 # nn.Module keeps its children in dicts inside its __dict__, but users write `self.linear`.
 MODULE_DICTS = frozenset({"_modules", "_parameters", "_buffers"})
 
 _store = object.__setattr__
 
 
-class Source:
-    """One step of provenance.  `base` is the source the step starts from, None for a root."""
+class Source(_core.Provenance):
+    """One step of provenance.  `base` is the source the step starts from, None for a root.
 
-    __slots__ = ("base", "root", "depth", "_hash")
+    Sources are equal when their family, base and detail are; the C base class compares and hashes them.
+    """
+
+    __slots__ = ()
 
     base: Source | None
     root: Source | None  # where the chain of bases starts; None for a root itself
     depth: int  # the number of steps from there
-    _hash: int
-    # Sources are equal when their family, base and detail are.
     _family: ClassVar[str] = ""
-
-    def _seal(self, base: Source | None, detail: object) -> None:
-        _store(self, "base", base)
-        _store(self, "root", None if base is None else base.root or base)
-        _store(self, "depth", 0 if base is None else base.depth + 1)
-        _store(self, "_hash", hash((self._family, base, detail)))
 
     def _detail(self) -> object:
         """What tells this step from another of the same family on the same base."""
@@ -50,16 +47,6 @@ class Source:
 
     def __delattr__(self, name: str) -> None:
         raise AttributeError(f"{type(self).__name__} is frozen")
-
-    def __hash__(self) -> int:
-        return self._hash
-
-    def __eq__(self, other: object) -> bool:
-        if self is other:
-            return True
-        if not isinstance(other, Source) or self._hash != other._hash or self._family != other._family:
-            return False
-        return self._detail() == other._detail() and self.base == other.base
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.text()}>"
