@@ -36,14 +36,14 @@ def rebuild_class(build: Any, value: Any) -> str:
     first = [f"'__module__': {build.value(namespace.get('__module__'))}", f"'__qualname__': {value.__qualname__!r}"]
     if "__slots__" in namespace:
         first.append(f"'__slots__': {build.value(namespace['__slots__'])}")
-    taken = sorted(_TAKEN_BY_TYPE & namespace.keys())
+    taken = sorted((_TAKEN_BY_TYPE | {"__orig_bases__"}) & namespace.keys())  # the last is for Generic's own hook
     first += [f"{key!r}: {build.value(namespace[key])}" for key in taken]
     make = writer.constant(new_class, "new_class")
     name = build.variable(value, value.__name__, f"{make}({build.value(meta)}, {value.__name__!r}, "
                                                  f"({', '.join(bases)},), {{{', '.join(first)}}})")
     store = writer.constant(type.__setattr__, "set_class_attribute")
     for key, entry in list(namespace.items()):
-        if key in _AUTOMATIC or key in _TAKEN_BY_TYPE or (
+        if key in _AUTOMATIC or key in taken or (
                 type(entry) is types.MemberDescriptorType and entry.__objclass__ is value):
             continue
         if key == "__doc__" and entry is None:

@@ -362,6 +362,8 @@ def truth(vm: Any, value: Any) -> bool:
     cls = type(value)
     if cls is bool:
         return value
+    if value is NotImplemented:
+        raise Break("SB015", "the truth of NotImplemented, of which Python warns")
     if cls in SCALARS:
         return bool(value)
     if cls is FakeTensor:

@@ -12,6 +12,7 @@ from typing import Any
 
 from stator.breaks import Break
 from stator.guards.guard import Kind
+from stator.heap.box import Box
 from stator.heap.changes import anything_changed
 from stator.interp.frame import Raised
 from stator.interp.moments import frozen, joined, text_of
@@ -154,10 +155,24 @@ def _warn(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     vm.heap.guard(CallOf(Pinned(warnings_can_raise)), Kind.FRESH_CALL, False)
     frame, outward = pointed_at(vm, values.get("stacklevel", 1), warnings)
     shown_by = getattr(warnings, "_showwarnmsg_impl")
+    if type(shown_by) is types.BuiltinFunctionType and _is_held(vm, shown_by.__self__):
+        raise told_natively("SB015", "a warning that goes to a list which the program can read", warnings)
     watched = warnings.showwarning is not _SHOW_WARNING \
         or type(shown_by) is types.FunctionType and shown_by is not _SHOW_MESSAGE
     note(vm, Warned(message, category, frame.filename, frame.line, outward), watched, warnings)
     vm.give(None, cont)
+
+
+def _is_held(vm: Any, log: Any) -> bool:
+    """Whether a list of the user's, to which warnings are appended, was met or is in a variable of the program's."""
+    if id(log) in vm.heap.by_original:
+        return True
+    frame = vm.frame
+    while frame is not None:
+        if any(type(item) is Box and item.raw is log for item in (*frame.locals, *frame.stack)):
+            return True
+        frame = frame.caller()
+    return False
 
 
 _SHOW_WARNING, _SHOW_MESSAGE = getattr(warnings, "_showwarning_orig"), getattr(warnings, "_showwarnmsg_impl")

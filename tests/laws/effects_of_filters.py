@@ -100,7 +100,7 @@ def filters_read_after_a_change():
     return Scene(fn, one(ramp()), look=kinds)
 
 
-@probe("SB006")
+@probe("SB006 SB015")
 def warnings_recorded_inside():
     def fn(x):
         with warnings.catch_warnings(record=True) as seen:
@@ -123,3 +123,24 @@ def region_left_by_an_exception():
         return x + 1
 
     return Scene(fn, one(ramp()), look=kinds)
+
+
+@probe("SB006 SB015")
+def record_read_between_warnings():
+    def fn(x):
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            warnings.warn("first", stacklevel=1)
+            count = len(seen)
+            warnings.warn("second", stacklevel=1)
+        return x + count, len(seen)
+
+    return Scene(fn, one(ramp()), look=kinds)
+
+
+@probe("SB015")
+def truth_of_not_implemented():
+    def fn(x):
+        return x + 1, bool(NotImplemented)
+
+    return Scene(fn, one(ramp()))

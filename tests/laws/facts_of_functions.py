@@ -155,7 +155,7 @@ def code_made_of_text():
     return Scene(fn, one(ramp()))
 
 
-@probe("SB006 SB013")
+@probe("SB006 SB013 SB015")
 def filters_of_warnings():
     def fn(x):
         with warnings.catch_warnings(record=True) as seen:

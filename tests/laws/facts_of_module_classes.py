@@ -1,14 +1,17 @@
-"""Probes: modules of classes with lookups of their own, and cells that hold nothing."""
+"""Probes: modules of classes with lookups of their own, generic classes made inside, cells that hold nothing."""
 
 from __future__ import annotations
 
 import types
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from probing import Scene, probe, ramp
 from scenery import one
 
+import stator
+
 LOOKED: list[Any] = []
+T = TypeVar("T")
 
 
 class Watching(types.ModuleType):
@@ -70,5 +73,21 @@ def empty_cell_made_inside():
             text = str(error)
         late = x + 1
         return text, cell.cell_contents, inner()
+
+    return Scene(fn, one(ramp()))
+
+
+@probe("SB009")
+def generic_class_made_inside():
+    def fn(x):
+        class Holder(Generic[T]):
+            def held(self):
+                return x + 1
+
+        class Numbers(Holder[int]):
+            pass
+
+        stator.graph_break()
+        return Numbers().held(), Holder.__parameters__ == (T,), len(Numbers.__orig_bases__)
 
     return Scene(fn, one(ramp()))
