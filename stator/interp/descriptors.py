@@ -200,10 +200,10 @@ def read_c_member(vm: Any, descr: Any, obj: Any, cont: Any) -> None:
             return None
         raise Raised(error) from None
     except ValueError as error:
-        if type(obj) is not types.CellType:
+        if type(obj) not in (types.CellType, memoryview):
             raise
-        if heap.by_standin.get(id(obj)) is not None:
-            raise Break("SB005", "the contents of an empty cell from outside") from None
+        if heap.by_standin.get(id(obj)) is not None:  # an empty cell, a released view
+            raise Break("SB005", f"{name} of a {type(obj).__name__} from outside that has none") from None
         raise Raised(error) from None
     if type(value) is Box:
         value = value.force()

@@ -1,4 +1,4 @@
-"""Probes: modules of classes with lookups of their own, generic classes made inside, cells that hold nothing."""
+"""Probes: modules of classes with lookups of their own, generic classes made inside, cells and views of nothing."""
 
 from __future__ import annotations
 
@@ -89,5 +89,20 @@ def generic_class_made_inside():
 
         stator.graph_break()
         return Numbers().held(), Holder.__parameters__ == (T,), len(Numbers.__orig_bases__)
+
+    return Scene(fn, one(ramp()))
+
+
+@probe()
+def released_view_made_inside():
+    def fn(x):
+        view = memoryview(b"abc")
+        size = view.nbytes
+        view.release()
+        try:
+            size = view.nbytes
+        except ValueError as error:
+            return x + size, str(error)
+        return x
 
     return Scene(fn, one(ramp()))
