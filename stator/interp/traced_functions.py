@@ -20,6 +20,7 @@ from stator.guards.guard import is_constant
 from stator.heap.raw_access import instance_dict
 from stator.interp.branches import describe
 from stator.interp.conditions import shares
+from stator.interp.frame import Raised
 from stator.interp.rules_higher_order import modules_of
 from stator.interp.witness import Unwatched, Witness
 
@@ -168,7 +169,10 @@ def backward_graph(vm: Any, application: Any, members: Any, parts: tuple[Any, ..
         if materialize is False:
             grads = [None if any(value is each for each in constants) else grad
                      for value, grad in zip(parts, grads, strict=True)]
-        answer = members("backward", (ctx, *grads))
+        try:
+            answer = members("backward", (ctx, *grads))
+        except Raised as raised:  # eager would not have run it yet, and on a ctx that knows more
+            raise Break("SB016", f"{name}.backward raises {type(raised.exc).__name__}") from None
         vm.heap.expose_deep(answer)
         answers = answer if type(answer) is tuple else (answer,)
         if len(answers) < len(application.inputs) or not all(

@@ -237,3 +237,27 @@ def test_a_gradient_through_a_function_breaks_and_says_so():
 
     with pytest.raises(stator.Unsupported, match="through an autograd.Function"):
         stator.compile(program, backend="eager", fullgraph=True)(torch.ones(2, requires_grad=True))
+
+
+class FailsLater(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, grad):
+        raise ValueError("in backward")
+
+
+def test_what_backward_raises_is_raised_by_backward():
+    def program(x):
+        try:
+            return FailsLater.apply(x) + 1
+        except ValueError:
+            return x
+
+    for _ in range(2):
+        y = stator.compile(program, backend="eager")(torch.ones(2, requires_grad=True))
+        assert y.tolist() == [3.0, 3.0]
+        with pytest.raises(ValueError, match="in backward"):
+            y.sum().backward()
