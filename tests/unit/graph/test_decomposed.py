@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import stator
+from stator import events
 
 WINDOW = torch.hann_window(16)
 
@@ -17,9 +18,12 @@ def back_in_time(spectrum: torch.Tensor, window: torch.Tensor) -> torch.Tensor:
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 def test_istft_is_captured(backend: str) -> None:
     compiled = stator.compile(back_in_time, backend=backend, fullgraph=True)
-    for size in (64, 80, 96):
-        spectrum = torch.stft(torch.randn(2, size), 16, 4, window=WINDOW, return_complex=True)
-        torch.testing.assert_close(compiled(spectrum, WINDOW), back_in_time(spectrum, WINDOW))
+    with events.record() as log:
+        for size in (64, 80, 96):
+            spectrum = torch.stft(torch.randn(2, size), 16, 4, window=WINDOW, return_complex=True)
+            torch.testing.assert_close(compiled(spectrum, WINDOW), back_in_time(spectrum, WINDOW))
+    assert any(isinstance(event, events.BackendCompiled) for event in log)
+    assert not any(isinstance(event, events.EagerFallback) for event in log)
 
 
 def test_what_it_looks_for_is_raised() -> None:

@@ -64,6 +64,17 @@ def test_compilers_see_what_comes() -> None:
     assert seen == [(4, 2), (2, 1), (4, 2)]
 
 
+def test_an_input_that_is_only_written_to_is_shown_as_it_is() -> None:
+    seen: list[bool] = []
+
+    def backend(graph: torch.fx.GraphModule, inputs: list[torch.Tensor]) -> Any:
+        seen.append(inputs[0]._is_view())
+        return graph.forward
+
+    stator.compile(lambda x: x.add_(1) * 2, backend=backend)(torch.ones(4))
+    assert seen == [False]
+
+
 def test_a_graph_that_fails_leaves_the_layout_to_the_program() -> None:
     def taken(x: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
         x.transpose_(0, 1)

@@ -160,6 +160,17 @@ def test_a_tensor_that_changes_its_layout_between_layers() -> None:
     agree(make, X, played=0, watched=Reads)
 
 
+def test_a_tensor_that_is_written_to_between_layers() -> None:
+    class Doubles(Stack):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            for layer in self.layers:
+                x = layer(x * 1)
+                x.mul_(2)
+            return x
+
+    agree(lambda: Doubles([Layer() for _ in range(DEPTH)]).eval(), X, played=DEPTH - 1)
+
+
 def test_a_number_that_has_changed_in_one_layer_is_left_open_in_it() -> None:
     """Also where it is, at the moment, what it is in the layers before."""
     model = stack(lambda layers: [setattr(layer, "scale", 2.0) for layer in layers])()
