@@ -7,6 +7,7 @@ never the user's object.
 from __future__ import annotations
 
 import array
+import collections
 import dataclasses
 import functools
 import types
@@ -32,8 +33,12 @@ def holder_adopters(heap: Any) -> dict[type, Any]:
         bytearray: adopt_buffer, array.array: adopt_buffer, memoryview: adopt_view,
     }
     found.update(dict.fromkeys(SENTINELS, adopt_sentinel))
+    found.update(dict.fromkeys(_VIEWS, adopt_dict_view))
     return {cls: functools.partial(adopter, heap) for cls, adopter in found.items()}
 
+
+_VIEWS: dict[type, Any] = {type(method(cls())): method for cls in (dict, collections.OrderedDict)
+                           for method in (cls.keys, cls.values, cls.items)}
 
 # Objects of the standard library that only their identity tells apart, which native code compares by `is`.
 SENTINELS = frozenset({
@@ -93,6 +98,20 @@ def adopt_proxy(heap: Any, value: Any, source: Source) -> Any:
         if heap.is_opaque(shown):
             raise Break("SB005", f"a mappingproxy of a {type(shown).__name__}")
         tracker = heap.register(VariableTracker(types.MappingProxyType(shown), value, source, Shape.VALUE))
+    return tracker.standin
+
+
+def adopt_dict_view(heap: Any, value: Any, source: Source) -> Any:
+    """Keys, values or items of a dict show those of its shadow: what is in them is read as from the dict."""
+    tracker = heap.known(value, source)
+    if tracker is None:
+        heap.guard(source, Kind.TYPE, type(value))
+        shown = heap.adopt(mapping_behind(value), CallOf(Pinned(mapping_behind), (source,)))
+        if heap.is_opaque(shown) or not is_a(shown, dict):
+            raise Break("SB005", f"a {type(value).__name__} of a {type(shown).__name__}")
+        if (known := heap.by_standin.get(id(shown))) is not None:
+            heap.expose_keys(known)
+        tracker = heap.register(VariableTracker(_VIEWS[type(value)](shown), value, source, Shape.VALUE))
     return tracker.standin
 
 

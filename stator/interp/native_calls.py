@@ -93,7 +93,8 @@ class NativeCaller(Machine):
         if id(descriptor) in symbols.HASHING:
             args = symbols.specialise_hashed(self, args)
             every = args if descriptor is fn else (receiver, *args)
-        if (symbolic or symbols.concern(self, every, kwargs)) and symbols.reaches_symbol(every, kwargs):
+        if (symbolic or symbols.concern(self, every, kwargs, row.formats)) \
+                and symbols.reaches_symbol(every, kwargs, row.formats):
             args, kwargs = symbols.arguments(self, row, descriptor, every, kwargs)
             fn = descriptor
         if descriptor is not fn and not orderless:

@@ -65,7 +65,7 @@ HASHING = frozenset(map(id, (
     type({}.keys()).isdisjoint, type({}.items()).isdisjoint, dict.__dict__["fromkeys"])))
 KEY_VIEWS = frozenset({type({}.keys()), type(_ORDERED.keys())})
 ITEM_VIEWS = frozenset({type({}.items()), type(_ORDERED.items())})
-_SHOW_VALUES = ITEM_VIEWS | {type({}.values()), type(_ORDERED.values())}
+_SHOWING = ITEM_VIEWS | {type({}.values()), type(_ORDERED.values()), types.MappingProxyType}  # values of a dict
 # C functions that store a value without looking at it.
 _STORES = frozenset(map(id, (
     list.append, collections.deque.append, collections.deque.appendleft, dict.setdefault, slice)))
@@ -184,6 +184,10 @@ def specialise_deep(vm: Any, value: Any) -> Any:
         return specialise(value)
     if cls is slice:
         return slice(*[specialise_deep(vm, part) for part in (value.start, value.stop, value.step)])
+    if cls in _SHOWING:
+        vm.heap.expose_deep(value)
+        specialise_deep(vm, mapping_behind(value))
+        return value
     base = _container(cls)
     if base is tuple:
         if not _reaches_symbol(tuple.__iter__(value)):
@@ -205,10 +209,6 @@ def specialise_deep(vm: Any, value: Any) -> Any:
 
 def specialise_hashed(vm: Any, values: Any) -> tuple[Any, ...]:
     """Operands of a C function that hashes what it finds in them, behind a view of a dict too: numbers for symbols."""
-    for value in values:
-        if type(value) in _SHOW_VALUES:
-            vm.heap.expose_deep(value)
-            specialise_deep(vm, mapping_behind(value))
     return tuple([specialise_deep(vm, value) for value in values])
 
 
@@ -221,7 +221,7 @@ def _alike(value: Any, parts: list[Any]) -> Any:
     return made
 
 
-def _reaches_symbol(values: Any) -> bool:
+def _reaches_symbol(values: Any, shown: bool = True) -> bool:
     pending, seen = list(values), set()
     while pending:
         value = pending.pop()
@@ -235,7 +235,7 @@ def _reaches_symbol(values: Any) -> bool:
                 pending += dict.values(value) if base is dict else base.__iter__(value)
         elif cls is slice:
             pending += (value.start, value.stop, value.step)
-        elif cls in _WALKING:
+        elif cls in _WALKING or shown and cls in _SHOWING:
             pending += gc.get_referents(value)
     return False
 
@@ -260,17 +260,20 @@ _KNOWN_CLASSES: dict[type, Any] = {
 # ---------------------------------------------------------------------- calls of C functions
 
 
-def concern(vm: Any, values: Any, kwargs: Any) -> bool:
-    """Whether a call of a C function has to do with symbols, or with a tensor where a number is wanted."""
+def concern(vm: Any, values: Any, kwargs: Any, shown: bool = False) -> bool:
+    """Whether a call of a C function has to do with symbols, or with a tensor where a number is wanted.
+
+    `shown`: the function makes text of what it gets, and of what views of dicts show.
+    """
     for value in values:
         if type(value) in SYMBOLIC or type(value) is FakeTensor:
             return True
     known = vm.recorder.symbols
-    return bool(known.definitions or known.numbers or vm.heap.unread_met) and reaches_symbol(values, kwargs)
+    return bool(known.definitions or known.numbers or vm.heap.unread_met) and reaches_symbol(values, kwargs, shown)
 
 
-def reaches_symbol(values: Any, kwargs: Any) -> bool:
-    return _reaches_symbol(values) or bool(kwargs) and _reaches_symbol(kwargs.values())
+def reaches_symbol(values: Any, kwargs: Any, shown: bool = False) -> bool:
+    return _reaches_symbol(values, shown) or bool(kwargs) and _reaches_symbol(kwargs.values(), shown)
 
 
 def call(vm: Any, function: Any, values: Any, kwargs: Any) -> Any:

@@ -16,6 +16,7 @@ import facts_of_containers  # noqa: F401
 import facts_of_contexts  # noqa: F401
 import facts_of_copies  # noqa: F401
 import facts_of_deep_copies  # noqa: F401
+import facts_of_dict_views  # noqa: F401
 import facts_of_files  # noqa: F401
 import facts_of_functions  # noqa: F401
 import facts_of_hashes  # noqa: F401

@@ -106,3 +106,14 @@ def test_a_shift_by_a_number_that_only_the_graph_knows() -> None:
         assert compiled(torch.ones(2), torch.tensor([y]))[1:] == shifted(torch.ones(2), torch.tensor([y]))[1:]
     with pytest.raises(ValueError, match="negative shift count"):
         compiled(torch.ones(2), torch.tensor([-1.0]))
+
+
+def test_two_sums_of_wide_numbers_meet() -> None:
+    """Their ranges, near the ends of 64 bits, are worked out in floats: no replacement, and the guard stays."""
+    def fn(x, n, m):
+        a = x * (n * 8)
+        return a + (m * 4) if 2 * n + m == 14 else a - m
+
+    compiled = stator.compile(fn, backend="eager", dynamic=True)
+    for n, m in ((5, 4), (6, 2), (3, 8), (3, 9)):
+        assert torch.equal(compiled(torch.ones(2), n, m), fn(torch.ones(2), n, m))

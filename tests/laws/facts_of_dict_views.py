@@ -1,0 +1,65 @@
+"""Probes: views of dicts from outside, which show what is in their dicts now; and texts of views with open numbers."""
+
+from __future__ import annotations
+
+import collections
+
+from probing import Scene, probe, ramp
+from scenery import one
+
+import stator
+
+
+@probe()
+def view_of_a_dict_that_changes():
+    table = {1: 2}
+    held = [table.keys(), table.values(), table.items()]
+
+    def fn(x):
+        keys, values, items = held
+        return x + sum(keys), list(values), sorted(items), len(keys), 3 in keys, keys & {1, 5}, [a * b for a, b in items]
+
+    return Scene(fn, one(ramp()), lambda: table.update({3: 4}))
+
+
+@probe()
+def view_of_an_ordered_dict_that_changes():
+    table = collections.OrderedDict({1: 2, 5: 6})
+    held = [table.keys(), table.values()]
+    return Scene(lambda x: (x + 1, list(held[0]), list(held[1])), one(ramp()), lambda: table.move_to_end(1))
+
+
+@probe()
+def dict_written_to_under_its_view():
+    table = {"a": 1}
+    view = table.keys()
+
+    def fn(x):
+        table["v"] = len(view)
+        return x + len(view), sorted(view), view
+
+    return Scene(fn, one(ramp()), table.clear, lambda: table)
+
+
+@probe("SB009")
+def view_kept_across_a_break():
+    table = {"a": 1}
+
+    def fn(x):
+        keys, values = table.keys(), table.values()
+        stator.graph_break()
+        table["v"] = 1
+        return x + len(keys), sorted(keys), list(values)
+
+    return Scene(fn, one(ramp()), table.clear, lambda: table)
+
+
+@probe()
+def text_of_a_view_of_open_numbers():
+    held = [3]
+
+    def fn(x):
+        shown = {1: held[0]}
+        return x + 1, repr(shown.values()), str(shown.items()), f"{shown.values()}", "%s" % (shown.items(),)  # noqa: UP031
+
+    return Scene(fn, one(ramp()), lambda: held.__setitem__(0, held[0] + 2))
