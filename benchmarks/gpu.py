@@ -13,6 +13,7 @@ import argparse
 import json
 import os
 import platform
+import statistics
 import subprocess
 import sys
 from pathlib import Path
@@ -102,7 +103,7 @@ def _mode_line(name: str, row: dict[str, Any], mode: str) -> list[str]:
     step = [_step_text(row, row["eager"]["step"])] + [_step_text(row, each.get("step")) for each in (ours, theirs)]
     first = " / ".join(_seconds(each.get("first_call")) for each in (ours, theirs))
     dispatch = " / ".join(_micro(row["dispatch"][side].get("seconds")) for side in SIDES)
-    return [name, mode, *step, _ratio(theirs.get("step"), ours.get("step")), first,
+    return [name, mode, *step, _ratio_of_rounds(theirs.get("steps", []), ours.get("steps", [])), first,
             _ratio(theirs.get("first_call"), ours.get("first_call")), dispatch,
             _ratio(*(row["dispatch"][side].get("seconds") for side in reversed(SIDES))),
             " / ".join(str(row["counts"][side].get("graphs", "-")) for side in SIDES),
@@ -122,6 +123,12 @@ def _seconds(value: float | None) -> str:
 
 def _micro(value: float | None) -> str:
     return "-" if value is None else f"{value * 1e6:.1f} us"
+
+
+def _ratio_of_rounds(theirs: list[float], ours: list[float]) -> str:
+    """The median of what the rounds say: both sides of a round are measured within a second or two."""
+    ratios = [their / own for their, own in zip(theirs, ours, strict=False)]
+    return f"{statistics.median(ratios):.2f}x" if ratios else "-"
 
 
 def _ratio(theirs: float | None, ours: float | None) -> str:
