@@ -50,7 +50,14 @@ _NEVER_ON_FLOATS = frozenset(
     rpow rtruediv true_divide truediv rdiv
     """.split()
 )
-# Of those, what may return its argument or a part of it.
+# An index out of bounds raises on a CPU; a GPU stops for good, some time later, and nothing is left to be done again.
+_BY_INDEX = frozenset(
+    """
+    getitem setitem index index_put index_select index_copy index_add index_fill index_reduce gather scatter
+    scatter_add scatter_reduce take take_along_dim embedding cross_entropy nll_loss
+    """.split()
+)
+# Of those above, what may return its argument or a part of it.
 _VIEWS = frozenset(
     """
     as_strided bfloat16 bool broadcast_tensors broadcast_to chunk conj contiguous cpu detach diagonal double
@@ -74,6 +81,8 @@ def _node_may_fail(node: fx.Node, shared: frozenset[str]) -> bool:
     if node.meta.get("unbacked_bindings") or has_unbacked(result):
         return True
     stem = stem_of(node.target)
+    if stem in _BY_INDEX and _is_on_a_gpu(node):
+        return is_in_place(node.target, node.kwargs) and _may_overlap(node, shared)
     if stem in ("getitem", "setitem"):
         return _holds_tensor(node.args[1]) or stem == "setitem" and _may_overlap(node, shared)
     if stem != "batch_norm" and is_in_place(node.target, node.kwargs) and _may_overlap(node, shared):
@@ -90,6 +99,13 @@ def stem_of(target: Any) -> str:
 
 def is_floating(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and (value.is_floating_point() or value.is_complex())
+
+
+def _is_on_a_gpu(node: fx.Node) -> bool:
+    """Whether all tensors that a node is given lie there."""
+    given = [value for each in node.all_input_nodes
+             if isinstance(value := each.meta.get("example_value"), torch.Tensor)]
+    return bool(given) and all(value.device.type == "cuda" for value in given)
 
 
 def _holds_tensor(argument: Any) -> bool:

@@ -334,8 +334,7 @@ class SymbolNodes:
             after = after.next
         with self.graph.inserting_before(after):
             node = follow(self.graph, node, tuple(path), self.node_of)
-        if "example_value" not in node.meta:
-            hint = self.shape_env.backed_var_to_val.get(symbol)
-            number = self.shape_env.create_symintnode(symbol, hint=None if hint is None else int(hint))
-            node.meta["example_value"] = number
+        # Not what the tensor's fake says: it may have another shape by now.
+        hint = self.shape_env.backed_var_to_val.get(symbol)
+        node.meta["example_value"] = self.shape_env.create_symintnode(symbol, hint=None if hint is None else int(hint))
         return node

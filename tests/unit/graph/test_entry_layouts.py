@@ -90,3 +90,15 @@ def test_a_graph_that_fails_leaves_the_layout_to_the_program() -> None:
                 with pytest.raises(IndexError):
                     function(x, torch.tensor([index]))
         assert ours.shape == theirs.shape == (2, 4)
+
+
+def test_sizes_read_after_a_change_of_layout() -> None:
+    """The node that reads a size says which symbol it reads, whatever shape the tensor has by then."""
+    def fn(x):
+        x.t_()
+        return x * x.shape[0]
+
+    compiled = stator.compile(fn, backend="eager")
+    ours, theirs = torch.arange(6.0).reshape(3, 2), torch.arange(6.0).reshape(3, 2)
+    for _ in range(4):
+        assert torch.equal(compiled(ours), fn(theirs))
