@@ -26,21 +26,24 @@ def nbytes(tensor: torch.Tensor) -> int:
 def keep(tensors: tuple[torch.Tensor, ...]) -> list[Any]:
     """The tensors as they are now. One whose own elements overlap cannot be written to."""
     return [(tensor, tensor.detach().clone(), None if tensor.is_inference() else tensor._version, tensor.grad_fn,
-             _layout(tensor)) for tensor in tensors if torch._debug_has_internal_overlap(tensor) != 1]
+             (_layout(tensor), tensor.detach()))
+            for tensor in tensors if torch._debug_has_internal_overlap(tensor) != 1]
 
 
 def _layout(tensor: torch.Tensor) -> tuple[Any, ...]:
-    return (tensor.size(), tensor.stride(), tensor.storage_offset()) if tensor.layout is torch.strided else ()
+    """Its memory, and how it lies there."""
+    return (tensor.untyped_storage()._cdata, tensor.size(), tensor.stride(), tensor.storage_offset()) \
+        if tensor.layout is torch.strided else ()
 
 
 def put_back(kept: list[Any]) -> bool:
     """Make them so again; False, and nothing done, where autograd has seen a write."""
     if any(tensor.grad_fn is not grad_fn for tensor, _, _, grad_fn, _ in kept):
         return False
-    for tensor, _, _, _, layout in kept:
+    for tensor, _, _, _, (layout, before) in kept:
         if layout != _layout(tensor):
             with torch.inference_mode(tensor.is_inference()), torch.no_grad():
-                tensor.as_strided_(*layout)
+                tensor.set_(before)
     with torch.inference_mode():
         for tensor, contents, version, _, _ in kept:
             tensor.detach().copy_(contents)

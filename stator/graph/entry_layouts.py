@@ -21,6 +21,7 @@ class EntryLayouts:
     def __init__(self, recorder: Any) -> None:
         self.recorder = recorder
         self._first: dict[int, tuple[Any, ...]] = {}  # id(fake) -> sizes, strides and offset at the beginning
+        self._storages: dict[int, Any] = {}  # and its storage, which `set_` exchanges
 
     def before(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
         """The layouts of the tensors that an in-place operation is about to get."""
@@ -30,6 +31,7 @@ class EntryLayouts:
                 node = self.recorder.nodes.get(id(fake))
                 if type(node) is fx.Node and node.op == "placeholder" and id(fake) not in self._first:
                     self._first[id(fake)] = _layout(fake)
+                    self._storages[id(fake)] = _storage(fake)
         return self._read(fakes)
 
     def after(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
@@ -49,7 +51,10 @@ class EntryLayouts:
                 (*first[0], *first[1], first[2]), (*now[0], *now[1], now[2]), strict=True)):
             return
         with torch._C.DisableTorchFunction(), torch.no_grad(), self.recorder.symbols.dispatcher():
-            example = fake.detach().as_strided(*first)
+            if _storage(fake) is self._storages[id(fake)]:
+                example = fake.detach().as_strided(*first)
+            else:
+                example = fake.new_empty((_extent(*first),)).as_strided(*first)
         example.requires_grad_(fake.requires_grad)
         graph_input.example = graph_input.node.meta["example_value"] = example
 
@@ -62,6 +67,16 @@ def _layout(fake: FakeTensor) -> tuple[Any, ...]:
     with torch._C.DisableTorchFunction():
         return tuple(fake.shape), fake.stride() if fake.layout is torch.strided else (), \
             fake.storage_offset() if fake.layout is torch.strided else 0
+
+
+def _storage(fake: FakeTensor) -> Any:
+    """A storage has one Python object for as long as somebody holds it."""
+    return fake.untyped_storage() if fake.layout is torch.strided else None
+
+
+def _extent(sizes: Any, strides: Any, offset: Any) -> Any:
+    """How many elements a storage must have for this layout."""
+    return offset + 1 + sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True))
 
 
 def _same(one: Any, other: Any) -> bool:

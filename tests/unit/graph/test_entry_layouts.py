@@ -102,3 +102,36 @@ def test_sizes_read_after_a_change_of_layout() -> None:
     ours, theirs = torch.arange(6.0).reshape(3, 2), torch.arange(6.0).reshape(3, 2)
     for _ in range(4):
         assert torch.equal(compiled(ours), fn(theirs))
+
+
+def test_an_input_that_gets_other_memory() -> None:
+    """What it was given lay behind the end of the memory that it has by the end."""
+    def fn(x, y):
+        x.set_(y.clone())
+        return x + 1
+
+    for backend in ("eager", "aot_eager"):
+        compiled = stator.compile(fn, backend=backend)
+        ours, theirs = torch.arange(12.0)[8:], torch.arange(12.0)[8:]
+        for size in (4, 5, 6):
+            assert torch.equal(compiled(ours, torch.ones(size)), fn(theirs, torch.ones(size)))
+            assert torch.equal(ours, theirs)
+
+
+def test_an_input_that_gets_other_memory_before_the_graph_fails() -> None:
+    def fn(x, y, index):
+        x.set_(y.clone())
+        return x[index]
+
+    compiled = stator.compile(fn, backend="eager")
+    for index in (torch.tensor([0]), torch.tensor([9])):
+        outcomes = []
+        for call in (fn, compiled):
+            x = torch.arange(12.0)[8:]
+            whole = x._base
+            try:
+                result = call(x, torch.ones(3), index).tolist()
+            except IndexError as error:
+                result = type(error)
+            outcomes.append((result, x.tolist(), x.storage_offset(), whole.tolist()))
+        assert outcomes[0] == outcomes[1]
