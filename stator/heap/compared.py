@@ -21,9 +21,9 @@ from stator.source import CallOf, Pinned, Source
 _CONTAINERS = (list, tuple, set, frozenset, collections.deque)
 _BOUND = (types.MethodType, types.MethodWrapperType, types.BuiltinMethodType)
 _HASHED = (set, frozenset, dict)
+_DICTS: tuple[dict[str, str], ...] = ({}, collections.OrderedDict())
 _VIEWS: frozenset[type] = frozenset(
-    type(view) for made in ({}, collections.OrderedDict[str, str]())
-    for view in (made.keys(), made.values(), made.items()))
+    type(view) for made in _DICTS for view in (made.keys(), made.values(), made.items()))
 _SHAPES = frozenset({Shape.OBJECT, Shape.OPAQUE})
 _mro_of = type.__dict__["__mro__"].__get__
 PAIRS = 32  # more are asked for in one guard

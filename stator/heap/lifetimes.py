@@ -98,7 +98,7 @@ def _callback_of(reference: Any) -> Any:
     """Of a proxy, which passes every question on to what it shows, it is the one object that it holds."""
     if is_a(reference, weakref.ProxyTypes):
         return next(iter(gc.get_referents(reference)), None)
-    return weakref.ref.__callback__.__get__(reference)  # type: ignore[attr-defined]
+    return weakref.ref.__callback__.__get__(reference)  # type: ignore[attr-defined, misc]
 
 
 def _death_is_seen(dying: Any, ours: dict[int, int]) -> bool:

@@ -49,6 +49,7 @@ class Caller(NativeCaller):
     modes: list[Any]  # the program's TorchFunctionModes that are on
     functions_off: int  # 1: the handlers of classes are not asked; 2: those of modes neither
     coded: dict[int, Any]  # outside functions whose code is guarded, by id
+    guard_identity: Any  # of the machine that this is a part of
 
     def call(self, fn: Any, args: Any, kwargs: dict[str, Any] | None = None, cont: Any = None) -> None:
         """Call `fn`; its result reaches the current frame's stack, or `cont`, now or when its frame returns."""

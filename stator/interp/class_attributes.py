@@ -135,7 +135,7 @@ def names_of(vm: Any, module: types.ModuleType) -> Any:
     return OwnNames(vm, module) if id(module) in vm.fresh else vm.heap.scope(_namespace_of(module))
 
 
-_namespace_of = types.ModuleType.__dict__["__dict__"].__get__  # whatever a module's class says about lookups
+_namespace_of = vars(types.ModuleType)["__dict__"].__get__  # whatever a module's class says about lookups
 
 
 _OF_FILTERS = frozenset({"filters", "showwarning", "onceregistry", "_filters_mutated", "_showwarnmsg_impl"})
