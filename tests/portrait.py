@@ -223,7 +223,8 @@ class Describer:
             text = without_addresses(str(value))
         except Exception as failure:  # the program's own __str__ may raise: that too is compared
             text = f"<str() raised {failure!r}>"
-        portrait = self.compose(f"{type_name(type(value))}: {text}", path, args=value.args,
+        args = tuple(without_addresses(part) if type(part) is str else part for part in value.args)
+        portrait = self.compose(f"{type_name(type(value))}: {text}", path, args=args,
                                 __cause__=value.__cause__, __context__=value.__context__,
                                 __suppress_context__=value.__suppress_context__)  # fmt: skip
         for name, held in value.__dict__.items():  # __notes__ among them

@@ -13,7 +13,7 @@ from typing import Any
 
 from stator.guards.guard import Kind
 from stator.heap.raw_access import instance_dict, raw_members
-from stator.heap.readers import mapping_behind, referent_of
+from stator.heap.readers import DICT_VIEWS, mapping_behind, referent_of
 from stator.heap.tracker import Shape
 from stator.kinds import is_a
 from stator.source import CallOf, Pinned, Source
@@ -21,9 +21,6 @@ from stator.source import CallOf, Pinned, Source
 _CONTAINERS = (list, tuple, set, frozenset, collections.deque)
 _BOUND = (types.MethodType, types.MethodWrapperType, types.BuiltinMethodType)
 _HASHED = (set, frozenset, dict)
-_DICTS: tuple[dict[str, str], ...] = ({}, collections.OrderedDict())
-_VIEWS: frozenset[type] = frozenset(
-    type(view) for made in _DICTS for view in (made.keys(), made.values(), made.items()))
 _SHAPES = frozenset({Shape.OBJECT, Shape.OPAQUE})
 _mro_of = type.__dict__["__mro__"].__get__
 PAIRS = 32  # more are asked for in one guard
@@ -62,7 +59,7 @@ def identities(heap: Any, values: Any) -> list[Source]:
         elif is_a(value, types.SimpleNamespace):
             pending.extend((instance_dict(value) or {}).values())
         cls = type(value)
-        if cls in _VIEWS:
+        if cls in DICT_VIEWS:
             value = mapping_behind(value)
         if is_a(value, _CONTAINERS) or is_a(value, dict):
             if id(value) not in seen:

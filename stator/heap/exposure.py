@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import re
 import types
 from collections.abc import Callable
 from typing import Any
@@ -14,10 +15,7 @@ from stator.breaks import Break
 from stator.guards.guard import Kind
 from stator.heap.box import Box
 from stator.heap.raw_access import instance_dict, raw_members, raw_store
-from stator.heap.readers import (
-    arguments_of,
-    mapping_behind,
-)
+from stator.heap.readers import DICT_VIEWS, arguments_of, mapping_behind
 from stator.heap.sets import expose_order
 from stator.heap.shells import CONSTANT_TYPES, is_constant_tuple
 from stator.heap.tracker import Shape, VariableTracker
@@ -93,6 +91,9 @@ class Exposure:
                 tracker.exposed = False
                 raise Break("SB005", f"the contents of a {type(value).__name__} from outside, which may change")
             elif tracker.original is value:  # and no generator that runs in its place
+                if holds_others(type(value)):
+                    tracker.exposed = False
+                    raise Break("SB005", f"what a {type(value).__name__} from outside holds, which may change")
                 self.guard(tracker.source, Kind.ID, value)
 
     def _expose_exception(self, tracker: VariableTracker) -> None:
@@ -156,7 +157,7 @@ class Exposure:
         elif cls is slice:
             for item in (value.start, value.stop, value.step):
                 self.expose_deep(item, seen)
-        elif cls in _VIEWS:
+        elif cls in _SHOWING:
             self.expose_deep(mapping_behind(value), seen)
         elif is_a(value, BaseException):
             self.expose_deep(arguments_of(value), seen)
@@ -178,18 +179,24 @@ def shows_memory(value: Any) -> bool:
     return type(value) is not bytes
 
 
+def holds_others(cls: type) -> bool:
+    """Whether C code can take other objects out of one that stands for itself; iterators are refused elsewhere."""
+    names = {name for base in _mro_of(cls)[:-1]
+             for name in ("__iter__", "__getitem__", "__next__") if name in base.__dict__}
+    return bool(names) and "__next__" not in names and cls not in _FIXED
+
+
 def store_of(cls: type) -> Any:
     if issubclass(cls, collections.OrderedDict):
         return collections.OrderedDict.__setitem__
     return dict.__setitem__
 
 
+_FIXED = frozenset({re.Match})  # whose parts never change
 _mro_of = type.__dict__["__mro__"].__get__
 _members_of = BaseExceptionGroup.__dict__["exceptions"].__get__
 PLAIN_DICTS = {dict, collections.OrderedDict, collections.defaultdict}
 
 
-_VIEWS: set[type] = {types.MappingProxyType, type({}.keys()), type({}.values()), type({}.items()),
-          *(type(view) for made in [collections.OrderedDict[str, str]()]
-            for view in (made.keys(), made.values(), made.items()))}
+_SHOWING = frozenset({types.MappingProxyType, *DICT_VIEWS})
 _ATOMS = {types.FunctionType, types.ModuleType, type, torch.Tensor}

@@ -199,9 +199,8 @@ class Heap(Exposure):
         self.written.pop(id(tracker), None)
         self.trackers.remove(tracker)
 
-    def register_set(self, tracker: VariableTracker, members: list[Any], table: SetTable) -> None:
+    def know_set(self, tracker: VariableTracker, members: list[Any], table: SetTable) -> None:
         tracker.initial, tracker.table = members, table
-        self.register(tracker)
         self.sets[id(tracker.standin)] = tracker
 
     def note_write(self, value: Any) -> None:
@@ -389,8 +388,8 @@ class Heap(Exposure):
 
     def _adopt_members(self, value: Any, source: Source) -> VariableTracker:
         standin, members, table = adopt_members(self, value, source, type(value))
-        tracker = VariableTracker(standin, value, source, Shape.SET)
-        self.register_set(tracker, members, table)
+        tracker = self.register(VariableTracker(standin, value, source, Shape.SET))
+        self.know_set(tracker, members, table)
         self.guard_type(tracker)
         return tracker
 

@@ -7,7 +7,6 @@ never the user's object.
 from __future__ import annotations
 
 import array
-import collections
 import dataclasses
 import functools
 import types
@@ -17,7 +16,7 @@ from typing import Any
 from stator import _hook
 from stator.breaks import Break
 from stator.guards.guard import Kind
-from stator.heap.readers import bytes_of, mapping_behind, referent_of
+from stator.heap.readers import DICT_VIEWS, bytes_of, mapping_behind, referent_of
 from stator.heap.tracker import Shape, VariableTracker
 from stator.heap.upcoming import posed_class
 from stator.kinds import is_a
@@ -33,12 +32,9 @@ def holder_adopters(heap: Any) -> dict[type, Any]:
         bytearray: adopt_buffer, array.array: adopt_buffer, memoryview: adopt_view,
     }
     found.update(dict.fromkeys(SENTINELS, adopt_sentinel))
-    found.update(dict.fromkeys(_VIEWS, adopt_dict_view))
+    found.update(dict.fromkeys(DICT_VIEWS, adopt_dict_view))
     return {cls: functools.partial(adopter, heap) for cls, adopter in found.items()}
 
-
-_VIEWS: dict[type, Any] = {type(method(cls())): method for cls in (dict, collections.OrderedDict)
-                           for method in (cls.keys, cls.values, cls.items)}
 
 # Objects of the standard library that only their identity tells apart, which native code compares by `is`.
 SENTINELS = frozenset({
@@ -111,7 +107,7 @@ def adopt_dict_view(heap: Any, value: Any, source: Source) -> Any:
             raise Break("SB005", f"a {type(value).__name__} of a {type(shown).__name__}")
         if (known := heap.by_standin.get(id(shown))) is not None:
             heap.expose_keys(known)
-        tracker = heap.register(VariableTracker(_VIEWS[type(value)](shown), value, source, Shape.VALUE))
+        tracker = heap.register(VariableTracker(DICT_VIEWS[type(value)](shown), value, source, Shape.VALUE))
     return tracker.standin
 
 

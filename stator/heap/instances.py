@@ -52,8 +52,7 @@ def adopt_instance(heap: Any, value: Any, source: Source) -> Any:
             standin.default_factory = heap.default_factory(value, source)
         heap.fill_dict(tracker, value, standin, source)
     elif shell.shape is Shape.SET:
-        _, tracker.initial, tracker.table = adopt_members(heap, value, source, standin)
-        heap.sets[id(standin)] = tracker
+        heap.know_set(tracker, *adopt_members(heap, value, source, standin)[1:])
     fill_attributes(heap, tracker)
     return standin
 

@@ -24,6 +24,9 @@ from stator.kinds import is_a
 from stator.shapes.values import SYMBOLIC
 
 _VIEW_BASES = (dict, set, frozenset)
+# The classes of keys(), values() and items(), and what makes them of a dict.
+DICT_VIEWS: dict[type, Any] = {type(method(cls())): method for cls in (dict, collections.OrderedDict)
+                               for method in (cls.keys, cls.values, cls.items)}
 
 
 def reduced(iterator: Any) -> tuple[Any, tuple[Any, ...], Any]:

@@ -1,8 +1,9 @@
-"""Probes: views of dicts from outside, which show what is in their dicts now; and texts of views with open numbers."""
+"""Probes: views of dicts and C objects from outside, which show what is in them now; texts of views with open numbers."""
 
 from __future__ import annotations
 
 import collections
+from xml.etree import ElementTree
 
 from probing import Scene, probe, ramp
 from scenery import one
@@ -63,3 +64,12 @@ def text_of_a_view_of_open_numbers():
         return x + 1, repr(shown.values()), str(shown.items()), f"{shown.values()}", "%s" % (shown.items(),)  # noqa: UP031
 
     return Scene(fn, one(ramp()), lambda: held.__setitem__(0, held[0] + 2))
+
+
+@probe("SB005 SB014")
+def what_a_c_object_holds():
+    """A C class that Stator knows nothing of has no stand-in: which object it is says nothing of what is in it."""
+    root = ElementTree.Element("root")
+    root.append(ElementTree.Element("first"))
+    return Scene(lambda x: (x + len(list(root)), len(sorted(root, key=str)), len(list(zip(root, root, strict=True)))),
+                 one(ramp()), lambda: root.append(ElementTree.Element("more")))
