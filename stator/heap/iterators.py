@@ -19,7 +19,7 @@ from typing import Any
 from stator import _hook
 from stator.breaks import Break
 from stator.guards.guard import Kind
-from stator.heap.readers import container_behind, reduced, set_state
+from stator.heap.readers import DICT_VIEWS, container_behind, reduced, set_state
 from stator.heap.tracker import Shape, VariableTracker
 from stator.kinds import is_a
 from stator.source import CallOf, Index, Pinned, Source
@@ -62,7 +62,7 @@ _CALLING = frozenset({map, itertools.starmap, itertools.accumulate, types.Genera
 # What C code runs through without asking the program.
 _PLAIN = (ADOPTED - ASKING | WALKERS.keys()) | {
     list, tuple, dict, set, frozenset, collections.deque, str, bytes, bytearray, range, types.GeneratorType,
-    type({}.keys()), type({}.values()), type({}.items()), type(iter(set())), type(iter(collections.deque())),
+    *DICT_VIEWS, type(iter(set())), type(iter(collections.deque())),
     itertools.pairwise, itertools.product, itertools.combinations, itertools.permutations}
 _NUMBERS = (int, float, complex, bool)
 _FUNCTIONS = (types.BuiltinFunctionType, types.WrapperDescriptorType, types.MethodDescriptorType, types.FunctionType,

@@ -31,6 +31,17 @@ class World:
     look: Callable[[], Any] = lambda: None
 
 
+Make = Callable[[], World]
+
+
+class Register(list[Make]):
+    """Factories of worlds; it is the decorator that adds one."""
+
+    def __call__(self, make: Make) -> Make:
+        self.append(make)
+        return make
+
+
 @dataclasses.dataclass
 class Seen:
     """What the compiled side reported."""

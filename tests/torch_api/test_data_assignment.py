@@ -10,10 +10,9 @@ import pytest
 import torch
 from torch import nn
 
-from tests.torch_api.side_by_side import World, compare
+from tests.torch_api.side_by_side import Register, World, compare
 
-WHOLE: list[Callable[[], World]] = []
-BROKEN: list[Callable[[], World]] = []
+whole, broken = Register(), Register()
 
 
 def values(*shape: int, seed: int = 3) -> torch.Tensor:
@@ -27,16 +26,6 @@ def layer() -> nn.Linear:
 
 def world(step: Any, look: Any, wants_grad: bool = False) -> World:
     return World(step, lambda i: (values(2, 4, seed=i).requires_grad_(wants_grad),), look)
-
-
-def whole(make: Callable[[], World]) -> Callable[[], World]:
-    WHOLE.append(make)
-    return make
-
-
-def broken(make: Callable[[], World]) -> Callable[[], World]:
-    BROKEN.append(make)
-    return make
 
 
 @whole
@@ -194,7 +183,7 @@ def under_two_names_now_and_then() -> World:
 
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
-@pytest.mark.parametrize("make", WHOLE, ids=lambda make: make.__name__)
+@pytest.mark.parametrize("make", whole, ids=lambda make: make.__name__)
 def test_captured_whole(make: Callable[[], World], backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STATOR_STRICT", "1")
     seen = compare(make, calls=4, backend=backend, tolerance=0.0 if backend == "eager" else 1e-6)
@@ -202,7 +191,7 @@ def test_captured_whole(make: Callable[[], World], backend: str, monkeypatch: py
 
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
-@pytest.mark.parametrize("make", BROKEN, ids=lambda make: make.__name__)
+@pytest.mark.parametrize("make", broken, ids=lambda make: make.__name__)
 def test_broken_and_right(make: Callable[[], World], backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STATOR_STRICT", "1")
     seen = compare(make, calls=4, backend=backend, tolerance=0.0 if backend == "eager" else 1e-6)

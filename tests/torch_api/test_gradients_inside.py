@@ -13,20 +13,9 @@ from torch.utils.checkpoint import checkpoint
 
 import stator
 from stator import events
-from tests.torch_api.side_by_side import World, compare
+from tests.torch_api.side_by_side import Register, World, compare
 
-WHOLE: list[Callable[[], World]] = []
-BROKEN: list[Callable[[], World]] = []
-
-
-def whole(make: Callable[[], World]) -> Callable[[], World]:
-    WHOLE.append(make)
-    return make
-
-
-def broken(make: Callable[[], World]) -> Callable[[], World]:
-    BROKEN.append(make)
-    return make
+whole, broken = Register(), Register()
 
 
 def values(*shape: int, seed: int = 3) -> torch.Tensor:
@@ -264,13 +253,13 @@ def strict(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
-@pytest.mark.parametrize("make", WHOLE, ids=lambda make: make.__name__)
+@pytest.mark.parametrize("make", whole, ids=lambda make: make.__name__)
 def test_captured(make: Callable[[], World], backend: str) -> None:
     assert not compare(make, 3, backend, 0.0 if backend == "eager" else 1e-4).codes
 
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
-@pytest.mark.parametrize("make", BROKEN, ids=lambda make: make.__name__)
+@pytest.mark.parametrize("make", broken, ids=lambda make: make.__name__)
 def test_broken(make: Callable[[], World], backend: str) -> None:
     assert "SB016" in compare(make, 3, backend, 0.0 if backend == "eager" else 1e-4).codes
 

@@ -10,20 +10,9 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from tests.torch_api.side_by_side import World, compare
+from tests.torch_api.side_by_side import Register, World, compare
 
-WHOLE: list[Callable[[], World]] = []
-BROKEN: list[Callable[[], World]] = []
-
-
-def whole(make: Callable[[], World]) -> Callable[[], World]:
-    WHOLE.append(make)
-    return make
-
-
-def broken(make: Callable[[], World]) -> Callable[[], World]:
-    BROKEN.append(make)
-    return make
+whole, broken = Register(), Register()
 
 
 def values(seed: int = 3) -> torch.Tensor:
@@ -252,17 +241,17 @@ def strict(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STATOR_STRICT", "1")
 
 
-@pytest.mark.parametrize("make", WHOLE, ids=lambda make: make.__name__)
+@pytest.mark.parametrize("make", whole, ids=lambda make: make.__name__)
 def test_captured(make: Callable[[], World]) -> None:
     assert not compare(make, 3).codes
 
 
-@pytest.mark.parametrize("make", BROKEN, ids=lambda make: make.__name__)
+@pytest.mark.parametrize("make", broken, ids=lambda make: make.__name__)
 def test_broken(make: Callable[[], World]) -> None:
     assert compare(make, 3).codes
 
 
-@pytest.mark.parametrize("make", WHOLE, ids=lambda make: make.__name__)
+@pytest.mark.parametrize("make", whole, ids=lambda make: make.__name__)
 def test_with_a_compiler_that_reorders(make: Callable[[], World]) -> None:
     """There each use of a stream is a break."""
     assert "SB013" in compare(make, 3, "aot_eager", 1e-5).codes
