@@ -57,6 +57,8 @@ _BY_INDEX = frozenset(
     scatter_add scatter_reduce take take_along_dim embedding cross_entropy nll_loss
     """.split()
 )
+# What cannot be given, to read, the very tensor that it writes to; x.mul_(x) can.
+_REFUSE_THEMSELVES = _BY_INDEX | frozenset("addmm addbmm baddbmm addmv addr".split())
 # Of those above, what may return its argument or a part of it.
 _VIEWS = frozenset(
     """
@@ -72,20 +74,21 @@ _MAKE_NEW_MEMORY = (_NEVER | _NEVER_ON_FLOATS) - _VIEWS
 
 def may_fail(graph: fx.Graph, shared: frozenset[str] = frozenset()) -> bool:
     """Whether any node of the graph may raise; `shared` names the inputs that share memory with others."""
-    return any(_node_may_fail(node, shared) for node in graph.nodes
+    memory = _Memory(shared)
+    return any(_node_may_fail(node, memory) for node in graph.nodes
                if node.op not in ("placeholder", "output", "get_attr"))
 
 
-def _node_may_fail(node: fx.Node, shared: frozenset[str]) -> bool:
+def _node_may_fail(node: fx.Node, memory: _Memory) -> bool:
     result = node.meta.get("example_value")
     if node.meta.get("unbacked_bindings") or has_unbacked(result):
         return True
     stem = stem_of(node.target)
     if stem in _BY_INDEX and _is_on_a_gpu(node):
-        return is_in_place(node.target, node.kwargs) and _may_overlap(node, shared)
+        return is_in_place(node.target, node.kwargs) and memory.may_overlap(node)
     if stem in ("getitem", "setitem"):
-        return _holds_tensor(node.args[1]) or stem == "setitem" and _may_overlap(node, shared)
-    if stem != "batch_norm" and is_in_place(node.target, node.kwargs) and _may_overlap(node, shared):
+        return _holds_tensor(node.args[1]) or stem == "setitem" and memory.may_overlap(node)
+    if stem != "batch_norm" and is_in_place(node.target, node.kwargs) and memory.may_overlap(node):
         return True
     if stem in _NEVER_ON_FLOATS:
         return not all(is_floating(part) for part in pytree.tree_leaves(result))
@@ -114,20 +117,48 @@ def _holds_tensor(argument: Any) -> bool:
     return any(found)
 
 
-def _may_overlap(node: fx.Node, shared: frozenset[str]) -> bool:
-    """Whether what is written may share memory with what is read, or with itself."""
-    first, *others = node.all_input_nodes
-    if any(_is_part(other) or other.name in shared for other in others):
-        return True
-    written = first.meta.get("example_value")
-    return isinstance(written, torch.Tensor) and any(
-        stride == 0 and size != 1 for size, stride in zip(written.shape, written.stride(), strict=True))
+class _Memory:
+    """Whose memory the values of a graph may lie in: that of inputs, and of operations that make some."""
+
+    def __init__(self, shared: frozenset[str]) -> None:
+        self._shared = shared
+        self._owners: dict[fx.Node, frozenset[fx.Node]] = {}
+
+    def may_overlap(self, node: fx.Node) -> bool:
+        """Whether what is written may share memory with what is read, or with itself."""
+        first, *others = node.all_input_nodes
+        written = self._owners_of(first)
+        if stem_of(node.target) in _REFUSE_THEMSELVES and _times_given(node, first) > 1:
+            return True
+        if any(written & read or self._any_shared(written) and self._any_shared(read)
+               for read in map(self._owners_of, others)):
+            return True
+        value = first.meta.get("example_value")
+        return isinstance(value, torch.Tensor) and any(
+            stride == 0 and size != 1 for size, stride in zip(value.shape, value.stride(), strict=True))
+
+    def _any_shared(self, owners: frozenset[fx.Node]) -> bool:
+        return any(owner.name in self._shared for owner in owners)
+
+    def _owners_of(self, node: fx.Node) -> frozenset[fx.Node]:
+        waiting = [node]
+        while waiting:
+            last = waiting[-1]
+            if not last.all_input_nodes or _makes_new_memory(last):
+                self._owners[last] = frozenset((last,))
+            elif missing := [each for each in last.all_input_nodes if each not in self._owners]:
+                waiting += missing
+                continue
+            else:
+                self._owners[last] = frozenset().union(*(self._owners[each] for each in last.all_input_nodes))
+            waiting.pop()
+        return self._owners[node]
 
 
-def _is_part(node: fx.Node) -> bool:
-    """Whether a node may be a view of something."""
-    value = node.meta.get("example_value")
-    return isinstance(value, torch.Tensor) and node.op != "placeholder" and not _makes_new_memory(node)
+def _times_given(node: fx.Node, argument: fx.Node) -> int:
+    found: list[fx.Node] = []
+    fx.node.map_arg((node.args, node.kwargs), found.append)
+    return found.count(argument)
 
 
 def _makes_new_memory(node: fx.Node) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -35,3 +36,40 @@ def test_an_index_raises_on_a_cpu_alone(target) -> None:
 def test_other_operations_are_judged_as_ever() -> None:
     assert not may_fail(graph_of(torch.add, "cuda"))
     assert may_fail(graph_of(torch.linalg.solve, "cuda"))
+
+
+def written_by_index(source_of: Callable[[fx.Graph, fx.Node, fx.Node], fx.Node]) -> fx.Graph:
+    """cache.index_copy_(0, places, source), on a GPU, where overlapping memory is what still raises."""
+    graph = fx.Graph()
+    with FakeTensorMode():
+        cache, other, places = (graph.placeholder(name) for name in ("cache", "other", "places"))
+        cache.meta["example_value"] = torch.empty(3, 3, device="cuda")
+        other.meta["example_value"] = torch.empty(3, 3, device="cuda")
+        places.meta["example_value"] = torch.empty(3, device="cuda", dtype=torch.int64)
+        source = source_of(graph, cache, other)
+        for node in graph.nodes:
+            node.meta.setdefault("example_value", torch.empty(3, 3, device="cuda"))
+        written = graph.call_method("index_copy_", (cache, 0, places, source))
+        written.meta["example_value"] = cache.meta["example_value"]
+    graph.output(written)
+    return graph
+
+
+def test_a_view_of_new_memory_overlaps_with_nothing() -> None:
+    def computed(graph: fx.Graph, cache: fx.Node, other: fx.Node) -> fx.Node:
+        return graph.call_method("transpose", (graph.call_function(torch.relu, (cache,)), 0, 1))
+
+    assert not may_fail(written_by_index(computed))
+    assert not may_fail(written_by_index(lambda graph, cache, other: other))
+    assert not may_fail(written_by_index(lambda graph, cache, other: graph.call_method("t", (other,))))
+
+
+def test_what_lies_in_the_memory_that_is_written_may_overlap() -> None:
+    def turned(graph: fx.Graph, cache: fx.Node, other: fx.Node) -> fx.Node:
+        return graph.call_method("t", (cache,))
+
+    assert may_fail(written_by_index(turned))
+    assert may_fail(written_by_index(lambda graph, cache, other: cache))
+    other = written_by_index(lambda graph, cache, other: graph.call_method("t", (other,)))
+    assert may_fail(other, shared=frozenset({"cache", "other"}))
+    assert not may_fail(other, shared=frozenset({"other", "places"}))
