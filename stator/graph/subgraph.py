@@ -49,8 +49,8 @@ class _Symbols(SymbolNodes):
             return specialise(value, "a function that becomes a graph of its own")
         return super().node_of(value)
 
-    def _can_make(self, expression: sympy.Basic) -> bool:
-        return all(symbol in self.known or (symbol.is_integer or self.part.floats) and self.outer._can_make(symbol)
+    def can_make(self, expression: sympy.Basic) -> bool:
+        return all(symbol in self.known or (symbol.is_integer or self.part.floats) and self.outer.can_make(symbol)
                    for symbol in expression.free_symbols)
 
     def _symbol(self, symbol: sympy.Symbol) -> fx.Node:

@@ -28,6 +28,7 @@ from torch.utils import _pytree as pytree
 from stator.breaks import Break
 from stator.graph.propagation import ExactNeeded
 from stator.graph.subgraph import Subgraph, all_operands
+from stator.guards.guard import is_constant
 from stator.interp.branches import condition_of, describe
 from stator.interp.conditions import Merge, Unequal, close, differing, record_cond
 from stator.interp.rule_registry import rule
@@ -79,10 +80,23 @@ def _nested_region(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 
 @rule(wrap)
 def _wrap(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-    """Eager calls the function, and keeps torch's own tracer out of it."""
+    """Eager calls the function; its operations stay together, as the body of one node that returns what it made."""
     if not args:
         raise Break("SB016", "the operator wrap, without a function")
-    vm.call(args[0], tuple(args[1:]), kwargs, cont)
+    what = "the operator wrap"
+    part, result = interpreted(vm, what, args[0], [], tuple(args[1:]), kwargs)
+    leaves = pytree.tree_leaves(result)
+    if not all(type(leaf) is FakeTensor or type(leaf) in SYMBOLIC or is_constant(leaf) for leaf in leaves):
+        raise Break("SB016", f"{what} of a function that returns something else than tensors and numbers")
+    known = {id(fake) for fake in part.outer_fakes}
+    made = list({id(leaf): leaf for leaf in leaves if type(leaf) is FakeTensor and id(leaf) not in known}.values())
+    with part.reopened():
+        part.finish(made)
+    if any(type(leaf) in SYMBOLIC and not vm.recorder.symbols.can_make(leaf.node.expr) for leaf in leaves):
+        raise Break("SB016", f"{what} of a function that returns a number of its graph")
+    modules, operands = modules_of(part)
+    vm.recorder.record("call_function", wrap, (modules[0], *operands), {}, tuple(made))
+    vm.give(result, cont)
 
 
 def operator_rule(operator: Any, least: int) -> Callable[[Any], Any]:

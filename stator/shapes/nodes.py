@@ -276,9 +276,9 @@ class SymbolNodes:
         if node is not None:
             return node
         expression = value.node.expr
-        if not self._can_make(expression):
+        if not self.can_make(expression):
             expression = value.node._expr
-            if not self._can_make(expression):
+            if not self.can_make(expression):
                 raise Break("SB003", f"{expression}, a number whose origin is not in the graph")
         try:
             # The tracer's mode would take the proxies for the program's values; proxies themselves have to be asked.
@@ -289,7 +289,7 @@ class SymbolNodes:
             return specialise(value)
         return made.node if isinstance(made, fx.Proxy) else made
 
-    def _can_make(self, expression: sympy.Basic) -> bool:
+    def can_make(self, expression: sympy.Basic) -> bool:
         return expression in self.known or all(
             s in self.definitions or s in self.known or s in self.numbers for s in expression.free_symbols)
 

@@ -541,11 +541,10 @@ def user_cond_by_name(x):
 
 
 def user_wrap(x):
-    told = []
-
     def body(a, *, twice=False):
-        told.append(a.shape)
-        return {"r": a * 2 if twice else a, "told": told, "w": WEIGHT}
+        told = [a.shape]
+        told.append(a.dtype)
+        return {"r": a * 2 if twice else a, "told": told, "w": WEIGHT, "view": a[1:], "size": a.size(0)}
 
     return wrap(lambda a: wrap(body, a, twice=True), x), wrap(body, a=x)
 
@@ -556,6 +555,35 @@ def user_wrap(x):
 def test_operators_that_take_functions(program: Any, backend: str) -> None:
     seen = compare(program, [(UP,), (DOWN,), (UP,)], backend=backend, fullgraph=True)
     assert len(seen.graphs) == 1 and not seen.breaks
+
+
+def test_the_body_of_wrap_is_a_graph_of_its_own() -> None:
+    def program(x, n):
+        y = wrap(lambda a: (a.sin() + WEIGHT, a[:n]), x)
+        y[1].mul_(2.0)
+        return y, x
+
+    seen = compare(program, [(UP.clone(), 2), (DOWN.clone(), 1)], fullgraph=True)
+    [node] = [node for node in seen.graphs[0].graph.nodes if node.target is wrap]
+    body = getattr(seen.graphs[0], node.args[0].target)
+    assert len(node.args) == 3 and [each.op for each in body.graph.nodes].count("placeholder") == 2
+
+
+def test_wrap_of_a_function_with_effects_breaks() -> None:
+    told: list[Any] = []
+
+    def program(x):
+        told.clear()
+
+        def body(a):
+            told.append(2)
+            return a + len(told)
+
+        return wrap(body, x), told
+
+    seen = compare(program, [(UP,), (UP,)])
+    assert any("wrap of a function with effects" in each.cause for each in seen.of(events.GraphBreak))
+    assert not any(node.target is wrap for graph in seen.graphs for node in graph.graph.nodes)
 
 
 def test_an_operator_called_wrongly_says_what_eager_says() -> None:
