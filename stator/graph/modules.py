@@ -36,7 +36,21 @@ def make_captured(graph: fx.Graph, inner: Mapping[str, fx.GraphModule], plays: l
         root.add_module(name, module)
     made = LateGraphModule(root, graph)
     _plays[made] = plays
+    if inner:
+        tell_sources(made)
     return made
+
+
+def tell_sources(module: fx.GraphModule, within: tuple[tuple[str, Any], ...] = ()) -> None:
+    """Say of the nodes of inner graphs which operations they are part of, as torch's matchers of patterns ask."""
+    for node in module.graph.nodes:
+        if "call" in node.op:
+            stack = (*within, (node.name, node.target))
+            node.meta["source_fn_stack"] = list(stack)
+            for each in node.all_input_nodes:
+                part = getattr(module, each.target) if each.op == "get_attr" else None
+                if isinstance(part, fx.GraphModule):
+                    tell_sources(part, stack)
 
 
 def straight_function(module: fx.GraphModule) -> Any:

@@ -7,6 +7,7 @@ Every fake tensor of the trace is tied to the node that makes it.  Calls whose r
 from __future__ import annotations
 
 import builtins
+import collections
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -114,6 +115,7 @@ class Recorder:
         self.marks: dict[str, Any] = {}  # metadata of every node recorded now (see rules_checkpoint)
         self._last_input: fx.Node | None = None
         self.inner_graphs: dict[str, fx.GraphModule] = {}  # by the name that the graph has for each
+        self.roles: collections.Counter[str] = collections.Counter()  # how many inner graphs of each sort there are
         self.uncertain = Uncertain()
         self.function_modes: list[Any] = []  # the program's that are on
         self.asking = False  # whether an operation was begun in order to ask them
@@ -305,7 +307,9 @@ class Recorder:
 
     def inner_graph(self, module: fx.GraphModule) -> fx.Node:
         """The name of an inner graph, which a higher-order operation takes."""
-        name = f"inner_{len(self.inner_graphs)}"
+        role = module.meta.get("role", "inner")
+        name = f"{role}_{self.roles[role]}"
+        self.roles[role] += 1
         self.inner_graphs[name] = module
         return self.graph.create_node("get_attr", name, (), {})
 

@@ -153,11 +153,12 @@ def record_cond(vm: Any, condition: Any, when_true: Subgraph, when_false: Subgra
         close(vm, part, [pair[side] for pair in merge.pairs], not merge.always_new)
     operands = all_operands(when_true, when_false)
     modules = []
-    for part in (when_true, when_false):
+    for part, role in ((when_true, "cond_true"), (when_false, "cond_false")):
         part.align(operands)
         part.graph.lint()
         assert part.module is not None
         part.module.recompile()
+        part.module.meta["role"] = role
         modules.append(part.module)
     outputs = merged_fakes(merge, operands)
     node = vm.recorder.record("call_function", torch.ops.higher_order.cond, (condition, *modules, tuple(operands)), {},

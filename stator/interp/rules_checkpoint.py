@@ -135,7 +135,7 @@ def selective(vm: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, A
     leaves, spec = pytree.tree_flatten(result)
     tensors = [leaf for leaf in leaves if type(leaf) is FakeTensor]
     finish(vm, what, part, tensors, [])
-    modules, operands = modules_of(part)
+    modules, operands = modules_of(part, roles=("wrap_body",))
     modules[0].meta["_checkpoint_context_fn"] = contexts
     made = as_results(tensors, operands)
     vm.recorder.record("call_function", tag_activation_checkpoint, (modules[0], *operands), {"use_reentrant": False},

@@ -27,6 +27,7 @@ from stator.graph.subgraph import Subgraph
 from stator.interp.rule_registry import rule
 from stator.interp.transformed_calls import record
 from stator.native.torch_ops import draws_random_numbers
+from stator.shapes.values import specialise
 
 
 class Differentiated:
@@ -36,6 +37,7 @@ class Differentiated:
                  has_aux: bool) -> None:
         for value in (args, kwargs, argnums):
             vm.heap.expose_deep(value)
+        argnums = pytree.tree_map(specialise, argnums)
         if not torch.is_grad_enabled() or torch.is_inference_mode_enabled():
             raise Break("SB016", f"torch.func.{what} where gradients are off")
         chosen = args
@@ -130,7 +132,7 @@ def grad_call(inner: Differentiated) -> Callable[..., Any]:
 @rule(_jvp_with_argnums)
 def _jvp(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     function, primals, tangents = args[:3]
-    argnums = args[3] if len(args) > 3 else kwargs.get("argnums")
+    argnums = pytree.tree_map(specialise, args[3] if len(args) > 3 else kwargs.get("argnums"))
     strict, has_aux = kwargs.get("strict", False), kwargs["has_aux"]
     if type(primals) is not tuple:
         raise Break("SB016", "torch.func.jvp with primals that are no tuple")

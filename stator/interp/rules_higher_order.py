@@ -94,7 +94,7 @@ def _wrap(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
         part.finish(made)
     if any(type(leaf) in SYMBOLIC and not vm.recorder.symbols.can_make(leaf.node.expr) for leaf in leaves):
         raise Break("SB016", f"{what} of a function that returns a number of its graph")
-    modules, operands = modules_of(part)
+    modules, operands = modules_of(part, roles=("wrap_body",))
     vm.recorder.record("call_function", wrap, (modules[0], *operands), {}, tuple(made))
     vm.give(result, cont)
 
@@ -170,13 +170,16 @@ def finish(vm: Any, what: str, part: Subgraph, outputs: list[Any], given: list[A
         raise Break("SB016", f"{what}: {why}") from None
 
 
-def modules_of(*parts: Subgraph) -> tuple[list[Any], tuple[Any, ...]]:
-    """The inner graphs, and what they take from outside, in one order for all."""
+def modules_of(*parts: Subgraph, roles: tuple[str, ...] = ()) -> tuple[list[Any], tuple[Any, ...]]:
+    """The inner graphs, and what they take from outside, in one order for all; graphs are named by their roles."""
     operands = all_operands(*parts)
     for part in parts:
         part.align(operands)
         assert part.module is not None
         part.module.recompile()
+    for part, role in zip(parts, roles, strict=False):
+        assert part.module is not None
+        part.module.meta["role"] = role
     return [part.module for part in parts], tuple(operands)
 
 
@@ -216,7 +219,7 @@ def _while_loop(vm: Any, args: Any, cont: Any) -> None:
     finish(vm, what, turns, results, given[1])
     with asks.reopened():
         asks.finish([answer], single=True)
-    modules, operands = modules_of(asks, turns)
+    modules, operands = modules_of(asks, turns, roles=("cond_fn", "body_fn"))
     results = perform(vm, what, while_loop_op, *modules, tuple(carried), operands)
     vm.give(pytree.tree_unflatten(list(results), spec), cont)
 
@@ -237,7 +240,7 @@ def _scan(vm: Any, args: Any, cont: Any) -> None:
         raise Break("SB016", "scan of a function that carries another number of tensors than it is given")
     require_same_carries("scan", given[:len(init)], carries)
     finish(vm, "scan", part, results, given)
-    modules, operands = modules_of(part)
+    modules, operands = modules_of(part, roles=("scan_combine_fn",))
     made = list(perform(vm, "scan", scan_op, modules[0], list(init), list(xs), operands))
     vm.give([pytree.tree_unflatten(made[:len(init)], carried), pytree.tree_unflatten(made[len(init):], spec)], cont)
 
@@ -251,7 +254,7 @@ def _map(vm: Any, args: Any, cont: Any) -> None:
     part, result = interpreted(vm, "map", function, given, tuple(more))
     leaves, spec = pytree.tree_flatten(result)
     finish(vm, "map", part, require_tensors("map", leaves), given)
-    modules, operands = modules_of(part)
+    modules, operands = modules_of(part, roles=("map_body",))
     results = perform(vm, "map", map_impl, modules[0], tuple(xs), operands)
     vm.give(pytree.tree_unflatten(list(results), spec), cont)
 
@@ -264,7 +267,7 @@ def _associative_scan(vm: Any, args: Any, cont: Any) -> None:
     given = [slice_like(value) for value in (*xs, *xs)]
     part, results = interpreted(vm, "associative_scan", combine, given, tuple(more))
     finish(vm, "associative_scan", part, require_tensors("associative_scan", results), given)
-    modules, operands = modules_of(part)
+    modules, operands = modules_of(part, roles=("associative_scan_combine_fn",))
     vm.give(perform(vm, "associative_scan", associative_scan_op, modules[0], list(xs), operands), cont)
 
 

@@ -19,16 +19,18 @@ from stator.interp.branches import describe
 from stator.interp.rule_registry import rule
 from stator.interp.transformed_calls import record
 from stator.interp.witness import Unwatched, Witness
+from stator.shapes.values import specialise
 
 
 @rule(vmap_impl)
 def _vmap(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     function, in_dims, out_dims, randomness, chunk_size, *inputs = args
+    for value in (in_dims, out_dims, inputs, chunk_size):
+        vm.heap.expose_deep(value)
+    in_dims, out_dims, chunk_size = pytree.tree_map(specialise, (in_dims, out_dims, chunk_size))
     if chunk_size is not None and type(chunk_size) is not int:
         raise Break("SB016", "vmap in chunks of a size that is no constant")
     witness = None if chunk_size is None else _witness(vm)
-    for value in (in_dims, out_dims, inputs):
-        vm.heap.expose_deep(value)
     _, dims, flat, spec = vm.native_unhooked(_process_batched_inputs, (in_dims, tuple(inputs), function))
     mapped = [(value, dim) for value, dim in zip(flat, dims, strict=True) if dim is not None]
     with Subgraph(vm.recorder) as part:

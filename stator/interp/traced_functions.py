@@ -97,8 +97,8 @@ def traced_apply(vm: Any, application: Any, members: Any, as_outputs: Any) -> An
     with ahead.reopened():
         made = [*tensors, *[each for each in saved if not any(each is tensor for tensor in tensors)]]
         ahead.finish(made)
-    (forward,), given = modules_of(ahead)
-    (backward,), more = modules_of(behind)
+    (forward,), given = modules_of(ahead, roles=("fwd_body",))
+    (backward,), more = modules_of(behind, roles=("bwd_body",))
     flowing = tuple(value for value in inputs if type(value) is FakeTensor)
     results = as_outputs(tuple(tensors), tuple(tensors[i] for i in constant))
     kept = tuple(next(i for i, each in enumerate(made) if each is tensor) for tensor in saved)

@@ -1,7 +1,8 @@
 """The node of a transform of torch.func.   vmap(inner graph), its operands  ->  a node, and its results as fakes
 
 In: what calls the transformed inner graph, and what it takes from outside.  Out: its results; it has run on the fakes.
-Torch's rules for transforms do not know every symbolic number: where one refuses, the numbers become facts.
+Torch's rules for transforms do not know every symbolic number: where one refuses, the numbers become facts.  They do
+not know all tensors of symbolic sizes either, and what they say then may be no error of the program's: it breaks.
 """
 
 from __future__ import annotations
@@ -10,7 +11,9 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 
+from stator.breaks import Break
 from stator.interp.frame import Raised
 from stator.shapes.values import SYMBOLIC, specialise
 
@@ -20,6 +23,8 @@ def record(vm: Any, target: Callable[..., Any], operands: tuple[Any, ...]) -> An
     try:
         results = _run(target, operands)
     except Exception as error:
+        if any(type(value) is FakeTensor and value._has_symbolic_sizes_strides for value in operands):
+            raise Break("SB016", f"a transform of torch.func, over sizes that are left open: {error}") from None
         if not any(type(value) in SYMBOLIC for value in operands):
             raise Raised(error) from None
         operands = tuple([specialise(value, "a number in a transform") if type(value) in SYMBOLIC else value

@@ -569,6 +569,17 @@ def test_the_body_of_wrap_is_a_graph_of_its_own() -> None:
     assert len(node.args) == 3 and [each.op for each in body.graph.nodes].count("placeholder") == 2
 
 
+def test_inner_graphs_are_named_by_their_roles_and_say_where_they_are() -> None:
+    def program(x):
+        return torch.cond(x.sum() > 0, lambda a: wrap(torch.sin, a), lambda a: a.cos(), (x,))
+
+    graph = compare(program, [(UP,), (DOWN,)], fullgraph=True).graphs[0]
+    names = {name for name, _ in graph.named_modules()}
+    assert names == {"", "cond_true_0", "cond_true_0.wrap_body_0", "cond_false_0"}
+    [sine] = [node for node in graph.cond_true_0.wrap_body_0.graph.nodes if "call" in node.op]
+    assert [target for _, target in sine.meta["source_fn_stack"]] == [cond_op, wrap, torch.sin]
+
+
 def test_wrap_of_a_function_with_effects_breaks() -> None:
     told: list[Any] = []
 

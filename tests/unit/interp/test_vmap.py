@@ -68,3 +68,26 @@ def test_a_number_of_the_program_that_changes(body: Any) -> None:
     for k in (2, 3, 4, 3):
         for got, expected in zip(compiled(torch.arange(1.0, 4.0), k), program(torch.arange(1.0, 4.0), k), strict=True):
             assert torch.equal(got, expected)
+
+
+@pytest.mark.parametrize("transform", [
+    lambda x, n: torch.vmap(torch.sum, n)(x), lambda x, n: torch.vmap(lambda a: a.sum(0), out_dims=n)(x),
+    lambda x, n: torch.vmap(torch.sin, chunk_size=n + 1)(x),
+    lambda x, n: torch.func.grad(lambda p, q, r: (p * q.sin() * r.cos()).sum(), argnums=n)(x, x, x),
+    lambda x, n: torch.func.jacfwd(lambda p, q, r: (p * q.sin() * r).sum(), argnums=n)(*(x[0, 0],) * 3),
+], ids=["in_dims", "out_dims", "chunks", "grad", "jvp"])
+def test_which_argument_and_which_dimension_are_no_symbols(transform: Any) -> None:
+    compiled = stator.compile(transform, backend="eager", fullgraph=True, dynamic=True, options={"strict": True})
+    x = torch.arange(81.0).reshape(3, 3, 3, 3)
+    for n in (1, 0, 2):
+        assert torch.equal(compiled(x, n), transform(x, n))
+
+
+def test_a_transform_that_refuses_open_sizes_breaks() -> None:
+    def program(x):
+        return torch.func.jacfwd(lambda p: (p * p.sin()).sum())(x.transpose(0, 1))
+
+    compiled = stator.compile(program, backend="eager", dynamic=True, options={"strict": True})
+    for size in (2, 3):
+        x = torch.arange(2.0 * size).reshape(size, 2)
+        assert torch.equal(compiled(x), program(x))
