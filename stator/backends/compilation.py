@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from torch._guards import TracingContext, tracing
+from torch._guards import CompileContext, TracingContext, compile_context, tracing
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from stator import events
@@ -51,7 +51,9 @@ def compile_graph(
     graph_nodes = len(gm.graph.nodes)
     mark_static_inputs(gm)
     finish = twice_differentiable(gm, example_inputs, grad_enabled, backend)
-    with tracing_context(fake_mode), torch.set_grad_enabled(grad_enabled), unchanged_random_state(), \
+    numbered = CompileContext(gm.meta["dynamo_compile_id"])  # by which compilers tell their graphs apart
+    with tracing_context(fake_mode), compile_context(numbered), \
+            torch.set_grad_enabled(grad_enabled), unchanged_random_state(), \
             trainable_lstm(gm, example_inputs, grad_enabled), floats_as_data(fake_mode.shape_env), \
             compiling(fake_mode.shape_env):
         compiled = call_backend(backend, gm, example_inputs, settings)

@@ -4,7 +4,7 @@ import random
 
 import pytest
 import torch
-from torch._guards import TracingContext, tracing
+from torch._guards import CompileContext, TracingContext, tracing
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 import stator
@@ -207,3 +207,15 @@ def test_a_backend_may_script_the_graph() -> None:
     x, y = torch.randn(3, 3), torch.randn(3, 3)
     for got, expected in zip(compiled(x, y), (x.sin() + 1, x @ y), strict=True):
         assert torch.equal(got, expected)
+
+
+def test_a_backend_finds_the_number_of_its_compilation() -> None:
+    found = []
+
+    def backend(gm, example_inputs):
+        found.append(CompileContext.get().compile_id)
+        return gm
+
+    for _ in range(2):
+        stator.compile(lambda x: x + 1, backend=backend)(torch.ones(2))
+    assert len(set(found)) == 2 and CompileContext.try_get() is None
