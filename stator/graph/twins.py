@@ -24,7 +24,8 @@ from stator.shapes.values import SYMBOLIC
 from stator.source import Source
 
 _SEQUENCES = (tuple, list)
-_TOLD = frozenset({"example_value", "stack_trace", "source", "source_fn_stack", "unbacked_bindings"})  # compared, or not to be compared
+# Compared, or not to be compared:
+_TOLD = frozenset({"example_value", "stack_trace", "source", "source_fn_stack", "unbacked_bindings"})
 
 
 class _Unlike(Exception):
