@@ -23,7 +23,6 @@ from torch._subclasses.fake_tensor import (
     UnsupportedOperatorException,
 )
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
-from torch.fx.immutable_collections import immutable_dict
 from torch.nn.parameter import is_lazy
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
@@ -37,7 +36,7 @@ from stator.graph.error_texts import raised_by_eager
 from stator.graph.frozen_records import field_names, record_arguments
 from stator.graph.input_items import InputItems
 from stator.graph.known_values import KnownValues, has_scalars, index_as_read, map_scalars
-from stator.graph.naming import input_name, is_in_place, spell, spelled_types
+from stator.graph.naming import input_name, is_in_place, new_node, spell, spelled_types
 from stator.graph.plain_inputs import CAPSULE, PlainInputs
 from stator.graph.propagation import Propagation
 from stator.graph.quiet import keep_quiet
@@ -519,17 +518,6 @@ class Recorder:
 
     def set_tuple_item(self, value: tuple[Any, ...], index: int, item: Any) -> None:
         _hook.tuple_set_item(value, index, item)
-
-
-def new_node(graph: fx.Graph, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> fx.Node:
-    """`graph.create_node` without its search for raw symbols among the arguments: to_node_arg leaves none."""
-    name = graph._graph_namespace.create_name(graph._target_to_str(target), None)
-    node = fx.Node(graph, name, op, target, args, kwargs or immutable_dict())
-    graph._graph_namespace.associate_name_with_obj(name, node)
-    graph._insert(node)
-    graph._find_nodes_lookup_table.insert(node)
-    graph._len += 1
-    return node
 
 
 def refuse_real_tensors(values: Any) -> None:
