@@ -39,6 +39,7 @@ from stator.emit.residual import Residual, emit_residual
 from stator.errors import BackendError, DeclarationError, InternalError, Unsupported
 from stator.graph import propagation
 from stator.graph.histories import AS_IT_IS, needs_old_values, separate_histories
+from stator.graph.may_fail import fails_where_it_is_caught
 from stator.graph.memory import memory_partition, overlap_in_symbols, sharing_candidates, storage_partition
 from stator.graph.modes_aside import put_back, set_aside, unasked
 from stator.guards.guard import Guard, Kind
@@ -247,7 +248,9 @@ def capture(site: CallSite, bound: tuple[Any, ...],
         if done.stop is not None:
             return stopped(site, done, done.stop, bound)
         if done.error is not None:  # the program raises: CPython raises best, under the guards that led there
-            return install_eager(done, bound, f"the program raises {type(done.error).__name__}", done.error)
+            # Unless an operation before fails, which only the graph would know, and the program goes on from there.
+            surely = None if fails_where_it_is_caught(done.vm.recorder.graph) else done.error
+            return install_eager(done, bound, f"the program raises {type(done.error).__name__}", surely)
         try:
             return finish(site, done, bound, started)
         except Break as stop:

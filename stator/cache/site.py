@@ -17,6 +17,7 @@ from stator.cache.sharing import Shareable
 from stator.graph.histories import AS_IT_IS
 from stator.guards.guard import Guard
 from stator.guards.lower import Program
+from stator.interp.handled_errors import WAY
 from stator.interp.replay import Replay
 from stator.interp.suspend import restore
 from stator.interp.trace import Trace, root_frame
@@ -92,7 +93,7 @@ class CallSite:
         vm.capture_control_flow = self.settings.capture_control_flow and not self.branches_break
         vm.turned_off = self.turned_off
         vm.effects_break = self.settings.print == "break"
-        vm.replay = Replay(vm) if self.settings.replay else None
+        vm.replay = Replay(vm) if self.settings.replay and WAY not in self.turned_off else None
         vm.strict = self.settings.strict
         if self.point is None:
             return root_frame(vm, self.fn, bound), None, None

@@ -15,14 +15,14 @@ def written_handler(unit: CodeUnit, index: int) -> ExceptionEntry | None:
     """The innermost handler around instruction `index` that is not CPython's own."""
     entry = unit.instructions[index].handler
     while entry is not None:
-        raised = _raised_again(unit, entry)
+        raised = raised_again(unit, entry)
         if raised is None:
             return entry
         entry = unit.instructions[raised].handler
     return None
 
 
-def _raised_again(unit: CodeUnit, entry: ExceptionEntry) -> int | None:
+def raised_again(unit: CodeUnit, entry: ExceptionEntry) -> int | None:
     """Where a handler of CPython's own raises again; None for a handler of the program."""
     first = unit.instructions[entry.target]
     if first.opname == "CALL_INTRINSIC_1" and first.argval == "INTRINSIC_STOPITERATION_ERROR":

@@ -19,12 +19,13 @@ from stator.breaks import Break
 from stator.emit.graph_inputs import handed_over
 from stator.emit.kept_inputs import keep, put_back, small_enough
 from stator.emit.rebuild import Rebuilder
-from stator.emit.redone import run_as_it_is
+from stator.emit.redone import forgive, run_as_it_is
 from stator.errors import BackendError
-from stator.graph.may_fail import may_fail, written_placeholders
+from stator.graph.may_fail import CAUGHT, fails_where_it_is_caught, may_fail, written_placeholders
 from stator.graph.memory import storage_partition
 from stator.graph.tensor_classes import PLAIN_CLASSES
 from stator.held_signals import raised_by_a_handler
+from stator.interp.handled_errors import WAY
 from stator.interp.promises import UNSPOKEN, as_program_exception
 from stator.interp.rules_random import restore_streams, saved_streams
 from stator.native.torch_ops import draws_random_numbers
@@ -37,14 +38,17 @@ def call_or_redo(build: Rebuilder, graph: fx.Graph, call: list[str], inputs: lis
     written, counted = written_inputs(vm.recorder, graph, inputs)
     draws = any(draws_random_numbers(node.target) for node in graph.nodes)
     inside = [f"    {line}" for line in call]
-    redo = [*(f"    {line}" for line in undo), f"    return {writer.constant(graph_failed)}(error)"]
+    shared = sharing_memory(inputs)
+    caught = any(CAUGHT in node.meta for node in graph.nodes) and fails_where_it_is_caught(graph, shared)
+    answer = writer.constant(graph_failed_inside_a_handler if caught else graph_failed)
+    redo = [*(f"    {line}" for line in undo), f"    return {answer}(error)"]
     head: list[str] = []
     if vm.draws:
         redo.insert(0, f"    {writer.constant(restore_streams)}(streams)")
     generators = [f"inputs[{place}]" if packed else build.outside(each.source)
                   for place, each in enumerate(inputs) if type(each.fake) is torch.Generator]
     # Nobody asks where there is nothing to be put back.
-    fails = bool(written or draws or generators) and (bool(vm.assertions) or may_fail(graph, sharing_memory(inputs)))
+    fails = bool(written or draws or generators) and (bool(vm.assertions) or may_fail(graph, shared))
     if fails and draws:
         redo.insert(0, f"    {writer.constant(torch.set_rng_state)}(state)")
         head.append(f"state = {writer.constant(torch.get_rng_state)}()")
@@ -54,7 +58,10 @@ def call_or_redo(build: Rebuilder, graph: fx.Graph, call: list[str], inputs: lis
     if not written:
         return [*head, "try:", *inside, "except Exception as error:", *redo]
     names = [f"inputs[{inputs.index(each)}]" if packed else handed_over(build, each) for each in written]
-    if fails and small_enough([each.tensor for each in written], [i.tensor for i in inputs if i.tensor is not None]):
+    kept = fails and small_enough([each.tensor for each in written], [i.tensor for i in inputs if i.tensor is not None])
+    if caught and (not kept or any(each.fake.requires_grad and not each.fake.is_leaf for each in written)):
+        raise Break("SB002", "an error that the program handles, after writes that cannot be taken back", turn_off=WAY)
+    if kept:
         head.append(f"kept = {writer.constant(keep)}(({', '.join(names)},))")
         redo = [f"    if {writer.constant(put_back)}(kept):", *(f"    {line}" for line in redo), "    raise"]
         return [*head, "try:", *inside, "except Exception as error:", *redo]
@@ -106,3 +113,9 @@ def graph_failed(error: Exception) -> Any:
     what = f"{type(error).__name__}: {error}"
     events.emit(events.EagerFallback("a compiled graph", f"it raised {what}"))
     return run_as_it_is(what)
+
+
+def graph_failed_inside_a_handler(error: Exception) -> Any:
+    """The same, where the program may go on after the error: that it does is no sign of a graph that is wrong."""
+    graph_failed(error)
+    return forgive()

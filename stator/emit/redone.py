@@ -22,6 +22,12 @@ def run_as_it_is(failure: str | None = None) -> Any:
     return _core.EAGER
 
 
+def forgive() -> Any:
+    """The program may do without what its graph could not: nothing is to be said of the last run_as_it_is."""
+    _being_redone.causes[-1] = None
+    return _core.EAGER
+
+
 def graph_was_wrong(succeeded: bool) -> None:
     """The entry's answer to every run_as_it_is."""
     cause = _being_redone.causes.pop()

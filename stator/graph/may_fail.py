@@ -69,17 +69,33 @@ _VIEWS = frozenset(
     getattr pad einsum meshgrid
     """.split()
 )
+CAUGHT = "caught"  # what a node's metadata call the handlers around it: "any", or "named" ones that torch does not need
 _MAKE_NEW_MEMORY = (_NEVER | _NEVER_ON_FLOATS) - _VIEWS
 
 
 def may_fail(graph: fx.Graph, shared: frozenset[str] = frozenset()) -> bool:
     """Whether any node of the graph may raise; `shared` names the inputs that share memory with others."""
-    memory = _Memory(shared)
-    return any(_node_may_fail(node, memory) for node in graph.nodes
+    memory = Memory(shared)
+    return any(node_may_fail(node, memory) for node in graph.nodes
                if node.op not in ("placeholder", "output", "get_attr"))
 
 
-def _node_may_fail(node: fx.Node, memory: _Memory) -> bool:
+def fails_where_it_is_caught(graph: fx.Graph, shared: frozenset[str] = frozenset()) -> bool:
+    """Whether a node may raise what the program might catch there (see interp/handled_errors)."""
+    memory = Memory(shared)
+    return any(CAUGHT in node.meta and (node.meta[CAUGHT] == "any" or not _is_torchs(node.target))
+               and node_may_fail(node, memory) for node in graph.nodes)
+
+
+def _is_torchs(target: Any) -> bool:
+    """Whether torch itself has made an operation, whose errors are known by kind."""
+    module = "torch" if isinstance(target, str) else str(getattr(target, "__module__", ""))
+    if module.startswith("torch._ops."):
+        return module in ("torch._ops.aten", "torch._ops.prims")
+    return module.partition(".")[0] in ("torch", "_operator", "builtins", "math")
+
+
+def node_may_fail(node: fx.Node, memory: Memory) -> bool:
     result = node.meta.get("example_value")
     if node.meta.get("unbacked_bindings") or has_unbacked(result):
         return True
@@ -117,7 +133,7 @@ def _holds_tensor(argument: Any) -> bool:
     return any(found)
 
 
-class _Memory:
+class Memory:
     """Whose memory the values of a graph may lie in: that of inputs, and of operations that make some."""
 
     def __init__(self, shared: frozenset[str]) -> None:

@@ -92,7 +92,7 @@ class Recorder:
         self.changes = 0  # operations that may have changed a tensor in place
         self.plays: list[Any] = []  # of stretches that were recorded again (see graph/copying)
         self.reshaped = 0  # those that changed its metadata
-        self.stack_trace: Callable[[], str | None] = lambda: None
+        self.place: Callable[[fx.Node], None] = lambda node: None  # tells a node where the program stands
         self.expose: Callable[[Any], None] = lambda value: None
         self.mode = RecordingMode(self)
         self.symbols = SymbolNodes(self.graph, fake_mode.shape_env)
@@ -489,7 +489,6 @@ class Recorder:
         node_kwargs = {k: to_arg(v) for k, v in kwargs.items()} if kwargs else {}
         node = new_node(self.graph, op, target, node_args, node_kwargs)
         self.calls += 1
-        node.meta["stack_trace"] = self.stack_trace()
         node.meta.update(self.marks)
         if result is not None:
             node.meta["example_value"] = self.wrappers.inside(result) if self.wrappers.behind else result
@@ -498,6 +497,7 @@ class Recorder:
                 self.tie(result, node)
             elif type(result) not in SYMBOLIC:
                 self._tie_parts(result, node)
+        self.place(node)
         return node
 
     def _tie_parts(self, result: Any, node: Any) -> None:

@@ -19,13 +19,14 @@ import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor
 
+from stator.graph.may_fail import CAUGHT
 from stator.guards.shape_check import Operand, Property
 from stator.shapes.values import SYMBOLIC
 from stator.source import Source
 
 _SEQUENCES = (tuple, list)
 # Compared, or not to be compared:
-_TOLD = frozenset({"example_value", "stack_trace", "source", "source_fn_stack", "unbacked_bindings"})
+_TOLD = frozenset({"example_value", "stack_trace", "source", "source_fn_stack", "unbacked_bindings", CAUGHT})
 
 
 class _Unlike(Exception):

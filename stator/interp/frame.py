@@ -138,7 +138,8 @@ class Frame:
         self.locals = local_slots
         self.stack: list[Any] = []
         self.ip = 0
-        self.above: tuple[Any, ...] = (None, -1, None, "")  # the caller, where it is, its own `above`, their text
+        # The caller, where it is, its own `above`; of all of these: their text, and what they would catch.
+        self.above: tuple[Any, ...] = (None, -1, None, "", 0)
         self.parent: Frame | None = None  # the interpreted caller
         self.outer: Frame | None = None  # for a base frame: the frame whose native call led here
         self.scope = scope

@@ -19,6 +19,7 @@ from stator.errors import UserFrame
 from stator.heap.heap import Heap
 from stator.heap.readers import traceback_of
 from stator.interp.frame import Bug, ExcState, Finished, Frame, Raised
+from stator.interp.handled_errors import ANY, WAY, caught_in, note
 from stator.interp.tracebacks import Unwound, place_of, with_place
 from stator.source import CallOf, Pinned
 
@@ -164,7 +165,7 @@ class Machine:
         self.steps = 0  # instructions begun by the outermost loop
         self.stop_step = -1  # where to stop: set when a trace is repeated up to the place of a break
         self.stop: Break = None  # type: ignore[assignment]
-        recorder.stack_trace = self.stack_trace
+        recorder.place = self.place_node
         recorder.expose = heap.expose_deep
         heap.locate = recorder.locate = self.location
         heap.run_native = self.native
@@ -381,6 +382,17 @@ class Machine:
         frame = self.frame
         return "" if frame is None else _callers(frame)[3] + _frame_line(frame)
 
+    def place_node(self, node: Any) -> None:
+        """Tell a node of the graph where the program stands, and what might catch its error."""
+        node.meta["stack_trace"] = self.stack_trace()
+        if caught := self.caught():
+            note(node, caught, WAY in self.turned_off)
+
+    def caught(self) -> int:
+        """What the program might catch where it stands (see handled_errors)."""
+        frame = self.frame
+        return 0 if frame is None else max(_callers(frame)[4], caught_in(frame))
+
     def place(self, stop: Break) -> None:
         """Tell a break where in the user's program it is (once, at the innermost frame)."""
         if not getattr(stop, "stack", None):
@@ -395,7 +407,7 @@ _RESUMABLE = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENE
 
 
 def _callers(frame: Frame) -> tuple[Any, ...]:
-    """The text of the frames above, kept while they stand where they stood."""
+    """The text of the frames above and what they would catch, kept while they stand where they stood."""
     caller = frame.caller()
     if caller is None:
         return frame.above
@@ -404,7 +416,10 @@ def _callers(frame: Frame) -> tuple[Any, ...]:
         return kept  # a call stays where it was made
     above = _callers(caller)
     if kept[0] is not caller or kept[1] != caller.ip or kept[2] is not above:
-        kept = frame.above = (caller, caller.ip, above, above[3] + _frame_line(caller))
+        text = above[3] + _frame_line(caller)
+        # C code between the two may catch as well: an IndexError of `__getitem__` ends an iteration.
+        caught = ANY if frame.is_base else max(above[4], caught_in(caller))
+        kept = frame.above = (caller, caller.ip, above, text, caught)
     return kept
 
 

@@ -29,6 +29,7 @@ from stator.heap.raw_access import instance_dict
 from stator.heap.shells import IDENTITY_TYPES
 from stator.heap.tracker import Shape, VariableTracker
 from stator.interp.fact_index import FactIndex
+from stator.interp.handled_errors import note
 from stator.interp.template import Template, Unlike, build
 from stator.interp.witness import changed_state
 from stator.kinds import is_a
@@ -282,6 +283,9 @@ class Replay:
         above, before = vm.stack_trace(), len(segment.above)
         same = above == segment.above
         play = template.stretch.record(recorder.graph, nodes, lambda text: text if same else above + text[before:])
+        if caught := vm.caught():
+            for copy in play.copies:
+                note(copy, caught, False)
         recorder.plays.append(play)
         recorder.calls += len(template.stretch.steps)
         recorder.propagation.served += 1

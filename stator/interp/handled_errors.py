@@ -1,0 +1,68 @@
+"""Whether the program would go on after an error of an operation.   try: y = x[i]  except IndexError: ...  ->  "any"
+
+In: the frames that stand where a node is recorded.  Out: the node's metadata: where it stands, and what might catch its
+error.  The program then says nothing when its graph fails, and an error of the graph cannot be raised instead of its
+own: where the call cannot be made again, what may fail there breaks (see emit/failing_calls).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import types
+from typing import Any
+
+import torch
+from torch import fx
+
+from stator.breaks import Break
+from stator.code.catchers import catchers
+from stator.graph.may_fail import CAUGHT, node_may_fail
+from stator.interp.frame import Frame
+
+WAY = "errors that are handled"
+
+NOTHING, NAMED, ANY = 0, 1, 2  # what is caught: nothing, only what torch's own operations do not raise, or more
+
+# Of the exceptions that programs name, those that no kernel of torch's raises.
+_OTHERS = frozenset({"AttributeError", "FileNotFoundError", "ImportError", "KeyError", "KeyboardInterrupt",
+                     "ModuleNotFoundError", "NameError", "OSError", "StopIteration", "TypeError"})  # fmt: skip
+_TORCH = torch.__file__.rpartition("/")[0] + "/"
+_NULL_EXIT = contextlib.nullcontext.__exit__
+_GENERATOR_EXIT = contextlib._GeneratorContextManager.__exit__
+
+
+def caught_in(frame: Frame) -> int:
+    """What this frame alone might catch, of the instruction it stands at."""
+    index = frame.ip - 1 if frame.ip else 0
+    if frame.unit.instructions[index].handler is None:
+        return NOTHING
+    found = NOTHING
+    for each in catchers(frame.unit, index):
+        if each.manager is not None:
+            found = max(found, ANY if may_suppress(frame.stack[each.manager]) else NOTHING)
+        elif each.name in _OTHERS and each.name not in frame.scope.namespace:
+            found = max(found, NAMED)
+        else:
+            return ANY
+    return found
+
+
+def may_suppress(leave: Any) -> bool:
+    """Whether a context manager, known by its __exit__, may end an exception; those of torch and of C code do not."""
+    if type(leave) is types.BuiltinMethodType:
+        return False
+    if type(leave) is not types.MethodType or type(leave.__func__) is not types.FunctionType:
+        return True
+    if leave.__func__ is _GENERATOR_EXIT:
+        fields = object.__getattribute__(leave.__self__, "__dict__")
+        body = fields.get("func")
+        return type(body) is not types.FunctionType or not body.__code__.co_filename.startswith(_TORCH)
+    return leave.__func__ is not _NULL_EXIT and not leave.__func__.__code__.co_filename.startswith(_TORCH)
+
+
+def note(node: fx.Node, caught: int, breaks: bool) -> None:
+    """Tell a recorded node what might catch its error; or break there."""
+    if node.meta.get(CAUGHT) != "any":
+        node.meta[CAUGHT] = "any" if caught == ANY else "named"
+    if breaks and node_may_fail(node, frozenset()):
+        raise Break("SB002", "an operation that may fail where the program handles it, after large writes in place")
