@@ -28,6 +28,7 @@ from stator.emit.hooks import write_hooks
 from stator.emit.rebuild import Rebuilder
 from stator.emit.writer import Writer
 from stator.errors import BackendError
+from stator.graph.dropped_errors import errors_to_meet
 from stator.graph.idle_settings import drop_idle_settings, only_settings
 from stator.graph.modules import make_captured
 from stator.heap.tracker import Shape
@@ -104,6 +105,8 @@ def emit_residual(vm: Any, result: Any, resume: Any = None, begin: Callable[[], 
     packed = False
     if needs_graph:
         nodes = tuple(recorder.to_node_arg(value) for value in build.outputs)
+        if not recorder.in_order:
+            nodes += errors_to_meet(recorder.graph, nodes)
         given_back = {node for node in nodes if type(node) is fx.Node}
         for each in recorder.inputs:
             if each.node.users or each.node in given_back:

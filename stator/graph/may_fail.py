@@ -160,7 +160,7 @@ class Memory:
         waiting = [node]
         while waiting:
             last = waiting[-1]
-            if not last.all_input_nodes or _makes_new_memory(last):
+            if not last.all_input_nodes or makes_new_memory(last):
                 self._owners[last] = frozenset((last,))
             elif missing := [each for each in last.all_input_nodes if each not in self._owners]:
                 waiting += missing
@@ -177,20 +177,20 @@ def _times_given(node: fx.Node, argument: fx.Node) -> int:
     return found.count(argument)
 
 
-def _makes_new_memory(node: fx.Node) -> bool:
+def makes_new_memory(node: fx.Node) -> bool:
     return stem_of(node.target) in _MAKE_NEW_MEMORY and not is_in_place(node.target, node.kwargs)
 
 
 def written_placeholders(graph: fx.Graph) -> set[fx.Node]:
     """The inputs of the graph that it may write to, themselves or through a view."""
     waiting = [node for written in graph.nodes if written.op in ("call_function", "call_method")
-               and is_in_place(written.target, written.kwargs) for node in _written_by(written)]
+               and is_in_place(written.target, written.kwargs) for node in written_by(written)]
     seen: set[fx.Node] = set()
     while waiting:
         node = waiting.pop()
         if node not in seen:
             seen.add(node)
-            if not _makes_new_memory(node):
+            if not makes_new_memory(node):
                 waiting += node.all_input_nodes
     return {node for node in seen if node.op == "placeholder"}
 
@@ -198,7 +198,7 @@ def written_placeholders(graph: fx.Graph) -> set[fx.Node]:
 def writes_outside(nodes: set[fx.Node]) -> bool:
     """Whether some of these nodes write to what others have made."""
     waiting = [each for node in nodes if node.op in ("call_function", "call_method")
-               and is_in_place(node.target, node.kwargs) for each in _written_by(node)]
+               and is_in_place(node.target, node.kwargs) for each in written_by(node)]
     seen: set[fx.Node] = set()
     while waiting:
         node = waiting.pop()
@@ -206,12 +206,12 @@ def writes_outside(nodes: set[fx.Node]) -> bool:
             return True
         if node not in seen:
             seen.add(node)
-            if not _makes_new_memory(node):
+            if not makes_new_memory(node):
                 waiting += node.all_input_nodes
     return False
 
 
-def _written_by(node: fx.Node) -> list[fx.Node]:
+def written_by(node: fx.Node) -> list[fx.Node]:
     """The arguments that an in-place operation writes to."""
     if keeps_statistics(node.target):
         return running_statistics(node)

@@ -91,7 +91,7 @@ class Exposure:
                 tracker.exposed = False
                 raise Break("SB005", f"the contents of a {type(value).__name__} from outside, which may change")
             elif tracker.original is value:  # and no generator that runs in its place
-                if holds_others(type(value)):
+                if holds_others(type(value)) and not is_struct(value):
                     tracker.exposed = False
                     raise Break("SB005", f"what a {type(value).__name__} from outside holds, which may change")
                 self.guard(tracker.source, Kind.ID, value)
@@ -184,6 +184,11 @@ def holds_others(cls: type) -> bool:
     names = {name for base in _mro_of(cls)[:-1]
              for name in ("__iter__", "__getitem__", "__next__") if name in base.__dict__}
     return bool(names) and "__next__" not in names and cls not in _FIXED
+
+
+def is_struct(value: Any) -> bool:
+    """A tuple made by C code (os.stat_result, functools' CacheInfo) of nothing but constants: it never changes."""
+    return is_a(value, tuple) and all(type(item) in CONSTANT_TYPES for item in tuple.__iter__(value))
 
 
 def store_of(cls: type) -> Any:

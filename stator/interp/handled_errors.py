@@ -16,7 +16,7 @@ from torch import fx
 
 from stator.breaks import Break
 from stator.code.catchers import catchers
-from stator.graph.may_fail import CAUGHT, node_may_fail
+from stator.graph.may_fail import CAUGHT, Memory, node_may_fail
 from stator.interp.frame import Frame
 
 WAY = "errors that are handled"
@@ -64,5 +64,5 @@ def note(node: fx.Node, caught: int, breaks: bool) -> None:
     """Tell a recorded node what might catch its error; or break there."""
     if node.meta.get(CAUGHT) != "any":
         node.meta[CAUGHT] = "any" if caught == ANY else "named"
-    if breaks and node_may_fail(node, frozenset()):
+    if breaks and node_may_fail(node, Memory(frozenset())):
         raise Break("SB002", "an operation that may fail where the program handles it, after large writes in place")

@@ -191,9 +191,10 @@ def portrait(program: Callable[..., Any], x: Any, *args: Any) -> tuple[Any, ...]
 
 
 @pytest.mark.parametrize("order", [(GOOD, BAD, GOOD, BAD), (BAD, GOOD, BAD)], ids=["good first", "bad first"])
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
-def test_goes_on_as_in_eager(program: Callable[..., Any], order: tuple[Any, ...]) -> None:
-    compiled = stator.compile(program, backend="eager")
+def test_goes_on_as_in_eager(program: Callable[..., Any], order: tuple[Any, ...], backend: str) -> None:
+    compiled = stator.compile(program, backend=backend)
     for index in order:
         assert portrait(compiled, torch.arange(3.0), index) == portrait(program, torch.arange(3.0), index)
 

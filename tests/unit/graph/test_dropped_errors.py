@@ -1,0 +1,88 @@
+"""What nobody uses is computed where it may fail: a compiler would drop it, and its error."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import stator
+from stator.emit import residual
+
+GOOD, BAD = torch.tensor([0, 1]), torch.tensor([0, 9])
+
+
+def unused(x: Any, index: Any) -> Any:
+    x[index]
+    return x.sum()
+
+
+def used_by_what_nobody_uses(x: Any, index: Any) -> Any:
+    scratch = x[index] * 2
+    scratch.add_(1)
+    scratch.view(-1).mul_(2)
+    return x.sum()
+
+
+def unused_beside_writes(x: Any, index: Any) -> Any:
+    F.embedding(index, x.view(3, 1))
+    y = x * 2
+    y[index % 3] = 1
+    return y.sum()
+
+
+def nothing_returned(x: Any, index: Any) -> Any:
+    x.gather(0, index)
+
+
+def outcome(function: Callable[..., Any], index: Any, grad: bool) -> Any:
+    x = torch.arange(3.0, requires_grad=grad)
+    try:
+        result = function(x, index)
+        if grad and result is not None:
+            result.backward()
+    except IndexError as error:
+        return repr(error)
+    except RuntimeError as error:
+        return repr(error)
+    return repr((result, x, x.grad))
+
+
+@pytest.mark.parametrize("grad", [False, True])
+@pytest.mark.parametrize("program", [unused, used_by_what_nobody_uses, unused_beside_writes, nothing_returned])
+def test_the_error_is_met(program: Callable[..., Any], grad: bool) -> None:
+    compiled = stator.compile(program, backend="aot_eager")
+    for index in (GOOD, BAD, GOOD, BAD):
+        expected, found = outcome(program, index, grad), outcome(compiled, index, grad)
+        assert found.replace("CompiledFunctionBackward", "SumBackward0") == expected
+
+
+def outputs_of(program: Callable[..., Any], *args: Any) -> int:
+    compiled = stator.compile(program, backend="aot_eager")
+    compiled(*args)
+    graph = compiled.entries()[0][2].residual.graph.graph
+    return len(graph.output_node().args[0])
+
+
+def test_what_is_used_or_cannot_fail_is_no_output() -> None:
+    def program(x: Any, cache: Any, index: Any) -> Any:
+        x.cos()
+        cache.index_copy_(0, index, x[index])
+        scratch = torch.zeros(3)
+        part = scratch[1:]
+        part.copy_(x[index])
+        torch._assert_async((x[index] < 9).all())
+        return scratch + 1
+
+    assert outputs_of(program, torch.arange(3.0), torch.zeros(3), GOOD) == 1
+    assert outputs_of(unused, torch.arange(3.0), GOOD) == 2
+
+
+def test_without_it_the_error_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(residual, "errors_to_meet", lambda graph, outputs: ())
+    compiled = stator.compile(unused, backend="aot_eager")
+    compiled(torch.arange(3.0), GOOD)
+    assert "IndexError" not in outcome(compiled, BAD, False)
