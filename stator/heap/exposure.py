@@ -91,7 +91,7 @@ class Exposure:
                 tracker.exposed = False
                 raise Break("SB005", f"the contents of a {type(value).__name__} from outside, which may change")
             elif tracker.original is value:  # and no generator that runs in its place
-                if holds_others(type(value)) and not is_struct(value):
+                if holds_others(value):
                     tracker.exposed = False
                     raise Break("SB005", f"what a {type(value).__name__} from outside holds, which may change")
                 self.guard(tracker.source, Kind.ID, value)
@@ -169,26 +169,33 @@ class Exposure:
 
 
 def shows_memory(value: Any) -> bool:
-    """Whether C code can read bytes out of an object that stands for itself."""
+    """Whether C code can read bytes out of an object that stands for itself, and that may be other ones next time."""
+    return type(value) is not bytes and _exports_memory(value)
+
+
+def _exports_memory(value: Any) -> bool:
     if any(type(base.__dict__.get("__buffer__")) is types.FunctionType for base in _mro_of(type(value))):
         return True  # the program's own, which is not asked
     try:
         memoryview(value).release()
     except (TypeError, BufferError, ValueError):
         return type(value) is memoryview
-    return type(value) is not bytes
+    return True
 
 
-def holds_others(cls: type) -> bool:
-    """Whether C code can take other objects out of one that stands for itself; iterators are refused elsewhere."""
+def holds_others(value: Any) -> bool:
+    """Whether C code can take other objects, which may be others next time, out of one that stands for itself.
+
+    Iterators, tensors and what shows memory are refused elsewhere, each in its own words.
+    """
+    cls = type(value)
+    if is_a(value, tuple):
+        return not is_constant_tuple(tuple(tuple.__iter__(value)))
+    if cls in _FIXED or is_a(value, torch.Tensor) or _exports_memory(value):
+        return False
     names = {name for base in _mro_of(cls)[:-1]
              for name in ("__iter__", "__getitem__", "__next__") if name in base.__dict__}
-    return bool(names) and "__next__" not in names and cls not in _FIXED
-
-
-def is_struct(value: Any) -> bool:
-    """A tuple made by C code (os.stat_result, functools' CacheInfo) of nothing but constants: it never changes."""
-    return is_a(value, tuple) and all(type(item) in CONSTANT_TYPES for item in tuple.__iter__(value))
+    return bool(names) and "__next__" not in names
 
 
 def store_of(cls: type) -> Any:

@@ -210,7 +210,8 @@ class Machine:
                     exc, again = raised.exc, raised.again
                 except Finished as finished:
                     self.exc_state = state
-                    return finished.value if not finished.yielded else finished
+                    # Its traceback holds the frames that hold it, and with them the user's objects: a cycle.
+                    return finished.value if not finished.yielded else finished.with_traceback(None)
                 except Break as stop:
                     self.place(stop)
                     failed = True

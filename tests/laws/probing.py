@@ -8,6 +8,7 @@ that; and what the trace alone did to the world, which must be nothing.
 from __future__ import annotations
 
 import contextlib
+import gc
 import io
 import warnings
 from collections.abc import Callable, Iterator
@@ -107,8 +108,10 @@ def judge(make: Callable[[], Scene], compiler: Callable[[Callable[..., Any]], An
 
 
 def portraits(make: Callable[[], Scene], compiler: Callable[[Callable[..., Any]], Any]) -> list[Portrait]:
-    """The four calls of one world."""
+    """The four calls of one world. The collector rests: what eager lets go of at once must not wait for it."""
     scene = make()
+    collecting = gc.isenabled()
+    gc.disable()
     try:
         subject = compiler(scene.fn)
         seen = [observe(scene, subject), observe(scene, subject)]
@@ -116,6 +119,8 @@ def portraits(make: Callable[[], Scene], compiler: Callable[[Callable[..., Any]]
         return [*seen, observe(scene, subject), observe(scene, subject)]
     finally:
         scene.undo()
+        if collecting:
+            gc.enable()
 
 
 def observe(scene: Scene, subject: Callable[..., Any]) -> Portrait:
