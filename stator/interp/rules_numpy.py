@@ -28,13 +28,40 @@ from stator.interp.rule_registry import rule
 from stator.interp.traced_numpy import TAKES_HELD, concerns, has_form, run_traced
 from stator.kinds import is_a
 from stator.native.rows_numpy import MAKERS, array_callables
+from stator.shapes.values import specialise
 from stator.shapes.varying import HELD, HELD_TYPES
 
 
+# C functions that ask their arguments for arrays, and give arrays whatever their arguments were (ufuncs do not).
+_CONVERTERS = frozenset(map(id, (numpy.array, numpy.asarray, numpy.asanyarray, numpy.ascontiguousarray,
+                                 numpy.asfortranarray)))
+
+
 def _array_rule(function: Any) -> Any:
+    converts = id(function) in _CONVERTERS or type(function) is type(numpy.concatenate)
+
     def run(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+        if converts:
+            args = [_with_arrays(vm, value) for value in args]
         vm.give(run_on_arrays(vm, function, tuple(args), kwargs), cont)
     return run
+
+
+def _holds_tensors(values: Any) -> bool:
+    """Whether a tensor is among the arguments: numpy's own code says what becomes of it."""
+    return any(type(value) is FakeTensor or type(value) in (list, tuple) and _holds_tensors(value)
+               for value in values)
+
+
+def _with_arrays(vm: Any, value: Any) -> Any:
+    """An argument as numpy reads it: a tensor by its `__array__`, also in a list."""
+    if type(value) is FakeTensor:
+        return array_of(vm, value)
+    if type(value) is list or type(value) is tuple:
+        vm.heap.expose(value)
+        if any(type(part) is FakeTensor for part in value):
+            return type(value)([_with_arrays(vm, part) for part in value])
+    return value
 
 
 def _dispatched_rule(function: Any) -> Any:
@@ -43,8 +70,12 @@ def _dispatched_rule(function: Any) -> Any:
     if type(implementation) is not types.FunctionType:
         return _array_rule(function)
 
+    converts = function in (numpy.zeros_like, numpy.ones_like, numpy.full_like)
+
     def run(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-        if has_form(function, args) and concerns(vm, (*args, *kwargs.values())):
+        if converts:
+            args = [_with_arrays(vm, value) for value in args]
+        if has_form(function, args) and concerns(vm, (*args, *kwargs.values())) and not _holds_tensors(args):
             return vm.give(run_traced(vm, function, tuple(args), kwargs), cont)
         if all(is_plain(vm, value) for value in (*args, *kwargs.values())):
             return vm.give(run_on_arrays(vm, function, tuple(args), kwargs), cont)
@@ -204,14 +235,20 @@ for _make in (torch.tensor, torch.as_tensor, torch.asarray):
 
 @rule(torch.Tensor.numpy)
 def _numpy(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-    """An array on a tensor's memory: its layout is known, its contents are the graph's."""
-    fake = args[0]
-    if len(args) != 1 or kwargs.get("force") or type(fake) is not FakeTensor or not all(
-            type(extent) is int for extent in (*fake.shape, *fake.stride())):
+    if len(args) != 1 or kwargs.get("force") or type(args[0]) is not FakeTensor:
         raise Break("SB003", "a tensor's values as an array")
+    vm.give(array_of(vm, args[0]), cont)
+
+
+def array_of(vm: Any, fake: Any) -> Any:
+    """An array on a tensor's memory: its layout is known, its contents are the graph's."""
+    if not all(type(extent) is int for extent in (*fake.shape, *fake.stride())):
+        if vm.heap.shapes.breaks or not fake.is_contiguous():
+            raise Break("SB003", "a tensor's values as an array")
+        fake = vm.torch_call(torch.Tensor.view, (fake, tuple(map(specialise, fake.shape))), None)
     if fake.requires_grad or fake.device.type != "cpu" or fake.is_conj() or fake.is_neg() or vm.heap.by_standin.get(
             id(fake)) is None and not fake.is_contiguous():
         raise Break("SB003", "a tensor's values as an array")
     if numpy_dtype(fake.dtype) is None:
         raise Raised(TypeError(f"Got unsupported ScalarType {fake.dtype}"))
-    vm.give(new_array(vm, fake), cont)
+    return new_array(vm, fake)

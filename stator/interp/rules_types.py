@@ -85,13 +85,22 @@ def _check_class(vm: Any, obj: Any, seen_type: type, cls: Any, hook: str, argume
         if is_a(cls, abc.ABCMeta):
             guard_registrations(vm, cls, seen_type)
             return issubclass(seen_type, cls)
-        if meta is torch.tensortype if hasattr(torch, "tensortype") else False:
-            return is_a(obj, cls)
+        if meta is _TENSOR_TYPES:
+            return _is_of_tensor_type(obj, cls)
         return cls in seen_type.__mro__ if is_a(cls, type) else vm.native(isinstance, (obj, cls))
     if is_a(cls, abc.ABCMeta):
         guard_registrations(vm, cls, seen_type)
     function = isinstance if hook == "__instancecheck__" else issubclass
     return vm.native(function, (argument, cls))
+
+
+def _is_of_tensor_type(fake: Any, cls: Any) -> bool:
+    """isinstance(x, torch.FloatTensor): a question about dtype, layout and device, which a fake would answer as a fake."""
+    device = "cuda" if cls.is_cuda else "xpu" if cls.is_xpu else "cpu"
+    return bool(fake.dtype is cls.dtype and fake.layout is cls.layout and fake.device.type == device)
+
+
+_TENSOR_TYPES = type(torch.FloatTensor)
 
 
 def _claims(vm: Any, fake: Any, cls: type) -> bool:

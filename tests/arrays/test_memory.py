@@ -107,7 +107,16 @@ def written_backwards(x: torch.Tensor) -> Any:
     return back, a, x
 
 
-PROGRAMS = [written, written_through_views, written_by_the_tensor, masked, out_arguments, made_inside, copies, views,
+def given_to_numpy(x: torch.Tensor) -> Any:
+    a = np.asarray(x)
+    a[0] += 1
+    b = np.array(x)
+    b[1] = 7
+    parts = np.array([x[0], x[1]]), np.concatenate([x, a]), np.stack((x, b)), np.where(a > 2, x, 0)
+    return a, b, parts, np.ones_like(x, dtype=np.float64), np.full_like(x, 2.5), np.ascontiguousarray(x)
+
+
+PROGRAMS = [given_to_numpy, written, written_through_views, written_by_the_tensor, masked, out_arguments, made_inside, copies, views,
             both_ways, views_of_fresh, reversed_then_written, written_backwards]
 BREAKS = {reversed_then_written, written_backwards}
 
@@ -146,3 +155,13 @@ def test_memory(program: Any, backend: str) -> None:
     breaks = [event for event in log if isinstance(event, events.GraphBreak)]
     assert bool(breaks) == (program in BREAKS), [event.cause for event in breaks]
     assert not any(isinstance(event, events.EagerFallback) for event in log)
+
+
+def test_open_sizes_become_facts_where_nothing_may_break() -> None:
+    def program(x):
+        return (x * 2).numpy().reshape(-1) + 1, np.ones_like(x)
+
+    compiled = stator.compile(program, backend="eager", fullgraph=True, dynamic=True)
+    for size in (2, 3, 2):
+        x = torch.arange(3.0 * size).reshape(size, 3)
+        assert alike(program(x), compiled(x)) is None

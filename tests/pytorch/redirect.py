@@ -1,7 +1,7 @@
 """torch._dynamo's names lead to Stator.   redirect(); torch._dynamo.optimize("eager")(f)  ->  stator.compile(f)
 
 In: a process that has not imported a test file yet.  Out: the names that PyTorch's tests use to compile, to break
-and to mark are Stator's; what only torch._dynamo has (its guard managers, variables, logs) stays its own, and a
+and to mark are Stator's; what only torch._dynamo has (its guard managers, variables, logs, its export) stays its own, and a
 test that asks for it fails.
 """
 
@@ -25,6 +25,7 @@ from stator.installation import is_operator_of_torch
 
 Function = Callable[..., Any]
 TORCHS_OPTIMIZE = torch._dynamo.optimize_assert
+OWN_LIMIT = torch._dynamo.config.recompile_limit
 REPLACED: list[Any] = []  # kept alive: torch._dynamo knows functions by their ids
 
 
@@ -59,6 +60,8 @@ def compile_with_dynamos_config(original: Function) -> Function:
             settings["dynamic"] = True
         if settings.get("dynamic") is None and not config.automatic_dynamic_shapes:
             settings["dynamic"] = False
+        if config.recompile_limit != OWN_LIMIT:
+            settings.setdefault("recompile_limit", config.recompile_limit)
         return original(model, **settings)
 
     return compile
@@ -82,8 +85,9 @@ def redirect() -> None:
     dynamo, testing = torch._dynamo, torch._dynamo.testing
     dynamo.list_backends()  # those of its own register themselves with it, not with Stator
     torch._dynamo.backends.registry.lookup_backend("inductor")
-    for module in (dynamo, dynamo.eval_frame, testing):
+    for module in (dynamo, testing):
         module.optimize, module.optimize_assert, module.reset = optimize, optimize_assert, reset
+    dynamo.eval_frame.optimize, dynamo.eval_frame.reset = optimize, reset  # torch._dynamo.export stays torch's own
     dynamo.test_case.reset = reset
     dynamo.disable = dynamo.decorators.disable = disable
     for name in ("graph_break", "allow_in_graph", "assume_constant_result", "skip_frame",
@@ -95,15 +99,19 @@ def redirect() -> None:
             if hasattr(dynamo.decorators, name):
                 setattr(dynamo.decorators, name, getattr(stator, name))
     dynamo.decorators.mark_unbacked = stator.mark_unbacked
-    dynamo.OptimizedModule = dynamo.eval_frame.OptimizedModule = stator.CompiledModule
-    count_breaks()
+    dynamo.OptimizedModule = stator.CompiledModule
+    count_events()
 
 
-def count_breaks() -> None:
-    """torch._dynamo.utils.counters["graph_break"] counts Stator's breaks."""
+def count_events() -> None:
+    """torch._dynamo.utils.counters counts Stator's breaks and graphs."""
+    counters = torch._dynamo.utils.counters
 
     def count(event: object) -> None:
         if isinstance(event, events.GraphBreak):
-            torch._dynamo.utils.counters["graph_break"][event.cause] += 1
+            counters["graph_break"][event.cause] += 1
+        elif isinstance(event, events.CaptureFinished) and event.graph is not None:
+            counters["stats"]["unique_graphs"] += 1
+            counters["stats"]["calls_captured"] += sum("call" in node.op for node in event.graph.graph.nodes)
 
     events.subscribe(count)
