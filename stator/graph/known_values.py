@@ -263,13 +263,15 @@ def _map_leaves(tree: Any, change: Callable[[Any], Any]) -> Any:
 
 def has_scalars(args: Any, kwargs: Any) -> bool:
     """Whether an integer tensor without dimensions lies in a list among the arguments: a size, most likely."""
-    return any(type(value) in (tuple, list) and any(map(_is_scalar, value)) for value in (*args, *kwargs.values()))
+    given = (*args, *(value for name, value in kwargs.items() if name != "out"))
+    return any(type(value) in (tuple, list) and any(map(_is_scalar, value)) for value in given)
 
 
 def map_scalars(arguments: Any, change: Callable[[FakeTensor], Any], direct: bool = False) -> Any:
     """The arguments with integer tensors in lists replaced; with `direct`, also those that are arguments themselves."""
     if type(arguments) is dict:
-        return {name: map_scalars((value,), change, direct)[0] for name, value in arguments.items()}
+        return {name: value if name == "out" else map_scalars((value,), change, direct)[0]
+                for name, value in arguments.items()}
     return tuple([type(value)([change(item) if _is_scalar(item) else item for item in value])
                   if type(value) in (tuple, list) else change(value) if direct and _is_scalar(value) else value
                   for value in arguments])

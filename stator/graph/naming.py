@@ -87,7 +87,13 @@ _TENSOR_TYPE = type(torch.HalfTensor)
 
 
 def spelled_types(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """x.to(int), x.type(torch.HalfTensor): as FX's code can say it, dtypes and names in place of classes."""
+    """x.to(int), x.type(torch.HalfTensor): as FX's code can say it, dtypes and names in place of classes.
+
+    `from`, which no code can say, is the first argument behind the tensor wherever torch has it.
+    """
+    if "from" in kwargs and args:
+        args = (args[0], kwargs["from"], *args[1:])
+        kwargs = {name: value for name, value in kwargs.items() if name != "from"}
     if any(map(_is_type, args)) or any(map(_is_type, kwargs.values())):
         return tuple(map(_spelled, args)), {name: _spelled(value) for name, value in kwargs.items()}
     return args, kwargs

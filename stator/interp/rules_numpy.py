@@ -31,7 +31,6 @@ from stator.native.rows_numpy import MAKERS, array_callables
 from stator.shapes.values import specialise
 from stator.shapes.varying import HELD, HELD_TYPES
 
-
 # C functions that ask their arguments for arrays, and give arrays whatever their arguments were (ufuncs do not).
 _CONVERTERS = frozenset(map(id, (numpy.array, numpy.asarray, numpy.asanyarray, numpy.ascontiguousarray,
                                  numpy.asfortranarray)))

@@ -95,7 +95,7 @@ def _check_class(vm: Any, obj: Any, seen_type: type, cls: Any, hook: str, argume
 
 
 def _is_of_tensor_type(fake: Any, cls: Any) -> bool:
-    """isinstance(x, torch.FloatTensor): a question about dtype, layout and device, which a fake would answer as a fake."""
+    """isinstance(x, torch.FloatTensor): a question about dtype, layout and device, which a fake answers as a fake."""
     device = "cuda" if cls.is_cuda else "xpu" if cls.is_xpu else "cpu"
     return bool(fake.dtype is cls.dtype and fake.layout is cls.layout and fake.device.type == device)
 

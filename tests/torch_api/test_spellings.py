@@ -1,0 +1,39 @@
+"""Arguments that FX's code cannot say as the program says them, and lists of tensors that are no sizes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+import stator
+
+
+def uniform(x: Any) -> Any:
+    return x.uniform_(**{"from": -1, "to": 1})
+
+
+def integers(x: Any) -> Any:
+    return x.random_(**{"from": 2, "to": 9}), torch.Tensor.random_(x.clone(), **{"from": 2}, to=4)
+
+
+def sorted_into(x: Any) -> Any:
+    values, places = torch.empty(0), torch.empty(0, dtype=torch.long)
+    first, place = torch.tensor(0.0), torch.tensor(0)
+    torch.sort(x, out=(values, places))
+    torch.max(x, 0, out=(first, place))
+    return values, places, first, place
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("program", [uniform, integers, sorted_into])
+def test_spelling(program: Any, backend: str) -> None:
+    compiled = stator.compile(program, backend=backend, fullgraph=True, options={"strict": True})
+    for size in (3, 4, 5):
+        results = []
+        for run in (program, compiled):
+            torch.manual_seed(size)
+            x = torch.randn(size)
+            results.append((run(x), x))
+        assert str(results[0]) == str(results[1])
