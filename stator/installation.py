@@ -7,6 +7,7 @@ functions.  Out: the same calls, answered by Stator, until `uninstall()`.  What 
 from __future__ import annotations
 
 import functools
+import os
 import threading
 import types
 import warnings
@@ -24,6 +25,7 @@ from stator.stance import set_stance as stance_of
 _lock = threading.Lock()
 _replaced: dict[str, Any] = {}  # torch's own functions, while Stator's are in their place: "compile", "compiler.reset"
 _operators: dict[Any, Any] = {}  # what was made of torch's own operators, by their code
+_TURN_OFF = ("TORCHDYNAMO_DISABLE", "TORCH_COMPILE_DISABLE")  # variables of the environment
 _BY_NAME = ("allow_in_graph", "assume_constant_result", "disable", "list_backends", "substitute_in_graph")
 
 
@@ -74,6 +76,7 @@ def _torch_compile(original: Any, default_backend: Any) -> Any:
     ) -> Any:
         if shapes_spec is not None:
             raise OptionValueError("shapes_spec= is not accepted by Stator; mark sizes with stator.mark_dynamic")
+        disable = disable or any(os.environ.get(name) == "1" for name in _TURN_OFF)
         # isolate_recompiles asks for what Stator does anyway: each compile() call has entries of its own.
         if backend in (None, "inductor") and default_backend is not None:
             backend, mode, options = default_backend, None, None

@@ -47,7 +47,7 @@ from stator.heap.upcoming import AHEAD, COMPOSITES, ENDLESS, SEQUENCES, adopt_up
 from stator.heap.values import value_adopters
 from stator.heap.wrappers import guard_parts
 from stator.kinds import is_a, module_of
-from stator.shapes.policy import Policy
+from stator.shapes.policy import STATIC_CLASS_MARK, Policy
 from stator.source import (
     Attr,
     CallOf,
@@ -234,10 +234,16 @@ class Heap(Exposure):
         return self._adopt_opaque
 
     def _adopt_number(self, value: Any, source: Source) -> Any:
-        if self.hashing or not self.shapes.is_open(value, source):
+        if self.hashing or not self.shapes.is_open(value, source) or self._is_held_static(source):
             return self._adopt_constant(value, source)
         self.guard(source, Kind.TYPE, type(value))
         return self.recorder.add_number(value, source, *self.shapes.number_choice(value, source))
+
+    def _is_held_static(self, source: Source) -> bool:
+        """Whether a number lies in an instance of a class that is marked so (see shapes/declare)."""
+        above = (source.base, getattr(source.base, "base", None))
+        return any(tracker.source in above and type(tracker.original).__dict__.get(STATIC_CLASS_MARK)
+                   for tracker in self.trackers if is_a(tracker.original, torch.nn.Module))
 
     def _adopt_constant(self, value: Any, source: Source) -> Any:
         self.guard(source, Kind.EQUALS, value)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeAlias
 import torch
 
 from stator.errors import OptionTypeError, OptionValueError
-from stator.shapes.policy import DYNAMIC_MARK, RANGE_MARK, STATIC_MARK, UNBACKED_MARK, WEAK_MARK
+from stator.shapes.policy import DYNAMIC_MARK, RANGE_MARK, STATIC_CLASS_MARK, STATIC_MARK, UNBACKED_MARK, WEAK_MARK
 
 Dims: TypeAlias = "int | list[int] | tuple[int, ...]"
 
@@ -37,9 +37,17 @@ def maybe_mark_dynamic(tensor: torch.Tensor, index: Dims) -> None:
     _add(tensor, index, WEAK_MARK)
 
 
-def mark_static(tensor: torch.Tensor, index: Dims | None = None) -> None:
-    """These dimensions (all of them, by default) are constants, whatever `dynamic=` says."""
-    _add(tensor, list(range(tensor.dim())) if index is None else index, STATIC_MARK)
+def mark_static(tensor: Any, index: Dims | None = None) -> Any:
+    """These dimensions (all of them, by default) are constants, whatever `dynamic=` says.
+
+    Of a class of modules, which is returned: the numbers that its instances hold are constants.
+    """
+    if isinstance(tensor, type) and issubclass(tensor, torch.nn.Module):
+        setattr(tensor, STATIC_CLASS_MARK, True)
+        return tensor
+    dims = list(range(tensor.dim())) if index is None and isinstance(tensor, torch.Tensor) else index
+    _add(tensor, dims, STATIC_MARK)
+    return None
 
 
 def mark_unbacked(tensor: torch.Tensor, index: Dims) -> None:

@@ -31,6 +31,7 @@ from stator.source import CallOf, Index, Key, KeyAt, Local, Pinned, Source, Valu
 DYNAMIC_MARK = "_dynamo_dynamic_indices"
 WEAK_MARK = "_dynamo_weak_dynamic_indices"
 STATIC_MARK = "_dynamo_static_indices"
+STATIC_CLASS_MARK = "_dynamo_marked_static"  # of a class of modules: the numbers its instances hold are constants
 UNBACKED_MARK = "_dynamo_unbacked_indices"
 RANGE_MARK = "_dynamo_dynamic_range"
 CONTENTS_LIMIT = 3  # compilations for one tensor's values each, before the program breaks instead

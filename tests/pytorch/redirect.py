@@ -71,13 +71,6 @@ def reset() -> None:
     stator.reset()
 
 
-def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None, wrapping: bool = True) -> Any:
-    """torch.manual_seed and others are wrapped by the library itself, with a setting that only torch._dynamo knows."""
-    if not wrapping:
-        return fn
-    return stator.disable(fn, recursive, reason=reason)
-
-
 def redirect() -> None:
     """For the rest of this process."""
     stator.install()
@@ -89,7 +82,6 @@ def redirect() -> None:
         module.optimize, module.optimize_assert, module.reset = optimize, optimize_assert, reset
     dynamo.eval_frame.optimize, dynamo.eval_frame.reset = optimize, reset  # torch._dynamo.export stays torch's own
     dynamo.test_case.reset = reset
-    dynamo.disable = dynamo.decorators.disable = disable
     for name in ("graph_break", "allow_in_graph", "assume_constant_result", "skip_frame",
                  "mark_dynamic", "maybe_mark_dynamic", "mark_static", "substitute_in_graph", "error_on_graph_break",
                  "list_backends", "register_backend"):

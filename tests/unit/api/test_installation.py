@@ -243,3 +243,14 @@ def test_a_captured_loop_that_carries_containers() -> None:
         turns = max(3 - start, 0)
         assert count.item() == start + turns and torch.equal(table["a"][0], torch.ones(2) * 2 ** turns)
         assert torch.equal(table["b"], torch.ones(2) + turns)
+
+
+@pytest.mark.parametrize("name", ["TORCHDYNAMO_DISABLE", "TORCH_COMPILE_DISABLE"])
+def test_torchs_variables_of_the_environment_turn_compiling_off(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+    monkeypatch.setenv(name, "1")
+    assert torch.compile(function, backend="eager") is function
+    monkeypatch.setenv(name, "0")
+    assert stator.is_compiled(torch.compile(function, backend="eager"))

@@ -64,3 +64,21 @@ def test_places(fn: Any, values: Any, counts: Any) -> None:
     """None learns from the first change, True leaves arguments open; what hangs on objects is a constant at first."""
     for dynamic, count in zip((None, True, False), counts, strict=True):
         assert run(fn, [(X, value) for value in values], dynamic=dynamic)[0] == count, dynamic
+
+
+@pytest.mark.parametrize(("is_static", "count"), [(False, 2), (True, 4)])
+def test_numbers_of_a_class_of_modules(is_static: bool, count: int) -> None:
+    class Scale(torch.nn.Module):
+        def __init__(self, factor: int) -> None:
+            super().__init__()
+            self.factor = factor
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x * self.factor
+
+    cls = stator.mark_static(Scale) if is_static else Scale
+    compiled = stator.compile(lambda module, x: module(x), backend="eager")
+    with events.record() as log:
+        for factor in (3, 4, 5, 6):
+            assert torch.equal(compiled(cls(factor), X), X * factor)
+    assert sum(isinstance(event, events.CaptureFinished) for event in log) == count
