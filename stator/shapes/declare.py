@@ -11,7 +11,14 @@ from typing import Any, NamedTuple, TypeAlias
 import torch
 
 from stator.errors import OptionTypeError, OptionValueError
-from stator.shapes.policy import DYNAMIC_MARK, RANGE_MARK, STATIC_CLASS_MARK, STATIC_MARK, UNBACKED_MARK, WEAK_MARK
+from stator.shapes.policy import (
+    DYNAMIC_MARK,
+    RANGE_MARK,
+    STATIC_CLASS_MARK,
+    STATIC_MARK,
+    UNBACKED_MARK,
+    WEAK_MARK,
+)
 
 Dims: TypeAlias = "int | list[int] | tuple[int, ...]"
 
