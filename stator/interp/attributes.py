@@ -211,14 +211,10 @@ def is_empty_table(vm: Any, obj: Any, name: str) -> bool:
         return False
     own = instance_dict(obj)
     box = None if own is None else own.get(name)
-    if type(box) is not Box or box.forced or type(box.raw) is not collections.OrderedDict or box.raw:
+    if not is_unseen_table(heap, box) or not reads_plainly(vm, type(obj)):
         return False
-    if id(box.raw) in heap.by_original or id(box.raw) in heap.replayed:
-        return False
-    cls = type(obj)
-    getattribute, descr = find(vm, cls, "__getattribute__"), find(vm, cls, name)
-    if type(getattribute) is not types.WrapperDescriptorType or getattribute in _C_LOOKUPS \
-            or descr is not MISSING and (type(descr) not in _PLAIN_FUNCTIONS and is_data_descriptor(vm, descr)):
+    descr = find(vm, type(obj), name)
+    if descr is not MISSING and (type(descr) not in _PLAIN_FUNCTIONS and is_data_descriptor(vm, descr)):
         return False
     source = box.source()
     if heap.shapes.gives_up(box.raw, source):
@@ -227,6 +223,18 @@ def is_empty_table(vm: Any, obj: Any, name: str) -> bool:
     heap.guard(source, Kind.LEN, 0)
     heap.glanced.append((box.raw, source))
     return True
+
+
+def is_unseen_table(heap: Any, box: Any) -> bool:
+    """Whether a place of an outside object holds an empty OrderedDict that nobody has looked at."""
+    return type(box) is Box and not box.forced and type(box.raw) is collections.OrderedDict and not box.raw \
+        and id(box.raw) not in heap.by_original and id(box.raw) not in heap.replayed
+
+
+def reads_plainly(vm: Any, cls: type) -> bool:
+    """Whether attributes are looked up as object.__getattribute__ does it."""
+    getattribute = find(vm, cls, "__getattribute__")
+    return type(getattribute) is types.WrapperDescriptorType and getattribute not in _C_LOOKUPS
 
 
 def load_method_object_attr(vm: Any, method: types.MethodType, name: str, cont: Any) -> None:

@@ -50,6 +50,7 @@ class Caller(NativeCaller):
     functions_off: int  # 1: the handlers of classes are not asked; 2: those of modes neither
     coded: dict[int, Any]  # outside functions whose code is guarded, by id
     guard_identity: Any  # of the machine that this is a part of
+    module_calls: Any
 
     def call(self, fn: Any, args: Any, kwargs: dict[str, Any] | None = None, cont: Any = None) -> None:
         """Call `fn`; its result reaches the current frame's stack, or `cont`, now or when its frame returns."""
@@ -88,8 +89,11 @@ class Caller(NativeCaller):
         if method is MISSING:
             raise Raised(TypeError(f"{cls.__name__!r} object is not callable"))
         if type(method) is types.FunctionType:
-            if self.replay is not None and not self.modes and not self.recorder.classes and is_a(fn, torch.nn.Module):
-                return self.replay.call(method, fn, args, kwargs, cont)
+            if is_a(fn, torch.nn.Module):
+                if self.replay is not None and not self.modes and not self.recorder.classes:
+                    return self.replay.call(method, fn, args, kwargs, cont)
+                self.module_calls.enter(self, method, fn, args, kwargs, cont)
+                return None
             return self.call_function(method, (fn, *args), kwargs, cont)
         if type(method) is types.WrapperDescriptorType:
             return self.call_native(fn, args, kwargs, cont)

@@ -105,17 +105,17 @@ class Replay:
             except Unlike:
                 key = None
         if key is None:
-            return vm.call_function(method, (module, *args), kwargs, cont)
+            vm.module_calls.enter(vm, method, module, args, kwargs, cont)
+            return None
         known = self.segments.setdefault(key, [])
         for segment in reversed(known):
             value = self.attempt(segment, tracker, tensors)
             if value is not _NOTHING:
                 return vm.give(value, cont)
         segment = self.begin(tracker, tensors, objects, (args, kwargs, self.state))
-        below = vm.frame
-        vm.call_function(method, (module, *args), kwargs, cont)
-        if vm.frame is not below and vm.frame.parent is below and vm.frame.func is method:
-            vm.frame.segment = segment
+        frame = vm.module_calls.enter(vm, method, module, args, kwargs, cont)
+        if frame is not None:
+            frame.segment = segment
             segment.held = (segment.held, known)
 
     def begin(self, tracker: Any, tensors: list[Any], objects: set[int], held: Any) -> Segment:

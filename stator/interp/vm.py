@@ -38,6 +38,7 @@ from stator.interp.descriptors import adopt_entry, bind
 from stator.interp.frame import ExcState, Frame, Raised
 from stator.interp.held_scalars import items_of
 from stator.interp.lookup import MISSING, find
+from stator.interp.module_calls import ModuleCalls
 from stator.interp.native_calls import is_iterator
 from stator.interp.ops_except import optional_attr, special_method
 from stator.interp.standing import Generators, walked_generator
@@ -61,6 +62,7 @@ class VM(Caller):
     def __init__(self, heap: Heap, recorder: Any) -> None:
         super().__init__(heap, recorder)
         self.coded: dict[int, Any] = {}
+        self.module_calls = ModuleCalls()
         self.generators = Generators(self)
         heap.handed_to_c = self.handed_to_c
         self.modes: list[Any] = []  # the program's TorchFunctionModes that are on, innermost last
@@ -95,6 +97,7 @@ class VM(Caller):
             held.clear()
         self.heap.constants.clear()
         self.heap.arrays.clear()
+        self.module_calls = ModuleCalls()
         self.exc_state = ExcState()
         self.frame = self.pending = self.replay = self.escaped = None
 
