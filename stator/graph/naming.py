@@ -10,8 +10,6 @@ import types
 from typing import Any
 
 import torch
-from torch import fx
-from torch.fx.immutable_collections import immutable_dict
 
 _SLOTS: dict[str, Any] = {
     "__getitem__": operator.getitem, "__setitem__": operator.setitem, "__delitem__": operator.delitem,
@@ -74,9 +72,12 @@ _IN_PLACE_OPERATORS = frozenset({
 })
 
 
+_BETWEEN_WORDS = re.compile(r"\W+", re.ASCII)
+
+
 def input_name(text: str) -> str:
     """A readable FX name for a graph input.   self.layers[0].weight -> self_layers_0_weight"""
-    name = re.sub(r"\W+", "_", text, flags=re.ASCII).strip("_")
+    name = _BETWEEN_WORDS.sub("_", text).strip("_")
     # `self` is the module's own parameter in the code FX generates.
     return name if name.isidentifier() and not keyword.iskeyword(name) and name != "self" else f"arg_{name}"
 
@@ -107,14 +108,3 @@ def _spelled(value: Any) -> Any:
     if type(value) is _TENSOR_TYPE:
         return f"{value.__module__}.{value.__name__}"
     return _DTYPE_OF.get(value, value) if type(value) is type else value
-
-
-def new_node(graph: fx.Graph, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> fx.Node:
-    """`graph.create_node` without its search for raw symbols among the arguments: to_node_arg leaves none."""
-    name = graph._graph_namespace.create_name(graph._target_to_str(target), None)
-    node = fx.Node(graph, name, op, target, args, kwargs or immutable_dict())
-    graph._graph_namespace.associate_name_with_obj(name, node)
-    graph._insert(node)
-    graph._find_nodes_lookup_table.insert(node)
-    graph._len += 1
-    return node

@@ -11,7 +11,6 @@ from typing import Any
 
 import torch
 import torch.utils.dlpack
-from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.graph.fakes import Fakes
@@ -67,23 +66,12 @@ def add_alike(recorder: Any, first: Any, tensor: torch.Tensor, source: Source, n
     `name` is the one that the graph has for the source.
     """
     fake = None
-    last = recorder._last_input
-    if id(first.fake) in recorder.plain_inputs.made and last is not None and not recorder.wrappers.parts:
+    if id(first.fake) in recorder.plain_inputs.made and not recorder.wrappers.parts:
         with torch._C.DisableTorchFunction():
             fake = recorder.plain_inputs.fake(tensor, True)
     if fake is None:
         return recorder.add_input(tensor, source)  # type: ignore[no-any-return]
-    graph = recorder.graph
-    namespace = graph._graph_namespace
-    unique = namespace.create_name(name, None)
-    node = fx.Node(graph, unique, "placeholder", name, (), {})
-    namespace._obj_to_name[node] = unique
-    last.append(node)
-    graph._find_nodes_lookup_table.insert(node)
-    graph._len += 1
-    recorder._last_input = node
-    node.meta["example_value"] = fake
-    node.meta["source"] = source
+    node = recorder.placeholder(fake, source, name)
     recorder.tie(fake, node)
     if id(first.fake) in recorder.classes:
         recorder.classes[id(fake)] = recorder.classes[id(first.fake)]

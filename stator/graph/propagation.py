@@ -23,7 +23,7 @@ _SCALARS = frozenset({int, float, bool, str, complex, type(None), type(...), tor
 # Operations that look at a storage: remembered results of views have storages of their own, which are too small.
 _OF_STORAGES = "storage_offset as_strided as_strided_ as_strided_copy as_strided_scatter slice_inverse set_".split()
 _LIMIT = 100_000
-
+_ARGUMENT = object()  # in the place of the kind of a result: it is the argument of that number
 
 
 def _named(names: list[str]) -> dict[int, Any]:
@@ -144,6 +144,8 @@ class Propagation:
             if len(_memo) < _LIMIT:
                 _memo[key] = entry
                 _held.append(func)
+        if entry[0] is _ARGUMENT:
+            return args[entry[1]]
         self.served += 1
         with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
             if entry[0] is None:
@@ -163,6 +165,11 @@ class Propagation:
         if len(_memo) >= _LIMIT:
             return
         if type(result) is FakeTensor:
+            same = next((number for number, value in enumerate(args) if value is result), None)
+            if same is not None:  # dropout of a model that does not train, a conversion to what it is
+                _memo[key] = (_ARGUMENT, same)
+                _held.append(func)
+                return
             spec = self._spec(result, args, kwargs)
             if spec is not None:
                 _memo[key] = (None, spec)

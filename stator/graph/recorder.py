@@ -36,7 +36,8 @@ from stator.graph.error_texts import raised_by_eager
 from stator.graph.frozen_records import field_names, record_arguments
 from stator.graph.input_items import InputItems
 from stator.graph.known_values import KnownValues, has_scalars, index_as_read, map_scalars
-from stator.graph.naming import input_name, is_in_place, new_node, spell, spelled_types
+from stator.graph.naming import input_name, is_in_place, spell, spelled_types
+from stator.graph.new_nodes import first_operation, new_input, new_node
 from stator.graph.plain_inputs import CAPSULE, PlainInputs
 from stator.graph.propagation import Propagation
 from stator.graph.quiet import keep_quiet
@@ -178,11 +179,11 @@ class Recorder:
     def add_graph_input(self, source: Source, tensor: Any, fake: Any, node: fx.Node) -> None:
         self.inputs.append(GraphInput(source, tensor, fake, node))
 
-    def placeholder(self, example: Any, source: Source) -> fx.Node:
-        self._place_after(self._last_input)
-        node = self.graph.create_node("placeholder", input_name(source.text()), (), {})
+    def placeholder(self, example: Any, source: Source, name: str | None = None) -> fx.Node:
+        """The node of an input, after those of the others; `name`: as the source is called in the graph."""
+        name = input_name(source.text()) if name is None else name
+        node = new_input(self.graph, self._last_input, name)
         self._last_input = node
-        self._place_at_end()
         node.meta["example_value"] = example
         node.meta["source"] = source
         return node
@@ -226,15 +227,6 @@ class Recorder:
             number = self.graph.create_node("call_method", "item", (node,), {})
         number.meta["example_value"] = value
         return number
-
-    def _place_after(self, node: fx.Node | None) -> None:
-        if node is None:
-            self.graph.inserting_after(self.graph._root)
-        else:
-            self.graph.inserting_after(node)
-
-    def _place_at_end(self) -> None:
-        self.graph.inserting_before(self.graph._root)
 
     def meta_of(self, tensor: torch.Tensor, fake: Any = None) -> TensorMeta:
         """The facts of a tensor; what is a symbol in its fake form is left open."""
@@ -536,13 +528,6 @@ def refuse_real_tensors(values: Any) -> None:
 
 def fixed_extents(extents: Any) -> tuple[int | None, ...]:
     return tuple(extent if type(extent) is int else None for extent in extents)
-
-
-def first_operation(node: fx.Node) -> fx.Node:
-    """The node before which something computed from an input can be put."""
-    while node.op == "placeholder":
-        node = node.next
-    return node
 
 
 class RecordingMode(TorchFunctionMode):

@@ -60,6 +60,8 @@ class Kind(enum.IntEnum):
     SHAPE = 17  # value: ShapeCheck, whose first operand is read at the source
     VALUES = 18  # value: TensorValues, the contents of a tensor whose metadata a TENSOR guard of the source fixes
 
+    __hash__ = int.__hash__  # Enum's own is written in Python
+
 
 class Missing:
     """The type of MISSING: no class in the MRO defines the name."""
@@ -73,42 +75,31 @@ class Missing:
 MISSING = Missing()
 
 
-class Guard:
-    """One fact.  Guards of one `key` have the same source, kind and value; `where` is only for people."""
+class _Fields:
+    """A guard in the making: its fields can still be set."""
 
-    __slots__ = ("source", "kind", "value", "where", "_key")
+    __slots__ = ("source", "kind", "value", "where", "key")
 
     source: Source
     kind: Kind
     value: Any
     where: Where | None
-    _key: tuple[Source, int, object]
+    key: tuple[Source, int, object]
 
-    def __init__(self, source: Source, kind: Kind, value: Any = None, where: Where | None = None) -> None:
-        put = object.__setattr__
-        put(self, "source", source)
-        put(self, "kind", kind)
-        put(self, "value", value)
-        put(self, "where", where)
-        put(self, "_key", (source, int(kind), value_key(value)))
+
+class Guard(_Fields):
+    """One fact.  Guards of one `key` have the same source, kind and value; `where` is only for people."""
+
+    __slots__ = ()
+
+    def __new__(cls, source: Source, kind: Kind, value: Any = None, where: Where | None = None) -> Guard:
+        return _made(source, kind, value, where, (source, kind._value_, value_key(value)))
 
     def moved(self, source: Source, value: Any) -> Guard:
         """The same fact of another place; `value` differs only where it is a source."""
         if value is not self.value:
             return Guard(source, self.kind, value, self.where)
-        made = object.__new__(Guard)
-        put = object.__setattr__
-        put(made, "source", source)
-        put(made, "kind", self.kind)
-        put(made, "value", value)
-        put(made, "where", self.where)
-        put(made, "_key", (source, self._key[1], self._key[2]))
-        return made
-
-    @property
-    def key(self) -> tuple[Source, int, object]:
-        """What deduplication compares."""
-        return self._key
+        return _made(source, self.kind, value, self.where, (source, self.key[1], self.key[2]))
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError("Guard is frozen")
@@ -119,6 +110,17 @@ class Guard:
     def text(self) -> str:
         """The fact in the user's terms: `self.n == 3`."""
         return _WORDING[self.kind](self.source, self.value)
+
+
+def _made(source: Source, kind: Kind, value: Any, where: Where | None, key: tuple[Source, int, object]) -> Guard:
+    made = _Fields()  # capture makes thousands: setting the fields of a frozen class would cost several times as much
+    made.source = source
+    made.kind = kind
+    made.value = value
+    made.where = where
+    made.key = key
+    made.__class__ = Guard
+    return made  # type: ignore[return-value]
 
 
 # Types whose values are compared by exact type and value; everything else is compared by identity.
@@ -145,12 +147,14 @@ def value_key(value: Any) -> object:
     kind = type(value)
     if kind is str or kind is int or kind is bool or kind is bytes or value is None:
         return (kind, value)
+    if kind is type:
+        return (kind, id(value))
     if kind is float:
         return (kind, struct.pack("d", value))
     if kind is complex:
         return (kind, struct.pack("dd", value.real, value.imag))
     if kind is tuple or kind is torch.Size:
-        return (kind, tuple(value_key(item) for item in value))
+        return (kind, tuple([value_key(item) for item in value]))
     if kind is frozenset:
         return (kind, frozenset(value_key(item) for item in value))
     if kind is range or kind is slice:

@@ -192,6 +192,8 @@ class _Facts:
         source, value = guard.source, guard.value
         if guard.kind is Kind.TYPE:
             return self.typed.get(source) is value
+        if guard.kind is Kind.ABSENT and not self.keys:
+            return False
         if guard.kind is Kind.LEN:
             return self._length(source) == value
         if guard.kind is Kind.PRESENT:

@@ -106,7 +106,7 @@ def lower(guards: Iterable[Guard], wanted_sources: Sequence[Source] = (), said: 
         guards += each.guards()
     for guard in guards:
         number = -1 if guard.kind is Kind.GLOBAL_STATE else _number(guard.source, program, numbers)
-        program.checks.append((number, int(guard.kind), _check_payload(guard, program, numbers)))
+        program.checks.append((number, guard.kind._value_, _check_payload(guard, program, numbers)))
     program.guards.single = guards
     if said:
         _lower_said(said, program, numbers)
@@ -150,10 +150,16 @@ def lowered_pattern(pattern: Pattern) -> tuple[list[tuple[int, int, Any]], list[
 def _lower_said(said: Sequence[Said], program: Program, numbers: dict[Source, int]) -> None:
     """Append the nodes and checks of patterns; what is there already, of guards of their own, is not repeated."""
     roots = [_number(each.root, program, numbers) for each in said]
-    known = {node: number for number, node in enumerate(program.nodes) if node[1] >= 0}
     before = len(program.nodes)
     nodes, all_checks = program.nodes, program.checks
-    asked = {(*check[:2], guard.key[2]) for check, guard in zip(all_checks, program.guards.single, strict=True)}
+    below = set(roots)  # only what hangs on the objects themselves can be said twice
+    known: dict[Any, int] = {}
+    for place, node in enumerate(nodes):
+        if node[1] in below:
+            known[node] = place
+            below.add(place)
+    asked = {(*check[:2], guard.key[2]) for check, guard in zip(all_checks, program.guards.single, strict=True)
+             if check[0] in below}
     for each, root in zip(said, roots, strict=True):
         pattern_nodes, checks, places = lowered_pattern(each.pattern)
         at = [root]
@@ -183,8 +189,12 @@ def _number(source: Source, program: Program, numbers: dict[Source, int]) -> int
     known = numbers.get(source)
     if known is not None:
         return known
-    parent = -1 if source.base is None else _number(source.base, program, numbers)
-    if isinstance(source, CallOf):
+    base = source.base
+    parent = -1
+    if base is not None:
+        above = numbers.get(base)
+        parent = _number(base, program, numbers) if above is None else above
+    if type(source) is CallOf:
         arguments = tuple(_number(arg, program, numbers) for arg in source.args)
         node = (int(Op.CALL), -1, (source.fn.obj, arguments))
     else:
@@ -203,48 +213,40 @@ def _node(source: Source, parent: int) -> tuple[int, int, Any]:
 
 
 # How each step is read, and what the program is told of it.
-_NODES: dict[type, tuple[int, Any]] = {
+_NODES: dict[type, tuple[int, Any]] = {step: (int(op), payload) for step, (op, payload) in {
     Local: (Op.ARG, attrgetter("index")), Pinned: (Op.PINNED, attrgetter("obj")), DictOf: (Op.DICT_OF, None),
     Key: (Op.KEY, lambda source: _hashed(source.key)), Global: (Op.KEY, lambda source: _hashed(source.key)),
     KeyAt: (Op.KEY_AT, attrgetter("index")), ValueAt: (Op.VALUE_AT, attrgetter("index")),
     Index: (Op.INDEX, attrgetter("index")), SetAt: (Op.SET_AT, attrgetter("index")),
     Slot: (Op.SLOT, lambda source: member_descriptor(source.owner, source.name)), Attr: (Op.ATTR, attrgetter("name")),
     CellOf: (Op.CELL, None), TypeOf: (Op.TYPE, None),
-}
+}.items()}
 
 
 def _check_payload(guard: Guard, program: Program, numbers: dict[Source, int]) -> Any:
-    value = guard.value
-    if guard.kind in _AS_IT_IS:
-        return value
-    match guard.kind:
-        case Kind.TENSOR:
-            return _tensor_payload(value)
-        case Kind.GLOBAL_STATE:
-            return _state_payload(value)
-        case Kind.ALIAS | Kind.NOT_ALIAS:
-            return _number(value, program, numbers)
-        case Kind.SHAPE:
-            operands = tuple((_number(o.source, program, numbers), int(o.property), o.index) for o in value.operands)
-            return (operands, value.code, value.constants)
-        case Kind.ABSENT | Kind.PRESENT:
-            return _hashed(value)
-        case Kind.VALUES:
-            return (value.dtype, value.sizes, value.data)
-        case Kind.TYPE_ATTR:
-            name, expected = value
-            return (name,) if expected is MISSING else (name, expected)
-        case Kind.SLOT_EMPTY:
-            name, owner = value
-            return member_descriptor(owner, name)
-        case Kind.SET_EQUALS:
-            return tuple(value)
-        case Kind.EQUALS | Kind.FRESH_CALL if not is_constant(value):
-            raise ValueError(f"{name_of(value)} is not a constant: guard it by ID")
+    made = _PAYLOADS.get(guard.kind)
+    if made is not None:
+        return made(guard.value)
+    if guard.kind in _RELATIONS:
+        return _number(guard.value, program, numbers)
+    if guard.kind is Kind.SHAPE:
+        check = guard.value
+        operands = tuple((_number(o.source, program, numbers), int(o.property), o.index) for o in check.operands)
+        return (operands, check.code, check.constants)
+    return guard.value
+
+
+_RELATIONS = frozenset({Kind.ALIAS, Kind.NOT_ALIAS})
+
+
+def _class_entry(value: tuple[str, Any]) -> tuple[Any, ...]:
+    return value[:1] if value[1] is MISSING else value
+
+
+def _constant(value: Any) -> Any:
+    if not is_constant(value):
+        raise ValueError(f"{name_of(value)} is not a constant: guard it by ID")
     return value
-
-
-_AS_IT_IS = frozenset({Kind.TYPE, Kind.ID, Kind.NOT_ID, Kind.LEN, Kind.KEYS, Kind.CELL_EMPTY})
 
 
 def _tensor_payload(meta: TensorMeta) -> tuple[Any, ...]:
@@ -269,7 +271,7 @@ def _state_payload(state: GlobalState) -> tuple[Any, ...]:
 
 def _hashed(key: Any) -> tuple[Any, int]:
     """A dict key with its hash: C++ compares hash and identity or exact constants, and calls no `__hash__`."""
-    if is_lookup_key(key):
+    if type(key) is str or is_lookup_key(key):
         return (key, hash(key))
     raise ValueError(f"cannot look up {name_of(key)} without running its code: use KeyAt and ValueAt")
 
@@ -283,6 +285,14 @@ def is_lookup_key(key: Any) -> bool:
     return (
         hash_method is object.__hash__ or hash_method is enum.Enum.__hash__
     ) and kind.__eq__ is object.__eq__
+
+
+_PAYLOADS: dict[Kind, Any] = {
+    Kind.TENSOR: _tensor_payload, Kind.GLOBAL_STATE: _state_payload, Kind.ABSENT: _hashed, Kind.PRESENT: _hashed,
+    Kind.VALUES: lambda value: (value.dtype, value.sizes, value.data), Kind.TYPE_ATTR: _class_entry,
+    Kind.SLOT_EMPTY: lambda value: member_descriptor(value[1], value[0]), Kind.SET_EQUALS: tuple,
+    Kind.EQUALS: _constant, Kind.FRESH_CALL: _constant,
+}  # the others are told what the guard holds
 
 
 def member_descriptor(owner: type, name: str) -> MemberDescriptorType:

@@ -11,6 +11,8 @@ from stator.source import Source
 class Shape(enum.Enum):
     """What kind of contents a record has, hence how it is filled, diffed and written back."""
 
+    __hash__ = object.__hash__  # members are but one each; Enum's own is written in Python
+
     TENSOR = "tensor"
     LIST = "list"  # list, deque and their subclasses
     TUPLE = "tuple"

@@ -10,7 +10,7 @@ import itertools
 from typing import Any
 
 from stator.guards.guard import Guard, Kind
-from stator.source import Source, parents
+from stator.source import CallOf, Source, parents
 
 RELATIONS = frozenset({Kind.ALIAS, Kind.NOT_ALIAS})
 _NAMING = frozenset({Kind.ID, Kind.NOT_ID, Kind.KEYS, Kind.ABSENT, Kind.PRESENT, Kind.SET_EQUALS, Kind.EQUALS,
@@ -70,11 +70,15 @@ class FactIndex:
         known.append(item)
 
     def link(self, source: Source) -> None:
-        if source not in self.below:
-            self.below[source] = []
-            for parent in parents(source):
-                self.link(parent)
-                self.below[parent].append(source)
+        below = self.below
+        if source in below:
+            return
+        below[source] = []
+        for parent in (source.base,) if type(source) is not CallOf else parents(source):
+            if parent is not None:
+                if parent not in below:
+                    self.link(parent)
+                below[parent].append(source)
 
     def _name(self, value: Any, number: int) -> None:
         if type(value) is tuple or type(value) is frozenset:

@@ -24,6 +24,7 @@ from stator.interp.tracebacks import Unwound, place_of, with_place
 from stator.source import CallOf, Pinned
 
 Handler = Callable[["Machine", Frame, Any], None]
+NOWHERE: tuple[Any, int, Any] = (None, -1, None)
 DEPTH_LIMIT = 900  # where CPython's own limit of 1,000 may be near: the program then runs as it is
 HANDLERS: dict[str, Handler] = {}  # by opname; filled by the ops_* modules through @op
 
@@ -161,7 +162,7 @@ class Machine:
         self.new_leaves: list[Any] = []  # tensors of the graph that were made to require a gradient
         self.retained: dict[int, Any] = {}  # tensors of the graph that are to keep their gradients, by id
         self.turned_off: set[str] = set()  # ways of capturing that break instead (see CallSite)
-        self.located: tuple[Any, int, Any] = (None, -1, None)  # a code object, an instruction of it, its place
+        self.located: tuple[Any, int, Any] = NOWHERE  # a code object, an instruction of it, its place
         self.steps = 0  # instructions begun by the outermost loop
         self.stop_step = -1  # where to stop: set when a trace is repeated up to the place of a break
         self.stop: Break = None  # type: ignore[assignment]

@@ -1,10 +1,10 @@
 """Calls of nn.Modules without hooks.   module(x)  ->  the frames of __call__ and _call_impl, standing at forward(x)
 
 In: a module, its arguments, and torch's own `Module.__call__`, some forty instructions that find no hook and call
-`forward`.  Out: the state of the machine after them.  The first call of a trace is interpreted, and watched: which names
-it reads, and how its two frames stand when they call `forward`.  For later modules of which the same holds the same
-facts are guarded and the same two frames are made; whoever looks at them (a break, a traceback, the count of steps)
-sees no difference.  Where anything is out of the ordinary the call is interpreted.
+`forward`.  Out: the state of the machine after them.  The first call of a trace is interpreted, and watched: which
+names it reads, and how its two frames stand when they call `forward`.  For later modules of which the same holds the
+same facts are guarded and the same two frames are made; whoever looks at them (a break, a traceback, the count of
+steps) sees no difference.  Where anything is out of the ordinary the call is interpreted.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from stator.heap.tracker import Shape
 from stator.interp.attributes import is_unseen_table, reads_plainly
 from stator.interp.frame import UNBOUND, Frame
 from stator.interp.lookup import MISSING, find
+from stator.interp.machine import NOWHERE
 from stator.source import DictOf, Source
 
 _Module = torch.nn.Module
@@ -74,11 +75,13 @@ class ModuleCalls:
         self.scopes: list[Any] = []  # namespaces that were read
         self.classes: dict[type, Any] = {}  # -> forward, or None where the class is out of the ordinary
         self.guarded: set[int] = set()  # modules whose facts are guarded
+        self.lines: dict[str, Any] = {}  # where each name is read
         self.enabled = True
 
     # ------------------------------------------------------------------ the call
 
-    def enter(self, vm: Any, method: types.FunctionType, module: Any, args: Any, kwargs: Any, cont: Any) -> Frame | None:
+    def enter(self, vm: Any, method: types.FunctionType, module: Any, args: Any, kwargs: Any,
+              cont: Any) -> Frame | None:
         """Call `method`, the `__call__` of a module's class; its frame, where it has one."""
         forward = None
         if method is _CALL and self.enabled and not (vm.modes or vm.recorder.classes or vm.heap.unread_met
@@ -114,21 +117,30 @@ class ModuleCalls:
         cls = type(module)
         if cls not in self.classes:
             self.classes[cls] = self.forward_of_class(vm, cls)
+            vm.located = NOWHERE
         forward = self.classes[cls]
         if forward is None or not self.guard_module(vm, module):
             return None
         return forward
 
     def forward_of_class(self, vm: Any, cls: type) -> Any:
-        if id(cls) in vm.fresh or not reads_plainly(vm, cls):
-            return None
         assert self.stands is not None
-        if find(vm, cls, "_compiled_call_impl") is not None or find(vm, cls, "_call_impl") is not self.stands[1].func:
+        self.stand_at(vm, "_compiled_call_impl")
+        if id(cls) in vm.fresh or not reads_plainly(vm, cls) or find(vm, cls, "_compiled_call_impl") is not None:
             return None
+        self.stand_at(vm, "_call_impl")
+        if find(vm, cls, "_call_impl") is not self.stands[1].func:
+            return None
+        self.stand_at(vm, "forward")
         forward = find(vm, cls, "forward")
+        self.stand_at(vm, _TABLES[0])
         if type(forward) is not types.FunctionType or any(find(vm, cls, name) is not MISSING for name in _TABLES):
             return None
         return forward
+
+    def stand_at(self, vm: Any, name: str) -> None:
+        """What is guarded next is said to be read where `__call__` reads this name."""
+        vm.located = (vm.frame.code, vm.frame.ip, self.lines[name])
 
     def guard_module(self, vm: Any, module: Any) -> bool:
         """Whether the module itself holds nothing that changes its call; the facts are guarded."""
@@ -150,9 +162,10 @@ class ModuleCalls:
         if any(heap.shapes.gives_up(box.raw, place) for box, place in zip(boxes, places, strict=True)):  # type: ignore[union-attr]
             return False
         self.guarded.add(id(module))
-        add, where, attributes = heap.guards.add, heap.locate(), DictOf(tracker.source)
+        add, attributes = heap.guards.add, DictOf(tracker.source)
         for name in _ABSENT:
-            add(Guard(attributes, Kind.ABSENT, name, where))
+            add(Guard(attributes, Kind.ABSENT, name, self.lines[name]))
+        where = self.lines[_TABLES[0]]
         for box, place in zip(boxes, places, strict=True):
             add(Guard(place, Kind.TYPE, collections.OrderedDict, where))
             add(Guard(place, Kind.LEN, 0, where))
@@ -163,7 +176,7 @@ class ModuleCalls:
 
     def watch(self, vm: Any, module: Any, args: Any, kwargs: Any, cont: Any) -> Frame | None:
         """Interpret a call up to that of `forward`, and remember how the frames stand there."""
-        names: set[str] = set()
+        self.lines.clear()
         outer = begun(vm, _CALL, module, args, kwargs, cont)
         frames, began, count = [outer], [0, 0], 0
         while outer is not None and vm.frame.code in _CALL_CODES:
@@ -182,9 +195,9 @@ class ModuleCalls:
             handler, instr = frame.program[frame.ip]
             frame.ip += 1
             if instr.opname in _READING:
-                names.add(instr.argval)
+                self.lines[instr.argval] = vm.location()
             handler(vm, frame, instr)
-        if len(frames) == len(_CALL_CODES) and vm.frame.parent is frames[1] and names == _READ:
+        if len(frames) == len(_CALL_CODES) and vm.frame.parent is frames[1] and self.lines.keys() == _READ:
             self.learn(vm, frames, began, count)
         return outer
 
@@ -194,7 +207,8 @@ class ModuleCalls:
         tables = [scope.seen.get(name) for name in _GLOBAL_TABLES]
         scopes = [scope, *(vm.heap.scopes.get(id(space.__dict__)) for space in (torch, torch._C))]
         if None in slots or None in scopes or scope.overlay or any(frame.stack for frame in frames) \
-                or not all(type(table) is collections.OrderedDict for table in tables):
+                or not all(type(table) is collections.OrderedDict for table in tables) \
+                or len({self.lines[name] for name in _TABLES}) > 1:
             self.enabled = False
             return
         outer, inner = (Stand(frame.func, frame.unit, frame.program, frame.scope, frame.ip, each, at)  # type: ignore[arg-type]

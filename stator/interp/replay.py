@@ -45,6 +45,7 @@ class Segment:
     """A call of a module, from its entry to its return."""
 
     source: Source  # of the module
+    cls: type
     above: str  # the text of the stack at the call
     tensors: list[Any]  # of the arguments, as the description numbers them
     objects: set[int]  # outside objects among the arguments, by the ids of their stand-ins
@@ -80,6 +81,7 @@ class Replay:
         self.state: Any = None  # of what the program has changed, as far as is known; None: it cannot be told
         self.checked = -1  # how many writes there had been then
         self.played = 0
+        self.small: set[type] = set()  # classes whose calls are too short to be played, where they hold no modules
 
     def close(self) -> None:
         """The trace is over: who asks what keeps the user's objects alive does not find it here."""
@@ -96,7 +98,7 @@ class Replay:
         key = None
         tensors: list[Any] | None = None
         objects: set[int] = set()
-        if tracker is not None and type(tracker.source) is not Pinned and self.is_calm():
+        if tracker is not None and type(tracker.source) is not Pinned and not self.is_small(tracker) and self.is_calm():
             tensors = []
             try:
                 key = (id(method), type(module), vm.depth == 1, vm.recorder.reshaped, self.state.key,
@@ -121,8 +123,13 @@ class Replay:
     def begin(self, tracker: Any, tensors: list[Any], objects: set[int], held: Any) -> Segment:
         vm = self.vm
         recorder = vm.recorder
-        return Segment(tracker.source, vm.stack_trace(), tensors, objects, held, recorder.graph._root._prev,
-                       len(recorder.inputs), vm.steps, vm.jumps, self.mark())
+        return Segment(tracker.source, type(tracker.original), vm.stack_trace(), tensors, objects, held,
+                       recorder.graph._root._prev, len(recorder.inputs), vm.steps, vm.jumps, self.mark())
+
+    def is_small(self, tracker: Any) -> bool:
+        """Whether another module of the class had less to do than is worth comparing, and this one has no parts."""
+        return type(tracker.original) in self.small \
+            and not (instance_dict(tracker.original) or {}).get("_modules", True)
 
     def end(self, segment: Segment, value: Any) -> None:
         """The frame of a segment returns: remember it, unless it did more than can be played again."""
@@ -135,6 +142,7 @@ class Replay:
         recorder = vm.recorder
         segment.last_node, segment.last_input = recorder.graph._root._prev, len(recorder.inputs)
         if sum(1 for _ in itertools.islice(segment.nodes(), SMALLEST)) < SMALLEST:
+            self.small.add(segment.cls)
             return
         segment.last_tracker, segment.last_guard = len(vm.heap.trackers), len(vm.heap.guards)
         segment.steps, segment.jumps = vm.steps - segment.steps, vm.jumps - segment.jumps

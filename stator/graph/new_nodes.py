@@ -1,0 +1,41 @@
+"""Nodes of an FX graph, made directly.   op, target, arguments  ->  the node that `graph.create_node` would make
+
+`create_node` searches the arguments for raw symbols, which the recorder never leaves among them, and spells every name
+anew; it is half of what a node costs.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import fx
+from torch.fx.immutable_collections import immutable_dict
+
+
+def new_node(graph: fx.Graph, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> fx.Node:
+    """An operation, at the place where the graph takes nodes now."""
+    name = graph._graph_namespace.create_name(graph._target_to_str(target), None)
+    node = fx.Node(graph, name, op, target, args, kwargs or immutable_dict())
+    graph._graph_namespace.associate_name_with_obj(name, node)
+    graph._insert(node)
+    graph._find_nodes_lookup_table.insert(node)
+    graph._len += 1
+    return node
+
+
+def new_input(graph: fx.Graph, last: fx.Node | None, name: str) -> fx.Node:
+    """An input, after the last one."""
+    unique = graph._graph_namespace.create_name(name if name.islower() else graph._target_to_str(name), None)
+    node = fx.Node(graph, unique, "placeholder", name, (), immutable_dict())
+    graph._graph_namespace.associate_name_with_obj(unique, node)
+    (graph._root if last is None else last).append(node)
+    graph._find_nodes_lookup_table.insert(node)
+    graph._len += 1
+    return node
+
+
+def first_operation(node: fx.Node) -> fx.Node:
+    """The node before which something computed from an input can be put."""
+    while node.op == "placeholder":
+        node = node.next
+    return node
