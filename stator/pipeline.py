@@ -23,6 +23,7 @@ from stator.backends import check_settings
 from stator.backends.aot import failed_in_autograd
 from stator.backends.compilation import compile_graph
 from stator.backends.generations import begins_generation
+from stator.backends.registry import prepare_backend
 from stator.breaks import Break
 from stator.cache.dispatch import update_dispatch
 from stator.cache.forced_backends import use_backend
@@ -242,6 +243,7 @@ def capture(site: CallSite, bound: tuple[Any, ...],
     started = time.perf_counter()
     done = None
     try:
+        prepare_backend(site.settings)
         done = trace(lambda vm: site.begin(vm, bound))
         if site.keep_traces:
             site.traces.append(done)

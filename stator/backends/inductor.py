@@ -31,6 +31,12 @@ def compile_inductor(
     return compiled
 
 
+def wake_workers() -> None:
+    """Let the processes that compile kernels for a GPU start while the program is captured, not after it."""
+    if torch.cuda.is_initialized():
+        importlib.import_module("torch._inductor.async_compile").maybe_warm_pool()
+
+
 def config_patches(settings: Settings) -> dict[str, Any]:
     """The changes to torch._inductor.config that the mode or the options ask for."""
     patches: dict[str, Any] = {}

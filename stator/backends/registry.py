@@ -25,7 +25,7 @@ Function = TypeVar("Function", bound=BackendFunction)
 
 @dataclass(frozen=True)
 class Backend:
-    """One backend. `check` refuses settings before anything is captured.
+    """One backend. `check` refuses settings before anything is captured; `prepare` is called when a capture begins.
 
     `takes_settings`: the function is Stator's own and takes `(gm, example_inputs, settings)`; all others take
     `(gm, example_inputs)`, and `mode=` and `options=` where those are given.
@@ -36,6 +36,7 @@ class Backend:
     tags: tuple[str, ...] = ()
     check: Callable[[Settings], None] | None = None
     takes_settings: bool = False
+    prepare: Callable[[], None] | None = None
 
 
 _backends: dict[str, Backend] = {}
@@ -79,10 +80,11 @@ def tuning_keywords(settings: Settings) -> dict[str, object]:
 
 
 def add_builtin(
-    name: str, function: BackendFunction, check: Callable[[Settings], None] = refuse_tuning
+    name: str, function: BackendFunction, check: Callable[[Settings], None] = refuse_tuning,
+    prepare: Callable[[], None] | None = None
 ) -> None:
     """Add a backend that takes `(gm, example_inputs, settings)`."""
-    _backends[name] = Backend(name, function, check=check, takes_settings=True)
+    _backends[name] = Backend(name, function, check=check, takes_settings=True, prepare=prepare)
 
 
 def register_backend(
@@ -142,6 +144,13 @@ def check_settings(settings: Settings) -> None:
     backend = find_backend(settings.backend)
     if backend.check is not None:
         backend.check(settings)
+
+
+def prepare_backend(settings: Settings) -> None:
+    """A graph for this backend is being captured: what takes time and needs no graph may begin."""
+    backend = find_backend(settings.backend)
+    if backend.prepare is not None:
+        backend.prepare()
 
 
 def _take_from_torch(name: str) -> None:

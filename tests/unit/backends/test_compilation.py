@@ -219,3 +219,19 @@ def test_a_backend_finds_the_number_of_its_compilation() -> None:
     for _ in range(2):
         stator.compile(lambda x: x + 1, backend=backend)(torch.ones(2))
     assert len(set(found)) == 2 and CompileContext.try_get() is None
+
+
+def test_inductors_workers_start_when_the_capture_begins(monkeypatch):
+    async_compile = pytest.importorskip("torch._inductor.async_compile")
+    told = []
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(async_compile, "maybe_warm_pool", lambda: told.append("woken"))
+
+    def program(x):
+        told.append(x)
+        return 1
+
+    assert stator.compile(program, backend="inductor")(3) == 1
+    assert told == ["woken", 3]
+    assert stator.compile(program, backend="eager")(3) == 1
+    assert told == ["woken", 3, 3]
