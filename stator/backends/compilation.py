@@ -19,12 +19,14 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from stator import events
 from stator.backends.double_backward import twice_differentiable
+from stator.backends.dropouts import dropouts_of_everything
 from stator.backends.eager import NEED_NO_CODE
 from stator.backends.open_floats import floats_as_data
 from stator.backends.pieces import InOnePiece, compile_pieces
 from stator.backends.recurrent import trainable_lstm
 from stator.backends.registry import Backend, find_backend, tuning_keywords
 from stator.backends.static_inputs import mark_static_inputs
+from stator.backends.write_counts import with_write_counts, write_counts
 from stator.errors import BackendError, describe_callable
 from stator.graph.modules import write_code
 from stator.graph.seams import has_seams
@@ -45,8 +47,18 @@ def compile_graph(
     graph for training or for inference.
     """
     backend = find_backend(settings.backend)
-    if backend.function not in NEED_NO_CODE and has_seams(gm.graph):
-        return compile_around_seams(gm, example_inputs, settings, fake_mode, grad_enabled)
+    if backend.function in NEED_NO_CODE:
+        return compile_piece(gm, example_inputs, settings, fake_mode, grad_enabled)
+    counts = write_counts(gm, example_inputs) if backend.takes_settings else {}  # what a user's returns is called as it is
+    compile_some = compile_around_seams if has_seams(gm.graph) else compile_piece
+    compiled = compile_some(gm, example_inputs, settings, fake_mode, grad_enabled)
+    return with_write_counts(compiled, counts) if counts else compiled
+
+
+def compile_piece(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], settings: Settings,
+                  fake_mode: FakeTensorMode, grad_enabled: bool) -> Callable[..., Any]:
+    """Compile a graph without seams."""
+    backend = find_backend(settings.backend)
     started = time.perf_counter()
     graph_nodes = len(gm.graph.nodes)
     mark_static_inputs(gm)
@@ -55,7 +67,7 @@ def compile_graph(
     with tracing_context(fake_mode), compile_context(numbered), \
             torch.set_grad_enabled(grad_enabled), unchanged_random_state(), \
             trainable_lstm(gm, example_inputs, grad_enabled), floats_as_data(fake_mode.shape_env), \
-            compiling(fake_mode.shape_env):
+            compiling(fake_mode.shape_env), dropouts_of_everything():
         compiled = call_backend(backend, gm, example_inputs, settings)
     if not callable(compiled):
         raise BackendError(backend.name, f"it returned {compiled!r}, which is not callable")
@@ -66,14 +78,14 @@ def compile_graph(
 def compile_around_seams(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], settings: Settings,
                          fake_mode: FakeTensorMode, grad_enabled: bool) -> Callable[..., Any]:
     """Compile a graph in pieces, or, where it cannot be cut, run it as it is."""
-    def compile_piece(piece: torch.fx.GraphModule, given: list[Any], grad: bool) -> Callable[..., Any]:
-        return compile_graph(piece, given, settings, fake_mode, grad)
+    def compile_next(piece: torch.fx.GraphModule, given: list[Any], grad: bool) -> Callable[..., Any]:
+        return compile_piece(piece, given, settings, fake_mode, grad)
 
     try:
-        return compile_pieces(gm, example_inputs, grad_enabled, compile_piece)
+        return compile_pieces(gm, example_inputs, grad_enabled, compile_next)
     except InOnePiece as why:
         events.emit(events.EagerFallback("a captured graph", f"it is run as it is: {why}"))
-    return compile_graph(gm, example_inputs, replace(settings, backend="eager", mode=None, options={}), fake_mode,
+    return compile_piece(gm, example_inputs, replace(settings, backend="eager", mode=None, options={}), fake_mode,
                          grad_enabled)
 
 

@@ -28,7 +28,7 @@ RULES: dict[int, tuple[Any, Rule]] = {}  # by id: what a program calls need not 
 
 
 def foresee(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], read: Read) -> Any:
-    """(None, layout) of the one result, (class, layouts) of several, or None."""
+    """(None, layout) of the one result, (class, layouts) of several, or None; a third item says which argument they view."""
     found = RULES.get(id(func))
     return None if found is None else found[1](args, kwargs, read)
 
@@ -382,7 +382,8 @@ def view(func: Any) -> Rule:
             if type(parts) is not tuple or any([part is base or type(part) is not torch.Tensor for part in parts]):
                 return None
             layouts = [(part.dtype, tuple(part.shape), part.stride(), device, False) for part in parts]
-        return (None, layouts[0]) if type(result) is torch.Tensor else (tuple, layouts)
+            viewed = [0] if parts and parts[0].untyped_storage()._cdata == base.untyped_storage()._cdata else []
+        return (None, layouts[0], *viewed) if type(result) is torch.Tensor else (tuple, layouts, *viewed)
 
     return rule
 

@@ -4,8 +4,9 @@ FakeTensor's own propagation costs 80-200 us an operation, and several times tha
 seen before, on tensors that look the same, or one that a rule foresees (layout_rules.py), costs a tenth of that.  The
 memo lives as long as the process, or until stator.reset().  It serves only where nothing but sizes, strides, dtype and
 device of the result can matter: no result that requires grad, no symbolic size, no in-place operation.  Storage
-aliasing is not kept; what asks for it (`storage_offset`, an in-place operation that could carry grad into the base of a
-view) raises ExactNeeded, and the trace is repeated without the memo.
+aliasing is not kept, but which tensor is a view of which is (`bases`), so that a write to a view counts as one to its
+base; what asks for more (`storage_offset`, an in-place operation that could carry grad into the base of a view) raises
+ExactNeeded, and the trace is repeated without the memo.
 """
 
 from __future__ import annotations
@@ -72,6 +73,7 @@ class Propagation:
         self.fakes = Fakes(fake_mode)
         self.enabled = enabled
         self.metas: dict[int, Any] = {}  # id(fake) -> its key; the recorder keeps the fakes alive
+        self.bases: dict[int, list[Any]] = {}  # memory of a remembered view -> the view, its writes so far, its base
         self.served = 0
 
     def key(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], in_place: bool = False) -> Any:
@@ -149,10 +151,20 @@ class Propagation:
         self.served += 1
         with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
             if entry[0] is None:
-                return self._make(entry[1])
+                fake = self._make(entry[1])
+                if len(entry) == 3:
+                    self.note_view(fake, args[entry[2]])
+                return fake
             made = [self._make(spec) if spec is not None else None for spec in entry[1]]
+            if len(entry) == 3:
+                for fake in made:
+                    self.note_view(fake, args[entry[2]])
         kind = entry[0]
         return made if kind is list else tuple(made) if kind is tuple else kind(made)
+
+    def note_view(self, fake: FakeTensor, base: FakeTensor | None) -> None:
+        """A fake with memory of its own stands for a view of `base`, or of a tensor that is not known any more."""
+        self.bases[_memory(fake)] = [fake, 0, base]
 
     def _make(self, spec: tuple[Any, ...]) -> FakeTensor:
         dtype, size, stride, device, _ = spec
@@ -162,8 +174,8 @@ class Propagation:
 
     def learn(self, key: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
         """Remember a result that is nothing but new plain tensors."""
-        if len(_memo) >= _LIMIT:
-            return
+        if len(_memo) >= _LIMIT or any([type(value) is FakeTensor for value in kwargs.values()]):
+            return  # the places of arguments are their positions
         if type(result) is FakeTensor:
             same = next((number for number, value in enumerate(args) if value is result), None)
             if same is not None:  # dropout of a model that does not train, a conversion to what it is
@@ -172,14 +184,14 @@ class Propagation:
                 return
             spec = self._spec(result, args, kwargs)
             if spec is not None:
-                _memo[key] = (None, spec)
+                _memo[key] = (None, spec, *_viewed([result], args))
                 _held.append(func)
             return
         if type(result) is not tuple and type(result) is not list and type(result).__module__ != "torch.return_types":
             return
         specs = [None if part is None else self._spec(part, args, kwargs) for part in result]
         if all(spec is not None or part is None for spec, part in zip(specs, result, strict=True)):
-            _memo[key] = (type(result), specs)
+            _memo[key] = (type(result), specs, *_viewed(result, args))
             _held.append(func)
 
     def _spec(self, result: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -198,6 +210,34 @@ class Propagation:
                         wants_grad = value.requires_grad
                     if wants_grad:
                         raise ExactNeeded
+                    if self.bases:
+                        self._count_writes(value)
                 self.metas.pop(id(value), None)
             elif type(value) is list or type(value) is tuple:
                 self.changed(value)
+
+    def _count_writes(self, written: FakeTensor) -> None:
+        """What was written to a remembered view was written to its base."""
+        with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
+            found = self.bases.get(_memory(written))
+            while found is not None:
+                view, before, base = found
+                found[1] = view._version
+                if view._version == before:
+                    return
+                if base is None:
+                    raise ExactNeeded
+                torch._C._autograd._unsafe_set_version_counter((base,), (base._version + view._version - before,))
+                self.metas.pop(id(base), None)
+                found = self.bases.get(_memory(base))
+
+
+def _memory(fake: FakeTensor) -> int:
+    return fake.untyped_storage()._cdata
+
+
+def _viewed(results: Any, args: tuple[Any, ...]) -> list[int]:
+    """The place of the argument that these results are views of, if they are."""
+    with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
+        own = {_memory(result) for result in results if result is not None}
+        return [place for place, value in enumerate(args) if type(value) is FakeTensor and _memory(value) in own][:1]

@@ -129,6 +129,11 @@ def _copies_or_views(node: fx.Node) -> bool:
     return _name(node) in _COPIES_OR_VIEWS or node.kwargs.get("memory_format") is not None
 
 
+def may_view(node: fx.Node) -> bool:
+    """Whether what a node makes may be a view of one of its inputs."""
+    return _copies_or_views(node) or _name(node) in _VIEWS
+
+
 def _shows_copy_or_view(graph: fx.Graph) -> bool:
     """Whether a result of the graph is, or is a view of, what may be a view of something else, or a copy."""
     waiting = [node for output in graph.nodes if output.op == "output" for node in output.all_input_nodes]
@@ -159,7 +164,8 @@ _VIEWS = frozenset({
     "swapdims", "detach", "unfold", "as_strided", "real", "imag", "view_as_real", "view_as_complex", "dropout",
     "unflatten", "positive", "alias", "to", "type", "type_as", "float", "double", "half", "bfloat16", "int", "long",
     "bool", "cpu", "cuda", "broadcast_to", "broadcast_tensors", "meshgrid", "adjoint", "hsplit", "vsplit", "dsplit",
-    "atleast_1d", "atleast_2d", "atleast_3d", "conj", "mT", "T",
+    "atleast_1d", "atleast_2d", "atleast_3d", "conj", "mT", "T", "mH", "H", "resolve_conj",
+    "resolve_neg", "split_with_sizes",
 })
 
 

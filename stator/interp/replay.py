@@ -22,6 +22,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from stator import events
 from stator.graph.naming import input_name
 from stator.graph.plain_inputs import add_alike
+from stator.graph.twins import may_view
 from stator.guards.guard import is_constant, value_key
 from stator.guards.pattern import Said
 from stator.heap.box import Box
@@ -349,10 +350,14 @@ class Replay:
             while type(place) is tuple:
                 place = place[0]
             self.outputs.add(place)
+            if may_view(place):
+                recorder.propagation.note_view(fake, None)
         elif node in nodes:
             recorder.tie(fake, nodes[node])
             nodes[node].meta["example_value"] = fake
             self.outputs.add(nodes[node])
+            if may_view(node):
+                recorder.propagation.note_view(fake, None)
         else:
             return value  # of before the segment, and not among its arguments
         return fake

@@ -1,0 +1,52 @@
+"""How often inputs were written to.   x.add_(1); x.mul_(2)  ->  x._version grows by 2, whatever the compiled graph does
+
+In: a captured graph that writes to its inputs.  Out: its compiled form, after which the counters stand where the
+program's own writes leave them; AOTAutograd counts the copies that it makes instead.
+
+Left as they are where results can be differentiated: what autograd has saved is checked against these counters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+
+from stator.graph.histories import memory_of
+from stator.graph.running_statistics import running_statistics
+
+Function = Callable[..., Any]
+
+
+def write_counts(gm: torch.fx.GraphModule, inputs: Sequence[Any]) -> dict[int, int]:
+    """For each input that the graph writes to, how often; nothing where that cannot be told or must not be touched."""
+    results = next(node for node in reversed(gm.graph.nodes) if node.op == "output").all_input_nodes
+    values = [node.meta.get("example_value") for node in results]
+    with torch._C.DisableTorchFunction():
+        if any(isinstance(value, torch.Tensor) and value.requires_grad and not value.is_leaf for value in values):
+            return {}
+        uncounted = {each for node in gm.graph.nodes for each in running_statistics(node)}
+        updated = [node in uncounted for node in gm.graph.find_nodes(op="placeholder")]
+        counts = {place: fake._version for place, (fake, is_updated) in enumerate(zip(inputs, updated, strict=True))
+                  if type(fake) is FakeTensor and not fake.is_inference() and (fake._version or is_updated)}
+        if any(inputs[place].requires_grad and not inputs[place].is_leaf for place in counts):
+            return {}
+    places = [memory_of(fake) for fake in inputs if type(fake) is FakeTensor]
+    if any(places.count(memory_of(inputs[place])) > 1 for place in counts):  # which of them share a counter?
+        return {}
+    return counts
+
+
+def with_write_counts(compiled: Function, counts: dict[int, int]) -> Function:
+    places, added = tuple(counts), tuple(counts.values())
+
+    def run(*args: Any) -> Any:
+        written = tuple([args[place] for place in places])
+        after = tuple([tensor._version + count for tensor, count in zip(written, added, strict=True)])
+        out = compiled(*args)
+        torch._C._autograd._unsafe_set_version_counter(written, after)
+        return out
+
+    return run

@@ -1,0 +1,110 @@
+"""After a compiled call, inputs say they were written to as often as the program wrote to them."""
+
+import pytest
+import torch
+from torch import nn
+
+import stator
+
+
+def once(x):
+    x.add_(1)
+    return x.sum()
+
+
+def often(x):
+    for _ in range(5):
+        x.add_(1)
+    return x
+
+
+def through_views(x):
+    x.view(-1).add_(1)
+    x[0].mul_(2)
+    x.t()[1:].zero_()
+    return x + 1
+
+
+def through_views_of_views(x):
+    x.view(-1)[1:][::2].add_(1)
+    return x + 1
+
+
+def detached(x):
+    y = x.detach()
+    y.add_(1)
+    y.view(-1).mul_(2)
+    return y.sum()
+
+
+def by_data(x):
+    x[0] = 1
+    x.data.add_(1)
+    return x.sum()
+
+
+def copied(x):
+    x.copy_(x + 0)
+    return x * 2
+
+
+def not_at_all(x):
+    y = x.view(-1) + 1
+    y.add_(1)
+    x.t().contiguous().reshape(-1).add_(1)
+    return y
+
+
+PROGRAMS = [once, often, through_views, through_views_of_views, detached, by_data, copied, not_at_all]
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_writes_are_counted_as_in_eager(program, backend):
+    expected, found = torch.ones(3, 3), torch.ones(3, 3)
+    for _ in range(2):  # the second capture knows the operations
+        compiled = stator.compile(program, backend=backend)
+        for _ in range(2):
+            torch.testing.assert_close(compiled(found), program(expected))
+            assert found._version == expected._version
+            assert torch.equal(found, expected)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_an_optimiser_writes_once_a_step(backend):
+    def versions(wrap):
+        weight = nn.Parameter(torch.ones(3))
+        weight.grad = torch.ones(3)
+        step = wrap(torch.optim.SGD([weight], lr=0.1, momentum=0.9).step)
+        found = []
+        for _ in range(3):
+            step()
+            found.append(weight._version)
+        return found
+
+    assert versions(lambda step: stator.compile(step, backend=backend)) == versions(lambda step: step)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_running_statistics_do_not_count(backend):
+    def versions(wrap):
+        norm = nn.BatchNorm1d(3)
+        with torch.no_grad():
+            wrap(lambda x: norm(x))(torch.arange(12.0).view(4, 3))
+        return norm.running_mean._version, norm.num_batches_tracked._version, norm.running_mean
+
+    expected, found = versions(lambda f: f), versions(lambda f: stator.compile(f, backend=backend))
+    assert found[:2] == expected[:2]
+    torch.testing.assert_close(found[2], expected[2])
+
+
+def test_a_write_through_a_view_is_not_made_twice_by_a_gradient_of_a_gradient():
+    def program(weight, count):
+        count.view(-1).add_(1)
+        return (weight ** 4).sum()
+
+    weight, count = torch.ones(2, requires_grad=True), torch.zeros(2, 2)
+    grad, = torch.autograd.grad(stator.compile(program, backend="aot_eager")(weight, count), weight, create_graph=True)
+    with pytest.raises(RuntimeError, match="double backward"):
+        torch.autograd.grad(grad.sum(), weight)
+    assert torch.equal(count, torch.ones(2, 2))
