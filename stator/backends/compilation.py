@@ -49,7 +49,8 @@ def compile_graph(
     backend = find_backend(settings.backend)
     if backend.function in NEED_NO_CODE:
         return compile_piece(gm, example_inputs, settings, fake_mode, grad_enabled)
-    counts = write_counts(gm, example_inputs) if backend.takes_settings else {}  # what a user's returns is called as it is
+    # What a user's backend returns is called as it is.
+    counts = write_counts(gm, example_inputs) if backend.takes_settings else {}
     compile_some = compile_around_seams if has_seams(gm.graph) else compile_piece
     compiled = compile_some(gm, example_inputs, settings, fake_mode, grad_enabled)
     return with_write_counts(compiled, counts) if counts else compiled

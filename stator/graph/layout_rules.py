@@ -28,7 +28,7 @@ RULES: dict[int, tuple[Any, Rule]] = {}  # by id: what a program calls need not 
 
 
 def foresee(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], read: Read) -> Any:
-    """(None, layout) of the one result, (class, layouts) of several, or None; a third item says which argument they view."""
+    """(None, layout) of the one result, (class, layouts) of several, or None; then which argument is viewed."""
     found = RULES.get(id(func))
     return None if found is None else found[1](args, kwargs, read)
 
