@@ -9,6 +9,7 @@ from typing import Any
 import numpy
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils._python_dispatch import _disable_current_modes
 
 from stator.breaks import Break
 from stator.guards.guard import Kind
@@ -177,6 +178,8 @@ def read_c_member(vm: Any, descr: Any, obj: Any, cont: Any) -> None:
         return vm.give(own, cont)
     if type(obj) is numpy.ndarray:
         return vm.give(read_array_attribute(vm, obj, name, descr), cont)
+    if name in _OF_CONTEXTS and is_a(obj, torch._C._FunctionBase) and id(obj) in heap.by_standin:
+        return vm.give(_read_context(heap, descr, obj), cont)
     if type(obj) is contextvars.Token and name == "old_value" and id(obj) in vm.fresh:
         raise Break("SB005", "old_value of a token of a context variable")  # ours was set in a context of its own
     if name == "__traceback__" and id(obj) in heap.by_standin:
@@ -217,6 +220,24 @@ def read_c_member(vm: Any, descr: Any, obj: Any, cont: Any) -> None:
             raise Break("SB005", f"{name} of a {type(obj).__name__}, which no guard can read")
         value = heap.adopt(value, Attr(tracker.source, name))
     vm.give(value, cont)
+
+
+_OF_CONTEXTS = frozenset({"saved_tensors", "needs_input_grad"})
+
+
+def _read_context(heap: Any, descr: Any, standin: Any) -> Any:
+    """A compiled backward reads its `ctx`: each read of what it has saved gives another tuple, of the same tensors."""
+    tracker = heap.by_standin[id(standin)]
+    place = CallOf(Pinned(descr.__get__), (tracker.source,))
+    for known in heap.trackers:
+        if known.source == place:
+            return known.standin
+    try:
+        with _disable_current_modes():  # a result of the function is a new tensor each time, made by an operation
+            value = descr.__get__(tracker.original)
+    except RuntimeError as error:  # freed, or changed in place since
+        raise Raised(error) from None
+    return heap.adopt(value, place)
 
 
 def generator_attribute(body: Any, name: str) -> Any:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -261,3 +263,42 @@ def test_what_backward_raises_is_raised_by_backward():
         assert y.tolist() == [3.0, 3.0]
         with pytest.raises(ValueError, match="in backward"):
             y.sum().backward()
+
+
+def test_a_backward_that_is_compiled_itself_reads_its_ctx() -> None:
+    graphs: list[Any] = []
+
+    def backend(gm: Any, example_inputs: Any) -> Any:
+        graphs.append(gm)
+        return gm
+
+    def backward(ctx: Any, grad: torch.Tensor) -> Any:
+        result, given = ctx.saved_tensors
+        again = ctx.saved_tensors[0]
+        return grad * result.sin() * ctx.scale + given + again if ctx.needs_input_grad[0] else None, None
+
+    def make(method: Any) -> Any:
+        class Doubled(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx: Any, x: torch.Tensor, scale: float) -> torch.Tensor:
+                result = x + x
+                ctx.save_for_backward(result, x)
+                ctx.scale = scale
+                return result
+
+        Doubled.backward = staticmethod(method)  # type: ignore[method-assign]
+        return Doubled
+
+    eager = make(backward)
+    compiled = make(stator.compile(backward, backend=backend, fullgraph=True, options={"strict": True}))
+    for size, scale in ((3, 2.0), (3, 2.0), (4, 2.0), (3, 5.0)):
+        grads = []
+        for function in (eager, compiled):
+            x = torch.arange(float(size), requires_grad=True)
+            y = function.apply(x, scale).sum()
+            y.backward()
+            grads.append(x.grad)
+        assert torch.equal(*grads)
+        with pytest.raises(RuntimeError, match="second time"):
+            y.backward()
+    assert 0 < len(graphs) < 4
