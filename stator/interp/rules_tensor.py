@@ -156,6 +156,24 @@ def _new_like(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     vm.give(vm.torch_call(_TensorBase.new, args, kwargs), cont)
 
 
+@rule(_TensorBase.random_)
+def _random_between(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    """x.random_(-3, 5): compilers cannot say the operator that does it, whose name is `from`; randint draws the same."""
+    names = [name for name in ("from", "to") if name in kwargs]
+    bounds = (*args[1:], *(kwargs[name] for name in names))
+    if vm.recorder.in_order or len(bounds) != 2:
+        return vm.give(vm.torch_call(_TensorBase.random_, args, kwargs, asked=True), cont)
+    if not all(type(bound) is int and abs(bound) <= _SMALL for bound in bounds) or bounds[0] < 0 and \
+            args[0].dtype in (torch.bool, torch.uint8) or bounds[1] > 2 and args[0].dtype is torch.bool:
+        raise Break("SB001", "Tensor.random_ between bounds that not every number type has")
+    options = {name: value for name, value in kwargs.items() if name not in names}
+    drawn = vm.torch_call(torch.randint, (*bounds, tuple(args[0].shape)), {"device": args[0].device, **options})
+    vm.give(vm.torch_call(_TensorBase.copy_, (args[0], drawn), None), cont)
+
+
+_SMALL = 127
+
+
 # ---------------------------------------------------------------------- profiling ranges: names for a profiler
 
 
