@@ -81,10 +81,11 @@ def drive_generator(vm: Any, body: Suspended) -> Any:
 
 def _close_dropped(vm: Any, body: Suspended) -> None:
     if body.started and not body.done and not body.running and vm.live:
+        leaving = GeneratorExit()
         try:
-            step(vm, body, None, GeneratorExit())
+            step(vm, body, None, leaving)
         except (GeneratorExit, StopIteration):
-            pass
+            leaving.__traceback__ = None  # else it and the frames that it came through, the program's too, are a cycle
         except (Break, Bug):  # whoever dropped the generator would not hear of it
             frame = vm.frame
 

@@ -158,7 +158,7 @@ def _new_like(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 
 @rule(_TensorBase.random_)
 def _random_between(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-    """x.random_(-3, 5): compilers cannot say the operator that does it, whose name is `from`; randint draws the same."""
+    """x.random_(-3, 5): compilers cannot say the operator that does it, named `from`; randint draws the same."""
     names = [name for name in ("from", "to") if name in kwargs]
     bounds = (*args[1:], *(kwargs[name] for name in names))
     if vm.recorder.in_order or len(bounds) != 2:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from typing import Any
 
 import pytest
@@ -45,3 +47,27 @@ def test_closed_when_dropped(program: Any) -> None:
         log: list[Any] = []
         assert torch.equal(compiled(torch.ones(2), log), program(torch.ones(2), expected_log))
         assert log == expected_log == ["closed", "after"]
+
+
+def test_a_trace_that_dropped_a_generator_lets_go_at_once() -> None:
+    class Thing:
+        pass
+
+    thing = Thing()
+    thing.numbers = [1, 2, 3]  # type: ignore[attr-defined]
+    holder = [thing]
+
+    def program(x: torch.Tensor) -> torch.Tensor:
+        return x + any(number > 1 for number in holder[0].numbers)  # type: ignore[attr-defined]
+
+    reference = weakref.ref(thing)
+    gc.collect()
+    gc.disable()
+    try:
+        compiled = stator.compile(program, backend="eager", fullgraph=True)
+        assert compiled(torch.zeros(2)).tolist() == [1, 1]
+        del thing
+        holder.clear()
+        assert reference() is None
+    finally:
+        gc.enable()
