@@ -109,6 +109,14 @@ for _setting in SETTINGS:
         rule(_reader)(_reader_rule(_reader))
 
 
+@rule(C._ImperativeEngine.is_checkpoint_valid, arity=(1,))
+def _is_checkpoint_valid(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    """Whether the backward pass around the call, if there is one, goes to all leaves."""
+    answer = torch.autograd._is_checkpoint_valid()
+    vm.heap.guard(CallOf(Pinned(torch.autograd._is_checkpoint_valid), ()), Kind.FRESH_CALL, answer)
+    vm.give(answer, cont)
+
+
 # ---------------------------------------------------------------------- older spellings
 
 _OLDER = {

@@ -156,6 +156,12 @@ def _new_like(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     vm.give(vm.torch_call(_TensorBase.new, args, kwargs), cont)
 
 
+@rule(torch._shape_as_tensor, arity=(1,))
+def _shape_as_tensor(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    """A tensor of sizes, which are numbers of the trace."""
+    vm.call(torch.tensor, (list(args[0].shape),), {"dtype": torch.int64, "device": "cpu"}, cont)
+
+
 @rule(_TensorBase.random_)
 def _random_between(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     """x.random_(-3, 5): compilers cannot say the operator that does it, named `from`; randint draws the same."""

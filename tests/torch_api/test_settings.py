@@ -36,6 +36,16 @@ def breaks(code: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 
 
 @captured
+def whether_a_checkpoint_is_valid(x):
+    return x + 1 if torch.autograd._is_checkpoint_valid() else x - 1
+
+
+@captured
+def sizes_as_a_tensor(x):
+    return torch._shape_as_tensor(x), torch._shape_as_tensor(x.sum()) + 1, torch.onnx.operators.shape_as_tensor(x[0])
+
+
+@captured
 def no_grad_block(x):
     with torch.no_grad():
         y = x * 2
