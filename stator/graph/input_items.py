@@ -2,7 +2,8 @@
 
 In: an `.item()` of the graph under construction.  Out: a symbolic int, where the number is an element of an integer
 input in the CPU's memory, or a sum or product of such and of constants, and the policy says that the input's values
-change from call to call; else None, and the graph takes the number itself.
+change from call to call; else None, and the graph takes the number itself.  The truth of a comparison of such numbers
+is known as well.
 
 Unlike a number that only the graph knows, such a symbol has a value while tracing, so that operations may ask about it
 (is this length zero?): the answer is a guard, which reads the element before the graph runs.
@@ -10,6 +11,7 @@ Unlike a number that only the graph knows, such a symbol has a value while traci
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -26,6 +28,8 @@ LARGEST = 1 << 31  # of an element; beyond, arithmetic might leave the 64 bits o
 LARGEST_SIZE = 1 << 47  # what fits in memory
 _SUMS = {"add": 1, "__add__": 1, "__radd__": 1, "sub": -1, "__sub__": -1}
 _PRODUCTS = frozenset({"mul", "__mul__", "__rmul__"})
+_COMPARISONS = {text: getattr(operator, name) for name in ("eq", "ne", "lt", "le", "gt", "ge")
+                for text in (name, f"__{name}__")}
 _SAME = frozenset({"detach", "clone", "contiguous"})
 
 
@@ -64,6 +68,29 @@ class InputItems:
         except NotKnown:
             return None
         return None if found is None or found[1] >= 1 << 62 else found[0]
+
+    def truth_of(self, fake: FakeTensor) -> bool | None:
+        """Whether a tensor of one element is true, where inputs that have changed decide it; a guard asks again."""
+        node = self.recorder.node_of(fake)
+        if self.recorder.enclosing is not None or node.kwargs:
+            return None
+        name = node.target if type(node.target) is str else getattr(node.target, "__name__", "")
+        asked = _COMPARISONS.get(name) if len(node.args) == 2 else None
+        operands = node.args if asked is not None else (node, 0)
+        inputs: list[Any] = []
+        try:
+            with torch._C.DisableTorchFunction():
+                if any([size != 1 for size in fake.shape]) \
+                        or any([self._operand(each, inputs.append) is None for each in operands]):
+                    return None
+                if not inputs or not all(map(self.may_open, inputs)) or self.known.slice_of(node)[1]:
+                    return None
+                left, right = (self._operand(each, None) for each in operands)
+        except NotKnown:
+            return None
+        if left is None or right is None or max(left[1], right[1]) >= 1 << 62:
+            return None
+        return bool((asked or operator.ne)(left[0], right[0]))
 
     def _expression(self, node: fx.Node, seen: Callable[[Any], None] | None = None) -> tuple[Any, int] | None:
         """The number a node makes, and a bound of its size; with `seen`, only which inputs it is made of."""

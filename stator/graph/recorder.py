@@ -367,6 +367,9 @@ class Recorder:
         pending = self.symbols.shape_env.pending_fresh_unbacked_symbols
         name = getattr(target, "__name__", target)
         if name == "__bool__":
+            truth = self.items.truth_of(args[0])
+            if truth is not None:
+                return args, kwargs, truth
             known = self.known.of_scalar(args[0])
             if known is not UNKNOWN:
                 return args, kwargs, bool(known)
@@ -423,6 +426,9 @@ class Recorder:
 
     def _item(self, fake: FakeTensor) -> Any:
         """The number of a tensor that stands for a size: itself where it is as good as constant, else a symbol."""
+        number = self.items.number_of(fake)
+        if number is not None:
+            return number
         number = self.known.of_fixed_scalar(fake)
         if number is not UNKNOWN:
             return number

@@ -412,7 +412,9 @@ def tensor_truth(vm: Any, value: Any) -> bool:
         some = count != 0
         text = "more than one value" if type(some) is torch.SymBool or some else "no values"
         raise Raised(RuntimeError(f"Boolean value of Tensor with {text} is ambiguous"))
-    known = vm.recorder.known.of_scalar(value)
+    known = vm.recorder.items.truth_of(value)
+    if known is None:
+        known = vm.recorder.known.of_scalar(value)
     if known is UNKNOWN:
         raise Break("SB002", "the truth of a tensor")
     return bool(known)

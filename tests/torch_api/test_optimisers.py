@@ -111,6 +111,38 @@ def test_a_train_step_breaks_at_backward_alone(name: str) -> None:
     assert not any(seen.captures[3:]), seen.captures
 
 
+AVERAGES: dict[str, dict[str, Any]] = {
+    "swa": {}, "swa with buffers": {"use_buffers": True},
+    "ema": {"multi_avg_fn": optim.swa_utils.get_ema_multi_avg_fn(0.9), "use_buffers": True},
+    "ema one by one": {"avg_fn": optim.swa_utils.get_ema_avg_fn(0.9)},
+}
+
+
+def averaged(settings: dict[str, Any]) -> World:
+    module = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3))
+    average = optim.swa_utils.AveragedModel(module, **settings)
+
+    def arguments(number: int) -> tuple[Any, ...]:
+        with torch.no_grad():
+            for parameter in module.parameters():
+                parameter.add_(torch.randn_like(parameter))
+        return (torch.randn(2, 4),)
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        average.update_parameters(module)
+        return average(x)
+
+    return World(function, arguments, lambda: list(average.state_dict().values()))
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("name", AVERAGES)
+def test_an_average_is_captured_once_for_the_first_and_once_for_the_others(name: str, backend: str) -> None:
+    seen = compare(lambda: averaged(AVERAGES[name]), calls=6, backend=backend, tolerance=1e-6)
+    assert not seen.codes, seen.causes
+    assert not any(seen.captures[3:]), seen.captures
+
+
 @pytest.mark.parametrize("name", SCHEDULERS)
 def test_a_scheduler_inside_does_not_recompile_for_ever(name: str) -> None:
     seen = compare(lambda: train_step(OPTIMISERS["adamw"], SCHEDULERS[name]), calls=12)

@@ -55,6 +55,35 @@ def read_then_written(x, n):
     return (x * before, after) if before > 3 else (x - after, before)
 
 
+def truth(x, n):
+    if n == 0:
+        return x * 2
+    return x + 1 if 3 < n else x - 1
+
+
+def truth_of_itself(x, n):
+    return x + 1 if n else x - 1
+
+
+def truth_of_elements(x, n):
+    return x + 1 if n[0] + 1 >= n[1] * 2 else x - 1
+
+
+def truth_of_what_is_written(x, n):
+    n.add_(1)
+    return x + 1 if n > 3 else x - 1
+
+
+def truth_then_written(x, n):
+    y = x + 1 if n > 3 else x - 1
+    n.add_(1)
+    return y
+
+
+def truth_and_number(x, n):
+    return x * n.item() if n != 2 else x / (n + 1)
+
+
 def numbers(dtype, *values):
     return [(torch.arange(8.0), torch.tensor(value, dtype=dtype)) for value in values]
 
@@ -69,8 +98,16 @@ CASES = {
     "written first": (written_first, numbers(torch.int64, 1, 2, 3, 4, 5, 2, 1, 0), 6),
     "written input": (written_input, numbers(torch.int64, 1, 2, 3, 4, 5, 2, 1, 0), 6),
     "read, then written": (read_then_written, numbers(torch.int64, 1, 2, 3, 4, 5, 2, 1, 0), 6),
+    "truth": (truth, numbers(torch.int64, 1, 2, 0, 4, 5, 6, -7, 3, 0), 4),
+    "truth of one row": (truth, numbers(torch.int64, [1], [2], [0], [4], [5], [6], [-7], [3], [0]), 4),
+    "truth of itself": (truth_of_itself, numbers(torch.int64, 1, 2, 0, 4, 5, 6, -7, 3, 0), 3),
+    "truth of elements": (truth_of_elements, numbers(torch.int64, [1, 2], [2, 3], [9, 1], [7, 7], [0, 0], [8, 2]), 3),
+    "truth of huge": (truth, numbers(torch.int64, 1, 2, 1 << 40, 3, -(1 << 62), (1 << 63) - 1, 2), 8),
+    "truth of what is written": (truth_of_what_is_written, numbers(torch.int64, 1, 2, 3, 4, 5, 2, 1, 0), 6),
+    "truth, then written": (truth_then_written, numbers(torch.int64, 1, 2, 3, 4, 5, 2, 1, 0), 3),
+    "truth and number": (truth_and_number, numbers(torch.int64, 1, 2, 3, 4, 2, 5, 6, 2), 4),
 }
-MAY_BREAK = ("huge", "written first", "written input")  # the input's own number is not the one that is asked for
+MAY_BREAK = ("huge", "written first", "written input", "truth of huge", "truth of what is written")  # the input's own number is not the one that is asked for
 
 
 @pytest.mark.parametrize("name", CASES)
