@@ -402,7 +402,7 @@ def _power(vm: Any, values: Any) -> Any:
 
 def _square_root(vm: Any, values: Any) -> Any:
     value = values[0]
-    if type(value) not in SYMBOLIC or is_unbacked(value) or attempt(operator.lt, value, 0) is not False:
+    if type(value) not in SYMBOLIC or is_unbacked(value) or truth(vm, attempt(operator.lt, value, 0)):
         return MISSING
     return arithmetic(vm, torch.sym_sqrt if hasattr(torch, "sym_sqrt") else torch._sym_sqrt, value)
 

@@ -111,6 +111,24 @@ def test_a_train_step_breaks_at_backward_alone(name: str) -> None:
     assert not any(seen.captures[3:]), seen.captures
 
 
+def sparse_step() -> World:
+    module = nn.Embedding(6, 3, sparse=True)
+    optimiser = optim.SparseAdam(module.parameters(), lr=0.1)
+
+    def arguments(number: int) -> tuple[Any, ...]:
+        optimiser.zero_grad()
+        module(torch.tensor([number % 6, 2])).pow(2).sum().backward()
+        return ()
+
+    return World(lambda: optimiser.step(), arguments, lambda: state_of(module, optimiser))
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_steps_on_sparse_gradients_are_not_compiled_for_ever(backend: str) -> None:
+    seen = compare(sparse_step, calls=7, backend=backend, tolerance=1e-6)
+    assert not any(seen.captures[4:]), seen.captures
+
+
 AVERAGES: dict[str, dict[str, Any]] = {
     "swa": {}, "swa with buffers": {"use_buffers": True},
     "ema": {"multi_avg_fn": optim.swa_utils.get_ema_multi_avg_fn(0.9), "use_buffers": True},

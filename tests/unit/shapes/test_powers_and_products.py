@@ -122,3 +122,20 @@ def test_a_range_that_torch_finds_too_wide_is_no_replacement(monkeypatch) -> Non
     with pytest.raises(AssertionError, match="something else"):
         environment._set_replacement(None, None, "")
     assert not said
+
+
+def rooted(x: torch.Tensor, step: int) -> Any:
+    try:
+        return x * math.sqrt(1 - 0.999 ** step) / math.sqrt(step - 3)
+    except ValueError:
+        return x - 1
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_roots_of_numbers_that_change(backend: str) -> None:
+    """Their signs are guarded, not the numbers."""
+    compiled, x = stator.compile(rooted, backend=backend, fullgraph=True), torch.ones(2)
+    with events.record() as log:
+        for number in (4, 5, 6, 7, 8, 9, 1, 2, 10):
+            assert torch.equal(compiled(x, number), rooted(x, number))
+    assert sum(isinstance(event, events.CaptureFinished) for event in log) <= 5
