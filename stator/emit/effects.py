@@ -46,7 +46,12 @@ def write_effects(build: Rebuilder) -> int:
     statements: list[str] = []
     refuse_watched_deaths(build.heap)
     write_context_sets(build)
+    vm = build.vm
+    tensors = bool(vm.tensor_grads or vm.data_notes or vm.tensor_attributes)  # whether anything was set on one
     for tracker in _writing_order(build.heap.trackers):
+        if tracker.shape is Shape.TENSOR and not tensors and tracker.initial_slots is None:
+            tracker.mutated = False
+            continue
         before = len(statements)
         _diff(build, tracker, statements)
         tracker.mutated = len(statements) > before

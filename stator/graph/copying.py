@@ -7,16 +7,16 @@ fakes inside the stretch are shared with the first one: nothing of the program h
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from torch import fx
-from torch.fx.immutable_collections import immutable_dict
 from torch.fx.node import map_arg
 
+from stator import _core
+
 _FLAT = frozenset({int, float, bool, str, type(None)})
-_NO_NAMES: Any = immutable_dict()
 
 
 class Stretch:
@@ -37,26 +37,22 @@ class Stretch:
             looked_up = (node.op, node.target if node.op == "call_function" else None)
             self.steps.append((node, name, is_bare(name), node.op, node.target, args, looked_up, dict(node.meta)))
 
-    def record(self, graph: fx.Graph, known: dict[fx.Node, fx.Node], place: Callable[[str], str]) -> Play:
-        """Append the copies to the graph; `known` gets the copy of each node, `place` changes its stack trace."""
+    def record(self, graph: fx.Graph, known: dict[fx.Node, fx.Node], above: str | None, before: int) -> Play:
+        """Append the copies to the graph; `known` gets the copy of each node.
+
+        `above` takes the place of the first `before` characters of their stack traces; None: they stay as they are.
+        """
         play = Play(self, [known.get(each, each) for each in self.outer])
-        get = known.get
-        namespace, table, insert = graph._graph_namespace, graph._find_nodes_lookup_table.table, graph._insert
-        named_as, copies, make = namespace._obj_to_name, play.copies, fx.Node
-        for node, candidate, bare, op, target, args, looked_up, meta in self.steps:
-            given: Any = tuple([get(arg, arg) if type(arg) is fx.Node else arg for arg in args]) \
-                if args is not None else map_arg(node.args, lambda inner: get(inner, inner))
-            named: Any = map_arg(node.kwargs, lambda inner: get(inner, inner)) if node.kwargs else _NO_NAMES
-            name = next_name(namespace, candidate) if bare else namespace.create_name(candidate, None)
-            copy = make(graph, name, op, target, given, named)
-            named_as[copy] = name
-            insert(copy)
-            table[looked_up][copy] = None
-            copy.meta.update(meta)
-            if "stack_trace" in meta:
-                copy.meta["stack_trace"] = place(meta["stack_trace"])
-            known[node] = copy
-            copies.append(copy)
+
+        def mapped(arguments: Any) -> Any:
+            return map_arg(arguments, lambda inner: known.get(inner, inner))
+
+        if graph._insert != graph._root.prepend:
+            raise AssertionError("a stretch is recorded at the end of the graph")
+        namespace = graph._graph_namespace
+        names = namespace._used_names, namespace._base_count, namespace.create_name, namespace._obj_to_name
+        play.copies = _core.copy_nodes(self.steps, graph, known, names, graph._find_nodes_lookup_table.table, mapped,
+                                       above, before)
         graph._len += len(self.steps)
         return play
 
@@ -64,19 +60,6 @@ class Stretch:
 def is_bare(name: str) -> bool:
     """Whether FX would name a node like this, or with a number behind it."""
     return name.isascii() and name.isidentifier() and not name[-1].isdigit()
-
-
-def next_name(namespace: Any, base: str) -> str:
-    """What `create_name` answers for a bare name, without taking it apart."""
-    used = namespace._used_names
-    if base not in used:
-        return namespace.create_name(base, None)  # type: ignore[no-any-return]
-    number = namespace._base_count.get(base, 0) + 1
-    while (name := f"{base}_{number}") in used:
-        number += 1
-    used.add(name)
-    namespace._base_count[base] = number
-    return name
 
 
 @dataclass

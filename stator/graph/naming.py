@@ -77,7 +77,16 @@ _BETWEEN_WORDS = re.compile(r"\W+", re.ASCII)
 
 def input_name(text: str) -> str:
     """A readable FX name for a graph input.   self.layers[0].weight -> self_layers_0_weight"""
-    name = _BETWEEN_WORDS.sub("_", text).strip("_")
+    return legal_name(name_parts(text))
+
+
+def name_parts(text: str) -> str:
+    """A text with what stands between its words turned into underscores: `legal_name` of it is its input's name."""
+    return _BETWEEN_WORDS.sub("_", text)
+
+
+def legal_name(name: str) -> str:
+    name = name.strip("_")
     # `self` is the module's own parameter in the code FX generates.
     return name if name.isidentifier() and not keyword.iskeyword(name) and name != "self" else f"arg_{name}"
 

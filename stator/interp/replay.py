@@ -20,7 +20,7 @@ from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor
 
 from stator import events
-from stator.graph.naming import input_name
+from stator.graph.naming import legal_name, name_parts
 from stator.graph.plain_inputs import add_alike
 from stator.graph.twins import may_view
 from stator.guards.guard import is_constant, value_key
@@ -279,7 +279,7 @@ class Replay:
         for old, new in zip(segment.tensors, tensors, strict=True):
             nodes[recorder.node_of(old)] = recorder.node_of(new)
             fakes[id(old)] = new
-        name = said.root.text()
+        name = name_parts(said.root.text() + ".")[:-1]  # what follows begins with an underscore of its own
         for number, first, suffix in template.inputs:
             if id(images[number]) not in heap.by_original:
                 self.take_input(first, images[number], said.source(template.holdings[number].place), name, suffix)
@@ -290,8 +290,7 @@ class Replay:
             nodes[recorder.node_of(first_fake)] = recorder.node_of(standin)
             fakes[id(first_fake)] = standin
         above, before = vm.stack_trace(), len(segment.above)
-        same = above == segment.above
-        play = template.stretch.record(recorder.graph, nodes, lambda text: text if same else above + text[before:])
+        play = template.stretch.record(recorder.graph, nodes, None if above == segment.above else above, before)
         if caught := vm.caught():
             for copy in play.copies:
                 note(copy, caught, False)
@@ -312,7 +311,7 @@ class Replay:
         """A parameter or buffer of the module becomes an input of the graph; its guard is among the facts."""
         recorder, heap = self.vm.recorder, self.vm.heap
         fake = recorder.add_input(image, source) if suffix is None else \
-            add_alike(recorder, first, image, source, input_name(name + suffix))
+            add_alike(recorder, first, image, source, legal_name(name + suffix))
         heap.register(VariableTracker(fake, image, source, Shape.TENSOR))
 
     def note(self, template: Template, images: tuple[Any, ...], said: Said) -> None:
@@ -320,14 +319,16 @@ class Replay:
         heap = self.vm.heap
         replayed, met = heap.replayed, heap.by_original
         seen: list[tuple[Any, int]] = []
-        for holding, image in zip(template.holdings, images, strict=True):
-            if id(image) in met or id(image) in replayed:
+        for place, image in zip(template.places, images, strict=True):
+            key = id(image)
+            if key in met or key in replayed:
                 continue
-            replayed[id(image)] = (image, said, holding.place)
-            seen.append((image, holding.place))
-            own = instance_dict(image) if has_dict(image) else None
-            if own is not None:
-                heap.replayed_dicts[id(own)] = (image, said, holding.place)
+            found = replayed[key] = (image, said, place)
+            seen.append((image, place))
+            if type(image) not in _WITHOUT_DICT and has_dict(image):
+                own = instance_dict(image)
+                if own is not None:
+                    heap.replayed_dicts[id(own)] = found
         heap.replays.append((said, seen))
 
     def rebuild(self, value: Any, places: dict[int, Any], nodes: dict[fx.Node, fx.Node], fakes: dict[int, Any]) -> Any:

@@ -15,6 +15,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from stator import _core
 from stator.graph.copying import Stretch
+from stator.graph.naming import name_parts
 from stator.guards.guard import Guard, Kind
 from stator.guards.guard_set import GuardSet
 from stator.guards.lower import lower
@@ -64,7 +65,8 @@ class Template:
     pattern: Pattern  # the facts about the module and what it holds
     relations: list[Relation] = field(default_factory=list)  # those facts that a pattern cannot say
     holdings: list[Holding] = field(default_factory=list)
-    # (number of the holding, the first one's GraphInput, what its text adds to the module's)
+    places: list[int] = field(default_factory=list)  # of the holdings
+    # (number of the holding, the first one's GraphInput, what its name adds to the module's)
     inputs: list[tuple[int, Any, str | None]] = field(default_factory=list)
     tensors: list[tuple[int, bool]] = field(default_factory=list)  # holdings that are tensors; whether new inputs
     program: Any = None
@@ -95,6 +97,7 @@ def build(vm: Any, segment: Any, changed: set[int], index: FactIndex) -> Templat
     collect_inputs(vm, template)
     template.stretch = Stretch(vm.recorder.graph, segment.nodes())
     template.program = guard_program(vm, template)
+    template.places = [holding.place for holding in template.holdings]
     template.pattern.settle()
     return template
 
@@ -173,9 +176,10 @@ def collect_inputs(vm: Any, template: Template) -> None:
 
 
 def suffix_of(source: Source, root: Source) -> str | None:
-    """How the text of a source goes on after that of the module; None where it does not begin with it."""
+    """How the name of a source's input goes on after that of the module; None where it does not begin with it."""
     text, start = source.text(), root.text()
-    return text[len(start):] if starts_at(source, root) and text.startswith(start) else None
+    rest = text[len(start):] if starts_at(source, root) and text.startswith(start) else ""
+    return name_parts(rest) if rest and name_parts(rest[0]) != rest[0] else None
 
 
 def guard_program(vm: Any, template: Template) -> Any:
