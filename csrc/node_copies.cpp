@@ -92,8 +92,9 @@ bool fill_meta(PyObject* copy, PyObject* meta, PyObject* above, Py_ssize_t befor
 }  // namespace
 
 // copy_nodes(steps, graph, known, names, table, mapped, above, before) -> the copies, in order.  Each step is
-// (node, name, whether it is bare, op, target, flat arguments or None, place in the table, metadata); `names` are what a
-// namespace of FX holds, `mapped` answers arguments that are not flat, `above` is None where stack traces stay as they are.
+// (node, name, whether it is bare, op, target, arguments, named ones, place in the table, metadata), the arguments None
+// where nodes lie deep in them; `names` are what a namespace of FX holds, `mapped` answers such arguments, `above` is None
+// where stack traces stay as they are.
 PyObject* copy_nodes(PyObject*, PyObject* const* args, Py_ssize_t count) {
   static PyObject* take = PyUnicode_InternFromString("_update_args_kwargs");
   static PyObject* prepend = PyUnicode_InternFromString("_prepend");
@@ -118,21 +119,25 @@ PyObject* copy_nodes(PyObject*, PyObject* const* args, Py_ssize_t count) {
   if (!root || !empty || !copies) return nullptr;
   PyTypeObject* node_type = Py_TYPE(root.get());
   for (Py_ssize_t i = 0; i < PyList_GET_SIZE(steps); ++i) {
-    PyObject *node, *candidate, *op, *target, *flat, *place, *meta;
+    PyObject *node, *candidate, *op, *target, *flat, *free, *place, *meta;
     int bare;
-    if (!PyArg_ParseTuple(PyList_GET_ITEM(steps, i), "OUpOOOOO!", &node, &candidate, &bare, &op, &target, &flat, &place,
-                          &PyDict_Type, &meta)) {
+    if (!PyArg_ParseTuple(PyList_GET_ITEM(steps, i), "OUpOOOOOO!", &node, &candidate, &bare, &op, &target, &flat, &free,
+                          &place, &PyDict_Type, &meta)) {
       return nullptr;
     }
-    Held given, named(PyObject_GetAttr(node, kwargs_of));
-    if (!named) return nullptr;
+    Held given, named;
+    if (free != Py_None) {
+      named.take(Py_NewRef(free));
+    } else {
+      Held own(PyObject_GetAttr(node, kwargs_of));
+      named.take(own ? PyObject_CallOneArg(mapped, own.get()) : nullptr);
+    }
     if (flat != Py_None) {
       given.take(replaced(flat, known, node_type));
     } else {
       Held own(PyObject_GetAttr(node, args_of));
       given.take(own ? PyObject_CallOneArg(mapped, own.get()) : nullptr);
     }
-    if (given && PyDict_GET_SIZE(named.get())) named.take(PyObject_CallOneArg(mapped, named.get()));
     Held name(given && named ? new_name(names, candidate, bare) : nullptr);
     if (!name) return nullptr;
     Held copy(node_type->tp_new(node_type, empty.get(), nullptr));

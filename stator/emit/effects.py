@@ -105,6 +105,7 @@ def _writing_order(trackers: list[VariableTracker]) -> list[VariableTracker]:
 
 def guard_no_aliases(heap: Any) -> None:
     """What was written to one object was not seen through another: they must stay two objects."""
+    unrecorded = Unrecorded(heap)
     for mutated in heap.trackers:
         if mutated.mutated:
             for other in heap.trackers:
@@ -114,19 +115,30 @@ def guard_no_aliases(heap: Any) -> None:
                         and not walks(other.original, mutated.original):
                     place = CallOf(Pinned(walks), (other.source, mutated.source))
                     heap.guard(place, Kind.FRESH_CALL, False)
-            for source in without_record(heap, mutated.original):
+            for source in unrecorded.like(mutated.original):
                 heap.guard(mutated.source, Kind.NOT_ALIAS, source)
 
 
-def without_record(heap: Any, mutated: Any) -> Iterator[Source]:
-    """The places of objects like this one that the trace knows something of and has not adopted."""
-    cls = type(mutated)
-    for table, source in heap.glanced if cls is collections.OrderedDict else ():
-        if table is not mutated:
-            yield source
-    for said, seen in heap.replays:
-        for image, place in seen:
-            if type(image) is cls and image is not mutated and id(image) not in heap.by_original:
+class Unrecorded:
+    """Objects that the trace knows something of and has not adopted."""
+
+    def __init__(self, heap: Any) -> None:
+        self.heap = heap
+        self.replayed: dict[type, list[tuple[Any, Any, int]]] | None = None  # by class, once somebody asks
+
+    def like(self, mutated: Any) -> Iterator[Source]:
+        """The places of those of the class of this one."""
+        cls = type(mutated)
+        for table, source in self.heap.glanced if cls is collections.OrderedDict else ():
+            if table is not mutated:
+                yield source
+        if self.replayed is None:
+            self.replayed = {}
+            for said, seen in self.heap.replays:
+                for image, place in seen:
+                    self.replayed.setdefault(type(image), []).append((image, said, place))
+        for image, said, place in self.replayed.get(cls, ()):
+            if image is not mutated and id(image) not in self.heap.by_original:
                 yield said.source(place)
 
 

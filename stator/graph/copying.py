@@ -32,10 +32,12 @@ class Stretch:
         for node in nodes:
             own.add(node)
             self.outer += [each for each in node.all_input_nodes if each not in own and each not in self.outer]
-            args = node.args if all(type(arg) is fx.Node or type(arg) in _FLAT for arg in node.args) else None
+            args = node.args if all(type(arg) is fx.Node or is_free(arg) for arg in node.args) else None
+            kwargs = node.kwargs if is_free(node.kwargs) else None
             name = graph._target_to_str(node.target)
             looked_up = (node.op, node.target if node.op == "call_function" else None)
-            self.steps.append((node, name, is_bare(name), node.op, node.target, args, looked_up, dict(node.meta)))
+            self.steps.append((node, name, is_bare(name), node.op, node.target, args, kwargs, looked_up,
+                               dict(node.meta)))
 
     def record(self, graph: fx.Graph, known: dict[fx.Node, fx.Node], above: str | None, before: int) -> Play:
         """Append the copies to the graph; `known` gets the copy of each node.
@@ -55,6 +57,15 @@ class Stretch:
                                        above, before)
         graph._len += len(self.steps)
         return play
+
+
+def is_free(value: Any) -> bool:
+    """Whether there is no node in it."""
+    if type(value) in _FLAT:
+        return True
+    found: list[fx.Node] = []
+    map_arg(value, lambda node: found.append(node) or node)  # type: ignore[func-returns-value]
+    return not found
 
 
 def is_bare(name: str) -> bool:

@@ -25,7 +25,7 @@ class PlainInputs:
     def __init__(self, fakes: Fakes) -> None:
         self.fakes = fakes
         self.storages: dict[int, bool] = {}  # address -> whether its fake was made here
-        self.made: set[int] = set()  # ids of the fakes made here, which the recorder keeps
+        self.made: dict[int, tuple[Any, ...]] = {}  # ids of the fakes made here, which the recorder keeps -> how
 
     def fake(self, tensor: torch.Tensor, enabled: bool) -> Any:
         """The fake of a plain tensor; None where torch's converter has to make it (`enabled` False: always)."""
@@ -52,12 +52,29 @@ class PlainInputs:
             and tensor.untyped_storage().nbytes() == size
 
     def _make(self, tensor: torch.Tensor) -> FakeTensor:
+        return self._made_as((tensor.shape, tensor.stride(), tensor.dtype, tensor.device, tensor.requires_grad),
+                             isinstance(tensor, torch.nn.Parameter), tensor.untyped_storage().nbytes())
+
+    def _made_as(self, layout: tuple[Any, ...], is_parameter: bool, nbytes: int) -> FakeTensor:
         with torch._C._DisableTorchDispatch():
-            fake = self.fakes.make(tensor.shape, tensor.stride(), tensor.dtype, tensor.device, tensor.requires_grad)
-        if isinstance(tensor, torch.nn.Parameter):
+            fake = self.fakes.make(*layout)
+        if is_parameter:
             fake._is_param = True  # type: ignore[attr-defined]
-        self.made.add(id(fake))
+        self.made[id(fake)] = layout, is_parameter, nbytes
         return fake
+
+    def alike(self, tensor: torch.Tensor, first: FakeTensor) -> FakeTensor | None:
+        """The fake of a tensor of which all that a guard compares is as it was of that behind `first`, a fake made
+        here; None where the rest is not."""
+        made, storage = self.made[id(first)], tensor.untyped_storage()
+        address = storage.data_ptr()
+        if address == 0 or storage.nbytes() != made[2] or not tensor.is_leaf or tensor._base is not None \
+                or tensor.grad is not None:
+            return None
+        if address in self.storages:
+            raise ExactNeeded
+        self.storages[address] = True
+        return self._made_as(*made)
 
 
 def add_alike(recorder: Any, first: Any, tensor: torch.Tensor, source: Source, name: str) -> FakeTensor:
@@ -68,7 +85,7 @@ def add_alike(recorder: Any, first: Any, tensor: torch.Tensor, source: Source, n
     fake = None
     if id(first.fake) in recorder.plain_inputs.made and not recorder.wrappers.parts:
         with torch._C.DisableTorchFunction():
-            fake = recorder.plain_inputs.fake(tensor, True)
+            fake = recorder.plain_inputs.alike(tensor, first.fake)
     if fake is None:
         return recorder.add_input(tensor, source)  # type: ignore[no-any-return]
     node = recorder.placeholder(fake, source, name)

@@ -325,8 +325,9 @@ class Replay:
                 continue
             found = replayed[key] = (image, said, place)
             seen.append((image, place))
-            if type(image) not in _WITHOUT_DICT and has_dict(image):
-                own = instance_dict(image)
+            cls = type(image)
+            if cls not in _WITHOUT_DICT and (cls is not collections.OrderedDict or gc.get_referents(image)):
+                own = instance_dict(image)  # asking an empty OrderedDict for its own would make one
                 if own is not None:
                     heap.replayed_dicts[id(own)] = found
         heap.replays.append((said, seen))
@@ -362,12 +363,6 @@ class Replay:
         else:
             return value  # of before the segment, and not among its arguments
         return fake
-
-
-def has_dict(value: Any) -> bool:
-    """Whether there may be an instance dict; asking an empty OrderedDict for its own would make one."""
-    cls = type(value)
-    return cls not in _WITHOUT_DICT and (cls is not collections.OrderedDict or bool(gc.get_referents(value)))
 
 
 _WITHOUT_DICT = frozenset({dict, list, tuple, set})
