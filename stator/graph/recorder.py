@@ -146,6 +146,9 @@ class Recorder:
             if tensor.is_quantized or tensor.is_nested or torch._is_functional_tensor(tensor):
                 kind = "quantised" if tensor.is_quantized else "nested" if tensor.is_nested else "functionalised"
                 raise Break("SB017", f"a {kind} tensor")
+            if tensor.layout is not torch.strided and tensor.is_leaf and tensor.grad is not None \
+                    and tensor.grad.layout is not tensor.layout:
+                raise Break("SB017", f"a tensor of layout {tensor.layout} with a gradient of layout {tensor.grad.layout}")
             try:
                 # The input was made outside, whatever mode the program is in now.
                 fake = self.plain_inputs.fake(tensor, self.propagation.enabled and not dims and not strides)

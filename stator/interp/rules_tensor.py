@@ -21,6 +21,7 @@ from stator.interp.rule_registry import rule
 from stator.interp.rules_seams import require_plain
 from stator.interp.tensor_bookkeeping import is_leaf, set_requires_grad
 from stator.kinds import is_a
+from stator.source import CallOf, Pinned
 
 _TensorBase: Any = torch._C.TensorBase
 
@@ -154,6 +155,24 @@ def _new_like(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     if all(type(size) is int or type(size) is torch.SymInt for size in sizes) and "size" not in kwargs:
         return vm.give(vm.torch_call(_TensorBase.new_empty, (like, sizes or (0,)), kwargs), cont)
     vm.give(vm.torch_call(_TensorBase.new, args, kwargs), cont)
+
+
+def _reader_of_coalescing(method: Any) -> Any:
+    def run(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+        """Whether a sparse tensor lists each place once, and a copy that does is the tensor itself, its values decide."""
+        fake = args[0]
+        if type(fake) is FakeTensor and fake.layout is torch.sparse_coo:
+            tracker = vm.heap.by_standin.get(id(fake))
+            if tracker is None or fake._version:
+                raise Break("SB004", "whether a sparse tensor is coalesced")
+            answer = _TensorBase.is_coalesced(tracker.original)
+            vm.heap.guard(CallOf(Pinned(_TensorBase.is_coalesced), (tracker.source,)), Kind.FRESH_CALL, answer)
+        vm.give(vm.torch_call(method, args, kwargs, asked=True), cont)
+    return run
+
+
+for _method in (_TensorBase.coalesce, _TensorBase.is_coalesced):
+    rule(_method)(_reader_of_coalescing(_method))
 
 
 @rule(torch._shape_as_tensor, arity=(1,))
