@@ -423,7 +423,9 @@ def checked_program(done: Trace, wanted: list[Any], bound: tuple[Any, ...],
     program = _core.GuardProgram(lowered.nodes, lowered.checks, lowered.wanted, len(bound), packed)
     with put_back():
         failed = program.check(bound)
-    if failed != -1 and (done.vm.has_company or threading.active_count() > 1):
+    # A module that loads its parts when they are asked for (numpy.ma) has a name now that it lacked before the trace.
+    if failed != -1 and (done.vm.has_company or threading.active_count() > 1
+                         or lowered.guards[failed].kind is Kind.ABSENT):
         raise WorldChanged(lowered.guards[failed].text())
     if failed != -1:
         raise InternalError(f"the guards reject the call they came from: {lowered.guards[failed].text()}")

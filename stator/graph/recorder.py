@@ -148,7 +148,7 @@ class Recorder:
                 raise Break("SB017", f"a {kind} tensor")
             if tensor.layout is not torch.strided and tensor.is_leaf and tensor.grad is not None \
                     and tensor.grad.layout is not tensor.layout:
-                raise Break("SB017", f"a tensor of layout {tensor.layout} with a gradient of layout {tensor.grad.layout}")
+                raise Break("SB017", f"a tensor of layout {tensor.layout} with a gradient of another layout")
             try:
                 # The input was made outside, whatever mode the program is in now.
                 fake = self.plain_inputs.fake(tensor, self.propagation.enabled and not dims and not strides)

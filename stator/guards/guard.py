@@ -125,7 +125,7 @@ def _made(source: Source, kind: Kind, value: Any, where: Where | None, key: tupl
 
 # Types whose values are compared by exact type and value; everything else is compared by identity.
 SCALARS = frozenset({int, bool, float, complex, str, bytes, type(None), type(...), type(NotImplemented)})
-TORCH_CONSTANTS = frozenset({torch.dtype, torch.layout, torch.memory_format, torch.device})
+TORCH_CONSTANTS = frozenset({torch.dtype, torch.layout, torch.memory_format, torch.device, torch.qscheme})
 COMPOUNDS = frozenset({tuple, frozenset, range, slice, torch.Size})
 
 

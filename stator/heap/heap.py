@@ -19,7 +19,7 @@ import torch
 
 from stator.breaks import Break
 from stator.graph.tensor_classes import PLAIN_CLASSES, acts_above_dispatch, acts_as_parameter, acts_as_wrapper
-from stator.guards.guard import Guard, Kind
+from stator.guards.guard import Guard, Kind, is_constant
 from stator.guards.guard_set import GuardSet
 from stator.guards.pattern import Said
 from stator.heap.arrays import Arrays, array_adopters
@@ -306,6 +306,8 @@ class Heap(Exposure):
             guard_parts(self, value, source)
 
     def _adopt_size(self, value: Any, source: Source) -> Any:
+        if not is_constant(value):
+            raise Break("SB017", "the sizes of a nested tensor")
         return self._adopt_constant(value, source)
 
     def _adopt_slice(self, value: Any, source: Source) -> Any:

@@ -159,7 +159,7 @@ def _new_like(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 
 def _reader_of_coalescing(method: Any) -> Any:
     def run(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-        """Whether a sparse tensor lists each place once, and a copy that does is the tensor itself, its values decide."""
+        """Whether a sparse tensor lists each place once, and is what coalesce() gives, its values decide."""
         fake = args[0]
         if type(fake) is FakeTensor and fake.layout is torch.sparse_coo:
             tracker = vm.heap.by_standin.get(id(fake))

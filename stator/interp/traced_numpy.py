@@ -484,6 +484,8 @@ def _answer(vm: Any, outcome: Any, computed: Any, name: str, given: list[Any]) -
 def _require_alike(outcome: Any, computed: Any, name: str) -> Any:
     if type(computed) is not FakeTensor:
         raise Break("SB003", f"{name} of an array that is the memory of a tensor")
+    if any(type(size) is not int for size in computed.shape):
+        raise Break("SB003", f"{name} of an array, of a size that only the graph knows")
     if outcome.shape == () and tuple(computed.shape) == (1,):  # as torch._numpy gives a median
         computed = computed.reshape(())
     if tuple(computed.shape) != outcome.shape or computed.dtype != torch_dtype(outcome.dtype):

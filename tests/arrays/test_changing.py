@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
@@ -108,3 +110,24 @@ def test_an_array_on_the_memory_of_a_tensor_argument() -> None:
         assert torch.equal(mine, theirs)
         other = np.arange(4.0)
         assert seen(theirs, other.copy()) == compiled(mine, other)
+
+
+def test_sizes_that_only_the_graph_knows() -> None:
+    def program(x: torch.Tensor) -> Any:
+        counts = x.numpy().astype(int)
+        return np.repeat(x.numpy(), counts), np.unique(x.numpy()), np.array([x[x > 2]])
+
+    compiled = stator.compile(program, backend="eager", options={"strict": True})
+    for shift in (0.0, 1.0, 2.0):
+        x = torch.arange(4.0) + shift
+        for ours, theirs in zip(compiled(x), program(x), strict=True):
+            assert ours.dtype == theirs.dtype and ours.tolist() == theirs.tolist()
+
+
+def test_a_module_that_loads_a_part_of_itself() -> None:
+    """np.unique asks for numpy.ma, which is imported then; a process that has not done so is needed."""
+    script = ("import sys, numpy as np, torch, stator; assert 'numpy.ma' not in sys.modules; "
+              "f = stator.compile(lambda x: np.unique(x.numpy()), backend='eager', options={'strict': True}); "
+              "print(f(torch.tensor([2.0, 1.0, 2.0])).tolist(), 'numpy.ma' in sys.modules)")
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.stdout == "[1.0, 2.0] True\n", done.stderr

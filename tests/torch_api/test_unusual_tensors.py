@@ -136,3 +136,14 @@ def test_a_capsule_is_emptied_once() -> None:
     for _ in range(2):
         capsule = torch.utils.dlpack.to_dlpack(torch.ones(2))
         assert torch.equal(stator.compile(program, backend="eager")(capsule), torch.full((2,), 2.0))
+
+
+def test_schemes_and_sizes_as_arguments() -> None:
+    """A quantisation scheme is a constant; the size of a nested tensor, which is no integer, is none."""
+    def program(x: torch.Tensor, fact: Any) -> Any:
+        return (x + 1 if fact is torch.per_tensor_affine else x - 1), [fact], len(fact) if type(fact) is torch.Size else 0
+
+    compiled = stator.compile(program, backend="eager", options={"strict": True})
+    for fact in (torch.per_tensor_affine, torch.per_channel_affine, jagged().shape, square().shape, torch.per_tensor_affine):
+        found, expected = compiled(square(), fact), program(square(), fact)
+        assert torch.equal(found[0], expected[0]) and found[1:] == expected[1:]
