@@ -134,7 +134,9 @@ def load_generic(vm: Any, obj: Any, name: str, cont: Any, fallback: bool = True)
         hook = find(vm, cls, "__getattr__")
         if hook is _module_getattr:
             value = read_module_member(vm, obj, name)
-            if value is not MISSING:
+            if value is MISSING and cont is not None and cont.takes_absence:
+                return cont.absent(vm)
+            if value is not MISSING and value is not UNSURE:
                 return vm.give(value, cont)
         if hook is not MISSING:
             return vm.call(hook, (obj, name), {}, NamesAttribute(obj, name, cont))
@@ -142,18 +144,19 @@ def load_generic(vm: Any, obj: Any, name: str, cont: Any, fallback: bool = True)
 
 
 _module_getattr = torch.nn.Module.__getattr__
+UNSURE = object()
 _MEMBER_DICTS = ("_parameters", "_buffers", "_modules")
 
 
 def read_module_member(vm: Any, module: Any, name: str) -> Any:
-    """What nn.Module.__getattr__ would find; its three dicts are plain dicts, checked here."""
+    """What nn.Module.__getattr__ would find; UNSURE where its three dicts are not the plain dicts they should be."""
     own = instance_dict(module)
     for member in _MEMBER_DICTS:
         members = own.get(member, MISSING)  # type: ignore[union-attr]
         if type(members) is Box:
             members = members.force()
         if type(members) is not dict:
-            return MISSING
+            return UNSURE
         value = read_dict(vm, members, name)
         if value is not MISSING:
             return value

@@ -74,6 +74,7 @@ class Continuation:
 
     __slots__ = ()
     resumes = False
+    takes_absence = False  # whether it has an answer, `absent(vm)`, to a missing attribute
     plain: tuple[str, ...] = ()
     held: tuple[str, ...] = ()
 

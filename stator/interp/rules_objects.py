@@ -27,6 +27,7 @@ class OrDefault(Continuation):
     """getattr with a default, hasattr: AttributeError is an answer."""
 
     __slots__ = ("cont", "found", "default")
+    takes_absence = True
 
     def __init__(self, cont: Any, found: Any, default: Any) -> None:
         self.cont, self.found, self.default = cont, found, default
@@ -37,8 +38,11 @@ class OrDefault(Continuation):
     def raised(self, vm: Any, frame: Frame, exc: BaseException) -> bool:
         if not is_a(exc, AttributeError):
             return False
-        vm.give(self.default, self.cont)
+        self.absent(vm)
         return True
+
+    def absent(self, vm: Any) -> None:
+        vm.give(self.default, self.cont)
 
 
 def _try_load(vm: Any, obj: Any, name: Any, cont: Any) -> None:

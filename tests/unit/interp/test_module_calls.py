@@ -246,3 +246,42 @@ def test_a_class_that_changes_later_is_seen() -> None:
     torch.testing.assert_close(compiled(x), program(x))
     Part._call_impl = lambda self, x: x + 3  # type: ignore[method-assign, assignment]
     torch.testing.assert_close(compiled(x), program(x))
+
+
+class Asking(nn.Module):
+    """Asks for members that are there, are not, and come and go."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(4, 4)
+        self.register_buffer("scale", torch.ones(4))
+
+    def forward(self, x: torch.Tensor) -> Any:
+        found = [hasattr(self, name) for name in ("inner", "scale", "training", "missing", "forward")]
+        offset = getattr(self, "offset", 3)
+        fresh = nn.ModuleList([self.inner])
+        found += [hasattr(fresh, "0"), hasattr(fresh, "1"), hasattr(fresh[:1], "weight")]
+        return self.inner(x) * getattr(self, "scale", 2) + offset, found
+
+
+def test_absent_members_are_answered_and_guarded() -> None:
+    program, x = Asking(), torch.randn(2, 4)
+    compiled = stator.compile(program, backend="eager", fullgraph=True, options={"strict": True})
+    for change in (lambda: None, lambda: setattr(program, "offset", 5), lambda: program.register_buffer("missing", x),
+                   lambda: delattr(program, "scale"), lambda: delattr(program, "offset")):
+        change()
+        torch.testing.assert_close(compiled(x), program(x))
+
+
+def test_a_module_that_was_not_initialised_is_asked_as_ever() -> None:
+    class Bare(nn.Module):
+        def __init__(self) -> None:  # torch's own is not called
+            pass
+
+    def program(x: torch.Tensor) -> Any:
+        bare = Bare.__new__(Bare)
+        return x + 1, hasattr(bare, "weight"), getattr(bare, "weight", 7)
+
+    x = torch.randn(3)
+    compiled = stator.compile(program, backend="eager", options={"strict": True})
+    torch.testing.assert_close(compiled(x), program(x))
