@@ -19,15 +19,19 @@ from stator.shapes.values import has_unbacked
 
 _NEVER = frozenset(
     """
-    abs acos acosh add addcdiv addcmul addmm addmv addr all alpha_dropout amax amin aminmax angle any arange
+    abs acos acosh adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d adaptive_max_pool1d
+    adaptive_max_pool2d adaptive_max_pool3d add addcdiv addcmul addmm addmv addr affine_grid all alpha_dropout
+    amax amin aminmax angle any arange
     argmax argmin argsort asin asinh as_strided atan atan2 atanh avg_pool1d avg_pool2d avg_pool3d baddbmm
     batch_norm bfloat16 bitwise_and bitwise_not bitwise_or bitwise_xor bmm bool broadcast_tensors broadcast_to
     bucketize cat cdist ceil celu chunk clamp clamp_max clamp_min clip clone column_stack complex concat
     concatenate conj contiguous conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d copy
     copysign cos cosh cosine_similarity count_nonzero cpu cross cummax cummin cumprod cumsum dequantize detach
-    diag diag_embed diagonal diff dist dot double dropout einsum elu empty empty_like eq equal erf erfc erfinv
-    exp exp2 expand expand_as expm1 expmatrix eye fill flatten flip fliplr flipud float floor frac full
-    full_like gaussian_nll_loss ge gelu glu group_norm gt half hardshrink hardsigmoid hardswish hardtanh
+    diag diag_embed diagonal diff dist dot double dropout dropout1d
+    dropout2d dropout3d einsum elu empty empty_like eq equal erf erfc erfinv
+    exp exp2 expand expand_as expm1 expmatrix eye fill flatten flip fliplr flipud float float_power floor
+    fmax fmin frac full
+    full_like gaussian_nll_loss ge gelu glu grid_sample group_norm gt half hardshrink hardsigmoid hardswish hardtanh
     heaviside hstack huber_loss hypot imag inner instance_norm int interpolate isclose isfinite isinf isnan
     kl_div kron kthvalue l1_loss layer_norm le leaky_relu lerp lgamma linear linspace log log10 log1p log2
     log_softmax logaddexp logaddexp2 logcumsumexp logical_and logical_not logical_or logical_xor logit
@@ -63,14 +67,15 @@ _REFUSE_THEMSELVES = _BY_INDEX | frozenset("addmm addbmm baddbmm addmv addr".spl
 _VIEWS = frozenset(
     """
     as_strided bfloat16 bool broadcast_tensors broadcast_to chunk conj contiguous cpu detach diagonal double
-    dropout alpha_dropout expand expand_as flatten float half imag int long moveaxis movedim narrow permute
+    dropout alpha_dropout dropout1d dropout2d dropout3d expand expand_as flatten float half imag int long moveaxis
+    movedim narrow permute
     positive pos ravel real reshape reshape_as select short size split squeeze swapaxes swapdims t to transpose
     type type_as unbind unflatten unfold unsafe_chunk unsqueeze view view_as view_as_complex view_as_real vsplit
     getattr pad einsum meshgrid
     """.split()
 )
 CAUGHT = "caught"  # what a node's metadata call the handlers around it: "any", or "named" ones that torch does not need
-_MAKE_NEW_MEMORY = (_NEVER | _NEVER_ON_FLOATS) - _VIEWS
+_MAKE_NEW_MEMORY = (_NEVER | _NEVER_ON_FLOATS | {"repeat_interleave"}) - _VIEWS
 
 
 def may_fail(graph: fx.Graph, shared: frozenset[str] = frozenset()) -> bool:
@@ -106,6 +111,8 @@ def node_may_fail(node: fx.Node, memory: Memory) -> bool:
         return _holds_tensor(node.args[1]) or stem == "setitem" and memory.may_overlap(node)
     if stem != "batch_norm" and is_in_place(node.target, node.kwargs) and memory.may_overlap(node):
         return True
+    if stem == "repeat_interleave":
+        return _holds_tensor((node.args[1:], node.kwargs))
     if stem in _NEVER_ON_FLOATS:
         return not all(is_floating(part) for part in pytree.tree_leaves(result))
     return stem not in _NEVER and not stem.startswith("foreach_")

@@ -2,8 +2,9 @@
 
 In: a conditional jump on a number or tensor that only the graph knows.  Where one side does nothing but raise, the
 trace goes on with the other, and the graph asserts the condition; the residual turns the failed assertion into the
-program's exception.  Where only the graph knows what the exception would say, a failed assertion makes the call again,
-eagerly; that needs a graph that writes nothing.  Everything else is a data-dependent branch, which breaks.
+program's exception.  Where only the graph knows what the exception would say, or that side does more than raise, a
+failed assertion makes the call again, eagerly; that needs a graph that writes nothing.  Everything else is a
+data-dependent branch, which breaks.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from stator.interp.frame import Frame
 from stator.interp.promises import UNSPOKEN, Assertion
 from stator.interp.symbols import as_bool
 from stator.interp.tracebacks import Place, place_of, places_from
+from stator.interp.witness import Unwatched, Witness
 from stator.shapes.values import SYMBOLIC, is_unbacked
 
 _STRAIGHT = frozenset({
@@ -30,6 +32,7 @@ _STRAIGHT = frozenset({
     "FORMAT_WITH_SPEC", "LOAD_FAST_CHECK", "LOAD_FAST_LOAD_FAST", "BINARY_SLICE", "CALL_KW", "LOAD_SUPER_ATTR",
     "POP_TOP", "JUMP_FORWARD",
 })
+MADE_BEFOREHAND = "exceptions made beforehand"
 _LIMIT = 48  # instructions in a branch that only raises
 
 
@@ -46,7 +49,8 @@ def take_for_granted(vm: Any, frame: Frame, instr: Any, value: Any, jump_if: boo
     jump_raises, fall_raises = _only_raises(frame, instr.target), _only_raises(frame, frame.ip)
     if jump_raises == fall_raises or _is_handled(vm, frame):
         return None
-    error = _exception_of(vm, frame, instr.target if jump_raises else frame.ip)
+    error = None if MADE_BEFOREHAND in vm.turned_off else \
+        _exception_of(vm, frame, instr.target if jump_raises else frame.ip)
     if error is None and (type(value) is not FakeTensor or UNSPOKEN in vm.turned_off):
         return None
     wanted = jump_if != jump_raises
@@ -112,7 +116,23 @@ def _is_handled(vm: Any, frame: Frame) -> bool:
 
 
 def _exception_of(vm: Any, frame: Frame, index: int) -> BaseException | None:
-    """The exception of a branch, made on a copy of the frame; None where it needs what only the graph knows."""
+    """The exception of a branch, made on a copy of the frame; None where it needs what only the graph knows.
+
+    A branch that also changes something (`log.append(...)`, a message with effects) must not be run by the calls that
+    do not take it: this trace is of no use then, and the next one makes no exception beforehand.
+    """
+    try:
+        witness = Witness(vm)
+    except Unwatched:
+        return None
+    error = _made_on_a_copy(vm, frame, index)
+    if witness.changed():
+        raise Break("SB002", "the truth of a tensor, before a raise that changes something else",
+                    turn_off=MADE_BEFOREHAND)
+    return error
+
+
+def _made_on_a_copy(vm: Any, frame: Frame, index: int) -> BaseException | None:
     copy = Frame(frame.unit, frame.program, frame.func, list(frame.locals), frame.scope)
     copy.stack, copy.ip = frame.stack[:-1], index
     copy.names, copy.builtins = frame.names, frame.builtins
@@ -121,8 +141,7 @@ def _exception_of(vm: Any, frame: Frame, index: int) -> BaseException | None:
         vm.run(copy)
     except Break:
         vm.pending = None
-        first = next(i for i in frame.unit.instructions[index:] if i.opname in _STRAIGHT - {"NOP", "PUSH_NULL"})
-        return AssertionError() if first.opname == "LOAD_ASSERTION_ERROR" else None
+        return None
     except Exception as error:
         plain = all(type(argument) in CONSTANT_TYPES for argument in error.args)
         return error if plain and type(error).__init__ in _PLAIN_INITS else None

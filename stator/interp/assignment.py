@@ -27,6 +27,7 @@ from stator.interp.lookup import MISSING, find, is_mutable_class
 from stator.interp.outside import is_outside
 from stator.interp.overrides import only_defaults, own_method
 from stator.kinds import is_a
+from stator.shapes.values import SYMBOLIC, specialise
 from stator.source import Attr, DictOf
 
 
@@ -60,6 +61,9 @@ def store_attr(vm: Any, obj: Any, name: str, value: Any, cont: Any = DISCARD) ->
     cls = type(obj)
     if cls is FakeTensor:
         return store_tensor_attr(vm, obj, name, value, cont)
+    if cls in SYMBOLIC:
+        obj = specialise(obj, f"the attribute {name}")
+        cls = type(obj)
     if cls is threading.local and vm.heap.tracker_of(obj) is not None:
         return write_through_c(vm, obj, name, value, cont)
     setter = find(vm, cls, "__setattr__")
@@ -231,6 +235,8 @@ def delete_tensor_attr(vm: Any, fake: Any, name: str, cont: Any) -> None:
 def delete_attr(vm: Any, obj: Any, name: str, cont: Any = DISCARD) -> None:
     if type(obj) is FakeTensor:
         return delete_tensor_attr(vm, obj, name, cont)
+    if type(obj) in SYMBOLIC:
+        obj = specialise(obj, f"the attribute {name}")
     if type(obj) is threading.local and vm.heap.tracker_of(obj) is not None:
         return write_through_c(vm, obj, name, MISSING, cont)
     deleter = find(vm, type(obj), "__delattr__")

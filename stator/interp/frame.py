@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import re
 import types
 from typing import Any
 
@@ -37,12 +38,25 @@ class Raised(BaseException):
     torch's refusal to guess a number that only the graph knows is none of the program's: it is a break.
     """
 
-    def __init__(self, exc: BaseException, again: bool = False) -> None:
+    def __init__(self, exc: BaseException, again: bool = False, spoken: bool = False) -> None:
         if type(exc) is GuardOnDataDependentSymNode:
             raise data_dependent(exc.cond, "a number")  # type: ignore[attr-defined]
+        if not again and not spoken and type(exc) in _WORDED:
+            speak_of_values(exc)
         super().__init__()
         self.exc = exc
         self.again = again  # a re-raise: the traceback and the context are already there
+
+
+def speak_of_values(exc: BaseException) -> None:
+    """'int' and not 'SymInt' in the words of C code and of the interpreter, which met what stands for a value."""
+    if len(exc.args) == 1 and type(exc.args[0]) is str and _STAND_INS.search(exc.args[0]):
+        exc.args = (_STAND_INS.sub(lambda found: _MEANT[found[0]], exc.args[0]),)
+
+
+_WORDED = frozenset({TypeError, AttributeError, ValueError, IndexError, OverflowError})
+_MEANT = {"SymInt": "int", "SymFloat": "float", "SymBool": "bool", "FakeTensor": "Tensor"}
+_STAND_INS = re.compile(r"\b(?:SymInt|SymFloat|SymBool|FakeTensor)\b")
 
 
 class Finished(BaseException):

@@ -34,7 +34,7 @@ def RAISE_VARARGS(vm: Any, frame: Frame, instr: Any) -> None:
             if not is_a(cause, BaseException):
                 raise Raised(TypeError("exception causes must derive from BaseException"))
         exc.__cause__ = cause
-    raise Raised(vm.set_context(exc))
+    raise Raised(vm.set_context(exc), spoken=True)
 
 
 def make_exception(vm: Any, value: Any) -> BaseException:

@@ -45,6 +45,17 @@ class OrDefault(Continuation):
         vm.give(self.default, self.cont)
 
 
+class OfVars(OrDefault):
+    """vars(): its own words where there is no `__dict__`."""
+
+    __slots__ = ()
+
+    def raised(self, vm: Any, frame: Frame, exc: BaseException) -> bool:
+        if is_a(exc, AttributeError):
+            raise Raised(TypeError("vars() argument must have __dict__ attribute"))
+        return False
+
+
 def _try_load(vm: Any, obj: Any, name: Any, cont: Any) -> None:
     frame = vm.frame
     try:
@@ -126,7 +137,7 @@ def _type_getattribute(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 def _vars(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     if not args:
         return _locals(vm, args, kwargs, cont)
-    load_attr(vm, args[0], "__dict__", cont)
+    _try_load(vm, args[0], "__dict__", OfVars(cont, MISSING, None))
 
 
 @rule(locals)

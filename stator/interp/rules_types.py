@@ -24,7 +24,7 @@ from stator.interp.lookup import MISSING, find, mro_of
 from stator.interp.ops_data import read_cell
 from stator.interp.rule_registry import rule
 from stator.kinds import is_a
-from stator.shapes.values import SYMBOLIC, python_type
+from stator.shapes.values import SYMBOLIC, python_type, specialise
 from stator.source import CallOf, Pinned
 
 # ---------------------------------------------------------------------- types
@@ -37,6 +37,8 @@ def is_instance(vm: Any, obj: Any, cls: Any) -> bool:
     if is_a(cls, types.UnionType):
         return any(is_instance(vm, obj, item) for item in cls.__args__)
     if type(obj) in SYMBOLIC:
+        if not is_a(cls, type):  # its own check, or an error about it
+            return is_instance(vm, specialise(obj, "isinstance()"), cls)
         return is_subclass(vm, python_type(obj), cls)
     posed = posed_class(vm.heap, obj)
     if posed is not None:

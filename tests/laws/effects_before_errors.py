@@ -175,3 +175,74 @@ def error_after_memory_overlaps():
         return x
 
     return failing(fn)
+
+
+def checked(fn: Callable[..., Any]) -> Scene:
+    """`fn(x, log)`; the change makes the check of x fail."""
+    world: dict[str, Any] = {"x": torch.ones(2), "log": [], "left": iter([1, 2, 3, 4, 5])}
+    return Scene(lambda x: fn(x, world), lambda: (world["x"],), lambda: world.update(x=torch.full((2,), 100.0)),
+                 lambda: (world["log"], world["left"].__length_hint__()))
+
+
+@probe(RAISES)
+def raise_after_a_note():
+    def fn(x, world):
+        if x.sum() > 100:
+            world["log"].append("too big")
+            raise ValueError("too big")
+        return x + 1
+
+    return checked(fn)
+
+
+@probe(RAISES)
+def raise_after_a_print():
+    def fn(x, world):
+        if x.sum() > 100:
+            print("too big")
+            raise ValueError("too big")
+        return x + 1
+
+    return checked(fn)
+
+
+@probe(RAISES)
+def raise_with_a_text_that_has_effects():
+    def told(world):
+        world["log"].append("told")
+        return next(world["left"])
+
+    def fn(x, world):
+        assert x.sum() < 100, told(world)
+        return x + 1
+
+    return checked(fn)
+
+
+@probe(RAISES)
+def raise_of_an_exception_whose_init_has_effects():
+    class Counted(ValueError):
+        made: list[int] = []
+
+        def __init__(self, text):
+            super().__init__(text)
+            self.made.append(len(text))
+
+    def fn(x, world):
+        world["log"].append(len(Counted.made))
+        if x.sum() > 100:
+            raise Counted("too big")
+        return x + 1
+
+    return checked(fn)
+
+
+@probe(RAISES)
+def raise_with_a_text_that_only_the_graph_knows():
+    def fn(x, world):
+        world["log"].append("before")
+        assert x.sum() < 100, f"too big: {x.sum().item():.1f}"
+        world["log"].append("after")
+        return x + 1
+
+    return checked(fn)

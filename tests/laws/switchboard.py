@@ -6,6 +6,7 @@ In:  pytest's monkeypatch.  Out: an engine that lacks one mechanism, and the pro
 from __future__ import annotations
 
 import contextlib
+import types
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +21,7 @@ from stator.heap.constants import Constants
 from stator.heap.heap import Heap
 from stator.interp import (
     arrays,
+    assertions,
     imports,
     native_calls,
     rules_caches,
@@ -151,6 +153,8 @@ SWITCHES = [
     Switch("sets that change under an iterator", without(sets, "is_under_way", lambda iterator: False),
            ("set_of_plain_objects_changed_while_iterated",)),
     Switch("instance dicts are one object", without(Heap, "note_namespace"), ("instance_dict_as_a_value",)),
+    Switch("what a raise changes", without(assertions, "Witness", lambda vm: types.SimpleNamespace(changed=str)),
+           ("raise_after_a_note", "raise_with_a_text_that_has_effects")),
     Switch("bases may change", without(raw_access, "_mro_of", lambda cls: ALWAYS.setdefault(cls, _mro_of(cls))),
            ("bases_reassigned",)),
     Switch("default deny", without(Caller, "admit"), ("clock", "random_module")),

@@ -10,6 +10,12 @@ import stator
 from tests.torch_api.beside_eager import BACKENDS, check, values
 
 
+@pytest.fixture(autouse=True)
+def validating(monkeypatch):
+    """torch.cond, run eagerly, starts torch's own compiler, which turns validation off for the whole process."""
+    monkeypatch.setattr(distributions.Distribution, "_validate_args", True)
+
+
 def normal(log):
     def program(mean, scale):
         made = distributions.Normal(mean, scale.abs() + 1)

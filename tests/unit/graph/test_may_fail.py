@@ -73,3 +73,16 @@ def test_what_lies_in_the_memory_that_is_written_may_overlap() -> None:
     other = written_by_index(lambda graph, cache, other: graph.call_method("t", (other,)))
     assert may_fail(other, shared=frozenset({"cache", "other"}))
     assert not may_fail(other, shared=frozenset({"other", "places"}))
+
+
+def test_repeats_raise_where_their_number_is_data() -> None:
+    graph = fx.Graph()
+    with FakeTensorMode():
+        x, times = graph.placeholder("x"), graph.placeholder("times")
+        x.meta["example_value"], times.meta["example_value"] = torch.empty(4), torch.empty(4, dtype=torch.int64)
+        made = graph.call_method("repeat_interleave", (x, 2))
+        made.meta["example_value"] = torch.empty(8)
+        assert not may_fail(graph)
+        data = graph.call_method("repeat_interleave", (x, times))
+        data.meta["example_value"] = torch.empty(8)
+    assert may_fail(graph)
