@@ -126,7 +126,10 @@ def disabled_mark(fn: object) -> Disabled | None:
     if mark is None:
         reason = torch_marks.disabled_because(marked)
         if reason is not None:
-            return Disabled(True, reason or None)
+            alone = torch_marks.alone_disabled(marked)
+            mark = Disabled(alone is None, reason or None)
+            if alone is not None and _disabled.get(alone) is None:
+                _disabled.put(alone, mark)
     return mark
 
 

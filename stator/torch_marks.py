@@ -60,6 +60,14 @@ def disabled_because(fn: object) -> str | None:
     return None if _put_by_torch_compile(reason) else reason or ""
 
 
+def alone_disabled(fn: object) -> types.FunctionType | None:
+    """The function that torch.compiler.disable(recursive=False) has wrapped in `fn`: what it calls is captured."""
+    if type(fn) is not types.FunctionType or fn.__dict__.get("_torchdynamo_disable_recursive") is not False:
+        return None
+    original = fn.__dict__.get(ORIGINAL)
+    return original if type(original) is types.FunctionType else None
+
+
 def is_constant_result(fn: object) -> bool:
     """Marked with torch.compiler.assume_constant_result; functools.wraps copies the mark to wrappers, which are not."""
     return type(fn) is types.FunctionType and fn.__dict__.get("_dynamo_marked_constant") is True \

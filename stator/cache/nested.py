@@ -93,7 +93,8 @@ class NestedFrames:
         if place is None:
             place = self._places[code] = Place.PASSAGE if code in self._own_codes else place_of(code.co_filename)
         if place is Place.CLOSED or _core.eager_depth():
-            return _hook.RUN_ALL
+            mark = marks.disabled_mark(func) if "_torchdynamo_disable" in func.__dict__ else None
+            return _hook.RUN_ALL if mark is None or mark.recursive else _hook.RUN
         if place is Place.PASSAGE or closure or code.co_flags & _GENERATOR or code.co_flags & _FUNCTION != _FUNCTION:
             return _hook.RUN
         mark = marks.disabled_mark(func)

@@ -254,3 +254,22 @@ def test_torchs_variables_of_the_environment_turn_compiling_off(name: str, monke
     assert torch.compile(function, backend="eager") is function
     monkeypatch.setenv(name, "0")
     assert stator.is_compiled(torch.compile(function, backend="eager"))
+
+
+def test_what_a_function_calls_that_torch_disables_alone_is_captured() -> None:
+    def called(x: torch.Tensor) -> torch.Tensor:
+        return x + 2
+
+    def calling(x: torch.Tensor) -> torch.Tensor:
+        return called(x) * 3
+
+    alone = torch._dynamo.disable(calling, recursive=False)
+    entirely = torch._dynamo.disable(calling)
+    for disabled, names in ((alone, {"add"}), (entirely, set())):
+        for program in (disabled, lambda x, disabled=disabled: disabled(x)):
+            with events.record() as log:
+                compiled = torch.compile(program, backend="eager")
+                for _ in range(2):
+                    assert compiled(torch.ones(2)).tolist() == [9, 9]
+            graphs = [event.graph for event in log if isinstance(event, events.CaptureFinished) and event.graph]
+            assert {node.name for graph in graphs for node in graph.graph.nodes if "call" in node.op} == names
