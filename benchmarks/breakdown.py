@@ -1,10 +1,12 @@
-"""Where capture time goes: `python -m benchmarks.breakdown` captures a 16-layer Llama and prints the parts.
+"""Where capture time goes: `python -m benchmarks.breakdown [llama | unet]` captures a model and prints the parts.
 
-The parts are timed by wrapping the functions that do them; what is left of the trace is interpretation.
+In: a 16-layer Llama, or a UNet.  Out: CPU milliseconds of each part.  They are timed by wrapping the functions that do
+them; what is left of the trace is interpretation.
 """
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -14,12 +16,14 @@ from rich.console import Console
 from rich.table import Table
 
 import stator
-from benchmarks.models import llama
+from benchmarks.models import llama, unet
+from benchmarks.sides import STATOR
 from stator import pipeline
-from stator.emit import residual
 from stator.graph.recorder import Recorder
+from stator.interp.replay import Replay
 
 ROUNDS = 5
+MODELS: dict[str, Callable[[], Any]] = {"llama": lambda: llama(16), "unet": unet}
 
 
 class Stopwatch:
@@ -36,11 +40,11 @@ class Stopwatch:
             if name in self.inside:
                 return original(*args, **kwargs)
             self.inside.add(name)
-            start = time.perf_counter()
+            start = time.process_time()
             try:
                 return original(*args, **kwargs)
             finally:
-                self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
+                self.seconds[name] = self.seconds.get(name, 0.0) + time.process_time() - start
                 self.inside.discard(name)
 
         setattr(owner, name, timed)
@@ -49,20 +53,20 @@ class Stopwatch:
 
 WRAPPED: list[tuple[Any, str]] = [
     (Recorder, "call"), (Recorder, "record"), (Recorder, "add_input"), (pipeline, "trace"),
-    (pipeline, "emit_residual"), (residual, "make_graph_module"), (pipeline, "checked_program"),
+    (pipeline, "emit_residual"), (pipeline, "compile_graph"), (pipeline, "checked_program"), (Replay, "attempt"),
 ]
 
 
-def measure() -> tuple[float, dict[str, float]]:
-    stator.reset()
-    model, inputs = llama(16)
+def measure(model_name: str) -> tuple[float, dict[str, float]]:
+    STATOR.make_cold()
+    model, inputs = MODELS[model_name]()
     watch = Stopwatch()
     undo = [watch.wrap(owner, name) for owner, name in WRAPPED]
     try:
         with torch.no_grad():
-            start = time.perf_counter()
+            start = time.process_time()
             stator.compile(model, backend="eager", fullgraph=True)(*inputs)
-            return time.perf_counter() - start, watch.seconds
+            return time.process_time() - start, watch.seconds
     finally:
         for each in undo:
             each()
@@ -70,20 +74,21 @@ def measure() -> tuple[float, dict[str, float]]:
 
 def parts(total: float, seconds: dict[str, float]) -> dict[str, float]:
     call, record, wrap, trace = (seconds[name] for name in ("call", "record", "add_input", "trace"))
-    emit, generated, guards = (seconds[name] for name in ("emit_residual", "make_graph_module", "checked_program"))
+    emit, generated, guards = (seconds[name] for name in ("emit_residual", "compile_graph", "checked_program"))
+    replayed = seconds.get("attempt", 0.0)
     return {
-        "propagation": call - record, "FX nodes": record, "wrapping inputs": wrap,
-        "interpretation": trace - call - wrap, "residual program": emit - generated, "generated graph code": generated,
-        "guards": guards, "first run and the rest": total - trace - emit - guards,
+        "propagation": call - record, "FX nodes": record, "wrapping inputs": wrap, "repeated layers": replayed,
+        "interpretation": trace - call - wrap - replayed, "residual program": emit, "generated graph code": generated,
+        "guards": guards, "first run and the rest": total - trace - emit - generated - guards,
     }
 
 
-def main() -> None:
+def main(model_name: str = "llama") -> None:
     torch.set_num_threads(1)
-    measure()
-    runs = sorted((measure() for _ in range(ROUNDS)), key=lambda run: run[0])
+    measure(model_name)
+    runs = sorted((measure(model_name) for _ in range(ROUNDS)), key=lambda run: run[0])
     total, seconds = runs[len(runs) // 2]
-    title = f"A cold capture of a 16-layer Llama: {total * 1e3:.0f} ms (median of {ROUNDS})"
+    title = f"A cold capture of {model_name}: {total * 1e3:.0f} ms (median of {ROUNDS})"
     table = Table(title=title, title_justify="left")
     table.add_column("part")
     table.add_column("ms", justify="right")
@@ -94,4 +99,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:2])
