@@ -386,8 +386,13 @@ class Machine:
 
     def place_node(self, node: Any) -> None:
         """Tell a node of the graph where the program stands, and what might catch its error."""
-        node.meta["stack_trace"] = self.stack_trace()
-        if caught := self.caught():
+        frame = self.frame
+        if frame is None:
+            node.meta["stack_trace"] = ""
+            return
+        above = _callers(frame)
+        node.meta["stack_trace"] = above[3] + _frame_line(frame)
+        if caught := max(above[4], caught_in(frame)):
             note(node, caught, WAY in self.turned_off)
 
     def caught(self) -> int:
