@@ -83,6 +83,7 @@ test: setup
 
 mutation: setup
 	@OMP_NUM_THREADS=1 $(PY) -m tests.mutation --jobs $(JOBS)
+	@$(PY) -m tests.mutation.faulty_core
 
 fuzz: setup
 	@OMP_NUM_THREADS=1 $(PY) -m tests.fuzz --seeds 100000:10000000 --minutes $(MINUTES) --shrink

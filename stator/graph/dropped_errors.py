@@ -19,17 +19,19 @@ _CALLS = ("call_function", "call_method")
 
 
 def errors_to_meet(graph: fx.Graph, outputs: Iterable[object]) -> tuple[fx.Node, ...]:
-    """What to add to the outputs: dead nodes that may fail, without their histories."""
+    """What to add to the outputs: the results of dead nodes that may fail, without their histories."""
     live = _live(graph, {node for node in outputs if isinstance(node, fx.Node)})
     memory = Memory(frozenset())
-    wanted = [node for node in graph.nodes if node.op in _CALLS and node not in live and _is_plain(node)
-              and node_may_fail(node, memory)]
-    return tuple(_without_history(graph, node) for node in wanted)
+    failing = [node for node in graph.nodes if node.op in _CALLS and node not in live and node_may_fail(node, memory)]
+    results = dict.fromkeys(result for node in failing for result in _results(node))
+    return tuple(_without_history(graph, result) for result in results if result not in live)
 
 
-def _is_plain(node: fx.Node) -> bool:
-    result = node.meta.get("example_value")
-    return type(result) is FakeTensor and result.layout is torch.strided and not is_in_place(node.target, node.kwargs)
+def _results(node: fx.Node) -> list[fx.Node]:
+    """The nodes whose values a node makes: itself, or what it writes to; none but plain tensors."""
+    made = written_by(node) if is_in_place(node.target, node.kwargs) else [node]
+    return [each for each in made if type(each.meta.get("example_value")) is FakeTensor
+            and each.meta["example_value"].layout is torch.strided]
 
 
 def _without_history(graph: fx.Graph, node: fx.Node) -> fx.Node:
@@ -69,7 +71,9 @@ def _is_seen(written: fx.Node, live: set[fx.Node]) -> bool:
         met.add(node)
         if node.op not in _CALLS or node in live or any(user in live for user in node.users):
             return True
-        if not makes_new_memory(node):
+        if is_in_place(node.target, node.kwargs):
+            waiting += written_by(node)
+        elif not makes_new_memory(node):
             waiting += node.all_input_nodes
         waiting += [user for user in node.users if not makes_new_memory(user)]
     return False

@@ -26,7 +26,7 @@ from typing import Any
 import pytest
 from _pytest.runner import runtestprotocol
 
-from tests.mutation.learning import Map, quieten
+from tests.mutation.learning import Map, by_words, quieten
 from tests.mutation.subjects import Mutant, all_mutants, run_at_import
 
 HERE = Path(__file__).parent
@@ -69,9 +69,10 @@ class Mutating:
                 if time.monotonic() > self.deadline:
                     self.left.append(mutant.name)
                     continue
-                # What every test may use meets all of them, those of each file in turn.
-                chosen = everything[::7] + everything if mutant.entered is None else \
-                    self.map.tests_for(mutant.function, items, self.seconds)
+                # What every test may use meets all that there is time for, those whose names speak of it first.
+                chosen = self.map.within(self.seconds, by_words(f".{mutant.function}", everything), everything[::7],
+                                         everything) if mutant.entered is None \
+                    else self.map.tests_for(mutant.function, items, self.seconds)
                 if not chosen:
                     self.untested.append(mutant.name)
                     continue

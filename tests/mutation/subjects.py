@@ -26,9 +26,13 @@ import stator
 from stator.guards.guard import Kind
 from stator.guards.guard_set import GuardSet
 from stator.native import rows_declare
+from tests.mutation.core_faults import numbered
+from tests.mutation.faulty_core import has_faults, turn_on
 
 PACKAGES = ("guards", "heap", "emit", "native", "cache", "graph", "shapes")
-ALSO = ("interp.suspend", "interp.rules_effects", "interp.moments", "interp.assertions", "interp.tensor_bookkeeping")
+ALSO = ("code.catchers", "interp.suspend", "interp.rules_effects", "interp.moments", "interp.assertions",
+        "interp.tensor_bookkeeping", "interp.handled_errors", "interp.data_notes", "interp.replay", "interp.template",
+        "interp.witness", "interp.rules_warnings", "interp.grad_flags")
 # What describes, counts or lets go changes no result; what it writes has tests of its own.
 NOT_LAWS = ("__init__", "__repr__", "__str__", "text", "describe", "release", "render")
 RESULTS: dict[str, tuple[str, ...]] = {
@@ -146,6 +150,13 @@ def of_rows() -> Iterator[Mutant]:
         yield Mutant(f"rows of class {cls.name} {'are unknown' if cls is pure else 'are pure'}", apply, "native.rows", None)
 
 
+def of_core() -> Iterator[Mutant]:
+    """The faults of a core that was built with them (see faulty_core)."""
+    if has_faults():
+        for number, fault in numbered():
+            yield Mutant(fault.mutant, functools.partial(turn_on, number), fault.mutant, None)
+
+
 _IMPORTING = """
 import json, sys
 seen = set()
@@ -170,4 +181,4 @@ def run_at_import(mutants: list[Mutant]) -> set[str]:
 
 def all_mutants() -> list[Mutant]:
     assert stator.__file__ is not None
-    return [*of_guard_kinds(), *of_rows(), *of_functions()]
+    return [*of_guard_kinds(), *of_rows(), *of_core(), *of_functions()]

@@ -34,6 +34,19 @@ def unused_beside_writes(x: Any, index: Any) -> Any:
     return y.sum()
 
 
+def written_by_index_to_what_nobody_uses(x: Any, index: Any) -> Any:
+    scratch = torch.zeros(3)
+    scratch[index] = x[0].detach()
+    scratch.index_fill_(0, index, 2)
+    return x.sum()
+
+
+def sparse_and_unused(x: Any, index: Any) -> Any:
+    x.to_sparse()
+    torch.sparse_coo_tensor(index[None], x[:2], (10,))
+    return x.sum()
+
+
 def nothing_returned(x: Any, index: Any) -> Any:
     x.gather(0, index)
 
@@ -52,7 +65,8 @@ def outcome(function: Callable[..., Any], index: Any, grad: bool) -> Any:
 
 
 @pytest.mark.parametrize("grad", [False, True])
-@pytest.mark.parametrize("program", [unused, used_by_what_nobody_uses, unused_beside_writes, nothing_returned])
+@pytest.mark.parametrize("program", [unused, used_by_what_nobody_uses, unused_beside_writes,
+                                     written_by_index_to_what_nobody_uses, sparse_and_unused, nothing_returned])
 def test_the_error_is_met(program: Callable[..., Any], grad: bool) -> None:
     compiled = stator.compile(program, backend="aot_eager")
     for index in (GOOD, BAD, GOOD, BAD):
