@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from stator._core import EAGER, CompiledFunction, GuardProgram
+from stator._core import EAGER, CompiledFunction, GuardProgram, enter_eager, leave_eager
 from stator.guards.guard import Guard, Kind, tensor_meta
 from stator.guards.lower import lower
 from stator.source import Index, Local
@@ -227,3 +227,17 @@ def test_a_tensor_guard_at_the_entry() -> None:
     entry = CompiledFunction(f, lambda *args: "miss")
     entry.add_entry(GuardProgram(program.nodes, program.checks, program.wanted, 1), lambda x: x + 1)
     assert torch.equal(entry(x), x + 1) and entry(x.double()) == "miss"
+
+
+def test_a_thread_that_runs_eagerly_asks_no_entry() -> None:
+    ran: list[str] = []
+    compiled = CompiledFunction(lambda x: ran.append("program"), never)
+    compiled.add_entry(equals(3), lambda *values: ran.append("entry"))
+    compiled(3)
+    enter_eager()
+    try:
+        compiled(3)
+    finally:
+        leave_eager()
+    compiled(3)
+    assert ran == ["entry", "program", "entry"]

@@ -26,6 +26,21 @@ class Other(Holder):
     __slots__ = ()
 
 
+class Twin:
+    """Laid out as a Holder, and none."""
+
+    __slots__ = ("place", "__dict__")
+
+
+def note_of(holder: Any) -> Any:
+    """A reader: what it says of an object is no part of what it is."""
+    return NOTES.get(id(holder), 0)
+
+
+NOTES: dict[int, int] = {}
+DECOYS: list[Any] = []
+
+
 def of(*names: str) -> Source:
     """x.a.b.c"""
     source: Source = X
@@ -51,6 +66,11 @@ def make() -> Any:
     holder.weight = torch.nn.Parameter(torch.zeros(2, 3))
     holder.buffer = torch.zeros(2, 2, 2, 2, 2, 2)
     holder.view = torch.zeros(4, 4)[1:]
+    holder.plain = torch.zeros(3)
+    holder.rows = [1, Holder(), 3]
+    holder.rows[1].n = 1
+    holder.odd = Holder()
+    holder.odd.place = 7
     outer = 1
 
     def function(n: int = 3) -> int:
@@ -79,6 +99,10 @@ def facts(holder: Any) -> list[Guard]:
         Guard(CellOf(cell), Kind.EQUALS, 1), Guard(Attr(of("function"), "__kwdefaults__"), Kind.ID, None),
         Guard(Attr(of("bound"), "__self__"), Kind.TYPE, Holder), Guard(DictOf(X), Kind.ABSENT, "gone"),
         Guard(Pinned(Holder), Kind.TYPE_ATTR, ("place", Holder.place)),
+        Guard(of("plain"), Kind.TENSOR, tensor_meta(holder.plain)),
+        Guard(Key(DictOf(Index(of("rows"), 1)), "n"), Kind.EQUALS, 1), Guard(Index(of("rows"), 2), Kind.EQUALS, 3),
+        Guard(Slot(of("odd"), "place", Holder), Kind.EQUALS, 7),
+        Guard(CallOf(Pinned(note_of), (of("odd"),)), Kind.FRESH_CALL, 0),
     ]  # fmt: skip
 
 
@@ -89,6 +113,16 @@ def set_cell(holder: Any) -> None:
 def flip_class(holder: Any) -> None:
     holder.child.child.__class__ = Other
     holder.child.__class__ = Other
+
+
+def move_rows(holder: Any) -> None:
+    """Another item, as many as before, elsewhere in memory; where they were looks as it did."""
+    one, two, three = holder.rows
+    holder.rows.extend(range(1000))
+    DECOYS.extend([one, two, three] for _ in range(200))  # one of them gets the memory that the list has left
+    del holder.rows[3:]
+    holder.rows[1] = Holder()
+    holder.rows[1].n = 2
 
 
 def swap(holder: Any) -> None:
@@ -123,6 +157,13 @@ CHANGES: dict[str, Callable[[Any], object]] = {
     "weight's class": lambda h: setattr(h, "weight", h.weight.detach()),
     "many dimensions": lambda h: h.buffer.unsqueeze_(0),
     "many dimensions, strides": lambda h: h.buffer.transpose_(0, 1).resize_(2, 2, 2, 2, 2, 3),
+    "many dimensions, as many items": lambda h: h.buffer.resize_(2, 2, 2, 2, 1, 4),
+    "plain tensor's gradient": lambda h: h.plain.requires_grad_(True),
+    "base's flag": lambda h: h.view._base.requires_grad_(True),
+    "rows shrunk": lambda h: h.rows.pop(),
+    "rows moved": move_rows,
+    "class of a slot": lambda h: setattr(h.odd, "__class__", Twin),
+    "what a reader says": lambda h: NOTES.update({id(h.odd): 1}),
     "view's gradient": lambda h: h.view.requires_grad_(True),
     "base's gradient": lambda h: h.view._base.mul_(torch.ones((), requires_grad=True)),
     "code": lambda h: setattr(h.function, "__code__", (lambda n=3: outer_code(n)).__code__.replace(
@@ -150,6 +191,8 @@ def test_every_change_is_seen(name: str) -> None:
     for _ in range(3):
         assert compiled.check((holder,)) in failing
     assert program(guards, nargs=1).check((holder,)) in failing
+    NOTES.clear()
+    DECOYS.clear()
 
 
 def test_unrelated_changes_are_taken_in() -> None:
@@ -239,3 +282,20 @@ def test_a_reader_that_lets_other_threads_in() -> None:
     for thread in threads:
         thread.join()
     assert answers and set(answers) == {(2, 3)}
+
+
+def test_a_class_that_was_looked_at_since() -> None:
+    """A class that changes loses its version; the next lookup gives it another one, which is no sign that nothing changed."""
+    class Changing:
+        first, second = object(), object()
+
+    before = Changing.first
+    guards = [Guard(Pinned(Changing), Kind.TYPE_ATTR, ("first", before))]
+    compiled = program(guards, nargs=0)
+    assert [compiled.check(()) for _ in range(4)] == [-1] * 4
+    Changing.first = Changing.second
+    assert all(Changing().first is Changing.second for _ in range(3000))
+    assert [compiled.check(()) for _ in range(3)] == [0] * 3
+    Changing.first = before
+    assert all(Changing().first is before for _ in range(3000))
+    assert [compiled.check(()) for _ in range(3)] == [-1] * 3

@@ -1,5 +1,6 @@
 """Torch's global state: each field is noticed by C++ and by Python, and comes back when restored."""
 
+import warnings
 from collections.abc import Callable
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
@@ -10,6 +11,7 @@ from agreement import holds
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
+import stator
 from stator.guards.guard import Guard, Kind, global_state
 from stator.guards.reference import explain
 from stator.source import WORLD
@@ -132,3 +134,14 @@ def test_the_words_name_what_is_unusual() -> None:
         text = global_state().text()
     for word in ("grad mode off", "autocast cpu torch.bfloat16", "default device meta"):
         assert word in text
+
+
+def test_a_trace_of_torch_jit_gets_the_program_itself() -> None:
+    """torch.jit.trace records sizes as values; a compiled graph that fits has them as numbers."""
+    compiled = stator.compile(lambda x: x * x.shape[0], backend="eager", dynamic=False)
+    for _ in range(3):
+        compiled(torch.ones(3))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        traced = torch.jit.trace(lambda x: compiled(x), torch.ones(3), check_trace=False)
+    assert torch.equal(traced(torch.ones(5)), torch.full((5,), 5.0))

@@ -148,3 +148,19 @@ def test_malformed_payloads_are_refused():
     for payload in ((), (((9, 0, 0),), (), ()), (((0, 9, 0),), (), ()), (((0, 0, 0),), ((0, 3),), ())):
         with pytest.raises((ValueError, TypeError)):
             _core.GuardProgram([(0, -1, 0)], [(0, int(Kind.SHAPE), payload)], [], 1)
+
+
+def test_a_sum_that_passes_64_bits_does_not_hold():
+    """It is no negative number either, which it would be if it were computed on."""
+    for relation in (sympy.Lt(S[2] + 5, 1, evaluate=False), sympy.Gt(S[2] + 5, 1, evaluate=False)):
+        check = compile_check(relation, OPERANDS)
+        assert program_of(check).check((None, 2**63 - 2)) == 0
+
+
+@pytest.mark.parametrize("value", [1, True, "1.0", None, 2**70])
+def test_only_floats_are_real_numbers(value):
+    number = sympy.Symbol("f0", real=True)
+    check = compile_check(sympy.Gt(number, -5.0, evaluate=False), {number: Operand(Local("n", 1), Property.REAL)})
+    program = program_of(check)
+    assert program.check((None, 1.5)) == -1
+    assert program.check((None, value)) == 0
