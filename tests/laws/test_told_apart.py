@@ -14,6 +14,7 @@ import pytest
 import torch
 
 import stator
+from stator import events
 from stator.heap import compared
 
 
@@ -150,3 +151,21 @@ def test_many_objects_take_one_guard() -> None:
     assert compiled(torch.zeros(1), set(things[1:]), things[19]).item() == 1
     assert compiled(torch.zeros(1), set(things[:19]), things[19]).item() == 0
     stator.reset()
+
+
+def test_among_many_objects() -> None:
+    """Too many pairs to be guarded one by one: one reader is asked whether any two are one."""
+    class Thing:
+        pass
+
+    def program(x, things, sought):
+        return x + (1 if sought in things else 2)
+
+    compiled = stator.compile(program, backend="eager")
+    things, other = [Thing() for _ in range(60)], Thing()
+    for _ in range(3):
+        assert compiled(torch.ones(1), things, other).item() == 3
+    assert compiled(torch.ones(1), things, things[40]).item() == 2
+    with events.record() as log:
+        assert compiled(torch.ones(1), [Thing() for _ in range(60)], other).item() == 3
+    assert not [event for event in log if type(event) is events.CaptureFinished]
