@@ -202,12 +202,14 @@ def straight_way(advance: Advance) -> Callable[..., Any]:
         call = written_call(function is not None, operands[:before], operands[before:])
         run, way, results = f"result = {call}", "exits[0]", "result"
     kept = "".join(f"{name}, " for name in (*names[:end - advance.operands], *names[end:]))
+    forget = f"del {', '.join(names)}" if names else "pass"  # see ResumePoint.run_native
     text = (f"def advance({', '.join(names)}):\n"
             f"    if points.probe is not None:\n        return whole({', '.join(names)})\n"
             f"    try:\n        {run}\n"
             f"    except BaseException as error:\n"
             f"        error.__traceback__ = own_frames_dropped(error.__traceback__)\n"
-            f"        return Resume(failure, ({kept}error,))\n"
+            f"        try:\n            return Resume(failure, ({kept}error,))\n"
+            f"        finally:\n            {forget}\n"
             f"    return Resume({way}, ({kept}{results},))\n")
     namespace = {"whole": advance, "points": advance.points, "NULL": NULL, "Resume": _core.Resume,
                  "called": function,
