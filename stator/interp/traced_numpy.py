@@ -35,7 +35,7 @@ from stator.interp.frame import Raised
 from stator.interp.symbols import item_of
 from stator.interp.tensor_items import get_tensor_item, set_tensor_item
 from stator.kinds import is_a
-from stator.shapes.values import SYMBOLIC, specialise
+from stator.shapes.values import SYMBOLIC, is_unbacked, specialise
 from stator.shapes.varying import HELD, HELD_TYPES
 
 _CLASSES = frozenset({int, float, bool, complex})
@@ -484,7 +484,7 @@ def _answer(vm: Any, outcome: Any, computed: Any, name: str, given: list[Any]) -
 def _require_alike(outcome: Any, computed: Any, name: str) -> Any:
     if type(computed) is not FakeTensor:
         raise Break("SB003", f"{name} of an array that is the memory of a tensor")
-    if any(type(size) is not int for size in computed.shape):
+    if any(map(is_unbacked, computed.shape)):
         raise Break("SB003", f"{name} of an array, of a size that only the graph knows")
     if outcome.shape == () and tuple(computed.shape) == (1,):  # as torch._numpy gives a median
         computed = computed.reshape(())
