@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 
-from stator import _core, _hook, marks
+from stator import _core, _hook, marks, torch_marks
 
 _TORCH = os.path.dirname(torch.__file__) + os.sep
 _LAYERS = os.path.join(_TORCH, "nn", "modules") + os.sep
@@ -93,7 +93,9 @@ class NestedFrames:
         if place is None:
             place = self._places[code] = Place.PASSAGE if code in self._own_codes else place_of(code.co_filename)
         if place is Place.CLOSED or _core.eager_depth():
-            mark = marks.disabled_mark(func) if "_torchdynamo_disable" in func.__dict__ else None
+            if torch_marks.alone_disabled(func) is None:  # asked at every call below a break
+                return _hook.RUN_ALL
+            mark = marks.disabled_mark(func)
             return _hook.RUN_ALL if mark is None or mark.recursive else _hook.RUN
         if place is Place.PASSAGE or closure or code.co_flags & _GENERATOR or code.co_flags & _FUNCTION != _FUNCTION:
             return _hook.RUN
