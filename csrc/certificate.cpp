@@ -381,10 +381,10 @@ bool GuardProgram::prove_watched(Frame& frame) {
   if (certificate.watch.has_lost()) return false;
   for (uint32_t number : certificate.watch.take_changed()) {
     Certificate::Watched& watched = certificate.watched[number];
-    if (*watched.version == watched.seen) {
+    if (certificate.watch.is_pending(number)) {
       certificate.watch.note(number, false);  // it is about to be written to
-      continue;
     }
+    if (*watched.version == watched.seen) continue;
     watched.seen = *watched.version;
     if (watched.group >= 0 ? renew(dict_groups_[watched.group], frame) != -1 : *watched.length != watched.expected) {
       return false;

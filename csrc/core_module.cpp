@@ -44,6 +44,8 @@ PyMethodDef core_functions[] = {
      "listen_to_redone(function): told whether a call succeeded that was made again because its graph had failed"},
     {"tensor_item", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(stator::tensor_item)), METH_FASTCALL,
      "tensor_item(tensor, place) -> an element of an integer tensor in the CPU's memory, counted in reading order"},
+    {"attention_kernels", stator::attention_kernels, METH_NOARGS,
+     "attention_kernels() -> which kernels scaled_dot_product_attention may choose, in which order, as one number"},
     {"set_vars", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(stator::set_vars)), METH_FASTCALL,
      "set_vars(object, attributes): add them to its instance dict"},
     {"set_items", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(stator::set_items)), METH_FASTCALL,

@@ -4,6 +4,8 @@
 #include <iterator>
 #include <unordered_map>
 
+#include "raw_read.h"
+
 namespace stator {
 
 #if PY_VERSION_HEX >= 0x030C0000
@@ -14,6 +16,15 @@ struct Subscription {
   DictWatch* watch;
   uint32_t number;
 };
+
+// Below the version, in the same word, CPython keeps who watches the dict and, since 3.13, how often it was changed.
+#if PY_VERSION_HEX >= 0x030D0000
+constexpr int version_shift = 12;
+#else
+constexpr int version_shift = 8;
+#endif
+
+uint64_t version_of(PyObject* dict) { return *dict_version_place(dict) >> version_shift; }
 
 int watcher_id = -1;
 // Never destroyed: dicts die after static destructors have run.
@@ -54,6 +65,7 @@ bool DictWatch::add(PyObject* dict) {
   auto number = static_cast<uint32_t>(dicts_.size());
   dicts_.push_back(dict);
   noted_.push_back(0);
+  told_.push_back(0);
   changed_.reserve(dicts_.size());  // a note must not allocate
   subscriptions().insert({dict, {this, number}});
   return true;
@@ -74,9 +86,24 @@ void DictWatch::clear() {
   }
   dicts_.clear();
   noted_.clear();
+  told_.clear();
   changed_.clear();
   lost_ = false;
 }
+
+void DictWatch::note(uint32_t number, bool dies) {
+  if (dies) {
+    lost_ = true;
+    dicts_[number] = nullptr;
+  } else {
+    told_[number] = version_of(dicts_[number]);
+  }
+  if (noted_[number]) return;
+  noted_[number] = 1;
+  changed_.push_back(number);
+}
+
+bool DictWatch::is_pending(uint32_t number) const { return told_[number] == version_of(dicts_[number]); }
 
 PyObject* watch_count(PyObject*, PyObject*) { return PyLong_FromSize_t(subscriptions().size()); }
 
@@ -86,6 +113,8 @@ void dict_watch_init() {}
 PyObject* watch_count(PyObject*, PyObject*) { return PyLong_FromLong(0); }
 bool DictWatch::add(PyObject*) { return false; }
 void DictWatch::clear() {}
+void DictWatch::note(uint32_t, bool) {}
+bool DictWatch::is_pending(uint32_t) const { return false; }
 
 #endif
 
@@ -94,16 +123,6 @@ std::vector<uint32_t> DictWatch::take_changed() {
   for (uint32_t number : changed_) noted_[number] = 0;
   changed_.clear();
   return taken;
-}
-
-void DictWatch::note(uint32_t number, bool dies) {
-  if (dies) {
-    lost_ = true;
-    dicts_[number] = nullptr;
-  }
-  if (noted_[number]) return;
-  noted_[number] = 1;
-  changed_.push_back(number);
 }
 
 }  // namespace stator

@@ -34,10 +34,13 @@ class DictWatch {
 
   // Told by the interpreter, before the dict changes.
   void note(uint32_t number, bool dies);
+  // Whether the change that was told of last is yet to come: another watcher's code runs in between.
+  bool is_pending(uint32_t number) const;
 
  private:
   std::vector<PyObject*> dicts_;  // borrowed: a dict that dies says so first, and stands here as nullptr
   std::vector<char> noted_;
+  std::vector<uint64_t> told_;  // the version that the dict had when it was noted last
   std::vector<uint32_t> changed_;
   bool lost_ = false;
 };

@@ -14,10 +14,16 @@
 
 typedef struct {
     bool live;                          /* intercept frames of this thread now */
+    int tracing;                        /* how many trace, profile and audit functions were running at enter() */
+} Interception;
+
+typedef struct {
+    Interception now;
     Py_ssize_t depth;                   /* enter() calls not yet left */
     Py_ssize_t capacity;                /* of `outer`; 0 while `inline_outer` is large enough */
-    bool *outer;                        /* outer[i]: `live` as it was before the i-th enter() */
-    bool inline_outer[INLINE_DEPTH];
+    Interception *outer;                /* outer[i]: `now` as it was before the i-th enter() */
+    Interception inline_outer[INLINE_DEPTH];
+    _PyInterpreterFrame *handed_down;   /* the frame that another hook was given, or NULL */
     _PyInterpreterFrame *intercepted;   /* the frame whose callback runs, or NULL */
     PyObject *own_callback;             /* strong, or NULL: asked instead of `callback` */
 } ThreadSwitch;
@@ -72,23 +78,31 @@ is_skipped(PyCodeObject *code)
 /* -------------------------------------------------------------------------------------- evaluation */
 
 /* The hook that was there before ours may be installed a second time, over ours: then it has seen the frame, and hands
- * it down to us. Handing it back would go round for ever. */
+ * it down to us. Handing it back would go round for ever, whoever is on top by then. */
 static PyObject *
 evaluate_natively(PyThreadState *tstate, _PyInterpreterFrame *frame, int throwflag)
 {
-    if (native_eval != _PyEval_EvalFrameDefault && _PyInterpreterState_GetEvalFrameFunc(tstate->interp) == native_eval) {
+    if (native_eval == _PyEval_EvalFrameDefault) {
         return _PyEval_EvalFrameDefault(tstate, frame, throwflag);
     }
-    return native_eval(tstate, frame, throwflag);
+    ThreadSwitch *thread = &thread_switch;
+    if (_PyInterpreterState_GetEvalFrameFunc(tstate->interp) == native_eval || thread->handed_down == frame) {
+        return _PyEval_EvalFrameDefault(tstate, frame, throwflag);
+    }
+    _PyInterpreterFrame *outer = thread->handed_down;
+    thread->handed_down = frame;
+    PyObject *result = native_eval(tstate, frame, throwflag);
+    thread->handed_down = outer;
+    return result;
 }
 
 static PyObject *
 run_subtree_natively(ThreadSwitch *thread, PyThreadState *tstate, _PyInterpreterFrame *frame, int throwflag)
 {
-    bool outer = thread->live;
-    thread->live = false;
+    bool outer = thread->now.live;
+    thread->now.live = false;
     PyObject *result = evaluate_natively(tstate, frame, throwflag);
-    thread->live = outer;
+    thread->now.live = outer;
     return result;
 }
 
@@ -122,9 +136,9 @@ ask_callback(ThreadSwitch *thread, _PyInterpreterFrame *frame)
     PyObject *asked = Py_NewRef(thread->own_callback ? thread->own_callback : callback);  /* it may replace itself */
     _PyInterpreterFrame *outer_frame = thread->intercepted;
     thread->intercepted = frame;
-    thread->live = false;
+    thread->now.live = false;
     PyObject *answer = PyObject_Vectorcall(asked, stack + 1, 3 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
-    thread->live = true;
+    thread->now.live = true;
     thread->intercepted = outer_frame;
     Py_DECREF(asked);
 #if !(defined(STATOR_HOOK_TEST_LEAK) && IS_3_11)    /* 3.12+ has a release of its own to leave out */
@@ -137,7 +151,9 @@ static PyObject *
 evaluate_frame(PyThreadState *tstate, _PyInterpreterFrame *frame, int throwflag)
 {
     ThreadSwitch *thread = &thread_switch;
-    if (!thread->live || (callback == NULL && thread->own_callback == NULL)) {
+    /* A trace, profile or audit function that CPython calls in the midst of the program is no part of it. */
+    if (!thread->now.live || thread->handed_down == frame || tstate->tracing > thread->now.tracing
+        || (callback == NULL && thread->own_callback == NULL)) {
         return evaluate_natively(tstate, frame, throwflag);
     }
     if (is_skipped(frame_code(frame))) {
@@ -194,7 +210,7 @@ static int
 grow_outer(ThreadSwitch *thread)
 {
     Py_ssize_t capacity = 2 * thread->depth;
-    bool *grown = PyMem_RawRealloc(thread->capacity ? thread->outer : NULL, capacity * sizeof(bool));
+    Interception *grown = PyMem_RawRealloc(thread->capacity ? thread->outer : NULL, capacity * sizeof *grown);
     if (grown == NULL) {
         PyErr_NoMemory();
         return -1;
@@ -227,8 +243,8 @@ hook_enter(PyObject *module, PyObject *noargs)
     if (thread->depth >= room && grow_outer(thread) < 0) {
         return NULL;
     }
-    thread->outer[thread->depth++] = thread->live;
-    thread->live = true;
+    thread->outer[thread->depth++] = thread->now;
+    thread->now = (Interception){true, PyThreadState_Get()->tracing};
     Py_RETURN_NONE;
 }
 
@@ -240,7 +256,7 @@ hook_leave(PyObject *module, PyObject *noargs)
         PyErr_SetString(PyExc_RuntimeError, "leave() without enter() on this thread");
         return NULL;
     }
-    thread->live = thread->outer[--thread->depth];
+    thread->now = thread->outer[--thread->depth];
     if (thread->depth == 0) {
         if (thread->capacity) {
             PyMem_RawFree(thread->outer);
@@ -256,8 +272,8 @@ hook_leave(PyObject *module, PyObject *noargs)
 static PyObject *
 hook_pause(PyObject *module, PyObject *noargs)
 {
-    PyObject *token = thread_switch.live ? Py_True : Py_False;
-    thread_switch.live = false;
+    PyObject *token = thread_switch.now.live ? Py_True : Py_False;
+    thread_switch.now.live = false;
     return Py_NewRef(token);
 }
 
@@ -268,14 +284,14 @@ hook_resume(PyObject *module, PyObject *token)
         PyErr_SetString(PyExc_TypeError, "resume() takes the token that pause() returned");
         return NULL;
     }
-    thread_switch.live = token == Py_True;
+    thread_switch.now.live = token == Py_True;
     Py_RETURN_NONE;
 }
 
 static PyObject *
 hook_active(PyObject *module, PyObject *noargs)
 {
-    return PyBool_FromLong(thread_switch.live);
+    return PyBool_FromLong(thread_switch.now.live);
 }
 
 /* --------------------------------------------------------------------------------------- functions */

@@ -135,6 +135,10 @@ bool ShapeCheck::apply_one(ShapeOp op, const Value& operand, Value& result) {
     case ShapeOp::square_root:
       result = {true, 0, std::sqrt(operand.as_real())};
       return operand.as_real() >= 0;
+    case ShapeOp::absolute:
+      if (operand.integer == INT64_MIN) return false;
+      result = {operand.is_float, std::abs(operand.integer), std::fabs(operand.real)};
+      return true;
     default:
       break;
   }
@@ -142,6 +146,7 @@ bool ShapeCheck::apply_one(ShapeOp op, const Value& operand, Value& result) {
   if (op == ShapeOp::trunc) real = std::trunc(real);
   if (op == ShapeOp::floor) real = std::floor(real);
   if (op == ShapeOp::ceil) real = std::ceil(real);
+  if (op == ShapeOp::round) real = std::nearbyint(real);  // half to even, as Python's
   if (!operand.is_float) {
     result = operand;
     return true;

@@ -16,7 +16,7 @@ namespace stator {
 enum class Property : int { number = 0, size, stride, storage_offset, real, count };
 enum class ShapeOp : int {
   load = 0, constant, add, mul, floor_div, mod, pow, min, max, eq, ne, lt, le, gt, ge, all, any, negate, true_div,
-  to_float, trunc, floor, ceil, choose, square_root, count
+  to_float, trunc, floor, ceil, choose, square_root, absolute, round, count
 };
 
 class ShapeCheck {

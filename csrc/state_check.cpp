@@ -163,6 +163,17 @@ class StateFacts final : public StateCheck {
 
 }  // namespace
 
+PyObject* attention_kernels(PyObject* /*module*/, PyObject* /*unused*/) {
+  at::Context& context = at::globalContext();
+  uint64_t answer = 0;
+  for (at::SDPBackend kernel : context.sDPPriorityOrder()) answer = answer << 4 | (static_cast<uint64_t>(kernel) & 15);
+  for (bool allowed : {context.userEnabledFlashSDP(), context.userEnabledMemEfficientSDP(), context.userEnabledMathSDP(),
+                       context.userEnabledCuDNNSDP(), context.userEnabledOverrideableSDP()}) {
+    answer = answer << 1 | static_cast<uint64_t>(allowed);
+  }
+  return PyLong_FromUnsignedLongLong(answer);
+}
+
 std::unique_ptr<StateCheck> StateCheck::parse(PyObject* payload) {
   auto facts = std::make_unique<StateFacts>();
   if (!facts->parse_payload(payload)) return nullptr;

@@ -46,6 +46,9 @@ uint64_t tensor_fingerprint(PyObject* tensor);
 // tensor_item(tensor, place): an element of a small integer tensor in the CPU's memory, counted in reading order.
 PyObject* tensor_item(PyObject* module, PyObject* const* args, Py_ssize_t count);
 
+// attention_kernels(): which kernels scaled_dot_product_attention may choose, and in which order, as one number.
+PyObject* attention_kernels(PyObject* module, PyObject* unused);
+
 // `grad` or `_base` of a tensor: a new reference (None when there is none), nullptr for other names.
 PyObject* tensor_attribute(PyObject* tensor, PyObject* name);
 

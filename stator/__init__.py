@@ -46,7 +46,13 @@ if TYPE_CHECKING:
         Unsupported,
     )
     from stator.installation import install, is_installed, uninstall
-    from stator.shapes.declare import mark_dynamic, mark_static, mark_unbacked, maybe_mark_dynamic
+    from stator.shapes.declare import (
+        mark_dynamic,
+        mark_static,
+        mark_static_address,
+        mark_unbacked,
+        maybe_mark_dynamic,
+    )
     from stator.shapes.named import Dim
 
 __version__ = "0.1.0"
@@ -78,6 +84,7 @@ _MODULE_OF_NAME = {
     "is_installed": "stator.installation",
     "mark_dynamic": "stator.shapes.declare",
     "mark_static": "stator.shapes.declare",
+    "mark_static_address": "stator.shapes.declare",
     "mark_unbacked": "stator.shapes.declare",
     "maybe_mark_dynamic": "stator.shapes.declare",
     "Dim": "stator.shapes.named",
@@ -117,6 +124,7 @@ __all__ = [  # noqa: PLE0604 (the names that __getattr__ provides)
     "print",
     "mark_dynamic",
     "mark_static",
+    "mark_static_address",
     "mark_unbacked",
     "maybe_mark_dynamic",
     "register_backend",

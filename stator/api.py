@@ -16,8 +16,8 @@ import torch
 
 from stator import audit, marks, pipeline, report
 from stator.backends import check_settings, list_backends, register_backend
-from stator.callables import dress, require_callable, traceable
-from stator.compiled_module import CompiledModule, set_recompiler
+from stator.callables import dress, require_callable, set_recompiler, traceable
+from stator.compiled_module import CompiledModule
 from stator.errors import OptionTypeError, OptionValueError, describe_callable
 from stator.marks import graph_break, is_compiling, skip_frame
 from stator.options import (
@@ -72,6 +72,7 @@ def compile(
     options: Mapping[str, object] | None = ...,
     disable: bool = ...,
     recompile_limit: int = ...,
+    isolate_recompiles: bool = ...,
     name: str | None = ...,
 ) -> Model: ...
 
@@ -87,6 +88,7 @@ def compile(
     options: Mapping[str, object] | None = ...,
     disable: bool = ...,
     recompile_limit: int = ...,
+    isolate_recompiles: bool = ...,
     name: str | None = ...,
 ) -> Callable[[Model], Model]: ...
 
@@ -101,6 +103,7 @@ def compile(
     options: Mapping[str, object] | None = None,
     disable: bool = False,
     recompile_limit: int = DEFAULT_RECOMPILE_LIMIT,
+    isolate_recompiles: bool = False,
     name: str | None = None,
 ) -> Any:
     """Compile a function, method, callable object, class, partial or nn.Module.
@@ -116,6 +119,7 @@ def compile(
         mode=mode,
         options=options,
         recompile_limit=recompile_limit,
+        isolate_recompiles=isolate_recompiles,
         name=name,
     )
     require_bool("disable", disable)
@@ -174,7 +178,11 @@ def _compile_module(module: torch.nn.Module, settings: Settings) -> CompiledModu
     return compiled
 
 
-set_recompiler(_compile_module)
+def _compile_again(model: Any, settings: Settings) -> Any:
+    return _compile(model, settings, disable=False)
+
+
+set_recompiler(_compile_again)
 
 
 def compile_in_place(module: torch.nn.Module, **settings: Any) -> None:

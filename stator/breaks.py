@@ -209,8 +209,9 @@ register(
     "SB017",
     "tensor type that cannot be faked",
     cause="a tensor of this kind has no fake counterpart to trace with",
-    example="a subclass with __torch_dispatch__ and no __tensor_flatten__; a quantised or nested tensor",
-    remedy="use a plain tensor, or give the subclass __tensor_flatten__ and __tensor_unflatten__",
+    example="a subclass with __torch_dispatch__ and no __tensor_flatten__; a quantised, nested or CSR tensor",
+    remedy="use a plain tensor (of a jagged nested one, values() and offsets(); of a CSR one, to_sparse_coo()), or "
+    "give the subclass __tensor_flatten__ and __tensor_unflatten__",
 )
 register(
     "SB018",

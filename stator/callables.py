@@ -7,13 +7,16 @@ the original.
 
 from __future__ import annotations
 
+import copyreg
 import functools
 import inspect
 import types
 from collections.abc import Callable
 from typing import Any, TypeGuard
 
-from stator import marks
+import torch
+
+from stator import _core, marks
 from stator.errors import OptionTypeError
 from stator.options import Settings
 
@@ -82,8 +85,35 @@ class CompiledCallable:
             raise AttributeError(name)
         return getattr(self.__wrapped__, name)
 
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        mark = marks.compiled_mark(self)
+        assert mark is not None
+        return compile_again, (self.__wrapped__, mark.settings)
+
     def __repr__(self) -> str:
         return f"<compiled {self.__wrapped__!r}>"
+
+
+# Set by stator.api, the only place that can compile: (callable, settings) -> its compiled form.
+_recompile: list[Callable[[Any, Settings], Any]] = []
+
+
+def compile_again(original: Callable[..., Any], settings: Settings) -> Any:
+    """The compiled form of a copied or unpickled callable: a bound method of a copied object is the copy's."""
+    return _recompile[0](original, settings)
+
+
+def set_recompiler(recompiler: Callable[[Any, Settings], Any]) -> None:
+    """Tell this module how to compile; called once, when `stator.api` is loaded."""
+    _recompile[:] = [recompiler]
+
+
+def name_of_function(entry: Any) -> str:
+    """As functions are copied and pickled: the copy is the function itself, the pickle its name."""
+    return str(entry.fn.__qualname__)
+
+
+copyreg.pickle(_core.CompiledFunction, name_of_function)  # type: ignore[arg-type]
 
 
 def dress(
@@ -94,9 +124,9 @@ def dress(
 ) -> Callable[..., Any]:
     """The public object of an entry: it looks and binds like `original`, and is known as compiled."""
     public: Callable[..., Any]
-    if not isinstance(original, types.FunctionType):
+    if not isinstance(original, types.FunctionType) and not is_call_of_module(original):
         public = CompiledCallable(original, entry)
-    elif binds_and_holds_attributes(entry):
+    elif isinstance(original, types.FunctionType) and binds_and_holds_attributes(entry):
         public = functools.update_wrapper(entry, original)
     else:
 
@@ -106,6 +136,12 @@ def dress(
 
     marks.compiled(public, marks.Compiled(original, traced, settings))
     return public
+
+
+def is_call_of_module(original: object) -> bool:
+    """Whether `module.compile()` is being made: torch.jit leaves functions among a module's attributes alone."""
+    return isinstance(original, types.MethodType) and isinstance(original.__self__, torch.nn.Module) \
+        and original.__func__.__name__ == "_call_impl"
 
 
 def binds_and_holds_attributes(entry: object) -> bool:

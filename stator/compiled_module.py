@@ -7,12 +7,15 @@ state_dict and mode are the original's own, under the original's names, and whos
 from __future__ import annotations
 
 import copy
+import sys
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 
 from stator import marks
+from stator.callables import compile_again
 from stator.options import Settings
 
 # Methods by which a module is changed in place and handed back: `m = m.to("cpu").eval()` must stay compiled.
@@ -29,6 +32,7 @@ OWN_ATTRIBUTES = frozenset(
         "_orig_mod",
         "_stator_entry",
         "_stator_settings",
+        "dynamo_ctx",
         "__deepcopy__",
         "__copy__",
         "__reduce__",
@@ -36,9 +40,9 @@ OWN_ATTRIBUTES = frozenset(
     }
 )
 
-# Set by stator.api, the only place that can compile again: (module, settings) -> CompiledModule.
-Recompiler = Callable[[torch.nn.Module, Settings], "CompiledModule"]
-_recompile: list[Recompiler] = []
+_TORCHS = "torch._dynamo.eval_frame"
+_installed: list[bool] = []  # not empty: torch.compile is Stator's
+_seen_as: weakref.WeakKeyDictionary[type, type] = weakref.WeakKeyDictionary()
 
 
 class CompiledModule(torch.nn.Module):
@@ -66,10 +70,18 @@ class CompiledModule(torch.nn.Module):
         if name in OWN_ATTRIBUTES:
             return object.__getattribute__(self, name)
         original = object.__getattribute__(self, "_orig_mod")
+        if name == "__class__" and _installed:
+            return class_of_torchs_kind(original.__class__)
         value = getattr(original, name)
         if name in FLUENT_METHODS and callable(value):
             return returning_self(self, original, value)
         return value
+
+    @property
+    def dynamo_ctx(self) -> Callable[[Callable[..., Any]], Any]:
+        """Compiles a function with the settings of this module: what Lightning does with its steps."""
+        settings = self._stator_settings
+        return lambda fn: compile_again(fn, settings)
 
     def __setattr__(self, name: str, value: Any) -> None:
         setattr(self._orig_mod, name, value)
@@ -107,13 +119,13 @@ class CompiledModule(torch.nn.Module):
         return key in self._orig_mod  # type: ignore[operator]
 
     def __deepcopy__(self, memo: dict[int, Any]) -> CompiledModule:
-        return rebuild(copy.deepcopy(self._orig_mod, memo), self._stator_settings)
+        return compile_again(copy.deepcopy(self._orig_mod, memo), self._stator_settings)
 
     def __copy__(self) -> CompiledModule:
-        return rebuild(copy.copy(self._orig_mod), self._stator_settings)
+        return compile_again(copy.copy(self._orig_mod), self._stator_settings)
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
-        return rebuild, (self._orig_mod, self._stator_settings)
+        return compile_again, (self._orig_mod, self._stator_settings)
 
 
 def returning_self(
@@ -128,11 +140,36 @@ def returning_self(
     return call
 
 
-def rebuild(module: torch.nn.Module, settings: Settings) -> CompiledModule:
-    """Compile a copied or unpickled module with the settings of the one it came from."""
-    return _recompile[0](module, settings)
+class _NoSubclass:
+    """Stands before the ancestors of a class, whose `__init_subclass__` is not to be called."""
+
+    def __init_subclass__(cls) -> None:
+        pass
 
 
-def set_recompiler(recompiler: Recompiler) -> None:
-    """Tell this module how to compile; called once, when `stator.api` is loaded."""
-    _recompile[:] = [recompiler]
+def class_of_torchs_kind(original: type) -> type:
+    """The class that a compiled module says it has: the original's, and, for those who ask, torch's OptimizedModule.
+
+    Libraries unwrap what torch.compile gave them where `isinstance(model, torch._dynamo.OptimizedModule)`. As long as
+    nobody has loaded that class, nobody asks.
+    """
+    optimized = getattr(sys.modules.get(_TORCHS), "OptimizedModule", None)
+    if not isinstance(optimized, type) or issubclass(original, optimized):
+        return original
+    known = _seen_as.get(original)
+    if known is None:
+        place = original.__mro__.index(torch.nn.Module)
+        ancestors = [_NoSubclass, *original.__mro__[:place], optimized, *original.__mro__[place:]]
+        told = type("Ancestry", (type,), {"mro": lambda cls: [cls, *ancestors]})
+        try:
+            known = told(original.__name__, (), {"__module__": original.__module__,
+                                                 "__qualname__": original.__qualname__, "__doc__": original.__doc__})
+        except TypeError:  # a layout of its own: a module that is a dict, too
+            known = original
+        _seen_as[original] = known
+    return known
+
+
+def pose_as_torchs(installed: bool) -> None:
+    """Whether compiled modules say that they are of torch's kind, too; as long as torch.compile is Stator's."""
+    _installed[:] = [True] if installed else []

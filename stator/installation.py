@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import os
+import sys
 import threading
 import types
 import warnings
@@ -18,6 +19,7 @@ import torch
 
 from stator import api, pipeline
 from stator.backends.registry import find_backend, refuse_tuning
+from stator.compiled_module import pose_as_torchs
 from stator.errors import OptionValueError, Unsupported
 from stator.options import DEFAULT_RECOMPILE_LIMIT, split_options
 from stator.stance import set_stance as stance_of
@@ -41,6 +43,7 @@ def install(backend: str | Callable[..., Any] | None = None) -> None:
         torch.compiler.set_stance = _torch_set_stance(_replaced["compiler.set_stance"])
         for name in _BY_NAME:
             setattr(torch.compiler, name, getattr(api, name))
+        pose_as_torchs(True)
 
 
 def uninstall() -> None:
@@ -51,6 +54,7 @@ def uninstall() -> None:
             setattr(holder, name.removeprefix("compiler."), original)
         _replaced.clear()
         _operators.clear()
+        pose_as_torchs(False)
 
 
 def is_installed() -> bool:
@@ -77,7 +81,6 @@ def _torch_compile(original: Any, default_backend: Any) -> Any:
         if shapes_spec is not None:
             raise OptionValueError("shapes_spec= is not accepted by Stator; mark sizes with stator.mark_dynamic")
         disable = disable or any(os.environ.get(name) == "1" for name in _TURN_OFF)
-        # isolate_recompiles asks for what Stator does anyway: each compile() call has entries of its own.
         if backend in (None, "inductor") and default_backend is not None:
             backend, mode, options = default_backend, None, None
         mode, options = _without_tuning(backend, mode, options)
@@ -88,12 +91,13 @@ def _torch_compile(original: Any, default_backend: Any) -> Any:
         compiled = api.compile(
             model,
             fullgraph=fullgraph,
-            dynamic=dynamic,
+            dynamic=_dynamic_in_torchs_config() if dynamic is None else dynamic,
             backend="inductor" if backend is None else backend,
             mode=mode,
             options=options,
             disable=disable,
-            recompile_limit=DEFAULT_RECOMPILE_LIMIT if recompile_limit is None else recompile_limit,
+            recompile_limit=_limit_in_torchs_config() if recompile_limit is None else recompile_limit,
+            isolate_recompiles=isolate_recompiles,
             name=name,
         )
         if not is_operator_of_torch(model):
@@ -104,6 +108,24 @@ def _torch_compile(original: Any, default_backend: Any) -> Any:
         return run
 
     return compile
+
+
+def _torchs_config() -> Any:
+    """torch._dynamo.config, where somebody has loaded it: scripts set there what torch.compile has no argument for."""
+    return sys.modules.get("torch._dynamo.config")
+
+
+def _limit_in_torchs_config() -> int:
+    limit = getattr(_torchs_config(), "recompile_limit", DEFAULT_RECOMPILE_LIMIT)
+    return limit if isinstance(limit, int) and limit > 0 else DEFAULT_RECOMPILE_LIMIT
+
+
+def _dynamic_in_torchs_config() -> bool | None:
+    """As `dynamic=None` is meant there: sizes open from the start, or never."""
+    config = _torchs_config()
+    if not getattr(config, "assume_static_by_default", True):
+        return True
+    return None if getattr(config, "automatic_dynamic_shapes", True) else False
 
 
 def is_operator_of_torch(model: Any) -> bool:

@@ -62,6 +62,7 @@ class Settings:
     mode: str | None = None
     options: Mapping[str, object] = field(default_factory=dict, hash=False)
     recompile_limit: int = DEFAULT_RECOMPILE_LIMIT
+    isolate_recompiles: bool = False
     name: str | None = None
     strict: bool = field(default_factory=strict_from_environment)
     compile_nested: bool = True
@@ -75,6 +76,7 @@ class Settings:
     def validate(self) -> None:
         """Raise on the first field that is not accepted."""
         require_bool("fullgraph", self.fullgraph)
+        require_bool("isolate_recompiles", self.isolate_recompiles)
         if self.dynamic is not None and not isinstance(self.dynamic, bool):
             raise OptionTypeError(
                 f"dynamic={self.dynamic!r} is not accepted; use True (sizes are symbolic), False (sizes are "
@@ -132,6 +134,7 @@ def build_settings(
     mode: str | None = None,
     options: Mapping[str, object] | None = None,
     recompile_limit: int = DEFAULT_RECOMPILE_LIMIT,
+    isolate_recompiles: bool = False,
     name: str | None = None,
 ) -> Settings:
     """The validated settings of the public API's keyword arguments."""
@@ -145,6 +148,7 @@ def build_settings(
         mode=mode,
         options=of_backend,
         recompile_limit=recompile_limit,
+        isolate_recompiles=isolate_recompiles,
         name=name,
         **own,  # type: ignore[arg-type]  # validate() checks that each is a bool
     )

@@ -22,10 +22,11 @@ from stator import _core, events, marks, stance
 from stator.backends import check_settings
 from stator.backends.aot import failed_in_autograd
 from stator.backends.compilation import compile_graph
-from stator.backends.generations import begins_generation
+from stator.backends.generations import begins_generation, records_cuda_graphs
 from stator.backends.registry import prepare_backend
 from stator.breaks import Break
 from stator.cache.dispatch import update_dispatch
+from stator.cache.family import entry_of_another, join_family
 from stator.cache.forced_backends import use_backend
 from stator.cache.nested import NestedFrames
 from stator.cache.probe import BreakProbe
@@ -37,6 +38,7 @@ from stator.emit.inheritance import pass_on
 from stator.emit.locks import UnderLocks, bound_arguments
 from stator.emit.points import NATIVE_CODES, ResumePoint
 from stator.emit.residual import Residual, emit_residual
+from stator.emit.static_addresses import mark_static_addresses
 from stator.errors import BackendError, DeclarationError, InternalError, Unsupported
 from stator.graph import propagation
 from stator.graph.histories import AS_IT_IS, needs_old_values, separate_histories
@@ -51,6 +53,7 @@ from stator.held_signals import held_signals, signals_let_through
 from stator.interp import function_modes
 from stator.interp.rules_effects import PolicySet
 from stator.interp.rules_gradients import WAY
+from stator.interp.rules_higher_order import CARRIED_NUMBERS, carries_numbers
 from stator.interp.rules_settings import INFERENCE
 from stator.interp.rules_torch import BACKWARD
 from stator.interp.suspend import plan_stop, suspend
@@ -86,6 +89,8 @@ def make_entry(fn: Any, settings: Settings) -> Any:
     site.compiled = _core.CompiledFunction(function, miss, prefix)
     site.compiled._stator_site = site
     register(site)
+    if not records_cuda_graphs(settings):  # which are recorded for the addresses of one module
+        join_family(site.compiled, function)
     return site.compiled
 
 
@@ -161,6 +166,8 @@ def on_miss(site: CallSite, compiled: Any, bound: tuple[Any, ...], args: tuple[A
         return _core.EAGER if mark.recursive else site.points.invoke(site.fn, *args, **(kwargs or {}))
     if site.shapes.declared.dims:
         site.shapes.declared.check_call(site.fn, bound)
+    if take_from_family(site, bound):
+        return _core.RETRY
     if not may_compile(site, bound):
         return _core.EAGER
     installed = compiled.entries()
@@ -207,6 +214,18 @@ def on_miss(site: CallSite, compiled: Any, bound: tuple[Any, ...], args: tuple[A
         return value
     finally:
         del error, entry, bound, args
+
+
+def take_from_family(site: CallSite, bound: tuple[Any, ...]) -> bool:
+    """Install an entry that another place of this function has, if one fits: nothing is compiled for that."""
+    if stance.current() == "eager_then_compile" or len(site.compiled.entries()) >= site.settings.recompile_limit:
+        return False
+    with _lock:
+        found = entry_of_another(site, bound)
+        if found is not None:
+            site.compiled.add_entry(*found)
+            update_dispatch(site.compiled)
+    return found is not None
 
 
 def fits_by_now(compiled: Any, seen: list[Any], bound: tuple[Any, ...]) -> bool:
@@ -306,6 +325,9 @@ def ask_less(site: CallSite, done: Trace) -> bool:
     if INFERENCE not in site.turned_off and recorder.graph.find_nodes(op="call_function", target=_enter_inference_mode):
         site.turned_off.add(INFERENCE)  # break where it is entered and left
         return True
+    if CARRIED_NUMBERS not in site.turned_off and carries_numbers(recorder.graph):
+        site.turned_off.add(CARRIED_NUMBERS)  # break at the loop
+        return True
     if recorder.takes_sparse and any(is_sparse(graph_input.tensor) for graph_input in recorder.inputs):
         site.turned_off.add("sparse inputs")  # break at what uses them
         return True
@@ -339,6 +361,7 @@ def finish(site: CallSite, done: Trace, bound: tuple[Any, ...], started: float, 
     nodes = 0
     if residual.graph is not None:
         nodes = len(residual.graph.graph.nodes)
+        mark_static_addresses(done.vm.heap, residual.graph_inputs, bound)
         compiled, serves = compiled_or_shared(site, done, residual, bound)
     function = residual.link(compiled, site.settings.backend_name)
     if done.vm.modes_at_start:
@@ -351,7 +374,9 @@ def finish(site: CallSite, done: Trace, bound: tuple[Any, ...], started: float, 
     events.emit(events.CaptureFinished(site.name, nodes, len(lowered.checks), seconds, residual.graph, residual.source,
                                        guards))
     residual.graph_inputs = []  # the tensors of the captured call are the user's to let go
-    return program, function, Installed(lowered, guards, residual, shareable=serves)
+    return program, function, Installed(lowered, guards, residual, shareable=serves,
+                                        under_locks=bool(done.vm.locks),
+                                        receiver=type(bound[0]) if bound else None)
 
 
 def compiled_or_shared(site: CallSite, done: Trace, residual: Residual, bound: tuple[Any, ...]) -> tuple[Any, Any]:
@@ -539,7 +564,7 @@ def internal_failure(site: CallSite, error: BaseException) -> None:
 def explained_call(fn: Any, settings: Settings, args: tuple[Any, ...],
                    kwargs: dict[str, Any]) -> tuple[Any, list[events.Event], list[Installed], BreakProbe]:
     """Capture one call: its value, its events, what every entry was made from, and what its breaks cost."""
-    compiled = make_entry(fn, settings)
+    compiled = make_entry(fn, replace(settings, isolate_recompiles=True))
     points = compiled._stator_site.points
     points.probe = probe = BreakProbe()
     with events.record() as log:

@@ -12,7 +12,10 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from curriculum import Case, cases_of, run_case  # noqa: E402
 from same_as_eager import Report, identity_mode  # noqa: E402
+from stator import pipeline  # noqa: E402
+from stator.cache import family  # noqa: E402
 
+take_from_family = pipeline.take_from_family
 LANG = Path(__file__).parent / "lang"
 REDONE: list[str] = []  # tests during which a graph failed and the call was made again: their results say nothing of it
 TALLY: pytest.StashKey[list[tuple[str, bool, Report | None]]] = pytest.StashKey()
@@ -48,6 +51,13 @@ def pytest_pycollect_makeitem(collector: pytest.Collector, name: str, obj: objec
     if found is None or found.fn is not obj:
         return None
     return LangCase.from_parent(collector, name=name, case=found)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """What another compile() made would serve here: tests count what their own one captures, or change the engine."""
+    family.forget()
+    shares = item.get_closest_marker("shares_entries") is not None
+    pipeline.take_from_family = take_from_family if shares else lambda site, bound: False
 
 
 def pytest_warning_recorded(warning_message: Any, nodeid: str) -> None:

@@ -1,7 +1,8 @@
 """Tell AOTAutograd which inputs stay where they are.   a graph  ->  its parameters and buffers marked as static
 
 A compiler that records CUDA graphs copies every other input into a place of its own at each call. The marks are
-those that torch's compilers look for; Inductor itself checks that a static input still has its address.
+those that torch's compilers look for; Inductor itself checks that a static input still has its address. Other tensors
+that stay were marked when the graph was made (`emit/static_addresses.py`).
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import itertools
 import torch
 from torch._guards import CompileId
 
+from stator.shapes.policy import ADDRESS_MARK
 from stator.shapes.sources import NamedSource
 from stator.source import Key, Source
 
@@ -26,7 +28,7 @@ def mark_static_inputs(gm: torch.fx.GraphModule) -> None:
         source = node.meta.get("source")
         node._dynamo_source = None if source is None else NamedSource(source)
         if source is not None and is_member_of_module(source):
-            node.meta["tensor_dict"] = {"_dynamo_static_input_type": "unguarded"}
+            node.meta["tensor_dict"] = {ADDRESS_MARK: "unguarded"}
 
 
 def is_member_of_module(source: Source) -> bool:

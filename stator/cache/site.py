@@ -6,6 +6,7 @@ the record of what each entry was made from.
 
 from __future__ import annotations
 
+import itertools
 import os
 import types
 from collections.abc import Sequence
@@ -38,6 +39,9 @@ class Installed:
     why_eager: str = ""
     error: BaseException | None = None  # what the trace raised, where it raised
     shareable: Shareable | None = None  # its compiled graph, which may serve other entries
+    under_locks: bool = False  # its function takes locks, and asks a guard program of its own
+    receiver: type | None = None  # of the first argument that it was made for
+    number: int = field(default_factory=itertools.count().__next__)  # later entries have larger ones
 
 
 @dataclass

@@ -98,7 +98,8 @@ def emit_residual(vm: Any, result: Any, resume: Any = None, begin: Callable[[], 
     flags = write_flags(build)
     lines = writer.lines
     drop_idle_settings(recorder.graph, vm.torch_state)
-    needs_graph = bool(build.outputs) or recorder.calls > 0 and not only_settings(recorder.graph)
+    asserted = recorder.symbols.asserted_of_inputs() if recorder.symbols.definitions else {}
+    needs_graph = bool(build.outputs or asserted) or recorder.calls > 0 and not only_settings(recorder.graph)
     call: list[str] = []
     graph_module = None
     inputs: list[Any] = []
@@ -109,7 +110,7 @@ def emit_residual(vm: Any, result: Any, resume: Any = None, begin: Callable[[], 
             nodes += errors_to_meet(recorder.graph, nodes)
         given_back = {node for node in nodes if type(node) is fx.Node}
         for each in recorder.inputs:
-            if each.node.users or each.node in given_back:
+            if each.node.users or each.node in given_back or each.node in asserted:
                 recorder.layouts.restore(each)
                 inputs.append(each)
             else:
@@ -120,9 +121,7 @@ def emit_residual(vm: Any, result: Any, resume: Any = None, begin: Callable[[], 
         recorder.graph.output(nodes)
         graph_module = make_captured(recorder.graph, recorder.inner_graphs, recorder.plays)
         if recorder.symbols.definitions:
-            with torch._C._EnableTorchFunction():  # of the pass's proxies
-                insert_deferred_runtime_asserts(graph_module, recorder.symbols.shape_env, "stator")
-            graph_module.recompile()
+            insert_asserts(recorder, graph_module, asserted)
         line = f"{'out = ' if nodes else ''}graph({', '.join(names)})"
         call = call_graph(writer, vm.torch_state, line, bool(recorder.wrappers.behind))
         call = call_or_redo(build, graph_module.graph, call, inputs, packed, flags.undo)
@@ -134,6 +133,17 @@ def emit_residual(vm: Any, result: Any, resume: Any = None, begin: Callable[[], 
     parameters = (["inputs"] if packed else []) + list(build.wanted.values())
     return Residual(writer.source("residual", parameters), writer.names, sources + list(build.wanted), graph_module,
                     inputs, len(sources), effects, writer.lines)
+
+
+def insert_asserts(recorder: Any, graph_module: Any, asserted: dict[fx.Node, Any]) -> None:
+    """The graph checks what was said of numbers that no guard asks about; sizes of inputs count as made by these."""
+    for node, symbols in asserted.items():
+        node.meta["unbacked_bindings"] = symbols
+    with torch._C._EnableTorchFunction():  # of the pass's proxies
+        insert_deferred_runtime_asserts(graph_module, recorder.symbols.shape_env, "stator")
+    for node in asserted:
+        del node.meta["unbacked_bindings"]
+    graph_module.recompile()
 
 
 def draw_numbers(build: Rebuilder, may_fail: bool) -> list[str]:
@@ -185,9 +195,9 @@ def call_graph(writer: Writer, state: Any, call: str, wrapped: bool) -> list[str
     lines = [call]
     if wrapped:
         lines = [f"with {writer.constant(torch._C.DisableTorchFunctionSubclass, 'functions_off')}():", f"    {call}"]
-    if not state.before:
-        return lines
     undo = [f"    {_setter_call(writer, setter, args)}" for setter, args in state.undo()]
+    if not undo:
+        return lines
     return ["try:", *(f"    {line}" for line in lines), "except BaseException:", *undo, "    raise"]
 
 

@@ -26,7 +26,7 @@ from stator.source import CALL_TEXTS, CallOf, Pinned
 
 LARGEST = 1 << 31  # of an element; beyond, arithmetic might leave the 64 bits of tensors
 LARGEST_SIZE = 1 << 47  # what fits in memory
-_SUMS = {"add": 1, "__add__": 1, "__radd__": 1, "sub": -1, "__sub__": -1}
+SUMS = {"add": 1, "__add__": 1, "__radd__": 1, "sub": -1, "__sub__": -1}
 _PRODUCTS = frozenset({"mul", "__mul__", "__rmul__"})
 _COMPARISONS = {text: getattr(operator, name) for name in ("eq", "ne", "lt", "le", "gt", "ge")
                 for text in (name, f"__{name}__")}
@@ -108,14 +108,14 @@ class InputItems:
         name = node.target if type(node.target) is str else getattr(node.target, "__name__", "")
         if name in _SAME and len(node.args) == 1:
             return self._operand(node.args[0], seen)
-        if name not in _SUMS and name not in _PRODUCTS or len(node.args) != 2:
+        if name not in SUMS and name not in _PRODUCTS or len(node.args) != 2:
             return None
         left, right = (self._operand(argument, seen) for argument in node.args)
         if left is None or right is None:
             return None
         if name in _PRODUCTS:
             return left[0] * right[0], left[1] * right[1]
-        return left[0] + _SUMS[name] * right[0], left[1] + right[1]
+        return left[0] + SUMS[name] * right[0], left[1] + right[1]
 
     def _operand(self, argument: Any, seen: Callable[[Any], None] | None) -> tuple[Any, int] | None:
         if type(argument) is int:

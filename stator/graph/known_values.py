@@ -352,9 +352,12 @@ def _evaluate(node: fx.Node, known: dict[fx.Node, Any]) -> Any:
     return result
 
 
+_OURS = frozenset({"stator::slice_bound", "stator::item_of_sum"})  # they compute numbers (see number_operators)
+
+
 def _is_torch(target: Any) -> bool:
     if isinstance(target, torch._ops.OpOverload):
-        return target.namespace in ("aten", "prims")
+        return target.namespace in ("aten", "prims") or target.name() in _OURS
     if isinstance(target, torch._ops.OpOverloadPacket):
         return target._qualified_op_name.split("::")[0] in ("aten", "prims")
     if isinstance(target, torch._ops.HigherOrderOperator):

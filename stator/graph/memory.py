@@ -23,6 +23,12 @@ def storage_partition(*tensors: torch.Tensor) -> tuple[int, ...]:
     return tuple(first.setdefault(address, number) for number, address in enumerate(addresses))
 
 
+def address_of(tensor: torch.Tensor) -> int:
+    """Where the first item of a tensor lies."""
+    with torch._C.DisableTorchFunction():
+        return tensor.data_ptr()
+
+
 def memory_partition(*tensors: torch.Tensor) -> tuple[Any, ...]:
     """For each tensor, the number of the first one that it overlaps with, through others too; and where it begins,
     if it overlaps with any.

@@ -19,10 +19,11 @@ C: Any = torch._C
 
 
 class _Aside(threading.local):
-    """What this thread's capture has taken off: modes, innermost last, and torch's state of `__torch_function__`."""
+    """What this thread's capture has taken off: modes, innermost last, torch's state of `__torch_function__`, hooks."""
 
     modes: list[Any] = []
     functions: Any = None
+    saved_hooks: bool = False
 
 
 _aside = _Aside()
@@ -69,11 +70,20 @@ def _without_saved_hooks() -> Iterator[None]:
             (hooks := C._autograd._top_saved_tensors_default_hooks(True)) is not None:
         taken.append(hooks)
         C._autograd._pop_saved_tensors_default_hooks()
+    before, _aside.saved_hooks = _aside.saved_hooks, _aside.saved_hooks or bool(taken)
     try:
         yield
     finally:
+        _aside.saved_hooks = before
         for hooks in reversed(taken):
             C._autograd._push_saved_tensors_default_hooks(*hooks)
+
+
+def saved_hooks_around() -> bool:
+    """Whether the program has hooks on saved tensors, also while a capture has taken them off."""
+    hooks = C._autograd
+    return _aside.saved_hooks or hooks._saved_tensors_hooks_is_enabled() and \
+        hooks._top_saved_tensors_default_hooks(True) is not None
 
 
 @contextlib.contextmanager

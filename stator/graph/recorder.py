@@ -88,6 +88,8 @@ class Recorder(InputRecorder):
         self.writes_in_place = False
         self.layouts = EntryLayouts(self)
         self.marks: dict[str, Any] = {}  # metadata of every node recorded now (see rules_checkpoint)
+        self.class_of: Callable[[Any], type] = lambda fake: torch.Tensor  # what the program takes a fake for
+        self.tangents = False  # whether the trace is at a level of forward-mode differentiation
         self._last_input: fx.Node | None = None
         self.inner_graphs: dict[str, fx.GraphModule] = {}  # by the name that the graph has for each
         self.roles: collections.Counter[str] = collections.Counter()  # how many inner graphs of each sort there are
@@ -163,6 +165,11 @@ class Recorder(InputRecorder):
         return self.graph.create_node("get_attr", name, (), {})
 
     # ------------------------------------------------------------------ calls
+
+    def refuse_tangents(self, what: str) -> None:
+        """Break where tensors may have tangents, of which `what` knows nothing."""
+        if self.tangents:
+            raise Break("SB016", f"{what} inside forward-mode differentiation")
 
     def call(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         op, target = spell(func)
@@ -274,7 +281,7 @@ class Recorder(InputRecorder):
                     # Its rule for fakes cannot live with the unknown size; whether the program fails, eager says.
                     name = getattr(target, "__name__", target)
                     raise Break("SB003", f"{name} on a data-dependent size: {error}") from None
-                failure = raised_by_eager(func, args, kwargs, error)
+                failure = raised_by_eager(func, args, kwargs, error, self.class_of)
             raise failure  # not in the handler: the rule's error is no context of the program's
 
     def _items_of_sizes(self, args: Any, kwargs: Any) -> Any:
@@ -385,9 +392,19 @@ def refuse_real_tensors(values: Any) -> None:
         if cls is list or cls is tuple:
             refuse_real_tensors(value)
         elif issubclass(cls, torch.Tensor):
-            raise Break("SB017", f"a tensor of type {cls.__name__}")
+            raise Break("SB017", kind_of(value))
         elif cls is CAPSULE:  # whoever takes a tensor out of it empties it
             raise Break("SB005", "a capsule passed to a torch operation")
+
+
+def kind_of(tensor: torch.Tensor) -> str:
+    """What keeps a tensor from having a fake, in words."""
+    with torch._C.DisableTorchFunction():
+        if tensor.is_nested:
+            return f"a nested tensor of layout {tensor.layout}"
+        if type(tensor) is torch.Tensor and tensor.layout is not torch.strided:
+            return f"a tensor of layout {tensor.layout}"
+        return f"a tensor of type {type(tensor).__name__}"
 
 
 class RecordingMode(TorchFunctionMode):

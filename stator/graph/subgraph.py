@@ -17,7 +17,7 @@ from torch import fx
 from stator.breaks import Break
 from stator.graph.modules import make_graph_module
 from stator.shapes.nodes import SymbolNodes
-from stator.shapes.values import specialise
+from stator.shapes.values import SYMBOLIC, specialise
 
 
 class _Nodes(dict[int, Any]):
@@ -78,6 +78,7 @@ class Subgraph:
         recorder = self.recorder
         if recorder.classes:
             raise Break("SB017", "a tensor subclass beside a function that becomes a graph of its own")
+        recorder.refuse_tangents("a function that becomes a graph of its own")
         self._begun = len(recorder.kept)
         self._outer = self._current()
         self._inner = {"graph": self.graph, "nodes": _Nodes(self), "enclosing": self, "_last_input": None,
@@ -135,9 +136,13 @@ class Subgraph:
         return node
 
     def bind(self, name: str, fake: Any) -> None:
-        """An input that stands for `fake` inside."""
+        """An input that stands for `fake`, a tensor or a number that nobody knows, inside."""
+        node = self._last_bound = self.add_input(name, fake)
+        if type(fake) in SYMBOLIC:
+            self.recorder.symbols.remember(fake, node)
+            return
         self.recorder.kept.append(fake)
-        self.recorder.nodes[id(fake)] = self._last_bound = self.add_input(name, fake)
+        self.recorder.nodes[id(fake)] = node
 
     def outer_knows(self, key: int) -> bool:
         return self._outer["nodes"].get(key) is not None
@@ -169,7 +174,8 @@ class Subgraph:
 
     def finish(self, outputs: list[Any], single: bool = False) -> fx.GraphModule:
         """Close the graph (while it is still being recorded into); `single` leaves its one output without a tuple."""
-        nodes = tuple(self.recorder.node_of(fake) for fake in outputs)
+        nodes = tuple(self.recorder.node_of(each) if isinstance(each, torch.Tensor) else self.recorder.to_node_arg(each)
+                      for each in outputs)
         self.graph.output(nodes[0] if single else nodes)
         self.module = make_graph_module(self.graph, self.recorder.inner_graphs)
         return self.module

@@ -7,6 +7,7 @@ what there was before.  Out: what to restore after the trace, and what the resid
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,6 +26,7 @@ class Setting:
     read: Callable[..., tuple[Any, ...]]
     keys: int = 0
     readers: tuple[Any, ...] = ()  # C functions whose answer it is; the entry guards do not cover them
+    of_operators: bool = False  # operators look at it when they run, where a compiled graph does not set it
 
 
 def _answer(reader: Any) -> Callable[..., tuple[Any, ...]]:
@@ -35,12 +37,58 @@ def anomaly_mode() -> tuple[bool, bool]:
     return C.is_anomaly_enabled(), C.is_anomaly_check_nan_enabled()
 
 
+def determinism() -> tuple[bool, bool, bool | None]:
+    """Deterministic algorithms, whether they only warn, and what torch.use_deterministic_algorithms tells Inductor."""
+    config = sys.modules.get("torch._inductor.config")
+    return (torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled(),
+            None if config is None else config.deterministic)
+
+
+def set_determinism(mode: bool, warn_only: bool, of_inductor: bool | None) -> None:
+    config: Any = sys.modules.get("torch._inductor.config")
+    if config is not None and of_inductor is not None:
+        config.deterministic = of_inductor
+    C._set_deterministic_algorithms(mode, warn_only=warn_only)
+
+
+def process_device() -> torch.device | None:
+    """What torch.set_default_device has said in this thread."""
+    context = getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None)
+    return None if context is None else context.device
+
+
+def saved_hooks() -> tuple[bool, str | None]:
+    """Whether hooks on saved tensors are allowed, and what is said where they are not."""
+    message = C._autograd._saved_tensors_hooks_get_disabled_error_message()
+    return message is None, message
+
+
+def set_saved_hooks(allowed: bool, message: str | None) -> None:
+    if allowed:
+        C._autograd._saved_tensors_hooks_enable()
+    else:
+        C._autograd._saved_tensors_hooks_disable(message, False)  # also where a refused attempt has left both
+
+
+SAVED_HOOKS = Setting(set_saved_hooks, saved_hooks)
+
+
+def leave_dual_level() -> None:
+    """After a graph that enters forward-mode differentiation has failed, inside it or not."""
+    try:
+        C._exit_dual_level(level=0)
+    except RuntimeError:  # it was outside: torch does not say otherwise
+        pass
+
+
+DETERMINISM = Setting(set_determinism, determinism, of_operators=True)
 SETTINGS: tuple[Setting, ...] = (
     Setting(C._set_grad_enabled, _answer(torch.is_grad_enabled)),
     Setting(C.set_autocast_enabled, _answer(C.is_autocast_enabled), keys=1),
     Setting(C.set_autocast_dtype, _answer(C.get_autocast_dtype), keys=1),
     Setting(C.set_autocast_cache_enabled, _answer(C.is_autocast_cache_enabled)),
-    Setting(C._set_default_dtype, _answer(torch.get_default_dtype)),
+    Setting(C._set_default_dtype, _answer(torch.get_default_dtype), of_operators=True),
+    DETERMINISM,
     Setting(C.set_anomaly_enabled, anomaly_mode, readers=(C.is_anomaly_enabled, C.is_anomaly_check_nan_enabled)),
     Setting(C._set_float32_matmul_precision, _answer(C._get_float32_matmul_precision),
             readers=(C._get_float32_matmul_precision,)),
@@ -51,6 +99,8 @@ SETTINGS: tuple[Setting, ...] = (
               readers=(getattr(C, f"_get_cudnn_{kind}"),))
       for kind in ("enabled", "benchmark", "deterministic", "allow_tf32", "depthwise_kernel")
       if hasattr(C, f"_set_cudnn_{kind}")),
+    *(Setting(getattr(C, f"_set_{kind}"), _answer(getattr(C, f"_get_{kind}")), readers=(getattr(C, f"_get_{kind}"),))
+      for kind in ("mkldnn_enabled", "mkldnn_deterministic", "nnpack_enabled") if hasattr(C, f"_set_{kind}")),
     Setting(C._set_fp32_precision_setter, _answer(C._get_fp32_precision_getter), keys=2,
             readers=(C._get_fp32_precision_getter,)),
     *(Setting(getattr(C, f"_set_{kind}"), _answer(getattr(C, f"_get_{kind}")), readers=(getattr(C, f"_get_{kind}"),))
@@ -87,9 +137,11 @@ class TorchState:
     before: dict[tuple[int, tuple[Any, ...]], tuple[Setting, tuple[Any, ...], tuple[Any, ...]]] = \
         field(default_factory=dict)
     contexts: list[tuple[Any, Any]] = field(default_factory=list)  # open (inference mode guard, its node)
+    dual_levels: bool = False  # whether the graph enters forward-mode differentiation
     autocast_depth: int = 0  # of the autocast contexts the trace itself has entered
     devices: list[torch.device] = field(default_factory=list)  # of `with torch.device(...)`, innermost last
     devices_at_start: int = 0
+    default_device: tuple[torch.device | None, ...] = ()  # what the program has made the process's own, if it did
     open_contexts: int = 0  # how many were open when the trace ended
     finals: list[tuple[Any, tuple[Any, ...]]] = field(default_factory=list)  # what the program leaves, once closed
 
@@ -117,12 +169,14 @@ class TorchState:
 
     def undo(self) -> list[tuple[Any, tuple[Any, ...]]]:
         """The calls that bring back what was there before the trace."""
-        return [(setting.setter, (*key, *value)) for setting, key, value in self.before.values()]
+        calls: list[tuple[Any, tuple[Any, ...]]] = [(leave_dual_level, ())] if self.dual_levels else []
+        return calls + [(setting.setter, (*key, *value)) for setting, key, value in self.before.values()]
 
     def close(self) -> None:
         """The trace is over: note what it leaves behind, then undo all of it."""
         self.finals = self.left_behind()
         self.finals += [(C.autocast_increment_nesting, ())] * self.autocast_depth
+        self.finals += [(torch.set_default_device, (device,)) for device in self.default_device]
         self.finals += [(torch.device.__enter__, (device,)) for device in self.devices[self.devices_at_start:]]
         self.open_contexts = len(self.contexts)
         while self.contexts:

@@ -37,7 +37,7 @@ class Wrappers:
         if recorder.propagation.enabled:
             raise ExactNeeded  # its inner tensors may share storages with other inputs
         if tensor.is_nested:
-            raise Break("SB017", "a nested tensor")
+            raise Break("SB017", f"a nested tensor of layout {tensor.layout}")
         try:
             with torch.inference_mode(tensor.is_inference()):
                 wrapper = recorder.fake_mode.from_tensor(tensor, static_shapes=True)

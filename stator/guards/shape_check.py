@@ -55,6 +55,8 @@ class Code(enum.IntEnum):
     CEIL = 22
     CHOOSE = 23
     SQUARE_ROOT = 24
+    ABSOLUTE = 25
+    ROUND = 26
 
 
 def is_ordinary(value: float) -> bool:
@@ -158,6 +160,10 @@ def _unary(op: Code, value: Any) -> Any:
             return math.ceil(value)
         case Code.SQUARE_ROOT:
             return math.sqrt(value) if value >= 0 else None
+        case Code.ABSOLUTE:
+            return abs(value) if value != -(1 << 63) else None
+        case Code.ROUND:
+            return round(value)
     return value
 
 

@@ -1,15 +1,20 @@
 """Objects that are told apart by being other objects.   `o in [a, b]`, `{o, a}`, `d[o]`  ->  guards: o is not a, ...
 
-In: what C code hashes or compares.  Out: guards that outside objects whose class has no `__eq__` of its own, and that
-were found to be different, are still different ones.  That two places hold one object is guarded where it is adopted.
+In: what C code hashes or compares.  Out: guards that outside objects which were found to be different are still
+different ones: C code asks `is` before it asks `__eq__`, which may call an object unequal to itself.  That two places
+hold one object is guarded where it is adopted.
 """
 
 from __future__ import annotations
 
 import collections
+import decimal
 import types
 import weakref
 from typing import Any
+
+import numpy
+import torch
 
 from stator.guards.guard import Kind
 from stator.heap.raw_access import instance_dict, raw_members
@@ -19,6 +24,7 @@ from stator.kinds import is_a
 from stator.source import CallOf, Pinned, Source
 
 _CONTAINERS = (list, tuple, set, frozenset, collections.deque)
+_EXACT = frozenset({*_CONTAINERS, dict})  # equal to themselves, since their items are asked `is` first
 _BOUND = (types.MethodType, types.MethodWrapperType, types.BuiltinMethodType)
 _HASHED = (set, frozenset, dict)
 _SHAPES = frozenset({Shape.OBJECT, Shape.OPAQUE})
@@ -45,7 +51,7 @@ def note_made(heap: Any, container: Any) -> None:
 
 
 def identities(heap: Any, values: Any) -> list[Source]:
-    """The places of the outside objects in `values`, and in containers there, that are equal to themselves alone."""
+    """The places of the outside objects in `values`, and in containers there, that C code tells apart by `is`."""
     found: dict[int, Source] = {}
     seen: set[int] = set()
     pending = list(values)
@@ -67,9 +73,10 @@ def identities(heap: Any, values: Any) -> list[Source]:
                 pending.extend(dict.keys(value) if is_a(value, dict) else raw_members(value))
                 if is_a(value, dict):
                     pending.extend(dict.values(value))
-            continue
+            if cls in _EXACT:
+                continue
         source = _place(heap, value)
-        if source is not None and (cls is types.FunctionType or _is_equal_to_itself_alone(cls)):
+        if source is not None:
             found[id(value)] = source
     return list(found.values())
 
@@ -78,15 +85,24 @@ def _place(heap: Any, value: Any) -> Source | None:
     if type(value) is types.FunctionType:
         source = heap.sources.get(id(value))
         return None if type(source) is Pinned else source
+    if type(value) in (float, complex):  # of these, which object it is is known of NaNs alone
+        return heap.sources.get(id(value)) if value != value else None
     tracker = heap.by_standin.get(id(value))
-    return None if tracker is None or tracker.shape not in _SHAPES else tracker.source
+    if tracker is None:
+        return None
+    if tracker.shape is Shape.TENSOR:  # which parameter it is, is a fact of its own
+        return None if is_a(tracker.original, torch.nn.Parameter) else tracker.source
+    return tracker.source if tracker.shape in _SHAPES or not _is_equal_to_itself(value) else None
 
 
-def _is_equal_to_itself_alone(cls: type) -> bool:
-    for base in _mro_of(cls):
-        if "__eq__" in base.__dict__:
-            return base is object
-    return False
+def _is_equal_to_itself(value: Any) -> bool:
+    """Whether C code that compares it says so, asking its parts at most; False where Python code may be asked."""
+    base = next(base for base in _mro_of(type(value)) if "__eq__" in base.__dict__)
+    if type(base.__dict__["__eq__"]) is not types.WrapperDescriptorType:
+        return False
+    if is_a(value, decimal.Decimal):
+        return not decimal.Decimal.is_nan(value)
+    return not is_a(value, (float, complex, numpy.generic)) or not base.__ne__(value, value)
 
 
 def _guard(heap: Any, sought: list[Source], others: list[Source]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import functools
 import re
 import types
 from collections.abc import Callable
@@ -55,7 +56,7 @@ class Exposure:
             return
         tracker.exposed = True
         shape = tracker.shape
-        if type(value) is types.SimpleNamespace:
+        if is_a(value, types.SimpleNamespace):
             self.expose_attributes(tracker)
         if shape is Shape.UPCOMING:
             tracker.exposed = False
@@ -159,6 +160,12 @@ class Exposure:
                 self.expose_deep(item, seen)
         elif cls in _SHOWING:
             self.expose_deep(mapping_behind(value), seen)
+        elif is_a(value, types.SimpleNamespace):
+            for item in (instance_dict(value) or {}).values():
+                self.expose_deep(item, seen)
+        elif cls is functools.partial:
+            for item in (*value.args, *value.keywords.values()):
+                self.expose_deep(item, seen)
         elif is_a(value, BaseException):
             self.expose_deep(arguments_of(value), seen)
             if is_a(value, BaseExceptionGroup):

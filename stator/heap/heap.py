@@ -40,7 +40,13 @@ from stator.heap.readers import (
 )
 from stator.heap.scope import Scope
 from stator.heap.sets import SetTable, adopt_members
-from stator.heap.shells import CONSTANT_TYPES, IDENTITY_TYPES, is_constant_tuple, new_shell
+from stator.heap.shells import (
+    CONSTANT_TYPES,
+    IDENTITY_TYPES,
+    is_constant_tuple,
+    is_member_of_pybind,
+    new_shell,
+)
 from stator.heap.tracker import MOVING, Shape, VariableTracker
 from stator.heap.unread import adopt_unread
 from stator.heap.upcoming import AHEAD, COMPOSITES, ENDLESS, SEQUENCES, adopt_upcoming
@@ -225,6 +231,8 @@ class Heap(Exposure):
             return self._adopt_tensor
         if is_a(value, (type, types.ModuleType, enum.Enum, torch._ops.OperatorBase)) or module_of(cls) == "typing":
             return self._adopt_identity  # what typing makes (aliases, type variables) is never changed
+        if is_member_of_pybind(cls):
+            return self._adopt_identity
         if is_a(value, BaseException):
             return self._adopt_exception
         if type(getattr(cls, "__del__", None)) is types.FunctionType:
@@ -326,6 +334,8 @@ class Heap(Exposure):
             tracker = self.register(VariableTracker(standin, value, source, Shape.LIST))
             tracker.initial = boxes
             self.guard_type(tracker)
+            if type(value) is collections.deque:
+                self.guard(Attr(source, "maxlen"), Kind.EQUALS, value.maxlen)
         return tracker.standin
 
     def _adopt_tuple(self, value: Any, source: Source) -> Any:

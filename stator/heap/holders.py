@@ -65,6 +65,8 @@ def adopt_builtin(heap: Any, value: Any, source: Source) -> Any:
     heap.guard(source, Kind.TYPE, type(value))
     heap.guard(CallOf(Pinned(_descriptor), (source,)), Kind.ID, descriptor)
     own = heap.adopt(receiver, Attr(source, "__self__"))
+    if heap.is_opaque(own):  # C code looks at it without asking: a pattern's own text
+        heap.guard(Attr(source, "__self__"), Kind.ID, receiver)
     own = specialise(own, f"the method {value.__name__}")
     if posed_class(heap, own) is not None:  # a list's iterator, which other classes' methods do not take
         if value.__name__ != "__next__":

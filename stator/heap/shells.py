@@ -114,3 +114,8 @@ def is_constant_tuple(value: Any) -> bool:
         if item != item:  # which NaN it is can matter
             return False
     return True
+
+
+def is_member_of_pybind(cls: type) -> bool:
+    """Whether instances of a class are members of an enumeration written in C++ (SDPBackend, ReduceOp.RedOpType)."""
+    return type(cls).__name__ == "pybind11_type" and "__entries" in type.__dict__["__dict__"].__get__(cls)

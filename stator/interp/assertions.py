@@ -2,9 +2,9 @@
 
 In: a conditional jump on a number or tensor that only the graph knows.  Where one side does nothing but raise, the
 trace goes on with the other, and the graph asserts the condition; the residual turns the failed assertion into the
-program's exception.  Where only the graph knows what the exception would say, or that side does more than raise, a
-failed assertion makes the call again, eagerly; that needs a graph that writes nothing.  Everything else is a
-data-dependent branch, which breaks.
+program's exception.  Where only the graph knows what the exception would say, or that side does more than raise, or
+`with` and `finally` blocks have to be left, a failed assertion makes the call again, eagerly; that needs a graph whose
+writes can be taken back.  Where the program may handle the exception, and everywhere else, the branch breaks.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from stator.breaks import Break
 from stator.code.handlers import written_handler
 from stator.heap.shells import CONSTANT_TYPES
 from stator.interp.frame import Frame
+from stator.interp.handled_errors import NOTHING
 from stator.interp.promises import UNSPOKEN, Assertion
 from stator.interp.symbols import as_bool
 from stator.interp.tracebacks import Place, place_of, places_from
@@ -47,9 +48,10 @@ def take_for_granted(vm: Any, frame: Frame, instr: Any, value: Any, jump_if: boo
     elif not _made_by_the_graph(vm, value):
         return None
     jump_raises, fall_raises = _only_raises(frame, instr.target), _only_raises(frame, frame.ip)
-    if jump_raises == fall_raises or _is_handled(vm, frame):
+    handled = _is_handled(vm, frame)
+    if jump_raises == fall_raises or handled and vm.caught() != NOTHING:
         return None
-    error = None if MADE_BEFOREHAND in vm.turned_off else \
+    error = None if handled or MADE_BEFOREHAND in vm.turned_off else \
         _exception_of(vm, frame, instr.target if jump_raises else frame.ip)
     if error is None and (type(value) is not FakeTensor or UNSPOKEN in vm.turned_off):
         return None
@@ -98,7 +100,7 @@ def _only_raises(frame: Frame, index: int) -> bool:
             return False
         instruction = instructions[index]
         if instruction.opname == "RAISE_VARARGS":
-            return instruction.arg == 1
+            return instruction.arg in (1, 2)
         if instruction.opname not in _STRAIGHT:
             return False
         index = index + 1 if instruction.opname != "JUMP_FORWARD" or instruction.target is None else instruction.target
@@ -106,7 +108,7 @@ def _only_raises(frame: Frame, index: int) -> bool:
 
 
 def _is_handled(vm: Any, frame: Frame) -> bool:
-    """Whether some frame would catch the exception, or clean up after it, in the program."""
+    """Whether some frame would catch the exception, or clean up after it, or is handling another."""
     current: Frame | None = frame
     while current is not None:
         if written_handler(current.unit, current.instruction.index) is not None:
@@ -143,7 +145,7 @@ def _made_on_a_copy(vm: Any, frame: Frame, index: int) -> BaseException | None:
         vm.pending = None
         return None
     except Exception as error:
-        plain = all(type(argument) in CONSTANT_TYPES for argument in error.args)
+        plain = all(type(argument) in CONSTANT_TYPES for argument in error.args) and not error.__suppress_context__
         return error if plain and type(error).__init__ in _PLAIN_INITS else None
     finally:
         vm.exc_state, vm.frame = state, current

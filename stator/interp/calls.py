@@ -21,6 +21,7 @@ from stator.guards.guard import Kind
 from stator.heap.shells import CONSTANT_TYPES
 from stator.interp import function_modes, rules_generators, tensor_bookkeeping
 from stator.interp.allowed_calls import call_allowed, call_constant
+from stator.interp.attention_kernels import ATTENTION, guard_kernels
 from stator.interp.attributes import load_attr
 from stator.interp.binding import bind_arguments
 from stator.interp.descriptors import adopt_entry
@@ -77,7 +78,9 @@ class Caller(NativeCaller):
             merged = {**fn.keywords, **(kwargs or {})}
             return self.call(fn.func, (*fn.args, *args), merged, cont)
         if cls is _core.CompiledFunction:  # a compiled function inside a trace is simply part of it
-            return self.call(fn.fn, (*(fn.prefix_args or ()), *args), kwargs, cont)
+            self.guard_identity(fn)
+            prefix = [self.heap.adopt(value, Pinned(value)) for value in fn.prefix_args or ()]
+            return self.call(fn.fn, (*prefix, *args), kwargs, cont)
         if self.is_torch_leaf(fn):
             return self.give(self.torch_call(fn, args, kwargs, asked=True), cont)
         if is_a(fn, torch._ops.HigherOrderOperator):  # its own code looks at dispatch keys, which fakes do not have
@@ -211,6 +214,8 @@ class Caller(NativeCaller):
             kwargs = dict(zip(kwargs, plain_arguments(self, kwargs.values()), strict=True))
         if kwargs and kwargs.get("requires_grad") is True and torch.is_grad_enabled():
             return self.made_as_leaf(fn, args, kwargs)
+        if fn in ATTENTION:
+            guard_kernels(self)
         try:
             return self.recorder.call(fn, args, kwargs or {})
         except Exception as error:

@@ -174,13 +174,13 @@ def record_cond(vm: Any, condition: Any, when_true: Subgraph, when_false: Subgra
 
 def close(vm: Any, part: Subgraph, outputs: list[Any], copies: bool, given: list[Any] | None = None) -> None:
     """End one inner graph; what it passes on of outer tensors or of its arguments, whole or in part, is copied."""
-    storages = [storage_of(each) for each in outputs]
+    storages = [storage_of(each) for each in outputs if type(each) is FakeTensor]
     if len(set(storages)) != len(storages):
         raise Unequal("its ways yield tensors that share memory")
     with part.reopened():
         made = []
         for each in outputs:
-            if shares(each, [*(given or ()), *part.outer_fakes]):
+            if type(each) is FakeTensor and shares(each, [*(given or ()), *part.outer_fakes]):
                 if not copies:
                     raise Unequal("a function passes on a tensor that it was given")
                 copy = vm.torch_call(torch.clone, (each,), None)
@@ -194,7 +194,8 @@ def close(vm: Any, part: Subgraph, outputs: list[Any], copies: bool, given: list
 def shares(tensor: Any, others: list[Any]) -> list[Any]:
     """Those of the tensors that share memory with one."""
     storage = storage_of(tensor)
-    return [other for other in others if other is tensor or storage_of(other) == storage]
+    return [other for other in others
+            if other is tensor or type(other) is FakeTensor and storage_of(other) == storage]
 
 
 def merged_fakes(merge: Merge, operands: list[Any]) -> tuple[Any, ...]:

@@ -41,17 +41,22 @@ class Raised(BaseException):
     def __init__(self, exc: BaseException, again: bool = False, spoken: bool = False) -> None:
         if type(exc) is GuardOnDataDependentSymNode:
             raise data_dependent(exc.cond, "a number")  # type: ignore[attr-defined]
-        if not again and not spoken and type(exc) in _WORDED:
-            speak_of_values(exc)
+        self.of_a_tensor = not again and not spoken and type(exc) in _WORDED and speak_of_values(exc)
         super().__init__()
         self.exc = exc
         self.again = again  # a re-raise: the traceback and the context are already there
 
 
-def speak_of_values(exc: BaseException) -> None:
-    """'int' and not 'SymInt' in the words of C code and of the interpreter, which met what stands for a value."""
-    if len(exc.args) == 1 and type(exc.args[0]) is str and _STAND_INS.search(exc.args[0]):
-        exc.args = (_STAND_INS.sub(lambda found: _MEANT[found[0]], exc.args[0]),)
+def speak_of_values(exc: BaseException) -> bool:
+    """'int' and not 'SymInt' in the words of C code and of the interpreter, which met what stands for a value.
+
+    Whether a tensor is spoken of, whose class the words do not tell.
+    """
+    if len(exc.args) != 1 or type(exc.args[0]) is not str or not _STAND_INS.search(exc.args[0]):
+        return False
+    said = exc.args[0]
+    exc.args = (_STAND_INS.sub(lambda found: _MEANT[found[0]], said),)
+    return "FakeTensor" in said
 
 
 _WORDED = frozenset({TypeError, AttributeError, ValueError, IndexError, OverflowError})

@@ -31,15 +31,15 @@ _NULL_EXIT = contextlib.nullcontext.__exit__
 _GENERATOR_EXIT = contextlib._GeneratorContextManager.__exit__
 
 
-def caught_in(frame: Frame) -> int:
-    """What this frame alone might catch, of the instruction it stands at."""
+def caught_in(frame: Frame, generators: Any) -> int:
+    """What this frame alone might catch, of the instruction it stands at; `generators`: of the trace, by id."""
     index = frame.ip - 1 if frame.ip else 0
     if frame.unit.instructions[index].handler is None:
         return NOTHING
     found = NOTHING
     for each in catchers(frame.unit, index):
         if each.manager is not None:
-            found = max(found, ANY if may_suppress(frame.stack[each.manager]) else NOTHING)
+            found = max(found, ANY if may_suppress(frame.stack[each.manager], generators) else NOTHING)
         elif each.name in _OTHERS and each.name not in frame.scope.namespace:
             found = max(found, NAMED)
         else:
@@ -47,16 +47,17 @@ def caught_in(frame: Frame) -> int:
     return found
 
 
-def may_suppress(leave: Any) -> bool:
-    """Whether a context manager, known by its __exit__, may end an exception; those of torch and of C code do not."""
+def may_suppress(leave: Any, generators: Any) -> bool:
+    """Whether a context manager, known by its __exit__, may end an exception; those of torch and of C code do not,
+    nor does a generator that has yielded inside `finally` alone."""
     if type(leave) is types.BuiltinMethodType:
         return False
     if type(leave) is not types.MethodType or type(leave.__func__) is not types.FunctionType:
         return True
     if leave.__func__ is _GENERATOR_EXIT:
         fields = object.__getattribute__(leave.__self__, "__dict__")
-        body = fields.get("func")
-        return type(body) is not types.FunctionType or not body.__code__.co_filename.startswith(_TORCH)
+        body = generators.get(id(fields.get("gen")))  # its function was deleted when it was entered
+        return body is None or body.frame is None or caught_in(body.frame, generators) != NOTHING
     return leave.__func__ is not _NULL_EXIT and not leave.__func__.__code__.co_filename.startswith(_TORCH)
 
 

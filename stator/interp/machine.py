@@ -11,6 +11,8 @@ import types
 from collections.abc import Callable
 from typing import Any
 
+import torch
+
 from stator import events
 from stator.breaks import Break
 from stator.code.decode import decode
@@ -18,6 +20,7 @@ from stator.code.opcodes import ALL_OPNAMES
 from stator.errors import UserFrame
 from stator.heap.heap import Heap
 from stator.heap.readers import traceback_of
+from stator.heap.tracker import Shape
 from stator.interp.frame import Bug, ExcState, Finished, Frame, Raised
 from stator.interp.handled_errors import ANY, WAY, caught_in, note
 from stator.interp.tracebacks import Unwound, place_of, with_place
@@ -208,7 +211,7 @@ class Machine:
                         frame.ip += 1
                         handler(self, frame, instr)
                 except Raised as raised:
-                    exc, again = raised.exc, raised.again
+                    exc, again, unnamed = raised.exc, raised.again, raised.of_a_tensor
                 except Finished as finished:
                     self.exc_state = state
                     # Its traceback holds the frames that hold it, and with them the user's objects: a cycle.
@@ -227,11 +230,22 @@ class Machine:
                     raise self.pending from error
                 if self.pending is not None:
                     raise self.pending
+                if unnamed and self.caught() and self.has_classes_of_tensors():
+                    unsaid = Break("SB017", "the words of an error about a tensor, which may be a Parameter")
+                    self.place(unsaid)
+                    failed = True
+                    raise unsaid
                 self.unwind(exc, again)
         finally:
             if not failed:
                 self.frame = outer
             self.depth -= 1
+
+    def has_classes_of_tensors(self) -> bool:
+        """Whether the trace has met a tensor of another class than torch.Tensor."""
+        return bool(self.recorder.classes) or any(
+            tracker.shape is Shape.TENSOR and type(tracker.original) is not torch.Tensor
+            for tracker in self.heap.trackers)
 
     def unwind(self, exc: BaseException, again: bool) -> None:
         """Go to the handler of `exc`, leaving frames that have none."""
@@ -382,7 +396,7 @@ class Machine:
     def stack_trace(self) -> str:
         """The user's stack as text, for the metadata of a graph node."""
         frame = self.frame
-        return "" if frame is None else _callers(frame)[3] + _frame_line(frame)
+        return "" if frame is None else _callers(frame, self.generators)[3] + _frame_line(frame)
 
     def place_node(self, node: Any) -> None:
         """Tell a node of the graph where the program stands, and what might catch its error."""
@@ -390,15 +404,15 @@ class Machine:
         if frame is None:
             node.meta["stack_trace"] = ""
             return
-        above = _callers(frame)
+        above = _callers(frame, self.generators)
         node.meta["stack_trace"] = above[3] + _frame_line(frame)
-        if caught := max(above[4], caught_in(frame)):
+        if caught := max(above[4], caught_in(frame, self.generators)):
             note(node, caught, WAY in self.turned_off)
 
     def caught(self) -> int:
         """What the program might catch where it stands (see handled_errors)."""
         frame = self.frame
-        return 0 if frame is None else max(_callers(frame)[4], caught_in(frame))
+        return 0 if frame is None else max(_callers(frame, self.generators)[4], caught_in(frame, self.generators))
 
     def place(self, stop: Break) -> None:
         """Tell a break where in the user's program it is (once, at the innermost frame)."""
@@ -413,7 +427,7 @@ class Machine:
 _RESUMABLE = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
 
-def _callers(frame: Frame) -> tuple[Any, ...]:
+def _callers(frame: Frame, generators: Any) -> tuple[Any, ...]:
     """The text of the frames above and what they would catch, kept while they stand where they stood."""
     caller = frame.caller()
     if caller is None:
@@ -421,11 +435,11 @@ def _callers(frame: Frame) -> tuple[Any, ...]:
     kept = frame.above
     if kept[0] is caller and not frame.code.co_flags & _RESUMABLE:
         return kept  # a call stays where it was made
-    above = _callers(caller)
+    above = _callers(caller, generators)
     if kept[0] is not caller or kept[1] != caller.ip or kept[2] is not above:
         text = above[3] + _frame_line(caller)
         # C code between the two may catch as well: an IndexError of `__getitem__` ends an iteration.
-        caught = ANY if frame.is_base else max(above[4], caught_in(caller))
+        caught = ANY if frame.is_base else max(above[4], caught_in(caller, generators))
         kept = frame.above = (caller, caller.ip, above, text, caught)
     return kept
 

@@ -14,13 +14,15 @@ import torch
 from stator.breaks import Break
 from stator.shapes.values import SYMBOLIC, as_integer
 
+SEQUENCES = frozenset({list, tuple, torch.Size})
+
 
 def make_tensor(vm: Any, function: Any, args: Any, kwargs: Any) -> Any:
     """torch.tensor(n) would ask for the number; a fill does not."""
     data = args[0] if args else kwargs.get("data")
-    if type(data) in (list, tuple) and len(args) == 1:
+    if type(data) in SEQUENCES and len(args) == 1:
         vm.heap.expose_deep(data)
-        if _holds_symbols(data):
+        if holds_numbers(data):
             return _stacked(vm, data, kwargs)
     if type(data) in SYMBOLIC and len(args) <= 1:
         return _filled(vm, data, kwargs)
@@ -37,13 +39,14 @@ def _filled(vm: Any, number: Any, kwargs: Any) -> Any:
     return vm.torch_call(torch.full, ((), number), settings)
 
 
-def _holds_symbols(data: Any) -> bool:
-    return any(type(item) in SYMBOLIC or type(item) in (list, tuple) and _holds_symbols(item) for item in data)
+def holds_numbers(data: Any) -> bool:
+    """Whether some number in nested lists is open."""
+    return any(type(item) in SYMBOLIC or type(item) in SEQUENCES and holds_numbers(item) for item in data)
 
 
 def _numbers_in(data: Any) -> Iterator[Any]:
     for item in data:
-        if type(item) in (list, tuple):
+        if type(item) in SEQUENCES:
             yield from _numbers_in(item)
         else:
             yield item
@@ -62,9 +65,9 @@ def _stacked(vm: Any, data: Any, kwargs: Any) -> Any:
 
 
 def _stack(vm: Any, data: Any, kwargs: Any) -> Any:
-    if not data or any((type(item) in (list, tuple)) != (type(data[0]) in (list, tuple)) for item in data):
+    if not data or any((type(item) in SEQUENCES) != (type(data[0]) in SEQUENCES) for item in data):
         raise Break("SB003", "a tensor made of uneven lists with symbolic numbers")
-    rows = [_stack(vm, item, kwargs) if type(item) in (list, tuple) else _filled(vm, as_integer(item), kwargs)
+    rows = [_stack(vm, item, kwargs) if type(item) in SEQUENCES else _filled(vm, as_integer(item), kwargs)
             for item in data]
     return vm.torch_call(torch.stack, (rows,), None)
 

@@ -91,7 +91,10 @@ def contains(vm: Any, container: Any, item: Any, invert: bool, cont: Any = None)
         container = mapping_behind(container)
     if type(item) is FakeTensor and is_a(container, (set, frozenset, dict)):
         return vm.give(contains_tensor(vm, container, item) != invert, cont)
-    if type(item) is FakeTensor or cls in (list, tuple) and any(type(x) is FakeTensor for x in container):
+    if type(item) is FakeTensor and is_a(container, (bytes, bytearray)):
+        raise Break("SB003", "a tensor looked for among bytes")
+    if type(item) is FakeTensor and not is_a(container, str) \
+            or cls in (list, tuple) and any(type(x) is FakeTensor for x in container):
         return vm.give(_search(vm, container, item) != invert, cont)
     vm.give(run_operator(vm, operator.contains, container, item) != invert, cont)
 

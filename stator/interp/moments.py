@@ -89,7 +89,7 @@ def check_spec(value: Any, conversion: str, spec: str) -> None:
         elif type(value) is not FakeTensor:
             format(python_type(value)(), spec)
         elif value.dim():
-            raise TypeError("unsupported format string passed to Tensor.__format__")
+            raise TypeError("unsupported format string passed to FakeTensor.__format__")  # see Raised
         else:
             format(float() if value.is_floating_point() else 0, spec)
     except (TypeError, ValueError) as error:

@@ -38,6 +38,8 @@ from stator.native.torch_ops import torch_leaf
 from stator.shapes.values import SYMBOLIC, UNREAD, data_dependent, specialise, unread
 from stator.source import CallOf, Pinned
 
+_TENSOR_HASH = torch.Tensor.__hash__.__code__
+
 
 class NativeCaller(Machine):
     """A machine that runs listed C code, and interprets the Python frames which that code enters."""
@@ -48,6 +50,7 @@ class NativeCaller(Machine):
     frame_for: Callable[..., Frame]
     guard_code: Callable[[types.FunctionType], None]
     walked: Callable[[Any], Any]
+    guard_identity: Callable[[Any], Any]
 
     # ------------------------------------------------------------------ C code
 
@@ -55,6 +58,8 @@ class NativeCaller(Machine):
         descriptor, receiver = receiver_split(fn)
         if descriptor is not fn and (stop := self.heap.refused.get(id(fn))) is not None:
             raise Break(stop.code, stop.detail)  # bound to the user's own object, which has no stand-in
+        if self.heap.is_opaque(fn):
+            self.guard_identity(fn)
         found = RULES.get(id(descriptor))
         if found is not None:
             return found(self, args if descriptor is fn else (receiver, *args), kwargs or {}, cont)
@@ -282,10 +287,24 @@ class NativeCaller(Machine):
         self.sync(lambda: self.call(fn, args, kwargs), out)
         return out[0]
 
+    def place_in_table(self, tensor: FakeTensor) -> int:
+        """The hash by which C code finds a tensor in a dict or a set: who else is there counts, not where it lies.
+
+        That it is none of the others is noted with the call; a parameter is guarded once, not against each other one.
+        """
+        tracker = self.heap.by_standin.get(id(tensor))
+        if tracker is None:
+            return id(tensor)
+        if is_a(tracker.original, torch.nn.Parameter):
+            self.heap.guard(tracker.source, Kind.ID, tracker.original)
+        return id(tracker.original)
+
     def intercepted(self, func: types.FunctionType, args: tuple[Any, ...], closure: Any = None) -> Any:
         """The PEP 523 hook: C code entered a Python function while tracing."""
         if torch_leaf(func) or args and type(args[0]) in SYMBOLIC and _of_numbers(func):
             return _hook.RUN_ALL
+        if func.__code__ is _TENSOR_HASH and type(args[0]) is FakeTensor:
+            return self.place_in_table(args[0])
         self.guard_callback(func, args)
         try:
             result = self.call_bound(func, args)

@@ -38,6 +38,7 @@ from stator.shapes.varying import HELD_TYPES
 SCALARS = frozenset({int, float, bool, str, complex, bytes, type(None)})
 NUMBERS = frozenset({int, float, bool, complex})
 _SETS = (set, frozenset)
+_NO_FACTORS = frozenset({str, bytes, list, tuple, dict, set, type(None)})
 _HASHING_VIEWS = symbols.KEY_VIEWS | symbols.ITEM_VIEWS
 
 # symbol -> (operator function, in-place function, dunder stem)
@@ -145,6 +146,8 @@ def binary(vm: Any, symbol: str, left: Any, right: Any, inplace: bool, cont: Any
                 refuse_addresses(vm, str, (right,))
         if left_type is FakeTensor or right_type is FakeTensor:
             refuse_mixture(left, right)
+            if inplace and symbol == "@" and {left_type, right_type} & _NO_FACTORS:
+                return _refuse_operands(symbol, left, right, inplace)
             return vm.give(vm.torch_call(tensor_function, (left, right), None, asked=True), cont)
         refuse_opaque(vm, left, right)
         for method, args in candidates:

@@ -183,10 +183,11 @@ class Replay:
     def torch_state(self) -> tuple[Any, ...]:
         """Torch's settings as the trace has changed them."""
         state = self.vm.torch_state
-        if not (state.before or state.contexts or state.devices or state.autocast_depth):
+        if not (state.before or state.contexts or state.devices or state.autocast_depth
+                or state.default_device):
             return ()
         return (tuple((id(setter), args) for setter, args in state.left_behind()), state.autocast_depth,
-                tuple(state.devices), len(state.contexts))
+                tuple(state.devices), state.default_device, len(state.contexts))
 
     def describe(self, value: Any, tensors: list[Any], objects: set[int]) -> Any:
         """What a segment depends on of an argument; the tensors of the trace are numbered."""

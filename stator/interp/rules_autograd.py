@@ -25,7 +25,7 @@ from stator.heap.raw_access import instance_dict
 from stator.interp.allowed_calls import call_allowed
 from stator.interp.binding import function_defaults
 from stator.interp.frame import Continuation, Frame
-from stator.interp.lookup import find
+from stator.interp.lookup import find, mro_of
 from stator.interp.rule_registry import rule
 from stator.interp.traced_functions import Unusual, traced_apply
 from stator.kinds import is_a
@@ -94,6 +94,7 @@ def _apply(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     cls, inputs = args[0], tuple(args[1:])
     if kwargs:
         raise Break("SB016", f"{cls.__name__}.apply with keyword arguments")
+    vm.recorder.refuse_tangents(f"{cls.__name__}.apply")
     if torch._C._are_functorch_transforms_active():
         raise Break("SB016", f"{cls.__name__}.apply inside a functorch transform")
     if marks.allowed_in_graph(cls):
@@ -109,6 +110,14 @@ def _apply(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     set_grad(vm, False)
     given = inputs if application.separate else (application.ctx, *inputs)
     call_member(vm, cls, "forward", given, AfterForward(application, cont))
+
+
+@rule(torch._C._FunctionBase.__new__)
+def _instance(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    """`F().apply(x)`: instances are good for nothing else, and torch warns of them."""
+    if not args or kwargs or not is_a(args[0], type) or torch.autograd.Function not in mro_of(args[0]):
+        raise Break("SB016", "an autograd function in flight, made by the program")
+    vm.give(torch._C._FunctionBase.__new__(args[0]), cont)
 
 
 def _overrides(vm: Any, cls: type, name: str) -> bool:

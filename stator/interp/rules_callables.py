@@ -19,6 +19,7 @@ from stator.interp.items import delete_item, get_item, set_item
 from stator.interp.membership import contains
 from stator.interp.rule_registry import rule
 from stator.kinds import is_a
+from stator.source import Pinned
 
 # ---------------------------------------------------------------------- descriptors called by hand
 
@@ -34,7 +35,7 @@ def _function_call(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     vm.call(args[0], args[1:], kwargs, cont)
 
 
-@rule(property.__get__)
+@rule(property.__get__, arity=(2, 3))
 def _property_get(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     descr, obj = args[0], args[1]
     if obj is None:
@@ -44,7 +45,7 @@ def _property_get(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     vm.call(descr.fget, (obj,), {}, cont)
 
 
-@rule(property.__set__)
+@rule(property.__set__, arity=(3,))
 def _property_set(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     vm.call(args[0].fset, (args[1], args[2]), {}, GiveNone(cont))
 
@@ -156,9 +157,21 @@ def _invert(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     operators.unary(vm, "~", args[0], cont)
 
 
+def parts_of_getter(vm: Any, getter: Any) -> tuple[Any, tuple[Any, ...]]:
+    """What an attrgetter, itemgetter or methodcaller was made from; from outside: stand-ins of it."""
+    function, parts = getter.__reduce__()[:2]
+    if not vm.heap.is_opaque(getter):
+        return function, parts
+    vm.guard_identity(getter)
+    if type(function) is functools.partial:
+        keywords = {name: vm.heap.adopt(value, Pinned(value)) for name, value in function.keywords.items()}
+        function = functools.partial(function.func, *function.args, **keywords)
+    return function, tuple(vm.heap.adopt(part, Pinned(part)) for part in parts)
+
+
 @rule(operator.attrgetter.__call__)
 def _attrgetter(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-    names = args[0].__reduce__()[1]
+    names = parts_of_getter(vm, args[0])[1]
     found = []
     for name in names:
         value = args[1]
@@ -172,7 +185,7 @@ def _attrgetter(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 
 @rule(operator.itemgetter.__call__)
 def _itemgetter(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-    keys = args[0].__reduce__()[1]
+    keys = parts_of_getter(vm, args[0])[1]
     if len(keys) == 1:
         return get_item(vm, args[1], keys[0], cont)
     found = []
@@ -185,15 +198,15 @@ def _itemgetter(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 
 @rule(operator.methodcaller.__call__)
 def _methodcaller(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-    function, parts = args[0].__reduce__()[:2]
+    function, parts = parts_of_getter(vm, args[0])
     keywords: dict[str, Any] = {}
     if type(function) is functools.partial:
         name, keywords, positional = function.args[0], function.keywords, parts
     else:
-        name, *positional = parts
+        name, positional = parts[0], tuple(parts[1:])
     out: list[Any] = []
     vm.sync(lambda: load_attr(vm, args[1], name), out)
-    vm.call(out[0], tuple(positional), dict(keywords), cont)
+    vm.call(out[0], positional, dict(keywords), cont)
 
 
 @rule(functools.partial.__call__)

@@ -29,6 +29,7 @@ from stator.interp.frame import Continuation, Frame
 from stator.interp.rule_registry import rule
 from stator.interp.rules_autograd import pending_writes
 from stator.interp.rules_higher_order import finish, interpreted, modules_of
+from stator.interp.rules_saved_hooks import why_disabled
 from stator.native.torch_ops import draws_random_numbers
 
 _graph_ids = itertools.count(1)
@@ -104,6 +105,8 @@ def _checkpoint(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
         require_like_other(args[1:], given, options)
     if options.get("debug"):
         raise Break("SB016", "a checkpoint under debug")
+    if not reentrant and torch.is_grad_enabled() and why_disabled(vm) is not None:
+        raise Break("SB016", "a checkpoint where hooks on saved tensors are forbidden")
     if torch.is_inference_mode_enabled() and torch.is_grad_enabled():
         raise Break("SB016", "a checkpoint in inference mode with gradients on, which some versions of torch refuse")
     function, *rest = args

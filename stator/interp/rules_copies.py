@@ -67,6 +67,7 @@ def _copy(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     fake = args[0] if len(args) == 1 and not kwargs else None
     if type(fake) is not FakeTensor or tensor_class(vm, fake) is not torch.Tensor:
         return vm.push(vm.frame_for(copy.copy, args, kwargs), cont)
+    vm.recorder.refuse_tangents("copy.copy of a tensor")
     tracker = vm.heap.by_standin.get(id(fake))
     if tracker is not None:
         vm.heap.guard(CallOf(Pinned(is_bare), (tracker.source,)), Kind.FRESH_CALL, is_bare(tracker.original))
@@ -119,6 +120,7 @@ def _deepcopy(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 
 def _asked_by_deepcopy(vm: Any, args: Any) -> tuple[Any, Any]:
     """A tensor, and the memo: what it knows was looked up by copy.deepcopy, which also adds the copy."""
+    vm.recorder.refuse_tangents("copy.deepcopy of a tensor")
     if vm.frame.code is not copy.deepcopy.__code__ or len(args) != 2:
         raise Break("SB005", "__deepcopy__ of a tensor called by the program itself")
     return args[0], args[1]

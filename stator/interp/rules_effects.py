@@ -123,22 +123,28 @@ def _print(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     may_break(vm, "print()")
     if file is None:
         file = vm.heap.scope(sys.__dict__).read("stdout")
-    parts = [text_of(vm, value) for value in args]
     separator, end = " " if separator is None else separator, "\n" if end is None else end
-    pieces = (*(piece for part in parts for piece in (separator, part)), end)[0 if not parts else 1:]
-    text = joined(list(pieces))
     if file is sys.stdout or file is sys.stderr:
+        parts = [text_of(vm, value) for value in args]
+        pieces = (*(piece for part in parts for piece in (separator, part)), end)[0 if not parts else 1:]
         watched = written_in_python(file)
-        note(vm, Printed("stdout" if file is sys.stdout else "stderr", text, pieces if watched else (),
-                         type(flush) is bool and flush), watched)
+        note(vm, Printed("stdout" if file is sys.stdout else "stderr", joined(list(pieces)),
+                         pieces if watched else (), type(flush) is bool and flush), watched)
     elif file is not None:
-        out: list[Any] = []
-        vm.sync(lambda: vm.load_attr(file, "write"), out)
-        vm.call_sync(out[0], (text,))
+        for number, value in enumerate(args):
+            if number:
+                _call_method(vm, file, "write", separator)
+            _call_method(vm, file, "write", text_of(vm, value))
+        _call_method(vm, file, "write", end)
         if type(flush) is bool and flush:
-            vm.sync(lambda: vm.load_attr(file, "flush"), out)
-            vm.call_sync(out[1], ())
+            _call_method(vm, file, "flush")
     vm.give(None, cont)
+
+
+def _call_method(vm: Any, value: Any, name: str, *args: Any) -> None:
+    out: list[Any] = []
+    vm.sync(lambda: vm.load_attr(value, name), out)
+    vm.call_sync(out[0], args)
 
 
 @rule(warnings.warn)

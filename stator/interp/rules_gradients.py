@@ -31,6 +31,7 @@ _FLAGS = ("retain_graph", "create_graph", "only_inputs", "allow_unused", "is_gra
 def _grad(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     if WAY in vm.turned_off or vm.recorder.enclosing is not None:
         raise Break("SB016", _WHAT)
+    vm.recorder.refuse_tangents(_WHAT)
     if vm.retained or vm.watches or any(hook is not None and hook.node is None for _, hook in vm.hooks.values()):
         raise Break("SB016", f"{_WHAT}, after retain_grad() or a hook was registered")
     try:

@@ -35,6 +35,8 @@ def _hash(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
         return vm.call_function(method, (value,), None, cont)
     if method is weakref.ref.__hash__ and weakref.ref.__call__(value) is not None:
         return _hash(vm, (weakref.ref.__call__(value),), kwargs, cont)
+    if type(value) is FakeTensor:
+        return vm.call(id, (value,), {}, cont)  # which is what Tensor.__hash__ answers
     if method in _BY_ADDRESS:
         return vm.give(_noted(vm, value, object.__hash__(vm.guard_identity(value))), cont)
     vm.heap.expose_deep(value)
@@ -62,7 +64,8 @@ for _slot in _BY_MEMBERS:
 
 
 def _method(vm: Any, value: Any) -> Any:
-    return find(vm, type(value), "__hash__") if type(value) is not FakeTensor else object.__hash__
+    found = find(vm, type(value), "__hash__") if type(value) is not FakeTensor else object.__hash__
+    return type(found) if type(found).__hash__ is None else found  # pybind11's methods have no hash themselves
 
 
 def _of_the_users(vm: Any, value: Any) -> Any:

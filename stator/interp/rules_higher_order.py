@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch import fx
 from torch._higher_order_ops import associative_scan, scan, while_loop
 from torch._higher_order_ops import map as map_rows
 from torch._higher_order_ops.associative_scan import associative_scan_op
@@ -141,8 +142,21 @@ def _cond(vm: Any, args: Any, cont: Any) -> None:
 # ---------------------------------------------------------------------- loops
 
 
-def like(value: Any) -> Any:
+CARRIED_NUMBERS = "numbers that a loop carries"  # a way of capturing, which Inductor of torch 2.13 fails on
+
+
+def carries_numbers(graph: fx.Graph) -> bool:
+    """Whether a loop of the graph carries anything but tensors."""
+    return any(not isinstance(value, fx.Node) or type(value.meta.get("example_value")) in SYMBOLIC
+               for node in graph.find_nodes(op="call_function", target=while_loop_op) for value in node.args[2])
+
+
+def like(vm: Any, value: Any) -> Any:
     """A fake of its own that looks the same; a leaf, where it takes part in gradients."""
+    if (type(value) is int or type(value) is torch.SymInt) and CARRIED_NUMBERS not in vm.turned_off:
+        env = vm.recorder.symbols.shape_env
+        with env.ignore_fresh_unbacked_symbols():  # nobody makes it: each turn of the loop is given another
+            return env.create_unbacked_symint()
     if type(value) is not FakeTensor:
         raise Break("SB016", f"a loop of the graph that carries a {type(value).__name__}")
     with torch._C.DisableTorchFunction(), torch.no_grad():
@@ -150,11 +164,11 @@ def like(value: Any) -> Any:
                                    device=value.device).requires_grad_(value.requires_grad)
 
 
-def slice_like(value: Any) -> Any:
+def slice_like(vm: Any, value: Any) -> Any:
     if type(value) is not FakeTensor or not value.dim():
         raise Break("SB016", "a loop of the graph over something else than the rows of a tensor")
     with torch._C.DisableTorchFunction(), torch.no_grad():
-        return like(value.select(0, 0).clone())
+        return like(vm, value.select(0, 0).clone())
 
 
 def require_tensors(what: str, values: Any) -> list[Any]:
@@ -201,21 +215,30 @@ def require_same_carries(what: str, carries: Any, results: list[Any]) -> None:
             raise Break("SB016", f"{what} of a function that changes the {why} of what it carries")
 
 
+def require_alike(what: str, carries: list[Any], results: list[Any]) -> list[Any]:
+    """Numbers where numbers are carried, tensors of the same kind where tensors are."""
+    numbers = [type(carry) is torch.SymInt for carry in carries]
+    if any(number != (type(result) in (int, torch.SymInt)) for number, result in zip(numbers, results, strict=True)):
+        raise Break("SB016", f"{what} of a function that returns something else than it is given")
+    tensors = require_tensors(what, [result for result, number in zip(results, numbers, strict=True) if not number])
+    require_same_carries(what, [carry for carry, number in zip(carries, numbers, strict=True) if not number], tensors)
+    return results
+
+
 @operator_rule(while_loop_op, 4)
 def _while_loop(vm: Any, args: Any, cont: Any) -> None:
     condition, body, carried, more = args
     what = "torch.while_loop"
     vm.heap.expose_deep(carried)
-    given = [[like(value) for value in carried] for _ in range(2)]
+    given = [[like(vm, value) for value in carried] for _ in range(2)]
     asks, answer = interpreted(vm, what, condition, given[0], tuple(more))
-    if type(answer) is not FakeTensor:
-        raise Break("SB016", f"{what} with a condition that is no tensor")
+    if type(answer) is not FakeTensor and type(answer) is not torch.SymBool:
+        raise Break("SB016", f"{what} with a condition that is always {answer}")
     turns, result = interpreted(vm, what, body, given[1], tuple(more))
     leaves, spec = pytree.tree_flatten(result)
-    results = require_tensors(what, leaves)
-    if len(results) != len(given[1]):
+    if len(leaves) != len(given[1]):
         raise Break("SB016", f"{what} of a function that returns another number of tensors than it takes")
-    require_same_carries(what, given[1], results)
+    results = require_alike(what, given[1], leaves)
     finish(vm, what, turns, results, given[1])
     with asks.reopened():
         asks.finish([answer], single=True)
@@ -230,7 +253,7 @@ def _scan(vm: Any, args: Any, cont: Any) -> None:
     more = args[3] if len(args) > 3 else ()
     for value in (init, xs):
         vm.heap.expose_deep(value)
-    given = [like(value) for value in init] + [slice_like(value) for value in xs]
+    given = [like(vm, value) for value in init] + [slice_like(vm, value) for value in xs]
     part, results = interpreted(vm, "scan", combine, given, tuple(more))
     if type(results) not in (tuple, list) or len(results) != 2:
         raise Break("SB016", "scan of a function that returns something else than what it carries and a result")
@@ -250,7 +273,7 @@ def _map(vm: Any, args: Any, cont: Any) -> None:
     function, xs, more = args[:3]
     for value in (xs, more):
         vm.heap.expose_deep(value)
-    given = [slice_like(value) for value in xs]
+    given = [slice_like(vm, value) for value in xs]
     part, result = interpreted(vm, "map", function, given, tuple(more))
     leaves, spec = pytree.tree_flatten(result)
     finish(vm, "map", part, require_tensors("map", leaves), given)
@@ -264,7 +287,7 @@ def _associative_scan(vm: Any, args: Any, cont: Any) -> None:
     combine, xs = args[:2]
     more = args[2] if len(args) > 2 else ()
     vm.heap.expose_deep(xs)
-    given = [slice_like(value) for value in (*xs, *xs)]
+    given = [slice_like(vm, value) for value in (*xs, *xs)]
     part, results = interpreted(vm, "associative_scan", combine, given, tuple(more))
     finish(vm, "associative_scan", part, require_tensors("associative_scan", results), given)
     modules, operands = modules_of(part, roles=("associative_scan_combine_fn",))

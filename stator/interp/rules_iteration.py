@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import itertools
 import operator
 import sys
@@ -103,6 +104,24 @@ def _len(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     vm.give(vm.native(len, args), cont)
 
 
+def _own_length(method: Any) -> Any:
+    """`xs.__len__()`, `super().__len__()`: the length is as much of a fact as where len() asks for it."""
+    def length_of(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+        if len(args) == 1 and not kwargs and is_a(args[0], method.__objclass__):
+            length = symbolic_length(vm, args[0])
+            if length is not MISSING:
+                return vm.give(length, cont)
+            operators.refuse_opaque(vm, args[0])
+            vm.heap.expose_length(args[0])
+        vm.give(vm.native_unhooked(method, args, kwargs), cont)
+
+    return length_of
+
+
+for _sized in (list, tuple, dict, collections.deque):
+    rule(_sized.__len__)(_own_length(_sized.__len__))
+
+
 @rule(operator.length_hint)
 def _length_hint(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     """Of an iterator from outside that stands there by its items to come, how many they are becomes a fact."""
@@ -111,6 +130,8 @@ def _length_hint(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
         if not hasattr(type(tracker.original), "__length_hint__"):
             return vm.give(vm.native_unhooked(operator.length_hint, (iter_of_nothing(), *args[1:]), kwargs), cont)
         expose_upcoming(vm.heap, tracker)
+    elif args:
+        vm.heap.expose_length(args[0])
     vm.call_listed(operator.length_hint, operator.length_hint, None, args, kwargs, cont)
 
 

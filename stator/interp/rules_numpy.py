@@ -241,6 +241,7 @@ def _numpy(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 
 def array_of(vm: Any, fake: Any) -> Any:
     """An array on a tensor's memory: its layout is known, its contents are the graph's."""
+    vm.recorder.refuse_tangents("a tensor as an array")
     if not all(type(extent) is int for extent in (*fake.shape, *fake.stride())):
         if vm.heap.shapes.breaks or not fake.is_contiguous():
             raise Break("SB003", "a tensor's values as an array")

@@ -82,31 +82,38 @@ def _hasattr(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     _try_load(vm, obj, name, OrDefault(cont, True, False))
 
 
+def require_name(name: Any) -> None:
+    if not is_a(name, str):
+        raise Raised(TypeError(f"attribute name must be string, not '{type(name).__name__}'"))
+
+
 @rule(setattr, arity=(3,))
 def _setattr(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     obj, name, value = args
+    require_name(name)
     store_attr(vm, obj, name, value, GiveNone(cont))
 
 
 @rule(delattr, arity=(2,))
 def _delattr(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     obj, name = args
+    require_name(name)
     delete_attr(vm, obj, name, GiveNone(cont))
 
 
-@rule(object.__getattribute__)
+@rule(object.__getattribute__, arity=(2,))
 def _object_getattribute(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     if type(args[0]) is FakeTensor:
         return load_attr(vm, args[0], args[1], cont)
     load_generic(vm, args[0], args[1], cont, fallback=False)
 
 
-@rule(object.__setattr__, type.__setattr__)
+@rule(object.__setattr__, type.__setattr__, arity=(3,))
 def _object_setattr(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     store_generic(vm, args[0], args[1], args[2], GiveNone(cont))
 
 
-@rule(object.__delattr__, type.__delattr__)
+@rule(object.__delattr__, type.__delattr__, arity=(2,))
 def _object_delattr(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     delete_generic(vm, args[0], args[1], GiveNone(cont))
 
@@ -128,7 +135,7 @@ for _base in (list, dict, set, frozenset, tuple, int, float, complex, str, bytes
             rule(_base.__dict__[_name], arity=(_arity,))(_as_object_does(_base, _base.__dict__[_name], _act))
 
 
-@rule(type.__getattribute__)
+@rule(type.__getattribute__, arity=(2,))
 def _type_getattribute(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     load_type_attr(vm, args[0], args[1], cont, fallback=False)
 

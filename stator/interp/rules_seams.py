@@ -30,6 +30,7 @@ _PARAMETER = "a Parameter or Buffer made inside the captured code"
 def require_plain(vm: Any, what: str) -> None:
     """Break where the graph could not be cut at this place."""
     recorder = vm.recorder
+    recorder.refuse_tangents(what)
     if recorder.enclosing is not None or recorder.marks or vm.modes or recorder.classes or recorder.wrappers.behind \
             or recorder.symbols.has_fresh and not recorder.in_order:
         raise Break("SB016", what)

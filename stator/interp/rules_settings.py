@@ -1,4 +1,4 @@
-"""Rules for torch's settings: grad mode, autocast, default dtype and device, inference mode, attention kernels.
+"""Rules for torch's settings: grad mode, autocast, default dtype, inference mode, attention kernels.
 
 A change is recorded in the graph and made for real while tracing (see graph/torch_state); a reader of a setting
 that the entry does not guard anyway is guarded by its own answer.
@@ -12,8 +12,9 @@ import torch
 from torch.autograd.grad_mode import _enter_inference_mode, _exit_inference_mode
 
 from stator.breaks import Break
-from stator.graph.torch_state import SETTING_OF_READER, SETTINGS, Setting
+from stator.graph.torch_state import SETTING_OF_READER, SETTINGS, Setting, set_determinism
 from stator.guards.guard import Kind, is_constant
+from stator.interp.attention_kernels import guard_answer
 from stator.interp.frame import Raised
 from stator.interp.rule_registry import rule
 from stator.native.rows_declare import ROWS, NativeClass
@@ -34,15 +35,24 @@ def _setter_rule(setting: Setting) -> Any:
             args = ("cuda", *args)  # the older signature
         if any(type(value) not in _SETTABLE for value in (*args, *kwargs.values())):
             raise Break("SB006", f"{setting.setter.__name__} with an argument that is no constant")
-        if setting.setter is C._set_default_dtype and not vm.recorder.in_order:
-            raise Break("SB006", "the default dtype, which operators in a compiled graph would not see")
-        try:
-            vm.torch_state.change(setting, tuple(args), kwargs)
-        except Exception as error:
-            raise Raised(error) from None
-        vm.recorder.record("call_function", setting.setter, tuple(args), dict(kwargs), None)
+        change_setting(vm, setting, tuple(args), kwargs)
         vm.give(None, cont)
     return change
+
+
+def change_setting(vm: Any, setting: Setting, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    if setting.of_operators and not vm.recorder.in_order:
+        if not kwargs and setting.read(*args[:setting.keys]) == args[setting.keys:]:
+            return
+        raise Break("SB006", f"{_NAMES[setting.setter]}, which operators in a compiled graph would not see")
+    try:
+        vm.torch_state.change(setting, args, kwargs)
+    except Exception as error:
+        raise Raised(error) from None
+    vm.recorder.record("call_function", setting.setter, args, dict(kwargs), None)
+
+
+_NAMES = {C._set_default_dtype: "the default dtype", set_determinism: "the choice of deterministic algorithms"}
 
 
 _SETTABLE = frozenset({bool, int, str, list, torch.dtype})
@@ -87,7 +97,7 @@ def _reader_rule(reader: Any) -> Any:
             raise Raised(error) from None
         if setting is None or not vm.torch_state.is_changed(setting):
             if type(answer) is list and is_constant(tuple(answer)):
-                vm.heap.guard(CallOf(Pinned(_as_tuple), (Pinned(reader),)), Kind.FRESH_CALL, tuple(answer))
+                guard_answer(vm, reader, answer)
             elif is_constant(answer):
                 source = CallOf(Pinned(reader), tuple(Pinned(arg) for arg in args))
                 vm.heap.guard(source, Kind.FRESH_CALL, answer)
@@ -95,10 +105,6 @@ def _reader_rule(reader: Any) -> Any:
                 raise Break("SB001", f"{reader.__name__} answers a {type(answer).__name__}")
         vm.give(answer, cont)
     return read
-
-
-def _as_tuple(reader: Any) -> tuple[Any, ...]:
-    return tuple(reader())
 
 
 for _row in list(ROWS.values()):
@@ -186,35 +192,7 @@ def _exit(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     vm.give(None, cont)
 
 
-# ---------------------------------------------------------------------- the default device
-
-
-@rule(torch.device.__enter__)
-def _enter_device(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-    vm.torch_state.devices.append(args[0])
-    vm.give(args[0], cont)
-
-
-@rule(torch.device.__exit__)
-def _exit_device(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-    state = vm.torch_state
-    if len(state.devices) <= state.devices_at_start:
-        raise Break("SB006", "leaving a device context that was entered before the call")
-    state.devices.pop()
-    vm.give(None, cont)
-
-
-@rule(torch.get_default_device)
-def _get_default_device(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-    devices = vm.torch_state.devices
-    if devices and devices[-1].index is None and devices[-1].type not in ("cpu", "meta"):
-        raise Break("SB013", "which device of its kind is the current one")
-    vm.give(devices[-1] if devices else torch.device("cpu"), cont)
-
-
-@rule(torch.set_default_device, torch.use_deterministic_algorithms)
-def _process_setting(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-    raise Break("SB006", "a setting of the whole process")
+# ---------------------------------------------------------------------- modes
 
 
 @rule(C._len_torch_dispatch_stack)

@@ -108,7 +108,7 @@ def _needs_no_values(message: Any) -> bool:
     return message is None
 
 
-@rule(torch.Tensor.tolist)
+@rule(torch.Tensor.tolist, arity=(1,))
 def _tolist(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     tensor = args[0]
     count = specialise(tensor.numel())

@@ -17,10 +17,12 @@ from stator.graph.propagation import ExactNeeded
 from stator.graph.seams import retain_gradient
 from stator.guards.guard import Kind, tensor_meta
 from stator.heap.arrays import FED
+from stator.interp.made_tensors import SEQUENCES, holds_numbers, make_tensor
 from stator.interp.rule_registry import rule
 from stator.interp.rules_seams import require_plain
 from stator.interp.tensor_bookkeeping import is_leaf, set_requires_grad
 from stator.kinds import is_a
+from stator.shapes.values import SYMBOLIC
 from stator.source import CallOf, Pinned
 
 _TensorBase: Any = torch._C.TensorBase
@@ -36,12 +38,8 @@ rule(torch.nn.Buffer)(
     _breaks("SB016", "a Parameter or Buffer made inside the captured code"))
 rule(torch.Tensor.storage, torch.Tensor._typed_storage, _TensorBase.untyped_storage, torch.Tensor.storage_type,
      torch.Tensor.is_shared, torch.Tensor.share_memory_)(_breaks("SB005", "the storage of a tensor"))
-rule(torch.autograd.graph.saved_tensors_hooks.__enter__, torch.autograd.graph.saved_tensors_hooks.__exit__,
-     torch.autograd.graph.save_on_cpu.__init__)(
-    _breaks("SB016", "hooks on saved tensors"))
 rule(torch.utils._python_dispatch.TorchDispatchMode.__enter__, torch.utils._python_dispatch.TorchDispatchMode.__exit__)(
     _breaks("SB005", "a mode that sees every operation"))
-rule(torch.autograd.forward_ad.enter_dual_level)(_breaks("SB016", "forward-mode differentiation"))
 
 
 @rule(_TensorBase.storage_offset)
@@ -120,13 +118,13 @@ def _constructor(cls: Any, dtype: torch.dtype | None) -> Any:
         if len(args) == 1 and type(args[0]) is torch.Size:
             return vm.give(vm.torch_call(torch.empty, (tuple(args[0]),), options), cont)
         if len(args) == 1 and is_a(args[0], (list, tuple)) and _numbers(args[0]):
-            return vm.give(vm.torch_call(torch.tensor, (_python_numbers(args[0]),), options), cont)
+            return vm.give(make_tensor(vm, torch.tensor, (_python_numbers(args[0]),), options), cont)
         raise Break("SB001", f"{cls.__name__}() of something else than sizes or numbers")
     return construct
 
 
 _OF_NUMPY = FED - {numpy.float16, numpy.float32}  # which constructors of integers do not take
-_NUMBERS = frozenset({int, float, bool, *_OF_NUMPY})
+_NUMBERS = frozenset({int, float, bool, torch.SymInt, torch.SymFloat, torch.SymBool, *_OF_NUMPY})
 
 
 def _numbers(value: Any) -> bool:
@@ -154,7 +152,25 @@ def _new_like(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     sizes = tuple(rest[0]) if len(rest) == 1 and type(rest[0]) is torch.Size else tuple(rest)
     if all(type(size) is int or type(size) is torch.SymInt for size in sizes) and "size" not in kwargs:
         return vm.give(vm.torch_call(_TensorBase.new_empty, (like, sizes or (0,)), kwargs), cont)
+    if len(rest) == 1 and not kwargs and (made := _of_open_numbers(vm, like, rest[0], {})) is not None:
+        return vm.give(made, cont)
     vm.give(vm.torch_call(_TensorBase.new, args, kwargs), cont)
+
+
+@rule(_TensorBase.new_tensor)
+def _new_tensor(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    vm.heap.expose_deep(args)
+    if len(args) == 2 and (made := _of_open_numbers(vm, args[0], args[1], kwargs)) is not None:
+        return vm.give(made, cont)
+    vm.give(vm.torch_call(_TensorBase.new_tensor, args, kwargs, asked=True), cont)
+
+
+def _of_open_numbers(vm: Any, like: Any, data: Any, kwargs: dict[str, Any]) -> Any:
+    """A tensor of numbers some of which are open, of the dtype and on the device of another; None for others."""
+    if type(like) is not FakeTensor or not (type(data) in SYMBOLIC or type(data) in SEQUENCES and holds_numbers(data)):
+        return None
+    given = {name: value for name, value in kwargs.items() if value is not None}
+    return make_tensor(vm, torch.tensor, (data,), {"dtype": like.dtype, "device": like.device, **given})
 
 
 def _reader_of_coalescing(method: Any) -> Any:

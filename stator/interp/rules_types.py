@@ -69,12 +69,13 @@ def _check_class(vm: Any, obj: Any, seen_type: type, cls: Any, hook: str, argume
             return True
         if hook == "__subclasscheck__" or type(obj) is FakeTensor:
             return False
-        claimed = find(vm, type(obj), "__class__")
-        if type(claimed) is types.GetSetDescriptorType:
+        try:
+            claimed = claimed_class(vm, obj)
+        except Raised as raised:
+            if not is_a(raised.exc, AttributeError):
+                raise
             return False
-        out: list[Any] = []
-        vm.sync(lambda: load_attr(vm, obj, "__class__"), out)
-        return is_a(out[0], type) and cls in out[0].__mro__
+        return is_a(claimed, type) and cls in mro_of(claimed)
     check = find(vm, meta, hook)
     if type(check) is types.FunctionType and check.__module__ != "abc":
         if cls is torch.nn.Parameter or cls is torch.nn.Buffer:
@@ -94,6 +95,16 @@ def _check_class(vm: Any, obj: Any, seen_type: type, cls: Any, hook: str, argume
         guard_registrations(vm, cls, seen_type)
     function = isinstance if hook == "__instancecheck__" else issubclass
     return vm.native(function, (argument, cls))
+
+
+def claimed_class(vm: Any, obj: Any) -> Any:
+    """What `obj.__class__` says; None where the object says nothing of its own."""
+    if type(find(vm, type(obj), "__class__")) is types.GetSetDescriptorType \
+            and type(find(vm, type(obj), "__getattribute__")) is types.WrapperDescriptorType:
+        return None
+    out: list[Any] = []
+    vm.sync(lambda: load_attr(vm, obj, "__class__"), out)
+    return out[0]
 
 
 def _is_of_tensor_type(fake: Any, cls: Any) -> bool:
@@ -356,8 +367,13 @@ def guard_registrations(vm: Any, cls: type, seen: type) -> Any:
 
 @rule(_abc._abc_instancecheck)
 def _abc_instancecheck(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-    seen = tensor_class(vm, args[1]) if type(args[1]) is FakeTensor else type(args[1])
-    vm.give(guard_registrations(vm, args[0], seen), cont)
+    if type(args[1]) is FakeTensor:
+        return vm.give(guard_registrations(vm, args[0], tensor_class(vm, args[1])), cont)
+    claimed = claimed_class(vm, args[1])
+    if claimed is not None and not is_a(claimed, type):
+        raise Raised(TypeError("issubclass() arg 1 must be a class"))
+    vm.give(claimed is not None and guard_registrations(vm, args[0], claimed)
+            or guard_registrations(vm, args[0], type(args[1])), cont)
 
 
 @rule(_abc._abc_subclasscheck)

@@ -115,6 +115,8 @@ def _exit(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 def _plain_manager(vm: Any, manager: Any) -> Any:
     """One that only keeps the filters."""
     may_break(vm, "warnings.catch_warnings", warnings)
+    if type(manager) is warnings.catch_warnings and read_instance_dict(vm, manager, "_record") is True:
+        raise _refused("by catch_warnings(record=True), whose list holds what operations say as they run")
     if type(manager) is not warnings.catch_warnings or read_instance_dict(vm, manager, "_record") is not False \
             or read_instance_dict(vm, manager, "_module") is not warnings \
             or read_instance_dict(vm, manager, "_filter") not in (None, MISSING):

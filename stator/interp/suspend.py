@@ -243,7 +243,8 @@ _UNMISSED = (torch.Tensor, type, types.FunctionType)  # others refer to them, an
 
 def can_be_referred_to(value: Any) -> bool:
     """Whether the native instruction of a break may make the first weak reference to a value: weakref.proxy."""
-    return type(value).__weakrefoffset__ != 0 and not is_a(value, _UNMISSED)
+    kept = value.raw if type(value) is Box else value
+    return type(kept).__weakrefoffset__ != 0 and not is_a(kept, _UNMISSED)
 
 
 def live_slots(vm: Any, frame: Frame, index: int, held: tuple[list[Any], ...], calls: bool = False,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import bisect
 import collections
+import functools
 import gc
 import itertools
 import math
@@ -21,6 +22,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from stator.heap.box import Box
 from stator.heap.raw_access import instance_dict
 from stator.heap.readers import mapping_behind
+from stator.interp.float_nodes import record_float
 from stator.interp.floats import power, quotient, zero_times
 from stator.interp.frame import Raised
 from stator.interp.lookup import MISSING
@@ -95,11 +97,7 @@ def arithmetic(vm: Any, function: Any, *values: Any) -> Any:
         result = kept_apart(attempt(function, *values), values)
     # Symbols reorder sums and forget how floats are rounded: the graph computes floats in the program's order.
     if type(result) in SYMBOLIC and (type(result) is torch.SymFloat or any(python_type(v) is float for v in values)):
-        recorder = vm.recorder
-        arguments = tuple([recorder.to_node_arg(value) for value in values])
-        node = recorder.graph.create_node("call_function", function, arguments, {})
-        node.meta["example_value"] = result
-        recorder.symbols.remember(result, node)
+        record_float(vm, function, values, result)
     return result
 
 
@@ -154,6 +152,15 @@ def item_of(vm: Any, tensor: FakeTensor) -> Any:
     return vm.torch_call(torch.Tensor.item, (tensor,), None)
 
 
+def index_of(vm: Any, tensor: FakeTensor) -> Any:
+    """The number that a tensor is where C code asks it for its `__index__`."""
+    with torch._C.DisableTorchFunction():
+        count, dtype = tensor.numel(), tensor.dtype
+    if type(count) is int and count != 1 or dtype.is_floating_point or dtype.is_complex:
+        raise Raised(TypeError("only integer tensors of a single element can be converted to an index"))
+    return item_of(vm, tensor)
+
+
 # ---------------------------------------------------------------------- indexing
 
 
@@ -171,7 +178,7 @@ def slice_items(vm: Any, key: slice) -> slice:
     parts = (key.start, key.stop, key.step)
     if not any(type(part) is FakeTensor for part in parts):
         return key
-    return slice(*[item_of(vm, part) if type(part) is FakeTensor else part for part in parts])
+    return slice(*[index_of(vm, part) if type(part) is FakeTensor else part for part in parts])
 
 
 # ---------------------------------------------------------------------- the number itself
@@ -204,6 +211,17 @@ def specialise_deep(vm: Any, value: Any) -> Any:
             if _reaches_symbol((item,)):
                 vm.heap.note_write(value)
                 dict.__setitem__(value, key, specialise_deep(vm, item))
+    elif cls is functools.partial:
+        if _reaches_symbol((value,)):
+            keywords = {name: specialise_deep(vm, item) for name, item in value.keywords.items()}
+            value.__setstate__((value.func, specialise_deep(vm, value.args), keywords, None))
+    elif issubclass(cls, types.SimpleNamespace):
+        vm.heap.expose(value)
+        attributes = instance_dict(value) or {}
+        for name, item in attributes.items():
+            if _reaches_symbol((item,)):
+                vm.heap.note_write(value)
+                dict.__setitem__(attributes, name, specialise_deep(vm, item))
     return value
 
 
@@ -237,6 +255,11 @@ def _reaches_symbol(values: Any, shown: bool = True) -> bool:
             pending += (value.start, value.stop, value.step)
         elif cls in _WALKING or shown and cls in _SHOWING:
             pending += gc.get_referents(value)
+        elif cls is functools.partial and shown:
+            pending += (*value.args, *value.keywords.values())
+        elif issubclass(cls, types.SimpleNamespace) and id(value) not in seen:
+            seen.add(id(value))
+            pending += (instance_dict(value) or {}).values()
     return False
 
 
@@ -337,7 +360,7 @@ def _to_float(vm: Any, values: Any) -> Any:
 
 
 def _to_index(vm: Any, values: Any) -> Any:
-    value = item_of(vm, values[0]) if type(values[0]) is FakeTensor else values[0]
+    value = index_of(vm, values[0]) if type(values[0]) is FakeTensor else values[0]
     return as_integer(value) if type(value) in (torch.SymInt, torch.SymBool) else MISSING
 
 

@@ -104,10 +104,8 @@ def build(vm: Any, segment: Any, changed: set[int], index: FactIndex) -> Templat
 
 def collect_holdings(vm: Any, template: Template, changed: set[int], index: FactIndex, found: list[Source]) -> None:
     last = template.segment.last_tracker
-    trackers = sorted((item for source in found for item in index.trackers.get(source, ()) if item[0] < last),
-                      key=_arrival)
-    for _, tracker in trackers:
-        if tracker.part_of is None:
+    for number, tracker in [item for source in found for item in index.trackers.get(source, ())]:
+        if number < last and tracker.part_of is None:
             if tracker.shape in _UNSURE or id(tracker) in changed or id(tracker.standin) in template.segment.objects:
                 raise Unlike(f"it reads a {type(tracker.original).__name__}")
             template.holdings.append(Holding(template.number(tracker.source), tracker, tracker.original))
@@ -130,9 +128,8 @@ def collect_facts(template: Template, index: FactIndex, found: list[Source]) -> 
     for holding in template.holdings:
         if index.naming.get(id(holding.original), last) < last:
             raise Unlike("a fact names an object of the module")
-    guards = {id(guard): (number, guard) for source in found for number, guard in index.guards.get(source, ())
-              if number < last}
-    for _, guard in sorted(guards.values(), key=_arrival):
+    guards = {id(guard): guard for source in found for number, guard in index.guards.get(source, ()) if number < last}
+    for guard in guards.values():
         if guard.kind is Kind.SHAPE or guard.kind is Kind.VALUES:
             raise Unlike("it relies on numbers of tensors")
         concerned = template.leads_through(guard.source)
@@ -150,10 +147,6 @@ def starts_at(source: Source, root: Source) -> bool:
     while step is not None and step.depth > root.depth:
         step = step.base
     return step == root
-
-
-def _arrival(item: tuple[int, Any]) -> int:
-    return item[0]
 
 
 def collect_inputs(vm: Any, template: Template) -> None:

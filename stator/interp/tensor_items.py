@@ -15,8 +15,9 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx.experimental.symbolic_shapes import expect_true
 
 from stator.breaks import Break
+from stator.graph.number_operators import SLICE_BOUND, element_behind, item_of_sum
 from stator.interp.made_tensors import make_tensor
-from stator.interp.symbols import INDEXES, attempt, item_of, slice_items
+from stator.interp.symbols import INDEXES, item_of
 from stator.shapes.values import SYMBOLIC, is_unbacked, specialise
 
 _INDEX_DTYPES = frozenset({torch.int64, torch.int32, torch.int16, torch.int8})
@@ -34,10 +35,17 @@ def tensor_key(vm: Any, key: Any) -> Any:
                           for part in key])
         return key
     if cls is slice:
-        return slice_items(vm, key)
+        return slice(*[_bound(vm, part) for part in (key.start, key.stop, key.step)])
     if cls is FakeTensor and key.dim() == 0 and key.dtype in _INDEX_DTYPES:
         return item_of(vm, key)
     return key
+
+
+def _bound(vm: Any, part: Any) -> Any:
+    if type(part) is not FakeTensor:
+        return part
+    number = item_of_sum(vm.recorder, part)
+    return item_of(vm, part) if number is None else number
 
 
 def _index_tensor(vm: Any, part: Any) -> Any:
@@ -185,43 +193,31 @@ def _normalised(vm: Any, tensor: FakeTensor, parts: tuple[Any, ...]) -> tuple[An
     for part in parts:
         if _is_unbacked_slice(part):
             size = tensor.shape[dim]
-            start = _within(vm, 0 if part.start is None else part.start, size)
-            stop = _within(vm, size if part.stop is None else part.stop, size, start)
+            start = _within(vm, tensor, 0 if part.start is None else part.start, size)
+            stop = _within(vm, tensor, size if part.stop is None else part.stop, size, start)
             part = slice(start, stop)
         found.append(part)
         dim += missing if part is ... else part is not None
     return tuple(found)
 
 
-def _within(vm: Any, bound: Any, size: Any, least: Any = 0) -> Any:
+def _within(vm: Any, tensor: FakeTensor, bound: Any, size: Any, least: Any = 0) -> Any:
     """A slice bound as Python reads it: negative from the end, never beyond either end, nor below `least`."""
     if type(bound) not in SYMBOLIC and type(least) not in SYMBOLIC:
         return bound
     # Keys and values of a cache are cut at the same bounds: each number that a compiler meets costs it time.
-    place = (vm.recorder.graph, *(_term(part) for part in (bound, size, least)))
-    found = vm.recorder.slice_bounds.get(place)
-    if found is None:
-        found = vm.recorder.slice_bounds[place] = _brought_within(vm, bound, size, least)
-    return found
+    bounds = vm.recorder.slice_bounds
+    place = vm.recorder.graph, *(_term(part) for part in (bound, size, least))
+    if place not in bounds:
+        origin = element_behind(vm.recorder, bound)
+        arguments = (tensor if origin is None else origin, bound, size, least)
+        found = bounds[place] = vm.torch_call(SLICE_BOUND, arguments, None)
+        bounds[place[0], _term(found), *place[2:]] = found  # which is within already
+    return bounds[place]
 
 
 def _term(number: Any) -> Any:
     return number.node.expr if type(number) in SYMBOLIC else number
-
-
-def _brought_within(vm: Any, bound: Any, size: Any, least: Any) -> Any:
-    call = vm.torch_call
-    number = call(torch.full, ((), bound), {"dtype": torch.int64, "device": "cpu"})
-    is_negative, from_end = call(operator.lt, (number, 0), None), call(operator.add, (number, size), None)
-    wrapped = call(torch.where, (is_negative, from_end, number), None)
-    clamped = call(torch.clamp, (wrapped, 0, size), None)
-    if type(least) in SYMBOLIC:
-        clamped = call(torch.clamp, (clamped, least), None)
-    result = item_of(vm, clamped)
-    for known in (attempt(operator.ge, result, least), attempt(operator.le, result, size)):
-        if type(known) is torch.SymBool:
-            expect_true(known)
-    return result
 
 
 def _bounds(part: Any) -> tuple[Any, ...]:

@@ -39,7 +39,7 @@ def plain_argument(vm: Any, value: Any) -> Any:
         return slice(*[plain_argument(vm, part) for part in (value.start, value.stop, value.step)])
     if is_a(value, numpy.number) and cls is not numpy.longdouble and cls is not numpy.clongdouble:
         return value.item()  # torch's parser takes it for a number of Python's; not so numpy.bool
-    if is_a(value, (type, int, torch.nn.Module)):
+    if is_a(value, (type, int, torch.nn.Module, torch.Tensor)):  # a tensor is one to torch, whatever its class
         return value
     method = find(vm, cls, "__index__")
     if type(method) is not types.FunctionType:

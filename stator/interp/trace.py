@@ -6,6 +6,7 @@ ends, whatever the ending.
 
 from __future__ import annotations
 
+import functools
 import gc
 import sys
 import types
@@ -40,8 +41,10 @@ from stator.interp import (  # noqa: F401  (each registers its rules)
     rules_contexts,
     rules_copies,
     rules_decimals,
+    rules_defaults,
     rules_devices,
     rules_effects,
+    rules_forward_ad,
     rules_frames,
     rules_functorch,
     rules_generators,
@@ -64,6 +67,7 @@ from stator.interp import (  # noqa: F401  (each registers its rules)
     rules_random,
     rules_recurrent,
     rules_references,
+    rules_saved_hooks,
     rules_seams,
     rules_settings,
     rules_streams,
@@ -76,6 +80,7 @@ from stator.interp import (  # noqa: F401  (each registers its rules)
     rules_vmap,
     rules_warnings,
 )
+from stator.interp.attributes import tensor_class
 from stator.interp.frame import UNBOUND, Bug, Frame
 from stator.interp.machine import Thunk, program_of
 from stator.interp.suspend import boxed_argument
@@ -195,6 +200,7 @@ def trace_once(begin: Begin, stop_step: int, stop: Break | None, exact: bool) ->
     recorder.items.may_open = lambda each: heap.shapes.opens_items(each.source)
     recorder.known.guard = lambda each: heap.guard(each.source, Kind.VALUES, tensor_values(each.tensor))
     vm = VM(heap, recorder)
+    recorder.class_of = functools.partial(tensor_class, vm)
     vm.functions_off = vm.functions_off_at_start = state.torch_function_disabled
     fake_mode.shape_env.guards = LocatedList(vm.location)
     heap.guards.add(Guard(WORLD, Kind.GLOBAL_STATE, state, None))
@@ -220,11 +226,17 @@ def trace_once(begin: Begin, stop_step: int, stop: Break | None, exact: bool) ->
             try:
                 result.value = vm.run(root, innermost, thrown)
                 function_modes.require_balance(vm)
+                rules_forward_ad.require_left(vm)
             except Bug as bug:
                 raise bug.error from None
             except (Exception, SystemExit, GeneratorExit) as error:
                 result.error = error
+            except Break as reason:
+                if vm.dual_levels:  # what is left of the program would need the tangents
+                    reason.data.setdefault("turn_off", rules_forward_ad.WAY)
+                raise
             finally:
+                rules_forward_ad.leave_levels(vm)
                 recorder.function_modes = []  # what follows is no operation of the program's
                 # inside the modes: leaving inference mode brings back the dispatch keys of its start
                 vm.torch_state.close()

@@ -175,8 +175,9 @@ def backward_graph(vm: Any, application: Any, members: Any, parts: tuple[Any, ..
             raise Break("SB016", f"{name}.backward raises {type(raised.exc).__name__}") from None
         vm.heap.expose_deep(answer)
         answers = answer if type(answer) is tuple else (answer,)
-        if len(answers) < len(application.inputs) or not all(
-                each is None or type(each) is FakeTensor for each in answers):
+        if len(answers) < len(application.inputs):
+            raise Unusual  # autograd refuses them, once there is a backward pass
+        if not all(each is None or type(each) is FakeTensor for each in answers):
             raise Break("SB016", f"{name}.backward returns other things than gradients")
         wanted = [each for value, each in zip(application.inputs, answers, strict=False) if type(value) is FakeTensor]
         made = [each for each in wanted if each is not None]

@@ -67,6 +67,7 @@ class VM(Caller):
         heap.handed_to_c = self.handed_to_c
         self.modes: list[Any] = []  # the program's TorchFunctionModes that are on, innermost last
         self.modes_at_start = 0
+        self.dual_levels: list[int] = []  # of forward-mode differentiation, entered by the trace
         self.functions_off = self.functions_off_at_start = 0
         recorder.function_modes, recorder.ask, recorder.concerned = self.modes, self.asked, self.concerned
         self.live = True

@@ -97,7 +97,8 @@ def written(vm: Any) -> Any:
             [(key, id(grad)) for key, (_, grad) in vm.tensor_grads.items()], state.left_behind(),
             [(key, flag.entry, flag.final) for key, flag in vm.grad_flags.items()],
             [(key, id(note.value)) for key, note in vm.data_notes.items()], [id(each) for each in vm.context_sets],
-            len(vm.hooks), state.autocast_depth, list(state.devices), len(state.contexts))
+            len(vm.hooks), state.autocast_depth, list(state.devices),
+            state.default_device, len(state.contexts))
 
 
 def parts_of(vm: Any, value: Any) -> list[Any] | None:
@@ -192,9 +193,10 @@ def changed_state(vm: Any) -> ChangedState | None:
                     if id(value) not in first:
                         continue
                 parts = parts_of(vm, value)
-                known[id(value)] = () if parts is None else tuple(map(_value_key, parts))
-                held.append((value, parts))
-                todo += parts or ()
+                if parts is not None:  # what cannot change is known by what it is a part of
+                    known[id(value)] = tuple(map(_value_key, parts))
+                    held.append((value, parts))
+                    todo += parts
         except Unwatched:
             return None
     return ChangedState(tuple(known.items()), reached, held)

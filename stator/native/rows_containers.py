@@ -106,6 +106,7 @@ def _buffers() -> None:
     deny(bytearray, "__sizeof__ __alloc__", code="SB013", why=ALLOCATION)
     special(bytearray, "__reduce__ __reduce_ex__", why="hands out the instance's __dict__")
     deep(bytearray, "__mod__ __rmod__", calls_back=True, formats=True)
+    deep(bytearray, "join", calls_back=True)
     iterator(bytearray, "__iter__", calls_back=False)
     shell(bytearray, "clear reverse", mutates=True)
     mutates(
@@ -115,7 +116,7 @@ def _buffers() -> None:
     pure(
         bytearray,
         f"{COMPARISONS} __add__ __mul__ __rmul__ __contains__ __getitem__ center count decode endswith "
-        "expandtabs find fromhex hex index join ljust lstrip maketrans partition removeprefix removesuffix replace "
+        "expandtabs find fromhex hex index ljust lstrip maketrans partition removeprefix removesuffix replace "
         "rfind rindex rjust rpartition rsplit rstrip split splitlines startswith strip translate zfill",
         calls_back=True,
     )

@@ -52,6 +52,7 @@ def _text() -> None:
 def _bytes() -> None:
     attribute_slots(bytes)
     deep(bytes, "__mod__ __rmod__", calls_back=True, formats=True)
+    deep(bytes, "join", calls_back=True)
     iterator(bytes, "__iter__", calls_back=False)
     shell(bytes, "__len__ __hash__ __repr__ __str__ __sizeof__ __getnewargs__ __bytes__ capitalize lower upper "
           "title swapcase isalnum isalpha isascii isdigit islower isspace istitle isupper")  # fmt: skip

@@ -148,9 +148,11 @@ def _state_setters() -> None:
         C,
         "_set_grad_enabled set_autocast_enabled set_autocast_dtype set_autocast_cpu_enabled set_autocast_cpu_dtype "
         "set_autocast_gpu_dtype set_autocast_cache_enabled autocast_increment_nesting autocast_decrement_nesting "
-        "clear_autocast_cache _set_default_dtype _set_deterministic_algorithms _set_float32_matmul_precision "
-        "_set_fwd_grad_enabled _set_multithreading_enabled _set_view_replay_enabled set_anomaly_enabled "
+        "clear_autocast_cache _set_default_dtype _set_default_tensor_type _set_deterministic_algorithms "
+        "_set_float32_matmul_precision _set_fwd_grad_enabled _set_multithreading_enabled "
+        "_set_view_replay_enabled set_anomaly_enabled "
         "_set_sdp_use_cudnn _set_sdp_use_flash _set_sdp_use_math _set_sdp_use_mem_efficient _set_sdp_use_overrideable "
+        "_set_mkldnn_enabled _set_mkldnn_deterministic _set_nnpack_enabled "
         "_set_sdp_use_fa3 _set_sdp_priority_order _enter_dual_level _exit_dual_level _InferenceMode _DisableAutocast",
         why=GRAPH_STATE,
     )
@@ -170,9 +172,9 @@ def _state_setters() -> None:
     special(C._autograd, "*", why="autograd's hooks and the profiler")
     deny(
         C,
-        "set_num_threads set_num_interop_threads init_num_threads set_flush_denormal _set_default_tensor_type "
+        "set_num_threads set_num_interop_threads init_num_threads set_flush_denormal "
         "_set_qengine _set_cudnn_enabled _set_cudnn_benchmark _set_cudnn_deterministic _set_cudnn_allow_tf32 "
-        "_set_cublas_allow_tf32 _set_mkldnn_enabled _set_nnpack_enabled _set_warnAlways _set_thread_name "
+        "_set_cublas_allow_tf32 _set_warnAlways _set_thread_name "
         "_set_fp32_precision_setter _set_tracing_state _set_value_trace _set_graph_executor_optimize _add_docstr "
         "_swap_tensor_impl _set_worker_pids _initExtension _set_deterministic_fill_uninitialized_memory",
         code="SB006",

@@ -32,8 +32,10 @@ _TWO: dict[Any, Code] = {
 }
 _ONE: dict[Any, Code] = {
     sympy.Not: Code.NEGATE, fs.ToFloat: Code.TO_FLOAT, fs.TruncToInt: Code.TRUNC, fs.FloorToInt: Code.FLOOR,
-    fs.CeilToInt: Code.CEIL, fs.OpaqueUnaryFn_sqrt: Code.SQUARE_ROOT,
+    fs.CeilToInt: Code.CEIL, fs.OpaqueUnaryFn_sqrt: Code.SQUARE_ROOT, sympy.Abs: Code.ABSOLUTE,
+    fs.RoundToInt: Code.ROUND,
 }
+_SHIFTS: dict[Any, Code] = {fs.LShift: Code.MUL, fs.RShift: Code.FLOOR_DIV}  # by a power of two
 
 
 class _Untranslatable(Exception):
@@ -64,6 +66,8 @@ class _Compiler:
         for table, count in ((_MANY, None), (_TWO, 2), (_ONE, 1)):
             if kind in table and count in (None, len(expression.args)):
                 return self.apply(table[kind], expression.args)
+        if kind in _SHIFTS:
+            return self.apply(_SHIFTS[kind], (expression.args[0], fs.PowByNatural(sympy.S(2), expression.args[1])))
         if kind is fs.Where or kind is sympy.ITE:
             return self.apply(Code.CHOOSE, expression.args)
         if kind is sympy.Piecewise and expression.args[-1].cond == sympy.true:

@@ -12,6 +12,7 @@ import torch
 
 from stator.errors import OptionTypeError, OptionValueError
 from stator.shapes.policy import (
+    ADDRESS_MARK,
     DYNAMIC_MARK,
     RANGE_MARK,
     STATIC_CLASS_MARK,
@@ -60,6 +61,16 @@ def mark_static(tensor: Any, index: Dims | None = None) -> Any:
 def mark_unbacked(tensor: torch.Tensor, index: Dims) -> None:
     """The graph must work for every size of these dimensions: nothing may be decided from the present one."""
     _add(tensor, index, UNBACKED_MARK)
+
+
+def mark_static_address(tensor: torch.Tensor, guard: bool = False) -> None:
+    """The tensor stays where it is in memory: CUDA graphs read and write it there, and copy nothing.
+
+    With `guard`, another address makes another compile; without, CUDA graphs are recorded anew.
+    """
+    if not isinstance(tensor, torch.Tensor):
+        raise OptionTypeError(f"a {type(tensor).__name__} has no address to mark; use a tensor")
+    setattr(tensor, ADDRESS_MARK, "guarded" if guard else "unguarded")
 
 
 def _add(tensor: torch.Tensor, index: Any, mark: str) -> list[int]:

@@ -205,6 +205,16 @@ class SymbolNodes:
         if expression.free_symbols <= self.origins.keys():
             self.properties.append((operand, expression, where))
 
+    def asserted_of_inputs(self) -> dict[fx.Node, dict[sympy.Symbol, Any]]:
+        """By input: the symbols it brings of which the program, or an operation, has said what no guard asks."""
+        said = (each.expr for asserts in self.shape_env.deferred_runtime_asserts.values() for each in asserts)
+        found: dict[fx.Node, dict[sympy.Symbol, Any]] = {}
+        for symbol in dict.fromkeys(symbol for expression in said for symbol in expression.free_symbols):
+            node, path = self.definitions.get(symbol, (None, None))
+            if node is not None and node.op == "placeholder" and symbol not in self.shape_env.backed_var_to_val:
+                found.setdefault(node, {})[symbol] = path
+        return found
+
     def declare(self, operand: Operand, size: Any, how: Any) -> None:
         """A size or number that the user declared: by a mark, or as a Dim, whose name may have a size already."""
         if type(size) is not torch.SymInt:
@@ -258,7 +268,7 @@ class SymbolNodes:
             return str(symbol)
         node, path = self.definitions[symbol]
         made = _shown(node)
-        if not path and node.args and isinstance(node.args[0], fx.Node):  # n.item()
+        if not path and type(node.target) is str and node.args and isinstance(node.args[0], fx.Node):  # n.item()
             return f"{_shown(node.args[0])}.{node.target}()"
         for step in path:
             made += f".{step.name}" if isinstance(step, CallMethodKey) else \

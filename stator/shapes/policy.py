@@ -34,6 +34,7 @@ STATIC_MARK = "_dynamo_static_indices"
 STATIC_CLASS_MARK = "_dynamo_marked_static"  # of a class of modules: the numbers its instances hold are constants
 UNBACKED_MARK = "_dynamo_unbacked_indices"
 RANGE_MARK = "_dynamo_dynamic_range"
+ADDRESS_MARK = "_dynamo_static_input_type"  # "guarded" or "unguarded": the tensor stays where it is in memory
 CONTENTS_LIMIT = 3  # compilations for one tensor's values each, before the program breaks instead
 ARRAYS_LIMIT = 5  # the same for numpy arrays: each operation on them is a break then
 _VARIES = frozenset({Kind.TENSOR, Kind.LEN, Kind.VALUES})
@@ -150,6 +151,8 @@ class Memory:
         elif guard.kind is Kind.VALUES:
             if is_a(value, torch.Tensor) and tensor_values(value) != expected:
                 self.contents.setdefault(guard.source, set()).add(expected)
+        elif type(value) in (int, float):  # a tensor before: numbers that come in its place will be others, too
+            self.numbers.add(guard.source)
         elif type(value) is expected.type and value.dim() == len(expected.sizes):
             changed = {dim for dim, size in enumerate(expected.sizes) if size is not None and size != value.shape[dim]}
             if changed:

@@ -19,5 +19,7 @@ class UserPrinter(PythonPrinter):  # type: ignore[misc]
     _print_FloorToInt = _called("math.floor")
     _print_CeilToInt = _called("math.ceil")
     _print_OpaqueUnaryFn_sqrt = _called("math.sqrt")
+    _print_RoundToInt = _called("round")
+    _print_Abs = _called("abs")
     _print_Min = _called("min")
     _print_Max = _called("max")

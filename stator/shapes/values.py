@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import operator
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -134,10 +135,22 @@ def specialise(value: Any, what: str = "") -> Any:
         if cls is torch.SymInt:
             return value.node.guard_int("", 0)
         if cls is torch.SymFloat:
+            hint = hint_of(value)
+            if hint is not None and not math.isfinite(hint) and not isinstance(value.node.expr, sympy.Symbol):
+                _specialise_parts(value.node)
+                return hint
             return value.node.guard_float("", 0)
         return value.node.guard_bool("", 0)
     except GuardOnDataDependentSymNode as error:
         raise data_dependent(error.cond, what) from None
+
+
+def _specialise_parts(node: Any) -> None:
+    """Make guards of the numbers in an expression that is infinite or nan: algebra says of none that it is."""
+    env = node.shape_env
+    for symbol in sorted(node.expr.free_symbols, key=str):
+        make, kind = (env.create_symintnode, int) if symbol.is_integer else (env.create_symfloatnode, float)
+        specialise(make(symbol, hint=kind(env.backed_var_to_val[symbol])))
 
 
 def as_constant(value: Any) -> Any:
@@ -148,7 +161,9 @@ def as_constant(value: Any) -> Any:
     if expression is sympy.true or expression is sympy.false:
         return bool(expression)
     if expression.is_number if isinstance(expression, sympy.Expr) else False:
-        return int(expression) if type(value) is torch.SymInt else float(expression)
+        if type(value) is torch.SymInt:
+            return int(expression)
+        return value.node.hint if value.node.has_hint() else float(expression)  # with sums in the program's order
     return value
 
 
@@ -174,6 +189,8 @@ def compute(function: Callable[..., Any], *values: Any) -> Any:
     if function in _GROWING and _overflows(function, *values):
         return function(*map(specialise, values))
     if float in kinds and function in _COMPARISONS and _same_expression(*values):
+        if _is_no_nan(values[0]):
+            return function(0.0, 0.0)
         return function(*map(specialise, values))  # nan differs from itself, which symbols do not know
     if float in kinds:
         closed = in_order(function, values)
@@ -213,7 +230,15 @@ def _atom(value: Any, again: bool) -> Any:
         return as_constant(value)
     if isinstance(node.expr, (sympy.Symbol, Identity)) and not again:
         return value
-    return node.shape_env.create_symfloatnode(Identity(node.expr), hint=hint_of(value))
+    closed = Identity(node.expr) if not again or isinstance(node.expr, sympy.Symbol) else Identity(Identity(node.expr))
+    return node.shape_env.create_symfloatnode(closed, hint=hint_of(value))
+
+
+def _is_no_nan(value: Any) -> bool:
+    """Whether a float is below infinity, which becomes a guard."""
+    if is_unbacked(value) or not value.node.hint <= sys.float_info.max:
+        return False
+    return bool(value <= sys.float_info.max)
 
 
 def kept_apart(result: Any, values: tuple[Any, ...]) -> Any:

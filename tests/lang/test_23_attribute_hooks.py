@@ -1,5 +1,8 @@
 """__getattr__, __getattribute__, __setattr__, __delattr__, __slots__."""
 
+import abc
+import collections.abc
+
 import torch
 
 from curriculum import call, case, ramp
@@ -191,3 +194,45 @@ def instance_method_is_looked_up_on_the_type(x):
     thing = Thing()
     thing.__len__ = lambda: 99
     return len(thing), thing.__len__(), x + len(thing)
+
+
+class Real:
+    pass
+
+
+class Abstract(abc.ABC):
+    pass
+
+
+class Claims:
+    """Says by __getattribute__ that it is of another class."""
+
+    def __init__(self, claimed):
+        self.claimed = claimed
+
+    def __getattribute__(self, name):
+        if name == "__class__":
+            claimed = object.__getattribute__(self, "claimed")
+            if claimed is None:
+                raise AttributeError(name)
+            return claimed
+        return object.__getattribute__(self, name)
+
+
+OUTSIDE = Claims(Real)
+
+
+@case(call(Real, ramp(2)), call(Abstract, ramp(2)), call(int, ramp(2)), call(list, ramp(2)), call(3, ramp(2)),
+      call(None, ramp(2)))
+def class_that_an_object_claims(claimed, x):
+    thing = Claims(claimed)
+    found = []
+    for cls in (Real, Abstract, int, (str, Real), collections.abc.Sized, object, Claims):
+        try:
+            found.append(isinstance(thing, cls))
+        except (TypeError, AttributeError) as error:
+            found.append(str(error))
+    match thing:
+        case Real():
+            found.append("matched")
+    return found, type(thing).__name__, isinstance(OUTSIDE, Real), isinstance(OUTSIDE, Abstract), x + 1

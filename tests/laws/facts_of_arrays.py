@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import array
 import ctypes
+import pickle
 from typing import Any
 
 import numpy as np
@@ -391,3 +392,37 @@ def memory_view_of_a_numpy_array():
 def memory_of_ctypes():
     owner = (ctypes.c_ubyte * 3)(1, 2, 3)
     return Scene(lambda x: (x * 2, bytes(owner)), one(ramp()), lambda: owner.__setitem__(0, 9), lambda: bytes(owner))
+
+
+@probe()
+def arrays_handed_back_beside_the_memory_of_a_tensor():
+    held = [np.arange(4, dtype=np.float32)]
+
+    def fn(x):
+        mine = x.numpy()
+        first, second = np.atleast_1d(held[0], mine)
+        third, fourth = np.broadcast_arrays(held[0], mine)
+        return x * 2, first is held[0], second is mine, third is held[0], fourth is mine, first, third
+
+    return Scene(fn, one(ramp()), lambda: held.__setitem__(0, held[0] + 1), lambda: held[0].tolist())
+
+
+@probe("SB005")
+def bytes_of_c_objects_in_a_list():
+    held = [(ctypes.c_ubyte * 4)(1, 2, 3, 4)]
+    return Scene(lambda x: (x + 1, b"".join([b"a", held[0]]), bytearray(b"-").join((held[0], b"b"))), one(ramp()),
+                 lambda: held[0].__setitem__(0, 77))
+
+
+@probe()
+def bytes_of_buffers_in_a_list():
+    held = [bytearray(b"ab"), b"cd"]
+    return Scene(lambda x: (x + 1, b"-".join(held), b"".join(part for part in held)), one(ramp()),
+                 lambda: held[0].__setitem__(0, 77))
+
+
+@probe("SB005")
+def bytes_of_an_object_without_items():
+    memory = bytearray(b"abcd")
+    shown = pickle.PickleBuffer(memory)
+    return Scene(lambda x: (x + 1, bytes(shown), b"".join([shown])), one(ramp()), lambda: memory.__setitem__(0, 77))

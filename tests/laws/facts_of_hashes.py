@@ -105,3 +105,23 @@ def set_whose_member_breaks_when_it_is_hashed():
         return x + 1, len(members)
 
     return Scene(fn, one(ramp()), lambda: world.members.add("a"), lambda: len(world.members))
+
+
+@probe("SB003 SB005")
+def dict_with_a_key_of_an_open_number():
+    """The dict cannot be adopted; what was begun of it must not be met at another place."""
+    held = [(3, "a")]
+    places = box(first={"b": 2, held[0]: 1})
+    places.second = places.first
+
+    def fn(x):
+        n = held[0][0]
+        absent = places.first is None
+        return x + n, absent, len(places.second), list(places.second.values())
+
+    def change():
+        held[0] = (held[0][0] + 2, "a")
+        places.first.clear()
+        places.first.update({"b": 2, held[0]: 1})
+
+    return Scene(fn, one(ramp()), change)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import traceback
 from typing import Any
 
 import torch
@@ -225,3 +226,20 @@ def attribute_of_a_function_written_and_deleted():
 @probe()
 def new_attribute_of_a_function_written_and_deleted():
     return written_and_deleted(lambda: None, False)
+
+
+@probe()
+def traceback_of_an_outside_exception():
+    """C code raises it while tracing, through frames of the interpreter."""
+    error = ValueError("kept")
+
+    def key(n):
+        raise error
+
+    def fn(x):
+        try:
+            sorted([2, 1], key=key)
+        except ValueError as caught:
+            return x + 1, caught is error
+
+    return Scene(fn, one(ramp()), look=lambda: [frame.name for frame in traceback.extract_tb(error.__traceback__)])

@@ -261,3 +261,52 @@ def iterators_of_outside_sets_kept():
         return value, list(first), n, [each.n for each in second], type(first), type(second)
 
     return Scene(listed, one(ramp()), lambda: numbers.add(3))
+
+
+@probe()
+def iterators_of_sets_that_have_ended():
+    """They have let go of their sets, which may change, and yield nothing more."""
+    numbers, objects, kept = {0, 8, 16}, set(PLAIN[:3]), []
+
+    def fn(x):
+        ended = [iter(numbers), iter(objects), iter({3, 5})]
+        for each in ended:
+            for _ in each:
+                pass
+        numbers.add(5)
+        objects.discard(PLAIN[1])
+        kept[:] = ended
+        return x + 1
+
+    return Scene(fn, one(ramp()), lambda: numbers.add(3),
+                 lambda: (numbers.add(99), len(objects), [(type(each), list(each)) for each in kept]))
+
+
+@probe()
+def iterators_of_unchanged_sets_that_have_ended():
+    numbers, objects, kept = {0, 8, 16}, set(PLAIN[:3]), []
+
+    def fn(x):
+        ended = [iter(numbers), iter(objects), iter({3, 5})]
+        for each in ended:
+            for _ in each:
+                pass
+        kept[:] = ended
+        return x + 1
+
+    return Scene(fn, one(ramp()), lambda: numbers.add(3),
+                 lambda: (numbers.add(99), [(type(each), list(each)) for each in kept]))
+
+
+@probe("SB013")
+def numbers_joined_by_a_plain_object():
+    """The table could be given as it lies until then: how large it gets depends on who shares a place with the object."""
+    members = {0, 8}
+
+    def fn(x):
+        members.add(PLAIN[4])
+        members.update({3, 11})
+        return x + len(members)
+
+    return Scene(fn, one(ramp()), members.clear,
+                 lambda: (PLAIN[4] in members, [getattr(each, "n", each) for each in members], set_layout(members)))

@@ -12,6 +12,7 @@ import facts_of_asked_iterators  # noqa: F401
 import facts_of_caches  # noqa: F401
 import facts_of_choices  # noqa: F401
 import facts_of_classes  # noqa: F401
+import facts_of_comparisons  # noqa: F401
 import facts_of_containers  # noqa: F401
 import facts_of_contexts  # noqa: F401
 import facts_of_copies  # noqa: F401

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import decimal
 import types
 from collections.abc import Callable
 from typing import Any
@@ -315,3 +316,21 @@ def overridden_default():
 
     thing = box(other=1)
     return Scene(lambda x: scale(x, 3, thing.other), lambda: (ramp(),), lambda: None)
+
+
+@program
+def one_object_in_two_places_that_compares_by_value():
+    pair = collections.namedtuple("pair", "a b")
+    held = [pair(1, 2), pair(1, 2), pair(3, 4)]
+
+    def fn(x):
+        first, second, third = held
+        return x * 2, first in [third, second], len({first, second})
+
+    return Scene(fn, lambda: (ramp(),), lambda: held.__setitem__(1, held[0]))
+
+
+@program
+def one_decimal_in_two_places():
+    held = [decimal.Decimal("1.5"), decimal.Decimal("1.5")]
+    return Scene(lambda x: (x * 2, held[0] in [held[1]]), lambda: (ramp(),), lambda: held.__setitem__(1, held[0]))

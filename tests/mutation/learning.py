@@ -4,9 +4,9 @@ In: pytest's items and the codes that mutants change.  Out: a `Map`: for every t
 of processor time and the functions it enters; `tests_for` puts the tests of one function in the order in which they are
 most likely to notice that it is gone.
 
-A map may be kept in a file (--learned), and then only tests that are not in it are run. That a function is entered by
-other tests than before, because Stator changed, costs time; a test that fails by now would notice everything, so the
-file is to be removed where tests were changed.
+A map may be kept in a file (--learned), and then only tests that are not in it are run, also after a run that was
+stopped. That a function is entered by other tests than before, because Stator changed, costs time; a test that fails by
+now would notice everything, so the file is to be removed where tests were changed.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import itertools
 import json
 import os
 import re
+import signal
 import sys
 import tempfile
 import time
@@ -29,6 +30,7 @@ from typing import Any
 import pytest
 from _pytest.runner import runtestprotocol
 
+LONGEST = 120  # seconds of processor time of a test that is watched; one that takes more is left out
 
 class Map:
     """What is known of the tests."""
@@ -52,21 +54,35 @@ class Map:
         for name in names:
             self.entered[name].add(nodeid)
 
-    def learn(self, items: list[pytest.Item], name_of: dict[types.CodeType, str], jobs: int) -> None:
-        """Run the tests that are not known yet, shared between `jobs` processes."""
-        new = [i for i in items if i.nodeid not in self.known]
+    def learn(self, items: list[pytest.Item], name_of: dict[types.CodeType, str], jobs: int, deadline: float) -> None:
+        """Run the tests that are not known yet, shared between `jobs` processes, until the deadline."""
         with tempfile.TemporaryDirectory() as folder:
-            files = [Path(folder) / str(shard) for shard in range(jobs)]
-            children = [learner(new[shard::jobs], name_of, file) for shard, file in enumerate(files)]
-            for child in children:
-                os.waitpid(child, 0)
-            lines = [line for file in files if file.exists() for line in file.read_text().splitlines()]
-        for line in lines:
-            self.add(line)
-        if self.file is not None:
-            self.file.parent.mkdir(parents=True, exist_ok=True)
-            with self.file.open("a") as out:
-                out.writelines(line + "\n" for line in lines)
+            place = self.file if self.file is not None else Path(folder) / "learned"
+            place.parent.mkdir(parents=True, exist_ok=True)
+            self.gather(place)  # what a run that was stopped has left
+            new = [i for i in items if i.nodeid not in self.known]
+            files = [place.with_name(f"{place.name}.{shard}") for shard in range(jobs)]
+            shares = {file: new[shard::jobs] for shard, file in enumerate(files)}
+            running = {learner(share, name_of, file, deadline): file for file, share in shares.items()}
+            while running:
+                time.sleep(0.5)
+                for child in [child for child in running if os.waitpid(child, os.WNOHANG)[0]]:
+                    file = running.pop(child)
+                    if rest := not_reached(shares[file], file, deadline):
+                        running[learner(rest, name_of, file, deadline)] = file
+                done = sum(lines_in(file) for file in files)
+                print(f"\r{done}/{len(new)} tests learned", end="", file=sys.stderr, flush=True)
+            self.gather(place)
+
+    def gather(self, place: Path) -> None:
+        """Take what learners have written beside the map into it."""
+        for file in sorted(place.parent.glob(f"{place.name}.*")):
+            lines = [line for line in file.read_text().splitlines(keepends=True) if line.endswith("\n")]
+            for line in lines:
+                self.add(line)
+            with place.open("a") as out:
+                out.writelines(lines)
+            file.unlink()
 
     def tests_for(self, name: str, known: Iterable[str], limit: float) -> list[str]:
         """Tests that enter the function, of no more than `limit` seconds together.
@@ -122,31 +138,56 @@ def module_of(name: str) -> str:
     return ".".join(name.split(".")[:2])
 
 
-def learner(items: list[pytest.Item], name_of: dict[types.CodeType, str], file: Path) -> int:
-    """A process that runs its share of the tests, and writes a line for each."""
+def lines_in(file: Path) -> int:
+    return file.read_bytes().count(b"\n") if file.exists() else 0
+
+
+def not_reached(share: list[pytest.Item], file: Path, deadline: float) -> list[pytest.Item]:
+    """What is left where a learner ended early: it died of the test after its last line, or there was no time."""
+    rest = share[lines_in(file) :]
+    if not rest or time.monotonic() > deadline:
+        return []
+    with file.open("a") as out:
+        print(json.dumps([rest[0].nodeid, None, []]), file=out)
+    return rest[1:]
+
+
+def learner(items: list[pytest.Item], name_of: dict[types.CodeType, str], file: Path, deadline: float) -> int:
+    """A process that runs its share of the tests, and writes a line for each as it ends."""
     child = os.fork()
     if child:
         return child
     quieten()
     try:
-        with file.open("w") as out:
+        with file.open("a") as out:
             for item in items:
+                if time.monotonic() > deadline:
+                    break
                 found: set[str] = set()
 
                 def see(frame: Any, event: str, arg: Any, found: set[str] = found) -> None:
                     if event == "call" and frame.f_code in name_of:
                         found.add(name_of[frame.f_code])
 
+                signal.setitimer(signal.ITIMER_PROF, LONGEST)
                 sys.setprofile(see)
-                started = time.process_time()
                 try:
-                    reports = runtestprotocol(item, log=False)
+                    took = passes(item)
                 finally:
                     sys.setprofile(None)
-                took = time.process_time() - started if all(report.passed for report in reports) else None
+                if took is None:
+                    took = passes(item)  # there are tests that a profile function disturbs
                 print(json.dumps([item.nodeid, took, sorted(found)]), file=out, flush=True)
     finally:
         os._exit(0)
+
+
+def passes(item: pytest.Item) -> float | None:
+    """The seconds of processor time that a test and its processes take; None where it does not pass."""
+    item._initrequest()  # type: ignore[attr-defined]
+    started = sum(os.times()[:4])
+    passed = all(report.passed for report in runtestprotocol(item, log=False))
+    return sum(os.times()[:4]) - started if passed else None
 
 
 def quieten() -> None:

@@ -1,7 +1,7 @@
 """What can be switched off in Stator, one thing at a time.
 
-In: packages of `stator`.  Out: `Mutant`s: each replaces the code of one function, the class of one row of the native
-table or one kind of guard, in this very process, and says so in words.
+In: the modules of `stator`, all but those that ASIDE names.  Out: `Mutant`s: each replaces the code of one function, the
+class of one row of the native table or one kind of guard, in this very process, and says so in words.
 
 A function's code object is replaced, not its name, so that everybody who has imported the function gets the mutant.
 """
@@ -14,12 +14,12 @@ import functools
 import importlib
 import inspect
 import json
-import pkgutil
 import subprocess
 import sys
 import types
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import stator
@@ -27,12 +27,15 @@ from stator.guards.guard import Kind
 from stator.guards.guard_set import GuardSet
 from stator.native import rows_declare
 from tests.mutation.core_faults import numbered
-from tests.mutation.faulty_core import has_faults, turn_on
+from tests.mutation.switch import has_faults, turn_on
 
-PACKAGES = ("guards", "heap", "emit", "native", "cache", "graph", "shapes")
-ALSO = ("code.catchers", "interp.suspend", "interp.rules_effects", "interp.moments", "interp.assertions",
-        "interp.tensor_bookkeeping", "interp.handled_errors", "interp.data_notes", "interp.replay", "interp.template",
-        "interp.witness", "interp.rules_warnings", "interp.grad_flags")
+STATOR = Path(stator.__file__).parent
+# Modules that are no subjects, and why.
+ASIDE = {
+    "__main__": "what is run from a shell",
+    "cli": "what is run from a shell",
+    "report": "text made from events; nothing is computed from it",
+}
 # What describes, counts or lets go changes no result; what it writes has tests of its own.
 NOT_LAWS = ("__init__", "__repr__", "__str__", "text", "describe", "release", "render")
 RESULTS: dict[str, tuple[str, ...]] = {
@@ -58,13 +61,21 @@ class Mutant:
         return self.name
 
 
-def modules() -> Iterator[types.ModuleType]:
-    for package in PACKAGES:
-        folder = importlib.import_module(f"stator.{package}")
-        for found in pkgutil.iter_modules(folder.__path__):
-            yield importlib.import_module(f"stator.{package}.{found.name}")
-    for name in ALSO:
-        yield importlib.import_module(f"stator.{name}")
+def module_files() -> Iterator[Path]:
+    """The modules that are subjects."""
+    aside = {STATOR / name for name in ASIDE} | {STATOR / f"{name}.py" for name in ASIDE}
+    for file in sorted(STATOR.rglob("*.py")):
+        if not aside & {file, *file.parents}:
+            yield file
+
+
+def modules(about: str = "") -> Iterator[types.ModuleType]:
+    """The subjects, or those of them that a text names: `graph.seams`."""
+    for file in module_files():
+        parts = file.relative_to(STATOR.parent).with_suffix("").parts
+        name = ".".join(parts).removesuffix(".__init__")
+        if name.partition(".")[2] in about or not about:
+            yield importlib.import_module(name)
 
 
 def functions_of(module: types.ModuleType) -> Iterator[tuple[str, types.FunctionType]]:
@@ -96,10 +107,10 @@ def bodies_of(function: types.FunctionType, is_context: bool) -> tuple[tuple[str
     return tuple((f"returns {result}", f"return {result}") for result in results)
 
 
-def doing(function: types.FunctionType, statement: str) -> types.CodeType:
+@functools.cache
+def doing(free: tuple[str, ...], statement: str) -> types.CodeType:
     """Code that takes any arguments and does only the statement."""
-    free = function.__code__.co_freevars  # a function keeps its cells: the new code must name as many
-    names = ", ".join(free)
+    names = ", ".join(free)  # a function keeps its cells: the new code must name as many
     kept = f"    {names.replace(',', ' =')} = None\n" if free else ""
     used = f"        if 0: {names}\n" if free else ""
     source = f"def outer():\n{kept}    def mutant(*a, **k):\n{used}        {statement}\n    return mutant\n"
@@ -108,8 +119,8 @@ def doing(function: types.FunctionType, statement: str) -> types.CodeType:
     return namespace["outer"]().__code__
 
 
-def of_functions() -> Iterator[Mutant]:
-    for module in modules():
+def of_functions(about: str = "") -> Iterator[Mutant]:
+    for module in modules(about):
         for name, outer in functions_of(module):
             function = inspect.unwrap(outer)
             if function.__code__.co_filename != module.__file__:  # a dataclass's own
@@ -118,7 +129,7 @@ def of_functions() -> Iterator[Mutant]:
                 continue
             short = f"{module.__name__.removeprefix('stator.')}.{name}"
             for does, statement in bodies_of(function, getattr(outer, "__code__", None) is CONTEXT):
-                changed = doing(function, statement)
+                changed = doing(function.__code__.co_freevars, statement)
 
                 def apply(function: types.FunctionType = function, changed: types.CodeType = changed) -> None:
                     function.__code__ = changed

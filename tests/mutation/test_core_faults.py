@@ -6,7 +6,8 @@ from collections import defaultdict
 from pathlib import Path
 
 from tests.mutation.core_faults import Fault, numbered
-from tests.mutation.faulty_core import has_faults, patched
+from tests.mutation.faulty_core import patched
+from tests.mutation.switch import has_faults
 
 CSRC = Path(__file__).resolve().parents[2] / "csrc"
 

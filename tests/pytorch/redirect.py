@@ -25,7 +25,6 @@ from stator.installation import is_operator_of_torch
 
 Function = Callable[..., Any]
 TORCHS_OPTIMIZE = torch._dynamo.optimize_assert
-OWN_LIMIT = torch._dynamo.config.recompile_limit
 REPLACED: list[Any] = []  # kept alive: torch._dynamo knows functions by their ids
 
 
@@ -49,24 +48,6 @@ def optimize_assert(backend: Any, **settings: Any) -> Function:
     return optimize(backend, nopython=True, **{name: value for name, value in settings.items() if name == "dynamic"})
 
 
-def compile_with_dynamos_config(original: Function) -> Function:
-    """torch.compile as `install()` made it, reading what the tests set in torch._dynamo.config."""
-
-    def compile(model: Any = None, **settings: Any) -> Any:
-        if model is None:
-            return lambda model: compile(model, **settings)
-        config = torch._dynamo.config
-        if settings.get("dynamic") is None and not config.assume_static_by_default:
-            settings["dynamic"] = True
-        if settings.get("dynamic") is None and not config.automatic_dynamic_shapes:
-            settings["dynamic"] = False
-        if config.recompile_limit != OWN_LIMIT:
-            settings.setdefault("recompile_limit", config.recompile_limit)
-        return original(model, **settings)
-
-    return compile
-
-
 def reset() -> None:
     stator.reset()
 
@@ -74,7 +55,6 @@ def reset() -> None:
 def redirect() -> None:
     """For the rest of this process."""
     stator.install()
-    torch.compile = compile_with_dynamos_config(torch.compile)
     dynamo, testing = torch._dynamo, torch._dynamo.testing
     dynamo.list_backends()  # those of its own register themselves with it, not with Stator
     torch._dynamo.backends.registry.lookup_backend("inductor")
@@ -83,8 +63,8 @@ def redirect() -> None:
     dynamo.eval_frame.optimize, dynamo.eval_frame.reset = optimize, reset  # torch._dynamo.export stays torch's own
     dynamo.test_case.reset = reset
     for name in ("graph_break", "allow_in_graph", "assume_constant_result", "skip_frame",
-                 "mark_dynamic", "maybe_mark_dynamic", "mark_static", "substitute_in_graph", "error_on_graph_break",
-                 "list_backends", "register_backend"):
+                 "mark_dynamic", "maybe_mark_dynamic", "mark_static", "mark_static_address", "substitute_in_graph",
+                 "error_on_graph_break", "list_backends", "register_backend"):
         if hasattr(stator, name):
             REPLACED.append(getattr(dynamo, name, None))
             setattr(dynamo, name, getattr(stator, name))

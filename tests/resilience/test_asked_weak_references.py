@@ -119,3 +119,42 @@ def test_held_by_a_variable_is_captured() -> None:
     thing = Thing()
     got = stator.compile(program, backend="eager", fullgraph=True)(torch.ones(2), thing)
     assert torch.equal(got[0], torch.full((2,), 2.0)) and got[1]
+
+
+@stator.disable
+def referring(thing: Any) -> Any:
+    return weakref.ref(thing)
+
+
+def made_and_handed(x: Any) -> Any:
+    thing = Thing()
+    reference = referring(thing)
+    return x + 1, reference() is None
+
+
+def handed_after_a_break(x: Any) -> Any:
+    thing, references = Thing(), []
+    stator.graph_break()
+    references.append(referring(thing))
+    y = x * 2
+    stator.graph_break()
+    return y, references[0]() is None
+
+
+def handed_by_a_callee(x: Any) -> Any:
+    def inner() -> Any:
+        thing = Thing()
+        return referring(thing), x * 2
+
+    reference, y = inner()
+    return y, reference() is None
+
+
+@pytest.mark.parametrize("program", [made_and_handed, handed_after_a_break, handed_by_a_callee])
+def test_a_variable_keeps_what_code_that_is_not_captured_has_referred_to(program: Any) -> None:
+    x = torch.ones(2)
+    compiled = stator.compile(program, backend="eager")
+    for _ in range(3):
+        value, is_gone = compiled(x)
+        expected, was_gone = program(x)
+        assert torch.equal(value, expected) and is_gone == was_gone

@@ -13,6 +13,7 @@ import gc
 import signal
 import sys
 import threading
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -216,6 +217,64 @@ def test_profile_function(when: str) -> None:
         sys.setprofile(None)
     assert torch.equal(got, busy(x, 2)) and calls
     assert torch.equal(compiled(x, 3), busy(x, 3))
+
+
+def test_profile_function_around_a_break_below_c_code() -> None:
+    """The profile function is called by CPython between the break and the end of the trace."""
+    class Thing:
+        n = 3
+
+    def proxied(x: torch.Tensor) -> torch.Tensor:
+        things = [Thing(), Thing()]
+        return x * sum(shown.n for shown in list(map(weakref.proxy, things)))
+
+    calls: list[str] = []
+    compiled = stator.compile(proxied, backend="eager", options={"strict": True})
+    x = torch.randn(3)
+    sys.setprofile(lambda frame, event, arg: calls.append(event))
+    try:
+        got = compiled(x)
+    finally:
+        sys.setprofile(None)
+    assert torch.equal(got, x * 6) and calls
+    assert not torch.overrides._get_current_function_mode_stack()
+
+
+class Weighed:
+    def __init__(self, weight: int) -> None:
+        self.weight = weight
+
+    def __lt__(self, other: Any) -> bool:
+        return self.weight < other.weight
+
+
+def test_a_profile_function_is_no_part_of_what_c_code_calls(monkeypatch: Any) -> None:
+    """It runs between `sorted` and each `__lt__`, and what it counts is its own affair."""
+    monkeypatch.setenv("STATOR_STRICT", "1")
+    counts = {"call": 0}
+
+    def profile(frame: Any, event: str, arg: Any) -> None:
+        counts[event] = counts.get(event, 0) + 1
+
+    def program(x: torch.Tensor, items: list[Weighed]) -> Any:
+        ordered = sorted(items)
+        return x * ordered[0].weight, ordered
+
+    compiled = stator.compile(program, backend="eager", fullgraph=True)
+    x, items = torch.ones(2), [Weighed(3), Weighed(2), Weighed(5)]
+    before = 0
+    for _ in range(3):
+        sys.setprofile(profile)
+        try:
+            value, ordered = compiled(x, items)
+        finally:
+            sys.setprofile(None)
+        assert torch.equal(value, x * 2) and ordered == [items[1], items[0], items[2]]
+        assert counts["call"] > before
+        before = counts["call"]
+    counts["call"] = 0
+    compiled(x, items)
+    assert counts["call"] == 0, "the compiled call changes what the profile function has counted"
 
 
 def test_debugger() -> None:

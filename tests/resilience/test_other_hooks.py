@@ -1,65 +1,53 @@
-"""Another eval-frame hook, torch's own, that stays over Stator's: later calls are captured and right."""
+"""A hook of frames that was under Stator's and then over it, and a third one on top: no frame goes round for ever."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
-SCRIPT = """
-import warnings
-warnings.simplefilter("ignore")
-import torch, stator
-from stator import events
+ROOT = Path(__file__).resolve().parents[2]
+SCRIPT = '''
+import threading, importlib.util, shutil, sys, tempfile, pathlib
+import torch
+from torch._C._dynamo.eval_frame import set_eval_frame
+from stator import _hook
 
-def fails(x):
-    def way(y):
-        stator.graph_break()
-        open("/dev/null")
-        return y + 1
-    return torch.cond(x.sum() > 0, way, lambda y: y - 1, (x,))
+folder = pathlib.Path(tempfile.mkdtemp())
+copy = shutil.copy(_hook.__file__, folder)
+spec = importlib.util.spec_from_file_location("stator._hook", copy)
+other = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(other)
 
-for _ in range(2):
-    try:
-        stator.compile(fails, backend="eager")(torch.ones(2))
-    except Exception as error:
-        print(type(error).__name__)
+def asked(*frame):
+    return _hook.RUN
 
-def later(x):
-    x = x + 1
-    stator.graph_break()
-    return x * 2
+def add(a, b):
+    return a + b
 
-with events.record() as log:
-    value = stator.compile(later, backend="eager")(torch.ones(2))
-print(value.tolist(), sum(isinstance(event, events.CaptureFinished) for event in log))
-"""
-
-
-def test_a_native_cond_that_torch_refuses() -> None:
-    done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, timeout=240,
-                          cwd=Path(__file__).parents[2], check=False)
-    lines = done.stdout.strip().splitlines()
-    assert lines == ["UncapturedHigherOrderOpError"] * 2 + ["[4.0, 4.0] 2"], done.stderr[-2000:]
-
-
-STAYS = """
-import torch, stator
-def step(x):
-    notes = []
-    return torch.cond(x.sum() > 0, lambda t: (notes.append(1), t * 2)[1], lambda t: t * 3, (x,)), notes
-x = torch.ones(3)
-texts = []
-for call in (step, stator.compile(step, backend="eager"), step):
-    try:
-        call(x)
-    except Exception as error:  # torch.cond hands its branches to torch's own tracer, which refuses these and stays
-        texts.append((type(error).__name__, str(error).splitlines()[0]))
-print(len(texts), len(set(texts)))
-"""
+_hook.skip_code(asked.__code__)
+_hook.set_callback(asked)
+other.set_callback(lambda *frame: other.RUN)
+set_eval_frame(False)            # torch's hook is under ours,
+_hook.enter()
+thread = threading.Thread(target=lambda: set_eval_frame(False))
+thread.start()                   # and, for the sake of another thread, over it
+thread.join()
+_hook.leave()
+print(add(1, 2))
+other.enter()                    # and another one over both
+print(add(3, 4))
+_hook.enter()
+print(add(5, 6))
+_hook.leave()
+other.leave()
+set_eval_frame(None)
+print(add(7, 8))
+'''
 
 
-def test_a_hook_that_was_there_before_ours_and_is_put_over_it() -> None:
-    done = subprocess.run([sys.executable, "-c", STAYS], capture_output=True, text=True, timeout=240,
-                          cwd=Path(__file__).parents[2], check=False)
-    assert done.stdout.strip() == "3 1", done.stderr[-2000:]
+def test_a_frame_that_comes_round_is_evaluated() -> None:
+    done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, timeout=120, check=False,
+                          env=os.environ | {"PYTHONPATH": str(ROOT)})
+    assert done.stdout.split() == ["3", "7", "11", "15"], done.stderr[-2000:]

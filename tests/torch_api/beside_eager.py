@@ -14,6 +14,7 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 import stator
+from stator import events
 
 BACKENDS = ("eager", "aot_eager")
 
@@ -60,5 +61,8 @@ def check(make: Callable[[list[Any]], Any], backend: str = "eager", breaks: str 
     if breaks:
         with pytest.raises(stator.Unsupported, match=breaks):
             observe(make, lambda f: stator.compile(f, backend=backend, fullgraph=True), calls)
-    actual = observe(make, lambda f: stator.compile(f, backend=backend, fullgraph=not breaks), calls)
+    with events.record() as log:
+        actual = observe(make, lambda f: stator.compile(f, backend=backend, fullgraph=not breaks), calls)
+    failed = [event.why for event in log if isinstance(event, events.EagerFallback) and event.why.startswith("it raised")]
+    assert not failed, "the program ran as it is, since its graph raised"
     assert same(expected, actual), f"eager: {expected}\ncompiled: {actual}"

@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import nn
 
+import stator
 from tests.torch_api.side_by_side import Register, World, compare
 
 whole, broken = Register(), Register()
@@ -215,3 +216,26 @@ def test_a_backward_pass_sees_the_new_memory(backend: str) -> None:
         return World(step, arguments, lambda: (model, given[0].grad, model.weight.grad))
     seen = compare(make, calls=3, backend=backend)
     assert seen.codes == ["SB016"]
+
+
+@pytest.mark.parametrize(("before", "compilers"), [(lambda p, x: p.detach().sum(), 1), (lambda p, x: p.data.sum(), 1),
+                                                   (lambda p, x: (p * x).sum(), 0)])  # fmt: skip
+def test_a_compiler_gets_the_graph_unless_autograd_has_kept_the_tensor(before: Any, compilers: int) -> None:
+    graphs: list[Any] = []
+
+    def backend(graph: Any, inputs: Any) -> Any:
+        graphs.append(graph)
+        return graph.forward
+
+    def step(p: Any, x: Any) -> Any:
+        loss = before(p, x) + x.sum()
+        p.data = p.data * 0.5
+        return loss
+
+    results = []
+    for function in (step, stator.compile(step, backend=backend)):
+        p, x = nn.Parameter(values(4)), values(4, seed=5).requires_grad_()
+        function(p, x).backward()
+        results.append((p.data, p.grad, x.grad))
+    torch.testing.assert_close(results[1], results[0])
+    assert len(graphs) == compilers

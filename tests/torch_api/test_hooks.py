@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import warnings
+from typing import Any
 
 import pytest
 import torch
@@ -236,3 +238,33 @@ def test_whether_the_graph_is_kept_is_asked_of_the_pass_that_runs() -> None:
             x.grad = None
             y.backward(retain_graph=keep)
             assert x.grad.tolist() == ([10.0, 10.0] if keep else [15.0, 15.0])
+
+
+def test_a_leaf_that_is_frozen_after_a_hook_was_put_on_it() -> None:
+    def step(p: Any, x: Any) -> Any:
+        p.register_hook(lambda grad: grad * 2)
+        p.requires_grad = False
+        return x * 2
+
+    seen = []
+    for function in (step, stator.compile(step, backend="eager")):
+        for _ in range(2):
+            p = torch.ones(3, requires_grad=True)
+            function(p, torch.ones(3))
+            assert not p.requires_grad
+            p.requires_grad = True
+            p.sum().backward()
+            seen.append(p.grad)
+    assert all(torch.equal(grad, seen[0]) for grad in seen), seen
+
+
+@pytest.mark.parametrize("program", [lambda x: (x.grad is None, x * 2), lambda x: ((x * 2).grad is None, x * 3)])
+def test_the_gradient_of_what_is_no_leaf_warns(program: Any) -> None:
+    told = []
+    for function in (program, stator.compile(program, backend="eager")):
+        for _ in range(2):
+            with warnings.catch_warnings(record=True) as seen:
+                warnings.simplefilter("always")
+                function(torch.ones(3, requires_grad=True) * 2)
+            told.append([str(each.message) for each in seen])
+    assert len(told[0]) == 1 and all(each == told[0] for each in told), told

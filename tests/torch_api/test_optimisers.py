@@ -129,6 +129,27 @@ def test_steps_on_sparse_gradients_are_not_compiled_for_ever(backend: str) -> No
     assert not any(seen.captures[4:]), seen.captures
 
 
+def quasi_newton_step(line_search: str | None) -> World:
+    module, x, y = model(), torch.randn(8, 4), torch.randn(8, 3)
+    optimiser = optim.LBFGS(module.parameters(), lr=0.1, max_iter=4, history_size=3, line_search_fn=line_search)
+
+    def closure() -> torch.Tensor:
+        optimiser.zero_grad()
+        loss = F.mse_loss(module(x), y)
+        loss.backward()
+        return loss
+
+    return World(lambda: optimiser.step(closure), lambda i: (), lambda: state_of(module, optimiser))
+
+
+@pytest.mark.parametrize("line_search", [None, "strong_wolfe"])
+def test_lbfgs_settles(line_search: str | None) -> None:
+    """Its losses and counts are open numbers, and so are the distances between them that it looks at."""
+    seen = compare(lambda: quasi_newton_step(line_search), calls=9)
+    assert not seen.fallbacks
+    assert sum(seen.captures) < 60 and not any(seen.captures[7:]), seen.captures
+
+
 AVERAGES: dict[str, dict[str, Any]] = {
     "swa": {}, "swa with buffers": {"use_buffers": True},
     "ema": {"multi_avg_fn": optim.swa_utils.get_ema_multi_avg_fn(0.9), "use_buffers": True},

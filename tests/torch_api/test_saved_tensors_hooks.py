@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import pytest
 import torch
+from torch.autograd.graph import disable_saved_tensors_hooks, save_on_cpu
+from torch.utils.checkpoint import checkpoint
 
 import stator
+from stator import events
 
 
 def forward(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
@@ -58,3 +62,82 @@ def test_older_questions_about_autocast() -> None:
     for enabled in (False, True, False):
         with torch.autocast("cpu", dtype=torch.bfloat16, enabled=enabled):
             assert torch.equal(compiled(x), asked(x))
+
+
+# ---------------------------------------------------------------------- inside captured code
+
+message_of = torch._C._autograd._saved_tensors_hooks_get_disabled_error_message
+
+
+def forbidden(x: torch.Tensor) -> Any:
+    with disable_saved_tensors_hooks("outer"):
+        with disable_saved_tensors_hooks("inner"):
+            y, said = x * x, message_of()
+        said += message_of()
+    return y.sin(), said, message_of()
+
+
+def forbidden_across_a_break(x: torch.Tensor) -> Any:
+    with disable_saved_tensors_hooks("why"):
+        y = x * x
+        stator.graph_break()
+        y = y.sin()
+    return y, message_of()
+
+
+def forbidden_and_used(x: torch.Tensor) -> Any:
+    with disable_saved_tensors_hooks("why"), save_on_cpu():
+        return x * x
+
+
+def forbidden_checkpoint(x: torch.Tensor) -> Any:
+    with disable_saved_tensors_hooks("why"):
+        return checkpoint(torch.sin, x, use_reentrant=False)
+
+
+def checkpointed(x: torch.Tensor) -> Any:
+    return checkpoint(torch.sin, x, use_reentrant=False)
+
+
+def on_the_cpu(x: torch.Tensor) -> Any:
+    y = x * x
+    with save_on_cpu():
+        y = y.sin()
+    return y * x
+
+
+def rounded(value: torch.Tensor) -> list[float]:
+    return [round(each, 4) for each in value.tolist()]  # compilers add gradients up in another order
+
+
+WHOLE = {forbidden, checkpointed}
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("function", [forbidden, forbidden_across_a_break, forbidden_and_used, forbidden_checkpoint,
+                                      checkpointed, on_the_cpu], ids=lambda function: function.__name__)
+def test_hooks_and_their_absence_inside(function: Any, backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two calls that find the same state, one with hooks around it, one where they are forbidden, one as at first."""
+    monkeypatch.setenv("STATOR_STRICT", "1")
+    compiled = stator.compile(function, backend=backend)
+    plain = contextlib.nullcontext
+    around: list[Any] = [plain, plain, save_on_cpu, lambda: disable_saved_tensors_hooks("around"), plain]
+    for number, context in enumerate(around):
+        found = []
+        with events.record() as log:
+            for call in (function, compiled):
+                x = torch.full((3,), 1.0 + number, requires_grad=True)
+                try:
+                    with context():
+                        value = call(x)
+                    first = value[0] if type(value) is tuple else value
+                    first.sum().backward()
+                    found.append((rounded(first), value[1:] if type(value) is tuple else None, rounded(x.grad)))
+                except RuntimeError as error:
+                    found.append(str(error))
+                found.append(message_of())
+        assert found[:2] == found[2:], number
+        if number < 2 and function in WHOLE:
+            assert not [event for event in log if isinstance(event, events.GraphBreak)]
+        if number == 1 and function is not forbidden_and_used and function is not forbidden_checkpoint:
+            assert not [event for event in log if isinstance(event, events.CaptureFinished)]

@@ -147,3 +147,13 @@ def test_schemes_and_sizes_as_arguments() -> None:
     for fact in (torch.per_tensor_affine, torch.per_channel_affine, jagged().shape, square().shape, torch.per_tensor_affine):
         found, expected = compiled(square(), fact), program(square(), fact)
         assert torch.equal(found[0], expected[0]) and found[1:] == expected[1:]
+
+
+@pytest.mark.parametrize("make,said", [
+    (lambda: square().to_sparse_csr(), "torch.sparse_csr"), (lambda: square()[:2, :2].to_sparse_bsr((1, 1)), "torch.sparse_bsr"),
+    (jagged, "nested tensor of layout torch.jagged"),
+    (lambda: torch.nested.nested_tensor([torch.ones(2), torch.ones(3)]), "a nested tensor"),
+], ids=["csr", "bsr", "jagged", "nested"])
+def test_the_cause_names_the_kind(make: Any, said: str) -> None:
+    with pytest.raises(stator.Unsupported, match=said):
+        stator.compile(lambda x: x * 2, backend="eager", fullgraph=True)(make())

@@ -287,7 +287,35 @@ def test_a_graph_that_fails_alone_is_named_inside_a_handler_of_others() -> None:
 
 def test_the_handlers_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without what is told to nodes, the tests above fail."""
-    monkeypatch.setattr(machine, "caught_in", lambda frame: 0)
+    monkeypatch.setattr(machine, "caught_in", lambda frame, generators: 0)
     compiled = stator.compile(large_writes, backend="eager")
     portrait(compiled, torch.zeros(LARGE), GOOD)
     assert portrait(compiled, torch.zeros(LARGE), BAD) != portrait(large_writes, torch.zeros(LARGE), BAD)
+
+
+@torch.library.custom_op("stator_tests::below_a_hundred", mutates_args=())
+def below_a_hundred(x: torch.Tensor) -> torch.Tensor:
+    if float(x.sum()) > 100:
+        raise KeyError("too much")
+    return x + 1
+
+
+@below_a_hundred.register_fake
+def _(x: torch.Tensor) -> torch.Tensor:
+    return torch.empty_like(x)
+
+
+def test_an_operator_of_the_users_raises_what_torch_does_not() -> None:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        try:
+            y = torch.ops.stator_tests.below_a_hundred(x)
+        except KeyError:
+            return x * 3
+        return y * 2
+
+    compiled = stator.compile(program, backend="eager", fullgraph=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for value in (1.0, 1.0, 200.0, 1.0, 300.0):
+            x = torch.full((2,), value)
+            assert torch.equal(compiled(x), program(x))

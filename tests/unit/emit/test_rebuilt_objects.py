@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import stator
-from stator import _core
+from stator import _core, events
 
 
 class Loud(collections.OrderedDict):  # type: ignore[type-arg]
@@ -167,3 +167,16 @@ def test_a_set_is_filled_as_it_was_or_member_by_member() -> None:
         _core.set_layout([])
     with pytest.raises(TypeError):
         _core.fill_set(set, _core.set_layout({1}), [[]])
+
+
+class Readable:
+    def __init__(self, x: torch.Tensor) -> None:
+        self.x = x
+
+
+def test_the_text_of_the_residual_names_what_it_uses() -> None:
+    with events.record() as log:
+        made = stator.compile(lambda x: Readable(x * 2), backend="eager", fullgraph=True)(torch.ones(2))
+    assert type(made) is Readable and made.x.tolist() == [2.0, 2.0]
+    text = "".join(event.residual_source for event in log if isinstance(event, events.CaptureFinished))
+    assert "Readable" in text, text

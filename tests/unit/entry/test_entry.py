@@ -159,7 +159,7 @@ def test_it_looks_like_what_it_wraps() -> None:
     entry.note = 1
     assert entry.__dict__["note"] == 1 and "documented" in repr(entry)
     assert weakref.ref(entry)() is entry and callable(entry)
-    with pytest.raises(TypeError, match="pickle"):
+    with pytest.raises((TypeError, AttributeError), match="pickle"):  # as functions do, once stator.api says how
         pickle.dumps(CompiledFunction(documented, never))
 
 

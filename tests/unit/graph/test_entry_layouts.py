@@ -135,3 +135,22 @@ def test_an_input_that_gets_other_memory_before_the_graph_fails() -> None:
                 result = type(error)
             outcomes.append((result, x.tolist(), x.storage_offset(), whole.tolist()))
         assert outcomes[0] == outcomes[1]
+
+
+def test_compilers_see_an_input_on_memory_of_its_own() -> None:
+    """`set_` has let it go by the end of the trace."""
+    seen: list[Any] = []
+
+    def backend(graph: torch.fx.GraphModule, inputs: list[torch.Tensor]) -> Any:
+        seen.extend(each.untyped_storage() for each in inputs)
+        return graph.forward
+
+    def program(x: torch.Tensor, other: torch.Tensor) -> Any:
+        before = x + 1
+        x.set_(other)
+        return before, x * 2
+
+    x, other = torch.ones(5, 2), torch.zeros(3)
+    before, after = stator.compile(program, backend=backend, fullgraph=True)(x, other)
+    assert torch.equal(before, torch.full((5, 2), 2.0)) and torch.equal(after, other) and x.data_ptr() == other.data_ptr()
+    assert seen[0]._cdata != seen[1]._cdata and [storage.nbytes() for storage in seen] == [40, 12]

@@ -26,6 +26,28 @@ def test_kernels_that_lay_their_results_out_differently() -> None:
     assert len(found) == 2, "or there is nothing to tell apart"
 
 
+def allowing_less(x: torch.Tensor) -> tuple[int, ...]:
+    before = torch.backends.cuda.math_sdp_enabled()
+    torch.backends.cuda.enable_math_sdp(True)
+    made = attention(x)
+    torch.backends.cuda.enable_math_sdp(before)
+    return made
+
+
+@pytest.mark.parametrize("fn", [attention, allowing_less])
+def test_a_choice_of_kernels_around_the_call_is_guarded(fn: Any) -> None:
+    x, found = torch.randn(2, 8, 3, 16).transpose(1, 2), set()
+    compiled = stator.compile(fn, backend="eager", fullgraph=True)
+    for kernel in (SDPBackend.MATH, SDPBackend.FLASH_ATTENTION, SDPBackend.MATH):
+        with sdpa_kernel(kernel):
+            made = compiled(x)
+            assert made == fn(x)
+            found.add(made)
+    assert len(found) == 2, "or there is nothing to tell apart"
+    with sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.MATH], set_priority=True):
+        assert compiled(x) == fn(x)
+
+
 def reshaped(x: torch.Tensor) -> tuple[tuple[int, ...], ...]:
     y = x * 2
     before = y.t().stride()
@@ -71,3 +93,26 @@ def test_operations_that_reach_beyond_a_view(reach: Any) -> None:
     x = torch.arange(60.0).view(3, 4, 5)
     stator.compile(program, backend="eager")(x)  # what is met here is remembered
     assert torch.equal(stator.compile(program, backend="eager")(x), program(x))
+
+
+def written_view(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    first, second = a.diagonal(), b.diagonal()
+    second.add_(1).mul_(2).sub_(1)
+    return first * 2
+
+
+def written_result(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    first, second = a.frac(), b.frac()
+    second.add_(1).mul_(2)
+    return first + second
+
+
+@pytest.mark.parametrize("program", [written_view, written_result])
+def test_writes_to_views_are_writes_to_what_they_show(program: Any) -> None:
+    """The second operation is the first over again; a compiled graph leaves the counters of its inputs as eager does."""
+    seen = []
+    for function in (program, stator.compile(program, backend="aot_eager", fullgraph=True)):
+        inputs = [torch.full((4, 4), 1.5) for _ in range(2)]
+        made = function(*inputs)
+        seen.append(([x._version for x in inputs], [x.tolist() for x in inputs], made.tolist()))
+    assert seen[0] == seen[1]

@@ -21,7 +21,9 @@ def test_builtin_and_tensor_types() -> None:
         return (x * 5).to(bool).to(float).to(int) + 8, half, x.type(half.type()), torch.ones(2, dtype=int)
 
     x = torch.tensor([0.5, 0.0, -2.0])
-    found = stator.compile(program, backend=run_by_fx, fullgraph=True)(x)
+    with events.record() as log:
+        found = stator.compile(program, backend=run_by_fx, fullgraph=True)(x)
+    assert not [event for event in log if isinstance(event, events.EagerFallback)]  # as there is where the graph raises
     for mine, theirs in zip(found, program(x), strict=True):
         assert mine.dtype == theirs.dtype and torch.equal(mine, theirs)
 

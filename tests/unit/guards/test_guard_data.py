@@ -15,7 +15,7 @@ from stator.guards.guard import (
     tensor_meta,
     value_key,
 )
-from stator.guards.guard_set import GuardSet
+from stator.guards.guard_set import GuardList, GuardSet
 from stator.guards.lower import Op, lower
 from stator.guards.tensor_meta import with_dynamic_dims
 from stator.source import WORLD, CallOf, DictOf, Global, Index, Key, Local, Pinned, Source
@@ -181,3 +181,10 @@ def test_open_dimensions_open_the_strides_above_them() -> None:
     assert meta.sizes == (2, None, 4) and meta.strides == (None, 4, 1)
     transposed = with_dynamic_dims(tensor_meta(torch.ones(2, 3).t()), [0])
     assert transposed.sizes == (None, 2) and transposed.strides == (1, None)
+
+
+def test_a_list_of_guards_is_pruned_in_checking_order_and_made_once() -> None:
+    found = GuardList(GuardSet([Guard(X, Kind.TYPE, int), Guard(Key(X, "k"), Kind.EQUALS, 3), Guard(X, Kind.EQUALS, 3)]))
+    assert len(found) == 2
+    assert [found[0].text(), found[1].text()] == ["x == 3", "x['k'] == 3"] == [guard.text() for guard in found[0:2]]
+    assert found[0] is found[0] and list(found) == [found[0], found[1]]

@@ -1,5 +1,6 @@
 """Dicts that tell when they change (3.12 and later): what is not looked at again must not have changed."""
 
+import ctypes
 import gc
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
@@ -122,6 +123,47 @@ def test_dicts_that_die_leave_nothing_behind() -> None:
         assert compiled.check((x,)) == 1
         x.table = {"a": 1}
         assert compiled.check((x,)) == -1
+
+
+def test_a_dict_made_where_another_died_is_not_taken_for_it() -> None:
+    """Nobody is told of what happens to a new dict, wherever it is."""
+    x = tree()
+    compiled = settled(facts(), x)
+    again = 0
+    for _ in range(20):
+        address = id(x.table)
+        del x.table
+        x.table = {"a": 1}
+        again += id(x.table) == address
+        assert compiled.check((x,)) == -1
+        x.table["a"] = 2
+        assert compiled.check((x,)) == 1
+        x.table["a"] = 1
+        assert [compiled.check((x,)) for _ in range(3)] == [-1, -1, -1]
+    assert again, "no dict was made where the last one was"
+
+
+def test_a_dict_that_is_about_to_change_is_looked_at_once_more() -> None:
+    """Another watcher asks after ours was told, and before the dict changes."""
+    x, early = tree(), []
+    compiled = settled(facts(), x)
+
+    @ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_int, *[ctypes.c_void_p] * 3)
+    def on_event(*event: object) -> int:
+        early.append(compiled.check((x,)))
+        return 0
+
+    api = ctypes.pythonapi
+    watcher = api.PyDict_AddWatcher(on_event)
+    assert watcher >= 0
+    try:
+        assert api.PyDict_Watch(watcher, ctypes.py_object(x.table)) == 0
+        x.table["a"] = 2
+        assert early == [-1]
+        assert [compiled.check((x,)) for _ in range(3)] == [1, 1, 1]
+    finally:
+        api.PyDict_Unwatch(watcher, ctypes.py_object(x.table))
+        api.PyDict_ClearWatcher(watcher)
 
 
 def test_several_programs_are_told_and_one_that_ends_takes_nothing_from_the_others() -> None:

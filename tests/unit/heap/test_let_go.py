@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gc
 import weakref
+from typing import Any
 
+import pytest
 import torch
 
 import stator
@@ -31,3 +33,45 @@ def test_classes_die_with_the_functions_that_made_them() -> None:
     references = made()
     gc.collect()
     assert [reference() for reference in references] == [None, None, None]
+
+
+class Held(Exception):
+    """Stands for itself in a trace."""
+
+
+HOLDER: Any = None
+
+
+def reading() -> Any:
+    absent = HOLDER is None
+    held = yield 1
+    yield absent, held
+
+
+def generator_that_leaves(x: torch.Tensor) -> Any:
+    body = reading()
+    return x + next(body), body
+
+
+def generator_that_holds_itself(x: torch.Tensor) -> Any:
+    body = reading()
+    n = next(body)
+    body.send(body)
+    return x + n
+
+
+@pytest.mark.parametrize("fn", [generator_that_leaves, generator_that_holds_itself])
+def test_what_a_global_held_dies_at_once(fn: Any) -> None:
+    """A generator that waits has the names that it has read; the collector does not have to come for them."""
+    global HOLDER
+    HOLDER = Held()
+    reference = weakref.ref(HOLDER)
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        stator.compile(fn, backend="eager")(torch.ones(2))
+        HOLDER = None
+        assert reference() is None
+    finally:
+        if collecting:
+            gc.enable()

@@ -356,21 +356,40 @@ def check_collection_inside_callback_and_frame(hook: ModuleType) -> None:
 
 
 def check_works_under_settrace_and_setprofile(hook: ModuleType) -> None:
-    events: list[str] = []
+    """Functions that trace or profile, and what they call, are not intercepted themselves."""
+    for setter in (sys.settrace, sys.setprofile):
+        events: list[str] = []
 
-    def tracer(frame: Any, event: str, arg: Any) -> Any:
-        events.append(f"{event} {frame.f_code.co_name}")
-        return tracer
+        def note(frame: Any, event: str, events: list[str] = events) -> None:
+            events.append(f"{event} {frame.f_code.co_name}")
 
-    watch = Watch(hook, add=5)
-    hook.skip_code(tracer.__code__)
-    sys.settrace(tracer)
+        def tracer(frame: Any, event: str, arg: Any, note: Any = note) -> Any:
+            note(frame, event)
+            return tracer  # noqa: B023  (asked for before the next one is made)
+
+        watch = Watch(hook, add=5)
+        setter(tracer)
+        try:
+            assert watch.run(call_add, 1) == 50
+        finally:
+            setter(None)
+        assert "call call_add" in events and "call add" not in events
+        assert watch.names == ["call_add", "add"]
+
+
+def check_what_a_profile_function_enters_itself_is_intercepted(hook: ModuleType) -> None:
+    watch, answers = Watch(hook, add=5), []
+
+    def profile(frame: Any, event: str, arg: Any) -> None:
+        if not answers:
+            answers.append(watch.run(call_add, 1))
+
+    sys.setprofile(profile)
     try:
-        assert watch.run(call_add, 1) == 50
+        call_add(1)
     finally:
-        sys.settrace(None)
-    assert "call call_add" in events and "call add" not in events
-    assert watch.names == ["call_add", "add"]
+        sys.setprofile(None)
+    assert answers == [50] and watch.names == ["call_add", "add"]
 
 
 def log_around(log: list[Any], first: Any) -> Any:

@@ -67,3 +67,51 @@ def test_a_number_that_is_not_in_the_graph_is_named() -> None:
         for x in (X, -X):
             assert torch.equal(subject(x), fn(x))
     assert any("whose origin is not in the graph" in event.cause for event in log if isinstance(event, events.GraphBreak))
+
+
+def an_item_of_a_list(x: Any) -> Any:
+    held = [x, x]
+    if x.sum() > 0:
+        held[0] = x * 2
+    return held[0] + held[1]
+
+
+def an_attribute(x: Any) -> Any:
+    class Holder:
+        value = 0
+
+    holder = Holder()
+    holder.value = 1  # type: ignore[assignment]
+    if x.sum() > 0:
+        holder.value = 2  # type: ignore[assignment]
+    return x * holder.value
+
+
+def a_cell(x: Any) -> Any:
+    factor = 1
+
+    def times() -> Any:
+        return x * factor
+
+    def switch() -> None:
+        nonlocal factor
+        factor = 3
+
+    if x.sum() > 0:
+        switch()
+    return times()
+
+
+def a_value_of_a_dict(x: Any) -> Any:
+    held = {"a": 1}
+    if x.sum() > 0:
+        held["a"] = 4
+    return x * held["a"]
+
+
+@pytest.mark.parametrize("fn", [an_item_of_a_list, an_attribute, a_cell, a_value_of_a_dict])
+def test_what_one_way_puts_in_the_place_of_something_is_not_lost(fn: Any) -> None:
+    """As many parts as before, and another one among them."""
+    subject = compiled(fn)
+    for x in (X, -X, X):
+        assert torch.equal(subject(x), fn(x))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import logging
 import os
 from collections.abc import Iterator
@@ -10,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 
+import stator
 from same_as_eager import call, same_as_eager
 
 X = torch.arange(3.0)
@@ -66,3 +69,51 @@ def test_a_handler_of_logging_itself_sees_no_order() -> None:
         finally:
             LOGGER.removeHandler(handler)
             LOGGER.propagate = True
+
+
+class Pieces:
+    """A stream whose write() is Python code."""
+
+    def __init__(self) -> None:
+        self.parts: list[str] = []
+
+    def write(self, text: str) -> None:
+        self.parts.append(text)
+
+    def flush(self) -> None:
+        self.parts.append("flushed")
+
+
+class Buffered(Pieces, io.StringIO):
+    """The same, around C code."""
+
+
+class Loud:
+    def __init__(self, stream: Any) -> None:
+        self.stream = stream
+
+    def __str__(self) -> str:
+        self.stream.parts.append("asked")
+        return "loud"
+
+
+def printing(x: Any, loud: Any) -> Any:
+    print("a", 1, end="!")
+    y = x + 1
+    print("b", sep="", flush=True)
+    if loud is not None:
+        print(loud, loud, sep="-", file=loud.stream)
+    return y
+
+
+@pytest.mark.parametrize("cls", [Pieces, Buffered])
+@pytest.mark.parametrize("loud", [False, True])
+def test_a_stream_in_python_is_written_to_piece_by_piece(cls: Any, loud: bool) -> None:
+    compiled = stator.compile(printing, backend="eager")
+    streams = []
+    for function in (printing, compiled, compiled, compiled):
+        streams.append(cls())
+        with contextlib.redirect_stdout(streams[-1]):
+            function(X, Loud(streams[-1]) if loud else None)
+    assert streams[0].parts[:7] == ["a", " ", "1", "!", "b", "\n", "flushed"]
+    assert all(stream.parts == streams[0].parts for stream in streams), [stream.parts for stream in streams]

@@ -182,3 +182,53 @@ def test_what_only_a_replay_has_seen_is_read_later() -> None:
         return model
 
     agree(make, X, played=DEPTH - 1)
+
+
+@stator.allow_in_graph
+def scaled_2(x: torch.Tensor) -> torch.Tensor:
+    return x * 2
+
+
+class Numbered(Layer):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return super().forward(scaled_2(scaled_2(x)))
+
+
+def test_operations_whose_names_end_in_a_number() -> None:
+    """FX takes that for a number of its own, and counts on from it."""
+    agree(stack(cls=Numbered), X, played=DEPTH - 1, watched=Numbered)
+
+
+class Joins(Layer):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.cat([super().forward(x), x * 2], 1)[:, 4:12]
+
+
+def test_tensors_in_lists() -> None:
+    agree(stack(cls=Joins), X, played=DEPTH - 2, watched=Joins)
+
+
+class AsItLies(Layer):
+    shared: torch.Tensor
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y, weight = super().forward(x), self.shared
+        return y @ weight @ weight.t() if weight.shape[0] == 8 else y + x @ weight.t() @ weight * 2
+
+
+class Turning(Stack):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for layer in self.layers:
+            x = layer(x * 1)
+            self.layers[0].shared.t_()
+        return x
+
+
+def test_a_tensor_that_is_turned_between_layers() -> None:
+    def make() -> Any:
+        model, shared = Turning([AsItLies() for _ in range(DEPTH)]).eval(), torch.randn(8, 4)
+        for layer in model.layers:
+            layer.shared = shared
+        return model
+
+    agree(make, X, played=None, watched=AsItLies)

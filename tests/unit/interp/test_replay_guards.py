@@ -9,7 +9,8 @@ import pytest
 import torch
 from torch import nn
 
-from tests.replayed_layers import DEPTH, Layer, X, agree, stack
+import stator
+from tests.replayed_layers import DEPTH, Layer, Stack, X, agree, counting, stack
 
 
 def other_hook(model: Any) -> None:
@@ -78,3 +79,35 @@ def test_a_change_in_a_replayed_layer_is_seen(change: Callable[[Any], None]) -> 
         change(model)
         torch.testing.assert_close(compiled(X), model(X))
         torch.testing.assert_close(compiled(X), model(X))
+
+
+class Settings:
+    scale = 2.0
+
+
+class Scaled(Layer):
+    def __init__(self) -> None:
+        super().__init__()
+        self.settings = Settings()
+        self.settings.scale = 2.0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return super().forward(x) * self.settings.scale
+
+
+class Writes(Stack):
+    def forward(self, x: torch.Tensor, other: Settings) -> torch.Tensor:  # type: ignore[override]
+        other.scale = 3.0
+        return super().forward(x)
+
+
+def test_what_is_written_is_not_what_a_replayed_layer_reads() -> None:
+    model = Writes([Scaled() for _ in range(DEPTH)]).eval()
+    compiled = stator.compile(model, backend="eager", fullgraph=True)
+    with torch.no_grad(), counting(Scaled) as found:
+        compiled(X, Settings())
+        assert len(found) == DEPTH - 1
+        mine = model.layers[2].settings
+        made = compiled(X, mine)
+        mine.scale = 2.0
+        assert torch.equal(made, model(X, mine))

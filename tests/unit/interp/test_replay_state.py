@@ -317,3 +317,41 @@ class Routed(nn.Module):
 
 def test_a_part_of_a_result_that_is_used_only_after_the_layer() -> None:
     agree(lambda: nn.Sequential(Routed(0.5), Routed(2.0), Routed(3.0)).eval(), X, played=1, watched=Router)
+
+
+class Totals(Stack):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        total = torch.zeros(2, 8)
+        for layer in self.layers:
+            x = layer(x)
+            total.add_(x)
+        return total
+
+
+def test_writes_between_layers_change_no_layout() -> None:
+    agree(lambda: Totals([Layer() for _ in range(DEPTH)]).eval(), X, played=DEPTH - 2)
+
+
+class Flattens(Layer):
+    def forward(self, x: torch.Tensor) -> Any:
+        return super().forward(x), x.reshape(16)
+
+
+class WritesToViews(Stack):
+    def forward(self, *inputs: torch.Tensor) -> Any:
+        made = [layer(x.view(2, 8)) for layer, x in zip(self.layers, inputs, strict=True)]
+        for _, flat in made:
+            flat.add_(1).mul_(2).sub_(1)
+        return [y for y, _ in made]
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_writes_to_views_that_a_replay_gave_are_counted(backend: str) -> None:
+    model = WritesToViews([Flattens() for _ in range(DEPTH)]).eval()
+    seen = []
+    for program in (model, stator.compile(model, backend=backend, fullgraph=True)):
+        inputs = [torch.ones(2, 8) for _ in range(DEPTH)]
+        with torch.no_grad(), counting(Flattens) as found:
+            program(*inputs)
+        seen.append(([x._version for x in inputs], [x.tolist() for x in inputs]))
+    assert seen[0] == seen[1] and len(found) == DEPTH - 1

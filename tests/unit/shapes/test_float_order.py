@@ -10,11 +10,14 @@ import pytest
 import torch
 
 import stator
+from stator import events
 
 PROGRAMS: dict[str, Callable[[float, int], Any]] = {
     "a number less itself": lambda f, n: f - f,
     "a product with zero": lambda f, n: (f * 0.0, f * 0, n * 0.0, -0.0 * n),
     "a sum with zero": lambda f, n: (f + 0.0, 0.0 - f, 0 + f, f - 0.0),
+    "a sum less itself": lambda f, n: (f + f) - (f + f),
+    "compared with itself": lambda f, n: (f <= f, f != f, f + f == f + f, (f - f) >= (f - f), [f] == [f]),
     "sums that round": lambda f, n: (f + 1e16) - 1e16,
     "a product that rounds": lambda f, n: (f * 3) * (1 / 3) - f,
     "twice less once": lambda f, n: f * 2 - f,
@@ -25,8 +28,14 @@ PROGRAMS: dict[str, Callable[[float, int], Any]] = {
     "powers": lambda f, n: (f ** 0, f ** 2, f * f),
     "negated": lambda f, n: (-f + f, -(-f), abs(f) - f),
     "sum of a list": lambda f, n: sum([f, f * 2, n]),
+    "what overflows": lambda f, n: (math.isinf(f * f), math.isnan(f * n - f * n), math.isfinite(f + f), f * n == f * n),
+    "negated sums": lambda f, n: -(f + 1e16) + f,
+    "negated sums with one": lambda f, n: (-(f + 1), -(f - 1.0), -(1 - f), f * -1, -1.0 * f - 1),
+    "grouped sums": lambda f, n: ((f + 1e16) + n) - (f + 1e16),
+    "a product over itself": lambda f, n: (f * 2.0) * 0.5 - f * 1.0,
 }
-CALLS = ((1.5, 3), (2.5, 4), (3.7, 5), (-0.0, 0), (0.0, -3), (math.inf, 7), (math.nan, 8), (-2.25, -4), (1e300, 9))
+CALLS = ((1.5, 3), (2.5, 4), (3.7, 5), (-0.0, 0), (0.0, -3), (math.inf, 7), (math.nan, 8), (-2.25, -4), (1e300, 9),
+         (1.7e308, 10))
 
 
 def outcome(program: Callable[..., Any], f: float, n: int) -> str:
@@ -37,15 +46,15 @@ def outcome(program: Callable[..., Any], f: float, n: int) -> str:
 
 
 @pytest.mark.filterwarnings("ignore:stator. recompile limit")
-@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize(("backend", "dynamic"), [("eager", None), ("eager", True), ("aot_eager", None)])
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_as_python_computes(name: str, dynamic: bool | None) -> None:
+def test_as_python_computes(name: str, backend: str, dynamic: bool | None) -> None:
     compute = PROGRAMS[name]
 
     def program(x: torch.Tensor, f: float, n: int) -> Any:
         return compute(f, n), x + 1
 
-    compiled = stator.compile(program, backend="eager", dynamic=dynamic, options={"strict": True})
+    compiled = stator.compile(program, backend=backend, dynamic=dynamic, options={"strict": True})
     for f, n in CALLS:
         assert outcome(compiled, f, n) == outcome(program, f, n)
 
@@ -60,3 +69,19 @@ def test_a_number_of_the_graph() -> None:
         (left, none), (right, other) = program(x), compiled(x)
         assert repr(left) == repr(right)
         assert repr(none) == repr(other)
+
+
+def test_relations_between_open_numbers_settle() -> None:
+    """Distances, roundings and shifts have a place in guards: a new number is a new capture where the answer is new."""
+    def program(x: torch.Tensor, f: float, n: int) -> Any:
+        said = [name for name, held in (("near", abs(f - n) < 1e-9), ("round", round(f) > 100), ("left", n << 2 > 100),
+                                        ("right", n >> 1 > 50), ("itself", f <= f)) if held]
+        return x + 1, said
+
+    compiled = stator.compile(program, backend="eager", options={"strict": True})
+    with events.record() as log:
+        for f, n in ((1.5, 3), (2.5, 4), (3.7, 5), (4.1, 6), (-7.5, 8), (2.5, 9)):
+            assert repr(program(torch.ones(1), f, n)) == repr(compiled(torch.ones(1), f, n))
+    assert sum(isinstance(event, events.CaptureFinished) for event in log) == 2
+    for f, n in ((7.0, 7), (100.6, 9), (5.5, 26), (5.5, 102), (2.5, 4)):
+        assert repr(program(torch.ones(1), f, n)) == repr(compiled(torch.ones(1), f, n))

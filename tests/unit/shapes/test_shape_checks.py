@@ -12,10 +12,13 @@ from torch.utils._sympy.functions import (
     CeilToInt,
     FloorDiv,
     FloorToInt,
+    LShift,
     Max,
     Min,
     OpaqueUnaryFn_sqrt,
     PythonMod,
+    RoundToInt,
+    RShift,
     ToFloat,
     TruncToInt,
 )
@@ -45,7 +48,7 @@ def expression(rng: random.Random, depth: int):
     if depth == 0:
         return rng.choice([*S, sympy.Integer(rng.randint(1, 9))])
     left, right = expression(rng, depth - 1), expression(rng, depth - 1)
-    match rng.randrange(6):
+    match rng.randrange(9):
         case 0:
             return left + right
         case 1:
@@ -56,6 +59,12 @@ def expression(rng: random.Random, depth: int):
             return FloorDiv(left, sympy.Integer(rng.randint(1, 7)))
         case 4:
             return PythonMod(left, sympy.Integer(rng.randint(1, 7)))
+        case 5:
+            return sympy.Abs(left - right)
+        case 6:
+            return RShift(left, sympy.Integer(rng.randint(1, 4)))
+        case 7:
+            return LShift(left, sympy.Integer(rng.randint(1, 4)))
     return sympy.Max(left, right) if rng.random() < 0.5 else sympy.Min(left, right)
 
 
@@ -92,7 +101,8 @@ def test_what_cannot_be_computed_does_not_hold():
     squares = ShapeCheck((n,), ((Code.LOAD, 0), (Code.LOAD, 0), (Code.MUL, 2), (Code.CONSTANT, 0), (Code.GE, 2)), (0,), "")
     divides = ShapeCheck((n,), ((Code.CONSTANT, 0), (Code.LOAD, 0), (Code.FLOOR_DIV, 2), (Code.CONSTANT, 0), (Code.LE, 2)),
                          (8,), "")
-    for check, bad in ((squares, 1 << 40), (divides, 0)):
+    far = ShapeCheck((n,), ((Code.LOAD, 0), (Code.ABSOLUTE, 1), (Code.CONSTANT, 0), (Code.GE, 2)), (0,), "")
+    for check, bad in ((squares, 1 << 40), (divides, 0), (far, -(1 << 63))):
         assert check.holds([2]) and program_of(check).check((None, 2)) == -1
         assert not check.holds([bad]) and program_of(check).check((None, bad)) == 0
 
@@ -104,7 +114,8 @@ LOADED = (Code.LOAD, 0)
 @pytest.mark.parametrize(("op", "meaning"), [
     (Code.NEGATE, lambda value: int(not value)), (Code.TO_FLOAT, float), (Code.TRUNC, math.trunc),
     (Code.FLOOR, math.floor), (Code.CEIL, math.ceil), (Code.SQUARE_ROOT, math.sqrt),
-], ids=["negate", "float", "trunc", "floor", "ceil", "sqrt"])  # fmt: skip
+    (Code.ABSOLUTE, abs), (Code.ROUND, round),
+], ids=["negate", "float", "trunc", "floor", "ceil", "sqrt", "abs", "round"])  # fmt: skip
 @pytest.mark.parametrize("value", [2.5, -2.5, 4.0, 1e-3, -7.0, float("nan"), float("inf"), 0.0])
 def test_operations_on_one_number(op, meaning, value):
     """Both agree with Python about what the result is; of zeros, NaN and infinity nothing holds."""
@@ -138,6 +149,7 @@ def test_a_choice_between_sizes(sizes, want):
     (FloorToInt(ToFloat(S[2])), "math.floor(float(n))"), (CeilToInt(ToFloat(S[2])), "math.ceil(float(n))"),
     (OpaqueUnaryFn_sqrt(ToFloat(S[0])), "math.sqrt(float(x.size(0)))"),
     (Min(S[0], S[1]), "min(x.size(0), x.size(1))"), (Max(S[0], 4), "max(4, x.size(0))"),
+    (sympy.Abs(S[2]), "n"), (sympy.Abs(S[0] - 8), "abs((-8) + x.size(0))"), (RoundToInt(ToFloat(S[2])), "round(float(n))"),
 ], ids=str)  # fmt: skip
 def test_numbers_in_the_users_terms(expression, text):
     names = {symbol: sympy.Symbol(operand.text()) for symbol, operand in OPERANDS.items()}

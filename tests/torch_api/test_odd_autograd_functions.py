@@ -1,0 +1,72 @@
+"""autograd.Functions as they should not be used, and are: made into objects, and with too few gradients."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import pytest
+import torch
+
+import stator
+from stator import events
+
+
+class Square(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, k: int) -> torch.Tensor:
+        ctx.save_for_backward(x)
+        ctx.k = k
+        return x * x * k
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> Any:
+        x, = ctx.saved_tensors
+        return grad * x * 20 * ctx.k, None
+
+
+class Short(torch.autograd.Function):
+    """Autograd refuses its gradients, once there is a backward pass."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, k: int) -> torch.Tensor:
+        return x.sin() * k
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> Any:
+        return grad
+
+
+def story(program: Any, times: int = 1) -> Any:
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        x = torch.arange(3.0, requires_grad=True)
+        for _ in range(times):
+            program(x).sum().backward()
+    assert x.grad is not None
+    return x.grad.tolist(), [str(each.message) for each in told if "instantiated" in str(each.message)]
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("program, breaks", [
+    (lambda x: Square().apply(x, 3) + 1, False),
+    (lambda x: (lambda function: function.apply(x, 3) + function.apply(x, 2))(Square()), True),
+    (lambda x: [Square(), x * 2][1], False),
+])
+def test_an_object_of_a_function(program: Any, breaks: bool, backend: str) -> None:
+    with events.record() as log:
+        compiled = stator.compile(program, backend=backend)
+        assert story(compiled) == story(program)
+    assert any(isinstance(event, events.GraphBreak) for event in log) is breaks
+    assert story(compiled)[0] == story(program)[0]
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_too_few_gradients(backend: str) -> None:
+    compiled = stator.compile(lambda x: Short.apply(x, 3) * 2, backend=backend, fullgraph=True)
+    x = torch.arange(3.0, requires_grad=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # AOTAutograd cannot trace it: it runs as it is
+        assert torch.equal(compiled(x), Short.apply(x, 3) * 2)
+        with pytest.raises(RuntimeError, match="incorrect number of gradients"):
+            compiled(x).sum().backward()
