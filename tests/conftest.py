@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
+import pluggy
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
 from curriculum import Case, cases_of, run_case  # noqa: E402
+from frame_evaluator import default_evaluator_installed, install_default_evaluator  # noqa: E402
 from same_as_eager import Report, identity_mode  # noqa: E402
 from stator import pipeline  # noqa: E402
 from stator.cache import family  # noqa: E402
@@ -58,6 +61,17 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     family.forget()
     shares = item.get_closest_marker("shares_entries") is not None
     pipeline.take_from_family = take_from_family if shares else lambda site, bound: False
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, pluggy.Result[None], None]:
+    """Say it of the test that leaves a hook behind, not of a later one that meets it."""
+    outcome = yield
+    if default_evaluator_installed():
+        return
+    install_default_evaluator()
+    if outcome.exception is None:
+        outcome.force_exception(AssertionError(f"{item.nodeid} left another function to evaluate frames"))
 
 
 def pytest_warning_recorded(warning_message: Any, nodeid: str) -> None:

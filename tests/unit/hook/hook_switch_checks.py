@@ -12,7 +12,9 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from hook_watch import Watch, default_evaluator_installed
+from hook_watch import Watch
+
+from frame_evaluator import default_evaluator_installed
 
 
 def add(a: Any, b: Any = 2) -> Any:

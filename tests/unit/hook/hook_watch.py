@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
@@ -33,15 +32,3 @@ class Watch:
         finally:
             self.hook.leave()
             self.hook.set_callback(None)
-
-
-def default_evaluator_installed() -> bool:
-    """Whether CPython evaluates frames by itself, so that it may inline Python calls."""
-    api = ctypes.pythonapi
-    api.PyInterpreterState_Get.restype = ctypes.c_void_p
-    api._PyInterpreterState_GetEvalFrameFunc.restype = ctypes.c_void_p
-    api._PyInterpreterState_GetEvalFrameFunc.argtypes = [ctypes.c_void_p]
-    current = api._PyInterpreterState_GetEvalFrameFunc(api.PyInterpreterState_Get())
-    return current == ctypes.cast(api._PyEval_EvalFrameDefault, ctypes.c_void_p).value
-
-

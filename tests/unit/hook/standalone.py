@@ -16,7 +16,8 @@ from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
+FOLDER = Path(__file__).resolve().parent
+sys.path[:0] = [str(FOLDER), str(FOLDER.parents[1])]
 
 import hook_checks  # noqa: E402
 import hook_switch_checks  # noqa: E402
