@@ -18,7 +18,7 @@ from rich.table import Table
 import stator
 from benchmarks.models import llama, unet
 from benchmarks.sides import STATOR
-from stator import pipeline
+from stator import stages
 from stator.graph.recorder import Recorder
 from stator.interp.replay import Replay
 
@@ -52,8 +52,8 @@ class Stopwatch:
 
 
 WRAPPED: list[tuple[Any, str]] = [
-    (Recorder, "call"), (Recorder, "record"), (Recorder, "add_input"), (pipeline, "trace"),
-    (pipeline, "emit_residual"), (pipeline, "compile_graph"), (pipeline, "checked_program"), (Replay, "attempt"),
+    (Recorder, "call"), (Recorder, "record"), (Recorder, "add_input"), (stages, "trace"),
+    (stages, "emit_residual"), (stages, "compile_graph"), (stages, "checked_program"), (Replay, "attempt"),
 ]
 
 

@@ -1,4 +1,4 @@
-"""From a call that no entry accepts to an installed entry.   trace -> check -> emit -> backend -> install -> run
+"""From a call that no entry accepts to an installed entry.   miss -> capture -> install -> run
 
 In: a Python function and its settings.  Out: a C++ entry object that holds guarded entries and asks here on a miss.
 """
@@ -7,63 +7,32 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 import types
-import warnings
 import weakref
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import torch
-from torch.autograd.grad_mode import _enter_inference_mode
 
 from stator import _core, events, marks, stance
 from stator.backends import check_settings
-from stator.backends.aot import failed_in_autograd
-from stator.backends.compilation import compile_graph
-from stator.backends.generations import begins_generation, records_cuda_graphs
-from stator.backends.registry import prepare_backend
-from stator.breaks import Break
+from stator.backends.generations import records_cuda_graphs
 from stator.cache.dispatch import update_dispatch
 from stator.cache.family import entry_of_another, join_family
 from stator.cache.forced_backends import use_backend
 from stator.cache.nested import NestedFrames
 from stator.cache.probe import BreakProbe
 from stator.cache.recompiles import gives_up, may_compile, over_limit, report_recompile
-from stator.cache.sharing import description_of, find_shared, shareable
 from stator.cache.site import CallSite, Installed
-from stator.emit.advance import Advance, Points
-from stator.emit.inheritance import pass_on
-from stator.emit.locks import UnderLocks, bound_arguments
+from stator.emit.advance import Points
 from stator.emit.points import NATIVE_CODES, ResumePoint
-from stator.emit.residual import Residual, emit_residual
-from stator.emit.static_addresses import mark_static_addresses
-from stator.errors import BackendError, DeclarationError, InternalError, Unsupported
 from stator.graph import propagation
-from stator.graph.histories import AS_IT_IS, needs_old_values, separate_histories
-from stator.graph.may_fail import fails_where_it_is_caught
-from stator.graph.memory import memory_partition, overlap_in_symbols, sharing_candidates, storage_partition
-from stator.graph.modes_aside import put_back, set_aside, unasked
-from stator.guards.guard import Guard, Kind
-from stator.guards.guard_set import GuardList, in_order
-from stator.guards.lower import Program, lower
-from stator.heap.wrappers import leaf_sources
-from stator.held_signals import held_signals, signals_let_through
-from stator.interp import function_modes
-from stator.interp.rules_effects import PolicySet
-from stator.interp.rules_gradients import WAY
-from stator.interp.rules_higher_order import CARRIED_NUMBERS, carries_numbers
-from stator.interp.rules_settings import INFERENCE
-from stator.interp.rules_torch import BACKWARD
-from stator.interp.suspend import plan_stop, suspend
-from stator.interp.trace import Trace, trace
+from stator.graph.modes_aside import set_aside
+from stator.held_signals import held_signals
 from stator.options import Settings
-from stator.replaced_builtins import replaced, replaces
+from stator.replaced_builtins import replaced
 from stator.shapes import profile
-from stator.shapes.checks import require_declared, shape_guards
-from stator.shapes.values import in_the_users_terms
-from stator.source import CallOf, Pinned
+from stator.stages import capture, internal_failure
 
 _core.set_own_folder(__file__.rpartition("/")[0])
 _lock = threading.RLock()
@@ -243,289 +212,6 @@ def release_lock_after_fork() -> None:
 os.register_at_fork(after_in_child=release_lock_after_fork)
 
 
-ATTEMPTS_BESIDE_THREADS = 3
-
-
-class WorldChanged(Exception):
-    """What the trace relied on holds no longer when it is done: the call runs eagerly, and the next one is captured."""
-
-
-def capture(site: CallSite, bound: tuple[Any, ...],
-            rejected: tuple[str, ...] = ()) -> tuple[Any, Any, Installed] | None:
-    """One trace through every stage; None when it failed by a bug of ours.
-
-    `rejected`: the guards that refused earlier attempts beside other threads. A fact that a thread changes has another
-    value in each attempt, or holds in the next; a guard that refuses every time is a bug, whoever is running.
-    """
-    code = site.fn.__code__
-    events.emit(events.CaptureStarted(site.name, code.co_filename, code.co_firstlineno))
-    started = time.perf_counter()
-    done = None
-    try:
-        prepare_backend(site.settings)
-        done = trace(lambda vm: site.begin(vm, bound))
-        if site.keep_traces:
-            site.traces.append(done)
-        if done.stop is not None:
-            return stopped(site, done, done.stop, bound)
-        if done.error is not None:  # the program raises: CPython raises best, under the guards that led there
-            # Unless an operation before fails, which only the graph would know, and the program goes on from there.
-            surely = None if fails_where_it_is_caught(done.vm.recorder.graph) else done.error
-            return install_eager(done, bound, f"the program raises {type(done.error).__name__}", surely)
-        try:
-            return finish(site, done, bound, started)
-        except Break as stop:
-            stop.__traceback__ = None  # its frames hold objects of the program
-            return stopped(site, done, stop, bound)
-    except (Unsupported, DeclarationError):
-        raise
-    except WorldChanged as changed:
-        rejected = (*rejected, str(changed))
-        if len(rejected) < ATTEMPTS_BESIDE_THREADS:
-            return capture(site, bound, rejected)
-        if len(set(rejected)) == 1:
-            internal_failure(site, InternalError(f"the guards reject the call they came from: {changed}"))
-        else:
-            events.emit(events.EagerFallback(site.name, f"another thread keeps changing a fact: {changed}"))
-        return None
-    except BackendError as error:
-        if done is None or not ask_less(site, done) and not leave_as_it_is(site, error):
-            raise
-        return capture(site, bound)
-    except RecursionError:
-        if done is None:
-            return None  # what the program is made of is nested too deep to be looked at: it runs as it is
-        why = str(Break("SB011", "values nested deeper than the recursion limit"))
-        events.emit(events.EagerFallback(site.name, why))
-        return install_eager(done, bound, why)
-    except Exception as error:
-        internal_failure(site, error)
-        return None
-    finally:
-        if done is not None and not site.keep_traces:
-            done.release()
-
-
-def is_sparse(tensor: Any) -> bool:
-    return isinstance(tensor, torch.Tensor) and tensor.layout is torch.sparse_coo
-
-
-def ask_less(site: CallSite, done: Trace) -> bool:
-    """A backend failed, perhaps on numbers that only the graph knows: whether the graph can do without them."""
-    recorder = done.vm.recorder
-    if site.shapes.floats and any(graph_input.boxed for graph_input in recorder.inputs):
-        site.shapes.floats = False  # floats from outside become constants again
-        return True
-    if not site.shapes.items and recorder.items.declined:
-        site.shapes.items = True  # numbers in inputs are read before the graph runs
-        return True
-    if WAY not in site.turned_off and recorder.graph.find_nodes(op="call_function", target=torch.autograd.grad):
-        site.turned_off.add(WAY)  # break there
-        return True
-    if INFERENCE not in site.turned_off and recorder.graph.find_nodes(op="call_function", target=_enter_inference_mode):
-        site.turned_off.add(INFERENCE)  # break where it is entered and left
-        return True
-    if CARRIED_NUMBERS not in site.turned_off and carries_numbers(recorder.graph):
-        site.turned_off.add(CARRIED_NUMBERS)  # break at the loop
-        return True
-    if recorder.takes_sparse and any(is_sparse(graph_input.tensor) for graph_input in recorder.inputs):
-        site.turned_off.add("sparse inputs")  # break at what uses them
-        return True
-    if site.data_dependent and recorder.symbols.has_fresh:
-        site.data_dependent = False  # break at each instead
-        return True
-    return False
-
-
-def leave_as_it_is(site: CallSite, error: BackendError) -> bool:
-    """Whether AOTAutograd cannot trace the graph at all, as it can be run: then that is done, and said."""
-    if AS_IT_IS in site.turned_off or not site.settings.has_own_backend or not failed_in_autograd(error):
-        return False
-    site.turned_off.add(AS_IT_IS)
-    why = f"AOTAutograd cannot trace a graph of {site.name}, which is run as it is ({error.__cause__})".splitlines()[0]
-    events.emit(events.EagerFallback(site.name, why))
-    warnings.warn(f"stator: {why}", RuntimeWarning, stacklevel=6)
-    return True
-
-
-def finish(site: CallSite, done: Trace, bound: tuple[Any, ...], started: float, values: list[Any] | None = None,
-           resume: Any = None) -> tuple[Any, Any, Installed]:
-    """Emit, compile, lower and check a trace that returned, or that stopped with live `values`."""
-    if done.vm.error_policy != marks.error_policy():  # a region was entered or left, and goes on after this segment
-        setter = site.points.enter_policy if site.point is None else marks.set_error_policy
-        done.vm.effects.append(PolicySet(done.vm.error_policy, setter))
-    begin = begins_generation(site.settings) if site.point is None and not site.is_nested else None
-    residual = emit_residual(done.vm, done.value if resume is None else values, resume, begin)
-    guard_shared_memory(done, residual)
-    compiled, serves = None, None
-    nodes = 0
-    if residual.graph is not None:
-        nodes = len(residual.graph.graph.nodes)
-        mark_static_addresses(done.vm.heap, residual.graph_inputs, bound)
-        compiled, serves = compiled_or_shared(site, done, residual, bound)
-    function = residual.link(compiled, site.settings.backend_name)
-    if done.vm.modes_at_start:
-        function = unasked(function)
-    if done.vm.locks:
-        program, lowered, guards, function = under_locks(done, residual, function, bound)
-    else:
-        program, lowered, guards = checked_program(done, residual.wanted, bound, residual.packed)
-    seconds = time.perf_counter() - started
-    events.emit(events.CaptureFinished(site.name, nodes, len(lowered.checks), seconds, residual.graph, residual.source,
-                                       guards))
-    residual.graph_inputs = []  # the tensors of the captured call are the user's to let go
-    return program, function, Installed(lowered, guards, residual, shareable=serves,
-                                        under_locks=bool(done.vm.locks),
-                                        receiver=type(bound[0]) if bound else None)
-
-
-def compiled_or_shared(site: CallSite, done: Trace, residual: Residual, bound: tuple[Any, ...]) -> tuple[Any, Any]:
-    """The compiled graph: another entry's, where that is the same but for sizes; and how it can serve others."""
-    entries = site.compiled.entries()
-    graph: Any = residual.graph
-    description = None
-    if done.vm.recorder.symbols.origins or any(tag is not None and tag.shareable for _, _, tag in entries):
-        description = description_of(done, residual)
-    found = None if done.vm.modes_at_start else find_shared(entries, done, description, residual, bound)
-    if found is not None:
-        done.vm.heap.guards.update(found[1])
-        return found[0], None
-    fakes = done.vm.recorder.wrappers.inside([each.example for each in residual.graph_inputs])
-    for graph_input in residual.graph_inputs:
-        if graph_input.boxed:  # compilers take the number a fake remembers for a constant of theirs
-            graph_input.fake.item_memo = None
-    settings = site.settings
-    if done.vm.recorder.as_it_is or not settings.runs_in_order and (
-            done.stop is not None and done.stop.detail == BACKWARD and separate_histories(graph.graph)
-            or done.vm.recorder.writes_in_place and settings.has_own_backend
-            and (needs_old_values(graph.graph) or overlap_in_symbols(residual.graph_inputs))):
-        settings = replace(settings, backend="eager", mode=None, options={})
-        events.emit(events.EagerFallback(site.name, "a graph that a compiler would not do as the program does is run "
-                                         "as it is"))
-    with signals_let_through(), torch._C._EnableTorchFunction():  # a backend may trace the graph with proxies
-        compiled = compile_graph(graph, fakes, settings, done.fake_mode, done.grad_at_start)
-    done.vm.torch_state.restore()  # a backend that traced the graph has run its changes of settings
-    return compiled, shareable(done, compiled, description)
-
-
-def under_locks(done: Trace, residual: Residual, function: Any,
-                bound: tuple[Any, ...]) -> tuple[Any, Program, Sequence[Guard], Any]:
-    """The guards, and a residual that takes the program's locks before it relies on them."""
-    states = list(done.vm.locks.values())
-    wanted = [*bound_arguments(len(bound)), *(state.source for state in states)]
-    program, lowered, guards = checked_program(done, wanted, bound)
-    return program, lowered, guards, UnderLocks(guards, residual, function, len(bound), states)
-
-
-def guard_shared_memory(done: Trace, residual: Residual) -> None:
-    """A graph that writes in place is right for inputs that share memory as these do."""
-    if not done.vm.recorder.writes_in_place:
-        return
-    candidates = [leaf for each in sharing_candidates(residual.graph_inputs)
-                  for leaf in leaf_sources(each.tensor, each.source)]
-    if len(candidates) > 1:
-        tensors = [tensor for tensor, _ in candidates]
-        shared = storage_partition(*tensors)
-        if done.vm.recorder.wrappers.behind and len(set(shared)) < len(shared):
-            raise Break("SB017", "a wrapper subclass and a tensor on one memory, which the graph writes to")
-        ask = storage_partition if done.vm.recorder.in_order else memory_partition
-        place = CallOf(Pinned(ask), tuple(source for _, source in candidates))
-        done.vm.heap.guard(place, Kind.FRESH_CALL, ask(*tensors))
-
-
-def checked_program(done: Trace, wanted: list[Any], bound: tuple[Any, ...],
-                    packed: int = 0) -> tuple[Any, Program, Sequence[Guard]]:
-    """The guard program; it must accept the very call it came from."""
-    guard_set = done.vm.heap.guards
-    symbols = done.vm.recorder.symbols
-    if symbols.declared:
-        require_declared(symbols, symbols.shape_env.guards.lines)
-    if symbols.origins:
-        guard_set.update(shape_guards(symbols, symbols.shape_env.guards.lines))
-    guard_set.prune()
-    guards = GuardList(guard_set)
-    lowered = lower(in_order(guard_set.single()), wanted, guard_set.said())
-    program = _core.GuardProgram(lowered.nodes, lowered.checks, lowered.wanted, len(bound), packed)
-    with put_back():
-        failed = program.check(bound)
-    # A module that loads its parts when they are asked for (numpy.ma) has a name now that it lacked before the trace.
-    if failed != -1 and (done.vm.has_company or threading.active_count() > 1
-                         or lowered.guards[failed].kind is Kind.ABSENT):
-        raise WorldChanged(lowered.guards[failed].text())
-    if failed != -1:
-        raise InternalError(f"the guards reject the call they came from: {lowered.guards[failed].text()}")
-    return program, lowered, guards
-
-
-def install_eager(done: Trace, bound: tuple[Any, ...], why: str,
-                  error: BaseException | None = None) -> tuple[Any, Any, Installed]:
-    program, lowered, guards = checked_program(done, [], bound)
-    return program, _core.EAGER, Installed(lowered, guards, None, why, error)
-
-
-def stopped(site: CallSite, done: Trace, stop: Break, bound: tuple[Any, ...]) -> tuple[Any, Any, Installed] | None:
-    """A graph break: an error under fullgraph, else this call runs eagerly under the guards met so far."""
-    if stop.data.get("once"):  # what this call does, later ones do not do again: they are captured
-        events.emit(events.EagerFallback(site.name, stop.cause))
-        return None
-    hopeless = stop.data.get("turn_off") == function_modes.WAY and site.breaks_are_errors(done.vm)
-    if not hopeless and must_repeat(site, stop):
-        return capture(site, bound)
-    in_the_users_terms(stop, done.vm.recorder.symbols)
-    if site.breaks_are_errors(done.vm):
-        raise stop.as_unsupported() from None
-    event = events.GraphBreak.of(stop)
-    events.emit(event)
-    needed = any(replaces(scope.namespace, scope.overlay) for scope in done.vm.heap.scopes.values())
-    step = None if stop.data.get("whole_call") or needed else plan_stop(
-        done.vm, done.frame, str(stop.data.get("leave", "")), bool(stop.data.get("outermost")))
-    if step is not None:
-        try:
-            again = trace(lambda vm: site.begin(vm, bound), step, stop)
-            try:
-                if again.stop is stop and again.frame is not None and again.vm.steps == step:
-                    return finish_break(site, again, stop, event, bound, time.perf_counter())
-            finally:
-                again.release()
-        except Break as other:
-            if must_repeat(site, other):
-                return capture(site, bound)
-            other.__traceback__ = None
-            stop = other
-    events.emit(events.EagerFallback(site.name, str(stop)))
-    return install_eager(done, bound, str(stop))
-
-
-def must_repeat(site: CallSite, stop: Break) -> bool:
-    """Whether a way of capturing turned out to be wrong here: it has to break instead.
-
-    A captured branch that left a tensor as it was, now seen under two names; or what the stop calls `turn_off`.
-    """
-    way = stop.data.get("turn_off")
-    if way is not None and way not in site.turned_off:
-        site.turned_off.add(str(way))
-        return True
-    if not stop.data.get("uncertain") or site.branches_break:
-        return False
-    site.branches_break = True
-    return True
-
-
-def finish_break(site: CallSite, done: Trace, stop: Break, event: events.GraphBreak, bound: tuple[Any, ...],
-                 started: float) -> tuple[Any, Any, Installed]:
-    """Emit the segment before a break: it ends by resuming after the one instruction that runs natively."""
-    vm = done.vm
-    vm.frame = done.frame
-    states, values = suspend(vm, stop.code == "SB019")
-    handled = vm.exc_state.value
-    if handled is not None:
-        values.append(handled)
-    resume = Advance(site.points, states, handled is not None, stop, event)
-    if site.settings.dynamic is not False:
-        pass_on(site.shapes.memory, vm.heap, values, resume, stop)
-    return finish(site, done, bound, started, values, resume)
-
-
 def make_point_entry(site: CallSite, point: ResumePoint) -> Any:
     """The entry object of a resume point; run natively, it runs the rest of the call as CPython would."""
     parameters = ", ".join(point.names)
@@ -548,17 +234,6 @@ def make_point_entry(site: CallSite, point: ResumePoint) -> Any:
     resumed.compiled._stator_site = resumed
     register(resumed)
     return resumed.compiled
-
-
-def internal_failure(site: CallSite, error: BaseException) -> None:
-    site.failures += 1
-    events.emit(events.InternalFailure(site.name, error))
-    if site.settings.strict:
-        raise InternalError(f"capturing {site.name} failed: {type(error).__name__}: {error}") from error
-    if site.failures == 1:
-        warnings.warn(f"stator: capturing {site.name} failed by a bug of Stator's ({type(error).__name__}: {error}); "
-                      "the call runs eagerly. STATOR_STRICT=1 raises it.", RuntimeWarning, stacklevel=5)
-    return None
 
 
 def explained_call(fn: Any, settings: Settings, args: tuple[Any, ...],

@@ -30,6 +30,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("callables",),
     ("audit",),
     ("pipeline",),
+    ("stages",),
     ("emit", "cache", "backends", "dist"),
     ("interp",),
     ("native",),

@@ -32,7 +32,7 @@ def test_every_folder_and_module_has_a_layer():
 
 
 def test_order_is_the_design():
-    order = "cli api pipeline emit interp native heap graph shapes guards source code events".split()
+    order = "cli api pipeline stages emit interp native heap graph shapes guards source code events".split()
     assert [RANK[layer] for layer in order] == sorted((RANK[layer] for layer in order), reverse=True)
     assert {"emit", "cache", "backends", "dist"} in [set(layers) for layers in LAYERS]
 

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 import stator
-from stator import events, pipeline
+from stator import events, stages
 from stator.interp.module_calls import ModuleCalls
 from tests.replayed_layers import portrait
 
@@ -158,7 +158,7 @@ PROGRAMS: dict[str, Made] = {
 def capture(make: Made, x: torch.Tensor, short: bool, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     made: list[ModuleCalls] = []
     steps: list[int] = []
-    init, trace = ModuleCalls.__init__, pipeline.trace
+    init, trace = ModuleCalls.__init__, stages.trace
 
     def noted(self: ModuleCalls) -> None:
         init(self)
@@ -180,7 +180,7 @@ def capture(make: Made, x: torch.Tensor, short: bool, monkeypatch: pytest.Monkey
 
     with monkeypatch.context() as patched, torch.no_grad(), events.record() as log:
         patched.setattr(ModuleCalls, "__init__", noted)
-        patched.setattr(pipeline, "trace", traced)
+        patched.setattr(stages, "trace", traced)
         compiled = stator.compile(program, backend=backend, options={"strict": True, "replay": False})
         values = [compiled(x), compiled(x)]
     finished = [event for event in log if isinstance(event, events.CaptureFinished)]

@@ -13,7 +13,7 @@ from counting import run, shape_texts
 from torch import nn
 
 import stator
-from stator import events, pipeline
+from stator import events, stages
 
 SIZES = [5, 3, 7, 2, 1, 9, 64, 3, 1, 12]
 
@@ -165,7 +165,7 @@ def branchy(x):
 
 def test_a_missing_guard_is_caught(monkeypatch):
     """The comparison with eager has teeth: without the shape guards it fails."""
-    monkeypatch.setattr(pipeline, "shape_guards", lambda symbols, lines: [])
+    monkeypatch.setattr(stages, "shape_guards", lambda symbols, lines: [])
     with pytest.raises(AssertionError, match="instead of"):
         run(branchy, [(grid(n),) for n in (6, 7, 2)])
 
