@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from tests.mutation import subjects
+import pytest
+
+from tests.mutation import learning, subjects
 from tests.mutation.__main__ import HERE, justified
 from tests.mutation.core_faults import numbered
 
@@ -25,3 +27,15 @@ def test_what_is_justified_or_open_exists() -> None:
     names = {mutant.name for mutant in subjects.of_functions("\n".join(said))} | {each.mutant for _, each in numbered()}
     gone = [name for name in said - names if not name.startswith(("no guards", "rows of"))]
     assert not gone, gone
+
+
+class WithoutFixtures(pytest.Item):
+    """As the items of the curriculum are."""
+
+    def runtest(self) -> None:
+        raise NotImplementedError
+
+
+def test_an_item_that_is_no_function_is_learned(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(learning, "runtestprotocol", lambda item, log: [])
+    assert learning.passes(WithoutFixtures.from_parent(request.session, name="plain")) is not None
