@@ -74,10 +74,6 @@ class Break(BaseException):
         """What happened here if that is known, else what the code means in general."""
         return self.detail or REGISTRY[self.code].cause
 
-    @property
-    def inherent(self) -> bool:
-        return REGISTRY[self.code].inherent
-
     def as_unsupported(self) -> Unsupported:
         """The error that the user sees under `fullgraph=True`."""
         return Unsupported(

@@ -126,7 +126,7 @@ def dress(
     public: Callable[..., Any]
     if not isinstance(original, types.FunctionType) and not is_call_of_module(original):
         public = CompiledCallable(original, entry)
-    elif isinstance(original, types.FunctionType) and binds_and_holds_attributes(entry):
+    elif isinstance(original, types.FunctionType):
         public = functools.update_wrapper(entry, original)
     else:
 
@@ -142,17 +142,6 @@ def is_call_of_module(original: object) -> bool:
     """Whether `module.compile()` is being made: torch.jit leaves functions among a module's attributes alone."""
     return isinstance(original, types.MethodType) and isinstance(original.__self__, torch.nn.Module) \
         and original.__func__.__name__ == "_call_impl"
-
-
-def binds_and_holds_attributes(entry: object) -> bool:
-    """Whether an entry can stand in for a function itself: methods bind it, and it takes any attribute."""
-    kind = type(entry)
-    return (
-        not isinstance(entry, types.FunctionType)  # may be the very function that was given, or shared
-        and hasattr(kind, "__get__")
-        and hasattr(entry, "__dict__")
-        and kind.__weakrefoffset__ != 0
-    )
 
 
 def require_callable(fn: object, api: str) -> None:

@@ -42,9 +42,6 @@ class IdentityTable(Generic[Value]):
         row = self._rows.get(id(key))
         return None if row is None else row[1]
 
-    def discard(self, key: object) -> None:
-        self._rows.pop(id(key), None)
-
     def __contains__(self, key: object) -> bool:
         return id(key) in self._rows
 

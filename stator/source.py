@@ -373,14 +373,6 @@ def parents(source: Source) -> tuple[Source, ...]:
     return () if source.base is None else (source.base,)
 
 
-def ancestry(source: Source) -> Iterator[Source]:
-    """The source itself, then its base, and so on to the root."""
-    step: Source | None = source
-    while step is not None:
-        yield step
-        step = step.base
-
-
 def root_of(source: Source) -> Source:
     """Where the chain of bases starts: a Local, a Pinned, a CallOf or the World."""
     return source.root or source

@@ -58,7 +58,7 @@ def pytest_pycollect_makeitem(collector: pytest.Collector, name: str, obj: objec
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """What another compile() made would serve here: tests count what their own one captures, or change the engine."""
-    family.forget()
+    family._members.clear()
     shares = item.get_closest_marker("shares_entries") is not None
     pipeline.take_from_family = take_from_family if shares else lambda site, bound: False
 

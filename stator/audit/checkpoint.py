@@ -17,7 +17,7 @@ import numpy
 import torch
 
 from stator import _hook
-from stator.audit.reach import STATEFUL, Reached, global_names
+from stator.audit.reach import STATEFUL, Reached, global_names, pairs_of
 from stator.heap.raw_access import instance_dict, raw_members
 from stator.heap.readers import set_state
 from stator.heap.shells import slot_members
@@ -101,10 +101,10 @@ class Checkpoint:
             self._note_slot(value, member)
 
     def _note_dict(self, held: dict[Any, Any]) -> None:
-        pairs = list(dict.items(held))
+        pairs = pairs_of(held)
 
         def undo() -> None:
-            now = list(dict.items(held))
+            now = pairs_of(held)
             if len(now) != len(pairs) or any(key is not known or item is not saved for (key, item), (known, saved)
                                              in zip(now, pairs, strict=True)):
                 ordered = is_a(held, collections.OrderedDict)
@@ -187,7 +187,7 @@ class Checkpoint:
 
     def _note_tensor(self, tensor: Any) -> None:
         own = instance_dict(tensor)
-        if own:
+        if own is not None:
             self._note_dict(own)
         if tensor.layout is not torch.strided:
             return

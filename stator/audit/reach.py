@@ -20,8 +20,9 @@ from typing import Any
 import numpy
 import torch
 
+from stator.breaks import Break
 from stator.cache.nested import Place, place_of
-from stator.heap.raw_access import instance_dict, raw_members
+from stator.heap.raw_access import instance_dict, items_in_order, raw_members
 from stator.heap.shells import CONSTANT_TYPES, IDENTITY_TYPES, slot_members
 from stator.kinds import is_a
 
@@ -137,11 +138,19 @@ def tensor_parts(tensor: Any) -> Iterator[tuple[str, Any]]:
         yield ".__dict__", own
 
 
+def pairs_of(held: dict[Any, Any]) -> list[tuple[Any, Any]]:
+    """The keys and values of a dict of any class, in its own order."""
+    try:
+        return list(items_in_order(held))
+    except Break:  # an OrderedDict that was written to as a plain dict has no other order
+        return list(dict.items(held))
+
+
 def object_parts(value: Any) -> Iterator[tuple[str, Any]]:
     if is_a(value, _SEQUENCES):
         yield from ((f"[{number}]", part) for number, part in enumerate(raw_members(value)))
     elif is_a(value, dict):
-        for number, (key, part) in enumerate(list(dict.items(value))):
+        for number, (key, part) in enumerate(pairs_of(value)):
             yield f".keys()[{number}]", key
             yield f"[{key!r}]" if type(key) in CONSTANT_TYPES else f".values()[{number}]", part
     elif type(value).__flags__ & (1 << 9) == 0 and gc.is_tracked(value) and instance_dict(value) is None:

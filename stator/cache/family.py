@@ -34,11 +34,6 @@ def join_family(compiled: Any, function: types.FunctionType) -> None:
     _members.setdefault(function, weakref.WeakSet()).add(compiled)
 
 
-def forget() -> None:
-    """No place gives its entries to others any more; those that are made from now on do."""
-    _members.clear()
-
-
 def entry_of_another(site: CallSite, bound: tuple[Any, ...]) -> tuple[Any, Any, Installed] | None:
     """An entry that accepts the call, as this place may install it."""
     if site.point is not None or site.settings.isolate_recompiles or site.keep_traces:

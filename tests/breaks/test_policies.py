@@ -340,6 +340,15 @@ def test_stances_nest_and_come_back_after_an_exception() -> None:
     assert stator.stance.current() == "default"
 
 
+def test_a_stance_that_is_entered_again() -> None:
+    again = stator.set_stance("force_eager")
+    for _ in range(2):
+        with again:
+            assert stator.stance.current() == "force_eager"
+            assert called(stator.compile(plain, backend="eager"), X).log == []
+        assert stator.stance.current() == "default"
+
+
 def captures(seen: Seen) -> int:
     return len(seen.of(events.CaptureStarted))
 

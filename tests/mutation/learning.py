@@ -19,6 +19,7 @@ import re
 import signal
 import sys
 import tempfile
+import threading
 import time
 import types
 import zlib
@@ -170,11 +171,13 @@ def learner(items: list[pytest.Item], name_of: dict[types.CodeType, str], file: 
                         found.add(name_of[frame.f_code])
 
                 signal.setitimer(signal.ITIMER_PROF, LONGEST)
+                threading.setprofile(see)  # what a test enters in threads of its own
                 sys.setprofile(see)
                 try:
                     took = passes(item)
                 finally:
                     sys.setprofile(None)
+                    threading.setprofile(None)  # type: ignore[arg-type]
                 if took is None:
                     took = passes(item)  # there are tests that a profile function disturbs
                 print(json.dumps([item.nodeid, took, sorted(found)]), file=out, flush=True)

@@ -10,6 +10,8 @@ import pytest
 import torch
 from torch import nn
 
+import stator
+from stator import events
 from tests.torch_api.side_by_side import World, compare
 
 PROGRAMS: list[Callable[[], World]] = []
@@ -101,3 +103,20 @@ def test_equals_eager(make: Callable[[], World], backend: str, monkeypatch: pyte
     monkeypatch.setenv("STATOR_STRICT", "1")
     seen = compare(make, calls=4, backend=backend, tolerance=0.0 if backend == "eager" else 1e-6)
     assert sum(seen.captures) > 0  # none runs eagerly as a whole
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_a_node_that_leaves_ends_the_graph_before_it(backend: str) -> None:
+    """The first trace learns at its end that it should have stopped; the second one stops there."""
+    def node_of(x: torch.Tensor) -> Any:
+        y = (x * 2).sin()
+        return y.grad_fn, y
+
+    compiled = stator.compile(node_of, backend=backend)
+    with events.record() as log:
+        for _ in range(2):
+            x = torch.ones(3, requires_grad=True)
+            node, y = compiled(x)
+            assert node is y.grad_fn and type(node).__name__ == "SinBackward0"
+            assert torch.equal(y, node_of(x)[1])
+    assert sum(isinstance(event, events.BackendCompiled) for event in log) >= 1, "what comes before it is a graph"

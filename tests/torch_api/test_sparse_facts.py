@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import stator
+from stator import events
 
 
 def sparse(is_coalesced: bool) -> torch.Tensor:
@@ -56,3 +57,35 @@ def test_coalesced(program: Any, backend: str) -> None:
                     (x * 2).sum().backward()
                 found.append(portrait(run(x)))
             assert found[0] == found[1]
+
+
+def dense_only(gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Any:
+    """A backend that knows strided memory alone, as Inductor does."""
+    if any(isinstance(each, torch.Tensor) and each.layout is not torch.strided for each in example_inputs):
+        raise NotImplementedError("no storage")
+    return gm.forward
+
+
+def times(s: torch.Tensor, d: torch.Tensor) -> Any:
+    e = d * 3 + 1
+    return torch.sparse.mm(s, e) + 1, e
+
+
+def test_a_backend_that_takes_no_sparse_tensors_gets_the_rest() -> None:
+    compiled = stator.compile(times, backend=dense_only)
+    with events.record() as log:
+        for number in (1.0, 2.0):
+            s = torch.sparse_coo_tensor(torch.tensor([[0, 1], [1, 0]]), torch.tensor([number, 2.0]), (2, 2))
+            assert portrait(compiled(s, torch.ones(2, 2))) == portrait(times(s, torch.ones(2, 2)))
+    assert any(isinstance(event, events.BackendCompiled) for event in log), "what is dense is compiled"
+
+
+def test_what_fails_for_another_reason_is_raised() -> None:
+    def failing(gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Any:
+        seen.append(1)
+        raise NotImplementedError("no storage")
+
+    seen: list[int] = []
+    with pytest.raises(stator.BackendError, match="no storage"):
+        stator.compile(lambda x: x * 2, backend=failing)(torch.ones(2))
+    assert len(seen) == 1, "without sparse inputs there is nothing to leave out"

@@ -102,6 +102,28 @@ def test_a_mode_and_options_that_a_backend_cannot_use_are_ignored_aloud() -> Non
         torch.compile(lambda x: x + 1, backend="eagre")
 
 
+def test_operators_of_torch_with_numbers_of_their_own_are_not_mixed_up() -> None:
+    """torch compiles the few lines of torch.cond anew at each call: one that holds nothing is compiled once."""
+    def made(k: int) -> Any:
+        def operator(x: torch.Tensor) -> torch.Tensor:
+            return x + k
+        operator.__module__ = "torch._higher_order_ops.made_up"
+        return operator
+
+    def plain(x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+    plain.__module__ = "torch._higher_order_ops.made_up"
+    assert stator.is_installed()
+    for k in (1, 2, 3):
+        assert torch.compile(made(k), backend="eager")(torch.ones(2)).tolist() == [1.0 + k] * 2
+    assert torch.compile(plain, backend="eager") is torch.compile(plain, backend="eager")
+    for k in (1, 2):  # a backend that holds something, likewise
+        def backend(gm: Any, inputs: Any, k: int = k) -> Any:
+            return lambda *args: tuple(each * k for each in gm.forward(*args))
+        assert torch.compile(plain, backend=backend)(torch.ones(2)).tolist() == [2.0 * k] * 2
+
+
 def test_uninstall_twice_and_what_was_compiled_before() -> None:
     compiled = torch.compile(lambda x: x + 1, backend="eager")
     stator.uninstall()

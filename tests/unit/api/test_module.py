@@ -114,6 +114,20 @@ def test_containers(recording):
     assert bool(stator.compile(torch.nn.ReLU()))
 
 
+def test_items_of_containers_are_the_originals(recording):
+    """What Python looks up on the class: items, membership, truth."""
+    layers = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU())
+    made = stator.compile(layers, backend="eager")
+    made[1] = torch.nn.Tanh()
+    assert type(layers[1]) is torch.nn.Tanh and made[1] is layers[1]
+    del made[0]
+    assert len(made) == len(layers) == 1 and list(made) == list(layers)
+    table = torch.nn.ModuleDict({"a": torch.nn.ReLU()})
+    assert "a" in stator.compile(table, backend="eager") and "b" not in stator.compile(table, backend="eager")
+    for module, truth in ((torch.nn.Sequential(), False), (layers, True), (torch.nn.ReLU(), True)):
+        assert bool(stator.compile(module, backend="eager")) is truth
+
+
 def test_deepcopy_is_independent_and_compiled(recording, compiled, net):
     twin = copy.deepcopy(compiled)
     assert type(twin) is stator.CompiledModule

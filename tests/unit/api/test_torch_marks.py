@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import torch
@@ -76,6 +77,26 @@ def test_disallow_in_graph() -> None:
 def test_assume_constant_result() -> None:
     value, codes, _ = breaks_and_nodes(lambda x: x + constant(), torch.ones(2))
     assert value.tolist() == [6, 6] and codes == []
+
+
+def test_what_is_assumed_constant_is_asked_once() -> None:
+    asked: list[int] = []
+
+    @torch.compiler.assume_constant_result
+    def counted() -> int:
+        asked.append(1)
+        return len(asked)
+
+    @functools.wraps(counted)
+    def around() -> int:  # it carries the mark, and is a function of the program
+        return counted() * 10
+
+    compiled = stator.compile(lambda x: (x + counted(), x * around()), backend="eager", fullgraph=True)
+    first = compiled(torch.ones(2))
+    met = len(asked)
+    assert first[0].tolist() == [2.0, 2.0] and met >= 1
+    assert [each.tolist() for each in compiled(torch.ones(2))] == [each.tolist() for each in first]
+    assert len(asked) == met, "nobody asks again"
 
 
 def test_marks_on_sizes() -> None:

@@ -3,7 +3,9 @@
 import importlib.metadata
 
 import pytest
+import torch
 
+import stator
 from stator.backends import find_backend, list_backends, register_backend, registry
 from stator.errors import BackendError, OptionTypeError, OptionValueError
 
@@ -53,6 +55,21 @@ def test_register_refuses_what_cannot_be_used():
 def test_unknown_name_lists_the_known_and_the_closest():
     with pytest.raises(OptionValueError, match="no backend 'egaer'; did you mean 'eager'.*inductor"):
         find_backend("egaer")
+
+
+def test_a_backend_is_told_when_a_capture_begins():
+    order = []
+
+    def function(gm, example_inputs, settings):
+        order.append("compiled")
+        return gm.forward
+
+    registry.add_builtin("told", function, prepare=lambda: order.append("prepared"))
+    compiled = stator.compile(lambda x: x + 1, backend="told")
+    assert order == []
+    compiled(torch.ones(2))
+    compiled(torch.ones(2))
+    assert order == ["prepared", "compiled"]
 
 
 def test_callable_is_its_own_backend():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import pytest
@@ -239,3 +240,56 @@ def test_a_list_that_holds_itself() -> None:
     values.append(values)
     for compiled in [stator.compile(program, backend="eager") for _ in range(2)]:
         assert torch.equal(compiled(torch.ones(2), values), torch.full((2,), 3.0))
+
+
+SCALE, LOCK = [2.0], threading.Lock()
+
+
+def refusing(x: torch.Tensor) -> torch.Tensor:
+    if x.dim() == 1:
+        raise ValueError("flat")
+    return x * 2
+
+
+def locked(x: torch.Tensor) -> torch.Tensor:
+    with LOCK:
+        return x * SCALE[0]
+
+
+def test_what_has_no_graph_or_waits_for_a_lock_is_made_for_each_place() -> None:
+    for _ in range(3):
+        run = stator.compile(refusing, backend="eager")
+        for _ in range(2):
+            with pytest.raises(ValueError, match="flat"):
+                run(torch.ones(3))
+        assert torch.equal(run(torch.ones(3, 1)), torch.full((3, 1), 2.0))
+    counter = Counter()
+    for scale in (2.0, 2.0, 5.0):
+        SCALE[0] = scale
+        assert stator.compile(locked, backend=counter)(torch.ones(2)).tolist() == [scale] * 2
+        assert not LOCK.locked()
+    assert counter.compiled == 3
+
+
+@pytest.mark.parametrize("held", [False, True])
+def test_sizes_that_the_user_marks_are_open(held: bool) -> None:
+    """An entry for one size fits the call, but says nothing of the others."""
+    def given(size: int) -> Any:
+        x = torch.ones(size)
+        return [[x]] if held else x, x
+
+    counter = Counter()
+    one, other = (stator.compile(double_held if held else double, backend=counter) for _ in range(2))
+    one(given(3)[0])
+    value, x = given(3)
+    stator.mark_dynamic(x, 0)
+    assert torch.equal(other(value), x * 2) and counter.compiled == 2
+    for size in (4, 5):
+        value, x = given(size)
+        stator.mark_dynamic(x, 0)
+        assert torch.equal(other(value), x * 2)
+    assert counter.compiled == 2
+
+
+def double_held(xs: list[list[torch.Tensor]]) -> torch.Tensor:
+    return xs[0][0] * 2

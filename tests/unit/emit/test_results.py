@@ -491,3 +491,12 @@ def test_a_module_made_inside_is_a_new_one() -> None:
     compiled = stator.compile(fn, backend="eager", fullgraph=True)
     first, second = compiled(t()), compiled(t())
     assert first is not second and first.seen is not second.seen and first.__name__ == "made"
+
+
+@pytest.mark.parametrize("fn", [lambda x: x.max(0), lambda x: torch.sort(x, descending=True), lambda x: (x.topk(1), x)])
+def test_structured_results_of_torch_leave_the_graph(fn) -> None:
+    """They are of torch.return_types, and are made anew from their fields."""
+    compiled = stator.compile(fn, backend="eager", fullgraph=True)
+    for x in (torch.tensor([1.0, 3.0]), torch.tensor([4.0, 2.0])):
+        expected, found = fn(x), compiled(x)
+        assert type(found) is type(expected) and str(found) == str(expected)

@@ -5,7 +5,22 @@ import weakref
 
 import pytest
 
-from stator.source import WORLD, DictOf, Global, Index, Key, Local, Pinned
+from stator.source import (
+    WORLD,
+    Attr,
+    CallOf,
+    Copied,
+    DictOf,
+    Drawn,
+    Global,
+    Index,
+    Key,
+    Local,
+    Pinned,
+    SetAt,
+    Slot,
+    with_base,
+)
 
 
 def chain(depth: int, last: object = "n") -> Key:
@@ -33,6 +48,35 @@ def test_family_and_detail_tell_steps_apart():
     assert Global(scope, "n") == Key(scope, "n")  # of one family, and the same read
     nan = float("nan")
     assert Key(base, nan) != Key(base, nan)  # as == says
+
+
+X = Local("x", 0)
+LENGTH = Pinned(len)
+
+
+@pytest.mark.parametrize(("one", "other"), [
+    (Local("x", -1), Local("x", -2)), (Drawn(-1, "rand"), Drawn(-2, "rand")), (Copied(-1, "x"), Copied(-2, "x")),
+    (Pinned(len), Pinned(max)), (Key(X, -1), Key(X, -2)), (Index(X, -1), Index(X, -2)), (SetAt(X, -1), SetAt(X, -2)),
+    (Slot(X, "n", int), Slot(X, "m", int)), (Slot(X, "n", int), Slot(X, "n", str)), (Attr(X, "start"), Attr(X, "stop")),
+    (CallOf(LENGTH, (Key(X, -1),)), CallOf(LENGTH, (Key(X, -2),))), (CallOf(LENGTH, (X,)), CallOf(Pinned(max), (X,))),
+    (CallOf(LENGTH, (X,)), CallOf(LENGTH, (X, X))),
+])
+def test_two_that_hash_alike_are_told_apart(one, other):
+    """Python's own hashes of -1 and -2 are one; the others are made so here."""
+    base = one.base
+    for each in (one, other):
+        each._seal(base, 5)
+    assert hash(one) == hash(other)
+    assert one != other and not one == other and len({one, other}) == 2
+
+
+@pytest.mark.parametrize("step", [
+    Key(X, "a"), Global(Pinned({}), "a"), Index(X, 3), SetAt(X, 3), Slot(X, "n", int), Attr(X, "start"), DictOf(X),
+])
+def test_the_same_step_from_another_base(step):
+    moved = with_base(step, Local("y", 1))
+    assert moved.base == Local("y", 1) and moved._family == step._family and moved._detail() == step._detail()
+    assert moved != step and with_base(moved, step.base) == step
 
 
 def test_what_tells_two_apart_may_raise():

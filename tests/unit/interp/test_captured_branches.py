@@ -115,3 +115,20 @@ def test_what_one_way_puts_in_the_place_of_something_is_not_lost(fn: Any) -> Non
     subject = compiled(fn)
     for x in (X, -X, X):
         assert torch.equal(subject(x), fn(x))
+
+
+def test_a_result_of_a_branch_has_the_history_of_the_way_that_was_taken() -> None:
+    def fn(x: Any) -> Any:
+        return x * 2 if x.sum() > 0 else x.sin()
+
+    subject = compiled(fn)
+    with events.record() as log:
+        for x in (X, -X, X):
+            results = []
+            for run in (fn, subject):
+                leaf = x.clone().requires_grad_()
+                y = run(leaf)
+                y.sum().backward()
+                results.append((type(y.grad_fn).__name__, y.tolist(), leaf.grad.tolist()))
+            assert results[0] == results[1]
+    assert not [event for event in log if isinstance(event, events.GraphBreak)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 import random
 
 import pytest
@@ -86,6 +87,19 @@ def test_random_relations(seed):
         values = [x if operand.source.name == "x" else n for operand in check.operands]
         assert check.holds(values) is want, (relation, sizes, n)
         assert (program.check((x, n)) == -1) is want, (relation, sizes, n)
+
+
+@pytest.mark.parametrize("divisor", [3, -3, 4, -5])
+def test_divisions_below_zero(divisor):
+    """Quotients are rounded towards minus infinity, and remainders have the sign of the divisor, as in Python."""
+    number = (Operand(Local("n", 1), Property.NUMBER),)
+    for code, meaning in ((Code.FLOOR_DIV, operator.floordiv), (Code.MOD, operator.mod)):
+        for n in range(-9, 10):
+            for off in (0, 1, -1):
+                check = ShapeCheck(number, ((Code.LOAD, 0), (Code.CONSTANT, 0), (code, 2), (Code.CONSTANT, 1), (Code.EQ, 2)),
+                                   (divisor, meaning(n, divisor) + off), "")
+                assert check.holds([n]) is (off == 0)
+                assert (program_of(check).check((None, n)) == -1) is (off == 0)
 
 
 @pytest.mark.parametrize("value", [True, 3.0, "3", None, 1 << 70, torch.tensor(3)])
