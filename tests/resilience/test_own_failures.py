@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import stator
-from stator import events, pipeline
+from stator import events, stages
 from stator.errors import InternalError
 
 
@@ -24,7 +24,7 @@ def failing(*args: Any, **kwargs: Any) -> Any:
 
 @pytest.fixture
 def broken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pipeline, "emit_residual", failing)
+    monkeypatch.setattr(stages, "emit_residual", failing)
 
 
 def test_it_is_said_once_and_the_calls_are_eager(broken: None) -> None:
@@ -49,7 +49,7 @@ def test_strict_raises_it(broken: None) -> None:
 def test_what_failed_once_is_captured_when_it_no_longer_does(monkeypatch: pytest.MonkeyPatch) -> None:
     compiled, log, x = stator.compile(program, backend="eager"), [], torch.ones(2)
     with monkeypatch.context() as patch, pytest.warns(RuntimeWarning, match="a table is empty"):
-        patch.setattr(pipeline, "emit_residual", failing)
+        patch.setattr(stages, "emit_residual", failing)
         compiled(x, log)
     with events.record() as told:
         assert compiled(x, log).tolist() == [3.0, 3.0]
