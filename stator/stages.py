@@ -313,6 +313,7 @@ def must_repeat(site: CallSite, stop: Break) -> bool:
     way = stop.data.get("turn_off")
     if way is not None and way not in site.turned_off:
         site.turned_off.add(str(way))
+        site.why_off[str(way)] = stop.cause
         return True
     if not stop.data.get("uncertain") or site.branches_break:
         return False

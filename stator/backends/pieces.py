@@ -51,7 +51,7 @@ def compile_pieces(gm: fx.GraphModule, example_inputs: Sequence[Any], grad_enabl
     for step in steps:
         if type(step) is Piece:
             step.function = compile_piece(module_of(gm, step), step.function[1], step.grad_enabled)
-    return runner(gm.graph, steps)
+    return runner(gm, steps)
 
 
 def cut(graph: fx.Graph, grad_enabled: bool) -> list[Any]:
@@ -66,7 +66,11 @@ def cut(graph: fx.Graph, grad_enabled: bool) -> list[Any]:
         if node.op in ("placeholder", "get_attr", "output"):
             continue
         if is_seam(node) or node.target is operator.getitem and is_seam(node.args[0]):
+            if node.meta.get("unbacked_bindings"):
+                raise InOnePiece("a number that only a seam knows")
             steps.append(node)
+            if node.target is torch._C._set_grad_enabled:
+                grad_enabled = node.args[0]
         else:
             if not steps or type(steps[-1]) is not Piece:
                 steps.append(Piece(grad_enabled=grad_enabled))
@@ -128,20 +132,22 @@ def module_of(gm: fx.GraphModule, step: Piece) -> fx.GraphModule:
     return fx.GraphModule(gm, graph)
 
 
-def runner(graph: fx.Graph, steps: list[Any]) -> Callable[..., Any]:
+def runner(gm: fx.GraphModule, steps: list[Any]) -> Callable[..., Any]:
+    graph = gm.graph
     placeholders = graph.find_nodes(op="placeholder")
+    held = {node: getattr(gm, node.target) for node in graph.find_nodes(op="get_attr") if "." not in node.target}
     results = next(node for node in reversed(graph.nodes) if node.op == "output").args[0]
 
     def run(*args: Any) -> Any:
-        values = dict(zip(placeholders, args, strict=True))
+        values = {**held, **dict(zip(placeholders, args, strict=True))}
         for step in steps:
             if type(step) is Piece:
                 out = step.function(*[values[node] for node in step.inputs])
                 values.update(zip(step.outputs, out, strict=True))
             else:
-                given = map_arg(step.args, values.__getitem__)
-                values[step] = step.target(*given) if step.op == "call_function" else \
-                    getattr(given[0], step.target)(*given[1:])
+                given, named = map_arg((step.args, step.kwargs), values.__getitem__)
+                values[step] = step.target(*given, **named) if step.op == "call_function" else \
+                    getattr(given[0], step.target)(*given[1:], **named)
         return map_arg(results, values.__getitem__)
 
     return run

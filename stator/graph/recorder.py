@@ -9,6 +9,7 @@ from __future__ import annotations
 import builtins
 import collections
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -90,6 +91,8 @@ class Recorder(InputRecorder):
         self.marks: dict[str, Any] = {}  # metadata of every node recorded now (see rules_checkpoint)
         self.class_of: Callable[[Any], type] = lambda fake: torch.Tensor  # what the program takes a fake for
         self.tangents = False  # whether the trace is at a level of forward-mode differentiation
+        self.listening: Callable[..., AbstractContextManager[None]] | None = None  # around each operation on fakes
+        self.under_hooks = False  # whether the trace is where the program has pushed hooks on saved tensors
         self._last_input: fx.Node | None = None
         self.inner_graphs: dict[str, fx.GraphModule] = {}  # by the name that the graph has for each
         self.roles: collections.Counter[str] = collections.Counter()  # how many inner graphs of each sort there are
@@ -203,8 +206,9 @@ class Recorder(InputRecorder):
         asked = args, kwargs
         before = self.layouts.before(args, kwargs) if in_place else None
         stream = kwargs.get("generator")
-        args, kwargs, result = self._propagate(func, target, args, kwargs if stream is None else
-                                               {key: kwargs[key] for key in kwargs if key != "generator"})
+        with nullcontext() if self.listening is None else self.listening(target, kwargs):
+            args, kwargs, result = self._propagate(func, target, args, kwargs if stream is None else
+                                                   {key: kwargs[key] for key in kwargs if key != "generator"})
         if stream is not None:
             kwargs = {**kwargs, "generator": stream}
         if asked[0] is not args or asked[1] is not kwargs:
@@ -322,7 +326,8 @@ class Recorder(InputRecorder):
         """A property of a tensor: metadata, or a tensor (`x.T`), which becomes a node."""
         if self.uncertain.storages:
             self.uncertain.check(name, False, (fake,), {})
-        with torch._C.DisableTorchFunction(), self.symbols.dispatcher():
+        with torch._C.DisableTorchFunction(), self.symbols.dispatcher(), \
+                nullcontext() if self.listening is None else self.listening(name, {}):
             wrapper = self.wrappers.behind.get(id(fake))
             result = descr.__get__(fake) if wrapper is None else self.wrappers.noted(descr.__get__(wrapper))
         if self.holds_tensor(result):

@@ -17,6 +17,7 @@ from torch.fx.node import has_side_effect
 from torch.utils.hooks import BackwardHook
 
 _SEAMS: set[Any] = set()
+_autograd: Any = torch._C._autograd
 
 
 def seam(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -26,7 +27,7 @@ def seam(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def is_seam(node: fx.Node) -> bool:
-    return node.op == "call_function" and (node.target in _SEAMS or type(node.target) is WatchModule) \
+    return node.op == "call_function" and (type(node.target) in (WatchModule, PushHooks) or node.target in _SEAMS) \
         or bool(node.meta.get("is_seam"))
 
 
@@ -66,3 +67,29 @@ def through_input(watch: BackwardHook, given: tuple[Any, ...]) -> tuple[Any, ...
 def through_output(watch: BackwardHook, made: tuple[Any, ...]) -> tuple[Any, ...]:
     """The same for what the module returns."""
     return watch.setup_output_hook(made)  # type: ignore[no-untyped-call]
+
+
+class PushHooks:
+    """The target of a node: hooks on what autograd saves, from here to the node that pops them."""
+
+    __name__ = __qualname__ = "push_saved_tensors_hooks"
+
+    def __init__(self, pack: Any, unpack: Any) -> None:
+        self.pack, self.unpack = pack, unpack
+
+    def __call__(self) -> None:
+        _autograd._push_saved_tensors_default_hooks(self.pack, self.unpack)
+
+    def leave(self) -> None:
+        """After a graph that pushes them has failed, between these two nodes or not."""
+        while _autograd._saved_tensors_hooks_is_enabled() and self._are_on_top():
+            _autograd._pop_saved_tensors_default_hooks()
+
+    def _are_on_top(self) -> bool:
+        top = _autograd._top_saved_tensors_default_hooks(True)
+        return top is not None and top[0] is self.pack and top[1] is self.unpack
+
+
+@seam
+def pop_saved_tensors_hooks() -> None:
+    _autograd._pop_saved_tensors_default_hooks()

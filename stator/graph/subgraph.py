@@ -79,6 +79,8 @@ class Subgraph:
         if recorder.classes:
             raise Break("SB017", "a tensor subclass beside a function that becomes a graph of its own")
         recorder.refuse_tangents("a function that becomes a graph of its own")
+        if recorder.under_hooks:
+            raise Break("SB016", "a function that becomes a graph of its own, under hooks on saved tensors")
         self._begun = len(recorder.kept)
         self._outer = self._current()
         self._inner = {"graph": self.graph, "nodes": _Nodes(self), "enclosing": self, "_last_input": None,

@@ -138,6 +138,7 @@ class TorchState:
         field(default_factory=dict)
     contexts: list[tuple[Any, Any]] = field(default_factory=list)  # open (inference mode guard, its node)
     dual_levels: bool = False  # whether the graph enters forward-mode differentiation
+    hooks: list[Callable[[], None]] = field(default_factory=list)  # each takes the graph's hooks off again
     autocast_depth: int = 0  # of the autocast contexts the trace itself has entered
     devices: list[torch.device] = field(default_factory=list)  # of `with torch.device(...)`, innermost last
     devices_at_start: int = 0
@@ -170,6 +171,7 @@ class TorchState:
     def undo(self) -> list[tuple[Any, tuple[Any, ...]]]:
         """The calls that bring back what was there before the trace."""
         calls: list[tuple[Any, tuple[Any, ...]]] = [(leave_dual_level, ())] if self.dual_levels else []
+        calls += [(take_off, ()) for take_off in self.hooks]
         return calls + [(setting.setter, (*key, *value)) for setting, key, value in self.before.values()]
 
     def close(self) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -165,6 +165,7 @@ class Machine:
         self.new_leaves: list[Any] = []  # tensors of the graph that were made to require a gradient
         self.retained: dict[int, Any] = {}  # tensors of the graph that are to keep their gradients, by id
         self.turned_off: set[str] = set()  # ways of capturing that break instead (see CallSite)
+        self.why_off: Mapping[str, str] = {}
         self.located: tuple[Any, int, Any] = NOWHERE  # a code object, an instruction of it, its place
         self.steps = 0  # instructions begun by the outermost loop
         self.stop_step = -1  # where to stop: set when a trace is repeated up to the place of a break

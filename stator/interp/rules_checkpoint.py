@@ -7,9 +7,7 @@ operators that a compiler finds below it.
 
 from __future__ import annotations
 
-import functools
 import itertools
-import types
 from typing import Any
 
 import torch
@@ -23,9 +21,9 @@ from stator.breaks import Break
 from stator.graph.histories import wants_grad
 from stator.graph.may_fail import writes_outside
 from stator.graph.remembered import Remembered
-from stator.guards.guard import Kind, is_constant
-from stator.heap.box import Box
+from stator.guards.guard import is_constant
 from stator.interp.frame import Continuation, Frame
+from stator.interp.remade_functions import outside_callable
 from stator.interp.rule_registry import rule
 from stator.interp.rules_autograd import pending_writes
 from stator.interp.rules_higher_order import finish, interpreted, modules_of
@@ -109,6 +107,8 @@ def _checkpoint(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
         raise Break("SB016", "a checkpoint where hooks on saved tensors are forbidden")
     if torch.is_inference_mode_enabled() and torch.is_grad_enabled():
         raise Break("SB016", "a checkpoint in inference mode with gradients on, which some versions of torch refuse")
+    if vm.recorder.under_hooks:
+        raise Break("SB016", "a checkpoint under hooks on saved tensors")
     function, *rest = args
     contexts = options.get("context_fn", noop_context_fn)
     if contexts is not noop_context_fn:
@@ -145,36 +145,6 @@ def selective(vm: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, A
                        made)
     fresh = iter(made)
     return pytree.tree_unflatten([next(fresh) if type(leaf) is FakeTensor else leaf for leaf in leaves], spec)
-
-
-def outside_callable(vm: Any, what: str, value: Any) -> Any:
-    """The user's own function, or a partial of such; it is called by torch, later, as it is."""
-    tracker = vm.heap.tracker_of(value)
-    if tracker is not None:
-        vm.heap.guard(tracker.source, Kind.ID, tracker.original)
-        return tracker.original
-    if type(value) is types.FunctionType and id(value) not in vm.fresh:
-        vm.heap.guard(vm.heap.source_of(value), Kind.ID, value)
-        return value
-    if type(value) is functools.partial:
-        parts = [outside_callable(vm, what, part) for part in (value.func, *value.args, *value.keywords.values())]
-        count = len(value.args) + 1
-        return functools.partial(parts[0], *parts[1:count], **dict(zip(value.keywords, parts[count:], strict=True)))
-    if type(value) is types.FunctionType and not value.__defaults__ and not value.__kwdefaults__:
-        cells = [remade_cell(vm, what, cell) for cell in value.__closure__ or ()]
-        return types.FunctionType(value.__code__, value.__globals__, value.__name__, None, tuple(cells))
-    raise Break("SB016", f"{what}, made inside the captured code")
-
-
-def remade_cell(vm: Any, what: str, cell: Any) -> types.CellType:
-    """A variable of a function that was made inside: a constant, or again a function."""
-    try:
-        value = cell.cell_contents
-    except ValueError:
-        raise Break("SB016", f"{what}, of a variable that is not set") from None
-    if type(value) is Box:
-        value = value.force()
-    return types.CellType(value if is_constant(value) else outside_callable(vm, what, value))
 
 
 def as_results(tensors: list[Any], operands: tuple[Any, ...]) -> tuple[Any, ...]:

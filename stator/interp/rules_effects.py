@@ -160,13 +160,26 @@ def _warn(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
         raise told_natively("SB013", "a warning while a filter turns warnings into errors", warnings)
     vm.heap.guard(CallOf(Pinned(warnings_can_raise)), Kind.FRESH_CALL, False)
     frame, outward = pointed_at(vm, values.get("stacklevel", 1), warnings)
+    if vm.recordings:
+        if values.get("source") is not None:
+            raise Break("SB006", "a warning with a source, while warnings are recorded")
+        vm.recordings[-1].warned(vm, message, category, frame, outward)
+        note(vm, Warned(message, category, frame.filename, frame.line, outward), False, warnings)
+        return vm.give(None, cont)
     shown_by = getattr(warnings, "_showwarnmsg_impl")
-    if type(shown_by) is types.BuiltinFunctionType and _is_held(vm, shown_by.__self__):
+    if list_of_warnings(vm) is not None:
         raise told_natively("SB015", "a warning that goes to a list which the program can read", warnings)
     watched = warnings.showwarning is not _SHOW_WARNING \
         or type(shown_by) is types.FunctionType and shown_by is not _SHOW_MESSAGE
     note(vm, Warned(message, category, frame.filename, frame.line, outward), watched, warnings)
     vm.give(None, cont)
+
+
+def list_of_warnings(vm: Any) -> list[Any] | None:
+    """The list to which warnings go by now, where the program can read it."""
+    shown_by = getattr(warnings, "_showwarnmsg_impl")
+    log = shown_by.__self__ if type(shown_by) is types.BuiltinFunctionType else None
+    return log if type(log) is list and _is_held(vm, log) else None
 
 
 def _is_held(vm: Any, log: Any) -> bool:

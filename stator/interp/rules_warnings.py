@@ -2,7 +2,7 @@
 
 The filters are the process's.  A change of them is noted among the warnings and replayed with them, after the graph:
 each warning of the program meets the filters of its moment.  Where a filter would make exceptions of warnings the call
-breaks, and so does `record=True`, whose list the program reads.
+breaks.  With `record=True` the program gets a list that the trace fills (see recorded_warnings).
 """
 
 from __future__ import annotations
@@ -16,11 +16,13 @@ from stator.breaks import Break
 from stator.guards.guard import Kind
 from stator.interp.attributes import read_instance_dict
 from stator.interp.lookup import MISSING
+from stator.interp.recorded_warnings import WAY, Recording, listening, watch_list
 from stator.interp.rule_registry import rule
-from stator.interp.rules_effects import may_break, note, warnings_can_raise
+from stator.interp.rules_effects import list_of_warnings, may_break, note, warnings_can_raise
 from stator.kinds import is_a
 from stator.source import CallOf, Pinned
 
+__all__ = ["WAY", "FiltersChanged", "FiltersKept", "require_ended", "saved_can_raise", "watch_warnings"]
 _OPEN: Any = warnings.catch_warnings.__enter__
 _CLOSE: Any = warnings.catch_warnings.__exit__
 
@@ -78,6 +80,8 @@ def _change(function: Any) -> Any:
             raise _refused("to others than plain ones that raise nothing")
         vm.heap.guard(CallOf(Pinned(warnings_can_raise)), Kind.FRESH_CALL, False)
         vm.filters_changed = True
+        if vm.recordings:
+            vm.recordings[-1].change(function, tuple(args), dict(kwargs))
         note(vm, FiltersChanged(function, tuple(args), dict(kwargs)), False, warnings)
         vm.give(None, cont)
     return run
@@ -92,14 +96,54 @@ def _enter(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     manager = _plain_manager(vm, args[0])
     if read_instance_dict(vm, manager, "_entered") is not False or id(manager) in vm.filter_managers:
         raise _refused("a catch_warnings is entered twice")
+    recorded = read_instance_dict(vm, manager, "_record") is True
+    if recorded:
+        begin_recording(vm, manager)
+    elif vm.recordings:
+        raise _refused("by a catch_warnings inside one that records")
     vm.filter_managers[id(manager)] = manager
     note(vm, FiltersKept(manager, _OPEN), False, warnings)
-    vm.give(None, cont)
+    vm.give(vm.recordings[-1].log if recorded else None, cont)
+
+
+def begin_recording(vm: Any, manager: Any) -> None:
+    recorder = vm.recorder
+    if WAY in vm.turned_off:
+        raise _refused(f"by catch_warnings(record=True), and under it: {vm.why_off.get(WAY, '')}")
+    if recorder.enclosing is not None or recorder.wrappers.behind or vm.modes or id(manager) in vm.heap.by_standin:
+        raise _refused("by catch_warnings(record=True)")
+    vm.recordings.append(Recording(manager, vm.recordings[-1] if vm.recordings else None, recorder.propagation.enabled))
+    recorder.propagation.enabled = False  # a remembered operation says nothing
+    recorder.listening = listening
+
+
+def end_recording(vm: Any, manager: Any) -> None:
+    recording = vm.recordings[-1]
+    if recording.manager is not manager:
+        raise _refused("by a catch_warnings(record=True) that is not the last one entered")
+    vm.recordings.pop()
+    if not vm.recordings:
+        vm.recorder.listening = None
+        vm.recorder.propagation.enabled = recording.propagates
+
+
+def watch_warnings(vm: Any) -> None:
+    """At the start of a trace: the list of a `catch_warnings(record=True)` that was entered before it."""
+    log = list_of_warnings(vm)
+    if log is not None:
+        watch_list(vm, log)
+
+
+def require_ended(vm: Any) -> None:
+    if vm.recordings:
+        raise Break("SB006", f"{WAY}, at the end of the call", turn_off=WAY)
 
 
 @rule(_CLOSE)
 def _exit(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     manager = _plain_manager(vm, args[0])
+    if vm.recordings:
+        end_recording(vm, manager)
     if vm.filter_managers.pop(id(manager), None) is None:
         tracker = vm.heap.by_standin.get(id(manager))
         if tracker is None or read_instance_dict(vm, manager, "_entered") is not True:
@@ -113,11 +157,9 @@ def _exit(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 
 
 def _plain_manager(vm: Any, manager: Any) -> Any:
-    """One that only keeps the filters."""
+    """One that only keeps the filters, or records what the program says."""
     may_break(vm, "warnings.catch_warnings", warnings)
-    if type(manager) is warnings.catch_warnings and read_instance_dict(vm, manager, "_record") is True:
-        raise _refused("by catch_warnings(record=True), whose list holds what operations say as they run")
-    if type(manager) is not warnings.catch_warnings or read_instance_dict(vm, manager, "_record") is not False \
+    if type(manager) is not warnings.catch_warnings or type(read_instance_dict(vm, manager, "_record")) is not bool \
             or read_instance_dict(vm, manager, "_module") is not warnings \
             or read_instance_dict(vm, manager, "_filter") not in (None, MISSING):
         raise _refused("by a catch_warnings that does more than keep them")

@@ -114,6 +114,10 @@ class Trace:
         if type(guards) is LocatedList:
             guards.locate = _nowhere  # autograd's C++ side holds fakes, which hold this: no collector sees the cycle
         self.fake_mode.shape_env.settle = unknown
+        # CPython counts the weak references to a dying object, then may collect some: none may wait in garbage.
+        describer = self.fake_mode.fake_tensor_converter.meta_converter.describer
+        describer.lookup_tensor.data.clear()
+        describer.lookup_storage.data.clear()
         self.value = self.frame = None
         if self.stop is not None:
             self.stop.__traceback__ = None
@@ -221,22 +225,33 @@ def trace_once(begin: Begin, stop_step: int, stop: Break | None, exact: bool) ->
         with fake_mode, torch._C._EnableTorchFunction(), recorder.mode, rules_decimals.own_context(vm):
             vm.frame = Thunk(nothing)  # code of the program's that runs before there is a frame (a key's __hash__)
             root, innermost, thrown = begin(vm)
+            vm.frame = innermost or root
+            rules_warnings.watch_warnings(vm)
             vm.frame = None
             enter_modes(vm, around)
             try:
                 result.value = vm.run(root, innermost, thrown)
                 function_modes.require_balance(vm)
                 rules_forward_ad.require_left(vm)
+                rules_saved_hooks.require_popped(vm)
+                rules_warnings.require_ended(vm)
             except Bug as bug:
                 raise bug.error from None
             except (Exception, SystemExit, GeneratorExit) as error:
+                rules_saved_hooks.require_popped(vm)
+                rules_warnings.require_ended(vm)
                 result.error = error
             except Break as reason:
                 if vm.dual_levels:  # what is left of the program would need the tangents
                     reason.data.setdefault("turn_off", rules_forward_ad.WAY)
+                if vm.pushed_hooks or vm.hook_cells:  # what is left would be saved without them, or changes them
+                    reason.data.setdefault("turn_off", rules_saved_hooks.WAY)
+                if vm.recordings:  # a list that is filled by half
+                    reason.data.setdefault("turn_off", rules_warnings.WAY)
                 raise
             finally:
                 rules_forward_ad.leave_levels(vm)
+                rules_saved_hooks.leave_hooks(vm)
                 recorder.function_modes = []  # what follows is no operation of the program's
                 # inside the modes: leaving inference mode brings back the dispatch keys of its start
                 vm.torch_state.close()

@@ -68,6 +68,9 @@ class VM(Caller):
         self.modes: list[Any] = []  # the program's TorchFunctionModes that are on, innermost last
         self.modes_at_start = 0
         self.dual_levels: list[int] = []  # of forward-mode differentiation, entered by the trace
+        self.recordings: list[Any] = []  # catch_warnings(record=True) that are entered, innermost last
+        self.pushed_hooks: list[Any] = []  # on saved tensors, by the trace
+        self.hook_cells: list[Any] = []  # variables of hooks made inside, and what was in them
         self.functions_off = self.functions_off_at_start = 0
         recorder.function_modes, recorder.ask, recorder.concerned = self.modes, self.asked, self.concerned
         self.live = True
