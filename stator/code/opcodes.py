@@ -16,6 +16,7 @@ if not (3, 11) <= sys.version_info[:2] <= (3, 13):
     raise ImportError(f"stator.code reads CPython 3.11 to 3.13 bytecode, not {sys.version.split()[0]}")
 
 VERSION: tuple[int, int] = sys.version_info[:2]
+ONE_DICT_OF_LOCALS = VERSION < (3, 13)  # locals() fills one dict of the frame again; since then each call makes one
 
 # Pseudo opcodes (256 and up) exist only inside the compiler; INSTRUMENTED_* and the specialised forms only
 # in a running code object's private buffer. `co_code` shows neither, so neither is an opcode here.

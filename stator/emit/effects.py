@@ -251,7 +251,7 @@ def _diff(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> None:
         _diff_cell(build, tracker, out)
     elif shape is Shape.TENSOR:
         _diff_tensor(build, tracker, out)
-    if tracker.initial_dict is not None and shape is not Shape.TENSOR:
+    if tracker.initial_dict is not None and tracker.dict_owner is None and shape is not Shape.TENSOR:
         _diff_attributes(build, tracker, out)
     if tracker.initial_slots is not None:
         _diff_slots(build, tracker, out)

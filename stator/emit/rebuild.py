@@ -30,7 +30,7 @@ from stator.emit.texts import write_text
 from stator.emit.writer import Writer
 from stator.heap.box import Box
 from stator.heap.heap import Heap
-from stator.heap.raw_access import instance_dict, items_in_order, raw_members
+from stator.heap.raw_access import instance_dict, items_in_order, raw_members, set_instance_dict
 from stator.heap.readers import plain_value
 from stator.heap.shells import CONSTANT_TYPES, IDENTITY_TYPES, new_shell, slot_members
 from stator.heap.tracker import Shape
@@ -384,7 +384,10 @@ class Rebuilder:
 
     def attributes(self, value: Any, name: str) -> None:
         own = instance_dict(value)
-        if own:
+        given = self.heap.given_dicts.get(id(value))
+        if given is not None and given[1] is own:
+            self.writer.line(f"{self.writer.constant(set_instance_dict, 'set_dict')}({name}, {self.value(own)})")
+        elif own:
             parts = [f"{self.value(key)}: {self.value(item)}" for key, item in own.items()]
             self.writer.line(f"{self.writer.constant(_core.set_vars, 'set_vars')}({name}, {{{', '.join(parts)}}})")
         for member in slot_members(type(value)):  # type: ignore[arg-type]  # mypy: type[Any] is not Hashable

@@ -15,12 +15,31 @@ from stator.graph import straight_line
 from stator.graph.copying import Play
 
 
+class PlainCall:
+    """What calls a graph module, without fx's text about errors: the program may catch them; eager prints nothing."""
+
+    def __init__(self, cls: type) -> None:
+        self.cls: Any = cls
+
+    def __call__(self, module: Any, *args: Any, **kwargs: Any) -> Any:
+        return super(self.cls, module).__call__(*args, **kwargs)  # type: ignore[misc]
+
+
+class InnerGraphModule(fx.GraphModule):
+    """A graph that an operator of another graph calls."""
+
+    def recompile(self) -> Any:
+        type(self)._wrapped_call = PlainCall(type(self))  # type: ignore[attr-defined]
+        return super().recompile()
+
+
 class LateGraphModule(_LazyGraphModule):
     """A graph module whose code is written when somebody asks for it."""
 
     __jit_unused_properties__ = [*fx.GraphModule.__jit_unused_properties__, "code"]  # a backend may script it
 
     def _real_recompile(self) -> Any:
+        type(self)._wrapped_call = PlainCall(type(self))  # type: ignore[attr-defined]
         made = super()._real_recompile()
         weakref.finalize(self, _forget_source, type(self).forward.__code__.co_filename)
         return made
@@ -71,7 +90,7 @@ def make_graph_module(graph: fx.Graph, inner: Mapping[str, fx.GraphModule]) -> f
     root = torch.nn.Module()
     for name, module in inner.items():
         root.add_module(name, module)
-    module = fx.GraphModule(root, graph)
+    module = InnerGraphModule(root, graph)
     weakref.finalize(module, _forget_source, module.forward.__code__.co_filename)
     return module
 

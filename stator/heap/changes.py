@@ -34,7 +34,7 @@ def let_go(tracker: VariableTracker) -> list[Any]:
         before += [part for pair in tracker.initial.items() for part in pair]
     elif tracker.shape in (Shape.LIST, Shape.SET, Shape.CELL) and tracker.initial is not None:
         before += [tracker.initial] if tracker.shape is Shape.CELL else tracker.initial
-    for places in (tracker.initial_dict, tracker.initial_slots):
+    for places in (tracker.initial_dict if tracker.dict_owner is None else None, tracker.initial_slots):
         before += [] if places is None else places.values()
     held = [part for part in before if type(part.raw if type(part) is Box else part) not in CONSTANT_TYPES]
     if not held or not _changed(tracker):
@@ -145,7 +145,7 @@ _WITHOUT_CONTENTS = {Shape.OBJECT, Shape.TUPLE, Shape.OPAQUE, Shape.VALUE}
 
 
 def _attributes_changed(tracker: VariableTracker) -> bool:
-    if tracker.initial_dict is not None:
+    if tracker.initial_dict is not None and tracker.dict_owner is None:
         own = instance_dict(tracker.standin)
         if own is None or list(own) != list(tracker.initial_dict) \
                 or not all(_current(box, own[name]) for name, box in tracker.initial_dict.items()):

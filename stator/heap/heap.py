@@ -92,6 +92,7 @@ class Heap(Exposure):
         self.sources: dict[int, Source] = {}  # of outside objects that stand for themselves
         self.class_views: dict[type, Any] = {}
         self.namespaces: dict[int, VariableTracker] = {}  # of a user's instance dict -> whose it is
+        self.given_dicts: dict[int, tuple[Any, Any]] = {}  # of an object of the trace -> itself, the dict it was given
         self.owners: dict[int, Any] = {}  # of an instance dict of the trace, taken as a value -> its instance
         self.trace_numpy = True  # numpy's functions on the memory of tensors are operations of the graph
         self.unread_met = False  # whether a value that changes too often was met
@@ -215,8 +216,9 @@ class Heap(Exposure):
         tracker = self.by_standin.get(id(value))
         if tracker is not None:
             self.written[id(tracker)] = tracker
-            if tracker.part_of is not None:
-                self.written[id(tracker.part_of)] = tracker.part_of
+            for other in (tracker.part_of, tracker.dict_owner):
+                if other is not None:
+                    self.written[id(other)] = other
 
     def known(self, value: Any, source: Source) -> VariableTracker | None:
         """The record of an object met before, guarding that both places still hold one object."""

@@ -69,11 +69,20 @@ def fill_attributes(heap: Any, tracker: VariableTracker) -> None:
     value, standin, source = tracker.original, tracker.standin, tracker.source
     namespace = instance_dict(value)
     if namespace is not None:
-        heap.namespaces[id(namespace)] = tracker
+        owner = heap.namespaces.setdefault(id(namespace), tracker)
         if heap.replayed:
             heap.adopt_replayed(namespace)
         known = heap.by_original.get(id(namespace))
-        if known is not None:  # the dict was met before the object itself: its shadow is the shadow's own dict
+        if known is tracker:  # `self.__dict__ = self`: its attributes are its items, and written back with those
+            heap.guard(DictOf(source), Kind.ALIAS, source)
+            set_instance_dict(standin, standin)
+            tracker.initial_dict, tracker.dict_owner = tracker.initial, tracker
+        elif owner is not tracker:  # two objects with one dict: it is written back once
+            heap.guard(DictOf(source), Kind.ALIAS, DictOf(owner.source))
+            set_instance_dict(standin, instance_dict(owner.standin))
+            tracker.initial_dict = owner.initial if owner.initial_dict is None else owner.initial_dict
+            tracker.dict_owner = owner
+        elif known is not None:  # the dict was met before the object itself: its shadow is the shadow's own dict
             heap.guard(DictOf(source), Kind.ALIAS, known.source)
             set_instance_dict(standin, known.standin)
             tracker.initial_dict, known.part_of = known.initial, tracker

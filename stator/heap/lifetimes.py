@@ -74,7 +74,7 @@ def _references_of_ours(heap: Any) -> dict[int, int]:
             held += tracker.initial
         elif type(tracker.initial) is Box:
             held.append(tracker.initial)
-        for places in (tracker.initial_dict, tracker.initial_slots):
+        for places in (tracker.initial_dict if tracker.dict_owner is None else None, tracker.initial_slots):
             held += [] if places is None else places.values()
         for part in held:
             number = id(part.raw) if type(part) is Box else id(part)

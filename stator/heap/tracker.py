@@ -38,7 +38,7 @@ class VariableTracker:
     `initial_dict` those of its instance dict, `initial_slots` those of its slots."""
 
     __slots__ = ("standin", "original", "source", "shape", "initial", "initial_dict", "initial_slots",
-                 "exposed", "type_guarded", "mutated", "part_of", "table")
+                 "exposed", "type_guarded", "mutated", "part_of", "dict_owner", "table")
 
     def __init__(self, standin: Any, original: Any, source: Source, shape: Shape) -> None:
         self.standin = standin
@@ -52,6 +52,7 @@ class VariableTracker:
         self.type_guarded = False
         self.mutated = False
         self.part_of: VariableTracker | None = None  # an instance dict: written back with the instance
+        self.dict_owner: VariableTracker | None = None  # who writes the instance dict back, if it is not this record
         self.table: Any = None  # of a set: what is known of its order (SetTable)
 
     def __repr__(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import functools
 import sys
 import threading
 import types
@@ -107,7 +108,7 @@ def store_generic(vm: Any, obj: Any, name: str, value: Any, cont: Any = DISCARD)
     descr = find(vm, cls, name)
     if descr is not MISSING and is_data_descriptor(vm, descr):
         return set_descriptor(vm, descr, obj, name, value, cont)
-    writable_dict(vm, obj, name, descr)[name] = value
+    dict.__setitem__(writable_dict(vm, obj, name, descr), name, value)
     vm.give(None, cont)
 
 
@@ -135,6 +136,8 @@ def writable_dict(vm: Any, obj: Any, name: str, descr: Any) -> dict[str, Any]:
         return shadow
     if tracker is not None and tracker.shape is Shape.OPAQUE:
         raise Break("SB006", f"assignment to attribute {name!r} of a {type(obj).__name__}")
+    if id(obj) in vm.heap.given_dicts:
+        vm.heap.note_write(own)
     return own
 
 
@@ -151,6 +154,8 @@ def set_descriptor(vm: Any, descr: Any, obj: Any, name: str, value: Any, cont: A
         if name == "__class__" and tracker is not None and tracker.shape is not Shape.OPAQUE:
             vm.native(descr.__set__, (obj, value))  # written back by the class of the stand-in
             return vm.give(None, cont)
+        if name == "__dict__":
+            return give_dict(vm, descr, obj, value, cont)
         if not is_named_so(vm, obj, name, value):
             refuse_the_users_own(vm, obj, f"assignment to {name!r}")
             vm.native(descr.__set__, (obj, value))
@@ -159,6 +164,24 @@ def set_descriptor(vm: Any, descr: Any, obj: Any, name: str, value: Any, cont: A
     if setter is MISSING:
         raise Raised(AttributeError("__set__"))
     vm.call(setter, (vm.adopt_entry(descr, type(obj)), obj, value), {}, cont)
+
+
+def give_dict(vm: Any, descr: Any, obj: Any, namespace: Any, cont: Any) -> None:
+    """`obj.__dict__ = namespace`: from now on the attributes of an object of the trace are the items of that dict."""
+    refuse_another_dict(vm, obj)
+    vm.native(descr.__set__, (obj, namespace))
+    vm.heap.given_dicts[id(obj)] = obj, namespace
+    vm.give(None, cont)
+
+
+def refuse_another_dict(vm: Any, obj: Any) -> None:
+    """Others may hold the dict that an object from outside has now; that of an object of the trace is let go."""
+    if vm.heap.tracker_of(obj) is not None or is_outside(vm, obj) or is_a(obj, _MADE_WITH_THEIR_DICT):
+        raise Break("SB006", f"another __dict__ for a {type(obj).__name__}")
+    vm.heap.owners.pop(id(instance_dict(obj)), None)
+
+
+_MADE_WITH_THEIR_DICT = (types.FunctionType, BaseException, types.SimpleNamespace, functools.partial)
 
 
 def is_named_so(vm: Any, obj: Any, name: str, value: Any) -> bool:
@@ -272,7 +295,7 @@ def delete_generic(vm: Any, obj: Any, name: str, cont: Any = DISCARD) -> None:
         _guard_start(vm, DictOf(tracker.source), tracker.initial_dict, name)
     elif (known := vm.heap.by_standin.get(id(target))) is not None:
         _guard_start(vm, known.source, known.initial, name)
-    del target[name]
+    dict.__delitem__(target, name)
     vm.give(None, cont)
 
 
@@ -303,6 +326,11 @@ def delete_descriptor(vm: Any, descr: Any, obj: Any, name: str, cont: Any) -> No
             value.force()
         _guard_slot(vm, obj, descr)
         vm.native(descr.__delete__, (obj,))
+        return vm.give(None, cont)
+    if cls is types.GetSetDescriptorType and name == "__dict__":
+        refuse_another_dict(vm, obj)
+        vm.native(descr.__delete__, (obj,))
+        vm.heap.given_dicts.pop(id(obj), None)
         return vm.give(None, cont)
     deleter = find(vm, cls, "__delete__")
     if deleter is MISSING:

@@ -181,10 +181,12 @@ def read_instance_dict(vm: Any, obj: Any, name: str) -> Any:
     own = instance_dict(obj)
     if own is None:
         return MISSING
-    value = own.get(name, MISSING)
+    value = dict.get(own, name, MISSING)  # the dict may be of a class of its own
     if type(value) is Box:
         return value.force()
     heap = vm.heap
+    if id(obj) in heap.given_dicts:
+        return read_dict(vm, own, name)
     tracker = heap.by_standin.get(id(obj))
     if tracker is not None and tracker.shape is not Shape.OPAQUE:
         if value is MISSING and (tracker.initial_dict is None or name not in tracker.initial_dict):

@@ -173,7 +173,7 @@ def read_c_member(vm: Any, descr: Any, obj: Any, cont: Any) -> None:
         own = descr.__get__(obj)
         if tracker is None and is_outside(vm, obj):
             return vm.give(heap.adopt(own, DictOf(heap.source_of(obj))), cont)
-        if type(own) is dict:
+        if type(own) is dict and id(obj) not in heap.given_dicts:
             heap.note_namespace(own, obj, tracker)
         return vm.give(own, cont)
     if type(obj) is numpy.ndarray:

@@ -147,7 +147,7 @@ class Frame:
 
     __slots__ = ("code", "unit", "program", "func", "locals", "stack", "ip", "parent", "scope", "names",
                  "cont", "generator", "kwnames", "is_base", "outer", "builtins", "step", "level", "above",
-                 "segment")
+                 "segment", "shown_locals")
 
     def __init__(self, unit: CodeUnit, program: list[Any], func: types.FunctionType | None, local_slots: list[Any],
                  scope: Any) -> None:
@@ -164,6 +164,7 @@ class Frame:
         self.outer: Frame | None = None  # for a base frame: the frame whose native call led here
         self.scope = scope
         self.names: Any = None  # f_locals of a class body
+        self.shown_locals: dict[str, Any] | None = None  # what locals() has given of it
         self.cont: Any = None
         self.generator: Any = None
         self.kwnames: tuple[str, ...] = ()

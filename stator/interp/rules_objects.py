@@ -9,6 +9,7 @@ from typing import Any
 from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.breaks import Break
+from stator.code.opcodes import ONE_DICT_OF_LOCALS
 from stator.heap.box import Box
 from stator.heap.tracker import Shape
 from stator.interp.assignment import GiveNone, delete_attr, delete_generic, store_attr, store_generic
@@ -149,10 +150,14 @@ def _vars(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 
 @rule(locals)
 def _locals(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-    frame = vm.frame
+    vm.give(names_in(vm.frame), cont)
+
+
+def names_in(frame: Frame) -> Any:
+    """The namespace that locals() gives in a frame."""
     if frame.names is not None:
-        return vm.give(frame.names, cont)
-    found: dict[str, Any] = {}
+        return frame.names
+    found: dict[str, Any] = {} if frame.shown_locals is None else frame.shown_locals
     for slot, name in enumerate(frame.unit.local_names):
         value = frame.locals[slot]
         if slot in frame.unit.cell_slots or slot in frame.unit.free_slots:
@@ -161,7 +166,11 @@ def _locals(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
             value = value.force()
         if value is not UNBOUND:
             found[name] = value
-    vm.give(found, cont)
+        else:
+            found.pop(name, None)
+    if ONE_DICT_OF_LOCALS:
+        frame.shown_locals = found
+    return found
 
 
 @rule(globals)
@@ -183,9 +192,7 @@ def _compile(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 @rule(dir)
 def _dir(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     if not args:
-        out: list[Any] = []
-        vm.sync(lambda: _locals(vm, (), {}, None), out)
-        return vm.give(sorted(out[0]), cont)
+        return vm.give(sorted(names_in(vm.frame)), cont)
     tracker = vm.heap.tracker_of(args[0])
     if tracker is not None:
         if tracker.shape in (Shape.OPAQUE, Shape.TENSOR):

@@ -151,3 +151,24 @@ def global_declared_in_a_nested_function(x):
         return factor
 
     return inner(), factor, x + 1
+
+
+@case(call(ramp(2), 1), call(ramp(2), 2))
+def names_without_an_argument(x, n):
+    class Body:
+        p = 1
+        names = dir()
+    y = 3
+    return dir(), Body.names, [dir() for _ in range(2)], (lambda a: dir())(1), x + n
+
+
+@case(call(ramp(2), 1), call(ramp(2), 2))
+def the_dict_of_locals_is_filled_again(x, n):
+    d = locals()
+    d["n"], d["mine"] = 99, 1
+    before = sorted(d)
+    y = x + n
+    e = locals()
+    del y
+    names = vars(), dir()
+    return before, sorted(d), d["n"], d is e, d is names[0], n, x

@@ -9,6 +9,7 @@ import effects_of_filters  # noqa: F401
 import effects_of_output  # noqa: F401
 import facts_of_arrays  # noqa: F401
 import facts_of_asked_iterators  # noqa: F401
+import facts_of_attribute_dicts  # noqa: F401
 import facts_of_caches  # noqa: F401
 import facts_of_choices  # noqa: F401
 import facts_of_classes  # noqa: F401

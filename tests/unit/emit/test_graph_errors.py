@@ -248,3 +248,27 @@ def test_a_normalisation_keeps_its_statistics_and_not_its_input() -> None:
 
     source = residual_of(program, torch.rand(4, 2, 3), torch.zeros(2), torch.ones(2), torch.tensor([3]))
     assert "keep((mean, var,))" in source
+
+
+def draws_in_a_map(x: torch.Tensor) -> torch.Tensor:
+    try:
+        return torch.vmap(lambda row: row + torch.randn(2))(x)
+    except RuntimeError:
+        return x * 2
+
+
+def index_out_of_bounds(x: torch.Tensor) -> torch.Tensor:
+    try:
+        return x[torch.tensor([7])] * 2
+    except IndexError:
+        return x * 3
+
+
+@pytest.mark.parametrize("fn", [draws_in_a_map, index_out_of_bounds])
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", lambda gm, inputs: gm], ids=["eager", "aot_eager", "its own"])
+def test_an_error_that_the_program_handles_prints_nothing(fn: Any, backend: Any, capsys: Any) -> None:
+    """fx's graph modules describe errors on stderr."""
+    compiled, x = stator.compile(fn, backend=backend), torch.ones(3, 2)
+    for _ in range(2):
+        assert torch.equal(compiled(x), fn(x))
+    assert capsys.readouterr().err == ""
