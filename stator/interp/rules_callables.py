@@ -17,6 +17,7 @@ from stator.interp.descriptors import read_c_member
 from stator.interp.frame import Continuation, Frame, Raised
 from stator.interp.items import delete_item, get_item, set_item
 from stator.interp.membership import contains
+from stator.interp.native_calls import C_CALLABLES
 from stator.interp.rule_registry import rule
 from stator.kinds import is_a
 from stator.source import Pinned
@@ -24,39 +25,66 @@ from stator.source import Pinned
 # ---------------------------------------------------------------------- descriptors called by hand
 
 
-@rule(types.FunctionType.__get__)
+def getter_rule(*getters: Any) -> Any:
+    """Register how `__get__` is called by hand; of no object and no class CPython refuses it in its own words."""
+    def register(function: Any) -> Any:
+        for each in getters:
+            def checked(vm: Any, args: Any, kwargs: Any, cont: Any, each: Any = each) -> None:
+                if args[1] is None and (len(args) == 2 or args[2] is None):
+                    return vm.give(vm.native_unhooked(each, args, kwargs), cont)
+                function(vm, args, kwargs, cont)
+            rule(each, arity=(2, 3))(checked)
+        return function
+    return register
+
+
+@getter_rule(types.FunctionType.__get__)
 def _function_get(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     function, obj = args[0], args[1]
     vm.give(function if obj is None else types.MethodType(function, obj), cont)
 
 
-@rule(types.FunctionType.__call__, types.MethodType.__call__)
+@rule(*[kind.__call__ for kind in (types.FunctionType, types.MethodType, *C_CALLABLES)], operator.call)
 def _function_call(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     vm.call(args[0], args[1:], kwargs, cont)
 
 
-@rule(property.__get__, arity=(2, 3))
+@getter_rule(property.__get__)
 def _property_get(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     descr, obj = args[0], args[1]
     if obj is None:
         return vm.give(descr, cont)
     if descr.fget is None:
-        raise Raised(AttributeError("property has no getter"))
+        return _refused(vm, property.__get__, args)
     vm.call(descr.fget, (obj,), {}, cont)
+
+
+def _refused(vm: Any, access: Any, args: Any) -> None:
+    """What a property does not allow is refused in CPython's own words."""
+    vm.native_unhooked(access, args, {})
 
 
 @rule(property.__set__, arity=(3,))
 def _property_set(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    if args[0].fset is None:
+        return _refused(vm, property.__set__, args)
     vm.call(args[0].fset, (args[1], args[2]), {}, GiveNone(cont))
 
 
-@rule(classmethod.__get__)
+@rule(property.__delete__, arity=(2,))
+def _property_delete(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    if args[0].fdel is None:
+        return _refused(vm, property.__delete__, args)
+    vm.call(args[0].fdel, (args[1],), {}, GiveNone(cont))
+
+
+@getter_rule(classmethod.__get__)
 def _classmethod_get(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     owner = args[2] if len(args) > 2 and args[2] is not None else type(args[1])
     vm.give(vm.native_unhooked(types.MethodType, (args[0].__func__, owner)), cont)
 
 
-@rule(staticmethod.__get__)
+@getter_rule(staticmethod.__get__)
 def _staticmethod_get(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     vm.give(args[0].__func__, cont)
 
@@ -77,7 +105,7 @@ for _function in (property.getter, property.setter, property.deleter, property._
     rule(_function)(_unhooked_rule(_function))
 
 
-@rule(types.GetSetDescriptorType.__get__, types.MemberDescriptorType.__get__)
+@getter_rule(types.GetSetDescriptorType.__get__, types.MemberDescriptorType.__get__)
 def _member_get(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     if args[1] is None:
         return vm.give(args[0], cont)
