@@ -14,8 +14,6 @@ import types
 from collections.abc import Callable
 from typing import Any, TypeGuard
 
-import torch
-
 from stator import _core, marks
 from stator.errors import OptionTypeError
 from stator.options import Settings
@@ -124,24 +122,12 @@ def dress(
 ) -> Callable[..., Any]:
     """The public object of an entry: it looks and binds like `original`, and is known as compiled."""
     public: Callable[..., Any]
-    if not isinstance(original, types.FunctionType) and not is_call_of_module(original):
-        public = CompiledCallable(original, entry)
-    elif isinstance(original, types.FunctionType):
+    if isinstance(original, types.FunctionType):
         public = functools.update_wrapper(entry, original)
     else:
-
-        @functools.wraps(original)
-        def public(*args: Any, **kwargs: Any) -> Any:
-            return entry(*args, **kwargs)
-
+        public = CompiledCallable(original, entry)
     marks.compiled(public, marks.Compiled(original, traced, settings))
     return public
-
-
-def is_call_of_module(original: object) -> bool:
-    """Whether `module.compile()` is being made: torch.jit leaves functions among a module's attributes alone."""
-    return isinstance(original, types.MethodType) and isinstance(original.__self__, torch.nn.Module) \
-        and original.__func__.__name__ == "_call_impl"
 
 
 def require_callable(fn: object, api: str) -> None:

@@ -14,13 +14,14 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from curriculum import Case, cases_of, run_case  # noqa: E402
 from frame_evaluator import default_evaluator_installed, install_default_evaluator  # noqa: E402
+from hidden_failures import is_hidden_failure  # noqa: E402
 from same_as_eager import Report, identity_mode  # noqa: E402
 from stator import pipeline  # noqa: E402
 from stator.cache import family  # noqa: E402
 
 take_from_family = pipeline.take_from_family
 LANG = Path(__file__).parent / "lang"
-REDONE: list[str] = []  # tests during which a graph failed and the call was made again: their results say nothing of it
+REDONE: list[str] = []  # tests during which a graph or a capture failed and the call was made again
 TALLY: pytest.StashKey[list[tuple[str, bool, Report | None]]] = pytest.StashKey()
 
 
@@ -75,7 +76,7 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, pluggy.Result[
 
 
 def pytest_warning_recorded(warning_message: Any, nodeid: str) -> None:
-    if str(warning_message.message).startswith("stator: a compiled graph raised"):
+    if is_hidden_failure(warning_message.message):
         REDONE.append(nodeid)
 
 
@@ -86,7 +87,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     for nodeid in dict.fromkeys(REDONE):
-        terminalreporter.write_line(f"FAILED {nodeid}: a graph failed, and the call was made again", red=True)
+        terminalreporter.write_line(f"FAILED {nodeid}: a graph or a capture failed, and the call was made again", red=True)
     tally = config.stash.get(TALLY, [])
     if not tally:
         return

@@ -122,6 +122,16 @@ def test_an_input_that_was_changed_meanwhile_is_refused():
         torch.autograd.grad(first.sum(), x)
 
 
+def test_an_input_that_was_changed_meanwhile_is_not_read_again():
+    """What the backward needs was computed before; run again, the graph would see the new numbers."""
+    compiled = stator.compile(lambda x, w: x * w.sum(), backend="aot_eager")
+    x, w = inputs(0), torch.ones(4)
+    out = compiled(x, w)
+    w.mul_(2)
+    first, = torch.autograd.grad(out.sum(), x, create_graph=True)
+    torch.testing.assert_close(first, torch.full((3, 4), 4.0))
+
+
 def test_inputs_are_let_go_with_what_autograd_has_saved():
     compiled = stator.compile(lambda x: (x + 1).sum(), backend="aot_eager")
     x = inputs(0)

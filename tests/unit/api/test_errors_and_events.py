@@ -61,6 +61,23 @@ def test_a_break_passes_except_exception():
     assert stopped.value.cause == breaks.REGISTRY["SB009"].cause
 
 
+def test_lines_are_told_to_those_who_ask():
+    def program(x):
+        y = x + 1
+        if y.dim() == 1:
+            y = y * 2
+        return y
+
+    first = program.__code__.co_firstlineno
+    stator.compile(program, backend="eager")(torch.ones(2))  # what is known of the code makes no difference
+    for wanted in (True, False):
+        events.want_lines(wanted)
+        with events.record() as log:
+            assert stator.compile(program, backend="eager")(torch.ones(2)).tolist() == [4.0, 4.0]
+        lines = [event.line - first for event in log if isinstance(event, events.LineTraced)]
+        assert lines == ([0, 1, 2, 3, 4] if wanted else [])  # 0: where the frame begins
+
+
 def test_break_codes_are_registered_and_complete():
     assert {f"SB{number:03}" for number in range(1, 25) if number != 12} == set(breaks.REGISTRY)
     for code, row in breaks.REGISTRY.items():

@@ -175,10 +175,7 @@ def test_modules_and_their_state() -> None:
     assert module[1].num_batches_tracked == 2 and module[0].weight.grad is not None
 
 
-def test_settings(monkeypatch: Any) -> None:
-    for wrong in (True, -1, "2"):
-        with pytest.raises(stator.OptionError, match="audit"):
-            stator.compile(busy, options={"audit": wrong})
+def test_the_environment_asks_for_audits(monkeypatch: Any) -> None:
     monkeypatch.setenv("STATOR_AUDIT", "2")
     log, _ = calls(stator.compile(lambda x: x + 1, backend="eager"), 3, lambda: (X,))
     assert len(of(log, events.Audited)) == 2
@@ -186,6 +183,12 @@ def test_settings(monkeypatch: Any) -> None:
         monkeypatch.setenv("STATOR_AUDIT", wrong)
         with pytest.raises(stator.OptionError, match="STATOR_AUDIT"):
             stator.compile(busy, backend="eager")
+
+
+def test_settings() -> None:
+    for wrong in (True, -1, "2"):
+        with pytest.raises(stator.OptionError, match="audit"):
+            stator.compile(busy, options={"audit": wrong})
     source = ("import torch, stator\nfrom stator import events\nwith events.record() as log:\n"
               "    stator.compile(lambda x: x + 1, backend='eager')(torch.ones(2))\n"
               "print([type(e).__name__ for e in log])")

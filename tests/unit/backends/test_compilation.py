@@ -4,6 +4,7 @@ import random
 
 import pytest
 import torch
+import torch._inductor.compile_fx
 from torch._guards import CompileContext, TracingContext, tracing
 from torch._subclasses.fake_tensor import FakeTensorMode
 
@@ -152,6 +153,16 @@ def test_failure_names_the_backend_and_keeps_the_cause(inputs):
     assert failed.value.backend == "broken"
     with pytest.raises(BackendError, match="returned 3, which is not callable"):
         compile_for(lambda gm, example_inputs: 3, linear_relu(), inputs)
+
+
+def test_a_compiler_that_fails_is_not_passed_over(monkeypatch):
+    """Only a graph that AOTAutograd itself cannot trace is run as it is."""
+    def failing(gm, inputs, config_patches):
+        raise RuntimeError("no registers left")
+
+    monkeypatch.setattr(torch._inductor.compile_fx, "compile_fx", failing)
+    with pytest.raises(BackendError, match="no registers left"):
+        stator.compile(lambda x: x + 1, backend="inductor")(torch.ones(2))
 
 
 def test_eager_noexcept_reports_the_graph_instead_of_the_exception(inputs):

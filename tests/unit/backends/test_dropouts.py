@@ -6,6 +6,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import stator
+from stator import events
 
 attention = nn.MultiheadAttention(4, 2, dropout=1.0)
 PROGRAMS = {
@@ -38,5 +39,8 @@ def test_the_same_values_and_the_same_stream(name, backend, learns):
         return y, state, grad
 
     expected = outcome(PROGRAMS[name])
-    for found, wanted in zip(outcome(stator.compile(PROGRAMS[name], backend=backend)), expected, strict=True):
+    with events.record() as log:
+        results = outcome(stator.compile(PROGRAMS[name], backend=backend))
+    assert not [event for event in log if isinstance(event, events.EagerFallback)], "the backend has it"
+    for found, wanted in zip(results, expected, strict=True):
         torch.testing.assert_close(found, wanted, rtol=0, atol=0, equal_nan=True)

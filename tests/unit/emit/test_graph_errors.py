@@ -168,6 +168,26 @@ def test_an_error_after_a_write_to_much_memory_is_raised_as_it_is(monkeypatch: p
     assert len(log) == 3  # what is short
 
 
+def test_a_check_after_a_write_to_much_memory_speaks_in_the_programs_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    def program(x: Any, n: Any) -> Any:
+        x.add_(1)
+        size = n.item()
+        torch._check(size <= 4, lambda: "too many")
+        torch._check(size >= 1, lambda: "none at all")
+        return x[:size]
+
+    monkeypatch.setattr(kept_inputs, "KEPT_BYTES", 4)
+    compiled = stator.compile(program, backend="eager", fullgraph=True)
+    for number, said in ((2, None), (7, "too many"), (0, "none at all"), (3, None)):
+        x = torch.zeros(5)
+        if said is None:
+            assert compiled(x, torch.tensor(number)).tolist() == [1.0] * number
+        else:
+            with pytest.raises(RuntimeError, match=f"^{said}$"):
+                compiled(x, torch.tensor(number))
+        assert x.tolist() == [1.0] * 5
+
+
 def test_an_error_after_a_write_that_autograd_has_seen() -> None:
     """What the graph made of the input's history cannot be taken back; it is not made twice either."""
     def program(x: Any, index: Any) -> Any:
