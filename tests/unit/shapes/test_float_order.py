@@ -85,3 +85,15 @@ def test_relations_between_open_numbers_settle() -> None:
     assert sum(isinstance(event, events.CaptureFinished) for event in log) == 2
     for f, n in ((7.0, 7), (100.6, 9), (5.5, 26), (5.5, 102), (2.5, 4)):
         assert repr(program(torch.ones(1), f, n)) == repr(compiled(torch.ones(1), f, n))
+
+
+def test_a_float_that_changes_stays_open_for_a_compiler() -> None:
+    """AOTAutograd would have it a constant, and the graph compiled for each value."""
+    def scaled(x: torch.Tensor, scale: float) -> torch.Tensor:
+        return x * scale + scale
+
+    compiled = stator.compile(scaled, backend="aot_eager")
+    with events.record() as log:
+        for scale in (0.5, 1.5, 2.5, 3.5, 4.5):
+            assert torch.equal(compiled(torch.ones(3), scale), scaled(torch.ones(3), scale))
+    assert sum(isinstance(event, events.BackendCompiled) for event in log) == 2
