@@ -112,7 +112,9 @@ def graph_failed(error: Exception) -> Any:
         raise error
     what = f"{type(error).__name__}: {error}"
     events.emit(events.EagerFallback("a compiled graph", f"it raised {what}"))
-    return run_as_it_is(what)
+    return run_as_it_is(f"stator: a compiled graph raised {what}, and the program itself does not: a bug of the "
+                        "backend, or of Stator's capture. The call was made eagerly instead, as every such call will "
+                        "be.")
 
 
 def graph_failed_inside_a_handler(error: Exception) -> Any:

@@ -17,7 +17,7 @@ _told: set[str] = set()
 
 
 def run_as_it_is(failure: str | None = None) -> Any:
-    """What a segment returns that has done nothing; `failure`: what its graph raised."""
+    """What a segment returns that has done nothing; `failure`: what to say where the program itself does not fail."""
     _being_redone.__dict__.setdefault("causes", []).append(failure)
     return _core.EAGER
 
@@ -33,9 +33,7 @@ def graph_was_wrong(succeeded: bool) -> None:
     cause = _being_redone.causes.pop()
     if succeeded and cause is not None and cause not in _told:
         _told.add(cause)
-        warnings.warn(f"stator: a compiled graph raised {cause}, and the program itself does not: a bug of the "
-                      "backend, or of Stator's capture. The call was made eagerly instead, as every such call will be.",
-                      RuntimeWarning, stacklevel=2)
+        warnings.warn(cause, RuntimeWarning, stacklevel=2)
 
 
 _core.listen_to_redone(graph_was_wrong)

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import functools
 import linecache
 import weakref
 from collections.abc import Callable
@@ -19,6 +20,7 @@ from torch.fx.passes.runtime_assert import insert_deferred_runtime_asserts
 
 from stator import _core
 from stator.breaks import Break
+from stator.emit.asserted_sizes import require_sizes
 from stator.emit.copies import write_copies
 from stator.emit.effects import write_effects
 from stator.emit.failing_calls import call_or_redo
@@ -104,6 +106,7 @@ def emit_residual(vm: Any, result: Any, resume: Any = None, begin: Callable[[], 
     graph_module = None
     inputs: list[Any] = []
     packed = False
+    sizes: list[str] = []
     if needs_graph:
         nodes = tuple(recorder.to_node_arg(value) for value in build.outputs)
         if not recorder.in_order:
@@ -125,14 +128,22 @@ def emit_residual(vm: Any, result: Any, resume: Any = None, begin: Callable[[], 
         line = f"{'out = ' if nodes else ''}graph({', '.join(names)})"
         call = call_graph(writer, vm.torch_state, line, bool(recorder.wrappers.behind))
         call = call_or_redo(build, graph_module.graph, call, inputs, packed, flags.undo)
+        if asserted:
+            sizes = require_sizes(build, inputs, asserted, functools.partial(named, build, inputs, packed))
     call += [_setter_call(writer, setter, args) for setter, args in vm.torch_state.finals]
     first = [] if begin is None else [f"{writer.constant(begin, begin.__name__)}()"]
+    first += sizes
     first += draw_numbers(build, bool(call)) + write_copies(build, vm.copies) + flags.first
     writer.lines = first + call + flags.last + lines + [f"return {value}"]
     sources = [i.source for i in inputs] if packed else []
     parameters = (["inputs"] if packed else []) + list(build.wanted.values())
     return Residual(writer.source("residual", parameters), writer.names, sources + list(build.wanted), graph_module,
                     inputs, len(sources), effects, writer.lines)
+
+
+def named(build: Rebuilder, inputs: list[Any], packed: bool, each: Any) -> str:
+    """How the residual calls an input of the graph."""
+    return f"inputs[{inputs.index(each)}]" if packed else handed_over(build, each)
 
 
 def insert_asserts(recorder: Any, graph_module: Any, asserted: dict[fx.Node, Any]) -> None:

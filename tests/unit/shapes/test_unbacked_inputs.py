@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import pytest
@@ -77,3 +78,61 @@ def test_what_is_said_of_a_size_is_checked_at_every_call(program: Any, backend: 
         for size in (5, 2, 6, 1, 4):
             assert seen(compiled, size) == seen(program, size), size
     assert not [event for event in log if isinstance(event, events.GraphBreak)]
+
+
+# ---------------------------------------------------------------------- sizes that are broadcast
+
+
+def sizes_of_a_sum(x: torch.Tensor, y: torch.Tensor) -> Any:
+    z = x + y
+    return z, z.shape[0] * 2, x.shape[0], z.view(z.shape[0] * 4)
+
+
+def sum_after_a_draw(x: torch.Tensor, y: torch.Tensor) -> Any:
+    return x + y + torch.rand(1), torch.rand(2), x.shape
+
+
+def sum_written(x: torch.Tensor, y: torch.Tensor) -> Any:
+    y += x
+    return y * 2, x.shape[0]
+
+
+def expanded(x: torch.Tensor, y: torch.Tensor) -> Any:
+    return x.expand(3, 4) * 2, x.shape[0] + y.shape[0]
+
+
+def both(function: Any, rows: int, others: int) -> Any:
+    x, y = torch.arange(rows * 4.0).view(rows, 4), torch.ones(others, 4)
+    stator.mark_unbacked(x, 0)
+    torch.manual_seed(rows)
+    try:
+        value = function(x, y)
+    except RuntimeError as error:
+        return type(error), str(error), y.tolist()
+    return [each.tolist() if isinstance(each, torch.Tensor) else each for each in value], y.tolist(), torch.rand(1).item()
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("program", [sizes_of_a_sum, sum_after_a_draw, sum_written, expanded])
+def test_a_size_of_one_is_broadcast(program: Any, backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also as the first call, and with a compiler, which drops the graph's own assertions."""
+    monkeypatch.setenv("STATOR_STRICT", "1")
+    for order in ((3, 1, 3, 1), (1, 3, 1), (3, 1, 5)):
+        compiled = stator.compile(program, backend=backend)
+        for rows in order:
+            others = 3 if rows != 5 else 5
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", RuntimeWarning)
+                found = both(compiled, rows, others)
+            assert found == both(program, rows, others), (order, rows)
+
+
+def test_a_warning_names_the_size() -> None:
+    def named(rows: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return rows + y
+
+    compiled = stator.compile(named, backend="eager")
+    both(lambda x, y: (compiled(x, y),), 3, 3)
+    with pytest.warns(RuntimeWarning, match=r"rows\.size\(0\) is marked unbacked.* rows\.size\(0\) == 3") as caught:
+        both(lambda x, y: (compiled(x, y),), 1, 3)
+    assert "bug" not in str(caught[0].message)
