@@ -21,8 +21,8 @@ namespace stator {
 namespace {
 
 struct ExpectedMode {
-  PyTypeObject* device_context;  // nullptr: this very mode object
-  PyObject* value;               // the mode, or the device of a DeviceContext
+  PyTypeObject* kind;
+  PyObject* value;  // the device of a DeviceContext, else None
 };
 
 struct ExpectedAutocast {
@@ -112,9 +112,9 @@ class StateFacts final : public StateCheck {
 
   bool parse_modes(PyObject* modes) {
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(modes); ++i) {
-      PyObject *context, *value;
-      if (!PyArg_ParseTuple(PyTuple_GET_ITEM(modes, i), "OO", &context, &value)) return false;
-      modes_.push_back({context == Py_None ? nullptr : reinterpret_cast<PyTypeObject*>(context), value});
+      PyObject *kind, *device;
+      if (!PyArg_ParseTuple(PyTuple_GET_ITEM(modes, i), "O!O", &PyType_Type, &kind, &device)) return false;
+      modes_.push_back({reinterpret_cast<PyTypeObject*>(kind), device});
     }
     return true;
   }
@@ -144,8 +144,8 @@ class StateFacts final : public StateCheck {
   }
 
   bool mode_matches(PyObject* mode, const ExpectedMode& expected) const {
-    if (!expected.device_context) return mode == expected.value;
-    if (Py_TYPE(mode) != expected.device_context) return false;
+    if (Py_TYPE(mode) != expected.kind) return false;
+    if (expected.value == Py_None) return true;  // what was read of it has guards of its own
     PyObject* dict = instance_dict(mode);
     PyObject* device = nullptr;
     return dict && dict_lookup(dict, device_key_, device_hash_, &device) == Found::yes &&

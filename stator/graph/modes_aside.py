@@ -34,6 +34,11 @@ def function_modes() -> list[Any]:
     return [C._get_function_stack_at(level) for level in range(C._len_torch_function_stack())]
 
 
+def mode_around(level: int) -> Any:
+    """A reader for guards and residuals: the program's mode of that level, also while a capture has taken it off."""
+    return (_aside.modes or function_modes())[level]
+
+
 def _take_off() -> list[Any]:
     """Every mode; none where a default device is all there is, which the recorder plays itself."""
     modes = function_modes()

@@ -23,17 +23,11 @@ class DefaultDevice:
     device: torch.device
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
 class ActiveMode:
-    """A TorchFunctionMode on the stack, compared by identity."""
+    """Another TorchFunctionMode on the stack: its class; what the trace reads of it has guards of its own."""
 
-    mode: object
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, ActiveMode) and self.mode is other.mode
-
-    def __hash__(self) -> int:
-        return id(self.mode)
+    kind: type
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +61,7 @@ class GlobalState:
             if isinstance(mode, DefaultDevice):
                 said.append(f"default device {mode.device}")
             else:
-                said.append(f"mode {type(mode.mode).__qualname__}")
+                said.append(f"mode {mode.kind.__qualname__}")
         if self.dispatch_modes:
             said.append(f"{self.dispatch_modes} dispatch modes")
         if self.functorch_level:
@@ -110,7 +104,7 @@ def _function_mode_stack() -> list[object]:
 def _describe_mode(mode: Any) -> ActiveMode | DefaultDevice:
     if type(mode) is DeviceContext:
         return DefaultDevice(mode.device)
-    return ActiveMode(mode)
+    return ActiveMode(type(mode))
 
 
 def _torch_function_disabled() -> int:

@@ -257,9 +257,9 @@ def _tensor_payload(meta: TensorMeta) -> tuple[Any, ...]:
 
 
 def _state_payload(state: GlobalState) -> tuple[Any, ...]:
-    """Modes become (DeviceContext, device) or (None, mode)."""
+    """Modes become (DeviceContext, device) or (class, None)."""
     modes = tuple(
-        (DeviceContext, mode.device) if isinstance(mode, DefaultDevice) else (None, mode.mode)
+        (DeviceContext, mode.device) if isinstance(mode, DefaultDevice) else (mode.kind, None)
         for mode in state.function_modes
     )
     return (

@@ -23,7 +23,7 @@ from stator import _hook
 from stator.breaks import Break
 from stator.code.decode import decode
 from stator.graph.modes_aside import function_modes as function_modes_around
-from stator.graph.modes_aside import put_back
+from stator.graph.modes_aside import mode_around, put_back
 from stator.graph.propagation import ExactNeeded
 from stator.graph.recorder import Recorder
 from stator.guards.global_state import global_state
@@ -87,7 +87,7 @@ from stator.interp.suspend import boxed_argument
 from stator.interp.vm import VM
 from stator.shapes.environment import TraceEnvironment, unknown
 from stator.shapes.located import LocatedList
-from stator.source import WORLD, Global, Local, Pinned
+from stator.source import WORLD, CallOf, Global, Local, Pinned
 
 _OWN_FOLDER = __file__.rsplit("/", 2)[0]
 _hook.skip_prefix(_OWN_FOLDER)
@@ -149,10 +149,11 @@ def enter_default_devices(vm: VM, around: list[Any]) -> None:
 
 
 def enter_modes(vm: VM, around: list[Any]) -> None:
-    """Other modes around the call; the guard of torch's state compares them by identity."""
+    """Other modes around the call; the guard of torch's state compares their classes."""
     if vm.functions_off == 2 and any(type(mode) is not DeviceContext for mode in around):
         raise Break("SB005", "a mode that is turned off")
-    vm.modes += [vm.heap.adopt(mode, Pinned(mode)) for mode in around if type(mode) is not DeviceContext]
+    vm.modes += [vm.heap.adopt(mode, CallOf(Pinned(mode_around), (Pinned(level),)))
+                 for level, mode in enumerate(around) if type(mode) is not DeviceContext]
     vm.modes_at_start = len(vm.modes)
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
+import weakref
 from typing import Any
 
 import pytest
@@ -11,6 +14,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
 import stator
+from stator import events
 from tests.same_as_eager import same_as_eager
 
 
@@ -323,3 +327,77 @@ def test_writes_views_and_gradients_under_a_mode() -> None:
         assert same is y and torch.equal(x, y) and other["flat"].data_ptr() == y.data_ptr()
         torch.testing.assert_close(torch.autograd.grad(total, linear.weight)[0], expected)
         assert log.seen == eager_log.seen
+
+
+# ---------------------------------------------------------------------- a new mode at every call
+
+
+class Weighted(TorchFunctionMode):
+    """Reads itself: a number, a tensor, and a list that it writes to."""
+
+    def __init__(self, factor: float, bias: torch.Tensor) -> None:
+        self.factor, self.bias = factor, bias
+        self.seen: list[str] = []
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.seen.append(func.__name__)
+        out = func(*args, **(kwargs or {}))
+        return out * self.factor + self.bias if func is torch.sin else out
+
+
+class Other(Weighted):
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return func(*args, **(kwargs or {})) - self.factor
+
+
+def under_modes(function: Any, modes: list[Any], x: torch.Tensor) -> Any:
+    with contextlib.ExitStack() as stack:
+        for mode in modes:
+            stack.enter_context(mode)
+        value = function(x)
+    return value.tolist(), [mode.seen for mode in modes if isinstance(mode, Weighted)]
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_new_instances_are_no_reason_to_compile_again(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STATOR_STRICT", "1")
+
+    def program(x: torch.Tensor) -> torch.Tensor:
+        return torch.sin(x).cos()
+
+    compiled = stator.compile(program, backend=backend)
+    captures = []
+    for number, make in enumerate((
+            lambda: [Weighted(2.0, torch.ones(3))], lambda: [Weighted(2.0, torch.full((3,), 5.0))],
+            lambda: [Weighted(3.0, torch.ones(3))], lambda: [Other(2.0, torch.ones(3))],
+            lambda: [torch.device("cpu"), Weighted(2.0, torch.ones(3)), Other(2.0, torch.ones(3))],
+            lambda: [torch.device("cpu"), Weighted(2.0, torch.zeros(3)), Other(2.0, torch.ones(3))],
+            lambda: [Weighted(2.0, torch.arange(3.0))], lambda: [])):
+        x = torch.full((3,), 0.5 + number)
+        with events.record() as log:
+            found = under_modes(compiled, make(), x)
+        assert found == under_modes(program, make(), x), number
+        captures.append(sum(isinstance(event, events.CaptureFinished) for event in log))
+    assert [bool(each) for each in captures] == [True, False, True, True, True, False, False, True]
+
+
+def test_a_mode_is_not_kept_alive() -> None:
+    compiled = stator.compile(torch.sin, backend="eager")
+    mode = Weighted(2.0, torch.ones(2))
+    with mode:
+        compiled(torch.ones(2))
+    gone = weakref.ref(mode)
+    del mode
+    gc.collect()
+    assert gone() is None
+
+
+def test_one_mode_that_changes() -> None:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        return torch.sin(x)
+
+    compiled, mode, other = stator.compile(program, backend="eager"), Weighted(2.0, torch.ones(2)), \
+        Weighted(2.0, torch.ones(2))
+    for factor in (2.0, 2.0, 7.0, 2.0):
+        mode.factor = other.factor = factor
+        assert under_modes(compiled, [mode], torch.ones(2)) == under_modes(program, [other], torch.ones(2))
