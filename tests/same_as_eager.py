@@ -207,7 +207,8 @@ class GraphCounter:
 class StatorCompiler:
     """`stator.compile` with fixed options; translates its refusals into `NotCaptured`.
 
-    A call that quietly ran eagerly would be equal to eager by itself, so the events are asked as well.
+    A call that quietly ran eagerly would be equal to eager by itself, so the events are asked as well; and so would one
+    whose trace alone raised, which is an error of ours under `strict`.
     """
 
     def __init__(self, counter: GraphCounter, fullgraph: bool, dynamic: bool | None) -> None:
@@ -217,7 +218,8 @@ class StatorCompiler:
         self.giving_up: tuple[type, ...] = (events.InternalFailure,)
         if fullgraph:
             self.giving_up += (events.EagerFallback, events.GraphBreak, events.CacheLimit)
-        self.options = {"backend": counter.backend, "fullgraph": fullgraph, "dynamic": dynamic}
+        self.options = {"backend": counter.backend, "fullgraph": fullgraph, "dynamic": dynamic,
+                        "options": {"strict": True}}
 
     def __call__(self, fn: Callable[..., Any]) -> Callable[..., Any]:
         compiled = self.stator.compile(fn, **self.options)

@@ -280,7 +280,7 @@ def delete_generic(vm: Any, obj: Any, name: str, cont: Any = DISCARD) -> None:
             return delete_descriptor(vm, descr, obj, name, cont)
         scope = names_of(vm, obj)
         if scope.read(name) is MISSING:
-            raise Raised(AttributeError(f"module {obj.__name__!r} has no attribute {name!r}"))
+            return raise_attribute_error(vm, obj, name, _no_attribute(cls, name), cont)
         scope.write(name, MISSING)
         return vm.give(None, cont)
     descr = find(vm, cls, name)
@@ -288,7 +288,7 @@ def delete_generic(vm: Any, obj: Any, name: str, cont: Any = DISCARD) -> None:
         return delete_descriptor(vm, descr, obj, name, cont)
     own = instance_dict(obj)
     if own is None or read_instance_dict(vm, obj, name) is MISSING:
-        return raise_attribute_error(vm, obj, name, _no_attribute(cls, name, own), cont)
+        return raise_attribute_error(vm, obj, name, _no_attribute(cls, name), cont)
     target = writable_dict(vm, obj, name, descr)
     tracker = vm.heap.by_standin.get(id(obj))
     if tracker is not None and tracker.initial_dict is not None:
@@ -304,7 +304,7 @@ def _guard_start(vm: Any, source: Any, initial: Any, name: str) -> None:
     vm.heap.guard(source, Kind.PRESENT if name in initial else Kind.ABSENT, name)
 
 
-def _no_attribute(cls: type, name: str, own: Any) -> str:
+def _no_attribute(cls: type, name: str) -> str:
     return f"{cls.__name__!r} object has no attribute {name!r}"
 
 

@@ -167,3 +167,19 @@ def class_method_on_alternative_constructor(x):
             return n
 
     return Matrix.eye(Matrix.check(2)).data @ x
+
+
+@case(call(ramp(2)))
+def property_without_getter(x):
+    class Sink:
+        level = property(None, lambda self, value: print("set", value))
+
+    class Deeper(Sink):
+        pass
+
+    sink = Deeper()
+    sink.level = 3
+    try:
+        return sink.level
+    except AttributeError as error:
+        return str(error), x + 1

@@ -155,3 +155,38 @@ def instance_call_attribute_is_not_used(x):
     thing.__call__ = lambda: 1
     y = x + 1
     return y, callable(thing), thing()
+
+
+class Described:
+    """A descriptor."""
+
+    def __get__(self, obj, cls):
+        return lambda y, k=2: (cls.__name__, obj.n, y * k)
+
+
+def scaled(y, k):
+    return y * k
+
+
+@case(call(ramp(2)))
+def calls_that_are_no_plain_methods(x):
+    class Static:
+        __call__ = staticmethod(scaled)
+
+    class OfClass:
+        n = 3
+
+        @classmethod
+        def __call__(cls, y):
+            return cls.__name__, y * cls.n
+
+    class Bound:
+        __call__ = Described()
+
+        def __init__(self, n):
+            self.n = n
+
+    class Handed:
+        __call__ = Bound(4)
+
+    return Static()(x, 3), OfClass()(x), Bound(2)(x), Bound(3)(x, k=5), Handed()(x)

@@ -260,3 +260,95 @@ def exception_context_in_generators(x):
     y = x + 1
     it.throw(KeyError("original"))
     return y
+
+
+@case(call(ramp(2)))
+def closing_goes_through_the_delegating_frame(x):
+    def inner():
+        try:
+            yield 1
+        except GeneratorExit:
+            print("inner ends")
+            return 7
+
+    def outer(log):
+        try:
+            log.append((yield from inner()))
+        except GeneratorExit as error:
+            log.append(type(error).__name__)
+            raise
+        finally:
+            log.append("outer")
+        log.append("never")
+
+    log = []
+    it = outer(log)
+    next(it)
+    return it.close(), log, x + 1
+
+
+@case(call(ramp(2)))
+def closing_an_object_that_is_delegated_to(x):
+    class Counter:
+        def __iter__(self):
+            return self
+
+        def __next__(self):
+            return 5
+
+        def close(self):
+            print("closed")
+            return "ignored"
+
+    def outer(log):
+        try:
+            yield from Counter()
+        finally:
+            log.append("outer")
+        log.append("never")
+
+    log = []
+    it = outer(log)
+    return next(it), it.close(), log, x + 1
+
+
+@case(call(ramp(2)))
+def throwing_into_an_object_that_is_delegated_to(x):
+    class Counter:
+        def __init__(self):
+            self.n = 0
+
+        def __iter__(self):
+            return self
+
+        def __next__(self):
+            self.n += 1
+            return self.n
+
+        def throw(self, error):
+            if self.n > 1:
+                raise StopIteration(("result", str(error)))
+            return "answer"
+
+    def outer():
+        got = yield from Counter()
+        yield got
+
+    it = outer()
+    return next(it), it.throw(KeyError("a")), next(it), it.throw(KeyError("b")), list(it), x + 1
+
+
+@case(call(ramp(2)))
+def what_is_delegated_to(x):
+    def inner():
+        yield 1
+        yield 2
+
+    def outer():
+        yield 0
+        yield from part
+
+    part = inner()
+    it = outer()
+    seen = [it.gi_yieldfrom, next(it), it.gi_yieldfrom, next(it), it.gi_yieldfrom is part, list(it), it.gi_yieldfrom]
+    return seen, x + 1

@@ -1,5 +1,7 @@
 """del of names, attributes, items, slices; unbound names afterwards."""
 
+import types
+
 import torch
 
 from curriculum import call, case, ramp
@@ -192,3 +194,27 @@ def global_that_came_and_went(x):
     del temporary
     temporary = 6
     return x + temporary, "guest" in globals()
+
+
+class Beneath(Above):
+    pass
+
+
+@case()
+def attribute_of_a_base_class(x):
+    try:
+        del Beneath.shared
+    except AttributeError as error:
+        return str(error), x + Beneath.shared
+
+
+@case(call(ramp(2)))
+def name_of_a_module_made_inside(x):
+    made = types.ModuleType("made")
+    made.k, made.gone = 2, 3
+    both = made.k + made.gone
+    del made.gone
+    try:
+        del made.gone
+    except AttributeError as error:
+        return both, str(error), hasattr(made, "gone"), getattr(made, "gone", 5), x * made.k

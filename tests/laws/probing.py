@@ -88,7 +88,8 @@ class Verdict:
 
 
 def compiled(fn: Callable[..., Any]) -> Any:
-    return stator.compile(fn, backend="eager", fullgraph=False)
+    # A trace that raises where the program does not is made good by CPython; under `strict` it is an error of ours.
+    return stator.compile(fn, backend="eager", fullgraph=False, options={"strict": True})
 
 
 def ramp(count: int = 4, **options: Any) -> torch.Tensor:
