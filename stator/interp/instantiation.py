@@ -112,8 +112,6 @@ def initialise(vm: Any, cls: type, obj: Any, args: Any, kwargs: Any, cont: Any) 
     init = find(vm, seen, "__init__")
     if init is object.__init__:
         return vm.give(obj, cont)
-    if type(init) is types.FunctionType:
-        return vm.call(init, (obj, *args), kwargs, Initialise(obj, cont))
     vm.call(init, (obj, *args), kwargs, Initialise(obj, cont))
 
 

@@ -17,7 +17,7 @@ _flags_of = type.__dict__["__flags__"].__get__
 _HEAP_TYPE = 1 << 9
 _IMMUTABLE = 1 << 8
 
-__all__ = ["MISSING", "find", "find_special", "is_mutable_class", "mro_of"]
+__all__ = ["MISSING", "find", "is_mutable_class", "mro_of"]
 
 
 def mro_of(cls: type) -> tuple[type, ...]:
@@ -71,8 +71,3 @@ def inherited(cls: type, name: str) -> Any:
         if name in base.__dict__:
             return base.__dict__[name]
     return MISSING
-
-
-def find_special(vm: Any, value: Any, name: str) -> Any:
-    """A dunder of `value`, looked up on its type as CPython does for operators."""
-    return find(vm, type(value), name)

@@ -361,10 +361,6 @@ class Machine:
         else:
             frame.cont.returned(self, parent, value)
 
-    def new_frame(self, func: types.FunctionType, local_slots: list[Any]) -> Frame:
-        unit = decode(func.__code__)
-        return Frame(unit, program_of(unit), func, local_slots, self.heap.scope(func.__globals__))
-
     def is_from_outside(self, value: Any) -> bool:
         return id(value) in self.heap.by_standin
 

@@ -60,8 +60,9 @@ def GET_AITER(vm: Any, frame: Frame, instr: Any) -> None:
 def GET_ANEXT(vm: Any, frame: Frame, instr: Any) -> None:
     value = frame.stack[-1]
     method = vm.find(type(value), "__anext__")
-    if method is vm.MISSING:
-        raise Raised(TypeError(f"'async for' requires an iterator with __anext__ method, got {type(value).__name__}"))
+    if method is vm.MISSING:  # CPython asks when it has the iterator, which is one instruction earlier
+        raise Raised(TypeError("'async for' received an object from __aiter__ that does not implement __anext__: "
+                               + type(value).__name__))
     awaitable = vm.call_sync(method, (value,))
     if is_a(awaitable, types.CoroutineType) or type(awaitable).__name__ == "async_generator_asend":
         frame.stack.append(awaitable)

@@ -158,14 +158,13 @@ def DICT_UPDATE(vm: Any, frame: Frame, instr: Any) -> None:
     vm.native(dict.update, (frame.stack[-instr.arg], mapping))
 
 
-def function_text(function: Any) -> str:
-    """How CPython names a callable in a TypeError, without running code of the user's."""
-    if type(function) is types.MethodType:
-        return function_text(function.__func__)
-    if type(function) not in (types.FunctionType, types.BuiltinFunctionType) and not is_a(function, type):
-        return f"{type(function).__name__} object"
-    module = function.__module__
-    return f"{module}.{function.__qualname__}()" if module not in (None, "builtins") else f"{function.__qualname__}()"
+def function_text(vm: Any, function: Any) -> str:
+    """How CPython names a callable in a TypeError: by its names, or as `str` shows an object that has none."""
+    name = vm.optional_attr(function, "__qualname__")
+    if name is vm.MISSING:
+        return vm.call_sync(str, (function,))
+    module = vm.optional_attr(function, "__module__")
+    return f"{name}()" if module is vm.MISSING or module is None or module == "builtins" else f"{module}.{name}()"
 
 
 @op
@@ -176,16 +175,17 @@ def DICT_MERGE(vm: Any, frame: Frame, instr: Any) -> None:
     vm.heap.expose(target)
     vm.heap.note_write(target)
     function = frame.stack[-(2 + instr.arg)]
-    shown = function_text(function)
     if type(mapping) is not dict:
         if find(vm, type(mapping), "keys") is MISSING:
-            raise Raised(TypeError(f"{shown} argument after ** must be a mapping, not {type(mapping).__name__}"))
+            raise Raised(TypeError(f"{function_text(vm, function)} argument after ** must be a mapping, "
+                                   f"not {type(mapping).__name__}"))
         copy: dict[Any, Any] = {}
         vm.native(dict.update, (copy, mapping))
         mapping = copy
     for key, value in mapping.items():
         if key in target:
-            raise Raised(TypeError(f"{shown} got multiple values for keyword argument '{key}'"))
+            raise Raised(TypeError(f"{function_text(vm, function)} got multiple values for keyword argument "
+                                   f"'{key}'"))
         target[key] = value
 
 

@@ -123,9 +123,7 @@ def prepare_reraise(original: BaseException, raised: list[Any]) -> BaseException
     for exc in raised:
         if exc is None:
             continue
-        same = is_a(exc, BaseExceptionGroup) and exc.__traceback__ is original.__traceback__ \
-            and exc.__cause__ is original.__cause__ and exc.__context__ is original.__context__
-        (reraised if same or _is_part(exc, original) else fresh).append(exc)
+        (reraised if is_a(exc, BaseExceptionGroup) and _is_told_alike(exc, original) else fresh).append(exc)
     rest = _merge(original, reraised)
     if not fresh:
         return rest
@@ -140,8 +138,10 @@ def _leaves(group: Any) -> set[int]:
     return {id(group)}
 
 
-def _is_part(exc: BaseException, original: BaseExceptionGroup) -> bool:
-    return is_a(exc, BaseExceptionGroup) and _leaves(exc) <= _leaves(original)
+def _is_told_alike(exc: BaseException, original: BaseException) -> bool:
+    """Whether a part has what the group came with: then it was only raised again. CPython looks at no notes here."""
+    return exc.__traceback__ is original.__traceback__ and exc.__cause__ is original.__cause__ \
+        and exc.__context__ is original.__context__
 
 
 def _merge(original: BaseExceptionGroup, parts: list[Any]) -> Any:

@@ -330,7 +330,7 @@ def CALL_FUNCTION_EX(vm: Any, frame: Frame, instr: Any) -> None:
             raise Raised(TypeError("keywords must be strings"))
     if type(args) is not tuple or vm.heap.tracker_of(args) is not None:
         if not vm.is_iterable(args):
-            raise Raised(TypeError(f"{function_text(function)} argument after * must be an iterable, "
+            raise Raised(TypeError(f"{function_text(vm, function)} argument after * must be an iterable, "
                                    f"not {type(args).__name__}"))
         args = vm.collect(args)
     vm.call(function, tuple(args), kwargs)

@@ -1,6 +1,9 @@
 """Every form of a call: nested, starred, bound, through containers, with kwargs tensors."""
 
 
+import functools
+import math
+
 import torch
 import torch.nn.functional as F
 
@@ -117,3 +120,52 @@ def calling_what_is_not_callable(x, thing):
 @case(call(ramp(2)))
 def arguments_with_the_same_name_twice(x):
     return scale(x, **{"factor": 2}, **{"factor": 3})
+
+
+class Owner:
+    def method(self, *args, **kwargs):
+        return args, kwargs
+
+
+class Named:
+    def __str__(self):
+        return f"a {type(self).__name__}"
+
+    def __call__(self, *args, **kwargs):
+        return args, kwargs
+
+
+def texts_of_wrong_stars(function):
+    found = []
+    for call_it in (lambda f: f(*3), lambda f: f(**3), lambda f: f(1, *None), lambda f: f(**{"k": 1}, **{"k": 2})):
+        try:
+            call_it(function)
+        except TypeError as error:
+            found.append(str(error))
+    return found
+
+
+@case(call(ramp(2)))
+def wrong_stars_of_every_callable(x):
+    def local(a, *rest, k=1, **more):
+        return a
+
+    functions = (local, Owner().method, Owner, len, [].append, math.sqrt, Named())
+    return [texts_of_wrong_stars(function) for function in functions], x + 1
+
+
+class Shown(Named):
+    def __init__(self):
+        self.__qualname__ = "own"
+        self.__module__ = "builtins"
+
+
+@case(call(ramp(2)))
+def wrong_stars_of_objects(x):
+    return texts_of_wrong_stars(Named()), texts_of_wrong_stars(Shown()), x + 1
+
+
+@case(call(ramp(2)), breaks="the text has an address in it")
+def wrong_stars_of_a_partial(x):
+    found = texts_of_wrong_stars(functools.partial(scale, 1))
+    return [text.partition(" at 0x")[0] for text in found], x + 1

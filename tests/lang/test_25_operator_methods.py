@@ -220,3 +220,16 @@ def fluent_expression_builder(x):
 
     a = Expr("a")
     return (1 + a[0] + a(2, 3) + 4).text, x + 1
+
+
+class Signed:
+    def __init__(self, n):
+        self.n = n
+
+    def __pos__(self):
+        return "plus", self.n
+
+
+@case(lambda: call(ramp(2), Signed(1)), lambda: call(ramp(2), True), lambda: call(ramp(2), 2.5))
+def plus_of_objects(x, value):
+    return +Signed(3), +True, +value, +x

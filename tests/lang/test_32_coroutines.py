@@ -266,3 +266,37 @@ def close_and_reuse(x):
     y = x + 1
     c.send(None)
     return y
+
+
+@case(call(ramp(2)))
+def iterator_of_another_class(x):
+    class Steps:
+        def __init__(self, n):
+            self.n = n
+
+        async def __anext__(self):
+            self.n -= 1
+            if self.n < 0:
+                raise StopAsyncIteration
+            return self.n
+
+    class Numbers:
+        def __aiter__(self):
+            return Steps(3)
+
+    class Wrong:
+        def __aiter__(self):
+            return 3
+
+    async def main(numbers):
+        return [n async for n in numbers]
+
+    def run(coroutine):
+        try:
+            coroutine.send(None)
+        except StopIteration as stop:
+            return stop.value
+        except TypeError as error:
+            return str(error)
+
+    return run(main(Numbers())), run(main(Wrong())), run(main([1])), x + 1

@@ -146,3 +146,72 @@ def collect_errors_then_raise(x, texts):
     if errors:
         raise ExceptionGroup(f"{len(errors)} bad", errors)
     return y
+
+
+def shown(error):
+    """A group as text, with all that hangs on it."""
+    parts = [shown(each) for each in error.exceptions] if isinstance(error, BaseExceptionGroup) else list(error.args)
+    return type(error).__name__, str(error), getattr(error, "__notes__", []), parts
+
+
+@case(call(ramp(2)))
+def handlers_that_raise_parts_again(x):
+    def ending(handle):
+        try:
+            try:
+                raise ExceptionGroup("all", [ValueError(1), ValueError(2), TypeError(3), KeyError(4)])
+            except* ValueError as part:
+                handle(part)
+                raise
+            except* TypeError:
+                pass
+        except ExceptionGroup as error:
+            return shown(error)
+
+    def nothing(part):
+        pass
+
+    def noted(part):
+        part.add_note("seen")
+
+    def a_part_of_it(part):
+        raise part.subgroup(lambda error: error.args == (2,))
+
+    def another_group(part):
+        raise ExceptionGroup("again", part.exceptions)
+
+    def a_single_one(part):
+        raise part.exceptions[0]
+
+    return [ending(handle) for handle in (nothing, noted, a_part_of_it, another_group, a_single_one)], x + 1
+
+
+@case(call(ramp(2)))
+def parts_raised_again_where_they_are_handled(x):
+    def group():
+        return ExceptionGroup("all", [ValueError(1), ValueError(2), TypeError(3)])
+
+    found = []
+    try:
+        try:
+            raise group()
+        except* ValueError as part:
+            raise ExceptionGroup("again", part.exceptions)
+    except ExceptionGroup as error:
+        found.append(shown(error))
+    try:
+        try:
+            raise group()
+        except* ValueError as part:
+            part.add_note("seen")
+            raise
+    except ExceptionGroup as error:
+        found.append(shown(error))
+    try:
+        try:
+            raise group()
+        except* ValueError as part:
+            raise part.subgroup(lambda error: error.args == (2,))
+    except ExceptionGroup as error:
+        found.append(shown(error))
+    return found, x + 1

@@ -218,3 +218,17 @@ def name_of_a_module_made_inside(x):
         del made.gone
     except AttributeError as error:
         return both, str(error), hasattr(made, "gone"), getattr(made, "gone", 5), x * made.k
+
+
+@case(call(ramp(2)))
+def names_in_a_class_body(x):
+    class Local:
+        a, b = 1, 2
+        both = a + b
+        del a, b
+
+    try:
+        class Wrong:
+            del never
+    except NameError as error:
+        return Local.both, hasattr(Local, "a"), str(error), x + Local.both

@@ -66,7 +66,7 @@ def outer_function(factor: int) -> Any:
 
 def run(fn: Any, calls: list[tuple[Any, ...]], **settings: Any) -> list[str]:
     """Equal to eager at every call; the codes of the breaks."""
-    compiled = stator.compile(fn, backend="eager", **settings)
+    compiled = stator.compile(fn, backend="eager", options={"strict": True}, **settings)
     with events.record() as log:
         for args in calls:
             assert torch.equal(compiled(*args), fn(*args))
