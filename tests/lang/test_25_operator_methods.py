@@ -232,4 +232,4 @@ class Signed:
 
 @case(lambda: call(ramp(2), Signed(1)), lambda: call(ramp(2), True), lambda: call(ramp(2), 2.5))
 def plus_of_objects(x, value):
-    return +Signed(3), +True, +value, +x
+    return +Signed(3), +True, +value, +x + 1
