@@ -46,6 +46,7 @@ if TYPE_CHECKING:
         Unsupported,
     )
     from stator.installation import install, is_installed, uninstall
+    from stator.process_config import config
     from stator.shapes.declare import (
         mark_dynamic,
         mark_static,
@@ -63,6 +64,7 @@ _MODULE_OF_NAME = {
     "bisect": "stator.api",
     "compile": "stator.api",
     "compile_in_place": "stator.api",
+    "config": "stator.process_config",
     "disable": "stator.api",
     "error_on_graph_break": "stator.api",
     "explain": "stator.api",
@@ -111,6 +113,7 @@ __all__ = [  # noqa: PLE0604 (the names that __getattr__ provides)
     "bisect",
     "compile",
     "compile_in_place",
+    "config",
     "disable",
     "error_on_graph_break",
     "explain",

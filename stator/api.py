@@ -10,6 +10,7 @@ import functools
 import inspect
 import types
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, TypeVar, overload
 
 import torch
@@ -21,7 +22,6 @@ from stator.compiled_module import CompiledModule
 from stator.errors import OptionTypeError, OptionValueError, describe_callable
 from stator.marks import graph_break, is_compiling, skip_frame
 from stator.options import (
-    DEFAULT_RECOMPILE_LIMIT,
     BackendFunction,
     Settings,
     build_settings,
@@ -29,6 +29,7 @@ from stator.options import (
 )
 from stator.pipeline import load_shape_profile, shape_profile
 from stator.printing import print
+from stator.process_config import config
 from stator.report import set_logs
 from stator.shapes.named import read_declarations
 from stator.stance import set_stance
@@ -71,7 +72,7 @@ def compile(
     mode: str | None = ...,
     options: Mapping[str, object] | None = ...,
     disable: bool = ...,
-    recompile_limit: int = ...,
+    recompile_limit: int | None = ...,
     isolate_recompiles: bool = ...,
     name: str | None = ...,
 ) -> Model: ...
@@ -87,7 +88,7 @@ def compile(
     mode: str | None = ...,
     options: Mapping[str, object] | None = ...,
     disable: bool = ...,
-    recompile_limit: int = ...,
+    recompile_limit: int | None = ...,
     isolate_recompiles: bool = ...,
     name: str | None = ...,
 ) -> Callable[[Model], Model]: ...
@@ -102,7 +103,7 @@ def compile(
     mode: str | None = None,
     options: Mapping[str, object] | None = None,
     disable: bool = False,
-    recompile_limit: int = DEFAULT_RECOMPILE_LIMIT,
+    recompile_limit: int | None = None,
     isolate_recompiles: bool = False,
     name: str | None = None,
 ) -> Any:
@@ -118,7 +119,7 @@ def compile(
         backend=backend,
         mode=mode,
         options=options,
-        recompile_limit=recompile_limit,
+        recompile_limit=config.recompile_limit if recompile_limit is None else recompile_limit,
         isolate_recompiles=isolate_recompiles,
         name=name,
     )
@@ -150,6 +151,8 @@ def _compile(model: Any, settings: Settings, disable: bool) -> Any:
 def make_entry(traced: Any, settings: Settings) -> Any:
     """The compiled form; in audit mode, one call in n is also made eagerly."""
     entry = pipeline.make_entry(traced, settings)
+    if config.verify_correctness and not settings.audit:
+        settings = replace(settings, audit=1)
     return audit.audited(entry, traced, settings) if settings.audit else entry
 
 

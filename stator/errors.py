@@ -130,7 +130,7 @@ class RecompileLimit(StatorError):
 
 
 class RecompileForbidden(StatorError):
-    """No compiled entry fits the call, and the stance is "fail_on_recompile"."""
+    """No compiled entry fits the call, and the stance "fail_on_recompile" or config.error_on_recompile forbids more."""
 
     like = "torch._dynamo.exc", "RecompileError"
 

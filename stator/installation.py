@@ -21,7 +21,8 @@ from stator import api, pipeline
 from stator.backends.registry import find_backend, refuse_tuning
 from stator.compiled_module import pose_as_torchs
 from stator.errors import OptionValueError, Unsupported
-from stator.options import DEFAULT_RECOMPILE_LIMIT, split_options
+from stator.options import split_options
+from stator.process_config import config
 from stator.stance import set_stance as stance_of
 
 _lock = threading.Lock()
@@ -44,6 +45,7 @@ def install(backend: str | Callable[..., Any] | None = None) -> None:
         for name in _BY_NAME:
             setattr(torch.compiler, name, getattr(api, name))
         pose_as_torchs(True)
+        config.follow(_in_torchs_config)
 
 
 def uninstall() -> None:
@@ -55,6 +57,7 @@ def uninstall() -> None:
         _replaced.clear()
         _operators.clear()
         pose_as_torchs(False)
+        config.follow(None)
 
 
 def is_installed() -> bool:
@@ -96,7 +99,7 @@ def _torch_compile(original: Any, default_backend: Any) -> Any:
             mode=mode,
             options=options,
             disable=disable,
-            recompile_limit=_limit_in_torchs_config() if recompile_limit is None else recompile_limit,
+            recompile_limit=recompile_limit,
             isolate_recompiles=isolate_recompiles,
             name=name,
         )
@@ -115,9 +118,8 @@ def _torchs_config() -> Any:
     return sys.modules.get("torch._dynamo.config")
 
 
-def _limit_in_torchs_config() -> int:
-    limit = getattr(_torchs_config(), "recompile_limit", DEFAULT_RECOMPILE_LIMIT)
-    return limit if isinstance(limit, int) and limit > 0 else DEFAULT_RECOMPILE_LIMIT
+def _in_torchs_config(name: str) -> Any:
+    return getattr(_torchs_config(), name, None)
 
 
 def _dynamic_in_torchs_config() -> bool | None:

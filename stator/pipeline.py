@@ -22,7 +22,7 @@ from stator.cache.family import entry_of_another, join_family
 from stator.cache.forced_backends import use_backend
 from stator.cache.nested import NestedFrames
 from stator.cache.probe import BreakProbe
-from stator.cache.recompiles import gives_up, may_compile, over_limit, report_recompile
+from stator.cache.recompiles import forbid_recompile, gives_up, may_compile, over_limit, report_recompile
 from stator.cache.site import CallSite, Installed
 from stator.emit.advance import Points
 from stator.emit.points import NATIVE_CODES, ResumePoint
@@ -30,6 +30,7 @@ from stator.graph import propagation
 from stator.graph.modes_aside import set_aside
 from stator.held_signals import held_signals
 from stator.options import Settings
+from stator.process_config import config
 from stator.replaced_builtins import replaced
 from stator.shapes import profile
 from stator.stages import capture, internal_failure
@@ -147,8 +148,13 @@ def on_miss(site: CallSite, compiled: Any, bound: tuple[Any, ...], args: tuple[A
                 for _, _, tag in installed:
                     if tag is not None:
                         site.shapes.memory.learn(tag.guards, bound)
+        if config.error_on_recompile:
+            forbid_recompile(site, bound)
     if len(installed) >= site.settings.recompile_limit and not gives_up(site, bound, installed):
         over_limit(site, bound)
+        return _core.EAGER
+    if compiled_here(site, bound) >= config.accumulated_recompile_limit:
+        over_limit(site, bound, accumulated=True)
         return _core.EAGER
     with _lock:
         again, _tracing.retried = getattr(_tracing, "retried", None) == id(compiled), None
@@ -183,6 +189,13 @@ def on_miss(site: CallSite, compiled: Any, bound: tuple[Any, ...], args: tuple[A
         return value
     finally:
         del error, entry, bound, args
+
+
+def compiled_here(site: CallSite, bound: tuple[Any, ...]) -> int:
+    """How many entries were made for this place of the program, in all compile() calls, for objects of this class."""
+    receiver = type(bound[0]) if bound else None
+    return len({id(tag) for each in list(_entries) if each._stator_site.place_key == site.place_key
+                for _, _, tag in each.entries() if tag is None or tag.receiver in (receiver, None)})
 
 
 def take_from_family(site: CallSite, bound: tuple[Any, ...]) -> bool:

@@ -41,11 +41,11 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("source",),
     ("code",),
     ("events", "options", "errors", "breaks", "marks", "torch_marks", "kinds", "stance", "printing", "held_signals",
-     "replaced_builtins"),
+     "replaced_builtins", "process_config"),
     ("_core", "_hook"),
 )
 FOUNDATION = {"events", "options", "errors", "breaks", "marks", "torch_marks", "kinds", "stance", "printing",
-              "held_signals", "replaced_builtins"}
+              "held_signals", "replaced_builtins", "process_config"}
 RANK = {layer: len(LAYERS) - row for row, layers in enumerate(LAYERS) for layer in layers}
 
 REPORT = "report"

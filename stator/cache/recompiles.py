@@ -12,8 +12,9 @@ from typing import Any
 from stator import events, stance
 from stator.breaks import REGISTRY
 from stator.cache.site import CallSite
-from stator.errors import RecompileForbidden, Unsupported
+from stator.errors import RecompileForbidden, RecompileLimit, Unsupported
 from stator.guards.reference import explain as explain_guard
+from stator.process_config import config
 
 
 def nearest_miss(site: CallSite, bound: tuple[Any, ...]) -> events.Recompile | None:
@@ -55,22 +56,37 @@ def gives_up(site: CallSite, bound: tuple[Any, ...], installed: list[Any]) -> bo
     return site.gave_up
 
 
-def tell_limit(site: CallSite, bound: tuple[Any, ...], consequence: str) -> None:
+def tell_limit(site: CallSite, bound: tuple[Any, ...], consequence: str, accumulated: bool = False) -> None:
     """One warning for the site."""
     site.limit_told = True
-    limit = site.settings.recompile_limit
+    limit = config.accumulated_recompile_limit if accumulated else site.settings.recompile_limit
     nearest = nearest_miss(site, bound)
     reason = f"; {describe(nearest)}" if nearest is not None else ""
     events.emit(events.CacheLimit(site.name, limit))
-    warnings.warn(f"stator: recompile limit: {site.name} was compiled {limit} times and none of the entries fits "
-                  f"this call{reason}. {consequence} Remedy: {REGISTRY['SB021'].remedy}.", RuntimeWarning, stacklevel=5)
+    where = " in several compile() calls (accumulated_recompile_limit)" if accumulated else ""
+    warnings.warn(f"stator: recompile limit: {site.name} was compiled {limit} times{where} and none of the entries "
+                  f"fits this call{reason}. {consequence} Remedy: {REGISTRY['SB021'].remedy}.", RuntimeWarning,
+                  stacklevel=5)
 
 
-def over_limit(site: CallSite, bound: tuple[Any, ...]) -> None:
-    """No more entries: an error under fullgraph, else one warning for the site; the call runs eagerly."""
-    limit = site.settings.recompile_limit
+def forbid_recompile(site: CallSite, bound: tuple[Any, ...]) -> None:
+    """stator.config.error_on_recompile: a second entry is an error."""
     nearest = nearest_miss(site, bound)
     reason = f"; {describe(nearest)}" if nearest is not None else ""
+    raise RecompileForbidden(f"no compiled entry of {site.name} fits this call, and "
+                             f"stator.config.error_on_recompile is True{reason}")
+
+
+def over_limit(site: CallSite, bound: tuple[Any, ...], accumulated: bool = False) -> None:
+    """No more entries: an error under fullgraph, else one warning for the site; the call runs eagerly."""
+    limit = config.accumulated_recompile_limit if accumulated else site.settings.recompile_limit
+    nearest = nearest_miss(site, bound)
+    reason = f"; {describe(nearest)}" if nearest is not None else ""
+    if config.fail_on_recompile_limit_hit:
+        which = f"all that was compiled of it together, {limit} times (accumulated_recompile_limit)" if accumulated \
+            else f"{limit} times (recompile_limit)"
+        raise RecompileLimit(f"{site.name} was compiled as often as it may be, {which}, and "
+                             f"stator.config.fail_on_recompile_limit_hit is True{reason}")
     if site.settings.fullgraph:
         row = REGISTRY["SB021"]
         raise Unsupported(row.code, row.title, f"{site.name} was compiled {limit} times{reason}", row.remedy,
@@ -78,8 +94,8 @@ def over_limit(site: CallSite, bound: tuple[Any, ...]) -> None:
     if not site.eager_told:
         site.eager_told = True
         rest = "the rest of the call after the break there" if site.point is not None else "it"
-        tell_limit(site, bound, f"From now on {rest} runs eagerly wherever no entry fits.")
-    events.emit(events.EagerFallback(site.name, f"recompile_limit {limit}"))
+        tell_limit(site, bound, f"From now on {rest} runs eagerly wherever no entry fits.", accumulated)
+    events.emit(events.EagerFallback(site.name, f"{'accumulated_' if accumulated else ''}recompile_limit {limit}"))
 
 
 def describe(miss: events.Recompile) -> str:

@@ -85,6 +85,13 @@ class CallSite:
         code = self.fn.__code__ if self.point is None else self.point.states[-1].code
         return f"{os.path.basename(code.co_filename)}: {self.name}"
 
+    @property
+    def place_key(self) -> tuple[Any, ...]:
+        """Equal for the same place of the same code, whichever compile() call it belongs to."""
+        if self.point is None:
+            return (self.fn.__code__,)
+        return (self.fn.__code__, *((state.code, state.index) for state in self.point.states))
+
     def begin(self, vm: VM, bound: tuple[Any, ...]) -> Any:
         """The frames a trace of this site starts from."""
         vm.recorder.data_dependent = self.data_dependent
