@@ -227,6 +227,13 @@ class GuardProgram::Certifier {
         if (!length_place(value)) return false;
         certificate_.expect_length(check.node, value, static_cast<uint64_t>(check.number));
         return true;
+      case Kind::type_field: {  // a name; the tuples hang on the version
+        PyObject* const* field = PyType_Check(value) ? type_field(reinterpret_cast<PyTypeObject*>(value), check.key) : nullptr;
+        if (!field || *field != check.expected) return false;  // an equal string that nobody keeps for us
+        place = field;
+        expected = reinterpret_cast<uint64_t>(check.expected);
+        break;
+      }
       case Kind::cell_empty:
         place = &reinterpret_cast<PyCellObject*>(value)->ob_ref;
         break;

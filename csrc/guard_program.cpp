@@ -172,13 +172,32 @@ Py_ssize_t GuardProgram::run_dict_group(DictGroup& group, Frame& frame) {
   return -1;
 }
 
+namespace {
+
+// Whether a class holds what it held in one of its own fields: the same classes, or an equal name.
+bool type_field_is(PyTypeObject* type, const Check& check) {
+  PyObject* const* field = type_field(type, check.key);
+  if (!field || !*field) return false;
+  if (*field == check.expected) return true;
+  if (!PyTuple_Check(*field)) return same_constant(*field, check.expected);
+  if (!PyTuple_Check(check.expected) || PyTuple_GET_SIZE(*field) != PyTuple_GET_SIZE(check.expected)) return false;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(*field); ++i) {
+    if (PyTuple_GET_ITEM(*field, i) != PyTuple_GET_ITEM(check.expected, i)) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
 Py_ssize_t GuardProgram::run_type_group(TypeGroup& group) {
   unsigned version = type_version(group.type);
   if (version != 0 && version == group.version) return -1;
   group.version = 0;
   for (int index : group.checks) {
     const Check& check = checks_[index];
-    if (_PyType_Lookup(group.type, check.key) != check.expected) return index;
+    PyObject* found = _PyType_Lookup(group.type, check.key);  // of a field too: a class has no version before
+    bool same = check.kind == Kind::type_field ? type_field_is(group.type, check) : found == check.expected;
+    if (!same) return index;
   }
   // The lookups above gave the type a version when it can have one.
   group.version = type_version(group.type);
@@ -302,6 +321,8 @@ bool GuardProgram::holds(const Check& check, const Frame& frame) const {
     case Kind::type_attr:
       return PyType_Check(value) &&
              _PyType_Lookup(reinterpret_cast<PyTypeObject*>(value), check.key) == check.expected;
+    case Kind::type_field:
+      return PyType_Check(value) && type_field_is(reinterpret_cast<PyTypeObject*>(value), check);
     case Kind::alias:
       return value == frame.slots[check.number];
     case Kind::not_alias:

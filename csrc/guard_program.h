@@ -4,7 +4,7 @@
 // Out, per call: -1 and the wanted values, or the number of the first failed check.
 //
 // Facts behind a version are grouped.  All reads and stable facts of one dict hang on one comparison of the
-// dict's version; all attributes of one class on the type's version.  A mismatch rechecks the facts and, when
+// dict's version; all attributes of one class, and its ancestors, on the type's version.  A mismatch rechecks the facts and, when
 // they still hold, keeps the new version.  A fact is stable when the same object under the same version
 // cannot change it: identity, immutable constants, presence and absence, keys, lengths.
 #pragma once
@@ -30,7 +30,7 @@ enum class Op : int {
 // The numbers of stator.guards.guard.Kind.
 enum class Kind : int {
   type = 0, id, equals, tensor, len, keys, absent, present, type_attr, alias, not_alias, not_id, cell_empty,
-  slot_empty, global_state, fresh_call, set_equals, shape, values, count
+  slot_empty, global_state, fresh_call, set_equals, shape, values, type_field, count
 };
 
 struct Node {

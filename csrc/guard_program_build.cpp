@@ -188,6 +188,11 @@ bool GuardProgram::parse_check_payload(Check& check) {
       check.key = PyTuple_GET_ITEM(payload, 0);
       check.expected = PyTuple_GET_SIZE(payload) > 1 ? PyTuple_GET_ITEM(payload, 1) : nullptr;
       return true;
+    case Kind::type_field:
+      if (!PyTuple_Check(payload) || PyTuple_GET_SIZE(payload) != 2) return refuse("a field check wants (name, expected)");
+      check.key = PyTuple_GET_ITEM(payload, 0);
+      check.expected = PyTuple_GET_ITEM(payload, 1);
+      return PyUnicode_CheckExact(check.key) || refuse("a field check wants the field's name");
     case Kind::slot_empty:
       return Py_IS_TYPE(payload, &PyMemberDescr_Type) || refuse("a slot check wants a member descriptor");
     case Kind::set_equals: {
@@ -295,7 +300,8 @@ void GuardProgram::group_facts() {
       group.ordered = group.ordered || check.kind == Kind::keys;
     } else if (reads_dict(node.op) && is_stable(check)) {
       group_for(node.parent).checks.push_back(index);
-    } else if (check.kind == Kind::type_attr && node.op == Op::pinned && PyType_Check(node.key)) {
+    } else if ((check.kind == Kind::type_attr || (check.kind == Kind::type_field && PyTuple_Check(check.expected))) &&
+               node.op == Op::pinned && PyType_Check(node.key)) {
       auto [place, is_new] = group_of_type_.try_emplace(node.key, static_cast<int>(type_groups_.size()));
       if (is_new) type_groups_.push_back({reinterpret_cast<PyTypeObject*>(node.key), {}});
       type_groups_[place->second].checks.push_back(index);

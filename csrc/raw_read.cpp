@@ -5,6 +5,7 @@
 
 #include <cstring>
 #include <unordered_set>
+#include <utility>
 
 #if PY_VERSION_HEX < 0x030B0000 || PY_VERSION_HEX >= 0x030E0000
 #error "stator supports CPython 3.11, 3.12 and 3.13"
@@ -277,6 +278,18 @@ unsigned type_version(PyTypeObject* type) {
   if (!PyType_HasFeature(type, Py_TPFLAGS_VALID_VERSION_TAG)) return 0;
 #endif
   return type->tp_version_tag;
+}
+
+PyObject* const* type_field(PyTypeObject* type, PyObject* name) {
+  if (!PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE)) return nullptr;
+  auto* heap_type = reinterpret_cast<PyHeapTypeObject*>(type);
+  const std::pair<const char*, PyObject**> fields[] = {
+      {"__mro__", &type->tp_mro}, {"__bases__", &type->tp_bases},
+      {"__name__", &heap_type->ht_name}, {"__qualname__", &heap_type->ht_qualname}};
+  for (const auto& [field, place] : fields) {
+    if (PyUnicode_CompareWithASCIIString(name, field) == 0) return place;
+  }
+  return nullptr;
 }
 
 bool same_constant(PyObject* left, PyObject* right) {

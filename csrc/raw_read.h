@@ -25,6 +25,10 @@ uint64_t dict_version(PyObject* dict);
 // The version of a type: as for dicts; 0 while the type has none.
 unsigned type_version(PyTypeObject* type);
 
+// Where a class that was made as an object keeps its `__mro__`, `__bases__`, `__name__` or `__qualname__`. The version
+// changes with the first two, and not with the names.
+PyObject* const* type_field(PyTypeObject* type, PyObject* name);
+
 // Exact same type and equal value, floats bit by bit; other objects by identity.
 bool same_constant(PyObject* left, PyObject* right);
 

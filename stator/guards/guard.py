@@ -60,6 +60,8 @@ class Kind(enum.IntEnum):
     SHAPE = 17  # value: ShapeCheck, whose first operand is read at the source
     VALUES = 18  # value: TensorValues, the contents of a tensor whose metadata a TENSOR guard of the source fixes
 
+    TYPE_FIELD = 19  # source: Pinned(cls); value: (`__mro__`, `__bases__`, `__name__` or `__qualname__`, what it holds)
+
     __hash__ = int.__hash__  # Enum's own is written in Python
 
 
@@ -214,4 +216,5 @@ _WORDING: dict[Kind, Any] = {
     Kind.SET_EQUALS: lambda s, v: f"{s.text()} == {_set_text(v)}",
     Kind.SHAPE: lambda s, v: v.text(),
     Kind.VALUES: lambda s, v: f"{s.text()} holds {v.text()}",
+    Kind.TYPE_FIELD: lambda s, v: f"{s.text()}.{v[0]} == {name_of(v[1])}",
 }

@@ -255,6 +255,8 @@ def _holds(kind: Kind, value: Any, expected: Any) -> bool:
         case Kind.TYPE_ATTR:
             name, attribute = expected
             return type_attribute(value, name) is attribute
+        case Kind.TYPE_FIELD:
+            return same_constant(type_field(value, expected[0]), expected[1])
         case Kind.CELL_EMPTY:
             return type(value) is types.CellType and not _filled(value)
         case Kind.SLOT_EMPTY:
@@ -317,6 +319,11 @@ def type_attribute(cls: Any, name: str) -> Any:
     return MISSING
 
 
+def type_field(cls: Any, name: str) -> Any:
+    """What a class itself holds: its `__mro__`, `__bases__` and names, whatever its metaclass says."""
+    return type.__dict__[name].__get__(cls) if is_a(cls, type) else MISSING
+
+
 def _filled(cell: types.CellType) -> bool:
     try:
         cell.cell_contents  # noqa: B018 - reading is the test
@@ -370,6 +377,8 @@ def _describe(guard: Guard, value: Any, bound_args: Sequence[Any]) -> str:
             return f"keys [{', '.join(name_of(key) for key, _ in _dict_items(value, guard.source))}]"
         case Kind.TYPE_ATTR:
             return name_of(type_attribute(value, guard.value[0]))
+        case Kind.TYPE_FIELD:
+            return name_of(type_field(value, guard.value[0]))
         case Kind.SET_EQUALS if is_a(value, (set, frozenset)):
             return "{" + ", ".join(sorted(map(name_of, _set_elements(value, guard.source)))) + "}"
         case Kind.ABSENT:

@@ -30,7 +30,7 @@ def bind_arguments(vm: Any, func: types.FunctionType, args: Any, kwargs: dict[st
     taken = min(given, positional)
     slots[:taken] = args[:taken]
     if flags & _VARARGS:
-        slots[total] = tuple(args[positional:])
+        slots[total] = (*args[positional:],)  # `f(*t)` with `*args`: not `t` itself
     elif given > positional:
         return None
     if not _bind_keywords(code, slots, kwargs or {}, total):

@@ -7,6 +7,7 @@ import warnings
 from typing import Any
 
 from stator.breaks import Break
+from stator.guards.guard import Kind
 from stator.heap.raw_access import instance_dict
 from stator.interp.descriptors import (
     C_METHODS,
@@ -17,9 +18,9 @@ from stator.interp.descriptors import (
     is_data_descriptor,
     raise_attribute_error,
 )
-from stator.interp.lookup import MISSING, find, is_mutable_class, mro_of
+from stator.interp.lookup import MISSING, ancestors, find, guard_field, is_mutable_class
 from stator.kinds import is_a
-from stator.source import Pinned
+from stator.source import DictOf, Key, Pinned
 
 
 def load_type_attr(vm: Any, cls: type, name: str, cont: Any, fallback: bool = True) -> None:
@@ -49,6 +50,8 @@ def read_type_member(vm: Any, cls: type, descr: Any, cont: Any) -> None:
         if vm.class_overlays.get(cls):
             raise Break("SB006", f"__dict__ of the class {cls.__name__}, which was changed in the trace")
         return vm.give(vm.heap.class_view(cls), cont)
+    if descr.__objclass__ is type and is_mutable_class(cls) and id(cls) not in vm.fresh:
+        guard_member(vm, cls, descr.__name__)
     try:
         value = descr.__get__(cls)
     except AttributeError as error:
@@ -57,6 +60,22 @@ def read_type_member(vm: Any, cls: type, descr: Any, cont: Any) -> None:
     if id(cls) not in vm.fresh and is_a(value, (dict, list, set)):
         value = vm.heap.adopt(value, Pinned(value))
     vm.give(value, cont)
+
+
+def guard_member(vm: Any, cls: type, name: str) -> None:
+    """What a class's own C attribute follows from: a field, or an entry of its dict."""
+    if name in ("__mro__", "__bases__", "__name__", "__qualname__"):
+        guard_field(vm, cls, name)
+    elif name == "__base__":
+        guard_field(vm, cls, "__bases__")
+    elif name in ("__module__", "__doc__", "__annotations__", "__abstractmethods__"):
+        own = type.__dict__["__dict__"].__get__(cls)
+        if name == "__annotations__" and name not in own:
+            type.__dict__[name].__get__(cls)  # reading makes them: the call itself would, a moment later
+        if name in own:
+            vm.heap.guard(Key(DictOf(Pinned(cls)), name), Kind.ID, own[name])
+        else:
+            vm.heap.guard(DictOf(Pinned(cls)), Kind.ABSENT, name)
 
 
 def bind_on_class(vm: Any, entry: Any, cls: type, cont: Any) -> None:
@@ -89,7 +108,7 @@ def load_super_attr(vm: Any, proxy: Any, name: str, cont: Any) -> None:
     """super(): the MRO of the object's class, after the class that asks."""
     start, obj, obj_type = proxy.__thisclass__, proxy.__self__, proxy.__self_class__
     if obj_type is not None and name != "__class__":
-        order = mro_of(obj_type) or ()  # a class in the making has none yet
+        order = ancestors(vm, obj_type)
         for base in order[order.index(start) + 1:] if start in order else ():
             overlay = vm.class_overlays.get(base, {})
             if name in overlay or name in base.__dict__:

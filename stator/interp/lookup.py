@@ -17,11 +17,27 @@ _flags_of = type.__dict__["__flags__"].__get__
 _HEAP_TYPE = 1 << 9
 _IMMUTABLE = 1 << 8
 
-__all__ = ["MISSING", "find", "is_mutable_class", "mro_of"]
+__all__ = ["MISSING", "ancestors", "find", "is_mutable_class", "mro_of"]
 
 
 def mro_of(cls: type) -> tuple[type, ...]:
     return _mro_of(cls)
+
+
+def ancestors(vm: Any, cls: type) -> tuple[type, ...]:
+    """The MRO where it decides something: `cls.__bases__` can be assigned."""
+    found = _mro_of(cls) or ()  # a class in the making has none yet
+    if cls not in vm.ancestry:
+        vm.ancestry.add(cls)
+        for base in found if id(cls) in vm.fresh else (cls,):
+            guard_field(vm, base, "__mro__")
+    return found
+
+
+def guard_field(vm: Any, cls: type, name: str) -> None:
+    """What a class holds beside its attributes: `__mro__`, `__bases__`, `__name__`, `__qualname__`."""
+    if is_mutable_class(cls) and id(cls) not in vm.fresh:
+        vm.heap.guard(Pinned(cls), Kind.TYPE_FIELD, (name, type.__dict__[name].__get__(cls)))
 
 
 def is_mutable_class(cls: type) -> bool:

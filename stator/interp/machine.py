@@ -120,6 +120,7 @@ class Machine:
         self.index_modes: list[Any] = []  # of torch's that ask for just that
         self.pending: BaseException | None = None  # a Break that C code might swallow
         self.lookups: dict[tuple[type, str], Any] = {}
+        self.ancestry: set[type] = set()  # classes whose MRO is guarded
         self.fresh: dict[int, Any] = {}  # functions, classes and modules made by the trace
         self.type_parameters: dict[int, tuple[Any, str, tuple[Any, ...]]] = {}  # made by intrinsics: which, from what
         self.generators: dict[int, Any] = {}

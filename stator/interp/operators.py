@@ -26,7 +26,7 @@ from stator.interp.frame import Continuation, Frame, Raised
 from stator.interp.held_scalars import number_of
 from stator.interp.lazy_iterators import is_to_be_read
 from stator.interp.lengths import symbolic_length
-from stator.interp.lookup import MISSING, find
+from stator.interp.lookup import MISSING, ancestors, find
 from stator.interp.overrides import only_defaults, own_method
 from stator.interp.texts import refuse_addresses
 from stator.interp.traced_numpy import NUMPY_TYPES, concerns, run_traced
@@ -213,7 +213,7 @@ def binary_candidates(vm: Any, stem: str, left: Any, right: Any, inplace: bool) 
         pair.append((forward, (left, right)))
     if reflected is not MISSING:
         entry = (reflected, (right, left))
-        overrides = left_type in right_type.__mro__ and reflected is not find(vm, left_type, f"__r{stem}__")
+        overrides = left_type in ancestors(vm, right_type) and reflected is not find(vm, left_type, f"__r{stem}__")
         pair.insert(0, entry) if overrides else pair.append(entry)
     return found + pair
 
@@ -244,7 +244,7 @@ def compare(vm: Any, symbol: str, left: Any, right: Any, cont: Any = None) -> No
         return vm.give(value, cont)
     forward, reflected = find(vm, left_type, name), find(vm, right_type, swapped)
     candidates = [(forward, (left, right)), (reflected, (right, left))]
-    if right_type is not left_type and left_type in right_type.__mro__:
+    if right_type is not left_type and left_type in ancestors(vm, right_type):
         candidates.reverse()
     candidates = [c for c in candidates if c[0] is not MISSING]
     python_level = [c for c in candidates if is_python_level(c[0])]
@@ -277,7 +277,7 @@ def _compare_subclasses(vm: Any, symbol: str, left: Any, right: Any, cont: Any) 
     _, name, swapped = COMPARE[symbol]
     left_type, right_type = seen_class(vm, left), seen_class(vm, right)
     candidates = [(find(vm, left_type, name), (left, right)), (find(vm, right_type, swapped), (right, left))]
-    if right_type is not left_type and left_type in right_type.__mro__:
+    if right_type is not left_type and left_type in ancestors(vm, right_type):
         candidates.reverse()
 
     def fail() -> None:

@@ -10,7 +10,7 @@ from stator.breaks import Break
 from stator.interp.attributes import load_attr
 from stator.interp.descriptors import bind
 from stator.interp.frame import Continuation, Frame, Raised, SavedExc
-from stator.interp.lookup import MISSING, find
+from stator.interp.lookup import MISSING, ancestors, find
 from stator.interp.machine import op
 from stator.kinds import is_a
 from stator.shapes.values import python_type
@@ -76,7 +76,12 @@ def CHECK_EXC_MATCH(vm: Any, frame: Frame, instr: Any) -> None:
             raise Raised(TypeError("catching classes that do not inherit from BaseException is not allowed"))
     exc = frame.stack[-1]
     classes = wanted if is_a(wanted, tuple) else (wanted,)
-    frame.stack.append(any(cls in type(exc).__mro__ for cls in classes))
+    frame.stack.append(any(cls in ancestors(vm, type(exc)) for cls in classes))
+
+
+def _with_parts(exc: BaseException) -> list[BaseException]:
+    parts = exc.exceptions if is_a(exc, BaseExceptionGroup) else ()  # type: ignore[attr-defined]
+    return [exc, *(each for part in parts for each in _with_parts(part))]
 
 
 @op
@@ -87,6 +92,8 @@ def CHECK_EG_MATCH(vm: Any, frame: Frame, instr: Any) -> None:
             raise Raised(TypeError("catching classes that do not inherit from BaseException is not allowed"))
         if issubclass(cls, BaseExceptionGroup):
             raise Raised(TypeError("catching ExceptionGroup with except* is not allowed. Use except instead."))
+    for part in _with_parts(exc):
+        ancestors(vm, type(part))
     if is_a(exc, wanted):
         if is_a(exc, BaseExceptionGroup):
             match, rest = exc, None

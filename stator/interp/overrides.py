@@ -13,7 +13,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.heap.shells import CONSTANT_TYPES, IDENTITY_TYPES
-from stator.interp.lookup import MISSING, find, mro_of
+from stator.interp.lookup import MISSING, ancestors, find
 from stator.kinds import is_a
 from stator.source import Pinned
 
@@ -47,7 +47,7 @@ def overriding(vm: Any, values: Any) -> list[Any]:
             kind = handling_class(vm, each)
             if kind is None or any(known is kind for known, _ in found):
                 continue
-            place = next((i for i, (known, _) in enumerate(found) if known in mro_of(kind)), len(found))
+            place = next((i for i, (known, _) in enumerate(found) if known in ancestors(vm, kind)), len(found))
             found.insert(place, (kind, each))
     return [each for _, each in found]
 

@@ -10,16 +10,18 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.breaks import Break
 from stator.code.opcodes import ONE_DICT_OF_LOCALS
+from stator.guards.guard import Kind
 from stator.heap.box import Box
 from stator.heap.tracker import Shape
 from stator.interp.assignment import GiveNone, delete_attr, delete_generic, store_attr, store_generic
 from stator.interp.attributes import load_attr, load_generic
 from stator.interp.class_attributes import load_type_attr
 from stator.interp.frame import UNBOUND, Continuation, Frame, Raised
-from stator.interp.lookup import MISSING, find
+from stator.interp.lookup import MISSING, ancestors, find, is_mutable_class
 from stator.interp.ops_data import read_cell
 from stator.interp.rule_registry import rule
 from stator.kinds import is_a
+from stator.source import DictOf, Pinned
 
 # ---------------------------------------------------------------------- attributes
 
@@ -200,7 +202,15 @@ def _dir(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
         vm.heap.expose_attributes(tracker)
     elif is_a(args[0], (type, types.ModuleType)) and id(args[0]) not in vm.fresh:
         raise Break("SB005", "dir() of a class or module")
+    if find(vm, type(args[0]), "__dir__") is object.__dir__:
+        _guard_names_of_class(vm, type(args[0]))
     vm.give(vm.native(dir, args), cont)
+
+
+def _guard_names_of_class(vm: Any, cls: type) -> None:
+    for base in ancestors(vm, cls):
+        if is_mutable_class(base) and id(base) not in vm.fresh:
+            vm.heap.guard(DictOf(Pinned(base)), Kind.KEYS, tuple(type.__dict__["__dict__"].__get__(base)))
 
 
 # ---------------------------------------------------------------------- identity

@@ -16,7 +16,7 @@ from stator.breaks import Break
 from stator.graph.tensor_classes import acts_above_dispatch
 from stator.guards.guard import Kind
 from stator.interp.attributes import tensor_class
-from stator.interp.lookup import mro_of
+from stator.interp.lookup import ancestors, mro_of
 from stator.interp.overrides import DEFAULT, DISABLED
 from stator.interp.rule_registry import rule
 from stator.interp.tensor_bookkeeping import set_requires_grad
@@ -107,7 +107,7 @@ def _default_handler(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     cls, func, given = bound["cls"], bound["func"], bound.get("kwargs")
     vm.heap.expose(bound["types"])
     positional = vm.collect(bound.get("args", ()))
-    if not all(kind in mro_of(cls) for kind in bound["types"]):
+    if not all(kind in ancestors(vm, cls) for kind in bound["types"]):
         return vm.give(NotImplemented, cont)
     known = len(vm.recorder.kept)
     before, vm.functions_off = vm.functions_off, max(vm.functions_off, 1)
@@ -125,7 +125,7 @@ def _converted(vm: Any, value: Any, cls: type, made: set[int]) -> Any:
     """The tensors in a result as objects of the class; one that the operation has just made needs no alias."""
     if type(value) is FakeTensor:
         seen = tensor_class(vm, value)
-        if cls in mro_of(seen):
+        if cls in ancestors(vm, seen):
             return value
         require_class(cls, "an operation")
         if id(value) in made and seen is torch.Tensor:

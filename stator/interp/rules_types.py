@@ -20,7 +20,7 @@ from stator.interp.attributes import load_attr, tensor_class
 from stator.interp.class_attributes import TensorSuper
 from stator.interp.frame import UNBOUND, Raised
 from stator.interp.instantiation import instantiate
-from stator.interp.lookup import MISSING, find, mro_of
+from stator.interp.lookup import MISSING, ancestors, find
 from stator.interp.ops_data import read_cell
 from stator.interp.rule_registry import rule
 from stator.kinds import is_a
@@ -65,7 +65,7 @@ def _check_class(vm: Any, obj: Any, seen_type: type, cls: Any, hook: str, argume
         return True
     meta = type(cls)
     if meta is type:
-        if cls in seen_type.__mro__:
+        if cls in ancestors(vm, seen_type):
             return True
         if hook == "__subclasscheck__" or type(obj) is FakeTensor:
             return False
@@ -75,14 +75,14 @@ def _check_class(vm: Any, obj: Any, seen_type: type, cls: Any, hook: str, argume
             if not is_a(raised.exc, AttributeError):
                 raise
             return False
-        return is_a(claimed, type) and cls in mro_of(claimed)
+        return is_a(claimed, type) and cls in ancestors(vm, claimed)
     check = find(vm, meta, hook)
     if type(check) is types.FunctionType and check.__module__ != "abc":
         if cls is torch.nn.Parameter or cls is torch.nn.Buffer:
-            return cls in seen_type.__mro__ or type(obj) is FakeTensor and (
+            return cls in ancestors(vm, seen_type) or type(obj) is FakeTensor and (
                 getattr(obj, "_is_param", False) and cls is torch.nn.Parameter or _claims(vm, obj, cls))
         if type(obj) is FakeTensor and meta is type(torch.nn.Parameter):  # of a subclass it asks the class alone
-            return cls in seen_type.__mro__
+            return cls in ancestors(vm, seen_type)
         return operators.truth(vm, vm.call_sync(check, (cls, argument)))
     if type(obj) is FakeTensor:
         if is_a(cls, abc.ABCMeta):
@@ -90,7 +90,7 @@ def _check_class(vm: Any, obj: Any, seen_type: type, cls: Any, hook: str, argume
             return issubclass(seen_type, cls)
         if meta is _TENSOR_TYPES:
             return _is_of_tensor_type(obj, cls)
-        return cls in seen_type.__mro__ if is_a(cls, type) else vm.native(isinstance, (obj, cls))
+        return cls in ancestors(vm, seen_type) if is_a(cls, type) else vm.native(isinstance, (obj, cls))
     if is_a(cls, abc.ABCMeta):
         guard_registrations(vm, cls, seen_type)
     function = isinstance if hook == "__instancecheck__" else issubclass
@@ -202,19 +202,19 @@ def _type_prepare(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 @rule(type.__instancecheck__)
 def _type_instancecheck(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     seen = tensor_class(vm, args[1]) if type(args[1]) is FakeTensor else type(args[1])
-    vm.give(args[0] in seen.__mro__, cont)
+    vm.give(args[0] in ancestors(vm, seen), cont)
 
 
 @rule(type.__subclasscheck__)
 def _type_subclasscheck(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-    vm.give(args[0] in args[1].__mro__, cont)
+    vm.give(args[0] in ancestors(vm, args[1]), cont)
 
 
 @rule(type.mro)
 def _type_mro(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     if args[0].__mro__ is None:
         raise Break("SB005", "mro() of a class that is being made")
-    vm.give(list(args[0].__mro__), cont)
+    vm.give(list(ancestors(vm, args[0])), cont)
 
 
 @rule(type.__or__, type.__ror__)
@@ -251,7 +251,7 @@ def _make_property(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 
 def super_of(vm: Any, cls: Any, fake: Any) -> TensorSuper:
     seen = tensor_class(vm, fake)
-    if not is_a(cls, type) or cls not in mro_of(seen):
+    if not is_a(cls, type) or cls not in ancestors(vm, seen):
         raise Raised(TypeError("super(type, obj): obj must be an instance or subtype of type"))
     return TensorSuper(cls, fake, seen)
 
@@ -354,14 +354,20 @@ def _most_derived(meta: type, bases: tuple[Any, ...]) -> type:
 # ---------------------------------------------------------------------- abstract base classes
 
 
+# The hook of a protocol looks whether a function of the module abc is asking.
+_asked_by_abc = types.FunctionType((lambda cls, seen: abc.ABCMeta.__subclasscheck__(cls, seen)).__code__,
+                                   {"__name__": "abc", "abc": abc})
+
+
 def guard_registrations(vm: Any, cls: type, seen: type) -> Any:
     """A class may be registered with an abstract one later: whether it counts as its subclass is a fact.
 
     Not how many registrations there are: a backend imports modules that register classes of their own.
     """
     answer = vm.native(_abc._abc_subclasscheck, (cls, seen))
-    if is_a(seen, type) and cls not in type.__dict__["__mro__"].__get__(seen):
-        vm.heap.guard(CallOf(Pinned(_abc._abc_subclasscheck), (Pinned(cls), Pinned(seen))), Kind.FRESH_CALL, answer)
+    if is_a(seen, type) and cls not in ancestors(vm, seen):
+        reader = _abc._abc_subclasscheck if type(cls) is abc.ABCMeta else _asked_by_abc
+        vm.heap.guard(CallOf(Pinned(reader), (Pinned(cls), Pinned(seen))), Kind.FRESH_CALL, answer)
     return answer
 
 
@@ -372,8 +378,14 @@ def _abc_instancecheck(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     claimed = claimed_class(vm, args[1])
     if claimed is not None and not is_a(claimed, type):
         raise Raised(TypeError("issubclass() arg 1 must be a class"))
-    vm.give(claimed is not None and guard_registrations(vm, args[0], claimed)
-            or guard_registrations(vm, args[0], type(args[1])), cont)
+    vm.give(claimed is not None and _counts_as_subclass(vm, args[0], claimed)
+            or _counts_as_subclass(vm, args[0], type(args[1])), cont)
+
+
+def _counts_as_subclass(vm: Any, cls: Any, seen: type) -> bool:
+    if type(cls) is abc.ABCMeta:
+        return bool(guard_registrations(vm, cls, seen))
+    return operators.truth(vm, vm.call_sync(find(vm, type(cls), "__subclasscheck__"), (cls, seen)))
 
 
 @rule(_abc._abc_subclasscheck)

@@ -70,6 +70,22 @@ def protocol_isinstance(thing, x):
     return x
 
 
+@typing.runtime_checkable
+class Named(Protocol):
+    name: str
+
+    def scale(self, n): ...
+
+
+class NamedGood(Good):
+    name = "good"
+
+
+@case(lambda: call(Good(), ramp(2)), lambda: call(NamedGood(), ramp(2)), lambda: call(3, ramp(2)))
+def protocol_with_a_data_member(thing, x):
+    return x * thing.scale(3) if isinstance(thing, Named) else x + 1
+
+
 @case(call({"size": 3}, ramp(2)), call({}, ramp(2)))
 def typed_dict(options: Options, x):
     made = Options(size=1, name="n")

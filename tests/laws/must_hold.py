@@ -10,6 +10,8 @@ FACTS: tuple[tuple[str, str, str], ...] = (
     ("global", "global_read", "guards of kind EQUALS"),
     ("closure cell", "closure_cell", "guards of kind EQUALS"),
     ("class attribute", "class_attribute", "guards of kind TYPE_ATTR"),
+    ("bases of a class", "instance_of_a_new_ancestor", "guards of kind TYPE_FIELD"),
+    ("name of a class", "name_of_a_class", "guards of kind TYPE_FIELD"),
     ("monkeypatched method", "monkeypatched_method", "guards of kind TYPE_ATTR"),
     ("hook of a module added later", "forward_hook_added_later", "guards of kind LEN"),
     ("global hook added later", "global_forward_hook_added_later", "guards of kind LEN"),

@@ -124,6 +124,7 @@ _KINDS: dict[Kind, tuple[str, ...]] = {
     Kind.NOT_ID: ("text_that_is_not_the_literal",),
     Kind.SHAPE: ("branch_on_an_open_size",),
     Kind.VALUES: ("buffer_that_decides", "grid_that_decides"),
+    Kind.TYPE_FIELD: ("instance_of_a_new_ancestor", "bases_of_a_class", "name_of_a_class"),
 }
 
 SWITCHES = [

@@ -7,6 +7,7 @@ import effects_before_errors  # noqa: F401
 import effects_in_order  # noqa: F401
 import effects_of_filters  # noqa: F401
 import effects_of_output  # noqa: F401
+import facts_of_ancestors  # noqa: F401
 import facts_of_arrays  # noqa: F401
 import facts_of_asked_iterators  # noqa: F401
 import facts_of_attribute_dicts  # noqa: F401

@@ -284,6 +284,29 @@ def test_a_reader_that_lets_other_threads_in() -> None:
     assert answers and set(answers) == {(2, 3)}
 
 
+def test_the_fields_of_a_class() -> None:
+    """Its ancestors come with its version, its names do not."""
+    class Base:
+        pass
+
+    class Other:
+        pass
+
+    class Changing(Base):
+        pass
+
+    guards = [Guard(Pinned(Changing), Kind.TYPE_FIELD, (name, getattr(Changing, name)))
+              for name in ("__mro__", "__bases__", "__name__", "__qualname__")]
+    compiled = program(guards, nargs=0)
+    assert [compiled.check(()) for _ in range(4)] == [-1] * 4
+    for name, value in (("__bases__", (Other,)), ("__name__", "Another"), ("__qualname__", "Another")):
+        before = getattr(Changing, name)
+        setattr(Changing, name, value)
+        assert all(compiled.check(()) >= 0 for _ in range(3))
+        setattr(Changing, name, before if type(before) is tuple else "".join(list(before)))  # an equal one is as good
+        assert [compiled.check(()) for _ in range(3)] == [-1] * 3
+
+
 def test_a_class_that_was_looked_at_since() -> None:
     """A class that changes loses its version; the next lookup gives it another one, which is no sign that nothing changed."""
     class Changing:

@@ -78,6 +78,10 @@ CASES: list[tuple[Kind, Any, list[Any], list[Any]]] = [
     (Kind.VALUES, tensor_values(torch.tensor(True)), [torch.tensor(True)], [torch.tensor(False), True, torch.ones(0)]),
     (Kind.VALUES, tensor_values(torch.ones(0, 2).long()), [torch.zeros(0, 2).long()], [torch.zeros(2, 0).long()]),
     (Kind.TYPE_ATTR, ("limit", 3), [Base, Derived], [type("Other", (Base,), {"limit": 4}), int]),
+    (Kind.TYPE_FIELD, ("__mro__", Derived.__mro__), [Derived], [Base, int, 1, type("Derived", (Base,), {})]),
+    (Kind.TYPE_FIELD, ("__bases__", (Base,)), [Derived, type("Other", (Base,), {})], [Base, int, None]),
+    (Kind.TYPE_FIELD, ("__name__", "Base"), [Base, type("Ba" + "se", (), {})], [Derived, int, "Base"]),
+    (Kind.TYPE_FIELD, ("__qualname__", Base.__qualname__), [Base], [Derived, int]),
     (Kind.TYPE_ATTR, ("speed", MISSING), [Base], [type("Other", (Base,), {"speed": 4})]),
 ]  # fmt: skip
 

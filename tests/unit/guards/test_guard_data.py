@@ -44,6 +44,7 @@ class Config:
         (Guard(X, Kind.PRESENT, "k"), "'k' in x"),
         (Guard(Pinned(globals()), Kind.ABSENT, "k"), "'k' not in globals()"),
         (Guard(Pinned(Config), Kind.TYPE_ATTR, ("limit", 3)), "Config.limit is 3"),
+        (Guard(Pinned(Config), Kind.TYPE_FIELD, ("__name__", "Config")), "Config.__name__ == 'Config'"),
         (Guard(Pinned(Config), Kind.TYPE_ATTR, ("speed", MISSING)), "Config has no 'speed'"),
         (Guard(X, Kind.ALIAS, Y), "x is y"),
         (Guard(X, Kind.NOT_ALIAS, Y), "x is not y"),
