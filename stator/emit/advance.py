@@ -70,7 +70,7 @@ class Advance:
         instr = decode(last.code).instructions[last.index]
         alone = stop.data.get("outermost") or stop.code not in _WHOLE_FRAME and not stop.data.get("whole_frame")
         self.step = plan_step(instr, last.kwnames, last.namespace) if alone else None
-        self.caller = caller_of(last, instr.line or 1) if stop.data.get("asks_caller") else None
+        self.callers = callers_of(states) if stop.data.get("asks_caller") else []
         kept = len(last.kinds) - (self.step.pops if self.step else 0)
         self.operand_kinds = last.kinds[kept:]
         if self.step is None or "exc_info" in self.operand_kinds:
@@ -86,7 +86,7 @@ class Advance:
             self.exits.append(points.point([*states[:-1], state], pushes, handled, False))
         state = last.moved(last.index + 1, kept)
         self.failure = points.point([*states[:-1], state], (), handled, True)
-        if not handled and not self.outside and self.caller is None:
+        if not handled and not self.outside and not self.callers:
             self.target = straight_way(self)
 
     @property
@@ -133,13 +133,14 @@ class Advance:
         run = self.step.run
         if self.points.probe is not None:
             run = self.points.probe.watch(self, values, run)
-        invoke = self.points.invoke if self.caller is None else self.invoke
+        invoke = self.invoke if self.callers else self.points.invoke
         try:
             way, results = handling(last[0] if last else self._handled_outside(values), run, operands, invoke)
         except BaseException as error:
             traceback = own_frames_dropped(error.__traceback__)
-            if self.caller is not None and traceback is not None and traceback.tb_frame.f_code is self.caller.__code__:
-                traceback = traceback.tb_next
+            for caller in self.callers:
+                if traceback is not None and traceback.tb_frame.f_code is caller.__code__:
+                    traceback = traceback.tb_next
             error.__traceback__ = traceback
             try:
                 return _core.Resume(self.failure.compiled, (*head, *made, *last, error))
@@ -148,8 +149,10 @@ class Advance:
         return _core.Resume(self.exits[way].compiled, (*head, *made, *results, *last))
 
     def invoke(self, function: Any, /, *args: Any, **kwargs: Any) -> Any:
-        """Call a function that looks at its caller: from a frame that looks like the program's."""
-        return self.points.invoke(self.caller, function, args, kwargs)
+        """Call a function that looks at its callers: from frames that look like the program's."""
+        for caller in reversed(self.callers):
+            function, args, kwargs = caller, (function, args, kwargs), {}
+        return self.points.invoke(function, *args)
 
     def _handled_outside(self, values: tuple[Any, ...]) -> Any:
         """What the callers of a running generator are handling, where its own frame handles nothing."""
@@ -226,6 +229,12 @@ def written_call(known: bool, before: list[str], arguments: list[str]) -> str:
     else:  # (NULL, f), (f, NULL) or (f, receiver), as in steps._function_of
         first = [name for name in before if name != "NULL"]
     return f"points.invoke({', '.join([*first, *arguments])})"
+
+
+def callers_of(states: list[FrameState]) -> list[types.FunctionType]:
+    """One for each suspended frame, the outermost first; all but the innermost stand behind the call they wait for."""
+    lines = [decode(state.code).instructions[max(state.index - (state is not states[-1]), 0)].line for state in states]
+    return [caller_of(state, line or 1) for state, line in zip(states, lines, strict=True)]
 
 
 def caller_of(state: FrameState, line: int) -> types.FunctionType:

@@ -206,7 +206,7 @@ class Recorder(InputRecorder):
         asked = args, kwargs
         before = self.layouts.before(args, kwargs) if in_place else None
         stream = kwargs.get("generator")
-        with nullcontext() if self.listening is None else self.listening(target, kwargs):
+        with nullcontext() if self.listening is None else self.listening(target, args, kwargs):
             args, kwargs, result = self._propagate(func, target, args, kwargs if stream is None else
                                                    {key: kwargs[key] for key in kwargs if key != "generator"})
         if stream is not None:
@@ -327,7 +327,7 @@ class Recorder(InputRecorder):
         if self.uncertain.storages:
             self.uncertain.check(name, False, (fake,), {})
         with torch._C.DisableTorchFunction(), self.symbols.dispatcher(), \
-                nullcontext() if self.listening is None else self.listening(name, {}):
+                nullcontext() if self.listening is None else self.listening(name, None, {}):
             wrapper = self.wrappers.behind.get(id(fake))
             result = descr.__get__(fake) if wrapper is None else self.wrappers.noted(descr.__get__(wrapper))
         if self.holds_tensor(result):

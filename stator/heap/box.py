@@ -40,8 +40,10 @@ class Box:
             except Break as stop:  # no stand-in: the object itself, and a break where it is used
                 if not known:
                     self.heap.take_back(self.raw)
-                if stop.code == "SB019" or stop.stack:
-                    raise  # the trace would keep it alive; a function of the program's broke, and stands in the middle
+                if stop.code == "SB019" or stop.stack or type(self.raw) in (list, tuple):
+                    # The trace would keep it alive; a function of the program's broke, and stands in the middle; nobody
+                    # asks a list whether it is a stand-in.
+                    raise
                 self.value = self.heap._adopt_opaque(self.raw, source)
                 self.heap.refused[id(self.raw)] = stop
             self.forced = True

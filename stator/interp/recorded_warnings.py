@@ -3,13 +3,16 @@
 In: the filters that the program sets inside, and its warnings.  Out: WarningMessages, made by the trace, in a list that
 is the program's own; the filters and the warnings are replayed after the graph as well, for what they leave in the
 registries of modules.  Which warnings are recorded is known where a filter of the program's own decides.  Operations
-that warn as they run break; so does whatever stops the trace before the manager is left.
+that may warn as they run break; so does whatever stops the trace before the manager is left.
 """
 
 from __future__ import annotations
 
 import contextlib
+import inspect
+import operator
 import re
+import types
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -20,9 +23,18 @@ from stator.breaks import Break
 from stator.kinds import is_a
 
 WAY = "recorded warnings"  # a way of capturing
-# Operations whose kernels warn, of which a rule for fakes knows nothing.
-_LOUD = frozenset("std var std_mean var_mean searchsorted bucketize masked_fill masked_fill_ masked_scatter "
-                  "masked_scatter_ masked_select copy_ resize_ resize_as_ index_put index_put_".split())
+# Operations whose kernels say nothing. Of the others a rule for fakes does not know what they say as they run: casts of
+# complex numbers, masks of bytes, results that are resized, degrees of freedom that are used up.
+_SILENT = frozenset("""
+    add sub mul truediv div floordiv mod neg pow matmul mm bmm linear addmm
+    abs sin cos tan tanh sigmoid relu gelu silu exp log log1p sqrt rsqrt square reciprocal erf softplus floor ceil round
+    eq ne lt le gt ge maximum minimum clamp isnan isinf isfinite logical_and logical_or logical_not
+    sum mean amax amin argmax argmin cumsum softmax log_softmax layer_norm
+    view reshape flatten unsqueeze squeeze transpose permute expand contiguous clone detach cat stack chunk split unbind
+    zeros ones empty full zeros_like ones_like empty_like full_like arange eye rand randn rand_like randn_like
+    dropout embedding size dim numel stride storage_offset is_contiguous""".split())
+_PROPERTIES = frozenset(name for name, each in inspect.getmembers_static(torch.Tensor)
+                        if type(each) in (types.GetSetDescriptorType, property))  # which only look
 
 
 class Recording:
@@ -98,13 +110,20 @@ def watch_list(vm: Any, log: list[Any]) -> None:
     """The program holds a list to which warnings go already: what operations say as they run will be in it."""
     recorder, heap = vm.recorder, vm.heap
     adopt = heap.adopters[list]
-    recorder.listening = unheard
+
+    def listen() -> None:
+        recorder.listening = listening
+        recorder.propagation.enabled = False  # a remembered operation says nothing
 
     def met() -> None:
         if recorder.calls:
             raise Break("SB015", "a list that gets what operations say as they run")
-        recorder.listening = listening
-        recorder.propagation.enabled = False
+        listen()
+
+    if recorder.in_order:
+        recorder.listening = unheard
+    else:
+        listen()  # the operations of a compiler say other things
 
     def adopt_list(value: Any, source: Any) -> Any:
         if value is log:
@@ -117,7 +136,7 @@ def watch_list(vm: Any, log: list[Any]) -> None:
 
 
 @contextlib.contextmanager
-def unheard(target: Any, kwargs: dict[str, Any]) -> Iterator[None]:
+def unheard(target: Any, args: tuple[Any, ...] | None, kwargs: dict[str, Any]) -> Iterator[None]:
     """While an operation is done on fakes: it says everything once more when it is run."""
     shown_by, always = getattr(warnings, "_showwarnmsg_impl"), torch.is_warn_always_enabled()
     setattr(warnings, "_showwarnmsg_impl", _nothing)
@@ -133,11 +152,21 @@ def _nothing(message: Any) -> None:
     return None
 
 
+def is_silent(target: Any, name: str, args: tuple[Any, ...]) -> bool:
+    """By its name, in whatever spelling; x[...] with numbers and slices: a mask of bytes is warned of as it is used."""
+    if name in _SILENT or name[:1] in ("i", "r") and name[1:] in _SILENT or target in _PROPERTIES:
+        return True
+    if target not in (operator.getitem, torch.Tensor.__getitem__):
+        return False
+    parts = args[1] if type(args[1]) is tuple else (args[1],)
+    return all(part is None or part is Ellipsis or type(part) in (int, slice) for part in parts)
+
+
 @contextlib.contextmanager
-def listening(target: Any, kwargs: dict[str, Any]) -> Iterator[None]:
-    """While an operation is done on fakes, under a list that would get what it says."""
+def listening(target: Any, args: tuple[Any, ...] | None, kwargs: dict[str, Any]) -> Iterator[None]:
+    """While an operation is done on fakes, or (no `args`) a property is read, under a list that gets what it says."""
     name = getattr(target, "__name__", target)
-    if name in _LOUD or "out" in kwargs:
+    if args is not None and ("out" in kwargs or not is_silent(target, name.strip("_"), args)):
         raise Break("SB006", f"{WAY}, beside {name}, which may warn as it runs")
     before = torch.is_warn_always_enabled()
     torch.set_warn_always(True)

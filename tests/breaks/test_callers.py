@@ -236,3 +236,31 @@ def test_names_of_values_that_meet() -> None:
 
     x = torch.ones(1)
     assert torch.equal(stator.compile(outer, backend="eager")(x), outer(x))
+
+
+def said_by_a_helper(text: str) -> None:
+    warnings.warn(text, stacklevel=2)
+
+
+def through_two(text: str) -> None:
+    said_by_a_helper(text)
+    warnings.warn(text + " again", stacklevel=2)
+
+
+def recorded_below(x):
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        y = x.sort()[0]  # which may warn as it runs: the manager is entered natively, and warnings are made natively
+        said_by_a_helper("one")
+        through_two("two")
+    return y, [(each.filename, each.lineno, str(each.message)) for each in seen]
+
+
+def test_warnings_of_callees_that_run_natively_point_at_their_callers() -> None:
+    compiled = stator.compile(recorded_below, backend="eager")
+    for x in (X, X, X[:2]):
+        with events.record() as log:
+            value, seen = compiled(x)
+        expected, wanted = recorded_below(x)
+        assert torch.equal(value, expected) and seen == wanted
+    assert not any(isinstance(event, events.InternalFailure) for event in log)
