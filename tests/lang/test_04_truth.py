@@ -141,3 +141,23 @@ def default_idiom(name, x):
     name = name or "default"
     scale = len(name) if name != "default" else None
     return name, x * (scale if scale is not None else 1)
+
+
+class Falsy:
+    __bool__ = staticmethod(lambda: False)
+
+
+class Sized:
+    def __init__(self, n):
+        self.n = n
+
+    class Length:
+        def __get__(self, obj, cls):
+            return lambda: obj.n
+
+    __len__ = Length()
+
+
+@case(call(ramp(2)))
+def truth_of_odd_methods(x):
+    return [bool(each) for each in (Falsy(), Sized(0), Sized(3))], (1 if Falsy() else 2), not Sized(0), x + 1

@@ -171,3 +171,41 @@ def private_names_are_mangled(x):
 
     secret = Secret()
     return secret.get() + x, sorted(vars(secret)), Secret._Secret__hidden, hasattr(secret, "__hidden")
+
+
+class Counted:
+    made = 0
+
+    def __init__(self, n=0):
+        type(self).made += 1
+        self.n = n
+
+
+class Chooser:
+    def __new__(cls, kind, n):
+        if kind == "other":
+            return Counted(n)
+        if kind == "number":
+            return n
+        return super().__new__(cls)
+
+    def __init__(self, kind, n):
+        print("initialised", kind)
+        self.n = n
+
+
+@case(call(ramp(2)))
+def new_that_gives_something_else(x):
+    made = [Chooser(kind, 3) for kind in ("own", "other", "number")]
+    return [type(each).__name__ for each in made], Counted.made, made[0].n, made[1].n, x + 1
+
+
+@case(call(ramp(2)))
+def classes_written_in_c_cannot_change(x):
+    found = []
+    for cls in (int, dict, type, object):
+        try:
+            cls.k = 1
+        except TypeError as error:
+            found.append(str(error))
+    return found, hasattr(int, "k"), x + 1

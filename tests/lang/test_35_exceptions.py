@@ -239,3 +239,28 @@ def traceback_lines(x):
             names.append((tb.tb_frame.f_code.co_name, tb.tb_lineno))
             tb = tb.tb_next
         return names, x + 1
+
+
+def walked(error):
+    found, tb = [], error.__traceback__
+    while tb is not None:
+        found.append((tb.tb_frame.f_code.co_name, tb.tb_lineno))
+        tb = tb.tb_next
+    return found
+
+
+@case(call(ramp(2)))
+def traceback_through_functions_written_in_c(x):
+    def items(n):
+        for i in range(n):
+            if i == 2:
+                raise ValueError(i)
+            yield i
+
+    found = []
+    for consume in (sum, list, max, any, lambda it: dict((i, i) for i in it), lambda it: [*it]):
+        try:
+            consume(items(4))
+        except ValueError as error:
+            found.append(walked(error))
+    return found, x + 1

@@ -200,3 +200,22 @@ def attribute_of_an_enum_member():
 
     Mode.TWO.extra = 2
     return Scene(lambda x: x * Mode.TWO.extra, one(ramp()), lambda: setattr(Mode.TWO, "extra", 3))
+
+
+@probe()
+def equality_that_c_code_finds():
+    class Numbered:
+        __hash__ = None
+
+        def __init__(self, k):
+            self.k = k
+
+        def __eq__(self, other):
+            return self.k == other.k
+
+    held = [Numbered(1), Numbered(2), Numbered(3)]
+
+    def change():
+        Numbered.__eq__ = lambda self, other: self.k == other.k + 1
+
+    return Scene(lambda x: (held.index(Numbered(2)), held.count(Numbered(2)), x + 1), one(ramp()), change)

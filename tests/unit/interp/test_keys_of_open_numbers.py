@@ -76,3 +76,13 @@ def test_numbers_that_are_in_no_table_share_a_graph() -> None:
     assert graphs == [1, 1, 0, 0, 0]
     table["numbers"][14] = 1
     assert compiled(torch.ones(2), 14)[1] is True and compiled(torch.ones(2), 13)[1] is False
+
+
+def test_found_in_a_sequence() -> None:
+    def ask(x: torch.Tensor, n: int, m: int) -> Any:
+        return x + n, n in [m, m + 1, 5], n not in (n + 1, m), (n, 1) in [(m, 1)], [n] in [[m], [7]]
+
+    compiled = stator.compile(ask, backend="eager", fullgraph=True, options={"strict": True})
+    for n, m in ((2, 3), (3, 4), (5, 4), (6, 6), (7, 6), (9, 8)):
+        expected, found = ask(torch.ones(2), n, m), compiled(torch.ones(2), n, m)
+        assert torch.equal(expected[0], found[0]) and expected[1:] == found[1:]

@@ -1,0 +1,111 @@
+"""What the interpreter notes beside the result: lines on nodes and guards, and what it refuses to rely on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import stator
+from stator import events
+from stator.interp import vm as machine
+from tests.breaks.capture import compare
+
+X = torch.tensor([1.0, -2.0, 3.0])
+
+
+class Layer(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(3, 3)
+        self.scale = 2
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.inner(x)
+        return y.relu() * self.scale
+
+
+class Layers(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList([Layer() for _ in range(4)])
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        first, *others = self.layers
+        x = first(x)
+        for layer in others:
+            x = layer(x)
+        return x.sum()
+
+
+def captured(fn: Any, *args: Any) -> tuple[torch.fx.GraphModule, Any]:
+    with events.record() as log:
+        stator.compile(fn, backend="eager", fullgraph=True)(*args)
+    (made,) = [event for event in log if isinstance(event, events.CaptureFinished)]
+    return made.graph, made.guard_list
+
+
+def test_nodes_know_the_lines_of_the_program() -> None:
+    graph, _ = captured(Layers(), X)
+    seen = {node.name: node.meta["stack_trace"].strip().splitlines() for node in graph.graph.nodes
+            if node.op in ("call_function", "call_method")}
+    assert len(seen) == 13
+    first, body = Layers.forward.__code__.co_firstlineno + 2, Layer.forward.__code__.co_firstlineno + 1
+    for name, stack in seen.items():
+        lines = [line.strip() for line in stack if __file__ in line]
+        if name.startswith("sum"):
+            assert lines == [f'File "{__file__}", line {first + 3}, in forward']
+        else:
+            caller, own = first + 2 if "_" in name else first, body if name.startswith("linear") else body + 1
+            assert lines == [f'File "{__file__}", line {line}, in forward' for line in (caller, own)], name
+            assert stack[-1].strip() == lines[-1] or name.startswith("linear")
+
+
+def test_guards_know_the_lines_of_the_program() -> None:
+    def fn(x: torch.Tensor, n: int) -> torch.Tensor:
+        if n == 2:
+            return x * 3
+        return x
+
+    _, guards = captured(fn, X, 2)
+    lines = {guard.where for guard in guards if guard.where is not None}
+    first = fn.__code__.co_firstlineno
+    assert (__file__, first + 1, "fn") in lines
+    assert all(file == __file__ and name == "fn" for file, _, name in lines)
+
+
+def test_guards_of_loops_of_c_functions_are_the_callers() -> None:
+    values = [1, 2, 3]
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        return x * sum(value for value in values)
+
+    _, guards = captured(fn, X)
+    assert {guard.where[0] for guard in guards if guard.where is not None} == {__file__}
+
+
+class Thing:
+    pass
+
+
+def in_the_order_of_a_set(x: Any, n: int) -> Any:
+    return [type(thing).__name__ for thing in {Thing(), Thing()}], x + n
+
+
+def test_the_order_of_a_set_of_objects_is_not_traced() -> None:
+    assert set(compare(in_the_order_of_a_set, [(X, 1), (X, 2)]).breaks) == {"SB013"}
+
+
+def long_loop(x: Any, n: int) -> Any:
+    total = 0
+    while total < n:
+        total += 1
+    return x + total
+
+
+def test_a_loop_that_runs_for_long_is_left_to_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "LOOP_LIMIT", 50)
+    assert compare(long_loop, [(X, 10)]).breaks == []
+    assert compare(long_loop, [(X, 100), (X, 100)]).breaks == ["SB011"]
