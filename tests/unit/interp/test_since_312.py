@@ -47,6 +47,17 @@ def program(x):
             return self
     return Box().put(x).held * 2, Box[int]().put(1).held
 """,
+    "generic class in the body of a class": """
+class Base:
+    k = 3
+
+def program(x):
+    class Box:
+        own = 2
+        class Part[T](Base, metaclass=type):
+            pass
+    return x * Box.Part().k, [base.__name__ for base in Box.Part.__mro__], Box.Part.__type_params__[0].__name__
+""",
     "type alias": """
 type Numbers = list[int]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 from typing import Any
 
 import pytest
@@ -109,3 +110,12 @@ def test_a_loop_that_runs_for_long_is_left_to_python(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(machine, "LOOP_LIMIT", 50)
     assert compare(long_loop, [(X, 10)]).breaks == []
     assert compare(long_loop, [(X, 100), (X, 100)]).breaks == ["SB011"]
+
+
+def unknown_to_the_table(x: Any, n: int) -> Any:
+    return x + n, type(resource.getpagesize()).__name__
+
+
+def test_a_break_names_the_function_written_in_c() -> None:
+    (event,) = compare(unknown_to_the_table, [(X, 1)]).of(events.GraphBreak)
+    assert "getpagesize" in event.cause
