@@ -34,6 +34,7 @@ from stator.graph.histories import AS_IT_IS, needs_old_values, separate_historie
 from stator.graph.may_fail import fails_where_it_is_caught
 from stator.graph.memory import memory_partition, overlap_in_symbols, sharing_candidates, storage_partition
 from stator.graph.modes_aside import put_back, unasked
+from stator.graph.wrappers import OPEN_SIZES
 from stator.guards.guard import Guard, Kind
 from stator.guards.guard_set import GuardList, in_order
 from stator.guards.lower import Program, lower
@@ -136,6 +137,10 @@ def ask_less(site: CallSite, done: Trace) -> bool:
         return True
     if CARRIED_NUMBERS not in site.turned_off and carries_numbers(recorder.graph):
         site.turned_off.add(CARRIED_NUMBERS)  # break at the loop
+        return True
+    if OPEN_SIZES not in site.turned_off and any(wrapper._has_symbolic_sizes_strides
+                                                 for wrapper in recorder.wrappers.behind.values()):
+        site.turned_off.add(OPEN_SIZES)  # sizes of wrappers become constants again
         return True
     if recorder.takes_sparse and any(is_sparse(graph_input.tensor) for graph_input in recorder.inputs):
         site.turned_off.add("sparse inputs")  # break at what uses them

@@ -16,6 +16,7 @@ from typing import Any
 from stator import marks
 from stator.cache.sharing import Shareable
 from stator.graph.histories import AS_IT_IS
+from stator.graph.wrappers import OPEN_SIZES
 from stator.guards.guard import Guard
 from stator.guards.lower import Program
 from stator.interp.handled_errors import WAY
@@ -96,6 +97,7 @@ class CallSite:
         """The frames a trace of this site starts from."""
         vm.recorder.data_dependent = self.data_dependent
         vm.recorder.in_order = self.settings.runs_in_order
+        vm.recorder.wrappers.may_open = OPEN_SIZES not in self.turned_off
         vm.recorder.takes_sparse = "sparse inputs" not in self.turned_off
         if AS_IT_IS in self.turned_off:
             vm.recorder.keep_as_it_is()

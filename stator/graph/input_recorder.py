@@ -68,6 +68,7 @@ class InputRecorder:
     propagation: Propagation
     plain_inputs: PlainInputs
     takes_sparse: bool
+    open_parts: Callable[[Any, Source], dict[str, Any]]
     enclosing: Any
     locate: Callable[[], Any]
     _last_input: fx.Node | None
@@ -84,7 +85,7 @@ class InputRecorder:
             if id(tensor) in self.wrappers.parts and not tensor.requires_grad:
                 return self.wrappers.part(*self.wrappers.parts[id(tensor)])
             if special and acts_as_wrapper(type(tensor)):
-                return self.wrappers.add_input(tensor, source)
+                return self.wrappers.add_input(tensor, source, dims or {})
             if special and not acts_above_dispatch(type(tensor)):
                 raise Break("SB017", f"a tensor of type {type(tensor).__name__}")
             if tensor.layout is not torch.strided and (tensor.layout is not torch.sparse_coo or not self.takes_sparse):

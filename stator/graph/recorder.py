@@ -90,6 +90,7 @@ class Recorder(InputRecorder):
         self.layouts = EntryLayouts(self)
         self.marks: dict[str, Any] = {}  # metadata of every node recorded now (see rules_checkpoint)
         self.class_of: Callable[[Any], type] = lambda fake: torch.Tensor  # what the program takes a fake for
+        self.open_parts: Callable[[Any, Source], dict[str, Any]] = lambda tensor, source: {}  # of a wrapper: by name
         self.tangents = False  # whether the trace is at a level of forward-mode differentiation
         self.listening: Callable[..., AbstractContextManager[None]] | None = None  # around each operation on fakes
         self.under_hooks = False  # whether the trace is where the program has pushed hooks on saved tensors

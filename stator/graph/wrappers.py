@@ -18,6 +18,10 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from stator.breaks import Break
 from stator.graph.naming import is_in_place
 from stator.graph.propagation import ExactNeeded
+from stator.guards.shape_check import Operand, Property
+from stator.shapes.inputs import symbolic_wrapper
+
+OPEN_SIZES = "open sizes of wrappers"  # a way of capturing
 
 
 class Wrappers:
@@ -27,12 +31,13 @@ class Wrappers:
         self.recorder = recorder
         self.behind: dict[int, Any] = {}  # id of an outer fake -> the wrapper of fakes
         self.outers: dict[int, Any] = {}  # id of a wrapper of fakes -> its outer fake
+        self.may_open = True  # whether sizes may be symbols
         self.parts: dict[int, tuple[Any, str]] = {}  # id of a real inner tensor -> the outer fake, and the part's name
 
     # ------------------------------------------------------------------ inputs and calls
 
-    def add_input(self, tensor: Any, source: Any) -> FakeTensor:
-        """One input of the graph, whose inner tensors are read from it."""
+    def add_input(self, tensor: Any, source: Any, dims: dict[int, Any]) -> FakeTensor:
+        """One input of the graph, whose inner tensors are read from it; `dims`, and theirs like them, are symbols."""
         recorder = self.recorder
         if recorder.propagation.enabled:
             raise ExactNeeded  # its inner tensors may share storages with other inputs
@@ -40,7 +45,13 @@ class Wrappers:
             raise Break("SB017", f"a nested tensor of layout {tensor.layout}")
         try:
             with torch.inference_mode(tensor.is_inference()):
-                wrapper = recorder.fake_mode.from_tensor(tensor, static_shapes=True)
+                inner, parts = recorder.open_parts(tensor, source), parts_of(tensor)
+                if not self.may_open or any(map(is_traceable_wrapper_subclass, parts.values())):
+                    dims, inner = {}, {}  # no compiler was found to take them, or wrappers in wrappers: constants
+                if dims or any(inner.values()):
+                    wrapper = symbolic_wrapper(recorder.fake_mode, tensor, source, parts, dims, inner)
+                else:
+                    wrapper = recorder.fake_mode.from_tensor(tensor, static_shapes=True)
         except Exception as error:  # of torch's, or of the class: whether it is right, eager says
             raise Break("SB017", f"a {type(tensor).__name__}: {error}") from error
         if type(wrapper) is not type(tensor):
@@ -48,6 +59,10 @@ class Wrappers:
         fake = self.noted(wrapper)
         node = recorder.placeholder(wrapper, source)
         recorder.tie(fake, node)
+        recorder.symbols.define_input(node, fake, source, recorder.locate())
+        for dim, how in dims.items():
+            if how != "open":
+                recorder.symbols.declare(Operand(source, Property.SIZE, dim), fake.shape[dim], how)
         for name in flatten(tensor)[0]:
             self.parts[id(getattr(tensor, name))] = (fake, name)
         recorder.add_graph_input(source, tensor, fake, node)
@@ -93,6 +108,14 @@ class Wrappers:
             self.recorder.record("getattr", name, (outer,), {}, fake)
         return fake
 
+    def define_part(self, outer: Any, name: str, fake: Any, source: Any) -> None:
+        """The symbols that an inner tensor brings; those that the outer one has too are a relation between them."""
+        symbols = self.recorder.symbols
+        sizes = {each.node.expr for each in (*fake.shape, *fake.stride()) if type(each) is torch.SymInt}
+        known = all(symbol in symbols.definitions for size in sizes for symbol in size.free_symbols)
+        node = self.recorder.node_of(outer if known else self.part(outer, name))
+        symbols.define_input(node, fake, source, self.recorder.locate())
+
     def noted(self, result: Any) -> Any:
         """A result of an operation on wrappers, as the interpreter sees it."""
         recorder, result = self.recorder, self.outside(result)
@@ -112,7 +135,8 @@ class Wrappers:
             return found
         if not is_traceable_wrapper_subclass(wrapper):
             raise Break("SB017", f"an operation that returned a {type(wrapper).__name__}")
-        if wrapper.layout is not torch.strided or any(type(n) is not int for n in (*wrapper.shape, *wrapper.stride())):
+        extents = (*wrapper.shape, *wrapper.stride()) if wrapper.layout is torch.strided else (None,)
+        if any(type(extent) not in _SIZES for extent in extents):
             raise Break("SB017", f"a {type(wrapper).__name__} whose sizes are no integers")
         with torch._C._DisableTorchDispatch():
             elem = torch.empty_strided(wrapper.shape, wrapper.stride(), dtype=wrapper.dtype, device="meta")
@@ -148,6 +172,13 @@ class Wrappers:
             if wrapper is not None and (wrapper.shape, wrapper.stride(), wrapper.dtype, wrapper.requires_grad) != (
                     outer.shape, outer.stride(), outer.dtype, outer.requires_grad):
                 raise Break("SB017", f"an operation in place that changes what a {type(wrapper).__name__} looks like")
+
+
+def parts_of(tensor: Any) -> dict[str, Any]:
+    return {name: getattr(tensor, name) for name in flatten(tensor)[0]}
+
+
+_SIZES = (int, torch.SymInt)
 
 
 # ---------------------------------------------------------------------- what guards ask

@@ -51,7 +51,7 @@ from stator.heap.tracker import MOVING, Shape, VariableTracker
 from stator.heap.unread import adopt_unread
 from stator.heap.upcoming import AHEAD, COMPOSITES, ENDLESS, SEQUENCES, adopt_upcoming
 from stator.heap.values import value_adopters
-from stator.heap.wrappers import guard_parts
+from stator.heap.wrappers import guard_parts, open_parts
 from stator.kinds import is_a, module_of
 from stator.shapes.policy import STATIC_CLASS_MARK, Policy
 from stator.source import (
@@ -80,6 +80,7 @@ class Heap(Exposure):
 
     def __init__(self, recorder: Any) -> None:
         self.recorder = recorder
+        recorder.open_parts = functools.partial(open_parts, self)
         self.guards = GuardSet()
         self.shapes = Policy(False)  # which sizes and numbers are left open
         self.locate: Callable[[], Any] = lambda: None  # the user's line now being interpreted
@@ -313,7 +314,8 @@ class Heap(Exposure):
             asked = acts_as_wrapper if id(fake) in self.recorder.wrappers.behind else acts_above_dispatch
         self.guard(CallOf(Pinned(asked), (Pinned(type(value)),)), Kind.FRESH_CALL, True)
         if asked is acts_as_wrapper:
-            guard_parts(self, value, source)
+            with torch._C.DisableTorchFunction():
+                guard_parts(self, value, source, self.recorder.wrappers.behind[id(fake)])
 
     def _adopt_size(self, value: Any, source: Source) -> Any:
         if not is_constant(value):

@@ -11,7 +11,12 @@ from typing import Any
 import sympy
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
-from torch.fx.experimental.symbolic_shapes import DimDynamic, StatelessSymbolicContext, StrictMinMaxConstraint
+from torch.fx.experimental.symbolic_shapes import (
+    DimDynamic,
+    StatelessSymbolicContext,
+    StrictMinMaxConstraint,
+    SubclassSymbolicContext,
+)
 from torch.utils._mode_utils import no_dispatch
 from torch.utils._sympy.numbers import int_oo
 from torch.utils._sympy.value_ranges import ValueRanges
@@ -45,6 +50,24 @@ def symbolic_fake(mode: FakeTensorMode, tensor: torch.Tensor, source: Source,
     context = StatelessSymbolicContext(dynamic_sizes=sizes, dynamic_strides=steps,
                                        constraint_sizes=_declared_ranges(tensor, dims))
     return mode.from_tensor(plain, symbolic_context=context, source=NamedSource(source))
+
+
+def symbolic_wrapper(mode: FakeTensorMode, tensor: Any, source: Source, parts: dict[str, Any],
+                     dims: dict[int, str | Dim], inner_dims: dict[str, Any]) -> Any:
+    """A wrapper of fakes; sizes of its parts that are equal to an open size of its own are the same symbol.
+
+    `parts` are its inner tensors, and `inner_dims` their own open dimensions.
+    """
+    _require_in_range(tensor, source)
+    open_sizes = {tensor.shape[dim] for dim in dims}
+    outer = [DimDynamic.DUCK if dim in dims else DimDynamic.STATIC for dim in range(tensor.dim())]
+    inner = {name: StatelessSymbolicContext(dynamic_sizes=[
+        DimDynamic.DUCK if size in open_sizes or dim in inner_dims[name] else DimDynamic.STATIC
+        for dim, size in enumerate(part.shape)]) for name, part in parts.items()}
+    place = NamedSource(source)
+    context = SubclassSymbolicContext(dynamic_sizes=outer, constraint_sizes=_declared_ranges(tensor, dims),
+                                      tensor_source=place, inner_contexts=inner)
+    return mode.from_tensor(tensor, source=place, symbolic_context=context)
 
 
 def _how(choice: str | Dim | None) -> DimDynamic:

@@ -234,7 +234,7 @@ class Policy:
         marks = tensor.__dict__
         found: dict[int, str | Dim] = {}
         if self.dynamic is not False:
-            if self.dynamic and type(tensor) is torch.Tensor:
+            if self.dynamic and (type(tensor) is torch.Tensor or hasattr(type(tensor), "__tensor_flatten__")):
                 found.update(dict.fromkeys(range(rank), "open"))
             found.update(dict.fromkeys(self.memory.sizes.get(source, ()), "open"))
             found.update(dict.fromkeys(self.memory.foresees("sizes", source), "open"))
