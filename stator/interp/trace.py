@@ -170,7 +170,9 @@ def refuse_active_modes() -> None:
     if torch._C._len_torch_dispatch_stack():
         raise Break("SB005", "a TorchDispatchMode is active")
     if torch._C._functorch.get_interpreter_stack():
-        raise Break("SB016", "a functorch transform is active")
+        stop = Break("SB016", "a functorch transform is active")
+        stop.remedy = "compile the function that calls torch.func's vmap, grad or jacrev: it is captured as a whole"
+        raise stop
 
 
 Begin = Callable[[VM], tuple[Frame, Frame | None, BaseException | None]]
