@@ -7,6 +7,7 @@ backward pass would show, or that give back what they were given, are refused (`
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import torch
@@ -52,14 +53,21 @@ class GraphFunction(torch.autograd.Function):
         return (None,) * 8 + tuple(None if place is None else made[place] for place in ctx.places)
 
 
-def apply_graphs(outputs: int, constant: Any, kept: Any, places: Any, forward: Any, backward: Any, given: Any,
+@functools.lru_cache(64)
+def graph_function(name: str) -> Any:
+    """The class whose results' `grad_fn` is called after the program's own function."""
+    return type(GraphFunction)(name, (GraphFunction,), {})
+
+
+def apply_graphs(name: str, outputs: int, constant: Any, kept: Any, places: Any, forward: Any, backward: Any, given: Any,
                  more: Any, tensors: Any) -> Any:
-    """The operation: two graphs as one autograd.Function.
+    """The operation: two graphs as one autograd.Function of that name.
 
     `forward(*given)` makes `outputs` results and more; those numbered in `constant` have no gradient, and those in
     `kept` are saved for `backward`; `places` says which result of `backward` is the gradient of each of `tensors`.
     """
-    return GraphFunction.apply(outputs, constant, kept, places, forward, backward, given, more, *tensors)[:outputs]
+    function = graph_function(name)
+    return function.apply(outputs, constant, kept, places, forward, backward, given, more, *tensors)[:outputs]
 
 
 def traced_apply(vm: Any, application: Any, members: Any, as_outputs: Any) -> Any:
@@ -102,7 +110,7 @@ def traced_apply(vm: Any, application: Any, members: Any, as_outputs: Any) -> An
     flowing = tuple(value for value in inputs if type(value) is FakeTensor)
     results = as_outputs(tuple(tensors), tuple(tensors[i] for i in constant))
     kept = tuple(next(i for i, each in enumerate(made) if each is tensor) for tensor in saved)
-    args = (len(tensors), tuple(constant), kept, places, forward, backward, given, more, flowing)
+    args = (name, len(tensors), tuple(constant), kept, places, forward, backward, given, more, flowing)
     vm.recorder.record("call_function", apply_graphs, args, {}, results)
     fresh = iter(results)
     whole = tuple(next(fresh) if type(part) is FakeTensor else part for part in parts)

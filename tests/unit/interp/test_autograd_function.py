@@ -135,3 +135,16 @@ def test_a_forward_with_effects_breaks_where_gradients_flow() -> None:
         assert compiled(x).tolist() == [2.0, 2.0]
         assert compiled(x).tolist() == [2.0, 2.0]
     assert CALLS[0] == before + 2
+
+
+def test_a_grad_fn_is_called_after_the_function() -> None:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        return Cubed.apply(x, 2)
+
+    x = torch.ones(2, requires_grad=True)
+    compiled = stator.compile(program, backend="eager")
+    for _ in range(2):
+        made, expected = compiled(x).grad_fn, program(x).grad_fn
+        assert made is not None and expected is not None
+        assert made.name() == expected.name() == "CubedBackward"
+        assert type(made).__name__ == type(expected).__name__
