@@ -36,12 +36,23 @@ def new_node(graph: fx.Graph, op: str, target: Any, args: tuple[Any, ...], kwarg
 def new_input(graph: fx.Graph, last: fx.Node | None, name: str) -> fx.Node:
     """An input, after the last one."""
     unique = graph._graph_namespace.create_name(name if name.islower() else graph._target_to_str(name), None)
+    if unique != name and _is_taken(name, last):
+        name = unique
     node = bare_node(graph, unique, "placeholder", name, (), immutable_dict())
     graph._graph_namespace.associate_name_with_obj(unique, node)
     (graph._root if last is None else last).append(node)
     graph._find_nodes_lookup_table.insert(node)
     graph._len += 1
     return node
+
+
+def _is_taken(name: str, node: fx.Node | None) -> bool:
+    """Whether an input is called so already: in the code that fx writes, inputs are parameters."""
+    while node is not None and node.op == "placeholder":
+        if node.target == name:
+            return True
+        node = node.prev
+    return False
 
 
 def first_operation(node: fx.Node) -> fx.Node:

@@ -97,4 +97,8 @@ def keyword_default(vm: Any, func: types.FunctionType, name: str) -> Any:
         return UNBOUND
     if id(func) in vm.fresh:
         return raw[name]
-    return vm.heap.adopt(raw[name], Key(Attr(vm.heap.source_of(func), "__kwdefaults__"), name))
+    known = vm.keyword_defaults.get((id(func), name))
+    if known is None:  # a number is one symbol, however often the function is called
+        known = vm.heap.adopt(raw[name], Key(Attr(vm.heap.source_of(func), "__kwdefaults__"), name))
+        vm.keyword_defaults[id(func), name] = known
+    return known

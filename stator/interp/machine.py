@@ -121,11 +121,13 @@ class Machine:
         self.pending: BaseException | None = None  # a Break that C code might swallow
         self.lookups: dict[tuple[type, str], Any] = {}
         self.ancestry: set[type] = set()  # classes whose MRO is guarded
+        self.asked_classes: set[type] = set()  # whose special methods are guarded
         self.fresh: dict[int, Any] = {}  # functions, classes and modules made by the trace
         self.type_parameters: dict[int, tuple[Any, str, tuple[Any, ...]]] = {}  # made by intrinsics: which, from what
         self.generators: dict[int, Any] = {}
         self.bodies: list[Any] = []  # weak references to the bodies of all generators made inside
         self.defaults: dict[int, Any] = {}
+        self.keyword_defaults: dict[tuple[int, str], Any] = {}
         self.class_overlays: dict[type, dict[str, Any]] = {}
         self.reborn: set[tuple[type, str]] = set()  # deleted and set again: last in the class from now on
         self.locks: dict[int, Any] = {}  # of an outside lock -> how the program has used it

@@ -251,6 +251,9 @@ class NativeCaller(Machine):
             if is_a(error, GuardOnDataDependentSymNode):
                 raise data_dependent(error.cond,  # type: ignore[attr-defined]
                                      f"{describe_callable(fn)} asks for a number") from None
+            if is_a(error, TypeError):
+                for value in args:  # perhaps for a method that a class does not have yet
+                    guard_special_methods(self, value)
             raise Raised(error) from None
         finally:
             _hook.leave()
@@ -268,6 +271,9 @@ class NativeCaller(Machine):
         try:
             return fn(*args, **(kwargs or {}))
         except Exception as error:
+            if is_a(error, TypeError):
+                for value in args:  # perhaps for a method that a class does not have yet
+                    guard_special_methods(self, value)
             raise Raised(error) from None
 
     # ------------------------------------------------------------------ nested runs
@@ -323,8 +329,12 @@ class NativeCaller(Machine):
         """C code found `func` on a class by itself (`__eq__`, `__hash__`, ...): guard that finding."""
         if self.making_classes:
             self.note_class_in_making(func.__name__, args)
-        if args and find_owner(type(args[0]), func):
-            find(self, type(args[0]), func.__name__)
+        cls = type(args[0]) if args else type(None)
+        if any(base.__dict__.get(func.__name__) is func for base in cls.__mro__):
+            find(self, cls, func.__name__)
+            guard_special_methods(self, args[0])
+        elif cls not in self.asked_classes and is_mutable_class(cls) and _holds(cls, func):
+            guard_special_methods(self, args[0])
 
     def note_class_in_making(self, name: str, args: tuple[Any, ...]) -> None:
         """type.__new__ shows the class it makes to these before it returns it (to the third through C code)."""
@@ -348,8 +358,8 @@ class NativeCaller(Machine):
         return self.run(frame)
 
 
-def find_owner(cls: type, func: Any) -> bool:
-    return any(base.__dict__.get(func.__name__) is func for base in cls.__mro__)
+def _holds(cls: type, func: Any) -> bool:
+    return any(value is func for base in cls.__mro__ for value in base.__dict__.values())
 
 
 class _Callback:
@@ -386,6 +396,20 @@ def _require_read(fn: Any, receiver: Any) -> None:
         raise unread(receiver, fn.__name__)
 
 
+def guard_special_methods(vm: Any, value: Any) -> None:
+    """C code has asked an object: what its class has for C code to find, and what it has not, must stay so."""
+    cls = type(value)
+    if cls not in vm.asked_classes and is_mutable_class(cls) and id(cls) not in vm.fresh \
+            and cls not in UNREAD and cls not in SYMBOLIC and cls is not FakeTensor:
+        vm.asked_classes.add(cls)
+        for name in _SPECIAL_METHODS:
+            find(vm, cls, name)
+
+
+_SPECIAL_METHODS = tuple(f"__{stem}__" for stem in (
+    "float int index trunc complex bool len length_hint iter next getitem contains reversed abs neg pos invert round "
+    "floor ceil bytes fspath call str repr format hash eq ne lt le gt ge divmod rdivmod pow rpow add radd mul rmul"
+).split()) + ("keys",)
 _CONVERSIONS = frozenset({"__float__", "__int__", "__index__", "__len__", "__hash__", "__complex__", "__length_hint__"})
 _SLOTS = (types.WrapperDescriptorType, types.MethodDescriptorType)
 _RUNNABLE = {NativeClass.PURE_SHELL, NativeClass.PURE, NativeClass.PURE_DEEP, NativeClass.MUTATES, NativeClass.ITERATOR}

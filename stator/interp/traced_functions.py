@@ -56,11 +56,12 @@ class GraphFunction(torch.autograd.Function):
 @functools.lru_cache(64)
 def graph_function(name: str) -> Any:
     """The class whose results' `grad_fn` is called after the program's own function."""
-    return type(GraphFunction)(name, (GraphFunction,), {})
+    make: Any = type(GraphFunction)
+    return make(name, (GraphFunction,), {})
 
 
-def apply_graphs(name: str, outputs: int, constant: Any, kept: Any, places: Any, forward: Any, backward: Any, given: Any,
-                 more: Any, tensors: Any) -> Any:
+def apply_graphs(name: str, outputs: int, constant: Any, kept: Any, places: Any, forward: Any, backward: Any,
+                 given: Any, more: Any, tensors: Any) -> Any:
     """The operation: two graphs as one autograd.Function of that name.
 
     `forward(*given)` makes `outputs` results and more; those numbered in `constant` have no gradient, and those in

@@ -219,3 +219,56 @@ def equality_that_c_code_finds():
         Numbered.__eq__ = lambda self, other: self.k == other.k + 1
 
     return Scene(lambda x: (held.index(Numbered(2)), held.count(Numbered(2)), x + 1), one(ramp()), change)
+
+
+def tried(question):
+    try:
+        return question()
+    except TypeError as error:
+        return str(error)
+
+
+def say(value):
+    return lambda self, *others: value
+
+
+def pair(first, second):
+    return lambda self: iter((first, second))
+
+
+# What C code asks of an object: (name of the probe, methods of its class, methods that it gets, what is asked)
+ASKED = (
+    ("int_made_by_index", {"__index__": say(3)}, {"__int__": say(4)}, int),
+    ("float_made_by_index", {"__index__": say(3)}, {"__float__": say(4.5)}, float),
+    ("complex_made_by_float", {"__float__": say(3.5)}, {"__complex__": say(4j)}, complex),
+    ("int_of_what_had_none", {}, {"__int__": say(4)}, lambda n: tried(lambda: int(n))),
+    ("absolute_value_of_what_had_none", {}, {"__abs__": say(4)}, lambda n: tried(lambda: abs(n))),
+    ("integer_under_another_name", {"__int__": say(3)}, {"__int__": say(4)}, int),
+    ("index_under_another_name", {"__index__": say(1)}, {"__index__": say(2)}, lambda n: ([5, 6, 7][n], list(range(n)))),
+    ("times_under_another_name", {"__index__": say(1)}, {"__index__": say(2)}, lambda n: "ab" * n),
+    ("truth_under_another_name", {"__bool__": say(True)}, {"__bool__": say(False)}, lambda n: (any([n]), len([*filter(None, [n])]))),
+    ("order_under_another_name", {"__lt__": say(True)}, {"__lt__": say(False)}, lambda n: (1, n) < (1, 2)),
+    ("reflected_order_under_another_name", {"__gt__": say(True)}, {"__gt__": say(False)}, lambda n: max([1, n]) is n),
+    ("items_under_another_name", {"__iter__": pair(1, 2)}, {"__iter__": pair(3, 4)}, lambda n: (list(zip(n, n)), list(enumerate(n)))),
+    ("equality_beside_a_hash", {"__hash__": say(3)}, {"__eq__": say(True)}, lambda n: len({n, 3})),
+    ("position_under_another_name", {"__eq__": say(True)}, {"__eq__": say(False)}, lambda n: [1, n, 3].index(3)),
+    ("text_by_format", {"__str__": say("s")}, {"__format__": say("f")}, lambda n: f"{n}"),
+    ("rounding_under_another_name", {"__round__": say(1)}, {"__round__": say(2)}, round),
+    ("reversal_of_a_sequence", {"__getitem__": lambda self, i: i, "__len__": say(2)}, {"__reversed__": pair(8, 9)},
+     lambda n: list(reversed(n))),
+)
+
+
+def asking(name, methods, later, question):
+    def make():
+        cls = type("Asked", (), dict(methods))
+        asked = cls()
+        return Scene(lambda x: (x + 1, question(asked)), one(ramp()),
+                     lambda: [setattr(cls, each, method) for each, method in later.items()])
+
+    make.__name__ = name
+    probe()(make)
+
+
+for case in ASKED:
+    asking(*case)
