@@ -100,6 +100,8 @@ def new_wrapper(vm: Any, cls: type, args: Any, kwargs: Any) -> Any:
 
 def new_plain_object(vm: Any, cls: type, args: Any, kwargs: Any) -> Any:
     """object.__new__: extra arguments are an error only if `__init__` is object's, too."""
+    if type(cls) is not type:
+        find(vm, cls, "__abstractmethods__")  # whether it refuses
     if (args or kwargs) and find(vm, cls, "__init__") is object.__init__:
         return vm.native_unhooked(object.__new__, (cls, *args), kwargs)
     return vm.native_unhooked(object.__new__, (cls,))

@@ -330,7 +330,7 @@ class NativeCaller(Machine):
         if self.making_classes:
             self.note_class_in_making(func.__name__, args)
         cls = type(args[0]) if args else type(None)
-        if any(base.__dict__.get(func.__name__) is func for base in cls.__mro__):
+        if find_owner(cls, func):
             find(self, cls, func.__name__)
             guard_special_methods(self, args[0])
         elif cls not in self.asked_classes and is_mutable_class(cls) and _holds(cls, func):
@@ -356,6 +356,10 @@ class NativeCaller(Machine):
         if id(func) not in self.fresh:
             self.guard_code(func)
         return self.run(frame)
+
+
+def find_owner(cls: type, func: Any) -> bool:
+    return any(base.__dict__.get(func.__name__) is func for base in cls.__mro__)
 
 
 def _holds(cls: type, func: Any) -> bool:

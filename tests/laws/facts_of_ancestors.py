@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import typing
 
 from probing import Scene, probe, ramp
@@ -221,6 +222,30 @@ def abstract_methods_of_a_class():
     family = Family()
     return Scene(lambda x: (x + 1, getattr(family.K, "__abstractmethods__", None)), one(ramp()),
                  lambda: setattr(family.K, "__abstractmethods__", frozenset("a")))
+
+
+def tried(make):
+    try:
+        return type(make()).__name__
+    except TypeError as error:
+        return str(error)
+
+
+@probe()
+def abstract_class_that_can_be_made_later():
+    class Shape(abc.ABC):
+        @abc.abstractmethod
+        def area(self): ...
+
+    return Scene(lambda x: (x + 1, tried(Shape)), one(ramp()), lambda: setattr(Shape, "__abstractmethods__", frozenset()))
+
+
+@probe()
+def class_that_is_abstract_later():
+    class Shape(abc.ABC):
+        pass
+
+    return Scene(lambda x: (x + 1, tried(Shape)), one(ramp()), lambda: setattr(Shape, "__abstractmethods__", frozenset({"area"})))
 
 
 @probe()
