@@ -97,3 +97,10 @@ def test_a_float_that_changes_stays_open_for_a_compiler() -> None:
         for scale in (0.5, 1.5, 2.5, 3.5, 4.5):
             assert torch.equal(compiled(torch.ones(3), scale), scaled(torch.ones(3), scale))
     assert sum(isinstance(event, events.BackendCompiled) for event in log) == 2
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_sums_that_round_stay_in_the_graph(backend: str) -> None:
+    compiled = stator.compile(lambda x, f: x * ((f + 1e16) - 1e16), backend=backend, fullgraph=True)
+    for number in (1.5, 2.5, 3.5):
+        assert torch.equal(compiled(torch.ones(2), number), torch.ones(2) * ((number + 1e16) - 1e16))
