@@ -69,7 +69,8 @@ def run(make: Callable[[], World], calls: int, backend: Any) -> tuple[list[Any],
     random.seed(0)
     numpy.random.seed(0)
     world = make()
-    function = world.function if backend is None else stator.compile(world.function, backend=backend)
+    function = world.function if backend is None else stator.compile(
+        world.function, backend=backend, options={"strict": True})
     left, captures = [], []
     with events.record() as log, warnings.catch_warnings():
         warnings.simplefilter("ignore")
