@@ -67,15 +67,7 @@ def _check_class(vm: Any, obj: Any, seen_type: type, cls: Any, hook: str, argume
     if meta is type:
         if cls in ancestors(vm, seen_type):
             return True
-        if hook == "__subclasscheck__" or type(obj) is FakeTensor:
-            return False
-        try:
-            claimed = claimed_class(vm, obj)
-        except Raised as raised:
-            if not is_a(raised.exc, AttributeError):
-                raise
-            return False
-        return is_a(claimed, type) and cls in ancestors(vm, claimed)
+        return hook != "__subclasscheck__" and type(obj) is not FakeTensor and _is_claimed(vm, obj, cls)
     check = find(vm, meta, hook)
     if type(check) is types.FunctionType and check.__module__ != "abc":
         if cls is torch.nn.Parameter or cls is torch.nn.Buffer:
@@ -95,6 +87,17 @@ def _check_class(vm: Any, obj: Any, seen_type: type, cls: Any, hook: str, argume
         guard_registrations(vm, cls, seen_type)
     function = isinstance if hook == "__instancecheck__" else issubclass
     return vm.native(function, (argument, cls))
+
+
+def _is_claimed(vm: Any, obj: Any, cls: type) -> bool:
+    """Whether an object says by its `__class__` that it is of a class."""
+    try:
+        claimed = claimed_class(vm, obj)
+    except Raised as raised:
+        if not is_a(raised.exc, AttributeError):
+            raise
+        return False
+    return is_a(claimed, type) and cls in ancestors(vm, claimed)
 
 
 def claimed_class(vm: Any, obj: Any) -> Any:
@@ -199,15 +202,28 @@ def _type_prepare(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     vm.give({}, cont)
 
 
-@rule(type.__instancecheck__)
+@rule(type.__instancecheck__, arity=(2,))
 def _type_instancecheck(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-    seen = tensor_class(vm, args[1]) if type(args[1]) is FakeTensor else type(args[1])
-    vm.give(args[0] in ancestors(vm, seen), cont)
+    """isinstance() past what the class's own class says of it."""
+    cls, obj = args
+    seen = seen_class(vm, obj)
+    vm.give(cls in ancestors(vm, seen) or seen is type(obj) and _is_claimed(vm, obj, cls), cont)
 
 
-@rule(type.__subclasscheck__)
+@rule(type.__subclasscheck__, arity=(2,))
 def _type_subclasscheck(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    if not is_a(args[1], type):
+        return vm.give(vm.native_unhooked(type.__subclasscheck__, args, kwargs), cont)
     vm.give(args[0] in ancestors(vm, args[1]), cont)
+
+
+def seen_class(vm: Any, obj: Any) -> type:
+    """The class that the program's own object has, behind a fake, an open number or a stand-in that poses."""
+    if type(obj) is FakeTensor:
+        return tensor_class(vm, obj)  # type: ignore[no-any-return]
+    if type(obj) in SYMBOLIC:
+        return python_type(obj)
+    return posed_class(vm.heap, obj) or type(obj)
 
 
 @rule(type.mro)
@@ -217,9 +233,14 @@ def _type_mro(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     vm.give(list(ancestors(vm, args[0])), cont)
 
 
-@rule(type.__or__, type.__ror__)
+@rule(type.__or__, arity=(2,))
 def _type_or(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     vm.give(vm.native_unhooked(type.__or__, args, kwargs), cont)
+
+
+@rule(type.__ror__, arity=(2,))
+def _type_ror(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    vm.give(vm.native_unhooked(type.__ror__, args, kwargs), cont)
 
 
 @rule(type.__repr__)
@@ -373,8 +394,9 @@ def guard_registrations(vm: Any, cls: type, seen: type) -> Any:
 
 @rule(_abc._abc_instancecheck)
 def _abc_instancecheck(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-    if type(args[1]) is FakeTensor:
-        return vm.give(guard_registrations(vm, args[0], tensor_class(vm, args[1])), cont)
+    seen = seen_class(vm, args[1])
+    if seen is not type(args[1]):
+        return vm.give(guard_registrations(vm, args[0], seen), cont)
     claimed = claimed_class(vm, args[1])
     if claimed is not None and not is_a(claimed, type):
         raise Raised(TypeError("issubclass() arg 1 must be a class"))
