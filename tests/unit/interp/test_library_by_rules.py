@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import abc
 import contextvars
+import copy
+import copyreg
 import decimal
 import functools
 import importlib.metadata
@@ -208,3 +210,65 @@ def test_a_capture_that_is_given_up_leaves_no_flags_behind() -> None:
         with pytest.raises(stator.Unsupported):
             compiled(program)(torch.ones(1))
         assert not any(context.flags.values())
+
+
+def test_annotations_and_defaults_of_a_function_are_facts() -> None:
+    def asked(a: int, b: int = 1) -> int:
+        raise NotImplementedError
+
+    def program(x: Any) -> Any:
+        found = inspect.signature(asked)
+        return x, str(found), found.parameters["b"].default, found.parameters["a"].annotation
+
+    fn = compiled(program)
+    changes: list[Callable[[], Any]] = [
+        lambda: None, lambda: setattr(asked, "__defaults__", (5,)), lambda: asked.__annotations__.update(a=str),
+        lambda: asked.__annotations__.pop("return"), lambda: setattr(asked, "__signature__", inspect.Signature()),
+        lambda: delattr(asked, "__signature__"), lambda: setattr(asked, "__wrapped__", described)]
+    for change in changes:
+        change()
+        try:
+            expected = program(torch.ones(1))[1:]
+        except KeyError:
+            with pytest.raises(KeyError):
+                fn(torch.ones(1))
+            continue
+        assert fn(torch.ones(1))[1:] == expected
+
+
+class Slotted:
+    __slots__ = ("a", "__private")
+
+    def __init__(self, a: int) -> None:
+        self.a, self.__private = a, a + 1
+
+    def both(self) -> tuple[int, int]:
+        return self.a, self.__private
+
+
+@program
+def copies_of_slots(x: Any, n: int) -> Any:
+    made = copy.copy(Slotted(n))
+    return x, made.both(), copy.deepcopy(made).both(), tuple(copyreg._slotnames(Slotted)), tuple(Slotted.__slotnames__)
+
+
+def test_the_names_of_slots_are_kept_on_the_class_as_copyreg_does() -> None:
+    class Local(Slotted):
+        __slots__ = ("b",)
+
+    assert "__slotnames__" not in vars(Local)
+    fn = compiled(lambda x: (x, copy.copy(Local(3)).a))
+    for _ in range(2):
+        assert fn(torch.ones(1))[1] == 3
+        assert vars(Local)["__slotnames__"] == ["b", "a", "_Slotted__private"]
+        del Local.__slotnames__
+
+
+@program
+def exceptions_of_the_frame(x: Any, n: int) -> Any:
+    seen = [sys.exception(), sys.exc_info()[0]]
+    try:
+        raise ValueError(n)
+    except ValueError:
+        seen += [type(sys.exception()), sys.exception().args]
+    return x, seen, list(iter(lambda: seen.pop() if seen else None, None))[:1], list(iter(()))
