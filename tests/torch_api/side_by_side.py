@@ -69,8 +69,7 @@ def run(make: Callable[[], World], calls: int, backend: Any) -> tuple[list[Any],
     random.seed(0)
     numpy.random.seed(0)
     world = make()
-    function = world.function if backend is None else stator.compile(
-        world.function, backend=backend, options={"strict": True})
+    function = world.function if backend is None else stator.compile(world.function, backend=backend)
     left, captures = [], []
     with events.record() as log, warnings.catch_warnings():
         warnings.simplefilter("ignore")
