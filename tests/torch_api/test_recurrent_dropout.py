@@ -9,6 +9,8 @@ import pytest
 import torch
 from torch import nn
 
+import stator
+from stator import events
 from tests.torch_api.side_by_side import World, compare
 
 LAYERS: dict[str, Callable[[], nn.Module]] = {
@@ -54,3 +56,21 @@ def test_gradients(name: str) -> None:
         return World(step, lambda i: (torch.randn(3, 5, 4, generator=torch.Generator().manual_seed(i)),),
                      lambda: [parameter.grad for parameter in model.parameters()])
     compare(make, calls=2, backend="aot_eager", tolerance=1e-5)
+
+
+def test_an_lstm_that_learns_from_a_sequence_that_does_not() -> None:
+    """The rule that takes it apart would pick a kernel without gradients, and the graph would fail."""
+    torch.manual_seed(0)
+    model = nn.LSTM(4, 3)
+    compiled = stator.compile(model, backend="aot_eager")
+    with events.record() as log:
+        for _ in range(2):
+            x = torch.randn(5, 2, 4)
+            results = []
+            for run in (model, compiled):
+                model.zero_grad()
+                sequence, last = run(x)
+                sequence.pow(2).sum().backward()
+                results.append([sequence, *last, *(parameter.grad.clone() for parameter in model.parameters())])
+            torch.testing.assert_close(results[1], results[0])
+    assert not [event for event in log if isinstance(event, events.EagerFallback)]

@@ -119,3 +119,14 @@ def test_settings_are_frozen_and_hashable():
     assert hash(settings) == hash(build_settings(backend="eager"))
     with pytest.raises(AttributeError):
         settings.fullgraph = True
+
+
+@pytest.mark.parametrize(("backend", "in_order", "own"), [
+    ("eager", True, False), ("eager_noexcept", True, False), ("aot_eager", False, True), ("inductor", False, True),
+    ("cudagraphs", False, True), (identity, False, False),
+])
+def test_what_a_backend_does_with_a_graph_is_known(backend, in_order, own):
+    """Graphs that AOTAutograd would change are kept from Stator's own backends; users get whatever there is."""
+    settings = build_settings(backend=backend)
+    assert settings.runs_in_order is in_order and settings.has_own_backend is own
+    assert settings.backend_name == (backend if isinstance(backend, str) else "identity")
