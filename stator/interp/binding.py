@@ -8,9 +8,11 @@ from __future__ import annotations
 import types
 from typing import Any
 
+from stator.breaks import Break
 from stator.guards.guard import Kind
+from stator.heap.box import Box
 from stator.interp.frame import UNBOUND
-from stator.source import Attr, Index, Key
+from stator.source import Attr, Index
 
 _VARARGS, _VARKEYWORDS = 0x04, 0x08
 
@@ -92,13 +94,19 @@ def function_defaults(vm: Any, func: types.FunctionType) -> tuple[Any, ...]:
 
 
 def keyword_default(vm: Any, func: types.FunctionType, name: str) -> Any:
+    """Out of the table as the program sees it: it may have written to it."""
     raw = func.__kwdefaults__
-    if raw is None or name not in raw:
-        return UNBOUND
     if id(func) in vm.fresh:
-        return raw[name]
-    known = vm.keyword_defaults.get((id(func), name))
-    if known is None:  # a number is one symbol, however often the function is called
-        known = vm.heap.adopt(raw[name], Key(Attr(vm.heap.source_of(func), "__kwdefaults__"), name))
-        vm.keyword_defaults[id(func), name] = known
-    return known
+        return UNBOUND if raw is None else dict.get(raw, name, UNBOUND)
+    source = Attr(vm.heap.source_of(func), "__kwdefaults__")
+    if raw is None:
+        vm.heap.guard(source, Kind.EQUALS, None)
+        return UNBOUND
+    value = dict.get(vm.heap.adopt(raw, source), name, UNBOUND)
+    if type(value) is Box:
+        return value.force()
+    if value is UNBOUND:
+        if name in raw:  # CPython, which words the error, would find it
+            raise Break("SB006", "a call after the program has removed a default of the function")
+        vm.heap.guard(source, Kind.ABSENT, name)
+    return value

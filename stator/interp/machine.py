@@ -127,7 +127,6 @@ class Machine:
         self.generators: dict[int, Any] = {}
         self.bodies: list[Any] = []  # weak references to the bodies of all generators made inside
         self.defaults: dict[int, Any] = {}
-        self.keyword_defaults: dict[tuple[int, str], Any] = {}
         self.class_overlays: dict[type, dict[str, Any]] = {}
         self.reborn: set[tuple[type, str]] = set()  # deleted and set again: last in the class from now on
         self.locks: dict[int, Any] = {}  # of an outside lock -> how the program has used it
