@@ -257,14 +257,6 @@ def annotations_of_a_class():
 
 
 @probe()
-def annotations_that_reading_makes():
-    class K:
-        pass
-
-    return Scene(lambda x: (x + 1, len(K.__annotations__)), one(ramp()), lambda: setattr(K, "__annotations__", {"b": 1}))
-
-
-@probe()
 def names_of_an_object_whose_class_grows():
     family = Family()
     return Scene(lambda x: (x + 1, "late" in dir(family.k)), one(ramp()), lambda: setattr(family.Root, "late", 1))

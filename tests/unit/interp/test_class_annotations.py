@@ -1,0 +1,35 @@
+"""Annotations of classes that have none of their own: CPython makes them as they are read.
+
+The trace makes them as well, a moment before the call itself would: the one thing that tracing is known to change.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+import stator
+
+
+def family() -> tuple[type, Any]:
+    class Plain:
+        pass
+
+    def count(x: Any) -> Any:
+        return x + 1, len(Plain.__annotations__), "__annotations__" in Plain.__dict__
+
+    return Plain, count
+
+
+def test_made_by_reading_and_assigned_later() -> None:
+    ours, program = family()
+    theirs, expected = family()
+    compiled = stator.compile(program, backend="eager", fullgraph=True)
+    for change in (None, {"b": 1}, None, {"c": 1, "d": 2}):
+        if change is not None:
+            ours.__annotations__, theirs.__annotations__ = dict(change), dict(change)
+        assert str(compiled(torch.ones(2))) == str(expected(torch.ones(2)))
+        assert vars(ours)["__annotations__"] == vars(theirs)["__annotations__"]
+    ours.__annotations__["e"] = theirs.__annotations__["e"] = 3
+    assert str(compiled(torch.ones(2))) == str(expected(torch.ones(2)))
