@@ -71,7 +71,7 @@ def guard_member(vm: Any, cls: type, name: str) -> None:
     elif name in ("__module__", "__doc__", "__annotations__", "__abstractmethods__"):
         own = type.__dict__["__dict__"].__get__(cls)
         if name == "__annotations__" and name not in own:
-            type.__dict__[name].__get__(cls)  # reading makes them: the call itself would, a moment later
+            raise Break("SB006", f"the annotations of the class {cls.__name__}, which reading makes", once=True)
         if name in own:
             vm.heap.guard(Key(DictOf(Pinned(cls)), name), Kind.ID, own[name])
         else:

@@ -36,6 +36,9 @@ class Scalable(Protocol):
     def scale(self, n): ...
 
 
+Scalable.__annotations__  # noqa: B018  made as they are read first: a call that makes them runs eagerly
+
+
 class Good:
     def scale(self, n):
         return n * 2

@@ -256,6 +256,14 @@ def annotations_of_a_class():
     return Scene(lambda x: (x + 1, list(K.__annotations__)), one(ramp()), lambda: setattr(K, "__annotations__", {"b": 1}))
 
 
+@probe("SB006")
+def annotations_that_reading_makes():
+    class K:
+        pass
+
+    return Scene(lambda x: (x + 1, len(K.__annotations__)), one(ramp()), lambda: setattr(K, "__annotations__", {"b": 1}))
+
+
 @probe()
 def names_of_an_object_whose_class_grows():
     family = Family()

@@ -1,7 +1,4 @@
-"""Annotations of classes that have none of their own: CPython makes them as they are read.
-
-The trace makes them as well, a moment before the call itself would: the one thing that tracing is known to change.
-"""
+"""Annotations of classes that have none of their own: CPython makes them as they are read, so that call runs eagerly."""
 
 from __future__ import annotations
 
@@ -10,6 +7,7 @@ from typing import Any
 import torch
 
 import stator
+from stator import events
 
 
 def family() -> tuple[type, Any]:
@@ -26,6 +24,14 @@ def test_made_by_reading_and_assigned_later() -> None:
     ours, program = family()
     theirs, expected = family()
     compiled = stator.compile(program, backend="eager", fullgraph=True)
+    with events.record() as log:
+        compiled(torch.ones(2))
+    assert [event.why for event in log if isinstance(event, events.EagerFallback)] \
+        == ["the annotations of the class Plain, which reading makes"]
+    expected(torch.ones(2))
+    with events.record() as log:
+        compiled(torch.ones(2))
+    assert any(isinstance(event, events.BackendCompiled) for event in log)
     for change in (None, {"b": 1}, None, {"c": 1, "d": 2}):
         if change is not None:
             ours.__annotations__, theirs.__annotations__ = dict(change), dict(change)
