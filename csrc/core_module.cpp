@@ -46,6 +46,8 @@ PyMethodDef core_functions[] = {
      "tensor_item(tensor, place) -> an element of an integer tensor in the CPU's memory, counted in reading order"},
     {"attention_kernels", stator::attention_kernels, METH_NOARGS,
      "attention_kernels() -> which kernels scaled_dot_product_attention may choose, in which order, as one number"},
+    {"saved_hooks_of_program", stator::saved_hooks_of_program, METH_NOARGS,
+     "saved_hooks_of_program() -> whether hooks on saved tensors are on that are not torch's own"},
     {"set_vars", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(stator::set_vars)), METH_FASTCALL,
      "set_vars(object, attributes): add them to its instance dict"},
     {"set_items", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(stator::set_items)), METH_FASTCALL,

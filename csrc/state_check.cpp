@@ -3,6 +3,7 @@
 
 #include <ATen/Context.h>
 #include <ATen/PythonTorchFunctionTLS.h>
+#include <ATen/SavedTensorHooks.h>
 #include <ATen/autocast_mode.h>
 #include <c10/core/DefaultDtype.h>
 #include <c10/core/GradMode.h>
@@ -13,6 +14,7 @@
 #include <torch/csrc/Dtype.h>
 #include <torch/csrc/PyInterpreter.h>
 
+#include <cstring>
 #include <vector>
 
 #include "raw_read.h"
@@ -172,6 +174,17 @@ PyObject* attention_kernels(PyObject* /*module*/, PyObject* /*unused*/) {
     answer = answer << 1 | static_cast<uint64_t>(allowed);
   }
   return PyLong_FromUnsignedLongLong(answer);
+}
+
+PyObject* saved_hooks_of_program(PyObject* /*module*/, PyObject* /*unused*/) {
+  const auto& stack = at::SavedTensorDefaultHooks::get_tls_state().stack;
+  if (stack.empty()) Py_RETURN_FALSE;
+  PyObject* pack = stack.top().first.ptr(getPyInterpreter());
+  if (!PyFunction_Check(pack)) Py_RETURN_TRUE;
+  PyObject* name = PyDict_GetItemString(PyFunction_GET_GLOBALS(pack), "__name__");
+  const char* text = name && PyUnicode_Check(name) ? PyUnicode_AsUTF8(name) : nullptr;
+  if (!text) PyErr_Clear();
+  return PyBool_FromLong(!text || std::strncmp(text, "torch.", 6) != 0);
 }
 
 std::unique_ptr<StateCheck> StateCheck::parse(PyObject* payload) {

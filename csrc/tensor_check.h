@@ -49,6 +49,9 @@ PyObject* tensor_item(PyObject* module, PyObject* const* args, Py_ssize_t count)
 // attention_kernels(): which kernels scaled_dot_product_attention may choose, and in which order, as one number.
 PyObject* attention_kernels(PyObject* module, PyObject* unused);
 
+// saved_hooks_of_program(): whether hooks on saved tensors are on that are not functions of torch's own modules.
+PyObject* saved_hooks_of_program(PyObject* module, PyObject* unused);
+
 // `grad` or `_base` of a tensor: a new reference (None when there is none), nullptr for other names.
 PyObject* tensor_attribute(PyObject* tensor, PyObject* name);
 

@@ -23,7 +23,7 @@ class _Aside(threading.local):
 
     modes: list[Any] = []
     functions: Any = None
-    saved_hooks: bool = False
+    saved_hooks: list[Any] = []  # innermost first
 
 
 _aside = _Aside()
@@ -75,37 +75,44 @@ def _without_saved_hooks() -> Iterator[None]:
             (hooks := C._autograd._top_saved_tensors_default_hooks(True)) is not None:
         taken.append(hooks)
         C._autograd._pop_saved_tensors_default_hooks()
-    before, _aside.saved_hooks = _aside.saved_hooks, _aside.saved_hooks or bool(taken)
+    before, _aside.saved_hooks = _aside.saved_hooks, taken + _aside.saved_hooks
     try:
         yield
     finally:
         _aside.saved_hooks = before
-        for hooks in reversed(taken):
-            C._autograd._push_saved_tensors_default_hooks(*hooks)
+        _push_hooks(taken)
+
+
+def _push_hooks(taken: list[Any]) -> None:
+    for hooks in reversed(taken):
+        C._autograd._push_saved_tensors_default_hooks(*hooks)
 
 
 def saved_hooks_around() -> bool:
     """Whether the program has hooks on saved tensors, also while a capture has taken them off."""
     hooks = C._autograd
-    return _aside.saved_hooks or hooks._saved_tensors_hooks_is_enabled() and \
+    return bool(_aside.saved_hooks) or hooks._saved_tensors_hooks_is_enabled() and \
         hooks._top_saved_tensors_default_hooks(True) is not None
 
 
 @contextlib.contextmanager
 def put_back() -> Iterator[None]:
     """While a capture looks at the state of torch as the program has it."""
-    taken, functions = _aside.modes, _aside.functions
+    taken, functions, hooks = _aside.modes, _aside.functions, _aside.saved_hooks
     now = C._get_torch_function_state()
     if functions is not None:
         C._set_torch_function_state(functions)
-    _aside.modes = []
+    _aside.modes, _aside.saved_hooks = [], []
     _put_on(taken)
+    _push_hooks(hooks)
     try:
         yield
     finally:
+        for _ in hooks:
+            C._autograd._pop_saved_tensors_default_hooks()
         for _ in taken:
             C._pop_torch_function_stack()
-        _aside.modes = taken
+        _aside.modes, _aside.saved_hooks = taken, hooks
         C._set_torch_function_state(now)
 
 

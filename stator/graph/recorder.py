@@ -94,6 +94,7 @@ class Recorder(InputRecorder):
         self.tangents = False  # whether the trace is at a level of forward-mode differentiation
         self.listening: Callable[..., AbstractContextManager[None]] | None = None  # around each operation on fakes
         self.under_hooks = False  # whether the trace is where the program has pushed hooks on saved tensors
+        self.before_saving: Callable[..., None] = lambda *values: None  # told before autograd may save something
         self._last_input: fx.Node | None = None
         self.inner_graphs: dict[str, fx.GraphModule] = {}  # by the name that the graph has for each
         self.roles: collections.Counter[str] = collections.Counter()  # how many inner graphs of each sort there are
@@ -176,6 +177,7 @@ class Recorder(InputRecorder):
             raise Break("SB016", f"{what} inside forward-mode differentiation")
 
     def call(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        self.before_saving(args, kwargs)
         op, target = spell(func)
         if self.wrappers.concern((args, kwargs)):
             return self.wrappers.call(func, op, target, args, kwargs)
@@ -348,6 +350,7 @@ class Recorder(InputRecorder):
 
     def record(self, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> fx.Node:
         """One node for a call whose fake result is known."""
+        self.before_saving(args, kwargs)
         to_arg = self.to_node_arg
         bindings = self.symbols.take_fresh(result)
         if op == "call_method" or str(getattr(target, "__module__", "")).partition(".")[0] == "torch":

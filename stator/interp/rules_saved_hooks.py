@@ -14,8 +14,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.autograd.graph import save_on_cpu
+from torch.utils import _pytree as pytree
 
+from stator import _core
 from stator.breaks import Break
 from stator.graph.modes_aside import saved_hooks_around
 from stator.graph.propagation import ExactNeeded
@@ -28,12 +31,14 @@ from stator.interp.frame import Raised
 from stator.interp.remade_functions import contents, outside_callable
 from stator.interp.rule_registry import rule
 from stator.interp.rules_higher_order import interpreted
-from stator.source import CallOf, Pinned
+from stator.source import CALL_TEXTS, CallOf, Pinned
 
 A: Any = torch._C._autograd
 WAY = "hooks on saved tensors"  # a way of capturing
 # What they save is what they give back: a compiler may decide what that is.
 _LOSSLESS = {part for part in save_on_cpu.__init__.__code__.co_consts if type(part) is types.CodeType}
+
+CALL_TEXTS[id(_core.saved_hooks_of_program)] = lambda: "whether the program has hooks on saved tensors around the call"
 
 
 def refused(why: str, **data: object) -> Break:
@@ -142,6 +147,44 @@ def require_pure(vm: Any, pack: Any, fake: Any) -> None:
     with torch._C.DisableTorchFunction():
         if given._version:
             raise refused(f"{WAY}, where one changes what it is given")
+
+
+class HooksAround:
+    """Hooks of the program's around the call, on or not: they look at its objects while a graph runs.
+
+    Beside changes that are still to be written back, an operation that saves tensors breaks where they are on; where
+    they are not, that becomes a fact.
+    """
+
+    def __init__(self, vm: Any, are_on: bool) -> None:
+        self.vm, self.are_on = vm, are_on
+        self.disturbed = self.changed = False
+        self.checked = -1  # how many writes had been noted then
+        vm.recorder.before_saving = self.before_saving
+        if are_on:
+            vm.replay = None  # each operation is looked at
+
+    def before_saving(self, *values: Any) -> None:
+        if self.disturbed or not torch.is_grad_enabled() or not self.has_changes() \
+                or not any(map(_needs_grad, pytree.tree_leaves(values))):
+            return
+        self.disturbed = True
+        self.vm.heap.guard(CallOf(Pinned(_core.saved_hooks_of_program)), Kind.FRESH_CALL, self.are_on)
+        if self.are_on:
+            raise Break("SB016", f"{WAY} around the call, beside changes that are still to be written back")
+
+    def has_changes(self) -> bool:
+        vm = self.vm
+        if vm.effects or vm.context_sets or vm.class_overlays:
+            return True
+        if self.checked != vm.heap.writes:
+            self.checked, self.changed = vm.heap.writes, has_changes(vm)
+        return self.changed
+
+
+def _needs_grad(value: Any) -> bool:
+    with torch._C.DisableTorchFunction():
+        return type(value) is FakeTensor and value.requires_grad
 
 
 def leave_hooks(vm: Any) -> None:

@@ -19,7 +19,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd import forward_ad
 from torch.utils._device import DeviceContext
 
-from stator import _hook
+from stator import _core, _hook
 from stator.breaks import Break
 from stator.code.decode import decode
 from stator.graph.modes_aside import function_modes as function_modes_around
@@ -198,6 +198,7 @@ def trace_once(begin: Begin, stop_step: int, stop: Break | None, exact: bool) ->
     """
     with put_back():
         state, around = global_state(), function_modes_around()
+        hooks_around = _core.saved_hooks_of_program()
     rules_torch.ignore_peer_bookkeeping()
     fake_mode = FakeTensorMode(shape_env=TraceEnvironment(), allow_non_fake_inputs=False)
     recorder = Recorder(fake_mode)
@@ -232,6 +233,7 @@ def trace_once(begin: Begin, stop_step: int, stop: Break | None, exact: bool) ->
             rules_warnings.watch_warnings(vm)
             vm.frame = None
             enter_modes(vm, around)
+            rules_saved_hooks.HooksAround(vm, hooks_around)
             try:
                 result.value = vm.run(root, innermost, thrown)
                 function_modes.require_balance(vm)

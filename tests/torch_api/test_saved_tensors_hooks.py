@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch.autograd.graph import disable_saved_tensors_hooks, save_on_cpu
+from torch.autograd.graph import disable_saved_tensors_hooks, save_on_cpu, saved_tensors_hooks
 from torch.utils.checkpoint import checkpoint
 
 import stator
@@ -141,3 +141,116 @@ def test_hooks_and_their_absence_inside(function: Any, backend: str, monkeypatch
             assert not [event for event in log if isinstance(event, events.GraphBreak)]
         if number == 1 and function is not forbidden_and_used and function is not forbidden_checkpoint:
             assert not [event for event in log if isinstance(event, events.CaptureFinished)]
+
+
+# ---------------------------------------------------------------------- objects that hooks look at, around a call
+
+
+class Settings:
+    scale = 1.0
+    loud = False
+
+    def __init__(self) -> None:
+        self.scale = 1.0
+
+
+SETTINGS, PACKED = Settings(), []
+LEVEL = 1.0
+
+
+def scaled_by_all(tensor: torch.Tensor) -> Any:
+    PACKED.append(len(PACKED))
+    if Settings.loud:
+        print("packed", SETTINGS.scale)
+    return tensor * (SETTINGS.scale * LEVEL)
+
+
+def switched(x: torch.Tensor) -> Any:
+    SETTINGS.scale = 2.0
+    y = (x * x).sin()
+    SETTINGS.scale = 1.0
+    return y * x
+
+
+def left_switched(x: torch.Tensor) -> Any:
+    y = x * x
+    SETTINGS.scale = 3.0
+    return y.sin()
+
+
+def in_a_global(x: torch.Tensor) -> Any:
+    global LEVEL
+    y = x * x
+    LEVEL = 5.0
+    y = y.sin()
+    LEVEL = 1.0
+    return y
+
+
+def on_the_class(x: torch.Tensor) -> Any:
+    Settings.loud = True
+    y = x * x
+    Settings.loud = False
+    return y.sin()
+
+
+def in_a_list(x: torch.Tensor) -> Any:
+    PACKED.append("mine")
+    y = x * x
+    PACKED.append("too")
+    return y.sin()
+
+
+def printed(x: torch.Tensor) -> Any:
+    Settings.loud = True
+    print("before")
+    y = x * x
+    print("between")
+    y = y.sin()
+    print("after")
+    return y
+
+
+def in_a_call(x: torch.Tensor) -> Any:
+    def scaled(by: float) -> torch.Tensor:
+        SETTINGS.scale = by
+        return (x * x).sin()
+
+    return sum(map(scaled, [2.0, 3.0]))
+
+
+@pytest.mark.parametrize("function", [switched, left_switched, in_a_global, on_the_class, in_a_list, printed, in_a_call],
+                         ids=lambda function: function.__name__)
+def test_objects_are_as_in_eager_when_hooks_look(function: Any, capsys: pytest.CaptureFixture[str],
+                                                 monkeypatch: pytest.MonkeyPatch) -> None:
+    """First without hooks, so that an entry is there which writes to the objects after its graph."""
+    monkeypatch.setenv("STATOR_STRICT", "1")
+    compiled = stator.compile(function, backend="eager")
+    plain, hooked = contextlib.nullcontext, lambda: saved_tensors_hooks(scaled_by_all, lambda packed: packed)
+    for number, around in enumerate((plain, hooked, hooked, save_on_cpu, hooked, plain)):
+        found = []
+        for call in (function, compiled):
+            SETTINGS.scale, Settings.loud = 1.0, False
+            PACKED.clear()
+            x = torch.full((3,), 1.0 + number, requires_grad=True)
+            with around():
+                value = call(x)
+            value.sum().backward()
+            found.append((value.tolist(), x.grad.tolist(), list(PACKED), SETTINGS.scale, LEVEL, Settings.loud,
+                          capsys.readouterr().out))
+        assert found[0] == found[1], number
+
+
+def test_nothing_breaks_where_nothing_is_written() -> None:
+    def plain(x: torch.Tensor, config: Any) -> Any:
+        found = [x * config.scale]
+        found.append(found[0].sin())
+        return found
+
+    compiled = stator.compile(plain, backend="eager", fullgraph=True)
+    x = torch.ones(3, requires_grad=True)
+    with saved_tensors_hooks(scaled_by_all, lambda packed: packed):
+        compiled(x, SETTINGS)
+    with events.record() as log:
+        compiled(x, SETTINGS)
+    assert not [event for event in log if isinstance(event, events.CaptureFinished)]
