@@ -98,7 +98,7 @@ def used_again() -> World:
     return world(step, lambda: model)
 
 
-@broken
+@whole
 def its_number_asked_again() -> World:
     flag = [torch.tensor(True)]
 
@@ -136,7 +136,7 @@ def moved_in_place() -> World:
     return World(step, lambda i: (values(2, 4, seed=i), values(4, 4, seed=i + 4)), lambda: model)
 
 
-@broken
+@whole
 def of_another_size() -> World:
     kept: list[Any] = []
 
@@ -148,6 +148,91 @@ def of_another_size() -> World:
         kept[:] = [values(2, 3), values(4, seed=i)]
         return tuple(kept)
     return World(step, arguments, lambda: (kept[0], kept[0].data_ptr() == kept[1].data_ptr()))
+
+
+def moved(step: Any, wants_grad: bool = False, shape: tuple[int, ...] = (6,)) -> World:
+    """Four tensors, what each of them is afterwards, and which of them share memory."""
+    kept: list[Any] = []
+
+    def arguments(i: int) -> Any:
+        kept[:] = [values(*shape, seed=10 * i + j).requires_grad_(wants_grad) for j in range(4)]
+        return tuple(kept)
+
+    def look() -> Any:
+        return list(kept), [[one.data_ptr() == other.data_ptr() for one in kept] for other in kept], \
+            [each.is_leaf for each in kept], [each.requires_grad for each in kept]
+    return World(step, arguments, look)
+
+
+@whole
+def used_afterwards() -> World:
+    def step(x: Any, y: Any, a: Any, b: Any) -> Any:
+        x.data = y
+        x.add_(1)
+        return x, y * 2, x is y
+    return moved(step)
+
+
+@whole
+def given_on_before_it_moves() -> World:
+    def step(x: Any, y: Any, a: Any, b: Any) -> Any:
+        x.data = a
+        y.data = x
+        x.data = b
+        return a + 1
+    return moved(step)
+
+
+@whole
+def its_owner_moves_afterwards() -> World:
+    def step(x: Any, y: Any, a: Any, b: Any) -> Any:
+        before = y + 1
+        x.data = y
+        y.data = torch.zeros([0])
+        return x, before, y.shape, y.numel()
+    return moved(step)
+
+
+@whole
+def leaves_that_want_gradients() -> World:
+    def step(x: Any, y: Any, a: Any, b: Any) -> Any:
+        before = y.detach() + 1
+        x.data = y
+        y.data = torch.zeros([0])
+        return torch.tensor(x is y), x.shape, y.shape, before
+    return moved(step, wants_grad=True)
+
+
+@whole
+def a_part_of_another() -> World:
+    def step(x: Any, y: Any, a: Any, b: Any) -> Any:
+        x.data = y[1:4]
+        x += 1
+        doubled = x * 2
+        x.data = doubled
+        x.mul_(2)
+        return x.stride(), x.storage_offset(), doubled, len(x)
+    return moved(step)
+
+
+@whole
+def exchanged() -> World:
+    def step(x: Any, y: Any, a: Any, b: Any) -> Any:
+        x.data, y.data = y.data, x.data
+        x *= 2
+        return x - y, a
+    return moved(step)
+
+
+@broken
+def kept_by_autograd() -> World:
+    weight = values(6, seed=5).requires_grad_()
+
+    def step(x: Any, y: Any, a: Any, b: Any) -> Any:
+        x.data = y
+        loss = (weight * x).sum()
+        return loss
+    return moved(step)
 
 
 @broken
@@ -169,7 +254,7 @@ def copied_afterwards() -> World:
     return world(step, lambda: model)
 
 
-@broken
+@whole
 def under_two_names_now_and_then() -> World:
     kept: list[Any] = [None]
 
