@@ -74,7 +74,7 @@ SAVED_HOOKS = Setting(set_saved_hooks, saved_hooks)
 
 
 def leave_dual_level() -> None:
-    """After a graph that enters forward-mode differentiation has failed, inside it or not."""
+    """After a trace, or a graph that has failed, which entered forward-mode differentiation; inside it or not."""
     try:
         C._exit_dual_level(level=0)
     except RuntimeError:  # it was outside: torch does not say otherwise

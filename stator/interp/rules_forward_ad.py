@@ -67,12 +67,6 @@ def _exit(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     vm.give(None, cont)
 
 
-def leave_levels(vm: Any) -> None:
-    """The trace is over, whatever the program has left open."""
-    while vm.dual_levels:
-        C._exit_dual_level(level=vm.dual_levels.pop())
-
-
 def require_left(vm: Any) -> None:
     if vm.dual_levels:
         raise Break("SB016", f"{WAY} is still on at the end of the call")

@@ -127,17 +127,12 @@ def _length_hint(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     """Of an iterator from outside that stands there by its items to come, how many they are becomes a fact."""
     if args and is_known_ahead(vm.heap, args[0]):
         tracker = vm.heap.by_standin[id(args[0])]
-        if not hasattr(type(tracker.original), "__length_hint__"):
-            return vm.give(vm.native_unhooked(operator.length_hint, (iter_of_nothing(), *args[1:]), kwargs), cont)
+        if not hasattr(type(tracker.original), "__length_hint__"):  # nor does None say how long it is
+            return vm.give(vm.native_unhooked(operator.length_hint, (None, *args[1:]), kwargs), cont)
         expose_upcoming(vm.heap, tracker)
     elif args:
         vm.heap.expose_length(args[0])
     vm.call_listed(operator.length_hint, operator.length_hint, None, args, kwargs, cont)
-
-
-def iter_of_nothing() -> Any:
-    """An iterator that does not say how long it is."""
-    return filter(None, ())
 
 
 @rule(bool)

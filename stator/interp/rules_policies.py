@@ -46,11 +46,6 @@ def _set_stance(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     raise Break("SB022", "stator.set_stance in captured code")
 
 
-@rule(stance.current)
-def _current_stance(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-    raise Break("SB022", "the stance is read in captured code")
-
-
 @rule(torch.nn.modules.lazy.LazyModuleMixin._infer_parameters)
 def _initialise_lazily(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     """A lazy module gets its parameters, and another class, in its first call; that call runs as it is."""

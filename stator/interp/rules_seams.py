@@ -93,11 +93,6 @@ def _setup_output(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     vm.give(watched(vm, watch, (made,), through_output)[0], cont)
 
 
-@rule(BackwardHook._apply_on_tensors)
-def _apply_on_tensors(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-    raise Break("SB016", _HOOK)
-
-
 def original_of(vm: Any, value: Any) -> Any:
     """The user's object behind a value: the hook that a later backward pass calls."""
     tracker = vm.heap.by_standin.get(id(value))

@@ -96,16 +96,11 @@ def _check_tensor_all(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 def _tensor_all_call(vm: Any, cont: Any, cond: Any, message: Any = None) -> None:
     if type(cond) is not FakeTensor or cond.dtype is not torch.bool:
         return vm.call(torch._check_tensor_all_with, (RuntimeError, cond, message), None, cont)
-    if message is not None and constant_text(message) is None and not _needs_no_values(message):
+    text = "Expected cond to be True" if message is None else constant_text(message)
+    if text is None:
         text = "a check of a tensor's values failed (its message is made from values of the call)"
-    else:
-        text = constant_text(message) or "Expected cond to be True"
     vm.torch_call(torch.ops.aten._assert_async.msg, (vm.torch_call(torch.Tensor.all, (cond,), None), text), None)
     vm.give(None, cont)
-
-
-def _needs_no_values(message: Any) -> bool:
-    return message is None
 
 
 @rule(torch.Tensor.tolist, arity=(1,))

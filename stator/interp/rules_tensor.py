@@ -133,8 +133,9 @@ def _numbers(value: Any) -> bool:
 
 def _python_numbers(value: Any) -> Any:
     """A graph holds no numpy scalars; the tensor's dtype is its constructor's, whatever theirs is."""
-    return [_python_numbers(item) if type(item) in (list, tuple) else item.item() if type(item) in _OF_NUMPY else item
-            for item in value]
+    plain = [_python_numbers(item) if type(item) in (list, tuple) else item.item() if type(item) in _OF_NUMPY else item
+             for item in value]
+    return tuple(plain) if is_a(value, tuple) else plain
 
 
 rule(torch.Tensor)(_constructor(torch.Tensor, None))

@@ -255,7 +255,6 @@ def trace_once(begin: Begin, stop_step: int, stop: Break | None, exact: bool) ->
                     reason.data.setdefault("turn_off", rules_warnings.WAY)
                 raise
             finally:
-                rules_forward_ad.leave_levels(vm)
                 rules_saved_hooks.leave_hooks(vm)
                 recorder.function_modes = []  # what follows is no operation of the program's
                 # inside the modes: leaving inference mode brings back the dispatch keys of its start

@@ -131,3 +131,14 @@ def test_a_module_that_loads_a_part_of_itself() -> None:
               "print(f(torch.tensor([2.0, 1.0, 2.0])).tolist(), 'numpy.ma' in sys.modules)")
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert done.stdout == "[1.0, 2.0] True\n", done.stderr
+
+
+def picked_by_hand(x: torch.Tensor, a: Any) -> Any:
+    return np.ndarray.__getitem__(a, 1), np.ndarray.__getitem__(a, slice(1, None)), np.ndarray.__getitem__(a + 1, 0), x * 2
+
+
+def test_items_picked_by_hand() -> None:
+    compiled = stator.compile(picked_by_hand, backend="eager", fullgraph=True, options={"strict": True})
+    for step in range(4):
+        given = torch.ones(2), np.arange(3.0) + step
+        assert str(compiled(*given)) == str(picked_by_hand(*given))

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import stator
-from stator import events
+from stator import events, marks, stance
 from stator.errors import RecompileForbidden
 from tests.breaks.capture import Seen, compare
 
@@ -474,3 +474,55 @@ def test_the_limit_is_an_error_under_fullgraph() -> None:
     compiled(X, "a")
     with pytest.raises(stator.Unsupported, match="SB021"):
         compiled(X, "b")
+
+
+@stator.set_stance("force_eager")
+def called_in_a_stance(x):
+    return x + 1
+
+
+def calls_it(x):
+    y = called_in_a_stance(x * 2)
+    return y, stance.current()
+
+
+def test_a_function_with_a_stance_of_its_own_inside() -> None:
+    seen = compare(calls_it, [(X,), (X,)])
+    assert set(seen.breaks) == {"SB022"} and stance.current() == "default"
+
+
+def reads_the_stance(x):
+    return x + 1, stance.current()
+
+
+def test_the_stance_is_read_where_the_call_is_made() -> None:
+    compiled = stator.compile(reads_the_stance, backend="eager")
+    assert compiled(X)[1] == "default"
+    with stator.set_stance("eager_on_recompile"):
+        assert compiled(X)[1] == "eager_on_recompile"
+    assert compiled(X)[1] == "default"
+
+
+def asks_for_the_policy(x):
+    found = [marks.error_policy()]
+    with stator.error_on_graph_break(False):
+        found.append(marks.error_policy())
+        with stator.error_on_graph_break(True):
+            found.append(marks.error_policy())
+    return x + 1, found, marks.error_policy()
+
+
+def test_the_policy_is_read_inside() -> None:
+    assert not compare(asks_for_the_policy, [(X,), (X,)]).breaks
+
+
+def nested_region(x):
+    @torch.compiler.nested_compile_region
+    def body(a, b):
+        return a.sin() * b
+
+    return body(x, 2) + body(x, b=3)
+
+
+def test_a_nested_region_is_simply_called() -> None:
+    assert not compare(nested_region, [(X,), (X + 1,)], fullgraph=True).breaks

@@ -13,6 +13,7 @@ import pytest
 import torch
 
 import stator
+from stator import events
 
 
 class Thing:
@@ -158,3 +159,89 @@ def test_a_variable_keeps_what_code_that_is_not_captured_has_referred_to(program
         value, is_gone = compiled(x)
         expected, was_gone = program(x)
         assert torch.equal(value, expected) and is_gone == was_gone
+
+
+def callback_of_what_dies_here(x: torch.Tensor) -> Any:
+    told: list[int] = []
+    thing: Any = Thing()
+    reference = weakref.ref(thing, lambda dead: told.append(1))
+    before = len(told)
+    thing = None
+    return before, len(told), reference() is None, float(x.sum())
+
+
+def finalizer_of_what_dies_here(x: torch.Tensor) -> Any:
+    told: list[int] = []
+    thing: Any = Thing()
+    weakref.finalize(thing, told.append, 3)
+    before = len(told)
+    thing = None
+    return before, told, float(x.sum())
+
+
+def finalizer_asked(x: torch.Tensor) -> Any:
+    thing = Thing()
+    final = weakref.finalize(thing, len, "abc")
+    return final.alive, final(), final.alive, float(x.sum())
+
+
+def callback_given_by_a_helper(x: torch.Tensor) -> Any:
+    told: list[int] = []
+    thing: Any = Thing()
+
+    def refer(target: Any) -> Any:
+        return weakref.ref(target, lambda dead: told.append(1))
+
+    y = x * 2
+    reference = refer(thing)
+    y = y + 1
+    thing = None
+    return len(told), reference() is None, y.tolist()
+
+
+@pytest.mark.parametrize("program", [callback_of_what_dies_here, finalizer_of_what_dies_here, finalizer_asked,
+                                     callback_given_by_a_helper])
+def test_callbacks_run_when_the_object_dies(program: Callable[[torch.Tensor], Any]) -> None:
+    test_as_in_eager(program)
+
+
+def test_a_callback_of_an_outside_object_runs_when_it_dies() -> None:
+    told: list[str] = []
+    kept: list[Any] = []
+
+    def program(x: torch.Tensor, thing: Any) -> torch.Tensor:
+        y = x * 2
+        kept.append(weakref.ref(thing, lambda dead: told.append("dead")))
+        return y + 1
+
+    compiled = stator.compile(program, backend="eager")
+    for run in (program, compiled, compiled):
+        told.clear()
+        thing = Thing()
+        run(torch.ones(2), thing)
+        assert told == []
+        del thing
+        assert told == ["dead"]
+    assert captured_around(program)
+
+
+def captured_around(program: Any) -> bool:
+    with events.record() as log:
+        stator.compile(program, backend="eager")(torch.ones(2), Thing())
+    graphs = [event.graph for event in log if isinstance(event, events.CaptureFinished) and event.graph is not None]
+    return len(graphs) == 1
+
+
+def test_references_to_tensors_and_to_opaque_objects() -> None:
+    generator = torch.Generator()
+
+    def program(x: torch.Tensor) -> Any:
+        ours, theirs = weakref.ref(x), weakref.ref(generator)
+        made = weakref.ref(x * 2)
+        return ours, theirs, made() is None, ours() is x, theirs() is generator
+
+    compiled = stator.compile(program, backend="eager")
+    for _ in range(2):
+        x = torch.ones(2)
+        ours, theirs, *facts = compiled(x)
+        assert ours() is x and theirs() is generator and facts == list(program(x)[2:])

@@ -206,3 +206,31 @@ def test_a_graph_that_fails_leaves_the_level(backend: str) -> None:
 
     places = (1, 7, 2)
     compare(lambda: World(function, lambda step: (*arguments(step), torch.tensor([places[step]]))), calls=3, backend=backend)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_a_level_that_is_left_open_is_open_after_the_call(backend: str) -> None:
+    def function(x: T, t: T) -> Any:
+        fwAD.enter_dual_level()
+        return fwAD.make_dual(x, t) * 2
+
+    compiled = stator.compile(function, backend=backend)
+    for _ in range(2):
+        made = compiled(*arguments(0))
+        assert fwAD._current_level == 0
+        found = fwAD.unpack_dual(made)
+        fwAD.exit_dual_level()
+        assert torch.equal(found.tangent, arguments(0)[1] * 2) and torch.equal(found.primal, arguments(0)[0] * 2)
+
+
+def test_a_trace_that_stops_inside_a_level_leaves_it() -> None:
+    def function(x: T, t: T) -> Any:
+        with fwAD.dual_level():
+            d = fwAD.make_dual(x, t)
+            stator.graph_break()
+            return fwAD.unpack_dual(d * 2).tangent
+
+    with pytest.raises(stator.Unsupported):
+        stator.compile(function, backend="eager", fullgraph=True)(*arguments(0))
+    with fwAD.dual_level():
+        assert fwAD.unpack_dual(fwAD.make_dual(*arguments(0))).tangent is not None

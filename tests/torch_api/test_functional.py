@@ -250,3 +250,34 @@ def test_a_function_that_writes_to_what_it_captures_raises_as_in_eager(backend):
         program(x)
     with pytest.raises(RuntimeError, match="would mutate a captured Tensor"):
         stator.compile(program, backend=backend)(x)
+
+
+def refused_by_torch(x: torch.Tensor, numbers: torch.Tensor) -> Any:
+    said = []
+    for function, given in ((lambda t: t.sum(), numbers), (lambda t: (t > 0).sum(), x), (lambda t: (t.sum(), t > 0), x)):
+        for transform in (grad, jacrev, lambda f: lambda t: vjp(f, t)[0]):
+            try:
+                said.append(transform(function)(given))
+            except (RuntimeError, TypeError) as error:
+                said.append((type(error).__name__, str(error)))
+    return x + 1, said
+
+
+def test_derivatives_of_integers_are_refused_as_in_eager() -> None:
+    compare(lambda: World(refused_by_torch, lambda i: (torch.randn(3), torch.arange(3))), calls=2)
+
+
+def test_the_function_that_vjp_returns_is_called_later() -> None:
+    def program(x: torch.Tensor, k: torch.Tensor) -> Any:
+        return vjp(lambda t: {"a": (t * k).sin(), "b": t.sum()}, x)
+
+    compiled = stator.compile(program, backend="eager", fullgraph=True)
+    for step in range(2):
+        x, k = torch.randn(3), torch.tensor(2.0 + step)
+        (made, pull), (expected, other) = compiled(x, k), program(x, k)
+        torch.testing.assert_close(made, expected)
+        for scale in (1.0, 3.0):
+            cotangents = {"a": torch.full((3,), scale), "b": torch.tensor(0.5)}
+            torch.testing.assert_close(pull(cotangents), other(cotangents))
+        with pytest.raises(RuntimeError, match="Expected pytree structure of cotangents"):
+            pull((torch.ones(3), torch.ones(())))

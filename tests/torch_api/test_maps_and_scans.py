@@ -9,7 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch._higher_order_ops import map as map_rows
 from torch._higher_order_ops import scan, while_loop
+from torch._higher_order_ops.associative_scan import associative_scan_op
 
+import stator
 from tests.own_process import in_own_process
 from tests.torch_api.side_by_side import World, compare
 
@@ -134,3 +136,53 @@ def test_a_number_becomes_a_tensor() -> None:
         assert seen.codes == ["SB016"], seen.causes
 
     in_own_process(check)  # torch's loop compiles itself, and its hook stays behind when that fails
+
+
+def scanned_to_another_type(x: Any) -> Any:
+    return scan(lambda h, t: ((h + t).double(), h * 2), torch.zeros(3), x)
+
+
+def scanned_to_another_size(x: Any) -> Any:
+    return scan(lambda h, t: (torch.cat([h, t]), h * 2), torch.zeros(3), x)
+
+
+def looped_to_another_type(x: Any) -> Any:
+    return while_loop(lambda i, a: i < 3, lambda i, a: (i + 1, (a * 2).double()), (torch.tensor(0), x))
+
+
+@pytest.mark.parametrize("program", [scanned_to_another_type, scanned_to_another_size, looped_to_another_type],
+                         ids=lambda each: each.__name__)
+def test_what_is_carried_may_not_change_its_kind(program: Any) -> None:
+    def told(x: Any) -> Any:
+        try:
+            return program(x)
+        except Exception as error:
+            return type(error).__name__
+
+    def work() -> None:  # torch's own tracer does it eagerly
+        compare(lambda: World(told, lambda i: (torch.full((4, 3), i + 1.0),)), calls=2)
+
+    in_own_process(work)
+    with pytest.raises(stator.Unsupported, match="SB016.*what it carries"):
+        stator.compile(program, backend="eager", fullgraph=True)(torch.ones(4, 3))
+
+
+def added_up(x: Any) -> Any:
+    """As a scan by points calls it, which only GPUs have in eager."""
+    return associative_scan_op(lambda s, p, t, q: [s + t, p * q], [x, x + 1], ())
+
+
+def test_an_associative_scan_is_one_node() -> None:
+    graphs: list[Any] = []
+
+    def backend(graph: Any, inputs: Any) -> Any:
+        graphs.append(graph)
+        return graph
+
+    compiled = stator.compile(added_up, backend=backend, fullgraph=True)
+    for scale in (1.0, 2.0):
+        x = torch.arange(12.0).reshape(4, 3) * scale
+        torch.testing.assert_close(compiled(x), added_up(x))
+        torch.testing.assert_close(compiled(x)[1], (x + 1).cumprod(0))
+    assert len(graphs) == 1
+    assert len(graphs[0].graph.find_nodes(op="call_function", target=associative_scan_op)) == 1

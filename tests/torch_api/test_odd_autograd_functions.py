@@ -70,3 +70,24 @@ def test_too_few_gradients(backend: str) -> None:
         assert torch.equal(compiled(x), Short.apply(x, 3) * 2)
         with pytest.raises(RuntimeError, match="incorrect number of gradients"):
             compiled(x).sum().backward()
+
+
+class ForwardAlone(torch.autograd.Function):
+    """Good as long as nobody asks for a gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        return x * 3
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_no_backward_at_all(backend: str) -> None:
+    compiled = stator.compile(lambda x: ForwardAlone.apply(x) + 1, backend=backend, fullgraph=True)
+    for _ in range(2):
+        x = torch.arange(3.0, requires_grad=True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            made = compiled(x)
+        assert torch.equal(made, x * 3 + 1) and made.requires_grad
+        with pytest.raises(NotImplementedError, match="must implement either the backward"):
+            made.sum().backward()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy
 import pytest
 import torch
 import torch.nn.functional as F
@@ -231,6 +232,39 @@ def generator_asked_for_its_seed() -> World:
     def program(x):
         return x + torch.Generator().manual_seed(7).initial_seed()
     return one(program)
+
+
+@whole
+def states_of_the_default_stream() -> World:
+    def program(x):
+        state = torch.get_rng_state()
+        first = torch.rand(3)
+        torch.set_rng_state(state)
+        again = torch.rand(3)
+        torch.set_rng_state(new_state=state)
+        return first, again, torch.rand(3) + x[0, :3], state.shape, state.numel() > 9, state.dtype
+    return one(program)
+
+
+@broken
+def a_state_that_is_none() -> World:
+    def program(x, state):
+        try:
+            torch.set_rng_state(state)
+        except (TypeError, RuntimeError, AttributeError) as error:
+            return x + 1, type(error)
+        return x + torch.rand(4)
+    return World(program, lambda i: (values(), (None, torch.zeros(3), 5)[i % 3]))
+
+
+@broken
+def numpy_draws_around_an_array() -> World:
+    stream = numpy.random.RandomState(3)
+
+    def program(x, centre):
+        drawn = stream.normal(centre)
+        return x + float(drawn[0]), float(stream.uniform(0, centre[1]))
+    return World(program, lambda i: (values(), numpy.array([10.0 * i, 5.0 + i])))
 
 
 # ---------------------------------------------------------------------- judged

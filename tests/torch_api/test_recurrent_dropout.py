@@ -74,3 +74,15 @@ def test_an_lstm_that_learns_from_a_sequence_that_does_not() -> None:
                 results.append([sequence, *last, *(parameter.grad.clone() for parameter in model.parameters())])
             torch.testing.assert_close(results[1], results[0])
     assert not [event for event in log if isinstance(event, events.EagerFallback)]
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_no_dropout_where_nothing_is_learned(name: str) -> None:
+    def make() -> World:
+        model = LAYERS[name]().eval()
+
+        def step(x: Any) -> Any:
+            return model(x), torch.rand(2)
+        return World(step, lambda i: (torch.randn(3, 5, 4, generator=torch.Generator().manual_seed(i)),))
+    seen = compare(make, calls=2, backend="aot_eager", tolerance=1e-6)
+    assert not seen.codes

@@ -408,3 +408,29 @@ def test_parts_of_one_buffer_that_lie_apart_need_one_graph(backend):
         buffer = torch.arange(40.0)
         return World(write_one, lambda number: (buffer[8 * number:8 * number + 4], buffer[8 * number + 4:8 * number + 8]))
     assert sum(compare(make, calls=4, backend=backend).captures) == 1
+
+
+def retained_before_any_use(x):
+    a = x * 2
+    a.retain_grad()
+    return (a.sin() * 3).sum(), a
+
+
+def retained_after_a_use(x):
+    a = x * 2
+    b = a.sin()
+    a.retain_grad()
+    return (b * a).sum(), a
+
+
+@pytest.mark.parametrize("program, compiled", [(retained_before_any_use, True), (retained_after_a_use, False)])
+def test_a_compiler_gets_a_retained_gradient_where_nothing_was_computed_before(program, compiled):
+    with events.record() as log:
+        run = stator.compile(program, backend="aot_eager", fullgraph=True)
+        x, y = torch.arange(3.0, requires_grad=True), torch.arange(3.0, requires_grad=True)
+        (found, kept), (expected, other) = run(x), program(y)
+        found.backward()
+        expected.backward()
+    assert torch.equal(x.grad, y.grad) and torch.equal(kept.grad, other.grad)
+    assert {event.backend for event in log if isinstance(event, events.BackendCompiled)} == \
+        ({"aot_eager"} if compiled else {"eager"})

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from typing import Any
 
+import numpy
 import pytest
 import torch
 import torch.overrides
@@ -341,3 +343,67 @@ def test_an_input_whose_layout_the_program_changes(change: Any) -> None:
         result = subject(x)
         seen.append((type(result), result.shape, result.stride(), x.shape, x.stride()))
     assert seen[0] == seen[1]
+
+
+def test_objects_of_a_class_made_inside_come_and_go() -> None:
+    def make(u: Any) -> Any:
+        class Local(torch.Tensor):
+            pass
+        return u.as_subclass(Local), Local
+
+    for run in (make, stator.compile(make, backend="eager")):
+        for _ in range(3):
+            made, cls = run(torch.ones(2))
+            more = [torch.full((2,), float(n)).as_subclass(cls) for n in range(50)]
+            for each in more:
+                each.note = [each]  # a cycle, which the collector has to take apart
+            assert type(made + 1) is cls and float(sum(more).sum()) == 2450.0
+            del more, each, made
+            gc.collect()
+
+
+class Dispatching(torch.Tensor):
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        with torch._C._DisableTorchDispatch():
+            return func(*args, **(kwargs or {}))
+
+
+def made_as(x: Any, cls: Any) -> Any:
+    told = []
+    for make in (x.as_subclass, lambda kind: torch.Tensor._make_subclass(kind, x), lambda kind: kind(x)):
+        try:
+            made = make(cls)
+            told.append((type(made).__name__, isinstance(made, torch.nn.Parameter), made.requires_grad, (made + 1).tolist()))
+        except Exception as error:
+            told.append((type(error).__name__, str(error)))
+    return x + 1, told
+
+
+@pytest.mark.parametrize("cls", [int, 3, torch.nn.Parameter, torch.nn.Buffer, Dispatching, Plain, torch.Tensor], ids=str)
+def test_classes_that_tensors_may_not_have(cls: Any) -> None:
+    compiled = stator.compile(made_as, backend="eager")
+    for step in range(2):
+        x = torch.ones(2) * step
+        (found, told), (expected, other) = compiled(x, cls), made_as(x, cls)
+        assert torch.equal(found, expected) and told == other
+
+
+def constructed(x: Any, data: Any) -> Any:
+    told = []
+    for kind in (torch.Tensor, torch.LongTensor, torch.BoolTensor, torch.DoubleTensor):
+        try:
+            told.append(kind(data).tolist())
+        except Exception as error:
+            told.append((type(error).__name__, str(error)))
+    return x + 1, told
+
+
+@pytest.mark.parametrize("data", [[1, 2.5], ["a"], [numpy.float32(1.5)], [numpy.float64(1.5)], [None], [[1, 2], [3, "b"]],
+                                  [torch.tensor(1), torch.tensor(2)], [1, 1j], (1, (2,)), [[1], [2, 3]]], ids=str)
+def test_tensors_made_of_lists(data: Any) -> None:
+    compiled = stator.compile(constructed, backend="eager")
+    for step in range(2):
+        x = torch.ones(2) * step
+        (found, told), (expected, other) = compiled(x, data), constructed(x, data)
+        assert torch.equal(found, expected) and told == other

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 import pytest
@@ -9,6 +10,8 @@ import torch
 from torch import nn
 
 import stator
+from stator import events
+from stator.interp.rule_registry import RULES
 
 
 def inner(x: torch.Tensor) -> torch.Tensor:
@@ -89,3 +92,27 @@ def test_what_torch_compile_does_to_every_module_and_optimiser_is_no_cause_to_br
     optimiser = torch.optim.Adam([weight], fused=True)
     stator.compile(optimiser.step, backend="eager", fullgraph=True)()
     assert torch.allclose(weight, torch.full((2,), 0.999))
+
+
+def test_the_numbers_that_torchs_own_tracer_gives_to_modules_are_no_facts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once used, it patches nn.Module.__init__, which notes the number of its compiles."""
+    guard = importlib.import_module("torch._dynamo.mutation_guard")
+    for name in ("__init__", "__setstate__"):
+        monkeypatch.setattr(nn.Module, name, getattr(nn.Module, name))
+    monkeypatch.setattr(nn.Module, "___needs_generation_tag_patch", True, raising=False)
+    monkeypatch.setattr(guard.GenerationTracker, "generation", 0)
+    monkeypatch.delitem(RULES, id(guard.GenerationTracker.tag.__func__), raising=False)  # as if it came only now
+    guard.install_generation_tagging_init()
+
+    def program(x: Any) -> Any:
+        return torch.nn.ReLU()(x) + 1
+
+    compiled = stator.compile(program, backend="eager", fullgraph=True, options={"strict": True})
+    captures = []
+    for step in range(3):
+        x = torch.tensor([-1.0, step])
+        with events.record() as log:
+            assert torch.equal(compiled(x), program(x))
+        captures.append(sum(isinstance(event, events.CaptureFinished) for event in log))
+        guard.GenerationTracker.generation += 1
+    assert captures == [1, 0, 0]

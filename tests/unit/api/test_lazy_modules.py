@@ -34,7 +34,7 @@ def test_the_second_call_is_captured_whole() -> None:
     for fullgraph in (True, False):
         torch.manual_seed(0)
         module = Net()
-        compiled = stator.compile(module, backend="eager", fullgraph=fullgraph)
+        compiled = stator.compile(module, backend="eager", options={"strict": True}, fullgraph=fullgraph)
         for number, wanted in enumerate(expected):
             value, graphs, breaks = graphs_of(compiled, x)
             assert torch.equal(value, wanted) and (graphs, breaks) == (number, 0)
@@ -49,7 +49,7 @@ def test_a_lazy_module_that_came_later_is_initialised_in_its_call() -> None:
             x = layer(x)
         return x
 
-    compiled = stator.compile(program, backend="eager", fullgraph=True)
+    compiled = stator.compile(program, backend="eager", options={"strict": True}, fullgraph=True)
     x = torch.ones(2, 3)
     assert graphs_of(compiled, x)[1:] == (1, 0)
     layers.append(torch.nn.LazyLinear(5))

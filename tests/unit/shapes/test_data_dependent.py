@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import traceback
+import warnings
 
 import pytest
 import torch
@@ -306,3 +307,60 @@ def test_a_size_that_the_graphs_number_can_never_have(fn):
     compiled = stator.compile(fn, backend="eager")
     for rows in (3, 3, 5, 4, 2, 9, 4):
         assert outcome(compiled, rows) == outcome(fn, rows)
+
+
+def said_by(function, *args):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # of torch: _check(n >= 0) says the same
+        try:
+            return str(function(*args))
+        except RuntimeError as error:
+            return type(error), str(error)
+
+
+def sized_by_a_number(x, n):
+    size = n.item()
+    torch._check_is_size(size)
+    torch._check_is_size(size, max=4)
+    return torch.zeros(size) + x.sum(), torch._check_is_size(x.shape[0], max=9)
+
+
+def sized_by_a_constant(x, n):
+    torch._check_is_size(-3)
+    return x + 1
+
+
+def sized_beyond_a_constant(x, n):
+    torch._check_is_size(7, max=3)
+    return x + 1
+
+
+@pytest.mark.parametrize("fn", [sized_by_a_number, sized_by_a_constant, sized_beyond_a_constant])
+def test_what_is_said_to_be_a_size(fn):
+    compiled = stator.compile(fn, backend="eager")
+    for number in (2, 3, 0, 9, -1, 4):
+        given = torch.ones(2, 2), torch.tensor(number)
+        found, expected = said_by(compiled, *given), said_by(fn, *given)
+        assert found == expected or type(expected) is tuple and expected[0] is found[0]
+    if fn is sized_by_a_number:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)
+            stator.compile(fn, backend="eager", fullgraph=True)(torch.ones(2, 2), torch.tensor(3))
+
+
+def check_with_values(x, n):
+    torch._check_tensor_all(x < 100, lambda: f"{n} too large")
+    return x + 1
+
+
+def check_without_words(x, n):
+    torch._check_tensor_all(x < 100)
+    return x + 1
+
+
+@pytest.mark.parametrize("fn", [check_with_values, check_without_words, PROGRAMS["tensor_check"]])
+def test_violated_tensor_checks_say_what_eager_says(fn):
+    compiled = stator.compile(fn, backend="eager")
+    for step in (1.0, 1000.0, 2.0):
+        given = torch.full((2, 2), step), torch.tensor(3)
+        assert said_by(compiled, *given) == said_by(fn, *given)
