@@ -2,13 +2,14 @@
 
 In: what C code hashes or compares.  Out: guards that outside objects which were found to be different are still
 different ones: C code asks `is` before it asks `__eq__`, which may call an object unequal to itself.  That two places
-hold one object is guarded where it is adopted.
+hold one object is guarded where it is adopted.  What their classes have for C code to find is a fact.
 """
 
 from __future__ import annotations
 
 import collections
 import decimal
+import functools
 import types
 import weakref
 from typing import Any
@@ -17,8 +18,9 @@ import numpy
 import torch
 
 from stator.guards.guard import Kind
+from stator.heap.box import Box
 from stator.heap.raw_access import instance_dict, raw_members
-from stator.heap.readers import DICT_VIEWS, mapping_behind, referent_of
+from stator.heap.readers import DICT_VIEWS, arguments_of, mapping_behind, referent_of
 from stator.heap.tracker import Shape
 from stator.kinds import is_a
 from stator.source import CallOf, Pinned, Source
@@ -28,6 +30,7 @@ _EXACT = frozenset({*_CONTAINERS, dict})  # equal to themselves, since their ite
 _BOUND = (types.MethodType, types.MethodWrapperType, types.BuiltinMethodType)
 _HASHED = (set, frozenset, dict)
 _SHAPES = frozenset({Shape.OBJECT, Shape.OPAQUE})
+_NOT_ASKED = frozenset({int, str, bool, float, complex, bytes, type(None), Box, types.FunctionType})
 _mro_of = type.__dict__["__mro__"].__get__
 PAIRS = 32  # more are asked for in one guard
 
@@ -35,11 +38,22 @@ PAIRS = 32  # more are asked for in one guard
 def note_compared(heap: Any, values: Any) -> None:
     """C code looks for the later values in the first, or compares what is in all of them."""
     if len(values) == 1:
-        _guard(heap, identities(heap, values), [])
-    else:
-        sought = identities(heap, values[1:])
+        return _guard(heap, identities(heap, values), [])
+    sought, first = identities(heap, values[1:]), values[0]
+    if sought or not is_a(first, _HASHED):
+        others = identities(heap, values[:1])
         if sought:
-            _guard(heap, sought, identities(heap, values[:1]))
+            _guard(heap, sought, others)
+    elif id(first) in heap.by_standin and id(first) not in heap.asked_tables:  # members of one made inside were asked
+        heap.asked_tables.add(id(first))
+        for member in raw_members(first) if not is_a(first, dict) else dict.keys(first):
+            note_asked(heap, member)
+
+
+def note_asked(heap: Any, value: Any) -> None:
+    """C code asks an object, or what is in it: what it finds on the classes must stay so."""
+    if type(value) not in _NOT_ASKED:
+        identities(heap, (value,))
 
 
 def note_made(heap: Any, container: Any) -> None:
@@ -64,6 +78,12 @@ def identities(heap: Any, values: Any) -> list[Source]:
             value = referent_of(value)
         elif is_a(value, types.SimpleNamespace):
             pending.extend((instance_dict(value) or {}).values())
+        elif cls is slice:
+            pending += (value.start, value.stop, value.step)
+        elif cls is functools.partial:
+            pending += (*value.args, *value.keywords.values())
+        elif is_a(value, BaseException):
+            pending += arguments_of(value)
         cls = type(value)
         if cls in DICT_VIEWS:
             value = mapping_behind(value)
@@ -75,6 +95,8 @@ def identities(heap: Any, values: Any) -> list[Source]:
                     pending.extend(dict.values(value))
             if cls in _EXACT:
                 continue
+        if cls not in _NOT_ASKED:
+            heap.asked_by_c(value)
         source = _place(heap, value)
         if source is not None:
             found[id(value)] = source

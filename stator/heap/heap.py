@@ -86,6 +86,8 @@ class Heap(Exposure):
         self.locate: Callable[[], Any] = lambda: None  # the user's line now being interpreted
         self.run_native: Callable[..., Any] = lambda fn, args: fn(*args)  # with the frame hook on
         self.handed_to_c: Callable[[Any], Any] = lambda value: value  # a callable or a generator that C code will run
+        self.asked_by_c: Callable[[Any], None] = lambda value: None  # an object for its special methods
+        self.asked_tables: set[int] = set()  # dicts and sets whose members were
         self.by_original: dict[int, VariableTracker] = {}
         self.by_standin: dict[int, VariableTracker] = {}
         self.trackers: list[VariableTracker] = []

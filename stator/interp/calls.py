@@ -207,11 +207,10 @@ class Caller(NativeCaller):
                 return function_modes.perform(self, fn, args, kwargs)
             if objects:
                 raise Break("SB005", f"{describe_callable(fn)} in a way about which eager asks a class something else")
-        args = plain_arguments(self, args)
+        args, kwargs = plain_arguments(self, fn, args, kwargs)
         if kwargs:
             if type(kwargs.get("generator")) is torch.Generator:
                 rules_generators.in_graph(self, kwargs["generator"])
-            kwargs = dict(zip(kwargs, plain_arguments(self, kwargs.values()), strict=True))
         if kwargs and kwargs.get("requires_grad") is True and torch.is_grad_enabled():
             return self.made_as_leaf(fn, args, kwargs)
         if fn in ATTENTION:

@@ -20,7 +20,7 @@ from stator.breaks import Break
 from stator.code.decode import decode
 from stator.guards.guard import Kind
 from stator.heap.box import Box
-from stator.heap.compared import note_compared, note_made
+from stator.heap.compared import note_asked, note_compared, note_made
 from stator.heap.sets import ORDERLESS, note_operation
 from stator.heap.upcoming import is_known_ahead
 from stator.interp import consumers, symbols
@@ -109,6 +109,12 @@ class NativeCaller(Machine):
             self.expose_for(row, kwargs.values())
         if row.compares and every:
             note_compared(self.heap, every)
+        elif row.calls_back and row.cls is not NativeClass.PURE_SHELL or id(descriptor) in _HIGHER_ORDER:
+            for value in every:
+                note_asked(self.heap, value)
+        for value in every:
+            for held in containers_behind(value):
+                note_asked(self.heap, held)
         if row.formats:
             text = text_of_outside(self, fn, args)
             if text is not MISSING:
@@ -253,7 +259,7 @@ class NativeCaller(Machine):
                                      f"{describe_callable(fn)} asks for a number") from None
             if is_a(error, TypeError):
                 for value in args:  # perhaps for a method that a class does not have yet
-                    guard_special_methods(self, value)
+                    self.guard_special_methods(value)
             raise Raised(error) from None
         finally:
             _hook.leave()
@@ -273,7 +279,7 @@ class NativeCaller(Machine):
         except Exception as error:
             if is_a(error, TypeError):
                 for value in args:  # perhaps for a method that a class does not have yet
-                    guard_special_methods(self, value)
+                    self.guard_special_methods(value)
             raise Raised(error) from None
 
     # ------------------------------------------------------------------ nested runs
@@ -332,9 +338,18 @@ class NativeCaller(Machine):
         cls = type(args[0]) if args else type(None)
         if find_owner(cls, func):
             find(self, cls, func.__name__)
-            guard_special_methods(self, args[0])
+            self.guard_special_methods(args[0])
         elif cls not in self.asked_classes and is_mutable_class(cls) and _holds(cls, func):
-            guard_special_methods(self, args[0])
+            self.guard_special_methods(args[0])
+
+    def guard_special_methods(self, value: Any) -> None:
+        """C code asks an object: what its class has for C code to find, and what it has not, must stay so."""
+        cls = type(value)
+        if cls not in self.asked_classes and is_mutable_class(cls) and id(cls) not in self.fresh \
+                and cls not in UNREAD and cls not in SYMBOLIC and cls is not FakeTensor:
+            self.asked_classes.add(cls)
+            for name in _SPECIAL_METHODS:
+                find(self, cls, name)
 
     def note_class_in_making(self, name: str, args: tuple[Any, ...]) -> None:
         """type.__new__ shows the class it makes to these before it returns it (to the third through C code)."""
@@ -398,16 +413,6 @@ def _require_read(fn: Any, receiver: Any) -> None:
     """A method of a C type works on the object itself, not on what stands for it unread."""
     if type(fn) in (types.MethodDescriptorType, types.WrapperDescriptorType):
         raise unread(receiver, fn.__name__)
-
-
-def guard_special_methods(vm: Any, value: Any) -> None:
-    """C code has asked an object: what its class has for C code to find, and what it has not, must stay so."""
-    cls = type(value)
-    if cls not in vm.asked_classes and is_mutable_class(cls) and id(cls) not in vm.fresh \
-            and cls not in UNREAD and cls not in SYMBOLIC and cls is not FakeTensor:
-        vm.asked_classes.add(cls)
-        for name in _SPECIAL_METHODS:
-            find(vm, cls, name)
 
 
 _SPECIAL_METHODS = tuple(f"__{stem}__" for stem in (

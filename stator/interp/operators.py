@@ -17,7 +17,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from stator.breaks import Break
 from stator.code.deprecations import INVERTED_BOOL
 from stator.guards.guard import Kind
-from stator.heap.compared import note_compared
+from stator.heap.compared import note_asked, note_compared
 from stator.heap.tracker import Shape
 from stator.interp import symbols
 from stator.interp.arrays import refuse_mixture, run_on_arrays
@@ -143,7 +143,8 @@ def binary(vm: Any, symbol: str, left: Any, right: Any, inplace: bool, cont: Any
                 for value in (left, right)])
         if symbol == "%":
             if is_a(left, (str, bytes, bytearray)):
-                refuse_addresses(vm, str, (right,))
+                refuse_addresses(vm, str, (left, right))
+                note_asked(vm.heap, right)
         if left_type is FakeTensor or right_type is FakeTensor:
             refuse_mixture(left, right)
             if inplace and symbol == "@" and {left_type, right_type} & _NO_FACTORS:
@@ -215,7 +216,15 @@ def binary_candidates(vm: Any, stem: str, left: Any, right: Any, inplace: bool) 
         entry = (reflected, (right, left))
         overrides = left_type in ancestors(vm, right_type) and reflected is not find(vm, left_type, f"__r{stem}__")
         pair.insert(0, entry) if overrides else pair.append(entry)
-    return found + pair
+    found += pair
+    if stem in ("add", "mul"):
+        found.sort(key=lambda candidate: _joins_sequences(candidate[0]))  # `[1] + obj` asks obj.__radd__ first
+    return found
+
+
+def _joins_sequences(method: Any) -> bool:
+    """Whether a slot concatenates or repeats: CPython tries those after the operators of both numbers."""
+    return type(method) is types.WrapperDescriptorType and not hasattr(method.__objclass__, "__radd__")
 
 
 def compare(vm: Any, symbol: str, left: Any, right: Any, cont: Any = None) -> None:

@@ -132,6 +132,7 @@ def _length_hint(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
         expose_upcoming(vm.heap, tracker)
     elif args:
         vm.heap.expose_length(args[0])
+        vm.guard_special_methods(args[0])
     vm.call_listed(operator.length_hint, operator.length_hint, None, args, kwargs, cont)
 
 

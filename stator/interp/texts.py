@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import collections
 import functools
+import re
 import types
 from typing import Any
 
@@ -25,7 +26,6 @@ from stator.native.table import NativeClass, lookup
 from stator.source import Pinned
 
 _SHOWN_BY_REPR = (repr, ascii)
-_ASKED_FIRST = ("__str__", "__format__")
 _REFUSED = (NativeClass.IMPURE_READ, NativeClass.DENY, NativeClass.SPECIAL)
 _NAMED = (type, types.ModuleType)  # shown by name
 _CONTAINERS = (list, tuple, set, frozenset, collections.deque)
@@ -38,7 +38,7 @@ def text_of_outside(vm: Any, fn: Any, args: Any) -> Any:
     tracker = vm.heap.by_standin.get(id(args[0]))
     if tracker is None or tracker.shape in (Shape.TENSOR, Shape.OPAQUE):
         return MISSING
-    if _slot(vm, fn, args[0]) is not object.__repr__:
+    if _slot(vm, _asked_first(fn), args[0]) is not object.__repr__:
         return MISSING
     vm.heap.guard(tracker.source, Kind.ID, tracker.original)
     return object.__repr__(tracker.original)
@@ -53,19 +53,29 @@ def refuse_addresses(vm: Any, fn: Any, values: Any) -> None:
     if module_of(type(fn)) == "_json":
         return  # an encoder never asks for a repr
     seen: set[int] = set()
+    ways = [_asked_first(fn)]
+    if ways[0] and any(type(value) is str and _CONVERTED(value) for value in values):
+        ways.append(())
     for value in values:
-        _check(vm, _slot(vm, fn, value), value, seen)
+        for names in ways:
+            _check(vm, _slot(vm, names, value), value, seen)
 
 
-def _slot(vm: Any, fn: Any, value: Any) -> Any:
+def _asked_first(fn: Any) -> tuple[str, ...]:
+    """The methods that are asked for a text before `__repr__` is."""
+    if any(fn is shown for shown in _SHOWN_BY_REPR):
+        return ()
+    return ("__format__", "__str__") if getattr(fn, "__name__", "") in ("format", "format_map") else ("__str__",)
+
+
+def _slot(vm: Any, asked_first: tuple[str, ...], value: Any) -> Any:
     """What makes the text: `__repr__`, or a method of the program that is asked first."""
     cls = type(value)
     if cls in CONSTANT_TYPES or cls is FakeTensor:
         return None
-    if not any(fn is shown for shown in _SHOWN_BY_REPR):
-        for name in _ASKED_FIRST:
-            if type(found := find(vm, cls, name)) is types.FunctionType:
-                return found
+    for name in asked_first:
+        if type(found := find(vm, cls, name)) is types.FunctionType:
+            return found
     return find(vm, cls, "__repr__")
 
 
@@ -76,7 +86,7 @@ def _check(vm: Any, slot: Any, value: Any, seen: set[int]) -> None:
     if is_a(value, _NAMED):
         return
     for part in _parts(value):
-        _check(vm, _slot(vm, repr, part), part, seen)
+        _check(vm, _slot(vm, (), part), part, seen)
     row = lookup(slot)
     if type(value) in _TRANSPARENT or row is not None and row.cls not in _REFUSED:
         return
@@ -120,5 +130,6 @@ def _raw(value: Any) -> Any:
     return base.__iter__(value)
 
 
+_CONVERTED = re.compile(r"%(\([^)]*\))?[-#0-9 +.*]*[ra]|![ra]").search  # "%r" and "{!r}" show the repr
 _WHOLE = (repr, str, ascii, format)
 _TRANSPARENT = frozenset({types.MethodType, functools.partial, types.GenericAlias, types.UnionType})

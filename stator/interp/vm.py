@@ -65,6 +65,7 @@ class VM(Caller):
         self.module_calls = ModuleCalls()
         self.generators = Generators(self)
         heap.handed_to_c = self.handed_to_c
+        heap.asked_by_c = self.guard_special_methods
         self.modes: list[Any] = []  # the program's TorchFunctionModes that are on, innermost last
         self.modes_at_start = 0
         self.dual_levels: list[int] = []  # of forward-mode differentiation, entered by the trace
