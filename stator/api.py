@@ -20,6 +20,7 @@ from stator.backends import check_settings, list_backends, register_backend
 from stator.callables import dress, require_callable, set_recompiler, traceable
 from stator.compiled_module import CompiledModule
 from stator.errors import OptionTypeError, OptionValueError, describe_callable
+from stator.interp.compiled_inside import makes_compiled
 from stator.marks import graph_break, is_compiling, skip_frame
 from stator.options import (
     BackendFunction,
@@ -422,6 +423,7 @@ def parameter_outline(signature: inspect.Signature) -> tuple[tuple[str, ...], fr
 
 
 report.follow_environment()
+makes_compiled(compile)
 
 
 def about_compiling(fn: Function) -> Function:

@@ -21,6 +21,7 @@ from stator import api, pipeline
 from stator.backends.registry import find_backend, refuse_tuning
 from stator.compiled_module import pose_as_torchs
 from stator.errors import OptionValueError, Unsupported
+from stator.interp.compiled_inside import makes_compiled
 from stator.options import split_options
 from stator.process_config import config
 from stator.stance import set_stance as stance_of
@@ -40,6 +41,7 @@ def install(backend: str | Callable[..., Any] | None = None) -> None:
             _replaced.update({f"compiler.{name}": getattr(torch.compiler, name)
                               for name in ("reset", "set_stance", *_BY_NAME)})
         torch.compile = _torch_compile(_replaced["compile"], backend)
+        makes_compiled(torch.compile)
         torch.compiler.reset = _torch_reset(_replaced["compiler.reset"])
         torch.compiler.set_stance = _torch_set_stance(_replaced["compiler.set_stance"])
         for name in _BY_NAME:

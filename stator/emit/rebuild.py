@@ -215,6 +215,8 @@ class Rebuilder:
                 return self.function(value)
         if cls is types.CellType:
             return self.cell(value)
+        if id(value) in self.vm.compiled_inside:
+            return self.compiled(self.vm.compiled_inside[id(value)])
         if id(value) in self.vm.generators:
             return rebuild_generator(self, value)
         if cls is slice:
@@ -325,6 +327,21 @@ class Rebuilder:
         for key, item in value.__dict__.items():
             self.writer.line(f"{name}.__dict__[{key!r}] = {self.value(item)}")
         return name
+
+    def compiled(self, making: Any) -> str:
+        """A function that the program compiled: compiled anew, as each call of the program does."""
+        given = [self.value(each) for each in making.args]
+        if id(making.compiled) in self.memo:  # the function refers to its compiled form, which built it already
+            return self.memo[id(making.compiled)]
+        given += [f"{name}={self.value(each)}" for name, each in making.kwargs.items()]
+        made = self.variable(making.compiled, "compiled", f"{self.writer.constant(making.maker)}({', '.join(given)})")
+        now = vars(making.compiled)
+        if making.attributes.keys() - now.keys():
+            raise Break("SB007", "a compiled function without attributes that it was made with")
+        for key, item in now.items():
+            if key not in making.attributes or making.attributes[key] is not item:
+                self.writer.line(f"{made}.__dict__[{key!r}] = {self.value(item)}")
+        return made
 
     def cell(self, value: types.CellType) -> str:
         name = self.variable(value, "cell", f"{self.writer.constant(types.CellType, 'cell_type')}()")

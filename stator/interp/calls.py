@@ -78,7 +78,8 @@ class Caller(NativeCaller):
             merged = {**fn.keywords, **(kwargs or {})}
             return self.call(fn.func, (*fn.args, *args), merged, cont)
         if cls is _core.CompiledFunction:  # a compiled function inside a trace is simply part of it
-            self.guard_identity(fn)
+            if id(fn) not in self.compiled_inside:
+                self.guard_identity(fn)
             prefix = [self.heap.adopt(value, Pinned(value)) for value in fn.prefix_args or ()]
             return self.call(fn.fn, (*prefix, *args), kwargs, cont)
         if self.is_torch_leaf(fn):

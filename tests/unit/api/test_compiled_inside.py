@@ -207,3 +207,76 @@ def test_what_scripts_set_in_torchs_config_counts(change: dict[str, Any], settin
     found = compiled._stator_site.settings
     assert (found.dynamic, found.recompile_limit) == settings
     assert (given._stator_site.settings.dynamic, given._stator_site.settings.recompile_limit) == (False, 5)
+
+
+def scaled(x: torch.Tensor, factor: int | None = None) -> torch.Tensor:
+    return x * (2 if factor is None else factor)
+
+
+def compiled_and_called(x: Any) -> Any:
+    return stator.compile(scaled, backend="eager")(x)
+
+
+def decorated(x: Any) -> Any:
+    @stator.compile(backend="eager", fullgraph=True)
+    def inner(y: Any) -> Any:
+        return y + x
+    return inner(x * 2)
+
+
+def looked_at(x: Any) -> Any:
+    compiled = stator.compile(scaled, backend="eager")
+    table = {compiled: 1}
+    return type(compiled), compiled is scaled, callable(compiled), compiled.__name__, table[compiled], compiled(x, 3)
+
+
+def called_after_a_break(x: Any) -> Any:
+    compiled = stator.compile(scaled, backend="eager")
+    stator.graph_break()
+    return compiled(x, 5)
+
+
+def refused(x: Any) -> Any:
+    return stator.compile(scaled, backend="there is none")(x)
+
+
+@pytest.mark.parametrize("program", [compiled_and_called, decorated, looked_at, called_after_a_break, refused],
+                         ids=lambda program: program.__name__)
+def test_a_function_compiled_inside_is_part_of_the_trace(program: Any) -> None:
+    whole = program not in (called_after_a_break, refused)
+    compiled = stator.compile(program, backend="eager", fullgraph=whole)
+    for x in (X, X + 1, torch.ones(3)):
+        outcomes = []
+        for function in (program, compiled):
+            try:
+                outcomes.append(str(function(x)))
+            except ValueError as error:
+                outcomes.append(f"{type(error)}: {error}")
+        assert outcomes[0] == outcomes[1]
+
+
+def test_a_function_compiled_inside_that_is_kept_is_a_new_one_in_each_call() -> None:
+    def outer(x: Any) -> Any:
+        @stator.compile(backend="eager")
+        def power(n: int) -> Any:
+            return x if n == 0 else power(n - 1) * x
+        power.note = [power, x]  # type: ignore[attr-defined]
+        return power, power(2)
+
+    compiled = stator.compile(outer, backend="eager", fullgraph=True)
+    made = [compiled(X + 1) for _ in range(2)]
+    assert made[0][0] is not made[1][0]
+    for power, squared in made:
+        assert type(power) is type(outer(X)[0]) and squared.tolist() == [8, 8] and power(3).tolist() == [16, 16]
+        assert power.note[0] is power and power.note[1].tolist() == [2, 2] and power.__wrapped__.__name__ == "power"
+
+
+def test_installed_torch_compile_inside_is_part_of_the_trace() -> None:
+    def outer(x: Any) -> Any:
+        return torch.compile(scaled, backend="eager")(x) + torch.compile(backend="eager")(one)(x)
+
+    stator.install()
+    try:
+        assert stator.compile(outer, backend="eager", fullgraph=True)(X).tolist() == [4, 4]
+    finally:
+        stator.uninstall()
