@@ -34,6 +34,7 @@ from stator.interp.known_streams import set_state, state_of
 from stator.interp.rules_caches import CacheUsed
 from stator.interp.rules_decimals import raise_flags, raised_flags
 from stator.interp.rules_effects import Logged, PolicySet, Printed, Warned
+from stator.interp.rules_references import refuse_untold_deaths
 from stator.interp.rules_streams import Written
 from stator.interp.rules_warnings import FiltersChanged, FiltersKept
 from stator.interp.tracebacks import Unwound, add_place
@@ -45,6 +46,7 @@ def write_effects(build: Rebuilder) -> int:
     """Emit every write-back; answers how many there are."""
     statements: list[str] = []
     refuse_watched_deaths(build.heap)
+    refuse_untold_deaths(build.vm)
     write_context_sets(build)
     vm = build.vm
     tensors = bool(vm.tensor_grads or vm.data_notes or vm.tensor_attributes)  # whether anything was set on one

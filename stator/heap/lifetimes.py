@@ -26,6 +26,7 @@ from stator.kinds import is_a
 PARTS_LIMIT = 200  # of a dying object, that are looked at
 _SLACK = 2  # references that are nobody's for long: arguments, variables of ours
 _LIVING = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, torch.Tensor)
+_TABLES = ("stator.", "torch._dynamo.", "torch.utils.weak", "torch._subclasses.", "torch._functorch.")
 _mro_of = type.__dict__["__mro__"].__get__
 
 
@@ -45,8 +46,8 @@ def refuse_watched_deaths(heap: Any) -> None:
         places[id(part)] = places.get(id(part), 0) + 1
     while gone:
         number, part = gone.popitem()
-        if is_a(part, _LIVING):
-            continue  # of tensors torch itself keeps weak references with callbacks
+        if is_a(part, _LIVING) and not is_a(part, torch.Tensor):
+            continue
         if sys.getrefcount(part) - ours.get(number, 0) - 2 <= places[number] + _SLACK and _death_is_seen(part, ours):
             raise Break("SB019", f"a {type(part).__name__} from outside is let go, and its death is seen: "
                         "a finalizer, or a weak reference with a callback")
@@ -89,9 +90,9 @@ def _references_of_ours(heap: Any) -> dict[int, int]:
 
 def _tells_somebody(callback: Any) -> bool:
     """Whether a callback is the program's or a library's, not one of Stator's or of torch.compile's, which keeps a
-    table of every module once it was used."""
+    table of every module once it was used; nor one of torch's, which keeps tables of tensors."""
     return callback is not None and not (
-        type(callback) is types.FunctionType and str(callback.__module__).startswith(("stator.", "torch._dynamo.")))
+        type(callback) is types.FunctionType and str(callback.__module__).startswith(_TABLES))
 
 
 def _callback_of(reference: Any) -> Any:

@@ -163,6 +163,7 @@ class Machine:
         self.asked_hashes: dict[int, Any] = {}  # the same, of hashes that are made of addresses
         self.grad_flags: dict[int, Any] = {}  # id of a fake -> how its flag changes (see interp/grad_flags)
         self.data_notes: dict[int, Any] = {}  # id of a fake -> the memory it gets (see interp/data_notes)
+        self.tells_of_deaths = False  # whether a weak reference with a callback was made (see rules_references)
         self.compiled_inside: dict[int, Any] = {}  # compiled functions made by the trace (see compiled_inside)
         self.watches: dict[int, Any] = {}  # id of a BackwardHook made inside -> (it, its node)
         self.new_leaves: list[Any] = []  # tensors of the graph that were made to require a gradient

@@ -24,15 +24,27 @@ from stator.heap.readers import referent_of
 from stator.interp.rule_registry import rule
 from stator.kinds import is_a
 
+WAY = "collections of weak references"  # a way of capturing: they are told when an object dies
+
 
 def _check(vm: Any, args: Any) -> None:
     callback = args[-1] if len(args) > 1 else None
-    if type(args[0]) is FakeTensor:
-        raise Break("SB019", "a weak reference to a tensor")
+    if type(args[0]) is FakeTensor and callback is not None and vm.heap.tracker_of(args[0]) is None:
+        raise Break("SB019", "a weak reference with a callback to a tensor of the graph", whole_call=True)
     if vm.heap.is_opaque(args[0]) and not is_a(args[0], (type, types.FunctionType)):
         raise Break("SB019", f"a weak reference to a {type(args[0]).__name__} from outside")
     if callback is not None and getattr(callback, "__module__", None) not in ("weakref", "_weakrefset", "functools"):
         raise Break("SB019", "a weak reference with a callback", whole_call=_is_fresh(vm, args))
+    if callback is not None and vm.heap.tracker_of(args[0]) is not None:
+        if WAY in vm.turned_off:
+            raise Break("SB019", "a weak reference with a callback, to an object from outside that may be let go")
+        vm.tells_of_deaths = True
+
+
+def refuse_untold_deaths(vm: Any) -> None:
+    """A stand-in lives as long as the trace: a collection of weak references counts it, also after it was let go."""
+    if vm.tells_of_deaths and anything_let_go(vm.heap):
+        raise Break("SB019", "an object from outside is let go that a collection refers to weakly", turn_off=WAY)
 
 
 @rule(weakref.ref)
@@ -75,9 +87,10 @@ def _referent(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     if tracker is not None and (anything_let_go(vm.heap) or id(tracker.original) in vm.handed
                                 and not _is_in_a_variable(vm, referent, tracker.original)):
         raise Break("SB019", "a weak reference that is asked after an object from outside was let go")
-    if tracker is None and is_a(referent, _KEPT) and not _is_in_a_variable(vm, referent, referent):
-        raise Break("SB019", f"a weak reference to a {type(referent).__name__} that was made and let go inside",
-                    whole_call=True)
+    is_kept = is_a(referent, _KEPT) or type(referent) is FakeTensor
+    if tracker is None and is_kept and not _is_in_a_variable(vm, referent, referent):
+        kind = "Tensor" if type(referent) is FakeTensor else type(referent).__name__
+        raise Break("SB019", f"a weak reference to a {kind} that was made and let go inside", whole_call=True)
     vm.give(referent, cont)
 
 
