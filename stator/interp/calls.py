@@ -35,6 +35,7 @@ from stator.interp.native_calls import C_CALLABLES, NativeCaller, describe_calla
 from stator.interp.overrides import PLAIN as PLAIN_ARGUMENTS
 from stator.interp.overrides import only_defaults, overriding
 from stator.interp.rule_registry import CODE_RULES, RULES
+from stator.interp.shown_names import guard_names
 from stator.interp.torch_arguments import plain_arguments
 from stator.interp.traced_numpy import TAKES_HELD
 from stator.kinds import is_a
@@ -131,6 +132,7 @@ class Caller(NativeCaller):
         unit = decode(code)
         slots = bind_arguments(self, fn, args, kwargs, unit.nlocalsplus)
         if slots is None:
+            guard_names(self, fn)
             try:
                 fn(*args, **(kwargs or {}))  # binding fails before any of the body runs
             except TypeError as error:

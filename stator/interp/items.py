@@ -151,7 +151,8 @@ def set_item(vm: Any, obj: Any, key: Any, value: Any, cont: Any = DISCARD, own: 
         return vm.give(None, cont)
     method = find(vm, cls, "__setitem__")
     if method is MISSING:
-        raise Raised(TypeError(f"'{cls.__name__}' object does not support item assignment"))
+        vm.native_unhooked(operator.setitem, (obj, key, value))  # raises what eager raises
+        raise AssertionError("an item was assigned by what has no __setitem__")
     if is_python_level(method):
         return vm.call_function(method, (obj, key, value), None, cont) if type(method) is types.FunctionType \
             else call_slot(vm, method, (obj, key, value), cont)
@@ -173,7 +174,8 @@ def delete_item(vm: Any, obj: Any, key: Any, cont: Any = DISCARD) -> None:
         key = symbols.index_key(vm, obj, key)
     method = find(vm, cls, "__delitem__")
     if method is MISSING:
-        raise Raised(TypeError(f"'{cls.__name__}' object does not support item deletion"))
+        vm.native_unhooked(operator.delitem, (obj, key))  # raises what eager raises
+        raise AssertionError("an item was deleted by what has no __delitem__")
     if is_python_level(method):
         return vm.call_function(method, (obj, key), None, cont) if type(method) is types.FunctionType \
             else call_slot(vm, method, (obj, key), cont)

@@ -121,6 +121,7 @@ class Machine:
         self.pending: BaseException | None = None  # a Break that C code might swallow
         self.lookups: dict[tuple[type, str], Any] = {}
         self.ancestry: set[type] = set()  # classes whose MRO is guarded
+        self.named_classes: set[type] = set()  # whose names are guarded
         self.asked_classes: set[type] = set()  # whose special methods are guarded
         self.fresh: dict[int, Any] = {}  # functions, classes and modules made by the trace
         self.type_parameters: dict[int, tuple[Any, str, tuple[Any, ...]]] = {}  # made by intrinsics: which, from what
@@ -240,6 +241,8 @@ class Machine:
                     self.place(unsaid)
                     failed = True
                     raise unsaid
+                if exc.args and self.caught():
+                    self.guard_names_in(exc)
                 self.unwind(exc, again)
         finally:
             if not failed:
@@ -330,6 +333,9 @@ class Machine:
         return traceback
 
     def native(self, fn: Any, args: Any, kwargs: Any = None) -> Any:
+        raise NotImplementedError
+
+    def guard_names_in(self, error: BaseException) -> None:
         raise NotImplementedError
 
     # ------------------------------------------------------------------ frames

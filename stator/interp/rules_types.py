@@ -23,6 +23,7 @@ from stator.interp.instantiation import instantiate
 from stator.interp.lookup import MISSING, ancestors, find
 from stator.interp.ops_data import read_cell
 from stator.interp.rule_registry import rule
+from stator.interp.shown_names import guard_names
 from stator.kinds import is_a
 from stator.shapes.values import SYMBOLIC, python_type, specialise
 from stator.source import CallOf, Pinned
@@ -245,6 +246,8 @@ def _type_ror(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 
 @rule(type.__repr__)
 def _type_repr(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    for value in args:
+        guard_names(vm, value)
     vm.give(vm.native_unhooked(type.__repr__, args, kwargs), cont)
 
 

@@ -21,6 +21,7 @@ from stator.heap.readers import mapping_behind
 from stator.heap.shells import CONSTANT_TYPES
 from stator.heap.tracker import Shape
 from stator.interp.lookup import MISSING, find
+from stator.interp.shown_names import guard_names
 from stator.kinds import is_a, module_of
 from stator.native.table import NativeClass, lookup
 from stator.source import Pinned
@@ -41,6 +42,7 @@ def text_of_outside(vm: Any, fn: Any, args: Any) -> Any:
     if _slot(vm, _asked_first(fn), args[0]) is not object.__repr__:
         return MISSING
     vm.heap.guard(tracker.source, Kind.ID, tracker.original)
+    guard_names(vm, type(tracker.original))
     return object.__repr__(tracker.original)
 
 
@@ -83,6 +85,8 @@ def _check(vm: Any, slot: Any, value: Any, seen: set[int]) -> None:
     if slot is None or type(slot) is types.FunctionType or id(value) in seen:
         return
     seen.add(id(value))
+    guard_names(vm, value)
+    guard_names(vm, type(value))
     if is_a(value, _NAMED):
         return
     for part in _parts(value):
@@ -113,9 +117,11 @@ def _parts(value: Any) -> Any:
         return [part for pair in dict.items(value) for part in pair]
     cls = type(value)
     if cls is types.MethodType:
-        return [value.__self__]
+        return [value.__self__, value.__func__]
     if cls is types.MappingProxyType:
         return [mapping_behind(value)]
+    if cls is types.GenericAlias or cls is types.UnionType:
+        return [getattr(value, "__origin__", None), *value.__args__]
     if cls is types.SimpleNamespace:
         return list(vars(value).values())
     if cls is functools.partial:

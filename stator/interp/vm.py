@@ -41,6 +41,7 @@ from stator.interp.lookup import MISSING, find
 from stator.interp.module_calls import ModuleCalls
 from stator.interp.native_calls import is_iterator
 from stator.interp.ops_except import optional_attr, special_method
+from stator.interp.shown_names import guard_names_in
 from stator.interp.standing import Generators, walked_generator
 from stator.interp.traced_numpy import concerns
 from stator.kinds import is_a, module_of
@@ -128,6 +129,9 @@ class VM(Caller):
 
     def adopt_entry(self, value: Any, owner: type) -> Any:
         return adopt_entry(self, value, owner)
+
+    def guard_names_in(self, error: BaseException) -> None:
+        guard_names_in(self, error)
 
     def is_constant_object(self, value: Any) -> bool:
         """An opaque object whose C methods the native table lists as pure: it is what its identity says."""
