@@ -14,7 +14,7 @@ from typing import Any
 
 from stator.heap.box import Box
 from stator.heap.iterators import ADOPTED, WALKERS
-from stator.heap.raw_access import instance_dict, raw_members
+from stator.heap.raw_access import instance_dict, items_in_order, raw_members
 from stator.heap.readers import bytes_of, reduced
 from stator.heap.shells import CONSTANT_TYPES, slot_members
 from stator.heap.tracker import MOVING, Shape, VariableTracker
@@ -101,7 +101,7 @@ def _parts(tracker: VariableTracker) -> list[Any]:
         except AttributeError:
             continue
     if is_a(standin, dict):
-        return parts + [part for pair in dict.items(standin) for part in pair]
+        return parts + [part for pair in items_in_order(standin) for part in pair]
     if is_a(standin, (list, set, collections.deque)):
         return parts + list(raw_members(standin))
     return parts
@@ -119,7 +119,7 @@ def _changed(tracker: VariableTracker) -> bool:
         items = list(raw_members(standin))
         return len(items) != len(initial) or not all(map(_current, initial, items))
     if shape is Shape.DICT:
-        pairs = list(dict.items(standin))
+        pairs = list(items_in_order(standin))
         if len(pairs) != len(initial) or any(
                 key is not known or not _current(box, item)
                 for (key, item), (known, box) in zip(pairs, initial.items(), strict=True)):
