@@ -108,7 +108,8 @@ def node_may_fail(node: fx.Node, memory: Memory) -> bool:
     if stem in _BY_INDEX and _is_on_a_gpu(node):
         return is_in_place(node.target, node.kwargs) and memory.may_overlap(node)
     if stem in ("getitem", "setitem"):
-        return _holds_tensor(node.args[1]) or stem == "setitem" and memory.may_overlap(node)
+        return _holds_tensor(node.args[1]) or _holds_list(node.args[1]) \
+            or stem == "setitem" and memory.may_overlap(node)
     if stem != "batch_norm" and is_in_place(node.target, node.kwargs) and memory.may_overlap(node):
         return True
     if stem == "repeat_interleave":
@@ -138,6 +139,11 @@ def _holds_tensor(argument: Any) -> bool:
     found: list[bool] = []
     fx.node.map_arg(argument, lambda node: found.append(isinstance(node.meta.get("example_value"), torch.Tensor)))
     return any(found)
+
+
+def _holds_list(index: Any) -> bool:
+    """Whether an index names elements one by one: torch makes a tensor of it, and looks at its numbers as it runs."""
+    return any(isinstance(part, (list, tuple)) for part in (index if isinstance(index, tuple) else (index,)))
 
 
 class Memory:

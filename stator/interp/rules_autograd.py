@@ -7,8 +7,10 @@ that it touches nothing outside, its nodes are taken back, and one node calls `F
 
 from __future__ import annotations
 
+import enum
 import functools
 import operator
+import types
 from typing import Any
 
 import torch
@@ -26,6 +28,7 @@ from stator.interp.allowed_calls import call_allowed
 from stator.interp.binding import function_defaults
 from stator.interp.frame import Continuation, Frame
 from stator.interp.lookup import find, mro_of
+from stator.interp.outside import is_outside
 from stator.interp.rule_registry import rule
 from stator.interp.traced_functions import Unusual, traced_apply
 from stator.kinds import is_a
@@ -191,9 +194,8 @@ def as_one_node(vm: Any, application: Application, output: Any) -> Any:
     name = application.cls.__name__
     if pending_writes(vm) != application.before:
         raise Break("SB016", f"{name}.forward changes something outside")
-    for value in application.inputs:
-        if type(value) is not FakeTensor and not is_constant(value):
-            raise Break("SB016", f"{name}.apply of a {type(value).__name__}, with gradients")
+    bound = {place: guarded(vm, value, name) for place, value in enumerate(application.inputs)
+             if type(value) is not FakeTensor and not is_constant(value)}
     parts = output if type(output) is tuple else (output,)
     if not all(type(part) is FakeTensor or is_constant(part) for part in parts):
         raise Break("SB016", f"{name}.forward returns something else than tensors, with gradients")
@@ -203,8 +205,28 @@ def as_one_node(vm: Any, application: Application, output: Any) -> Any:
     plan = (output, application.marks("dirty_tensors"), application.marks("non_differentiable"))
     with torch._C.DisableTorchFunction():
         result = Remembered.apply(plan, *application.inputs)
-    recorder.record("call_function", apply_of(application.cls), application.inputs, {}, result)
+    target = bound_apply(application.cls, bound) if bound else apply_of(application.cls)
+    given = tuple(value for place, value in enumerate(application.inputs) if place not in bound)
+    recorder.record("call_function", target, given, {}, result)
     return result
+
+
+def guarded(vm: Any, value: Any, name: str) -> Any:
+    """An argument that is nothing for a node of a graph: one that is itself in every call may be bound beforehand."""
+    known = is_a(value, enum.Enum) and is_outside(vm, value) \
+        or (is_a(value, type) or type(value) is types.FunctionType) and id(value) not in vm.fresh
+    if not known:
+        raise Break("SB016", f"{name}.apply of a {type(value).__name__}, with gradients")
+    return vm.guard_identity(value)
+
+
+def bound_apply(cls: Any, bound: dict[int, Any]) -> Any:
+    """The target of a node that is given the other arguments."""
+    def apply(*args: Any) -> Any:
+        given = iter(args)
+        return cls.apply(*[bound[place] if place in bound else next(given) for place in range(len(args) + len(bound))])
+    apply.__name__ = apply.__qualname__ = f"{cls.__name__}_apply"
+    return apply
 
 
 def withdraw(recorder: Any, application: Application) -> None:

@@ -160,7 +160,8 @@ def _dims(part: Any) -> int:
 
 
 def _is_unbacked_slice(part: Any) -> bool:
-    return type(part) is slice and part.step in (None, 1) and (is_unbacked(part.start) or is_unbacked(part.stop))
+    return type(part) is slice and (part.step is None or type(part.step) is int and part.step == 1) \
+        and (is_unbacked(part.start) or is_unbacked(part.stop))
 
 
 def _is_whole(part: Any) -> bool:

@@ -100,3 +100,45 @@ def test_without_it_the_error_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     compiled = stator.compile(unused, backend="aot_eager")
     compiled(torch.arange(3.0), GOOD)
     assert "IndexError" not in outcome(compiled, BAD, False)
+
+
+def a_list_where_there_is_nothing(x: Any) -> Any:
+    x[:, [0, 1]]
+    return x + 1
+
+
+def a_list_out_of_bounds(x: Any) -> Any:
+    x[[20]]
+    return x + 1
+
+
+def a_tuple_of_places_handled(x: Any) -> Any:
+    try:
+        x[(0, 20),]
+    except IndexError as error:
+        return str(error)
+    return x + 1
+
+
+def written_by_a_list(x: Any) -> Any:
+    try:
+        x[:, [0, 1]] = 1
+    except IndexError as error:
+        return str(error)
+    return x + 1
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("program", [a_list_where_there_is_nothing, a_list_out_of_bounds, a_tuple_of_places_handled,
+                                     written_by_a_list], ids=lambda program: program.__name__)
+def test_a_list_as_an_index_may_be_out_of_bounds(program: Any, backend: str) -> None:
+    compiled = stator.compile(program, backend=backend)
+    for shape in ((10, 0), (10, 3), (30, 2)):
+        seen = []
+        for function in (program, compiled):
+            x = torch.zeros(shape)
+            try:
+                seen.append((str(function(x)), x.tolist()))
+            except IndexError as error:
+                seen.append((str(error), x.tolist()))
+        assert seen[1] == seen[0]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import enum
+import itertools
 from typing import Any
 
 import pytest
@@ -148,3 +150,45 @@ def test_a_grad_fn_is_called_after_the_function() -> None:
         assert made is not None and expected is not None
         assert made.name() == expected.name() == "CubedBackward"
         assert type(made).__name__ == type(expected).__name__
+
+
+class Way(enum.Enum):
+    UP = 1
+    DOWN = 2
+
+
+class Told(torch.autograd.Function):
+    """Its gradient depends on what is no tensor; what it returns shares memory with its argument."""
+
+    @staticmethod
+    def forward(ctx: Any, way: Way, x: torch.Tensor, scale: Any, kind: type) -> torch.Tensor:
+        ctx.way, ctx.scale, ctx.kind = way, scale, kind
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> Any:
+        return None, ctx.scale(grad) * ctx.kind(2.5) * (1 if ctx.way is Way.UP else -1), None, None
+
+
+def doubled(x: Any) -> Any:
+    return x * 2
+
+
+def tripled(x: Any) -> Any:
+    return x * 3
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_members_of_enumerations_functions_and_classes_are_bound(backend: str) -> None:
+    def program(x: Any, way: Any, scale: Any, kind: Any) -> Any:
+        return Told.apply(way, x, scale, kind) * 3
+
+    compiled = stator.compile(program, backend=backend, fullgraph=True)
+    for way, scale, kind in itertools.product(Way, (doubled, tripled), (int, float)):
+        seen = []
+        for function in (program, compiled):
+            x = torch.ones(3, requires_grad=True)
+            out = function(x, way, scale, kind)
+            out.sum().backward()
+            seen.append((out.tolist(), x.grad.tolist()))  # type: ignore[union-attr]
+        assert seen[1] == seen[0]
