@@ -118,10 +118,15 @@ def _nested_items(vm: Any, tensor: Any) -> Any:
     return [_nested_items(vm, vm.torch_call(torch.Tensor.select, (tensor, 0, i), None)) for i in range(tensor.shape[0])]
 
 
+_INTEGERS = frozenset({torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8})
+
+
 @rule(torch.narrow, torch.Tensor.narrow)
 def _narrow(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-    args = tuple([item_of(vm, a) if i and type(a) is FakeTensor else a for i, a in enumerate(args)])
-    kwargs = {k: item_of(vm, a) if k != "input" and type(a) is FakeTensor else a for k, a in kwargs.items()}
+    start = args[2] if len(args) > 2 else kwargs.get("start")
+    if type(start) is not FakeTensor or start.dim() == 0 and start.dtype in _INTEGERS:  # torch refuses any other
+        args = tuple([item_of(vm, a) if i and type(a) is FakeTensor else a for i, a in enumerate(args)])
+        kwargs = {k: item_of(vm, a) if k != "input" and type(a) is FakeTensor else a for k, a in kwargs.items()}
     vm.give(vm.torch_call(torch.narrow, args, kwargs), cont)
 
 

@@ -364,3 +364,36 @@ def test_violated_tensor_checks_say_what_eager_says(fn):
     for step in (1.0, 1000.0, 2.0):
         given = torch.full((2, 2), step), torch.tensor(3)
         assert said_by(compiled, *given) == said_by(fn, *given)
+
+
+def narrowed(x, n):
+    return x.narrow(0, n, 1)
+
+
+def narrowed_and_handled(x, n):
+    try:
+        torch.narrow(x, 0, n, length=1)
+    except RuntimeError as error:
+        return str(error)
+    return x + 1
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("fn", [narrowed, narrowed_and_handled])
+def test_a_part_begins_at_an_integer_without_dimensions_alone(fn, backend):
+    compiled = stator.compile(fn, backend=backend)
+    for start in (1, [0], [0, 1], 0.0, False, 0):
+        given = torch.arange(6).view(3, 2), torch.tensor(start)
+        assert said_by(compiled, *given) == said_by(fn, *given)
+
+
+def stepped_by_a_number(x, n):
+    return torch.arange(12)[:: n.item()], torch.arange(12)[1 : 8 : int(n) + 1]
+
+
+def test_a_slice_with_a_step_that_only_the_graph_knows(monkeypatch):
+    monkeypatch.setenv("STATOR_STRICT", "1")
+    compiled = stator.compile(stepped_by_a_number, backend="eager")
+    for number in (2, 3, 1, 7):
+        given = torch.ones(2, 2), torch.tensor(number)
+        assert said_by(compiled, *given) == said_by(stepped_by_a_number, *given)
