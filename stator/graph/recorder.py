@@ -185,6 +185,8 @@ class Recorder(InputRecorder):
             number = self.items.number_of(args[0])
             if number is not None:
                 return number
+        if target == "stride" or target == "is_contiguous" and (kwargs or len(args) > 1):
+            self._refuse_empty(args[0])
         if op == "setattr":
             raise Break("SB006", f"assignment to Tensor.{target}")
         for value in args:
@@ -229,6 +231,12 @@ class Recorder(InputRecorder):
         if fresh or result is None or self.holds_tensor(result):
             self.record(op, target, args, kwargs, result)
         return result
+
+    def _refuse_empty(self, fake: Any) -> None:
+        """The strides of an empty tensor count for nothing, so the rules for fakes do not get them right."""
+        if type(fake) is FakeTensor and fake.dim() > 1 and any(type(size) is int and not size for size in fake.shape) \
+                and self.node_of(fake).op != "placeholder":
+            raise Break("SB017", "the strides of an empty tensor, which only the real one knows")
 
     def _propagate(self, func: Any, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The call on fakes: its arguments as they are recorded, and its result.
