@@ -5,6 +5,7 @@ Python that C code calls comes back through the frame hook and is interpreted.
 
 from __future__ import annotations
 
+import collections
 import functools
 import itertools
 import types
@@ -94,6 +95,10 @@ class NativeCaller(Machine):
         if orderless:
             for member in self.heap.sets[id(every[0])].initial:
                 self.heap.expose_deep(member)
+        elif id(descriptor) in _SHOWS_ORDER:
+            for value in every:
+                if is_a(value, (set, frozenset)) and id(value) not in self.heap.by_standin:
+                    self.check_order(value)
         self.expose_for(row, every[orderless:])
         if id(descriptor) in symbols.HASHING:
             args = symbols.specialise_hashed(self, args)
@@ -135,6 +140,12 @@ class NativeCaller(Machine):
             if row.mutates and len(every) > 1 and is_iterator(type(every[1])):
                 note_made(self.heap, every[0])
         self.give(result, cont)
+
+    def check_order(self, value: Any) -> None:
+        """The order of a set of identity-hashed objects depends on addresses: never traced."""
+        if len(value) > 1 and any(type(item).__hash__ is object.__hash__ and not is_a(item, type)
+                                  or is_a(item, torch.Tensor) for item in value):
+            raise Break("SB013", "the order of a set whose members hash by identity")
 
     def run_loop(self, descriptor: Any, args: tuple[Any, ...], kwargs: Any, cont: Any) -> bool:
         """Interpret what a C function does with an iterable that is Python code, or is to be read item by item."""
@@ -429,6 +440,10 @@ _CALLED_AT = {id(f): at for at, functions in (
          itertools.dropwhile)),
     (1, (itertools.accumulate, itertools.groupby, itertools.starmap.__new__, map.__new__, filter.__new__)),
     (2, (itertools.accumulate.__new__, itertools.groupby.__new__))) for f in functions}
+_SHOWS_ORDER = {id(f) for f in (  # of a set that they are given
+    list, tuple, enumerate, zip, map, filter, collections.deque, list.extend, list.__init__, set.pop, dict.fromkeys,
+    str.join, itertools.chain, itertools.islice, itertools.cycle, itertools.accumulate,
+    itertools.product, itertools.combinations, itertools.permutations, itertools.zip_longest, functools.reduce)}
 _HIGHER_ORDER = {id(f) for f in (sorted, min, max, functools.reduce, list.sort, filter, map)}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import sys
 import types
 from typing import Any
 
@@ -150,8 +151,13 @@ def _vars(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     _try_load(vm, args[0], "__dict__", OfVars(cont, MISSING, None))
 
 
+LOCALS = "locals() whose dict is kept"  # a way of capturing
+
+
 @rule(locals)
 def _locals(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    if LOCALS in vm.turned_off:
+        raise Break("SB020", f"{LOCALS} over a break", whole_frame=True)
     vm.give(names_in(vm.frame), cont)
 
 
@@ -173,6 +179,16 @@ def names_in(frame: Frame) -> Any:
     if ONE_DICT_OF_LOCALS:
         frame.shown_locals = found
     return found
+
+
+def locals_are_kept(vm: Any) -> bool:
+    """Whether somebody holds the dict of a frame that is to be left: the next locals() there would fill it again."""
+    frame = vm.frame
+    while frame is not None:
+        if type(frame) is Frame and frame.shown_locals is not None and sys.getrefcount(frame.shown_locals) > 2:
+            return True
+        frame = frame.caller()
+    return False
 
 
 @rule(globals)

@@ -251,6 +251,8 @@ def trace_once(begin: Begin, stop_step: int, stop: Break | None, exact: bool) ->
                     reason.data.setdefault("turn_off", rules_forward_ad.WAY)
                 if vm.pushed_hooks or vm.hook_cells:  # what is left would be saved without them, or changes them
                     reason.data.setdefault("turn_off", rules_saved_hooks.WAY)
+                if rules_objects.locals_are_kept(vm):
+                    reason.data.setdefault("turn_off", rules_objects.LOCALS)
                 if vm.recordings:  # a list that is filled by half
                     reason.data.setdefault("turn_off", rules_warnings.WAY)
                 raise

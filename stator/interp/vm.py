@@ -208,12 +208,6 @@ class VM(Caller):
             self.heap.expose(value)
         return self.native(iter, (value,))
 
-    def check_order(self, value: Any) -> None:
-        """The order of a set of identity-hashed objects depends on addresses: never traced."""
-        if len(value) > 1 and any(type(item).__hash__ is object.__hash__ and not is_a(item, type)
-                                  or is_a(item, torch.Tensor) for item in value):
-            raise Break("SB013", "the order of a set whose members hash by identity")
-
     def unbind(self, value: Any) -> Any:
         if value.dim() == 0:
             raise Raised(TypeError("iteration over a 0-d tensor"))
