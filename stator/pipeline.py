@@ -5,6 +5,7 @@ In: a Python function and its settings.  Out: a C++ entry object that holds guar
 
 from __future__ import annotations
 
+import functools
 import os
 import threading
 import types
@@ -53,10 +54,8 @@ def make_entry(fn: Any, settings: Settings) -> Any:
     invoke = site.nested.invoke if settings.compile_nested else call_natively
     site.points = Points(site.name, lambda point: make_point_entry(site, point), invoke)
 
-    def miss(compiled: Any, bound: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> Any:
-        return on_miss(site, compiled, bound, args, kwargs)
-
-    site.compiled = _core.CompiledFunction(function, miss, prefix)
+    # No function of ours in between: its frame would hold an exception among the arguments that leaves by it.
+    site.compiled = _core.CompiledFunction(function, functools.partial(on_miss, site), prefix)
     site.compiled._stator_site = site
     register(site)
     if not records_cuda_graphs(settings):  # which are recorded for the addresses of one module
@@ -239,10 +238,7 @@ def make_point_entry(site: CallSite, point: ResumePoint) -> Any:
                        data_dependent=site.data_dependent)
     resumed.shapes.floats, resumed.shapes.items = site.shapes.floats, site.shapes.items
 
-    def miss(compiled: Any, bound: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> Any:
-        return on_miss(resumed, compiled, bound, args, kwargs)
-
-    resumed.compiled = _core.CompiledFunction(function, miss, ())
+    resumed.compiled = _core.CompiledFunction(function, functools.partial(on_miss, resumed), ())
     resumed.compiled.taker = point.run_native
     resumed.compiled._stator_site = resumed
     register(resumed)

@@ -129,8 +129,12 @@ def outcome(subject: Callable[..., Any]) -> tuple[str, list[Any]]:
     return said, list(LOG)
 
 
+@pytest.mark.parametrize("strict", ["0", "1"])
 @pytest.mark.parametrize("program", LEAVING)
-def test_what_the_frames_hold_goes_with_the_exception(program: Callable[..., Any]) -> None:
+def test_what_the_frames_hold_goes_with_the_exception(program: Callable[..., Any], strict: str,
+                                                      monkeypatch: pytest.MonkeyPatch) -> None:
+    """Strictly, too, where a frame of ours makes the call that raises."""
+    monkeypatch.setenv("STATOR_STRICT", strict)
     compiled = stator.compile(program, backend="eager")
     gc.collect()
     gc.disable()
