@@ -29,7 +29,7 @@ from stator.backends.static_inputs import mark_static_inputs
 from stator.backends.write_counts import with_write_counts, write_counts
 from stator.errors import BackendError, describe_callable
 from stator.graph.modules import write_code
-from stator.graph.seams import has_seams
+from stator.graph.seams import has_seams, must_be_cut
 from stator.options import Settings
 from stator.shapes.environment import TraceEnvironment
 
@@ -78,13 +78,15 @@ def compile_piece(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], setti
 
 def compile_around_seams(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], settings: Settings,
                          fake_mode: FakeTensorMode, grad_enabled: bool) -> Callable[..., Any]:
-    """Compile a graph in pieces, or, where it cannot be cut, run it as it is."""
+    """Compile a graph in pieces; where it cannot be cut, in one if a compiler can have it, else run it as it is."""
     def compile_next(piece: torch.fx.GraphModule, given: list[Any], grad: bool) -> Callable[..., Any]:
         return compile_piece(piece, given, settings, fake_mode, grad)
 
     try:
         return compile_pieces(gm, example_inputs, grad_enabled, compile_next)
     except InOnePiece as why:
+        if not must_be_cut(gm.graph):
+            return compile_next(gm, list(example_inputs), grad_enabled)
         events.emit(events.EagerFallback("a captured graph", f"it is run as it is: {why}"))
     return compile_piece(gm, example_inputs, replace(settings, backend="eager", mode=None, options={}), fake_mode,
                          grad_enabled)

@@ -1,14 +1,17 @@
 """Compile a graph in pieces.   a graph with seams  ->  compiled pieces, and between them what only autograd can do
 
-In: a graph that makes Parameters, or calls modules with backward hooks (see graph/seams).  Out: a function that runs
-the compiled pieces and the seams in their order.  Each piece has a forward and a backward of its own, and autograd
-joins them at the seams, as it does with the operators of an eager program.
+In: a graph that makes Parameters, calls modules with backward hooks or has recurrent layers (see graph/seams).  Out: a
+function that runs the compiled pieces and the seams in their order.  Each piece has a forward and a backward of its
+own, and autograd joins them at the seams, as it does with the operators of an eager program.  A compiler takes torch's
+settings (grad mode, autocast) as it finds them and leaves out the nodes that change them: each piece is compiled under
+those that hold where it begins, and what it has changed is set behind it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,8 +22,10 @@ from torch.fx.node import map_arg
 
 from stator.graph.histories import memory_of, memory_written
 from stator.graph.seams import is_seam
+from stator.graph.torch_state import SETTINGS
 
 Compile = Callable[[fx.GraphModule, list[Any], bool], Callable[..., Any]]
+_SETTINGS = {id(setting.setter): setting for setting in SETTINGS}
 
 
 class InOnePiece(Exception):
@@ -35,6 +40,8 @@ class Piece:
     inputs: list[fx.Node] = field(default_factory=list)
     outputs: list[fx.Node] = field(default_factory=list)
     grad_enabled: bool = True
+    settings: list[fx.Node] = field(default_factory=list)  # by which torch was set before this piece
+    changes: dict[Any, fx.Node] = field(default_factory=dict)  # the last of its own, by what they set
     function: Any = None
 
 
@@ -50,7 +57,8 @@ def compile_pieces(gm: fx.GraphModule, example_inputs: Sequence[Any], grad_enabl
             step.function = (step, given)
     for step in steps:
         if type(step) is Piece:
-            step.function = compile_piece(module_of(gm, step), step.function[1], step.grad_enabled)
+            with torch_set_by(step.settings):
+                step.function = compile_piece(module_of(gm, step), step.function[1], step.grad_enabled)
     return runner(gm, steps)
 
 
@@ -62,28 +70,50 @@ def cut(graph: fx.Graph, grad_enabled: bool) -> list[Any]:
             node.args[0].append(node)
     steps: list[Any] = []
     place: dict[fx.Node, int] = {}
+    settings: dict[Any, fx.Node] = {}
     for node in graph.nodes:
         if node.op in ("placeholder", "get_attr", "output"):
             continue
         if is_seam(node) or node.target is operator.getitem and is_seam(node.args[0]):
             if node.meta.get("unbacked_bindings"):
                 raise InOnePiece("a number that only a seam knows")
+            if steps and type(steps[-1]) is Piece:
+                steps += steps[-1].changes.values()
             steps.append(node)
-            if node.target is torch._C._set_grad_enabled:
-                grad_enabled = node.args[0]
+        elif not steps or type(steps[-1]) is not Piece:
+            steps.append(Piece([node], grad_enabled=grad_enabled, settings=list(settings.values())))
         else:
-            if not steps or type(steps[-1]) is not Piece:
-                steps.append(Piece(grad_enabled=grad_enabled))
             steps[-1].nodes.append(node)
+        place[node] = len(steps) - 1
+        setting = _SETTINGS.get(id(node.target))
+        if setting is not None:
+            settings[setting, node.args[:setting.keys]] = node
+            if type(steps[-1]) is Piece:
+                steps[-1].changes[setting, node.args[:setting.keys]] = node
             if node.target is torch._C._set_grad_enabled:
                 grad_enabled = node.args[0]
-            elif not node.users and node.op == "call_function" and "autocast" in str(node.target):
-                raise InOnePiece("a seam beside autocast")
-        place[node] = len(steps) - 1
+    if steps and type(steps[-1]) is Piece:
+        steps += steps[-1].changes.values()
     for number, step in enumerate(steps):
         if type(step) is Piece:
             _find_ends(step, number, place)
     return steps
+
+
+@contextlib.contextmanager
+def torch_set_by(nodes: list[fx.Node]) -> Iterator[None]:
+    """Torch as these nodes of a graph leave it."""
+    before = []
+    try:
+        for node in nodes:
+            setting = _SETTINGS[id(node.target)]
+            key = node.args[:setting.keys]
+            before.append((setting.setter, (*key, *setting.read(*key))))
+            setting.setter(*node.args, **node.kwargs)
+        yield
+    finally:
+        for setter, args in reversed(before):
+            setter(*args)
 
 
 def _find_ends(step: Piece, number: int, place: dict[fx.Node, int]) -> None:

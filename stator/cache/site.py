@@ -97,6 +97,7 @@ class CallSite:
         """The frames a trace of this site starts from."""
         vm.recorder.data_dependent = self.data_dependent
         vm.recorder.in_order = self.settings.runs_in_order
+        vm.recorder.may_be_cut = self.settings.has_own_backend
         vm.recorder.wrappers.may_open = OPEN_SIZES not in self.turned_off
         vm.recorder.takes_sparse = "sparse inputs" not in self.turned_off
         if AS_IT_IS in self.turned_off:

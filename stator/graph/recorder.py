@@ -40,6 +40,7 @@ from stator.graph.new_nodes import new_node
 from stator.graph.plain_inputs import CAPSULE, PlainInputs
 from stator.graph.propagation import Propagation
 from stator.graph.quiet import keep_quiet
+from stator.graph.recurrent_layouts import results_of_layer
 from stator.graph.torch_state import TorchState
 from stator.graph.uncertain import Uncertain
 from stator.graph.wrappers import Wrappers
@@ -81,6 +82,7 @@ class Recorder(InputRecorder):
         self.locate: Callable[[], Any] = lambda: None
         self.in_order = False  # whether the backend runs the nodes one by one, as they are recorded
         self.as_it_is = False  # whether no compiler may have this graph
+        self.may_be_cut = False  # whether its compiler gets the pieces between operations that are slower compiled
         self.takes_sparse = True  # whether the backend may get sparse tensors
         self.data_dependent = True  # whether numbers that only the graph knows may be symbols of it
         self.torch_state = TorchState()
@@ -277,7 +279,8 @@ class Recorder(InputRecorder):
     def attempt(self, func: Any, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         with torch._C.DisableTorchFunction(), self.symbols.dispatcher(), self.symbols.unasked(func, args, kwargs):
             try:
-                return func(*args, **kwargs)
+                foreseen = results_of_layer(func, args, kwargs)
+                return func(*args, **kwargs) if foreseen is None else foreseen
             except DataDependentOutputException as error:
                 return decomposed(func, args, kwargs, f"{getattr(target, '__name__', target)}: {error}")
             except DynamicOutputShapeException as error:

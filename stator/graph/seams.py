@@ -2,7 +2,8 @@
 
 In: what the program does to the record that autograd keeps.  Out: functions that nodes call.  A backend that runs the
 nodes in order simply calls them; for every other one the graph is cut there (see backends/pieces), so that no compiler
-sees them.
+sees them.  Some operations are seams because a compiler would only make them slow (`BETTER_CUT`): a graph that cannot
+be cut there is compiled in one piece.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from torch.fx.node import has_side_effect
 from torch.utils.hooks import BackwardHook
 
 _SEAMS: set[Any] = set()
+BETTER_CUT = "better cut"  # the mark of a node that a compiler may have, if it must
 _autograd: Any = torch._C._autograd
 
 
@@ -33,6 +35,10 @@ def is_seam(node: fx.Node) -> bool:
 
 def has_seams(graph: fx.Graph) -> bool:
     return any(map(is_seam, graph.nodes))
+
+
+def must_be_cut(graph: fx.Graph) -> bool:
+    return any(is_seam(node) and node.meta.get("is_seam") != BETTER_CUT for node in graph.nodes)
 
 
 @seam

@@ -1,7 +1,10 @@
-"""Recurrent layers with dropout between them.   lstm(x, hx, params, layers=2, dropout=0.5)  ->  one call for each layer
+"""Recurrent layers.   lstm(x, hx, params, ...)  ->  one node, which compilers are spared
 
-AOTAutograd takes such a call apart, and draws the numbers of its dropout in another way than the operator does. A
-compiler gets the layers one by one, with a dropout of its own between two of them, as the operator computes them.
+AOTAutograd takes such a call apart into a dozen operations for each step of the sequence: 50 steps take minutes to
+compile, and are then slower than oneDNN's or cuDNN's kernel. So the call is a seam (see graph/seams), run as it is
+between two compiled pieces. A compiler of the user's gets the whole graph, but under autocast, where AOTAutograd's
+parts compute in other dtypes than the operator. It also draws the numbers of a dropout in another way: to such a
+compiler layers with dropout between them are handed over one by one.
 """
 
 from __future__ import annotations
@@ -11,19 +14,44 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
+from stator.graph.propagation import ExactNeeded
+from stator.graph.recurrent_layouts import NAMES
+from stator.graph.seams import BETTER_CUT
 from stator.interp.rule_registry import rule
 
-_NAMES = ("input", "hx", "params", "has_biases", "num_layers", "dropout", "train", "bidirectional", "batch_first")
 
-
-def _layer_by_layer(function: Any) -> Any:
+def _recurrent(function: Any) -> Any:
     def call(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
         vm.heap.expose_deep(args)
-        given = dict(zip(_NAMES, args, strict=False)) | kwargs
-        if vm.recorder.in_order or vm.modes or set(given) != set(_NAMES) or not is_dropped_between(given):
+        if can_be_cut(vm):
+            return vm.give(between_pieces(vm, function, args, kwargs), cont)
+        given = dict(zip(NAMES, args, strict=False)) | kwargs
+        if vm.recorder.in_order or vm.modes or set(given) != set(NAMES) or not is_dropped_between(given):
             return vm.give(vm.torch_call(function, args, kwargs, asked=True), cont)
         vm.give(layers_of(vm, function, given), cont)
     return call
+
+
+def can_be_cut(vm: Any) -> bool:
+    """Whether the graph's compiler may get two pieces of it instead of this call (see rules_seams.require_plain)."""
+    recorder = vm.recorder
+    if recorder.in_order or not (recorder.may_be_cut or torch._C._is_any_autocast_enabled()):
+        return False
+    return recorder.enclosing is None and not (recorder.tangents or recorder.marks or vm.modes or recorder.classes
+                                               or recorder.wrappers.behind or recorder.symbols.has_fresh)
+
+
+def between_pieces(vm: Any, function: Any, args: Any, kwargs: Any) -> Any:
+    recorder = vm.recorder
+    if recorder.propagation.enabled:  # pieces must know which of their inputs share memory
+        if recorder.propagation.served:
+            raise ExactNeeded
+        recorder.propagation.enabled = False
+    recorder.marks = {"is_seam": BETTER_CUT}
+    try:
+        return vm.torch_call(function, args, kwargs, asked=True)
+    finally:
+        recorder.marks = {}
 
 
 def is_dropped_between(given: dict[str, Any]) -> bool:
@@ -60,4 +88,4 @@ def layers_of(vm: Any, function: Any, given: dict[str, Any]) -> tuple[Any, ...]:
 
 
 for _function in (torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu):
-    rule(_function)(_layer_by_layer(_function))
+    rule(_function)(_recurrent(_function))
