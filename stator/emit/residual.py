@@ -31,6 +31,7 @@ from stator.emit.rebuild import Rebuilder
 from stator.emit.writer import Writer
 from stator.errors import BackendError
 from stator.graph.dropped_errors import errors_to_meet
+from stator.graph.hidden_constants import hide_constants
 from stator.graph.idle_settings import drop_idle_settings, only_settings
 from stator.graph.modules import make_captured
 from stator.heap.tracker import Shape
@@ -122,6 +123,7 @@ def emit_residual(vm: Any, result: Any, resume: Any = None, begin: Callable[[], 
             i.boxed or isinstance(i.source, Drawn) or id(i.fake) in recorder.classes for i in inputs)
         names = ["*inputs"] if packed else [handed_over(build, each) for each in inputs]
         recorder.graph.output(nodes)
+        hide_constants(recorder.graph)
         graph_module = make_captured(recorder.graph, recorder.inner_graphs, recorder.plays)
         if recorder.symbols.definitions:
             insert_asserts(recorder, graph_module, asserted)

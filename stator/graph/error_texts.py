@@ -86,8 +86,7 @@ def _real(value: Any, class_of: Callable[[Any], type]) -> Any:
 def _part_of_storage(value: Any, sizes: list[int], strides: list[int], extent: int) -> torch.Tensor | None:
     """A view of a larger storage stays one: as_strided reaches beyond it. None where the tensor fills its storage."""
     length, offset = value.untyped_storage().nbytes(), value.storage_offset()
-    if type(length) is not int or type(offset) is not int:
-        return None
+    length, offset = (specialise(each) if type(each) is torch.SymInt else each for each in (length, offset))
     count = length // value.element_size()
     if count == extent or offset + extent > count or length > _BYTES:
         return None

@@ -277,6 +277,14 @@ def map_scalars(arguments: Any, change: Callable[[FakeTensor], Any], direct: boo
                   for value in arguments])
 
 
+def forget_constants(changed: Any, result: Any) -> None:
+    """FakeTensor computes with tensors whose values it knows, and takes a float that it does not know for NaN: what was
+    made or changed with such a float is not known."""
+    for fake in (*changed, *pytree.tree_leaves(result)):
+        if type(fake) is FakeTensor:
+            fake.constant = None
+
+
 def index_as_read(args: tuple[Any, ...]) -> tuple[Any, ...]:
     """x[[i, j]] as x[i, j] where the list holds tensors: so torch reads a short list, and numbers would hide it."""
     if len(args) > 1 and type(args[1]) is list and len(args[1]) < 32 and any(map(_is_scalar, args[1])):

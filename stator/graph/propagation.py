@@ -39,6 +39,7 @@ def _named(names: list[str]) -> dict[int, Any]:
 
 
 _NEEDS_STORAGE = _named(_OF_STORAGES)
+_VIEWS = _named(["view"])
 _memo: dict[Any, Any] = {}
 _held: list[Any] = []  # the functions of the memo, so that their ids stay theirs
 
@@ -47,6 +48,11 @@ def forget() -> None:
     """Drop everything remembered."""
     _memo.clear()
     _held.clear()
+
+
+def _gives_dtype(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """x.view(torch.int32), which asks where in its storage a tensor begins."""
+    return any(type(value) is torch.dtype for value in (*args, *kwargs.values()))
 
 
 def attention_backends() -> tuple[bool, ...]:
@@ -80,7 +86,7 @@ class Propagation:
         """What the result depends on, or None where the memo must not be used."""
         if not self.enabled:
             return None
-        if id(func) in _NEEDS_STORAGE:
+        if id(func) in _NEEDS_STORAGE or id(func) in _VIEWS and _gives_dtype(args, kwargs):
             if self.served:
                 raise ExactNeeded
             return None

@@ -34,7 +34,7 @@ from stator.graph.error_texts import raised_by_eager
 from stator.graph.frozen_records import field_names, record_arguments
 from stator.graph.input_items import InputItems
 from stator.graph.input_recorder import GraphInput, InputRecorder
-from stator.graph.known_values import KnownValues, has_scalars, index_as_read, map_scalars
+from stator.graph.known_values import KnownValues, forget_constants, has_scalars, index_as_read, map_scalars
 from stator.graph.naming import is_in_place, spell, spelled_types
 from stator.graph.new_nodes import new_node
 from stator.graph.plain_inputs import CAPSULE, PlainInputs
@@ -280,7 +280,10 @@ class Recorder(InputRecorder):
         with torch._C.DisableTorchFunction(), self.symbols.dispatcher(), self.symbols.unasked(func, args, kwargs):
             try:
                 foreseen = results_of_layer(func, args, kwargs)
-                return func(*args, **kwargs) if foreseen is None else foreseen
+                result = func(*args, **kwargs) if foreseen is None else foreseen
+                if torch.SymFloat in map(type, (*args, *kwargs.values())):
+                    forget_constants((*args[:1], kwargs.get("out")) if is_in_place(target, kwargs) else (), result)
+                return result
             except DataDependentOutputException as error:
                 return decomposed(func, args, kwargs, f"{getattr(target, '__name__', target)}: {error}")
             except DynamicOutputShapeException as error:

@@ -142,3 +142,19 @@ def test_a_list_as_an_index_may_be_out_of_bounds(program: Any, backend: str) -> 
             except IndexError as error:
                 seen.append((str(error), x.tolist()))
         assert seen[1] == seen[0]
+
+
+def seen_as_wider_numbers(x: Any) -> Any:
+    try:
+        x[:, 1:].view(torch.float32)
+    except RuntimeError as error:
+        return str(error)
+    return x + 1
+
+
+def test_what_a_view_says_of_where_a_tensor_begins(recwarn: pytest.WarningsRecorder) -> None:
+    compiled = stator.compile(seen_as_wider_numbers, backend="eager")
+    for width in (5, 5, 9, 12, 8, 13):
+        x = torch.zeros(4, width, dtype=torch.uint8)
+        assert str(compiled(x)) == str(seen_as_wider_numbers(x))
+    assert not [each for each in recwarn if each.category is RuntimeWarning]
