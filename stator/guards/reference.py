@@ -213,7 +213,7 @@ def _slot(base: Any, name: str, owner: type, source: Source) -> Any:
         raise Unreadable(source.text())
     try:
         return member_descriptor(owner, name).__get__(base)
-    except AttributeError as empty:
+    except (AttributeError, ValueError) as empty:  # or the class has something else there by now
         raise Unreadable(source.text()) from empty
 
 

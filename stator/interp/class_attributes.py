@@ -8,7 +8,6 @@ from typing import Any
 
 from stator.breaks import Break
 from stator.guards.guard import Kind
-from stator.heap.raw_access import instance_dict
 from stator.interp.descriptors import (
     C_METHODS,
     FallbackGetattr,
@@ -181,6 +180,6 @@ def load_module_attr(vm: Any, module: types.ModuleType, name: str, cont: Any, as
     hook = find(vm, type(module), "__getattr__") if ask_class else MISSING
     if hook is not MISSING:
         return vm.call(hook, (module, name), {}, cont)
-    own_name = instance_dict(module).get("__name__") if instance_dict(module) else None  # type: ignore[union-attr]
+    own_name = scope.read("__name__")
     shown = f"module {own_name!r}" if type(own_name) is str else "module"
     raise_attribute_error(vm, module, name, f"{shown} has no attribute {name!r}", cont)

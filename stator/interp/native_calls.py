@@ -8,6 +8,7 @@ from __future__ import annotations
 import collections
 import functools
 import itertools
+import sys
 import types
 from collections.abc import Callable
 from typing import Any
@@ -271,14 +272,24 @@ class NativeCaller(Machine):
             if is_a(error, TypeError):
                 for value in args:  # perhaps for a method that a class does not have yet
                     self.guard_special_methods(value)
+            elif is_a(error, ValueError) and "set_int_max_str_digits" in str(error):
+                self.guard_digits()
             raise Raised(error) from None
         finally:
             _hook.leave()
+        if args and (type(args[0]) is int and args[0].bit_length() > _MANY_DIGITS or type(result) is int
+                     and result.bit_length() > _MANY_DIGITS):
+            self.guard_digits()
         if self.pending is not None:
             raise self.pending
         if self.heap.sets:
             note_operation(self.heap, fn, args, failed=False)
         return result.force() if type(result) is Box else result
+
+    def guard_digits(self) -> None:
+        """How long the text of a number may be decides."""
+        limit = sys.get_int_max_str_digits()
+        self.heap.guard(CallOf(Pinned(sys.get_int_max_str_digits)), Kind.FRESH_CALL, limit)
 
     def native_unhooked(self, fn: Any, args: Any, kwargs: Any = None) -> Any:
         if args:
@@ -337,6 +348,10 @@ class NativeCaller(Machine):
                 return specialise(result, f"the answer of {func.__name__}")
             if type(result) is types.GeneratorType:
                 return self.walked(result)
+            if id(result) in self.heap.by_standin:
+                self.heap.expose(result)
+            for held in containers_behind(result):  # `return iter(self.items)`
+                self.heap.expose(held)
             return symbols.truth(self, result) if type(result) is torch.SymBool else result
         except Raised as raised:
             self.escaped = raised.exc
@@ -430,6 +445,7 @@ _SPECIAL_METHODS = tuple(f"__{stem}__" for stem in (
     "float int index trunc complex bool len length_hint iter next getitem contains reversed abs neg pos invert round "
     "floor ceil bytes fspath call str repr format hash eq ne lt le gt ge divmod rdivmod pow rpow add radd mul rmul"
 ).split()) + ("keys",)
+_MANY_DIGITS = 2048  # bits of a number whose text might be refused: the least limit is 640 digits
 _CONVERSIONS = frozenset({"__float__", "__int__", "__index__", "__len__", "__hash__", "__complex__", "__length_hint__"})
 _SLOTS = (types.WrapperDescriptorType, types.MethodDescriptorType)
 _RUNNABLE = {NativeClass.PURE_SHELL, NativeClass.PURE, NativeClass.PURE_DEEP, NativeClass.MUTATES, NativeClass.ITERATOR}

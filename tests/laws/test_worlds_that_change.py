@@ -1,0 +1,134 @@
+"""Small programs whose world changes between calls: each call beside eager's."""
+
+from __future__ import annotations
+
+import sys
+import types
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+import stator
+
+World = tuple[Callable[[torch.Tensor], Any], list[Callable[[], Any]]]
+
+
+def name_of_a_module_that_lacks_it() -> World:
+    module = types.ModuleType("lacking")
+    module.q = 3  # type: ignore[attr-defined]
+
+    def function(x: torch.Tensor) -> Any:
+        try:
+            return x * module.q
+        except AttributeError as error:
+            return x, str(error)
+
+    return function, [lambda: delattr(module, "q"), lambda: setattr(module, "__name__", "renamed"),
+                      lambda: delattr(module, "__name__"), lambda: setattr(module, "__getattr__", lambda name: 8)]
+
+
+def slot_replaced() -> World:
+    class Slotted:
+        __slots__ = ("a", "b")
+
+    thing: Any = Slotted()
+    thing.a = 1
+
+    def function(x: torch.Tensor) -> Any:
+        return x * thing.a + getattr(thing, "b", 10)
+
+    return function, [lambda: setattr(thing, "b", 3), lambda: delattr(thing, "b"), lambda: setattr(Slotted, "a", 5),
+                      lambda: setattr(Slotted, "b", 6), lambda: delattr(Slotted, "b")]
+
+
+def digits_of_a_number() -> World:
+    number = 10 ** 5000
+
+    def function(x: torch.Tensor) -> Any:
+        try:
+            return x, len(str(number)), len(f"{number}")
+        except ValueError as error:
+            return x, str(error)
+
+    return function, [lambda: sys.set_int_max_str_digits(0), lambda: sys.set_int_max_str_digits(4300)]
+
+
+def digits_that_are_read() -> World:
+    text = "1" * 3000
+
+    def function(x: torch.Tensor) -> Any:
+        try:
+            return x * (int(text) % 7)
+        except ValueError as error:
+            return x, str(error)
+
+    return function, [lambda: sys.set_int_max_str_digits(1000), lambda: sys.set_int_max_str_digits(4300)]
+
+
+def iterator_over_a_list_of_its_own() -> World:
+    class Items:
+        def __init__(self) -> None:
+            self.items = [1, 2]
+
+        def __iter__(self) -> Any:
+            return iter(self.items)
+
+        def __len__(self) -> int:
+            return len(self.items)
+
+    items: Any = Items()
+
+    def function(x: torch.Tensor) -> Any:
+        return x * sum(items) + len(items) + (2 in items), sorted(items), max(items), tuple(items), list(map(str, items))
+
+    return function, [lambda: items.items.append(5), lambda: items.items.reverse(),
+                      lambda: setattr(Items, "__iter__", lambda self: zip(self.items, self.items)),
+                      lambda: setattr(Items, "__iter__", lambda self: iter([9]))]
+
+
+def keys_of_a_list_of_its_own() -> World:
+    class Mapping:
+        def __init__(self) -> None:
+            self.names = ["a", "b"]
+
+        def keys(self) -> Any:
+            return self.names
+
+        def __getitem__(self, key: str) -> int:
+            return len(key) + len(self.names)
+
+    mapping: Any = Mapping()
+
+    def function(x: torch.Tensor) -> Any:
+        return x + len(dict(mapping)), {**mapping}
+
+    return function, [lambda: mapping.names.append("cc"), lambda: mapping.names.clear()]
+
+
+WORLDS = [name_of_a_module_that_lacks_it, slot_replaced, digits_of_a_number, digits_that_are_read,
+          iterator_over_a_list_of_its_own, keys_of_a_list_of_its_own]
+
+
+def shown(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return value.tolist()
+    return [shown(each) for each in value] if isinstance(value, tuple) else value
+
+
+def outcome(function: Any) -> Any:
+    try:
+        return shown(function(torch.arange(3.0)))
+    except Exception as error:
+        return type(error), str(error)
+
+
+@pytest.mark.parametrize("world", WORLDS, ids=lambda world: world.__name__)
+def test_each_call_is_eagers(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STATOR_STRICT", "1")
+    function, changes = world()
+    compiled = stator.compile(function, backend="eager")
+    for number, change in enumerate([lambda: None, lambda: None, *changes, lambda: None]):
+        change()
+        assert outcome(compiled) == outcome(function), number
