@@ -110,6 +110,8 @@ class Exposure:
         self.guard(tracker.source, Kind.KEYS, keys)
 
     def expose_length(self, value: Any) -> None:
+        if type(value) in _SHOWING:
+            value = mapping_behind(value)
         tracker = self.by_standin.get(id(value))
         if tracker is not None and tracker.shape in (Shape.LIST, Shape.DICT):
             self.guard(tracker.source, Kind.LEN, len(tracker.initial))

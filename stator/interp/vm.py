@@ -15,6 +15,7 @@ from stator.guards.guard import Kind
 from stator.heap.box import Box
 from stator.heap.heap import Heap
 from stator.heap.raw_access import instance_dict
+from stator.heap.readers import mapping_behind
 from stator.heap.sets import walk
 from stator.heap.tracker import Shape
 from stator.heap.upcoming import is_endless, note_next
@@ -191,6 +192,8 @@ class VM(Caller):
 
     def native_iter(self, value: Any) -> Any:
         """iter() of something whose `__iter__` is C code."""
+        if type(value) is types.MappingProxyType and is_a(mapping_behind(value), dict):
+            return self.native_iter(mapping_behind(value))
         tracker = self.heap.by_standin.get(id(value))
         if tracker is not None:
             if tracker.shape is Shape.OPAQUE:

@@ -107,7 +107,48 @@ def keys_of_a_list_of_its_own() -> World:
     return function, [lambda: mapping.names.append("cc"), lambda: mapping.names.clear()]
 
 
-WORLDS = [name_of_a_module_that_lacks_it, slot_replaced, digits_of_a_number, digits_that_are_read,
+def names_in_a_class() -> World:
+    class Thing:
+        a = 1
+        b = 2
+
+    def function(x: torch.Tensor) -> Any:
+        return x + len(vars(Thing)), [name for name in vars(Thing)], [*Thing.__dict__], bool(vars(Thing))
+
+    return function, [lambda: setattr(Thing, "c", 1), lambda: delattr(Thing, "a"), lambda: setattr(Thing, "a", 2)]
+
+
+def names_in_a_class_counted() -> World:
+    class Thing:
+        a = 1
+
+    def function(x: torch.Tensor) -> Any:
+        return x * len(vars(Thing))
+
+    return function, [lambda: setattr(Thing, "c", 1), lambda: setattr(Thing, "d", 1), lambda: delattr(Thing, "a")]
+
+
+def proxy_of_a_dict() -> World:
+    table = {"a": 1}
+    proxy = types.MappingProxyType(table)
+
+    def function(x: torch.Tensor) -> Any:
+        return (x if proxy else -x) * len(proxy), [key for key in proxy]
+
+    return function, [lambda: table.update(b=2), lambda: table.pop("a"), lambda: table.clear()]
+
+
+def counted_views() -> World:
+    table = {"a": 1}
+
+    def function(x: torch.Tensor) -> Any:
+        return x * len(table.keys()) + len(table.values()) + len(table.items())
+
+    return function, [lambda: table.update(b=2), lambda: table.clear()]
+
+
+WORLDS = [names_in_a_class, names_in_a_class_counted, proxy_of_a_dict, counted_views,
+          name_of_a_module_that_lacks_it, slot_replaced, digits_of_a_number, digits_that_are_read,
           iterator_over_a_list_of_its_own, keys_of_a_list_of_its_own]
 
 
