@@ -105,6 +105,8 @@ def node_may_fail(node: fx.Node, memory: Memory) -> bool:
     if node.meta.get("unbacked_bindings") or has_unbacked(result):
         return True
     stem = stem_of(node.target)
+    if node.kwargs.get("out") is not None:  # whose dtype may be another than that of the result
+        return True
     if stem in _BY_INDEX and _is_on_a_gpu(node):
         return is_in_place(node.target, node.kwargs) and memory.may_overlap(node)
     if stem in ("getitem", "setitem"):

@@ -204,6 +204,8 @@ class Recorder(InputRecorder):
         if self.uncertain.storages:
             self.uncertain.check(target, in_place, args, kwargs)
         self.writes_in_place = self.writes_in_place or in_place
+        if kwargs and type(kwargs.get("out")) is FakeTensor and kwargs["out"].dtype not in map(_dtype, args):
+            self.as_it_is = True  # some operators refuse such a dtype, and compilers cast
         key = self.propagation.key(func, args, kwargs, in_place)
         if key is not None:
             result = self.propagation.recall(key, func, args, kwargs)
@@ -475,3 +477,7 @@ _TORCH_BUG = "INTERNAL ASSERT FAILED"
 _NO_DATA = "its data is not allocated yet"
 _STORAGES = (torch.UntypedStorage, torch.TypedStorage)
 _getitem = spell(torch.Tensor.__getitem__)[1]
+
+
+def _dtype(value: Any) -> torch.dtype | None:
+    return value.dtype if type(value) is FakeTensor else None

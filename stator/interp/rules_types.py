@@ -71,7 +71,8 @@ def _check_class(vm: Any, obj: Any, seen_type: type, cls: Any, hook: str, argume
         return hook != "__subclasscheck__" and type(obj) is not FakeTensor and _is_claimed(vm, obj, cls)
     check = find(vm, meta, hook)
     if type(check) is types.FunctionType and check.__module__ != "abc":
-        if cls is torch.nn.Parameter or cls is torch.nn.Buffer:
+        plain = type(obj) is FakeTensor or torch.Tensor not in ancestors(vm, seen_type)
+        if plain and (cls is torch.nn.Parameter or cls is torch.nn.Buffer):
             return cls in ancestors(vm, seen_type) or type(obj) is FakeTensor and (
                 getattr(obj, "_is_param", False) and cls is torch.nn.Parameter or _claims(vm, obj, cls))
         if type(obj) is FakeTensor and meta is type(torch.nn.Parameter):  # of a subclass it asks the class alone

@@ -100,3 +100,30 @@ def test_a_mode_sees_what_a_subclass_does() -> None:
         same = stator.compile(use, backend="eager", fullgraph=True)()
     assert found.seen == expected.seen
     torch.testing.assert_close(same, values)
+
+
+class Opaque(torch.Tensor):
+    """A class that no fake stands for: it has a `__torch_dispatch__`, and cannot be taken apart."""
+
+    @staticmethod
+    def __new__(cls, data: torch.Tensor) -> Any:
+        made = torch.Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]
+            cls, data.shape, dtype=data.dtype, requires_grad=data.requires_grad)
+        made.data_inside = data
+        return made
+
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is torch.ops.aten.detach.default:
+            return Opaque(args[0].data_inside)
+        raise NotImplementedError(func)
+
+
+def test_a_parameter_of_a_class_without_a_fake_is_one() -> None:
+    def asked(p: Any) -> Any:
+        return isinstance(p, torch.nn.Parameter), isinstance(p, torch.nn.Buffer), isinstance(p, torch.Tensor)
+
+    compiled = stator.compile(asked, backend="eager")
+    plain = Opaque(torch.ones(3))
+    for value in (torch.nn.Parameter(plain), plain, torch.nn.Buffer(plain), 3, torch.nn.Parameter(torch.ones(2))):
+        assert compiled(value) == asked(value)

@@ -158,3 +158,31 @@ def test_what_a_view_says_of_where_a_tensor_begins(recwarn: pytest.WarningsRecor
         x = torch.zeros(4, width, dtype=torch.uint8)
         assert str(compiled(x)) == str(seen_as_wider_numbers(x))
     assert not [each for each in recwarn if each.category is RuntimeWarning]
+
+
+def accumulated_into(x: Any, out: Any) -> Any:
+    try:
+        torch.logcumsumexp(x, 0, out=out)
+    except RuntimeError as error:
+        return str(error), out
+    return x + 1, out
+
+
+def accumulated_into_unhandled(x: Any, out: Any) -> Any:
+    torch.logcumsumexp(x, 0, out=out)
+    return torch.sin(x, out=x)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("program", [accumulated_into, accumulated_into_unhandled], ids=lambda p: p.__name__)
+def test_a_result_of_another_dtype_than_out(program: Any, backend: str) -> None:
+    compiled = stator.compile(program, backend=backend)
+    for dtype in (torch.float32, torch.float64, torch.float16):
+        seen = []
+        for function in (program, compiled):
+            out = torch.zeros(3, dtype=dtype)
+            try:
+                seen.append((str(function(torch.ones(3), out)), out.tolist()))
+            except RuntimeError as error:
+                seen.append((str(error), out.tolist()))
+        assert seen[1] == seen[0]
