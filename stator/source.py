@@ -109,14 +109,16 @@ class Copied(Drawn):
 
 
 class Pinned(Source):
-    """This very object, which the entry keeps alive."""
+    """This very object, which the entry keeps alive; a cell may be given the name of its variable."""
 
-    __slots__ = ("obj",)
+    __slots__ = ("obj", "variable")
     obj: Any
+    variable: str | None
     _family = "pinned"
 
-    def __init__(self, obj: Any) -> None:
+    def __init__(self, obj: Any, variable: str | None = None) -> None:
         _store(self, "obj", obj)
+        _store(self, "variable", variable)
         self._seal(None, id(obj))
 
     def _detail(self) -> object:
@@ -412,7 +414,9 @@ _NAMED = frozenset(
 
 
 def _free_variable_name(cell: Source) -> str | None:
-    """The name of a free variable, when the cell is `f.__closure__[i]` of a known function `f`."""
+    """The name of a free variable, when the cell was found by it or is `f.__closure__[i]` of a known function `f`."""
+    if isinstance(cell, Pinned):
+        return cell.variable
     if not isinstance(cell, Index) or not isinstance(cell.base, Attr) or cell.base.name != "__closure__":
         return None
     owner = cell.base.base

@@ -155,7 +155,8 @@ class Caller(NativeCaller):
             return cells
         source = self.heap.source_of(fn)
         if type(source) is Pinned:  # __closure__ is read-only: the cells can be pinned themselves
-            return tuple(self.heap.adopt(cell, Pinned(cell)) for cell in cells)
+            return tuple(self.heap.adopt(cell, Pinned(cell, name))
+                         for name, cell in zip(fn.__code__.co_freevars, cells, strict=True))
         closure = Attr(source, "__closure__")
         return tuple(self.heap.adopt(cell, Index(closure, i)) for i, cell in enumerate(cells))
 

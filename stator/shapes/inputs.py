@@ -41,9 +41,12 @@ def symbolic_fake(mode: FakeTensorMode, tensor: torch.Tensor, source: Source,
                 sizes[dim] = DimDynamic.DYNAMIC
             seen.add(tensor.shape[dim])
     plain = tensor
-    if tensor._is_view():  # of the base's sizes nothing is known or guarded: fake the tensor as it lies
+    # Of the sizes of a base nothing is known or guarded, and those of a gradient are the tensor's own: fake it alone.
+    if tensor._is_view() or tensor.is_leaf and tensor.grad is not None:
         with no_dispatch():
             plain = tensor.data
+            if isinstance(tensor, torch.nn.Parameter):
+                plain = torch.nn.Parameter(plain, tensor.requires_grad)
             plain.requires_grad_(tensor.requires_grad)
     steps = [DimDynamic.DYNAMIC if dim in strides else DimDynamic.INFER_STRIDE for dim in range(tensor.dim())]
     _require_in_range(tensor, source)

@@ -1,7 +1,9 @@
 """Sources: identity, immutability and the words they print."""
 
 import pytest
+import torch
 
+import stator
 from stator.source import (
     WORLD,
     Attr,
@@ -129,3 +131,15 @@ def test_naming_an_object_runs_none_of_its_code() -> None:
 
     assert name_of(object.__new__(Thing)).startswith("<")
     assert "Thing" in name_of(Thing)
+
+
+def test_guards_name_free_variables() -> None:
+    """As the program calls them, not by the address of their cell."""
+    steps = [2]
+
+    def program(x: torch.Tensor) -> torch.Tensor:
+        return x * steps[0]
+
+    said = [guard.text() for guard in stator.explain(program)(torch.ones(2)).guards]
+    assert "type(steps) is list" in said and any(line.startswith("steps[0]") for line in said)
+    assert not [line for line in said if "cell" in line]

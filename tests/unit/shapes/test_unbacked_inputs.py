@@ -136,3 +136,21 @@ def test_a_warning_names_the_size() -> None:
     with pytest.warns(RuntimeWarning, match=r"rows\.size\(0\) is marked unbacked.* rows\.size\(0\) == 3") as caught:
         both(lambda x, y: (compiled(x, y),), 1, 3)
     assert "bug" not in str(caught[0].message)
+
+
+@pytest.mark.parametrize("shape", [(3,), (3, 4)])
+def test_a_parameter_with_a_gradient(shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its gradient has the same sizes, of which nothing could be asked."""
+    monkeypatch.setenv("STATOR_STRICT", "1")
+
+    def program(p: torch.Tensor) -> Any:
+        return p * 2, isinstance(p, torch.nn.Parameter), p.is_leaf, p.requires_grad
+
+    compiled = stator.compile(program, backend="eager")
+    for rows in (3, 5):
+        parameter = torch.nn.Parameter(torch.randn(rows, *shape[1:]))
+        parameter.grad = torch.randn_like(parameter)
+        for dim in range(parameter.dim()):
+            stator.mark_unbacked(parameter, dim)
+        found, expected = compiled(parameter), program(parameter)
+        assert torch.equal(found[0], expected[0]) and found[0].requires_grad and found[1:] == expected[1:]
