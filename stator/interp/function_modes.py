@@ -215,5 +215,5 @@ _UNASKED = frozenset(map(id, (
     torch.overrides.has_torch_function_unary, torch.overrides.has_torch_function_variadic, torch.is_tensor,
     C._get_tracing_state, C._is_tracing, C._log_api_usage_once, torch.jit.is_scripting, torch.jit.is_tracing,
     torch.compiler.is_compiling, torch.compiler.is_dynamo_compiling, torch.compiler.is_exporting,
-    torch._utils.is_compiling, torch.get_default_device, torch.device.__enter__, torch.device.__exit__,
+    torch._utils.is_compiling, torch.device.__enter__, torch.device.__exit__,
 )))

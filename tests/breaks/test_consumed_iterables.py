@@ -164,3 +164,19 @@ def endless_unpacked(x, count):
                          ids=lambda program: program.__name__)
 def test_what_is_wrong_is_said_as_eager_says_it(program: Any) -> None:
     compare(program, [(X, 2), (X + 1, 2), (X, 3), (X, 1)])
+
+
+def chained(x, rows, kept):
+    lists = [row for row in rows]
+    return x + sum(itertools.chain.from_iterable(row for row in lists)), \
+        list(itertools.chain.from_iterable(map(list, rows))), list(itertools.chain.from_iterable(iter(rows)))
+
+
+def in_order(x, rows, kept):
+    pairs = enumerate(rows)
+    return x + 1, sorted(pairs), sorted(iter(rows)), max(zip(rows, rows)), list(pairs), min(reversed(rows))
+
+
+@pytest.mark.parametrize("program", [chained, in_order])
+def test_lists_behind_iterators_are_looked_at_one_by_one(program) -> None:
+    compare(program, [(X, [[1, 2], [3]], []), (X, [[5, 2], [3, 4]], []), (X, [[2]], [])], fullgraph=True)

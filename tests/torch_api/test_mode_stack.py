@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch._dynamo._trace_wrapped_higher_order_op import TransformGetItemToIndex
 from torch.overrides import TorchFunctionMode
+from torch.utils.checkpoint import checkpoint
 
 import stator
 from tests.same_as_eager import same_as_eager
@@ -132,3 +133,20 @@ def test_handlers_that_are_left_off_are_off_after_the_call() -> None:
             while kept:
                 kept.pop().__exit__(None, None, None)
         assert C._is_torch_function_enabled()
+
+
+def checkpointed(x: Any) -> Any:
+    with Log() as log:
+        y = checkpoint(torch.sin, x, use_reentrant=False)
+    return y, log.seen
+
+
+def asks_for_the_device(x: Any) -> Any:
+    with Log() as log:
+        device = torch.get_default_device()
+    return x + 1, device, log.seen
+
+
+@pytest.mark.parametrize("fn", [checkpointed, asks_for_the_device], ids=lambda fn: fn.__name__)
+def test_functions_of_torch_with_rules_of_their_own_show_modes_what_they_do(fn: Any) -> None:
+    same_as_eager(fn, (torch.ones(2),), (torch.zeros(2),), fullgraph=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -265,6 +266,16 @@ def numpy_draws_around_an_array() -> World:
         drawn = stream.normal(centre)
         return x + float(drawn[0]), float(stream.uniform(0, centre[1]))
     return World(program, lambda i: (values(), numpy.array([10.0 * i, 5.0 + i])))
+
+
+@broken
+def state_of_pythons_stream_past_its_class() -> World:
+    stream = random.Random(5)
+
+    def program(x):
+        made = random.Random(3)
+        return x + 1, super(random.Random, stream).getstate()[:4], stream.random(), super(random.Random, made).getstate()[:4]
+    return one(program)
 
 
 # ---------------------------------------------------------------------- judged

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import _abc
 import abc
+import functools
 import importlib.metadata
 import importlib.util
 import sys
@@ -193,3 +194,43 @@ def test_whether_an_argument_is_a_view() -> None:
     base = torch.ones(4)
     for x in (base, base[:2], base[1:3].clone(), base[2:]):
         assert compiled(x)[1] == views_from_outside(x)[1]
+
+
+@functools.lru_cache
+def doubled(n: int) -> int:
+    return n * 2
+
+
+def caches_called_by_c(x: Any, numbers: list[int]) -> Any:
+    return x + 1, list(map(doubled, numbers)), sorted(numbers, key=doubled), max(numbers, key=doubled), doubled.cache_info()
+
+
+def test_a_cache_that_c_code_calls_counts_its_calls() -> None:
+    told = []
+    for run in (caches_called_by_c, stator.compile(caches_called_by_c, backend="eager", options={"strict": True})):
+        doubled.cache_clear()
+        told.append([run(torch.ones(2), numbers)[1:] for numbers in ([3, 1, 2], [4, 1, 2], [3, 1, 2])])
+    assert told[0] == told[1]
+
+
+class Raising:
+    def __init__(self, error: AttributeError) -> None:
+        self.error = error
+
+    @property
+    def value(self) -> Any:
+        raise self.error
+
+    def __getattr__(self, name: str) -> Any:
+        raise self.error
+
+
+def suppressed(x: Any, error: AttributeError) -> Any:
+    held = Raising(error)
+    return x + 1, getattr(held, "value", 3), hasattr(held, "other"), error.name, error.obj, error.args
+
+
+def test_nothing_is_written_on_an_error_of_the_users_that_is_suppressed() -> None:
+    compiled = stator.compile(suppressed, backend="eager", options={"strict": True})
+    for _ in range(2):
+        assert compiled(torch.ones(2), AttributeError("gone"))[1:] == suppressed(torch.ones(2), AttributeError("gone"))[1:]

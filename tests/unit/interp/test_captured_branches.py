@@ -132,3 +132,21 @@ def test_a_result_of_a_branch_has_the_history_of_the_way_that_was_taken() -> Non
                 results.append((type(y.grad_fn).__name__, y.tolist(), leaf.grad.tolist()))
             assert results[0] == results[1]
     assert not [event for event in log if isinstance(event, events.GraphBreak)]
+
+
+def of_another_shape(x: Any) -> Any:
+    z = torch.ones(2, 3) if x.sum() > 0 else torch.ones(3, 2)
+    return z, z.shape
+
+
+def of_other_strides(x: Any) -> Any:
+    z = torch.ones(3, 3) if x.sum() > 0 else x.expand(3, 3)
+    return z, z.stride()
+
+
+@pytest.mark.parametrize("fn", [of_another_shape, of_other_strides])
+def test_ways_that_lie_otherwise_are_not_one_result(fn: Any) -> None:
+    subject = compiled(fn)
+    for x in (X, -X, X):
+        (found, told), (expected, other) = subject(x), fn(x)
+        assert torch.equal(found, expected) and told == other

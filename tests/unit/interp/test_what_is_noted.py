@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import copy
+import enum
 import resource
+import weakref
 from typing import Any
 
+import numpy
 import pytest
 import torch
 from torch import nn
@@ -119,3 +123,55 @@ def unknown_to_the_table(x: Any, n: int) -> Any:
 def test_a_break_names_the_function_written_in_c() -> None:
     (event,) = compare(unknown_to_the_table, [(X, 1)]).of(events.GraphBreak)
     assert "getpagesize" in event.cause
+
+
+def captures(fn: Any, *calls: Any) -> list[int]:
+    """How many graphs each call makes, which equals eager."""
+    compiled, made = stator.compile(fn, backend="eager", fullgraph=True), []
+    for args in calls:
+        with events.record() as log:
+            assert torch.equal(compiled(X, *copy.deepcopy(args)), fn(X, *copy.deepcopy(args)))
+        made.append(sum(isinstance(event, events.CaptureFinished) for event in log))
+    return made
+
+
+def hands_on(x: Any, first: Any, second: Any) -> Any:
+    def taken(used: int, left: Any, named: Any = None) -> int:
+        return used
+
+    return x + taken(first, second, named=second)
+
+
+def test_an_argument_that_nobody_looks_at_is_no_fact() -> None:
+    assert captures(hands_on, (1, 2), (1, 5), (1, "a"), (1, [Thing()])) == [1, 0, 0, 0]
+
+
+def test_the_length_of_a_list_is_no_fact_where_an_item_is_read_from_the_front() -> None:
+    assert captures(lambda x, items: x + items[0], ([1, 2, 3],), ([1, 2],), ([1],)) == [1, 0, 0]
+
+    def grown(x: Any, items: list[int]) -> Any:
+        items.append(5)
+        return x + items[1]
+
+    assert captures(grown, ([1, 2, 3],), ([1, 2, 3, 4],), ([1, 2],), ([1],)) == [1, 0, 0, 1]
+
+
+def test_members_of_an_enum_made_inside_are_no_facts() -> None:
+    def numbered(x: Any, n: int) -> Any:
+        class Local(enum.Enum):
+            FIRST = n
+            SECOND = 5
+
+        return x + Local.FIRST.value + (weakref.ref(Local.FIRST)() is Local.FIRST) + (Local(5) is Local.SECOND)
+
+    assert captures(numbered, (1,), (2,), (1,), (2,)) == [1, 1, 0, 0]
+
+
+def held_scalar(x: Any, n: Any) -> Any:
+    y = x * n
+    return y, resource.getrlimit(n)
+
+
+def test_a_break_names_what_asks_for_a_number_of_the_graph() -> None:
+    seen = compare(held_scalar, [(X, numpy.int64(each)) for each in (3, 4, 5)])
+    assert any("getrlimit" in event.cause for event in seen.of(events.GraphBreak))
