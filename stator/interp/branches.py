@@ -47,8 +47,8 @@ def capture_branch(vm: Any, frame: Frame, instr: Any, value: Any, jump_if: bool,
     if not vm.capture_control_flow:
         return False
     if type(value) is FakeTensor:
-        if type(value.numel()) is not int or value.numel() != 1:
-            return False
+        if id(value) in vm.recorder.classes or type(value.numel()) is not int or value.numel() != 1:
+            return False  # the class of a tensor may have an answer of its own
     elif not is_unbacked(value):
         return False
     if vm.recorder.propagation.enabled:  # which tensors share memory must be known
@@ -147,8 +147,8 @@ def meet(vm: Any, frame: Frame, join: int, value: Any, taken: Way, other: Way) -
 
 def truth_as_symbol(vm: Any, value: Any) -> Any:
     """`bool(value)` of a tensor, as a number that the graph knows; None where that is not captured."""
-    if not vm.capture_control_flow or not vm.recorder.data_dependent or value.device.type != "cpu" \
-            or type(value.numel()) is not int or value.numel() != 1:
+    if not vm.capture_control_flow or not vm.recorder.data_dependent or id(value) in vm.recorder.classes \
+            or value.device.type != "cpu" or type(value.numel()) is not int or value.numel() != 1:
         return None
     return as_bool(vm, item_of(vm, condition_of(vm, value)))
 

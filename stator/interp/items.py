@@ -42,7 +42,7 @@ def get_item(vm: Any, obj: Any, key: Any, cont: Any = None, own: bool = True) ->
         key = plain_key(vm, key)
     if type(key) in symbols.INDEXES:
         if vm.indexes_stay_tensors and cls is FakeTensor and _is_of_tensors(key):
-            parts = list(key) if type(key) is tuple else [key]
+            parts = [_as_index(vm, obj, part) for part in (key if type(key) is tuple else (key,))]
             return vm.give(vm.torch_call(torch.ops.aten.index.Tensor, (obj, parts), None), cont)
         key = tensor_key(vm, key) if cls is FakeTensor else symbols.index_key(vm, obj, key)
     if cls is list or cls is tuple:
@@ -68,7 +68,13 @@ def get_item(vm: Any, obj: Any, key: Any, cont: Any = None, own: bool = True) ->
 
 
 def _is_of_tensors(key: Any) -> bool:
-    return type(key) is FakeTensor or type(key) is tuple and all(type(part) is FakeTensor for part in key)
+    return type(key) is FakeTensor or type(key) is tuple and all(type(part) in (FakeTensor, int) for part in key)
+
+
+def _as_index(vm: Any, tensor: Any, part: Any) -> Any:
+    if type(part) is FakeTensor:
+        return part
+    return vm.torch_call(torch.full, ((), part), {"dtype": torch.int64, "device": tensor.device})
 
 
 def get_item_native(vm: Any, obj: Any, key: Any, cont: Any) -> None:

@@ -142,8 +142,7 @@ def _bool(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
         return vm.give(vm.native_unhooked(bool, args, kwargs), cont)
     if type(args[0]) in SYMBOLIC:
         return vm.give(symbols.as_bool(vm, args[0]), cont)
-    plain = type(args[0]) is FakeTensor and id(args[0]) not in vm.recorder.classes
-    symbol = truth_as_symbol(vm, args[0]) if plain else None
+    symbol = truth_as_symbol(vm, args[0]) if type(args[0]) is FakeTensor else None
     if symbol is not None:
         return vm.give(symbol, cont)
     vm.give(operators.truth(vm, args[0]), cont)

@@ -195,6 +195,8 @@ for _method in (_TensorBase.coalesce, _TensorBase.is_coalesced):
 @rule(torch._shape_as_tensor, arity=(1,))
 def _shape_as_tensor(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     """A tensor of sizes, which are numbers of the trace."""
+    if vm.concerned(args):
+        return vm.give(vm.ask_modes(torch._shape_as_tensor, args), cont)
     vm.call(torch.tensor, (list(args[0].shape),), {"dtype": torch.int64, "device": "cpu"}, cont)
 
 

@@ -60,6 +60,7 @@ def _index_tensor(vm: Any, part: Any) -> Any:
 
 
 def get_tensor_item(vm: Any, tensor: FakeTensor, key: Any) -> Any:
+    key = _known_list(key)
     parts = key if type(key) is tuple else (key,)
     if not _holds_symbols(parts):
         if any(map(_is_unbacked_slice, parts)) and not any(type(part) in _ADVANCED for part in parts):
@@ -70,6 +71,7 @@ def get_tensor_item(vm: Any, tensor: FakeTensor, key: Any) -> Any:
 
 
 def set_tensor_item(vm: Any, tensor: FakeTensor, key: Any, value: Any) -> None:
+    key = _known_list(key)
     parts = key if type(key) is tuple else (key,)
     unbacked = any(is_unbacked(bound) for part in parts for bound in _bounds(part))
     if not unbacked and not _holds_symbols(parts):
@@ -86,6 +88,13 @@ def set_tensor_item(vm: Any, tensor: FakeTensor, key: Any, value: Any) -> None:
         vm.torch_call(torch.Tensor.copy_, (view, _fitted(vm, view, value)), None)
     else:
         vm.torch_call(torch.Tensor.fill_, (view, value), None)
+
+
+def _known_list(key: Any) -> Any:
+    """x[[n, None]]: a list of more than numbers is a tuple to torch, in some cases, and it says so: it gets a known n."""
+    if type(key) is not list or torch.SymInt not in map(type, key) or _are_numbers(key):
+        return key
+    return [specialise(item) if type(item) is torch.SymInt else item for item in key]
 
 
 def _holds_symbols(parts: tuple[Any, ...]) -> bool:
@@ -109,7 +118,11 @@ def _selected(vm: Any, tensor: FakeTensor, parts: tuple[Any, ...]) -> tuple[Any,
     Torch goes the same way: from left to right, index tensors at the end. An index that is out of range stays in the
     key as the number it is: the message is that of indexing, not that of `select`.
     """
-    parts = tuple([_number_if_outside(tensor, parts, place) for place in range(len(parts))])
+    inside = tuple([_number_if_outside(tensor, parts, place) for place in range(len(parts))])
+    if any(new is not old for new, old in zip(inside, parts, strict=True)):  # the message names a dimension of the tensor
+        inside = tuple([part if is_unbacked(part) else specialise(part) if type(part) is torch.SymInt else part
+                        for part in inside])
+    parts = inside
     missing = tensor.dim() - sum([_dims(part) for part in parts])
     basic: list[Any] = []
     rest: list[Any] = []

@@ -91,3 +91,28 @@ def test_a_function_with_effects_breaks() -> None:
 
     with pytest.raises(stator.Unsupported, match="effects"):
         stator.compile(program, backend="eager", fullgraph=True)(inputs(0)[0])
+
+
+SQUARE = torch.arange(16.0).reshape(4, 4)
+
+
+@pytest.mark.parametrize("score", [
+    lambda s, b, h, q, k: s + SQUARE[q, k], lambda s, b, h, q, k: s + SQUARE[q, 0],
+    lambda s, b, h, q, k: s + SQUARE[-1, k], lambda s, b, h, q, k: s + SQUARE[q][k],
+])
+def test_positions_and_numbers_as_indexes(score: Any) -> None:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        return flex_attention(x, x, x, score_mod=score)
+
+    compiled = stator.compile(program, backend="eager", fullgraph=True, options={"strict": True})
+    for step in range(2):
+        x = torch.arange(16.0).reshape(1, 1, 4, 4) * 0.1 + step
+        torch.testing.assert_close(compiled(x), program(x))
+
+
+def test_a_slice_beside_a_position_breaks() -> None:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        return flex_attention(x, x, x, score_mod=lambda s, b, h, q, k: s + SQUARE[q, :][k])
+
+    with pytest.raises(stator.Unsupported, match="SB003"):
+        stator.compile(program, backend="eager", fullgraph=True)(torch.ones(1, 1, 4, 4))

@@ -12,6 +12,7 @@ import torch
 import torch.overrides
 
 import stator
+from stator import events
 from tests.torch_api.side_by_side import Seen, World, compare
 
 CALLS: list[Any] = []
@@ -407,3 +408,72 @@ def test_tensors_made_of_lists(data: Any) -> None:
         x = torch.ones(2) * step
         (found, told), (expected, other) = compiled(x, data), constructed(x, data)
         assert torch.equal(found, expected) and told == other
+
+
+class Asked(torch.Tensor):
+    """Tells what it is asked, and has its own answer to some of it."""
+
+    log: list[str] = []
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        cls.log.append(func.__name__)
+        if func is torch.Tensor.__bool__:
+            return False
+        return super().__torch_function__(func, types, args, kwargs or {})
+
+
+ASKED: dict[str, Callable[[Any], Any]] = {
+    "truth": lambda x: (bool(x), 1 if x else 2, not x),
+    "items": lambda x: [part.as_subclass(torch.Tensor).tolist() for part in x],
+    "first": lambda x: next(iter(x)).as_subclass(torch.Tensor),
+    "floats": lambda x: [float(part) for part in x],
+    "part": lambda x: (x[0] + 1).as_subclass(torch.Tensor),
+    "written": lambda x: x.__setitem__(0, 3.0),
+    "negated": lambda x: (-x).as_subclass(torch.Tensor),
+    "compared": lambda x: (x == 1).as_subclass(torch.Tensor),
+    "added": lambda x: (1 + x).as_subclass(torch.Tensor),
+    "shape": lambda x: type(torch._shape_as_tensor(x)).__name__,
+}
+
+
+@pytest.mark.parametrize("name", ASKED)
+@pytest.mark.parametrize("cls", [Asked, Plain])
+def test_what_a_class_is_asked(name: str, cls: Any) -> None:
+    def program(x: Any) -> Any:
+        return ASKED[name](x)
+
+    told = []
+    for run in (program, stator.compile(program, backend="eager", options={"strict": True})):
+        for value in (1.0, 0.0, 1.0):
+            Asked.log.clear()
+            found = run(torch.full((1,), value).as_subclass(cls))
+            told.append((str(found), list(Asked.log)))
+    assert told[:3] == told[3:]
+
+
+def test_a_class_with_an_answer_is_captured_whole() -> None:
+    seen = compare(lambda: World(lambda x: (2 if x.as_subclass(Asked) else 3, x + 1), lambda step: (torch.ones(1),)), calls=2)
+    assert not seen.codes
+
+
+@pytest.mark.parametrize("program", [lambda x: x + 2 if x else x + 3, lambda x: x + (not x), lambda x: x + bool(x)])
+def test_branches_ask_the_class_of_a_tensor(program: Any) -> None:
+    """Also where both ways of a branch on a tensor would be captured."""
+    compiled = stator.compile(program, backend="eager", options={"capture_control_flow": True, "strict": True})
+    for value in (1.0, 0.0, 1.0):
+        for cls in (Asked, Plain, torch.Tensor):
+            x = torch.full((1,), value).as_subclass(cls)
+            assert compiled(x).as_subclass(torch.Tensor).tolist() == program(x).as_subclass(torch.Tensor).tolist()
+
+
+def test_assertions_ask_the_class_of_a_tensor() -> None:
+    def program(x: Any) -> Any:
+        if x:
+            raise ValueError("true")
+        return x + 1
+
+    compiled = stator.compile(program, backend="eager", fullgraph=True, options={"strict": True})
+    with events.record() as log:
+        assert float(compiled(torch.ones(1).as_subclass(Asked))) == 2.0
+    assert not [event for event in log if isinstance(event, events.EagerFallback)]

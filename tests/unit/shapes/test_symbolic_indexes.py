@@ -115,3 +115,53 @@ def test_an_index_known_to_the_graph_beside_an_index_tensor() -> None:
         x = torch.randn(4, 5)
         assert torch.equal(compiled(x, torch.tensor(n), t), program(x, torch.tensor(n), t))
     assert len(log) == 1
+
+
+LISTS: list[Callable[[Any], Any]] = [
+    lambda n: [n, 1], lambda n: [n, True], lambda n: [n, None], lambda n: [n, 1.0], lambda n: [n, slice(None)], lambda n: [n, ...],
+    lambda n: [[n, 0], [1, n]], lambda n: ([n, 1], [0, 1]), lambda n: [torch.tensor(1), n], lambda n: [n, torch.ones(2)],
+    lambda n: [n, "a"],
+]
+
+
+@pytest.mark.parametrize("place", range(len(LISTS)))
+@pytest.mark.parametrize("of_a_tensor", [False, True])
+@pytest.mark.filterwarnings("ignore:Using a non-tuple sequence")
+def test_lists_with_a_number_of_the_graph(place: int, of_a_tensor: bool) -> None:
+    def read(x: torch.Tensor, n: Any) -> Any:
+        return x[LISTS[place](n.item() if of_a_tensor else n)]
+
+    def write(x: torch.Tensor, n: Any) -> Any:
+        x[LISTS[place](n.item() if of_a_tensor else n)] = 7.0
+        return x
+
+    for program in (read, write):
+        compiled = stator.compile(program, backend="eager", dynamic=True, options={"strict": True})
+        for n in (1, 2, 0, 3):
+            outcomes = []
+            for run in (program, compiled):
+                x, given = torch.arange(12.0).reshape(4, 3), torch.tensor(n) if of_a_tensor else n
+                try:
+                    outcomes.append(run(x, given).tolist())
+                except Exception as error:
+                    outcomes.append((type(error), str(error)))
+            assert outcomes[0] == outcomes[1], (program.__name__, n)
+
+
+@pytest.mark.parametrize("key", [lambda n: n, lambda n: (slice(None), n), lambda n: (..., n), lambda n: (n, slice(None))])
+def test_history_of_a_selected_part(key: Callable[[int], Any]) -> None:
+    """Autograd's record has the steps that it has in eager, and no more."""
+    def program(x: torch.Tensor, n: int) -> torch.Tensor:
+        return x[key(n)]
+
+    def steps(made: torch.Tensor) -> list[str]:
+        node, names = made.grad_fn, []
+        while node is not None:
+            names.append(node.name())
+            node = node.next_functions[0][0] if node.next_functions else None
+        return names
+
+    compiled = stator.compile(program, backend="eager", dynamic=True)
+    for n in (1, 2, 3):
+        x = torch.randn(4, 5, requires_grad=True)
+        assert steps(compiled(x, n)) == steps(program(x, n))
