@@ -91,7 +91,7 @@ def set_tensor_item(vm: Any, tensor: FakeTensor, key: Any, value: Any) -> None:
 
 
 def _known_list(key: Any) -> Any:
-    """x[[n, None]]: a list of more than numbers is a tuple to torch, in some cases, and it says so: it gets a known n."""
+    """x[[n, None]]: a list of more than numbers is a tuple to torch in some cases, and it warns: it gets a known n."""
     if type(key) is not list or torch.SymInt not in map(type, key) or _are_numbers(key):
         return key
     return [specialise(item) if type(item) is torch.SymInt else item for item in key]
@@ -119,7 +119,7 @@ def _selected(vm: Any, tensor: FakeTensor, parts: tuple[Any, ...]) -> tuple[Any,
     key as the number it is: the message is that of indexing, not that of `select`.
     """
     inside = tuple([_number_if_outside(tensor, parts, place) for place in range(len(parts))])
-    if any(new is not old for new, old in zip(inside, parts, strict=True)):  # the message names a dimension of the tensor
+    if any(new is not old for new, old in zip(inside, parts, strict=True)):  # the message names a dimension
         inside = tuple([part if is_unbacked(part) else specialise(part) if type(part) is torch.SymInt else part
                         for part in inside])
     parts = inside

@@ -52,8 +52,10 @@ def _is_empty(spec: Any) -> bool:
 
 def refuse_addresses(vm: Any, fn: Any, values: Any) -> None:
     """Break if the text that fn makes of these values would show the address of a stand-in."""
-    if module_of(type(fn)) == "_json":
-        return  # an encoder never asks for a repr
+    if module_of(type(fn)) == "_json":  # an encoder asks for a repr where it is told to
+        fn = getattr(fn, "default", None)
+        if not any(fn is whole for whole in _WHOLE):
+            return
     seen: set[int] = set()
     ways = [_asked_first(fn)]
     if ways[0] and any(type(value) is str and _CONVERTED(value) for value in values):
@@ -96,6 +98,8 @@ def _check(vm: Any, slot: Any, value: Any, seen: set[int]) -> None:
         return
     if type(value) is types.BuiltinFunctionType and (value.__self__ is None or is_a(value.__self__, types.ModuleType)):
         return
+    if type(value) in _OF_RECEIVERS:
+        value = value.__self__  # whose address they show, whatever its own repr is
     tracker = vm.heap.by_standin.get(id(value))
     if tracker is not None and tracker.standin is tracker.original:
         vm.heap.guard(tracker.source, Kind.ID, tracker.original)
@@ -118,8 +122,10 @@ def _parts(value: Any) -> Any:
     cls = type(value)
     if cls is types.MethodType:
         return [value.__self__, value.__func__]
-    if cls is types.MappingProxyType:
+    if cls is types.MappingProxyType or cls in _VIEWS:
         return [mapping_behind(value)]
+    if cls is slice:
+        return [value.start, value.stop, value.step]
     if cls is types.GenericAlias or cls is types.UnionType:
         return [getattr(value, "__origin__", None), *value.__args__]
     if cls is types.SimpleNamespace:
@@ -138,4 +144,8 @@ def _raw(value: Any) -> Any:
 
 _CONVERTED = re.compile(r"%(\([^)]*\))?[-#0-9 +.*]*[ra]|![ra]").search  # "%r" and "{!r}" show the repr
 _WHOLE = (repr, str, ascii, format)
+_ORDERED: Any = collections.OrderedDict()
+_VIEWS = frozenset(map(type, ({}.keys(), {}.values(), {}.items(),
+                              _ORDERED.keys(), _ORDERED.values(), _ORDERED.items())))
+_OF_RECEIVERS = frozenset({types.BuiltinFunctionType, types.MethodWrapperType})
 _TRANSPARENT = frozenset({types.MethodType, functools.partial, types.GenericAlias, types.UnionType})

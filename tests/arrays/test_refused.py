@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -54,3 +55,53 @@ def test_operators_between_a_tensor_and_an_array(options: Any) -> None:
             for each in given:
                 assert str(compiled(x, each)) == str(program(x, each))
         assert {event.code for event in log if isinstance(event, events.GraphBreak)} == {"SB003"}
+
+
+MASKS: dict[str, Any] = {
+    "array": lambda a: a[a > 2],
+    "constant": lambda a: a[np.array([True, False, True, True])],
+    "list": lambda a: a[[True, False, True, True]],
+    "scalar": lambda a: a[a[0] > 0],
+    "True": lambda a: a[True],
+    "numpy.True_": lambda a: a[np.True_],
+    "beside": lambda a: a.reshape(2, 2)[:, [True, False]],
+}
+DIFFERING: dict[str, Any] = {
+    "floor": lambda a: a // a[::-1],
+    "remainder": lambda a: a % a[::-1],
+    "fmod": lambda a: np.fmod(a, a[::-1]),
+    "by nothing": lambda a: a // 0,
+    "by a negative": lambda a: a % -2,
+    "complex": lambda a: np.maximum(a + 1j, a + 2j),
+    "signs of complex": lambda a: np.sign(a + 1j),
+}
+
+
+def codes_of(program: Any, dtype: Any) -> set[str]:
+    """Of the breaks of a program over the memory of a tensor, which equals eager call by call."""
+    def run(x: torch.Tensor) -> Any:
+        array = x.numpy()
+        return program(array), array + 1, x * 2
+
+    compiled = stator.compile(run, backend="eager", options={"strict": True})
+    with events.record() as log, warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        for step in range(3):
+            given = torch.arange(4).add(step).to(dtype)
+            assert str(compiled(given.clone())) == str(run(given.clone()))
+    assert not [event for event in log if isinstance(event, events.EagerFallback)]
+    return {event.code for event in log if isinstance(event, events.GraphBreak)}
+
+
+@pytest.mark.parametrize("name", MASKS)
+def test_masks(name: str) -> None:
+    assert codes_of(MASKS[name], torch.float32) == {"SB004"}
+
+
+@pytest.mark.parametrize("name", DIFFERING)
+def test_what_torch_does_otherwise(name: str) -> None:
+    assert codes_of(DIFFERING[name], torch.int64) >= {"SB003"}
+
+
+def test_a_function_of_which_torch_has_no_form() -> None:
+    assert codes_of(lambda a: (np.spacing(a), np.interp(2.0, a, a), np.ldexp(a, 1)), torch.float32) == {"SB003"}

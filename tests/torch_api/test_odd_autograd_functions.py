@@ -91,3 +91,58 @@ def test_no_backward_at_all(backend: str) -> None:
         assert torch.equal(made, x * 3 + 1) and made.requires_grad
         with pytest.raises(NotImplementedError, match="must implement either the backward"):
             made.sum().backward()
+
+
+class Marking(torch.autograd.Function):
+    """Some results have no gradient, and say so to nobody but autograd."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> Any:
+        made, marked = x * 2, x * 5
+        ctx.mark_non_differentiable(marked)
+        return made, marked, x.long()
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any, marked: Any, whole: Any) -> Any:
+        return grad * 2 + marked.sum() * 7 + whole.sum() * 9
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_results_without_a_gradient(backend: str) -> None:
+    told = []
+    for run in (Marking.apply, stator.compile(lambda x: Marking.apply(x), backend=backend, fullgraph=True)):
+        x = torch.arange(3.0, requires_grad=True)
+        results = run(x)
+        sum(each.sum() for each in results if each.requires_grad).backward()
+        told.append(([each.requires_grad for each in results], x.grad.tolist()))
+    assert told[0] == told[1]
+
+
+class InAList(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> Any:
+        return x * 2, [x.detach() * 3]
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any, other: Any) -> Any:
+        return grad * 2
+
+
+class OfNothing(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> Any:
+        return 3
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        return grad
+
+
+@pytest.mark.parametrize("function", [InAList, OfNothing])
+def test_results_that_are_no_tensors(function: Any) -> None:
+    compiled = stator.compile(lambda x: (function.apply(x), x + 1), backend="eager", options={"strict": True})
+    with events.record() as log:
+        for _ in range(2):
+            x = torch.arange(3.0, requires_grad=True)
+            assert str(compiled(x)) == str((function.apply(x), x + 1))
+    assert {event.code for event in log if isinstance(event, events.GraphBreak)} == {"SB016"}

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import _abc
 import abc
+import datetime
+import decimal
 import functools
 import importlib.metadata
 import importlib.util
 import sys
 import types
 import typing
+import warnings
+import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
+from torch.nn import functional
 
 import stator
 from same_as_eager import same_as_eager
+from stator import events
 from tests.breaks.capture import compare
 
 PROGRAMS: dict[str, Callable[..., Any]] = {}
@@ -234,3 +240,129 @@ def test_nothing_is_written_on_an_error_of_the_users_that_is_suppressed() -> Non
     compiled = stator.compile(suppressed, backend="eager", options={"strict": True})
     for _ in range(2):
         assert compiled(torch.ones(2), AttributeError("gone"))[1:] == suppressed(torch.ones(2), AttributeError("gone"))[1:]
+
+
+def handling(n: int) -> Any:
+    """Yields inside a handler, again and again."""
+    try:
+        raise ValueError(n)
+    except ValueError:
+        yield 1
+        try:
+            raise KeyError(2)
+        except KeyError as error:
+            yield error.__context__
+        yield sys.exception()
+        try:
+            raise
+        except ValueError as error:
+            yield error
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3])
+def test_a_generator_from_outside_that_is_handling_an_exception(steps: int) -> None:
+    compiled = stator.compile(lambda x, made: (x + 1, [repr(each) for each in made]), backend="eager", fullgraph=True,
+                              options={"strict": True})
+    for n in (3, 4):
+        left, right = handling(n), handling(n)
+        for _ in range(steps):
+            next(left), next(right)
+        assert compiled(torch.ones(2), left)[1] == [repr(each) for each in right]
+
+
+class Pair(tuple[Any, ...]):
+    made = 0
+
+    def __new__(cls, *parts: Any) -> Pair:
+        cls.made += 1
+        return super().__new__(cls, *parts)
+
+
+class Point(typing.NamedTuple):
+    x: int
+    y: int
+
+
+class Noted(Point):
+    note: Any
+
+
+def tuples_of_sizes(x: torch.Tensor) -> Any:
+    n = x.shape[0]
+    pair, point = Pair((n, 1)), Noted(n, 2)
+    pair.note, point.note = "pair", [1]  # type: ignore[attr-defined]
+    return x + 1, hash(pair) == hash((n, 1)), {pair: pair.note}, point in {point}, list({point: 1})[0].note, f"{point}", \
+        max([point, Noted(1, 1)]).note, Pair.made, "%s" % (point,)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("dynamic", [True, None])
+def test_tuples_of_the_programs_classes_that_hold_sizes(dynamic: Any) -> None:
+    compiled = stator.compile(tuples_of_sizes, backend="eager", dynamic=dynamic, options={"strict": True})
+    for rows in (2, 3, 4, 5):
+        told = []
+        for run in (compiled, tuples_of_sizes):
+            Pair.made = 0
+            try:
+                told.append(str(run(torch.ones(rows, 3))))
+            except AttributeError as error:
+                told.append(str(error))
+        assert told[0] == told[1]
+
+
+def held_over_a_branch(x: torch.Tensor, moment: Any) -> Any:
+    box = [moment]
+    return torch.cond(x.sum() > 0, lambda t: t + len(box), lambda t: t * 2, (x,)), moment + (moment - moment)
+
+
+@pytest.mark.parametrize("moment", [datetime.timedelta(2), decimal.Decimal(2)], ids=str)
+def test_constants_written_in_c_are_held_while_functions_are_captured(moment: Any) -> None:
+    compiled = stator.compile(held_over_a_branch, backend="eager", fullgraph=True, options={"strict": True})
+    for x in (torch.ones(2), -torch.ones(2)):
+        assert compiled(x, moment)[0].tolist() == (x + 1 if x.sum() > 0 else x * 2).tolist()
+
+
+def test_operators_on_objects_of_which_nothing_is_known() -> None:
+    """Elements of XML are written in C, and change."""
+    element = ElementTree.Element("a")
+
+    def program(x: torch.Tensor) -> Any:
+        return x + (2 if element else 1), bool(element), element == element, element != 3
+
+    compiled = stator.compile(program, backend="eager", options={"strict": True})
+    with warnings.catch_warnings(), events.record() as log:
+        warnings.simplefilter("ignore")
+        for _ in range(3):
+            assert str(compiled(torch.zeros(1))) == str(program(torch.zeros(1)))
+            ElementTree.SubElement(element, "b")
+    assert {event.code for event in log if isinstance(event, events.GraphBreak)} == {"SB005"}
+
+
+def far(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    DISTANCES.append(1)
+    return (a - b).abs().sum(-1)
+
+
+DISTANCES: list[int] = []
+
+
+def test_a_function_of_the_programs_that_torch_calls_is_interpreted() -> None:
+    def program(x: torch.Tensor) -> Any:
+        return functional.triplet_margin_with_distance_loss(x, x + 1, x * 2, distance_function=far), len(DISTANCES)
+
+    told = []
+    for run in (program, stator.compile(program, backend="eager", options={"strict": True})):
+        DISTANCES.clear()
+        told.append([str(run(torch.arange(3.0))) for _ in range(3)])
+    assert told[0] == told[1]
+
+
+def test_a_function_of_torch_written_in_python_is_one_node() -> None:
+    def program(x: torch.Tensor) -> Any:
+        return functional.gelu(x), functional.softmax(x, -1), torch.einsum("i,i->", x, x), torch.split(x, 1)
+
+    with events.record() as log:
+        stator.compile(program, backend="eager", fullgraph=True)(torch.ones(2))
+    (made,) = [event for event in log if isinstance(event, events.CaptureFinished)]
+    found = {node.target for node in made.graph.graph.nodes if node.op == "call_function"}
+    assert {functional.softmax, torch.einsum} <= found | {torch.functional.einsum}
+    assert functional.softmax in found
