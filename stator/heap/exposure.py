@@ -16,7 +16,7 @@ from stator.breaks import Break
 from stator.guards.guard import Kind
 from stator.heap.box import Box
 from stator.heap.raw_access import instance_dict, raw_members, raw_store
-from stator.heap.readers import DICT_VIEWS, arguments_of, mapping_behind
+from stator.heap.readers import DICT_VIEWS, arguments_of, fields_of, mapping_behind
 from stator.heap.sets import expose_order
 from stator.heap.shells import CONSTANT_TYPES, is_constant_tuple
 from stator.heap.tracker import Shape, VariableTracker
@@ -99,10 +99,12 @@ class Exposure:
 
     def _expose_exception(self, tracker: VariableTracker) -> None:
         """C code will read the arguments (`str(e)`): they must be constants, and stay what they are."""
-        args = tracker.original.args
-        if not is_constant_tuple(args):
+        args, fields = arguments_of(tracker.original), fields_of(tracker.original)
+        if not is_constant_tuple(args) or not is_constant_tuple(fields):
             raise Break("SB005", "the text of an exception from outside, whose arguments are objects")
         self.guard(CallOf(Pinned(arguments_of), (tracker.source,)), Kind.FRESH_CALL, args)
+        if fields:
+            self.guard(CallOf(Pinned(fields_of), (tracker.source,)), Kind.FRESH_CALL, fields)
 
     def expose_keys(self, tracker: VariableTracker) -> None:
         """The whole key set of a dict was looked at: its length, its order, a failed search."""

@@ -65,6 +65,17 @@ def arguments_of(exc: BaseException) -> tuple[Any, ...]:
     return BaseException.args.__get__(exc)  # type: ignore[attr-defined]
 
 
+def fields_of(exc: BaseException) -> tuple[Any, ...]:
+    """What an exception's class keeps beside the arguments and shows in its text: the name of a file, the reason."""
+    fields = next((found for cls, found in _FIELDS.items() if is_a(exc, cls)), ())
+    return tuple([field.__get__(exc) for field in fields])
+
+
+_FIELDS: dict[type, tuple[Any, ...]] = {
+    cls: tuple([field for field in vars(cls).values() if type(field) is types.MemberDescriptorType])
+    for cls in (OSError, ImportError, SyntaxError, UnicodeDecodeError, UnicodeEncodeError, UnicodeTranslateError)}
+
+
 def traceback_of(exc: BaseException) -> types.TracebackType | None:
     """The traceback of an exception, whatever its class says about `__traceback__`."""
     return BaseException.__traceback__.__get__(exc)  # type: ignore[attr-defined]

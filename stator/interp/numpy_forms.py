@@ -55,7 +55,9 @@ TAKES_NUMBERS = frozenset(map(id, (numpy.add, numpy.subtract, numpy.multiply, nu
                                    numpy.not_equal, numpy.power, numpy.remainder, numpy.floor_divide, numpy.fmod)))
 # Of integers, zero as a divisor is a warning in numpy and an error in torch; so are negative powers in numpy.
 DIVIDES = frozenset(map(id, (numpy.floor_divide, numpy.remainder, numpy.fmod, numpy.power)))
-NOT_COMPLEX = frozenset(map(id, (numpy.power, numpy.float_power, numpy.sign)))
+NOT_COMPLEX = frozenset(map(id, (
+    numpy.power, numpy.float_power, numpy.sign, numpy.rint, numpy.maximum, numpy.minimum, numpy.fmax, numpy.fmin,
+    numpy.greater, numpy.greater_equal, numpy.less, numpy.less_equal)))
 
 OPERATORS: dict[Any, Any] = {
     operator.add: numpy.add, operator.sub: numpy.subtract, operator.mul: numpy.multiply, operator.truediv: numpy.divide,

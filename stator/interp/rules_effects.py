@@ -18,6 +18,7 @@ from stator.interp.frame import Raised
 from stator.interp.moments import frozen, joined, text_of
 from stator.interp.rule_registry import rule
 from stator.kinds import is_a
+from stator.shapes.values import DeferredText, unread
 from stator.source import CallOf, Pinned
 
 
@@ -277,6 +278,9 @@ def _enabled(self: Any, level: int) -> bool:
 def _native_rule(function: Any) -> Any:
     def run(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
         """`re` keeps a cache of compiled patterns, which nobody can observe."""
+        for value in (*args, *kwargs.values()):
+            if type(value) is DeferredText:
+                raise unread(value)
         vm.heap.expose_deep(args)
         vm.give(vm.native_unhooked(function, args, kwargs), cont)
     return run

@@ -104,4 +104,44 @@ def test_what_torch_does_otherwise(name: str) -> None:
 
 
 def test_a_function_of_which_torch_has_no_form() -> None:
-    assert codes_of(lambda a: (np.spacing(a), np.interp(2.0, a, a), np.ldexp(a, 1)), torch.float32) == {"SB003"}
+    def program(x: torch.Tensor) -> Any:
+        array = x.numpy()
+        np.put(array, [0, 1], [7.0, 8.0])
+        return array, np.spacing(array), x * 2
+
+    compiled = stator.compile(program, backend="eager", options={"strict": True})
+    with events.record() as log:
+        for step in range(2):
+            assert str(compiled(torch.arange(4.0) + step)) == str(program(torch.arange(4.0) + step))
+    causes = {event.cause for event in log if isinstance(event, events.GraphBreak)}
+    assert {f"{name} of an array that is the memory of a tensor" for name in ("put", "spacing")} <= causes
+
+
+def filled(i: Any, two: Any) -> None:
+    i.fill(3)
+    i -= two
+
+
+def assigned(i: Any, two: Any) -> None:
+    i[:] = 3
+    i -= two
+
+
+def given_as_out(i: Any, two: Any) -> None:
+    np.multiply(i, 0, out=i)
+    np.add(i, 3, i)
+    np.subtract(i, two, i)
+
+
+@pytest.mark.parametrize("write", [filled, assigned, given_as_out], ids=lambda each: each.__name__)
+def test_what_is_written_is_not_taken_for_what_is_known(write: Any) -> None:
+    """What stands for the memory of a tensor holds nothing in particular, whatever was written: no index is out of range."""
+    def program(x: torch.Tensor, two: torch.Tensor, table: torch.Tensor) -> Any:
+        array = x.numpy()
+        write(array, two.numpy())
+        return table.numpy()[array], x
+
+    compiled = stator.compile(program, backend="eager", fullgraph=True, options={"strict": True})
+    for step in range(2):
+        given = torch.arange(4) + step, torch.full((4,), 2), torch.tensor([10.0, 20.0])
+        assert str(compiled(*(each.clone() for each in given))) == str(program(*(each.clone() for each in given)))
