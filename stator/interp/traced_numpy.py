@@ -10,10 +10,8 @@ computes the values (`numpy_forms`); a form that does not come to the same type 
 
 from __future__ import annotations
 
-import contextlib
 import operator
 import warnings
-from collections.abc import Iterator
 from typing import Any
 
 import numpy
@@ -24,7 +22,6 @@ from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import _disable_current_modes
 
-from stator import _hook
 from stator.breaks import Break
 from stator.graph.propagation import ExactNeeded
 from stator.heap.arrays import SCALARS
@@ -196,19 +193,10 @@ _MAKERS = (torch.as_tensor, torch.tensor, torch.asarray)
 _FACTORIES = (torch.zeros, torch.ones, torch.empty, torch.linspace, torch.logspace, torch.eye)
 
 
-@contextlib.contextmanager
-def _unhooked() -> Iterator[None]:
-    token = _hook.pause()
-    try:
-        yield
-    finally:
-        _hook.resume(token)
-
-
 def in_graph(vm: Any, compute: Any, name: str) -> Any:
     """Run torch's form natively: what it does to tensors is recorded."""
     try:
-        with _unhooked(), ExplicitTypes():
+        with ExplicitTypes():
             return compute()
     except Raised as raised:
         error: BaseException = raised.exc

@@ -114,7 +114,7 @@ def test_a_function_of_which_torch_has_no_form() -> None:
         for step in range(2):
             assert str(compiled(torch.arange(4.0) + step)) == str(program(torch.arange(4.0) + step))
     causes = {event.cause for event in log if isinstance(event, events.GraphBreak)}
-    assert {f"{name} of an array that is the memory of a tensor" for name in ("put", "spacing")} <= causes
+    assert "put of an array that is the memory of a tensor" in causes
 
 
 def filled(i: Any, two: Any) -> None:

@@ -8,9 +8,11 @@ import pytest
 import torch
 from torch._dynamo._trace_wrapped_higher_order_op import TransformGetItemToIndex
 from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import checkpoint
 
 import stator
+from stator import events
 from tests.same_as_eager import same_as_eager
 
 C: Any = torch._C
@@ -150,3 +152,37 @@ def asks_for_the_device(x: Any) -> Any:
 @pytest.mark.parametrize("fn", [checkpointed, asks_for_the_device], ids=lambda fn: fn.__name__)
 def test_functions_of_torch_with_rules_of_their_own_show_modes_what_they_do(fn: Any) -> None:
     same_as_eager(fn, (torch.ones(2),), (torch.zeros(2),), fullgraph=False)
+
+
+class Watching(TorchDispatchMode):
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[str] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.seen.append(str(func))
+        return func(*args, **(kwargs or {}))
+
+
+def steps(x: torch.Tensor) -> torch.Tensor:
+    return torch.sin(x) + 1
+
+
+def test_a_dispatch_mode_around_a_call_sees_the_programs_operations_alone() -> None:
+    told = []
+    for run in (steps, stator.compile(steps, backend="eager")):
+        for _ in range(2):
+            with Watching() as mode:
+                made = run(torch.ones(2))
+            told.append((made.tolist(), mode.seen))
+    assert told[:2] == told[2:]
+
+
+def test_a_call_inside_a_transform_is_made_as_it_is() -> None:
+    compiled, x = stator.compile(steps, backend="eager"), torch.arange(6.0).reshape(2, 3)
+    for _ in range(2):
+        assert torch.equal(torch.vmap(compiled)(x), torch.vmap(steps)(x))
+        assert torch.equal(torch.func.grad(lambda t: compiled(t).sum())(x), torch.cos(x))
+    with events.record() as log:
+        torch.vmap(stator.compile(steps, backend="eager"))(x)
+    assert not [event for event in log if isinstance(event, events.InternalFailure)]
