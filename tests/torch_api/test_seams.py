@@ -434,3 +434,33 @@ def test_a_compiler_gets_a_retained_gradient_where_nothing_was_computed_before(p
     assert torch.equal(x.grad, y.grad) and torch.equal(kept.grad, other.grad)
     assert {event.backend for event in log if isinstance(event, events.BackendCompiled)} == \
         ({"aot_eager"} if compiled else {"eager"})
+
+
+def written_under_two_names(x, memory, part):
+    weight = nn.Parameter(torch.ones(4))
+    memory.add_(1)
+    part.mul_(2)
+    return (x * 2 * weight).sum() + part.sum() + memory.sum()
+
+
+def written_with_a_history(x, memory, part):
+    y = x * 2
+    weight = nn.Parameter(torch.ones(4))
+    flat = y.view(-1)
+    flat.mul_(3)
+    return (y * weight).sum()
+
+
+@pytest.mark.parametrize("program, why", [(written_under_two_names, "memory with several names"), (written_with_a_history, "a history")])
+def test_a_write_that_a_piece_could_not_show_keeps_the_graph_whole(program, why):
+    compiled, causes = stator.compile(program, backend="aot_eager"), []
+    for _ in range(2):
+        told = []
+        for run in (program, compiled):
+            x, memory = torch.arange(12.0).reshape(3, 4).requires_grad_(), torch.arange(5.0)
+            with events.record() as log:
+                run(x, memory, memory[1:]).backward()
+            told.append((x.grad.tolist(), memory.tolist()))
+            causes += [event.why for event in log if isinstance(event, events.EagerFallback)]
+        assert told[0] == told[1]
+    assert any(why in cause for cause in causes)

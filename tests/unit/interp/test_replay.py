@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 import stator
+from stator import events
 from tests.replayed_layers import DEPTH, Layer, Stack, X, agree, counting, stack
 
 
@@ -232,3 +233,24 @@ def test_a_tensor_that_is_turned_between_layers() -> None:
         return model
 
     agree(make, X, played=None, watched=AsItLies)
+
+
+class Apart(Stack):
+    """Each layer is called from a line of its own."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.layers[0](x * 1)
+        x = self.layers[1](x)
+        return self.layers[2](x)
+
+
+def test_nodes_of_a_replayed_layer_know_the_lines_they_were_called_from() -> None:
+    told = []
+    for replay in (False, True):
+        with events.record() as log, counting(Layer) as found, torch.no_grad():
+            stator.compile(Apart([Layer() for _ in range(3)]), backend="eager", options={"replay": replay})(X)
+        (made,) = [event for event in log if isinstance(event, events.CaptureFinished)]
+        told.append([node.meta.get("stack_trace") for node in made.graph.graph.nodes if node.op.startswith("call")])
+        assert len(found) == 2 * replay
+    assert told[0] == told[1]
+    assert len(set(told[0])) > 6

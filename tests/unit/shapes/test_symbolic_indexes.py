@@ -165,3 +165,17 @@ def test_history_of_a_selected_part(key: Callable[[int], Any]) -> None:
     for n in (1, 2, 3):
         x = torch.randn(4, 5, requires_grad=True)
         assert steps(compiled(x, n)) == steps(program(x, n))
+
+
+@pytest.mark.parametrize("key", [lambda n: n, lambda n: (slice(None), n), lambda n: (n, n), lambda n: (..., n)])
+def test_out_of_range_inside_a_handler(key: Callable[[int], Any]) -> None:
+    def program(x: torch.Tensor, n: int) -> Any:
+        try:
+            return x[key(n)].tolist()
+        except IndexError as error:
+            return str(error)
+
+    compiled = stator.compile(program, backend="eager", dynamic=True, options={"strict": True})
+    for n in (1, 2, 3, 4, -4, -5, 9):
+        x = torch.arange(12.0).reshape(4, 3)
+        assert compiled(x, n) == program(x, n)
