@@ -28,7 +28,7 @@ from stator.interp.descriptors import adopt_entry
 from stator.interp.frame import Frame, Raised
 from stator.interp.held_scalars import prepared, with_numbers
 from stator.interp.instantiation import call_class
-from stator.interp.lookup import MISSING, find
+from stator.interp.lookup import MISSING, find, is_mutable_class
 from stator.interp.machine import program_of
 from stator.interp.marked import is_marked, refuse_disabled
 from stator.interp.native_calls import C_CALLABLES, NativeCaller, describe_callable
@@ -200,7 +200,9 @@ class Caller(NativeCaller):
         for value in args:
             if type(value) is not FakeTensor:
                 expose(value)
-                plain = plain and type(value) in PLAIN_ARGUMENTS
+                if type(value) not in PLAIN_ARGUMENTS:
+                    plain = False
+                    self.refuse_sequence(value)
         if kwargs:
             for value in kwargs.values():
                 if type(value) is not FakeTensor and type(value) is not torch.Generator:
@@ -223,6 +225,14 @@ class Caller(NativeCaller):
             return self.recorder.call(fn, args, kwargs or {})
         except Exception as error:
             raise Raised(error) from None
+
+    def refuse_sequence(self, value: Any) -> None:
+        """torch runs through a sequence of the program's (`torch.tensor(rows)`) by its methods: none may be Python."""
+        cls = type(value)
+        if is_mutable_class(cls) and not is_a(value, (torch.Tensor, torch.nn.Module, type)):
+            self.guard_special_methods(value)
+            if any(type(find(self, cls, name)) is types.FunctionType for name in _OF_SEQUENCES):
+                raise Break("SB005", f"a {cls.__name__} passed to torch, which has methods of a sequence")
 
     def ask_modes(self, fn: Any, args: Any) -> Any:
         """An operation while modes of the program's are on: they answer for it."""
@@ -289,3 +299,5 @@ _VALUE_TYPES = (torch.Tensor, int, float, str, list, tuple, dict, set, slice, to
 
 _LEAVE_UNREAD = frozenset(map(id, (isinstance, type, print, list.append, callable)))
 
+
+_OF_SEQUENCES = ("__len__", "__getitem__", "__iter__", "__getattr__")

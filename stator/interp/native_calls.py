@@ -269,7 +269,7 @@ class NativeCaller(Machine):
             if is_a(error, GuardOnDataDependentSymNode):
                 raise data_dependent(error.cond,  # type: ignore[attr-defined]
                                      f"{describe_callable(fn)} asks for a number") from None
-            if is_a(error, TypeError):
+            if is_a(error, (TypeError, KeyError)):
                 for value in args:  # perhaps for a method that a class does not have yet
                     self.guard_special_methods(value)
             elif is_a(error, ValueError) and "set_int_max_str_digits" in str(error):
@@ -299,7 +299,7 @@ class NativeCaller(Machine):
         try:
             return fn(*args, **(kwargs or {}))
         except Exception as error:
-            if is_a(error, TypeError):
+            if is_a(error, (TypeError, KeyError)):
                 for value in args:  # perhaps for a method that a class does not have yet
                     self.guard_special_methods(value)
             raise Raised(error) from None
@@ -365,8 +365,12 @@ class NativeCaller(Machine):
         if find_owner(cls, func):
             find(self, cls, func.__name__)
             self.guard_special_methods(args[0])
-        elif cls not in self.asked_classes and is_mutable_class(cls) and _holds(cls, func):
-            self.guard_special_methods(args[0])
+        elif is_mutable_class(cls):
+            names = _names_of(cls, func)
+            for name in names:
+                find(self, cls, name)
+            if names:
+                self.guard_special_methods(args[0])
 
     def guard_special_methods(self, value: Any) -> None:
         """C code asks an object: what its class has for C code to find, and what it has not, must stay so."""
@@ -403,8 +407,9 @@ def find_owner(cls: type, func: Any) -> bool:
     return any(base.__dict__.get(func.__name__) is func for base in cls.__mro__)
 
 
-def _holds(cls: type, func: Any) -> bool:
-    return any(value is func for base in cls.__mro__ for value in base.__dict__.values())
+def _names_of(cls: type, func: Any) -> list[str]:
+    """The names under which a class has a function that is called something else."""
+    return [name for base in cls.__mro__ for name, value in base.__dict__.items() if value is func]
 
 
 class _Callback:
@@ -444,7 +449,7 @@ def _require_read(fn: Any, receiver: Any) -> None:
 _SPECIAL_METHODS = tuple(f"__{stem}__" for stem in (
     "float int index trunc complex bool len length_hint iter next getitem contains reversed abs neg pos invert round "
     "floor ceil bytes fspath call str repr format hash eq ne lt le gt ge divmod rdivmod pow rpow add radd mul rmul"
-).split()) + ("keys",)
+).split()) + ("keys", "items", "__missing__")
 _MANY_DIGITS = 2048  # bits of a number whose text might be refused: the least limit is 640 digits
 _CONVERSIONS = frozenset({"__float__", "__int__", "__index__", "__len__", "__hash__", "__complex__", "__length_hint__"})
 _SLOTS = (types.WrapperDescriptorType, types.MethodDescriptorType)

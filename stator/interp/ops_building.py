@@ -179,6 +179,7 @@ def DICT_MERGE(vm: Any, frame: Frame, instr: Any) -> None:
         if find(vm, type(mapping), "keys") is MISSING:
             raise Raised(TypeError(f"{function_text(vm, function)} argument after ** must be a mapping, "
                                    f"not {type(mapping).__name__}"))
+        vm.guard_special_methods(mapping)
         copy: dict[Any, Any] = {}
         vm.native(dict.update, (copy, mapping))
         mapping = copy

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import collections
+import json
 import sys
 import types
 from collections.abc import Callable
@@ -147,7 +149,47 @@ def counted_views() -> World:
     return function, [lambda: table.update(b=2), lambda: table.clear()]
 
 
-WORLDS = [names_in_a_class, names_in_a_class_counted, proxy_of_a_dict, counted_views,
+def list_of_the_programs() -> World:
+    class Rows(list):
+        pass
+
+    class Table(collections.OrderedDict):
+        pass
+
+    class Given(collections.UserList):
+        pass
+
+    rows, table, given = Rows([1, 2]), Table(a=1), Given([3, 4])
+
+    def function(x: torch.Tensor) -> Any:
+        return x + torch.tensor(rows).sum(), torch.tensor(given), str(table), json.dumps(table), dict(**table)
+
+    return function, [lambda: setattr(Rows, "__iter__", lambda self: iter([8, 9])), lambda: delattr(Rows, "__iter__"),
+                      lambda: setattr(Table, "items", lambda self: [("z", 1)]),
+                      lambda: setattr(Table, "__getitem__", lambda self, key: 11), lambda: given.append(5)]
+
+
+def missing_under_another_name() -> World:
+    class Table(dict):
+        pass
+
+    def answer(self: Any, key: Any) -> int:
+        return 15
+
+    table = Table(a=1)
+    Table.__missing__ = answer  # type: ignore[attr-defined]
+
+    def function(x: torch.Tensor) -> Any:
+        try:
+            return x * table["q"]
+        except KeyError as error:
+            return x, repr(error)
+
+    return function, [lambda: delattr(Table, "__missing__"), lambda: setattr(Table, "__missing__", answer)]
+
+
+WORLDS = [list_of_the_programs, missing_under_another_name,
+          names_in_a_class, names_in_a_class_counted, proxy_of_a_dict, counted_views,
           name_of_a_module_that_lacks_it, slot_replaced, digits_of_a_number, digits_that_are_read,
           iterator_over_a_list_of_its_own, keys_of_a_list_of_its_own]
 
