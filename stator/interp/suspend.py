@@ -183,9 +183,8 @@ def suspend(vm: Any, lifetimes: bool = False) -> tuple[list[FrameState], list[An
     starts: list[int] = []
     handed = {id(item) for held in ([frame.locals for frame in frames] if lifetimes else [vm.frame.stack])
               for item in held if lifetimes or can_be_referred_to(item)}
-    for frame in frames:
+    for frame, slots in zip(frames, kept_slots(vm, frames, handed), strict=True):
         starts.append(len(values))
-        slots = live_slots(vm, frame, frame.ip, (frame.locals,), calls=frame is not vm.frame, handed=handed)
         values += [frame.locals[slot] for slot in slots]
         kinds: list[str] = []
         for item in frame.stack:
@@ -232,6 +231,9 @@ def is_missed(vm: Any, value: Any) -> bool:
     if type(value) in RESUMABLE:
         return True
     kept = value.raw if type(value) is Box else vm.heap.original_of(value)
+    known = vm.heap.by_original.get(id(kept))
+    if known is not None and weakref.getweakrefcount(known.standin) and not is_a(kept, _UNMISSED):
+        return True  # the trace itself has made one, which will be to the user's object
     parts = [kept] if type(kept) not in _CONTAINERS else itertools.islice(
         kept.values() if type(kept) is dict else kept, _PARTS)
     return any(weakref.getweakrefcount(part) and not is_a(part, _UNMISSED) for part in parts)
@@ -239,6 +241,30 @@ def is_missed(vm: Any, value: Any) -> bool:
 
 _CONTAINERS, _PARTS = (list, tuple, dict, set, frozenset), 64  # of which the parts are looked at, and how many
 _UNMISSED = (torch.Tensor, type, types.FunctionType)  # others refer to them, and of tensors torch does
+
+
+def kept_slots(vm: Any, frames: list[Frame], handed: set[int]) -> list[tuple[int, ...]]:
+    """The slots of each frame that go on.  What an inner frame goes on with, who is called may refer to weakly later:
+    then the variables of outer frames keep it alive."""
+    inside: set[int] = set()
+    found: list[tuple[int, ...]] = []
+    for frame in reversed(frames):
+        known = handed | {id(value) for value in frame.locals if inside and id(_kept(vm, value)) in inside}
+        slots = live_slots(vm, frame, frame.ip, (frame.locals,), calls=frame is not vm.frame, handed=known)
+        found.append(slots)
+        held = (_kept(vm, value) for value in (*[frame.locals[slot] for slot in slots], *frame.stack))
+        inside |= {id(value) for value in held if can_be_referred_to(value)}
+    return found[::-1]
+
+
+def _kept(vm: Any, value: Any) -> Any:
+    """The user's object behind a value, also of a variable that closures share."""
+    if type(value) is types.CellType and value != _EMPTY:
+        value = value.cell_contents
+    return value.raw if type(value) is Box else vm.heap.original_of(value)
+
+
+_EMPTY = types.CellType()
 
 
 def can_be_referred_to(value: Any) -> bool:

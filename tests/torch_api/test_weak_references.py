@@ -122,3 +122,32 @@ def test_alive_as_long_as_in_eager(program: Any, held: Callable[[], Any], backen
         stop()
     assert outcomes[1] == outcomes[0]
     assert codes == (set() if program in WHOLE else {"SB019"})
+
+
+def referred_to_after_a_break(thing: Any) -> Any:
+    stator.graph_break()
+    return weakref.ref(thing)
+
+
+def kept_by_a_variable_of_the_caller(x: Any) -> Any:
+    thing = Thing()
+    reference = referred_to_after_a_break(thing)
+    stator.graph_break()
+    return x + 1, reference() is None
+
+
+def hook_of_a_module_made_inside(x: Any) -> Any:
+    module = torch.nn.Sigmoid()
+    module.register_backward_hook(lambda module, grads, _: tuple(grad * 2 for grad in grads))
+    module(x).backward(torch.ones(2))
+    return x.grad.clone(), True
+
+
+@pytest.mark.filterwarnings("ignore:Using a non-full backward hook")
+@pytest.mark.parametrize("program", [kept_by_a_variable_of_the_caller, hook_of_a_module_made_inside],
+                         ids=lambda program: program.__name__)
+def test_a_variable_of_the_caller_keeps_what_its_callee_refers_to(program: Any) -> None:
+    compiled = stator.compile(program, backend="eager")
+    for i in range(3):
+        given = [torch.full((2,), float(i)).requires_grad_() for _ in range(2)]
+        assert str(compiled(given[0])) == str(program(given[1]))
