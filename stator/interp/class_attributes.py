@@ -80,8 +80,10 @@ def guard_member(vm: Any, cls: type, name: str) -> None:
 def bind_on_class(vm: Any, entry: Any, cls: type, cont: Any) -> None:
     """A class attribute read from the class itself: descr.__get__(None, cls)."""
     kind = type(entry)
-    if kind is types.FunctionType or kind is property:
+    if kind is types.FunctionType:
         return vm.give(entry, cont)
+    if kind is property:
+        return vm.give(adopt_entry(vm, entry, cls), cont)
     if kind is classmethod:
         return bind_class_method(vm, entry, cls, cont)
     if kind is staticmethod:
@@ -153,7 +155,8 @@ def names_of(vm: Any, module: types.ModuleType) -> Any:
     return OwnNames(vm, module) if id(module) in vm.fresh else vm.heap.scope(_namespace_of(module))
 
 
-_namespace_of = vars(types.ModuleType)["__dict__"].__get__  # whatever a module's class says about lookups
+_dict_of_module = vars(types.ModuleType)["__dict__"]
+_namespace_of = _dict_of_module.__get__  # whatever a module's class says about lookups
 
 
 _OF_FILTERS = frozenset({"filters", "showwarning", "onceregistry", "_filters_mutated", "_showwarnmsg_impl"})
@@ -166,7 +169,7 @@ def load_module_attr(vm: Any, module: types.ModuleType, name: str, cont: Any, as
     scope = names_of(vm, module)
     descr = find(vm, type(module), name)
     if descr is not MISSING and is_data_descriptor(vm, descr):
-        if name == "__dict__":
+        if descr is _dict_of_module:
             return vm.give(scope.view(), cont)
         return bind(vm, descr, module, type(module), cont)
     value = scope.read(name)

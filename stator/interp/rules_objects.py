@@ -109,6 +109,8 @@ def _delattr(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 def _object_getattribute(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     if type(args[0]) is FakeTensor:
         return load_attr(vm, args[0], args[1], cont)
+    if is_a(args[0], type):
+        raise Break("SB005", "a class, read as an ordinary object is")
     load_generic(vm, args[0], args[1], cont, fallback=False)
 
 

@@ -23,6 +23,7 @@ from stator.interp.instantiation import instantiate
 from stator.interp.lookup import MISSING, ancestors, find
 from stator.interp.ops_data import read_cell
 from stator.interp.rule_registry import rule
+from stator.interp.rules_classes import caller_module
 from stator.interp.shown_names import guard_names
 from stator.kinds import is_a
 from stator.shapes.values import SYMBOLIC, python_type, specialise
@@ -170,6 +171,8 @@ def new_class(vm: Any, meta: type, args: Any, kwargs: Any, cont: Any) -> None:
     vm.heap.expose(bases)
     vm.heap.expose(namespace)
     namespace = {key: value.force() if type(value) is Box else value for key, value in namespace.items()}
+    if "__module__" not in namespace and (module := caller_module(vm, 0)) is not MISSING:
+        namespace["__module__"] = module  # C code would ask the frame that it finds: one of ours
     vm.making_classes += 1
     try:
         cls = vm.native(type.__new__, (meta, name, bases, namespace), kwargs)

@@ -1,6 +1,8 @@
 """Metaclasses, __init_subclass__, __class_getitem__, type with three arguments."""
 
+import types
 
+import stator
 from curriculum import call, case, ramp
 
 
@@ -226,3 +228,56 @@ def metaclass_iteration(x):
         blue = 2
 
     return list(Colours), "red" in Colours, Colours["blue"] + x
+
+
+class Base:
+    """A class from outside that others are made from."""
+
+
+class Counting(type):
+    def __new__(mcls, name, bases, namespace):
+        return super().__new__(mcls, name, bases, dict(namespace, counted=True))
+
+
+@case(call(ramp(2)))
+def classes_made_by_calls_belong_to_this_module(x):
+    plain, derived, error = type("Plain", (), {}), type("Derived", (Base,), {"n": 2}), type("E", (ValueError,), {})
+    named = type("Named", (Base,), {"__module__": "elsewhere"})
+    counted = Counting("Counted", (), {"a": 1})
+    modules = [cls.__module__ for cls in (plain, derived, error, named, counted, types.new_class("New", (Base,)))]
+    return modules, list(vars(derived))[:2], repr(derived), x * derived.n
+
+
+@case(call(ramp(2)), breaks="object.__getattribute__ of a class")
+def a_class_read_as_an_object(x):
+    class Child(Base):
+        n = 3
+
+    try:
+        object.__getattribute__(Base, "n")
+    except AttributeError as error:
+        said = str(error)
+    return object.__getattribute__(Child, "n") * x, object.__getattribute__(Base, "__doc__"), said
+
+
+class Shown(types.ModuleType):
+    __dict__ = property(lambda self: f"what {self.__name__} shows")
+
+
+SHOWN = Shown("shown")
+
+
+@case(call(ramp(2)))
+def a_module_with_a_dict_of_its_own_making(x):
+    return SHOWN.__dict__, x + 1
+
+
+class Titled(type):
+    title = property(lambda cls: cls.__name__.title())
+
+
+@case(call(ramp(2)), breaks="it asks for one")
+def a_property_stays_itself_over_a_break(x):
+    kept, pair = Titled.title, (1, Titled.title)
+    stator.graph_break()
+    return kept is Titled.__dict__["title"], kept == Titled.title, pair == (1, Titled.title), x + 1
