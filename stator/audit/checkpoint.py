@@ -164,7 +164,7 @@ class Checkpoint:
 
         def undo() -> None:
             if operator.length_hint(iterator, -1) != left:
-                if state is None or len(state) < 3:
+                if state is None or len(state) < 3 or state[2] is None:
                     raise CannotRestore(f"a {type(iterator).__name__} was advanced")
                 set_state(iterator, state[2])
                 if operator.length_hint(iterator, -1) != left:

@@ -22,7 +22,7 @@ from stator.backends.double_backward import twice_differentiable
 from stator.backends.dropouts import dropouts_of_everything
 from stator.backends.eager import NEED_NO_CODE
 from stator.backends.open_floats import floats_as_data
-from stator.backends.pieces import InOnePiece, compile_pieces
+from stator.backends.pieces import InOnePiece, compile_pieces, settings_kept
 from stator.backends.recurrent import trainable_lstm
 from stator.backends.registry import Backend, find_backend, tuning_keywords
 from stator.backends.static_inputs import mark_static_inputs
@@ -66,7 +66,7 @@ def compile_piece(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], setti
     finish = twice_differentiable(gm, example_inputs, grad_enabled, backend)
     numbered = CompileContext(gm.meta["dynamo_compile_id"])  # by which compilers tell their graphs apart
     with tracing_context(fake_mode), compile_context(numbered), \
-            torch.set_grad_enabled(grad_enabled), unchanged_random_state(), \
+            torch.set_grad_enabled(grad_enabled), unchanged_random_state(), settings_kept(gm.graph.nodes), \
             trainable_lstm(gm, example_inputs, grad_enabled), floats_as_data(fake_mode.shape_env), \
             compiling(fake_mode.shape_env), dropouts_of_everything():
         compiled = call_backend(backend, gm, example_inputs, settings)

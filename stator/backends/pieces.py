@@ -2,16 +2,16 @@
 
 In: a graph that makes Parameters, calls modules with backward hooks or has recurrent layers (see graph/seams).  Out: a
 function that runs the compiled pieces and the seams in their order.  Each piece has a forward and a backward of its
-own, and autograd joins them at the seams, as it does with the operators of an eager program.  A compiler takes torch's
-settings (grad mode, autocast) as it finds them and leaves out the nodes that change them: each piece is compiled under
-those that hold where it begins, and what it has changed is set behind it.
+own, and autograd joins them at the seams, as it does with the operators of an eager program.  No piece leaves torch's
+settings (grad mode, autocast) changed, which a compiler would not do: where a seam lies in a region of autocast the
+region begins and ends between pieces too, and those in it are compiled under it.
 """
 
 from __future__ import annotations
 
 import contextlib
 import operator
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,7 +22,7 @@ from torch.fx.node import map_arg
 
 from stator.graph.histories import memory_of, memory_written
 from stator.graph.seams import is_seam
-from stator.graph.torch_state import SETTINGS
+from stator.graph.torch_state import GRAD_MODE, SETTINGS
 
 Compile = Callable[[fx.GraphModule, list[Any], bool], Callable[..., Any]]
 _SETTINGS = {id(setting.setter): setting for setting in SETTINGS}
@@ -41,7 +41,6 @@ class Piece:
     outputs: list[fx.Node] = field(default_factory=list)
     grad_enabled: bool = True
     settings: list[fx.Node] = field(default_factory=list)  # by which torch was set before this piece
-    changes: dict[Any, fx.Node] = field(default_factory=dict)  # the last of its own, by what they set
     function: Any = None
 
 
@@ -71,14 +70,15 @@ def cut(graph: fx.Graph, grad_enabled: bool) -> list[Any]:
     steps: list[Any] = []
     place: dict[fx.Node, int] = {}
     settings: dict[Any, fx.Node] = {}
+    loose = settings_across_seams(graph, grad_enabled)
     for node in graph.nodes:
         if node.op in ("placeholder", "get_attr", "output"):
             continue
         if is_seam(node) or node.target is operator.getitem and is_seam(node.args[0]):
             if node.meta.get("unbacked_bindings"):
                 raise InOnePiece("a number that only a seam knows")
-            if steps and type(steps[-1]) is Piece:
-                steps += steps[-1].changes.values()
+            steps.append(node)
+        elif node in loose:
             steps.append(node)
         elif not steps or type(steps[-1]) is not Piece:
             steps.append(Piece([node], grad_enabled=grad_enabled, settings=list(settings.values())))
@@ -88,32 +88,63 @@ def cut(graph: fx.Graph, grad_enabled: bool) -> list[Any]:
         setting = _SETTINGS.get(id(node.target))
         if setting is not None:
             settings[setting, node.args[:setting.keys]] = node
-            if type(steps[-1]) is Piece:
-                steps[-1].changes[setting, node.args[:setting.keys]] = node
             if node.target is torch._C._set_grad_enabled:
                 grad_enabled = node.args[0]
-    if steps and type(steps[-1]) is Piece:
-        steps += steps[-1].changes.values()
     for number, step in enumerate(steps):
         if type(step) is Piece:
             _find_ends(step, number, place)
     return steps
 
 
+def settings_across_seams(graph: fx.Graph, grad_enabled: bool) -> set[fx.Node]:
+    """The nodes that change torch's settings in a stretch without seams that does not set them back."""
+    now: dict[Any, Any] = {}
+    found: set[fx.Node] = set()
+    stretch: list[fx.Node] = []
+    began: dict[Any, Any] = {}
+    for node in graph.nodes:
+        if is_seam(node) or node.op == "output":
+            if any(now[key] != value for key, value in began.items()):
+                found.update(stretch)
+            stretch, began = [], {}
+        elif node.target is torch.clear_autocast_cache:
+            stretch.append(node)
+        setting = _SETTINGS.get(id(node.target))
+        if setting is None:
+            continue
+        key = setting, node.args[:setting.keys]
+        if key not in now:
+            now[key] = (grad_enabled,) if setting is GRAD_MODE else setting.read(*key[1])
+        if not is_seam(node):
+            began.setdefault(key, now[key])
+            stretch.append(node)
+        now[key] = node.args[setting.keys:]
+    return found
+
+
 @contextlib.contextmanager
 def torch_set_by(nodes: list[fx.Node]) -> Iterator[None]:
     """Torch as these nodes of a graph leave it."""
-    before = []
-    try:
+    with settings_kept(nodes):
         for node in nodes:
-            setting = _SETTINGS[id(node.target)]
+            node.target(*node.args, **node.kwargs)  # type: ignore[operator]
+        yield
+
+
+@contextlib.contextmanager
+def settings_kept(nodes: Iterable[fx.Node]) -> Iterator[None]:
+    """Whatever becomes of the settings that these nodes of a graph change: a compiler that fails runs some of them."""
+    before = {}
+    for node in nodes:
+        setting = _SETTINGS.get(id(node.target))
+        if setting is not None:
             key = node.args[:setting.keys]
-            before.append((setting.setter, (*key, *setting.read(*key))))
-            setting.setter(*node.args, **node.kwargs)
+            before[setting, key] = setting.read(*key)
+    try:
         yield
     finally:
-        for setter, args in reversed(before):
-            setter(*args)
+        for (setting, key), value in before.items():
+            setting.setter(*key, *value)
 
 
 def _find_ends(step: Piece, number: int, place: dict[fx.Node, int]) -> None:

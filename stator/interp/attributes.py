@@ -180,6 +180,8 @@ def read_instance_dict(vm: Any, obj: Any, name: str) -> Any:
         box_attributes(vm.heap, obj)
     own = instance_dict(obj)
     if own is None:
+        if type(obj).__dictoffset__:  # a dict that Python does not show: a TypeVar's, from 3.12 on
+            raise Break("SB005", f"the attribute {name!r} of a {type(obj).__name__}")
         return MISSING
     value = dict.get(own, name, MISSING)  # the dict may be of a class of its own
     if type(value) is Box:

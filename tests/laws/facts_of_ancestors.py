@@ -281,7 +281,7 @@ def protocol_with_a_data_member():
     class Thing:
         name = "b"
 
-    thing = Thing()
+    thing, _ = Thing(), Thing.__annotations__  # which 3.12 makes as it asks a protocol
     return Scene(lambda x: (x + 1, isinstance(thing, Named)), one(ramp()), lambda: setattr(Thing, "go", lambda self, x: x))
 
 
@@ -294,7 +294,7 @@ def class_registered_with_a_protocol():
     class Thing:
         pass
 
-    thing = Thing()
+    thing, _ = Thing(), Thing.__annotations__  # which 3.12 makes as it asks a protocol
     return Scene(lambda x: (x + 1, isinstance(thing, Named)), one(ramp()), lambda: Named.register(Thing))
 
 

@@ -183,7 +183,8 @@ def test_a_check_after_a_write_to_much_memory_speaks_in_the_programs_words(monke
         if said is None:
             assert compiled(x, torch.tensor(number)).tolist() == [1.0] * number
         else:
-            with pytest.raises(RuntimeError, match=f"^{said}$"):
+            own_words = torch.__version__ >= "2.13"  # torch 2.11 has words of its own
+            with pytest.raises(RuntimeError, match=f"^{said}$" if own_words else "^Runtime assertion failed"):
                 compiled(x, torch.tensor(number))
         assert x.tolist() == [1.0] * 5
 
