@@ -100,6 +100,8 @@ def over_limit(site: CallSite, bound: tuple[Any, ...], accumulated: bool = False
 
 def describe(miss: events.Recompile) -> str:
     place = f" (guarded at {miss.filename}:{miss.line})" if miss.filename is not None else ""
+    if miss.old == miss.guard_text:  # a relation, which held or did not: `n <= 70`, and now `n is 200`
+        return f"the guard {miss.guard_text} failed: {miss.new or 'it no longer holds'}{place}"
     return f"the guard {miss.guard_text} failed: it was {miss.old or '?'} and is {miss.new or '?'}{place}"
 
 

@@ -37,6 +37,20 @@ def test_the_warning_at_the_limit_names_both() -> None:
         compiled(torch.ones(2), {"name": "abc"})
 
 
+def test_the_warning_names_the_number_that_broke_a_relation() -> None:
+    steps = [2]
+
+    def bounded(x: torch.Tensor) -> torch.Tensor:
+        return x + 1 if steps[0] <= 70 else x
+
+    compiled = stator.compile(bounded, backend="eager", recompile_limit=2)
+    for steps[0] in (2, 3):
+        compiled(torch.ones(2))
+    with pytest.warns(RuntimeWarning, match=r"the guard steps\[0\] <= 70 failed: steps\[0\] is 200 \(guarded at"):
+        steps[0] = 200
+        compiled(torch.ones(2))
+
+
 def captures(compiled: Any, name: str) -> int:
     with events.record() as log:
         assert compiled(torch.ones(2), {"name": name}).tolist() == [float(len(name))] * 2
