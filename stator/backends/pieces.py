@@ -144,7 +144,8 @@ def settings_kept(nodes: Iterable[fx.Node]) -> Iterator[None]:
         yield
     finally:
         for (setting, key), value in before.items():
-            setting.setter(*key, *value)
+            if value != (None,):  # else this build of torch has no such setting
+                setting.setter(*key, *value)
 
 
 def _find_ends(step: Piece, number: int, place: dict[fx.Node, int]) -> None:
