@@ -98,6 +98,14 @@ def identity_mode() -> bool:
     return os.environ.get("STATOR_TEST_IDENTITY") == "1"
 
 
+class Programs(dict[str, Callable[..., Any]]):
+    """Programs by their names; it is the decorator that adds one."""
+
+    def __call__(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        self[fn.__name__] = fn
+        return fn
+
+
 def same_as_eager(
     fn: Callable[..., Any],
     *calls: Inputs,

@@ -79,7 +79,7 @@ def cut(graph: fx.Graph, grad_enabled: bool) -> list[Any]:
                 raise InOnePiece("a number that only a seam knows")
             steps.append(node)
         elif node in loose:
-            steps.append(node)
+            steps.append(node)  # between pieces, as a seam is
         elif not steps or type(steps[-1]) is not Piece:
             steps.append(Piece([node], grad_enabled=grad_enabled, settings=list(settings.values())))
         else:

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy
 import torch
+from torch.overrides import TorchFunctionMode
 
 import stator
 from stator import events
@@ -32,6 +33,18 @@ class World:
 
 
 Make = Callable[[], World]
+
+
+class Counting(TorchFunctionMode):
+    """Notes the name of each operation that it is asked about, and lets it be."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[str] = []
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.seen.append(func.__name__)
+        return func(*args, **(kwargs or {}))
 
 
 class Register(list[Make]):

@@ -12,14 +12,13 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 from torch.func import functional_call, grad, grad_and_value, hessian, jacfwd, jacrev, jvp, vjp, vmap
-from torch.overrides import TorchFunctionMode
 from torch.testing._internal.two_tensor import TwoTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import stator  # noqa: E402
-from torch_api.side_by_side import World, compare  # noqa: E402
+from torch_api.side_by_side import Counting, World, compare  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
@@ -142,16 +141,6 @@ def test_objects_with_a_torch_function_are_asked() -> None:
     assert not compare(lambda: World(ducks, lambda i: (torch.randn(2, 2),))).codes
     compare(lambda: World(lambda x: torch.add(Silent(), x), lambda i: (torch.randn(2),)))
     assert not compare(lambda: World(lambda x: x + Duck(x), lambda i: (torch.randn(2),))).codes
-
-
-class Counting(TorchFunctionMode):
-    def __init__(self) -> None:
-        super().__init__()
-        self.seen: list[str] = []
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self.seen.append(func.__name__)
-        return func(*args, **(kwargs or {}))
 
 
 class Watching(TorchDispatchMode):

@@ -7,25 +7,15 @@ from typing import Any
 import pytest
 import torch
 from torch._dynamo._trace_wrapped_higher_order_op import TransformGetItemToIndex
-from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import checkpoint
 
 import stator
 from stator import events
 from tests.same_as_eager import same_as_eager
+from tests.torch_api.side_by_side import Counting
 
 C: Any = torch._C
-
-
-class Log(TorchFunctionMode):
-    def __init__(self) -> None:
-        super().__init__()
-        self.seen: list[str] = []
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self.seen.append(func.__name__)
-        return func(*args, **(kwargs or {}))
 
 
 class Own(torch.Tensor):
@@ -33,7 +23,7 @@ class Own(torch.Tensor):
 
 
 def pushed_and_popped(x: Any) -> Any:
-    first, second = Log(), Log()
+    first, second = Counting(), Counting()
     depths = [C._len_torch_function_stack()]
     C._push_on_torch_function_stack(first)
     C._push_on_torch_function_stack(second)
@@ -98,7 +88,7 @@ def test_positions_inside_vmap_are_tensors() -> None:
 
 
 def test_a_mode_that_is_left_on_is_on_after_the_call() -> None:
-    log = Log()
+    log = Counting()
 
     def leaves_on(x: torch.Tensor) -> torch.Tensor:
         log.__enter__()
@@ -138,13 +128,13 @@ def test_handlers_that_are_left_off_are_off_after_the_call() -> None:
 
 
 def checkpointed(x: Any) -> Any:
-    with Log() as log:
+    with Counting() as log:
         y = checkpoint(torch.sin, x, use_reentrant=False)
     return y, log.seen
 
 
 def asks_for_the_device(x: Any) -> Any:
-    with Log() as log:
+    with Counting() as log:
         device = torch.get_default_device()
     return x + 1, device, log.seen
 

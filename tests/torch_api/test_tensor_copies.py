@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 import torch
-from torch.overrides import TorchFunctionMode
 
 import stator
-from tests.torch_api.side_by_side import World, compare
+from tests.torch_api.side_by_side import Counting, World, compare
 
 
 def copied(x: torch.Tensor) -> Any:
@@ -53,16 +52,6 @@ def by_turns(step: int) -> torch.Tensor:
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 def test_where_the_copy_lies(make: Any, backend: str) -> None:
     compare(lambda: World(copied, lambda step: (make(step),)), calls=4, backend=backend)
-
-
-class Counting(TorchFunctionMode):
-    def __init__(self) -> None:
-        super().__init__()
-        self.seen: list[str] = []
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self.seen.append(func.__name__)
-        return func(*args, **(kwargs or {}))
 
 
 def copied_twice(x: torch.Tensor) -> Any:

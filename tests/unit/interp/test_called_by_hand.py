@@ -14,7 +14,6 @@ import types
 import typing
 import warnings
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -22,17 +21,12 @@ import torch
 from torch.nn import functional
 
 import stator
-from same_as_eager import same_as_eager
+from same_as_eager import Programs, same_as_eager
 from stator import events
 from tests.breaks.capture import compare
 
-PROGRAMS: dict[str, Callable[..., Any]] = {}
+program = PROGRAMS = Programs()
 T = typing.TypeVar("T")
-
-
-def program(fn: Callable[..., Any]) -> Callable[..., Any]:
-    PROGRAMS[fn.__name__] = fn
-    return fn
 
 
 class Plain:

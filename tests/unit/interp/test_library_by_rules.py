@@ -22,15 +22,10 @@ import pytest
 import torch
 
 import stator
-from same_as_eager import same_as_eager
+from same_as_eager import Programs, same_as_eager
 
-PROGRAMS: dict[str, Callable[..., Any]] = {}
+program = PROGRAMS = Programs()
 T = typing.TypeVar("T")
-
-
-def program(fn: Callable[..., Any]) -> Callable[..., Any]:
-    PROGRAMS[fn.__name__] = fn
-    return fn
 
 
 class Plain:
