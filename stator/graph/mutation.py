@@ -270,17 +270,21 @@ def operator_name(target: Any) -> str:
 # ---------------------------------------------------------------------- repeating
 
 
+def note_inner_graphs(node: fx.Node, modules: list[fx.GraphModule], given: Any) -> list[FakeTensor]:
+    """Put on a higher-order operation whether it may run twice; out: the tensors that its inner graphs write to."""
+    inner = [each for module in modules for each in module.graph.nodes]
+    if not all(map(is_repeatable, inner)):
+        node.meta[UNREPEATABLE] = True
+    storages = set().union(*map(written_storages, inner))
+    return [tensor for tensor in tensors_in(given) if storage_of(tensor) in storages] if storages else []
+
+
 def is_repeatable(node: fx.Node) -> bool:
     """Whether nobody can see that a node ran twice, once its writes and random streams are undone.
 
     Operators of torch itself are; custom operators, collectives, prints and functions of the user are not.
     """
-    if node.op == "get_attr":
-        module = getattr(node.graph.owning_module, str(node.target), None)
-        return not isinstance(module, fx.GraphModule) or all(map(is_repeatable, module.graph.nodes))
-    if node.op != "call_function":
-        return True
-    return UNREPEATABLE not in node.meta and is_repeatable_target(node.target)
+    return node.op != "call_function" or UNREPEATABLE not in node.meta and is_repeatable_target(node.target)
 
 
 def is_repeatable_target(target: Any) -> bool:
@@ -291,7 +295,7 @@ def is_repeatable_target(target: Any) -> bool:
 
 def _is_repeatable_operator(operator: Any) -> bool:
     if isinstance(operator, HigherOrderOperator):
-        return True  # it runs inner graphs, which are looked at as such
+        return True  # the recorder looks at the inner graphs that it runs
     name = _qualified_name(operator)
     return name.partition("::")[0] in _REPEATABLE_NAMESPACES or name in _REPEATABLE_OPERATORS
 

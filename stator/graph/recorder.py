@@ -39,10 +39,8 @@ from stator.graph.mutation import (
     UNREPEATABLE,
     Observation,
     declared_writes,
+    note_inner_graphs,
     note_writes,
-    storage_of,
-    tensors_in,
-    written_by,
 )
 from stator.graph.naming import spell, spelled_types
 from stator.graph.new_nodes import new_node
@@ -397,8 +395,7 @@ class Recorder(InputRecorder):
         self.calls += 1
         node.meta.update(self.marks)
         if written is None and self.inner_graphs:
-            inside = _written_inside(args)
-            written = inside and [fake for fake in tensors_in(args) if storage_of(fake) in inside]
+            written = note_inner_graphs(node, [each for each in args if is_a(each, fx.GraphModule)], args)
         if written:
             self.writes_in_place = True
             note_writes(node, {self.node_of(fake) for fake in written})
@@ -454,12 +451,6 @@ def kind_of(tensor: torch.Tensor) -> str:
         if type(tensor) is torch.Tensor and tensor.layout is not torch.strided:
             return f"a tensor of layout {tensor.layout}"
         return f"a tensor of type {type(tensor).__name__}"
-
-
-def _written_inside(args: Any) -> set[int]:
-    """The storages that inner graphs among the arguments write to."""
-    return {storage_of(fake) for module in args if is_a(module, fx.GraphModule) for node in module.graph.nodes
-            for written in written_by(node) for fake in tensors_in(written.meta.get("example_value"))}
 
 
 class RecordingMode(TorchFunctionMode):
