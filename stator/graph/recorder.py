@@ -80,7 +80,7 @@ class Recorder(InputRecorder):
         self.reshaped = 0  # those that changed its metadata
         self.place: Callable[[fx.Node], None] = lambda node: None  # tells a node where the program stands
         self.expose: Callable[[Any], None] = lambda value: None
-        self.after_effects: Callable[[fx.Node], None] = lambda node: None  # about nodes behind what cannot be repeated
+        self.keep_order: Callable[[fx.Node], None] = lambda node: None  # about what must not run twice, and all behind
         self.mode = RecordingMode(self)
         self.symbols = SymbolNodes(self.graph, fake_mode.shape_env)
         self.symbols.add_number_input = self._add_number_input
@@ -402,7 +402,7 @@ class Recorder(InputRecorder):
             note_writes(node, {self.node_of(fake) for fake in written})
         if not repeatable:
             node.meta[UNREPEATABLE] = True
-        before, self.repeatable = self.repeatable, self.repeatable and is_repeatable(node)
+        self.repeatable = self.repeatable and is_repeatable(node)
         if result is not None:
             node.meta["example_value"] = self.wrappers.inside(result) if self.wrappers.behind else result
             self.symbols.define_fresh(node, bindings, result)
@@ -411,8 +411,8 @@ class Recorder(InputRecorder):
             elif type(result) not in SYMBOLIC:
                 self._tie_parts(result, node)
         self.place(node)
-        if not before:
-            self.after_effects(node)
+        if not self.repeatable:
+            self.keep_order(node)
         return node
 
     def _tie_parts(self, result: Any, node: Any) -> None:
