@@ -26,8 +26,8 @@ from stator.graph.running_statistics import STATISTICS, statistics_given, update
 
 WRITTEN = "written"  # in a node's metadata: places of the arguments it writes to, among all nodes that it is given
 UNREPEATABLE = "unrepeatable"  # in a node's metadata: running it a second time could be seen
-_REPEATABLE_NAMESPACES = frozenset({"aten", "prims", "prim"})
-_REPEATABLE_OPERATORS = frozenset({"stator::slice_bound", "stator::item_of_sum"})  # see number_operators
+_OF_TORCH = frozenset({"aten", "prims", "prim"})  # namespaces of operators
+_PRINT = "stator::print"  # the other operators of Stator compute numbers
 _C_CALLABLES = (types.BuiltinFunctionType, types.MethodDescriptorType)
 _MODULES = frozenset({"torch", "_operator", "operator", "math", "builtins"})
 
@@ -263,7 +263,7 @@ def operator_name(target: Any) -> str:
         return target
     if isinstance(target, (OpOverload, OpOverloadPacket)):
         namespace, _, name = _qualified_name(target).partition("::")
-        return name if namespace in _REPEATABLE_NAMESPACES else ""
+        return name if namespace in _OF_TORCH else ""
     return getattr(target, "__name__", "") if _is_torchs(target) else ""
 
 
@@ -297,7 +297,8 @@ def _is_repeatable_operator(operator: Any) -> bool:
     if isinstance(operator, HigherOrderOperator):
         return True  # the recorder looks at the inner graphs that it runs
     name = _qualified_name(operator)
-    return name.partition("::")[0] in _REPEATABLE_NAMESPACES or name in _REPEATABLE_OPERATORS
+    namespace = name.partition("::")[0]
+    return namespace in _OF_TORCH or namespace == "stator" and name != _PRINT
 
 
 def _qualified_name(operator: Any) -> str:
