@@ -35,6 +35,7 @@ from stator.heap.readers import (
     default_factory_of,
     entries_of_class,
     hashed,
+    proxy_of_class,
     put_traceback,
     traceback_of,
 )
@@ -479,6 +480,8 @@ class Heap(Exposure):
             tracker = self.register(VariableTracker({}, entries, source, Shape.DICT))
             self.fill_dict(tracker, entries, tracker.standin, source)
             found = self.class_views[cls] = types.MappingProxyType(tracker.standin)
+            place = CallOf(Pinned(proxy_of_class), (Pinned(cls),))
+            self.register(VariableTracker(found, proxy_of_class(cls), place, Shape.VALUE))
         return found
 
     def scope(self, namespace: dict[str, Any]) -> Scope:

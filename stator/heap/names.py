@@ -15,7 +15,7 @@ from stator.breaks import Break
 from stator.guards.guard import Kind
 from stator.guards.partition import Place, partition
 from stator.heap.raw_access import instance_dict
-from stator.heap.readers import entries_of_class, mapping_behind
+from stator.heap.readers import entries_of_class, mapping_behind, proxy_of_class
 from stator.heap.tracker import Shape, VariableTracker
 from stator.heap.upcoming import may_walk, walks
 from stator.source import CallOf, DictOf, Pinned, Source
@@ -110,7 +110,8 @@ def faces(tracker: VariableTracker) -> Iterable[tuple[Any, Source]]:
     original, source = tracker.original, tracker.source
     if type(source) is CallOf and source.fn.obj is entries_of_class:
         return ()  # a copy; a write to the class breaks
-    own = instance_dict(original) if tracker.initial_dict is not None else None
+    has_dict = tracker.initial_dict is not None or tracker.shape is Shape.TENSOR and tracker.mutated
+    own = instance_dict(original) if has_dict else None
     found = [] if own is None else [(own, DictOf(source))]
     is_its_dict = own is not None and tracker.shape is Shape.OBJECT and not tracker.initial_slots
     if tracker.shape not in _UNCHANGING and not is_its_dict:
@@ -138,7 +139,7 @@ def guard_two_names(heap: Any, class_overlays: dict[type, dict[str, Any]]) -> No
             states.write(scope.namespace, scope.source)
     for cls, overlay in class_overlays.items():
         if overlay:
-            states.write(mapping_behind(type.__dict__["__dict__"].__get__(cls)), DictOf(Pinned(cls)))
+            states.write(mapping_behind(proxy_of_class(cls)), DictOf(Pinned(cls)))
     states.guard()
 
 
