@@ -9,7 +9,6 @@ from __future__ import annotations
 import collections
 import sys
 import warnings
-from collections.abc import Iterator
 from typing import Any
 
 from stator import _core, _hook
@@ -24,12 +23,13 @@ from stator.guards.guard import MISSING, Kind
 from stator.heap.box import Box
 from stator.heap.iterators import advanced, exhausted
 from stator.heap.lifetimes import refuse_watched_deaths
+from stator.heap.names import guard_two_names
 from stator.heap.raw_access import instance_dict, raw_members
 from stator.heap.readers import bytes_of, default_factory_of
 from stator.heap.sets import guard_layout
 from stator.heap.shells import slot_members
 from stator.heap.tracker import Shape, VariableTracker
-from stator.heap.upcoming import is_exhausted, may_walk, taken, walks
+from stator.heap.upcoming import is_exhausted, taken
 from stator.interp.known_streams import set_state, state_of
 from stator.interp.rules_caches import CacheUsed
 from stator.interp.rules_decimals import raise_flags, raised_flags
@@ -39,7 +39,7 @@ from stator.interp.rules_streams import Written
 from stator.interp.rules_warnings import FiltersChanged, FiltersKept
 from stator.interp.tracebacks import Unwound, add_place
 from stator.kinds import is_a
-from stator.source import CallOf, Pinned, Source
+from stator.source import CallOf, Pinned
 
 
 def write_effects(build: Rebuilder) -> int:
@@ -60,7 +60,7 @@ def write_effects(build: Rebuilder) -> int:
         if tracker.mutated and id(tracker) not in build.heap.written and tracker.shape not in _UNNOTED \
                 and (build.vm.strict or build.vm.replay is not None and build.vm.replay.played):
             raise AssertionError(f"a write to {tracker.source.text()} was not noted")  # what was replayed may be stale
-    guard_no_aliases(build.heap)
+    guard_two_names(build.heap, build.vm.class_overlays)
     build.heap.arrays.guard_memory()
     for scope in list(build.heap.scopes.values()):
         for name, value in scope.overlay.items():
@@ -103,45 +103,6 @@ def _writing_order(trackers: list[VariableTracker]) -> list[VariableTracker]:
     iterators = [tracker for tracker in trackers if tracker.shape is Shape.ITERATOR]
     others = [t for t in trackers if t.shape is not Shape.ITERATOR and t.shape is not Shape.UPCOMING]
     return advanced_ones + others + iterators[::-1]
-
-
-def guard_no_aliases(heap: Any) -> None:
-    """What was written to one object was not seen through another: they must stay two objects."""
-    unrecorded = Unrecorded(heap)
-    for mutated in heap.trackers:
-        if mutated.mutated:
-            for other in heap.trackers:
-                if other is not mutated and type(other.original) is type(mutated.original):
-                    heap.guard(mutated.source, Kind.NOT_ALIAS, other.source)
-                if other.shape is Shape.UPCOMING and may_walk(type(other.original), mutated.original) \
-                        and not walks(other.original, mutated.original):
-                    place = CallOf(Pinned(walks), (other.source, mutated.source))
-                    heap.guard(place, Kind.FRESH_CALL, False)
-            for source in unrecorded.like(mutated.original):
-                heap.guard(mutated.source, Kind.NOT_ALIAS, source)
-
-
-class Unrecorded:
-    """Objects that the trace knows something of and has not adopted."""
-
-    def __init__(self, heap: Any) -> None:
-        self.heap = heap
-        self.replayed: dict[type, list[tuple[Any, Any, int]]] | None = None  # by class, once somebody asks
-
-    def like(self, mutated: Any) -> Iterator[Source]:
-        """The places of those of the class of this one."""
-        cls = type(mutated)
-        for table, source in self.heap.glanced if cls is collections.OrderedDict else ():
-            if table is not mutated:
-                yield source
-        if self.replayed is None:
-            self.replayed = {}
-            for said, seen in self.heap.replays:
-                for image, place in seen:
-                    self.replayed.setdefault(type(image), []).append((image, said, place))
-        for image, said, place in self.replayed.get(cls, ()):
-            if image is not mutated and id(image) not in self.heap.by_original:
-                yield said.source(place)
 
 
 def _replay(build: Rebuilder, effect: Any) -> str:

@@ -35,6 +35,7 @@ from stator.heap.readers import (
     default_factory_of,
     entries_of_class,
     hashed,
+    proxy_of_class,
     put_traceback,
     traceback_of,
 )
@@ -103,6 +104,7 @@ class Heap(Exposure):
         self.constants, self.arrays = Constants(self), Arrays(self)
         self.writes = 0  # instructions and C calls that may have changed something
         self.written: dict[int, VariableTracker] = {}  # the records that may have been changed
+        self.handled: set[int] = set()  # of records: the residual changes their objects by a note of its own
         self.sets: dict[int, VariableTracker] = {}  # the records of sets, by their stand-ins
         self.walks: dict[int, VariableTracker] = {}  # list iterators that stand for iterators over a set
         # Objects that a replayed segment has seen and nobody has adopted, and their instance dicts: the first place.
@@ -120,7 +122,6 @@ class Heap(Exposure):
             frozenset: self._adopt_frozenset, collections.deque: self._adopt_list,
             torch.Size: self._adopt_size, slice: self._adopt_slice, types.CellType: self._adopt_cell,
             types.FunctionType: self._adopt_function, types.MethodType: self._adopt_method,
-            functools.partial: self._adopt_partial,
             collections.OrderedDict: self._adopt_dict, collections.defaultdict: self._adopt_dict,
         }
         self.adopters.update(dict.fromkeys(CONSTANT_TYPES, self._adopt_constant))
@@ -222,6 +223,12 @@ class Heap(Exposure):
             for other in (tracker.part_of, tracker.dict_owner):
                 if other is not None:
                     self.written[id(other)] = other
+
+    def note_handled(self, value: Any) -> None:
+        """The residual changes an outside object (takes a lock, seeds a stream) that has no contents to compare."""
+        tracker = self.by_standin.get(id(value))
+        if tracker is not None:
+            self.handled.add(id(tracker))
 
     def known(self, value: Any, source: Source) -> VariableTracker | None:
         """The record of an object met before, guarding that both places still hold one object."""
@@ -364,6 +371,9 @@ class Heap(Exposure):
             assert own is not None
             self.note_namespace(own, owner.standin, owner)
             return own
+        scope = self.scopes.get(id(value))
+        if scope is not None and scope.shadow is None and scope.source != source:  # globals() by another name
+            scope.view()
         tracker = self.known(value, source)
         if tracker is None:
             if value is _FINALIZERS:
@@ -418,7 +428,7 @@ class Heap(Exposure):
         return tracker
 
     def _adopt_cell(self, value: types.CellType, source: Source) -> types.CellType:
-        tracker = self.by_original.get(id(value))
+        tracker = self.known(value, source)
         if tracker is None:
             standin = types.CellType()
             tracker = self.register(VariableTracker(standin, value, source, Shape.CELL))
@@ -457,21 +467,6 @@ class Heap(Exposure):
             tracker = self.register(VariableTracker(standin, value, source, Shape.VALUE))
         return tracker.standin
 
-    def _adopt_partial(self, value: Any, source: Source) -> Any:
-        if value.__dict__:
-            raise Break("SB005", "a functools.partial with attributes of its own")
-        tracker = self.known(value, source)
-        if tracker is None:
-            self.guard(source, Kind.TYPE, functools.partial)
-            args = self.adopt(value.args, Attr(source, "args"))
-            self.expose(args)
-            keywords = self.adopt(value.keywords, Attr(source, "keywords"))
-            self.expose(keywords)
-            standin: Any = functools.partial(_nothing)
-            standin.__setstate__((self.adopt(value.func, Attr(source, "func")), args, keywords, None))
-            tracker = self.register(VariableTracker(standin, value, source, Shape.VALUE))
-        return tracker.standin
-
     def _adopt_instance(self, value: Any, source: Source) -> Any:
         return adopt_instance(self, value, source)
 
@@ -485,17 +480,17 @@ class Heap(Exposure):
             tracker = self.register(VariableTracker({}, entries, source, Shape.DICT))
             self.fill_dict(tracker, entries, tracker.standin, source)
             found = self.class_views[cls] = types.MappingProxyType(tracker.standin)
+            place = CallOf(Pinned(proxy_of_class), (Pinned(cls),))
+            self.register(VariableTracker(found, proxy_of_class(cls), place, Shape.VALUE))
         return found
 
     def scope(self, namespace: dict[str, Any]) -> Scope:
         found = self.scopes.get(id(namespace))
         if found is None:
             found = self.scopes[id(namespace)] = Scope(self, namespace)
+            if id(namespace) in self.by_original:  # it was met as a dict before
+                found.view()
         return found
-
-
-def _nothing() -> None:
-    return None
 
 
 # Made anew where they come from the trace: one from outside must be known as such.

@@ -201,6 +201,13 @@ def refuse_the_users_own(vm: Any, obj: Any, what: str) -> None:
         raise Break("SB006", f"{what} of a {type(obj).__name__}")
 
 
+def overlay_of(vm: Any, cls: type) -> dict[str, Any]:
+    """What the trace has written to a class from outside."""
+    if cls in vm.heap.class_views:
+        raise Break("SB006", f"assignment to the class {cls.__name__}, whose __dict__ was taken as a value")
+    return vm.class_overlays.setdefault(cls, {})
+
+
 def store_on_class(vm: Any, cls: type, name: str, value: Any, cont: Any) -> None:
     meta_descr = find(vm, type(cls), name)
     if meta_descr is not MISSING and is_data_descriptor(vm, meta_descr):
@@ -212,7 +219,7 @@ def store_on_class(vm: Any, cls: type, name: str, value: Any, cont: Any) -> None
     if id(cls) in vm.fresh:
         vm.native(type.__setattr__, (cls, name, value))
     else:
-        overlay = vm.class_overlays.setdefault(cls, {})
+        overlay = overlay_of(vm, cls)
         if overlay.get(name) is MISSING:
             vm.reborn.add((cls, name))
         overlay[name] = value
@@ -362,6 +369,6 @@ def delete_on_class(vm: Any, cls: type, name: str, cont: Any) -> None:
     if id(cls) in vm.fresh:
         vm.native(type.__delattr__, (cls, name))
     else:
-        vm.class_overlays.setdefault(cls, {})[name] = MISSING
+        overlay_of(vm, cls)[name] = MISSING
         vm.lookups.clear()
     vm.give(None, cont)

@@ -195,10 +195,10 @@ def read_instance_dict(vm: Any, obj: Any, name: str) -> Any:
             heap.guard(DictOf(tracker.source), Kind.ABSENT, name)
         return value
     if is_outside(vm, obj):  # an object that stands for itself: its attributes are read with guards
-        known = heap.by_original.get(id(own))
+        base = DictOf(heap.source_of(obj))
+        known = heap.known(own, base)
         if known is not None:  # it was taken as a value, or written to
             return read_dict(vm, known.standin, name)
-        base = DictOf(heap.source_of(obj))
         if value is MISSING:
             heap.guard(base, Kind.ABSENT, name)
             return MISSING

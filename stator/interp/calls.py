@@ -147,7 +147,10 @@ class Caller(NativeCaller):
         """An outside function may get another body; its code is a fact of the trace."""
         if id(fn) not in self.coded:
             self.coded[id(fn)] = fn
-            self.heap.guard(Attr(self.heap.source_of(fn), "__code__"), Kind.ID, fn.__code__)
+            source = self.heap.source_of(fn)
+            self.heap.guard(Attr(source, "__code__"), Kind.ID, fn.__code__)
+            if type(source) is not Pinned:  # another function with this code may have other globals
+                self.heap.guard(Attr(source, "__globals__"), Kind.ID, fn.__globals__)
 
     def closure_of(self, fn: types.FunctionType) -> tuple[Any, ...]:
         cells = fn.__closure__ or ()

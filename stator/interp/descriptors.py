@@ -210,7 +210,7 @@ def read_c_member(vm: Any, descr: Any, obj: Any, cont: Any) -> None:
         raise Raised(error) from None
     if type(value) is Box:
         value = value.force()
-    elif is_a(obj, _SELF_STANDING) and id(obj) not in vm.fresh:
+    elif is_a(obj, _SELF_STANDING) and id(obj) not in vm.fresh and id(value) not in heap.by_standin:
         value = heap.adopt(value, Attr(heap.source_of(obj), name))
     elif (tracker := heap.by_standin.get(id(obj))) is not None and tracker.shape is Shape.OPAQUE:
         if type(obj) is torch.Generator and name == "device":

@@ -40,6 +40,7 @@ def note(vm: Any, fake: Any, value: bool) -> None:
     flag = vm.grad_flags.get(id(fake))
     if flag is None:
         flag = vm.grad_flags[id(fake)] = GradFlag(fake, not value, not value, not value)
+        vm.heap.note_handled(fake)
     require_unused(vm, flag)
     flag.final, flag.uses = value, uses
     if not uses:
