@@ -14,73 +14,70 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import numpy
 import torch
 
 from stator.breaks import Break
 from stator.guards.array_contents import same_contents
 from stator.guards.guard import Kind
+from stator.guards.partition import Address, NoAddress, Place, Range, byte_range, partition
 from stator.heap.readers import bytes_of
 from stator.heap.tracker import Shape, VariableTracker
-from stator.source import CallOf, Pinned
+from stator.kinds import is_a
+from stator.source import CallOf, Source
 
-Extent = tuple[int, int]  # the address of the first byte, and the one behind the last
-_NOWHERE = (0, 0)
-
-
-def extent_of(value: Any) -> Extent:
-    """The memory that an array, a tensor or a buffer shows."""
-    if issubclass(type(value), torch.Tensor):
-        with torch._C.DisableTorchFunction():
-            if value.layout is not torch.strided or value.device.type != "cpu":
-                return _NOWHERE
-            storage = value.untyped_storage()
-            return storage.data_ptr(), storage.data_ptr() + storage.nbytes()
-    if type(value) is not numpy.ndarray:
-        value = numpy.frombuffer(value, numpy.uint8) if len(value) else numpy.empty(0)
-    return numpy.lib.array_utils.byte_bounds(value) if value.size else _NOWHERE
+_NOWHERE = (0, 0, 0)
 
 
-def overlap(left: Extent, right: Extent) -> bool:
+def extent_of(value: Any) -> Range:
+    """The memory that an array or a buffer shows, or the storage that a tensor lies in."""
+    try:
+        return byte_range(Address.STORAGE if is_a(value, torch.Tensor) else Address.MEMORY, value)
+    except NoAddress:
+        return _NOWHERE
+
+
+def overlap(left: Range, right: Range) -> bool:
     return left[0] < right[1] and right[0] < left[1]
-
-
-def overlaps(count: int, first: int, *faces: Any) -> tuple[tuple[int, int], ...]:
-    """A pure reader for guards: the first `count` faces with those that they overlap, from number `first` on."""
-    extents = [extent_of(face) for face in faces]
-    return tuple([(left, right) for left in range(count) for right in range(max(left + 1, first), len(extents))
-                  if overlap(extents[left], extents[right])])
 
 
 class Faces:
     """The faces of outside memory that one trace has met."""
 
-    __slots__ = ("heap", "copies", "watched")
+    __slots__ = ("heap", "copies", "tied", "watched")
 
     def __init__(self, heap: Any) -> None:
         self.heap = heap
         self.copies: list[VariableTracker] = []  # buffers, and arrays whose contents were read
+        self.tied: set[int] = set()  # stand-ins of arrays on whose memory the program has a tensor of the graph
         self.watched: dict[int, Any] = {}  # stand-ins of arrays whose memory has another face
 
     def clear(self) -> None:
-        self.copies.clear()
-        self.watched.clear()
+        for held in (self.copies, self.tied, self.watched):
+            held.clear()
 
     def add_copy(self, tracker: VariableTracker) -> None:
         """The contents of a buffer or of an array are copied now."""
         self.refuse_stale(tracker)
         mine = extent_of(tracker.original)
         for other in (*self._tensors(), *self.copies):
-            if overlap(mine, extent_of(other.original)):
+            if not _is_made_of(other.source, tracker) and overlap(mine, extent_of(other.original)):
                 self._share(tracker, other)
         self.copies.append(tracker)
+        if id(tracker.standin) in self.tied:
+            self._share(tracker, None)
 
-    def add_tensor(self, tensor: Any) -> None:
+    def add_tensor(self, tensor: Any, source: Source) -> None:
         """A tensor becomes an input of the graph."""
         mine = extent_of(tensor)
         for copy in self.copies:
-            if overlap(mine, extent_of(copy.original)):
+            if not _is_made_of(source, copy) and overlap(mine, extent_of(copy.original)):
                 self._share(copy, None)
+
+    def tie(self, tracker: VariableTracker) -> None:
+        """The program has a tensor of the graph on the memory of an array."""
+        self.tied.add(id(tracker.standin))
+        if tracker.exposed:
+            self._share(tracker, None)
 
     def _share(self, copy: VariableTracker, other: VariableTracker | None) -> None:
         """A copy and another face show one memory: from now on nothing may be written to it."""
@@ -122,22 +119,17 @@ class Faces:
             return
         if any(self.has_changed(self.heap.by_standin[id(standin)]) for standin in self.watched.values()):
             raise Break("SB005", "an array that shares memory with another object of the trace")
-        changed = [copy for copy in self.copies if self.has_changed(copy)]
-        read = [copy for copy in self.copies if copy not in changed]
-        tensors = list(self._tensors())
-        if changed:
-            self._guard_pairs(changed, [*read, *tensors], among=True)
-        written = [tensor for tensor in tensors if self.is_written(tensor)] if self.heap.recorder.written_memory else []
-        if written and read:
-            self._guard_pairs(written, read, among=False)
+        tensors = [tracker for tracker in self._tensors() if extent_of(tracker.original) != _NOWHERE]
+        written = [*map(self.has_changed, self.copies), *map(self.is_written, tensors)]
+        if len(written) > 1 and any(written):
+            faces = [*self.copies, *tensors]
+            places = [Place(face.source, Address.MEMORY, was) for face, was in zip(faces, written, strict=True)]
+            self.heap.guard(places[0].source, Kind.PARTITION, partition(places, [face.original for face in faces]))
 
-    def _guard_pairs(self, left: list[VariableTracker], right: list[VariableTracker], among: bool) -> None:
-        trackers = [*left, *right]
-        if len(trackers) > 1:
-            count, first = len(left), 0 if among else len(left)
-            place = CallOf(Pinned(overlaps), (Pinned(count), Pinned(first), *[tracker.source for tracker in trackers]))
-            found = overlaps(count, first, *[tracker.original for tracker in trackers])
-            self.heap.guard(place, Kind.FRESH_CALL, found)
+
+def _is_made_of(source: Source, array: VariableTracker) -> bool:
+    """Whether a tensor is the graph's own input on the memory of an array."""
+    return type(source) is CallOf and source.args == (array.source,)
 
 
 def _named(tracker: VariableTracker) -> str:

@@ -302,7 +302,7 @@ class Heap(Exposure):
         tracker = self.known(value, source)
         if tracker is None:
             if self.faces.copies:
-                self.faces.add_tensor(value)
+                self.faces.add_tensor(value, source)
             fake = self.recorder.add_input(value, source, self.shapes.open_dims(value, source),
                                            self.shapes.open_strides(value, source))
             tracker = self.register(VariableTracker(fake, value, source, Shape.TENSOR))

@@ -32,7 +32,9 @@ def shared_tensor(vm: Any, array: Any) -> Any:
         raise Break("SB015", "a tensor on the memory of a read-only array, of which torch warns")
     if vm.heap.faces.has_changed(tracker):
         raise Break("SB006", "a tensor on the memory of an array that was changed")
-    return _input(vm, tracker)
+    fake = _input(vm, tracker)
+    vm.heap.faces.tie(tracker)
+    return fake
 
 
 def _input(vm: Any, tracker: Any) -> Any:
@@ -187,6 +189,8 @@ def tensor_of(vm: Any, array: Any, writes: bool = False) -> Any:
     fake = _input(vm, tracker)
     if writes:
         memory.back(array, fake)
+    else:
+        vm.heap.faces.tie(tracker)
     return fake
 
 
