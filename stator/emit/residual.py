@@ -27,6 +27,7 @@ from stator.emit.failing_calls import call_or_redo
 from stator.emit.grad_flags import write_flags
 from stator.emit.graph_inputs import handed_over, is_reshaped
 from stator.emit.hooks import write_hooks
+from stator.emit.owners import Owners
 from stator.emit.rebuild import Rebuilder
 from stator.emit.writer import Writer
 from stator.errors import BackendError
@@ -37,6 +38,7 @@ from stator.graph.modules import make_captured
 from stator.heap.tracker import Shape
 from stator.interp.data_notes import settle as settle_data
 from stator.interp.rules_random import saved_streams
+from stator.interp.suspend import KeptAlive
 from stator.interp.tensor_bookkeeping import require_inner_leaves
 from stator.source import Drawn, Source
 
@@ -86,13 +88,12 @@ def emit_residual(vm: Any, result: Any, resume: Any = None, begin: Callable[[], 
     if resume is None:
         value = build.value(result)
     else:
-        parts = ", ".join([build.value(item) for item in result])
-        target = writer.constant(resume.target, "resume_at")
-        value = f"{writer.constant(_core.Resume, 'Resume')}({target}, ({parts}{',' if parts else ''})" \
-            f"{', True' if resume.takes_values else ''})"
+        parts = [item if type(item) is KeptAlive else build.value(item) for item in result]
     if recorder.classes and any(map(is_reshaped, recorder.inputs)):
         raise Break("SB006", "the layout of a tensor changed in place, beside a tensor subclass from outside")
     effects = write_effects(build)
+    if resume is not None:
+        value = write_resume(build, resume, parts)
     for statement in build.afterwards:
         writer.line(statement)
     refuse_uncertain(vm, build.outputs)
@@ -141,6 +142,14 @@ def emit_residual(vm: Any, result: Any, resume: Any = None, begin: Callable[[], 
     parameters = (["inputs"] if packed else []) + list(build.wanted.values())
     return Residual(writer.source("residual", parameters), writer.names, sources + list(build.wanted), graph_module,
                     inputs, len(sources), effects, writer.lines)
+
+
+def write_resume(build: Rebuilder, resume: Any, parts: list[Any]) -> str:
+    """The segment ends by resuming; what dead locals keep alive is known once all other values are built."""
+    owners = Owners(build)
+    texts = "".join([f"{owners.kept_alive(part.value) if type(part) is KeptAlive else part}, " for part in parts])
+    target = build.writer.constant(resume.target, "resume_at")
+    return f"{build.writer.constant(_core.Resume, 'Resume')}({target}, ({texts}){', True' if resume.takes_values else ''})"
 
 
 def named(build: Rebuilder, inputs: list[Any], packed: bool, each: Any) -> str:

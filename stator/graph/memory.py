@@ -36,6 +36,15 @@ def overlap_in_symbols(inputs: list[Any]) -> bool:
                for each, begin in zip(candidates, group(ranges, [True] * len(ranges))[1], strict=True))
 
 
+def overlap_across_storages(inputs: list[Any]) -> bool:
+    """Whether inputs share memory through several storages, as DLPack makes them: AOTAutograd takes them for apart."""
+    tensors = [each.tensor for each in inputs if is_dense(each.tensor)]
+    groups, _ = group([byte_range(Address.MEMORY, tensor) for tensor in tensors], [True] * len(tensors))
+    with torch._C.DisableTorchFunction():
+        return any(tensors[first].untyped_storage()._cdata != tensors[number].untyped_storage()._cdata
+                   for number, first in enumerate(groups))
+
+
 def is_member(source: Source | None) -> bool:
     """Whether a tensor was read from a module's parameters or buffers."""
     base = None if source is None else source.base

@@ -237,6 +237,16 @@ class Propagation:
                 self.metas.pop(id(base), None)
                 found = self.bases.get(_memory(base))
 
+    def memory_behind(self, fake: FakeTensor) -> int:
+        """The storage that a tensor shows, remembered views resolved to their base; 0 for a tensor without strides."""
+        with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
+            if fake.layout is not torch.strided:
+                return 0
+            memory = _memory(fake)
+            while (found := self.bases.get(memory)) is not None and found[2] is not None:
+                memory = _memory(found[2])
+            return memory
+
 
 def _memory(fake: FakeTensor) -> int:
     return fake.untyped_storage()._cdata

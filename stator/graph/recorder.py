@@ -98,6 +98,7 @@ class Recorder(InputRecorder):
         self.propagation = Propagation(fake_mode)
         self.plain_inputs = PlainInputs(self.propagation.fakes)
         self.writes_in_place = False
+        self.written_memory: set[int] = set()  # the storages that nodes write to (see Propagation.memory_behind)
         self.repeatable = True  # whether all that was recorded may run twice
         self.layouts = EntryLayouts(self)
         self.marks: dict[str, Any] = {}  # metadata of every node recorded now (see rules_checkpoint)
@@ -137,6 +138,10 @@ class Recorder(InputRecorder):
         if type(parent) is not tuple:
             return parent
         return self.graph.create_node("call_function", _getitem, (self._resolve(parent[0]), parent[1]), {})
+
+    def is_written(self, fake: Any) -> bool:
+        """Whether a node writes to the memory of a tensor."""
+        return self.propagation.memory_behind(fake) in self.written_memory
 
     def to_node_arg(self, value: Any) -> Any:
         cls = type(value)
@@ -399,6 +404,7 @@ class Recorder(InputRecorder):
             written = note_inner_graphs(node, [each for each in args if is_a(each, fx.GraphModule)], args)
         if written:
             self.writes_in_place = True
+            self.written_memory.update(map(self.propagation.memory_behind, written))
             note_writes(node, {self.node_of(fake) for fake in written})
         if not repeatable:
             node.meta[UNREPEATABLE] = True

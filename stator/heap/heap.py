@@ -27,6 +27,7 @@ from stator.heap.box import NO_KEY, Box
 from stator.heap.constants import Constants
 from stator.heap.copied_iterators import COPIED
 from stator.heap.exposure import PLAIN_DICTS, Exposure, store_of
+from stator.heap.faces import Faces
 from stator.heap.holders import holder_adopters
 from stator.heap.instances import adopt_instance
 from stator.heap.iterators import iterator_adopters
@@ -101,7 +102,7 @@ class Heap(Exposure):
         self.trace_numpy = True  # numpy's functions on the memory of tensors are operations of the graph
         self.unread_met = False  # whether a value that changes too often was met
         self.answers: dict[Any, Any] = {}  # of calls that are asked again by a guard
-        self.constants, self.arrays = Constants(self), Arrays(self)
+        self.constants, self.arrays, self.faces = Constants(self), Arrays(self), Faces(self)
         self.writes = 0  # instructions and C calls that may have changed something
         self.written: dict[int, VariableTracker] = {}  # the records that may have been changed
         self.handled: set[int] = set()  # of records: the residual changes their objects by a note of its own
@@ -307,6 +308,8 @@ class Heap(Exposure):
     def _adopt_tensor(self, value: Any, source: Source) -> Any:
         tracker = self.known(value, source)
         if tracker is None:
+            if self.faces.copies:
+                self.faces.add_tensor(value, source)
             fake = self.recorder.add_input(value, source, self.shapes.open_dims(value, source),
                                            self.shapes.open_strides(value, source))
             tracker = self.register(VariableTracker(fake, value, source, Shape.TENSOR))

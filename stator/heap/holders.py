@@ -172,8 +172,10 @@ def adopt_buffer(heap: Any, value: Any, source: Source) -> Any:
             standin = array.array(value.typecode, contents)
         if _hook.is_exported(value):  # a view of it keeps it from changing its size
             heap.held_views[id(standin)] = memoryview(standin)
-        tracker = heap.register(VariableTracker(standin, value, source, Shape.BUFFER))
+        tracker = VariableTracker(standin, value, source, Shape.BUFFER)
         tracker.initial = contents
+        heap.faces.add_copy(tracker)
+        heap.register(tracker)
     return tracker.standin
 
 

@@ -104,6 +104,7 @@ class VM(Caller):
             held.clear()
         self.heap.constants.clear()
         self.heap.arrays.clear()
+        self.heap.faces.clear()
         self.module_calls = ModuleCalls()
         self.exc_state = ExcState()
         self.frame = self.pending = self.replay = self.escaped = None
