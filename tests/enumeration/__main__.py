@@ -20,10 +20,12 @@ import torch
 
 from tests.enumeration.judge import BACKENDS, judge
 from tests.enumeration.observations import OBSERVATIONS
+from tests.enumeration.opinfo_samples import opinfos, record_all
 from tests.enumeration.overloads import Subject, subjects
-from tests.enumeration.samples import find_sample, opinfos
+from tests.enumeration.samples import find_sample
 from tests.fuzz import parallel
 
+MANY = 100  # so many subjects are worth recording every operator that an OpInfo reaches
 SECONDS = 240.0  # processor time of one subject
 
 
@@ -72,6 +74,8 @@ def main() -> int:
     out = Path(chosen.out)
     out.unlink(missing_ok=True)
     opinfos()  # the children inherit them
+    if len(found) > MANY:
+        record_all()
     backends, observations = tuple(chosen.backends.split(",")), tuple(chosen.observations.split(","))
 
     def write(verdict: dict[str, Any]) -> None:

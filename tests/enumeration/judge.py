@@ -15,9 +15,10 @@ import torch
 
 import stator
 from tests.enumeration.observations import OBSERVATIONS, Program
+from tests.enumeration.opinfo_samples import SEED
 from tests.enumeration.overloads import Subject
 from tests.enumeration.patterns import ORDERS, PATTERNS
-from tests.enumeration.samples import SEED, Sample, find_sample
+from tests.enumeration.samples import Sample, find_sample
 from tests.portrait import Describer, Portrait, differences
 
 BACKENDS = ("eager", "aot_eager")

@@ -17,14 +17,12 @@ from typing import Any
 
 import torch
 from torch.utils import _pytree as pytree
-from torch.utils._python_dispatch import TorchDispatchMode
 
+from tests.enumeration import more_families  # noqa: F401  (registers its families)
 from tests.enumeration.families import candidates_of_family, excluded
+from tests.enumeration.opinfo_samples import SEED, copied, opinfo_values
 from tests.enumeration.overloads import FUNCTION, INPLACE, Subject, overload_of, writes
 
-SEED = 11
-MOST_OPINFO_SAMPLES = 6
-MOST_ELEMENTS = 4000
 REFUSED: list[str] = []  # why functional calls of the present subject failed
 Path = tuple[Any, ...]  # ("args", 0), ("kwargs", "out"), ("args", 1, 0) for an item of a list
 
@@ -66,10 +64,6 @@ class Sample:
         """The first written tensor that has elements."""
         inside = [(path, tensor) for path, tensor in self.tensors() if any(path[: len(each)] == each for each in self.written)]
         return next((pair for pair in inside if pair[1].numel()), inside[0] if inside else None)
-
-
-def copied(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.detach().clone().requires_grad_(tensor.requires_grad)
 
 
 def attempt(subject: Subject, sample: Sample) -> tuple[bool, str]:
@@ -239,76 +233,6 @@ def resized_results(schema: Any, values: dict[str, Any], missing: list[str]) -> 
         return
 
 
-# ---- from torch's own samples
-
-@functools.lru_cache(maxsize=1)
-def opinfos() -> dict[str, list[Any]]:
-    from torch.testing._internal.common_methods_invocations import op_db
-
-    found: dict[str, list[Any]] = {}
-    for each in op_db:
-        names = {each.aten_name, each.name, each.name.replace(".", "_"), each.name.rpartition(".")[2], *(alias.name for alias in each.aliases)}
-        for name in names:
-            found.setdefault(name, []).append(each)
-    return found
-
-
-class Recorder(TorchDispatchMode):
-    """Record the arguments of the operators with one base name."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__()
-        self.name, self.seen = name, []  # type: ignore[var-annotated]
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func._schema.name.partition("::")[2].strip("_") == self.name:
-            values = dict(zip([each.name for each in func._schema.arguments], args, strict=False)) | dict(kwargs or {})
-            self.seen.append(pytree.tree_map_only(torch.Tensor, copied, values))
-        return func(*args, **(kwargs or {}))
-
-
-def opinfo_values(schema: Any) -> Iterator[dict[str, Any]]:
-    short = schema.name.partition("::")[2]
-    base = short.strip("_")
-    names = [each.name for each in schema.arguments if not each.is_out]
-    known = opinfos()
-    for info in [*known.get(short, ()), *known.get(short.removesuffix("_"), ()), *known.get(base, ())][:3]:
-        for sample in small_samples(info):
-            args = (sample.input, *sample.args)
-            yield named(schema, names, args, sample.kwargs)
-            recorder = Recorder(base)
-            try:
-                with recorder, warnings.catch_warnings():
-                    warnings.simplefilter("ignore")
-                    info.op(sample.input, *sample.args, **sample.kwargs)
-            except Exception:  # what was recorded before it serves
-                pass
-            for values in recorder.seen[:3]:
-                yield {name: value for name, value in values.items() if name in names}
-
-
-def named(schema: Any, names: list[str], args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-    return dict(zip(names, args, strict=False)) | {name: value for name, value in kwargs.items() if name in names}
-
-
-def small_samples(info: Any) -> list[Any]:
-    for dtype in (torch.float32, torch.int64, torch.bool, torch.complex64, torch.float64):
-        if dtype not in info.dtypes:
-            continue
-        torch.manual_seed(SEED)
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                found = list(itertools.islice(info.sample_inputs("cpu", dtype, requires_grad=False), 4 * MOST_OPINFO_SAMPLES))
-        except Exception:  # samples of some operators need a library
-            continue
-        sized = [(sum(t.numel() for t in pytree.tree_leaves((each.input, each.args, each.kwargs)) if isinstance(t, torch.Tensor)), i) for i, each in enumerate(found)]
-        chosen = sorted((abs(size - 30), i) for size, i in sized if 0 < size < MOST_ELEMENTS)[:MOST_OPINFO_SAMPLES]
-        if chosen:
-            return [found[i] for _, i in chosen]
-    return []
-
-
 # ---- from the types of the schema
 
 TENSORS: tuple[tuple[tuple[int, ...], torch.dtype], ...] = (
@@ -338,16 +262,24 @@ def filled(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
 
 
 def typed_values(schema: Any) -> Iterator[dict[str, Any]]:
-    required_only = [each for each in schema.arguments if not each.is_out and not (each.has_default_value())]
-    for shape, dtype in TENSORS:
-        for indexed, number in itertools.product((True, False), (2, 0.5)):
-            values: dict[str, Any] = {}
-            for each in required_only:
-                values[each.name] = typed_value(each.name, str(each.type), str(each.real_type), each.N, shape, dtype, indexed, number)
-            yield values
+    for (shape, dtype), (indexed, number, optional) in itertools.product(TENSORS, ((True, 2, False), (False, 2, False), (True, 0.5, True), (False, 0.5, False))):
+        values: dict[str, Any] = {}
+        for each in schema.arguments:
+            wanted = not each.has_default_value() or (optional and str(each.type) in ("Optional[number]", "Optional[Tensor]", "Optional[int]"))
+            if not each.is_out and wanted:
+                values[each.name] = typed_value(each, shape, dtype, indexed, number, optional)
+        yield values
 
 
-def typed_value(name: str, kind: str, real: str, length: int | None, shape: tuple[int, ...], dtype: torch.dtype, indexed: bool, number: Any) -> Any:
+SCALARS: dict[str, Any] = {"float": 0.5, "bool": False, "List[number]": [1.5, 2.0], "complex": 1j, "Device": torch.device("cpu")}
+
+
+def typed_value(argument: Any, shape: tuple[int, ...], dtype: torch.dtype, indexed: bool, number: Any, optional: bool) -> Any:
+    name, kind = argument.name, str(argument.type)
+    if kind.startswith("Optional["):
+        if not optional:
+            return None
+        kind = kind.removeprefix("Optional[").removesuffix("]")
     if kind == "Tensor":
         if indexed and INDEX_NAMES.search(name):
             return filled(shape, torch.int64)
@@ -356,25 +288,17 @@ def typed_value(name: str, kind: str, real: str, length: int | None, shape: tupl
         return filled(shape, dtype) if name == "self" or number == 2 else filled(shape, dtype) * 2
     if kind == "List[Tensor]":
         return [filled(shape, dtype), filled(shape, dtype) * 2 if dtype is not torch.bool else filled(shape, dtype)]
-    if kind.startswith("Optional"):
-        return None
-    if name == "dtype" or "ScalarType" in real:
+    if kind == "List[Optional[Tensor]]":
+        return [torch.tensor([0, 1])]
+    if name == "dtype" or "ScalarType" in str(argument.real_type):
         return torch.float32
     if kind == "int":
         return INTEGERS.get(name, 1)
-    if kind == "float":
-        return 0.5
-    if kind == "bool":
-        return False
     if kind == "number":
         return number
-    if kind == "List[number]":
-        return [1.5, 2.0]
     if kind == "str":
         return TEXTS.get(name, "sum")
     if kind in ("List[int]", "List[float]", "List[bool]"):
         given: Any = LISTS.get(name, 1)
-        return list(given) if isinstance(given, tuple) else [given if kind != "List[bool]" else True] * (length or 1)
-    if kind == "complex":
-        return 1j
-    return None
+        return list(given) if isinstance(given, tuple) else [given if kind != "List[bool]" else True] * (argument.N or 1)
+    return SCALARS.get(kind)
