@@ -25,6 +25,7 @@ from stator.breaks import Break
 from stator.cache.sharing import description_of, find_shared, shareable
 from stator.cache.site import CallSite, Installed
 from stator.emit.advance import Advance
+from stator.emit.failing_calls import written_inputs
 from stator.emit.inheritance import pass_on
 from stator.emit.locks import UnderLocks, bound_arguments
 from stator.emit.residual import Residual, emit_residual
@@ -233,16 +234,19 @@ def under_locks(done: Trace, residual: Residual, function: Any,
 
 def guard_shared_memory(done: Trace, residual: Residual) -> None:
     """A graph that writes in place is right for inputs that share memory as these do."""
-    if not done.vm.recorder.writes_in_place:
+    recorder = done.vm.recorder
+    if not recorder.writes_in_place:
         return
-    candidates = [leaf for each in sharing_candidates(residual.graph_inputs)
+    written = {each.node for each in written_inputs(recorder, recorder.graph, recorder.inputs)[0]}
+    candidates = [leaf for each in sharing_candidates(recorder.inputs, residual.graph_inputs, written,
+                                                      recorder.known.read, recorder.in_order)
                   for leaf in leaf_sources(each.tensor, each.source)]
     if len(candidates) > 1:
         tensors = [tensor for tensor, _ in candidates]
         shared = storage_partition(*tensors)
-        if done.vm.recorder.wrappers.behind and len(set(shared)) < len(shared):
+        if recorder.wrappers.behind and len(set(shared)) < len(shared):
             raise Break("SB017", "a wrapper subclass and a tensor on one memory, which the graph writes to")
-        ask = storage_partition if done.vm.recorder.in_order else memory_partition
+        ask = storage_partition if recorder.in_order else memory_partition
         place = CallOf(Pinned(ask), tuple(source for _, source in candidates))
         done.vm.heap.guard(place, Kind.FRESH_CALL, ask(*tensors))
 

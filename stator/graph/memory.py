@@ -1,8 +1,8 @@
 """Which inputs share memory.   f(a, a.detach()) with a.add_(1) inside  ->  a guard that these two still share it
 
-A compiler that functionalises (AOTAutograd) bakes in which inputs overlap: where the graph writes in place, the way
-the inputs share storages is a fact of the trace. Parameters and buffers of modules are left out: they are tied by
-identity, and asking all of them at every call would cost more than it tells.
+A compiler that functionalises (AOTAutograd) bakes in which inputs overlap, and values that the trace has read from
+inputs (`n.item()`) hold while nothing writes to them: where the graph writes in place, the way the inputs share
+storages is a fact of the trace.
 """
 
 from __future__ import annotations
@@ -67,7 +67,8 @@ def byte_range(tensor: torch.Tensor) -> tuple[int, int]:
 
 def overlap_in_symbols(inputs: list[Any]) -> bool:
     """Whether inputs overlap of which a size is a symbol: AOTAutograd makes one tensor of them, of known sizes."""
-    candidates = [each for each in sharing_candidates(inputs) if not is_traceable_wrapper_subclass(each.tensor)]
+    candidates = [each for each in inputs if is_dense(each.tensor) and not is_member(each.source)
+                  and not is_traceable_wrapper_subclass(each.tensor)]
     places = memory_partition(*[each.tensor for each in candidates])
     return any(type(place) is tuple and each.fake._has_symbolic_sizes_strides
                for each, place in zip(candidates, places, strict=True))
@@ -79,7 +80,20 @@ def is_member(source: Source | None) -> bool:
     return isinstance(base, Key) and base.key in MODULE_DICTS
 
 
-def sharing_candidates(inputs: list[Any]) -> list[Any]:
-    """The graph inputs whose storages are compared: dense tensors that are not members of modules."""
-    return [each for each in inputs if isinstance(each.tensor, torch.Tensor) and not is_member(each.source)
-            and each.tensor.layout is torch.strided]
+def is_dense(tensor: Any) -> bool:
+    return isinstance(tensor, torch.Tensor) and tensor.layout is torch.strided
+
+
+def sharing_candidates(inputs: list[Any], given: list[Any], written: set[Any], read: set[Any],
+                       in_order: bool) -> list[Any]:
+    """The inputs of a trace whose storages are compared, by their nodes `written` and `read`.
+
+    given: those that the graph gets.  read: those whose values the trace has looked at.  Members of modules count for
+    a graph that runs in order only where the one meets the other: it writes wherever the tensors lie.
+    """
+    own = {each.node for each in given}
+    found = [each for each in inputs if is_dense(each.tensor) and (each.node in own or each.node in read)]
+    if in_order:
+        found = [each for each in found
+                 if not is_member(each.source) or each.node in read or read and each.node in written]
+    return found if any(each.node in written for each in found) else []
