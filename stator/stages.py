@@ -33,12 +33,13 @@ from stator.emit.static_addresses import mark_static_addresses
 from stator.errors import BackendError, DeclarationError, InternalError, Unsupported
 from stator.graph.histories import AS_IT_IS, needs_old_values, separate_histories
 from stator.graph.may_fail import fails_where_it_is_caught
-from stator.graph.memory import memory_partition, overlap_in_symbols, sharing_candidates, storage_partition
+from stator.graph.memory import overlap_in_symbols, sharing_candidates, storage_partition
 from stator.graph.modes_aside import put_back, unasked
 from stator.graph.wrappers import OPEN_SIZES
 from stator.guards.guard import Guard, Kind
 from stator.guards.guard_set import GuardList, in_order
 from stator.guards.lower import Program, lower
+from stator.guards.partition import Address, Place, partition
 from stator.heap.wrappers import leaf_sources
 from stator.held_signals import signals_let_through
 from stator.interp import function_modes
@@ -52,7 +53,6 @@ from stator.interp.trace import Trace, trace
 from stator.replaced_builtins import replaces
 from stator.shapes.checks import require_declared, shape_guards
 from stator.shapes.values import in_the_users_terms
-from stator.source import CallOf, Pinned
 
 ATTEMPTS_BESIDE_THREADS = 3
 
@@ -238,17 +238,16 @@ def guard_shared_memory(done: Trace, residual: Residual) -> None:
     if not recorder.writes_in_place:
         return
     written = {each.node for each in written_inputs(recorder, recorder.graph, recorder.inputs)[0]}
-    candidates = [leaf for each in sharing_candidates(recorder.inputs, residual.graph_inputs, written,
-                                                      recorder.known.read, recorder.in_order)
-                  for leaf in leaf_sources(each.tensor, each.source)]
+    candidates = [(*leaf, each.node in written) for each in sharing_candidates(
+        recorder.inputs, residual.graph_inputs, written, recorder.known.read, recorder.in_order)
+        for leaf in leaf_sources(each.tensor, each.source)]
     if len(candidates) > 1:
-        tensors = [tensor for tensor, _ in candidates]
-        shared = storage_partition(*tensors)
-        if recorder.wrappers.behind and len(set(shared)) < len(shared):
+        tensors = [tensor for tensor, _, _ in candidates]
+        if recorder.wrappers.behind and len(set(storage_partition(*tensors))) < len(tensors):
             raise Break("SB017", "a wrapper subclass and a tensor on one memory, which the graph writes to")
-        ask = storage_partition if recorder.in_order else memory_partition
-        place = CallOf(Pinned(ask), tuple(source for _, source in candidates))
-        done.vm.heap.guard(place, Kind.FRESH_CALL, ask(*tensors))
+        address = Address.STORAGE if recorder.in_order else Address.MEMORY
+        places = [Place(source, address, is_written) for _, source, is_written in candidates]
+        done.vm.heap.guard(places[0].source, Kind.PARTITION, partition(places, tensors))
 
 
 def checked_program(done: Trace, wanted: list[Any], bound: tuple[Any, ...],

@@ -39,6 +39,7 @@ from stator.graph.mutation import (
     UNREPEATABLE,
     Observation,
     declared_writes,
+    is_repeatable,
     note_inner_graphs,
     note_writes,
 )
@@ -79,6 +80,7 @@ class Recorder(InputRecorder):
         self.reshaped = 0  # those that changed its metadata
         self.place: Callable[[fx.Node], None] = lambda node: None  # tells a node where the program stands
         self.expose: Callable[[Any], None] = lambda value: None
+        self.keep_order: Callable[[fx.Node], None] = lambda node: None  # about what must not run twice, and all behind
         self.mode = RecordingMode(self)
         self.symbols = SymbolNodes(self.graph, fake_mode.shape_env)
         self.symbols.add_number_input = self._add_number_input
@@ -96,6 +98,7 @@ class Recorder(InputRecorder):
         self.propagation = Propagation(fake_mode)
         self.plain_inputs = PlainInputs(self.propagation.fakes)
         self.writes_in_place = False
+        self.repeatable = True  # whether all that was recorded may run twice
         self.layouts = EntryLayouts(self)
         self.marks: dict[str, Any] = {}  # metadata of every node recorded now (see rules_checkpoint)
         self.class_of: Callable[[Any], type] = lambda fake: torch.Tensor  # what the program takes a fake for
@@ -243,9 +246,7 @@ class Recorder(InputRecorder):
         elif key is not None and not fresh and (seen is None or seen.repeatable):
             self.propagation.learn(key, func, args, kwargs, result)
         if fresh or written or result is None or self.holds_tensor(result):
-            node = self.record(op, target, args, kwargs, result, written)
-            if seen is not None and not seen.repeatable:
-                node.meta[UNREPEATABLE] = True
+            self.record(op, target, args, kwargs, result, written, seen is None or seen.repeatable)
         return result
 
     def _refuse_empty(self, fake: Any) -> None:
@@ -377,10 +378,10 @@ class Recorder(InputRecorder):
         self.record("call_method", "requires_grad_", (fake,), {}, None, (fake,))
 
     def record(self, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any,
-               written: Any = None) -> fx.Node:
-        """One node for a call whose fake result is known, and the tensors that it writes to (see mutation).
+               written: Any = None, repeatable: bool = True) -> fx.Node:
+        """One node for a call whose fake result is known; the tensors that it writes to, whether it may run twice.
 
-        None: whatever inner graphs among the arguments write to.
+        None: whatever inner graphs among the arguments write to (see mutation).
         """
         self.before_saving(args, kwargs)
         to_arg = self.to_node_arg
@@ -399,6 +400,9 @@ class Recorder(InputRecorder):
         if written:
             self.writes_in_place = True
             note_writes(node, {self.node_of(fake) for fake in written})
+        if not repeatable:
+            node.meta[UNREPEATABLE] = True
+        self.repeatable = self.repeatable and is_repeatable(node)
         if result is not None:
             node.meta["example_value"] = self.wrappers.inside(result) if self.wrappers.behind else result
             self.symbols.define_fresh(node, bindings, result)
@@ -407,6 +411,8 @@ class Recorder(InputRecorder):
             elif type(result) not in SYMBOLIC:
                 self._tie_parts(result, node)
         self.place(node)
+        if not self.repeatable:
+            self.keep_order(node)
         return node
 
     def _tie_parts(self, result: Any, node: Any) -> None:
