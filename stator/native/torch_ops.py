@@ -129,14 +129,19 @@ _RANDOM = frozenset("manual_seed set_rng_state rand randn randint randperm norma
 
 
 def draws_random_numbers(target: Any) -> bool:
-    """Whether a node's target may advance a random stream; an unknown name is judged by its beginning."""
+    """Whether a node's target may advance a random stream: by its tag, or by name for composite functions."""
+    if isinstance(target, torch._ops.OpOverload):
+        return torch.Tag.nondeterministic_seeded in target.tags
     return _names_a_draw(target if isinstance(target, str) else getattr(target, "__name__", ""))
 
 
 @functools.cache
 def _names_a_draw(name: str) -> bool:
     stem = name.strip("_")
-    return stem in _RANDOM or stem.startswith(_RANDOM_STEMS)
+    if stem in _RANDOM or stem.startswith(_RANDOM_STEMS):
+        return True
+    packet = getattr(torch.ops.aten, name, None) if name.isidentifier() and not name.startswith("__") else None
+    return packet is not None and any(draws_random_numbers(getattr(packet, each)) for each in packet.overloads())
 
 
 _RANDOM_STEMS = ("rand", "dropout", "feature_", "rrelu", "scaled_dot", "gumbel", "uniform", "normal", "exponential",

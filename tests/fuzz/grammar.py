@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 import re
 
+from tests.fuzz.memory_templates import MEMORY_EXPRESSIONS, MEMORY_SIMPLE
 from tests.fuzz.prelude import PRELUDE
 from tests.fuzz.shrink import valid
 from tests.fuzz.templates import EXPRESSIONS, HANDLERS, LITERALS, SIMPLE
@@ -17,11 +18,11 @@ from tests.fuzz.templates import EXPRESSIONS, HANDLERS, LITERALS, SIMPLE
 ASSIGNS = re.compile(r"^\{[^=]*\} [|^+*-]?=|^\[[^=]*\] [|^+*-]?=|^\([^=]*\) [|^+*-]?=")
 HOLE = re.compile(r"\$(\w+)")
 KINDS = ("int", "str", "bool", "list", "dict", "set", "mat", "vec", "ivec", "point", "fun", "pts",
-         "float", "tup", "deq", "ctr", "dd", "obj", "scal", "wide", "par")
+         "float", "tup", "deq", "ctr", "dd", "obj", "scal", "wide", "par", "arr")
 RARE = frozenset({"deq", "ctr", "dd", "obj", "par"})
 ARGUMENTS = {"mat": ["mat"], "vec": ["vec"], "ivec": ["ivec"], "int": ["n"], "bool": ["flag"],
              "list": ["items"], "dict": ["table"], "point": ["point"], "float": ["G_RATE"],
-             "deq": ["G_DEQUE"], "obj": ["G_GAUGE"], "par": ["G_PARAM"]}  # fmt: skip
+             "deq": ["G_DEQUE"], "obj": ["G_GAUGE"], "par": ["G_PARAM"], "arr": ["G_ARRAY"]}  # fmt: skip
 
 
 class Writer:
@@ -33,6 +34,7 @@ class Writer:
         self.made = 0
         self.left = self.random.randint(6, 24)
         self.breaks = self.random.choice((0.0, 0.1, 0.3))
+        self.memory = self.random.choice((0.0, 0.3, 0.7))  # the share of statements about shared memory
         self.in_loop = 0
         self.functions = 0
 
@@ -52,7 +54,9 @@ class Writer:
     def expression(self, kind: str, depth: int = 2) -> str:
         if depth <= 0 or self.random.random() < 0.3:
             return self.leaf(kind)
-        text = "(" + self.fill(self.choose(EXPRESSIONS[kind]), depth - 1) + ")"
+        about_memory = kind in MEMORY_EXPRESSIONS and self.random.random() < self.memory / 2
+        templates = MEMORY_EXPRESSIONS[kind] if about_memory else EXPRESSIONS[kind]
+        text = "(" + self.fill(self.choose(templates), depth - 1) + ")"
         if self.breaks and self.random.random() < self.breaks / 10:  # a break with values on the stack
             return f"({text} if stator.graph_break() is None else None)"
         return text
@@ -112,7 +116,8 @@ class Writer:
         """A simple statement; what is assigned to in place has to be a name."""
         text = "{} |="
         while text.startswith(("{", "[", "(")) and ASSIGNS.search(text):
-            text = self.fill(self.choose(SIMPLE), 1, targets_first=True)
+            templates = MEMORY_SIMPLE if self.random.random() < self.memory else SIMPLE
+            text = self.fill(self.choose(templates), 1, targets_first=True)
         return text
 
     def assignment(self) -> list[str]:

@@ -5,6 +5,7 @@ In: nothing.  Out: `PRELUDE`, the text of the classes, helpers and globals that 
 """
 
 PRELUDE = '''\
+import array
 import bisect
 import collections
 import collections.abc
@@ -16,13 +17,19 @@ import functools
 import heapq
 import itertools
 import math
+import numpy
 import operator
 import statistics
 import string
 import stator
 import torch
+import torch.nn.functional as F
+import types
 import typing
 
+from tests.fuzz import writers
+
+writers.restore_methods()
 G_COUNT = 3
 G_STEP = 1
 G_RATE = 0.5
@@ -486,6 +493,53 @@ class Layer(torch.nn.Module):
 
 
 G_LAYER = Layer()
+G_OPT = torch.optim.SGD(G_LAYER.parameters(), lr=0.125, momentum=0.5)
+G_ADAM = torch.optim.Adam([torch.nn.Parameter(torch.ones(4))], lr=0.5, foreach=True)
+G_GRADS, G_LOG = [], writers.LOG
+
+
+def seen_gradient(grad):
+    G_GRADS.append(float(grad.sum()))
+    return grad * 2
+
+
+def train(x, layer, optimizer):
+    optimizer.zero_grad()
+    loss = (layer(x) ** 2).mean()
+    if loss.requires_grad:
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(layer.parameters(), 4.0)
+        optimizer.step()
+    return loss.detach()
+
+
+def limited(limit, x):
+    x.add_(1)
+    return 1 if limit.sum().item() > 6 else 2
+
+
+def face_of(tensor):
+    return tensor.detach().numpy()
+
+
+def share_memory(k):
+    """Two names for one memory in some calls, for two memories in others: tensors, faces, cells, an object and its dict."""
+    global G_ARRAY, G_FACE, G_BYTES, G_BUFFER, G_SHORTS, G_ONE, G_TWO, G_READ, G_WRITE, G_NS, G_VARS
+    shared = k in (2, 4)
+    G_ARRAY = numpy.array([1.0, 2.0, 3.0, k], dtype=numpy.float32)
+    G_FACE = torch.from_numpy(G_ARRAY if shared else G_ARRAY.copy())
+    G_BYTES = bytearray(numpy.arange(4, dtype=numpy.float32).tobytes())
+    G_BUFFER = torch.frombuffer(G_BYTES if shared else bytearray(G_BYTES), dtype=torch.float32)
+    G_SHORTS = array.array("f", [1.0, 0.0, 2.0, k])
+    G_ONE = torch.tensor([2.0, 1.0, -1.0, k])
+    G_TWO = G_ONE if shared else G_ONE.view(2, 2).view(4) if k == 3 else G_ONE + 1
+    G_READ, G_WRITE = writers.cells(k, shared)
+    G_NS = types.SimpleNamespace(v=k, w=2)
+    G_VARS = vars(G_NS) if shared else {"v": k, "w": 3}
+    G_LAYER.weight.requires_grad_(k != 3)
+    writers.LOG.clear()
+    G_GRADS.clear()
+    (writers.patch_methods if k == 3 else writers.restore_methods)()
 
 
 class Ready:
@@ -574,6 +628,7 @@ def inputs(k):
     torch.manual_seed(k)
     G_STEP, G_RATE = (1, 1, 1, 2, 3)[k], (0.5, 0.5, 0.25, 2.0, 4.5)[k]
     G_PARAM = torch.tensor([1.0, -2.0, 3.0, k], requires_grad=True)
+    share_memory(k)
     rows = (3, 3, 3, 5, 2)[k]
     mat = (torch.randn(rows, 4) * 4).round()
     vec = mat[1] if k == 2 else (torch.randn(4) * 4).round()

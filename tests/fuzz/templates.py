@@ -2,12 +2,14 @@
 
 In: nothing.  Out: expressions of each kind, literals, simple statements, handlers. `$int` stands for an expression of that
 kind, `$small` for a number up to 2. Kinds: mat, vec, ivec are tensors of two dimensions, of one, of integers; par is a leaf that
-requires grad, wide a tensor that may require it; obj is an object with a descriptor, slots or a metaclass.
+requires grad, wide a tensor that may require it; obj is an object with a descriptor, slots or a metaclass; arr is a
+numpy array.
 """
 
 from __future__ import annotations
 
 from tests.fuzz.library_templates import LIBRARY_EXPRESSIONS, LIBRARY_SIMPLE
+from tests.fuzz.memory_templates import MEMORY_EXPRESSIONS, MEMORY_LITERALS, MEMORY_SIMPLE
 
 # `$int` stands for an expression of that kind, `$small` for a number up to 2.
 EXPRESSIONS: dict[str, tuple[str, ...]] = {
@@ -186,8 +188,8 @@ MORE_SIMPLE = (
     "$mat.t_().t_()", "$vec.unsqueeze_(0).squeeze_(0)", "$ivec.scatter_(0, torch.tensor([0, 2]), $int)", "$vec.index_fill_(0, torch.tensor([1]), 9)",
 )  # fmt: skip
 
-for _table in (MORE_EXPRESSIONS, LIBRARY_EXPRESSIONS):
+for _table in (MORE_EXPRESSIONS, LIBRARY_EXPRESSIONS, MEMORY_EXPRESSIONS):
     for _kind, _templates in _table.items():
         EXPRESSIONS[_kind] = EXPRESSIONS.get(_kind, ()) + _templates
-LITERALS.update(MORE_LITERALS)
-SIMPLE += MORE_SIMPLE + LIBRARY_SIMPLE
+LITERALS.update(MORE_LITERALS | MEMORY_LITERALS)
+SIMPLE += MORE_SIMPLE + LIBRARY_SIMPLE + MEMORY_SIMPLE

@@ -6,6 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+import stator
 from stator.native.rows_declare import ROWS
 from stator.native.table import name_of
 from stator.native.torch_ops import leaves, torch_leaf, torch_metadata
@@ -65,3 +66,30 @@ def test_nothing_is_both_a_leaf_and_a_row():
 def test_there_are_many_leaves_and_none_is_a_class():
     assert len(leaves()) > 1500
     assert not any(isinstance(leaf, type) for leaf in leaves())
+
+
+DRAWS = {
+    "multinomial.out": lambda x: torch.ops.aten.multinomial.out(torch.full((3,), 0.5), 2, out=x),
+    "binomial": lambda x: x.copy_(torch.binomial(torch.full((2,), 9.0), torch.full((2,), 0.5))),
+    "bernoulli_.float": lambda x: torch.ops.aten.bernoulli_.float(x, 0.5),
+    "gamma": lambda x: x.copy_(torch._standard_gamma(torch.full((2,), 9.0)) * 100),
+    "native_dropout": lambda x: x.copy_(torch.native_dropout(torch.full((2,), 9.0), 0.5, True)[0]),
+}
+
+
+@pytest.mark.parametrize("name", DRAWS)
+def test_a_failed_graph_is_repeated_with_the_same_random_numbers(name: str) -> None:
+    draw, beyond = DRAWS[name], torch.tensor([99])
+
+    def program(x: torch.Tensor) -> torch.Tensor:
+        draw(x)
+        return torch.ones(3)[beyond]
+
+    found = []
+    for subject in (program, stator.compile(program, backend="eager")):
+        x = torch.zeros(2, dtype=torch.int64)
+        torch.manual_seed(4)
+        with pytest.raises(IndexError):
+            subject(x)
+        found.append((x.tolist(), torch.rand(1).item()))
+    assert found[0] == found[1]
