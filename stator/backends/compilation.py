@@ -80,13 +80,14 @@ def compile_around_seams(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]
                          fake_mode: FakeTensorMode, grad_enabled: bool) -> Callable[..., Any]:
     """Compile a graph in pieces; where it cannot be cut, in one if a compiler can have it, else run it as it is."""
     def compile_next(piece: torch.fx.GraphModule, given: list[Any], grad: bool) -> Callable[..., Any]:
-        return compile_piece(piece, given, settings, fake_mode, grad)
+        compile_some = compile_around_seams if has_seams(piece.graph) else compile_piece
+        return compile_some(piece, given, settings, fake_mode, grad)
 
     try:
         return compile_pieces(gm, example_inputs, grad_enabled, compile_next)
     except InOnePiece as why:
         if not must_be_cut(gm.graph):
-            return compile_next(gm, list(example_inputs), grad_enabled)
+            return compile_piece(gm, example_inputs, settings, fake_mode, grad_enabled)
         events.emit(events.EagerFallback("a captured graph", f"it is run as it is: {why}"))
     return compile_piece(gm, example_inputs, replace(settings, backend="eager", mode=None, options={}), fake_mode,
                          grad_enabled)
