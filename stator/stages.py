@@ -32,8 +32,9 @@ from stator.emit.static_addresses import mark_static_addresses
 from stator.errors import BackendError, DeclarationError, InternalError, Unsupported
 from stator.graph.histories import AS_IT_IS, needs_old_values, separate_histories
 from stator.graph.may_fail import fails_where_it_is_caught
-from stator.graph.memory import memory_partition, overlap_in_symbols, sharing_candidates, storage_partition
+from stator.graph.memory import memory_partition, sharing_candidates, storage_partition
 from stator.graph.modes_aside import put_back, unasked
+from stator.graph.overlaps import overlapping_inputs
 from stator.graph.wrappers import OPEN_SIZES
 from stator.guards.guard import Guard, Kind
 from stator.guards.guard_set import GuardList, in_order
@@ -212,7 +213,8 @@ def compiled_or_shared(site: CallSite, done: Trace, residual: Residual, bound: t
     if done.vm.recorder.as_it_is or not settings.runs_in_order and (
             done.stop is not None and done.stop.detail == BACKWARD and separate_histories(graph.graph)
             or done.vm.recorder.writes_in_place and settings.has_own_backend
-            and (needs_old_values(graph.graph) or overlap_in_symbols(residual.graph_inputs))):
+            and (done.vm.recorder.overlaps.found or needs_old_values(graph.graph)
+                 or overlapping_inputs(graph.graph, residual.graph_inputs))):
         settings = replace(settings, backend="eager", mode=None, options={})
         events.emit(events.EagerFallback(site.name, "a graph that a compiler would not do as the program does is run "
                                          "as it is"))

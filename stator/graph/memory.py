@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from stator.source import MODULE_DICTS, Key, Source
 
@@ -63,14 +62,6 @@ def byte_range(tensor: torch.Tensor) -> tuple[int, int]:
             return begin, begin
         last = sum([(size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True)])
         return begin, begin + (last + 1) * tensor.itemsize
-
-
-def overlap_in_symbols(inputs: list[Any]) -> bool:
-    """Whether inputs overlap of which a size is a symbol: AOTAutograd makes one tensor of them, of known sizes."""
-    candidates = [each for each in sharing_candidates(inputs) if not is_traceable_wrapper_subclass(each.tensor)]
-    places = memory_partition(*[each.tensor for each in candidates])
-    return any(type(place) is tuple and each.fake._has_symbolic_sizes_strides
-               for each, place in zip(candidates, places, strict=True))
 
 
 def is_member(source: Source | None) -> bool:

@@ -172,6 +172,22 @@ class Propagation:
         """A fake with memory of its own stands for a view of `base`, or of a tensor that is not known any more."""
         self.bases[_memory(fake)] = [fake, 0, base]
 
+    def is_known_to_share(self, a: FakeTensor, b: FakeTensor) -> bool:
+        """Whether two fakes, at least one of them remembered, stand for tensors on one memory: how, none of them tells."""
+        if self.bases and self._root(a) == self._root(b):
+            raise ExactNeeded
+        return False
+
+    def _root(self, fake: FakeTensor) -> int:
+        with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
+            found = self.bases.get(_memory(fake))
+            while found is not None:
+                if found[2] is None:
+                    raise ExactNeeded
+                fake = found[2]
+                found = self.bases.get(_memory(fake))
+            return _memory(fake)
+
     def _make(self, spec: tuple[Any, ...]) -> FakeTensor:
         dtype, size, stride, device, _ = spec
         fake = self.fakes.make(size, stride, dtype, device, False)
