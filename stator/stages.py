@@ -30,10 +30,11 @@ from stator.emit.locks import UnderLocks, bound_arguments
 from stator.emit.residual import Residual, emit_residual
 from stator.emit.static_addresses import mark_static_addresses
 from stator.errors import BackendError, DeclarationError, InternalError, Unsupported
-from stator.graph.histories import AS_IT_IS, needs_old_values, separate_histories
+from stator.graph.histories import AS_IT_IS, needs_old_values, separate_histories, with_history
 from stator.graph.may_fail import fails_where_it_is_caught
-from stator.graph.memory import memory_partition, sharing_candidates, storage_partition
+from stator.graph.memory import memory_partition, refuses_writes, sharing_candidates, storage_partition
 from stator.graph.modes_aside import put_back, unasked
+from stator.graph.mutation import storage_of
 from stator.graph.overlaps import overlapping_inputs
 from stator.graph.wrappers import OPEN_SIZES
 from stator.guards.guard import Guard, Kind
@@ -214,7 +215,7 @@ def compiled_or_shared(site: CallSite, done: Trace, residual: Residual, bound: t
             done.stop is not None and done.stop.detail == BACKWARD and separate_histories(graph.graph)
             or done.vm.recorder.writes_in_place and settings.has_own_backend
             and (done.vm.recorder.overlaps.found or needs_old_values(graph.graph)
-                 or overlapping_inputs(graph.graph, residual.graph_inputs))):
+                 or overlapping_inputs(residual.graph_inputs, done.vm.recorder.overlaps.storages))):
         settings = replace(settings, backend="eager", mode=None, options={})
         events.emit(events.EagerFallback(site.name, "a graph that a compiler would not do as the program does is run "
                                          "as it is"))
@@ -237,6 +238,11 @@ def guard_shared_memory(done: Trace, residual: Residual) -> None:
     """A graph that writes in place is right for inputs that share memory as these do."""
     if not done.vm.recorder.writes_in_place:
         return
+    overlaps = done.vm.recorder.overlaps
+    for each in residual.graph_inputs if overlaps is not None else ():
+        # Compilers write when all is computed, and would find out too late.
+        if with_history(each.fake) and storage_of(each.fake) in overlaps.storages and not refuses_writes(each.tensor):
+            done.vm.heap.guard(CallOf(Pinned(refuses_writes), (each.source,)), Kind.FRESH_CALL, False)
     candidates = [leaf for each in sharing_candidates(residual.graph_inputs)
                   for leaf in leaf_sources(each.tensor, each.source)]
     if len(candidates) > 1:

@@ -64,6 +64,13 @@ def byte_range(tensor: torch.Tensor) -> tuple[int, int]:
         return begin, begin + (last + 1) * tensor.itemsize
 
 
+def refuses_writes(tensor: torch.Tensor) -> bool:
+    """Whether autograd refuses to have a tensor written to in grad mode: a leaf, or a view of one."""
+    with torch._C.DisableTorchFunction():
+        base = tensor._base
+        return tensor.requires_grad and (tensor.is_leaf or base is not None and base.is_leaf)
+
+
 def is_member(source: Source | None) -> bool:
     """Whether a tensor was read from a module's parameters or buffers."""
     base = None if source is None else source.base

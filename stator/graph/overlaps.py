@@ -16,11 +16,10 @@ from collections.abc import Iterable
 from typing import Any
 
 import torch
-from torch import fx
 from torch._ops import OpOverloadPacket
 from torch._subclasses.fake_tensor import FakeTensor
 
-from stator.graph.mutation import operator_name, storage_of, tensors_in, written_storages
+from stator.graph.mutation import operator_name, storage_of, tensors_in
 from stator.graph.propagation import Propagation
 
 _BASIC_INDEX = (int, slice, type(None), type(...))
@@ -32,9 +31,11 @@ class Overlaps:
     def __init__(self, propagation: Propagation) -> None:
         self.propagation = propagation
         self.found = ""
+        self.storages: set[int] = set()  # that the graph writes to
 
     def check(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], written: list[Any]) -> None:
         """Look at one operation, after it has run on fakes."""
+        self.storages.update(map(self.propagation.root, written))
         with torch._C.DisableTorchFunction():
             self.found = self.found or self._unfaithful(target, args, kwargs, written)
 
@@ -169,16 +170,12 @@ def _digits(offset: int, dims: list[tuple[int, int]], strides: list[int]) -> lis
 # ---------------------------------------------------------------------- inputs
 
 
-def overlapping_inputs(graph: fx.Graph, inputs: Iterable[Any]) -> bool:
-    """Whether a graph writes to an input that overlaps another one."""
+def overlapping_inputs(inputs: Iterable[Any], written: set[int]) -> bool:
+    """Whether two inputs overlap on one of the storages that a graph writes to."""
     by_storage: dict[int, list[Any]] = {}
     for each in inputs:
         if type(each.fake) is FakeTensor:
             by_storage.setdefault(storage_of(each.fake), []).append(each.fake)
-    shared = {storage: fakes for storage, fakes in by_storage.items() if storage and len(fakes) > 1}
-    if not shared:
-        return False
-    written = {storage for node in graph.nodes for storage in written_storages(node)}
     with torch._C.DisableTorchFunction():
-        return any(may_overlap(fake, other) for storage in written.intersection(shared)
-                   for number, fake in enumerate(shared[storage]) for other in shared[storage][:number])
+        return any(may_overlap(fake, other) for storage in written.intersection(by_storage)
+                   for number, fake in enumerate(by_storage[storage]) for other in by_storage[storage][:number])

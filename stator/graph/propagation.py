@@ -174,11 +174,12 @@ class Propagation:
 
     def is_known_to_share(self, a: FakeTensor, b: FakeTensor) -> bool:
         """Whether two fakes, at least one of them remembered, stand for tensors on one memory: how, none of them tells."""
-        if self.bases and self._root(a) == self._root(b):
+        if self.bases and self.root(a) == self.root(b):
             raise ExactNeeded
         return False
 
-    def _root(self, fake: FakeTensor) -> int:
+    def root(self, fake: FakeTensor) -> int:
+        """The storage of the tensor that a remembered view is part of; that of any other one."""
         with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
             found = self.bases.get(_memory(fake))
             while found is not None:
