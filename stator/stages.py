@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 import torch
+from torch import fx
 from torch.autograd.grad_mode import _enter_inference_mode
 
 from stator import _core, events, marks
@@ -50,6 +51,7 @@ from stator.interp.rules_settings import INFERENCE
 from stator.interp.rules_torch import BACKWARD
 from stator.interp.suspend import plan_stop, suspend
 from stator.interp.trace import Trace, trace
+from stator.options import Settings
 from stator.replaced_builtins import replaces
 from stator.shapes.checks import require_declared, shape_guards
 from stator.shapes.values import in_the_users_terms
@@ -211,18 +213,33 @@ def compiled_or_shared(site: CallSite, done: Trace, residual: Residual, bound: t
         if graph_input.boxed:  # compilers take the number a fake remembers for a constant of theirs
             graph_input.fake.item_memo = None
     settings = site.settings
-    if done.vm.recorder.as_it_is or not settings.runs_in_order and (
-            done.stop is not None and done.stop.detail == BACKWARD and separate_histories(graph.graph)
-            or done.vm.recorder.writes_in_place and settings.has_own_backend
-            and (done.vm.recorder.overlaps.found or needs_old_values(graph.graph)
-                 or overlapping_inputs(residual.graph_inputs, done.vm.recorder.overlaps.storages))):
+    why = why_as_it_is(done, graph.graph, residual.graph_inputs, settings)
+    if why:
         settings = replace(settings, backend="eager", mode=None, options={})
-        events.emit(events.EagerFallback(site.name, "a graph that a compiler would not do as the program does is run "
-                                         "as it is"))
+        events.emit(events.EagerFallback(site.name, f"a graph that a compiler would not do as the program does is run "
+                                         f"as it is: {why}"))
     with signals_let_through(), torch._C._EnableTorchFunction():  # a backend may trace the graph with proxies
         compiled = compile_graph(graph, fakes, settings, done.fake_mode, done.grad_at_start)
     done.vm.torch_state.restore()  # a backend that traced the graph has run its changes of settings
     return compiled, shareable(done, compiled, description)
+
+
+def why_as_it_is(done: Trace, graph: fx.Graph, inputs: list[Any], settings: Settings) -> str:
+    """Why no compiler may have a graph; empty where one may."""
+    recorder = done.vm.recorder
+    if recorder.as_it_is:
+        return "an operation that compilers do otherwise"
+    if settings.runs_in_order:
+        return ""
+    if done.stop is not None and done.stop.detail == BACKWARD and separate_histories(graph):
+        return "results that are differentiated one by one"
+    if recorder.overlaps is None or not recorder.writes_in_place:
+        return ""
+    if needs_old_values(graph):
+        return "a write to an input whose old value is needed"
+    if overlapping_inputs(inputs, recorder.overlaps.storages):
+        return "a write to one of two inputs that overlap"
+    return str(recorder.overlaps.found)
 
 
 def under_locks(done: Trace, residual: Residual, function: Any,

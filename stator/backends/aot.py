@@ -21,8 +21,8 @@ from stator.options import Settings
 def run_as_is(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
     """The compiler of AOTAutograd's graphs that compiles nothing.
 
-    Some results are views of nothing that anybody sees (the inverse of a view that was written to); autograd would refuse
-    to have them changed in place: they leave as tensors of their own.
+    Detach results that are views of temporary tensors (the inverse of a view that was written to): autograd would
+    refuse to have them changed in place.
     """
     def run(*args: Any) -> Any:
         return [each.detach() if isinstance(each, torch.Tensor) and each._is_view() else each

@@ -61,7 +61,7 @@ def compile_piece(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], setti
                   fake_mode: FakeTensorMode, grad_enabled: bool) -> Callable[..., Any]:
     """Compile a graph without seams."""
     backend = find_backend(settings.backend)
-    take_views = unchanged
+    take_views: Callable[[Callable[..., Any]], Callable[..., Any]] = unchanged
     if grad_enabled and settings.has_own_backend:
         try:
             gm, take_views = take_views_out(gm, grad_enabled)

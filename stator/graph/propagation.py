@@ -173,7 +173,7 @@ class Propagation:
         self.bases[_memory(fake)] = [fake, 0, base]
 
     def is_known_to_share(self, a: FakeTensor, b: FakeTensor) -> bool:
-        """Whether two fakes, at least one of them remembered, stand for tensors on one memory: how, none of them tells."""
+        """False for tensors on different memory; of remembered views it is not known where in their base they lie."""
         if self.bases and self.root(a) == self.root(b):
             raise ExactNeeded
         return False
