@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 import torch
+from torch import fx
 from torch.autograd.grad_mode import _enter_inference_mode
 
 from stator import _core, events, marks
@@ -31,10 +32,12 @@ from stator.emit.locks import UnderLocks, bound_arguments
 from stator.emit.residual import Residual, emit_residual
 from stator.emit.static_addresses import mark_static_addresses
 from stator.errors import BackendError, DeclarationError, InternalError, Unsupported
-from stator.graph.histories import AS_IT_IS, needs_old_values, separate_histories
+from stator.graph.histories import AS_IT_IS, needs_old_values, separate_histories, with_history
 from stator.graph.may_fail import fails_where_it_is_caught
-from stator.graph.memory import overlap_across_storages, overlap_in_symbols, sharing_candidates, storage_partition
+from stator.graph.memory import overlap_across_storages, refuses_writes, sharing_candidates, storage_partition
 from stator.graph.modes_aside import put_back, unasked
+from stator.graph.mutation import storage_of
+from stator.graph.overlaps import overlapping_inputs
 from stator.graph.wrappers import OPEN_SIZES
 from stator.guards.guard import Guard, Kind
 from stator.guards.guard_set import GuardList, in_order
@@ -50,6 +53,7 @@ from stator.interp.rules_settings import INFERENCE
 from stator.interp.rules_torch import BACKWARD
 from stator.interp.suspend import plan_stop, suspend
 from stator.interp.trace import Trace, trace
+from stator.options import Settings
 from stator.replaced_builtins import replaces
 from stator.shapes.checks import require_declared, shape_guards
 from stator.shapes.values import in_the_users_terms
@@ -210,18 +214,35 @@ def compiled_or_shared(site: CallSite, done: Trace, residual: Residual, bound: t
         if graph_input.boxed:  # compilers take the number a fake remembers for a constant of theirs
             graph_input.fake.item_memo = None
     settings = site.settings
-    if done.vm.recorder.as_it_is or not settings.runs_in_order and (
-            done.stop is not None and done.stop.detail == BACKWARD and separate_histories(graph.graph)
-            or done.vm.recorder.writes_in_place and settings.has_own_backend
-            and (needs_old_values(graph.graph) or overlap_in_symbols(residual.graph_inputs)
-                 or overlap_across_storages(residual.graph_inputs))):
+    why = why_as_it_is(done, graph.graph, residual.graph_inputs, settings)
+    if why:
         settings = replace(settings, backend="eager", mode=None, options={})
-        events.emit(events.EagerFallback(site.name, "a graph that a compiler would not do as the program does is run "
-                                         "as it is"))
+        events.emit(events.EagerFallback(site.name, f"a graph that a compiler would not do as the program does is run "
+                                         f"as it is: {why}"))
     with signals_let_through(), torch._C._EnableTorchFunction():  # a backend may trace the graph with proxies
         compiled = compile_graph(graph, fakes, settings, done.fake_mode, done.grad_at_start)
     done.vm.torch_state.restore()  # a backend that traced the graph has run its changes of settings
     return compiled, shareable(done, compiled, description)
+
+
+def why_as_it_is(done: Trace, graph: fx.Graph, inputs: list[Any], settings: Settings) -> str:
+    """Why no compiler may have a graph; empty where one may."""
+    recorder = done.vm.recorder
+    if recorder.as_it_is:
+        return "an operation that compilers do otherwise"
+    if settings.runs_in_order:
+        return ""
+    if done.stop is not None and done.stop.detail == BACKWARD and separate_histories(graph):
+        return "results that are differentiated one by one"
+    if recorder.overlaps is None or not recorder.writes_in_place:
+        return ""
+    if needs_old_values(graph):
+        return "a write to an input whose old value is needed"
+    if overlapping_inputs(inputs, recorder.overlaps.storages):
+        return "a write to one of two inputs that overlap"
+    if overlap_across_storages(inputs):
+        return "a write to memory that inputs share through several storages"
+    return str(recorder.overlaps.found)
 
 
 def under_locks(done: Trace, residual: Residual, function: Any,
@@ -238,6 +259,11 @@ def guard_shared_memory(done: Trace, residual: Residual) -> None:
     recorder = done.vm.recorder
     if not recorder.writes_in_place:
         return
+    overlaps = recorder.overlaps
+    for each in residual.graph_inputs if overlaps is not None else ():
+        # Compilers write when all is computed, and would find out too late.
+        if with_history(each.fake) and storage_of(each.fake) in overlaps.storages and not refuses_writes(each.tensor):
+            done.vm.heap.guard(CallOf(Pinned(refuses_writes), (each.source,)), Kind.FRESH_CALL, False)
     written = {each.node for each in written_inputs(recorder, recorder.graph, recorder.inputs)[0]}
     candidates = [(*leaf, each.node in written) for each in sharing_candidates(
         recorder.inputs, residual.graph_inputs, written, recorder.known.read, recorder.in_order)

@@ -16,6 +16,7 @@ from typing import Any
 from stator import marks
 from stator.cache.sharing import Shareable
 from stator.graph.histories import AS_IT_IS
+from stator.graph.overlaps import Overlaps
 from stator.graph.wrappers import OPEN_SIZES
 from stator.guards.guard import Guard
 from stator.guards.lower import Program
@@ -102,6 +103,8 @@ class CallSite:
         vm.recorder.may_be_cut = self.settings.has_own_backend
         vm.recorder.wrappers.may_open = OPEN_SIZES not in self.turned_off
         vm.recorder.takes_sparse = "sparse inputs" not in self.turned_off
+        if self.settings.has_own_backend:
+            vm.recorder.overlaps = Overlaps(vm.recorder.propagation)
         if AS_IT_IS in self.turned_off:
             vm.recorder.keep_as_it_is()
         vm.heap.shapes = self.shapes

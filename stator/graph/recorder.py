@@ -45,6 +45,7 @@ from stator.graph.mutation import (
 )
 from stator.graph.naming import spell, spelled_types
 from stator.graph.new_nodes import new_node
+from stator.graph.overlaps import Overlaps
 from stator.graph.plain_inputs import CAPSULE, PlainInputs
 from stator.graph.propagation import Propagation
 from stator.graph.quiet import keep_quiet
@@ -91,6 +92,7 @@ class Recorder(InputRecorder):
         self.locate: Callable[[], Any] = lambda: None
         self.in_order = False  # whether the backend runs the nodes one by one, as they are recorded
         self.as_it_is = False  # whether no compiler may have this graph
+        self.overlaps: Overlaps | None = None  # where the compiler functionalises
         self.may_be_cut = False  # whether its compiler gets the pieces between operations that are slower compiled
         self.takes_sparse = True  # whether the backend may get sparse tensors
         self.data_dependent = True  # whether numbers that only the graph knows may be symbols of it
@@ -405,6 +407,8 @@ class Recorder(InputRecorder):
         if written:
             self.writes_in_place = True
             self.written_memory.update(map(self.propagation.memory_behind, written))
+            if self.overlaps is not None:
+                self.overlaps.check(target, args, kwargs, list(written))
             note_writes(node, {self.node_of(fake) for fake in written})
         if not repeatable:
             node.meta[UNREPEATABLE] = True
