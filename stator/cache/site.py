@@ -38,7 +38,6 @@ class Installed:
     guards: Sequence[Guard]
     residual: Any  # emit.Residual, or None where the entry runs the program as it is
     why_eager: str = ""
-    error: BaseException | None = None  # what the trace raised, where it raised
     shareable: Shareable | None = None  # its compiled graph, which may serve other entries
     under_locks: bool = False  # its function takes locks, and asks a guard program of its own
     receiver: type | None = None  # of the first argument that it was made for

@@ -269,6 +269,8 @@ class NativeCaller(Machine):
             if is_a(error, GuardOnDataDependentSymNode):
                 raise data_dependent(error.cond,  # type: ignore[attr-defined]
                                      f"{describe_callable(fn)} asks for a number") from None
+            if is_a(error, RecursionError):  # how deep the call may go depends on the frames around it
+                raise Break("SB011", f"values nested too deep for {describe_callable(fn)}") from None
             if is_a(error, (TypeError, KeyError)):
                 for value in args:  # perhaps for a method that a class does not have yet
                     self.guard_special_methods(value)
@@ -299,6 +301,8 @@ class NativeCaller(Machine):
         try:
             return fn(*args, **(kwargs or {}))
         except Exception as error:
+            if is_a(error, RecursionError):  # how deep the call may go depends on the frames around it
+                raise Break("SB011", f"values nested too deep for {describe_callable(fn)}") from None
             if is_a(error, (TypeError, KeyError)):
                 for value in args:  # perhaps for a method that a class does not have yet
                     self.guard_special_methods(value)

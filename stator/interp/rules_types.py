@@ -296,7 +296,7 @@ def _super(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
         if not frame.locals or not code.co_varnames or code.co_varnames[0] not in (".0",):
             raise Raised(RuntimeError("super(): no arguments"))
     first = frame.locals[0]
-    if type(first) is types.CellType:
+    if type(first) is types.CellType and 0 in frame.unit.cell_slots:
         first = read_cell(frame, 0)
     if type(first) is Box:
         first = first.force()
