@@ -95,6 +95,8 @@ class Rebuilder:
     def value(self, value: Any) -> str:
         cls = type(value)
         if cls in CONSTANT_TYPES and value == value:
+            if cls is int and value in self.vm.addresses:
+                raise Break("SB007", "the address of a tuple that was made inside")
             if cls is int and value in self.vm.asked_ids:  # the object will be another one, elsewhere
                 return f"id({self.value(self.vm.asked_ids[value])})"
             if cls is int and value in self.vm.asked_hashes:

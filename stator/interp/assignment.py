@@ -296,7 +296,9 @@ def delete_generic(vm: Any, obj: Any, name: str, cont: Any = DISCARD) -> None:
         return delete_descriptor(vm, descr, obj, name, cont)
     own = instance_dict(obj)
     if own is None or read_instance_dict(vm, obj, name) is MISSING:
-        return raise_attribute_error(vm, obj, name, _no_attribute(cls, name), cont)
+        read_only = own is None and descr is not MISSING and not vm.heap.is_opaque(obj)
+        text = f"{cls.__name__!r} object attribute {name!r} is read-only" if read_only else _no_attribute(cls, name)
+        return raise_attribute_error(vm, obj, name, text, cont)
     target = writable_dict(vm, obj, name, descr)
     tracker = vm.heap.by_standin.get(id(obj))
     if tracker is not None and tracker.initial_dict is not None:

@@ -124,7 +124,8 @@ def bind_class_method(vm: Any, descr: Any, owner: type, cont: Any) -> None:
         return vm.give(types.MethodType(func, owner), cont)
     getter = find(vm, type(func), "__get__")
     if getter is MISSING:
-        return vm.give(types.MethodType(adopt_entry(vm, func, owner), owner), cont)
+        adopted = adopt_entry(vm, func, owner)  # what cannot be called makes a method, and fails when it is called
+        return vm.give(descr.__get__(None, owner) if adopted is func else types.MethodType(adopted, owner), cont)
     vm.call(getter, (adopt_entry(vm, func, owner), owner, owner), {}, cont)
 
 
@@ -220,6 +221,9 @@ def read_c_member(vm: Any, descr: Any, obj: Any, cont: Any) -> None:
         raise Raised(error) from None
     if type(value) is Box:
         value = value.force()
+    elif name == "__self__" and type(obj) is types.BuiltinFunctionType and not is_a(value, types.ModuleType) \
+            and id(obj) not in heap.by_standin and id(obj) not in heap.sources:
+        pass  # a method that the trace has bound
     elif is_a(obj, _SELF_STANDING) and id(obj) not in vm.fresh:
         value = heap.adopt(value, Attr(heap.source_of(obj), name))
     elif (tracker := heap.by_standin.get(id(obj))) is not None and tracker.shape is Shape.OPAQUE:

@@ -160,6 +160,7 @@ class Machine:
         self.seeded_streams: dict[int, tuple[Any, Any]] = {}  # a stream from outside -> it, the one in its place
         self.filter_managers: dict[int, Any] = {}  # the catch_warnings that the program has entered
         self.filters_changed = False  # of warnings: those of the process are as they were until the residual runs
+        self.addresses: set[int] = set()  # of tuples made inside the trace, which it does not hold
         self.asked_ids: dict[int, Any] = {}  # of objects made inside the trace: the residual's have others
         self.asked_hashes: dict[int, Any] = {}  # the same, of hashes that are made of addresses
         self.grad_flags: dict[int, Any] = {}  # id of a fake -> how its flag changes (see interp/grad_flags)

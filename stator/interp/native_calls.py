@@ -28,6 +28,7 @@ from stator.heap.upcoming import is_known_ahead
 from stator.interp import consumers, symbols
 from stator.interp.frame import UNBOUND, Frame, Raised
 from stator.interp.lazy_iterators import containers_behind, is_to_be_read
+from stator.interp.iterator_protocol import is_iterator
 from stator.interp.lookup import MISSING, find, is_mutable_class
 from stator.interp.machine import Machine, Thunk, program_of
 from stator.interp.marked import is_marked, refuse_disallowed
@@ -426,10 +427,6 @@ class _Callback:
             return target(*args, **kwargs)
         invoke.__code__ = invoke.__code__.replace(co_filename="<callback>")
         self.invoke = invoke
-
-
-def is_iterator(cls: type) -> bool:
-    return any("__next__" in base.__dict__ for base in type.__dict__["__mro__"].__get__(cls))
 
 
 def _of_numbers(func: types.FunctionType) -> bool:
