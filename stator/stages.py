@@ -90,6 +90,11 @@ def capture(site: CallSite, bound: tuple[Any, ...],
             return stopped(site, done, stop, bound)
     except (Unsupported, DeclarationError):
         raise
+    except InternalError as error:
+        if error.__cause__ is None:
+            internal_failure(site, error)
+            return None
+        raise  # of a capture inside this one
     except WorldChanged as changed:
         rejected = (*rejected, str(changed))
         if len(rejected) < ATTEMPTS_BESIDE_THREADS:
@@ -349,12 +354,17 @@ def stopped(site: CallSite, done: Trace, stop: Break, bound: tuple[Any, ...]) ->
 def must_repeat(site: CallSite, stop: Break) -> bool:
     """Whether a way of capturing turned out to be wrong here: it has to break instead.
 
-    A captured branch that left a tensor as it was, now seen under two names; or what the stop calls `turn_off`.
+    A captured branch that left a tensor as it was, now seen under two names; a value that cannot be rebuilt; or what
+    the stop calls `turn_off`.
     """
     way = stop.data.get("turn_off")
     if way is not None and way not in site.turned_off:
         site.turned_off.add(str(way))
         site.why_off[str(way)] = stop.cause
+        return True
+    made = stop.data.get("made")
+    if isinstance(made, type) and made not in site.not_rebuilt:
+        site.not_rebuilt.add(made)  # break where it is made
         return True
     if not stop.data.get("uncertain") or site.branches_break:
         return False

@@ -171,6 +171,7 @@ class Machine:
         self.new_leaves: list[Any] = []  # tensors of the graph that were made to require a gradient
         self.retained: dict[int, Any] = {}  # tensors of the graph that are to keep their gradients, by id
         self.turned_off: set[str] = set()  # ways of capturing that break instead (see CallSite)
+        self.not_rebuilt: set[type] = set()  # C types whose values no residual can make (see CallSite)
         self.compiling_shown = False  # torch.compiler.is_compiling() returned True
         self.why_off: Mapping[str, str] = {}
         self.located: tuple[Any, int, Any] = NOWHERE  # a code object, an instruction of it, its place

@@ -35,7 +35,7 @@ from stator.interp.marked import is_marked, refuse_disallowed
 from stator.interp.overrides import own_method
 from stator.interp.rule_registry import RULES
 from stator.interp.texts import refuse_addresses, text_of_outside
-from stator.kinds import is_a
+from stator.kinds import is_a, module_of
 from stator.native.table import NativeClass, lookup, name_of, receiver_split
 from stator.native.torch_ops import torch_leaf
 from stator.shapes.values import SYMBOLIC, UNREAD, data_dependent, specialise, unread
@@ -287,6 +287,8 @@ class NativeCaller(Machine):
             raise self.pending
         if self.heap.sets:
             note_operation(self.heap, fn, args, failed=False)
+        if self.not_rebuilt:
+            self.refuse_not_rebuilt(result)
         return result.force() if type(result) is Box else result
 
     def guard_digits(self) -> None:
@@ -300,7 +302,7 @@ class NativeCaller(Machine):
                 _require_read(fn, args[0])
             self.heap.note_write(args[0])  # perhaps: C code changes nothing but its first argument
         try:
-            return fn(*args, **(kwargs or {}))
+            result = fn(*args, **(kwargs or {}))
         except Exception as error:
             if is_a(error, RecursionError):  # how deep the call may go depends on the frames around it
                 raise Break("SB011", f"values nested too deep for {describe_callable(fn)}") from None
@@ -308,6 +310,15 @@ class NativeCaller(Machine):
                 for value in args:  # perhaps for a method that a class does not have yet
                     self.guard_special_methods(value)
             raise Raised(error) from None
+        if self.not_rebuilt:
+            self.refuse_not_rebuilt(result)
+        return result
+
+    def refuse_not_rebuilt(self, result: Any) -> None:
+        """Break at the call that makes a value which an earlier trace could not rebuild."""
+        for value in (result, *result) if type(result) is tuple else (result,):
+            if type(value) in self.not_rebuilt and id(value) not in self.heap.by_standin:
+                raise Break("SB007", f"a {module_of(type(value))}.{type(value).__qualname__}")
 
     # ------------------------------------------------------------------ nested runs
 

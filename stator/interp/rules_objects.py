@@ -83,6 +83,7 @@ def _getattr(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 @rule(hasattr, arity=(2,))
 def _hasattr(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     obj, name = args
+    require_name(name)
     _try_load(vm, obj, name, OrDefault(cont, True, False))
 
 

@@ -154,7 +154,7 @@ class VM(Caller):
 
     def is_iterable(self, value: Any) -> bool:
         cls = type(value)
-        return cls is FakeTensor or find(self, cls, "__iter__") not in (MISSING, None) \
+        return cls is FakeTensor or find(self, cls, "__iter__") is not MISSING \
             or find(self, cls, "__getitem__") is not MISSING
 
     def get_iter(self, value: Any, cont: Any = None) -> None:
