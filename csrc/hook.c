@@ -483,6 +483,8 @@ static PyMethodDef methods[] = {
      DOC("skip_prefix($module, prefix, /)", "As skip_code(), for all code of files whose name starts so.")},
     {"current_locals", hook_current_locals, METH_NOARGS,
      DOC("current_locals($module, /)", "The namespace of the frame asked about; None in a function.")},
+    {"set_lasti", hook_set_lasti, METH_VARARGS,
+     DOC("set_lasti($module, frame, offset, /)", "Let a frame of new_frame() stand at that byte of its code.")},
     {"new_frame", hook_new_frame, METH_VARARGS,
      DOC("new_frame($module, code, globals, locals=None, /)", "A frame object for types.TracebackType.")},
     {"tuple_set_item", hook_tuple_set_item, METH_VARARGS,

@@ -198,6 +198,8 @@ def read_c_member(vm: Any, descr: Any, obj: Any, cont: Any) -> None:
     if type(obj) is types.FrameType and (name not in ("f_code", "f_lineno", "f_lasti") or name != "f_code" and any(
             obj is body.shown for body in vm.generators.values())):
         raise Break("SB020", f"{name} of a frame")
+    if type(obj) is types.FrameType:
+        vm.frame_objects.update(obj)
     if id(obj) in vm.generators and name != "__name__" and name != "__qualname__":
         return vm.give(generator_attribute(vm.generators[id(obj)], name), cont)
     if name == "__isabstractmethod__":  # asks the functions inside, and whether what they answer is true
