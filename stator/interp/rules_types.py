@@ -78,6 +78,8 @@ def _check_class(vm: Any, obj: Any, seen_type: type, cls: Any, hook: str, argume
         return hook != "__subclasscheck__" and type(obj) is not FakeTensor and _is_claimed(vm, obj, cls)
     check = find(vm, meta, hook)
     if type(check) is types.FunctionType and check.__module__ != "abc":
+        if not is_a(seen_type, type):
+            return operators.truth(vm, vm.call_sync(check, (cls, argument)))
         plain = type(obj) is FakeTensor or torch.Tensor not in ancestors(vm, seen_type)
         if plain and (cls is torch.nn.Parameter or cls is torch.nn.Buffer):
             return cls in ancestors(vm, seen_type) or type(obj) is FakeTensor and (
