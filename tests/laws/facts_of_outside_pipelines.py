@@ -277,7 +277,7 @@ def outside_ordered_items_that_are_written_to():
     return Scene(fn, one(ramp()), lambda: next(walker), lambda: items)
 
 
-@probe()
+@probe("SB014")
 def outside_groups():
     log: list[Any] = []
     groups = itertools.groupby(noted(log), lambda k: k // 3)
@@ -287,6 +287,17 @@ def outside_groups():
         return x + key, list(members)
 
     return Scene(fn, one(ramp()), lambda: next(groups), lambda: list(log))
+
+
+@probe("SB014")
+def group_that_is_invalid_once_its_groupby_moves():
+    groups = itertools.groupby([1, 1, 2, 3])
+    held = [next(groups)[1]]
+
+    def fn(x):
+        return x + sum(key for key, _ in groups), [list(each) for each in held]
+
+    return Scene(fn, one(ramp()), lambda: held.clear())
 
 
 @probe()
