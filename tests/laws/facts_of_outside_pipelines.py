@@ -291,13 +291,11 @@ def outside_groups():
 
 @probe("SB014")
 def group_that_is_invalid_once_its_groupby_moves():
-    groups = itertools.groupby([1, 1, 2, 3])
-    held = [next(groups)[1]]
-
-    def fn(x):
-        return x + sum(key for key, _ in groups), [list(each) for each in held]
-
-    return Scene(fn, one(ramp()), lambda: held.clear())
+    groups = itertools.groupby([1, 1, 3, 3])
+    next(groups)
+    held, seen = [next(groups)[1]], []
+    return Scene(lambda x: x + sum(key for key, _ in groups), one(ramp()), lambda: seen.extend(map(list, held)),
+                 lambda: list(seen))
 
 
 @probe()
