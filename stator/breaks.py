@@ -262,3 +262,12 @@ register(
     example="def f(x, name): return x + len(name)   # called with nine different names",
     remedy="hand the function what it needs of the value (a number, a tensor), or raise recompile_limit",
 )
+register(
+    "SB025",
+    "no capture now",
+    cause="the process is in a state in which no call is captured, or another thread keeps changing a fact",
+    example="builtins.len = my_len; compiled(x)",
+    remedy="put Python's own functions back, call the function outside torch.jit.trace, or let no other thread change "
+    "what it reads",
+    inherent=True,
+)

@@ -95,10 +95,22 @@ class Recompile(Event):
 
 @dataclass(frozen=True)
 class EagerFallback(Event):
-    """This call ran eagerly."""
+    """This call runs eagerly; `filename` and `line`: where the capture stopped, in the user's program."""
 
     name: str
     why: str
+    filename: str | None = None
+    line: int | None = None
+
+
+@dataclass(frozen=True)
+class ProgramRaised(Event):
+    """The capture ended in an exception of the program: this call runs eagerly, so that CPython raises it."""
+
+    name: str
+    error: str
+    filename: str | None = None
+    line: int | None = None
 
 
 @dataclass(frozen=True)

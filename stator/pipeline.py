@@ -27,6 +27,7 @@ from stator.cache.recompiles import forbid_recompile, gives_up, may_compile, ove
 from stator.cache.site import CallSite, Installed
 from stator.emit.advance import Points
 from stator.emit.points import NATIVE_CODES, ResumePoint
+from stator.emit.redone import report_eager_call
 from stator.graph import propagation
 from stator.graph.modes_aside import set_aside
 from stator.held_signals import held_signals
@@ -34,7 +35,7 @@ from stator.options import Settings
 from stator.process_config import config
 from stator.replaced_builtins import replaced
 from stator.shapes import profile
-from stator.stages import capture, internal_failure
+from stator.stages import capture, decline
 
 _core.set_own_folder(__file__.rpartition("/")[0])
 _lock = threading.RLock()
@@ -123,15 +124,17 @@ def on_miss(site: CallSite, compiled: Any, bound: tuple[Any, ...], args: tuple[A
             kwargs: dict[str, Any] | None) -> Any:
     """No entry accepted the call: capture it, then make it again."""
     if getattr(_tracing, "active", False) or marks.disable_depth() > 0:
+        report_eager_call(compiled, "a capture is running" if marks.disable_depth() == 0 else "it is disabled")
         return _core.EAGER
     if (name := replaced()) is not None:
-        events.emit(events.EagerFallback(site.name, f"builtins.{name} was replaced, and Stator needs Python's own"))
+        decline(site, f"builtins.{name} was replaced, and Stator needs Python's own")
         return _core.EAGER
     if torch._C._get_tracing_state() is not None:  # torch.jit.trace: sizes are tensors, and no entry accepts the call
-        events.emit(events.EagerFallback(site.name, "torch.jit.trace is running"))
+        decline(site, "torch.jit.trace is running")
         return _core.EAGER
     mark = marks.disabled_mark(site.fn)
     if mark is not None:  # only the frame itself is left alone, unless the mark is recursive
+        report_eager_call(compiled, "it is marked with stator.disable")
         return _core.EAGER if mark.recursive else site.points.invoke(site.fn, *args, **(kwargs or {}))
     if site.shapes.declared.dims:
         site.shapes.declared.check_call(site.fn, bound)
@@ -174,20 +177,9 @@ def on_miss(site: CallSite, compiled: Any, bound: tuple[Any, ...], args: tuple[A
         if entry is None:
             return _core.EAGER
         program, residual, tag = entry
-        error, tag.error = tag.error, None  # an exception holds the program's frames: an entry must not hold it
         compiled.add_entry(program, residual, tag)  # before the next thread that waits looks for it
         update_dispatch(compiled)
-    if residual is not _core.EAGER:
-        return _core.RETRY
-    if error is None or not site.settings.strict:
-        return _core.EAGER
-    try:
-        value = site.fn(*args, **(kwargs or {}))  # args include the receiver of a bound method
-        compiled.remove(program)  # the trace raised and the program did not: a bug of ours, but the value is right
-        internal_failure(site, error)
-        return value
-    finally:
-        del error, entry, bound, args
+    return _core.RETRY
 
 
 def compiled_here(site: CallSite, bound: tuple[Any, ...]) -> int:

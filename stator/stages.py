@@ -29,6 +29,7 @@ from stator.emit.advance import Advance
 from stator.emit.failing_calls import written_inputs
 from stator.emit.inheritance import pass_on
 from stator.emit.locks import UnderLocks, bound_arguments
+from stator.emit.redone import EagerEntry, ExpectedError
 from stator.emit.residual import Residual, emit_residual
 from stator.emit.static_addresses import mark_static_addresses
 from stator.errors import BackendError, DeclarationError, InternalError, Unsupported
@@ -50,13 +51,14 @@ from stator.interp.rules_effects import PolicySet
 from stator.interp.rules_gradients import WAY
 from stator.interp.rules_higher_order import CARRIED_NUMBERS, carries_numbers
 from stator.interp.rules_settings import INFERENCE
-from stator.interp.rules_torch import BACKWARD
+from stator.interp.rules_torch import BACKWARD, COMPILING
 from stator.interp.suspend import plan_stop, suspend
 from stator.interp.trace import Trace, trace
 from stator.options import Settings
 from stator.replaced_builtins import replaces
 from stator.shapes.checks import require_declared, shape_guards
 from stator.shapes.values import in_the_users_terms
+from stator.source import CallOf, Pinned
 
 ATTEMPTS_BESIDE_THREADS = 3
 
@@ -84,9 +86,9 @@ def capture(site: CallSite, bound: tuple[Any, ...],
         if done.stop is not None:
             return stopped(site, done, done.stop, bound)
         if done.error is not None:  # the program raises: CPython raises best, under the guards that led there
-            # Unless an operation before fails, which only the graph would know, and the program goes on from there.
-            surely = None if fails_where_it_is_caught(done.vm.recorder.graph) else done.error
-            return install_eager(done, bound, f"the program raises {type(done.error).__name__}", surely)
+            if avoid_raising(site, done):
+                return capture(site, bound)
+            return install_raising(site, done, bound, done.error)
         try:
             return finish(site, done, bound, started)
         except Break as stop:
@@ -94,6 +96,11 @@ def capture(site: CallSite, bound: tuple[Any, ...],
             return stopped(site, done, stop, bound)
     except (Unsupported, DeclarationError):
         raise
+    except InternalError as error:
+        if error.__cause__ is None:
+            internal_failure(site, error)
+            return None
+        raise  # of a capture inside this one
     except WorldChanged as changed:
         rejected = (*rejected, str(changed))
         if len(rejected) < ATTEMPTS_BESIDE_THREADS:
@@ -101,18 +108,20 @@ def capture(site: CallSite, bound: tuple[Any, ...],
         if len(set(rejected)) == 1:
             internal_failure(site, InternalError(f"the guards reject the call they came from: {changed}"))
         else:
-            events.emit(events.EagerFallback(site.name, f"another thread keeps changing a fact: {changed}"))
+            decline(site, f"another thread keeps changing a fact: {changed}")
         return None
     except BackendError as error:
         if done is None or not ask_less(site, done) and not leave_as_it_is(site, error):
             raise
         return capture(site, bound)
     except RecursionError:
-        if done is None:
-            return None  # what the program is made of is nested too deep to be looked at: it runs as it is
-        why = str(Break("SB011", "values nested deeper than the recursion limit"))
-        events.emit(events.EagerFallback(site.name, why))
-        return install_eager(done, bound, why)
+        stop = Break("SB011", "values nested deeper than the recursion limit")
+        if site.settings.fullgraph:
+            raise stop.as_unsupported() from None
+        if done is None:  # the trace itself could not look at them
+            events.emit(events.EagerFallback(site.name, str(stop), code.co_filename, code.co_firstlineno))
+            return None
+        return install_eager(site, done, bound, stop)
     except Exception as error:
         internal_failure(site, error)
         return None
@@ -301,16 +310,48 @@ def checked_program(done: Trace, wanted: list[Any], bound: tuple[Any, ...],
     return program, lowered, guards
 
 
-def install_eager(done: Trace, bound: tuple[Any, ...], why: str,
-                  error: BaseException | None = None) -> tuple[Any, Any, Installed]:
+def install_eager(site: CallSite, done: Trace, bound: tuple[Any, ...], stop: Break) -> tuple[Any, Any, Installed]:
+    """An entry that runs the function eagerly, under the guards met before `stop`."""
     program, lowered, guards = checked_program(done, [], bound)
-    return program, _core.EAGER, Installed(lowered, guards, None, why, error)
+    code = site.fn.__code__
+    place = (stop.filename, stop.line) if stop.line is not None else (code.co_filename, code.co_firstlineno)
+    return program, EagerEntry(site.name, str(stop), *place), Installed(lowered, guards, None, str(stop))
+
+
+def install_raising(site: CallSite, done: Trace, bound: tuple[Any, ...],
+                    error: BaseException) -> tuple[Any, Any, Installed]:
+    """An entry that runs the function eagerly and expects `error`, under the guards that led there."""
+    expected = ExpectedError.of(error, error.__traceback__)
+    why = f"the program raises {expected}"
+    program, lowered, guards = checked_program(done, [], bound)
+    # Expect nothing where an operation before may fail, and the program goes on from there.
+    surely = None if fails_where_it_is_caught(done.vm.recorder.graph) else expected
+    entry = EagerEntry(site.name, why, expected.filename, expected.line, surely)
+    return program, entry, Installed(lowered, guards, None, why)
+
+
+def avoid_raising(site: CallSite, done: Trace) -> bool:
+    """Whether a trace that raised found out that it is one: the next trace answers as eager code is answered."""
+    if not done.vm.compiling_shown or COMPILING in site.turned_off:
+        return False
+    site.turned_off.add(COMPILING)
+    return True
+
+
+def decline(site: CallSite, why: str) -> None:
+    """Emit the event of a call that cannot be captured now; an error under fullgraph."""
+    stop = Break("SB025", why)
+    code = site.fn.__code__
+    stop.filename, stop.line = code.co_filename, code.co_firstlineno
+    if site.settings.fullgraph:
+        raise stop.as_unsupported() from None
+    events.emit(events.EagerFallback(site.name, why, stop.filename, stop.line))
 
 
 def stopped(site: CallSite, done: Trace, stop: Break, bound: tuple[Any, ...]) -> tuple[Any, Any, Installed] | None:
     """A graph break: an error under fullgraph, else this call runs eagerly under the guards met so far."""
     if stop.data.get("once"):  # what this call does, later ones do not do again: they are captured
-        events.emit(events.EagerFallback(site.name, stop.cause))
+        events.emit(events.EagerFallback(site.name, stop.cause, stop.filename, stop.line))
         return None
     hopeless = stop.data.get("turn_off") == function_modes.WAY and site.breaks_are_errors(done.vm)
     if not hopeless and must_repeat(site, stop):
@@ -335,20 +376,26 @@ def stopped(site: CallSite, done: Trace, stop: Break, bound: tuple[Any, ...]) ->
             if must_repeat(site, other):
                 return capture(site, bound)
             other.__traceback__ = None
+            if other.line is None:
+                other.filename, other.line, other.stack = stop.filename, stop.line, stop.stack
             stop = other
-    events.emit(events.EagerFallback(site.name, str(stop)))
-    return install_eager(done, bound, str(stop))
+    return install_eager(site, done, bound, stop)
 
 
 def must_repeat(site: CallSite, stop: Break) -> bool:
     """Whether a way of capturing turned out to be wrong here: it has to break instead.
 
-    A captured branch that left a tensor as it was, now seen under two names; or what the stop calls `turn_off`.
+    A captured branch that left a tensor as it was, now seen under two names; a value that cannot be rebuilt; or what
+    the stop calls `turn_off`.
     """
     way = stop.data.get("turn_off")
     if way is not None and way not in site.turned_off:
         site.turned_off.add(str(way))
         site.why_off[str(way)] = stop.cause
+        return True
+    made = stop.data.get("made")
+    if isinstance(made, type) and made not in site.not_rebuilt:
+        site.not_rebuilt.add(made)  # break where it is made
         return True
     if not stop.data.get("uncertain") or site.branches_break:
         return False
@@ -374,7 +421,7 @@ def finish_break(site: CallSite, done: Trace, stop: Break, event: events.GraphBr
 def internal_failure(site: CallSite, error: BaseException) -> None:
     site.failures += 1
     events.emit(events.InternalFailure(site.name, error))
-    if site.settings.strict:
+    if site.settings.strict or site.settings.fullgraph:
         raise InternalError(f"capturing {site.name} failed: {type(error).__name__}: {error}") from error
     if site.failures == 1:
         warnings.warn(f"stator: capturing {site.name} failed by a bug of Stator's ({type(error).__name__}: {error}); "

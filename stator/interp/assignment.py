@@ -22,7 +22,12 @@ from stator.heap.tracker import Shape
 from stator.interp import tensor_bookkeeping
 from stator.interp.attributes import dict_of_thread, read_instance_dict, read_through_c, tensor_class
 from stator.interp.class_attributes import names_of
-from stator.interp.descriptors import is_data_descriptor, raise_attribute_error
+from stator.interp.descriptors import (
+    call_special,
+    is_data_descriptor,
+    raise_attribute_error,
+    raise_missing_accessor,
+)
 from stator.interp.frame import Continuation, Frame, Raised
 from stator.interp.lookup import MISSING, find, is_mutable_class
 from stator.interp.outside import is_outside
@@ -68,8 +73,8 @@ def store_attr(vm: Any, obj: Any, name: str, value: Any, cont: Any = DISCARD) ->
     if cls is threading.local and vm.heap.tracker_of(obj) is not None:
         return write_through_c(vm, obj, name, value, cont)
     setter = find(vm, cls, "__setattr__")
-    if type(setter) is not types.WrapperDescriptorType:
-        return vm.call(setter, (obj, name, value), {}, cont)
+    if type(setter) is not types.WrapperDescriptorType or setter.__name__ != "__setattr__":
+        return call_special(vm, setter, obj, (name, value), cont)
     store_generic(vm, obj, name, value, cont)
 
 
@@ -146,8 +151,7 @@ def set_descriptor(vm: Any, descr: Any, obj: Any, name: str, value: Any, cont: A
     cls = type(descr)
     if cls is property:
         if descr.fset is None:
-            text = f"property {name!r} of {type(obj).__qualname__!r} object has no setter"
-            raise Raised(AttributeError(text))
+            raise_missing_accessor(property.__set__, descr, obj, value)
         return vm.call(descr.fset, (obj, value), {}, cont)
     if cls is types.MemberDescriptorType or cls is types.GetSetDescriptorType:
         tracker = vm.heap.by_standin.get(id(obj))
@@ -209,13 +213,12 @@ def overlay_of(vm: Any, cls: type) -> dict[str, Any]:
 
 
 def store_on_class(vm: Any, cls: type, name: str, value: Any, cont: Any) -> None:
+    require_mutable_class(cls, name)
     meta_descr = find(vm, type(cls), name)
     if meta_descr is not MISSING and is_data_descriptor(vm, meta_descr):
         if id(cls) not in vm.fresh and type(meta_descr) is types.GetSetDescriptorType:
             raise Break("SB006", f"assignment to {name!r} of the class {cls.__name__}")
         return set_descriptor(vm, meta_descr, cls, name, value, cont)
-    if not is_mutable_class(cls):
-        raise Raised(TypeError(f"cannot set {name!r} attribute of immutable type {cls.__name__!r}"))
     if id(cls) in vm.fresh:
         vm.native(type.__setattr__, (cls, name, value))
     else:
@@ -225,6 +228,11 @@ def store_on_class(vm: Any, cls: type, name: str, value: Any, cont: Any) -> None
         overlay[name] = value
         vm.lookups.clear()
     vm.give(None, cont)
+
+
+def require_mutable_class(cls: type, name: str) -> None:
+    if not is_mutable_class(cls):
+        raise Raised(TypeError(f"cannot set {name!r} attribute of immutable type {cls.__name__!r}"))
 
 
 def store_tensor_attr(vm: Any, fake: Any, name: str, value: Any, cont: Any, raw: bool = False) -> None:
@@ -270,8 +278,8 @@ def delete_attr(vm: Any, obj: Any, name: str, cont: Any = DISCARD) -> None:
     if type(obj) is threading.local and vm.heap.tracker_of(obj) is not None:
         return write_through_c(vm, obj, name, MISSING, cont)
     deleter = find(vm, type(obj), "__delattr__")
-    if type(deleter) is not types.WrapperDescriptorType:
-        return vm.call(deleter, (obj, name), {}, cont)
+    if type(deleter) is not types.WrapperDescriptorType or deleter.__name__ != "__delattr__":
+        return call_special(vm, deleter, obj, (name,), cont)
     delete_generic(vm, obj, name, cont)
 
 
@@ -295,7 +303,9 @@ def delete_generic(vm: Any, obj: Any, name: str, cont: Any = DISCARD) -> None:
         return delete_descriptor(vm, descr, obj, name, cont)
     own = instance_dict(obj)
     if own is None or read_instance_dict(vm, obj, name) is MISSING:
-        return raise_attribute_error(vm, obj, name, _no_attribute(cls, name), cont)
+        read_only = own is None and descr is not MISSING and not vm.heap.is_opaque(obj)
+        text = f"{cls.__name__!r} object attribute {name!r} is read-only" if read_only else _no_attribute(cls, name)
+        return raise_attribute_error(vm, obj, name, text, cont)
     target = writable_dict(vm, obj, name, descr)
     tracker = vm.heap.by_standin.get(id(obj))
     if tracker is not None and tracker.initial_dict is not None:
@@ -320,7 +330,7 @@ def delete_descriptor(vm: Any, descr: Any, obj: Any, name: str, cont: Any) -> No
     cls = type(descr)
     if cls is property:
         if descr.fdel is None:
-            raise Raised(AttributeError(f"property {name!r} of {type(obj).__qualname__!r} object has no deleter"))
+            raise_missing_accessor(property.__delete__, descr, obj)
         return vm.call(descr.fdel, (obj,), {}, cont)
     if cls is types.MemberDescriptorType:
         refuse_the_users_own(vm, obj, f"deletion of {name!r}")
@@ -364,6 +374,15 @@ def owns(vm: Any, cls: type, name: str) -> bool:
 
 
 def delete_on_class(vm: Any, cls: type, name: str, cont: Any) -> None:
+    require_mutable_class(cls, name)
+    meta_descr = find(vm, type(cls), name)
+    if meta_descr is not MISSING and is_data_descriptor(vm, meta_descr):
+        if type(meta_descr) is not types.GetSetDescriptorType:
+            return delete_descriptor(vm, meta_descr, cls, name, cont)
+        if id(cls) not in vm.fresh:
+            raise Break("SB006", f"deletion of {name!r} of the class {cls.__name__}")
+        vm.native(type.__delattr__, (cls, name))
+        return vm.give(None, cont)
     if find(vm, cls, name) is MISSING or not owns(vm, cls, name):
         raise Raised(AttributeError(f"type object {cls.__name__!r} has no attribute {name!r}"))
     if id(cls) in vm.fresh:

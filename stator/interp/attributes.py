@@ -37,6 +37,7 @@ from stator.interp.descriptors import (
     FallbackGetattr,
     NamesAttribute,
     bind,
+    call_special,
     is_data_descriptor,
     raise_attribute_error,
 )
@@ -77,7 +78,7 @@ def load_attr(vm: Any, obj: Any, name: str, cont: Any = None) -> None:
             return vm.give(posed, cont)
         raise Break("SB014", f"the attribute {name!r} of a {posed.__name__} from outside")
     getattribute = find(vm, cls, "__getattribute__")
-    if type(getattribute) is types.WrapperDescriptorType:
+    if type(getattribute) is types.WrapperDescriptorType and getattribute.__name__ == "__getattribute__":
         if cls is types.MethodType:
             return load_method_object_attr(vm, obj, name, cont)
         if getattribute in _C_LOOKUPS:
@@ -87,7 +88,7 @@ def load_attr(vm: Any, obj: Any, name: str, cont: Any = None) -> None:
                 return raise_attribute_error(vm, obj, name, text, cont)
             return vm.give(value, cont)
         return load_generic(vm, obj, name, cont)
-    vm.call(getattribute, (obj, name), {}, FallbackGetattr(obj, name, cont))
+    call_special(vm, getattribute, obj, (name,), FallbackGetattr(obj, name, cont))
 
 
 def read_through_c(vm: Any, obj: Any, name: str) -> Any:
@@ -139,7 +140,7 @@ def load_generic(vm: Any, obj: Any, name: str, cont: Any, fallback: bool = True)
             if value is not MISSING and value is not UNSURE:
                 return vm.give(value, cont)
         if hook is not MISSING:
-            return vm.call(hook, (obj, name), {}, NamesAttribute(obj, name, cont))
+            return call_special(vm, hook, obj, (name,), NamesAttribute(obj, name, cont))
     raise_attribute_error(vm, obj, name, f"{type(obj).__name__!r} object has no attribute {name!r}", cont)
 
 

@@ -13,7 +13,7 @@ from stator.shapes.values import UNREAD, unread_class
 from stator.source import Pinned
 
 _mro_of = type.__dict__["__mro__"].__get__
-_flags_of = type.__dict__["__flags__"].__get__
+flags_of = type.__dict__["__flags__"].__get__
 _HEAP_TYPE = 1 << 9
 _IMMUTABLE = 1 << 8
 
@@ -42,7 +42,7 @@ def guard_field(vm: Any, cls: type, name: str) -> None:
 
 def is_mutable_class(cls: type) -> bool:
     """Whether someone could assign to the class's attributes (C types are immutable)."""
-    return _flags_of(cls) & (_HEAP_TYPE | _IMMUTABLE) == _HEAP_TYPE
+    return flags_of(cls) & (_HEAP_TYPE | _IMMUTABLE) == _HEAP_TYPE
 
 
 def find(vm: Any, cls: type, name: str) -> Any:

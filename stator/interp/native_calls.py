@@ -28,13 +28,14 @@ from stator.heap.upcoming import is_known_ahead
 from stator.interp import consumers, symbols
 from stator.interp.frame import UNBOUND, Frame, Raised
 from stator.interp.lazy_iterators import containers_behind, is_to_be_read
+from stator.interp.iterator_protocol import is_iterator
 from stator.interp.lookup import MISSING, find, is_mutable_class
 from stator.interp.machine import Machine, Thunk, program_of
 from stator.interp.marked import is_marked, refuse_disallowed
 from stator.interp.overrides import own_method
 from stator.interp.rule_registry import RULES
 from stator.interp.texts import refuse_addresses, text_of_outside
-from stator.kinds import is_a
+from stator.kinds import is_a, module_of
 from stator.native.table import NativeClass, lookup, name_of, receiver_split
 from stator.native.torch_ops import torch_leaf
 from stator.shapes.values import SYMBOLIC, UNREAD, data_dependent, specialise, unread
@@ -269,6 +270,8 @@ class NativeCaller(Machine):
             if is_a(error, GuardOnDataDependentSymNode):
                 raise data_dependent(error.cond,  # type: ignore[attr-defined]
                                      f"{describe_callable(fn)} asks for a number") from None
+            if is_a(error, RecursionError):  # how deep the call may go depends on the frames around it
+                raise Break("SB011", f"values nested too deep for {describe_callable(fn)}") from None
             if is_a(error, (TypeError, KeyError)):
                 for value in args:  # perhaps for a method that a class does not have yet
                     self.guard_special_methods(value)
@@ -284,6 +287,8 @@ class NativeCaller(Machine):
             raise self.pending
         if self.heap.sets:
             note_operation(self.heap, fn, args, failed=False)
+        if self.not_rebuilt:
+            self.refuse_not_rebuilt(result)
         return result.force() if type(result) is Box else result
 
     def guard_digits(self) -> None:
@@ -297,12 +302,23 @@ class NativeCaller(Machine):
                 _require_read(fn, args[0])
             self.heap.note_write(args[0])  # perhaps: C code changes nothing but its first argument
         try:
-            return fn(*args, **(kwargs or {}))
+            result = fn(*args, **(kwargs or {}))
         except Exception as error:
+            if is_a(error, RecursionError):  # how deep the call may go depends on the frames around it
+                raise Break("SB011", f"values nested too deep for {describe_callable(fn)}") from None
             if is_a(error, (TypeError, KeyError)):
                 for value in args:  # perhaps for a method that a class does not have yet
                     self.guard_special_methods(value)
             raise Raised(error) from None
+        if self.not_rebuilt:
+            self.refuse_not_rebuilt(result)
+        return result
+
+    def refuse_not_rebuilt(self, result: Any) -> None:
+        """Break at the call that makes a value which an earlier trace could not rebuild."""
+        for value in (result, *result) if type(result) is tuple else (result,):
+            if type(value) in self.not_rebuilt and id(value) not in self.heap.by_standin:
+                raise Break("SB007", f"a {module_of(type(value))}.{type(value).__qualname__}")
 
     # ------------------------------------------------------------------ nested runs
 
@@ -422,10 +438,6 @@ class _Callback:
             return target(*args, **kwargs)
         invoke.__code__ = invoke.__code__.replace(co_filename="<callback>")
         self.invoke = invoke
-
-
-def is_iterator(cls: type) -> bool:
-    return any("__next__" in base.__dict__ for base in type.__dict__["__mro__"].__get__(cls))
 
 
 def _of_numbers(func: types.FunctionType) -> bool:

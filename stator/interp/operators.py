@@ -110,7 +110,7 @@ def binary(vm: Any, symbol: str, left: Any, right: Any, inplace: bool, cont: Any
     tensor_function = inplace_function if inplace and left_type is FakeTensor and symbol != "@" else function
     if left_type in SCALARS and right_type in SCALARS:
         try:
-            value = function(left, right)
+            value = (inplace_function if inplace else function)(left, right)
         except Exception as error:
             raise Raised(error) from None
         return vm.give(value, cont)

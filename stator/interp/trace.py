@@ -219,6 +219,7 @@ def trace_once(begin: Begin, stop_step: int, stop: Break | None, exact: bool) ->
     gc.disable()  # a collection would run finalizers of unrelated objects inside the trace
     limit = vm.recursion_limit = sys.getrecursionlimit()
     sys.setrecursionlimit(max(limit, 10_000))
+    budget_before = _hook.set_recursion_budget(limit // 2)
     asked_before = _hook.exchange_callback(vm.intercepted)
     try:
         enter_default_devices(vm, around)
@@ -277,6 +278,7 @@ def trace_once(begin: Begin, stop_step: int, stop: Break | None, exact: bool) ->
             vm.replay.close()
         result.frame, vm.frame = vm.frame, None
         _hook.exchange_callback(asked_before)
+        _hook.set_recursion_budget(budget_before)
         sys.setrecursionlimit(limit)
         if given_up:
             result.release()

@@ -38,9 +38,9 @@ from stator.interp.calls import Caller
 from stator.interp.descriptors import adopt_entry, bind
 from stator.interp.frame import ExcState, Frame, Raised
 from stator.interp.held_scalars import items_of
+from stator.interp.iterator_protocol import IteratorOf, is_iterator
 from stator.interp.lookup import MISSING, find
 from stator.interp.module_calls import ModuleCalls
-from stator.interp.native_calls import is_iterator
 from stator.interp.ops_except import optional_attr, special_method
 from stator.interp.shown_names import guard_names_in
 from stator.interp.standing import Generators, walked_generator
@@ -155,7 +155,7 @@ class VM(Caller):
 
     def is_iterable(self, value: Any) -> bool:
         cls = type(value)
-        return cls is FakeTensor or find(self, cls, "__iter__") not in (MISSING, None) \
+        return cls is FakeTensor or find(self, cls, "__iter__") is not MISSING \
             or find(self, cls, "__getitem__") is not MISSING
 
     def get_iter(self, value: Any, cont: Any = None) -> None:
@@ -175,12 +175,12 @@ class VM(Caller):
             return self.give(value, cont)
         method = find(self, cls, "__iter__")
         if type(method) is types.FunctionType:
-            return self.call_function(method, (value,), None, cont)
+            return self.call_function(method, (value,), None, IteratorOf(cont))
         if method is MISSING or method is None:
             if find(self, cls, "__getitem__") is MISSING or method is None:
                 raise Raised(TypeError(f"'{cls.__name__}' object is not iterable"))
         elif type(method) is not types.WrapperDescriptorType:
-            return self.call(self.special_method(value, "__iter__", ""), (), {}, cont)
+            return self.call(self.special_method(value, "__iter__", ""), (), {}, IteratorOf(cont))
         self.give(self.native_iter(value), cont)
 
     def iterate_subclass(self, value: Any, cont: Any) -> None:

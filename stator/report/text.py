@@ -58,6 +58,12 @@ def _(event: events.EagerFallback) -> str:
 
 
 @render.register
+def _(event: events.ProgramRaised) -> str:
+    place = "" if event.line is None else f"\n  at {event.filename}:{event.line}"
+    return f"eager {event.name}: the program raises {event.error}{place}"
+
+
+@render.register
 def _(event: events.InternalFailure) -> str:
     return (
         f"internal error in {event.name}: {type(event.error).__name__}: {event.error}\n"

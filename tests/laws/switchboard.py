@@ -14,16 +14,19 @@ from typing import Any
 from stator.emit import effects, failing_calls, holders, residual
 from stator.guards.guard import Kind
 from stator.guards.guard_set import GuardSet
-from stator.heap import caches, exposure, raw_access, sets, upcoming
+from stator.heap import caches, exposure, iterators, raw_access, sets, upcoming
 from stator.heap import holders as holders_of_heap
 from stator.heap.arrays import Arrays
 from stator.heap.constants import Constants
 from stator.heap.heap import Heap
 from stator.interp import (
+    abstract_classes,
     arrays,
     assertions,
+    assignment,
     imports,
     native_calls,
+    ops_except,
     rules_caches,
     rules_decimals,
     rules_effects,
@@ -32,6 +35,7 @@ from stator.interp import (
     tensor_copies,
 )
 from stator.interp.calls import Caller
+from stator.interp.iterator_protocol import IteratorOf
 from stator.interp.native_calls import NativeCaller
 from stator.interp.trace import Trace
 from stator.interp.vm import VM
@@ -158,6 +162,15 @@ SWITCHES = [
            ("raise_after_a_note", "raise_with_a_text_that_has_effects")),
     Switch("bases may change", without(raw_access, "_mro_of", lambda cls: ALWAYS.setdefault(cls, _mro_of(cls))),
            ("bases_reassigned",)),
+    Switch("groups from outside", without(iterators, "refuse_unsettled"), ("group_that_is_invalid_once_its_groupby_moves",)),
+    Switch("`__iter__` gives an iterator", without(IteratorOf, "returned", lambda self, vm, frame, value: vm.give(value, self.cont)),
+           ("class_that_becomes_an_iterator",)),
+    Switch("bases of objects", without(abstract_classes, "bases_of"), ("bases_of_an_object",)),
+    Switch("registrations decide patterns", without(ops_except, "collection_flags", lambda cls: 0),
+           ("class_registered_as_a_sequence",)),
+    Switch("setters that are other methods", without(assignment, "call_special", lambda vm, method, obj, args, cont:
+                                                     assignment.store_generic(vm, obj, *args, cont)),
+           ("setattr_that_is_setitem_outside",)),
     Switch("default deny", without(Caller, "admit"), ("clock", "random_module")),
     Switch("decimals on a context of their own", without(rules_decimals, "own_context", no_context),
            ("decimals_under_a_context",)),
