@@ -39,7 +39,7 @@ from stator.graph.naming import is_in_place, spell, spelled_types
 from stator.graph.new_nodes import new_node
 from stator.graph.plain_inputs import CAPSULE, PlainInputs
 from stator.graph.propagation import Propagation
-from stator.graph.quiet import keep_quiet
+from stator.graph.quiet import keep_quiet, muted
 from stator.graph.recurrent_layouts import results_of_layer
 from stator.graph.torch_state import TorchState
 from stator.graph.uncertain import Uncertain
@@ -94,7 +94,7 @@ class Recorder(InputRecorder):
         self.class_of: Callable[[Any], type] = lambda fake: torch.Tensor  # what the program takes a fake for
         self.open_parts: Callable[[Any, Source], dict[str, Any]] = lambda tensor, source: {}  # of a wrapper: by name
         self.tangents = False  # whether the trace is at a level of forward-mode differentiation
-        self.listening: Callable[..., AbstractContextManager[None]] | None = None  # around each operation on fakes
+        self.listening: Callable[..., AbstractContextManager[Any]] = muted  # around each operation on fakes
         self.under_hooks = False  # whether the trace is where the program has pushed hooks on saved tensors
         self.before_saving: Callable[..., None] = lambda *values: None  # told before autograd may save something
         self._last_input: fx.Node | None = None
@@ -215,7 +215,7 @@ class Recorder(InputRecorder):
         asked = args, kwargs
         before = self.layouts.before(args, kwargs) if in_place else None
         stream = kwargs.get("generator")
-        with nullcontext() if self.listening is None else self.listening(target, args, kwargs):
+        with self.listening(target, args, kwargs):
             args, kwargs, result = self._propagate(func, target, args, kwargs if stream is None else
                                                    {key: kwargs[key] for key in kwargs if key != "generator"})
         if stream is not None:
@@ -346,7 +346,7 @@ class Recorder(InputRecorder):
         if self.uncertain.storages:
             self.uncertain.check(name, False, (fake,), {})
         with torch._C.DisableTorchFunction(), self.symbols.dispatcher(), \
-                nullcontext() if self.listening is None else self.listening(name, None, {}):
+                nullcontext() if self.listening is muted and name != "grad" else self.listening(name, None, {}):
             wrapper = self.wrappers.behind.get(id(fake))
             result = descr.__get__(fake) if wrapper is None else self.wrappers.noted(descr.__get__(wrapper))
         if self.holds_tensor(result):

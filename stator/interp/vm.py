@@ -41,6 +41,7 @@ from stator.interp.held_scalars import items_of
 from stator.interp.lookup import MISSING, find
 from stator.interp.module_calls import ModuleCalls
 from stator.interp.native_calls import is_iterator
+from stator.interp.native_warnings import note_conversion
 from stator.interp.ops_except import optional_attr, special_method
 from stator.interp.shown_names import guard_names_in
 from stator.interp.standing import Generators, walked_generator
@@ -133,6 +134,9 @@ class VM(Caller):
 
     def guard_names_in(self, error: BaseException) -> None:
         guard_names_in(self, error)
+
+    def note_conversion(self, tensor: Any) -> None:
+        note_conversion(self, tensor)
 
     def is_constant_object(self, value: Any) -> bool:
         """An opaque object whose C methods the native table lists as pure: it is what its identity says."""
