@@ -353,6 +353,10 @@ class Recorder(InputRecorder):
             self.record("getattr", name, (fake,), {}, result)
         return result
 
+    def version_of(self, fake: torch.Tensor) -> int:
+        """Count the writes to a fake; of an inference tensor, which keeps no count, those to any tensor."""
+        return self.changes if fake.is_inference() else fake._version
+
     def keep_as_it_is(self) -> None:
         """The program asks for what only autograd's own record of each operation can answer: no compiler."""
         self.as_it_is = self.in_order = True

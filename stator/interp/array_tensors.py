@@ -33,7 +33,7 @@ def shared_tensor(vm: Any, array: Any) -> Any:
     if memory.has_changed(tracker):
         raise Break("SB006", "a tensor on the memory of an array that was changed")
     fake = _input(vm, tracker)
-    memory.tied[id(array)] = (array, fake, fake._version)
+    memory.tied[id(array)] = (array, fake, vm.recorder.version_of(fake))
     return fake
 
 
@@ -44,7 +44,7 @@ def _input(vm: Any, tracker: Any) -> Any:
     if fake is None:
         source = CallOf(Pinned(torch.from_numpy), (tracker.source,))
         fake = inputs[id(tracker.standin)] = vm.heap.adopt(real_tensor(tracker.original), source)
-    elif fake._version:
+    elif vm.recorder.version_of(fake):
         raise Break("SB006", "a second tensor on the memory of an array that tensor operations have changed")
     return fake
 
@@ -190,7 +190,7 @@ def tensor_of(vm: Any, array: Any, writes: bool = False) -> Any:
     if writes:
         memory.back(array, fake)
     elif id(array) not in memory.tied:
-        memory.tied[id(array)] = (array, fake, fake._version)
+        memory.tied[id(array)] = (array, fake, vm.recorder.version_of(fake))
     return fake
 
 
