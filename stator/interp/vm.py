@@ -43,6 +43,7 @@ from stator.interp.module_calls import ModuleCalls
 from stator.interp.native_calls import is_iterator
 from stator.interp.native_warnings import note_conversion
 from stator.interp.ops_except import optional_attr, special_method
+from stator.interp.progress import LOOK_MASK
 from stator.interp.shown_names import guard_names_in
 from stator.interp.standing import Generators, walked_generator
 from stator.interp.traced_numpy import concerns
@@ -54,7 +55,6 @@ _SIMPLE_ITERATORS = {type(iter([])), type(iter(())), type(iter(range(0))), type(
                      type(iter(range(1 << 70))), type(iter({})), type(iter({}.values())), type(iter(set()))}
 _CONSTANT_OBJECTS = (torch.Generator,)
 _WHOLE = (FakeTensor, list, tuple, dict, str, range, bytes)
-LOOP_LIMIT = 100_000  # seconds of tracing: from there on the frame is better run as it is
 
 
 class VM(Caller):
@@ -79,7 +79,6 @@ class VM(Caller):
         recorder.function_modes, recorder.ask, recorder.concerned = self.modes, self.asked, self.concerned
         self.live = True
         self.recursion_limit = 0  # the user's, while the trace runs under its own
-        self.jumps = 0
         self.has_company = threading.active_count() > 1  # other threads may change facts while they are traced
 
     def release(self) -> None:
@@ -144,8 +143,11 @@ class VM(Caller):
 
     def tick(self) -> None:
         self.jumps += 1
-        if self.jumps > LOOP_LIMIT:
-            raise Break("SB011", f"the trace has run {LOOP_LIMIT:,} loop iterations", whole_frame=True)
+        if self.jumps > self.progress.limit:
+            raise Break("SB011", f"the trace has run {self.progress.limit:,} loop iterations "
+                        "(stator.config.capture_iteration_limit)", whole_frame=True)
+        if not self.jumps & LOOK_MASK:
+            self.progress.look(self)
 
     def asked(self, func: Any, kinds: Any, args: Any, rest: tuple[Any, ...]) -> Any:
         """torch asks the recorder's mode: the program's innermost one answers, or the class of an argument."""
