@@ -19,8 +19,8 @@ import torch
 from stator.backends.aot import compile_aot_eager
 from stator.backends.eager import NEED_NO_CODE
 from stator.graph.modules import straight_function
-from stator.graph.naming import is_in_place
-from stator.graph.running_statistics import running_statistics
+from stator.graph.mutation import uncounted_writes, written_by
+from stator.graph.mutation import writes as writes_memory
 from stator.native.torch_ops import draws_random_numbers
 
 Function = Callable[..., Any]
@@ -55,12 +55,12 @@ def writes(gm: torch.fx.GraphModule) -> frozenset[int] | None:
     """
     changes = reads_data = False
     for node in gm.graph.nodes:
-        changes = changes or node.op.startswith("call") and is_in_place(node.target, node.kwargs)
+        changes = changes or writes_memory(node)
         reads_data = reads_data or node.target is getattr and node.args[1] == "data" or node.target == "detach"
     if changes and reads_data:
         return None
     written = set()
-    updated = {each for node in gm.graph.nodes for each in running_statistics(node)}
+    updated = {each for node in gm.graph.nodes for each in uncounted_writes(node)}
     for place, node in enumerate(gm.graph.find_nodes(op="placeholder")):
         fake = node.meta.get("example_value")
         if node in updated or isinstance(fake, torch.Tensor) and not fake.is_inference() and fake._version:
@@ -72,9 +72,9 @@ def writes(gm: torch.fx.GraphModule) -> frozenset[int] | None:
 
 def only_writes(user: torch.fx.Node, node: torch.fx.Node) -> bool:
     """Whether all that becomes of `node` here is that it is changed: a count, the running mean of a batch norm."""
-    if node in running_statistics(user):
+    if node in uncounted_writes(user):
         return user.all_input_nodes.count(node) == 1
-    return user.op == "call_method" and is_in_place(user.target, {}) and not user.users and user.args[0] is node
+    return not user.users and node in written_by(user)
 
 
 class Differentiable:

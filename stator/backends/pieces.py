@@ -20,7 +20,7 @@ from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx.node import map_arg
 
-from stator.graph.histories import memory_of, memory_written
+from stator.graph.mutation import storage_of, written_storages
 from stator.graph.seams import is_seam
 from stator.graph.torch_state import GRAD_MODE, SETTINGS
 
@@ -165,9 +165,9 @@ def require_apart(step: Piece, given: list[Any]) -> None:
     """What a piece writes to must be one of its inputs under one name."""
     if any(value is None for value in given):
         raise InOnePiece("a seam before something that is no tensor")
-    written = {memory for node in step.nodes for memory in memory_written(node)}
-    changed = [value for value in given if memory_of(value) in written]
-    if len({memory_of(value) for value in changed}) != len(changed):
+    written = {memory for node in step.nodes for memory in written_storages(node)}
+    changed = [value for value in given if storage_of(value) in written]
+    if len({storage_of(value) for value in changed}) != len(changed):
         raise InOnePiece("a seam before a write to memory with several names")
     with torch._C.DisableTorchFunction():
         if any(value.requires_grad and not value.is_leaf for value in changed):

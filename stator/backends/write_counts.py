@@ -14,8 +14,7 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
-from stator.graph.histories import memory_of
-from stator.graph.running_statistics import running_statistics
+from stator.graph.mutation import storage_of, uncounted_writes
 
 Function = Callable[..., Any]
 
@@ -27,14 +26,14 @@ def write_counts(gm: torch.fx.GraphModule, inputs: Sequence[Any]) -> dict[int, i
     with torch._C.DisableTorchFunction():
         if any(isinstance(value, torch.Tensor) and value.requires_grad and not value.is_leaf for value in values):
             return {}
-        uncounted = {each for node in gm.graph.nodes for each in running_statistics(node)}
+        uncounted = {each for node in gm.graph.nodes for each in uncounted_writes(node)}
         updated = [node in uncounted for node in gm.graph.find_nodes(op="placeholder")]
         counts = {place: fake._version for place, (fake, is_updated) in enumerate(zip(inputs, updated, strict=True))
                   if type(fake) is FakeTensor and not fake.is_inference() and (fake._version or is_updated)}
         if any(inputs[place].requires_grad and not inputs[place].is_leaf for place in counts):
             return {}
-    places = [memory_of(fake) for fake in inputs if type(fake) is FakeTensor]
-    if any(places.count(memory_of(inputs[place])) > 1 for place in counts):  # which of them share a counter?
+    places = [storage_of(fake) for fake in inputs if type(fake) is FakeTensor]
+    if any(places.count(storage_of(inputs[place])) > 1 for place in counts):  # which of them share a counter?
         return {}
     return counts
 

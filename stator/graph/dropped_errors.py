@@ -12,8 +12,8 @@ import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor
 
-from stator.graph.may_fail import Memory, makes_new_memory, node_may_fail, written_by
-from stator.graph.naming import is_in_place
+from stator.graph.may_fail import Memory, makes_new_memory, node_may_fail
+from stator.graph.mutation import writes, written_by
 
 _CALLS = ("call_function", "call_method")
 
@@ -29,7 +29,7 @@ def errors_to_meet(graph: fx.Graph, outputs: Iterable[object]) -> tuple[fx.Node,
 
 def _results(node: fx.Node) -> list[fx.Node]:
     """The nodes whose values a node makes: itself, or what it writes to; none but plain tensors."""
-    made = written_by(node) if is_in_place(node.target, node.kwargs) else [node]
+    made = written_by(node) if writes(node) else [node]
     return [each for each in made if type(each.meta.get("example_value")) is FakeTensor
             and each.meta["example_value"].layout is torch.strided]
 
@@ -56,7 +56,7 @@ def _live(graph: fx.Graph, outputs: set[fx.Node]) -> set[fx.Node]:
 def _is_dead(node: fx.Node, live: set[fx.Node]) -> bool:
     if any(user in live for user in node.users):
         return False
-    if is_in_place(node.target, node.kwargs):
+    if writes(node):
         return not any(_is_seen(each, live) for each in written_by(node))
     return node.meta.get("example_value") is not None  # what has no result is there for what it does
 
@@ -71,7 +71,7 @@ def _is_seen(written: fx.Node, live: set[fx.Node]) -> bool:
         met.add(node)
         if node.op not in _CALLS or node in live or any(user in live for user in node.users):
             return True
-        if is_in_place(node.target, node.kwargs):
+        if writes(node):
             waiting += written_by(node)
         elif not makes_new_memory(node):
             waiting += node.all_input_nodes

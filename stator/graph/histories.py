@@ -9,15 +9,12 @@ old value (`x.mul_(w)`), the backward pass would find the new one. And it leaves
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils import _pytree as pytree
 
-from stator.graph.naming import is_in_place
-from stator.graph.running_statistics import keeps_statistics, running_statistics
+from stator.graph.mutation import operator_name, storage_of, writes, written_storages
 
 AS_IT_IS = "compilers"  # what is turned off where a graph must be run as it is: no compiler gets it
 
@@ -58,27 +55,17 @@ def needs_old_values(graph: fx.Graph) -> bool:
     """Whether an input is written to so that its old value, or its old memory, matters to what comes after."""
     differentiable: set[int] | None = None
     for node in graph.nodes:
-        if not node.op.startswith("call") or not is_in_place(node.target, node.kwargs):
+        if not writes(node):
             continue
-        name = node.target if type(node.target) is str else getattr(node.target, "__name__", "")
+        name = operator_name(node.target)
         if name in _MOVES:
             return True
         if name not in _FORGETFUL:
             if differentiable is None:
                 differentiable = written_with_history(graph)
-            if differentiable and not differentiable.isdisjoint(memory_written(node)):
+            if differentiable and not differentiable.isdisjoint(written_storages(node)):
                 return True
     return False
-
-
-def memory_written(node: fx.Node) -> set[int]:
-    """The memory that an operation may change."""
-    if not node.op.startswith("call") or not is_in_place(node.target, node.kwargs):
-        return set()
-    written = running_statistics(node) if keeps_statistics(node.target) else [node.args[0] if node.args else None]
-    written += [each for name, each in node.kwargs.items() if name == "out"]
-    leaves = [leaf for each in written for leaf in pytree.tree_leaves(each) if type(leaf) is fx.Node]
-    return {memory_of(leaf.meta.get("example_value")) for leaf in leaves}
 
 
 def written_with_history(graph: fx.Graph) -> set[int]:
@@ -88,12 +75,5 @@ def written_with_history(graph: fx.Graph) -> set[int]:
         fake = node.meta.get("example_value")
         with torch._C.DisableTorchFunction():
             if type(fake) is FakeTensor and fake.requires_grad and not fake.is_leaf and fake._version:
-                found.add(memory_of(fake))
+                found.add(storage_of(fake))
     return found
-
-
-def memory_of(fake: Any) -> int:
-    with torch._C.DisableTorchFunction():
-        if type(fake) is not FakeTensor or fake.layout is not torch.strided:
-            return 0
-        return fake.untyped_storage()._cdata

@@ -24,7 +24,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from stator import _hook
 from stator.graph.memory import is_member, storage_partition
-from stator.graph.naming import is_in_place
+from stator.graph.mutation import writes, written_by
 from stator.graph.ranges import of_comparison, of_relation
 from stator.graph.torch_state import C
 from stator.shapes.environment import UNKNOWN
@@ -69,6 +69,7 @@ class KnownValues:
         self._memo: dict[fx.Node, Any] = {}
         self._unknown: set[fx.Node] = set()
         self.asked = 0  # how often
+        self.read: set[fx.Node] = set()  # inputs whose contents the trace relies on
 
     # ------------------------------------------------------------------ what is asked
 
@@ -144,7 +145,7 @@ class KnownValues:
     def _size_again(self, node: fx.Node, path: Any) -> Any:
         """A size that an operation on unknown values makes of known numbers: the operation is asked again."""
         recorder = self.recorder
-        if not path or node.op == "placeholder" or any(map(_changes_shape, recorder.graph.nodes)):
+        if not path or node.op == "placeholder" or recorder.reshaped:
             return UNKNOWN
         args, kwargs = _map_leaves((node.args, node.kwargs), _example)
         changed = self.settled(args[:1] + map_scalars(args[1:], self.of_scalar, direct=True),
@@ -200,6 +201,7 @@ class KnownValues:
         finally:
             _hook.resume(token)
         for each in inputs:
+            self.read.add(each.node)
             self.guard(each)
         return known[root]
 
@@ -207,18 +209,18 @@ class KnownValues:
         """The nodes behind `root`, with every write to what they read; whether there are such writes."""
         needed: set[fx.Node] = set()
         self._reach(root, needed)
-        writes = [node for node in self.recorder.graph.nodes if _writes(node)]
-        if not writes:
+        writers = [node for node in self.recorder.graph.nodes if writes(node)]
+        if not writers:
             return needed, False
         self._refuse_shared_inputs(needed)
         found, size = False, -1
         while size != len(needed):
             size = len(needed)
-            for node in writes:
+            for node in writers:
                 if node not in needed and not needed.isdisjoint(_alias_ancestors(node)):
                     found = True
                     self._reach(node, needed)
-        return needed, found or any(node in needed for node in writes)
+        return needed, found or any(node in needed for node in writers)
 
     def _reach(self, root: fx.Node, needed: set[fx.Node]) -> None:
         waiting = [root]
@@ -304,32 +306,10 @@ def is_small(tensor: Any) -> bool:
     return tensor is not None and _is_plain(tensor) and tensor.dtype in _DTYPES and tensor.numel() <= INPUT_LIMIT
 
 
-def _writes(node: fx.Node) -> bool:
-    if node.op == "placeholder":
-        return False
-    target = node.target
-    if is_in_place(target, node.kwargs) or node.op == "call_function" and not _is_torch(target):
-        return True
-    if isinstance(target, torch._ops.OpOverload):
-        return bool(target._schema.is_mutable)
-    # F.relu(x, True): `inplace` without its name
-    return getattr(target, "__module__", None) == "torch.nn.functional" and any(arg is True for arg in node.args)
-
-
-def _changes_shape(node: fx.Node) -> bool:
-    """Whether an argument's example no longer looks as it did when the node read it."""
-    return node.op != "placeholder" and getattr(node.target, "__name__", node.target) in _SHAPE_CHANGERS \
-        or node.op == "call_function" and not _is_torch(node.target)
-
-
-_SHAPE_CHANGERS = frozenset({"unsqueeze_", "squeeze_", "t_", "transpose_", "swapdims_", "swapaxes_", "resize_",
-                             "resize_as_", "as_strided_", "set_", "resize_as_sparse_"})
-
-
 def _alias_ancestors(node: fx.Node) -> set[fx.Node]:
-    """What may share memory with the arguments of a writing node: views keep the dtype, or say that they change it."""
+    """Nodes that may share memory with what a node writes to: views keep the dtype, or say that they change it."""
     found: set[fx.Node] = set()
-    waiting = list(node.all_input_nodes)
+    waiting = written_by(node)
     while waiting:
         step = waiting.pop()
         if step not in found:

@@ -13,8 +13,7 @@ import torch
 from torch import fx
 from torch.utils import _pytree as pytree
 
-from stator.graph.naming import is_in_place
-from stator.graph.running_statistics import keeps_statistics, running_statistics
+from stator.graph.mutation import operator_name, writes, written_by
 from stator.shapes.values import has_unbacked
 
 _NEVER = frozenset(
@@ -108,11 +107,11 @@ def node_may_fail(node: fx.Node, memory: Memory) -> bool:
     if node.kwargs.get("out") is not None:  # whose dtype may be another than that of the result
         return True
     if stem in _BY_INDEX and _is_on_a_gpu(node):
-        return is_in_place(node.target, node.kwargs) and memory.may_overlap(node)
+        return writes(node) and memory.may_overlap(node)
     if stem in ("getitem", "setitem"):
         return _holds_tensor(node.args[1]) or _holds_list(node.args[1]) \
             or stem == "setitem" and memory.may_overlap(node)
-    if stem != "batch_norm" and is_in_place(node.target, node.kwargs) and memory.may_overlap(node):
+    if stem != "batch_norm" and writes(node) and memory.may_overlap(node):
         return True
     if stem == "repeat_interleave":
         return _holds_tensor((node.args[1:], node.kwargs))
@@ -122,8 +121,8 @@ def node_may_fail(node: fx.Node, memory: Memory) -> bool:
 
 
 def stem_of(target: Any) -> str:
-    """`add` of torch.add, Tensor.add_, operator.add and `__add__`."""
-    return (target if isinstance(target, str) else getattr(target, "__name__", "?")).strip("_")
+    """`add` of torch.add, Tensor.add_, operator.add and `__add__`; `?` of what is not torch's."""
+    return operator_name(target).strip("_") or "?"
 
 
 def is_floating(value: Any) -> bool:
@@ -157,10 +156,13 @@ class Memory:
 
     def may_overlap(self, node: fx.Node) -> bool:
         """Whether what is written may share memory with what is read, or with itself."""
-        first, *others = node.all_input_nodes
+        return any(self._may_meet(node, each) for each in written_by(node))
+
+    def _may_meet(self, node: fx.Node, first: fx.Node) -> bool:
         written = self._owners_of(first)
         if stem_of(node.target) in _REFUSE_THEMSELVES and _times_given(node, first) > 1:
             return True
+        others = [each for each in node.all_input_nodes if each is not first]
         if any(written & read or self._any_shared(written) and self._any_shared(read)
                for read in map(self._owners_of, others)):
             return True
@@ -193,13 +195,12 @@ def _times_given(node: fx.Node, argument: fx.Node) -> int:
 
 
 def makes_new_memory(node: fx.Node) -> bool:
-    return stem_of(node.target) in _MAKE_NEW_MEMORY and not is_in_place(node.target, node.kwargs)
+    return stem_of(node.target) in _MAKE_NEW_MEMORY and not writes(node)
 
 
 def written_placeholders(graph: fx.Graph) -> set[fx.Node]:
     """The inputs of the graph that it may write to, themselves or through a view."""
-    waiting = [node for written in graph.nodes if written.op in ("call_function", "call_method")
-               and is_in_place(written.target, written.kwargs) for node in written_by(written)]
+    waiting = [node for writer in graph.nodes for node in written_by(writer)]
     seen: set[fx.Node] = set()
     while waiting:
         node = waiting.pop()
@@ -212,8 +213,7 @@ def written_placeholders(graph: fx.Graph) -> set[fx.Node]:
 
 def writes_outside(nodes: set[fx.Node]) -> bool:
     """Whether some of these nodes write to what others have made."""
-    waiting = [each for node in nodes if node.op in ("call_function", "call_method")
-               and is_in_place(node.target, node.kwargs) for each in written_by(node)]
+    waiting = [each for node in nodes for each in written_by(node)]
     seen: set[fx.Node] = set()
     while waiting:
         node = waiting.pop()
@@ -224,18 +224,3 @@ def writes_outside(nodes: set[fx.Node]) -> bool:
             if not makes_new_memory(node):
                 waiting += node.all_input_nodes
     return False
-
-
-def written_by(node: fx.Node) -> list[fx.Node]:
-    """The arguments that an in-place operation writes to."""
-    if keeps_statistics(node.target):
-        return running_statistics(node)
-    name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
-    found: list[fx.Node] = []
-    if name == "batch_norm" or not node.args or not name.endswith(("_", "setitem")) and name not in _SWAPS:
-        return node.all_input_nodes
-    fx.node.map_arg((node.args[0], node.kwargs.get("out")), found.append)
-    return found
-
-
-_SWAPS = frozenset("iadd isub imul itruediv ifloordiv imod ipow imatmul ilshift irshift iand ior ixor".split())

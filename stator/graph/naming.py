@@ -55,23 +55,6 @@ def spell(func: Any) -> tuple[str, Any]:
     return _spell_hashed(func)
 
 
-def is_in_place(target: Any, kwargs: dict[str, Any]) -> bool:
-    """Whether a torch call may change its arguments (`add_`, `+=`, `x[i] = v`, `out=`, `inplace=True`)."""
-    name = target if type(target) is str else getattr(target, "__name__", "")
-    if name.endswith("_") and not name.endswith("__") and name not in _KEYWORDS or name in _IN_PLACE_OPERATORS:
-        return True
-    return bool(kwargs) and (kwargs.get("out") is not None or bool(kwargs.get("inplace")))
-
-
-_KEYWORDS = frozenset({"and_", "or_", "not_", "is_"})  # functions of `operator`, which could not be named otherwise
-_IN_PLACE_STEMS = ("iadd", "isub", "imul", "itruediv", "idiv", "ifloordiv", "imod", "ipow", "imatmul", "ilshift",
-                   "irshift", "iand", "ior", "ixor")
-_IN_PLACE_OPERATORS = frozenset({
-    "setitem", "delitem", "batch_norm", "instance_norm", "set_", *_IN_PLACE_STEMS,
-    *(f"__{stem}__" for stem in _IN_PLACE_STEMS),
-})
-
-
 _BETWEEN_WORDS = re.compile(r"\W+", re.ASCII)
 
 

@@ -35,7 +35,15 @@ from stator.graph.frozen_records import field_names, record_arguments
 from stator.graph.input_items import InputItems
 from stator.graph.input_recorder import GraphInput, InputRecorder
 from stator.graph.known_values import KnownValues, forget_constants, has_scalars, index_as_read, map_scalars
-from stator.graph.naming import is_in_place, spell, spelled_types
+from stator.graph.mutation import (
+    UNREPEATABLE,
+    Observation,
+    declared_writes,
+    is_repeatable,
+    note_inner_graphs,
+    note_writes,
+)
+from stator.graph.naming import spell, spelled_types
 from stator.graph.new_nodes import new_node
 from stator.graph.plain_inputs import CAPSULE, PlainInputs
 from stator.graph.propagation import Propagation
@@ -72,6 +80,7 @@ class Recorder(InputRecorder):
         self.reshaped = 0  # those that changed its metadata
         self.place: Callable[[fx.Node], None] = lambda node: None  # tells a node where the program stands
         self.expose: Callable[[Any], None] = lambda value: None
+        self.keep_order: Callable[[fx.Node], None] = lambda node: None  # about what must not run twice, and all behind
         self.mode = RecordingMode(self)
         self.symbols = SymbolNodes(self.graph, fake_mode.shape_env)
         self.symbols.add_number_input = self._add_number_input
@@ -89,6 +98,7 @@ class Recorder(InputRecorder):
         self.propagation = Propagation(fake_mode)
         self.plain_inputs = PlainInputs(self.propagation.fakes)
         self.writes_in_place = False
+        self.repeatable = True  # whether all that was recorded may run twice
         self.layouts = EntryLayouts(self)
         self.marks: dict[str, Any] = {}  # metadata of every node recorded now (see rules_checkpoint)
         self.class_of: Callable[[Any], type] = lambda fake: torch.Tensor  # what the program takes a fake for
@@ -200,22 +210,22 @@ class Recorder(InputRecorder):
         if kwargs:
             refuse_real_tensors(kwargs.values())
         refuse_misread(target if type(target) is str else getattr(target, "__name__", ""))
-        in_place = is_in_place(target, kwargs)
+        declared = declared_writes(func, args, kwargs)  # None: to be observed
         if self.uncertain.storages:
-            self.uncertain.check(target, in_place, args, kwargs)
-        self.writes_in_place = self.writes_in_place or in_place
+            self.uncertain.check(target, bool(declared), args, kwargs)
         if kwargs and type(kwargs.get("out")) is FakeTensor and kwargs["out"].dtype not in map(_dtype, args):
             self.as_it_is = True  # some operators refuse such a dtype, and compilers cast
-        key = self.propagation.key(func, args, kwargs, in_place)
+        key = self.propagation.key(func, args, kwargs, bool(declared))
         if key is not None:
             result = self.propagation.recall(key, func, args, kwargs)
             if result is not None:
                 self.record(op, target, args, kwargs, result)
                 return result
         asked = args, kwargs
-        before = self.layouts.before(args, kwargs) if in_place else None
+        before = self.layouts.before(args, kwargs) if declared is None or declared else None
+        seen = Observation(func, args, kwargs) if declared is None else None
         stream = kwargs.get("generator")
-        with self.listening(target, args, kwargs):
+        with self.listening(target, args, kwargs), seen or nullcontext():
             args, kwargs, result = self._propagate(func, target, args, kwargs if stream is None else
                                                    {key: kwargs[key] for key in kwargs if key != "generator"})
         if stream is not None:
@@ -225,15 +235,18 @@ class Recorder(InputRecorder):
         fresh = bool(self.symbols.shape_env.pending_fresh_unbacked_symbols)
         if fresh and not self.data_dependent:
             raise Break("SB003", f"{getattr(target, '__name__', target)} of a tensor")
-        if in_place or result is None:
+        written = declared if seen is None else seen.written()
+        if written and declared is None and self.uncertain.storages:
+            self.uncertain.check(target, True, args, kwargs)
+        if written or result is None:
             self.changes += 1
             self.propagation.changed(args)
             self.propagation.changed(kwargs.values())
             self.reshaped += before is None or before != self.layouts.after(*asked)
-        elif key is not None and not fresh:
+        elif key is not None and not fresh and (seen is None or seen.repeatable):
             self.propagation.learn(key, func, args, kwargs, result)
-        if fresh or result is None or self.holds_tensor(result):
-            self.record(op, target, args, kwargs, result)
+        if fresh or written or result is None or self.holds_tensor(result):
+            self.record(op, target, args, kwargs, result, written, seen is None or seen.repeatable)
         return result
 
     def _refuse_empty(self, fake: Any) -> None:
@@ -284,7 +297,7 @@ class Recorder(InputRecorder):
                 foreseen = results_of_layer(func, args, kwargs)
                 result = func(*args, **kwargs) if foreseen is None else foreseen
                 if torch.SymFloat in map(type, (*args, *kwargs.values())):
-                    forget_constants((*args[:1], kwargs.get("out")) if is_in_place(target, kwargs) else (), result)
+                    forget_constants(declared_writes(func, args, kwargs) or args[:1], result)
                 return result
             except DataDependentOutputException as error:
                 return decomposed(func, args, kwargs, f"{getattr(target, '__name__', target)}: {error}")
@@ -366,10 +379,14 @@ class Recorder(InputRecorder):
         self.propagation.changed((fake,))
         with torch._C.DisableTorchFunction():
             fake.requires_grad_()
-        self.record("call_method", "requires_grad_", (fake,), {}, None)
+        self.record("call_method", "requires_grad_", (fake,), {}, None, (fake,))
 
-    def record(self, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> fx.Node:
-        """One node for a call whose fake result is known."""
+    def record(self, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any,
+               written: Any = None, repeatable: bool = True) -> fx.Node:
+        """One node for a call whose fake result is known; the tensors that it writes to, whether it may run twice.
+
+        None: whatever inner graphs among the arguments write to (see mutation).
+        """
         self.before_saving(args, kwargs)
         to_arg = self.to_node_arg
         bindings = self.symbols.take_fresh(result)
@@ -382,6 +399,14 @@ class Recorder(InputRecorder):
         node = new_node(self.graph, op, target, node_args, node_kwargs)
         self.calls += 1
         node.meta.update(self.marks)
+        if written is None and self.inner_graphs:
+            written = note_inner_graphs(node, [each for each in args if is_a(each, fx.GraphModule)], args)
+        if written:
+            self.writes_in_place = True
+            note_writes(node, {self.node_of(fake) for fake in written})
+        if not repeatable:
+            node.meta[UNREPEATABLE] = True
+        self.repeatable = self.repeatable and is_repeatable(node)
         if result is not None:
             node.meta["example_value"] = self.wrappers.inside(result) if self.wrappers.behind else result
             self.symbols.define_fresh(node, bindings, result)
@@ -390,6 +415,8 @@ class Recorder(InputRecorder):
             elif type(result) not in SYMBOLIC:
                 self._tie_parts(result, node)
         self.place(node)
+        if not self.repeatable:
+            self.keep_order(node)
         return node
 
     def _tie_parts(self, result: Any, node: Any) -> None:

@@ -1,37 +1,32 @@
-"""What normalisations write to.   F.batch_norm(x, mean, var, training=True)  ->  [mean, var]
+"""Running statistics that normalisations update.   F.batch_norm(x, mean, var, training=True)  ->  [mean, var]
 
-In: a node.  Out: the tensors it changes.  These changes are not counted in the tensors' versions, neither by the
-operators nor by their fakes.
+In: the arguments of a call, by name.  Out: the tensors it changes.  Neither schemas nor version counters show these
+writes, so the names of the parameters do: `running_mean` and `running_var`, unless a flag says that they are only read.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-import torch
 import torch.nn.functional as F
-from torch import fx
 
-_BY_FUNCTION: tuple[tuple[Any, tuple[str, ...], bool], ...] = (  # its parameters, whether it updates unless told
-    (F.batch_norm, ("input", "running_mean", "running_var", "weight", "bias", "updates"), False),
-    (F.instance_norm, ("input", "running_mean", "running_var", "weight", "bias", "updates"), True),
-    (torch.batch_norm, ("input", "weight", "bias", "running_mean", "running_var", "updates"), True),
-    (torch.instance_norm, ("input", "weight", "bias", "running_mean", "running_var", "updates"), True),
+_FLAGS = ("training", "use_input_stats", "updates")
+_PARTS = ("running_mean", "running_var")
+_FUNCTIONS: tuple[tuple[Any, tuple[str, ...], bool], ...] = (  # its parameters, whether it updates unless told
+    (F.batch_norm, ("input", "running_mean", "running_var", "weight", "bias", "training"), False),
+    (F.instance_norm, ("input", "running_mean", "running_var", "weight", "bias", "use_input_stats"), True),
 )
-_PARAMETERS = {id(function): (names, updates) for function, names, updates in _BY_FUNCTION}
+STATISTICS = {id(function): (names, updates) for function, names, updates in _FUNCTIONS}
 
 
-def keeps_statistics(target: Any) -> bool:
-    return id(target) in _PARAMETERS
+def updates_statistics(schema: Any) -> bool:
+    """Whether an operator may update statistics that its schema does not mark as written."""
+    names = [argument.name for argument in schema.arguments if argument.alias_info is None]
+    return schema.name.startswith("aten::") and _PARTS[0] in names and not any(
+        part in schema.name for part in ("backward", "functional", "no_training", "no_update"))
 
 
-def running_statistics(node: fx.Node) -> list[fx.Node]:
-    """The running mean and variance that a node updates."""
-    known = _PARAMETERS.get(id(node.target))
-    if known is None:
-        return []
-    names, updates = known
-    given: dict[str, Any] = {**dict(zip(names, node.args, strict=False)), **node.kwargs}
-    told = given.get("updates", given.get("training", given.get("use_input_stats", updates)))
-    found = (given.get("running_mean"), given.get("running_var"))
-    return [each for each in found if isinstance(each, fx.Node)] if told is not False else []
+def statistics_given(given: dict[str, Any], updates: bool) -> list[Any]:
+    """The running mean and variance among named arguments, where the call updates them."""
+    flag = next((given[name] for name in _FLAGS if name in given), updates)
+    return [given[name] for name in _PARTS if given.get(name) is not None] if flag is not False else []

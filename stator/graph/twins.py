@@ -20,13 +20,15 @@ from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.graph.may_fail import CAUGHT
+from stator.graph.mutation import UNREPEATABLE, WRITTEN
 from stator.guards.shape_check import Operand, Property
 from stator.shapes.values import SYMBOLIC
 from stator.source import Source
 
 _SEQUENCES = (tuple, list)
 # Compared, or not to be compared:
-_TOLD = frozenset({"example_value", "stack_trace", "source", "source_fn_stack", "unbacked_bindings", CAUGHT})
+_TOLD = frozenset({"example_value", "stack_trace", "source", "source_fn_stack", "unbacked_bindings", CAUGHT,
+                   WRITTEN, UNREPEATABLE})
 
 
 class _Unlike(Exception):

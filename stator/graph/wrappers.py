@@ -16,7 +16,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from stator.breaks import Break
-from stator.graph.naming import is_in_place
+from stator.graph.mutation import Observation, declared_writes
 from stator.graph.propagation import ExactNeeded
 from stator.guards.shape_check import Operand, Property
 from stator.shapes.inputs import symbolic_wrapper
@@ -73,18 +73,20 @@ class Wrappers:
         recorder = self.recorder
         if op == "setattr":
             raise Break("SB006", f"assignment to Tensor.{target} of a wrapper")
-        in_place = is_in_place(target, kwargs)
-        recorder.writes_in_place = recorder.writes_in_place or in_place
-        result = recorder.attempt(func, target, *self.inside((args, kwargs)))
+        declared = declared_writes(func, args, kwargs)
+        given = self.inside((args, kwargs))
+        with Observation(func, *given) as seen:
+            result = recorder.attempt(func, target, *given)
+        written = self.outside(seen.written()) if declared is None else declared
         with torch._C.DisableTorchFunction():
             if recorder.symbols.shape_env.pending_fresh_unbacked_symbols:
                 raise Break("SB003", f"{getattr(target, '__name__', target)} of a wrapper subclass")
             self.require_same((args, kwargs))
             result = self.noted(result)
-        if in_place or result is None:
+        if written or result is None:
             recorder.changes += 1
-        if result is None or recorder.holds_tensor(result):
-            recorder.record(op, target, args, kwargs, result)
+        if written or result is None or recorder.holds_tensor(result):
+            recorder.record(op, target, args, kwargs, result, written)
         return result
 
     def construct(self, cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

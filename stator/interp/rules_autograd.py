@@ -19,6 +19,7 @@ from torch.autograd.function import FunctionCtx, _SingleLevelFunction
 
 from stator import marks
 from stator.breaks import Break
+from stator.graph.mutation import is_repeatable, storage_of, written_storages
 from stator.graph.remembered import Remembered
 from stator.graph.torch_state import GRAD_MODE
 from stator.guards.guard import is_constant
@@ -200,14 +201,15 @@ def as_one_node(vm: Any, application: Application, output: Any) -> Any:
     if not all(type(part) is FakeTensor or is_constant(part) for part in parts):
         raise Break("SB016", f"{name}.forward returns something else than tensors, with gradients")
     recorder = vm.recorder
-    withdraw(recorder, application)
+    storages, repeatable = withdraw(recorder, application)
     vm.torch_state.change(GRAD_MODE, (application.grad,), {})
     plan = (output, application.marks("dirty_tensors"), application.marks("non_differentiable"))
     with torch._C.DisableTorchFunction():
         result = Remembered.apply(plan, *application.inputs)
     target = bound_apply(application.cls, bound) if bound else apply_of(application.cls)
     given = tuple(value for place, value in enumerate(application.inputs) if place not in bound)
-    recorder.record("call_function", target, given, {}, result)
+    written = [value for value in given if type(value) is FakeTensor and storage_of(value) in storages]
+    recorder.record("call_function", target, given, {}, result, written, repeatable)
     return result
 
 
@@ -229,13 +231,20 @@ def bound_apply(cls: Any, bound: dict[int, Any]) -> Any:
     return apply
 
 
-def withdraw(recorder: Any, application: Application) -> None:
-    """Take forward's own nodes out of the graph again; placeholders and parts of earlier results stay."""
+def withdraw(recorder: Any, application: Application) -> tuple[set[int], bool]:
+    """Take forward's own nodes out of the graph again; placeholders and parts of earlier results stay.
+
+    Out: the storages that they write to, and whether all of them may run twice.
+    """
+    storages: set[int] = set()
+    repeatable = True
     for node in reversed(list(recorder.graph.nodes)):
         if node in application.marked or node.op == "placeholder" or node.users:
             continue
         if node.target is operator.getitem and node.args[0] in application.marked:
             continue
+        storages |= written_storages(node)
+        repeatable = repeatable and is_repeatable(node)
         recorder.graph.erase_node(node)
         result = node.meta.get("example_value")
         for part in result if is_a(result, (tuple, list)) else (result,):
@@ -243,6 +252,7 @@ def withdraw(recorder: Any, application: Application) -> None:
             if tied is node or type(tied) is tuple and tied[0] is node:
                 del recorder.nodes[id(part)]
     recorder.calls = application.calls
+    return storages, repeatable
 
 
 def pending_writes(vm: Any) -> Any:

@@ -14,6 +14,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.breaks import Break
+from stator.graph.mutation import Observation
 from stator.interp.frame import Raised
 from stator.shapes.values import SYMBOLIC, specialise
 
@@ -21,7 +22,7 @@ from stator.shapes.values import SYMBOLIC, specialise
 def record(vm: Any, target: Callable[..., Any], operands: tuple[Any, ...]) -> Any:
     """Run the node's target on the fakes, for real, and record it."""
     try:
-        results = _run(target, operands)
+        results, written = _run(target, operands)
     except Exception as error:
         if any(type(value) is FakeTensor and value._has_symbolic_sizes_strides for value in operands):
             raise Break("SB016", f"a transform of torch.func, over sizes that are left open: {error}") from None
@@ -30,13 +31,14 @@ def record(vm: Any, target: Callable[..., Any], operands: tuple[Any, ...]) -> An
         operands = tuple([specialise(value, "a number in a transform") if type(value) in SYMBOLIC else value
                           for value in operands])
         try:
-            results = _run(target, operands)
+            results, written = _run(target, operands)
         except Exception as again:
             raise Raised(again) from None
-    vm.recorder.record("call_function", target, operands, {}, results)
+    vm.recorder.record("call_function", target, operands, {}, results, written)
     return results
 
 
-def _run(target: Callable[..., Any], operands: tuple[Any, ...]) -> Any:
-    with torch._C.DisableTorchFunction():
-        return target(*operands)
+def _run(target: Callable[..., Any], operands: tuple[Any, ...]) -> tuple[Any, list[FakeTensor]]:
+    with torch._C.DisableTorchFunction(), Observation(target, operands, {}, opaque=False) as seen:
+        results = target(*operands)
+    return results, seen.written()
