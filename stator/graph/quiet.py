@@ -89,7 +89,7 @@ class Heard:
         self.before = warnings.filters, _warnings._showwarnmsg, _C._get_warnAlways()
         _warnings._showwarnmsg = self.said.append
         if not warnings_can_raise():
-            warnings.filters = _EVERYTHING  # type: ignore[assignment]
+            warnings.filters = _EVERYTHING.copy()  # which the block may change
         if self.always:
             _C._set_warnAlways(True)
         return self.said
