@@ -165,7 +165,7 @@ register(
     "SB011",
     "beyond what the interpreter follows",
     cause="the bytecode holds an instruction that the interpreter declines, or calls and loops go on longer than it "
-    "follows them (900 nested calls, two million iterations)",
+    "follows them (900 nested calls; 100,000 loop iterations, stator.config.capture_iteration_limit)",
     example="def count(x, n): return x if n == 0 else count(x + 1, n - 1)   # n = 950",
     remedy="write deep recursion as a loop, move long loops without tensors out of the compiled function, or exclude "
     "the function with stator.disable",

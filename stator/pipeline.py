@@ -30,6 +30,7 @@ from stator.emit.points import NATIVE_CODES, ResumePoint
 from stator.emit.redone import report_eager_call
 from stator.graph import propagation
 from stator.graph.modes_aside import set_aside
+from stator.graph.quiet import loggers_unchanged
 from stator.held_signals import held_signals
 from stator.options import Settings
 from stator.process_config import config
@@ -166,7 +167,7 @@ def on_miss(site: CallSite, compiled: Any, bound: tuple[Any, ...], args: tuple[A
             return _core.RETRY
         _tracing.active = True
         try:
-            with held_signals(), set_aside():
+            with held_signals(), loggers_unchanged(), set_aside():
                 entry = capture(site, bound)
         except BaseException:
             if site.point is not None:  # the regions that earlier segments have entered are never left

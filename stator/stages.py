@@ -40,10 +40,11 @@ from stator.graph.modes_aside import put_back, unasked
 from stator.graph.mutation import storage_of
 from stator.graph.overlaps import overlapping_inputs
 from stator.graph.wrappers import OPEN_SIZES
-from stator.guards.guard import Guard, Kind
+from stator.guards.guard import MISSING, Guard, Kind
 from stator.guards.guard_set import GuardList, in_order
 from stator.guards.lower import Program, lower
 from stator.guards.partition import Address, Place, partition
+from stator.guards.reference import Unreadable, evaluate
 from stator.heap.wrappers import leaf_sources
 from stator.held_signals import signals_let_through
 from stator.interp import function_modes
@@ -60,19 +61,26 @@ from stator.shapes.checks import require_declared, shape_guards
 from stator.shapes.values import in_the_users_terms
 from stator.source import CallOf, Pinned
 
-ATTEMPTS_BESIDE_THREADS = 3
+ATTEMPTS = 3
 
 
 class WorldChanged(Exception):
-    """What the trace relied on holds no longer when it is done: the call runs eagerly, and the next one is captured."""
+    """A fact that the trace relied on no longer holds when the capture is done."""
+
+    def __init__(self, guard: Guard, bound: tuple[Any, ...]) -> None:
+        super().__init__(guard.text())
+        try:
+            self.value: Any = evaluate(guard.source, bound)
+        except Unreadable:
+            self.value = MISSING
 
 
 def capture(site: CallSite, bound: tuple[Any, ...],
-            rejected: tuple[str, ...] = ()) -> tuple[Any, Any, Installed] | None:
+            rejected: tuple[WorldChanged, ...] = ()) -> tuple[Any, Any, Installed] | None:
     """One trace through every stage; None when it failed by a bug of ours.
 
-    `rejected`: the guards that refused earlier attempts beside other threads. A fact that a thread changes has another
-    value in each attempt, or holds in the next; a guard that refuses every time is a bug, whoever is running.
+    `rejected`: the guards that refused earlier attempts. A fact that somebody changes has another value in each attempt,
+    or holds in the next; a guard that refuses every time, while its fact stays as it is, is a bug.
     """
     code = site.fn.__code__
     events.emit(events.CaptureStarted(site.name, code.co_filename, code.co_firstlineno))
@@ -102,13 +110,13 @@ def capture(site: CallSite, bound: tuple[Any, ...],
             return None
         raise  # of a capture inside this one
     except WorldChanged as changed:
-        rejected = (*rejected, str(changed))
-        if len(rejected) < ATTEMPTS_BESIDE_THREADS:
+        rejected = (*rejected, changed)
+        if len(rejected) < ATTEMPTS:
             return capture(site, bound, rejected)
-        if len(set(rejected)) == 1:
+        if len(set(map(str, rejected))) == 1 or all(each.value is changed.value for each in rejected):
             internal_failure(site, InternalError(f"the guards reject the call they came from: {changed}"))
         else:
-            decline(site, f"another thread keeps changing a fact: {changed}")
+            report_change(site, changed)
         return None
     except BackendError as error:
         if done is None or not ask_less(site, done) and not leave_as_it_is(site, error):
@@ -301,12 +309,8 @@ def checked_program(done: Trace, wanted: list[Any], bound: tuple[Any, ...],
     program = _core.GuardProgram(lowered.nodes, lowered.checks, lowered.wanted, len(bound), packed)
     with put_back():
         failed = program.check(bound)
-    # A module that loads its parts when they are asked for (numpy.ma) has a name now that it lacked before the trace.
-    if failed != -1 and (done.vm.has_company or threading.active_count() > 1
-                         or lowered.guards[failed].kind is Kind.ABSENT):
-        raise WorldChanged(lowered.guards[failed].text())
-    if failed != -1:
-        raise InternalError(f"the guards reject the call they came from: {lowered.guards[failed].text()}")
+    if failed != -1:  # as where a module loads its parts when they are first read (numpy.ma)
+        raise WorldChanged(lowered.guards[failed], bound)
     return program, lowered, guards
 
 
@@ -416,6 +420,16 @@ def finish_break(site: CallSite, done: Trace, stop: Break, event: events.GraphBr
     if site.settings.dynamic is not False:
         pass_on(site.shapes.memory, vm.heap, values, resume, stop)
     return finish(site, done, bound, started, values, resume)
+
+
+def report_change(site: CallSite, changed: WorldChanged) -> None:
+    """Name a fact that does not hold still while a call is captured."""
+    who = "another thread" if threading.active_count() > 1 else "the backend, a listener of events or an import"
+    why = f"a fact changes in every capture of {site.name}, by {who}: {changed}"
+    decline(site, why)
+    site.failures += 1
+    if site.failures == 1:
+        warnings.warn(f"stator: {why}; the call runs eagerly", RuntimeWarning, stacklevel=6)
 
 
 def internal_failure(site: CallSite, error: BaseException) -> None:

@@ -11,6 +11,8 @@ import sys
 import warnings
 from typing import Any
 
+import torch
+
 from stator import _core, _hook
 from stator.emit.arrays import write_array
 from stator.emit.caches import write_cache_use
@@ -19,6 +21,7 @@ from stator.emit.generators import write_standing
 from stator.emit.iterators import write_iterator
 from stator.emit.rebuild import Rebuilder, _vars, set_attribute
 from stator.emit.texts import write_frozen, write_text
+from stator.graph.quiet import Heard
 from stator.guards.guard import MISSING, Kind
 from stator.heap.box import Box
 from stator.heap.iterators import advanced, exhausted
@@ -33,7 +36,7 @@ from stator.heap.upcoming import is_exhausted, taken
 from stator.interp.known_streams import set_state, state_of
 from stator.interp.rules_caches import CacheUsed
 from stator.interp.rules_decimals import raise_flags, raised_flags
-from stator.interp.rules_effects import Logged, PolicySet, Printed, Warned
+from stator.interp.rules_effects import Converted, Logged, PolicySet, Printed, Warned
 from stator.interp.rules_references import refuse_untold_deaths
 from stator.interp.rules_streams import Written
 from stator.interp.rules_warnings import FiltersChanged, FiltersKept
@@ -114,6 +117,8 @@ def _replay(build: Rebuilder, effect: Any) -> str:
     if type(effect) is Warned:
         return (f"{writer.constant(warn_at, 'warn_at')}({build.value(effect.message)}, "
                 f"{writer.constant(effect.category)}, {effect.filename!r}, {effect.line}, {effect.outward})")
+    if type(effect) is Converted:
+        return f"{writer.constant(warn_of_conversion, 'warn_of_conversion')}({effect.filename!r}, {effect.line})"
     if type(effect) is Logged:
         args = ", ".join(write_frozen(build, arg) for arg in (effect.message, effect.args))
         logger = writer.constant(effect.logger, "logger")
@@ -137,6 +142,17 @@ def _replay(build: Rebuilder, effect: Any) -> str:
     if type(effect) is PolicySet:
         return f"{writer.constant(effect.setter, 'set_error_policy')}({effect.value!r})"
     raise TypeError(f"unknown effect {effect!r}")
+
+
+_LEAF = torch.zeros((), requires_grad=True)
+
+
+def warn_of_conversion(filename: str, line: int) -> None:
+    """Convert a tensor as the program did, and pass on what torch warns of."""
+    with torch.enable_grad(), Heard(always=False) as said:
+        float(_LEAF)
+    for each in said:
+        warn_at(str(each.message), each.category, filename, line, 0)
 
 
 def warn_at(message: Any, category: Any, filename: str, line: int, outward: int) -> None:

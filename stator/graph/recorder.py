@@ -48,7 +48,7 @@ from stator.graph.new_nodes import new_node
 from stator.graph.overlaps import Overlaps
 from stator.graph.plain_inputs import CAPSULE, PlainInputs
 from stator.graph.propagation import Propagation
-from stator.graph.quiet import keep_quiet
+from stator.graph.quiet import keep_quiet, muted
 from stator.graph.recurrent_layouts import results_of_layer
 from stator.graph.torch_state import TorchState
 from stator.graph.uncertain import Uncertain
@@ -107,7 +107,7 @@ class Recorder(InputRecorder):
         self.class_of: Callable[[Any], type] = lambda fake: torch.Tensor  # what the program takes a fake for
         self.open_parts: Callable[[Any, Source], dict[str, Any]] = lambda tensor, source: {}  # of a wrapper: by name
         self.tangents = False  # whether the trace is at a level of forward-mode differentiation
-        self.listening: Callable[..., AbstractContextManager[None]] | None = None  # around each operation on fakes
+        self.listening: Callable[..., AbstractContextManager[Any]] = muted  # around each operation on fakes
         self.under_hooks = False  # whether the trace is where the program has pushed hooks on saved tensors
         self.before_saving: Callable[..., None] = lambda *values: None  # told before autograd may save something
         self._last_input: fx.Node | None = None
@@ -232,7 +232,7 @@ class Recorder(InputRecorder):
         before = self.layouts.before(args, kwargs) if declared is None or declared else None
         seen = Observation(func, args, kwargs) if declared is None else None
         stream = kwargs.get("generator")
-        with nullcontext() if self.listening is None else self.listening(target, args, kwargs), seen or nullcontext():
+        with self.listening(target, args, kwargs), seen or nullcontext():
             args, kwargs, result = self._propagate(func, target, args, kwargs if stream is None else
                                                    {key: kwargs[key] for key in kwargs if key != "generator"})
         if stream is not None:
@@ -366,12 +366,16 @@ class Recorder(InputRecorder):
         if self.uncertain.storages:
             self.uncertain.check(name, False, (fake,), {})
         with torch._C.DisableTorchFunction(), self.symbols.dispatcher(), \
-                nullcontext() if self.listening is None else self.listening(name, None, {}):
+                nullcontext() if self.listening is muted and name != "grad" else self.listening(name, None, {}):
             wrapper = self.wrappers.behind.get(id(fake))
             result = descr.__get__(fake) if wrapper is None else self.wrappers.noted(descr.__get__(wrapper))
         if self.holds_tensor(result):
             self.record("getattr", name, (fake,), {}, result)
         return result
+
+    def version_of(self, fake: torch.Tensor) -> int:
+        """Count the writes to a fake; of an inference tensor, which keeps no count, those to any tensor."""
+        return self.changes if fake.is_inference() else fake._version
 
     def keep_as_it_is(self) -> None:
         """The program asks for what only autograd's own record of each operation can answer: no compiler."""

@@ -42,7 +42,7 @@ def run_on_arrays(vm: Any, function: Any, args: tuple[Any, ...], kwargs: dict[st
             result = vm.native_unhooked(function, args, kwargs)  # it meets no code of the program
     except Raised as raised:
         if is_a(raised.exc, (FloatingPointError, Warning)):
-            raise Break("SB015", f"numpy warns: {raised.exc}") from None
+            raise Break("SB015", f"numpy warns: {raised.exc}", asks_caller=True) from None
         raise
     for standin, before in shared:
         if standin.tobytes() != before:

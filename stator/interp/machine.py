@@ -23,6 +23,7 @@ from stator.heap.readers import traceback_of
 from stator.heap.tracker import Shape
 from stator.interp.frame import Bug, ExcState, Finished, Frame, Raised
 from stator.interp.handled_errors import ANY, WAY, caught_in, note
+from stator.interp.progress import LOOK_MASK, Progress
 from stator.interp.tracebacks import FrameObjects, Unwound, last_offset, place_of, with_place
 from stator.source import CallOf, Pinned
 
@@ -176,6 +177,8 @@ class Machine:
         self.compiling_shown = False  # torch.compiler.is_compiling() returned True
         self.why_off: Mapping[str, str] = {}
         self.located: tuple[Any, int, Any] = NOWHERE  # a code object, an instruction of it, its place
+        self.jumps = self.pushes = 0  # backward jumps and calls so far
+        self.progress = Progress()
         self.steps = 0  # instructions begun by the outermost loop
         self.stop_step = -1  # where to stop: set when a trace is repeated up to the place of a break
         self.stop: Break = None  # type: ignore[assignment]
@@ -354,6 +357,9 @@ class Machine:
         if level > DEPTH_LIMIT:
             raise Break("SB011", f"{DEPTH_LIMIT} nested calls")
         self.frame = frame
+        self.pushes += 1
+        if not self.pushes & LOOK_MASK:
+            self.progress.look(self)
 
     def give(self, value: Any, cont: Any = None) -> None:
         """Hand a value computed at once to whoever asked for it."""

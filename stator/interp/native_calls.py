@@ -32,6 +32,7 @@ from stator.interp.iterator_protocol import is_iterator
 from stator.interp.lookup import MISSING, find, is_mutable_class
 from stator.interp.machine import Machine, Thunk, program_of
 from stator.interp.marked import is_marked, refuse_disallowed
+from stator.interp.native_warnings import WARNING_TYPES, call_heard
 from stator.interp.overrides import own_method
 from stator.interp.rule_registry import RULES
 from stator.interp.texts import refuse_addresses, text_of_outside
@@ -54,6 +55,7 @@ class NativeCaller(Machine):
     guard_code: Callable[[types.FunctionType], None]
     walked: Callable[[Any], Any]
     guard_identity: Callable[[Any], Any]
+    hears_numpy = False  # while warnings of a call of numpy's are collected
 
     # ------------------------------------------------------------------ C code
 
@@ -255,6 +257,9 @@ class NativeCaller(Machine):
             if type(args[0]) in UNREAD:
                 _require_read(fn, args[0])
             self.heap.note_write(args[0])  # perhaps: C code changes nothing but its first argument
+            if (type(args[0]) in WARNING_TYPES or len(args) > 1 and type(args[1]) in WARNING_TYPES) \
+                    and not self.hears_numpy:
+                return call_heard(self, fn, args, kwargs)
         _hook.enter()
         try:
             result = fn(*args, **kwargs) if kwargs else fn(*args)

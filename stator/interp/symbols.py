@@ -354,6 +354,8 @@ def _to_float(vm: Any, values: Any) -> Any:
     if len(values) != 1 or type(values[0]) not in _NUMBERS and type(values[0]) is not FakeTensor:
         return MISSING
     value = as_integer(_number_of(vm, values[0]))
+    if type(values[0]) is FakeTensor:
+        vm.note_conversion(values[0])
     if type(value) is torch.SymFloat:
         return value
     return arithmetic(vm, torch.sym_float, value) if type(value) in SYMBOLIC else attempt(float, value)

@@ -41,7 +41,9 @@ from stator.interp.held_scalars import items_of
 from stator.interp.iterator_protocol import IteratorOf, is_iterator
 from stator.interp.lookup import MISSING, find
 from stator.interp.module_calls import ModuleCalls
+from stator.interp.native_warnings import note_conversion
 from stator.interp.ops_except import optional_attr, special_method
+from stator.interp.progress import LOOK_MASK
 from stator.interp.shown_names import guard_names_in
 from stator.interp.standing import Generators, walked_generator
 from stator.interp.traced_numpy import concerns
@@ -53,7 +55,6 @@ _SIMPLE_ITERATORS = {type(iter([])), type(iter(())), type(iter(range(0))), type(
                      type(iter(range(1 << 70))), type(iter({})), type(iter({}.values())), type(iter(set()))}
 _CONSTANT_OBJECTS = (torch.Generator,)
 _WHOLE = (FakeTensor, list, tuple, dict, str, range, bytes)
-LOOP_LIMIT = 100_000  # seconds of tracing: from there on the frame is better run as it is
 
 
 class VM(Caller):
@@ -78,7 +79,6 @@ class VM(Caller):
         recorder.function_modes, recorder.ask, recorder.concerned = self.modes, self.asked, self.concerned
         self.live = True
         self.recursion_limit = 0  # the user's, while the trace runs under its own
-        self.jumps = 0
         self.has_company = threading.active_count() > 1  # other threads may change facts while they are traced
 
     def release(self) -> None:
@@ -135,14 +135,20 @@ class VM(Caller):
     def guard_names_in(self, error: BaseException) -> None:
         guard_names_in(self, error)
 
+    def note_conversion(self, tensor: Any) -> None:
+        note_conversion(self, tensor)
+
     def is_constant_object(self, value: Any) -> bool:
         """An opaque object whose C methods the native table lists as pure: it is what its identity says."""
         return module_of(type(value)) in ("re", "_sre", "datetime", "decimal", "fractions")
 
     def tick(self) -> None:
         self.jumps += 1
-        if self.jumps > LOOP_LIMIT:
-            raise Break("SB011", f"the trace has run {LOOP_LIMIT:,} loop iterations", whole_frame=True)
+        if self.jumps > self.progress.limit:
+            raise Break("SB011", f"the trace has run {self.progress.limit:,} loop iterations "
+                        "(stator.config.capture_iteration_limit)", whole_frame=True)
+        if not self.jumps & LOOK_MASK:
+            self.progress.look(self)
 
     def asked(self, func: Any, kinds: Any, args: Any, rest: tuple[Any, ...]) -> Any:
         """torch asks the recorder's mode: the program's innermost one answers, or the class of an argument."""
