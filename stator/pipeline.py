@@ -29,6 +29,7 @@ from stator.emit.advance import Points
 from stator.emit.points import NATIVE_CODES, ResumePoint
 from stator.graph import propagation
 from stator.graph.modes_aside import set_aside
+from stator.graph.suspended_patches import find_patches, needs_eager, suspended
 from stator.held_signals import held_signals
 from stator.options import Settings
 from stator.process_config import config
@@ -127,6 +128,10 @@ def on_miss(site: CallSite, compiled: Any, bound: tuple[Any, ...], args: tuple[A
     if (name := replaced()) is not None:
         events.emit(events.EagerFallback(site.name, f"builtins.{name} was replaced, and Stator needs Python's own"))
         return _core.EAGER
+    patches = find_patches()
+    if patches and (name := needs_eager(patches)) is not None:
+        events.emit(events.EagerFallback(site.name, f"Tensor.{name} was replaced, and other threads are running"))
+        return _core.EAGER
     if torch._C._get_tracing_state() is not None:  # torch.jit.trace: sizes are tensors, and no entry accepts the call
         events.emit(events.EagerFallback(site.name, "torch.jit.trace is running"))
         return _core.EAGER
@@ -163,7 +168,7 @@ def on_miss(site: CallSite, compiled: Any, bound: tuple[Any, ...], args: tuple[A
             return _core.RETRY
         _tracing.active = True
         try:
-            with held_signals(), set_aside():
+            with held_signals(), set_aside(), suspended(patches):
                 entry = capture(site, bound)
         except BaseException:
             if site.point is not None:  # the regions that earlier segments have entered are never left

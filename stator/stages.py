@@ -10,6 +10,7 @@ import threading
 import time
 import warnings
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -34,6 +35,7 @@ from stator.graph.histories import AS_IT_IS, needs_old_values, separate_historie
 from stator.graph.may_fail import fails_where_it_is_caught
 from stator.graph.memory import memory_partition, overlap_in_symbols, sharing_candidates, storage_partition
 from stator.graph.modes_aside import put_back, unasked
+from stator.graph.suspended_patches import restored
 from stator.graph.wrappers import OPEN_SIZES
 from stator.guards.guard import Guard, Kind
 from stator.guards.guard_set import GuardList, in_order
@@ -41,6 +43,7 @@ from stator.guards.lower import Program, lower
 from stator.heap.wrappers import leaf_sources
 from stator.held_signals import signals_let_through
 from stator.interp import function_modes
+from stator.interp.overrides import guard_slots
 from stator.interp.rules_effects import PolicySet
 from stator.interp.rules_gradients import WAY
 from stator.interp.rules_higher_order import CARRIED_NUMBERS, carries_numbers
@@ -216,7 +219,8 @@ def compiled_or_shared(site: CallSite, done: Trace, residual: Residual, bound: t
         settings = replace(settings, backend="eager", mode=None, options={})
         events.emit(events.EagerFallback(site.name, "a graph that a compiler would not do as the program does is run "
                                          "as it is"))
-    with signals_let_through(), torch._C._EnableTorchFunction():  # a backend may trace the graph with proxies
+    with signals_let_through(), torch._C._EnableTorchFunction(), \
+            nullcontext() if settings.has_own_backend else restored():  # a backend may trace the graph with proxies
         compiled = compile_graph(graph, fakes, settings, done.fake_mode, done.grad_at_start)
     done.vm.torch_state.restore()  # a backend that traced the graph has run its changes of settings
     return compiled, shareable(done, compiled, description)
@@ -250,6 +254,7 @@ def guard_shared_memory(done: Trace, residual: Residual) -> None:
 def checked_program(done: Trace, wanted: list[Any], bound: tuple[Any, ...],
                     packed: int = 0) -> tuple[Any, Program, Sequence[Guard]]:
     """The guard program; it must accept the very call it came from."""
+    guard_slots(done.vm)
     guard_set = done.vm.heap.guards
     symbols = done.vm.recorder.symbols
     if symbols.declared:
@@ -260,7 +265,7 @@ def checked_program(done: Trace, wanted: list[Any], bound: tuple[Any, ...],
     guards = GuardList(guard_set)
     lowered = lower(in_order(guard_set.single()), wanted, guard_set.said())
     program = _core.GuardProgram(lowered.nodes, lowered.checks, lowered.wanted, len(bound), packed)
-    with put_back():
+    with put_back(), restored():
         failed = program.check(bound)
     # A module that loads its parts when they are asked for (numpy.ma) has a name now that it lacked before the trace.
     if failed != -1 and (done.vm.has_company or threading.active_count() > 1

@@ -20,6 +20,7 @@ import numpy
 
 from stator import _hook
 from stator.breaks import Break
+from stator.graph.suspended_patches import names_of_class
 from stator.kinds import is_a
 from stator.shapes.values import SYMBOLIC
 
@@ -104,7 +105,7 @@ def bytes_of(buffer: Any) -> bytes:
 
 def entries_of_class(cls: type) -> dict[str, Any]:
     """What a class itself holds, by name; a copy, since a class's own dict is not to be had."""
-    return dict(type.__dict__["__dict__"].__get__(cls))
+    return dict(names_of_class(cls))
 
 
 def _has_symbol(value: Any) -> bool:

@@ -14,6 +14,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.breaks import Break
+from stator.graph.suspended_patches import TENSOR_CLASSES, is_special, names_of_class
 from stator.guards.guard import Kind
 from stator.heap.box import Box
 from stator.heap.instances import box_attributes
@@ -26,7 +27,7 @@ from stator.interp.descriptors import is_data_descriptor, raise_attribute_error
 from stator.interp.frame import Continuation, Frame, Raised
 from stator.interp.lookup import MISSING, find, is_mutable_class
 from stator.interp.outside import is_outside
-from stator.interp.overrides import only_defaults, own_method
+from stator.interp.overrides import note_slot, only_defaults, own_method
 from stator.kinds import is_a
 from stator.shapes.values import SYMBOLIC, specialise
 from stator.source import Attr, DictOf
@@ -212,11 +213,14 @@ def store_on_class(vm: Any, cls: type, name: str, value: Any, cont: Any) -> None
     if id(cls) in vm.fresh:
         vm.native(type.__setattr__, (cls, name, value))
     else:
+        if cls in TENSOR_CLASSES and is_special(name):
+            find(vm, cls, name)  # the guard of what operators found before
         overlay = vm.class_overlays.setdefault(cls, {})
         if overlay.get(name) is MISSING:
             vm.reborn.add((cls, name))
         overlay[name] = value
         vm.lookups.clear()
+        note_slot(vm, cls, name)
     vm.give(None, cont)
 
 
@@ -353,7 +357,7 @@ def _guard_slot(vm: Any, obj: Any, descr: Any) -> None:
 def owns(vm: Any, cls: type, name: str) -> bool:
     """Whether the class itself has the attribute, as the program has left it."""
     overlay = vm.class_overlays.get(cls, {})
-    return overlay[name] is not MISSING if name in overlay else name in cls.__dict__
+    return overlay[name] is not MISSING if name in overlay else name in names_of_class(cls)
 
 
 def delete_on_class(vm: Any, cls: type, name: str, cont: Any) -> None:
@@ -364,4 +368,5 @@ def delete_on_class(vm: Any, cls: type, name: str, cont: Any) -> None:
     else:
         vm.class_overlays.setdefault(cls, {})[name] = MISSING
         vm.lookups.clear()
+        note_slot(vm, cls, name)
     vm.give(None, cont)

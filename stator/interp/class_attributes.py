@@ -7,6 +7,7 @@ import warnings
 from typing import Any
 
 from stator.breaks import Break
+from stator.graph.suspended_patches import names_of_class
 from stator.guards.guard import Kind
 from stator.interp.descriptors import (
     C_METHODS,
@@ -111,9 +112,9 @@ def load_super_attr(vm: Any, proxy: Any, name: str, cont: Any) -> None:
     if obj_type is not None and name != "__class__":
         order = ancestors(vm, obj_type)
         for base in order[order.index(start) + 1:] if start in order else ():
-            overlay = vm.class_overlays.get(base, {})
-            if name in overlay or name in base.__dict__:
-                entry = overlay[name] if name in overlay else base.__dict__[name]
+            overlay, own = vm.class_overlays.get(base, {}), names_of_class(base)
+            if name in overlay or name in own:
+                entry = overlay[name] if name in overlay else own[name]
                 find(vm, base, name)  # guards the entry
                 if obj is obj_type:  # super() in a class method
                     if type(entry) is types.FunctionType:
