@@ -148,7 +148,7 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module 'stator' has no attribute {name!r}")
     # All at once, so that captured code that says `stator.is_compiling` finds an ordinary module global.
     stream = random.getstate()  # libraries that are imported on the way (sympy, networkx) draw random numbers
-    patches = importlib.import_module("stator.graph.suspended_patches")
+    patches = importlib.import_module("stator.suspended_patches")
     with patches.suspended(patches.find_patches(), beside_threads=True):
         for public, module in _MODULE_OF_NAME.items():
             globals()[public] = getattr(importlib.import_module(module), public)

@@ -10,7 +10,6 @@ import threading
 import time
 import warnings
 from collections.abc import Sequence
-from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -35,7 +34,6 @@ from stator.graph.histories import AS_IT_IS, needs_old_values, separate_historie
 from stator.graph.may_fail import fails_where_it_is_caught
 from stator.graph.memory import memory_partition, overlap_in_symbols, sharing_candidates, storage_partition
 from stator.graph.modes_aside import put_back, unasked
-from stator.graph.suspended_patches import restored
 from stator.graph.wrappers import OPEN_SIZES
 from stator.guards.guard import Guard, Kind
 from stator.guards.guard_set import GuardList, in_order
@@ -55,6 +53,7 @@ from stator.replaced_builtins import replaces
 from stator.shapes.checks import require_declared, shape_guards
 from stator.shapes.values import in_the_users_terms
 from stator.source import CallOf, Pinned
+from stator.suspended_patches import restored
 
 ATTEMPTS_BESIDE_THREADS = 3
 
@@ -219,8 +218,7 @@ def compiled_or_shared(site: CallSite, done: Trace, residual: Residual, bound: t
         settings = replace(settings, backend="eager", mode=None, options={})
         events.emit(events.EagerFallback(site.name, "a graph that a compiler would not do as the program does is run "
                                          "as it is"))
-    with signals_let_through(), torch._C._EnableTorchFunction(), \
-            nullcontext() if settings.has_own_backend else restored():  # a backend may trace the graph with proxies
+    with signals_let_through(), torch._C._EnableTorchFunction():  # a backend may trace the graph with proxies
         compiled = compile_graph(graph, fakes, settings, done.fake_mode, done.grad_at_start)
     done.vm.torch_state.restore()  # a backend that traced the graph has run its changes of settings
     return compiled, shareable(done, compiled, description)

@@ -32,6 +32,7 @@ from stator.graph.modules import write_code
 from stator.graph.seams import has_seams, must_be_cut
 from stator.options import Settings
 from stator.shapes.environment import TraceEnvironment
+from stator.suspended_patches import restored
 
 
 def compile_graph(
@@ -69,7 +70,8 @@ def compile_piece(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], setti
             torch.set_grad_enabled(grad_enabled), unchanged_random_state(), settings_kept(gm.graph.nodes), \
             trainable_lstm(gm, example_inputs, grad_enabled), floats_as_data(fake_mode.shape_env), \
             compiling(fake_mode.shape_env), dropouts_of_everything():
-        compiled = call_backend(backend, gm, example_inputs, settings)
+        with contextlib.nullcontext() if backend.takes_settings else restored():  # a user's backend is part of the program
+            compiled = call_backend(backend, gm, example_inputs, settings)
     if not callable(compiled):
         raise BackendError(backend.name, f"it returned {compiled!r}, which is not callable")
     events.emit(events.BackendCompiled(backend.name, graph_nodes, time.perf_counter() - started))

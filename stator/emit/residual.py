@@ -34,7 +34,7 @@ from stator.graph.dropped_errors import errors_to_meet
 from stator.graph.hidden_constants import hide_constants
 from stator.graph.idle_settings import drop_idle_settings, only_settings
 from stator.graph.modules import make_captured
-from stator.graph.suspended_patches import fix_targets
+from stator.graph.original_calls import fix_targets
 from stator.heap.tracker import Shape
 from stator.interp.data_notes import settle as settle_data
 from stator.interp.rules_random import saved_streams

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from stator.graph.suspended_patches import is_tensor_member, is_tensor_value
+from stator.suspended_patches import is_tensor_member, is_tensor_value
 
 _SLOTS: dict[str, Any] = {
     "__getitem__": operator.getitem, "__setitem__": operator.setitem, "__delitem__": operator.delitem,

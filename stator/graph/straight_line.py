@@ -15,7 +15,7 @@ from typing import Any
 from torch import fx
 
 from stator.graph.copying import Play, Stretch
-from stator.graph.suspended_patches import method_of_node
+from stator.graph.original_calls import method_of_node
 
 _OPS = frozenset({"placeholder", "call_function", "call_method", "output"})
 _PLAIN = frozenset({int, bool, str, type(None), type(...)})

@@ -16,7 +16,7 @@ from torch import fx
 
 from stator.breaks import Break
 from stator.graph.modules import make_graph_module
-from stator.graph.suspended_patches import fix_targets
+from stator.graph.original_calls import fix_targets
 from stator.shapes.nodes import SymbolNodes
 from stator.shapes.values import SYMBOLIC, specialise
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import Any
 
 from stator.breaks import Break
-from stator.graph.suspended_patches import names_of_module
 from stator.guards.guard import MISSING, Kind
 from stator.heap.box import unbox
 from stator.source import Global, Pinned
+from stator.suspended_patches import names_of_module
 
 
 class Scope:

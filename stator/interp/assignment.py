@@ -14,7 +14,6 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.breaks import Break
-from stator.graph.suspended_patches import TENSOR_CLASSES, is_special, names_of_class
 from stator.guards.guard import Kind
 from stator.heap.box import Box
 from stator.heap.instances import box_attributes
@@ -31,6 +30,7 @@ from stator.interp.overrides import note_slot, only_defaults, own_method
 from stator.kinds import is_a
 from stator.shapes.values import SYMBOLIC, specialise
 from stator.source import Attr, DictOf
+from stator.suspended_patches import TENSOR_CLASSES, is_special, names_of_class
 
 
 class Discard(Continuation):

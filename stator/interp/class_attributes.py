@@ -7,7 +7,6 @@ import warnings
 from typing import Any
 
 from stator.breaks import Break
-from stator.graph.suspended_patches import names_of_class
 from stator.guards.guard import Kind
 from stator.interp.descriptors import (
     C_METHODS,
@@ -21,6 +20,7 @@ from stator.interp.descriptors import (
 from stator.interp.lookup import MISSING, ancestors, find, guard_field, is_mutable_class
 from stator.kinds import is_a
 from stator.source import DictOf, Key, Pinned
+from stator.suspended_patches import names_of_class
 
 
 def load_type_attr(vm: Any, cls: type, name: str, cont: Any, fallback: bool = True) -> None:

@@ -13,11 +13,11 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.breaks import Break
-from stator.graph.suspended_patches import TENSOR_CLASSES, is_special, original
 from stator.heap.shells import CONSTANT_TYPES, IDENTITY_TYPES
 from stator.interp.lookup import MISSING, ancestors, find
 from stator.kinds import is_a
 from stator.source import Pinned
+from stator.suspended_patches import ABSENT, TENSOR_CLASSES, is_special, original
 
 HANDLER = "__torch_function__"
 DISABLED: Any = torch._C._disabled_torch_function_impl
@@ -110,7 +110,7 @@ def refuse_patched_call(vm: Any, function: Any, args: Any) -> None:
     """The same for an operation that C code begins: it knows the operation, not the slot it came through."""
     name = getattr(function, "__name__", "")
     for slot in (name,) if is_special(name) else (f"__{name}__", f"__r{name}__"):
-        if original(slot) is not MISSING:
+        if original(slot) is not ABSENT:
             refuse_patched(vm, slot)
 
 

@@ -11,7 +11,6 @@ from numpy import ndarray
 from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.breaks import Break
-from stator.graph.suspended_patches import patched_slots
 from stator.guards.guard import Kind
 from stator.heap.box import Box
 from stator.heap.heap import Heap
@@ -48,6 +47,7 @@ from stator.interp.standing import Generators, walked_generator
 from stator.interp.traced_numpy import concerns
 from stator.kinds import is_a, module_of
 from stator.shapes.values import PYTHON_TYPES, UNREAD
+from stator.suspended_patches import patched_slots
 
 _PLAIN_SEQUENCES = (list, tuple)
 _SIMPLE_ITERATORS = {type(iter([])), type(iter(())), type(iter(range(0))), type(iter("")), type(iter(b"")),
