@@ -125,6 +125,9 @@ def on_miss(site: CallSite, compiled: Any, bound: tuple[Any, ...], args: tuple[A
     """No entry accepted the call: capture it, then make it again; the patches of the program are for the program."""
     if getattr(_tracing, "active", False) or marks.disable_depth() > 0:
         return _core.EAGER
+    if (name := replaced()) is not None:
+        events.emit(events.EagerFallback(site.name, f"builtins.{name} was replaced, and Stator needs Python's own"))
+        return _core.EAGER
     patches = find_patches()
     if not patches:
         return handle_miss(site, compiled, bound, args, kwargs)
@@ -137,9 +140,6 @@ def on_miss(site: CallSite, compiled: Any, bound: tuple[Any, ...], args: tuple[A
 
 def handle_miss(site: CallSite, compiled: Any, bound: tuple[Any, ...], args: tuple[Any, ...],
                 kwargs: dict[str, Any] | None) -> Any:
-    if (name := replaced()) is not None:
-        events.emit(events.EagerFallback(site.name, f"builtins.{name} was replaced, and Stator needs Python's own"))
-        return _core.EAGER
     if torch._C._get_tracing_state() is not None:  # torch.jit.trace: sizes are tensors, and no entry accepts the call
         events.emit(events.EagerFallback(site.name, "torch.jit.trace is running"))
         return _core.EAGER

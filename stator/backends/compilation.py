@@ -70,7 +70,8 @@ def compile_piece(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], setti
             torch.set_grad_enabled(grad_enabled), unchanged_random_state(), settings_kept(gm.graph.nodes), \
             trainable_lstm(gm, example_inputs, grad_enabled), floats_as_data(fake_mode.shape_env), \
             compiling(fake_mode.shape_env), dropouts_of_everything():
-        with contextlib.nullcontext() if backend.takes_settings else restored():  # a user's backend is part of the program
+        # A backend of the user's is part of the program.
+        with contextlib.nullcontext() if backend.takes_settings else restored():
             compiled = call_backend(backend, gm, example_inputs, settings)
     if not callable(compiled):
         raise BackendError(backend.name, f"it returned {compiled!r}, which is not callable")
