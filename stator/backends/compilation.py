@@ -70,9 +70,7 @@ def compile_piece(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], setti
             torch.set_grad_enabled(grad_enabled), unchanged_random_state(), settings_kept(gm.graph.nodes), \
             trainable_lstm(gm, example_inputs, grad_enabled), floats_as_data(fake_mode.shape_env), \
             compiling(fake_mode.shape_env), dropouts_of_everything():
-        # A backend of the user's is part of the program.
-        with contextlib.nullcontext() if backend.takes_settings else restored():
-            compiled = call_backend(backend, gm, example_inputs, settings)
+        compiled = call_backend(backend, gm, example_inputs, settings)
     if not callable(compiled):
         raise BackendError(backend.name, f"it returned {compiled!r}, which is not callable")
     events.emit(events.BackendCompiled(backend.name, graph_nodes, time.perf_counter() - started))
@@ -105,7 +103,8 @@ def call_backend(
         if backend.takes_settings:
             return backend.function(gm, example_inputs, settings)
         # A list, because that is what torch hands to backends, and some of them change it.
-        return backend.function(gm, list(example_inputs), **tuning_keywords(settings))
+        with restored():  # it is part of the program
+            return backend.function(gm, list(example_inputs), **tuning_keywords(settings))
     except BackendError:
         raise
     except Exception as error:

@@ -96,6 +96,8 @@ def own_method(vm: Any, value: Any, name: str) -> Any:
             return None
         cls = vm.recorder.class_of(value)
     found = find(vm, cls, name)
+    if found is None:
+        raise Break("SB005", f"a tensor whose {name} is None")
     return None if found is MISSING or found is original(name) else found
 
 
