@@ -20,7 +20,7 @@ from stator import _core, events, marks
 from stator.backends.aot import failed_in_autograd
 from stator.backends.compilation import compile_graph
 from stator.backends.generations import begins_generation
-from stator.backends.registry import prepare_backend
+from stator.backends.registry import find_backend, prepare_backend
 from stator.breaks import Break
 from stator.cache.sharing import description_of, find_shared, shareable
 from stator.cache.site import CallSite, Installed
@@ -41,7 +41,7 @@ from stator.guards.lower import Program, lower
 from stator.heap.wrappers import leaf_sources
 from stator.held_signals import signals_let_through
 from stator.interp import function_modes
-from stator.interp.overrides import guard_slots
+from stator.interp.overrides import guard_names, guard_slots
 from stator.interp.rules_effects import PolicySet
 from stator.interp.rules_gradients import WAY
 from stator.interp.rules_higher_order import CARRIED_NUMBERS, carries_numbers
@@ -178,6 +178,8 @@ def finish(site: CallSite, done: Trace, bound: tuple[Any, ...], started: float, 
     if residual.graph is not None:
         nodes = len(residual.graph.graph.nodes)
         mark_static_addresses(done.vm.heap, residual.graph_inputs, bound)
+        if not find_backend(site.settings.backend).takes_settings:
+            guard_names(done.vm, residual.graph.graph)
         compiled, serves = compiled_or_shared(site, done, residual, bound)
     function = residual.link(compiled, site.settings.backend_name)
     if done.vm.modes_at_start:

@@ -9,7 +9,6 @@ them nothing is taken off, and a replaced special method of Tensor keeps the cal
 from __future__ import annotations
 
 import contextlib
-import operator
 import os
 import re
 import sys
@@ -23,12 +22,12 @@ from torch import nn
 
 from stator import torch_originals
 
-_is = operator.is_
 Patches = list[tuple[Any, str, Any]]  # owner, name, what the program has there or ABSENT
 ABSENT = object()  # in the place of an entry: there is none
 CLASSES: tuple[type, ...] = (torch.Tensor, nn.Parameter, nn.Module, torch.no_grad, torch.enable_grad,
                              torch.set_grad_enabled, torch.inference_mode)
 TENSOR_CLASSES = (torch.Tensor, nn.Parameter)
+_FOLDER = os.path.dirname(torch.__file__)
 _dict_of = type.__dict__["__dict__"].__get__
 _LIBRARY = os.path.dirname(threading.__file__)
 _IDLE_LOOPS = re.compile(rf"{re.escape(_LIBRARY)}/(?!site-packages)|.*/site-packages/(torch/(?!utils/data)|tqdm)|<")
@@ -36,6 +35,7 @@ _HARMLESS = frozenset({"__repr__", "__str__", "__format__", "__dir__", "__deepco
 
 
 _ORIGINALS = torch_originals.take()
+_VALUES = {id(before): list(before.values()) for _, _, before in _ORIGINALS}
 _BASE = _dict_of(torch._C.TensorBase)
 _TENSOR = _ORIGINALS[0][2]
 _OBJECT = vars(object)
@@ -77,22 +77,35 @@ def find_patches() -> Patches:
     """Entries that are not torch's own: (owner, name, entry or ABSENT)."""
     found: Patches = []
     for owner, namespace, before in _ORIGINALS:
-        if len(namespace) != len(before) or not all(map(_is, namespace.values(), before.values())):
+        if _differ(list(namespace.values()), _VALUES[id(before)]):
             found += _compare(owner, namespace, before)
     return found
+
+
+def _differ(now: list[Any], before: list[Any]) -> bool:
+    try:
+        return now != before  # by identity, where entries are the same
+    except Exception:  # a tensor in the place of a function
+        return True
 
 
 def _compare(owner: Any, namespace: Mapping[str, Any], before: dict[str, Any]) -> Patches:
     found = [(owner, name, ABSENT) for name in before if name not in namespace]
     for name, value in namespace.items():
         if name in before:
-            if before[name] is not value:
+            if before[name] is value:
+                continue
+            if type(value) is types.FunctionType and value.__code__.co_filename.startswith(_FOLDER) \
+                    and getattr(value, "__wrapped__", ABSENT) is before[name]:
+                before[name] = value  # torch's compiler wraps functions of torch when it is loaded
+            else:
                 found.append((owner, name, value))
         elif owner in CLASSES and (is_special(name) or owner in TENSOR_CLASSES and original(name) is not ABSENT):
             found.append((owner, name, value))
     if not found:  # a submodule was imported, a method was added that torch does not know
         before.clear()
         before.update(namespace)
+        _VALUES[id(before)] = list(before.values())
     return found
 
 

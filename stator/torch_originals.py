@@ -20,22 +20,21 @@ Originals = list[tuple[Any, Mapping[str, Any], dict[str, Any]]]
 _taken: Originals = []
 
 
-def take(late: bool = True) -> Originals:
-    """The copies, made at the first call; `late`: torch may have been patched before."""
+def take() -> Originals:
+    """The copies, made at the first call."""
     if not _taken:
         torch = sys.modules["torch"]
         for path in _OWNERS:
             owner = operator.attrgetter(path)(torch) if path else torch
             namespace = _dict_of(owner) if isinstance(owner, type) else vars(owner)
             _taken.append((owner, namespace, dict(namespace)))
-        if late:
-            _drop_foreign(torch)
+        _drop_foreign(torch)
     return _taken
 
 
 def _drop_foreign(torch: Any) -> None:
     """A C function that was replaced before is found behind its replacement."""
-    own_files = (os.path.dirname(torch.__file__), "<")
+    own_files = (os.path.dirname(torch.__file__), "<")  # "<": code that torch generates
     for owner, _, entries in _taken:
         for name, value in list(entries.items()):
             if type(value) is not types.FunctionType or value.__code__.co_filename.startswith(own_files):
@@ -47,4 +46,4 @@ def _drop_foreign(torch: Any) -> None:
 
 
 if "torch" in sys.modules and all(hasattr(sys.modules["torch"], name) for name in ("nn", "cuda", "compile")):
-    take(late=False)
+    take()

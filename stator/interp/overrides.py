@@ -139,3 +139,15 @@ def guard_slots(vm: Any) -> None:
     for name in sorted(names):
         for cls in classes:
             find(vm, cls, name)
+
+
+def guard_names(vm: Any, graph: Any) -> None:
+    """Guard the names by which a graph is run that FX or a backend of the user's runs."""
+    for node in graph.nodes:
+        name = node.target if type(node.target) is str else getattr(node.target, "__name__", "")
+        if node.op == "call_method":
+            find(vm, torch.Tensor, name)
+        elif node.op == "call_function":
+            for module in (torch, torch.nn.functional, torch._C._nn):
+                if vars(module).get(name) is node.target:
+                    vm.heap.scope(vars(module)).read(name)
