@@ -21,7 +21,7 @@ from stator import _core, events, marks
 from stator.backends.aot import failed_in_autograd
 from stator.backends.compilation import compile_graph
 from stator.backends.generations import begins_generation
-from stator.backends.registry import prepare_backend
+from stator.backends.registry import find_backend, prepare_backend
 from stator.breaks import Break
 from stator.cache.sharing import description_of, find_shared, shareable
 from stator.cache.site import CallSite, Installed
@@ -48,6 +48,7 @@ from stator.guards.reference import Unreadable, evaluate
 from stator.heap.wrappers import leaf_sources
 from stator.held_signals import signals_let_through
 from stator.interp import function_modes
+from stator.interp.overrides import guard_names, guard_slots
 from stator.interp.rules_effects import PolicySet
 from stator.interp.rules_gradients import WAY
 from stator.interp.rules_higher_order import CARRIED_NUMBERS, carries_numbers
@@ -60,6 +61,7 @@ from stator.replaced_builtins import replaces
 from stator.shapes.checks import require_declared, shape_guards
 from stator.shapes.values import in_the_users_terms
 from stator.source import CallOf, Pinned
+from stator.suspended_patches import restored
 
 ATTEMPTS = 3
 
@@ -198,6 +200,8 @@ def finish(site: CallSite, done: Trace, bound: tuple[Any, ...], started: float, 
     if residual.graph is not None:
         nodes = len(residual.graph.graph.nodes)
         mark_static_addresses(done.vm.heap, residual.graph_inputs, bound)
+        if not find_backend(site.settings.backend).takes_settings:
+            guard_names(done.vm, residual.graph.graph)
         compiled, serves = compiled_or_shared(site, done, residual, bound)
     function = residual.link(compiled, site.settings.backend_name)
     if done.vm.modes_at_start:
@@ -297,6 +301,7 @@ def guard_shared_memory(done: Trace, residual: Residual) -> None:
 def checked_program(done: Trace, wanted: list[Any], bound: tuple[Any, ...],
                     packed: int = 0) -> tuple[Any, Program, Sequence[Guard]]:
     """The guard program; it must accept the very call it came from."""
+    guard_slots(done.vm)
     guard_set = done.vm.heap.guards
     symbols = done.vm.recorder.symbols
     if symbols.declared:
@@ -307,7 +312,7 @@ def checked_program(done: Trace, wanted: list[Any], bound: tuple[Any, ...],
     guards = GuardList(guard_set)
     lowered = lower(in_order(guard_set.single()), wanted, guard_set.said())
     program = _core.GuardProgram(lowered.nodes, lowered.checks, lowered.wanted, len(bound), packed)
-    with put_back():
+    with put_back(), restored():
         failed = program.check(bound)
     if failed != -1:  # as where a module loads its parts when they are first read (numpy.ma)
         raise WorldChanged(lowered.guards[failed], bound)

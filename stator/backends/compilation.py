@@ -33,6 +33,7 @@ from stator.graph.modules import write_code
 from stator.graph.seams import has_seams, must_be_cut
 from stator.options import Settings
 from stator.shapes.environment import TraceEnvironment
+from stator.suspended_patches import restored
 
 
 def compile_graph(
@@ -116,7 +117,8 @@ def call_backend(
         if backend.takes_settings:
             return backend.function(gm, example_inputs, settings)
         # A list, because that is what torch hands to backends, and some of them change it.
-        return backend.function(gm, list(example_inputs), **tuning_keywords(settings))
+        with restored():  # it is part of the program
+            return backend.function(gm, list(example_inputs), **tuning_keywords(settings))
     except BackendError:
         raise
     except Exception as error:

@@ -35,6 +35,7 @@ from stator.graph.dropped_errors import errors_to_meet
 from stator.graph.hidden_constants import hide_constants
 from stator.graph.idle_settings import drop_idle_settings, only_settings
 from stator.graph.modules import make_captured
+from stator.graph.original_calls import fix_targets
 from stator.heap.tracker import Shape
 from stator.interp.data_notes import settle as settle_data
 from stator.interp.rules_random import saved_streams
@@ -125,6 +126,7 @@ def emit_residual(vm: Any, result: Any, resume: Any = None, begin: Callable[[], 
         names = ["*inputs"] if packed else [handed_over(build, each) for each in inputs]
         recorder.graph.output(nodes)
         hide_constants(recorder.graph)
+        fix_targets(recorder.graph)
         graph_module = make_captured(recorder.graph, recorder.inner_graphs, recorder.plays)
         if recorder.symbols.definitions:
             insert_asserts(recorder, graph_module, asserted)

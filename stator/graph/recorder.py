@@ -115,6 +115,8 @@ class Recorder(InputRecorder):
         self.roles: collections.Counter[str] = collections.Counter()  # how many inner graphs of each sort there are
         self.uncertain = Uncertain()
         self.function_modes: list[Any] = []  # the program's that are on
+        self.slots_used: set[Any] = set()  # special methods of Tensor, by name or as (stem, on the left, in place)
+        self.refuse_patched: Callable[..., None] = lambda function, args: None
         self.asking = False  # whether an operation was begun in order to ask them
         self.ask: Callable[..., Any] = lambda *question: NotImplemented
         self.concerned: Callable[..., bool] = lambda *values: False  # whether a class of the program's is to be asked
@@ -492,6 +494,7 @@ class RecordingMode(TorchFunctionMode):
                 self.recorder.expose(kwargs)
             if recorder.classes and recorder.concerned(args, kwargs):
                 return recorder.ask(func, types, args, rest)
+            recorder.refuse_patched(func, args)
             result = recorder.call(func, args, kwargs or {})
             if recorder.function_modes and recorder.calls != calls:
                 raise Break("SB005", "C code that uses tensors while a mode sees every operation")

@@ -22,6 +22,7 @@ from stator import _hook
 from stator.breaks import Break
 from stator.kinds import is_a
 from stator.shapes.values import SYMBOLIC
+from stator.suspended_patches import names_of_class
 
 _VIEW_BASES = (dict, set, frozenset)
 # The classes of keys(), values() and items(), and what makes them of a dict.

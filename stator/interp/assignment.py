@@ -31,10 +31,11 @@ from stator.interp.descriptors import (
 from stator.interp.frame import Continuation, Frame, Raised
 from stator.interp.lookup import MISSING, find, is_mutable_class
 from stator.interp.outside import is_outside
-from stator.interp.overrides import only_defaults, own_method
+from stator.interp.overrides import note_slot, only_defaults, own_method
 from stator.kinds import is_a
 from stator.shapes.values import SYMBOLIC, specialise
 from stator.source import Attr, DictOf
+from stator.suspended_patches import TENSOR_CLASSES, is_special, names_of_class
 
 
 class Discard(Continuation):
@@ -222,11 +223,14 @@ def store_on_class(vm: Any, cls: type, name: str, value: Any, cont: Any) -> None
     if id(cls) in vm.fresh:
         vm.native(type.__setattr__, (cls, name, value))
     else:
+        if cls in TENSOR_CLASSES and is_special(name):
+            find(vm, cls, name)  # the guard of what operators found before
         overlay = overlay_of(vm, cls)
         if overlay.get(name) is MISSING:
             vm.reborn.add((cls, name))
         overlay[name] = value
         vm.lookups.clear()
+        note_slot(vm, cls, name)
     vm.give(None, cont)
 
 
@@ -370,7 +374,7 @@ def _guard_slot(vm: Any, obj: Any, descr: Any) -> None:
 def owns(vm: Any, cls: type, name: str) -> bool:
     """Whether the class itself has the attribute, as the program has left it."""
     overlay = vm.class_overlays.get(cls, {})
-    return overlay[name] is not MISSING if name in overlay else name in cls.__dict__
+    return overlay[name] is not MISSING if name in overlay else name in names_of_class(cls)
 
 
 def delete_on_class(vm: Any, cls: type, name: str, cont: Any) -> None:
@@ -390,4 +394,5 @@ def delete_on_class(vm: Any, cls: type, name: str, cont: Any) -> None:
     else:
         overlay_of(vm, cls)[name] = MISSING
         vm.lookups.clear()
+        note_slot(vm, cls, name)
     vm.give(None, cont)

@@ -149,8 +149,10 @@ def meet(vm: Any, frame: Frame, join: int, value: Any, taken: Way, other: Way) -
 def truth_as_symbol(vm: Any, value: Any) -> Any:
     """`bool(value)` of a tensor, as a number that the graph knows; None where that is not captured."""
     if not vm.capture_control_flow or not vm.recorder.data_dependent or id(value) in vm.recorder.classes \
-            or value.device.type != "cpu" or type(value.numel()) is not int or value.numel() != 1:
+            or "__bool__" in vm.patched or value.device.type != "cpu" or type(value.numel()) is not int \
+            or value.numel() != 1:
         return None
+    vm.recorder.slots_used.add("__bool__")
     return as_bool(vm, item_of(vm, condition_of(vm, value)))
 
 

@@ -33,7 +33,7 @@ from stator.interp.lookup import MISSING, find, is_mutable_class
 from stator.interp.machine import Machine, Thunk, program_of
 from stator.interp.marked import is_marked, refuse_disallowed
 from stator.interp.native_warnings import WARNING_TYPES, call_heard
-from stator.interp.overrides import own_method
+from stator.interp.overrides import own_method, refuse_patched
 from stator.interp.rule_registry import RULES
 from stator.interp.texts import refuse_addresses, text_of_outside
 from stator.kinds import is_a, module_of
@@ -130,8 +130,8 @@ class NativeCaller(Machine):
                 return self.give(text, cont)
             refuse_addresses(self, fn, (*every, *kwargs.values()) if kwargs else every)
         if row.cls is NativeClass.ITERATOR or id(descriptor) in _HIGHER_ORDER:
-            if self.recorder.classes and any(type(value) is FakeTensor and self.is_python_iterable(value)
-                                             for value in args):
+            if (self.recorder.classes or self.patched) and any(
+                    type(value) is FakeTensor and self.is_python_iterable(value) for value in args):
                 raise Break("SB017", f"{name_of(row)} of a tensor whose class has its own __iter__")
             called = _CALLED_AT.get(id(descriptor), -1)  # what is only handed on stays what it is
             args = tuple([self.python_callable(value) if at == called else value for at, value in enumerate(args)])
@@ -347,6 +347,7 @@ class NativeCaller(Machine):
 
         That it is none of the others is noted with the call; a parameter is guarded once, not against each other one.
         """
+        refuse_patched(self, "__hash__")
         tracker = self.heap.by_standin.get(id(tensor))
         if tracker is None:
             return id(tensor)

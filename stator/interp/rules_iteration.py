@@ -87,6 +87,7 @@ def _len(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     value = args[0]
     cls = type(value)
     if cls is FakeTensor:
+        vm.recorder.slots_used.add("__len__")  # a replaced one was called already
         if value.dim() == 0:
             raise Raised(TypeError("len() of a 0-d tensor"))
         return vm.give(value.shape[0], cont)

@@ -49,6 +49,7 @@ from stator.interp.standing import Generators, walked_generator
 from stator.interp.traced_numpy import concerns
 from stator.kinds import is_a, module_of
 from stator.shapes.values import PYTHON_TYPES, UNREAD
+from stator.suspended_patches import patched_slots
 
 _PLAIN_SEQUENCES = (list, tuple)
 _SIMPLE_ITERATORS = {type(iter([])), type(iter(())), type(iter(range(0))), type(iter("")), type(iter(b"")),
@@ -72,6 +73,7 @@ class VM(Caller):
         self.modes: list[Any] = []  # the program's TorchFunctionModes that are on, innermost last
         self.modes_at_start = 0
         self.dual_levels: list[int] = []  # of forward-mode differentiation, entered by the trace
+        self.patched = patched_slots()  # special methods of Tensor that are not torch's own, by name
         self.recordings: list[Any] = []  # catch_warnings(record=True) that are entered, innermost last
         self.pushed_hooks: list[Any] = []  # on saved tensors, by the trace
         self.hook_cells: list[Any] = []  # variables of hooks made inside, and what was in them
@@ -169,6 +171,8 @@ class VM(Caller):
         if cls is FakeTensor:
             if self.recorder.classes and id(value) in self.recorder.classes:
                 return self.iterate_subclass(value, cont)
+            if "__iter__" in self.patched:
+                return self.iterate_subclass(value, cont)
             return self.give(iter(self.unbind(value)), cont)
         if cls in _PLAIN_SEQUENCES:
             self.heap.expose_length(value)
@@ -219,6 +223,7 @@ class VM(Caller):
         return self.native(iter, (value,))
 
     def unbind(self, value: Any) -> Any:
+        self.recorder.slots_used.add("__iter__")
         if value.dim() == 0:
             raise Raised(TypeError("iteration over a 0-d tensor"))
         return self.torch_call(torch.Tensor.unbind, (value, 0), None)
@@ -229,7 +234,7 @@ class VM(Caller):
         if cls in _PLAIN_SEQUENCES:
             self.heap.expose(iterable)
             return list(iterable)
-        if cls is FakeTensor and id(iterable) not in self.recorder.classes:
+        if cls is FakeTensor and id(iterable) not in self.recorder.classes and "__iter__" not in self.patched:
             return list(self.unbind(iterable))
         out: list[Any] = []
         self.sync(lambda: self.get_iter(iterable), out)

@@ -11,7 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from stator import pipeline, stages
 from stator.emit import effects, failing_calls, holders, residual
+from stator.graph import straight_line
 from stator.guards.guard import Kind
 from stator.guards.guard_set import GuardSet
 from stator.heap import caches, exposure, iterators, raw_access, sets, upcoming
@@ -66,6 +68,11 @@ def without_guards_of(kind: Kind) -> Callable[[Any], None]:
 
 def without(owner: Any, name: str, replacement: Any = nothing) -> Callable[[Any], None]:
     return lambda patch: patch.setattr(owner, name, replacement)
+
+
+def without_originals(patch: Any) -> None:
+    patch.setattr(straight_line, "method_of_node", nothing)
+    patch.setattr(residual, "fix_targets", nothing)
 
 
 def forgetting(forget: Callable[[Any], None]) -> Callable[[Any], None]:
@@ -223,4 +230,10 @@ SWITCHES = [
     Switch("locks left as the program leaves them", forgetting(lambda vm: vm.locks.clear()), ("lock_left_held",)),
     Switch("a trace lets go of objects", without(Trace, "release"), ("finalizer_of_an_outside_object",)),
     Switch("finalizers break", without(Heap, "_refuse_finalizer", Heap._adopt_opaque), ("finalizer_of_an_outside_object",)),
+    Switch("special methods of tensors are guarded", without(stages, "guard_slots"), ("length_of_tensors_patched",)),
+    Switch("graphs call methods by object", without(straight_line, "method_of_node"),
+           ("original_called_past_a_later_patch",)),
+    Switch("graphs call originals behind patches", without_originals, ("original_called_in_its_patch",)),
+    Switch("patches are taken off", without(pipeline, "find_patches", list),
+           ("patch_that_counts_what_a_capture_would_call",)),
 ]

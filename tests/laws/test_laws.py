@@ -35,6 +35,7 @@ import facts_of_modules  # noqa: F401
 import facts_of_names  # noqa: F401
 import facts_of_objects  # noqa: F401
 import facts_of_outside_pipelines  # noqa: F401
+import facts_of_patches  # noqa: F401
 import facts_of_protocols  # noqa: F401
 import facts_of_randomness  # noqa: F401
 import facts_of_results  # noqa: F401
