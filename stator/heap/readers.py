@@ -105,7 +105,7 @@ def bytes_of(buffer: Any) -> bytes:
 
 def entries_of_class(cls: type) -> dict[str, Any]:
     """What a class itself holds, by name; a copy, since a class's own dict is not to be had."""
-    return dict(proxy_of_class(cls))
+    return dict(names_of_class(cls))
 
 
 def proxy_of_class(cls: type) -> Any:
