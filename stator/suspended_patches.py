@@ -100,13 +100,19 @@ def _compare(owner: Any, namespace: Mapping[str, Any], before: dict[str, Any]) -
                 before[name] = value  # torch's compiler wraps functions of torch when it is loaded
             else:
                 found.append((owner, name, value))
-        elif owner in CLASSES and (is_special(name) or owner in TENSOR_CLASSES and original(name) is not ABSENT):
+        elif owner in CLASSES and (is_special(name) and _is_method(value)
+                                   or owner in TENSOR_CLASSES and original(name) is not ABSENT):
             found.append((owner, name, value))
     if not found:  # a submodule was imported, a method was added that torch does not know
         before.clear()
         before.update(namespace)
         _VALUES[id(before)] = list(before.values())
     return found
+
+
+def _is_method(value: Any) -> bool:
+    """False for data that Python keeps on a class, such as the `__slotnames__` of copyreg."""
+    return value is None or callable(value) or hasattr(type(value), "__get__")
 
 
 def names_of_class(cls: type) -> Mapping[str, Any]:
