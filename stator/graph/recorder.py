@@ -38,10 +38,12 @@ from stator.graph.known_values import KnownValues, forget_constants, has_scalars
 from stator.graph.mutation import (
     UNREPEATABLE,
     Observation,
+    count_writes,
     declared_writes,
     is_repeatable,
     note_inner_graphs,
     note_writes,
+    versions_of,
 )
 from stator.graph.naming import spell, spelled_types
 from stator.graph.new_nodes import new_node
@@ -224,6 +226,7 @@ class Recorder(InputRecorder):
         asked = args, kwargs
         before = self.layouts.before(args, kwargs) if declared is None or declared else None
         seen = Observation(func, args, kwargs) if declared is None else None
+        versions = versions_of(declared) if declared else []
         stream = kwargs.get("generator")
         with nullcontext() if self.listening is None else self.listening(target, args, kwargs), seen or nullcontext():
             args, kwargs, result = self._propagate(func, target, args, kwargs if stream is None else
@@ -235,6 +238,8 @@ class Recorder(InputRecorder):
         fresh = bool(self.symbols.shape_env.pending_fresh_unbacked_symbols)
         if fresh and not self.data_dependent:
             raise Break("SB003", f"{getattr(target, '__name__', target)} of a tensor")
+        if declared:
+            count_writes(declared, versions)
         written = declared if seen is None else seen.written()
         if written and declared is None and self.uncertain.storages:
             self.uncertain.check(target, True, args, kwargs)
