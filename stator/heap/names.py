@@ -18,6 +18,7 @@ from stator.heap.raw_access import instance_dict
 from stator.heap.readers import entries_of_class, mapping_behind, proxy_of_class
 from stator.heap.tracker import Shape, VariableTracker
 from stator.heap.upcoming import may_walk, walks
+from stator.kinds import is_a
 from stator.source import CallOf, DictOf, Local, Pinned, Source
 
 _UNCHANGING = frozenset({Shape.TUPLE, Shape.VALUE})
@@ -88,7 +89,7 @@ class States:
                 continue
             tracker, function = owners.get(source.base), functions.get(source.base)
             owner = function if tracker is None else tracker.original
-            state = None if owner is None or isinstance(owner, type) else instance_dict(owner)
+            state = None if owner is None or is_a(owner, type) else instance_dict(owner)
             if state is not None:
                 known = self.heap.by_original.get(id(state))
                 yield state, source, known and known.standin if tracker is None else _shadow(tracker, state)
