@@ -89,6 +89,8 @@ def fill_attributes(heap: Any, tracker: VariableTracker) -> None:
             heap.guard(DictOf(source), Kind.ALIAS, known.source)
             set_instance_dict(standin, known.standin)
             tracker.initial_dict, known.part_of = known.initial, tracker
+            if id(known) in heap.written:
+                heap.written[id(tracker)] = tracker
         else:
             tracker.initial_dict = {n: heap.box(v, Key, DictOf(source), n) for n, v in namespace.items()}
             instance_dict(standin).update(tracker.initial_dict)  # type: ignore[union-attr]

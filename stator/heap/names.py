@@ -18,7 +18,8 @@ from stator.heap.raw_access import instance_dict
 from stator.heap.readers import entries_of_class, mapping_behind, proxy_of_class
 from stator.heap.tracker import Shape, VariableTracker
 from stator.heap.upcoming import may_walk, walks
-from stator.source import CallOf, DictOf, Pinned, Source
+from stator.kinds import is_a
+from stator.source import CallOf, DictOf, Local, Pinned, Source
 
 _UNCHANGING = frozenset({Shape.TUPLE, Shape.VALUE})
 
@@ -59,7 +60,12 @@ class States:
                 raise Break("SB006", f"a write to {source.text()}, which is met under two names", whole_call=True)
             places.append(Place(source, written=id(state) in changed))
             states.append(state)
-        self.heap.guard(places[0].source, Kind.PARTITION, partition(places, states))
+        # What each call brings anew is asked apart: a guard over objects that stay is proven by their staying.
+        for brought in (False, True):
+            chosen = [i for i, place in enumerate(places) if place.written or is_brought(place.source) is brought]
+            if len(chosen) > 1:
+                held = partition([places[i] for i in chosen], [states[i] for i in chosen])
+                self.heap.guard(held.places[0].source, Kind.PARTITION, held)
 
     def _met(self) -> Iterator[tuple[Any, Source, Any]]:
         """Every state of the trace, where it was met, and what stands for it."""
@@ -83,7 +89,7 @@ class States:
                 continue
             tracker, function = owners.get(source.base), functions.get(source.base)
             owner = function if tracker is None else tracker.original
-            state = None if owner is None or isinstance(owner, type) else instance_dict(owner)
+            state = None if owner is None or is_a(owner, type) else instance_dict(owner)
             if state is not None:
                 known = self.heap.by_original.get(id(state))
                 yield state, source, known and known.standin if tracker is None else _shadow(tracker, state)
@@ -103,6 +109,11 @@ class States:
                     yield image, said.source(place), image
                 if dict in self.written and (own := instance_dict(image)) is not None:
                     yield own, DictOf(said.source(place)), own
+
+
+def is_brought(source: Source) -> bool:
+    """Whether a call brings the object itself, or a reader makes it, rather than an object that stays."""
+    return type(source) is Local or type(source.root or source) is CallOf
 
 
 def faces(tracker: VariableTracker) -> Iterable[tuple[Any, Source]]:

@@ -18,7 +18,7 @@ from stator.cache import site
 from stator.graph.mutation import Observation
 from stator.guards.guard import Kind
 from stator.guards.guard_set import GuardSet
-from stator.heap import caches, exposure, iterators, raw_access, sets, upcoming
+from stator.heap import caches, exposure, iterators, names, raw_access, sets, upcoming
 from stator.heap import holders as holders_of_heap
 from stator.heap.arrays import Arrays
 from stator.heap.constants import Constants
@@ -127,7 +127,7 @@ _KINDS: dict[Kind, tuple[str, ...]] = {
     Kind.ABSENT: ("attribute_that_appears", "dict_get_with_default", "global_that_hides_a_builtin"),
     Kind.TYPE_ATTR: ("class_attribute", "monkeypatched_method"),
     Kind.ALIAS: ("two_tensors_after_one_twice", "identity_of_two_attributes"),
-    Kind.NOT_ALIAS: ("identity_of_two_attributes_that_meet",),
+    Kind.NOT_ALIAS: ("two_texts_that_become_one", "unequal_objects_as_keys"),
     Kind.CELL_EMPTY: ("cell_that_is_empty",),
     Kind.SLOT_EMPTY: ("slot",),
     Kind.GLOBAL_STATE: ("branch_on_grad_mode", "deterministic_flag"),
@@ -139,10 +139,15 @@ _KINDS: dict[Kind, tuple[str, ...]] = {
     Kind.SHAPE: ("branch_on_an_open_size",),
     Kind.VALUES: ("buffer_that_decides", "grid_that_decides"),
     Kind.TYPE_FIELD: ("instance_of_a_new_ancestor", "bases_of_a_class", "name_of_a_class"),
+    Kind.PARTITION: ("identity_of_two_attributes_that_meet", "dict_that_becomes_an_objects_own"),
 }
 
 SWITCHES = [
     *(Switch(f"guards of kind {kind.name}", without_guards_of(kind), probes) for kind, probes in _KINDS.items()),
+    Switch("changes of locks, streams and flags", without(Heap, "note_handled"),
+           ("lock_that_is_taken_under_another_name", "stream_that_is_seeded_under_another_name",
+            "flag_that_is_set_under_another_name")),
+    Switch("dicts that are parts of objects", without(names, "instance_dict"), ("dict_that_becomes_an_objects_own",)),
     Switch("lists written back", without(effects, "_diff_list"), ("list_written_back", "list_sorted_in_place")),
     Switch("dicts written back", without(effects, "_diff_dict"), ("order_of_keys_written_back", "defaultdict_written")),
     Switch("sets written back", without(effects, "_diff_set"), ("set_written",)),

@@ -44,6 +44,7 @@ import facts_of_tensors  # noqa: F401
 import facts_of_the_library  # noqa: F401
 import facts_of_the_process  # noqa: F401
 import facts_of_torch_settings  # noqa: F401
+import facts_of_two_names  # noqa: F401
 import facts_of_views  # noqa: F401
 import facts_of_writers  # noqa: F401
 import facts_that_decide  # noqa: F401

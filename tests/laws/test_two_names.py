@@ -68,3 +68,11 @@ def test_same_as_eager(name: str, use: str, order: str) -> None:
 
     expected = outcomes(state, call, ORDERS[order])
     assert outcomes(state, stator.compile(call, backend="eager"), ORDERS[order]) == expected
+
+
+def test_a_view_of_a_class_that_leaves_shows_later_changes() -> None:
+    cls = type("Changing", (), {"n": 1})
+    compiled = stator.compile(lambda c, x: (c.__dict__, x + 1), backend="eager")
+    views = [compiled(cls, torch.ones(2))[0] for _ in range(2)]
+    cls.n = 2
+    assert [view["n"] for view in views] == [2, 2]
