@@ -18,6 +18,7 @@ from stator.heap import caches, exposure, raw_access, sets, upcoming
 from stator.heap import holders as holders_of_heap
 from stator.heap.arrays import Arrays
 from stator.heap.constants import Constants
+from stator.heap.faces import Faces
 from stator.heap.heap import Heap
 from stator.interp import (
     arrays,
@@ -172,7 +173,7 @@ SWITCHES = [
            ("lru_cache_that_overflows",)),
     Switch("contents of arrays", without(Arrays, "expose"), ("numpy_array_changed_in_place",)),
     Switch("arrays written back", without(effects, "write_array"), ("numpy_array_written_inside",)),
-    Switch("arrays that overlap", without(Arrays, "guard_memory"), ("numpy_arrays_outside_that_come_to_overlap",)),
+    Switch("arrays that overlap", without(Faces, "guard_overlaps"), ("numpy_arrays_outside_that_come_to_overlap",)),
     Switch("numpy warns", without(arrays, "warnings_raise", contextlib.nullcontext), ("numpy_warning",)),
     Switch("iterators that others use", without(upcoming, "is_upcoming", lambda iterator: True),
            ("outside_zip_of_one_iterator_twice",)),
