@@ -33,7 +33,12 @@ from stator.emit.static_addresses import mark_static_addresses
 from stator.errors import BackendError, DeclarationError, InternalError, Unsupported
 from stator.graph.histories import AS_IT_IS, needs_old_values, separate_histories
 from stator.graph.may_fail import fails_where_it_is_caught
-from stator.graph.memory import overlap_across_storages, overlap_in_symbols, sharing_candidates, storage_partition
+from stator.graph.memory import (
+    overlap_across_storages,
+    overlap_in_symbols,
+    sharing_candidates,
+    storage_partition,
+)
 from stator.graph.modes_aside import put_back, unasked
 from stator.graph.wrappers import OPEN_SIZES
 from stator.guards.guard import Guard, Kind

@@ -123,7 +123,7 @@ def parts_of(value: Any) -> list[Any]:
         if is_a(value, base):
             found += [*dict.keys(value), *dict.values(value)] if base is dict else list(raw_members(value))
             break
-    for member in slot_members(cls):
+    for member in slot_members(cls):  # type: ignore[arg-type]  # mypy: type[Any] is not Hashable
         try:
             found.append(member.__get__(value))
         except AttributeError:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from stator.emit import effects, failing_calls, holders, residual
+from stator.emit.owners import Owners
 from stator.guards.guard import Kind
 from stator.guards.guard_set import GuardSet
 from stator.heap import caches, exposure, raw_access, sets, upcoming
@@ -173,7 +174,9 @@ SWITCHES = [
            ("lru_cache_that_overflows",)),
     Switch("contents of arrays", without(Arrays, "expose"), ("numpy_array_changed_in_place",)),
     Switch("arrays written back", without(effects, "write_array"), ("numpy_array_written_inside",)),
-    Switch("arrays that overlap", without(Faces, "guard_overlaps"), ("numpy_arrays_outside_that_come_to_overlap",)),
+    Switch("arrays that overlap", without(Faces, "guard_overlaps"), ("arrays_that_come_to_share_memory",)),
+    Switch("dead locals", without(Owners, "kept_alive", lambda self, value: self._unbound()),
+           ("weak_reference_to_a_dead_local",)),
     Switch("numpy warns", without(arrays, "warnings_raise", contextlib.nullcontext), ("numpy_warning",)),
     Switch("iterators that others use", without(upcoming, "is_upcoming", lambda iterator: True),
            ("outside_zip_of_one_iterator_twice",)),

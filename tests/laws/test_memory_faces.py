@@ -211,13 +211,13 @@ def test_faces_are_needed(method: str, monkeypatch: Any) -> None:
 
 
 def grow(b: bytearray, x: torch.Tensor) -> torch.Tensor:
-    t = torch.frombuffer(b, dtype=torch.uint8)
+    shown = np.frombuffer(b, dtype=np.uint8)
     b.append(1)
-    return x + t[0]
+    return x + int(shown[0])
 
 
-def test_a_buffer_with_a_tensor_on_it_keeps_its_size() -> None:
+def test_a_buffer_with_an_array_on_it_keeps_its_size() -> None:
     compiled = stator.compile(grow, backend="eager")
-    for _ in range(2):
+    for fn in (grow, compiled, compiled):
         with pytest.raises(BufferError):
-            compiled(bytearray(8), torch.ones(2))
+            fn(bytearray(8), torch.ones(2))
