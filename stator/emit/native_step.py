@@ -59,8 +59,8 @@ class NativeFrame:
 
     def given_up(self) -> list[Any]:
         """Its locals and its stack, for its native code, which alone holds them from then on."""
-        found = [*(value for value in self.slots if value is not UNBOUND), *(item.current if type(item) is Saved else item for item in self.stack
-                                                                             if item is not NULL)]
+        found = [value for value in self.slots if value is not UNBOUND]
+        found += [item.current if type(item) is Saved else item for item in self.stack if item is not NULL]
         self.slots, self.stack = [], []
         return found
 

@@ -14,6 +14,7 @@ import types
 from collections.abc import Iterator
 from typing import Any
 
+import numpy
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
@@ -22,10 +23,13 @@ from stator.heap.raw_access import instance_dict, raw_members
 from stator.heap.shells import CONSTANT_TYPES, slot_members
 from stator.interp.frame import UNBOUND
 from stator.kinds import is_a
+from stator.shapes.values import SYMBOLIC
+from stator.shapes.varying import HELD_TYPES
 from stator.source import Local
 
 _PARTS = 256  # of one local, that are looked at
 _HELD_ELSEWHERE = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, torch.nn.Module)
+_WHOLE = frozenset({FakeTensor, Box}) | SYMBOLIC | HELD_TYPES
 _EMPTY_CELL = types.CellType()
 
 
@@ -48,16 +52,23 @@ class Owners:
 
     def _owners(self, value: Any) -> Iterator[str]:
         """What holds the parts of a fresh value that are made real."""
-        todo, seen = [value], {id(value)}
+        todo, seen = collections.deque([value]), {id(value)}
         while todo and len(seen) < _PARTS:
-            part = todo.pop()
+            part = todo.popleft()
             owner = self._owner(part)
             if owner is not None:
                 yield owner
-            elif type(part) is not FakeTensor and type(part) is not Box:
-                inner = [each for each in parts_of(part) if type(each) not in CONSTANT_TYPES and id(each) not in seen]
+            elif type(part) not in _WHOLE:
+                parts = self._contents(part) if type(part) is numpy.ndarray else parts_of(part)
+                inner = [each for each in parts if type(each) not in CONSTANT_TYPES and id(each) not in seen]
                 seen.update(map(id, inner))
                 todo += inner
+
+    def _contents(self, array: Any) -> list[Any]:
+        """The array whose memory an array shows, and the tensor that is its contents."""
+        arrays = self.build.heap.arrays
+        root = arrays.root_of(array)
+        return [root, *arrays.backed.get(id(root), ())[1:]]
 
     def _owner(self, part: Any) -> str | None:
         build = self.build
@@ -112,7 +123,7 @@ def parts_of(value: Any) -> list[Any]:
         if is_a(value, base):
             found += [*dict.keys(value), *dict.values(value)] if base is dict else list(raw_members(value))
             break
-    for member in slot_members(cls):
+    for member in slot_members(cls):  # type: ignore[arg-type]  # mypy: type[Any] is not Hashable
         try:
             found.append(member.__get__(value))
         except AttributeError:

@@ -150,8 +150,8 @@ def write_resume(build: Rebuilder, resume: Any, parts: list[Any]) -> str:
     """The segment ends by resuming; what dead locals keep alive is known once all other values are built."""
     owners = Owners(build)
     texts = "".join([f"{owners.kept_alive(part.value) if type(part) is KeptAlive else part}, " for part in parts])
-    target = build.writer.constant(resume.target, "resume_at")
-    return f"{build.writer.constant(_core.Resume, 'Resume')}({target}, ({texts}){', True' if resume.takes_values else ''})"
+    make, target = build.writer.constant(_core.Resume, "Resume"), build.writer.constant(resume.target, "resume_at")
+    return f"{make}({target}, ({texts}){', True' if resume.takes_values else ''})"
 
 
 def named(build: Rebuilder, inputs: list[Any], packed: bool, each: Any) -> str:

@@ -43,16 +43,17 @@ def overlap(left: Range, right: Range) -> bool:
 class Faces:
     """The faces of outside memory that one trace has met."""
 
-    __slots__ = ("heap", "copies", "tied", "watched")
+    __slots__ = ("heap", "copies", "tied", "watched", "touched")
 
     def __init__(self, heap: Any) -> None:
         self.heap = heap
         self.copies: list[VariableTracker] = []  # buffers, and arrays whose contents were read
         self.tied: set[int] = set()  # stand-ins of arrays on whose memory the program has a tensor of the graph
         self.watched: dict[int, Any] = {}  # stand-ins of arrays whose memory has another face
+        self.touched: set[int] = set()  # stand-ins of arrays that were changed at some time
 
     def clear(self) -> None:
-        for held in (self.copies, self.tied, self.watched):
+        for held in (self.copies, self.tied, self.watched, self.touched):
             held.clear()
 
     def add_copy(self, tracker: VariableTracker) -> None:
@@ -108,6 +109,15 @@ class Faces:
             return bytes_of(tracker.standin) != tracker.initial
         return tracker.exposed and not same_contents(tracker.standin, tracker.original)
 
+    def note_changes(self) -> None:
+        """C code ran on arrays; it may have changed one for a while."""
+        self.touched.update(id(copy.standin) for copy in self.copies
+                            if copy.shape is Shape.ARRAY and self.has_changed(copy))
+
+    def was_written(self, copy: VariableTracker) -> bool:
+        """Whether the program may have written to a copy, and perhaps restored it: nobody sees writes to a buffer."""
+        return copy.shape is Shape.BUFFER or id(copy.standin) in self.touched or self.has_changed(copy)
+
     def is_written(self, tracker: VariableTracker) -> bool:
         """Whether an operation of the graph wrote to the memory of a tensor."""
         written: bool = self.heap.recorder.is_written(tracker.standin)
@@ -120,7 +130,7 @@ class Faces:
         if any(self.has_changed(self.heap.by_standin[id(standin)]) for standin in self.watched.values()):
             raise Break("SB005", "an array that shares memory with another object of the trace")
         tensors = [tracker for tracker in self._tensors() if extent_of(tracker.original) != _NOWHERE]
-        written = [*map(self.has_changed, self.copies), *map(self.is_written, tensors)]
+        written = [*map(self.was_written, self.copies), *map(self.is_written, tensors)]
         if len(written) > 1 and any(written):
             faces = [*self.copies, *tensors]
             places = [Place(face.source, Address.MEMORY, was) for face, was in zip(faces, written, strict=True)]

@@ -44,6 +44,8 @@ def run_on_arrays(vm: Any, function: Any, args: tuple[Any, ...], kwargs: dict[st
         if is_a(raised.exc, (FloatingPointError, Warning)):
             raise Break("SB015", f"numpy warns: {raised.exc}", asks_caller=True) from None
         raise
+    if vm.heap.faces.copies:
+        vm.heap.faces.note_changes()
     for standin, before in shared:
         if standin.tobytes() != before:
             raise Break("SB006", "a write to an array whose memory is seen through another object, too")

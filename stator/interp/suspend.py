@@ -251,7 +251,8 @@ def dead_slots(frame: Frame, live: tuple[int, ...]) -> tuple[int, ...]:
     """The slots that nothing reads again: bound or not, they depend on the instruction alone."""
     if _LOOKS_AT_LOCALS & set(frame.code.co_names):
         return ()
-    return tuple(sorted(bound_locals(frame.unit, frame.ip).difference(live)))
+    # A tuple lets go of its last value first, a frame of its first local.
+    return tuple(sorted(bound_locals(frame.unit, frame.ip).difference(live), reverse=True))
 
 
 # ---------------------------------------------------------------------- going on

@@ -16,12 +16,14 @@ from stator.emit import effects, failing_calls, holders, residual
 from stator.graph import recorder, straight_line
 from stator.cache import site
 from stator.graph.mutation import Observation
+from stator.emit.owners import Owners
 from stator.guards.guard import Kind
 from stator.guards.guard_set import GuardSet
 from stator.heap import caches, exposure, iterators, names, raw_access, sets, upcoming
 from stator.heap import holders as holders_of_heap
 from stator.heap.arrays import Arrays
 from stator.heap.constants import Constants
+from stator.heap.faces import Faces
 from stator.heap.heap import Heap
 from stator.interp import (
     abstract_classes,
@@ -200,7 +202,9 @@ SWITCHES = [
            ("lru_cache_that_overflows",)),
     Switch("contents of arrays", without(Arrays, "expose"), ("numpy_array_changed_in_place",)),
     Switch("arrays written back", without(effects, "write_array"), ("numpy_array_written_inside",)),
-    Switch("arrays that overlap", without(Arrays, "guard_memory"), ("numpy_arrays_outside_that_come_to_overlap",)),
+    Switch("arrays that overlap", without(Faces, "guard_overlaps"), ("arrays_that_come_to_share_memory",)),
+    Switch("dead locals", without(Owners, "kept_alive", lambda self, value: self._unbound()),
+           ("weak_reference_to_a_dead_local",)),
     Switch("numpy warns", without(arrays, "warnings_raise", contextlib.nullcontext), ("numpy_warning",)),
     Switch("iterators that others use", without(upcoming, "is_upcoming", lambda iterator: True),
            ("outside_zip_of_one_iterator_twice",)),
