@@ -93,7 +93,7 @@ def judge(subject: Subject, backends: tuple[str, ...] = BACKENDS, observations: 
     if sample is None:
         return verdict
     at, limit = crossing(subject, sample)
-    sample.at = at
+    sample.place = at
     if not is_deterministic(OBSERVATIONS["value"](subject.call, at, limit), sample):
         verdict.reason = "results differ between two eager calls"
         return verdict

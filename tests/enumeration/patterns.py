@@ -108,7 +108,7 @@ def numpy_face(sample: Sample) -> Arranged | None:
 def element(sample: Sample) -> Arranged | None:
     """The observed name is one element of the written tensor, a view without dimensions."""
     tensor = written(sample)[1]
-    return (sample, tensor.view(-1)[sample.at]) if is_plain(tensor) and tensor.is_contiguous() else None
+    return (sample, tensor.view(-1)[sample.place]) if is_plain(tensor) and tensor.is_contiguous() else None
 
 
 def distinct_element(sample: Sample) -> Arranged | None:
