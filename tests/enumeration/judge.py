@@ -93,6 +93,7 @@ def judge(subject: Subject, backends: tuple[str, ...] = BACKENDS, observations: 
     if sample is None:
         return verdict
     at, limit = crossing(subject, sample)
+    sample.place = at
     if not is_deterministic(OBSERVATIONS["value"](subject.call, at, limit), sample):
         verdict.reason = "results differ between two eager calls"
         return verdict
@@ -105,7 +106,7 @@ def judge(subject: Subject, backends: tuple[str, ...] = BACKENDS, observations: 
             assert arranged is not None
             expected[pattern] = seen(program, *arranged)
         for backend in backends:
-            for order in ORDERS:
+            for order in (patterns for patterns, only_for in ORDERS if not only_for or name in only_for):
                 verdict.found.extend(differing(verdict, sample, name, program, backend, order, expected, compiler))
     return verdict
 

@@ -15,6 +15,10 @@ Program = Callable[..., Any]
 BEYOND = torch.tensor([1 << 20])  # an index out of bounds, which only the run finds
 
 
+def element(observed: Any, at: int) -> Any:
+    return observed if observed.ndim == 0 else observed.reshape(-1)[at]
+
+
 def value(write: Program, at: int, limit: float) -> Program:
     def program(observed: Any, *args: Any, **kwargs: Any) -> Any:
         write(*args, **kwargs)
@@ -26,16 +30,16 @@ def value(write: Program, at: int, limit: float) -> Program:
 def item(write: Program, at: int, limit: float) -> Program:
     def program(observed: Any, *args: Any, **kwargs: Any) -> Any:
         write(*args, **kwargs)
-        return 1 if abs(observed.reshape(-1)[at].item()) > limit else 2
+        return 1 if abs(element(observed, at).item()) > limit else 2
 
     return program
 
 
 def item_twice(write: Program, at: int, limit: float) -> Program:
     def program(observed: Any, *args: Any, **kwargs: Any) -> Any:
-        before = 1 if abs(observed.reshape(-1)[at].item()) > limit else 2
+        before = 1 if abs(element(observed, at).item()) > limit else 2
         write(*args, **kwargs)
-        return before, 3 if abs(observed.reshape(-1)[at].item()) > limit else 4
+        return before, 3 if abs(element(observed, at).item()) > limit else 4
 
     return program
 

@@ -105,15 +105,30 @@ def numpy_face(sample: Sample) -> Arranged | None:
     return sample, array
 
 
+def element(sample: Sample) -> Arranged | None:
+    """The observed name is one element of the written tensor, a view without dimensions."""
+    tensor = written(sample)[1]
+    return (sample, tensor.view(-1)[sample.place]) if is_plain(tensor) and tensor.is_contiguous() else None
+
+
+def distinct_element(sample: Sample) -> Arranged | None:
+    found = element(sample)
+    return found and (sample, found[1].clone())
+
+
 PATTERNS: dict[str, Callable[[Sample], Arranged | None]] = {
     "distinct": distinct, "same tensor": same_tensor, "overlapping view": overlapping_view, "view of a base": view_of_base,
     "same operand": same_operand, "overlapping operand": overlapping_operand, "distinct array": distinct_array, "numpy face": numpy_face,
+    "distinct element": distinct_element, "element": element,
 }  # fmt: skip
 
-# Each is one compiled function, called with these patterns in turn.
-ORDERS: tuple[tuple[str, ...], ...] = (
-    ("distinct", "same tensor", "overlapping view", "view of a base", "same operand", "overlapping operand"),
-    ("same operand", "view of a base", "same tensor", "distinct"),
-    ("distinct array", "numpy face"),
-    ("numpy face", "distinct array"),
+ITEMS = ("item", "item twice")
+# Each is one compiled function, called with these patterns in turn; and the observations it is made for, if not for all.
+ORDERS: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
+    (("distinct", "same tensor", "overlapping view", "view of a base", "same operand", "overlapping operand"), ()),
+    (("same operand", "view of a base", "same tensor", "distinct"), ()),
+    (("distinct array", "numpy face"), ()),
+    (("numpy face", "distinct array"), ()),
+    (("distinct element", "element"), ITEMS),
+    (("element", "distinct element"), ITEMS),
 )

@@ -32,11 +32,12 @@ class Sample:
     args: list[Any]
     kwargs: dict[str, Any]
     written: list[Path]
+    place: int = 0  # the element of the first written tensor that a program observes
 
     def fresh(self) -> Sample:
         """A copy that shares no memory with this one, nor within itself."""
         args, kwargs = pytree.tree_map_only(torch.Tensor, copied, (self.args, self.kwargs))
-        return Sample(args, kwargs, self.written)
+        return Sample(args, kwargs, self.written, self.place)
 
     def at(self, path: Path) -> Any:
         found: Any = getattr(self, path[0])
