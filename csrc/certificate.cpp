@@ -1,6 +1,7 @@
 // Making a certificate and proving it again.  See certificate.h.
 #include "certificate.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "raw_read.h"
@@ -189,14 +190,9 @@ class GuardProgram::Certifier {
   void sort_check(int number, const Check& check) {
     if (is_proven(check)) return;
     bool early = true, last = false;
-    auto lean_on = [&](int node) {
+    for (int node : check.nodes()) {
       early = early && early_[node];
       last = last || last_[node];
-    };
-    if (check.node >= 0) lean_on(check.node);
-    if (check.kind == Kind::alias || check.kind == Kind::not_alias) lean_on(static_cast<int>(check.number));
-    if (check.shape) {
-      for (int node : check.shape->nodes()) lean_on(node);
     }
     keep(number, early, last);
   }
@@ -215,6 +211,11 @@ class GuardProgram::Certifier {
       case Kind::alias:
       case Kind::not_alias:
         return fixed_[check.number];
+      case Kind::partition: {  // the same objects; which memory a tensor has is asked at every call
+        const std::vector<int>& nodes = check.partition->nodes();
+        return check.partition->is_about_objects() &&
+               std::all_of(nodes.begin(), nodes.end(), [&](int node) { return fixed_[node]; });
+      }
       case Kind::type:
         place = &value->ob_type;
         expected = reinterpret_cast<uint64_t>(check.payload);

@@ -341,6 +341,8 @@ bool GuardProgram::holds(const Check& check, const Frame& frame) const {
       return check.shape->matches(frame.slots);
     case Kind::values:
       return check.values->matches(value);
+    case Kind::partition:
+      return check.partition->matches(frame.slots);
     case Kind::count:
       break;
   }

@@ -17,6 +17,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "partition_check.h"
 #include "shape_check.h"
 #include "tensor_check.h"
 
@@ -30,7 +31,7 @@ enum class Op : int {
 // The numbers of stator.guards.guard.Kind.
 enum class Kind : int {
   type = 0, id, equals, tensor, len, keys, absent, present, type_attr, alias, not_alias, not_id, cell_empty,
-  slot_empty, global_state, fresh_call, set_equals, shape, values, type_field, count
+  slot_empty, global_state, fresh_call, set_equals, shape, values, type_field, partition, count
 };
 
 struct Node {
@@ -64,6 +65,10 @@ struct Check {
   std::unique_ptr<StateCheck> state;
   std::unique_ptr<ExpectedSet> set;
   std::unique_ptr<ShapeCheck> shape;
+  std::unique_ptr<PartitionCheck> partition;
+
+  // The nodes whose values it compares.
+  std::vector<int> nodes() const;
 };
 
 struct DictGroup {

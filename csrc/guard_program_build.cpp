@@ -33,6 +33,13 @@ bool is_scalar(PyObject* object) {
 
 }  // namespace
 
+std::vector<int> Check::nodes() const {
+  std::vector<int> found = shape ? shape->nodes() : partition ? partition->nodes() : std::vector<int>();
+  if (node >= 0) found.push_back(node);
+  if (kind == Kind::alias || kind == Kind::not_alias) found.push_back(static_cast<int>(number));
+  return found;
+}
+
 GuardProgram::~GuardProgram() { clear(); }
 
 void GuardProgram::clear() {
@@ -165,6 +172,9 @@ bool GuardProgram::parse_check_payload(Check& check) {
     case Kind::shape:
       check.shape = std::make_unique<ShapeCheck>();
       return check.shape->parse(payload, node_count());
+    case Kind::partition:
+      check.partition = std::make_unique<PartitionCheck>();
+      return check.partition->parse(payload, node_count());
     case Kind::len:
     case Kind::alias:
     case Kind::not_alias:
@@ -233,17 +243,8 @@ bool GuardProgram::parse_wanted(PyObject* wanted) {
 void GuardProgram::charge_reads() {
   for (Node& node : nodes_) node.first_check = static_cast<int>(checks_.size());
   for (size_t i = 0; i < checks_.size(); ++i) {
-    const Check& check = checks_[i];
-    int ends[] = {check.node, check.kind == Kind::alias || check.kind == Kind::not_alias
-                                  ? static_cast<int>(check.number)
-                                  : -1};
-    for (int end : ends) {
-      if (end >= 0) nodes_[end].first_check = std::min(nodes_[end].first_check, static_cast<int>(i));
-    }
-    if (check.shape) {
-      for (int node : check.shape->nodes()) {
-        nodes_[node].first_check = std::min(nodes_[node].first_check, static_cast<int>(i));
-      }
+    for (int node : checks_[i].nodes()) {
+      nodes_[node].first_check = std::min(nodes_[node].first_check, static_cast<int>(i));
     }
   }
   for (int i = static_cast<int>(nodes_.size()) - 1; i >= 0; --i) {
@@ -322,7 +323,6 @@ void GuardProgram::plan() {
     for (int check : type_groups_[g].checks) type_group_of[check] = static_cast<int>(g);
   }
   for (size_t i = 0; i < checks_.size(); ++i) {
-    const Check& check = checks_[i];
     if (planned_check_[i]) continue;
     if (dict_group_of[i] >= 0) {
       plan_group(dict_group_of[i]);
@@ -330,11 +330,7 @@ void GuardProgram::plan() {
       steps_.push_back({Action::type_group, type_group_of[i]});
       for (int member : type_groups_[type_group_of[i]].checks) planned_check_[member] = 1;
     } else {
-      if (check.node >= 0) plan_node(check.node);
-      if (check.kind == Kind::alias || check.kind == Kind::not_alias) plan_node(static_cast<int>(check.number));
-      if (check.shape) {
-        for (int node : check.shape->nodes()) plan_node(node);
-      }
+      for (int node : checks_[i].nodes()) plan_node(node);
       steps_.push_back({Action::check, static_cast<int>(i)});
     }
   }

@@ -26,6 +26,7 @@ from stator.breaks import Break
 from stator.cache.sharing import description_of, find_shared, shareable
 from stator.cache.site import CallSite, Installed
 from stator.emit.advance import Advance
+from stator.emit.failing_calls import written_inputs
 from stator.emit.inheritance import pass_on
 from stator.emit.locks import UnderLocks, bound_arguments
 from stator.emit.residual import Residual, emit_residual
@@ -33,7 +34,7 @@ from stator.emit.static_addresses import mark_static_addresses
 from stator.errors import BackendError, DeclarationError, InternalError, Unsupported
 from stator.graph.histories import AS_IT_IS, needs_old_values, separate_histories, with_history
 from stator.graph.may_fail import fails_where_it_is_caught
-from stator.graph.memory import memory_partition, refuses_writes, sharing_candidates, storage_partition
+from stator.graph.memory import refuses_writes, sharing_candidates, storage_partition
 from stator.graph.modes_aside import put_back, unasked
 from stator.graph.mutation import storage_of
 from stator.graph.overlaps import overlapping_inputs
@@ -41,6 +42,7 @@ from stator.graph.wrappers import OPEN_SIZES
 from stator.guards.guard import Guard, Kind
 from stator.guards.guard_set import GuardList, in_order
 from stator.guards.lower import Program, lower
+from stator.guards.partition import Address, Place, partition
 from stator.heap.wrappers import leaf_sources
 from stator.held_signals import signals_let_through
 from stator.interp import function_modes
@@ -253,23 +255,25 @@ def under_locks(done: Trace, residual: Residual, function: Any,
 
 def guard_shared_memory(done: Trace, residual: Residual) -> None:
     """A graph that writes in place is right for inputs that share memory as these do."""
-    if not done.vm.recorder.writes_in_place:
+    recorder = done.vm.recorder
+    if not recorder.writes_in_place:
         return
-    overlaps = done.vm.recorder.overlaps
-    for each in residual.graph_inputs if overlaps is not None else ():
+    for each in residual.graph_inputs if recorder.overlaps is not None else ():
         # Compilers write when all is computed, and would find out too late.
-        if with_history(each.fake) and storage_of(each.fake) in overlaps.storages and not refuses_writes(each.tensor):
+        if with_history(each.fake) and storage_of(each.fake) in recorder.overlaps.storages \
+                and not refuses_writes(each.tensor):
             done.vm.heap.guard(CallOf(Pinned(refuses_writes), (each.source,)), Kind.FRESH_CALL, False)
-    candidates = [leaf for each in sharing_candidates(residual.graph_inputs)
-                  for leaf in leaf_sources(each.tensor, each.source)]
+    written = {each.node for each in written_inputs(recorder, recorder.graph, recorder.inputs)[0]}
+    candidates = [(*leaf, each.node in written) for each in sharing_candidates(
+        recorder.inputs, residual.graph_inputs, written, recorder.known.read, recorder.in_order)
+        for leaf in leaf_sources(each.tensor, each.source)]
     if len(candidates) > 1:
-        tensors = [tensor for tensor, _ in candidates]
-        shared = storage_partition(*tensors)
-        if done.vm.recorder.wrappers.behind and len(set(shared)) < len(shared):
+        tensors = [tensor for tensor, _, _ in candidates]
+        if recorder.wrappers.behind and len(set(storage_partition(*tensors))) < len(tensors):
             raise Break("SB017", "a wrapper subclass and a tensor on one memory, which the graph writes to")
-        ask = storage_partition if done.vm.recorder.in_order else memory_partition
-        place = CallOf(Pinned(ask), tuple(source for _, source in candidates))
-        done.vm.heap.guard(place, Kind.FRESH_CALL, ask(*tensors))
+        address = Address.STORAGE if recorder.in_order else Address.MEMORY
+        places = [Place(source, address, is_written) for _, source, is_written in candidates]
+        done.vm.heap.guard(places[0].source, Kind.PARTITION, partition(places, tensors))
 
 
 def checked_program(done: Trace, wanted: list[Any], bound: tuple[Any, ...],

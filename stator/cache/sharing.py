@@ -68,7 +68,8 @@ def find_shared(entries: Sequence[Any], done: Any, description: Description | No
     return None
 
 
-_DECIDED = frozenset({Kind.TENSOR, Kind.SHAPE, Kind.FRESH_CALL, Kind.ALIAS, Kind.NOT_ALIAS, Kind.VALUES})
+_DECIDED = frozenset({Kind.TENSOR, Kind.SHAPE, Kind.FRESH_CALL, Kind.ALIAS, Kind.NOT_ALIAS, Kind.VALUES,
+                      Kind.PARTITION})
 
 
 def _global_state(guards: Any) -> Any:

@@ -20,6 +20,7 @@ from stator.graph.overlaps import Overlaps
 from stator.graph.wrappers import OPEN_SIZES
 from stator.guards.guard import Guard
 from stator.guards.lower import Program
+from stator.interp.effects_order import keep_order
 from stator.interp.handled_errors import WAY
 from stator.interp.replay import Replay
 from stator.interp.suspend import restore
@@ -98,6 +99,7 @@ class CallSite:
         """The frames a trace of this site starts from."""
         vm.recorder.data_dependent = self.data_dependent
         vm.recorder.in_order = self.settings.runs_in_order
+        vm.recorder.keep_order = lambda node: None if self.breaks_are_errors(vm) else keep_order(vm, node)
         vm.recorder.may_be_cut = self.settings.has_own_backend
         vm.recorder.wrappers.may_open = OPEN_SIZES not in self.turned_off
         vm.recorder.takes_sparse = "sparse inputs" not in self.turned_off

@@ -3,12 +3,14 @@
 A graph that raises must have done nothing that can be seen: then the program itself does what comes before the error,
 in its order, and raises it at its own line, or handles it.  Inputs that the graph writes to are kept before it runs and
 put back (see kept_inputs), and so are random streams.  Where they are too large to be kept, the versions of the inputs
-tell whether anything was written, and if so the graph's error is raised as it is.
+tell whether anything was written, and if so the graph's error is raised as it is.  So is that of a graph with an
+operation that must not run twice (see mutation): a custom operator, a collective, a function of the user.
 """
 
 from __future__ import annotations
 
 import collections
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -23,6 +25,7 @@ from stator.emit.redone import forgive, run_as_it_is
 from stator.errors import BackendError
 from stator.graph.may_fail import CAUGHT, fails_where_it_is_caught, may_fail, written_placeholders
 from stator.graph.memory import storage_partition
+from stator.graph.mutation import is_repeatable
 from stator.graph.tensor_classes import PLAIN_CLASSES
 from stator.held_signals import raised_by_a_handler
 from stator.interp.handled_errors import WAY
@@ -40,6 +43,10 @@ def call_or_redo(build: Rebuilder, graph: fx.Graph, call: list[str], inputs: lis
     inside = [f"    {line}" for line in call]
     shared = sharing_memory(inputs)
     caught = any(CAUGHT in node.meta for node in graph.nodes) and fails_where_it_is_caught(graph, shared)
+    if not all(map(is_repeatable, graph.nodes)):
+        if caught:
+            raise Break("SB002", "an error that the program handles, after calls that must not run twice", turn_off=WAY)
+        return call_or_raise(build, call, inside)
     answer = writer.constant(graph_failed_inside_a_handler if caught else graph_failed)
     redo = [*(f"    {line}" for line in undo), f"    return {answer}(error)"]
     head: list[str] = []
@@ -65,21 +72,26 @@ def call_or_redo(build: Rebuilder, graph: fx.Graph, call: list[str], inputs: lis
         head.append(f"kept = {writer.constant(keep)}(({', '.join(names)},))")
         redo = [f"    if {writer.constant(put_back)}(kept):", *(f"    {line}" for line in redo), "    raise"]
         return [*head, "try:", *inside, "except Exception as error:", *redo]
-    if any(assertion.cls is None for assertion in vm.assertions):
-        raise Break("SB002", "the truth of a tensor, which decides whether to raise", turn_off=UNSPOKEN)
     if counted:
         versions = "(" + "".join(f"{name}._version, " for name in names) + ")"
-        head.append(f"versions = {versions}")
         redo = [f"    if {versions} == versions:", *(f"    {line}" for line in redo)]
-    else:
-        redo = []
+        return call_or_raise(build, call, inside, [*head, f"versions = {versions}"], redo)
+    return call_or_raise(build, call, inside, head)
+
+
+def call_or_raise(build: Rebuilder, call: list[str], inside: list[str], head: Sequence[str] = (),
+                  redo: Sequence[str] = ()) -> list[str]:
+    """The call of a graph whose error is raised as it is, unless `redo` returns."""
+    vm, writer = build.vm, build.writer
+    if any(assertion.cls is None for assertion in vm.assertions):
+        raise Break("SB002", "the truth of a tensor, which decides whether to raise", turn_off=UNSPOKEN)
     if vm.assertions:
         table, change = writer.constant(tuple(vm.assertions), "assertions"), writer.constant(as_program_exception)
         handlers = ["except RuntimeError as error:", *redo, f"    failed = {change}(error, {table})"]
         if redo:
             handlers += ["except Exception as error:", *redo, "    raise"]
         return ["failed = None", *head, "try:", *inside, *handlers, "if failed is not None:", "    raise failed"]
-    return [*head, "try:", *inside, "except Exception as error:", *redo, "    raise"] if redo else call
+    return [*head, "try:", *inside, "except Exception as error:", *redo, "    raise"] if redo else [*head, *call]
 
 
 def sharing_memory(inputs: list[Any]) -> frozenset[str]:

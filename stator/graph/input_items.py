@@ -169,4 +169,5 @@ class InputItems:
             symbol = self.recorder.add_number(number, source)
             assert bool(symbol < LARGEST) and bool(symbol > -LARGEST)  # two guards
             self._symbols[key] = symbol
+            self.known.read.add(graph_input.node)
         return self._symbols[key]

@@ -69,6 +69,7 @@ class KnownValues:
         self._memo: dict[fx.Node, Any] = {}
         self._unknown: set[fx.Node] = set()
         self.asked = 0  # how often
+        self.read: set[fx.Node] = set()  # inputs whose contents the trace relies on
 
     # ------------------------------------------------------------------ what is asked
 
@@ -200,6 +201,7 @@ class KnownValues:
         finally:
             _hook.resume(token)
         for each in inputs:
+            self.read.add(each.node)
             self.guard(each)
         return known[root]
 

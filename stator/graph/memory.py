@@ -1,8 +1,8 @@
 """Which inputs share memory.   f(a, a.detach()) with a.add_(1) inside  ->  a guard that these two still share it
 
-A compiler that functionalises (AOTAutograd) bakes in which inputs overlap: where the graph writes in place, the way
-the inputs share storages is a fact of the trace. Parameters and buffers of modules are left out: they are tied by
-identity, and asking all of them at every call would cost more than it tells.
+A compiler that functionalises (AOTAutograd) bakes in which inputs overlap, and values that the trace has read from
+inputs (`n.item()`) hold while nothing writes to them: where the graph writes in place, the way the inputs share
+storages is a fact of the trace.
 """
 
 from __future__ import annotations
@@ -11,57 +11,19 @@ from typing import Any
 
 import torch
 
+from stator.guards.partition import Address, byte_range, group
 from stator.source import MODULE_DICTS, Key, Source
 
 
 def storage_partition(*tensors: torch.Tensor) -> tuple[int, ...]:
     """For each tensor, the number of the first one that lives in the same storage."""
-    first: dict[int, int] = {}
-    with torch._C.DisableTorchFunction():
-        addresses = [tensor.untyped_storage().data_ptr() for tensor in tensors]
-    return tuple(first.setdefault(address, number) for number, address in enumerate(addresses))
+    return group([byte_range(Address.STORAGE, tensor) for tensor in tensors], [True] * len(tensors))[0]
 
 
 def address_of(tensor: torch.Tensor) -> int:
     """Where the first item of a tensor lies."""
     with torch._C.DisableTorchFunction():
         return tensor.data_ptr()
-
-
-def memory_partition(*tensors: torch.Tensor) -> tuple[Any, ...]:
-    """For each tensor, the number of the first one that it overlaps with, through others too; and where it begins,
-    if it overlaps with any.
-
-    Tensors that lie apart in one storage are as good as in two, for a compiler; of those that do not, the places count.
-    """
-    shared = storage_partition(*tensors)
-    if len(set(shared)) == len(shared):
-        return shared
-    found: list[Any] = list(range(len(shared)))
-    for group in set(shared):
-        members = [number for number, place in enumerate(shared) if place == group]
-        ranges = sorted((*byte_range(tensors[number]), number) for number in members)
-        together: list[int] = []
-        reach = 0
-        for begin, end, number in [*ranges, (1 << 62, 1 << 62, -1)]:
-            if begin >= reach:
-                if len(together) > 1:
-                    for each in together:
-                        found[each] = (min(together), byte_range(tensors[each])[0])
-                together = []
-            together.append(number)
-            reach = max(reach, end)
-    return tuple(found)
-
-
-def byte_range(tensor: torch.Tensor) -> tuple[int, int]:
-    """The first byte of its storage that a tensor uses, and the one behind the last."""
-    with torch._C.DisableTorchFunction():
-        begin = tensor.storage_offset() * tensor.itemsize
-        if not tensor.numel():
-            return begin, begin
-        last = sum([(size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True)])
-        return begin, begin + (last + 1) * tensor.itemsize
 
 
 def refuses_writes(tensor: torch.Tensor) -> bool:
@@ -77,7 +39,20 @@ def is_member(source: Source | None) -> bool:
     return isinstance(base, Key) and base.key in MODULE_DICTS
 
 
-def sharing_candidates(inputs: list[Any]) -> list[Any]:
-    """The graph inputs whose storages are compared: dense tensors that are not members of modules."""
-    return [each for each in inputs if isinstance(each.tensor, torch.Tensor) and not is_member(each.source)
-            and each.tensor.layout is torch.strided]
+def is_dense(tensor: Any) -> bool:
+    return isinstance(tensor, torch.Tensor) and tensor.layout is torch.strided
+
+
+def sharing_candidates(inputs: list[Any], given: list[Any], written: set[Any], read: set[Any],
+                       in_order: bool) -> list[Any]:
+    """The inputs of a trace whose storages are compared, by their nodes `written` and `read`.
+
+    given: those that the graph gets.  read: those whose values the trace has looked at.  Members of modules count for
+    a graph that runs in order only where the one meets the other: it writes wherever the tensors lie.
+    """
+    own = {each.node for each in given}
+    found = [each for each in inputs if is_dense(each.tensor) and (each.node in own or each.node in read)]
+    if in_order:
+        found = [each for each in found
+                 if not is_member(each.source) or each.node in read or read and each.node in written]
+    return found if any(each.node in written for each in found) else []

@@ -26,8 +26,8 @@ from stator.graph.running_statistics import STATISTICS, statistics_given, update
 
 WRITTEN = "written"  # in a node's metadata: places of the arguments it writes to, among all nodes that it is given
 UNREPEATABLE = "unrepeatable"  # in a node's metadata: running it a second time could be seen
-_REPEATABLE_NAMESPACES = frozenset({"aten", "prims", "prim"})
-_REPEATABLE_OPERATORS = frozenset({"stator::slice_bound", "stator::item_of_sum"})  # see number_operators
+_OF_TORCH = frozenset({"aten", "prims", "prim"})  # namespaces of operators
+_PRINT = "stator::print"  # the other operators of Stator compute numbers
 _C_CALLABLES = (types.BuiltinFunctionType, types.MethodDescriptorType)
 _MODULES = frozenset({"torch", "_operator", "operator", "math", "builtins"})
 
@@ -263,11 +263,20 @@ def operator_name(target: Any) -> str:
         return target
     if isinstance(target, (OpOverload, OpOverloadPacket)):
         namespace, _, name = _qualified_name(target).partition("::")
-        return name if namespace in _REPEATABLE_NAMESPACES else ""
+        return name if namespace in _OF_TORCH else ""
     return getattr(target, "__name__", "") if _is_torchs(target) else ""
 
 
 # ---------------------------------------------------------------------- repeating
+
+
+def note_inner_graphs(node: fx.Node, modules: list[fx.GraphModule], given: Any) -> list[FakeTensor]:
+    """Put on a higher-order operation whether it may run twice; out: the tensors that its inner graphs write to."""
+    inner = [each for module in modules for each in module.graph.nodes]
+    if not all(map(is_repeatable, inner)):
+        node.meta[UNREPEATABLE] = True
+    storages = set().union(*map(written_storages, inner))
+    return [tensor for tensor in tensors_in(given) if storage_of(tensor) in storages] if storages else []
 
 
 def is_repeatable(node: fx.Node) -> bool:
@@ -275,12 +284,7 @@ def is_repeatable(node: fx.Node) -> bool:
 
     Operators of torch itself are; custom operators, collectives, prints and functions of the user are not.
     """
-    if node.op == "get_attr":
-        module = getattr(node.graph.owning_module, str(node.target), None)
-        return not isinstance(module, fx.GraphModule) or all(map(is_repeatable, module.graph.nodes))
-    if node.op != "call_function":
-        return True
-    return UNREPEATABLE not in node.meta and is_repeatable_target(node.target)
+    return node.op != "call_function" or UNREPEATABLE not in node.meta and is_repeatable_target(node.target)
 
 
 def is_repeatable_target(target: Any) -> bool:
@@ -291,9 +295,10 @@ def is_repeatable_target(target: Any) -> bool:
 
 def _is_repeatable_operator(operator: Any) -> bool:
     if isinstance(operator, HigherOrderOperator):
-        return True  # it runs inner graphs, which are looked at as such
+        return True  # the recorder looks at the inner graphs that it runs
     name = _qualified_name(operator)
-    return name.partition("::")[0] in _REPEATABLE_NAMESPACES or name in _REPEATABLE_OPERATORS
+    namespace = name.partition("::")[0]
+    return namespace in _OF_TORCH or namespace == "stator" and name != _PRINT
 
 
 def _qualified_name(operator: Any) -> str:

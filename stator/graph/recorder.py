@@ -39,10 +39,9 @@ from stator.graph.mutation import (
     UNREPEATABLE,
     Observation,
     declared_writes,
+    is_repeatable,
+    note_inner_graphs,
     note_writes,
-    storage_of,
-    tensors_in,
-    written_by,
 )
 from stator.graph.naming import spell, spelled_types
 from stator.graph.new_nodes import new_node
@@ -82,6 +81,7 @@ class Recorder(InputRecorder):
         self.reshaped = 0  # those that changed its metadata
         self.place: Callable[[fx.Node], None] = lambda node: None  # tells a node where the program stands
         self.expose: Callable[[Any], None] = lambda value: None
+        self.keep_order: Callable[[fx.Node], None] = lambda node: None  # about what must not run twice, and all behind
         self.mode = RecordingMode(self)
         self.symbols = SymbolNodes(self.graph, fake_mode.shape_env)
         self.symbols.add_number_input = self._add_number_input
@@ -100,6 +100,7 @@ class Recorder(InputRecorder):
         self.propagation = Propagation(fake_mode)
         self.plain_inputs = PlainInputs(self.propagation.fakes)
         self.writes_in_place = False
+        self.repeatable = True  # whether all that was recorded may run twice
         self.layouts = EntryLayouts(self)
         self.marks: dict[str, Any] = {}  # metadata of every node recorded now (see rules_checkpoint)
         self.class_of: Callable[[Any], type] = lambda fake: torch.Tensor  # what the program takes a fake for
@@ -247,9 +248,7 @@ class Recorder(InputRecorder):
         elif key is not None and not fresh and (seen is None or seen.repeatable):
             self.propagation.learn(key, func, args, kwargs, result)
         if fresh or written or result is None or self.holds_tensor(result):
-            node = self.record(op, target, args, kwargs, result, written)
-            if seen is not None and not seen.repeatable:
-                node.meta[UNREPEATABLE] = True
+            self.record(op, target, args, kwargs, result, written, seen is None or seen.repeatable)
         return result
 
     def _refuse_empty(self, fake: Any) -> None:
@@ -381,10 +380,10 @@ class Recorder(InputRecorder):
         self.record("call_method", "requires_grad_", (fake,), {}, None, (fake,))
 
     def record(self, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any,
-               written: Any = None) -> fx.Node:
-        """One node for a call whose fake result is known, and the tensors that it writes to (see mutation).
+               written: Any = None, repeatable: bool = True) -> fx.Node:
+        """One node for a call whose fake result is known; the tensors that it writes to, whether it may run twice.
 
-        None: whatever inner graphs among the arguments write to.
+        None: whatever inner graphs among the arguments write to (see mutation).
         """
         self.before_saving(args, kwargs)
         to_arg = self.to_node_arg
@@ -399,13 +398,15 @@ class Recorder(InputRecorder):
         self.calls += 1
         node.meta.update(self.marks)
         if written is None and self.inner_graphs:
-            inside = _written_inside(args)
-            written = inside and [fake for fake in tensors_in(args) if storage_of(fake) in inside]
+            written = note_inner_graphs(node, [each for each in args if is_a(each, fx.GraphModule)], args)
         if written:
             self.writes_in_place = True
             if self.overlaps is not None:
                 self.overlaps.check(target, args, kwargs, list(written))
             note_writes(node, {self.node_of(fake) for fake in written})
+        if not repeatable:
+            node.meta[UNREPEATABLE] = True
+        self.repeatable = self.repeatable and is_repeatable(node)
         if result is not None:
             node.meta["example_value"] = self.wrappers.inside(result) if self.wrappers.behind else result
             self.symbols.define_fresh(node, bindings, result)
@@ -414,6 +415,8 @@ class Recorder(InputRecorder):
             elif type(result) not in SYMBOLIC:
                 self._tie_parts(result, node)
         self.place(node)
+        if not self.repeatable:
+            self.keep_order(node)
         return node
 
     def _tie_parts(self, result: Any, node: Any) -> None:
@@ -458,12 +461,6 @@ def kind_of(tensor: torch.Tensor) -> str:
         if type(tensor) is torch.Tensor and tensor.layout is not torch.strided:
             return f"a tensor of layout {tensor.layout}"
         return f"a tensor of type {type(tensor).__name__}"
-
-
-def _written_inside(args: Any) -> set[int]:
-    """The storages that inner graphs among the arguments write to."""
-    return {storage_of(fake) for module in args if is_a(module, fx.GraphModule) for node in module.graph.nodes
-            for written in written_by(node) for fake in tensors_in(written.meta.get("example_value"))}
 
 
 class RecordingMode(TorchFunctionMode):

@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 import torch
 
 from stator.guards.global_state import GlobalState, global_state
+from stator.guards.partition import Partition
 from stator.guards.tensor_meta import TensorMeta, TensorValues, tensor_meta, tensor_values
 from stator.source import DictOf, Pinned, Source, is_a, name_of
 
@@ -61,6 +62,7 @@ class Kind(enum.IntEnum):
     VALUES = 18  # value: TensorValues, the contents of a tensor whose metadata a TENSOR guard of the source fixes
 
     TYPE_FIELD = 19  # source: Pinned(cls); value: (`__mro__`, `__bases__`, `__name__` or `__qualname__`, what it holds)
+    PARTITION = 20  # value: Partition, whose first place is the source
 
     __hash__ = int.__hash__  # Enum's own is written in Python
 
@@ -131,7 +133,7 @@ TORCH_CONSTANTS = frozenset({torch.dtype, torch.layout, torch.memory_format, tor
 COMPOUNDS = frozenset({tuple, frozenset, range, slice, torch.Size})
 
 
-_FACTS = frozenset({TensorMeta, TensorValues, GlobalState})
+_FACTS = frozenset({TensorMeta, TensorValues, GlobalState, Partition})
 
 
 def is_constant(value: object) -> bool:
@@ -217,4 +219,5 @@ _WORDING: dict[Kind, Any] = {
     Kind.SHAPE: lambda s, v: v.text(),
     Kind.VALUES: lambda s, v: f"{s.text()} holds {v.text()}",
     Kind.TYPE_FIELD: lambda s, v: f"{s.text()}.{v[0]} == {name_of(v[1])}",
+    Kind.PARTITION: lambda s, v: v.text(),
 }

@@ -26,12 +26,13 @@ _COST = {
     Kind.GLOBAL_STATE: 1, Kind.EQUALS: 1, Kind.TENSOR: 1, Kind.TYPE_ATTR: 1, Kind.TYPE_FIELD: 1,
     Kind.ABSENT: 2, Kind.PRESENT: 2, Kind.KEYS: 3, Kind.SET_EQUALS: 3, Kind.VALUES: 3,
     Kind.FRESH_CALL: 4,
-    Kind.ALIAS: 5, Kind.NOT_ALIAS: 5, Kind.SHAPE: 5,
+    Kind.ALIAS: 5, Kind.NOT_ALIAS: 5, Kind.SHAPE: 5, Kind.PARTITION: 5,
 }  # fmt: skip
 
 
 # Relations between two sources come last: by then both ends have been checked themselves.
-_FIXED = {Kind.ALIAS: (4, 0, 0), Kind.NOT_ALIAS: (4, 0, 0), Kind.SHAPE: (4, 0, 0), Kind.GLOBAL_STATE: (1, 0, 0),
+_FIXED = {Kind.ALIAS: (4, 0, 0), Kind.NOT_ALIAS: (4, 0, 0), Kind.SHAPE: (4, 0, 0), Kind.PARTITION: (4, 0, 0),
+          Kind.GLOBAL_STATE: (1, 0, 0),
           Kind.FRESH_CALL: (3, 0, 0)}
 
 

@@ -233,6 +233,10 @@ def _check_payload(guard: Guard, program: Program, numbers: dict[Source, int]) -
         check = guard.value
         operands = tuple((_number(o.source, program, numbers), int(o.property), o.index) for o in check.operands)
         return (operands, check.code, check.constants)
+    if guard.kind is Kind.PARTITION:
+        held = guard.value
+        places = tuple((_number(p.source, program, numbers), int(p.address), p.written) for p in held.places)
+        return (places, held.groups, held.begins)
     return guard.value
 
 

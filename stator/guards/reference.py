@@ -21,6 +21,7 @@ import torch
 from stator.guards.global_state import GlobalState, global_state
 from stator.guards.guard import MISSING, TORCH_CONSTANTS, Guard, Kind, Where, is_constant, same_constant
 from stator.guards.lower import member_descriptor
+from stator.guards.partition import NoAddress, Partition
 from stator.guards.shape_check import ShapeCheck
 from stator.guards.tensor_meta import TensorMeta, TensorValues, tensor_meta, tensor_values
 from stator.source import (
@@ -96,6 +97,8 @@ def check(guard: Guard, bound_args: Sequence[Any]) -> bool:
         value = evaluate(guard.source, bound_args)
         if guard.kind is Kind.SHAPE:
             return guard.value.holds([evaluate(operand.source, bound_args) for operand in guard.value.operands])
+        if guard.kind is Kind.PARTITION:
+            return guard.value.holds([evaluate(place.source, bound_args) for place in guard.value.places])
         if guard.kind in (Kind.ALIAS, Kind.NOT_ALIAS):
             other = evaluate(guard.value, bound_args)
             return (value is other) is (guard.kind is Kind.ALIAS)
@@ -112,11 +115,24 @@ def explain(guard: Guard, bound_args: Sequence[Any]) -> Failure | None:
         changed = guard.value.differences(global_state())
         expected = ", ".join(f"{name}={old}" for name, old, _ in changed)
         return Failure(guard.text(), expected, ", ".join(f"{n}={new}" for n, _, new in changed), guard.where)
+    text = guard.text()
     try:
-        found = _describe(guard, evaluate(guard.source, bound_args), bound_args)
+        if guard.kind is Kind.PARTITION:
+            text, found = _changed_relation(guard, bound_args)
+        else:
+            found = _describe(guard, evaluate(guard.source, bound_args), bound_args)
     except Unreadable as gone:
         found = f"{gone} cannot be read"
-    return Failure(guard.text(), _expected_text(guard), found, guard.where)
+    return Failure(text, _expected_text(guard), found, guard.where)
+
+
+def _changed_relation(guard: Guard, bound_args: Sequence[Any]) -> tuple[str, str]:
+    """Two places that shared an address, or did not, and how they are now."""
+    values = [evaluate(place.source, bound_args) for place in guard.value.places]
+    try:
+        return guard.value.difference(values) or (guard.text(), "otherwise")
+    except NoAddress as error:
+        return guard.text(), str(error)
 
 
 def _call(fn: Any, arguments: list[Any], source: Source) -> Any:
@@ -353,7 +369,7 @@ def _same_set(value: Any, expected: frozenset[Any]) -> bool:
 
 def _expected_text(guard: Guard) -> str:
     value = guard.value
-    if is_a(value, (TensorMeta, TensorValues, GlobalState, Source, ShapeCheck)):
+    if is_a(value, (TensorMeta, TensorValues, GlobalState, Source, ShapeCheck, Partition)):
         return value.text()
     return _shown(value)
 

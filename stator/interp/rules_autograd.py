@@ -19,7 +19,7 @@ from torch.autograd.function import FunctionCtx, _SingleLevelFunction
 
 from stator import marks
 from stator.breaks import Break
-from stator.graph.mutation import UNREPEATABLE, is_repeatable, storage_of, written_storages
+from stator.graph.mutation import is_repeatable, storage_of, written_storages
 from stator.graph.remembered import Remembered
 from stator.graph.torch_state import GRAD_MODE
 from stator.guards.guard import is_constant
@@ -209,9 +209,7 @@ def as_one_node(vm: Any, application: Application, output: Any) -> Any:
     target = bound_apply(application.cls, bound) if bound else apply_of(application.cls)
     given = tuple(value for place, value in enumerate(application.inputs) if place not in bound)
     written = [value for value in given if type(value) is FakeTensor and storage_of(value) in storages]
-    node = recorder.record("call_function", target, given, {}, result, written)
-    if not repeatable:
-        node.meta[UNREPEATABLE] = True
+    recorder.record("call_function", target, given, {}, result, written, repeatable)
     return result
 
 

@@ -99,7 +99,8 @@ def test_a_check_holds_for_its_fact_alone(kind: Kind, value: Any, good: list[Any
 
 
 def test_every_kind_is_covered() -> None:
-    elsewhere = {Kind.TENSOR, Kind.ALIAS, Kind.NOT_ALIAS, Kind.GLOBAL_STATE, Kind.FRESH_CALL, Kind.SHAPE}
+    elsewhere = {Kind.TENSOR, Kind.ALIAS, Kind.NOT_ALIAS, Kind.GLOBAL_STATE, Kind.FRESH_CALL, Kind.SHAPE,
+                 Kind.PARTITION}
     assert {kind for kind, _, _, _ in CASES} | elsewhere == set(Kind)
 
 
