@@ -55,13 +55,18 @@ def shifted_with_history() -> Inputs:
     return [x[:4], x[2:]], [leaf]
 
 
+def second_with_history() -> Inputs:
+    leaf = (torch.arange(4.0) + 1).requires_grad_()
+    return [torch.arange(4.0) + 1, leaf * 1], [leaf]
+
+
 def leaf_second() -> Inputs:
     leaf = (torch.arange(4.0) + 1).requires_grad_()
     return [torch.arange(4.0) + 1, leaf], [leaf]
 
 
 INPUTS = (apart, same, another_view, shifted, apart_with_history, same_with_history, another_view_with_history,
-          shifted_with_history, leaf_second)
+          shifted_with_history, second_with_history, leaf_second)
 
 
 def error_text(error: Exception) -> str:
@@ -90,7 +95,7 @@ def outcome(fn: Callable[..., Any], make: Callable[[], Inputs], then: str) -> li
         warnings.simplefilter("ignore")
         try:
             results = tensors_in(fn(*args))
-        except RuntimeError as error:
+        except Exception as error:  # an outcome to compare
             return [error_text(error), seen_of(args)]
     everything = [*args, *results]
     seen: list[Any] = [seen_of(everything)]

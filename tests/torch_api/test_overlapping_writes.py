@@ -89,7 +89,7 @@ def written_through_data(x, y):
 @overlapping
 def an_expanded_tensor(x, y):
     expanded = x[:1].expand(4)
-    expanded.add_(y)
+    expanded.add_(1)
     return expanded
 
 
@@ -139,6 +139,13 @@ def elements_of_itself(x, y):
 @overlapping
 def a_list_with_a_leaf(x, y):
     torch._foreach_maximum_([x, y], [y * 2, x * 3])
+    return x + y
+
+
+@overlapping
+def the_second_input_first(x, y):
+    y.add_(1)
+    x.add_(2)
     return x + y
 
 
@@ -263,11 +270,11 @@ def test_layouts(size: Any, stride: Any, offset: int) -> None:
 
 
 SWITCHES = [
-    ("stator.graph.overlaps.overlaps_itself", lambda tensor: False, "windows"),
+    ("stator.graph.overlaps.overlaps_itself", lambda tensor: False, "an_expanded_tensor"),
     ("stator.graph.overlaps.may_overlap", lambda a, b: False, "one_tensor_twice_in_a_list"),
     ("stator.graph.overlaps.is_pointwise", lambda target: True, "elements_of_itself"),
     ("stator.stages.overlapping_inputs", lambda inputs, written: False, "a_view_of_the_other_input"),
-    ("stator.stages.refuses_writes", lambda tensor: True, "a_list_with_a_leaf"),
+    ("stator.stages.refuses_writes", lambda tensor: True, "the_second_input_first"),
     ("stator.backends.compilation.take_views_out", lambda gm, grad: (gm, lambda compiled: compiled),
      "parts_of_a_written_input"),
     ("stator.backends.returned_views.refuse_later_writes", lambda graph, chains: None,
