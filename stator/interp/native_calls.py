@@ -27,8 +27,8 @@ from stator.heap.sets import ORDERLESS, note_operation
 from stator.heap.upcoming import is_known_ahead
 from stator.interp import consumers, symbols
 from stator.interp.frame import UNBOUND, Frame, Raised
-from stator.interp.lazy_iterators import containers_behind, is_to_be_read
 from stator.interp.iterator_protocol import is_iterator
+from stator.interp.lazy_iterators import containers_behind, is_to_be_read
 from stator.interp.lookup import MISSING, find, is_mutable_class
 from stator.interp.machine import Machine, Thunk, program_of
 from stator.interp.marked import is_marked, refuse_disallowed

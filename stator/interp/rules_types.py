@@ -16,13 +16,13 @@ from stator.guards.guard import Kind
 from stator.heap.box import Box
 from stator.heap.upcoming import posed_class
 from stator.interp import operators
+from stator.interp.abstract_classes import is_abstract_subclass, require_shallow
 from stator.interp.attributes import load_attr, tensor_class
 from stator.interp.class_attributes import TensorSuper
 from stator.interp.frame import UNBOUND, Raised
 from stator.interp.instantiation import instantiate
 from stator.interp.lookup import MISSING, ancestors, find
 from stator.interp.ops_data import read_cell
-from stator.interp.abstract_classes import is_abstract_subclass, require_shallow
 from stator.interp.rule_registry import rule
 from stator.interp.rules_classes import caller_module
 from stator.interp.shown_names import guard_names
