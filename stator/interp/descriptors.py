@@ -120,7 +120,7 @@ def bind(vm: Any, descr: Any, obj: Any, owner: type, cont: Any) -> None:
     getter = find(vm, cls, "__get__")
     if getter is MISSING or is_a(descr, type):
         return vm.give(adopt_entry(vm, descr, owner), cont)
-    call_special(vm, getter, adopt_entry(vm, descr, owner), (obj, owner), cont)
+    vm.call(getter, (adopt_entry(vm, descr, owner), obj, owner), {}, cont)  # CPython does not bind it
 
 
 def bind_class_method(vm: Any, descr: Any, owner: type, cont: Any) -> None:
