@@ -183,10 +183,15 @@ def throw(vm: Any, body: Suspended, exc: BaseException, cont: Any) -> None:
 
 
 def raise_thrown(vm: Any, exc: BaseException) -> NoReturn:
-    """Chain a thrown exception to the one that the generator itself handles; what its caller handles does not count."""
-    if vm.exc_state.value is not None:
-        vm.set_context(exc)
+    chain_thrown(vm, exc)
     raise Raised(exc, chained=True)
+
+
+def chain_thrown(vm: Any, exc: BaseException) -> None:
+    """Chain a thrown exception to the one that the generator itself handles; what its caller handles does not count."""
+    state = getattr(vm, "exc_state", None)  # below a native frame CPython does it
+    if state is not None and state.value is not None and not vm.is_from_outside(exc):
+        vm.set_context(exc)
 
 
 def close(vm: Any, body: Suspended, cont: Any) -> None:
@@ -257,6 +262,7 @@ class Redelegated(Continuation):
 
     def raised(self, vm: Any, frame: Frame, exc: BaseException) -> bool:
         if not is_a(exc, StopIteration):
+            chain_thrown(vm, exc)
             return False
         self.returned(vm, frame, exc.value)  # type: ignore[attr-defined]
         return True

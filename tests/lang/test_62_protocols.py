@@ -388,7 +388,19 @@ def contexts_of_thrown_exceptions(x):
         except KeyError:
             yield from waits()
 
+    def delegates():
+        try:
+            raise KeyError(6)
+        except KeyError:
+            yield from (each for each in range(2))
+
     found = []
+    generator = delegates()
+    next(generator)
+    try:
+        generator.throw(ValueError(7))
+    except ValueError as error:
+        found.append(chain_of(error))
     for make in (waits, handles):
         generator = make()
         next(generator)
