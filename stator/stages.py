@@ -125,13 +125,13 @@ def capture(site: CallSite, bound: tuple[Any, ...],
             raise
         return capture(site, bound)
     except RecursionError:
-        stop = Break("SB011", "values nested deeper than the recursion limit")
+        deep = Break("SB011", "values nested deeper than the recursion limit")
         if site.settings.fullgraph:
-            raise stop.as_unsupported() from None
+            raise deep.as_unsupported() from None
         if done is None:  # the trace itself could not look at them
-            events.emit(events.EagerFallback(site.name, str(stop), code.co_filename, code.co_firstlineno))
+            events.emit(events.EagerFallback(site.name, str(deep), code.co_filename, code.co_firstlineno))
             return None
-        return install_eager(site, done, bound, stop)
+        return install_eager(site, done, bound, deep)
     except Exception as error:
         internal_failure(site, error)
         return None

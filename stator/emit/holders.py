@@ -193,5 +193,6 @@ _MAKERS: dict[type, Callable[[Any, Any], str]] = {
     weakref.ref: _reference, bytearray: _bytearray, array.array: _array, memoryview: _memoryview,
     torch._C.DisableTorchFunctionSubclass: _context, torch._C.DisableTorchFunction: _context,
     numpy.ndarray: rebuild_array, RLock: _lock, type(make_lock()): _lock,
-    _json.make_encoder: _json_encoder, io.StringIO: _stream, io.BytesIO: _stream, types.GenericAlias: _alias, types.ModuleType: _module,
+    io.StringIO: _stream, io.BytesIO: _stream, types.GenericAlias: _alias, types.ModuleType: _module,
+    _json.make_encoder: _json_encoder,
 }

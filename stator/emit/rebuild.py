@@ -247,7 +247,8 @@ class Rebuilder:
             return self.instance(value, cls)
         if id(value) in self.vm.autograd_nodes:
             raise Break("SB016", "Tensor.grad_fn", turn_off=GRAD_FN)
-        raise Break("SB007", f"a {module_of(cls)}.{cls.__qualname__}", made=cls if id(cls) not in self.vm.fresh else None)
+        made = cls if id(cls) not in self.vm.fresh else None
+        raise Break("SB007", f"a {module_of(cls)}.{cls.__qualname__}", made=made)
 
     # ------------------------------------------------------------------ containers
 

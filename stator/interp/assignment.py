@@ -24,9 +24,9 @@ from stator.interp.attributes import dict_of_thread, read_instance_dict, read_th
 from stator.interp.class_attributes import names_of
 from stator.interp.descriptors import (
     call_special,
-    is_data_descriptor,
     raise_attribute_error,
     raise_missing_accessor,
+    sets_attribute,
 )
 from stator.interp.frame import Continuation, Frame, Raised
 from stator.interp.lookup import MISSING, find, is_mutable_class
@@ -112,16 +112,16 @@ def store_generic(vm: Any, obj: Any, name: str, value: Any, cont: Any = DISCARD)
         names_of(vm, obj).write(name, value)
         return vm.give(None, cont)
     descr = find(vm, cls, name)
-    if descr is not MISSING and is_data_descriptor(vm, descr):
+    if descr is not MISSING and sets_attribute(vm, descr):
         return set_descriptor(vm, descr, obj, name, value, cont)
     dict.__setitem__(writable_dict(vm, obj, name, descr), name, value)
     vm.give(None, cont)
 
 
 def descriptor_of_module(vm: Any, cls: type, name: str) -> Any:
-    """What a subclass of modules has for a name that is assigned (`torch.backends.cudnn.benchmark = True`)."""
-    descr = MISSING if cls is types.ModuleType else find(vm, cls, name)
-    return descr if descr is not MISSING and is_data_descriptor(vm, descr) else MISSING
+    """What a class of modules has for a name that is assigned (`torch.backends.cudnn.benchmark = True`)."""
+    descr = find(vm, cls, name)
+    return descr if descr is not MISSING and sets_attribute(vm, descr) else MISSING
 
 
 def writable_dict(vm: Any, obj: Any, name: str, descr: Any) -> dict[str, Any]:
@@ -168,7 +168,7 @@ def set_descriptor(vm: Any, descr: Any, obj: Any, name: str, value: Any, cont: A
     setter = find(vm, cls, "__set__")
     if setter is MISSING:
         raise Raised(AttributeError("__set__"))
-    vm.call(setter, (vm.adopt_entry(descr, type(obj)), obj, value), {}, cont)
+    call_special(vm, setter, vm.adopt_entry(descr, type(obj)), (obj, value), cont)
 
 
 def give_dict(vm: Any, descr: Any, obj: Any, namespace: Any, cont: Any) -> None:
@@ -216,7 +216,7 @@ def overlay_of(vm: Any, cls: type) -> dict[str, Any]:
 def store_on_class(vm: Any, cls: type, name: str, value: Any, cont: Any) -> None:
     require_mutable_class(cls, name)
     meta_descr = find(vm, type(cls), name)
-    if meta_descr is not MISSING and is_data_descriptor(vm, meta_descr):
+    if meta_descr is not MISSING and sets_attribute(vm, meta_descr):
         if id(cls) not in vm.fresh and type(meta_descr) is types.GetSetDescriptorType:
             raise Break("SB006", f"assignment to {name!r} of the class {cls.__name__}")
         return set_descriptor(vm, meta_descr, cls, name, value, cont)
@@ -254,7 +254,7 @@ def store_tensor_attr(vm: Any, fake: Any, name: str, value: Any, cont: Any, raw:
     if type(descr) is property and type(descr.fset) is types.FunctionType and id(fake) in vm.recorder.classes:
         return vm.call(descr.fset, (fake, value), {}, cont)
     slot = type(descr) is types.MemberDescriptorType and descr.__objclass__ is not torch._C.TensorBase
-    if descr is not MISSING and is_data_descriptor(vm, descr) and not slot:
+    if descr is not MISSING and sets_attribute(vm, descr) and not slot:
         raise Break("SB006", f"assignment to Tensor.{name}")
     if id(fake) in vm.recorder.wrappers.behind:
         raise Break("SB006", f"assignment to the attribute {name!r} of a wrapper subclass")
@@ -303,7 +303,7 @@ def delete_generic(vm: Any, obj: Any, name: str, cont: Any = DISCARD) -> None:
         scope.write(name, MISSING)
         return vm.give(None, cont)
     descr = find(vm, cls, name)
-    if descr is not MISSING and is_data_descriptor(vm, descr):
+    if descr is not MISSING and sets_attribute(vm, descr):
         return delete_descriptor(vm, descr, obj, name, cont)
     own = instance_dict(obj)
     if own is None or read_instance_dict(vm, obj, name) is MISSING:
@@ -356,7 +356,7 @@ def delete_descriptor(vm: Any, descr: Any, obj: Any, name: str, cont: Any) -> No
     deleter = find(vm, cls, "__delete__")
     if deleter is MISSING:
         raise Raised(AttributeError("__delete__"))
-    vm.call(deleter, (vm.adopt_entry(descr, type(obj)), obj), {}, cont)
+    call_special(vm, deleter, vm.adopt_entry(descr, type(obj)), (obj,), cont)
 
 
 def _guard_slot(vm: Any, obj: Any, descr: Any) -> None:
@@ -380,7 +380,7 @@ def owns(vm: Any, cls: type, name: str) -> bool:
 def delete_on_class(vm: Any, cls: type, name: str, cont: Any) -> None:
     require_mutable_class(cls, name)
     meta_descr = find(vm, type(cls), name)
-    if meta_descr is not MISSING and is_data_descriptor(vm, meta_descr):
+    if meta_descr is not MISSING and sets_attribute(vm, meta_descr):
         if type(meta_descr) is not types.GetSetDescriptorType:
             return delete_descriptor(vm, meta_descr, cls, name, cont)
         if id(cls) not in vm.fresh:

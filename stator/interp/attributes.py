@@ -81,6 +81,8 @@ def load_attr(vm: Any, obj: Any, name: str, cont: Any = None) -> None:
     if type(getattribute) is types.WrapperDescriptorType and getattribute.__name__ == "__getattribute__":
         if cls is types.MethodType:
             return load_method_object_attr(vm, obj, name, cont)
+        if getattribute is _super_getattribute:
+            return load_super_attr(vm, obj, name, cont)
         if getattribute in _C_LOOKUPS:
             value = read_through_c(vm, obj, name)
             if value is MISSING:
@@ -113,6 +115,7 @@ def _own_dict(local: Any) -> dict[str, Any]:
     return local.__dict__
 
 
+_super_getattribute = super.__dict__["__getattribute__"]
 _C_LOOKUPS = {cls.__dict__["__getattribute__"]
               for cls in (threading.local, weakref.ProxyType, weakref.CallableProxyType)}
 

@@ -86,6 +86,13 @@ def is_data_descriptor(vm: Any, descr: Any) -> bool:
         find(vm, cls, "__set__") is not MISSING or find(vm, cls, "__delete__") is not MISSING)
 
 
+def sets_attribute(vm: Any, descr: Any) -> bool:
+    """Whether assignment and deletion go through a class attribute: `__get__` does not count for them."""
+    cls = type(descr)
+    return is_data_descriptor(vm, descr) or cls not in NON_DATA and (
+        find(vm, cls, "__set__") is not MISSING or find(vm, cls, "__delete__") is not MISSING)
+
+
 NON_DATA = {types.FunctionType, classmethod, staticmethod, types.MethodDescriptorType, types.WrapperDescriptorType,
              types.BuiltinFunctionType, types.ClassMethodDescriptorType, int, str, float, bool, tuple, list, dict,
              type(None), type}
@@ -113,9 +120,7 @@ def bind(vm: Any, descr: Any, obj: Any, owner: type, cont: Any) -> None:
     getter = find(vm, cls, "__get__")
     if getter is MISSING or is_a(descr, type):
         return vm.give(adopt_entry(vm, descr, owner), cont)
-    if type(getter) is types.FunctionType:
-        return vm.call(getter, (adopt_entry(vm, descr, owner), obj, owner), {}, cont)
-    vm.call(getter, (adopt_entry(vm, descr, owner), obj, owner), {}, cont)
+    vm.call(getter, (adopt_entry(vm, descr, owner), obj, owner), {}, cont)  # CPython does not bind it
 
 
 def bind_class_method(vm: Any, descr: Any, owner: type, cont: Any) -> None:

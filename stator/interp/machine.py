@@ -225,6 +225,7 @@ class Machine:
                         handler(self, frame, instr)
                 except Raised as raised:
                     exc, again, unnamed = raised.exc, raised.again, raised.of_a_tensor
+                    chained = raised.chained
                 except Finished as finished:
                     self.exc_state = state
                     # Its traceback holds the frames that hold it, and with them the user's objects: a cycle.
@@ -250,7 +251,7 @@ class Machine:
                     raise unsaid
                 if exc.args and self.caught():
                     self.guard_names_in(exc)
-                self.unwind(exc, again)
+                self.unwind(exc, again, chained)
         finally:
             if not failed:
                 self.frame = outer
@@ -262,9 +263,9 @@ class Machine:
             tracker.shape is Shape.TENSOR and type(tracker.original) is not torch.Tensor
             for tracker in self.heap.trackers)
 
-    def unwind(self, exc: BaseException, again: bool) -> None:
+    def unwind(self, exc: BaseException, again: bool, chained: bool) -> None:
         """Go to the handler of `exc`, leaving frames that have none."""
-        if id(exc) not in self.heap.by_standin and not again and exc.__context__ is None:
+        if id(exc) not in self.heap.by_standin and not chained and exc.__context__ is None:
             self.set_context(exc)
         while True:
             frame = self.frame

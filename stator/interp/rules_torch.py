@@ -32,7 +32,8 @@ COMPILING = "torch.compiler.is_compiling"  # a way of capturing: the program may
 @rule(*_COMPILING)
 def _is_compiling(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     """torch's optimisers ask in order to spare another tracer scalars; here they compute as they do eagerly."""
-    shown = COMPILING not in vm.turned_off and not vm.frame.scope.namespace.get("__name__", "").startswith("torch.optim")
+    optimiser = vm.frame.scope.namespace.get("__name__", "").startswith("torch.optim")
+    shown = COMPILING not in vm.turned_off and not optimiser
     vm.compiling_shown = vm.compiling_shown or shown
     vm.give(shown, cont)
 

@@ -337,3 +337,102 @@ def lines_of_frames(x):
                 found.append((step.tb_lineno - first, step.tb_frame.f_lineno - first, step.tb_frame.f_lasti))
                 step = step.tb_next
     return x + 1, found
+
+
+@case()
+def descriptors_that_only_set(x):
+    class Setting:
+        def __set__(self, obj, value):
+            obj.__dict__["set"] = value
+
+    class Deleting:
+        def __delete__(self, obj):
+            obj.__dict__["deleted"] = True
+
+    class Own:
+        a = Setting()
+        b = Deleting()
+
+    own = Own()
+    own.a = 10
+    own.__dict__["a"] = 2
+    del own.b
+    return x + own.a, dict(own.__dict__), ending(setattr, own, "b", 1), ending(delattr, own, "a")
+
+
+def chain_of(error):
+    found = []
+    while error is not None:
+        found.append(error.args)
+        error = error.__context__
+    return found
+
+
+@case()
+def contexts_of_thrown_exceptions(x):
+    def waits():
+        try:
+            yield
+        except Exception as error:
+            yield chain_of(error)
+
+    def replaces(error):
+        try:
+            yield
+        finally:
+            raise error
+
+    def handles():
+        try:
+            raise KeyError(0)
+        except KeyError:
+            yield from waits()
+
+    def delegates():
+        try:
+            raise KeyError(6)
+        except KeyError:
+            yield from (each for each in range(2))
+
+    found = []
+    generator = delegates()
+    next(generator)
+    try:
+        generator.throw(ValueError(7))
+    except ValueError as error:
+        found.append(chain_of(error))
+    for make in (waits, handles):
+        generator = make()
+        next(generator)
+        thrown = ValueError(2)
+        thrown.__context__ = ValueError(3) if make is waits else None
+        try:
+            raise ValueError(1)
+        except ValueError:
+            found.append(generator.throw(thrown))
+    generator = replaces(ValueError(5))
+    next(generator)
+    try:
+        generator.throw(ValueError(4))
+    except ValueError as error:
+        found.append(chain_of(error))
+    return x + 1, found
+
+
+@case(graphs=1)
+def classes_of_modules(x):
+    import types
+
+    class Own(types.ModuleType):
+        a = 1
+
+    module = types.ModuleType("module")
+    before = hasattr(module, "a")
+    module.__class__ = Own
+    return x + module.a, before, type(module).__name__, "__class__" in vars(module), ending(
+        setattr, module, "__dict__", {})
+
+
+@case()
+def classes_without_instances(x):
+    return x + 1, ending(type(iter([]))), ending(type(None), 1), ending(type(iter({}.items())), 1)

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from stator import pipeline, stages
-from stator.emit import effects, failing_calls, holders, residual
-from stator.graph import recorder, straight_line
 from stator.cache import site
-from stator.graph.mutation import Observation
+from stator.emit import effects, failing_calls, holders, residual
 from stator.emit.owners import Owners
+from stator.graph import recorder, straight_line
+from stator.graph.mutation import Observation
 from stator.guards.guard import Kind
 from stator.guards.guard_set import GuardSet
 from stator.heap import caches, exposure, iterators, names, raw_access, sets, upcoming
