@@ -1,7 +1,7 @@
 """Operators that must not run twice.   a call with a collective, or a custom operator  ->  the eager call is the call
 
-In: an eager run.  Out: the first operator in it that somebody could see run a second time.  Operators of torch itself can
-be undone and repeated; what a custom operator does in Python, and what another rank receives, cannot.
+In: an eager run.  Out: the first operator in it that somebody could see run a second time.  Operators of torch itself
+can be undone and repeated; what a custom operator does in Python, and what another rank receives, cannot.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Warnings of C code that the trace runs.   np.int32(2**31 - 1) + np.int32(1)  ->  an effect, at the line of the program
+"""Warnings of C code that the trace runs.   np.int8(127) + np.int8(1)  ->  an effect, at the line of the program
 
-In: a call of a numpy scalar or array, or a conversion of a tensor.  Out: its result; what it warned of is noted and said
+In: a call of a numpy scalar or array, or a conversion of a tensor.  Out: its result; its warnings are noted, and issued
 again after the graph, under the filters of that moment.  `numpy.seterr` decides which floating-point errors are warned
 of: the trace hears them all, keeps those that are, and guards the setting.
 """

@@ -9,7 +9,6 @@ import weakref
 from typing import Any
 
 import numpy
-import pytest
 import torch
 from torch import nn
 
