@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from stator import marks
 from stator.audit.reach import Reached
-from stator.graph.mutation import is_repeatable_target
+from stator.graph.mutation import is_repeatable, is_repeatable_target
 
 
 class Unrepeatable(TorchDispatchMode):
@@ -31,9 +31,14 @@ class Unrepeatable(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-def whole_function(reached: dict[int, Reached]) -> str | None:
-    """Name a function within reach that graphs hold whole: nobody knows what it does."""
-    for each in reached.values():
-        if type(each.value) is types.FunctionType and marks.allowed_in_graph(each.value):
-            return f"{each.value.__qualname__}, which is allowed in graphs,"
-    return None
+def reaches_whole_function(reached: dict[int, Reached]) -> bool:
+    """Whether there is a function that graphs hold whole: no operator tells what it does."""
+    return any(type(each.value) is types.FunctionType and marks.allowed_in_graph(each.value)
+               for each in reached.values())
+
+
+def unrepeatable_node(tag: Any) -> str:
+    """Name what a captured graph calls and must not run twice; empty where there is no such call."""
+    graph = None if tag.residual is None else tag.residual.graph
+    nodes = () if graph is None else graph.graph.nodes
+    return next((getattr(node.target, "__qualname__", str(node.target)) for node in nodes if not is_repeatable(node)), "")
