@@ -55,8 +55,8 @@ def audit(entry: Any, fn: Any, settings: Settings, args: tuple[Any, ...], kwargs
         return entry(*args, **kwargs)
     if reaches_whole_function(trials.reached):  # whether it is called, graphs know
         tags = tags_of(entry)
-        if any(found := unrepeatable_node(tag) for tag in tags):
-            refuse(name, found, refused)
+        if any(call := unrepeatable_node(tag) for tag in tags):
+            refuse(name, call, refused)
         if refused or not tags:
             return entry(*args, **kwargs)
     eager = trials.attempt(fn)

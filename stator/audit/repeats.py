@@ -40,5 +40,7 @@ def reaches_whole_function(reached: dict[int, Reached]) -> bool:
 def unrepeatable_node(tag: Any) -> str:
     """Name what a captured graph calls and must not run twice; empty where there is no such call."""
     graph = None if tag.residual is None else tag.residual.graph
-    nodes = () if graph is None else graph.graph.nodes
-    return next((getattr(node.target, "__qualname__", str(node.target)) for node in nodes if not is_repeatable(node)), "")
+    for node in () if graph is None else graph.graph.nodes:
+        if not is_repeatable(node):
+            return str(getattr(node.target, "__qualname__", node.target))
+    return ""

@@ -37,7 +37,7 @@ def call_heard(vm: Any, fn: Any, args: Any, kwargs: Any) -> Any:
 
 def note_said(vm: Any, said: list[Any]) -> None:
     """Keep the warnings for replay that numpy's settings let through."""
-    settings: dict[str, str] = dict(numpy.geterr())  # type: ignore[arg-type]
+    settings: Any = numpy.geterr()
     vm.heap.guard(CallOf(Pinned(error_settings)), Kind.FRESH_CALL, error_settings())
     for each in said:
         text = str(each.message)
