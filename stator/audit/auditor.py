@@ -17,7 +17,8 @@ from stator import events, marks
 from stator.audit.checkpoint import CannotRestore, Checkpoint
 from stator.audit.likeness import Outcome
 from stator.audit.reach import TooMuch, reach
-from stator.audit.search import search
+from stator.audit.repeats import reaches_whole_function, unrepeatable_node
+from stator.audit.search import search, tags_of
 from stator.audit.trials import Trials, is_exact
 from stator.options import Settings
 
@@ -52,9 +53,12 @@ def audit(entry: Any, fn: Any, settings: Settings, args: tuple[Any, ...], kwargs
     except TooMuch as why:
         events.emit(events.AuditSkipped(name, str(why)))
         return entry(*args, **kwargs)
-    if trials.unrepeatable:
-        refuse(name, trials.unrepeatable, refused)
-        return entry(*args, **kwargs)
+    if reaches_whole_function(trials.reached):  # whether it is called, graphs know
+        tags = tags_of(entry)
+        if any(call := unrepeatable_node(tag) for tag in tags):
+            refuse(name, call, refused)
+        if refused or not tags:
+            return entry(*args, **kwargs)
     eager = trials.attempt(fn)
     if trials.unrepeatable:  # it has run: this was the call
         refuse(name, trials.unrepeatable, refused)

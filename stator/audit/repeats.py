@@ -1,7 +1,7 @@
 """Operators that must not run twice.   a call with a collective, or a custom operator  ->  the eager call is the call
 
-In: an eager run.  Out: the first operator in it that somebody could see run a second time.  Operators of torch itself can
-be undone and repeated; what a custom operator does in Python, and what another rank receives, cannot.
+In: an eager run.  Out: the first operator in it that somebody could see run a second time.  Operators of torch itself
+can be undone and repeated; what a custom operator does in Python, and what another rank receives, cannot.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from stator import marks
 from stator.audit.reach import Reached
-from stator.graph.mutation import is_repeatable_target
+from stator.graph.mutation import is_repeatable, is_repeatable_target
 
 
 class Unrepeatable(TorchDispatchMode):
@@ -31,9 +31,16 @@ class Unrepeatable(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-def whole_function(reached: dict[int, Reached]) -> str | None:
-    """Name a function within reach that graphs hold whole: nobody knows what it does."""
-    for each in reached.values():
-        if type(each.value) is types.FunctionType and marks.allowed_in_graph(each.value):
-            return f"{each.value.__qualname__}, which is allowed in graphs,"
-    return None
+def reaches_whole_function(reached: dict[int, Reached]) -> bool:
+    """Whether there is a function that graphs hold whole: no operator tells what it does."""
+    return any(type(each.value) is types.FunctionType and marks.allowed_in_graph(each.value)
+               for each in reached.values())
+
+
+def unrepeatable_node(tag: Any) -> str:
+    """Name what a captured graph calls and must not run twice; empty where there is no such call."""
+    graph = None if tag.residual is None else tag.residual.graph
+    for node in () if graph is None else graph.graph.nodes:
+        if not is_repeatable(node):
+            return str(getattr(node.target, "__qualname__", node.target))
+    return ""

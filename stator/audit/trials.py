@@ -9,7 +9,7 @@ from typing import Any
 from stator.audit.checkpoint import Checkpoint
 from stator.audit.likeness import Outcome, differences, run
 from stator.audit.reach import Place, parts, place_of, reach
-from stator.audit.repeats import Unrepeatable, whole_function
+from stator.audit.repeats import Unrepeatable
 
 _EXACT = ("eager", "eager_noexcept", "aot_eager")
 
@@ -21,7 +21,7 @@ class Trials:
         self.fn, self.args, self.kwargs, self.exact = fn, args, kwargs, exact
         self.reached = reach(fn, args, kwargs)
         self.before = Checkpoint(self.reached)
-        self.unrepeatable = whole_function(self.reached)  # what must not run twice, by name
+        self.unrepeatable: str | None = None  # an operator of the eager run that must not run twice
 
     def attempt(self, callee: Callable[..., Any], quiet: bool = True) -> Outcome:
         """Make the call and leave its effects."""

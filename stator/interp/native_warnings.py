@@ -1,6 +1,6 @@
-"""Warnings of C code that the trace runs.   np.int32(2**31 - 1) + np.int32(1)  ->  an effect, at the line of the program
+"""Warnings of C code that the trace runs.   np.int8(127) + np.int8(1)  ->  an effect, at the line of the program
 
-In: a call of a numpy scalar or array, or a conversion of a tensor.  Out: its result; what it warned of is noted and said
+In: a call of a numpy scalar or array, or a conversion of a tensor.  Out: its result; its warnings are noted, and issued
 again after the graph, under the filters of that moment.  `numpy.seterr` decides which floating-point errors are warned
 of: the trace hears them all, keeps those that are, and guards the setting.
 """
@@ -37,7 +37,7 @@ def call_heard(vm: Any, fn: Any, args: Any, kwargs: Any) -> Any:
 
 def note_said(vm: Any, said: list[Any]) -> None:
     """Keep the warnings for replay that numpy's settings let through."""
-    settings = numpy.geterr()
+    settings: Any = numpy.geterr()
     vm.heap.guard(CallOf(Pinned(error_settings)), Kind.FRESH_CALL, error_settings())
     for each in said:
         text = str(each.message)

@@ -1,4 +1,4 @@
-"""Progress of a long capture.   a trace that runs for seconds  ->  CaptureProgress events, at most one in so many seconds
+"""Progress of a long capture.   a trace that runs for seconds  ->  CaptureProgress events
 
 In: a look at every few hundred iterations and calls of a trace.  Out: an event for listeners and terminals
 (`stator.config.capture_progress_seconds`), and the limit of iterations (`stator.config.capture_iteration_limit`).
