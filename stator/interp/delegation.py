@@ -156,6 +156,7 @@ def resume(vm: Any, body: Suspended, value: Any, cont: Any) -> None:
     if body.running:
         raise Raised(ValueError(f"{body.kind} already executing"))
     if body.done:
+        require_first_await(body)
         return cont.returned(vm, vm.frame, None)
     if not body.started and value is not None:
         raise Raised(TypeError(f"can't send non-None value to a just-started {body.kind}"))
@@ -167,6 +168,8 @@ def throw(vm: Any, body: Suspended, exc: BaseException, cont: Any) -> None:
     """Raise `exc` where an interpreted generator is suspended; `yield from` passes it on."""
     if body.running:
         raise Raised(ValueError(f"{body.kind} already executing"))
+    if body.done:
+        require_first_await(body)
     if body.done or not body.started:
         body.done, body.frame = True, None
         if cont.raised(vm, vm.frame, exc):
@@ -180,6 +183,12 @@ def throw(vm: Any, body: Suspended, exc: BaseException, cont: Any) -> None:
     body.enter(vm, cont)
     frame.stack.append(None)  # a thrown exception arrives with None sent, which handlers' depths may count
     raise_thrown(vm, exc)
+
+
+def require_first_await(body: Suspended) -> None:
+    """A generator that is over ends at once; a coroutine refuses to be run again."""
+    if body.kind == "coroutine":
+        raise Raised(RuntimeError("cannot reuse already awaited coroutine"))
 
 
 def raise_thrown(vm: Any, exc: BaseException) -> NoReturn:

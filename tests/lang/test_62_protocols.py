@@ -436,3 +436,13 @@ def classes_of_modules(x):
 @case()
 def classes_without_instances(x):
     return x + 1, ending(type(iter([]))), ending(type(None), 1), ending(type(iter({}.items())), 1)
+
+
+@case()
+def coroutines_that_are_over(x):
+    async def answer():
+        return 3
+
+    coroutine = answer()
+    found = ending(coroutine.send, None)
+    return x + 1, found, ending(coroutine.send, None), ending(coroutine.throw, KeyError(1)), coroutine.close()
