@@ -49,7 +49,6 @@ class Caller(NativeCaller):
     """A machine that can call."""
 
     modes: list[Any]  # the program's TorchFunctionModes that are on
-    patched: set[str]  # special methods of Tensor that are not torch's own
     functions_off: int  # 1: the handlers of classes are not asked; 2: those of modes neither
     coded: dict[int, Any]  # outside functions whose code is guarded, by id
     guard_identity: Any  # of the machine that this is a part of
