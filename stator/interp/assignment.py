@@ -35,7 +35,7 @@ from stator.interp.overrides import note_slot, only_defaults, own_method
 from stator.kinds import is_a
 from stator.shapes.values import SYMBOLIC, specialise
 from stator.source import Attr, DictOf
-from stator.suspended_patches import TENSOR_CLASSES, is_special, names_of_class
+from stator.suspended_patches import TENSOR_CLASSES, is_special, names_of_class, original
 
 
 class Discard(Continuation):
@@ -248,10 +248,10 @@ def store_tensor_attr(vm: Any, fake: Any, name: str, value: Any, cont: Any, raw:
     if find(vm, torch._C.TensorBase, name) is not MISSING and vm.concerned((fake,)) \
             and not only_defaults(vm, [fake]):
         raise Break("SB006", f"assignment to Tensor.{name} of a subclass")
-    if tensor_bookkeeping.write(vm, fake, name, value):
-        return vm.give(None, cont)
     descr = find(vm, tensor_class(vm, fake), name)
-    if type(descr) is property and type(descr.fset) is types.FunctionType and id(fake) in vm.recorder.classes:
+    if descr is original(name) and tensor_bookkeeping.write(vm, fake, name, value):
+        return vm.give(None, cont)
+    if type(descr) is property and type(descr.fset) is types.FunctionType and descr is not original(name):
         return vm.call(descr.fset, (fake, value), {}, cont)
     slot = type(descr) is types.MemberDescriptorType and descr.__objclass__ is not torch._C.TensorBase
     if descr is not MISSING and sets_attribute(vm, descr) and not slot:

@@ -50,6 +50,7 @@ from stator.kinds import is_a
 from stator.shapes.values import SYMBOLIC, specialise
 from stator.shapes.varying import HELD_TYPES
 from stator.source import CallOf, DictOf, Key, Pinned, Slot
+from stator.suspended_patches import original
 
 LIST_ITERATOR: type = type(iter([]))
 _object_getattribute = object.__getattribute__
@@ -268,6 +269,14 @@ def tensor_class(vm: Any, fake: Any) -> type:
 
 def load_tensor_attr(vm: Any, fake: Any, name: str, cont: Any) -> None:
     cls = tensor_class(vm, fake)
+    vm.recorder.slots_used.add("__getattribute__")
+    if "__getattribute__" in vm.patched:
+        return vm.call(find(vm, cls, "__getattribute__"), (fake, name), {}, FallbackGetattr(fake, name, cont))
+    load_tensor_member(vm, fake, name, cls, cont)
+
+
+def load_tensor_member(vm: Any, fake: Any, name: str, cls: type, cont: Any) -> None:
+    """As object.__getattribute__ does it."""
     own = vm.tensor_attributes.get(id(fake))
     if own is not None and name in own:
         return vm.give(own[name], cont)
@@ -301,7 +310,7 @@ def give_tensor_member(vm: Any, fake: Any, cls: type, name: str, descr: Any, con
             type(descr) is types.GetSetDescriptorType and descr.__objclass__ is torch._C.TensorBase
             or type(descr) is property and vm.is_torch_leaf(descr.fget)):
         return vm.give(vm.ask_modes(descr.__get__, (fake,)), cont)
-    noted = tensor_bookkeeping.read(vm, fake, name)
+    noted = tensor_bookkeeping.read(vm, fake, name) if descr is original(name) else tensor_bookkeeping.NOT_NOTED
     if noted is not tensor_bookkeeping.NOT_NOTED:
         return vm.give(noted, cont)
     if type(descr) in (types.GetSetDescriptorType, property, types.MemberDescriptorType):

@@ -33,7 +33,7 @@ from stator.interp.machine import program_of
 from stator.interp.marked import is_marked, refuse_disabled
 from stator.interp.native_calls import C_CALLABLES, NativeCaller, describe_callable
 from stator.interp.overrides import PLAIN as PLAIN_ARGUMENTS
-from stator.interp.overrides import only_defaults, overriding
+from stator.interp.overrides import finds_patches, only_defaults, overriding
 from stator.interp.rule_registry import CODE_RULES, RULES
 from stator.interp.shown_names import guard_names
 from stator.interp.torch_arguments import plain_arguments
@@ -49,7 +49,6 @@ class Caller(NativeCaller):
     """A machine that can call."""
 
     modes: list[Any]  # the program's TorchFunctionModes that are on
-    patched: set[str]  # special methods of Tensor that are not torch's own
     functions_off: int  # 1: the handlers of classes are not asked; 2: those of modes neither
     coded: dict[int, Any]  # outside functions whose code is guarded, by id
     guard_identity: Any  # of the machine that this is a part of
@@ -118,7 +117,7 @@ class Caller(NativeCaller):
         found = RULES.get(id(fn))
         if found is not None:
             return found(self, args, kwargs or {}, cont)
-        if torch_leaf(fn) and takes_values(args, kwargs):
+        if torch_leaf(fn) and takes_values(args, kwargs) and not finds_patches(self, fn):
             return self.give(self.torch_call(fn, args, kwargs, asked=True), cont)
         found = CODE_RULES.get(id(fn.__code__))
         if found is not None:

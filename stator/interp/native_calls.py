@@ -50,6 +50,7 @@ class NativeCaller(Machine):
 
     call: Callable[..., None]  # of the Caller that this is a part of, like the others here
     call_marked: Callable[..., None]
+    patched: set[str]  # special methods of Tensor that are not torch's own
     torch_call: Callable[..., Any]
     frame_for: Callable[..., Frame]
     guard_code: Callable[[types.FunctionType], None]
@@ -361,7 +362,7 @@ class NativeCaller(Machine):
             return _hook.RUN_ALL
         if func.__code__ is _TENSOR_HASH and type(args[0]) is FakeTensor:
             return self.place_in_table(args[0])
-        self.guard_callback(func, args)
+        func = self.guard_callback(func, args)
         try:
             result = self.call_bound(func, args)
             if type(result) in UNREAD:
@@ -379,20 +380,25 @@ class NativeCaller(Machine):
             self.escaped = raised.exc
             raise raised.exc from None
 
-    def guard_callback(self, func: types.FunctionType, args: tuple[Any, ...]) -> None:
-        """C code found `func` on a class by itself (`__eq__`, `__hash__`, ...): guard that finding."""
+    def guard_callback(self, func: types.FunctionType, args: tuple[Any, ...]) -> types.FunctionType:
+        """C code found `func` on a class by itself (`__eq__`, `__hash__`, ...): guard that finding.
+
+        The answer is what C code would have found had the patches not been taken off.
+        """
         if self.making_classes:
             self.note_class_in_making(func.__name__, args)
         cls = type(args[0]) if args else type(None)
         if find_owner(cls, func):
-            find(self, cls, func.__name__)
+            found = find(self, cls, func.__name__)
             self.guard_special_methods(args[0])
-        elif is_mutable_class(cls):
+            return found if type(found) is types.FunctionType else func
+        if is_mutable_class(cls):
             names = _names_of(cls, func)
             for name in names:
                 find(self, cls, name)
             if names:
                 self.guard_special_methods(args[0])
+        return func
 
     def guard_special_methods(self, value: Any) -> None:
         """C code asks an object: what its class has for C code to find, and what it has not, must stay so."""

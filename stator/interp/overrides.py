@@ -6,6 +6,7 @@ where no argument has one.  A tensor subclass is a fake whose class the recorder
 
 from __future__ import annotations
 
+import functools
 import types
 from typing import Any
 
@@ -17,7 +18,7 @@ from stator.heap.shells import CONSTANT_TYPES, IDENTITY_TYPES
 from stator.interp.lookup import MISSING, ancestors, find
 from stator.kinds import is_a
 from stator.source import Pinned
-from stator.suspended_patches import ABSENT, TENSOR_CLASSES, is_special, original
+from stator.suspended_patches import ABSENT, NOW, TENSOR_CLASSES, is_special, original
 
 HANDLER = "__torch_function__"
 DISABLED: Any = torch._C._disabled_torch_function_impl
@@ -151,3 +152,26 @@ def guard_names(vm: Any, graph: Any) -> None:
             for module in (torch, torch.nn.functional, torch._C._nn):
                 if vars(module).get(name) is node.target:
                     vm.heap.scope(vars(module)).read(name)
+
+
+def finds_patches(vm: Any, leaf: types.FunctionType) -> bool:
+    """Whether a function of torch written in Python calls what the program has patched: then it is interpreted.
+
+    A compiler bakes in what the function finds: those names become facts.
+    """
+    if NOW.patches:
+        names = leaf.__code__.co_names
+        return any(name in names for _, name, _ in NOW.patches)
+    if not vm.recorder.in_order:
+        methods, functions = _names_in(leaf.__code__)
+        vm.recorder.slots_used.update(methods)
+        for name in functions:
+            vm.heap.scope(vars(torch)).read(name)
+    return False
+
+
+@functools.cache
+def _names_in(code: types.CodeType) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The methods of Tensor and the functions of torch that code may call."""
+    found = [name for name in code.co_names if name in vars(torch._C.TensorBase)]
+    return tuple(found), tuple([name for name in found if callable(vars(torch).get(name))])

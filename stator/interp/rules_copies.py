@@ -17,6 +17,7 @@ from stator.breaks import Break
 from stator.graph.propagation import ExactNeeded
 from stator.guards.guard import Kind
 from stator.interp.attributes import tensor_class
+from stator.interp.overrides import refuse_patched
 from stator.interp.rule_registry import rule
 from stator.interp.tensor_bookkeeping import set_requires_grad
 from stator.interp.tensor_copies import copy_before_graph
@@ -67,6 +68,8 @@ def _copy(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     fake = args[0] if len(args) == 1 and not kwargs else None
     if type(fake) is not FakeTensor or tensor_class(vm, fake) is not torch.Tensor:
         return vm.push(vm.frame_for(copy.copy, args, kwargs), cont)
+    for name in ("__copy__", "__reduce_ex__"):
+        refuse_patched(vm, name)
     vm.recorder.refuse_tangents("copy.copy of a tensor")
     tracker = vm.heap.by_standin.get(id(fake))
     if tracker is not None:

@@ -15,7 +15,7 @@ from stator.guards.guard import Kind
 from stator.heap.box import Box
 from stator.heap.tracker import Shape
 from stator.interp.assignment import GiveNone, delete_attr, delete_generic, store_attr, store_generic
-from stator.interp.attributes import load_attr, load_generic
+from stator.interp.attributes import load_attr, load_generic, load_tensor_member, tensor_class
 from stator.interp.class_attributes import load_type_attr
 from stator.interp.frame import UNBOUND, Continuation, Frame, Raised
 from stator.interp.lookup import MISSING, ancestors, find, is_mutable_class
@@ -110,7 +110,7 @@ def _delattr(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 def _object_getattribute(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     require_name(args[1])
     if type(args[0]) is FakeTensor:
-        return load_attr(vm, args[0], args[1], cont)
+        return load_tensor_member(vm, args[0], args[1], tensor_class(vm, args[0]), cont)
     if is_a(args[0], type):
         raise Break("SB005", "a class, read as an ordinary object is")
     load_generic(vm, args[0], args[1], cont, fallback=False)

@@ -49,7 +49,7 @@ from stator.interp.standing import Generators, walked_generator
 from stator.interp.traced_numpy import concerns
 from stator.kinds import is_a, module_of
 from stator.shapes.values import PYTHON_TYPES, UNREAD
-from stator.suspended_patches import patched_slots
+from stator.suspended_patches import original, patched_slots
 
 _PLAIN_SEQUENCES = (list, tuple)
 _SIMPLE_ITERATORS = {type(iter([])), type(iter(())), type(iter(range(0))), type(iter("")), type(iter(b"")),
@@ -224,6 +224,8 @@ class VM(Caller):
 
     def unbind(self, value: Any) -> Any:
         self.recorder.slots_used.add("__iter__")
+        if find(self, torch.Tensor, "unbind") is not original("unbind"):  # which Tensor.__iter__ calls
+            raise Break("SB005", "iteration over a tensor: Tensor.unbind was replaced")
         if value.dim() == 0:
             raise Raised(TypeError("iteration over a 0-d tensor"))
         return self.torch_call(torch.Tensor.unbind, (value, 0), None)

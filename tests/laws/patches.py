@@ -178,7 +178,7 @@ PATCHES = [
     Patch("__eq__ answers", T, "__eq__", answering(False), lambda x: x + 1 if x == x else x - 1),
     Patch("__lt__", T, "__lt__", counted, lambda x: x < 1),
     Patch("__gt__ swapped", T, "__gt__", counted, lambda x: 1 < x),
-    Patch("__hash__", T, "__hash__", answering(5), lambda x: x + hash(x)),
+    Patch("__hash__", T, "__hash__", answering(5), lambda x: x + (hash(x) == 5)),
     Patch("__hash__ of a key", T, "__hash__", answering(5), lambda x: {x: 1}[x] + x),
     Patch("__len__", T, "__len__", answering(9), lambda x: x + len(x)),
     Patch("__float__", T, "__float__", answering(2.5), lambda x: x + float(x.sum())),

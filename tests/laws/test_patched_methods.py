@@ -59,8 +59,8 @@ def outcomes(patch: Patch, phase: str, compiler: Callable[..., Any]) -> list[Any
     return [(shown(value), log) for value, log in seen]
 
 
-@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
-@pytest.mark.parametrize("phase", PHASES)
+@pytest.mark.parametrize(("backend", "phase"), [
+    *(("eager", phase) for phase in PHASES), ("aot_eager", "taken back"), ("aot_eager", "inside")])
 @pytest.mark.parametrize("patch", PATCHES, ids=lambda patch: patch.name)
 def test_is_as_in_eager(patch: Patch, phase: str, backend: str) -> None:
     if backend != "eager" and patch.name in OF_RUNTIME:
