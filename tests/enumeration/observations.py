@@ -59,7 +59,7 @@ def face(write: Program, at: int, limit: float) -> Program:
         else:
             other = observed.detach().numpy()
         write(*args, **kwargs)
-        first = abs(other.reshape(-1)[at])
+        first = abs(other.reshape(-1)[at].item())
         return 1 if first > limit else 2, other.copy() if isinstance(other, numpy.ndarray) else other.clone()
 
     return program
