@@ -8,6 +8,7 @@ Left as they are where results can be differentiated: what autograd has saved is
 
 from __future__ import annotations
 
+import collections
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -26,10 +27,10 @@ def write_counts(gm: torch.fx.GraphModule, inputs: Sequence[Any]) -> dict[int, i
     with torch._C.DisableTorchFunction():
         if any(isinstance(value, torch.Tensor) and value.requires_grad and not value.is_leaf for value in values):
             return {}
-        uncounted = {each for node in gm.graph.nodes for each in uncounted_writes(node)}
-        updated = [node in uncounted for node in gm.graph.find_nodes(op="placeholder")]
-        counts = {place: fake._version for place, (fake, is_updated) in enumerate(zip(inputs, updated, strict=True))
-                  if type(fake) is FakeTensor and not fake.is_inference() and (fake._version or is_updated)}
+        uncounted = collections.Counter([storage_of(each.meta.get("example_value")) for node in gm.graph.nodes
+                                         for each in uncounted_writes(node)])
+        counts = {place: fake._version - uncounted[storage_of(fake)] for place, fake in enumerate(inputs)
+                  if type(fake) is FakeTensor and not fake.is_inference() and fake._version}
         if any(inputs[place].requires_grad and not inputs[place].is_leaf for place in counts):
             return {}
     places = [storage_of(fake) for fake in inputs if type(fake) is FakeTensor]

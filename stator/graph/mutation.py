@@ -26,8 +26,8 @@ from stator.graph.running_statistics import STATISTICS, statistics_given, update
 
 WRITTEN = "written"  # in a node's metadata: places of the arguments it writes to, among all nodes that it is given
 UNREPEATABLE = "unrepeatable"  # in a node's metadata: running it a second time could be seen
-_REPEATABLE_NAMESPACES = frozenset({"aten", "prims", "prim"})
-_REPEATABLE_OPERATORS = frozenset({"stator::slice_bound", "stator::item_of_sum"})  # see number_operators
+_OF_TORCH = frozenset({"aten", "prims", "prim"})  # namespaces of operators
+_PRINT = "stator::print"  # the other operators of Stator compute numbers
 _C_CALLABLES = (types.BuiltinFunctionType, types.MethodDescriptorType)
 _MODULES = frozenset({"torch", "_operator", "operator", "math", "builtins"})
 
@@ -159,15 +159,15 @@ class _Operators(TorchDispatchMode):
 class Observation:
     """What a callable without a schema does to its arguments.   with Observation(func, args, kwargs) as seen: ..."""
 
-    __slots__ = ("tensors", "versions", "operators", "opaque")
+    __slots__ = ("tensors", "versions", "counted", "operators", "opaque")
 
     def __init__(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], opaque: bool | None = None) -> None:
         self.tensors = [*tensors_in(args), *tensors_in(kwargs)] if kwargs else list(tensors_in(args))
         self.opaque = not _is_torchs(func) if opaque is None else opaque
+        self.versions = versions_of(self.tensors)
         with torch._C.DisableTorchFunction():
-            counted = not any([tensor.is_inference() for tensor in self.tensors])
-            self.versions = [tensor._version for tensor in self.tensors] if counted else None
-        watched = (self.opaque or not counted) and not isinstance(func, HigherOrderOperator)
+            self.counted = not any([tensor.is_inference() for tensor in self.tensors])
+        watched = (self.opaque or not self.counted) and not isinstance(func, HigherOrderOperator)
         self.operators = _Operators() if watched else None
 
     def __enter__(self) -> Observation:
@@ -184,14 +184,30 @@ class Observation:
         return not self.opaque and (self.operators is None or self.operators.repeatable)
 
     def written(self) -> list[FakeTensor]:
-        storages = self.operators.storages if self.operators is not None else ()
-        with torch._C.DisableTorchFunction():
-            found = [] if self.versions is None else \
-                [tensor for tensor, before in zip(self.tensors, self.versions, strict=True)
-                 if tensor._version != before]
-        if storages:
-            found += [tensor for tensor in self.tensors if storage_of(tensor) in storages]
-        return found
+        """The arguments that were written to; writes that were not counted are."""
+        if self.operators is not None and self.operators.storages:
+            found = [(tensor, before) for tensor, before in zip(self.tensors, self.versions, strict=True)
+                     if storage_of(tensor) in self.operators.storages]
+            count_writes([tensor for tensor, _ in found], [before for _, before in found])
+            if not self.counted:
+                return [tensor for tensor, _ in found]
+        now = versions_of(self.tensors)
+        return [tensor for tensor, then, count in zip(self.tensors, self.versions, now, strict=True) if count != then]
+
+
+def versions_of(tensors: Iterable[Any]) -> list[int]:
+    """How often each was written to, as far as that is counted."""
+    with torch._C.DisableTorchFunction():
+        return [0 if tensor.is_inference() else tensor._version for tensor in tensors]
+
+
+def count_writes(tensors: list[Any], before: list[int]) -> None:
+    """Count a write to fakes whose rules did not (`_foreach_add_`, running statistics), so that all readers see it."""
+    missed = [tensor for tensor, now, then in zip(tensors, versions_of(tensors), before, strict=True) if now == then]
+    with torch._C.DisableTorchFunction():
+        for tensor in missed:
+            if not tensor.is_inference():
+                torch.autograd.graph.increment_version(tensor)
 
 
 def storage_of(tensor: Any) -> int:
@@ -263,7 +279,7 @@ def operator_name(target: Any) -> str:
         return target
     if isinstance(target, (OpOverload, OpOverloadPacket)):
         namespace, _, name = _qualified_name(target).partition("::")
-        return name if namespace in _REPEATABLE_NAMESPACES else ""
+        return name if namespace in _OF_TORCH else ""
     return getattr(target, "__name__", "") if _is_torchs(target) else ""
 
 
@@ -297,7 +313,8 @@ def _is_repeatable_operator(operator: Any) -> bool:
     if isinstance(operator, HigherOrderOperator):
         return True  # the recorder looks at the inner graphs that it runs
     name = _qualified_name(operator)
-    return name.partition("::")[0] in _REPEATABLE_NAMESPACES or name in _REPEATABLE_OPERATORS
+    namespace = name.partition("::")[0]
+    return namespace in _OF_TORCH or namespace == "stator" and name != _PRINT
 
 
 def _qualified_name(operator: Any) -> str:

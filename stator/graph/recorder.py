@@ -38,10 +38,12 @@ from stator.graph.known_values import KnownValues, forget_constants, has_scalars
 from stator.graph.mutation import (
     UNREPEATABLE,
     Observation,
+    count_writes,
     declared_writes,
     is_repeatable,
     note_inner_graphs,
     note_writes,
+    versions_of,
 )
 from stator.graph.naming import spell, spelled_types
 from stator.graph.new_nodes import new_node
@@ -222,8 +224,10 @@ class Recorder(InputRecorder):
                 self.record(op, target, args, kwargs, result)
                 return result
         asked = args, kwargs
-        before = self.layouts.before(args, kwargs) if declared is None or declared else None
         seen = Observation(func, args, kwargs) if declared is None else None
+        # Without a schema, only functions of the user may give a tensor another layout.
+        before = self.layouts.before(args, kwargs) if declared or seen is not None and seen.opaque else None
+        versions = versions_of(declared) if declared else []
         stream = kwargs.get("generator")
         with nullcontext() if self.listening is None else self.listening(target, args, kwargs), seen or nullcontext():
             args, kwargs, result = self._propagate(func, target, args, kwargs if stream is None else
@@ -235,6 +239,8 @@ class Recorder(InputRecorder):
         fresh = bool(self.symbols.shape_env.pending_fresh_unbacked_symbols)
         if fresh and not self.data_dependent:
             raise Break("SB003", f"{getattr(target, '__name__', target)} of a tensor")
+        if declared:
+            count_writes(declared, versions)
         written = declared if seen is None else seen.written()
         if written and declared is None and self.uncertain.storages:
             self.uncertain.check(target, True, args, kwargs)
@@ -242,7 +248,7 @@ class Recorder(InputRecorder):
             self.changes += 1
             self.propagation.changed(args)
             self.propagation.changed(kwargs.values())
-            self.reshaped += before is None or before != self.layouts.after(*asked)
+            self.reshaped += before != self.layouts.after(*asked) if before is not None else not written
         elif key is not None and not fresh and (seen is None or seen.repeatable):
             self.propagation.learn(key, func, args, kwargs, result)
         if fresh or written or result is None or self.holds_tensor(result):
@@ -375,7 +381,7 @@ class Recorder(InputRecorder):
         self.propagation.changed((fake,))
         with torch._C.DisableTorchFunction():
             fake.requires_grad_()
-        self.record("call_method", "requires_grad_", (fake,), {}, None, (fake,))
+        self.record("call_method", "requires_grad_", (fake,), {}, None)
 
     def record(self, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any,
                written: Any = None, repeatable: bool = True) -> fx.Node:

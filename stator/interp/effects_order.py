@@ -32,8 +32,9 @@ def keep_order(vm: Any, node: fx.Node) -> None:
     if not is_repeatable(node):
         if has_effects(vm):
             raise Break("SB006", f"{node.name} sees effects outside, which come after the graph")
-    elif node_may_fail(node, Memory(frozenset())) and (recorder.writes_in_place and not recorder.in_order
-                                                       or has_effects(vm)):
+        return
+    late = recorder.writes_in_place and not recorder.in_order
+    if node.all_input_nodes and node_may_fail(node, Memory(frozenset())) and (late or has_effects(vm)):
         name = operator_name(node.target) or node.name
         raise Break("SB006", f"{name}, which may fail after a call that must not run twice")
 

@@ -11,7 +11,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from stator.cache import site
 from stator.emit import effects, failing_calls, holders, residual
+from stator.graph import recorder
+from stator.graph.mutation import Observation
 from stator.guards.guard import Kind
 from stator.guards.guard_set import GuardSet
 from stator.heap import caches, exposure, raw_access, sets, upcoming
@@ -118,6 +121,7 @@ _KINDS: dict[Kind, tuple[str, ...]] = {
     Kind.CELL_EMPTY: ("cell_that_is_empty",),
     Kind.SLOT_EMPTY: ("slot",),
     Kind.GLOBAL_STATE: ("branch_on_grad_mode", "deterministic_flag"),
+    Kind.PARTITION: ("truth_read_after_an_operator_wrote_elsewhere",),
     Kind.FRESH_CALL: ("recursion_limit_asked", "abstract_class_registered"),
     Kind.SET_EQUALS: ("set_member",),
     Kind.PRESENT: ("key_searched_before_it_is_read",),
@@ -194,6 +198,14 @@ SWITCHES = [
     Switch("random numbers are drawn later", without(rules_random, "draw", drawn_at_once), ("random_number_in_arithmetic",)),
     Switch("streams of a call that is made again", without(failing_calls, "restore_streams"),
            ("random_number_before_a_graph_that_fails",)),
+    Switch("writes of operators", without(recorder, "declared_writes", lambda *call: []),
+           ("truth_read_after_an_operator_wrote_elsewhere",)),
+    Switch("writes that are observed", without(Observation, "written", lambda self: []),
+           ("truth_read_after_a_function_of_the_graph_wrote_elsewhere",)),
+    Switch("calls that must not run twice", without(failing_calls, "is_repeatable", lambda node: True),
+           ("error_after_a_custom_operator_with_an_effect",)),
+    Switch("order of calls that must not run twice", without(site, "keep_order"),
+           ("effects_around_a_custom_operator_with_an_effect",)),
     Switch("copies of what was written", without(tensor_copies, "refuse_written"), ("module_written_and_copied",)),
     Switch("what a copied tensor takes along", without(tensor_copies, "layouts", lambda *tensors: ()),
            ("copied_part_that_comes_to_have_a_gradient",)),

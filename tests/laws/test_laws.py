@@ -43,6 +43,7 @@ import facts_of_the_library  # noqa: F401
 import facts_of_the_process  # noqa: F401
 import facts_of_torch_settings  # noqa: F401
 import facts_of_views  # noqa: F401
+import facts_of_writers  # noqa: F401
 import facts_that_decide  # noqa: F401
 import pytest
 from probing import CAPTURED, PROBES, Probe, ending_in_a_break, judge, world_changed_by_tracing

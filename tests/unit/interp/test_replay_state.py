@@ -120,7 +120,7 @@ class Identified(Layer):
 
 @pytest.mark.parametrize(("cls", "played"), [
     (Counts, 0), (Prints, 0), (OwnCount, 0), (Keyed, None), (Remembers, 0), (Referred, None), (Numbered, 0), (Stored, 0),
-    (Generates, DEPTH - 1), (Raises, None), (Breaks, 0), (Toggles, None), (Normed, 0), (Identified, 0)])
+    (Generates, DEPTH - 1), (Raises, None), (Breaks, 0), (Toggles, None), (Normed, DEPTH - 1), (Identified, 0)])
 def test_layers_with_a_life_of_their_own(cls: Any, played: int | None) -> None:
     def make() -> Any:
         Numbered.made = 0
