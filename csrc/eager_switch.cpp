@@ -19,7 +19,10 @@ bool is_stepped() {
   return tracer && std::strncmp(Py_TYPE(tracer)->tp_name, "coverage.", 9) != 0;
 }
 
-bool runs_eagerly() { return forced || depth > 0; }
+const char* reason_to_run_eagerly() {
+  if (forced) return "the stance is 'force_eager'";
+  return depth > 0 ? "compilation is disabled here" : nullptr;
+}
 
 PyObject* enter_eager(PyObject*, PyObject*) {
   ++depth;

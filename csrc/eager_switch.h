@@ -8,8 +8,8 @@ namespace stator {
 // How many reasons there are to look closer: open regions of all threads, and the process-wide switch.
 extern int eager_reasons;
 
-// Whether calls on this thread must run eagerly; ask only while eager_reasons is not 0.
-bool runs_eagerly();
+// Why calls on this thread must run eagerly, or nullptr; ask only while eager_reasons is not 0.
+const char* reason_to_run_eagerly();
 
 // Whether somebody steps through the program on this thread (sys.settrace), and must find its lines.  Not so a C tracer
 // that counts lines, of which coverage's is one: a measured program is to run as it does otherwise.

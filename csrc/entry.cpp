@@ -128,20 +128,40 @@ struct Hint {
   EntryObject* guess;  // borrowed, or nullptr
 };
 
-PyObject* redo_listener = nullptr;  // told how a call ended that was made again because its graph had failed
+PyObject* redo_listener = nullptr;   // gets the ending of each call that an entry handed back to its function
+PyObject* eager_listener = nullptr;  // gets each call that runs its function without any entry or miss
 
-PyObject* tell_redone(PyObject* result) {
+// redo_listener(compiled, exception or None, traceback or None).  An exception of the listener replaces the result.
+PyObject* tell_redone(CompiledObject* self, PyObject* result) {
   if (!redo_listener) return result;
-  PyObject *type, *value, *traceback;
-  PyErr_Fetch(&type, &value, &traceback);
-  PyObject* told = PyObject_CallOneArg(redo_listener, result ? Py_True : Py_False);
-  if (told || type) {  // the program's own exception comes first
-    Py_XDECREF(told);
-    PyErr_Restore(type, value, traceback);
+  PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
+  if (!result) {
+    PyErr_Fetch(&type, &value, &traceback);
+    PyErr_NormalizeException(&type, &value, &traceback);
+  }
+  PyObject* arguments[] = {reinterpret_cast<PyObject*>(self), value ? value : Py_None, traceback ? traceback : Py_None};
+  PyObject* told = PyObject_Vectorcall(redo_listener, arguments, 3, nullptr);
+  if (told) {
+    Py_DECREF(told);
+    if (!result) PyErr_Restore(type, value, traceback);
     return result;
   }
   Py_XDECREF(result);
+  Py_XDECREF(type);
+  Py_XDECREF(value);
+  Py_XDECREF(traceback);
   return nullptr;
+}
+
+// eager_listener(compiled, reason).  False: it raised, and the call must not be made.
+bool tell_eager(CompiledObject* self, const char* reason) {
+  if (!eager_listener) return true;
+  PyThreadState* thread = PyThreadState_Get();
+  PyThreadState_EnterTracing(thread);  // a debugger steps through the program alone
+  PyObject* told = PyObject_CallFunction(eager_listener, "Os", self, reason);
+  PyThreadState_LeaveTracing(thread);
+  Py_XDECREF(told);
+  return told != nullptr;
 }
 
 // Tries one entry.  True: *result is the call's result (nullptr: it raised).
@@ -160,9 +180,9 @@ bool try_entry(CompiledObject* self, EntryObject* entry, const BoundArguments& b
     *result = call_function(self, args, flagged_count, names, owner);
   } else {
     *result = call_residual(entry, values);
-    if (*result == eager_sentinel) {  // its graph failed before anything was written
+    if (*result == eager_sentinel) {  // nothing was written so far
       Py_DECREF(*result);
-      *result = tell_redone(call_function(self, args, flagged_count, names, owner));
+      *result = tell_redone(self, call_function(self, args, flagged_count, names, owner));
     }
   }
   return true;
@@ -184,6 +204,7 @@ PyObject* after_miss(CompiledObject* self, const BoundArguments& bound, PyObject
       Py_DECREF(entry);
       if (done) return result;
     }
+    if (!tell_eager(self, "another thread changed a fact that the new entry relies on")) return nullptr;
     return call_function(self, args, flagged_count, names, owner);
   }
   if (result == eager_sentinel) {
@@ -197,9 +218,10 @@ PyObject* after_miss(CompiledObject* self, const BoundArguments& bound, PyObject
 PyObject* call_segment(PyObject* object, PyObject* const* args, size_t flagged_count, PyObject* names,
                        ResumeObject* owner = nullptr) {
   CompiledObject* self = compiled_of(object);
-  if (!self->enabled || !self->miss || (eager_reasons != 0 && runs_eagerly()) || is_stepped()) {
-    return call_function(self, args, flagged_count, names, owner);
-  }
+  if (!self->enabled || !self->miss) return call_function(self, args, flagged_count, names, owner);
+  const char* reason = eager_reasons != 0 ? reason_to_run_eagerly() : nullptr;
+  if (!reason && is_stepped()) reason = "sys.settrace is in use";
+  if (reason) return tell_eager(self, reason) ? call_function(self, args, flagged_count, names, owner) : nullptr;
   Py_ssize_t count = PyVectorcall_NARGS(flagged_count);
   BoundArguments bound;
   switch (bound.bind(reinterpret_cast<PyFunctionObject*>(self->function), self->prefix, args, count, names)) {
@@ -487,6 +509,11 @@ PyTypeObject CompiledFunction_Type = make_compiled_type();
 
 PyObject* listen_to_redone(PyObject*, PyObject* listener) {
   Py_XSETREF(redo_listener, Py_NewRef(listener));
+  Py_RETURN_NONE;
+}
+
+PyObject* listen_to_eager(PyObject*, PyObject* listener) {
+  Py_XSETREF(eager_listener, Py_NewRef(listener));
   Py_RETURN_NONE;
 }
 

@@ -25,7 +25,11 @@ extern PyObject* eager_sentinel;
 // What a miss answers when the entry it added fits the call.
 extern PyObject* retry_sentinel;
 
-// listen_to_redone(function): told, with True or False, whether a call succeeded that ran eagerly after its graph failed.
+// listen_to_redone(function): called as function(compiled, exception or None, traceback or None) after each call that a
+// residual handed back to the original function by returning EAGER.
 PyObject* listen_to_redone(PyObject* module, PyObject* listener);
+// listen_to_eager(function): called as function(compiled, reason) before each call that runs the original function
+// without an entry and without a miss.
+PyObject* listen_to_eager(PyObject* module, PyObject* listener);
 
 }  // namespace stator

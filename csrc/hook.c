@@ -15,6 +15,7 @@
 typedef struct {
     bool live;                          /* intercept frames of this thread now */
     int tracing;                        /* how many trace, profile and audit functions were running at enter() */
+    int withheld;                       /* what enter() took from the depth that C code may still recurse to */
 } Interception;
 
 typedef struct {
@@ -26,6 +27,7 @@ typedef struct {
     _PyInterpreterFrame *handed_down;   /* the frame that another hook was given, or NULL */
     _PyInterpreterFrame *intercepted;   /* the frame whose callback runs, or NULL */
     PyObject *own_callback;             /* strong, or NULL: asked instead of `callback` */
+    int recursion_budget;               /* how deep C code may recurse below enter(); 0: as the interpreter has it */
 } ThreadSwitch;
 
 static _Thread_local ThreadSwitch thread_switch;
@@ -39,6 +41,29 @@ static uintptr_t skip_generation = 1;   /* grows with skip_prefixes: older decis
 static Py_ssize_t threads_entered;      /* threads with depth > 0 */
 static bool buried;                     /* another hook was over ours when the last thread left */
 static _PyFrameEvalFunction native_eval = _PyEval_EvalFrameDefault;
+
+/* ------------------------------------------------------------------------------------------- depth */
+
+/* C code recurses within the limit of sys.setrecursionlimit() on 3.11 alone; later versions count it apart. */
+static void
+withhold_depth(ThreadSwitch *thread, PyThreadState *tstate)
+{
+#if IS_3_11
+    if (thread->recursion_budget > 0 && tstate->recursion_remaining > thread->recursion_budget) {
+        thread->now.withheld = tstate->recursion_remaining - thread->recursion_budget;
+        tstate->recursion_remaining -= thread->now.withheld;
+    }
+#endif
+}
+
+static void
+give_depth_back(ThreadSwitch *thread, PyThreadState *tstate)
+{
+#if IS_3_11
+    tstate->recursion_remaining += thread->now.withheld;
+#endif
+    thread->now.withheld = 0;
+}
 
 /* ------------------------------------------------------------------------------------------- skips */
 
@@ -137,7 +162,10 @@ ask_callback(ThreadSwitch *thread, _PyInterpreterFrame *frame)
     _PyInterpreterFrame *outer_frame = thread->intercepted;
     thread->intercepted = frame;
     thread->now.live = false;
+    PyThreadState *tstate = PyThreadState_Get();
+    give_depth_back(thread, tstate);
     PyObject *answer = PyObject_Vectorcall(asked, stack + 1, 3 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
+    withhold_depth(thread, tstate);
     thread->now.live = true;
     thread->intercepted = outer_frame;
     Py_DECREF(asked);
@@ -244,7 +272,9 @@ hook_enter(PyObject *module, PyObject *noargs)
         return NULL;
     }
     thread->outer[thread->depth++] = thread->now;
-    thread->now = (Interception){true, PyThreadState_Get()->tracing};
+    PyThreadState *tstate = PyThreadState_Get();
+    thread->now = (Interception){true, tstate->tracing, 0};
+    withhold_depth(thread, tstate);
     Py_RETURN_NONE;
 }
 
@@ -256,6 +286,7 @@ hook_leave(PyObject *module, PyObject *noargs)
         PyErr_SetString(PyExc_RuntimeError, "leave() without enter() on this thread");
         return NULL;
     }
+    give_depth_back(thread, PyThreadState_Get());
     thread->now = thread->outer[--thread->depth];
     if (thread->depth == 0) {
         if (thread->capacity) {
@@ -319,6 +350,19 @@ hook_exchange_callback(PyObject *module, PyObject *new_callback)
     PyObject *old = thread_switch.own_callback;
     thread_switch.own_callback = new_callback == Py_None ? NULL : Py_NewRef(new_callback);
     return old != NULL ? old : Py_NewRef(Py_None);
+}
+
+/* set_recursion_budget(depth) -> the one before. */
+static PyObject *
+hook_set_recursion_budget(PyObject *module, PyObject *depth)
+{
+    long budget = PyLong_AsLong(depth);
+    if (budget == -1 && PyErr_Occurred()) {
+        return NULL;
+    }
+    int before = thread_switch.recursion_budget;
+    thread_switch.recursion_budget = (int)budget;
+    return PyLong_FromLong(before);
 }
 
 /* call_below(callback, function, *args, **kwargs): one call under a callback of its own, without a Python frame. */
@@ -424,6 +468,9 @@ static PyMethodDef methods[] = {
     {"call_below", (PyCFunction)(void (*)(void))hook_call_below, METH_FASTCALL | METH_KEYWORDS,
      DOC("call_below($module, callback, function, /, *args, **kwargs)",
          "Call the function with its frames, on this thread, intercepted by a callback of their own.")},
+    {"set_recursion_budget", hook_set_recursion_budget, METH_O,
+     DOC("set_recursion_budget($module, depth, /)",
+         "How deep C code below enter() may recurse on this thread (0: no limit of its own); returns the one before.")},
     {"enter", hook_enter, METH_NOARGS, DOC("enter($module, /)", "Intercept this thread's frames. Nests.")},
     {"leave", hook_leave, METH_NOARGS, DOC("leave($module, /)", "Undo the last enter() of this thread.")},
     {"pause", hook_pause, METH_NOARGS,
@@ -436,6 +483,8 @@ static PyMethodDef methods[] = {
      DOC("skip_prefix($module, prefix, /)", "As skip_code(), for all code of files whose name starts so.")},
     {"current_locals", hook_current_locals, METH_NOARGS,
      DOC("current_locals($module, /)", "The namespace of the frame asked about; None in a function.")},
+    {"set_lasti", hook_set_lasti, METH_VARARGS,
+     DOC("set_lasti($module, frame, offset, /)", "Let a frame of new_frame() stand at that byte of its code.")},
     {"new_frame", hook_new_frame, METH_VARARGS,
      DOC("new_frame($module, code, globals, locals=None, /)", "A frame object for types.TracebackType.")},
     {"tuple_set_item", hook_tuple_set_item, METH_VARARGS,

@@ -56,6 +56,29 @@ hook_new_frame(PyObject *module, PyObject *args)
     return (PyObject *)frame;
 }
 
+/* set_lasti(frame, offset): the frame stands at that byte of its code, which decides its f_lineno. */
+PyObject *
+hook_set_lasti(PyObject *module, PyObject *args)
+{
+    PyFrameObject *frame;
+    int offset;
+    if (!PyArg_ParseTuple(args, "O!i:set_lasti", &PyFrame_Type, &frame, &offset)) {
+        return NULL;
+    }
+    PyCodeObject *code = frame_code(frame->f_frame);
+    if (offset < 0 || offset >= Py_SIZE(code) * (Py_ssize_t)sizeof(_Py_CODEUNIT)) {
+        PyErr_SetString(PyExc_IndexError, "set_lasti(): no such byte in the frame's code");
+        return NULL;
+    }
+    _Py_CODEUNIT *place = _PyCode_CODE(code) + offset / (int)sizeof(_Py_CODEUNIT);
+#if IS_3_11 || IS_3_12
+    frame->f_frame->prev_instr = place;
+#else
+    frame->f_frame->instr_ptr = place;
+#endif
+    Py_RETURN_NONE;
+}
+
 PyObject *
 hook_tuple_set_item(PyObject *module, PyObject *args)
 {

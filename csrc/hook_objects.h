@@ -8,6 +8,7 @@
 
 #pragma GCC visibility push(hidden)
 PyObject *hook_new_frame(PyObject *module, PyObject *args);
+PyObject *hook_set_lasti(PyObject *module, PyObject *args);
 PyObject *hook_tuple_set_item(PyObject *module, PyObject *args);
 PyObject *hook_refcount(PyObject *module, PyObject *object);
 PyObject *hook_generator_read(PyObject *module, PyObject *args);

@@ -124,17 +124,31 @@ bool PartitionCheck::read(Address address, PyObject* object, Range& range) {
 }
 
 bool PartitionCheck::matches(PyObject* const* slots) const {
-  c10::SmallVector<Range, 16> ranges(nodes_.size());
+  const size_t pairs = written_places_.size() * nodes_.size();
+  constexpr size_t few_objects = 8192, few_ranges = 512;
+  if (about_objects_ && all_apart_ && pairs <= few_objects) return are_other_objects(slots);
+  c10::SmallVector<Range, 16> ranges;
   try {
     for (size_t i = 0; i < nodes_.size(); ++i) {
-      if (!read(addresses_[i], slots[nodes_[i]], ranges[i])) return false;
+      Range range;
+      if (!read(addresses_[i], slots[nodes_[i]], range)) return false;
+      ranges.push_back(range);
     }
   } catch (const std::exception&) {  // a kind of TensorImpl that has no sizes or storage to show
     return false;
   }
-  constexpr size_t few_pairs = 512;
-  const bool is_small = written_places_.size() * nodes_.size() <= few_pairs;
-  return all_apart_ && is_small ? matches_all_apart(ranges.data()) : matches_groups(ranges.data());
+  return all_apart_ && pairs <= few_ranges ? matches_all_apart(ranges.data()) : matches_groups(ranges.data());
+}
+
+// No written place holds the object of any other.
+bool PartitionCheck::are_other_objects(PyObject* const* slots) const {
+  for (int written : written_places_) {
+    const PyObject* mine = slots[nodes_[written]];
+    size_t met = 0;
+    for (int node : nodes_) met += slots[node] == mine;
+    if (met != 1) return false;
+  }
+  return true;
 }
 
 // No written place overlaps with any other.
@@ -156,9 +170,9 @@ bool PartitionCheck::matches_all_apart(const Range* ranges) const {
 // Sorted by where they begin, places that overlap stand together.
 bool PartitionCheck::matches_groups(const Range* ranges) const {
   const size_t count = nodes_.size();
-  c10::SmallVector<int, 16> order, groups(count);
+  c10::SmallVector<int, 16> order, groups;
   for (size_t i = 0; i < count; ++i) {
-    groups[i] = static_cast<int>(i);
+    groups.push_back(static_cast<int>(i));
     if (ranges[i].begin != ranges[i].end) order.push_back(static_cast<int>(i));
   }
   std::sort(order.begin(), order.end(), [&](int left, int right) { return ranges[left].begin < ranges[right].begin; });

@@ -38,6 +38,7 @@ class PartitionCheck {
   };
 
   static bool read(Address address, PyObject* object, Range& range);
+  bool are_other_objects(PyObject* const* slots) const;
   bool matches_all_apart(const Range* ranges) const;
   bool matches_groups(const Range* ranges) const;
 

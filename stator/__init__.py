@@ -12,6 +12,8 @@ import importlib
 import random
 from typing import TYPE_CHECKING
 
+from stator import torch_originals  # noqa: F401  (before the program patches torch)
+
 if TYPE_CHECKING:
     from stator.api import (
         allow_in_graph,
@@ -146,8 +148,10 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module 'stator' has no attribute {name!r}")
     # All at once, so that captured code that says `stator.is_compiling` finds an ordinary module global.
     stream = random.getstate()  # libraries that are imported on the way (sympy, networkx) draw random numbers
-    for public, module in _MODULE_OF_NAME.items():
-        globals()[public] = getattr(importlib.import_module(module), public)
+    patches = importlib.import_module("stator.suspended_patches")
+    with patches.suspended(patches.find_patches(), beside_threads=True):
+        for public, module in _MODULE_OF_NAME.items():
+            globals()[public] = getattr(importlib.import_module(module), public)
     random.setstate(stream)
     return globals()[name]
 

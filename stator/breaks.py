@@ -165,7 +165,7 @@ register(
     "SB011",
     "beyond what the interpreter follows",
     cause="the bytecode holds an instruction that the interpreter declines, or calls and loops go on longer than it "
-    "follows them (900 nested calls, two million iterations)",
+    "follows them (900 nested calls; 100,000 loop iterations, stator.config.capture_iteration_limit)",
     example="def count(x, n): return x if n == 0 else count(x + 1, n - 1)   # n = 950",
     remedy="write deep recursion as a loop, move long loops without tensors out of the compiled function, or exclude "
     "the function with stator.disable",
@@ -261,4 +261,13 @@ register(
     "instruction that looks at it runs natively, and what follows is captured",
     example="def f(x, name): return x + len(name)   # called with nine different names",
     remedy="hand the function what it needs of the value (a number, a tensor), or raise recompile_limit",
+)
+register(
+    "SB025",
+    "no capture now",
+    cause="the process is in a state in which no call is captured, or another thread keeps changing a fact",
+    example="builtins.len = my_len; compiled(x)",
+    remedy="put Python's own functions back, call the function outside torch.jit.trace, or let no other thread change "
+    "what it reads",
+    inherent=True,
 )

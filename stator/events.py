@@ -47,6 +47,18 @@ class CaptureFinished(Event):
 
 
 @dataclass(frozen=True)
+class CaptureProgress(Event):
+    """A capture takes long: loop iterations and operations so far, and the line of the program it has reached."""
+
+    name: str
+    seconds: float
+    iterations: int
+    operations: int
+    filename: str
+    line: int
+
+
+@dataclass(frozen=True)
 class ResumeCode(Event):
     """Bytecode was made that runs the rest of a frame natively; `code` is the code object."""
 
@@ -95,10 +107,22 @@ class Recompile(Event):
 
 @dataclass(frozen=True)
 class EagerFallback(Event):
-    """This call ran eagerly."""
+    """This call runs eagerly; `filename` and `line`: where the capture stopped, in the user's program."""
 
     name: str
     why: str
+    filename: str | None = None
+    line: int | None = None
+
+
+@dataclass(frozen=True)
+class ProgramRaised(Event):
+    """The capture ended in an exception of the program: this call runs eagerly, so that CPython raises it."""
+
+    name: str
+    error: str
+    filename: str | None = None
+    line: int | None = None
 
 
 @dataclass(frozen=True)
@@ -198,6 +222,21 @@ def emit(event: Event) -> None:
                 RuntimeWarning,
                 stacklevel=2,
             )
+
+
+_progress_viewer: Listener | None = None
+
+
+def show_progress_with(viewer: Listener) -> None:
+    """Hand progress of captures to a viewer, too: it does not count as a listener, for whom other events are built."""
+    global _progress_viewer
+    _progress_viewer = viewer
+
+
+def emit_progress(event: CaptureProgress) -> None:
+    emit(event)
+    if _progress_viewer is not None:
+        _progress_viewer(event)
 
 
 def subscribe(callback: Listener) -> Callable[[], None]:

@@ -27,14 +27,17 @@ from stator.cache.recompiles import forbid_recompile, gives_up, may_compile, ove
 from stator.cache.site import CallSite, Installed
 from stator.emit.advance import Points
 from stator.emit.points import NATIVE_CODES, ResumePoint
+from stator.emit.redone import report_eager_call
 from stator.graph import propagation
 from stator.graph.modes_aside import set_aside
+from stator.graph.quiet import loggers_unchanged
 from stator.held_signals import held_signals
 from stator.options import Settings
 from stator.process_config import config
 from stator.replaced_builtins import replaced
 from stator.shapes import profile
-from stator.stages import capture, internal_failure
+from stator.stages import capture, decline
+from stator.suspended_patches import find_patches, needs_eager, restored, suspended
 
 _core.set_own_folder(__file__.rpartition("/")[0])
 _lock = threading.RLock()
@@ -121,18 +124,33 @@ def load_shape_profile(text: str) -> None:
 
 def on_miss(site: CallSite, compiled: Any, bound: tuple[Any, ...], args: tuple[Any, ...],
             kwargs: dict[str, Any] | None) -> Any:
-    """No entry accepted the call: capture it, then make it again."""
+    """No entry accepted the call: capture it, then make it again; the patches of the program are for the program."""
     if getattr(_tracing, "active", False) or marks.disable_depth() > 0:
+        report_eager_call(compiled, "a capture is running" if marks.disable_depth() == 0 else "it is disabled")
         return _core.EAGER
     if (name := replaced()) is not None:
-        events.emit(events.EagerFallback(site.name, f"builtins.{name} was replaced, and Stator needs Python's own"))
+        decline(site, f"builtins.{name} was replaced, and Stator needs Python's own")
         return _core.EAGER
+    patches = find_patches()
+    if not patches:
+        return handle_miss(site, compiled, bound, args, kwargs)
+    if (name := needs_eager(patches)) is not None:
+        decline(site, f"Tensor.{name} was replaced, and other threads are running")
+        return _core.EAGER
+    with suspended(patches):
+        return handle_miss(site, compiled, bound, args, kwargs)
+
+
+def handle_miss(site: CallSite, compiled: Any, bound: tuple[Any, ...], args: tuple[Any, ...],
+                kwargs: dict[str, Any] | None) -> Any:
     if torch._C._get_tracing_state() is not None:  # torch.jit.trace: sizes are tensors, and no entry accepts the call
-        events.emit(events.EagerFallback(site.name, "torch.jit.trace is running"))
+        decline(site, "torch.jit.trace is running")
         return _core.EAGER
     mark = marks.disabled_mark(site.fn)
     if mark is not None:  # only the frame itself is left alone, unless the mark is recursive
-        return _core.EAGER if mark.recursive else site.points.invoke(site.fn, *args, **(kwargs or {}))
+        report_eager_call(compiled, "it is marked with stator.disable")
+        with restored():
+            return _core.EAGER if mark.recursive else site.points.invoke(site.fn, *args, **(kwargs or {}))
     if site.shapes.declared.dims:
         site.shapes.declared.check_call(site.fn, bound)
     if take_from_family(site, bound):
@@ -163,7 +181,7 @@ def on_miss(site: CallSite, compiled: Any, bound: tuple[Any, ...], args: tuple[A
             return _core.RETRY
         _tracing.active = True
         try:
-            with held_signals(), set_aside():
+            with held_signals(), loggers_unchanged(), set_aside():
                 entry = capture(site, bound)
         except BaseException:
             if site.point is not None:  # the regions that earlier segments have entered are never left
@@ -174,20 +192,9 @@ def on_miss(site: CallSite, compiled: Any, bound: tuple[Any, ...], args: tuple[A
         if entry is None:
             return _core.EAGER
         program, residual, tag = entry
-        error, tag.error = tag.error, None  # an exception holds the program's frames: an entry must not hold it
         compiled.add_entry(program, residual, tag)  # before the next thread that waits looks for it
         update_dispatch(compiled)
-    if residual is not _core.EAGER:
-        return _core.RETRY
-    if error is None or not site.settings.strict:
-        return _core.EAGER
-    try:
-        value = site.fn(*args, **(kwargs or {}))  # args include the receiver of a bound method
-        compiled.remove(program)  # the trace raised and the program did not: a bug of ours, but the value is right
-        internal_failure(site, error)
-        return value
-    finally:
-        del error, entry, bound, args
+    return _core.RETRY
 
 
 def compiled_here(site: CallSite, bound: tuple[Any, ...]) -> int:
@@ -201,7 +208,7 @@ def take_from_family(site: CallSite, bound: tuple[Any, ...]) -> bool:
     """Install an entry that another place of this function has, if one fits: nothing is compiled for that."""
     if stance.current() == "eager_then_compile" or len(site.compiled.entries()) >= site.settings.recompile_limit:
         return False
-    with _lock:
+    with _lock, restored():
         found = entry_of_another(site, bound)
         if found is not None:
             site.compiled.add_entry(*found)
@@ -212,7 +219,8 @@ def take_from_family(site: CallSite, bound: tuple[Any, ...]) -> bool:
 def fits_by_now(compiled: Any, seen: list[Any], bound: tuple[Any, ...]) -> bool:
     """Whether another thread has installed an entry for this call while this one waited for the lock."""
     known = {id(program) for program, _, _ in seen}
-    return any(program.check(bound) == -1 for program, _, _ in compiled.entries() if id(program) not in known)
+    with restored():
+        return any(program.check(bound) == -1 for program, _, _ in compiled.entries() if id(program) not in known)
 
 
 def release_lock_after_fork() -> None:

@@ -20,6 +20,9 @@ SETTINGS: dict[str, tuple[Any, str]] = {
     "accumulated_recompile_limit": (256, "how often one place of the program may be captured, by all compile() calls"),
     "fail_on_recompile_limit_hit": (False, "RecompileLimit is raised at either limit, instead of running eagerly"),
     "error_on_recompile": (False, "RecompileForbidden is raised where a second entry would be made"),
+    "capture_iteration_limit": (100_000, "how many loop iterations one capture follows; beyond it the frame of the "
+                                "loop runs natively"),
+    "capture_progress_seconds": (5, "how many seconds pass between two CaptureProgress events of one capture"),
     "verify_correctness": (False, "what compile() makes is audited: every call is also made eagerly, and compared"),
 }
 _ALIASES = {"cache_size_limit": "recompile_limit", "accumulated_cache_size_limit": "accumulated_recompile_limit",

@@ -14,13 +14,14 @@ from dataclasses import replace
 from typing import Any
 
 import torch
+from torch import fx
 from torch.autograd.grad_mode import _enter_inference_mode
 
 from stator import _core, events, marks
 from stator.backends.aot import failed_in_autograd
 from stator.backends.compilation import compile_graph
 from stator.backends.generations import begins_generation
-from stator.backends.registry import prepare_backend
+from stator.backends.registry import find_backend, prepare_backend
 from stator.breaks import Break
 from stator.cache.sharing import description_of, find_shared, shareable
 from stator.cache.site import CallSite, Installed
@@ -28,45 +29,60 @@ from stator.emit.advance import Advance
 from stator.emit.failing_calls import written_inputs
 from stator.emit.inheritance import pass_on
 from stator.emit.locks import UnderLocks, bound_arguments
+from stator.emit.redone import EagerEntry, ExpectedError
 from stator.emit.residual import Residual, emit_residual
 from stator.emit.static_addresses import mark_static_addresses
 from stator.errors import BackendError, DeclarationError, InternalError, Unsupported
-from stator.graph.histories import AS_IT_IS, needs_old_values, separate_histories
+from stator.graph.histories import AS_IT_IS, needs_old_values, separate_histories, with_history
 from stator.graph.may_fail import fails_where_it_is_caught
-from stator.graph.memory import overlap_in_symbols, sharing_candidates, storage_partition
+from stator.graph.memory import overlap_across_storages, refuses_writes, sharing_candidates, storage_partition
 from stator.graph.modes_aside import put_back, unasked
+from stator.graph.mutation import storage_of
+from stator.graph.overlaps import overlapping_inputs
 from stator.graph.wrappers import OPEN_SIZES
-from stator.guards.guard import Guard, Kind
+from stator.guards.guard import MISSING, Guard, Kind
 from stator.guards.guard_set import GuardList, in_order
 from stator.guards.lower import Program, lower
 from stator.guards.partition import Address, Place, partition
+from stator.guards.reference import Unreadable, evaluate
 from stator.heap.wrappers import leaf_sources
 from stator.held_signals import signals_let_through
 from stator.interp import function_modes
+from stator.interp.overrides import guard_names, guard_slots
 from stator.interp.rules_effects import PolicySet
 from stator.interp.rules_gradients import WAY
 from stator.interp.rules_higher_order import CARRIED_NUMBERS, carries_numbers
 from stator.interp.rules_settings import INFERENCE
-from stator.interp.rules_torch import BACKWARD
+from stator.interp.rules_torch import BACKWARD, COMPILING
 from stator.interp.suspend import plan_stop, suspend
 from stator.interp.trace import Trace, trace
+from stator.options import Settings
 from stator.replaced_builtins import replaces
 from stator.shapes.checks import require_declared, shape_guards
 from stator.shapes.values import in_the_users_terms
+from stator.source import CallOf, Pinned
+from stator.suspended_patches import restored
 
-ATTEMPTS_BESIDE_THREADS = 3
+ATTEMPTS = 3
 
 
 class WorldChanged(Exception):
-    """What the trace relied on holds no longer when it is done: the call runs eagerly, and the next one is captured."""
+    """A fact that the trace relied on no longer holds when the capture is done."""
+
+    def __init__(self, guard: Guard, bound: tuple[Any, ...]) -> None:
+        super().__init__(guard.text())
+        try:
+            self.value: Any = evaluate(guard.source, bound)
+        except Unreadable:
+            self.value = MISSING
 
 
 def capture(site: CallSite, bound: tuple[Any, ...],
-            rejected: tuple[str, ...] = ()) -> tuple[Any, Any, Installed] | None:
+            rejected: tuple[WorldChanged, ...] = ()) -> tuple[Any, Any, Installed] | None:
     """One trace through every stage; None when it failed by a bug of ours.
 
-    `rejected`: the guards that refused earlier attempts beside other threads. A fact that a thread changes has another
-    value in each attempt, or holds in the next; a guard that refuses every time is a bug, whoever is running.
+    `rejected`: the guards that refused earlier attempts. A fact that somebody changes has another value in each
+    attempt, or holds in the next; a guard that refuses every time, while its fact stays as it is, is a bug.
     """
     code = site.fn.__code__
     events.emit(events.CaptureStarted(site.name, code.co_filename, code.co_firstlineno))
@@ -80,9 +96,9 @@ def capture(site: CallSite, bound: tuple[Any, ...],
         if done.stop is not None:
             return stopped(site, done, done.stop, bound)
         if done.error is not None:  # the program raises: CPython raises best, under the guards that led there
-            # Unless an operation before fails, which only the graph would know, and the program goes on from there.
-            surely = None if fails_where_it_is_caught(done.vm.recorder.graph) else done.error
-            return install_eager(done, bound, f"the program raises {type(done.error).__name__}", surely)
+            if avoid_raising(site, done):
+                return capture(site, bound)
+            return install_raising(site, done, bound, done.error)
         try:
             return finish(site, done, bound, started)
         except Break as stop:
@@ -90,25 +106,32 @@ def capture(site: CallSite, bound: tuple[Any, ...],
             return stopped(site, done, stop, bound)
     except (Unsupported, DeclarationError):
         raise
+    except InternalError as error:
+        if error.__cause__ is None:
+            internal_failure(site, error)
+            return None
+        raise  # of a capture inside this one
     except WorldChanged as changed:
-        rejected = (*rejected, str(changed))
-        if len(rejected) < ATTEMPTS_BESIDE_THREADS:
+        rejected = (*rejected, changed)
+        if len(rejected) < ATTEMPTS:
             return capture(site, bound, rejected)
-        if len(set(rejected)) == 1:
+        if len(set(map(str, rejected))) == 1 or all(each.value is changed.value for each in rejected):
             internal_failure(site, InternalError(f"the guards reject the call they came from: {changed}"))
         else:
-            events.emit(events.EagerFallback(site.name, f"another thread keeps changing a fact: {changed}"))
+            report_change(site, changed)
         return None
     except BackendError as error:
         if done is None or not ask_less(site, done) and not leave_as_it_is(site, error):
             raise
         return capture(site, bound)
     except RecursionError:
-        if done is None:
-            return None  # what the program is made of is nested too deep to be looked at: it runs as it is
-        why = str(Break("SB011", "values nested deeper than the recursion limit"))
-        events.emit(events.EagerFallback(site.name, why))
-        return install_eager(done, bound, why)
+        deep = Break("SB011", "values nested deeper than the recursion limit")
+        if site.settings.fullgraph:
+            raise deep.as_unsupported() from None
+        if done is None:  # the trace itself could not look at them
+            events.emit(events.EagerFallback(site.name, str(deep), code.co_filename, code.co_firstlineno))
+            return None
+        return install_eager(site, done, bound, deep)
     except Exception as error:
         internal_failure(site, error)
         return None
@@ -177,6 +200,8 @@ def finish(site: CallSite, done: Trace, bound: tuple[Any, ...], started: float, 
     if residual.graph is not None:
         nodes = len(residual.graph.graph.nodes)
         mark_static_addresses(done.vm.heap, residual.graph_inputs, bound)
+        if not find_backend(site.settings.backend).takes_settings:
+            guard_names(done.vm, residual.graph.graph)
         compiled, serves = compiled_or_shared(site, done, residual, bound)
     function = residual.link(compiled, site.settings.backend_name)
     if done.vm.modes_at_start:
@@ -210,17 +235,35 @@ def compiled_or_shared(site: CallSite, done: Trace, residual: Residual, bound: t
         if graph_input.boxed:  # compilers take the number a fake remembers for a constant of theirs
             graph_input.fake.item_memo = None
     settings = site.settings
-    if done.vm.recorder.as_it_is or not settings.runs_in_order and (
-            done.stop is not None and done.stop.detail == BACKWARD and separate_histories(graph.graph)
-            or done.vm.recorder.writes_in_place and settings.has_own_backend
-            and (needs_old_values(graph.graph) or overlap_in_symbols(residual.graph_inputs))):
+    why = why_as_it_is(done, graph.graph, residual.graph_inputs, settings)
+    if why:
         settings = replace(settings, backend="eager", mode=None, options={})
-        events.emit(events.EagerFallback(site.name, "a graph that a compiler would not do as the program does is run "
-                                         "as it is"))
+        events.emit(events.EagerFallback(site.name, f"a graph that a compiler would not do as the program does is run "
+                                         f"as it is: {why}"))
     with signals_let_through(), torch._C._EnableTorchFunction():  # a backend may trace the graph with proxies
         compiled = compile_graph(graph, fakes, settings, done.fake_mode, done.grad_at_start)
     done.vm.torch_state.restore()  # a backend that traced the graph has run its changes of settings
     return compiled, shareable(done, compiled, description)
+
+
+def why_as_it_is(done: Trace, graph: fx.Graph, inputs: list[Any], settings: Settings) -> str:
+    """Why no compiler may have a graph; empty where one may."""
+    recorder = done.vm.recorder
+    if recorder.as_it_is:
+        return "an operation that compilers do otherwise"
+    if settings.runs_in_order:
+        return ""
+    if done.stop is not None and done.stop.detail == BACKWARD and separate_histories(graph):
+        return "results that are differentiated one by one"
+    if recorder.overlaps is None or not recorder.writes_in_place:
+        return ""
+    if needs_old_values(graph):
+        return "a write to an input whose old value is needed"
+    if overlapping_inputs(inputs, recorder.overlaps.storages):
+        return "a write to one of two inputs that overlap"
+    if overlap_across_storages(inputs):
+        return "a write to memory that inputs share through several storages"
+    return str(recorder.overlaps.found)
 
 
 def under_locks(done: Trace, residual: Residual, function: Any,
@@ -237,6 +280,11 @@ def guard_shared_memory(done: Trace, residual: Residual) -> None:
     recorder = done.vm.recorder
     if not recorder.writes_in_place:
         return
+    overlaps = recorder.overlaps
+    for each in residual.graph_inputs if overlaps is not None else ():
+        # Compilers write when all is computed, and would find out too late.
+        if with_history(each.fake) and storage_of(each.fake) in overlaps.storages and not refuses_writes(each.tensor):
+            done.vm.heap.guard(CallOf(Pinned(refuses_writes), (each.source,)), Kind.FRESH_CALL, False)
     written = {each.node for each in written_inputs(recorder, recorder.graph, recorder.inputs)[0]}
     candidates = [(*leaf, each.node in written) for each in sharing_candidates(
         recorder.inputs, residual.graph_inputs, written, recorder.known.read, recorder.in_order)
@@ -253,6 +301,7 @@ def guard_shared_memory(done: Trace, residual: Residual) -> None:
 def checked_program(done: Trace, wanted: list[Any], bound: tuple[Any, ...],
                     packed: int = 0) -> tuple[Any, Program, Sequence[Guard]]:
     """The guard program; it must accept the very call it came from."""
+    guard_slots(done.vm)
     guard_set = done.vm.heap.guards
     symbols = done.vm.recorder.symbols
     if symbols.declared:
@@ -263,27 +312,55 @@ def checked_program(done: Trace, wanted: list[Any], bound: tuple[Any, ...],
     guards = GuardList(guard_set)
     lowered = lower(in_order(guard_set.single()), wanted, guard_set.said())
     program = _core.GuardProgram(lowered.nodes, lowered.checks, lowered.wanted, len(bound), packed)
-    with put_back():
+    with put_back(), restored():
         failed = program.check(bound)
-    # A module that loads its parts when they are asked for (numpy.ma) has a name now that it lacked before the trace.
-    if failed != -1 and (done.vm.has_company or threading.active_count() > 1
-                         or lowered.guards[failed].kind is Kind.ABSENT):
-        raise WorldChanged(lowered.guards[failed].text())
-    if failed != -1:
-        raise InternalError(f"the guards reject the call they came from: {lowered.guards[failed].text()}")
+    if failed != -1:  # as where a module loads its parts when they are first read (numpy.ma)
+        raise WorldChanged(lowered.guards[failed], bound)
     return program, lowered, guards
 
 
-def install_eager(done: Trace, bound: tuple[Any, ...], why: str,
-                  error: BaseException | None = None) -> tuple[Any, Any, Installed]:
+def install_eager(site: CallSite, done: Trace, bound: tuple[Any, ...], stop: Break) -> tuple[Any, Any, Installed]:
+    """An entry that runs the function eagerly, under the guards met before `stop`."""
     program, lowered, guards = checked_program(done, [], bound)
-    return program, _core.EAGER, Installed(lowered, guards, None, why, error)
+    code = site.fn.__code__
+    place = (stop.filename, stop.line) if stop.line is not None else (code.co_filename, code.co_firstlineno)
+    return program, EagerEntry(site.name, str(stop), *place), Installed(lowered, guards, None, str(stop))
+
+
+def install_raising(site: CallSite, done: Trace, bound: tuple[Any, ...],
+                    error: BaseException) -> tuple[Any, Any, Installed]:
+    """An entry that runs the function eagerly and expects `error`, under the guards that led there."""
+    expected = ExpectedError.of(error, error.__traceback__)
+    why = f"the program raises {expected}"
+    program, lowered, guards = checked_program(done, [], bound)
+    # Expect nothing where an operation before may fail, and the program goes on from there.
+    surely = None if fails_where_it_is_caught(done.vm.recorder.graph) else expected
+    entry = EagerEntry(site.name, why, expected.filename, expected.line, surely)
+    return program, entry, Installed(lowered, guards, None, why)
+
+
+def avoid_raising(site: CallSite, done: Trace) -> bool:
+    """Whether a trace that raised found out that it is one: the next trace answers as eager code is answered."""
+    if not done.vm.compiling_shown or COMPILING in site.turned_off:
+        return False
+    site.turned_off.add(COMPILING)
+    return True
+
+
+def decline(site: CallSite, why: str) -> None:
+    """Emit the event of a call that cannot be captured now; an error under fullgraph."""
+    stop = Break("SB025", why)
+    code = site.fn.__code__
+    stop.filename, stop.line = code.co_filename, code.co_firstlineno
+    if site.settings.fullgraph:
+        raise stop.as_unsupported() from None
+    events.emit(events.EagerFallback(site.name, why, stop.filename, stop.line))
 
 
 def stopped(site: CallSite, done: Trace, stop: Break, bound: tuple[Any, ...]) -> tuple[Any, Any, Installed] | None:
     """A graph break: an error under fullgraph, else this call runs eagerly under the guards met so far."""
     if stop.data.get("once"):  # what this call does, later ones do not do again: they are captured
-        events.emit(events.EagerFallback(site.name, stop.cause))
+        events.emit(events.EagerFallback(site.name, stop.cause, stop.filename, stop.line))
         return None
     hopeless = stop.data.get("turn_off") == function_modes.WAY and site.breaks_are_errors(done.vm)
     if not hopeless and must_repeat(site, stop):
@@ -308,20 +385,26 @@ def stopped(site: CallSite, done: Trace, stop: Break, bound: tuple[Any, ...]) ->
             if must_repeat(site, other):
                 return capture(site, bound)
             other.__traceback__ = None
+            if other.line is None:
+                other.filename, other.line, other.stack = stop.filename, stop.line, stop.stack
             stop = other
-    events.emit(events.EagerFallback(site.name, str(stop)))
-    return install_eager(done, bound, str(stop))
+    return install_eager(site, done, bound, stop)
 
 
 def must_repeat(site: CallSite, stop: Break) -> bool:
     """Whether a way of capturing turned out to be wrong here: it has to break instead.
 
-    A captured branch that left a tensor as it was, now seen under two names; or what the stop calls `turn_off`.
+    A captured branch that left a tensor as it was, now seen under two names; a value that cannot be rebuilt; or what
+    the stop calls `turn_off`.
     """
     way = stop.data.get("turn_off")
     if way is not None and way not in site.turned_off:
         site.turned_off.add(str(way))
         site.why_off[str(way)] = stop.cause
+        return True
+    made = stop.data.get("made")
+    if isinstance(made, type) and made not in site.not_rebuilt:
+        site.not_rebuilt.add(made)  # break where it is made
         return True
     if not stop.data.get("uncertain") or site.branches_break:
         return False
@@ -344,10 +427,20 @@ def finish_break(site: CallSite, done: Trace, stop: Break, event: events.GraphBr
     return finish(site, done, bound, started, values, resume)
 
 
+def report_change(site: CallSite, changed: WorldChanged) -> None:
+    """Name a fact that does not hold still while a call is captured."""
+    who = "another thread" if threading.active_count() > 1 else "the backend, a listener of events or an import"
+    why = f"a fact changes in every capture of {site.name}, by {who}: {changed}"
+    decline(site, why)
+    site.failures += 1
+    if site.failures == 1:
+        warnings.warn(f"stator: {why}; the call runs eagerly", RuntimeWarning, stacklevel=6)
+
+
 def internal_failure(site: CallSite, error: BaseException) -> None:
     site.failures += 1
     events.emit(events.InternalFailure(site.name, error))
-    if site.settings.strict:
+    if site.settings.strict or site.settings.fullgraph:
         raise InternalError(f"capturing {site.name} failed: {type(error).__name__}: {error}") from error
     if site.failures == 1:
         warnings.warn(f"stator: capturing {site.name} failed by a bug of Stator's ({type(error).__name__}: {error}); "

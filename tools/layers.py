@@ -41,11 +41,11 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("source",),
     ("code",),
     ("events", "options", "errors", "breaks", "marks", "torch_marks", "kinds", "stance", "printing", "held_signals",
-     "replaced_builtins", "process_config"),
+     "replaced_builtins", "process_config", "torch_originals", "suspended_patches"),
     ("_core", "_hook"),
 )
 FOUNDATION = {"events", "options", "errors", "breaks", "marks", "torch_marks", "kinds", "stance", "printing",
-              "held_signals", "replaced_builtins", "process_config"}
+              "held_signals", "replaced_builtins", "process_config", "torch_originals", "suspended_patches"}
 RANK = {layer: len(LAYERS) - row for row, layers in enumerate(LAYERS) for layer in layers}
 
 REPORT = "report"

@@ -17,7 +17,8 @@ from stator import events, marks
 from stator.audit.checkpoint import CannotRestore, Checkpoint
 from stator.audit.likeness import Outcome
 from stator.audit.reach import TooMuch, reach
-from stator.audit.search import search
+from stator.audit.repeats import reaches_whole_function, unrepeatable_node
+from stator.audit.search import search, tags_of
 from stator.audit.trials import Trials, is_exact
 from stator.options import Settings
 
@@ -27,14 +28,15 @@ _auditing = threading.local()
 def audited(entry: Any, fn: Any, settings: Settings) -> Any:
     """The entry, with every n-th call audited, the first among them."""
     numbers = itertools.count()
+    refused: list[str] = []  # why no call is audited any more
 
     @functools.wraps(fn)
     def call(*args: Any, **kwargs: Any) -> Any:
-        if next(numbers) % settings.audit or getattr(_auditing, "active", False) or marks.disable_depth():
+        if refused or next(numbers) % settings.audit or getattr(_auditing, "active", False) or marks.disable_depth():
             return entry(*args, **kwargs)
         _auditing.active = True
         try:
-            return audit(entry, fn, settings, args, kwargs)
+            return audit(entry, fn, settings, args, kwargs, refused)
         finally:
             _auditing.active = False
 
@@ -42,7 +44,8 @@ def audited(entry: Any, fn: Any, settings: Settings) -> Any:
     return call
 
 
-def audit(entry: Any, fn: Any, settings: Settings, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def audit(entry: Any, fn: Any, settings: Settings, args: tuple[Any, ...], kwargs: dict[str, Any],
+          refused: list[str]) -> Any:
     """One call, made both ways; the answer is the compiled one."""
     name = str(settings.name or getattr(fn, "__qualname__", "?"))
     try:
@@ -50,7 +53,16 @@ def audit(entry: Any, fn: Any, settings: Settings, args: tuple[Any, ...], kwargs
     except TooMuch as why:
         events.emit(events.AuditSkipped(name, str(why)))
         return entry(*args, **kwargs)
+    if reaches_whole_function(trials.reached):  # whether it is called, graphs know
+        tags = tags_of(entry)
+        if any(call := unrepeatable_node(tag) for tag in tags):
+            refuse(name, call, refused)
+        if refused or not tags:
+            return entry(*args, **kwargs)
     eager = trials.attempt(fn)
+    if trials.unrepeatable:  # it has run: this was the call
+        refuse(name, trials.unrepeatable, refused)
+        return answer(eager)
     try:
         trials.before.restore()
     except CannotRestore as why:  # the program has run, and cannot be run again
@@ -64,8 +76,17 @@ def audit(entry: Any, fn: Any, settings: Settings, args: tuple[Any, ...], kwargs
     return answer(compiled)
 
 
+def refuse(name: str, what: str, refused: list[str]) -> None:
+    """Audit no further call, and say why once."""
+    refused.append(f"{what} must not run twice")
+    events.emit(events.AuditSkipped(name, refused[-1]))
+    warnings.warn(f"stator: audit: calls of {name} are not audited: {refused[-1]}", RuntimeWarning, stacklevel=5)
+
+
 def answer(outcome: Outcome) -> Any:
-    """What the call would have done: its text on the streams, then its value or its exception."""
+    """Do what the call would have done: warn, write to the streams, return or raise."""
+    for each in outcome.said:
+        warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
     for stream, text in zip((sys.stdout, sys.stderr), outcome.printed, strict=True):
         if text:
             stream.write(text)

@@ -21,6 +21,7 @@ import numpy
 import torch
 
 from stator.audit.reach import Reached, parts
+from stator.graph.quiet import Heard
 from stator.heap.shells import CONSTANT_TYPES
 from stator.kinds import is_a
 
@@ -35,6 +36,7 @@ class Outcome:
     value: Any = None
     error: BaseException | None = None
     printed: tuple[str, str] = ("", "")
+    said: list[warnings.WarningMessage] = field(default_factory=list)  # warnings that were held back
     texts: dict[str, str] = field(default_factory=dict)  # path -> what is there
     tensors: dict[str, torch.Tensor] = field(default_factory=dict)
 
@@ -47,8 +49,7 @@ def run(call: Callable[[], Any], reached: dict[int, Reached], quiet: bool) -> Ou
         stack.enter_context(contextlib.redirect_stdout(out))
         stack.enter_context(contextlib.redirect_stderr(err))
         if quiet:
-            stack.enter_context(warnings.catch_warnings())
-            warnings.simplefilter("ignore")
+            found.said = stack.enter_context(Heard())
         try:
             found.value = call()
         except Exception as error:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import collections
 import functools
 import gc
+import logging
 import random
 import types
 from collections.abc import Iterator
@@ -29,6 +30,7 @@ from stator.kinds import is_a
 LIMIT = 200_000
 _SEQUENCES = (list, tuple, set, frozenset, collections.deque)
 STATEFUL = (torch.Generator, random.Random, numpy.random.Generator, bytearray)
+COMPILER_MARK = "_dynamo_"  # attributes of tensors that are addressed to compilers: libraries set none while compiled
 _NO_STATE = CONSTANT_TYPES | IDENTITY_TYPES
 
 
@@ -89,7 +91,7 @@ def parts(value: Any) -> Iterator[tuple[str, Any]]:
     if is_a(value, type):
         return ((f".{name}", part) for name, part in list(vars(value).items())
                 if name not in ("__dict__", "__weakref__", "__doc__", "__module__"))
-    if is_a(value, (types.ModuleType, numpy.ndarray)) or kind in STATEFUL:
+    if is_a(value, (types.ModuleType, numpy.ndarray, logging.Manager)) or kind in STATEFUL:
         return iter(())
     return object_parts(value)
 
@@ -133,9 +135,9 @@ def global_names(function: types.FunctionType) -> tuple[str, ...]:
 def tensor_parts(tensor: Any) -> Iterator[tuple[str, Any]]:
     if tensor.is_leaf and tensor.grad is not None:
         yield ".grad", tensor.grad
-    own = instance_dict(tensor)
-    if own:
-        yield ".__dict__", own
+    for name, part in list((instance_dict(tensor) or {}).items()):
+        if not name.startswith(COMPILER_MARK):
+            yield f".{name}", part
 
 
 def pairs_of(held: dict[Any, Any]) -> list[tuple[Any, Any]]:

@@ -36,6 +36,8 @@ def bisect_call(entry: Any, fn: Any, settings: Settings, args: tuple[Any, ...], 
 def search(trials: Trials, entry: Any, settings: Settings) -> Finding | None:
     """`entry` is the compiled function in use, or None."""
     eager = trials.run(trials.fn)
+    if trials.unrepeatable:
+        return Finding("program", f"{trials.unrepeatable} must not run twice, so nothing can be compared", [])
     itself = trials.compare(eager, trials.run(trials.fn))
     if itself:
         return Finding("program", "the program does not do the same twice, so nothing can be compared", itself)

@@ -9,6 +9,7 @@ from typing import Any
 from stator.audit.checkpoint import Checkpoint
 from stator.audit.likeness import Outcome, differences, run
 from stator.audit.reach import Place, parts, place_of, reach
+from stator.audit.repeats import Unrepeatable
 
 _EXACT = ("eager", "eager_noexcept", "aot_eager")
 
@@ -20,10 +21,20 @@ class Trials:
         self.fn, self.args, self.kwargs, self.exact = fn, args, kwargs, exact
         self.reached = reach(fn, args, kwargs)
         self.before = Checkpoint(self.reached)
+        self.unrepeatable: str | None = None  # an operator of the eager run that must not run twice
 
     def attempt(self, callee: Callable[..., Any], quiet: bool = True) -> Outcome:
         """Make the call and leave its effects."""
-        return run(lambda: callee(*self.args, **self.kwargs), self.reached, quiet)
+        if callee is not self.fn:
+            return run(lambda: callee(*self.args, **self.kwargs), self.reached, quiet)
+        watch = Unrepeatable()
+
+        def watched() -> Any:
+            with watch:
+                return callee(*self.args, **self.kwargs)
+        outcome = run(watched, self.reached, quiet)
+        self.unrepeatable = self.unrepeatable or watch.found
+        return outcome
 
     def run(self, callee: Callable[..., Any]) -> Outcome:
         try:

@@ -19,8 +19,16 @@ from stator.options import Settings
 
 
 def run_as_is(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
-    """The compiler of AOTAutograd's graphs that compiles nothing."""
-    return make_boxed_func(gm.forward)
+    """The compiler of AOTAutograd's graphs that compiles nothing.
+
+    Detach results that are views of temporary tensors (the inverse of a view that was written to): autograd would
+    refuse to have them changed in place.
+    """
+    def run(*args: Any) -> Any:
+        return [each.detach() if isinstance(each, torch.Tensor) and each._is_view() else each
+                for each in gm.forward(*args)]
+
+    return make_boxed_func(run)
 
 
 def compile_aot_eager(

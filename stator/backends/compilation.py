@@ -25,6 +25,7 @@ from stator.backends.open_floats import floats_as_data
 from stator.backends.pieces import InOnePiece, compile_pieces, settings_kept
 from stator.backends.recurrent import trainable_lstm
 from stator.backends.registry import Backend, find_backend, tuning_keywords
+from stator.backends.returned_views import WrittenAfterwards, take_views_out, unchanged
 from stator.backends.static_inputs import mark_static_inputs
 from stator.backends.write_counts import with_write_counts, write_counts
 from stator.errors import BackendError, describe_callable
@@ -32,6 +33,7 @@ from stator.graph.modules import write_code
 from stator.graph.seams import has_seams, must_be_cut
 from stator.options import Settings
 from stator.shapes.environment import TraceEnvironment
+from stator.suspended_patches import restored
 
 
 def compile_graph(
@@ -60,6 +62,12 @@ def compile_piece(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], setti
                   fake_mode: FakeTensorMode, grad_enabled: bool) -> Callable[..., Any]:
     """Compile a graph without seams."""
     backend = find_backend(settings.backend)
+    take_views: Callable[[Callable[..., Any]], Callable[..., Any]] = unchanged
+    if grad_enabled and settings.has_own_backend:
+        try:
+            gm, take_views = take_views_out(gm, grad_enabled)
+        except WrittenAfterwards:
+            return compile_as_it_is(gm, example_inputs, settings, fake_mode, grad_enabled, "a write to returned views")
     started = time.perf_counter()
     graph_nodes = len(gm.graph.nodes)
     mark_static_inputs(gm)
@@ -73,21 +81,28 @@ def compile_piece(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], setti
     if not callable(compiled):
         raise BackendError(backend.name, f"it returned {compiled!r}, which is not callable")
     events.emit(events.BackendCompiled(backend.name, graph_nodes, time.perf_counter() - started))
-    return finish(compiled)
+    return take_views(finish(compiled))
 
 
 def compile_around_seams(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], settings: Settings,
                          fake_mode: FakeTensorMode, grad_enabled: bool) -> Callable[..., Any]:
     """Compile a graph in pieces; where it cannot be cut, in one if a compiler can have it, else run it as it is."""
     def compile_next(piece: torch.fx.GraphModule, given: list[Any], grad: bool) -> Callable[..., Any]:
-        return compile_piece(piece, given, settings, fake_mode, grad)
+        compile_some = compile_around_seams if has_seams(piece.graph) else compile_piece
+        return compile_some(piece, given, settings, fake_mode, grad)
 
     try:
         return compile_pieces(gm, example_inputs, grad_enabled, compile_next)
     except InOnePiece as why:
         if not must_be_cut(gm.graph):
-            return compile_next(gm, list(example_inputs), grad_enabled)
-        events.emit(events.EagerFallback("a captured graph", f"it is run as it is: {why}"))
+            return compile_piece(gm, example_inputs, settings, fake_mode, grad_enabled)
+        return compile_as_it_is(gm, example_inputs, settings, fake_mode, grad_enabled, str(why))
+
+
+def compile_as_it_is(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], settings: Settings,
+                     fake_mode: FakeTensorMode, grad_enabled: bool, why: str) -> Callable[..., Any]:
+    """Run a graph that no compiler does as the program does."""
+    events.emit(events.EagerFallback("a captured graph", f"it is run as it is: {why}"))
     return compile_piece(gm, example_inputs, replace(settings, backend="eager", mode=None, options={}), fake_mode,
                          grad_enabled)
 
@@ -102,7 +117,8 @@ def call_backend(
         if backend.takes_settings:
             return backend.function(gm, example_inputs, settings)
         # A list, because that is what torch hands to backends, and some of them change it.
-        return backend.function(gm, list(example_inputs), **tuning_keywords(settings))
+        with restored():  # it is part of the program
+            return backend.function(gm, list(example_inputs), **tuning_keywords(settings))
     except BackendError:
         raise
     except Exception as error:

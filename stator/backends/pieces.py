@@ -1,10 +1,12 @@
 """Compile a graph in pieces.   a graph with seams  ->  compiled pieces, and between them what only autograd can do
 
-In: a graph that makes Parameters, calls modules with backward hooks or has recurrent layers (see graph/seams).  Out: a
-function that runs the compiled pieces and the seams in their order.  Each piece has a forward and a backward of its
-own, and autograd joins them at the seams, as it does with the operators of an eager program.  No piece leaves torch's
-settings (grad mode, autocast) changed, which a compiler would not do: where a seam lies in a region of autocast the
-region begins and ends between pieces too, and those in it are compiled under it.
+In: a graph that makes Parameters, calls modules with backward hooks, has recurrent layers or differentiable branches
+(see graph/seams).  Out: a function that runs the compiled pieces and the seams in their order.  Each piece has a
+forward and a backward of its own, and autograd joins them at the seams, as it does with the operators of an eager
+program.  Each way of a branch is compiled apart: autograd follows the way taken, random numbers are drawn once, and
+parameters of the other way get no gradient.  No piece leaves torch's settings (grad mode, autocast) changed, which a
+compiler would not do: where a seam lies in a region of autocast the region begins and ends between pieces too, and
+those in it are compiled under it.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch._higher_order_ops.cond import cond_op
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx.node import map_arg
 
@@ -44,6 +47,16 @@ class Piece:
     function: Any = None
 
 
+@dataclass
+class Branch:
+    """A captured branch between two pieces."""
+
+    node: fx.Node
+    grad_enabled: bool
+    settings: list[fx.Node]
+    ways: tuple[Any, ...] = ()  # the compiled inner graphs: where the condition holds, and where it does not
+
+
 def compile_pieces(gm: fx.GraphModule, example_inputs: Sequence[Any], grad_enabled: bool, compile_piece: Compile
                    ) -> Callable[..., Any]:
     """`compile_piece` is called with each piece, its example inputs and the grad mode where it begins."""
@@ -58,6 +71,11 @@ def compile_pieces(gm: fx.GraphModule, example_inputs: Sequence[Any], grad_enabl
         if type(step) is Piece:
             with torch_set_by(step.settings):
                 step.function = compile_piece(module_of(gm, step), step.function[1], step.grad_enabled)
+        elif type(step) is Branch:
+            given = [node.meta.get("example_value") for node in step.node.args[3]]
+            with torch_set_by(step.settings):
+                step.ways = tuple([compile_piece(getattr(gm, way.target), given, step.grad_enabled)
+                                   for way in step.node.args[1:3]])
     return runner(gm, steps)
 
 
@@ -77,7 +95,7 @@ def cut(graph: fx.Graph, grad_enabled: bool) -> list[Any]:
         if is_seam(node) or node.target is operator.getitem and is_seam(node.args[0]):
             if node.meta.get("unbacked_bindings"):
                 raise InOnePiece("a number that only a seam knows")
-            steps.append(node)
+            steps.append(Branch(node, grad_enabled, list(settings.values())) if node.target is cond_op else node)
         elif node in loose:
             steps.append(node)  # between pieces, as a seam is
         elif not steps or type(steps[-1]) is not Piece:
@@ -206,6 +224,9 @@ def runner(gm: fx.GraphModule, steps: list[Any]) -> Callable[..., Any]:
             if type(step) is Piece:
                 out = step.function(*[values[node] for node in step.inputs])
                 values.update(zip(step.outputs, out, strict=True))
+            elif type(step) is Branch:
+                way = step.ways[0 if values[step.node.args[0]] else 1]
+                values[step.node] = way(*[values[node] for node in step.node.args[3]])
             else:
                 given, named = map_arg((step.args, step.kwargs), values.__getitem__)
                 values[step] = step.target(*given, **named) if step.op == "call_function" else \

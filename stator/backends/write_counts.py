@@ -25,7 +25,7 @@ def write_counts(gm: torch.fx.GraphModule, inputs: Sequence[Any]) -> dict[int, i
     results = next(node for node in reversed(gm.graph.nodes) if node.op == "output").all_input_nodes
     values = [node.meta.get("example_value") for node in results]
     with torch._C.DisableTorchFunction():
-        if any(isinstance(value, torch.Tensor) and value.requires_grad and not value.is_leaf for value in values):
+        if any(isinstance(value, torch.Tensor) and has_history(value) for value in values):
             return {}
         uncounted = collections.Counter([storage_of(each.meta.get("example_value")) for node in gm.graph.nodes
                                          for each in uncounted_writes(node)])
@@ -37,6 +37,13 @@ def write_counts(gm: torch.fx.GraphModule, inputs: Sequence[Any]) -> dict[int, i
     if any(places.count(storage_of(inputs[place])) > 1 for place in counts):  # which of them share a counter?
         return {}
     return counts
+
+
+def has_history(tensor: torch.Tensor) -> bool:
+    try:
+        return tensor.requires_grad and not tensor.is_leaf
+    except RuntimeError:  # one of several views whose base was written to: autograd refuses to tell
+        return True
 
 
 def with_write_counts(compiled: Function, counts: dict[int, int]) -> Function:

@@ -16,6 +16,7 @@ from typing import Any
 from stator import marks
 from stator.cache.sharing import Shareable
 from stator.graph.histories import AS_IT_IS
+from stator.graph.overlaps import Overlaps
 from stator.graph.wrappers import OPEN_SIZES
 from stator.guards.guard import Guard
 from stator.guards.lower import Program
@@ -39,7 +40,6 @@ class Installed:
     guards: Sequence[Guard]
     residual: Any  # emit.Residual, or None where the entry runs the program as it is
     why_eager: str = ""
-    error: BaseException | None = None  # what the trace raised, where it raised
     shareable: Shareable | None = None  # its compiled graph, which may serve other entries
     under_locks: bool = False  # its function takes locks, and asks a guard program of its own
     receiver: type | None = None  # of the first argument that it was made for
@@ -68,6 +68,7 @@ class CallSite:
     shapes: Policy = field(init=False)
     data_dependent: bool = True  # numbers that only the graph knows are symbols of it, until a backend refuses them
     turned_off: set[str] = field(default_factory=set)  # ways of capturing that a whole trace showed to be wrong here
+    not_rebuilt: set[type] = field(default_factory=set)  # C types of values that left, and no residual could make
     why_off: dict[str, str] = field(default_factory=dict)  # what showed it, where a break did
     forced: Any = None  # the backend that a stance forces, where one does
     put_aside: dict[int, tuple[Any, list[Any]]] = field(default_factory=dict)  # entries for backends not in force
@@ -102,12 +103,15 @@ class CallSite:
         vm.recorder.may_be_cut = self.settings.has_own_backend
         vm.recorder.wrappers.may_open = OPEN_SIZES not in self.turned_off
         vm.recorder.takes_sparse = "sparse inputs" not in self.turned_off
+        if self.settings.has_own_backend:
+            vm.recorder.overlaps = Overlaps(vm.recorder.propagation)
         if AS_IT_IS in self.turned_off:
             vm.recorder.keep_as_it_is()
         vm.heap.shapes = self.shapes
         vm.error_policy = marks.error_policy()
         vm.heap.trace_numpy = self.settings.trace_numpy
         vm.capture_control_flow = self.settings.capture_control_flow and not self.branches_break
+        vm.not_rebuilt = self.not_rebuilt
         vm.turned_off, vm.why_off = self.turned_off, types.MappingProxyType(self.why_off)
         vm.effects_break = self.settings.print == "break"
         vm.replay = Replay(vm) if self.settings.replay and WAY not in self.turned_off else None

@@ -27,6 +27,8 @@ READS: frozenset[str] = ALL_OPNAMES & {
 }
 WRITES: frozenset[str] = ALL_OPNAMES & {"STORE_FAST", "LOAD_FAST_AND_CLEAR", "DELETE_FAST", "MAKE_CELL"}
 
+UNBINDS: frozenset[str] = ALL_OPNAMES & {"LOAD_FAST_AND_CLEAR", "DELETE_FAST"}
+
 
 def slots_read_and_written(
     instruction: Instruction, unit: CodeUnit
@@ -63,6 +65,38 @@ def live_in_call(unit: CodeUnit, index: int) -> frozenset[int]:
     call, handler = unit.instructions[index - 1], unit.handlers()[index - 1]
     ways = ([] if call.target is None else [call.target]) + ([] if handler is None else [handler.target])
     return live.union(*(live_locals(unit, way) for way in ways))
+
+
+def bound_locals(unit: CodeUnit, index: int) -> frozenset[int]:
+    """Slots that may hold a value before instruction `index`."""
+    mask = unit.analysis("bound", _bound_masks)[index]
+    return frozenset(slot for slot in range(unit.nlocalsplus) if mask >> slot & 1)
+
+
+def _bound_masks(unit: CodeUnit) -> list[int]:
+    """Forward data flow to a fixpoint, a bit per slot."""
+    instructions, handlers = unit.instructions, unit.handlers()
+    bound = [0] * (len(instructions) + 1)
+    code = unit.code
+    arguments = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & 0x04) + bool(code.co_flags & 0x08)
+    bound[0] = (1 << arguments) - 1
+    changed = True
+    while changed:
+        changed = False
+        for index, instruction in enumerate(instructions):
+            written = _mask(slots_read_and_written(instruction, unit)[1])
+            after = bound[index] & ~written if instruction.opname in UNBINDS else bound[index] | written
+            ways = [] if instruction.opname in NO_FALLTHROUGH else [(index + 1, after)]
+            if instruction.target is not None:
+                ways.append((instruction.target, after))
+            handler = handlers[index]
+            if handler is not None:
+                ways.append((handler.target, bound[index] | after))
+            for way, mask in ways:
+                if mask & ~bound[way]:
+                    bound[way] |= mask
+                    changed = True
+    return bound
 
 
 def _live_masks(unit: CodeUnit) -> list[int]:

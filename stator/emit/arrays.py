@@ -45,7 +45,7 @@ def rebuild_array(build: Any, value: Any) -> str:
 
 def write_array(build: Any, tracker: VariableTracker, out: list[str]) -> None:
     """Copy the contents of a stand-in back, if the program changed them."""
-    if not build.heap.arrays.has_changed(tracker):
+    if not build.heap.faces.has_changed(tracker):
         return
     now = tracker.standin.copy(order="C")
     out.append(f"{build.writer.constant(numpy.copyto, 'copyto')}({build.outside(tracker.source)}, "

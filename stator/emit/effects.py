@@ -9,8 +9,9 @@ from __future__ import annotations
 import collections
 import sys
 import warnings
-from collections.abc import Iterator
 from typing import Any
+
+import torch
 
 from stator import _core, _hook
 from stator.emit.arrays import write_array
@@ -20,26 +21,28 @@ from stator.emit.generators import write_standing
 from stator.emit.iterators import write_iterator
 from stator.emit.rebuild import Rebuilder, _vars, set_attribute
 from stator.emit.texts import write_frozen, write_text
+from stator.graph.quiet import Heard
 from stator.guards.guard import MISSING, Kind
 from stator.heap.box import Box
 from stator.heap.iterators import advanced, exhausted
 from stator.heap.lifetimes import refuse_watched_deaths
+from stator.heap.names import guard_two_names
 from stator.heap.raw_access import instance_dict, raw_members
 from stator.heap.readers import bytes_of, default_factory_of
 from stator.heap.sets import guard_layout
 from stator.heap.shells import slot_members
 from stator.heap.tracker import Shape, VariableTracker
-from stator.heap.upcoming import is_exhausted, may_walk, taken, walks
+from stator.heap.upcoming import is_exhausted, taken
 from stator.interp.known_streams import set_state, state_of
 from stator.interp.rules_caches import CacheUsed
 from stator.interp.rules_decimals import raise_flags, raised_flags
-from stator.interp.rules_effects import Logged, PolicySet, Printed, Warned
+from stator.interp.rules_effects import Converted, Logged, PolicySet, Printed, Warned
 from stator.interp.rules_references import refuse_untold_deaths
 from stator.interp.rules_streams import Written
 from stator.interp.rules_warnings import FiltersChanged, FiltersKept
 from stator.interp.tracebacks import Unwound, add_place
 from stator.kinds import is_a
-from stator.source import CallOf, Pinned, Source
+from stator.source import CallOf, Pinned
 
 
 def write_effects(build: Rebuilder) -> int:
@@ -60,8 +63,8 @@ def write_effects(build: Rebuilder) -> int:
         if tracker.mutated and id(tracker) not in build.heap.written and tracker.shape not in _UNNOTED \
                 and (build.vm.strict or build.vm.replay is not None and build.vm.replay.played):
             raise AssertionError(f"a write to {tracker.source.text()} was not noted")  # what was replayed may be stale
-    guard_no_aliases(build.heap)
-    build.heap.arrays.guard_memory()
+    guard_two_names(build.heap, build.vm.class_overlays)
+    build.heap.faces.guard_overlaps()
     for scope in list(build.heap.scopes.values()):
         for name, value in scope.overlay.items():
             namespace = build.writer.constant(scope.namespace, "globals")
@@ -105,45 +108,6 @@ def _writing_order(trackers: list[VariableTracker]) -> list[VariableTracker]:
     return advanced_ones + others + iterators[::-1]
 
 
-def guard_no_aliases(heap: Any) -> None:
-    """What was written to one object was not seen through another: they must stay two objects."""
-    unrecorded = Unrecorded(heap)
-    for mutated in heap.trackers:
-        if mutated.mutated:
-            for other in heap.trackers:
-                if other is not mutated and type(other.original) is type(mutated.original):
-                    heap.guard(mutated.source, Kind.NOT_ALIAS, other.source)
-                if other.shape is Shape.UPCOMING and may_walk(type(other.original), mutated.original) \
-                        and not walks(other.original, mutated.original):
-                    place = CallOf(Pinned(walks), (other.source, mutated.source))
-                    heap.guard(place, Kind.FRESH_CALL, False)
-            for source in unrecorded.like(mutated.original):
-                heap.guard(mutated.source, Kind.NOT_ALIAS, source)
-
-
-class Unrecorded:
-    """Objects that the trace knows something of and has not adopted."""
-
-    def __init__(self, heap: Any) -> None:
-        self.heap = heap
-        self.replayed: dict[type, list[tuple[Any, Any, int]]] | None = None  # by class, once somebody asks
-
-    def like(self, mutated: Any) -> Iterator[Source]:
-        """The places of those of the class of this one."""
-        cls = type(mutated)
-        for table, source in self.heap.glanced if cls is collections.OrderedDict else ():
-            if table is not mutated:
-                yield source
-        if self.replayed is None:
-            self.replayed = {}
-            for said, seen in self.heap.replays:
-                for image, place in seen:
-                    self.replayed.setdefault(type(image), []).append((image, said, place))
-        for image, said, place in self.replayed.get(cls, ()):
-            if image is not mutated and id(image) not in self.heap.by_original:
-                yield said.source(place)
-
-
 def _replay(build: Rebuilder, effect: Any) -> str:
     writer = build.writer
     if type(effect) is Printed:
@@ -153,6 +117,8 @@ def _replay(build: Rebuilder, effect: Any) -> str:
     if type(effect) is Warned:
         return (f"{writer.constant(warn_at, 'warn_at')}({build.value(effect.message)}, "
                 f"{writer.constant(effect.category)}, {effect.filename!r}, {effect.line}, {effect.outward})")
+    if type(effect) is Converted:
+        return f"{writer.constant(warn_of_conversion, 'warn_of_conversion')}({effect.filename!r}, {effect.line})"
     if type(effect) is Logged:
         args = ", ".join(write_frozen(build, arg) for arg in (effect.message, effect.args))
         logger = writer.constant(effect.logger, "logger")
@@ -176,6 +142,17 @@ def _replay(build: Rebuilder, effect: Any) -> str:
     if type(effect) is PolicySet:
         return f"{writer.constant(effect.setter, 'set_error_policy')}({effect.value!r})"
     raise TypeError(f"unknown effect {effect!r}")
+
+
+_LEAF = torch.zeros((), requires_grad=True)
+
+
+def warn_of_conversion(filename: str, line: int) -> None:
+    """Convert a tensor as the program did, and pass on what torch warns of."""
+    with torch.enable_grad(), Heard(always=False) as said:
+        float(_LEAF)
+    for each in said:
+        warn_at(str(each.message), each.category, filename, line, 0)
 
 
 def warn_at(message: Any, category: Any, filename: str, line: int, outward: int) -> None:

@@ -6,6 +6,7 @@ does not know the type.
 
 from __future__ import annotations
 
+import _json
 import array
 import collections
 import datetime
@@ -76,6 +77,8 @@ def _property(build: Any, value: property) -> str:
 
 
 def _method(build: Any, value: types.MethodType) -> str:
+    if not callable(value.__func__):  # classmethod(1).__get__(None, int)
+        raise Break("SB007", "a method of something that cannot be called")
     make = build.writer.constant(types.MethodType, "method")
     return build.variable(value, "method", f"{make}({build.value(value.__func__)}, {build.value(value.__self__)})")
 
@@ -172,6 +175,18 @@ def _context(build: Any, value: Any) -> str:
     return build.variable(value, "context", f"{build.writer.constant(type(value))}()")
 
 
+def _json_encoder(build: Any, value: Any) -> str:
+    parts = [build.value(getattr(value, name)) for name in _ENCODER_FIELDS]
+    try:
+        value(float("nan"), 0)  # no attribute shows whether it takes one
+        parts.append("True")
+    except ValueError:
+        parts.append("False")
+    return build.variable(value, "encoder", f"{build.writer.constant(type(value), 'make_encoder')}({', '.join(parts)})")
+
+
+_ENCODER_FIELDS = ("markers", "default", "encoder", "indent", "key_separator", "item_separator", "sort_keys",
+                   "skipkeys")
 _MAKERS: dict[type, Callable[[Any, Any], str]] = {
     classmethod: _wrapper, staticmethod: _wrapper, property: _property, types.MethodType: _method,
     types.BuiltinFunctionType: _bound, types.MethodWrapperType: _bound, types.MappingProxyType: _proxy,
@@ -179,4 +194,5 @@ _MAKERS: dict[type, Callable[[Any, Any], str]] = {
     torch._C.DisableTorchFunctionSubclass: _context, torch._C.DisableTorchFunction: _context,
     numpy.ndarray: rebuild_array, RLock: _lock, type(make_lock()): _lock,
     io.StringIO: _stream, io.BytesIO: _stream, types.GenericAlias: _alias, types.ModuleType: _module,
+    _json.make_encoder: _json_encoder,
 }

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from stator import _core
+from stator import _core, events
 from stator.emit.redone import run_as_it_is
 from stator.emit.residual import Residual
 from stator.guards.guard import Guard
@@ -37,12 +37,13 @@ class UnderLocks:
         for lock, (take, _) in zip(locks, self.states, strict=True):
             if take and not lock.acquire(False):
                 _release(taken)
-                return run_as_it_is()
+                return run_uncompiled("another thread holds a lock that the program takes")
             if take:
                 taken.append(lock)
         try:
             found = self.program.values(values[:self.count])
-            result = run_as_it_is() if found is None else self.residual(*found)
+            result = self.residual(*found) if found is not None else run_uncompiled(
+                "another thread changed a fact before the program took its locks")
         except BaseException:
             _release(taken)
             raise
@@ -53,6 +54,11 @@ class UnderLocks:
             for _ in range(abs(change)):
                 lock.acquire(False) if change > 0 else lock.release()
         return result
+
+
+def run_uncompiled(why: str) -> Any:
+    events.emit(events.EagerFallback("a compiled function with locks", why))
+    return run_as_it_is()
 
 
 def _release(locks: list[Any]) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from stator.code.decode import decode
-from stator.interp.frame import NULL, Raised
+from stator.interp.frame import NULL, UNBOUND, Raised
 from stator.interp.standing import code_of, finish, mark_running, new_generator, stand, standing
 from stator.interp.suspend import FrameState
 
@@ -53,10 +53,14 @@ class NativeFrame:
                 found.append(item)
         return found
 
+    def bound_slots(self) -> tuple[int, ...]:
+        """The slots that hold a value: a dead one may hold none."""
+        return tuple(slot for slot, value in zip(self.state.slots, self.slots, strict=True) if value is not UNBOUND)
+
     def given_up(self) -> list[Any]:
         """Its locals and its stack, for its native code, which alone holds them from then on."""
-        found = [*self.slots, *(item.current if type(item) is Saved else item for item in self.stack
-                                if item is not NULL)]
+        found = [value for value in self.slots if value is not UNBOUND]
+        found += [item.current if type(item) is Saved else item for item in self.stack if item is not NULL]
         self.slots, self.stack = [], []
         return found
 

@@ -150,12 +150,13 @@ class ResumePoint:
         unit = decode(state.code)
         kinds = tuple(SlotKind(kind) for kind in frame.kinds())
         raising = bool(pending)
-        key = (state.code, id(state.namespace), frame.ip, state.slots, kinds, raising, state.kwnames)
+        slots = frame.bound_slots()
+        key = (state.code, id(state.namespace), frame.ip, slots, kinds, raising, state.kwnames)
         closure = tuple(frame.slots[state.slots.index(slot)] for slot in unit.free_slots) or None
         code = self._native.get(key)
         if code is None:
             index = max(frame.ip - 1, 0) if raising else start_of(state, frame.ip)
-            code = self._native[key] = resume_code(state.code, index, state.slots, kinds, raising=raising)
+            code = self._native[key] = resume_code(state.code, index, slots, kinds, raising=raising)
             events.emit(events.ResumeCode(self.name, code))
             NATIVE_CODES.add(code)
         function = types.FunctionType(code, state.namespace, state.code.co_name, None, closure)

@@ -95,6 +95,8 @@ class Rebuilder:
     def value(self, value: Any) -> str:
         cls = type(value)
         if cls in CONSTANT_TYPES and value == value:
+            if cls is int and value in self.vm.addresses:
+                raise Break("SB007", "the address of a tuple that was made inside")
             if cls is int and value in self.vm.asked_ids:  # the object will be another one, elsewhere
                 return f"id({self.value(self.vm.asked_ids[value])})"
             if cls is int and value in self.vm.asked_hashes:
@@ -245,7 +247,8 @@ class Rebuilder:
             return self.instance(value, cls)
         if id(value) in self.vm.autograd_nodes:
             raise Break("SB016", "Tensor.grad_fn", turn_off=GRAD_FN)
-        raise Break("SB007", f"a {module_of(cls)}.{cls.__qualname__}")
+        made = cls if id(cls) not in self.vm.fresh else None
+        raise Break("SB007", f"a {module_of(cls)}.{cls.__qualname__}", made=made)
 
     # ------------------------------------------------------------------ containers
 

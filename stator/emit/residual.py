@@ -27,6 +27,7 @@ from stator.emit.failing_calls import call_or_redo
 from stator.emit.grad_flags import write_flags
 from stator.emit.graph_inputs import handed_over, is_reshaped
 from stator.emit.hooks import write_hooks
+from stator.emit.owners import Owners
 from stator.emit.rebuild import Rebuilder
 from stator.emit.writer import Writer
 from stator.errors import BackendError
@@ -34,9 +35,11 @@ from stator.graph.dropped_errors import errors_to_meet
 from stator.graph.hidden_constants import hide_constants
 from stator.graph.idle_settings import drop_idle_settings, only_settings
 from stator.graph.modules import make_captured
+from stator.graph.original_calls import fix_targets
 from stator.heap.tracker import Shape
 from stator.interp.data_notes import settle as settle_data
 from stator.interp.rules_random import saved_streams
+from stator.interp.suspend import KeptAlive
 from stator.interp.tensor_bookkeeping import require_inner_leaves
 from stator.source import Drawn, Source
 
@@ -86,13 +89,12 @@ def emit_residual(vm: Any, result: Any, resume: Any = None, begin: Callable[[], 
     if resume is None:
         value = build.value(result)
     else:
-        parts = ", ".join([build.value(item) for item in result])
-        target = writer.constant(resume.target, "resume_at")
-        value = f"{writer.constant(_core.Resume, 'Resume')}({target}, ({parts}{',' if parts else ''})" \
-            f"{', True' if resume.takes_values else ''})"
+        parts = [item if type(item) is KeptAlive else build.value(item) for item in result]
     if recorder.classes and any(map(is_reshaped, recorder.inputs)):
         raise Break("SB006", "the layout of a tensor changed in place, beside a tensor subclass from outside")
     effects = write_effects(build)
+    if resume is not None:
+        value = write_resume(build, resume, parts)
     for statement in build.afterwards:
         writer.line(statement)
     refuse_uncertain(vm, build.outputs)
@@ -124,6 +126,7 @@ def emit_residual(vm: Any, result: Any, resume: Any = None, begin: Callable[[], 
         names = ["*inputs"] if packed else [handed_over(build, each) for each in inputs]
         recorder.graph.output(nodes)
         hide_constants(recorder.graph)
+        fix_targets(recorder.graph)
         graph_module = make_captured(recorder.graph, recorder.inner_graphs, recorder.plays)
         if recorder.symbols.definitions:
             insert_asserts(recorder, graph_module, asserted)
@@ -141,6 +144,14 @@ def emit_residual(vm: Any, result: Any, resume: Any = None, begin: Callable[[], 
     parameters = (["inputs"] if packed else []) + list(build.wanted.values())
     return Residual(writer.source("residual", parameters), writer.names, sources + list(build.wanted), graph_module,
                     inputs, len(sources), effects, writer.lines)
+
+
+def write_resume(build: Rebuilder, resume: Any, parts: list[Any]) -> str:
+    """The segment ends by resuming; what dead locals keep alive is known once all other values are built."""
+    owners = Owners(build)
+    texts = "".join([f"{owners.kept_alive(part.value) if type(part) is KeptAlive else part}, " for part in parts])
+    make, target = build.writer.constant(_core.Resume, "Resume"), build.writer.constant(resume.target, "resume_at")
+    return f"{make}({target}, ({texts}){', True' if resume.takes_values else ''})"
 
 
 def named(build: Rebuilder, inputs: list[Any], packed: bool, each: Any) -> str:

@@ -9,6 +9,8 @@ old value (`x.mul_(w)`), the backward pass would find the new one. And it leaves
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor
@@ -62,18 +64,14 @@ def needs_old_values(graph: fx.Graph) -> bool:
             return True
         if name not in _FORGETFUL:
             if differentiable is None:
-                differentiable = written_with_history(graph)
+                fakes = [each.meta.get("example_value") for each in graph.find_nodes(op="placeholder")]
+                differentiable = {storage_of(fake) for fake in fakes if with_history(fake)}
             if differentiable and not differentiable.isdisjoint(written_storages(node)):
                 return True
     return False
 
 
-def written_with_history(graph: fx.Graph) -> set[int]:
-    """The memory of inputs that have a history now which they did not have before."""
-    found = set()
-    for node in graph.find_nodes(op="placeholder"):
-        fake = node.meta.get("example_value")
-        with torch._C.DisableTorchFunction():
-            if type(fake) is FakeTensor and fake.requires_grad and not fake.is_leaf and fake._version:
-                found.add(storage_of(fake))
-    return found
+def with_history(fake: Any) -> bool:
+    """Whether autograd has a record of how a tensor came to be."""
+    with torch._C.DisableTorchFunction():
+        return type(fake) is FakeTensor and fake.requires_grad and not fake.is_leaf

@@ -90,9 +90,10 @@ class InputRecorder:
                 raise Break("SB017", f"a tensor of type {type(tensor).__name__}")
             if tensor.layout is not torch.strided and (tensor.layout is not torch.sparse_coo or not self.takes_sparse):
                 raise Break("SB017", f"a tensor of layout {tensor.layout}")
-            if tensor.is_quantized or tensor.is_nested or torch._is_functional_tensor(tensor):
-                kind = "quantised" if tensor.is_quantized else "nested" if tensor.is_nested else "functionalised"
+            if (kind := special_kind(tensor)) is not None:
                 raise Break("SB017", f"a {kind} tensor")
+            if tensor._is_view() and tensor._base is not None and (kind := special_kind(tensor._base)) is not None:
+                raise Break("SB017", f"a view of a {kind} tensor")
             if tensor.layout is not torch.strided and tensor.is_leaf and tensor.grad is not None \
                     and tensor.grad.layout is not tensor.layout:
                 raise Break("SB017", f"a tensor of layout {tensor.layout} with a gradient of another layout")
@@ -194,3 +195,12 @@ class InputRecorder:
 
 def fixed_extents(extents: Any) -> tuple[int | None, ...]:
     return tuple(extent if type(extent) is int else None for extent in extents)
+
+
+def special_kind(tensor: torch.Tensor) -> str | None:
+    """Name what torch's fakes cannot stand for."""
+    if tensor.is_quantized:
+        return "quantised"
+    if tensor.is_nested:
+        return "nested"
+    return "functionalised" if torch._is_functional_tensor(tensor) else None

@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from stator.guards.partition import Address, byte_range, group
 from stator.source import MODULE_DICTS, Key, Source
@@ -27,13 +26,20 @@ def address_of(tensor: torch.Tensor) -> int:
         return tensor.data_ptr()
 
 
-def overlap_in_symbols(inputs: list[Any]) -> bool:
-    """Whether inputs overlap of which a size is a symbol: AOTAutograd makes one tensor of them, of known sizes."""
-    candidates = [each for each in inputs if is_dense(each.tensor) and not is_member(each.source)
-                  and not is_traceable_wrapper_subclass(each.tensor)]
-    ranges = [byte_range(Address.MEMORY, each.tensor) for each in candidates]
-    return any(begin is not None and each.fake._has_symbolic_sizes_strides
-               for each, begin in zip(candidates, group(ranges, [True] * len(ranges))[1], strict=True))
+def overlap_across_storages(inputs: list[Any]) -> bool:
+    """Whether inputs share memory through several storages, as DLPack makes them: AOTAutograd takes them for apart."""
+    tensors = [each.tensor for each in inputs if is_dense(each.tensor)]
+    groups, _ = group([byte_range(Address.MEMORY, tensor) for tensor in tensors], [True] * len(tensors))
+    with torch._C.DisableTorchFunction():
+        return any(tensors[first].untyped_storage()._cdata != tensors[number].untyped_storage()._cdata
+                   for number, first in enumerate(groups))
+
+
+def refuses_writes(tensor: torch.Tensor) -> bool:
+    """Whether autograd refuses to have a tensor written to in grad mode: a leaf, or a view of one."""
+    with torch._C.DisableTorchFunction():
+        base = tensor._base
+        return tensor.requires_grad and (tensor.is_leaf or base is not None and base.is_leaf)
 
 
 def is_member(source: Source | None) -> bool:

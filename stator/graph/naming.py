@@ -11,6 +11,8 @@ from typing import Any
 
 import torch
 
+from stator.suspended_patches import is_tensor_member, is_tensor_value
+
 _SLOTS: dict[str, Any] = {
     "__getitem__": operator.getitem, "__setitem__": operator.setitem, "__delitem__": operator.delitem,
 }
@@ -23,19 +25,14 @@ def _spell_hashed(func: Any) -> tuple[str, Any]:
     if cls is types.MethodWrapperType:  # the __get__ or __set__ of a Tensor property
         kind = "get" if name == "__get__" else "set"
         return f"{kind}attr", func.__self__.__name__
-    if name in _SLOTS and _is_tensor_member(func, name):
+    if name in _SLOTS and is_tensor_member(func, name):
         return "call_function", _SLOTS[name]
     if cls in (types.MethodDescriptorType, types.WrapperDescriptorType, types.FunctionType) \
-            and _is_tensor_member(func, name):
+            and is_tensor_member(func, name):
         return "call_method", name
-    if cls is types.FunctionType and any(func is member for member in vars(torch.Tensor).values()):
+    if cls is types.FunctionType and is_tensor_value(func):
         return "call_method", name  # `Tensor.__pow__` is a wrapper of `pow`, which it is called
     return "call_function", func
-
-
-def _is_tensor_member(func: Any, name: str | None) -> bool:
-    return name is not None and (getattr(torch.Tensor, name, None) is func
-                                 or getattr(torch._C.TensorBase, name, None) is func)
 
 
 _property_wrappers: dict[tuple[str, int], tuple[str, Any]] = {}

@@ -172,6 +172,23 @@ class Propagation:
         """A fake with memory of its own stands for a view of `base`, or of a tensor that is not known any more."""
         self.bases[_memory(fake)] = [fake, 0, base]
 
+    def is_known_to_share(self, a: FakeTensor, b: FakeTensor) -> bool:
+        """False for tensors on different memory; of remembered views it is not known where in their base they lie."""
+        if self.bases and self.root(a) == self.root(b):
+            raise ExactNeeded
+        return False
+
+    def root(self, fake: FakeTensor) -> int:
+        """The storage of the tensor that a remembered view is part of; that of any other one."""
+        with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
+            found = self.bases.get(_memory(fake))
+            while found is not None:
+                if found[2] is None:
+                    raise ExactNeeded
+                fake = found[2]
+                found = self.bases.get(_memory(fake))
+            return _memory(fake)
+
     def _make(self, spec: tuple[Any, ...]) -> FakeTensor:
         dtype, size, stride, device, _ = spec
         fake = self.fakes.make(size, stride, dtype, device, False)
@@ -236,6 +253,16 @@ class Propagation:
                 torch._C._autograd._unsafe_set_version_counter((base,), (base._version + view._version - before,))
                 self.metas.pop(id(base), None)
                 found = self.bases.get(_memory(base))
+
+    def memory_behind(self, fake: FakeTensor) -> int:
+        """The storage that a tensor shows, remembered views resolved to their base; 0 for a tensor without strides."""
+        with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
+            if fake.layout is not torch.strided:
+                return 0
+            memory = _memory(fake)
+            while (found := self.bases.get(memory)) is not None and found[2] is not None:
+                memory = _memory(found[2])
+            return memory
 
 
 def _memory(fake: FakeTensor) -> int:

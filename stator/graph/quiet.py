@@ -1,6 +1,7 @@
-"""Errors of the program are the program's to report.
+"""Keep torch's logging to the program.
 
-In: log records of torch's fake tensors.  Out: those that a capture has caused are dropped; others pass.
+In: log records and warnings of torch's fake tensors; the loggers of the process around a capture.  Out: records and
+warnings that a capture has caused are dropped, others pass; the loggers are as they were.
 
 torch logs, with a traceback, each error that a rule for fake tensors meets.  In a capture it is the program's own
 error, to be raised or caught, or the sign that a rule cannot live with a symbol, and then something else
@@ -9,10 +10,21 @@ is tried; eager would have logged nothing.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import sys
 import types
+import warnings
+from collections.abc import Iterator
+from itertools import islice
 from typing import Any
+
+import torch
+from torch._logging._internal import LazyTraceHandler, trace_log
+
+_EVERYTHING = [("always", None, Warning, None, 0)]  # a filter that keeps no registry of what was shown
+_warnings: Any = warnings
+_C: Any = torch._C
 
 
 class DropOurs(logging.Filter):
@@ -34,3 +46,70 @@ class DropOurs(logging.Filter):
 def keep_quiet(*functions: Any) -> None:
     """From now on, what torch's fake tensors log while one of these functions runs is dropped."""
     logging.getLogger("torch._subclasses.fake_tensor").addFilter(DropOurs(tuple(f.__code__ for f in functions)))
+
+
+@contextlib.contextmanager
+def loggers_unchanged() -> Iterator[None]:
+    """Take back what a capture leaves in loggers: levels that `isEnabledFor` memoised, a handler that removed itself.
+
+    torch's handler of structured traces is detached without TORCH_TRACE: its first record reads source files and
+    imports modules, then the handler removes itself.
+    """
+    memos = [logger._cache for logger in list(logging.root.manager.loggerDict.values())  # type: ignore[attr-defined]
+             if not isinstance(logger, logging.PlaceHolder)]
+    sizes = list(map(len, memos))
+    handlers = trace_log.handlers
+    idle = [each for each in handlers if type(each) is LazyTraceHandler and each.root_dir is None]
+    if idle:
+        trace_log.handlers = [each for each in handlers if each not in idle]
+    try:
+        yield
+    finally:
+        if idle:
+            trace_log.handlers = handlers
+        for memo, size in zip(memos, sizes, strict=True):
+            if len(memo) > size:  # entries are only added; a change of levels clears them all
+                for level in list(islice(memo, size, None)):
+                    memo.pop(level, None)
+
+
+class Heard:
+    """Collect what a block warns of, instead of showing it; filters and registries of the program stay unread.
+
+    Where a filter makes exceptions of warnings, it still does.
+    """
+
+    __slots__ = ("said", "before", "always")
+
+    def __init__(self, always: bool = True) -> None:
+        self.always = always  # else torch keeps count of what it warns of once
+
+    def __enter__(self) -> list[warnings.WarningMessage]:
+        self.said: list[warnings.WarningMessage] = []
+        self.before = warnings.filters, _warnings._showwarnmsg, _C._get_warnAlways()
+        _warnings._showwarnmsg = self.said.append
+        if not warnings_can_raise():
+            warnings.filters = _EVERYTHING.copy()  # which the block may change
+        if self.always:
+            _C._set_warnAlways(True)
+        return self.said
+
+    def __exit__(self, *exc: Any) -> None:
+        warnings.filters, _warnings._showwarnmsg, always = self.before
+        _C._set_warnAlways(always)
+
+
+def muted(target: Any, args: tuple[Any, ...] | None, kwargs: dict[str, Any]) -> Heard:
+    """Around an operation on fakes: it warns when it runs."""
+    return Heard()
+
+
+def warnings_can_raise() -> bool:
+    """A pure reader for guards: whether some filter makes exceptions of warnings. The first that fits decides: behind
+    one that fits every warning, none is asked."""
+    for action, message, category, module, line in warnings.filters:
+        if action == "error":
+            return True
+        if message is None and category is Warning and module is None and not line:
+            return False
+    return bool(_warnings.defaultaction == "error")

@@ -47,9 +47,10 @@ from stator.graph.mutation import (
 )
 from stator.graph.naming import spell, spelled_types
 from stator.graph.new_nodes import new_node
+from stator.graph.overlaps import Overlaps
 from stator.graph.plain_inputs import CAPSULE, PlainInputs
 from stator.graph.propagation import Propagation
-from stator.graph.quiet import keep_quiet
+from stator.graph.quiet import keep_quiet, muted
 from stator.graph.recurrent_layouts import results_of_layer
 from stator.graph.torch_state import TorchState
 from stator.graph.uncertain import Uncertain
@@ -93,6 +94,7 @@ class Recorder(InputRecorder):
         self.locate: Callable[[], Any] = lambda: None
         self.in_order = False  # whether the backend runs the nodes one by one, as they are recorded
         self.as_it_is = False  # whether no compiler may have this graph
+        self.overlaps: Overlaps | None = None  # where the compiler functionalises
         self.may_be_cut = False  # whether its compiler gets the pieces between operations that are slower compiled
         self.takes_sparse = True  # whether the backend may get sparse tensors
         self.data_dependent = True  # whether numbers that only the graph knows may be symbols of it
@@ -100,13 +102,14 @@ class Recorder(InputRecorder):
         self.propagation = Propagation(fake_mode)
         self.plain_inputs = PlainInputs(self.propagation.fakes)
         self.writes_in_place = False
+        self.written_memory: set[int] = set()  # the storages that nodes write to (see Propagation.memory_behind)
         self.repeatable = True  # whether all that was recorded may run twice
         self.layouts = EntryLayouts(self)
         self.marks: dict[str, Any] = {}  # metadata of every node recorded now (see rules_checkpoint)
         self.class_of: Callable[[Any], type] = lambda fake: torch.Tensor  # what the program takes a fake for
         self.open_parts: Callable[[Any, Source], dict[str, Any]] = lambda tensor, source: {}  # of a wrapper: by name
         self.tangents = False  # whether the trace is at a level of forward-mode differentiation
-        self.listening: Callable[..., AbstractContextManager[None]] | None = None  # around each operation on fakes
+        self.listening: Callable[..., AbstractContextManager[Any]] = muted  # around each operation on fakes
         self.under_hooks = False  # whether the trace is where the program has pushed hooks on saved tensors
         self.before_saving: Callable[..., None] = lambda *values: None  # told before autograd may save something
         self._last_input: fx.Node | None = None
@@ -114,6 +117,8 @@ class Recorder(InputRecorder):
         self.roles: collections.Counter[str] = collections.Counter()  # how many inner graphs of each sort there are
         self.uncertain = Uncertain()
         self.function_modes: list[Any] = []  # the program's that are on
+        self.slots_used: set[Any] = set()  # special methods of Tensor, by name or as (stem, on the left, in place)
+        self.refuse_patched: Callable[..., None] = lambda function, args: None
         self.asking = False  # whether an operation was begun in order to ask them
         self.ask: Callable[..., Any] = lambda *question: NotImplemented
         self.concerned: Callable[..., bool] = lambda *values: False  # whether a class of the program's is to be asked
@@ -139,6 +144,10 @@ class Recorder(InputRecorder):
         if type(parent) is not tuple:
             return parent
         return self.graph.create_node("call_function", _getitem, (self._resolve(parent[0]), parent[1]), {})
+
+    def is_written(self, fake: Any) -> bool:
+        """Whether a node writes to the memory of a tensor."""
+        return self.propagation.memory_behind(fake) in self.written_memory
 
     def to_node_arg(self, value: Any) -> Any:
         cls = type(value)
@@ -229,7 +238,7 @@ class Recorder(InputRecorder):
         before = self.layouts.before(args, kwargs) if declared or seen is not None and seen.opaque else None
         versions = versions_of(declared) if declared else []
         stream = kwargs.get("generator")
-        with nullcontext() if self.listening is None else self.listening(target, args, kwargs), seen or nullcontext():
+        with self.listening(target, args, kwargs), seen or nullcontext():
             args, kwargs, result = self._propagate(func, target, args, kwargs if stream is None else
                                                    {key: kwargs[key] for key in kwargs if key != "generator"})
         if stream is not None:
@@ -365,12 +374,16 @@ class Recorder(InputRecorder):
         if self.uncertain.storages:
             self.uncertain.check(name, False, (fake,), {})
         with torch._C.DisableTorchFunction(), self.symbols.dispatcher(), \
-                nullcontext() if self.listening is None else self.listening(name, None, {}):
+                nullcontext() if self.listening is muted and name != "grad" else self.listening(name, None, {}):
             wrapper = self.wrappers.behind.get(id(fake))
             result = descr.__get__(fake) if wrapper is None else self.wrappers.noted(descr.__get__(wrapper))
         if self.holds_tensor(result):
             self.record("getattr", name, (fake,), {}, result)
         return result
+
+    def version_of(self, fake: torch.Tensor) -> int:
+        """Count the writes to a fake; of an inference tensor, which keeps no count, those to any tensor."""
+        return self.changes if fake.is_inference() else fake._version
 
     def keep_as_it_is(self) -> None:
         """The program asks for what only autograd's own record of each operation can answer: no compiler."""
@@ -405,6 +418,9 @@ class Recorder(InputRecorder):
             written = note_inner_graphs(node, [each for each in args if is_a(each, fx.GraphModule)], args)
         if written:
             self.writes_in_place = True
+            self.written_memory.update(map(self.propagation.memory_behind, written))
+            if self.overlaps is not None:
+                self.overlaps.check(target, args, kwargs, list(written))
             note_writes(node, {self.node_of(fake) for fake in written})
         if not repeatable:
             node.meta[UNREPEATABLE] = True
@@ -484,6 +500,7 @@ class RecordingMode(TorchFunctionMode):
                 self.recorder.expose(kwargs)
             if recorder.classes and recorder.concerned(args, kwargs):
                 return recorder.ask(func, types, args, rest)
+            recorder.refuse_patched(func, args)
             result = recorder.call(func, args, kwargs or {})
             if recorder.function_modes and recorder.calls != calls:
                 raise Break("SB005", "C code that uses tensors while a mode sees every operation")

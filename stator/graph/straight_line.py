@@ -15,6 +15,7 @@ from typing import Any
 from torch import fx
 
 from stator.graph.copying import Play, Stretch
+from stator.graph.original_calls import method_of_node
 
 _OPS = frozenset({"placeholder", "call_function", "call_method", "output"})
 _PLAIN = frozenset({int, bool, str, type(None), type(...)})
@@ -62,6 +63,8 @@ class Source:
     def call(self, node: fx.Node, names: dict[fx.Node, str]) -> str:
         args = [self.text(arg, names) for arg in node.args]
         args += [f"{key}={self.text(arg, names)}" for key, arg in node.kwargs.items()]
+        if node.op == "call_method" and (method := method_of_node(node)) is not None:
+            return f"{self.constant(method, 'f')}({', '.join(args)})"
         if node.op == "call_method":
             return f"{args[0]}.{node.target}({', '.join(args[1:])})"
         return f"{self.constant(node.target, 'f')}({', '.join(args)})"

@@ -16,6 +16,7 @@ from torch import fx
 
 from stator.breaks import Break
 from stator.graph.modules import make_graph_module
+from stator.graph.original_calls import fix_targets
 from stator.shapes.nodes import SymbolNodes
 from stator.shapes.values import SYMBOLIC, specialise
 
@@ -179,6 +180,7 @@ class Subgraph:
         nodes = tuple(self.recorder.node_of(each) if isinstance(each, torch.Tensor) else self.recorder.to_node_arg(each)
                       for each in outputs)
         self.graph.output(nodes[0] if single else nodes)
+        fix_targets(self.graph)
         self.module = make_graph_module(self.graph, self.recorder.inner_graphs)
         return self.module
 

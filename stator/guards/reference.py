@@ -42,6 +42,7 @@ from stator.source import (
     is_a,
     name_of,
 )
+from stator.suspended_patches import names_of_class, names_of_module
 
 # Attr reads C-level attributes of exactly these types; torch tensors answer `grad` and `_base` besides.
 TRUSTED_TYPES: frozenset[type] = frozenset(
@@ -82,7 +83,7 @@ def evaluate(source: Source, bound_args: Sequence[Any]) -> Any:
                 raise Unreadable(source.text())
             return bound_args[index]
         case Pinned(obj=obj):
-            return obj
+            return names_of_module(obj) if type(obj) is dict else obj
         case CallOf(fn=fn, args=args):
             return _call(fn.obj, [evaluate(arg, bound_args) for arg in args], source)
     assert source.base is not None, source
@@ -329,7 +330,7 @@ def _has_key(value: Any, key: Any) -> bool | None:
 def type_attribute(cls: Any, name: str) -> Any:
     """What the MRO holds under a name, as `_PyType_Lookup` finds it; MISSING when nothing does."""
     for owner in type.__dict__["__mro__"].__get__(cls):
-        own = type.__dict__["__dict__"].__get__(owner)
+        own = names_of_class(owner)
         if name in own:
             return own[name]
     return MISSING

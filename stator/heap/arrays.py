@@ -1,8 +1,8 @@
 """Adopt numpy arrays and scalars from outside.   np.ones(3)  ->  an array of the same layout, filled when it is read
 
 An array's layout is a fact at once; its contents are one when C code first looks at them, and are compared at the
-end.  An array may share its memory with a tensor, in either direction (`torch.from_numpy`, `Tensor.numpy`): then
-there is one truth about the contents, and what the other side would see of a change is a break.
+end.  An array may share its memory with a tensor, in either direction (`torch.from_numpy`, `Tensor.numpy`): see
+`heap/faces.py`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
 from stator.breaks import Break
-from stator.guards.array_contents import same_contents, value_of_scalar
+from stator.guards.array_contents import value_of_scalar
 from stator.guards.guard import Kind
 from stator.heap.tracker import Shape, VariableTracker
 from stator.shapes.policy import SAME_CONTENTS, VALUE_OF_SCALAR
@@ -53,23 +53,6 @@ def layout_of(array: Any) -> Any:
     if type(array) is not numpy.ndarray:
         return None
     return array.dtype.str, array.shape, array.strides, array.flags.writeable
-
-
-def overlap(left: Any, right: Any) -> bool:
-    """Whether two arrays, tensors or buffers may share memory."""
-    first, second = _extent(left), _extent(right)
-    return first[0] < second[1] and second[0] < first[1]
-
-
-def _extent(value: Any) -> tuple[int, int]:
-    if issubclass(type(value), torch.Tensor):
-        if value.layout is not torch.strided or value.device.type != "cpu":
-            return 0, 0
-        storage = value.untyped_storage()
-        return storage.data_ptr(), storage.data_ptr() + storage.nbytes()
-    if type(value) is not numpy.ndarray:
-        value = numpy.frombuffer(value, numpy.uint8)
-    return numpy.lib.array_utils.byte_bounds(value) if value.size else (0, 0)
 
 
 # ---------------------------------------------------------------------- adoption
@@ -152,19 +135,18 @@ def _is_same_view(array: Any, fake: Any, root: Any, whole: Any) -> bool:
 class Arrays:
     """Whose memory the arrays of one trace are."""
 
-    __slots__ = ("heap", "inputs", "tied", "backed", "buffers", "drawn", "views")
+    __slots__ = ("heap", "inputs", "backed", "buffers", "drawn", "views")
 
     def __init__(self, heap: Any) -> None:
         self.heap = heap
         self.inputs: dict[int, Any] = {}  # a stand-in -> the graph's input on the memory of its original
         self.buffers: dict[int, tuple[Any, Any]] = {}  # the memory of a stand-in -> it, the stand-in
-        self.tied: dict[int, tuple[Any, Any, int]] = {}  # a stand-in -> it, the tensor on its memory, its version
         self.backed: dict[int, tuple[Any, Any]] = {}  # an array of the trace -> it, the tensor that is its contents
         self.drawn: dict[int, Any] = {}  # those of them that the residual draws -> which draw
         self.views: dict[int, View] = {}  # arrays that are views of those
 
     def clear(self) -> None:
-        for held in (self.inputs, self.buffers, self.tied, self.drawn):
+        for held in (self.inputs, self.buffers, self.drawn):
             held.clear()
         self.backed.clear()
         self.views.clear()
@@ -202,19 +184,18 @@ class Arrays:
         root = self.root_of(array)
         if id(array) in self.backed or id(root) in self.backed:
             raise Break("SB003", "the contents of an array that is the memory of a tensor")
-        if id(root) in self.tied:
-            _, fake, version = self.tied[id(root)]
-            if fake._version != version:
-                raise Break("SB003", "the contents of an array that tensor operations have changed")
         tracker = self.heap.by_standin.get(id(root))
-        if tracker is not None and tracker.shape is not Shape.ARRAY:
-            raise Break("SB005", "the contents of an array of objects, or of records")
-        if tracker is None or tracker.exposed:
+        if tracker is None:
             return
+        if tracker.shape is not Shape.ARRAY:
+            raise Break("SB005", "the contents of an array of objects, or of records")
+        if tracker.exposed:
+            return self.heap.faces.refuse_stale(tracker)
         if not self.heap.shapes.may_guard_array(tracker.source):
             raise Break("SB024", "the contents of an array, which change from call to call")
         if tracker.original.nbytes > CONTENTS_LIMIT:
             raise Break("SB005", f"the contents of an array of {tracker.original.nbytes >> 20} MiB")
+        self.heap.faces.add_copy(tracker)
         numpy.copyto(root, tracker.original)
         expected = tracker.original.copy(order="C")
         place = CallOf(SAME_CONTENTS, (tracker.source, Pinned(expected)))
@@ -223,32 +204,9 @@ class Arrays:
         if not tracker.original.flags.writeable:
             root.flags.writeable = False
 
-    def has_changed(self, tracker: VariableTracker) -> bool:
-        """Whether the program wrote to an outside array."""
-        return tracker.exposed and not same_contents(tracker.standin, tracker.original)
-
     def owns_alone(self, array: Any) -> bool:
         """Whether an array of the trace has its memory from nowhere else. Its views break at what looks into them."""
         if array.base is None:
             return True
         # Held by `array` alone, and by the argument of getrefcount: nothing else can reach it.
         return type(array.base) is numpy.ndarray and array.base.base is None and sys.getrefcount(array.base) == 2
-
-    def guard_memory(self) -> None:
-        """What was written through one array or tensor was not seen through another: they must not share memory."""
-        trackers = [t for t in self.heap.trackers if t.shape in (Shape.ARRAY, Shape.TENSOR, Shape.BUFFER)]
-        arrays = [t for t in trackers if t.shape is Shape.ARRAY and t.exposed]
-        for tracker in arrays:
-            written = self.has_changed(tracker)
-            for other in trackers:
-                changed = other.shape is not Shape.TENSOR or bool(other.standin._version)
-                if other is tracker or not (written or changed) or _is_input_of(self, tracker, other):
-                    continue
-                if overlap(tracker.original, other.original):
-                    raise Break("SB005", "an array that shares memory with another object of the trace")
-                self.heap.guard(CallOf(Pinned(overlap), (tracker.source, other.source)), Kind.FRESH_CALL, False)
-
-
-def _is_input_of(arrays: Arrays, tracker: VariableTracker, other: VariableTracker) -> bool:
-    """Whether the tensor is the graph's own input on the array's memory."""
-    return arrays.inputs.get(id(tracker.standin)) is other.standin

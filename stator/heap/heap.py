@@ -27,6 +27,7 @@ from stator.heap.box import NO_KEY, Box
 from stator.heap.constants import Constants
 from stator.heap.copied_iterators import COPIED
 from stator.heap.exposure import PLAIN_DICTS, Exposure, store_of
+from stator.heap.faces import Faces
 from stator.heap.holders import holder_adopters
 from stator.heap.instances import adopt_instance
 from stator.heap.iterators import iterator_adopters
@@ -35,6 +36,7 @@ from stator.heap.readers import (
     default_factory_of,
     entries_of_class,
     hashed,
+    proxy_of_class,
     put_traceback,
     traceback_of,
 )
@@ -100,9 +102,10 @@ class Heap(Exposure):
         self.trace_numpy = True  # numpy's functions on the memory of tensors are operations of the graph
         self.unread_met = False  # whether a value that changes too often was met
         self.answers: dict[Any, Any] = {}  # of calls that are asked again by a guard
-        self.constants, self.arrays = Constants(self), Arrays(self)
+        self.constants, self.arrays, self.faces = Constants(self), Arrays(self), Faces(self)
         self.writes = 0  # instructions and C calls that may have changed something
         self.written: dict[int, VariableTracker] = {}  # the records that may have been changed
+        self.handled: set[int] = set()  # of records: the residual changes their objects by a note of its own
         self.sets: dict[int, VariableTracker] = {}  # the records of sets, by their stand-ins
         self.walks: dict[int, VariableTracker] = {}  # list iterators that stand for iterators over a set
         # Objects that a replayed segment has seen and nobody has adopted, and their instance dicts: the first place.
@@ -120,7 +123,6 @@ class Heap(Exposure):
             frozenset: self._adopt_frozenset, collections.deque: self._adopt_list,
             torch.Size: self._adopt_size, slice: self._adopt_slice, types.CellType: self._adopt_cell,
             types.FunctionType: self._adopt_function, types.MethodType: self._adopt_method,
-            functools.partial: self._adopt_partial,
             collections.OrderedDict: self._adopt_dict, collections.defaultdict: self._adopt_dict,
         }
         self.adopters.update(dict.fromkeys(CONSTANT_TYPES, self._adopt_constant))
@@ -223,6 +225,12 @@ class Heap(Exposure):
                 if other is not None:
                     self.written[id(other)] = other
 
+    def note_handled(self, value: Any) -> None:
+        """The residual changes an outside object (takes a lock, seeds a stream) that has no contents to compare."""
+        tracker = self.by_standin.get(id(value))
+        if tracker is not None:
+            self.handled.add(id(tracker))
+
     def known(self, value: Any, source: Source) -> VariableTracker | None:
         """The record of an object met before, guarding that both places still hold one object."""
         tracker = self.by_original.get(id(value))
@@ -300,6 +308,8 @@ class Heap(Exposure):
     def _adopt_tensor(self, value: Any, source: Source) -> Any:
         tracker = self.known(value, source)
         if tracker is None:
+            if self.faces.copies:
+                self.faces.add_tensor(value, source)
             fake = self.recorder.add_input(value, source, self.shapes.open_dims(value, source),
                                            self.shapes.open_strides(value, source))
             tracker = self.register(VariableTracker(fake, value, source, Shape.TENSOR))
@@ -364,6 +374,9 @@ class Heap(Exposure):
             assert own is not None
             self.note_namespace(own, owner.standin, owner)
             return own
+        scope = self.scopes.get(id(value))
+        if scope is not None and scope.shadow is None and scope.source != source:  # globals() by another name
+            scope.view()
         tracker = self.known(value, source)
         if tracker is None:
             if value is _FINALIZERS:
@@ -418,7 +431,7 @@ class Heap(Exposure):
         return tracker
 
     def _adopt_cell(self, value: types.CellType, source: Source) -> types.CellType:
-        tracker = self.by_original.get(id(value))
+        tracker = self.known(value, source)
         if tracker is None:
             standin = types.CellType()
             tracker = self.register(VariableTracker(standin, value, source, Shape.CELL))
@@ -457,21 +470,6 @@ class Heap(Exposure):
             tracker = self.register(VariableTracker(standin, value, source, Shape.VALUE))
         return tracker.standin
 
-    def _adopt_partial(self, value: Any, source: Source) -> Any:
-        if value.__dict__:
-            raise Break("SB005", "a functools.partial with attributes of its own")
-        tracker = self.known(value, source)
-        if tracker is None:
-            self.guard(source, Kind.TYPE, functools.partial)
-            args = self.adopt(value.args, Attr(source, "args"))
-            self.expose(args)
-            keywords = self.adopt(value.keywords, Attr(source, "keywords"))
-            self.expose(keywords)
-            standin: Any = functools.partial(_nothing)
-            standin.__setstate__((self.adopt(value.func, Attr(source, "func")), args, keywords, None))
-            tracker = self.register(VariableTracker(standin, value, source, Shape.VALUE))
-        return tracker.standin
-
     def _adopt_instance(self, value: Any, source: Source) -> Any:
         return adopt_instance(self, value, source)
 
@@ -485,17 +483,17 @@ class Heap(Exposure):
             tracker = self.register(VariableTracker({}, entries, source, Shape.DICT))
             self.fill_dict(tracker, entries, tracker.standin, source)
             found = self.class_views[cls] = types.MappingProxyType(tracker.standin)
+            place = CallOf(Pinned(proxy_of_class), (Pinned(cls),))
+            self.register(VariableTracker(found, proxy_of_class(cls), place, Shape.VALUE))
         return found
 
     def scope(self, namespace: dict[str, Any]) -> Scope:
         found = self.scopes.get(id(namespace))
         if found is None:
             found = self.scopes[id(namespace)] = Scope(self, namespace)
+            if id(namespace) in self.by_original:  # it was met as a dict before
+                found.view()
         return found
-
-
-def _nothing() -> None:
-    return None
 
 
 # Made anew where they come from the trace: one from outside must be known as such.

@@ -29,7 +29,7 @@ def holder_adopters(heap: Any) -> dict[type, Any]:
     found = {
         types.BuiltinFunctionType: adopt_builtin, types.MethodWrapperType: adopt_builtin,
         types.MappingProxyType: adopt_proxy, weakref.ref: adopt_reference, weakref.KeyedRef: adopt_reference,
-        bytearray: adopt_buffer, array.array: adopt_buffer, memoryview: adopt_view,
+        functools.partial: adopt_partial, bytearray: adopt_buffer, array.array: adopt_buffer, memoryview: adopt_view,
     }
     found.update(dict.fromkeys(SENTINELS, adopt_sentinel))
     found.update(dict.fromkeys(DICT_VIEWS, adopt_dict_view))
@@ -87,6 +87,23 @@ def _descriptor(value: Any) -> Any:
     return None
 
 
+def adopt_partial(heap: Any, value: Any, source: Source) -> Any:
+    """A partial of the stand-ins of its parts."""
+    if value.__dict__:
+        raise Break("SB005", "a functools.partial with attributes of its own")
+    tracker = heap.known(value, source)
+    if tracker is None:
+        heap.guard(source, Kind.TYPE, functools.partial)
+        args = heap.adopt(value.args, Attr(source, "args"))
+        heap.expose(args)
+        keywords = heap.adopt(value.keywords, Attr(source, "keywords"))
+        heap.expose(keywords)
+        standin: Any = functools.partial(_no_callback)
+        standin.__setstate__((heap.adopt(value.func, Attr(source, "func")), args, keywords, None))
+        tracker = heap.register(VariableTracker(standin, value, source, Shape.VALUE))
+    return tracker.standin
+
+
 def adopt_proxy(heap: Any, value: Any, source: Source) -> Any:
     """A mapping proxy shows the shadow of its mapping."""
     tracker = heap.known(value, source)
@@ -137,7 +154,7 @@ def adopt_reference(heap: Any, value: Any, source: Source) -> Any:
     return tracker.standin
 
 
-def _no_callback(reference: Any) -> None:
+def _no_callback(*args: Any) -> None:
     pass
 
 
@@ -155,8 +172,10 @@ def adopt_buffer(heap: Any, value: Any, source: Source) -> Any:
             standin = array.array(value.typecode, contents)
         if _hook.is_exported(value):  # a view of it keeps it from changing its size
             heap.held_views[id(standin)] = memoryview(standin)
-        tracker = heap.register(VariableTracker(standin, value, source, Shape.BUFFER))
+        tracker = VariableTracker(standin, value, source, Shape.BUFFER)
         tracker.initial = contents
+        heap.faces.add_copy(tracker)
+        heap.register(tracker)
     return tracker.standin
 
 

@@ -6,6 +6,7 @@ In: an object and where it was read.  Out: a stand-in made without running the c
 from __future__ import annotations
 
 import collections
+import types
 from typing import Any
 
 from stator.breaks import Break
@@ -82,10 +83,14 @@ def fill_attributes(heap: Any, tracker: VariableTracker) -> None:
             set_instance_dict(standin, instance_dict(owner.standin))
             tracker.initial_dict = owner.initial if owner.initial_dict is None else owner.initial_dict
             tracker.dict_owner = owner
+        elif known is not None and type(value) is types.SimpleNamespace:  # its dict cannot be assigned
+            raise Break("SB006", "a SimpleNamespace whose __dict__ was met before")
         elif known is not None:  # the dict was met before the object itself: its shadow is the shadow's own dict
             heap.guard(DictOf(source), Kind.ALIAS, known.source)
             set_instance_dict(standin, known.standin)
             tracker.initial_dict, known.part_of = known.initial, tracker
+            if id(known) in heap.written:
+                heap.written[id(tracker)] = tracker
         else:
             tracker.initial_dict = {n: heap.box(v, Key, DictOf(source), n) for n, v in namespace.items()}
             instance_dict(standin).update(tracker.initial_dict)  # type: ignore[union-attr]

@@ -103,6 +103,8 @@ def refuse_unsettled(value: Any, cls: type, args: tuple[Any, ...]) -> None:
     """Break at what `__reduce__` does not tell, or could not be written back."""
     if cls is itertools.accumulate and args[0] is not reduced(value)[1][0]:
         raise Break("SB014", "an accumulate from outside that has yet to yield its first item")
+    if cls is itertools.groupby and reduced(value)[2] is not None:  # its last group is invalid once it moves
+        raise Break("SB014", "a groupby from outside that has given a group")
     if cls is enumerate and args[1] > sys.maxsize >> 1:  # it may be moved on from here
         raise Break("SB014", "an enumerate from outside that comes near the largest C integer")
 

@@ -22,6 +22,7 @@ from stator import _hook
 from stator.breaks import Break
 from stator.kinds import is_a
 from stator.shapes.values import SYMBOLIC
+from stator.suspended_patches import names_of_class
 
 _VIEW_BASES = (dict, set, frozenset)
 # The classes of keys(), values() and items(), and what makes them of a dict.
@@ -104,7 +105,12 @@ def bytes_of(buffer: Any) -> bytes:
 
 def entries_of_class(cls: type) -> dict[str, Any]:
     """What a class itself holds, by name; a copy, since a class's own dict is not to be had."""
-    return dict(type.__dict__["__dict__"].__get__(cls))
+    return dict(names_of_class(cls))
+
+
+def proxy_of_class(cls: type) -> Any:
+    """The `__dict__` of a class, whatever its metaclass says: a view, made anew at each read."""
+    return type.__dict__["__dict__"].__get__(cls)
 
 
 def _has_symbol(value: Any) -> bool:

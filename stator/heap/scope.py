@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from stator.breaks import Break
 from stator.guards.guard import MISSING, Kind
 from stator.heap.box import unbox
 from stator.source import Global, Pinned
+from stator.suspended_patches import names_of_module
 
 
 class Scope:
@@ -36,6 +38,8 @@ class Scope:
     def view(self) -> dict[str, Any]:
         """The namespace as a value (`globals()`, `module.__dict__`): from now on a shadow holds its names."""
         if self.shadow is None:
+            if names_of_module(self.namespace) is not self.namespace:
+                raise Break("SB006", "the namespace of a module of torch that was patched")
             shadow = self.heap.adopt(self.namespace, self.source)
             if self.overlay:
                 self.heap.note_write(shadow)
@@ -64,8 +68,9 @@ class Scope:
             return self.overlay[name]
         if name in self.seen:
             return self.seen[name]
-        if name in self.namespace:
-            value = self.heap.adopt(self.namespace[name], Global(self.source, name))
+        names = names_of_module(self.namespace)
+        if name in names:
+            value = self.heap.adopt(names[name], Global(self.source, name))
         else:
             value = MISSING
             self.heap.guard(self.source, Kind.ABSENT, name)

@@ -30,10 +30,10 @@ def shared_tensor(vm: Any, array: Any) -> Any:
         return _literal(vm, array, shared=True)
     if not tracker.original.flags.writeable:
         raise Break("SB015", "a tensor on the memory of a read-only array, of which torch warns")
-    if memory.has_changed(tracker):
+    if vm.heap.faces.has_changed(tracker):
         raise Break("SB006", "a tensor on the memory of an array that was changed")
     fake = _input(vm, tracker)
-    memory.tied[id(array)] = (array, fake, fake._version)
+    vm.heap.faces.tie(tracker)
     return fake
 
 
@@ -44,7 +44,7 @@ def _input(vm: Any, tracker: Any) -> Any:
     if fake is None:
         source = CallOf(Pinned(torch.from_numpy), (tracker.source,))
         fake = inputs[id(tracker.standin)] = vm.heap.adopt(real_tensor(tracker.original), source)
-    elif fake._version:
+    elif vm.recorder.is_written(fake):
         raise Break("SB006", "a second tensor on the memory of an array that tensor operations have changed")
     return fake
 
@@ -85,7 +85,7 @@ def copied_tensor(vm: Any, array: Any) -> Any:
     tracker = vm.heap.by_standin.get(id(array))
     if memory.is_backed(array):
         source = tensor_of(vm, array)
-    elif tracker is None or not tracker.original.flags.writeable or memory.has_changed(tracker):
+    elif tracker is None or not tracker.original.flags.writeable or vm.heap.faces.has_changed(tracker):
         return _literal(vm, array, shared=False)
     else:
         source = _input(vm, tracker)
@@ -182,15 +182,15 @@ def tensor_of(vm: Any, array: Any, writes: bool = False) -> Any:
     tracker = vm.heap.by_standin.get(id(array))
     if tracker is None:
         return _literal(vm, array, shared=writes)
-    if memory.has_changed(tracker) or not tracker.original.flags.writeable:
+    if vm.heap.faces.has_changed(tracker) or not tracker.original.flags.writeable:
         if writes:
             raise Break("SB006", "a tensor's values written to an array that was changed")
         return _literal(vm, array, shared=False)
     fake = _input(vm, tracker)
     if writes:
         memory.back(array, fake)
-    elif id(array) not in memory.tied:
-        memory.tied[id(array)] = (array, fake, fake._version)
+    else:
+        vm.heap.faces.tie(tracker)
     return fake
 
 

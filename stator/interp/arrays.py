@@ -36,18 +36,19 @@ def run_on_arrays(vm: Any, function: Any, args: tuple[Any, ...], kwargs: dict[st
         return run_traced(vm, function, args, kwargs)
     args = tuple([_plain(vm, value) for value in args])
     kwargs = {name: _plain(vm, value) for name, value in kwargs.items()} if kwargs else {}
-    memory = vm.heap.arrays
-    shared = {key: entry[0].tobytes() for key, entry in memory.tied.items()}
+    shared = [(standin, standin.tobytes()) for standin in vm.heap.faces.watched.values()]
     try:
         with warnings_raise():
             result = vm.native_unhooked(function, args, kwargs)  # it meets no code of the program
     except Raised as raised:
         if is_a(raised.exc, (FloatingPointError, Warning)):
-            raise Break("SB015", f"numpy warns: {raised.exc}") from None
+            raise Break("SB015", f"numpy warns: {raised.exc}", asks_caller=True) from None
         raise
-    for key, before in shared.items():
-        if memory.tied[key][0].tobytes() != before:
-            raise Break("SB006", "a write to an array whose memory a tensor shares")
+    if vm.heap.faces.copies:
+        vm.heap.faces.note_changes()
+    for standin, before in shared:
+        if standin.tobytes() != before:
+            raise Break("SB006", "a write to an array whose memory is seen through another object, too")
     refuse_objects(vm, result)
     return result
 

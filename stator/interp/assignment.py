@@ -22,14 +22,20 @@ from stator.heap.tracker import Shape
 from stator.interp import tensor_bookkeeping
 from stator.interp.attributes import dict_of_thread, read_instance_dict, read_through_c, tensor_class
 from stator.interp.class_attributes import names_of
-from stator.interp.descriptors import is_data_descriptor, raise_attribute_error
+from stator.interp.descriptors import (
+    call_special,
+    raise_attribute_error,
+    raise_missing_accessor,
+    sets_attribute,
+)
 from stator.interp.frame import Continuation, Frame, Raised
 from stator.interp.lookup import MISSING, find, is_mutable_class
 from stator.interp.outside import is_outside
-from stator.interp.overrides import only_defaults, own_method
+from stator.interp.overrides import note_slot, only_defaults, own_method
 from stator.kinds import is_a
 from stator.shapes.values import SYMBOLIC, specialise
 from stator.source import Attr, DictOf
+from stator.suspended_patches import TENSOR_CLASSES, is_special, names_of_class
 
 
 class Discard(Continuation):
@@ -68,8 +74,8 @@ def store_attr(vm: Any, obj: Any, name: str, value: Any, cont: Any = DISCARD) ->
     if cls is threading.local and vm.heap.tracker_of(obj) is not None:
         return write_through_c(vm, obj, name, value, cont)
     setter = find(vm, cls, "__setattr__")
-    if type(setter) is not types.WrapperDescriptorType:
-        return vm.call(setter, (obj, name, value), {}, cont)
+    if type(setter) is not types.WrapperDescriptorType or setter.__name__ != "__setattr__":
+        return call_special(vm, setter, obj, (name, value), cont)
     store_generic(vm, obj, name, value, cont)
 
 
@@ -106,16 +112,16 @@ def store_generic(vm: Any, obj: Any, name: str, value: Any, cont: Any = DISCARD)
         names_of(vm, obj).write(name, value)
         return vm.give(None, cont)
     descr = find(vm, cls, name)
-    if descr is not MISSING and is_data_descriptor(vm, descr):
+    if descr is not MISSING and sets_attribute(vm, descr):
         return set_descriptor(vm, descr, obj, name, value, cont)
     dict.__setitem__(writable_dict(vm, obj, name, descr), name, value)
     vm.give(None, cont)
 
 
 def descriptor_of_module(vm: Any, cls: type, name: str) -> Any:
-    """What a subclass of modules has for a name that is assigned (`torch.backends.cudnn.benchmark = True`)."""
-    descr = MISSING if cls is types.ModuleType else find(vm, cls, name)
-    return descr if descr is not MISSING and is_data_descriptor(vm, descr) else MISSING
+    """What a class of modules has for a name that is assigned (`torch.backends.cudnn.benchmark = True`)."""
+    descr = find(vm, cls, name)
+    return descr if descr is not MISSING and sets_attribute(vm, descr) else MISSING
 
 
 def writable_dict(vm: Any, obj: Any, name: str, descr: Any) -> dict[str, Any]:
@@ -146,8 +152,7 @@ def set_descriptor(vm: Any, descr: Any, obj: Any, name: str, value: Any, cont: A
     cls = type(descr)
     if cls is property:
         if descr.fset is None:
-            text = f"property {name!r} of {type(obj).__qualname__!r} object has no setter"
-            raise Raised(AttributeError(text))
+            raise_missing_accessor(property.__set__, descr, obj, value)
         return vm.call(descr.fset, (obj, value), {}, cont)
     if cls is types.MemberDescriptorType or cls is types.GetSetDescriptorType:
         tracker = vm.heap.by_standin.get(id(obj))
@@ -163,7 +168,7 @@ def set_descriptor(vm: Any, descr: Any, obj: Any, name: str, value: Any, cont: A
     setter = find(vm, cls, "__set__")
     if setter is MISSING:
         raise Raised(AttributeError("__set__"))
-    vm.call(setter, (vm.adopt_entry(descr, type(obj)), obj, value), {}, cont)
+    call_special(vm, setter, vm.adopt_entry(descr, type(obj)), (obj, value), cont)
 
 
 def give_dict(vm: Any, descr: Any, obj: Any, namespace: Any, cont: Any) -> None:
@@ -201,23 +206,37 @@ def refuse_the_users_own(vm: Any, obj: Any, what: str) -> None:
         raise Break("SB006", f"{what} of a {type(obj).__name__}")
 
 
+def overlay_of(vm: Any, cls: type) -> dict[str, Any]:
+    """What the trace has written to a class from outside."""
+    if cls in vm.heap.class_views:
+        raise Break("SB006", f"assignment to the class {cls.__name__}, whose __dict__ was taken as a value")
+    return vm.class_overlays.setdefault(cls, {})
+
+
 def store_on_class(vm: Any, cls: type, name: str, value: Any, cont: Any) -> None:
+    require_mutable_class(cls, name)
     meta_descr = find(vm, type(cls), name)
-    if meta_descr is not MISSING and is_data_descriptor(vm, meta_descr):
+    if meta_descr is not MISSING and sets_attribute(vm, meta_descr):
         if id(cls) not in vm.fresh and type(meta_descr) is types.GetSetDescriptorType:
             raise Break("SB006", f"assignment to {name!r} of the class {cls.__name__}")
         return set_descriptor(vm, meta_descr, cls, name, value, cont)
-    if not is_mutable_class(cls):
-        raise Raised(TypeError(f"cannot set {name!r} attribute of immutable type {cls.__name__!r}"))
     if id(cls) in vm.fresh:
         vm.native(type.__setattr__, (cls, name, value))
     else:
-        overlay = vm.class_overlays.setdefault(cls, {})
+        if cls in TENSOR_CLASSES and is_special(name):
+            find(vm, cls, name)  # the guard of what operators found before
+        overlay = overlay_of(vm, cls)
         if overlay.get(name) is MISSING:
             vm.reborn.add((cls, name))
         overlay[name] = value
         vm.lookups.clear()
+        note_slot(vm, cls, name)
     vm.give(None, cont)
+
+
+def require_mutable_class(cls: type, name: str) -> None:
+    if not is_mutable_class(cls):
+        raise Raised(TypeError(f"cannot set {name!r} attribute of immutable type {cls.__name__!r}"))
 
 
 def store_tensor_attr(vm: Any, fake: Any, name: str, value: Any, cont: Any, raw: bool = False) -> None:
@@ -235,7 +254,7 @@ def store_tensor_attr(vm: Any, fake: Any, name: str, value: Any, cont: Any, raw:
     if type(descr) is property and type(descr.fset) is types.FunctionType and id(fake) in vm.recorder.classes:
         return vm.call(descr.fset, (fake, value), {}, cont)
     slot = type(descr) is types.MemberDescriptorType and descr.__objclass__ is not torch._C.TensorBase
-    if descr is not MISSING and is_data_descriptor(vm, descr) and not slot:
+    if descr is not MISSING and sets_attribute(vm, descr) and not slot:
         raise Break("SB006", f"assignment to Tensor.{name}")
     if id(fake) in vm.recorder.wrappers.behind:
         raise Break("SB006", f"assignment to the attribute {name!r} of a wrapper subclass")
@@ -263,8 +282,8 @@ def delete_attr(vm: Any, obj: Any, name: str, cont: Any = DISCARD) -> None:
     if type(obj) is threading.local and vm.heap.tracker_of(obj) is not None:
         return write_through_c(vm, obj, name, MISSING, cont)
     deleter = find(vm, type(obj), "__delattr__")
-    if type(deleter) is not types.WrapperDescriptorType:
-        return vm.call(deleter, (obj, name), {}, cont)
+    if type(deleter) is not types.WrapperDescriptorType or deleter.__name__ != "__delattr__":
+        return call_special(vm, deleter, obj, (name,), cont)
     delete_generic(vm, obj, name, cont)
 
 
@@ -284,11 +303,13 @@ def delete_generic(vm: Any, obj: Any, name: str, cont: Any = DISCARD) -> None:
         scope.write(name, MISSING)
         return vm.give(None, cont)
     descr = find(vm, cls, name)
-    if descr is not MISSING and is_data_descriptor(vm, descr):
+    if descr is not MISSING and sets_attribute(vm, descr):
         return delete_descriptor(vm, descr, obj, name, cont)
     own = instance_dict(obj)
     if own is None or read_instance_dict(vm, obj, name) is MISSING:
-        return raise_attribute_error(vm, obj, name, _no_attribute(cls, name), cont)
+        read_only = own is None and descr is not MISSING and not vm.heap.is_opaque(obj)
+        text = f"{cls.__name__!r} object attribute {name!r} is read-only" if read_only else _no_attribute(cls, name)
+        return raise_attribute_error(vm, obj, name, text, cont)
     target = writable_dict(vm, obj, name, descr)
     tracker = vm.heap.by_standin.get(id(obj))
     if tracker is not None and tracker.initial_dict is not None:
@@ -313,7 +334,7 @@ def delete_descriptor(vm: Any, descr: Any, obj: Any, name: str, cont: Any) -> No
     cls = type(descr)
     if cls is property:
         if descr.fdel is None:
-            raise Raised(AttributeError(f"property {name!r} of {type(obj).__qualname__!r} object has no deleter"))
+            raise_missing_accessor(property.__delete__, descr, obj)
         return vm.call(descr.fdel, (obj,), {}, cont)
     if cls is types.MemberDescriptorType:
         refuse_the_users_own(vm, obj, f"deletion of {name!r}")
@@ -335,7 +356,7 @@ def delete_descriptor(vm: Any, descr: Any, obj: Any, name: str, cont: Any) -> No
     deleter = find(vm, cls, "__delete__")
     if deleter is MISSING:
         raise Raised(AttributeError("__delete__"))
-    vm.call(deleter, (vm.adopt_entry(descr, type(obj)), obj), {}, cont)
+    call_special(vm, deleter, vm.adopt_entry(descr, type(obj)), (obj,), cont)
 
 
 def _guard_slot(vm: Any, obj: Any, descr: Any) -> None:
@@ -353,15 +374,25 @@ def _guard_slot(vm: Any, obj: Any, descr: Any) -> None:
 def owns(vm: Any, cls: type, name: str) -> bool:
     """Whether the class itself has the attribute, as the program has left it."""
     overlay = vm.class_overlays.get(cls, {})
-    return overlay[name] is not MISSING if name in overlay else name in cls.__dict__
+    return overlay[name] is not MISSING if name in overlay else name in names_of_class(cls)
 
 
 def delete_on_class(vm: Any, cls: type, name: str, cont: Any) -> None:
+    require_mutable_class(cls, name)
+    meta_descr = find(vm, type(cls), name)
+    if meta_descr is not MISSING and sets_attribute(vm, meta_descr):
+        if type(meta_descr) is not types.GetSetDescriptorType:
+            return delete_descriptor(vm, meta_descr, cls, name, cont)
+        if id(cls) not in vm.fresh:
+            raise Break("SB006", f"deletion of {name!r} of the class {cls.__name__}")
+        vm.native(type.__delattr__, (cls, name))
+        return vm.give(None, cont)
     if find(vm, cls, name) is MISSING or not owns(vm, cls, name):
         raise Raised(AttributeError(f"type object {cls.__name__!r} has no attribute {name!r}"))
     if id(cls) in vm.fresh:
         vm.native(type.__delattr__, (cls, name))
     else:
-        vm.class_overlays.setdefault(cls, {})[name] = MISSING
+        overlay_of(vm, cls)[name] = MISSING
         vm.lookups.clear()
+        note_slot(vm, cls, name)
     vm.give(None, cont)

@@ -37,6 +37,7 @@ from stator.interp.descriptors import (
     FallbackGetattr,
     NamesAttribute,
     bind,
+    call_special,
     is_data_descriptor,
     raise_attribute_error,
 )
@@ -77,9 +78,11 @@ def load_attr(vm: Any, obj: Any, name: str, cont: Any = None) -> None:
             return vm.give(posed, cont)
         raise Break("SB014", f"the attribute {name!r} of a {posed.__name__} from outside")
     getattribute = find(vm, cls, "__getattribute__")
-    if type(getattribute) is types.WrapperDescriptorType:
+    if type(getattribute) is types.WrapperDescriptorType and getattribute.__name__ == "__getattribute__":
         if cls is types.MethodType:
             return load_method_object_attr(vm, obj, name, cont)
+        if getattribute is _super_getattribute:
+            return load_super_attr(vm, obj, name, cont)
         if getattribute in _C_LOOKUPS:
             value = read_through_c(vm, obj, name)
             if value is MISSING:
@@ -87,7 +90,7 @@ def load_attr(vm: Any, obj: Any, name: str, cont: Any = None) -> None:
                 return raise_attribute_error(vm, obj, name, text, cont)
             return vm.give(value, cont)
         return load_generic(vm, obj, name, cont)
-    vm.call(getattribute, (obj, name), {}, FallbackGetattr(obj, name, cont))
+    call_special(vm, getattribute, obj, (name,), FallbackGetattr(obj, name, cont))
 
 
 def read_through_c(vm: Any, obj: Any, name: str) -> Any:
@@ -112,6 +115,7 @@ def _own_dict(local: Any) -> dict[str, Any]:
     return local.__dict__
 
 
+_super_getattribute = super.__dict__["__getattribute__"]
 _C_LOOKUPS = {cls.__dict__["__getattribute__"]
               for cls in (threading.local, weakref.ProxyType, weakref.CallableProxyType)}
 
@@ -139,7 +143,7 @@ def load_generic(vm: Any, obj: Any, name: str, cont: Any, fallback: bool = True)
             if value is not MISSING and value is not UNSURE:
                 return vm.give(value, cont)
         if hook is not MISSING:
-            return vm.call(hook, (obj, name), {}, NamesAttribute(obj, name, cont))
+            return call_special(vm, hook, obj, (name,), NamesAttribute(obj, name, cont))
     raise_attribute_error(vm, obj, name, f"{type(obj).__name__!r} object has no attribute {name!r}", cont)
 
 
@@ -195,10 +199,10 @@ def read_instance_dict(vm: Any, obj: Any, name: str) -> Any:
             heap.guard(DictOf(tracker.source), Kind.ABSENT, name)
         return value
     if is_outside(vm, obj):  # an object that stands for itself: its attributes are read with guards
-        known = heap.by_original.get(id(own))
+        base = DictOf(heap.source_of(obj))
+        known = heap.known(own, base)
         if known is not None:  # it was taken as a value, or written to
             return read_dict(vm, known.standin, name)
-        base = DictOf(heap.source_of(obj))
         if value is MISSING:
             heap.guard(base, Kind.ABSENT, name)
             return MISSING

@@ -133,7 +133,7 @@ def meet(vm: Any, frame: Frame, join: int, value: Any, taken: Way, other: Way) -
     stack = [merge.plan(a, b) for a, b in zip(taken.stack, other.stack, strict=True)]
     slots: dict[int, Any] = {}
     if join != EXIT:
-        for slot in live_slots(vm, frame, join, (taken.slots, other.slots)):
+        for slot in live_slots(frame, join, (taken.slots, other.slots)):
             slots[slot] = merge.plan(taken.slots[slot], other.slots[slot])
     results = record_cond(vm, condition_of(vm, value), taken.part, other.part, merge) if merge.pairs else []
     build = merge.builder(results)
@@ -141,15 +141,18 @@ def meet(vm: Any, frame: Frame, join: int, value: Any, taken: Way, other: Way) -
         return vm.leave(frame, build(stack[0]))
     frame.stack[:] = [build(plan) for plan in stack]
     for slot in range(len(frame.locals)):
-        frame.locals[slot] = build(slots[slot]) if slot in slots else UNBOUND
+        kept = taken.slots[slot] if taken.slots[slot] is other.slots[slot] else UNBOUND
+        frame.locals[slot] = build(slots[slot]) if slot in slots else kept
     frame.ip = join
 
 
 def truth_as_symbol(vm: Any, value: Any) -> Any:
     """`bool(value)` of a tensor, as a number that the graph knows; None where that is not captured."""
     if not vm.capture_control_flow or not vm.recorder.data_dependent or id(value) in vm.recorder.classes \
-            or value.device.type != "cpu" or type(value.numel()) is not int or value.numel() != 1:
+            or "__bool__" in vm.patched or value.device.type != "cpu" or type(value.numel()) is not int \
+            or value.numel() != 1:
         return None
+    vm.recorder.slots_used.add("__bool__")
     return as_bool(vm, item_of(vm, condition_of(vm, value)))
 
 

@@ -49,6 +49,7 @@ class Caller(NativeCaller):
     """A machine that can call."""
 
     modes: list[Any]  # the program's TorchFunctionModes that are on
+    patched: set[str]  # special methods of Tensor that are not torch's own
     functions_off: int  # 1: the handlers of classes are not asked; 2: those of modes neither
     coded: dict[int, Any]  # outside functions whose code is guarded, by id
     guard_identity: Any  # of the machine that this is a part of
@@ -62,7 +63,7 @@ class Caller(NativeCaller):
             refuse_unread(fn, args, kwargs)
         if self.modes and function_modes.take(self, fn, args, kwargs, cont):
             return
-        if self.recorder.classes and function_modes.take_subclass(self, fn, args, kwargs, cont):
+        if (self.recorder.classes or self.patched) and function_modes.take_subclass(self, fn, args, kwargs, cont):
             return
         if cls is types.FunctionType:
             return self.call_function(fn, args, kwargs, cont)
@@ -112,7 +113,7 @@ class Caller(NativeCaller):
     def call_function(self, fn: types.FunctionType, args: Any, kwargs: Any, cont: Any) -> None:
         if self.modes and function_modes.take(self, fn, args, kwargs, cont):
             return
-        if self.recorder.classes and function_modes.take_subclass(self, fn, args, kwargs, cont):
+        if (self.recorder.classes or self.patched) and function_modes.take_subclass(self, fn, args, kwargs, cont):
             return
         found = RULES.get(id(fn))
         if found is not None:
@@ -147,7 +148,10 @@ class Caller(NativeCaller):
         """An outside function may get another body; its code is a fact of the trace."""
         if id(fn) not in self.coded:
             self.coded[id(fn)] = fn
-            self.heap.guard(Attr(self.heap.source_of(fn), "__code__"), Kind.ID, fn.__code__)
+            source = self.heap.source_of(fn)
+            self.heap.guard(Attr(source, "__code__"), Kind.ID, fn.__code__)
+            if type(source) is not Pinned:  # another function with this code may have other globals
+                self.heap.guard(Attr(source, "__globals__"), Kind.ID, fn.__globals__)
 
     def closure_of(self, fn: types.FunctionType) -> tuple[Any, ...]:
         cells = fn.__closure__ or ()

@@ -20,6 +20,7 @@ from stator.interp.descriptors import (
 from stator.interp.lookup import MISSING, ancestors, find, guard_field, is_mutable_class
 from stator.kinds import is_a
 from stator.source import DictOf, Key, Pinned
+from stator.suspended_patches import names_of_class
 
 
 def load_type_attr(vm: Any, cls: type, name: str, cont: Any, fallback: bool = True) -> None:
@@ -111,9 +112,9 @@ def load_super_attr(vm: Any, proxy: Any, name: str, cont: Any) -> None:
     if obj_type is not None and name != "__class__":
         order = ancestors(vm, obj_type)
         for base in order[order.index(start) + 1:] if start in order else ():
-            overlay = vm.class_overlays.get(base, {})
-            if name in overlay or name in base.__dict__:
-                entry = overlay[name] if name in overlay else base.__dict__[name]
+            overlay, own = vm.class_overlays.get(base, {}), names_of_class(base)
+            if name in overlay or name in own:
+                entry = overlay[name] if name in overlay else own[name]
                 find(vm, base, name)  # guards the entry
                 if obj is obj_type:  # super() in a class method
                     if type(entry) is types.FunctionType:
@@ -123,10 +124,11 @@ def load_super_attr(vm: Any, proxy: Any, name: str, cont: Any) -> None:
                     return vm.give_tensor_member(obj, obj_type, name, entry, cont)
                 return bind(vm, entry, obj, obj_type, cont)
             find(vm, base, name) if id(base) not in vm.fresh else None
-    descr = find(vm, super, name)
+    own = type(proxy) if is_a(proxy, super) else super
+    descr = find(vm, own, name)
     if descr is not MISSING:
-        return bind(vm, descr, proxy, super, cont)
-    raise_attribute_error(vm, proxy, name, f"'super' object has no attribute {name!r}", cont)
+        return bind(vm, descr, proxy, own, cont)
+    raise_attribute_error(vm, proxy, name, f"{own.__name__!r} object has no attribute {name!r}", cont)
 
 
 class OwnNames:

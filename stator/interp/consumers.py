@@ -147,11 +147,31 @@ def updated(iterable: Iterable[Any], target: Any, kind: Any, sequences: Any, cou
         seen += (pair,)
 
 
-def contained(iterable: Iterable[Any], wanted: Any, found: bool) -> bool:
-    for item in iterable:
+def contained(iterable: Iterable[Any], wanted: Any, found: bool, start: Any, refused: Any, text: str) -> bool:
+    """`in`: C code replaces a TypeError of `__iter__`."""
+    iterator = None
+    try:
+        iterator = start(iterable)
+    except refused:
+        pass
+    if iterator is None:
+        raise refused(text)
+    for item in iterator:
         if item is wanted or item == wanted:
             return found
     return not found
+
+
+def joined(iterable: Iterable[Any], separator: str, join: Any, start: Any, refused: Any) -> str:
+    """str.join and bytes.join: C code replaces a TypeError of `__iter__`."""
+    iterator = None
+    try:
+        iterator = start(iterable)
+    except refused:
+        pass
+    if iterator is None:
+        raise refused("can only join an iterable")
+    return join(separator, [item for item in iterator])  # type: ignore[no-any-return]  # noqa: C416
 
 
 def looked_at(value: Any) -> Any:
@@ -221,6 +241,10 @@ def _each(function: Any) -> Any:
         (1, (each_given, (args[1], function, args[0]))) if len(args) == 2 and not kwargs else None
 
 
+def _join(descriptor: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return (1, (joined, (args[1], args[0], descriptor, iter, TypeError))) if len(args) == 2 and not kwargs else None
+
+
 def _dict(descriptor: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return (0, (in_dict, (args[0], {}, *_PAIRS))) if len(args) == 1 and not kwargs else None
 
@@ -236,7 +260,7 @@ def _count(descriptor: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> An
 _PLANNERS: dict[int, Any] = {id(function): planner for function, planner in (
     (list, _only(listed)), (set, _only(in_set)), (any, _only(any_of)), (all, _only(all_of)), (sum, _sum),
     (tuple, _taken_first()), (frozenset, _taken_first()), (sorted, _taken_first(keywords=("key", "reverse"))),
-    (str.join, _taken_first(1)), (math.prod, _taken_first(keywords=("start",))), (math.fsum, _taken_first()),
+    (str.join, _join), (math.prod, _taken_first(keywords=("start",))), (math.fsum, _taken_first()),
     (collections.deque, _taken_first(keywords=("maxlen",))), (min, _extreme(least)), (max, _extreme(greatest)),
     (functools.reduce, _reduce), (list.extend, _each(list.append)), (set.update, _each(set.add)),
     (dict, _dict), (dict.update, _dict_update), (collections._count_elements, _count),  # type: ignore[attr-defined]

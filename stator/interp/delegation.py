@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import types
-from typing import Any
+from typing import Any, NoReturn
 
 from stator.code.opcodes import SEND_KEEPS
 from stator.interp.bodies import Suspended, delegate_of
@@ -179,7 +179,19 @@ def throw(vm: Any, body: Suspended, exc: BaseException, cont: Any) -> None:
         return _throw_into_delegate(vm, body, frame, delegate, exc, cont)
     body.enter(vm, cont)
     frame.stack.append(None)  # a thrown exception arrives with None sent, which handlers' depths may count
-    raise Raised(vm.set_context(exc))
+    raise_thrown(vm, exc)
+
+
+def raise_thrown(vm: Any, exc: BaseException) -> NoReturn:
+    chain_thrown(vm, exc)
+    raise Raised(exc, chained=True)
+
+
+def chain_thrown(vm: Any, exc: BaseException) -> None:
+    """Chain a thrown exception to the one that the generator itself handles; what its caller handles does not count."""
+    state = getattr(vm, "exc_state", None)  # below a native frame CPython does it
+    if state is not None and state.value is not None and not vm.is_from_outside(exc):
+        vm.set_context(exc)
 
 
 def close(vm: Any, body: Suspended, cont: Any) -> None:
@@ -215,13 +227,13 @@ def _throw_into_delegate(vm: Any, body: Suspended, frame: Frame, delegate: Any, 
         closer = vm.optional_attr(delegate, "close")
         if closer is not vm.MISSING:
             return vm.call(closer, (), {}, RaiseAfter(exc))
-        raise Raised(vm.set_context(exc))
+        raise_thrown(vm, exc)
     send = Redelegated(send_index, target)
     if inner is not None and not is_a(delegate, types.AsyncGeneratorType):
         return throw(vm, inner, exc, send)
     thrower = vm.optional_attr(delegate, "throw")
     if thrower is vm.MISSING:
-        raise Raised(vm.set_context(exc))
+        raise_thrown(vm, exc)
     try:
         value = vm.call_sync(thrower, (exc,))
     except Raised as raised:
@@ -250,6 +262,7 @@ class Redelegated(Continuation):
 
     def raised(self, vm: Any, frame: Frame, exc: BaseException) -> bool:
         if not is_a(exc, StopIteration):
+            chain_thrown(vm, exc)
             return False
         self.returned(vm, frame, exc.value)  # type: ignore[attr-defined]
         return True

@@ -45,7 +45,7 @@ class FallbackGetattr(Continuation):
         hook = find(vm, type(self.obj), "__getattr__")
         if not is_a(exc, AttributeError) or hook is MISSING:
             return self.cont is not None and self.cont.raised(vm, frame, exc)
-        vm.call(hook, (self.obj, self.name), {}, NamesAttribute(self.obj, self.name, self.cont))
+        call_special(vm, hook, self.obj, (self.name,), NamesAttribute(self.obj, self.name, self.cont))
         return True
 
 
@@ -86,6 +86,13 @@ def is_data_descriptor(vm: Any, descr: Any) -> bool:
         find(vm, cls, "__set__") is not MISSING or find(vm, cls, "__delete__") is not MISSING)
 
 
+def sets_attribute(vm: Any, descr: Any) -> bool:
+    """Whether assignment and deletion go through a class attribute: `__get__` does not count for them."""
+    cls = type(descr)
+    return is_data_descriptor(vm, descr) or cls not in NON_DATA and (
+        find(vm, cls, "__set__") is not MISSING or find(vm, cls, "__delete__") is not MISSING)
+
+
 NON_DATA = {types.FunctionType, classmethod, staticmethod, types.MethodDescriptorType, types.WrapperDescriptorType,
              types.BuiltinFunctionType, types.ClassMethodDescriptorType, int, str, float, bool, tuple, list, dict,
              type(None), type}
@@ -98,9 +105,7 @@ def bind(vm: Any, descr: Any, obj: Any, owner: type, cont: Any) -> None:
         return vm.give(types.MethodType(descr, obj), cont)
     if cls is property:
         if descr.fget is None:
-            return raise_attribute_error(
-                vm, obj, "",
-                f"property {_property_name(owner, descr)!r} of {owner.__qualname__!r} object has no getter", cont)
+            return raise_missing_accessor(property.__get__, descr, obj, owner, vm=vm, cont=cont)
         return vm.call(descr.fget, (obj,), {}, cont)
     if cls is classmethod:
         return bind_class_method(vm, descr, owner, cont)
@@ -115,9 +120,7 @@ def bind(vm: Any, descr: Any, obj: Any, owner: type, cont: Any) -> None:
     getter = find(vm, cls, "__get__")
     if getter is MISSING or is_a(descr, type):
         return vm.give(adopt_entry(vm, descr, owner), cont)
-    if type(getter) is types.FunctionType:
-        return vm.call(getter, (adopt_entry(vm, descr, owner), obj, owner), {}, cont)
-    vm.call(getter, (adopt_entry(vm, descr, owner), obj, owner), {}, cont)
+    vm.call(getter, (adopt_entry(vm, descr, owner), obj, owner), {}, cont)  # CPython does not bind it
 
 
 def bind_class_method(vm: Any, descr: Any, owner: type, cont: Any) -> None:
@@ -126,18 +129,31 @@ def bind_class_method(vm: Any, descr: Any, owner: type, cont: Any) -> None:
         return vm.give(types.MethodType(func, owner), cont)
     getter = find(vm, type(func), "__get__")
     if getter is MISSING:
-        return vm.give(types.MethodType(adopt_entry(vm, func, owner), owner), cont)
+        adopted = adopt_entry(vm, func, owner)  # what cannot be called makes a method, and fails when it is called
+        return vm.give(descr.__get__(None, owner) if adopted is func else types.MethodType(adopted, owner), cont)
     vm.call(getter, (adopt_entry(vm, func, owner), owner, owner), {}, cont)
 
 
-def _property_name(owner: type, descr: property) -> str:
-    for base in mro_of(owner):
-        for name, value in base.__dict__.items():
-            if value is descr:
-                return name
-    return "?"
+def raise_missing_accessor(access: Any, descr: property, *args: Any, vm: Any = None, cont: Any = None) -> None:
+    """Let CPython raise: it alone knows whether the property has a name."""
+    try:
+        access(descr, *args)
+    except AttributeError as error:
+        if cont is not None and cont.raised(vm, vm.frame, error):
+            return
+        raise Raised(error) from None
 
 
+def call_special(vm: Any, method: Any, obj: Any, args: tuple[Any, ...], cont: Any) -> None:
+    """Call what the class of `obj` has for a special method: it is bound as any other descriptor."""
+    if type(method) in _UNBOUND_METHODS:
+        return vm.call(method, (obj, *args), {}, cont)
+    out: list[Any] = []
+    vm.sync(lambda: bind(vm, method, obj, type(obj), None), out)
+    vm.call(out[0], args, {}, cont)
+
+
+_UNBOUND_METHODS = (types.FunctionType, types.MethodDescriptorType, types.WrapperDescriptorType)
 C_METHODS = {types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType}
 
 
@@ -187,6 +203,8 @@ def read_c_member(vm: Any, descr: Any, obj: Any, cont: Any) -> None:
     if type(obj) is types.FrameType and (name not in ("f_code", "f_lineno", "f_lasti") or name != "f_code" and any(
             obj is body.shown for body in vm.generators.values())):
         raise Break("SB020", f"{name} of a frame")
+    if type(obj) is types.FrameType:
+        vm.frame_objects.update(obj)
     if id(obj) in vm.generators and name != "__name__" and name != "__qualname__":
         return vm.give(generator_attribute(vm.generators[id(obj)], name), cont)
     if name == "__isabstractmethod__":  # asks the functions inside, and whether what they answer is true
@@ -210,7 +228,10 @@ def read_c_member(vm: Any, descr: Any, obj: Any, cont: Any) -> None:
         raise Raised(error) from None
     if type(value) is Box:
         value = value.force()
-    elif is_a(obj, _SELF_STANDING) and id(obj) not in vm.fresh:
+    elif name == "__self__" and type(obj) is types.BuiltinFunctionType and not is_a(value, types.ModuleType) \
+            and id(obj) not in heap.by_standin and id(obj) not in heap.sources:
+        pass  # a method that the trace has bound
+    elif is_a(obj, _SELF_STANDING) and id(obj) not in vm.fresh and id(value) not in heap.by_standin:
         value = heap.adopt(value, Attr(heap.source_of(obj), name))
     elif (tracker := heap.by_standin.get(id(obj))) is not None and tracker.shape is Shape.OPAQUE:
         if type(obj) is torch.Generator and name == "device":

@@ -45,6 +45,9 @@ class FactIndex:
                 self._note(self.guards, guard.source, (number, guard))
                 if guard.kind in RELATIONS:
                     self._note(self.guards, guard.value, (number, guard))
+                elif guard.kind is Kind.PARTITION:
+                    for place in guard.value.places[1:]:
+                        self._note(self.guards, place.source, (number, guard))
                 elif guard.kind in _NAMING:
                     self._name(guard.value, number)
         for number in range(trackers, len(heap.trackers)):

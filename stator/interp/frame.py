@@ -38,13 +38,14 @@ class Raised(BaseException):
     torch's refusal to guess a number that only the graph knows is none of the program's: it is a break.
     """
 
-    def __init__(self, exc: BaseException, again: bool = False, spoken: bool = False) -> None:
+    def __init__(self, exc: BaseException, again: bool = False, spoken: bool = False, chained: bool = False) -> None:
         if type(exc) is GuardOnDataDependentSymNode:
             raise data_dependent(exc.cond, "a number")  # type: ignore[attr-defined]
         self.of_a_tensor = not again and not spoken and type(exc) in _WORDED and speak_of_values(exc)
         super().__init__()
         self.exc = exc
         self.again = again  # a re-raise: the traceback and the context are already there
+        self.chained = chained or again  # the context is what it should be, or none
 
 
 def speak_of_values(exc: BaseException) -> bool:

@@ -114,10 +114,24 @@ def take_subclass(vm: Any, fn: Any, args: Any, kwargs: Any, cont: Any) -> bool:
     if slot is not None and args and (own := own_method(vm, args[0], slot)) is not None:
         vm.call(own, args, kwargs, cont if slot != "__len__" else LengthOf(cont))
         return True
+    if vm.patched:
+        refuse_c_code(vm, fn, descriptor, (receiver, *args), kwargs)
     if id(descriptor) not in _OVERRIDABLE and slot is None or not concerned(vm, (receiver, *args), kwargs):
         return False
     vm.give(perform(vm, fn, args, kwargs), cont)
     return True
+
+
+def refuse_c_code(vm: Any, fn: Any, descriptor: Any, args: Any, kwargs: Any) -> None:
+    """Break at C code that gets a tensor some special method of which was replaced."""
+    if torch_leaf(descriptor) or torch_leaf(fn) or id(descriptor) in _UNASKED or id(descriptor) in _OPERATORS \
+            or not (type(fn) in C_CALLABLES or is_a(fn, type) and module_of(fn) == "builtins"):
+        return
+    for value in (*args, *kwargs.values()) if kwargs else args:
+        for each in value if type(value) in (list, tuple) else (value,):
+            if type(each) is FakeTensor:
+                raise Break("SB005", f"{getattr(descriptor, '__name__', descriptor)}() of a tensor: "
+                            f"Tensor.{min(vm.patched)} was replaced")
 
 
 def perform(vm: Any, fn: Any, args: Any, kwargs: Any) -> Any:
@@ -205,6 +219,7 @@ _SLOT_OF = {id(len): "__len__", id(abs): "__abs__", id(pow): "__pow__"}
 _ASKED = frozenset(map(id, (C._set_grad_enabled, torch.device)))  # no operations, yet torch asks about them
 _ASKED_OF_TENSORS = frozenset(map(id, (len, abs, pow, *vars(operator).values()))) - {id(operator.is_),
                                                                                    id(operator.is_not)}
+_OPERATORS = frozenset(map(id, vars(operator).values())) - {id(operator.index), id(operator.truth)}
 _UNASKED = frozenset(map(id, (
     isinstance, issubclass, type, callable, id, list.append, list.extend, list.insert, dict.get, dict.setdefault,
     dict.update, dict.__setitem__, types.GetSetDescriptorType.__get__,

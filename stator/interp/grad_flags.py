@@ -31,7 +31,7 @@ class GradFlag:
 def may_be_noted(vm: Any, fake: Any) -> bool:
     hooked = any(hook is not None and hook.tensor is fake for _, hook in vm.hooks.values())
     with torch._C.DisableTorchFunction():
-        changed = bool(fake._version)
+        changed = bool(vm.recorder.version_of(fake))
     return WAY not in vm.turned_off and vm.recorder.enclosing is None and not hooked and not changed
 
 
@@ -40,6 +40,7 @@ def note(vm: Any, fake: Any, value: bool) -> None:
     flag = vm.grad_flags.get(id(fake))
     if flag is None:
         flag = vm.grad_flags[id(fake)] = GradFlag(fake, not value, not value, not value)
+        vm.heap.note_handled(fake)
     require_unused(vm, flag)
     flag.final, flag.uses = value, uses
     if not uses:

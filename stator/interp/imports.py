@@ -11,11 +11,13 @@ import importlib.machinery
 import os
 import sys
 import sysconfig
+import types
 from typing import Any
 
 from stator.breaks import Break
 from stator.guards.guard import Kind
-from stator.source import Pinned
+from stator.kinds import is_a
+from stator.source import Key, Pinned
 
 _INSTALLED = tuple({os.path.realpath(sysconfig.get_path(name)) + os.sep
                     for name in ("stdlib", "platstdlib", "purelib", "platlib")})
@@ -25,13 +27,28 @@ def refuse_loading(vm: Any, namespace: dict[str, Any], name: str, fromlist: Any,
     """Break where an import would run code of the user's own."""
     full = absolute_name(namespace, name, level)
     wanted = [full]
-    if full in sys.modules and fromlist:
+    if fromlist and is_a(sys.modules.get(full), types.ModuleType):
         own = sys.modules[full].__dict__
         wanted += [f"{full}.{part}" for part in fromlist if "__path__" in own and part not in own and part != "*"]
     for module in wanted:
         if module not in sys.modules and not is_installed(module.partition(".")[0]):
             vm.heap.guard(Pinned(sys.modules), Kind.ABSENT, module)  # once it is loaded, the next call goes on
             raise Break("SB006", f"the import of {module}, which is not loaded yet")
+
+
+def guard_registered(vm: Any, *names: str) -> None:
+    """Guard what sys.modules has under these names: a module, None, or nothing."""
+    for name in names:
+        if name in sys.modules:
+            vm.heap.guard(Key(Pinned(sys.modules), name), Kind.ID, sys.modules[name])
+        else:
+            vm.heap.guard(Pinned(sys.modules), Kind.ABSENT, name)
+
+
+def parents_of(name: str) -> list[str]:
+    """The packages around a module, the outermost first."""
+    parts = name.split(".")
+    return [".".join(parts[:count]) for count in range(1, len(parts))]
 
 
 def absolute_name(namespace: dict[str, Any], name: str, level: int) -> str:

@@ -14,10 +14,12 @@ from stator.graph.tensor_classes import acts_as_wrapper
 from stator.heap.shells import CONSTANT_TYPES
 from stator.interp.attributes import tensor_class
 from stator.interp.frame import Continuation, Frame, Raised
-from stator.interp.lookup import MISSING, find
+from stator.interp.lookup import MISSING, find, flags_of
 from stator.interp.marked import refuse_disabled
 from stator.kinds import is_a, module_of
 from stator.native.table import lookup
+
+_NO_INSTANCES = 1 << 7  # Py_TPFLAGS_DISALLOW_INSTANTIATION
 
 
 class Initialise(Continuation):
@@ -64,6 +66,8 @@ def instantiate(vm: Any, cls: type, args: Any, kwargs: Any, cont: Any) -> None:
     row = lookup(cls)
     if row is not None:
         return vm.call_native(cls, args, kwargs, cont)
+    if flags_of(cls) & _NO_INSTANCES:
+        return vm.give(vm.native_unhooked(cls, args, kwargs), cont)  # raises
     if torch.Tensor in cls.__mro__ and acts_as_wrapper(cls):
         return vm.give(new_wrapper(vm, cls, args, kwargs or {}), cont)
     new = find(vm, cls, "__new__")

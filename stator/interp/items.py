@@ -33,7 +33,9 @@ def get_item(vm: Any, obj: Any, key: Any, cont: Any = None, own: bool = True) ->
     if type(obj) is types.MappingProxyType:  # asks its mapping
         obj = mapping_behind(obj)
     cls = type(obj)
-    if cls is FakeTensor and (vm.modes or vm.recorder.classes):
+    if cls is FakeTensor and own:
+        vm.recorder.slots_used.add("__getitem__")
+    if cls is FakeTensor and (vm.modes or vm.recorder.classes or vm.patched):
         if own and (method := own_method(vm, obj, "__getitem__")) is not None:
             return vm.call(method, (obj, key), {}, cont)
         if vm.modes or vm.concerned((obj, key)):
@@ -136,7 +138,9 @@ def _subscript_class(vm: Any, cls: type, key: Any, cont: Any) -> None:
 def set_item(vm: Any, obj: Any, key: Any, value: Any, cont: Any = DISCARD, own: bool = True) -> None:
     cls = type(obj)
     vm.heap.note_write(obj)
-    if cls is FakeTensor and (vm.modes or vm.recorder.classes):
+    if cls is FakeTensor and own:
+        vm.recorder.slots_used.add("__setitem__")
+    if cls is FakeTensor and (vm.modes or vm.recorder.classes or vm.patched):
         if own and (method := own_method(vm, obj, "__setitem__")) is not None:
             return vm.call(method, (obj, key, value), {}, cont)
         if vm.modes or vm.concerned((obj, key, value)):

@@ -67,6 +67,7 @@ def set_known(vm: Any, function: Any, stream: Any, args: Any, kwargs: Any, cont:
     if id(stream) not in vm.known_streams:
         vm.known_streams[id(known)] = known
         vm.seeded_streams[id(stream)] = (stream, known)
+        vm.heap.note_handled(stream)
     vm.give(None, cont)
 
 

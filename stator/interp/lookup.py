@@ -11,9 +11,10 @@ from typing import Any
 from stator.guards.guard import MISSING, Kind
 from stator.shapes.values import UNREAD, unread_class
 from stator.source import Pinned
+from stator.suspended_patches import names_of_class
 
 _mro_of = type.__dict__["__mro__"].__get__
-_flags_of = type.__dict__["__flags__"].__get__
+flags_of = type.__dict__["__flags__"].__get__
 _HEAP_TYPE = 1 << 9
 _IMMUTABLE = 1 << 8
 
@@ -42,7 +43,7 @@ def guard_field(vm: Any, cls: type, name: str) -> None:
 
 def is_mutable_class(cls: type) -> bool:
     """Whether someone could assign to the class's attributes (C types are immutable)."""
-    return _flags_of(cls) & (_HEAP_TYPE | _IMMUTABLE) == _HEAP_TYPE
+    return flags_of(cls) & (_HEAP_TYPE | _IMMUTABLE) == _HEAP_TYPE
 
 
 def find(vm: Any, cls: type, name: str) -> Any:
@@ -67,8 +68,9 @@ def find(vm: Any, cls: type, name: str) -> Any:
         if deleted and is_mutable_class(base) and id(base) not in vm.fresh:
             # At the start of a call the class has its own still: what it inherits is a fact about the others.
             vm.heap.guard(Pinned(base), Kind.TYPE_ATTR, (name, inherited(base, name)))
-        if name in base.__dict__:
-            owner, found = base, base.__dict__[name]
+        own = names_of_class(base)
+        if name in own:
+            owner, found = base, own[name]
             break
     if not deleted and is_mutable_class(cls) and id(cls) not in vm.fresh:
         vm.heap.guard(Pinned(cls), Kind.TYPE_ATTR, (name, found))
@@ -84,6 +86,7 @@ def find(vm: Any, cls: type, name: str) -> Any:
 def inherited(cls: type, name: str) -> Any:
     """The raw attribute as the class has it outside the trace."""
     for base in _mro_of(cls):
-        if name in base.__dict__:
-            return base.__dict__[name]
+        own = names_of_class(base)
+        if name in own:
+            return own[name]
     return MISSING

@@ -23,7 +23,8 @@ from stator.heap.readers import traceback_of
 from stator.heap.tracker import Shape
 from stator.interp.frame import Bug, ExcState, Finished, Frame, Raised
 from stator.interp.handled_errors import ANY, WAY, caught_in, note
-from stator.interp.tracebacks import Unwound, place_of, with_place
+from stator.interp.progress import LOOK_MASK, Progress
+from stator.interp.tracebacks import FrameObjects, Unwound, last_offset, place_of, with_place
 from stator.source import CallOf, Pinned
 
 Handler = Callable[["Machine", Frame, Any], None]
@@ -160,6 +161,7 @@ class Machine:
         self.seeded_streams: dict[int, tuple[Any, Any]] = {}  # a stream from outside -> it, the one in its place
         self.filter_managers: dict[int, Any] = {}  # the catch_warnings that the program has entered
         self.filters_changed = False  # of warnings: those of the process are as they were until the residual runs
+        self.addresses: set[int] = set()  # of tuples made inside the trace, which it does not hold
         self.asked_ids: dict[int, Any] = {}  # of objects made inside the trace: the residual's have others
         self.asked_hashes: dict[int, Any] = {}  # the same, of hashes that are made of addresses
         self.grad_flags: dict[int, Any] = {}  # id of a fake -> how its flag changes (see interp/grad_flags)
@@ -170,8 +172,13 @@ class Machine:
         self.new_leaves: list[Any] = []  # tensors of the graph that were made to require a gradient
         self.retained: dict[int, Any] = {}  # tensors of the graph that are to keep their gradients, by id
         self.turned_off: set[str] = set()  # ways of capturing that break instead (see CallSite)
+        self.frame_objects = FrameObjects()
+        self.not_rebuilt: set[type] = set()  # C types whose values no residual can make (see CallSite)
+        self.compiling_shown = False  # torch.compiler.is_compiling() returned True
         self.why_off: Mapping[str, str] = {}
         self.located: tuple[Any, int, Any] = NOWHERE  # a code object, an instruction of it, its place
+        self.jumps = self.pushes = 0  # backward jumps and calls so far
+        self.progress = Progress()
         self.steps = 0  # instructions begun by the outermost loop
         self.stop_step = -1  # where to stop: set when a trace is repeated up to the place of a break
         self.stop: Break = None  # type: ignore[assignment]
@@ -218,6 +225,7 @@ class Machine:
                         handler(self, frame, instr)
                 except Raised as raised:
                     exc, again, unnamed = raised.exc, raised.again, raised.of_a_tensor
+                    chained = raised.chained
                 except Finished as finished:
                     self.exc_state = state
                     # Its traceback holds the frames that hold it, and with them the user's objects: a cycle.
@@ -243,7 +251,7 @@ class Machine:
                     raise unsaid
                 if exc.args and self.caught():
                     self.guard_names_in(exc)
-                self.unwind(exc, again)
+                self.unwind(exc, again, chained)
         finally:
             if not failed:
                 self.frame = outer
@@ -255,9 +263,9 @@ class Machine:
             tracker.shape is Shape.TENSOR and type(tracker.original) is not torch.Tensor
             for tracker in self.heap.trackers)
 
-    def unwind(self, exc: BaseException, again: bool) -> None:
+    def unwind(self, exc: BaseException, again: bool, chained: bool) -> None:
         """Go to the handler of `exc`, leaving frames that have none."""
-        if id(exc) not in self.heap.by_standin and not again and exc.__context__ is None:
+        if id(exc) not in self.heap.by_standin and not chained and exc.__context__ is None:
             self.set_context(exc)
         while True:
             frame = self.frame
@@ -268,12 +276,14 @@ class Machine:
             again = False
             entry = instr.handler
             if entry is not None:
+                offset = last_offset(frame) if entry.lasti else 0
                 del frame.stack[entry.depth:]
                 if entry.lasti:
-                    frame.stack.append(instr.offset // 2)
+                    frame.stack.append(offset // 2)
                 frame.stack.append(exc)
                 frame.ip = entry.target
                 return
+            self.frame_objects.left(frame)
             if frame.generator is not None:
                 exc = frame.generator.failed(self, exc)
             if frame.is_base:
@@ -315,7 +325,7 @@ class Machine:
         while tb is not None and tb.tb_frame.f_code.co_filename.startswith(_OWN):
             tb = tb.tb_next  # our own frames, below the interpreted ones
         if frame.func is not None and not is_own(frame):
-            tb = with_place(tb, place_of(frame))
+            tb = with_place(tb, place_of(frame), self.frame_objects.of(frame))
         exc.__traceback__ = tb
 
     def traceback_of(self, exc: BaseException) -> types.TracebackType | None:
@@ -348,6 +358,9 @@ class Machine:
         if level > DEPTH_LIMIT:
             raise Break("SB011", f"{DEPTH_LIMIT} nested calls")
         self.frame = frame
+        self.pushes += 1
+        if not self.pushes & LOOK_MASK:
+            self.progress.look(self)
 
     def give(self, value: Any, cont: Any = None) -> None:
         """Hand a value computed at once to whoever asked for it."""
@@ -359,6 +372,8 @@ class Machine:
     def leave(self, frame: Frame, value: Any) -> None:
         """`frame` returns `value`; its locals die now, as a generator among them may have a `finally` to run."""
         frame.locals.clear()
+        if self.frame_objects:
+            self.frame_objects.left(frame)
         if self.pending is not None:  # such a `finally` broke, and nobody else hears of it
             raise self.pending
         if frame.segment is not None:

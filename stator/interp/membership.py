@@ -70,9 +70,11 @@ def contains(vm: Any, container: Any, item: Any, invert: bool, cont: Any = None)
         return vm.call_function(method, (container, item), None, AsBool(invert, cont)) \
             if type(method) is types.FunctionType else call_slot(vm, method, (container, item), AsBool(invert, cont))
     if method is MISSING:
+        text = f"argument of type '{cls.__name__}' is not iterable"
         if not vm.is_iterable(container):
-            raise Raised(TypeError(f"argument of type '{cls.__name__}' is not iterable"))
-        return vm.call_own(contained, (container, item, not invert), cont)  # an iterator stands behind what was found
+            raise Raised(TypeError(text))
+        # An iterator stands behind what was found.
+        return vm.call_own(contained, (container, item, not invert, iter, TypeError, text), cont)
     tracker = heap.by_standin.get(id(container))
     if tracker is not None and tracker.shape is Shape.SET:  # a search in a set does not depend on its order
         for member in tracker.initial:

@@ -19,6 +19,7 @@ from stator.breaks import Break
 from stator.guards.guard import Kind
 from stator.interp.arrays import run_on_arrays
 from stator.interp.frame import Raised
+from stator.interp.overrides import refuse_patched
 from stator.interp.rule_registry import rule
 from stator.kinds import is_a
 from stator.shapes.values import UNREAD, DeferredText, Formatted, is_unbacked, python_type, unread
@@ -66,6 +67,9 @@ def text_piece(vm: Any, value: Any, conversion: str = "", spec: Any = "") -> Def
     cls = type(value)
     if cls is DeferredText and not conversion and spec == "":
         return value
+    if cls is FakeTensor:
+        for name in ("__format__", "__str__", "__repr__"):
+            refuse_patched(vm, name)
     refuse_changing(value)
     if type(spec) is str:
         check_spec(value, conversion, spec)

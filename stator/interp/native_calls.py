@@ -27,14 +27,16 @@ from stator.heap.sets import ORDERLESS, note_operation
 from stator.heap.upcoming import is_known_ahead
 from stator.interp import consumers, symbols
 from stator.interp.frame import UNBOUND, Frame, Raised
+from stator.interp.iterator_protocol import is_iterator
 from stator.interp.lazy_iterators import containers_behind, is_to_be_read
 from stator.interp.lookup import MISSING, find, is_mutable_class
 from stator.interp.machine import Machine, Thunk, program_of
 from stator.interp.marked import is_marked, refuse_disallowed
-from stator.interp.overrides import own_method
+from stator.interp.native_warnings import WARNING_TYPES, call_heard
+from stator.interp.overrides import own_method, refuse_patched
 from stator.interp.rule_registry import RULES
 from stator.interp.texts import refuse_addresses, text_of_outside
-from stator.kinds import is_a
+from stator.kinds import is_a, module_of
 from stator.native.table import NativeClass, lookup, name_of, receiver_split
 from stator.native.torch_ops import torch_leaf
 from stator.shapes.values import SYMBOLIC, UNREAD, data_dependent, specialise, unread
@@ -53,6 +55,7 @@ class NativeCaller(Machine):
     guard_code: Callable[[types.FunctionType], None]
     walked: Callable[[Any], Any]
     guard_identity: Callable[[Any], Any]
+    hears_numpy = False  # while warnings of a call of numpy's are collected
 
     # ------------------------------------------------------------------ C code
 
@@ -127,8 +130,8 @@ class NativeCaller(Machine):
                 return self.give(text, cont)
             refuse_addresses(self, fn, (*every, *kwargs.values()) if kwargs else every)
         if row.cls is NativeClass.ITERATOR or id(descriptor) in _HIGHER_ORDER:
-            if self.recorder.classes and any(type(value) is FakeTensor and self.is_python_iterable(value)
-                                             for value in args):
+            if (self.recorder.classes or self.patched) and any(
+                    type(value) is FakeTensor and self.is_python_iterable(value) for value in args):
                 raise Break("SB017", f"{name_of(row)} of a tensor whose class has its own __iter__")
             called = _CALLED_AT.get(id(descriptor), -1)  # what is only handed on stays what it is
             args = tuple([self.python_callable(value) if at == called else value for at, value in enumerate(args)])
@@ -254,6 +257,9 @@ class NativeCaller(Machine):
             if type(args[0]) in UNREAD:
                 _require_read(fn, args[0])
             self.heap.note_write(args[0])  # perhaps: C code changes nothing but its first argument
+            if (type(args[0]) in WARNING_TYPES or len(args) > 1 and type(args[1]) in WARNING_TYPES) \
+                    and not self.hears_numpy:
+                return call_heard(self, fn, args, kwargs)
         _hook.enter()
         try:
             result = fn(*args, **kwargs) if kwargs else fn(*args)
@@ -269,6 +275,8 @@ class NativeCaller(Machine):
             if is_a(error, GuardOnDataDependentSymNode):
                 raise data_dependent(error.cond,  # type: ignore[attr-defined]
                                      f"{describe_callable(fn)} asks for a number") from None
+            if is_a(error, RecursionError):  # how deep the call may go depends on the frames around it
+                raise Break("SB011", f"values nested too deep for {describe_callable(fn)}") from None
             if is_a(error, (TypeError, KeyError)):
                 for value in args:  # perhaps for a method that a class does not have yet
                     self.guard_special_methods(value)
@@ -284,6 +292,8 @@ class NativeCaller(Machine):
             raise self.pending
         if self.heap.sets:
             note_operation(self.heap, fn, args, failed=False)
+        if self.not_rebuilt:
+            self.refuse_not_rebuilt(result)
         return result.force() if type(result) is Box else result
 
     def guard_digits(self) -> None:
@@ -297,12 +307,23 @@ class NativeCaller(Machine):
                 _require_read(fn, args[0])
             self.heap.note_write(args[0])  # perhaps: C code changes nothing but its first argument
         try:
-            return fn(*args, **(kwargs or {}))
+            result = fn(*args, **(kwargs or {}))
         except Exception as error:
+            if is_a(error, RecursionError):  # how deep the call may go depends on the frames around it
+                raise Break("SB011", f"values nested too deep for {describe_callable(fn)}") from None
             if is_a(error, (TypeError, KeyError)):
                 for value in args:  # perhaps for a method that a class does not have yet
                     self.guard_special_methods(value)
             raise Raised(error) from None
+        if self.not_rebuilt:
+            self.refuse_not_rebuilt(result)
+        return result
+
+    def refuse_not_rebuilt(self, result: Any) -> None:
+        """Break at the call that makes a value which an earlier trace could not rebuild."""
+        for value in (result, *result) if type(result) is tuple else (result,):
+            if type(value) in self.not_rebuilt and id(value) not in self.heap.by_standin:
+                raise Break("SB007", f"a {module_of(type(value))}.{type(value).__qualname__}")
 
     # ------------------------------------------------------------------ nested runs
 
@@ -326,6 +347,7 @@ class NativeCaller(Machine):
 
         That it is none of the others is noted with the call; a parameter is guarded once, not against each other one.
         """
+        refuse_patched(self, "__hash__")
         tracker = self.heap.by_standin.get(id(tensor))
         if tracker is None:
             return id(tensor)
@@ -422,10 +444,6 @@ class _Callback:
             return target(*args, **kwargs)
         invoke.__code__ = invoke.__code__.replace(co_filename="<callback>")
         self.invoke = invoke
-
-
-def is_iterator(cls: type) -> bool:
-    return any("__next__" in base.__dict__ for base in type.__dict__["__mro__"].__get__(cls))
 
 
 def _of_numbers(func: types.FunctionType) -> bool:

@@ -27,7 +27,7 @@ from stator.interp.held_scalars import number_of
 from stator.interp.lazy_iterators import is_to_be_read
 from stator.interp.lengths import symbolic_length
 from stator.interp.lookup import MISSING, ancestors, find
-from stator.interp.overrides import only_defaults, own_method
+from stator.interp.overrides import only_defaults, own_method, refuse_patched
 from stator.interp.texts import refuse_addresses
 from stator.interp.traced_numpy import NUMPY_TYPES, concerns, run_traced
 from stator.kinds import is_a
@@ -110,11 +110,14 @@ def binary(vm: Any, symbol: str, left: Any, right: Any, inplace: bool, cont: Any
     tensor_function = inplace_function if inplace and left_type is FakeTensor and symbol != "@" else function
     if left_type in SCALARS and right_type in SCALARS:
         try:
-            value = function(left, right)
+            value = (inplace_function if inplace else function)(left, right)
         except Exception as error:
             raise Raised(error) from None
         return vm.give(value, cont)
-    if (vm.modes or vm.recorder.classes) and (left_type is FakeTensor or right_type is FakeTensor):
+    on_left = left_type is FakeTensor
+    if on_left or right_type is FakeTensor:
+        vm.recorder.slots_used.add((stem, on_left, inplace))
+    if (vm.modes or vm.recorder.classes or vm.patched) and (on_left or right_type is FakeTensor):
         own = subclass_candidates(vm, stem, left, right, inplace)
         if own:
             return attempt(vm, own, lambda: _refuse_operands(symbol, left, right, inplace), cont)
@@ -236,7 +239,9 @@ def compare(vm: Any, symbol: str, left: Any, right: Any, cont: Any = None) -> No
         except Exception as error:
             raise Raised(error) from None
         return vm.give(value, cont)
-    if (vm.modes or vm.recorder.classes) and (left_type is FakeTensor or right_type is FakeTensor):
+    if left_type is FakeTensor or right_type is FakeTensor:
+        vm.recorder.slots_used.add(name if left_type is FakeTensor else swapped)
+    if (vm.modes or vm.recorder.classes or vm.patched) and (left_type is FakeTensor or right_type is FakeTensor):
         if own_method(vm, left, name) is not None or own_method(vm, right, swapped) is not None:
             return _compare_subclasses(vm, symbol, left, right, cont)
         if vm.modes or vm.concerned((left, right)):
@@ -351,7 +356,7 @@ def unary(vm: Any, symbol: str, value: Any, cont: Any = None) -> None:
             raise Raised(error) from None
         return vm.give(result, cont)
     if cls is FakeTensor:
-        if vm.recorder.classes and (own := own_method(vm, value, name)) is not None:
+        if (own := own_method(vm, value, name)) is not None:
             return vm.call(own, (value,), {}, cont)
         if vm.modes or vm.concerned((value,)):
             return vm.give(vm.ask_modes(function, (value,)), cont)
@@ -411,6 +416,7 @@ def truth(vm: Any, value: Any) -> bool:
 def tensor_truth(vm: Any, value: Any) -> bool:
     if vm.modes:
         raise Break("SB002", "the truth of a tensor while a mode sees every operation")
+    refuse_patched(vm, "__bool__")
     if vm.recorder.classes and id(value) in vm.recorder.classes:
         for name in ("__bool__", "__len__"):
             if own_method(vm, value, name) is not None:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import collections.abc
 import types
 from typing import Any
 
 from stator.breaks import Break
+from stator.guards.guard import Kind
 from stator.interp.attributes import load_attr
 from stator.interp.descriptors import bind
 from stator.interp.frame import Continuation, Frame, Raised, SavedExc
-from stator.interp.lookup import MISSING, ancestors, find
+from stator.interp.lookup import MISSING, ancestors, find, flags_of, is_mutable_class
 from stator.interp.machine import op
 from stator.kinds import is_a
 from stator.shapes.values import python_type
+from stator.source import CallOf, Pinned
 
 # ---------------------------------------------------------------------- raising
 
@@ -197,13 +198,25 @@ def WITH_EXCEPT_START(vm: Any, frame: Frame, instr: Any) -> None:
 
 @op
 def MATCH_MAPPING(vm: Any, frame: Frame, instr: Any) -> None:
-    frame.stack.append(issubclass(python_type(frame.stack[-1]), collections.abc.Mapping))
+    frame.stack.append(_is_collection(vm, frame.stack[-1], 1 << 6))  # Py_TPFLAGS_MAPPING
 
 
 @op
 def MATCH_SEQUENCE(vm: Any, frame: Frame, instr: Any) -> None:
-    cls = python_type(frame.stack[-1])
-    frame.stack.append(issubclass(cls, collections.abc.Sequence) and not issubclass(cls, (str, bytes, bytearray)))
+    frame.stack.append(_is_collection(vm, frame.stack[-1], 1 << 5))  # Py_TPFLAGS_SEQUENCE
+
+
+def _is_collection(vm: Any, value: Any, flag: int) -> bool:
+    """Whether CPython matches the class as a sequence or mapping; registering it with an ABC later changes that."""
+    cls = python_type(value)
+    if is_mutable_class(cls) and id(cls) not in vm.fresh:
+        vm.heap.guard(CallOf(Pinned(collection_flags), (Pinned(cls),)), Kind.FRESH_CALL, collection_flags(cls))
+    return bool(flags_of(cls) & flag)
+
+
+def collection_flags(cls: type) -> int:
+    """A pure reader for guards."""
+    return flags_of(cls) & 0x60
 
 
 @op

@@ -11,7 +11,7 @@ from stator.code.opcodes import NULL_LAST
 from stator.guards.guard import Kind
 from stator.interp.attributes import load_attr
 from stator.interp.frame import NULL, UNBOUND, Continuation, Frame, Raised
-from stator.interp.imports import refuse_loading
+from stator.interp.imports import absolute_name, guard_registered, parents_of, refuse_loading
 from stator.interp.lookup import MISSING
 from stator.interp.machine import declined, op
 from stator.interp.ops_data import read_cell, unbound_cell
@@ -134,10 +134,14 @@ def import_module(vm: Any, frame: Frame, name: str, fromlist: Any, level: int) -
     if vm.heap.scope(builtins.__dict__).read("__import__") is not builtins_import:
         raise Break("SB001", "builtins.__import__ was replaced")
     refuse_loading(vm, namespace, name, fromlist, level)
-    module = vm.native_unhooked(builtins_import, (name, namespace, None, fromlist, level))
-    full = getattr(module, "__name__", None)
-    if full is not None and sys.modules.get(full) is module:
-        vm.heap.guard(Key(Pinned(sys.modules), full), Kind.ID, module)
+    full = absolute_name(namespace, name, level)
+    try:
+        module = vm.native_unhooked(builtins_import, (name, namespace, None, fromlist, level))
+    except Raised:
+        guard_registered(vm, *parents_of(full), full)
+        raise
+    top = full.removesuffix(name) + name.partition(".")[0]  # which a plain `import a.b` gives
+    guard_registered(vm, full, full if fromlist else top)
     return module
 
 
@@ -161,6 +165,7 @@ class SubmoduleFallback(Continuation):
         package = getattr(self.module, "__name__", "<unknown module name>")
         found = sys.modules.get(f"{package}.{self.name}")
         if found is None:
+            guard_registered(vm, f"{package}.{self.name}")
             origin = getattr(self.module, "__file__", None) or "unknown location"
             raise Raised(ImportError(f"cannot import name {self.name!r} from {package!r} ({origin})",
                                      name=package, path=getattr(self.module, "__file__", None)))

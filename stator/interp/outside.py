@@ -6,12 +6,14 @@ import enum
 import types
 from typing import Any
 
+import torch
+
 from stator.kinds import is_a
 
 
 def is_outside(vm: Any, obj: Any) -> bool:
     """Whether an object without a shadow comes from outside the trace."""
-    if is_a(obj, (type, types.FunctionType, types.ModuleType)):
+    if is_a(obj, (type, types.FunctionType, types.ModuleType, torch._ops.OpOverloadPacket)):
         return id(obj) not in vm.fresh
     return is_a(obj, enum.Enum) and is_known_member(vm, obj) or id(obj) in vm.heap.by_standin
 

@@ -12,10 +12,12 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
+from stator.breaks import Break
 from stator.heap.shells import CONSTANT_TYPES, IDENTITY_TYPES
 from stator.interp.lookup import MISSING, ancestors, find
 from stator.kinds import is_a
 from stator.source import Pinned
+from stator.suspended_patches import ABSENT, TENSOR_CLASSES, is_special, original
 
 HANDLER = "__torch_function__"
 DISABLED: Any = torch._C._disabled_torch_function_impl
@@ -85,9 +87,67 @@ def ask_objects(vm: Any, function: Any, args: Any, rest: tuple[Any, ...], object
 
 
 def own_method(vm: Any, value: Any, name: str) -> Any:
-    """A special method that a tensor subclass has in place of Tensor's; None where it has none."""
+    """A special method in place of Tensor's own, of a subclass or patched; None where there is none."""
     cls = vm.recorder.classes.get(id(value))
+    if type(value) is FakeTensor:
+        vm.recorder.slots_used.add(name)
     if cls is None:
-        return None
+        if name not in vm.patched or type(value) is not FakeTensor:
+            return None
+        cls = vm.recorder.class_of(value)
     found = find(vm, cls, name)
-    return None if found is MISSING or found is find(vm, torch.Tensor, name) else found
+    if found is None:
+        raise Break("SB005", f"a tensor whose {name} is None")
+    return None if found is MISSING or found is original(name) else found
+
+
+def refuse_patched(vm: Any, name: str) -> None:
+    """Break where C code finds a special method of a tensor by itself, and the program has replaced it."""
+    vm.recorder.slots_used.add(name)
+    if name in vm.patched:
+        raise Break("SB005", f"a tensor used through Tensor.{name}, which was replaced")
+
+
+def refuse_patched_call(vm: Any, function: Any, args: Any) -> None:
+    """The same for an operation that C code begins: it knows the operation, not the slot it came through."""
+    name = getattr(function, "__name__", "")
+    for slot in (name,) if is_special(name) else (f"__{name}__", f"__r{name}__"):
+        if original(slot) is not ABSENT:
+            refuse_patched(vm, slot)
+
+
+def note_slot(vm: Any, cls: type, name: str) -> None:
+    """The trace has written a special method of Tensor."""
+    if cls in TENSOR_CLASSES and is_special(name):
+        vm.patched.discard(name) if find(vm, cls, name) is original(name) else vm.patched.add(name)
+
+
+def guard_slots(vm: Any) -> None:
+    """Guard the special methods through which operators and C code have used tensors."""
+    names = set()
+    for used in vm.recorder.slots_used:
+        if type(used) is str:
+            names.add(used)
+        else:
+            stem, on_left, in_place = used
+            names.add(f"__{stem}__" if on_left else f"__r{stem}__")
+            if in_place and on_left:
+                names.add(f"__i{stem}__")
+    classes = [torch.Tensor]
+    if any(is_a(each.tensor, torch.nn.Parameter) for each in vm.recorder.inputs):
+        classes.append(torch.nn.Parameter)
+    for name in sorted(names):
+        for cls in classes:
+            find(vm, cls, name)
+
+
+def guard_names(vm: Any, graph: Any) -> None:
+    """Guard the names by which a graph is run that FX or a backend of the user's runs."""
+    for node in graph.nodes:
+        name = node.target if type(node.target) is str else getattr(node.target, "__name__", "")
+        if node.op == "call_method":
+            find(vm, torch.Tensor, name)
+        elif node.op == "call_function":
+            for module in (torch, torch.nn.functional, torch._C._nn):
+                if vars(module).get(name) is node.target:
+                    vm.heap.scope(vars(module)).read(name)

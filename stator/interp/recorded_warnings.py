@@ -120,9 +120,7 @@ def watch_list(vm: Any, log: list[Any]) -> None:
             raise Break("SB015", "a list that gets what operations say as they run")
         listen()
 
-    if recorder.in_order:
-        recorder.listening = unheard
-    else:
+    if not recorder.in_order:
         listen()  # the operations of a compiler say other things
 
     def adopt_list(value: Any, source: Any) -> Any:
@@ -133,23 +131,6 @@ def watch_list(vm: Any, log: list[Any]) -> None:
     heap.adopters[list] = adopt_list
     if id(log) in heap.by_original:
         met()
-
-
-@contextlib.contextmanager
-def unheard(target: Any, args: tuple[Any, ...] | None, kwargs: dict[str, Any]) -> Iterator[None]:
-    """While an operation is done on fakes: it says everything once more when it is run."""
-    shown_by, always = getattr(warnings, "_showwarnmsg_impl"), torch.is_warn_always_enabled()
-    setattr(warnings, "_showwarnmsg_impl", _nothing)
-    torch.set_warn_always(True)  # else what is said once would be said to the trace
-    try:
-        yield
-    finally:
-        torch.set_warn_always(always)
-        setattr(warnings, "_showwarnmsg_impl", shown_by)
-
-
-def _nothing(message: Any) -> None:
-    return None
 
 
 def is_silent(target: Any, name: str, args: tuple[Any, ...]) -> bool:

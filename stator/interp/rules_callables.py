@@ -13,7 +13,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from stator.interp import operators
 from stator.interp.assignment import GiveNone, store_attr
 from stator.interp.attributes import load_attr
-from stator.interp.descriptors import read_c_member
+from stator.interp.descriptors import bind_class_method, read_c_member
 from stator.interp.frame import Continuation, Frame, Raised
 from stator.interp.items import delete_item, get_item, set_item
 from stator.interp.membership import contains
@@ -81,7 +81,7 @@ def _property_delete(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 @getter_rule(classmethod.__get__)
 def _classmethod_get(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     owner = args[2] if len(args) > 2 and args[2] is not None else type(args[1])
-    vm.give(vm.native_unhooked(types.MethodType, (args[0].__func__, owner)), cont)
+    bind_class_method(vm, args[0], owner, cont)
 
 
 @getter_rule(staticmethod.__get__)

@@ -6,6 +6,8 @@ import collections
 import types
 from typing import Any
 
+import numpy
+
 from stator.breaks import Break
 from stator.guards.guard import Kind
 from stator.heap.box import Box
@@ -128,6 +130,13 @@ for _function in (object.__reduce_ex__, object.__reduce__, object.__getstate__, 
 
 
 # ---------------------------------------------------------------------- memoryviews
+
+
+@rule(memoryview)
+def _memoryview(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    if any(type(value) is numpy.ndarray for value in (*args, *kwargs.values())):
+        raise Break("SB005", "a memoryview of an array")  # writes to it would not be noticed
+    vm.call_listed(memoryview, memoryview, None, args, kwargs, cont)
 
 
 def _release_rule(method: Any) -> Any:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from stator.breaks import Break
+from stator.graph.quiet import warnings_can_raise
 from stator.guards.guard import Kind
 from stator.heap.box import Box
 from stator.heap.changes import anything_changed
@@ -41,6 +42,11 @@ class Warned:
     filename: str
     line: int
     outward: int  # how many calls outside the compiled function the place is; 0: it is the one above
+
+
+@dataclass(frozen=True)
+class Converted(Warned):
+    """torch's warning of a tensor with requires_grad=True that became a float; torch says whether it is due."""
 
 
 @dataclass(frozen=True)
@@ -157,23 +163,28 @@ def _warn(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     category = values.get("category") or UserWarning
     if is_a(message, Warning):
         category = type(message)
+    note_warning(vm, message, category, values.get("stacklevel", 1), values.get("source"))
+    vm.give(None, cont)
+
+
+def note_warning(vm: Any, message: Any, category: Any, level: int = 1, source: Any = None,
+                 kind: type[Warned] = Warned) -> None:
+    """Keep a warning of the program for replay, from the frame that a stacklevel means."""
     if warnings_can_raise():
         raise told_natively("SB013", "a warning while a filter turns warnings into errors", warnings)
     vm.heap.guard(CallOf(Pinned(warnings_can_raise)), Kind.FRESH_CALL, False)
-    frame, outward = pointed_at(vm, values.get("stacklevel", 1), warnings)
+    frame, outward = pointed_at(vm, level, warnings)
     if vm.recordings:
-        if values.get("source") is not None:
+        if source is not None:
             raise Break("SB006", "a warning with a source, while warnings are recorded")
         vm.recordings[-1].warned(vm, message, category, frame, outward)
-        note(vm, Warned(message, category, frame.filename, frame.line, outward), False, warnings)
-        return vm.give(None, cont)
+        return note(vm, Warned(message, category, frame.filename, frame.line, outward), False, warnings)
     shown_by = getattr(warnings, "_showwarnmsg_impl")
     if list_of_warnings(vm) is not None:
         raise told_natively("SB015", "a warning that goes to a list which the program can read", warnings)
     watched = warnings.showwarning is not _SHOW_WARNING \
         or type(shown_by) is types.FunctionType and shown_by is not _SHOW_MESSAGE
-    note(vm, Warned(message, category, frame.filename, frame.line, outward), watched, warnings)
-    vm.give(None, cont)
+    note(vm, kind(message, category, frame.filename, frame.line, outward), watched, warnings)
 
 
 def list_of_warnings(vm: Any) -> list[Any] | None:
@@ -196,17 +207,6 @@ def _is_held(vm: Any, log: Any) -> bool:
 
 
 _SHOW_WARNING, _SHOW_MESSAGE = getattr(warnings, "_showwarning_orig"), getattr(warnings, "_showwarnmsg_impl")
-
-
-def warnings_can_raise() -> bool:
-    """A pure reader for guards: whether some filter makes exceptions of warnings. The first that fits decides: behind
-    one that fits every warning, none is asked."""
-    for action, message, category, module, line in warnings.filters:
-        if action == "error":
-            return True
-        if message is None and category is Warning and module is None and not line:
-            return False
-    return getattr(warnings, "defaultaction") == "error"
 
 
 def _log_rule(name: str, level: int | None) -> Any:

@@ -18,6 +18,7 @@ from stator.heap.raw_access import raw_members
 from stator.heap.shells import CONSTANT_TYPES, IDENTITY_TYPES
 from stator.interp import symbols
 from stator.interp.lookup import MISSING, find
+from stator.interp.overrides import own_method
 from stator.interp.rule_registry import rule
 from stator.kinds import is_a
 
@@ -36,6 +37,8 @@ def _hash(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     if method is weakref.ref.__hash__ and weakref.ref.__call__(value) is not None:
         return _hash(vm, (weakref.ref.__call__(value),), kwargs, cont)
     if type(value) is FakeTensor:
+        if (own := own_method(vm, value, "__hash__")) is not None:
+            return vm.call(own, (value,), {}, cont)
         return vm.call(id, (value,), {}, cont)  # which is what Tensor.__hash__ answers
     if method in _BY_ADDRESS:
         return vm.give(_noted(vm, value, object.__hash__(vm.guard_identity(value))), cont)

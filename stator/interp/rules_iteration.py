@@ -87,6 +87,7 @@ def _len(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     value = args[0]
     cls = type(value)
     if cls is FakeTensor:
+        vm.recorder.slots_used.add("__len__")  # a replaced one was called already
         if value.dim() == 0:
             raise Raised(TypeError("len() of a 0-d tensor"))
         return vm.give(value.shape[0], cont)
@@ -186,6 +187,9 @@ def _throw(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
         vm.call_sync(warnings.warn, (THROWN_BY_PARTS, DeprecationWarning))
     if is_a(kind, type) and issubclass(kind, BaseException):
         exc = value if is_a(value, kind) else vm.call_sync(kind, () if value is None else (value,))
+        if not is_a(exc, BaseException):
+            exc = TypeError(f"calling {kind!r} should have returned an instance of BaseException, "
+                            f"not {type(exc).__name__}")
     elif is_a(kind, BaseException):
         exc = kind
     else:

@@ -67,6 +67,7 @@ def _acquire(vm: Any, lock: Any, waits: bool) -> bool:
     if vm.watched_effects:
         raise Break("SB018", "a lock that is taken after output through the user's own code, which may take it too")
     vm.locks[id(lock)] = LockState(lock, source, True, 1, 1)
+    vm.heap.note_handled(lock)
     return True
 
 
@@ -79,6 +80,7 @@ def _release(vm: Any, lock: Any) -> None:
         source = vm.heap.source_of(lock)
         vm.heap.guard(CallOf(Pinned(held_count), (source,)), Kind.FRESH_CALL, count)
         state = vm.locks[id(lock)] = LockState(lock, source, False, count, count)
+        vm.heap.note_handled(lock)
     if state.depth == 0:
         raise Break("SB018", "the release of a lock that is not held")
     state.depth -= 1

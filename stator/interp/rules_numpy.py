@@ -24,6 +24,7 @@ from stator.interp.held_scalars import value_behind
 from stator.interp.items import get_item
 from stator.interp.made_tensors import make_tensor
 from stator.interp.numpy_forms import SCALAR_METHODS
+from stator.interp.overrides import refuse_patched
 from stator.interp.rule_registry import rule
 from stator.interp.traced_numpy import TAKES_HELD, concerns, has_form, run_traced
 from stator.kinds import is_a
@@ -55,6 +56,7 @@ def _holds_tensors(values: Any) -> bool:
 def _with_arrays(vm: Any, value: Any) -> Any:
     """An argument as numpy reads it: a tensor by its `__array__`, also in a list."""
     if type(value) is FakeTensor:
+        refuse_patched(vm, "__array__")
         return array_of(vm, value)
     if type(value) is list or type(value) is tuple:
         vm.heap.expose(value)

@@ -83,6 +83,7 @@ def _getattr(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 @rule(hasattr, arity=(2,))
 def _hasattr(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     obj, name = args
+    require_name(name)
     _try_load(vm, obj, name, OrDefault(cont, True, False))
 
 
@@ -107,6 +108,7 @@ def _delattr(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 
 @rule(object.__getattribute__, arity=(2,))
 def _object_getattribute(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    require_name(args[1])
     if type(args[0]) is FakeTensor:
         return load_attr(vm, args[0], args[1], cont)
     if is_a(args[0], type):
@@ -114,13 +116,33 @@ def _object_getattribute(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     load_generic(vm, args[0], args[1], cont, fallback=False)
 
 
-@rule(object.__setattr__, type.__setattr__, arity=(3,))
+def require_instance(obj: Any, method: str) -> None:
+    """Classes have setters of their own, which object's must not pass by."""
+    if is_a(obj, type):
+        raise Raised(TypeError(f"can't apply this {method} to {type(obj).__name__} object"))
+
+
+@rule(object.__setattr__, arity=(3,))
 def _object_setattr(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    require_instance(args[0], "__setattr__")
+    _type_setattr(vm, args, kwargs, cont)
+
+
+@rule(type.__setattr__, arity=(3,))
+def _type_setattr(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    require_name(args[1])
     store_generic(vm, args[0], args[1], args[2], GiveNone(cont))
 
 
-@rule(object.__delattr__, type.__delattr__, arity=(2,))
+@rule(object.__delattr__, arity=(2,))
 def _object_delattr(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    require_instance(args[0], "__delattr__")
+    _type_delattr(vm, args, kwargs, cont)
+
+
+@rule(type.__delattr__, arity=(2,))
+def _type_delattr(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    require_name(args[1])
     delete_generic(vm, args[0], args[1], GiveNone(cont))
 
 
@@ -143,6 +165,7 @@ for _base in (list, dict, set, frozenset, tuple, int, float, complex, str, bytes
 
 @rule(type.__getattribute__, arity=(2,))
 def _type_getattribute(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    require_name(args[1])
     load_type_attr(vm, args[0], args[1], cont, fallback=False)
 
 
@@ -237,6 +260,8 @@ def _guard_names_of_class(vm: Any, cls: type) -> None:
 @rule(id, arity=(1,))
 def _id(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     number = id(vm.guard_identity(args[0]))
-    if id(args[0]) not in vm.heap.by_standin and find(vm, type(args[0]), "__del__") is MISSING:
+    if type(args[0]) is tuple and id(args[0]) not in vm.heap.by_standin:
+        vm.addresses.add(number)  # and not held: iterators fill a tuple again that nobody else holds
+    elif id(args[0]) not in vm.heap.by_standin and find(vm, type(args[0]), "__del__") is MISSING:
         vm.asked_ids[number] = args[0]
     vm.give(number, cont)

@@ -180,7 +180,7 @@ def _reader_of_coalescing(method: Any) -> Any:
         fake = args[0]
         if type(fake) is FakeTensor and fake.layout is torch.sparse_coo:
             tracker = vm.heap.by_standin.get(id(fake))
-            if tracker is None or fake._version:
+            if tracker is None or vm.recorder.version_of(fake):
                 raise Break("SB004", "whether a sparse tensor is coalesced")
             answer = _TensorBase.is_coalesced(tracker.original)
             vm.heap.guard(CallOf(Pinned(_TensorBase.is_coalesced), (tracker.source,)), Kind.FRESH_CALL, answer)

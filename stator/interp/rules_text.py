@@ -7,9 +7,12 @@ done by `string.Formatter`, the same algorithm in Python, which is interpreted.
 from __future__ import annotations
 
 import _string
+import itertools
 import string
+from collections.abc import Iterator
 from typing import Any
 
+from stator.breaks import Break
 from stator.interp.rule_registry import rule
 
 
@@ -21,9 +24,33 @@ def _reads_inside(text: str) -> bool:
     return False
 
 
+def _number_fields(text: str, numbers: Iterator[int]) -> str:
+    """Give each field without a name its number: string.Formatter counts those alone that are empty."""
+    parts: list[str] = []
+    for literal, field, spec, conversion in _string.formatter_parser(text):
+        parts.append(literal.replace("{", "{{").replace("}", "}}"))
+        if field is None:
+            continue
+        if field == "" or field[0] in ".[":
+            field = f"{next(numbers)}{field}"
+        elif field[0].isdigit():
+            raise Break("SB011", "str.format with fields of which some are numbered")
+        shown = f"!{conversion}" if conversion else ""
+        parts.append(f"{{{field}{shown}:{_number_fields(spec, numbers)}}}")
+    return "".join(parts)
+
+
+def _counts_inside(text: str) -> bool:
+    """Whether a replacement field without a name reads an attribute or an item of its argument."""
+    return any(field and field[0] in ".[" or spec and _counts_inside(spec)
+               for _, field, spec, _ in _string.formatter_parser(text))
+
+
 @rule(str.format)
 def _format(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     text = args[0]
     if type(text) is str and vm.native_unhooked(_reads_inside, (text,)):
+        if _counts_inside(text):
+            text = _number_fields(text, itertools.count())
         return vm.call(string.Formatter.vformat, (string.Formatter(), text, tuple(args[1:]), kwargs), {}, cont)
     vm.call_listed(str.format, str.format, None, args, kwargs, cont)

@@ -26,10 +26,16 @@ _COMPILING = [marks.is_compiling, torch.compiler.is_compiling, torch.compiler.is
               torch._utils.is_compiling]
 
 
+COMPILING = "torch.compiler.is_compiling"  # a way of capturing: the program may see that it is captured
+
+
 @rule(*_COMPILING)
 def _is_compiling(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     """torch's optimisers ask in order to spare another tracer scalars; here they compute as they do eagerly."""
-    vm.give(not vm.frame.scope.namespace.get("__name__", "").startswith("torch.optim"), cont)
+    optimiser = vm.frame.scope.namespace.get("__name__", "").startswith("torch.optim")
+    shown = COMPILING not in vm.turned_off and not optimiser
+    vm.compiling_shown = vm.compiling_shown or shown
+    vm.give(shown, cont)
 
 
 rule(torch.compiler.is_exporting, torch.jit.is_scripting, torch.jit.is_tracing, torch._C._is_tracing,

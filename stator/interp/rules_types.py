@@ -16,6 +16,7 @@ from stator.guards.guard import Kind
 from stator.heap.box import Box
 from stator.heap.upcoming import posed_class
 from stator.interp import operators
+from stator.interp.abstract_classes import is_abstract_subclass, require_shallow
 from stator.interp.attributes import load_attr, tensor_class
 from stator.interp.class_attributes import TensorSuper
 from stator.interp.frame import UNBOUND, Raised
@@ -32,10 +33,11 @@ from stator.source import CallOf, Pinned
 # ---------------------------------------------------------------------- types
 
 
-def is_instance(vm: Any, obj: Any, cls: Any) -> bool:
+def is_instance(vm: Any, obj: Any, cls: Any, depth: int = 0) -> bool:
     if is_a(cls, tuple):
+        require_shallow(depth)
         vm.heap.expose(cls)
-        return any(is_instance(vm, obj, item) for item in cls)
+        return any(is_instance(vm, obj, item, depth + 1) for item in cls)
     if is_a(cls, types.UnionType):
         return any(is_instance(vm, obj, item) for item in cls.__args__)
     if type(obj) in SYMBOLIC:
@@ -51,15 +53,19 @@ def is_instance(vm: Any, obj: Any, cls: Any) -> bool:
     return _check_class(vm, obj, seen_type, cls, "__instancecheck__", obj)
 
 
-def is_subclass(vm: Any, sub: Any, cls: Any) -> bool:
+def is_subclass(vm: Any, sub: Any, cls: Any, depth: int = 0) -> bool:
     if is_a(cls, tuple):
+        require_shallow(depth)
         vm.heap.expose(cls)
-        return any(is_subclass(vm, sub, item) for item in cls)
+        return any(is_subclass(vm, sub, item, depth + 1) for item in cls)
     if is_a(cls, types.UnionType):
         return any(is_subclass(vm, sub, item) for item in cls.__args__)
-    if not is_a(sub, type):
-        raise Raised(TypeError("issubclass() arg 1 must be a class"))
+    if type(cls) is type or find(vm, type(cls), "__subclasscheck__") in _PLAIN_CHECKS:
+        return is_abstract_subclass(vm, sub, cls)
     return _check_class(vm, sub, sub, cls, "__subclasscheck__", sub)
+
+
+_PLAIN_CHECKS = (MISSING, type.__dict__["__subclasscheck__"])
 
 
 def _check_class(vm: Any, obj: Any, seen_type: type, cls: Any, hook: str, argument: Any) -> bool:
@@ -72,6 +78,8 @@ def _check_class(vm: Any, obj: Any, seen_type: type, cls: Any, hook: str, argume
         return hook != "__subclasscheck__" and type(obj) is not FakeTensor and _is_claimed(vm, obj, cls)
     check = find(vm, meta, hook)
     if type(check) is types.FunctionType and check.__module__ != "abc":
+        if not is_a(seen_type, type):
+            return operators.truth(vm, vm.call_sync(check, (cls, argument)))
         plain = type(obj) is FakeTensor or torch.Tensor not in ancestors(vm, seen_type)
         if plain and (cls is torch.nn.Parameter or cls is torch.nn.Buffer):
             return cls in ancestors(vm, seen_type) or type(obj) is FakeTensor and (
@@ -168,6 +176,8 @@ def _type_new(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 def new_class(vm: Any, meta: type, args: Any, kwargs: Any, cont: Any) -> None:
     """type.__new__: C code, which calls `__set_name__` and `__init_subclass__` back through the hook."""
     name, bases, namespace = args
+    if not is_a(bases, tuple) or not is_a(namespace, dict):
+        return vm.give(vm.native_unhooked(type.__new__, (meta, name, bases, namespace), kwargs), cont)  # raises
     vm.heap.expose(bases)
     vm.heap.expose(namespace)
     namespace = {key: value.force() if type(value) is Box else value for key, value in namespace.items()}
@@ -217,9 +227,7 @@ def _type_instancecheck(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 
 @rule(type.__subclasscheck__, arity=(2,))
 def _type_subclasscheck(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-    if not is_a(args[1], type):
-        return vm.give(vm.native_unhooked(type.__subclasscheck__, args, kwargs), cont)
-    vm.give(args[0] in ancestors(vm, args[1]), cont)
+    vm.give(is_abstract_subclass(vm, args[1], args[0]), cont)
 
 
 def seen_class(vm: Any, obj: Any) -> type:
@@ -296,7 +304,7 @@ def _super(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
         if not frame.locals or not code.co_varnames or code.co_varnames[0] not in (".0",):
             raise Raised(RuntimeError("super(): no arguments"))
     first = frame.locals[0]
-    if type(first) is types.CellType:
+    if type(first) is types.CellType and 0 in frame.unit.cell_slots:
         first = read_cell(frame, 0)
     if type(first) is Box:
         first = first.force()

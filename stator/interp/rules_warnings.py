@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from stator.breaks import Break
+from stator.graph.quiet import muted, warnings_can_raise
 from stator.guards.guard import Kind
 from stator.interp.attributes import read_instance_dict
 from stator.interp.lookup import MISSING
 from stator.interp.recorded_warnings import WAY, Recording, listening, watch_list
 from stator.interp.rule_registry import rule
-from stator.interp.rules_effects import list_of_warnings, may_break, note, warnings_can_raise
+from stator.interp.rules_effects import list_of_warnings, may_break, note
 from stator.kinds import is_a
 from stator.source import CallOf, Pinned
 
@@ -123,7 +124,7 @@ def end_recording(vm: Any, manager: Any) -> None:
         raise _refused("by a catch_warnings(record=True) that is not the last one entered")
     vm.recordings.pop()
     if not vm.recordings:
-        vm.recorder.listening = None
+        vm.recorder.listening = muted
         vm.recorder.propagation.enabled = recording.propagates
 
 

@@ -252,14 +252,18 @@ def handled_in(frame: Frame) -> BaseException | None:
 
 
 def remade_frame(vm: Any, code: types.CodeType, namespace: dict[str, Any], index: int, slots: tuple[int, ...],
-                 kinds: tuple[str, ...], box: Any) -> Frame:
-    """A frame in the middle of its code, its values taken from `box` in order: locals, then the stack."""
+                 kinds: tuple[str, ...], box: Any, dead: int = 0) -> Frame:
+    """A frame in the middle of its code, its values taken from `box` in order: locals, then the stack.
+
+    The last `dead` locals are never read.
+    """
     unit = decode(code)
     places: list[Any] = [UNBOUND] * unit.nlocalsplus
     for slot in slots:
         places[slot] = box()
+    unread = slots[len(slots) - dead:]
     for slot in (*unit.cell_slots, *unit.free_slots):  # cells are passed as cells: the frame works on their shadows
-        if type(places[slot]) is Box and type(places[slot].raw) is types.CellType:
+        if slot not in unread and type(places[slot]) is Box and type(places[slot].raw) is types.CellType:
             places[slot] = places[slot].force()
     # A function object for the frame: only its code, name and globals are looked at.
     closure = tuple(types.CellType() for _ in code.co_freevars)

@@ -8,17 +8,13 @@
 
 from __future__ import annotations
 
-import itertools
 import types
-import weakref
 from dataclasses import dataclass, replace
 from typing import Any
 
-import torch
-
 from stator import _hook
 from stator.code.decode import decode
-from stator.code.liveness import live_in_call, live_locals
+from stator.code.liveness import bound_locals, live_in_call, live_locals
 from stator.heap.box import NO_KEY, Box
 from stator.interp.bodies import ASYNC_GENERATOR
 from stator.interp.frame import NULL, UNBOUND, Frame, SavedExc
@@ -33,7 +29,6 @@ from stator.interp.standing import (
     owned_generator,
     remade_frame,
 )
-from stator.kinds import is_a
 from stator.source import Local
 
 _LOOKS_AT_LOCALS = frozenset({"locals", "vars", "eval", "exec", "dir", "globals", "_getframe", "super"})
@@ -51,16 +46,17 @@ class FrameState:
     code: types.CodeType
     namespace: Any  # the globals dict, by identity
     index: int  # the next instruction
-    slots: tuple[int, ...]  # live locals
+    slots: tuple[int, ...]  # live locals, then dead ones
     kinds: tuple[str, ...]  # of the stack, bottom up: "value", "null", "exc_info"
     cont: Waiting  # what its caller does with its value
     kwnames: tuple[str, ...]
     owned: frozenset[Place] = frozenset()  # generators that nobody but the suspended frames holds
     generator: bool = False  # of a running generator: the object follows the stack, then what its caller handles
+    dead: int = 0  # how many of the slots are never read again; they keep alive what they hold, and may be unbound
 
     def key(self) -> tuple[Any, ...]:
         return (id(self.code), id(self.namespace), self.index, self.slots, self.kinds, self.cont, self.kwnames,
-                self.owned, self.generator)
+                self.owned, self.generator, self.dead)
 
     def places(self) -> list[Place]:
         """What each of its values is, in their order."""
@@ -81,6 +77,15 @@ class FrameState:
     def tail_count(self) -> int:
         """How many values follow those of the stack."""
         return 2 * self.generator + held_count(self.cont)
+
+
+class KeptAlive:
+    """The value of a local that nothing reads again, among the values of suspended frames."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
 
 
 # ---------------------------------------------------------------------- continuations as data
@@ -181,11 +186,12 @@ def suspend(vm: Any, lifetimes: bool = False) -> tuple[list[FrameState], list[An
     values: list[Any] = []
     frames = chain(vm, vm.frame)
     starts: list[int] = []
-    handed = {id(item) for held in ([frame.locals for frame in frames] if lifetimes else [vm.frame.stack])
-              for item in held if lifetimes or can_be_referred_to(item)}
-    for frame, slots in zip(frames, kept_slots(vm, frames, handed), strict=True):
+    for frame in frames:
+        live = live_slots(frame, frame.ip, (frame.locals,), calls=frame is not vm.frame, every=lifetimes)
+        dead = dead_slots(frame, live)
         starts.append(len(values))
-        values += [frame.locals[slot] for slot in slots]
+        values += [frame.locals[slot] for slot in live]
+        values += [KeptAlive(frame.locals[slot]) for slot in dead]
         kinds: list[str] = []
         for item in frame.stack:
             if item is NULL:
@@ -202,8 +208,8 @@ def suspend(vm: Any, lifetimes: bool = False) -> tuple[list[FrameState], list[An
         if frame.generator is not None:
             values += [frame.generator.alive, frame.generator.saved.value]
         values += held_values(cont)
-        states.append(FrameState(frame.code, frame.scope.namespace, frame.ip, slots, tuple(kinds), waiting,
-                                 frame.kwnames, frozenset(), frame.generator is not None))
+        states.append(FrameState(frame.code, frame.scope.namespace, frame.ip, (*live, *dead), tuple(kinds), waiting,
+                                 frame.kwnames, frozenset(), frame.generator is not None, len(dead)))
     owned = _owned_generators(vm, values)
     for number, (state, start) in enumerate(zip(states, starts, strict=True)):
         mine = frozenset(place for at, place in enumerate(state.places(), start) if at in owned)
@@ -226,66 +232,27 @@ def _owned_generators(vm: Any, values: list[Any]) -> list[int]:
     return found
 
 
-def is_missed(vm: Any, value: Any) -> bool:
-    """Whether somebody sees that a variable lets go of an object: a generator is closed, a weak reference is dead."""
-    if type(value) in RESUMABLE:
-        return True
-    kept = value.raw if type(value) is Box else vm.heap.original_of(value)
-    known = vm.heap.by_original.get(id(kept))
-    if known is not None and weakref.getweakrefcount(known.standin) and not is_a(kept, _UNMISSED):
-        return True  # the trace itself has made one, which will be to the user's object
-    parts = [kept] if type(kept) not in _CONTAINERS else itertools.islice(
-        kept.values() if type(kept) is dict else kept, _PARTS)
-    return any(weakref.getweakrefcount(part) and not is_a(part, _UNMISSED) for part in parts)
-
-
-_CONTAINERS, _PARTS = (list, tuple, dict, set, frozenset), 64  # of which the parts are looked at, and how many
-_UNMISSED = (torch.Tensor, type, types.FunctionType)  # others refer to them, and of tensors torch does
-
-
-def kept_slots(vm: Any, frames: list[Frame], handed: set[int]) -> list[tuple[int, ...]]:
-    """The slots of each frame that go on.  What an inner frame goes on with, who is called may refer to weakly later:
-    then the variables of outer frames keep it alive."""
-    inside: set[int] = set()
-    found: list[tuple[int, ...]] = []
-    for frame in reversed(frames):
-        known = handed | {id(value) for value in frame.locals if inside and id(_kept(vm, value)) in inside}
-        slots = live_slots(vm, frame, frame.ip, (frame.locals,), calls=frame is not vm.frame, handed=known)
-        found.append(slots)
-        held = (_kept(vm, value) for value in (*[frame.locals[slot] for slot in slots], *frame.stack))
-        inside |= {id(value) for value in held if can_be_referred_to(value)}
-    return found[::-1]
-
-
-def _kept(vm: Any, value: Any) -> Any:
-    """The user's object behind a value, also of a variable that closures share."""
-    if type(value) is types.CellType and value != _EMPTY:
-        value = value.cell_contents
-    return value.raw if type(value) is Box else vm.heap.original_of(value)
-
-
-_EMPTY = types.CellType()
-
-
-def can_be_referred_to(value: Any) -> bool:
-    """Whether the native instruction of a break may make the first weak reference to a value: weakref.proxy."""
-    kept = value.raw if type(value) is Box else value
-    return type(kept).__weakrefoffset__ != 0 and not is_a(kept, _UNMISSED)
-
-
-def live_slots(vm: Any, frame: Frame, index: int, held: tuple[list[Any], ...], calls: bool = False,
-               handed: Any = frozenset()) -> tuple[int, ...]:
+def live_slots(frame: Frame, index: int, held: tuple[list[Any], ...], calls: bool = False,
+               every: bool = False) -> tuple[int, ...]:
     """The slots that matter from an instruction on and are bound in one of `held`; `calls`: its callee runs by now.
 
-    `handed`: the objects that the instruction is given, by their ids, which their variables keep alive.
+    A generator matters although nothing reads it: it is closed when its frame ends.  With `every`, all slots matter.
     """
     slots: Any = range(frame.unit.nlocalsplus)
-    if not _LOOKS_AT_LOCALS & set(frame.code.co_names):
+    if not every and not _LOOKS_AT_LOCALS & set(frame.code.co_names):
         live = live_in_call(frame.unit, index) if calls else live_locals(frame.unit, index)
         cells = set(frame.unit.free_slots)  # a resume function is made with its whole closure
         slots = [slot for slot in slots if slot in live or slot in cells
-                 or any(id(values[slot]) in handed or is_missed(vm, values[slot]) for values in held)]
+                 or any(type(values[slot]) in RESUMABLE for values in held)]
     return tuple(slot for slot in slots if any(values[slot] is not UNBOUND for values in held))
+
+
+def dead_slots(frame: Frame, live: tuple[int, ...]) -> tuple[int, ...]:
+    """The slots that nothing reads again: bound or not, they depend on the instruction alone."""
+    if _LOOKS_AT_LOCALS & set(frame.code.co_names):
+        return ()
+    # A tuple lets go of its last value first, a frame of its first local.
+    return tuple(sorted(bound_locals(frame.unit, frame.ip).difference(live), reverse=True))
 
 
 # ---------------------------------------------------------------------- going on
@@ -332,7 +299,7 @@ def restore(vm: Any, states: list[FrameState], names: list[str], bound: tuple[An
             value = box()
             return owned_generator(vm, value.force()) if next(places) in state.owned else value
 
-        frame = remade_frame(vm, state.code, state.namespace, state.index, state.slots, state.kinds, take)
+        frame = remade_frame(vm, state.code, state.namespace, state.index, state.slots, state.kinds, take, state.dead)
         frame.kwnames, frame.parent = state.kwnames, parent
         if state.generator:
             _enter_body(vm, frame, forced(take()), forced(take()))

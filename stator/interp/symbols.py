@@ -26,6 +26,7 @@ from stator.interp.float_nodes import record_float
 from stator.interp.floats import power, quotient, zero_times
 from stator.interp.frame import Raised
 from stator.interp.lookup import MISSING
+from stator.interp.overrides import refuse_patched
 from stator.native.rows_declare import NativeClass
 from stator.shapes.values import (
     SYMBOLIC,
@@ -154,6 +155,7 @@ def item_of(vm: Any, tensor: FakeTensor) -> Any:
 
 def index_of(vm: Any, tensor: FakeTensor) -> Any:
     """The number that a tensor is where C code asks it for its `__index__`."""
+    refuse_patched(vm, "__index__")
     with torch._C.DisableTorchFunction():
         count, dtype = tensor.numel(), tensor.dtype
     if type(count) is int and count != 1 or dtype.is_floating_point or dtype.is_complex:
@@ -332,9 +334,10 @@ def _with_number_for_key(vm: Any, pair: Any) -> Any:
     return specialise_deep(vm, key.force() if type(key) is Box else key), item
 
 
-def _number_of(vm: Any, value: Any) -> Any:
+def _number_of(vm: Any, value: Any, slot: str) -> Any:
     if type(value) is not FakeTensor:
         return value
+    refuse_patched(vm, slot)
     several = attempt(operator.ne, value.numel(), 1)
     if not is_unbacked(several) and specialise(several):
         raise Raised(ValueError("only one element tensors can be converted to Python scalars"))
@@ -344,7 +347,7 @@ def _number_of(vm: Any, value: Any) -> Any:
 def _to_int(vm: Any, values: Any) -> Any:
     if len(values) != 1 or type(values[0]) not in _NUMBERS and type(values[0]) is not FakeTensor:
         return MISSING
-    value = as_integer(_number_of(vm, values[0]))
+    value = as_integer(_number_of(vm, values[0], "__int__"))
     if type(value) is torch.SymInt:
         return value
     return arithmetic(vm, torch.sym_int, value) if type(value) in SYMBOLIC else attempt(int, value)
@@ -353,7 +356,9 @@ def _to_int(vm: Any, values: Any) -> Any:
 def _to_float(vm: Any, values: Any) -> Any:
     if len(values) != 1 or type(values[0]) not in _NUMBERS and type(values[0]) is not FakeTensor:
         return MISSING
-    value = as_integer(_number_of(vm, values[0]))
+    value = as_integer(_number_of(vm, values[0], "__float__"))
+    if type(values[0]) is FakeTensor:
+        vm.note_conversion(values[0])
     if type(value) is torch.SymFloat:
         return value
     return arithmetic(vm, torch.sym_float, value) if type(value) in SYMBOLIC else attempt(float, value)

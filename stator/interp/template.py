@@ -130,8 +130,8 @@ def collect_facts(template: Template, index: FactIndex, found: list[Source]) -> 
             raise Unlike("a fact names an object of the module")
     guards = {id(guard): guard for source in found for number, guard in index.guards.get(source, ()) if number < last}
     for guard in guards.values():
-        if guard.kind is Kind.SHAPE or guard.kind is Kind.VALUES:
-            raise Unlike("it relies on numbers of tensors")
+        if guard.kind is Kind.SHAPE or guard.kind is Kind.VALUES or guard.kind is Kind.PARTITION:
+            raise Unlike("it relies on numbers of tensors, or on which places are one")
         concerned = template.leads_through(guard.source)
         related = guard.kind in RELATIONS and template.leads_through(guard.value)
         place = template.number(guard.source) if concerned else None

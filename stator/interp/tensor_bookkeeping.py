@@ -86,7 +86,7 @@ def _read_grad(vm: Any, fake: Any, tracker: Any) -> Any:
     if id(fake) in vm.tensor_grads:
         return vm.tensor_grads[id(fake)][1]
     if not is_leaf(vm, fake, tracker) and not keeps_gradient(vm, fake, tracker):
-        raise Break("SB016", "grad of a tensor that is no leaf, which warns")
+        raise Break("SB016", "grad of a tensor that is no leaf, which warns", asks_caller=True)
     if tracker is None:
         return None
     with torch._C.DisableTorchFunction():

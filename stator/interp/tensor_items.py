@@ -17,6 +17,7 @@ from torch.fx.experimental.symbolic_shapes import expect_true
 from stator.breaks import Break
 from stator.graph.number_operators import SLICE_BOUND, element_behind, item_of_sum
 from stator.interp.made_tensors import make_tensor
+from stator.interp.overrides import refuse_patched
 from stator.interp.symbols import INDEXES, item_of
 from stator.shapes.values import SYMBOLIC, is_unbacked, specialise
 
@@ -44,6 +45,7 @@ def tensor_key(vm: Any, key: Any) -> Any:
 def _bound(vm: Any, part: Any) -> Any:
     if type(part) is not FakeTensor:
         return part
+    refuse_patched(vm, "__index__")
     number = item_of_sum(vm.recorder, part)
     return item_of(vm, part) if number is None else number
 

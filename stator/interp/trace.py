@@ -83,6 +83,7 @@ from stator.interp import (  # noqa: F401  (each registers its rules)
 from stator.interp.attributes import tensor_class
 from stator.interp.frame import UNBOUND, Bug, Frame
 from stator.interp.machine import Thunk, program_of
+from stator.interp.overrides import refuse_patched_call
 from stator.interp.suspend import boxed_argument
 from stator.interp.vm import VM
 from stator.shapes.environment import TraceEnvironment, unknown
@@ -209,6 +210,7 @@ def trace_once(begin: Begin, stop_step: int, stop: Break | None, exact: bool) ->
     recorder.known.guard = lambda each: heap.guard(each.source, Kind.VALUES, tensor_values(each.tensor))
     vm = VM(heap, recorder)
     recorder.class_of = functools.partial(tensor_class, vm)
+    recorder.refuse_patched = functools.partial(refuse_patched_call, vm)
     vm.functions_off = vm.functions_off_at_start = state.torch_function_disabled
     fake_mode.shape_env.guards = LocatedList(vm.location)
     heap.guards.add(Guard(WORLD, Kind.GLOBAL_STATE, state, None))
@@ -219,6 +221,7 @@ def trace_once(begin: Begin, stop_step: int, stop: Break | None, exact: bool) ->
     gc.disable()  # a collection would run finalizers of unrelated objects inside the trace
     limit = vm.recursion_limit = sys.getrecursionlimit()
     sys.setrecursionlimit(max(limit, 10_000))
+    budget_before = _hook.set_recursion_budget(limit // 2)
     asked_before = _hook.exchange_callback(vm.intercepted)
     try:
         enter_default_devices(vm, around)
@@ -277,6 +280,7 @@ def trace_once(begin: Begin, stop_step: int, stop: Break | None, exact: bool) ->
             vm.replay.close()
         result.frame, vm.frame = vm.frame, None
         _hook.exchange_callback(asked_before)
+        _hook.set_recursion_budget(budget_before)
         sys.setrecursionlimit(limit)
         if given_up:
             result.release()

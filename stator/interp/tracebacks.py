@@ -33,6 +33,14 @@ def place_of(frame: Frame) -> Place:
     return Place(frame.code, frame.scope.namespace, instruction.offset, instruction.line or frame.code.co_firstlineno)
 
 
+def last_offset(frame: Frame) -> int:
+    """f_lasti: RERAISE with an argument goes back to the instruction that its handler was entered from."""
+    instruction = frame.instruction
+    if instruction.opname == "RERAISE" and instruction.arg and type(frame.stack[-instruction.arg]) is int:
+        return int(frame.stack[-instruction.arg]) * 2
+    return int(instruction.offset)  # or a break lies in between, and the number is unread
+
+
 def places_from(frame: Frame | None) -> tuple[Place, ...]:
     """A frame and its callers, innermost first."""
     places = []
@@ -43,9 +51,46 @@ def places_from(frame: Frame | None) -> tuple[Place, ...]:
     return tuple(places)
 
 
-def with_place(traceback: types.TracebackType | None, place: Place) -> types.TracebackType:
-    """The traceback, seen from a frame further out."""
-    frame = _hook.new_frame(place.code, place.namespace, {})
+def frame_at(place: Place) -> types.FrameType:
+    """A frame object that stands there."""
+    frame: types.FrameType = _hook.new_frame(place.code, place.namespace, {})
+    _hook.set_lasti(frame, place.lasti)
+    return frame
+
+
+class FrameObjects:
+    """Frame objects of tracebacks, each for one interpreted frame that is not over; they show where it stands."""
+
+    def __init__(self) -> None:
+        self._made: dict[int, tuple[Frame, types.FrameType]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._made)
+
+    def of(self, frame: Frame) -> types.FrameType:
+        if frame.generator is not None:  # suspended, it is over when nobody holds it any more
+            return frame_at(place_of(frame))
+        known = self._made.get(id(frame))
+        if known is None:
+            known = self._made[id(frame)] = frame, frame_at(place_of(frame))
+        return known[1]
+
+    def left(self, frame: Frame) -> None:
+        """The interpreted frame is over: its object shows the last instruction from now on."""
+        known = self._made.pop(id(frame), None)
+        if known is not None:
+            _hook.set_lasti(known[1], last_offset(frame))
+
+    def update(self, shown: types.FrameType) -> None:
+        for frame, known in self._made.values():
+            if known is shown:
+                _hook.set_lasti(shown, last_offset(frame))
+
+
+def with_place(traceback: types.TracebackType | None, place: Place,
+               shown: types.FrameType | None = None) -> types.TracebackType:
+    """The traceback, seen from a frame further out; `shown`: its object, where it has one."""
+    frame = frame_at(place) if shown is None else shown
     return types.TracebackType(traceback, frame, place.lasti, place.line)
 
 

@@ -88,12 +88,12 @@ def traced_apply(vm: Any, application: Any, members: Any, as_outputs: Any) -> An
         except Unwatched as why:
             raise Break("SB016", f"{name}.apply, while {describe(why)}") from None
         with Subgraph(vm.recorder, floats=True) as ahead:
-            versions = [value._version for value in inputs if type(value) is FakeTensor]
+            versions = [vm.recorder.version_of(value) for value in inputs if type(value) is FakeTensor]
             output = members("forward", inputs if application.separate else (ctx, *inputs))
             if application.separate:
                 members("setup_context", (ctx, inputs, output))
             vm.heap.expose_deep(output)
-        if versions != [value._version for value in inputs if type(value) is FakeTensor]:
+        if versions != [vm.recorder.version_of(value) for value in inputs if type(value) is FakeTensor]:
             raise Unusual
         refuse_changes(witness, f"{name}.forward")
         parts = output if type(output) is tuple else (output,)

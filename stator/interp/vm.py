@@ -38,22 +38,24 @@ from stator.interp.calls import Caller
 from stator.interp.descriptors import adopt_entry, bind
 from stator.interp.frame import ExcState, Frame, Raised
 from stator.interp.held_scalars import items_of
+from stator.interp.iterator_protocol import IteratorOf, is_iterator
 from stator.interp.lookup import MISSING, find
 from stator.interp.module_calls import ModuleCalls
-from stator.interp.native_calls import is_iterator
+from stator.interp.native_warnings import note_conversion
 from stator.interp.ops_except import optional_attr, special_method
+from stator.interp.progress import LOOK_MASK
 from stator.interp.shown_names import guard_names_in
 from stator.interp.standing import Generators, walked_generator
 from stator.interp.traced_numpy import concerns
 from stator.kinds import is_a, module_of
 from stator.shapes.values import PYTHON_TYPES, UNREAD
+from stator.suspended_patches import patched_slots
 
 _PLAIN_SEQUENCES = (list, tuple)
 _SIMPLE_ITERATORS = {type(iter([])), type(iter(())), type(iter(range(0))), type(iter("")), type(iter(b"")),
                      type(iter(range(1 << 70))), type(iter({})), type(iter({}.values())), type(iter(set()))}
 _CONSTANT_OBJECTS = (torch.Generator,)
 _WHOLE = (FakeTensor, list, tuple, dict, str, range, bytes)
-LOOP_LIMIT = 100_000  # seconds of tracing: from there on the frame is better run as it is
 
 
 class VM(Caller):
@@ -71,6 +73,7 @@ class VM(Caller):
         self.modes: list[Any] = []  # the program's TorchFunctionModes that are on, innermost last
         self.modes_at_start = 0
         self.dual_levels: list[int] = []  # of forward-mode differentiation, entered by the trace
+        self.patched = patched_slots()  # special methods of Tensor that are not torch's own, by name
         self.recordings: list[Any] = []  # catch_warnings(record=True) that are entered, innermost last
         self.pushed_hooks: list[Any] = []  # on saved tensors, by the trace
         self.hook_cells: list[Any] = []  # variables of hooks made inside, and what was in them
@@ -78,7 +81,6 @@ class VM(Caller):
         recorder.function_modes, recorder.ask, recorder.concerned = self.modes, self.asked, self.concerned
         self.live = True
         self.recursion_limit = 0  # the user's, while the trace runs under its own
-        self.jumps = 0
         self.has_company = threading.active_count() > 1  # other threads may change facts while they are traced
 
     def release(self) -> None:
@@ -104,6 +106,7 @@ class VM(Caller):
             held.clear()
         self.heap.constants.clear()
         self.heap.arrays.clear()
+        self.heap.faces.clear()
         self.module_calls = ModuleCalls()
         self.exc_state = ExcState()
         self.frame = self.pending = self.replay = self.escaped = None
@@ -134,14 +137,20 @@ class VM(Caller):
     def guard_names_in(self, error: BaseException) -> None:
         guard_names_in(self, error)
 
+    def note_conversion(self, tensor: Any) -> None:
+        note_conversion(self, tensor)
+
     def is_constant_object(self, value: Any) -> bool:
         """An opaque object whose C methods the native table lists as pure: it is what its identity says."""
         return module_of(type(value)) in ("re", "_sre", "datetime", "decimal", "fractions")
 
     def tick(self) -> None:
         self.jumps += 1
-        if self.jumps > LOOP_LIMIT:
-            raise Break("SB011", f"the trace has run {LOOP_LIMIT:,} loop iterations", whole_frame=True)
+        if self.jumps > self.progress.limit:
+            raise Break("SB011", f"the trace has run {self.progress.limit:,} loop iterations "
+                        "(stator.config.capture_iteration_limit)", whole_frame=True)
+        if not self.jumps & LOOK_MASK:
+            self.progress.look(self)
 
     def asked(self, func: Any, kinds: Any, args: Any, rest: tuple[Any, ...]) -> Any:
         """torch asks the recorder's mode: the program's innermost one answers, or the class of an argument."""
@@ -154,13 +163,15 @@ class VM(Caller):
 
     def is_iterable(self, value: Any) -> bool:
         cls = type(value)
-        return cls is FakeTensor or find(self, cls, "__iter__") not in (MISSING, None) \
+        return cls is FakeTensor or find(self, cls, "__iter__") is not MISSING \
             or find(self, cls, "__getitem__") is not MISSING
 
     def get_iter(self, value: Any, cont: Any = None) -> None:
         cls = type(value)
         if cls is FakeTensor:
             if self.recorder.classes and id(value) in self.recorder.classes:
+                return self.iterate_subclass(value, cont)
+            if "__iter__" in self.patched:
                 return self.iterate_subclass(value, cont)
             return self.give(iter(self.unbind(value)), cont)
         if cls in _PLAIN_SEQUENCES:
@@ -174,12 +185,12 @@ class VM(Caller):
             return self.give(value, cont)
         method = find(self, cls, "__iter__")
         if type(method) is types.FunctionType:
-            return self.call_function(method, (value,), None, cont)
+            return self.call_function(method, (value,), None, IteratorOf(cont))
         if method is MISSING or method is None:
             if find(self, cls, "__getitem__") is MISSING or method is None:
                 raise Raised(TypeError(f"'{cls.__name__}' object is not iterable"))
         elif type(method) is not types.WrapperDescriptorType:
-            return self.call(self.special_method(value, "__iter__", ""), (), {}, cont)
+            return self.call(self.special_method(value, "__iter__", ""), (), {}, IteratorOf(cont))
         self.give(self.native_iter(value), cont)
 
     def iterate_subclass(self, value: Any, cont: Any) -> None:
@@ -212,6 +223,7 @@ class VM(Caller):
         return self.native(iter, (value,))
 
     def unbind(self, value: Any) -> Any:
+        self.recorder.slots_used.add("__iter__")
         if value.dim() == 0:
             raise Raised(TypeError("iteration over a 0-d tensor"))
         return self.torch_call(torch.Tensor.unbind, (value, 0), None)
@@ -222,7 +234,7 @@ class VM(Caller):
         if cls in _PLAIN_SEQUENCES:
             self.heap.expose(iterable)
             return list(iterable)
-        if cls is FakeTensor and id(iterable) not in self.recorder.classes:
+        if cls is FakeTensor and id(iterable) not in self.recorder.classes and "__iter__" not in self.patched:
             return list(self.unbind(iterable))
         out: list[Any] = []
         self.sync(lambda: self.get_iter(iterable), out)

@@ -110,7 +110,7 @@ def parts_of(vm: Any, value: Any) -> list[Any] | None:
         return [value.previous, value.current] if cls is SavedExc else None
     if cls is FakeTensor:
         with torch._C.DisableTorchFunction():
-            return [value._version]
+            return [vm.recorder.version_of(value)]
     if cls is types.FunctionType:
         return [*(value.__closure__ or ()), *_items(value.__dict__)] if id(value) in vm.fresh else None
     if cls is types.CellType:

@@ -7,6 +7,7 @@ In: names of logs, from `stator.set_logs` or from STATOR_LOGS.  Out: their text 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Callable, Iterable
@@ -83,7 +84,7 @@ LOGS: dict[str, tuple[tuple[type[events.Event], ...], Callable[..., Block | None
     "trace": ((events.LineTraced,), _trace),
     "dynamic": (_FINISHED, _dynamic),
     "perf": ((events.CaptureFinished, events.BackendCompiled), _words),
-    "captures": ((events.CaptureStarted, events.CaptureFinished), _words),
+    "captures": ((events.CaptureStarted, events.CaptureProgress, events.CaptureFinished), _words),
     "effects": ((events.Effects,), _words),
     "failures": ((events.InternalFailure,), _words),
     "all": ((events.Event,), _words),
@@ -132,6 +133,15 @@ def write(stream: TextIO, name: str, text: str, language: str) -> None:
         console.print(Text("\n".join(f"    {line}" for line in rest.split("\n"))))
 
 
+def show_progress(event: events.Event) -> None:
+    """Show on a terminal that a capture takes long; elsewhere, nothing."""
+    stream = sys.stderr
+    with contextlib.suppress(OSError, ValueError, AttributeError):  # a stream that is closed, or no stream
+        if stream.isatty():
+            print(f"stator: {render(event)}", file=stream, flush=True)
+
+
+events.show_progress_with(show_progress)
 _stop: Callable[[], None] | None = None
 
 

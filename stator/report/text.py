@@ -33,6 +33,12 @@ def _(event: events.CaptureFinished) -> str:
 
 
 @render.register
+def _(event: events.CaptureProgress) -> str:
+    return (f"capturing {event.name}: {event.seconds:.0f} s, {event.iterations:,} loop iterations, "
+            f"{event.operations:,} graph nodes, at {event.filename}:{event.line}")
+
+
+@render.register
 def _(event: events.GraphBreak) -> str:
     problem = render_problem(
         event.code, event.title, event.cause, event.remedy, event.filename, event.line, event.stack
@@ -55,6 +61,12 @@ def _(event: events.Recompile) -> str:
 @render.register
 def _(event: events.EagerFallback) -> str:
     return f"eager {event.name}: {event.why}"
+
+
+@render.register
+def _(event: events.ProgramRaised) -> str:
+    place = "" if event.line is None else f"\n  at {event.filename}:{event.line}"
+    return f"eager {event.name}: the program raises {event.error}{place}"
 
 
 @render.register

@@ -17,6 +17,7 @@ from typing import Any
 
 import sympy
 import torch
+import torch.fx.experimental.validator  # ShapeEnv imports it when it first needs it, and not in the middle of a call
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, ShapeEnv
 from torch.utils._sympy.value_ranges import ValueRanges
 

@@ -191,6 +191,14 @@ def _() -> None:
         assert compiled(X, name).equal(X + len(name))
 
 
+@program("SB025")
+def _() -> None:
+    compiled = stator.compile(lambda x: x + 1, backend="eager", fullgraph=True)
+    with pytest.raises(stator.Unsupported) as caught:
+        torch.jit.trace(compiled, X)
+    events.emit(events.GraphBreak(caught.value.code, caught.value.title, "", caught.value.remedy, None, None))
+
+
 @pytest.mark.parametrize("code", sorted(breaks.REGISTRY))
 def test_every_code_is_raised(code: str) -> None:
     assert code in PROGRAMS, "a new code needs a program that breaks with it"

@@ -21,6 +21,8 @@ def plain(x):
     return torch.relu(x) + 1
 
 
+FORCED = events.EagerFallback("plain", "the stance is 'force_eager'", __file__, plain.__code__.co_firstlineno)
+
 # ---------------------------------------------------------------------- stances
 
 
@@ -57,7 +59,7 @@ def test_a_stance_that_is_entered_again() -> None:
     for _ in range(2):
         with again:
             assert stator.stance.current() == "force_eager"
-            assert called(stator.compile(plain, backend="eager"), X).log == []
+            assert called(stator.compile(plain, backend="eager"), X).log == [FORCED]
         assert stator.stance.current() == "default"
 
 
@@ -77,7 +79,7 @@ def test_stances() -> None:
         assert captures(called(compiled, X)) == 0
         assert captures(called(compiled, X)) == 1
     with stator.set_stance("force_eager"):
-        assert called(compiled, X).log == []
+        assert called(compiled, X).log == [FORCED]
     with stator.set_stance("eager_on_recompile"):
         assert called(compiled, X).log == []
         assert captures(called(compiled, torch.ones(7))) == 0
@@ -92,7 +94,7 @@ def test_stance_as_call_and_decorator() -> None:
     compiled = stator.compile(plain, backend="eager")
     try:
         stator.set_stance("force_eager")
-        assert called(compiled, X).log == []
+        assert called(compiled, X).log == [FORCED]
     finally:
         stator.set_stance("default")
 
@@ -100,7 +102,7 @@ def test_stance_as_call_and_decorator() -> None:
     def eagerly(x):
         return compiled(x)
 
-    assert called(eagerly, X).log == []
+    assert called(eagerly, X).log == [FORCED]
     assert captures(called(compiled, X)) == 1
     with pytest.raises(stator.OptionError, match="force_eager"):
         stator.set_stance("force_eagr")

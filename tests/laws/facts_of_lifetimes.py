@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from typing import Any
 
+import torch
 from probing import Scene, probe, ramp
 from scenery import Thing, box, one
 
@@ -182,3 +183,21 @@ def let_go_without_being_seen():
         return x * len(holder)
 
     return Scene(fn, one(ramp()), lambda: holder.append(Thing()), lambda: len(holder))
+
+
+@probe("SB010")
+def weak_reference_to_a_dead_local():
+    @torch.compiler.disable
+    def refer(value):
+        return weakref.ref(value)
+
+    @torch.compiler.disable
+    def is_alive(ref):
+        return ref() is not None
+
+    def fn(x):
+        y = x * 2
+        ref = refer(y)
+        return x + is_alive(ref)
+
+    return Scene(fn, one(ramp()))

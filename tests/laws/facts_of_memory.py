@@ -38,7 +38,7 @@ def array_whose_owner_is_held_becomes_a_tensor():
     return Scene(fn, one(ramp()))
 
 
-@probe("SB005")
+@probe("SB005 SB006")
 def arrays_that_come_to_share_memory():
     arrays = [np.zeros(4), np.zeros(4)]
 

@@ -277,7 +277,7 @@ def outside_ordered_items_that_are_written_to():
     return Scene(fn, one(ramp()), lambda: next(walker), lambda: items)
 
 
-@probe()
+@probe("SB014")
 def outside_groups():
     log: list[Any] = []
     groups = itertools.groupby(noted(log), lambda k: k // 3)
@@ -287,6 +287,15 @@ def outside_groups():
         return x + key, list(members)
 
     return Scene(fn, one(ramp()), lambda: next(groups), lambda: list(log))
+
+
+@probe("SB014")
+def group_that_is_invalid_once_its_groupby_moves():
+    groups = itertools.groupby([1, 1, 3, 3])
+    next(groups)
+    held, seen = [next(groups)[1]], []
+    return Scene(lambda x: x + sum(key for key, _ in groups), one(ramp()), lambda: seen.extend(map(list, held)),
+                 lambda: list(seen))
 
 
 @probe()

@@ -11,22 +11,28 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from stator import pipeline, stages
 from stator.cache import site
 from stator.emit import effects, failing_calls, holders, residual
-from stator.graph import recorder
+from stator.emit.owners import Owners
+from stator.graph import recorder, straight_line
 from stator.graph.mutation import Observation
 from stator.guards.guard import Kind
 from stator.guards.guard_set import GuardSet
-from stator.heap import caches, exposure, raw_access, sets, upcoming
+from stator.heap import caches, exposure, iterators, names, raw_access, sets, upcoming
 from stator.heap import holders as holders_of_heap
 from stator.heap.arrays import Arrays
 from stator.heap.constants import Constants
+from stator.heap.faces import Faces
 from stator.heap.heap import Heap
 from stator.interp import (
+    abstract_classes,
     arrays,
     assertions,
+    assignment,
     imports,
     native_calls,
+    ops_except,
     rules_caches,
     rules_decimals,
     rules_effects,
@@ -35,6 +41,7 @@ from stator.interp import (
     tensor_copies,
 )
 from stator.interp.calls import Caller
+from stator.interp.iterator_protocol import IteratorOf
 from stator.interp.native_calls import NativeCaller
 from stator.interp.trace import Trace
 from stator.interp.vm import VM
@@ -65,6 +72,11 @@ def without_guards_of(kind: Kind) -> Callable[[Any], None]:
 
 def without(owner: Any, name: str, replacement: Any = nothing) -> Callable[[Any], None]:
     return lambda patch: patch.setattr(owner, name, replacement)
+
+
+def without_originals(patch: Any) -> None:
+    patch.setattr(straight_line, "method_of_node", nothing)
+    patch.setattr(residual, "fix_targets", nothing)
 
 
 def forgetting(forget: Callable[[Any], None]) -> Callable[[Any], None]:
@@ -117,7 +129,7 @@ _KINDS: dict[Kind, tuple[str, ...]] = {
     Kind.ABSENT: ("attribute_that_appears", "dict_get_with_default", "global_that_hides_a_builtin"),
     Kind.TYPE_ATTR: ("class_attribute", "monkeypatched_method"),
     Kind.ALIAS: ("two_tensors_after_one_twice", "identity_of_two_attributes"),
-    Kind.NOT_ALIAS: ("identity_of_two_attributes_that_meet",),
+    Kind.NOT_ALIAS: ("two_texts_that_become_one", "unequal_objects_as_keys"),
     Kind.CELL_EMPTY: ("cell_that_is_empty",),
     Kind.SLOT_EMPTY: ("slot",),
     Kind.GLOBAL_STATE: ("branch_on_grad_mode", "deterministic_flag"),
@@ -129,10 +141,15 @@ _KINDS: dict[Kind, tuple[str, ...]] = {
     Kind.SHAPE: ("branch_on_an_open_size",),
     Kind.VALUES: ("buffer_that_decides", "grid_that_decides"),
     Kind.TYPE_FIELD: ("instance_of_a_new_ancestor", "bases_of_a_class", "name_of_a_class"),
+    Kind.PARTITION: ("identity_of_two_attributes_that_meet", "dict_that_becomes_an_objects_own"),
 }
 
 SWITCHES = [
     *(Switch(f"guards of kind {kind.name}", without_guards_of(kind), probes) for kind, probes in _KINDS.items()),
+    Switch("changes of locks, streams and flags", without(Heap, "note_handled"),
+           ("lock_that_is_taken_under_another_name", "stream_that_is_seeded_under_another_name",
+            "flag_that_is_set_under_another_name")),
+    Switch("dicts that are parts of objects", without(names, "instance_dict"), ("dict_that_becomes_an_objects_own",)),
     Switch("lists written back", without(effects, "_diff_list"), ("list_written_back", "list_sorted_in_place")),
     Switch("dicts written back", without(effects, "_diff_dict"), ("order_of_keys_written_back", "defaultdict_written")),
     Switch("sets written back", without(effects, "_diff_set"), ("set_written",)),
@@ -162,6 +179,15 @@ SWITCHES = [
            ("raise_after_a_note", "raise_with_a_text_that_has_effects")),
     Switch("bases may change", without(raw_access, "_mro_of", lambda cls: ALWAYS.setdefault(cls, _mro_of(cls))),
            ("bases_reassigned",)),
+    Switch("groups from outside", without(iterators, "refuse_unsettled"), ("group_that_is_invalid_once_its_groupby_moves",)),
+    Switch("`__iter__` gives an iterator", without(IteratorOf, "returned", lambda self, vm, frame, value: vm.give(value, self.cont)),
+           ("class_that_becomes_an_iterator",)),
+    Switch("bases of objects", without(abstract_classes, "bases_of"), ("bases_of_an_object",)),
+    Switch("registrations decide patterns", without(ops_except, "collection_flags", lambda cls: 0),
+           ("class_registered_as_a_sequence",)),
+    Switch("setters that are other methods", without(assignment, "call_special", lambda vm, method, obj, args, cont:
+                                                     assignment.store_generic(vm, obj, *args, cont)),
+           ("setattr_that_is_setitem_outside",)),
     Switch("default deny", without(Caller, "admit"), ("clock", "random_module")),
     Switch("decimals on a context of their own", without(rules_decimals, "own_context", no_context),
            ("decimals_under_a_context",)),
@@ -176,7 +202,9 @@ SWITCHES = [
            ("lru_cache_that_overflows",)),
     Switch("contents of arrays", without(Arrays, "expose"), ("numpy_array_changed_in_place",)),
     Switch("arrays written back", without(effects, "write_array"), ("numpy_array_written_inside",)),
-    Switch("arrays that overlap", without(Arrays, "guard_memory"), ("numpy_arrays_outside_that_come_to_overlap",)),
+    Switch("arrays that overlap", without(Faces, "guard_overlaps"), ("arrays_that_come_to_share_memory",)),
+    Switch("dead locals", without(Owners, "kept_alive", lambda self, value: self._unbound()),
+           ("weak_reference_to_a_dead_local",)),
     Switch("numpy warns", without(arrays, "warnings_raise", contextlib.nullcontext), ("numpy_warning",)),
     Switch("iterators that others use", without(upcoming, "is_upcoming", lambda iterator: True),
            ("outside_zip_of_one_iterator_twice",)),
@@ -222,4 +250,10 @@ SWITCHES = [
     Switch("locks left as the program leaves them", forgetting(lambda vm: vm.locks.clear()), ("lock_left_held",)),
     Switch("a trace lets go of objects", without(Trace, "release"), ("finalizer_of_an_outside_object",)),
     Switch("finalizers break", without(Heap, "_refuse_finalizer", Heap._adopt_opaque), ("finalizer_of_an_outside_object",)),
+    Switch("special methods of tensors are guarded", without(stages, "guard_slots"), ("length_of_tensors_patched",)),
+    Switch("graphs call methods by object", without(straight_line, "method_of_node"),
+           ("original_called_past_a_later_patch",)),
+    Switch("graphs call originals behind patches", without_originals, ("original_called_in_its_patch",)),
+    Switch("patches are taken off", without(pipeline, "find_patches", list),
+           ("patch_that_counts_what_a_capture_would_call",)),
 ]

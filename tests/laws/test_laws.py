@@ -35,6 +35,8 @@ import facts_of_modules  # noqa: F401
 import facts_of_names  # noqa: F401
 import facts_of_objects  # noqa: F401
 import facts_of_outside_pipelines  # noqa: F401
+import facts_of_patches  # noqa: F401
+import facts_of_protocols  # noqa: F401
 import facts_of_randomness  # noqa: F401
 import facts_of_results  # noqa: F401
 import facts_of_sets  # noqa: F401
@@ -42,6 +44,7 @@ import facts_of_tensors  # noqa: F401
 import facts_of_the_library  # noqa: F401
 import facts_of_the_process  # noqa: F401
 import facts_of_torch_settings  # noqa: F401
+import facts_of_two_names  # noqa: F401
 import facts_of_views  # noqa: F401
 import facts_of_writers  # noqa: F401
 import facts_that_decide  # noqa: F401

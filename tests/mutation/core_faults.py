@@ -40,6 +40,7 @@ def skipped(name: str, file: str, statement: str) -> Fault:
 SEAL, CERTIFICATE, PROGRAM, TENSOR = "tensor_seal.cpp", "certificate.cpp", "guard_program.cpp", "tensor_check.cpp"
 STATE, REBUILT, ORIGIN, READ = "state_check.cpp", "rebuilt_objects.cpp", "provenance.cpp", "raw_read.cpp"
 BINDING, ENTRY, SHAPE, WATCH = "argument_binding.cpp", "entry.cpp", "shape_check.cpp", "dict_watch.cpp"
+PARTITION = "partition_check.cpp"
 
 FAULTS = [
     # Tensors proven again by the words of their metadata.
@@ -76,6 +77,19 @@ FAULTS = [
     never("a watched dict that died", CERTIFICATE, "certificate.watch.has_lost()"),
     skipped("a dict is watched once it was written to", CERTIFICATE,
             "certificate.watch.note(number, false);  // it is about to be written to"),
+    Fault("memory that moves behind tensors that stay", CERTIFICATE, "return check.partition->is_about_objects() &&",
+          "return (FAULT || check.partition->is_about_objects()) &&"),
+    Fault("places of a partition that change", CERTIFICATE, "[&](int node) { return fixed_[node]; }",
+          "[&](int node) { return FAULT || fixed_[node]; }"),
+    # Which places share an address.
+    never("places that come to hold one object", PARTITION, "met != 1"),
+    never("places that come to share memory", PARTITION,
+          "ranges[other].begin < mine.end && mine.begin < ranges[other].end"),
+    always("groups of places", PARTITION, "std::equal(groups.begin(), groups.end(), groups_.begin())"),
+    Fault("where shared memory begins", PARTITION, "(expected.in_group != found.in_group ||",
+          "!FAULT && (expected.in_group != found.in_group ||"),
+    Fault("groups that are only read", PARTITION, "bool written = written_[order[first]];",
+          "bool written = FAULT || written_[order[first]];"),
     # Facts that are remembered by the version of a dict or class.
     Fault("versions of dicts", PROGRAM, "version == group.version && dict == group.dict",
           "(FAULT ? group.version != 0 : version == group.version) && dict == group.dict"),

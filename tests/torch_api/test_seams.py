@@ -437,6 +437,8 @@ def test_a_compiler_gets_a_retained_gradient_where_nothing_was_computed_before(p
 
 
 def written_under_two_names(x, memory, part):
+    memory = memory * 1
+    part = memory[1:]
     weight = nn.Parameter(torch.ones(4))
     memory.add_(1)
     part.mul_(2)

@@ -1,0 +1,39 @@
+"""Progress of a long capture.   a trace that runs for seconds  ->  CaptureProgress events
+
+In: a look at every few hundred iterations and calls of a trace.  Out: an event for listeners and terminals
+(`stator.config.capture_progress_seconds`), and the limit of iterations (`stator.config.capture_iteration_limit`).
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from stator import _hook, events
+from stator.process_config import config
+
+LOOK_MASK = 255  # one iteration or call in 256 reads the clock
+
+
+class Progress:
+    """Clock of one trace."""
+
+    __slots__ = ("limit", "every", "started", "due")
+
+    def __init__(self) -> None:
+        self.limit: int = config.capture_iteration_limit
+        self.every: int = config.capture_progress_seconds
+        self.started = time.monotonic()
+        self.due = self.started + self.every
+
+    def look(self, vm: Any) -> None:
+        """Emit an event if one is due."""
+        now = time.monotonic()
+        if now >= self.due:
+            self.due = now + self.every
+            _hook.quietly(lambda: self.emit(vm, now - self.started))
+
+    def emit(self, vm: Any, seconds: float) -> None:
+        stack = vm.stack()
+        events.emit_progress(events.CaptureProgress(
+            stack[0].function, seconds, vm.jumps, len(vm.recorder.graph.nodes), stack[-1].filename, stack[-1].line))
