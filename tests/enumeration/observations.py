@@ -65,6 +65,15 @@ def face(write: Program, at: int, limit: float) -> Program:
     return program
 
 
+def layout(write: Program, at: int, limit: float) -> Program:
+    """Read what no graph computes of the observed name."""
+    def program(observed: Any, *args: Any, **kwargs: Any) -> Any:
+        write(*args, **kwargs)
+        return tuple(observed.shape), observed.ndim
+
+    return program
+
+
 def failure(write: Program, at: int, limit: float) -> Program:
     """Fail as the graph runs, after the write."""
     def program(observed: Any, *args: Any, **kwargs: Any) -> Any:
@@ -75,5 +84,5 @@ def failure(write: Program, at: int, limit: float) -> Program:
 
 
 OBSERVATIONS: dict[str, Callable[[Program, int, float], Program]] = {
-    "value": value, "item": item, "item twice": item_twice, "alias": alias, "face": face, "failure": failure,
+    "value": value, "item": item, "item twice": item_twice, "alias": alias, "face": face, "layout": layout, "failure": failure,
 }  # fmt: skip
