@@ -63,7 +63,7 @@ def write_effects(build: Rebuilder) -> int:
         if tracker.mutated and id(tracker) not in build.heap.written and tracker.shape not in _UNNOTED \
                 and (build.vm.strict or build.vm.replay is not None and build.vm.replay.played):
             raise AssertionError(f"a write to {tracker.source.text()} was not noted")  # what was replayed may be stale
-    guard_two_names(build.heap, build.vm.class_overlays)
+    guard_two_names(build.heap, build.vm.class_overlays, build.vm.recorder.layouts.touched())
     build.heap.faces.guard_overlaps()
     for scope in list(build.heap.scopes.values()):
         for name, value in scope.overlay.items():

@@ -37,6 +37,10 @@ class EntryLayouts:
     def after(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
         return self._read(_fakes(args, kwargs))
 
+    def touched(self) -> list[Any]:
+        """The graph's inputs of which an operation may have changed sizes, strides or storage; none if none did so."""
+        return [each for each in self.recorder.inputs if id(each.fake) in self._first] if self.recorder.reshaped else []
+
     def _read(self, fakes: list[FakeTensor]) -> list[Any]:
         return [self.recorder.propagation.tensor_key(fake) for fake in fakes]
 

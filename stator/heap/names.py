@@ -137,9 +137,15 @@ def _shadow(tracker: VariableTracker, state: Any) -> Any:
     return tracker if tracker.shape is Shape.TENSOR else instance_dict(tracker.standin)
 
 
-def guard_two_names(heap: Any, class_overlays: dict[type, dict[str, Any]]) -> None:
-    """What was written through one name was not seen through another, or was: so it stays."""
+def guard_two_names(heap: Any, class_overlays: dict[type, dict[str, Any]], reshaped: Iterable[Any] = ()) -> None:
+    """What was written through one name was not seen through another, or was: so it stays.
+
+    reshaped: graph inputs whose layout the graph changes, which is read of the tensor under any of its names.
+    """
     states = States(heap)
+    for each in reshaped:
+        if each.tensor is not None:
+            states.write(each.tensor, each.source)
     for tracker in heap.trackers:
         if tracker.mutated or id(tracker) in heap.handled:
             _guard_walks(heap, tracker)

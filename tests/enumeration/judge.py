@@ -73,12 +73,17 @@ def crossing(subject: Subject, sample: Sample) -> tuple[int, float]:
     assert before is not None and after is not None
     if before[1].shape != after[1].shape or before[1].is_quantized or before[1].layout is not torch.strided:
         return 0, 0.5
-    old, new = (each[1].reshape(-1).abs().to(torch.float64) for each in (before, after))
+    old, new = (magnitudes(each[1]) for each in (before, after))
     gaps = torch.where((old - new).isfinite(), (old - new).abs(), 0)
     if not gaps.numel():
         return 0, 0.5
     at = int(gaps.argmax())
     return at, float((old[at] + new[at]) / 2)
+
+
+def magnitudes(tensor: torch.Tensor) -> torch.Tensor:
+    flat = tensor.reshape(-1)
+    return (flat.abs() if flat.is_complex() else flat).to(torch.float64).abs()
 
 
 def is_deterministic(program: Program, sample: Sample) -> bool:

@@ -59,8 +59,17 @@ def face(write: Program, at: int, limit: float) -> Program:
         else:
             other = observed.detach().numpy()
         write(*args, **kwargs)
-        first = abs(other.reshape(-1)[at])
+        first = abs(other.reshape(-1)[at].item())
         return 1 if first > limit else 2, other.copy() if isinstance(other, numpy.ndarray) else other.clone()
+
+    return program
+
+
+def layout(write: Program, at: int, limit: float) -> Program:
+    """Read what no graph computes of the observed name."""
+    def program(observed: Any, *args: Any, **kwargs: Any) -> Any:
+        write(*args, **kwargs)
+        return tuple(observed.shape), observed.ndim
 
     return program
 
@@ -75,5 +84,5 @@ def failure(write: Program, at: int, limit: float) -> Program:
 
 
 OBSERVATIONS: dict[str, Callable[[Program, int, float], Program]] = {
-    "value": value, "item": item, "item twice": item_twice, "alias": alias, "face": face, "failure": failure,
+    "value": value, "item": item, "item twice": item_twice, "alias": alias, "face": face, "layout": layout, "failure": failure,
 }  # fmt: skip
