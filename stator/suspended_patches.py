@@ -3,7 +3,7 @@
 Stator, FakeTensor, AOTAutograd and Inductor use tensors and modules as they please; a patch is for the program alone.
 While a capture runs, torch's classes and modules hold what they held when Stator was imported; the interpreter reads
 names as the program has them (`names_of_class`, `names_of_module`).  Other threads would see the originals too: beside
-them nothing is taken off, and a replaced special method of Tensor keeps the call eager.
+them nothing is taken off, and a replaced method of Tensor keeps the call eager.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ TENSOR_CLASSES = (torch.Tensor, nn.Parameter)
 _FOLDER = os.path.dirname(torch.__file__)
 _dict_of = type.__dict__["__dict__"].__get__
 _LIBRARY = os.path.dirname(threading.__file__)
-_IDLE_LOOPS = re.compile(rf"{re.escape(_LIBRARY)}/(?!site-packages)|.*/site-packages/(torch/(?!utils/data)|tqdm)|<")
+_IDLE_LOOPS = re.compile(rf"{re.escape(_LIBRARY)}/(?!site-packages)|.*/site-packages/(torch/(?!utils/data)|tqdm|execnet)|<")
 _HARMLESS = frozenset({"__repr__", "__str__", "__format__", "__dir__", "__deepcopy__", "__reduce_ex__", "__doc__"})
 
 
@@ -100,8 +100,8 @@ def _compare(owner: Any, namespace: Mapping[str, Any], before: dict[str, Any]) -
                 before[name] = value  # torch's compiler wraps functions of torch when it is loaded
             else:
                 found.append((owner, name, value))
-        elif owner in CLASSES and (is_special(name) and _is_method(value)
-                                   or owner in TENSOR_CLASSES and original(name) is not ABSENT):
+        elif owner in CLASSES and _is_method(value) and (
+                is_special(name) or owner in TENSOR_CLASSES and original(name) is not ABSENT):
             found.append((owner, name, value))
     if not found:  # a submodule was imported, a method was added that torch does not know
         before.clear()
@@ -156,9 +156,9 @@ def in_company() -> bool:
 
 
 def needs_eager(patches: Patches) -> str | None:
-    """A replaced method that a capture beside other threads would meet itself."""
-    return next((name for owner, name, _ in patches if owner in TENSOR_CLASSES and is_special(name)
-                 and name not in _HARMLESS), None) if in_company() else None
+    """A replaced method of Tensor that a capture beside other threads would meet itself."""
+    return next((name for owner, name, _ in patches if owner in TENSOR_CLASSES and name not in _HARMLESS),
+                None) if in_company() else None
 
 
 @contextlib.contextmanager
