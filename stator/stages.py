@@ -429,7 +429,7 @@ def finish_break(site: CallSite, done: Trace, stop: Break, event: events.GraphBr
 
 def report_change(site: CallSite, changed: WorldChanged) -> None:
     """Name a fact that does not hold still while a call is captured."""
-    who = "another thread" if threading.active_count() > 1 else "the backend, a listener of events or an import"
+    who = "the backend, a listener of events, an import" + (" or another thread" if threading.active_count() > 1 else "")
     why = f"a fact changes in every capture of {site.name}, by {who}: {changed}"
     decline(site, why)
     site.failures += 1

@@ -53,7 +53,7 @@ def lock_exchanged_for_another():
                  lambda: (thing.gate.locked(), first[0].locked()))
 
 
-@probe()
+@probe("SB018")  # the second call finds the lock held, and runs eagerly
 def lock_left_held():
     gate = threading.Lock()
     return Scene(lambda x: x * gate.acquire(blocking=False), one(ramp()), lambda: gate.release(), gate.locked)

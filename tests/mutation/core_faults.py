@@ -166,7 +166,7 @@ FAULTS = [
     skipped("an argument given twice", BINDING, "if (slots_[place]) return false;"),
     skipped("guesses of the dispatcher are forgotten with their entry", ENTRY,
             "compiled_of(object)->dispatcher->forget();\n  Py_DECREF(entry);"),
-    never("threads that run eagerly", ENTRY, "eager_reasons != 0 && runs_eagerly()"),
+    Fault("threads that run eagerly", ENTRY, "eager_reasons != 0 ?", "(!FAULT && eager_reasons != 0) ?"),
     never("a debugger steps through", ENTRY, "is_stepped()"),
     Fault("relations of sizes", SHAPE, "return stack.size() == 1 && !stack[0].is_float && stack[0].integer != 0;",
           "return FAULT || (stack.size() == 1 && !stack[0].is_float && stack[0].integer != 0);"),

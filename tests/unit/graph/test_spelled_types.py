@@ -55,7 +55,7 @@ def test_inside_torch_jit_trace() -> None:
     def opaque(graph: Any, inputs: Any) -> Any:  # as of a compiler, whose code torch.jit.trace cannot look into
         return lambda *args: tuple(torch.from_numpy(each.numpy()) for each in graph(*args))
 
-    compiled = stator.compile(lambda x: x.reshape(x.shape[0], -1) + 1, backend=opaque, fullgraph=True)
+    compiled = stator.compile(lambda x: x.reshape(x.shape[0], -1) + 1, backend=opaque)
     for _ in range(2):  # nothing is compiled yet, and something that would fit
         traced = torch.jit.trace(compiled, torch.ones(2, 3))
         for size in (2, 5):
