@@ -2,7 +2,8 @@
 
     python -m benchmarks [--quick] [--only TEXT] [--sections a,b] [--rounds N] [--batches N] [--json FILE] [--record]
 
---record also keeps the figures in benchmarks/results/, from which `python -m benchmarks.readme` writes README's tables;
+--record also keeps the figures in benchmarks/results/, from which `python -m benchmarks.readme` writes the tables of
+docs/benchmarks.md;
 sections that were not measured this time stay there as they were.
 """
 

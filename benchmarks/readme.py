@@ -1,7 +1,7 @@
-"""README's tables, from the figures that `make bench` kept: `python -m benchmarks.readme [--check]`.
+"""The tables of docs/benchmarks.md, from the figures that `make bench` kept: `python -m benchmarks.readme [--check]`.
 
-In: benchmarks/results/python-3.11.json, with the sections that it has.  Out: the part of README.md between its two
-marks, written anew; --check writes nothing and fails where it is not what the figures say.
+In: benchmarks/results/python-3.11.json, with the sections that it has.  Out: the part of docs/benchmarks.md between
+its two marks, written anew; --check writes nothing and fails where it is not what the figures say.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def replaced(text: str, block: str) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    readme = ROOT / "README.md"
+    readme = ROOT / "docs" / "benchmarks.md"
     text = readme.read_text()
     wanted = replaced(text, render(json.loads(FIGURES.read_text())))
     if "--check" in arguments:

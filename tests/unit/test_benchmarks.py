@@ -71,7 +71,7 @@ def test_programs_with_breaks_are_captured_around_them(name: str):
 
 
 def test_readme_says_what_was_measured():
-    text = (readme.ROOT / "README.md").read_text()
+    text = (readme.ROOT / "docs" / "benchmarks.md").read_text()
     figures = json.loads(readme.FIGURES.read_text())
     assert readme.replaced(text, readme.render(figures)) == text, "run python -m benchmarks.readme"
 
