@@ -31,7 +31,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("audit",),
     ("pipeline",),
     ("stages",),
-    ("emit", "cache", "backends", "dist"),
+    ("emit", "cache", "backends"),
     ("interp",),
     ("native",),
     ("heap",),

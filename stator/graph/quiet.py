@@ -48,6 +48,28 @@ def keep_quiet(*functions: Any) -> None:
     logging.getLogger("torch._subclasses.fake_tensor").addFilter(DropOurs(tuple(f.__code__ for f in functions)))
 
 
+class _LoggerLevels:
+    """The memoised levels of all loggers; listed anew where a logger was made."""
+
+    def __init__(self) -> None:
+        self.known: list[dict[int, bool]] = []
+        self.count = 0  # of names
+        self.placeholders: list[str] = []  # names that may become loggers
+
+    def memos(self) -> list[dict[int, bool]]:
+        names = logging.root.manager.loggerDict
+        if len(names) != self.count or any(type(names[name]) is not logging.PlaceHolder for name in self.placeholders):
+            found = list(names.items())
+            self.count = len(found)
+            self.placeholders = [name for name, logger in found if type(logger) is logging.PlaceHolder]
+            self.known = [logger._cache for _, logger in found  # type: ignore[attr-defined]
+                          if not isinstance(logger, logging.PlaceHolder)]
+        return self.known
+
+
+_LEVELS = _LoggerLevels()
+
+
 @contextlib.contextmanager
 def loggers_unchanged() -> Iterator[None]:
     """Take back what a capture leaves in loggers: levels that `isEnabledFor` memoised, a handler that removed itself.
@@ -55,8 +77,7 @@ def loggers_unchanged() -> Iterator[None]:
     torch's handler of structured traces is detached without TORCH_TRACE: its first record reads source files and
     imports modules, then the handler removes itself.
     """
-    memos = [logger._cache for logger in list(logging.root.manager.loggerDict.values())  # type: ignore[attr-defined]
-             if not isinstance(logger, logging.PlaceHolder)]
+    memos = _LEVELS.memos()
     sizes = list(map(len, memos))
     handlers = trace_log.handlers
     idle = [each for each in handlers if type(each) is LazyTraceHandler and each.root_dir is None]

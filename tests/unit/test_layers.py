@@ -34,7 +34,14 @@ def test_every_folder_and_module_has_a_layer():
 def test_order_is_the_design():
     order = "cli api pipeline stages emit interp native heap graph shapes guards source code events".split()
     assert [RANK[layer] for layer in order] == sorted((RANK[layer] for layer in order), reverse=True)
-    assert {"emit", "cache", "backends", "dist"} in [set(layers) for layers in LAYERS]
+    assert {"emit", "cache", "backends"} in [set(layers) for layers in LAYERS]
+
+
+def test_every_layer_exists():
+    extensions = {"_core", "_hook"}  # built, and described by stubs
+    named = {layer for layers in LAYERS for layer in layers}
+    there = {path.stem for path in (ROOT / PACKAGE).iterdir()}
+    assert named - extensions <= there
 
 
 @pytest.mark.parametrize(
