@@ -34,7 +34,7 @@ from stator.emit.residual import Residual, emit_residual
 from stator.emit.static_addresses import mark_static_addresses
 from stator.errors import BackendError, DeclarationError, InternalError, Unsupported
 from stator.graph.histories import AS_IT_IS, needs_old_values, separate_histories, with_history
-from stator.graph.may_fail import fails_where_it_is_caught
+from stator.graph.may_fail import all_inputs, fails_where_it_is_caught
 from stator.graph.memory import overlap_across_storages, refuses_writes, sharing_candidates, storage_partition
 from stator.graph.modes_aside import put_back, unasked
 from stator.graph.mutation import storage_of
@@ -334,7 +334,8 @@ def install_raising(site: CallSite, done: Trace, bound: tuple[Any, ...],
     why = f"the program raises {expected}"
     program, lowered, guards = checked_program(done, [], bound)
     # Expect nothing where an operation before may fail, and the program goes on from there.
-    surely = None if fails_where_it_is_caught(done.vm.recorder.graph) else expected
+    graph = done.vm.recorder.graph
+    surely = None if fails_where_it_is_caught(graph, all_inputs(graph)) else expected.after(done.vm)
     entry = EagerEntry(site.name, why, expected.filename, expected.line, surely)
     return program, entry, Installed(lowered, guards, None, why)
 

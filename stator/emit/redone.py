@@ -2,6 +2,9 @@
 
 The entry then runs the function and passes the ending on to `check_ending`: where the function succeeds though the
 graph or the trace has failed, the capture was wrong. That is an error under fullgraph, else one warning.
+
+A trace runs no kernel and writes no output: what fails there fails before the exception in which the trace ended, and
+is no sign of a wrong trace.
 """
 
 from __future__ import annotations
@@ -9,11 +12,15 @@ from __future__ import annotations
 import threading
 import types
 import warnings
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Any
+
+import torch
 
 from stator import _core, events
 from stator.errors import InternalError
+from stator.graph.may_fail import lines_that_may_fail
 from stator.held_signals import raised_by_a_handler
 
 _being_redone = threading.local()  # causes: of the calls that this thread is making again, outermost first
@@ -29,11 +36,19 @@ class ExpectedError:
     qualname: str
     filename: str | None
     line: int | None
+    lines_before: frozenset[tuple[str, int]] = frozenset()  # of operations and output that may fail for real
+    anything_before: bool = False  # the truth of a tensor decides whether to raise an exception not made yet
 
     @classmethod
     def of(cls, error: BaseException, traceback: types.TracebackType | None) -> ExpectedError:
         kind = type(error)
         return cls(kind.__module__, kind.__qualname__, *innermost_line(traceback))
+
+    def after(self, vm: Any) -> ExpectedError:
+        """Add what a trace has recorded and not run."""
+        asserted = {(place.code.co_filename, place.line) for each in vm.assertions for place in each.places[:1]}
+        return replace(self, lines_before=lines_that_may_fail(vm.recorder.graph) | asserted | vm.output_lines,
+                       anything_before=any(each.cls is None for each in vm.assertions))
 
     def __str__(self) -> str:
         return self.qualname if self.line is None else f"{self.qualname} at {self.filename}:{self.line}"
@@ -41,6 +56,30 @@ class ExpectedError:
     def is_raised_by(self, error: BaseException) -> bool:
         """Compare names of classes: a class made by the call itself is another one each time."""
         return (type(error).__module__, type(error).__qualname__) == (self.module, self.qualname)
+
+    def is_preceded_by(self, error: BaseException, traceback: types.TracebackType | None) -> bool:
+        """Whether the program may raise `error` before it comes to this one, and the trace could not know."""
+        return self.anything_before or is_out_of_memory(error) \
+            or not self.lines_before.isdisjoint(lines_behind(error, traceback))
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    return isinstance(error, (MemoryError, torch.OutOfMemoryError)) \
+        or type(error) is RuntimeError and "allocate memory" in str(error)
+
+
+def lines_behind(error: BaseException, traceback: types.TracebackType | None) -> Iterator[tuple[str, int]]:
+    """File and line of each frame that an exception, or one that was being handled when it was raised, has left."""
+    todo, seen = [(error, traceback)], {id(error)}
+    while todo:
+        each, traceback = todo.pop()
+        while traceback is not None:
+            yield traceback.tb_frame.f_code.co_filename, traceback.tb_lineno
+            traceback = traceback.tb_next
+        for other in (each.__context__, each.__cause__):
+            if other is not None and id(other) not in seen:
+                seen.add(id(other))
+                todo.append((other, other.__traceback__))
 
 
 def innermost_line(traceback: types.TracebackType | None) -> tuple[str | None, int | None]:
@@ -91,7 +130,8 @@ def check_ending(compiled: Any, error: BaseException | None, traceback: Any) -> 
     site = compiled._stator_site
     must_capture = site.settings.fullgraph or site.settings.strict
     if type(cause) is ExpectedError:
-        if error is not None and (cause.is_raised_by(error) or raised_by_a_handler(error)):
+        if error is not None and (cause.is_raised_by(error) or raised_by_a_handler(error)
+                                  or cause.is_preceded_by(error, traceback)):
             return
         found = "does not raise" if error is None else f"raises {ExpectedError.of(error, traceback)} instead"
         text = f"stator: the capture of {site.name} ended in {cause}, and the program {found}: a bug of Stator's " \

@@ -7,6 +7,7 @@ that is not listed may raise.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import torch
@@ -73,6 +74,7 @@ _VIEWS = frozenset(
     getattr pad einsum meshgrid
     """.split()
 )
+_LINE = re.compile(r'File "(.*)", line (\d+)')
 CAUGHT = "caught"  # what a node's metadata call the handlers around it: "any", or "named" ones that torch does not need
 _MAKE_NEW_MEMORY = (_NEVER | _NEVER_ON_FLOATS | {"repeat_interleave"}) - _VIEWS
 
@@ -89,6 +91,18 @@ def fails_where_it_is_caught(graph: fx.Graph, shared: frozenset[str] = frozenset
     memory = Memory(shared)
     return any(CAUGHT in node.meta and (node.meta[CAUGHT] == "any" or not _is_torchs(node.target))
                and node_may_fail(node, memory) for node in graph.nodes)
+
+
+def lines_that_may_fail(graph: fx.Graph) -> frozenset[tuple[str, int]]:
+    """File and line of the innermost frame of each node that may raise, for inputs that share memory in any way."""
+    memory = Memory(all_inputs(graph))
+    found = [_LINE.findall(node.meta.get("stack_trace") or "")[-1:] for node in graph.nodes
+             if node.op not in ("placeholder", "output", "get_attr") and node_may_fail(node, memory)]
+    return frozenset((filename, int(line)) for [(filename, line)] in filter(None, found))
+
+
+def all_inputs(graph: fx.Graph) -> frozenset[str]:
+    return frozenset(node.name for node in graph.nodes if node.op == "placeholder")
 
 
 def _is_torchs(target: Any) -> bool:

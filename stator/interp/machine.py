@@ -132,6 +132,7 @@ class Machine:
         self.class_overlays: dict[type, dict[str, Any]] = {}
         self.reborn: set[tuple[type, str]] = set()  # deleted and set again: last in the class from now on
         self.locks: dict[int, Any] = {}  # of an outside lock -> how the program has used it
+        self.output_lines: set[tuple[str, int]] = set()  # which write output, that may fail when it is replayed
         self.watched_effects = False  # whether code of the user's runs when the effects are replayed
         self.draws: list[Any] = []  # random numbers that the residual draws, in order
         self.copies: list[Any] = []  # copies of tensors that the residual makes before the graph, in order
@@ -404,6 +405,12 @@ class Machine:
         if frame is here:
             self.located = (frame.code, frame.ip, found)
         return found
+
+    def append_output(self, effect: Any) -> None:
+        """Replay output later."""
+        if (here := self.location()) is not None:
+            self.output_lines.add(here[:2])
+        self.effects.append(effect)
 
     def stack(self) -> list[UserFrame]:
         """The user's frames, outermost first."""

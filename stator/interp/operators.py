@@ -272,7 +272,8 @@ def compare(vm: Any, symbol: str, left: Any, right: Any, cont: Any = None) -> No
         vm.heap.expose_deep(right)
         guard_distinct(vm, left, right)
         if left_type in symbols.ITEM_VIEWS and is_a(right, _SETS) \
-                or right_type in symbols.ITEM_VIEWS and is_a(left, _SETS):
+                or right_type in symbols.ITEM_VIEWS and is_a(left, _SETS) \
+                or symbols.concern(vm, (left, right), None) and symbols.mixes_numbers(left, right):
             left, right = symbols.specialise_hashed(vm, (left, right))
         for method, args in candidates:
             vm.admit_slot(method, args)

@@ -89,7 +89,7 @@ def note(vm: Any, effect: Any, watched: bool, module: Any = None) -> None:
         vm.watched_effects = True
         if vm.locks:
             raise Break("SB018", "output through the user's own code, in a call that takes a lock")
-    vm.effects.append(effect)
+    vm.append_output(effect)
 
 
 def written_in_python(stream: Any) -> bool:

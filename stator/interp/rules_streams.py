@@ -78,7 +78,7 @@ def _note_write(vm: Any, stream: Any, data: Any) -> None:
     if not fits:
         raise Break("SB006", f"write to a {type(stream).__name__} from outside")
     vm.heap.guard(CallOf(Pinned(takes_data), (source,)), Kind.FRESH_CALL, takes)
-    vm.effects.append(Written(source, data))
+    vm.append_output(Written(source, data))
 
 
 for _function in (io.StringIO.write, io.TextIOWrapper.write, io.BytesIO.write, io.BufferedWriter.write):
@@ -94,7 +94,7 @@ def _flush_rule(function: Any) -> Any:
         if takes is None or len(args) != 1:
             raise Break("SB006", f"flush of a {type(stream).__name__} from outside")
         vm.heap.guard(CallOf(Pinned(takes_data), (source,)), Kind.FRESH_CALL, takes)
-        vm.effects.append(Written(source, None))
+        vm.append_output(Written(source, None))
         vm.give(None, cont)
     return flush
 

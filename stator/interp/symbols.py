@@ -232,6 +232,26 @@ def specialise_hashed(vm: Any, values: Any) -> tuple[Any, ...]:
     return tuple([specialise_deep(vm, value) for value in values])
 
 
+def mixes_numbers(left: Any, right: Any, depth: int = 0) -> bool:
+    """Whether C code that compares containers meets a symbol and what a symbol knows no answer to: a bool, an enum."""
+    classes = {type(left), type(right)}
+    if classes & SYMBOLIC:
+        return not classes <= _COMPARABLE
+    base = _container(type(left))
+    if base is None or _container(type(right)) is not base:
+        return False
+    if depth == _DEPTH:
+        return True
+    if base is dict:
+        return any(mixes_numbers(one, other, depth + 1) for one in dict.values(left) for other in dict.values(right))
+    return any(mixes_numbers(one, other, depth + 1)
+               for one, other in zip(base.__iter__(left), base.__iter__(right), strict=False))
+
+
+_DEPTH = 20
+_COMPARABLE = frozenset({int, float, str, type(None), torch.SymInt, torch.SymFloat})
+
+
 def _alike(value: Any, parts: list[Any]) -> Any:
     """A tuple of the program's class with other items, made without running the class's code."""
     made = tuple.__new__(type(value), parts)
