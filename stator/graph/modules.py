@@ -45,7 +45,7 @@ class LateGraphModule(_LazyGraphModule):
         return made
 
 
-_located: weakref.WeakSet[fx.GraphModule] = weakref.WeakSet()  # whose errors are raised as they are (see emit/failed_nodes)
+_located: weakref.WeakSet[fx.GraphModule] = weakref.WeakSet()  # whose errors are raised as they are
 _plays: weakref.WeakKeyDictionary[fx.GraphModule, list[Play]] = weakref.WeakKeyDictionary()
 
 

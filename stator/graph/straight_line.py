@@ -18,7 +18,7 @@ from stator.graph.copying import Play, Stretch
 from stator.graph.original_calls import method_of_node
 
 FILENAME = "<stator graph>"
-STANDING = "_standing"  # the name under which the function keeps where the program stands, line by line (see `standing`)
+STANDING = "_standing"  # the global that holds where the program stands, line by line (see `standing`)
 AT = "at"  # in a node's metadata: the offset of the instruction that made it
 _OPS = frozenset({"placeholder", "call_function", "call_method", "output"})
 _PLAIN = frozenset({int, bool, str, type(None), type(...)})
@@ -132,7 +132,7 @@ def function(graph: fx.Graph, plays: list[Play], located: bool = False) -> Any:
 
 
 def standing(texts: list[str], steps: list[Any]) -> dict[int, Any]:
-    """Line -> stack trace and offset of its node; of a stretch, those of its nodes; inside one, the place among them."""
+    """Line -> stack trace and offset of its node; of a stretch, those of its nodes; inside one, the index of the node."""
     found: dict[int, Any] = {}
     inside = 0
     for number, line in enumerate(texts, 1):
