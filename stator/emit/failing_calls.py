@@ -10,7 +10,6 @@ traceback then opens with the program's frames (see failed_nodes).
 
 from __future__ import annotations
 
-import collections
 from collections.abc import Sequence
 from typing import Any
 
@@ -26,10 +25,9 @@ from stator.emit.rebuild import Rebuilder
 from stator.emit.redone import forgive, run_as_it_is
 from stator.errors import BackendError
 from stator.graph.may_fail import CAUGHT, fails_where_it_is_caught, may_fail, written_placeholders
-from stator.graph.memory import storage_partition
+from stator.graph.memory import sharing_memory
 from stator.graph.modules import locate_errors
 from stator.graph.mutation import is_repeatable
-from stator.graph.tensor_classes import PLAIN_CLASSES
 from stator.held_signals import raised_by_a_handler
 from stator.interp.handled_errors import WAY
 from stator.interp.promises import UNSPOKEN, as_program_exception
@@ -103,15 +101,6 @@ def raise_as_it_is(build: Rebuilder, module: fx.GraphModule) -> list[str]:
     locate_errors(module)
     places = build.writer.constant(places_in(module.graph, build.vm.places), "places")
     return [f"    {build.writer.constant(show_program)}(error, {places})", "    raise"]
-
-
-def sharing_memory(inputs: list[Any]) -> frozenset[str]:
-    """The names of inputs that share their memory with others; which do is guarded where the graph writes."""
-    tensors = [each for each in inputs if each.tensor is not None and type(each.tensor) in PLAIN_CLASSES
-               and each.tensor.layout is torch.strided]
-    places = storage_partition(*[each.tensor for each in tensors])
-    counts = collections.Counter(places)
-    return frozenset(each.node.name for each, place in zip(tensors, places, strict=True) if counts[place] > 1)
 
 
 def written_inputs(recorder: Any, graph: fx.Graph, inputs: list[Any]) -> tuple[list[Any], bool]:

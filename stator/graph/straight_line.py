@@ -132,7 +132,7 @@ def function(graph: fx.Graph, plays: list[Play], located: bool = False) -> Any:
 
 
 def standing(texts: list[str], steps: list[Any]) -> dict[int, Any]:
-    """Line -> stack trace and offset of its node; of a stretch, those of its nodes; inside one, the index of the node."""
+    """Line -> stack trace and offset of its node; of a stretch, those of its nodes; inside one, an index."""
     found: dict[int, Any] = {}
     inside = 0
     for number, line in enumerate(texts, 1):

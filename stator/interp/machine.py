@@ -18,12 +18,13 @@ from stator.breaks import Break
 from stator.code.decode import decode
 from stator.code.opcodes import ALL_OPNAMES
 from stator.errors import UserFrame
+from stator.graph.may_fail import ANY
 from stator.graph.straight_line import AT
 from stator.heap.heap import Heap
 from stator.heap.readers import traceback_of
 from stator.heap.tracker import Shape
 from stator.interp.frame import Bug, ExcState, Finished, Frame, Raised
-from stator.interp.handled_errors import ANY, WAY, caught_in, note
+from stator.interp.handled_errors import WAY, caught_in, note
 from stator.interp.progress import LOOK_MASK, Progress
 from stator.interp.tracebacks import FrameObjects, Place, Unwound, last_offset, place_of, with_place
 from stator.source import CallOf, Pinned
@@ -177,6 +178,7 @@ class Machine:
         self.not_rebuilt: set[type] = set()  # C types whose values no residual can make (see CallSite)
         self.compiling_shown = False  # torch.compiler.is_compiling() returned True
         self.why_off: Mapping[str, str] = {}
+        self.runs_once = False  # whether a call that must not run twice is recorded (see effects_order)
         self.places: dict[str, Place] = {}  # by their line in the stack traces of nodes
         self.located: tuple[Any, int, Any] = NOWHERE  # a code object, an instruction of it, its place
         self.jumps = self.pushes = 0  # backward jumps and calls so far
@@ -433,13 +435,13 @@ class Machine:
         node.meta["stack_trace"] = above[3] + line
         if line:
             node.meta[AT] = frame.instruction.offset
-        if caught := max(above[4], caught_in(frame, self.generators)):
+        if caught := above[4] | caught_in(frame, self.generators):
             note(node, caught, WAY in self.turned_off)
 
     def caught(self) -> int:
         """What the program might catch where it stands (see handled_errors)."""
         frame = self.frame
-        return 0 if frame is None else max(_callers(frame, self)[4], caught_in(frame, self.generators))
+        return 0 if frame is None else _callers(frame, self)[4] | caught_in(frame, self.generators)
 
     def place(self, stop: Break) -> None:
         """Tell a break where in the user's program it is (once, at the innermost frame)."""
@@ -466,7 +468,7 @@ def _callers(frame: Frame, vm: Any) -> tuple[Any, ...]:
     if kept[0] is not caller or kept[1] != caller.ip or kept[2] is not above:
         text = above[3] + _frame_line(caller, vm.places)
         # C code between the two may catch as well: an IndexError of `__getitem__` ends an iteration.
-        caught = ANY if frame.is_base else max(above[4], caught_in(caller, vm.generators))
+        caught = ANY if frame.is_base else above[4] | caught_in(caller, vm.generators)
         kept = frame.above = (caller, caller.ip, above, text, caught)
     return kept
 

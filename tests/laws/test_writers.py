@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import traceback
 from collections.abc import Callable
@@ -336,8 +337,54 @@ def line_of_one_of_many_layers(x: Any, index: Any, log: Any) -> Any:
     return LAYERS[3](x, index)
 
 
+@contextlib.contextmanager
+def logged(log: Any) -> Any:
+    try:
+        yield
+    finally:
+        log.append("left")
+
+
+def cleaned_up(x: Any, index: Any, log: Any) -> Any:
+    try:
+        return noted(x)[index]
+    finally:
+        log.append("finally")
+
+
+def cleaned_up_before_the_call(x: Any, index: Any, log: Any) -> Any:
+    try:
+        y = x[index]
+    finally:
+        x.add_(1)
+        log.append(x.tolist())
+    return noted(y)
+
+
+def cleaned_up_by_a_manager(x: Any, index: Any, log: Any) -> Any:
+    with logged(log):
+        return noted(x)[index]
+
+
+def cleaned_up_after_the_call_itself(x: Any, index: Any, log: Any) -> Any:
+    try:
+        return facts_of_writers.picky(x * index)
+    finally:
+        log.append("finally")
+
+
+def written_before_the_call(x: Any, index: Any, log: Any) -> Any:
+    log.append(x)
+    x.add_(1)
+    y = x[index]
+    return noted(y)
+
+
+CLEANED = [cleaned_up, cleaned_up_before_the_call, cleaned_up_by_a_manager, cleaned_up_after_the_call_itself,
+           written_before_the_call]
 LINES = [noted_alone, noted_between, divided, asserted, line_of_a_callee, line_before_the_call, line_of_the_call,
-         line_of_a_comprehension, line_of_a_generator, line_after_a_function_of_the_graph, line_of_one_of_many_layers]
+         line_of_a_comprehension, line_of_a_generator, line_after_a_function_of_the_graph, line_of_one_of_many_layers,
+         *CLEANED]
 
 
 def lines_of_the_program(fn: Callable[..., Any], args: tuple[Any, ...]) -> list[tuple[str, int]]:
@@ -359,6 +406,27 @@ def test_errors_show_the_lines_of_the_program(fn: Any, backend: Any) -> None:
         for subject in (fn, compiled):
             facts_of_writers.NOTES.clear()
             log: list[Any] = facts_of_writers.NOTES
-            seen.append((lines_of_the_program(subject, (torch.ones(3), torch.tensor([number]), log)), list(log)))
+            seen.append((lines_of_the_program(subject, (torch.ones(3), torch.tensor([number]), log)), plain(log)))
         assert seen[1] == seen[0]
         assert seen[0][0] or number != 7
+
+
+def one_memory() -> tuple[Any, ...]:
+    base = torch.arange(4.0)
+    return base[:3], base[1:]
+
+
+def test_a_write_that_fails_where_inputs_share_memory() -> None:
+    """Behind a call that must not run twice and an effect on an outside list."""
+    def fn(x: torch.Tensor, y: torch.Tensor, log: list[Any]) -> Any:
+        bump(x)
+        log.append("between")
+        x.mul_(y)
+        return x
+
+    compiled = stator.compile(fn, backend="eager", options={"strict": True})
+    seen = []
+    for subject in (fn, compiled):
+        log: list[Any] = []
+        seen.append((lines_of_the_program(subject, (*one_memory(), log)), log))
+    assert seen[1] == seen[0] and seen[0][0]
