@@ -187,8 +187,9 @@ def suspend(vm: Any, lifetimes: bool = False) -> tuple[list[FrameState], list[An
     frames = chain(vm, vm.frame)
     starts: list[int] = []
     for frame in frames:
-        live = live_slots(frame, frame.ip, (frame.locals,), calls=frame is not vm.frame, every=lifetimes)
-        dead = dead_slots(frame, live)
+        calls = frame is not vm.frame
+        live = live_slots(frame, frame.ip, (frame.locals,), calls, every=lifetimes)
+        dead = dead_slots(frame, live, calls)
         starts.append(len(values))
         values += [frame.locals[slot] for slot in live]
         values += [KeptAlive(frame.locals[slot]) for slot in dead]
@@ -240,19 +241,28 @@ def live_slots(frame: Frame, index: int, held: tuple[list[Any], ...], calls: boo
     """
     slots: Any = range(frame.unit.nlocalsplus)
     if not every and not _LOOKS_AT_LOCALS & set(frame.code.co_names):
-        live = live_in_call(frame.unit, index) if calls else live_locals(frame.unit, index)
+        live = read_again(frame, index, calls)
         cells = set(frame.unit.free_slots)  # a resume function is made with its whole closure
         slots = [slot for slot in slots if slot in live or slot in cells
                  or any(type(values[slot]) in RESUMABLE for values in held)]
     return tuple(slot for slot in slots if any(values[slot] is not UNBOUND for values in held))
 
 
-def dead_slots(frame: Frame, live: tuple[int, ...]) -> tuple[int, ...]:
-    """The slots that nothing reads again: bound or not, they depend on the instruction alone."""
+def read_again(frame: Frame, index: int, calls: bool) -> frozenset[int]:
+    """The slots that the program may read from an instruction on."""
+    return live_in_call(frame.unit, index) if calls else live_locals(frame.unit, index)
+
+
+def dead_slots(frame: Frame, live: tuple[int, ...], calls: bool) -> tuple[int, ...]:
+    """The slots that nothing reads again: bound or not, they depend on the instruction alone.
+
+    A slot that is unbound and read again is none of them: reading it raises.
+    """
     if _LOOKS_AT_LOCALS & set(frame.code.co_names):
         return ()
     # A tuple lets go of its last value first, a frame of its first local.
-    return tuple(sorted(bound_locals(frame.unit, frame.ip).difference(live), reverse=True))
+    unread = bound_locals(frame.unit, frame.ip).difference(live, read_again(frame, frame.ip, calls))
+    return tuple(sorted(unread, reverse=True))
 
 
 # ---------------------------------------------------------------------- going on
