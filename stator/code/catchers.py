@@ -1,8 +1,8 @@
 """Who may end an exception that is raised at a place.   CodeUnit, index  ->  the handlers around it, innermost first
 
-`finally` blocks and handlers of CPython's own only raise again what they got, and are not among them. A `with` block is
-known by the place of its `__exit__` on the value stack, an `except` clause by the global that it names; everything
-else, a `finally` that returns among it, may end anything.
+Handlers of CPython's own only raise again what they got, and are not among them. A `with` block is
+known by the place of its `__exit__` on the value stack, an `except` clause by the global that it names; a
+`finally` block raises again; everything else, a `finally` that returns among it, may end anything.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ _ENDS = frozenset({"POP_EXCEPT", "CHECK_EXC_MATCH", "CHECK_EG_MATCH", "WITH_EXCE
 
 @dataclass(frozen=True)
 class Catcher:
-    """One handler; both None: it may end anything."""
+    """One handler; without any of these it may end anything."""
 
     manager: int | None = None  # where the value stack holds the __exit__ that decides
     name: str | None = None  # of the class that an `except` clause names
+    reraises: bool = False  # ends nothing: runs, and raises again
 
 
 ANYTHING = Catcher()
@@ -69,7 +70,7 @@ def _read(unit: CodeUnit, entry: ExceptionEntry) -> tuple[list[Catcher], int | N
     if names:
         return (names, at) if body[at].opname == "RERAISE" else ([ANYTHING], None)
     again = _only_raises_again(unit, first)
-    return ([ANYTHING], None) if again is None else ([], again)
+    return ([ANYTHING], None) if again is None else ([Catcher(reraises=True)], again)
 
 
 def _first_reraise(unit: CodeUnit, index: int) -> int:

@@ -4,12 +4,12 @@ A graph that raises must have done nothing that can be seen: then the program it
 in its order, and raises it at its own line, or handles it.  Inputs that the graph writes to are kept before it runs and
 put back (see kept_inputs), and so are random streams.  Where they are too large to be kept, the versions of the inputs
 tell whether anything was written, and if so the graph's error is raised as it is.  So is that of a graph with an
-operation that must not run twice (see mutation): a custom operator, a collective, a function of the user.
+operation that must not run twice (see mutation): a custom operator, a collective, a function of the user.  Its
+traceback then opens with the program's frames (see failed_nodes).
 """
 
 from __future__ import annotations
 
-import collections
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,15 +18,16 @@ from torch import fx
 
 from stator import events
 from stator.breaks import Break
+from stator.emit.failed_nodes import places_in, show_program
 from stator.emit.graph_inputs import handed_over
 from stator.emit.kept_inputs import keep, put_back, small_enough
 from stator.emit.rebuild import Rebuilder
 from stator.emit.redone import forgive, run_as_it_is
 from stator.errors import BackendError
 from stator.graph.may_fail import CAUGHT, fails_where_it_is_caught, may_fail, written_placeholders
-from stator.graph.memory import storage_partition
+from stator.graph.memory import sharing_memory
+from stator.graph.modules import locate_errors
 from stator.graph.mutation import is_repeatable
-from stator.graph.tensor_classes import PLAIN_CLASSES
 from stator.held_signals import raised_by_a_handler
 from stator.interp.handled_errors import WAY
 from stator.interp.promises import UNSPOKEN, as_program_exception
@@ -34,10 +35,10 @@ from stator.interp.rules_random import restore_streams, saved_streams
 from stator.native.torch_ops import draws_random_numbers
 
 
-def call_or_redo(build: Rebuilder, graph: fx.Graph, call: list[str], inputs: list[Any], packed: bool,
+def call_or_redo(build: Rebuilder, module: fx.GraphModule, call: list[str], inputs: list[Any], packed: bool,
                  undo: list[str]) -> list[str]:
     """The call of the graph, and what happens where it raises; `undo` takes back what was done before it."""
-    writer, vm = build.writer, build.vm
+    writer, vm, graph = build.writer, build.vm, module.graph
     written, counted = written_inputs(vm.recorder, graph, inputs)
     draws = any(draws_random_numbers(node.target) for node in graph.nodes)
     inside = [f"    {line}" for line in call]
@@ -46,7 +47,7 @@ def call_or_redo(build: Rebuilder, graph: fx.Graph, call: list[str], inputs: lis
     if not all(map(is_repeatable, graph.nodes)):
         if caught:
             raise Break("SB002", "an error that the program handles, after calls that must not run twice", turn_off=WAY)
-        return call_or_raise(build, call, inside)
+        return call_or_raise(build, module, inside)
     answer = writer.constant(graph_failed_inside_a_handler if caught else graph_failed)
     redo = [*(f"    {line}" for line in undo), f"    return {answer}(error)"]
     head: list[str] = []
@@ -70,37 +71,36 @@ def call_or_redo(build: Rebuilder, graph: fx.Graph, call: list[str], inputs: lis
         raise Break("SB002", "an error that the program handles, after writes that cannot be taken back", turn_off=WAY)
     if kept:
         head.append(f"kept = {writer.constant(keep)}(({', '.join(names)},))")
-        redo = [f"    if {writer.constant(put_back)}(kept):", *(f"    {line}" for line in redo), "    raise"]
+        redo = [f"    if {writer.constant(put_back)}(kept):", *(f"    {line}" for line in redo),
+                *raise_as_it_is(build, module)]
         return [*head, "try:", *inside, "except Exception as error:", *redo]
     if counted:
         versions = "(" + "".join(f"{name}._version, " for name in names) + ")"
         redo = [f"    if {versions} == versions:", *(f"    {line}" for line in redo)]
-        return call_or_raise(build, call, inside, [*head, f"versions = {versions}"], redo)
-    return call_or_raise(build, call, inside, head)
+        return call_or_raise(build, module, inside, [*head, f"versions = {versions}"], redo)
+    return call_or_raise(build, module, inside, head)
 
 
-def call_or_raise(build: Rebuilder, call: list[str], inside: list[str], head: Sequence[str] = (),
+def call_or_raise(build: Rebuilder, module: fx.GraphModule, inside: list[str], head: Sequence[str] = (),
                   redo: Sequence[str] = ()) -> list[str]:
-    """The call of a graph whose error is raised as it is, unless `redo` returns."""
+    """The call of a graph whose error is raised as it is, at the program's line, unless `redo` returns."""
     vm, writer = build.vm, build.writer
     if any(assertion.cls is None for assertion in vm.assertions):
         raise Break("SB002", "the truth of a tensor, which decides whether to raise", turn_off=UNSPOKEN)
-    if vm.assertions:
-        table, change = writer.constant(tuple(vm.assertions), "assertions"), writer.constant(as_program_exception)
-        handlers = ["except RuntimeError as error:", *redo, f"    failed = {change}(error, {table})"]
-        if redo:
-            handlers += ["except Exception as error:", *redo, "    raise"]
-        return ["failed = None", *head, "try:", *inside, *handlers, "if failed is not None:", "    raise failed"]
-    return [*head, "try:", *inside, "except Exception as error:", *redo, "    raise"] if redo else [*head, *call]
+    show, again = raise_as_it_is(build, module)
+    other = ["except Exception as error:", *redo, show, again]
+    if not vm.assertions:
+        return [*head, "try:", *inside, *other]
+    table, change = writer.constant(tuple(vm.assertions), "assertions"), writer.constant(as_program_exception)
+    handlers = ["except RuntimeError as error:", *redo, show, f"    failed = {change}(error, {table})"]
+    return ["failed = None", *head, "try:", *inside, *handlers, *other, "if failed is not None:", "    raise failed"]
 
 
-def sharing_memory(inputs: list[Any]) -> frozenset[str]:
-    """The names of inputs that share their memory with others; which do is guarded where the graph writes."""
-    tensors = [each for each in inputs if each.tensor is not None and type(each.tensor) in PLAIN_CLASSES
-               and each.tensor.layout is torch.strided]
-    places = storage_partition(*[each.tensor for each in tensors])
-    counts = collections.Counter(places)
-    return frozenset(each.node.name for each, place in zip(tensors, places, strict=True) if counts[place] > 1)
+def raise_as_it_is(build: Rebuilder, module: fx.GraphModule) -> list[str]:
+    """In a handler: raise the error of the graph."""
+    locate_errors(module)
+    places = build.writer.constant(places_in(module.graph, build.vm.places), "places")
+    return [f"    {build.writer.constant(show_program)}(error, {places})", "    raise"]
 
 
 def written_inputs(recorder: Any, graph: fx.Graph, inputs: list[Any]) -> tuple[list[Any], bool]:

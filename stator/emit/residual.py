@@ -132,7 +132,7 @@ def emit_residual(vm: Any, result: Any, resume: Any = None, begin: Callable[[], 
             insert_asserts(recorder, graph_module, asserted)
         line = f"{'out = ' if nodes else ''}graph({', '.join(names)})"
         call = call_graph(writer, vm.torch_state, line, bool(recorder.wrappers.behind))
-        call = call_or_redo(build, graph_module.graph, call, inputs, packed, flags.undo)
+        call = call_or_redo(build, graph_module, call, inputs, packed, flags.undo)
         if asserted:
             sizes = require_sizes(build, inputs, asserted, functools.partial(named, build, inputs, packed))
     call += [_setter_call(writer, setter, args) for setter, args in vm.torch_state.finals]

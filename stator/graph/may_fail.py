@@ -75,7 +75,8 @@ _VIEWS = frozenset(
     """.split()
 )
 _LINE = re.compile(r'File "(.*)", line (\d+)')
-CAUGHT = "caught"  # what a node's metadata call the handlers around it: "any", or "named" ones that torch does not need
+CAUGHT = "caught"  # in a node's metadata: bits for the handlers around it
+NAMED, CLEANUP, ANY = 1, 2, 4  # those of errors that torch does not raise; `finally` and exits; those of any error
 _MAKE_NEW_MEMORY = (_NEVER | _NEVER_ON_FLOATS | {"repeat_interleave"}) - _VIEWS
 
 
@@ -89,8 +90,13 @@ def may_fail(graph: fx.Graph, shared: frozenset[str] = frozenset()) -> bool:
 def fails_where_it_is_caught(graph: fx.Graph, shared: frozenset[str] = frozenset()) -> bool:
     """Whether a node may raise what the program might catch there (see interp/handled_errors)."""
     memory = Memory(shared)
-    return any(CAUGHT in node.meta and (node.meta[CAUGHT] == "any" or not _is_torchs(node.target))
-               and node_may_fail(node, memory) for node in graph.nodes)
+    return any(CAUGHT in node.meta and is_caught(node) and node_may_fail(node, memory) for node in graph.nodes)
+
+
+def is_caught(node: fx.Node) -> bool:
+    """Whether the program might catch what a node raises."""
+    caught = node.meta.get(CAUGHT, 0)
+    return bool(caught & ANY or caught & NAMED and not _is_torchs(node.target))
 
 
 def lines_that_may_fail(graph: fx.Graph) -> frozenset[tuple[str, int]]:

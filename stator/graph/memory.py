@@ -7,10 +7,12 @@ storages is a fact of the trace.
 
 from __future__ import annotations
 
+import collections
 from typing import Any
 
 import torch
 
+from stator.graph.tensor_classes import PLAIN_CLASSES
 from stator.guards.partition import Address, byte_range, group
 from stator.source import MODULE_DICTS, Key, Source
 
@@ -18,6 +20,15 @@ from stator.source import MODULE_DICTS, Key, Source
 def storage_partition(*tensors: torch.Tensor) -> tuple[int, ...]:
     """For each tensor, the number of the first one that lives in the same storage."""
     return group([byte_range(Address.STORAGE, tensor) for tensor in tensors], [True] * len(tensors))[0]
+
+
+def sharing_memory(inputs: list[Any]) -> frozenset[str]:
+    """The names of inputs that share their memory with others; which do is guarded where the graph writes."""
+    tensors = [each for each in inputs if each.tensor is not None and type(each.tensor) in PLAIN_CLASSES
+               and each.tensor.layout is torch.strided]
+    places = storage_partition(*[each.tensor for each in tensors])
+    counts = collections.Counter(places)
+    return frozenset(each.node.name for each, place in zip(tensors, places, strict=True) if counts[place] > 1)
 
 
 def address_of(tensor: torch.Tensor) -> int:

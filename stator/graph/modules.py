@@ -45,6 +45,7 @@ class LateGraphModule(_LazyGraphModule):
         return made
 
 
+_located: weakref.WeakSet[fx.GraphModule] = weakref.WeakSet()  # whose errors are raised as they are
 _plays: weakref.WeakKeyDictionary[fx.GraphModule, list[Play]] = weakref.WeakKeyDictionary()
 
 
@@ -58,6 +59,11 @@ def make_captured(graph: fx.Graph, inner: Mapping[str, fx.GraphModule], plays: l
     if inner:
         tell_sources(made)
     return made
+
+
+def locate_errors(module: fx.GraphModule) -> None:
+    """Keep where each node stands in the program once the graph runs."""
+    _located.add(module)
 
 
 def tell_sources(module: fx.GraphModule, within: tuple[tuple[str, Any], ...] = ()) -> None:
@@ -75,7 +81,7 @@ def tell_sources(module: fx.GraphModule, within: tuple[tuple[str, Any], ...] = (
 def straight_function(module: fx.GraphModule) -> Any:
     """What runs the graph as it is."""
     try:
-        return straight_line.function(module.graph, _plays.get(module, []))
+        return straight_line.function(module.graph, _plays.get(module, []), module in _located)
     except straight_line.NotStraight:
         _LazyGraphModule.force_recompile(module)
         return module.forward

@@ -17,6 +17,9 @@ from torch import fx
 from stator.graph.copying import Play, Stretch
 from stator.graph.original_calls import method_of_node
 
+FILENAME = "<stator graph>"
+STANDING = "_standing"  # the global that holds where the program stands, line by line (see `standing`)
+AT = "at"  # in a node's metadata: the offset of the instruction that made it
 _OPS = frozenset({"placeholder", "call_function", "call_method", "output"})
 _PLAIN = frozenset({int, bool, str, type(None), type(...)})
 
@@ -81,8 +84,8 @@ def last_uses(steps: list[tuple[fx.Node, list[fx.Node]]]) -> dict[fx.Node, list[
     return found
 
 
-def function(graph: fx.Graph, plays: list[Play]) -> Any:
-    """The graph as a function of its inputs, that answers the tuple of its outputs."""
+def function(graph: fx.Graph, plays: list[Play], located: bool = False) -> Any:
+    """The graph as a function of its inputs, that answers the tuple of its outputs; `located`: with `STANDING`."""
     source = Source()
     played = {play.copies[0]: play for play in plays if play.copies}
     steps: list[tuple[Any, list[fx.Node], Play | None]] = []
@@ -122,8 +125,26 @@ def function(graph: fx.Graph, plays: list[Play]) -> Any:
         gone = [names[value] for value in dying[each]]
         if gone:
             lines[-1] += f"; {' = '.join(gone)} = None"
-    exec(compile("\n".join([*texts, *lines]), "<stator graph>", "exec"), source.names)  # noqa: S102  our own text
+    if located:
+        source.names[STANDING] = standing(texts, [play or each for each, _, play in steps])
+    exec(compile("\n".join([*texts, *lines]), FILENAME, "exec"), source.names)  # noqa: S102  our own text
     return source.names["graph"]
+
+
+def standing(texts: list[str], steps: list[Any]) -> dict[int, Any]:
+    """Line -> stack trace and offset of its node; of a stretch, those of its nodes; inside one, an index."""
+    found: dict[int, Any] = {}
+    inside = 0
+    for number, line in enumerate(texts, 1):
+        inside = 0 if line.startswith("def ") else inside + 1
+        found[number] = inside - 1
+    for number, step in enumerate(steps, len(texts) + 2):
+        found[number] = [stands(each) for each in step.copies] if type(step) is Play else stands(step)
+    return found
+
+
+def stands(node: fx.Node) -> tuple[str, int | None]:
+    return node.meta.get("stack_trace") or "", node.meta.get(AT)
 
 
 def play_line(source: Source, play: Play, names: dict[fx.Node, str], inner: dict[int, str], texts: list[str]) -> str:

@@ -21,6 +21,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.graph.may_fail import CAUGHT
 from stator.graph.mutation import UNREPEATABLE, WRITTEN
+from stator.graph.straight_line import AT
 from stator.guards.shape_check import Operand, Property
 from stator.shapes.values import SYMBOLIC
 from stator.source import Source
@@ -28,7 +29,7 @@ from stator.source import Source
 _SEQUENCES = (tuple, list)
 # Compared, or not to be compared:
 _TOLD = frozenset({"example_value", "stack_trace", "source", "source_fn_stack", "unbacked_bindings", CAUGHT,
-                   WRITTEN, UNREPEATABLE})
+                   WRITTEN, UNREPEATABLE, AT})
 
 
 class _Unlike(Exception):

@@ -15,8 +15,9 @@ from torch import fx
 from torch._ops import OpOverload
 
 from stator.breaks import Break
-from stator.graph.may_fail import Memory, node_may_fail
-from stator.graph.mutation import is_repeatable, operator_name
+from stator.graph.may_fail import CAUGHT, CLEANUP, Memory, is_caught, node_may_fail
+from stator.graph.memory import sharing_memory
+from stator.graph.mutation import is_repeatable, operator_name, writes
 from stator.heap.changes import changed_trackers
 
 
@@ -30,13 +31,38 @@ def keep_order(vm: Any, node: fx.Node) -> None:
     if recorder.enclosing is not None or _keeps_order_itself(node.target):
         return
     if not is_repeatable(node):
+        first, vm.runs_once = not vm.runs_once, True
         if has_effects(vm):
             raise Break("SB006", f"{node.name} sees effects outside, which come after the graph")
+        if _cleans_up(node) or first and _loses_an_effect(vm, node):
+            raise Break("SB006", f"{node.name} must not run twice, beside effects that an error leaves behind")
         return
     late = recorder.writes_in_place and not recorder.in_order
-    if node.all_input_nodes and node_may_fail(node, Memory(frozenset())) and (late or has_effects(vm)):
+    if (late or _cleans_up(node) or has_effects(vm)) and _may_fail(vm, node):
         name = operator_name(node.target) or node.name
         raise Break("SB006", f"{name}, which may fail after a call that must not run twice")
+
+
+def _may_fail(vm: Any, node: fx.Node) -> bool:
+    if not node.all_input_nodes:
+        return False
+    return node_may_fail(node, Memory(sharing_memory(vm.recorder.inputs) if writes(node) else frozenset()))
+
+
+def _cleans_up(node: fx.Node) -> bool:
+    """Whether code of the program runs when a node raises; an error raised as it is would skip it."""
+    caught = node.meta.get(CAUGHT, 0)
+    return bool(caught) and (bool(caught & CLEANUP) or is_caught(node))
+
+
+def _loses_an_effect(vm: Any, last: fx.Node) -> bool:
+    """Whether an error before the first call that must not run twice would skip clean-up code or a late write."""
+    written = False
+    for node in last.graph.nodes:
+        if node is not last and node.op.startswith("call_") and (written or _cleans_up(node)) and _may_fail(vm, node):
+            return True
+        written = written or not vm.recorder.in_order and writes(node)
+    return False
 
 
 def _keeps_order_itself(target: Any) -> bool:

@@ -16,12 +16,12 @@ from torch import fx
 
 from stator.breaks import Break
 from stator.code.catchers import catchers
-from stator.graph.may_fail import CAUGHT, Memory, node_may_fail
+from stator.graph.may_fail import ANY, CAUGHT, CLEANUP, NAMED, Memory, node_may_fail
 from stator.interp.frame import Frame
 
 WAY = "errors that are handled"
 
-NOTHING, NAMED, ANY = 0, 1, 2  # what is caught: nothing, only what torch's own operations do not raise, or more
+NOTHING = 0
 
 # Of the exceptions that programs name, those that no kernel of torch's raises.
 _OTHERS = frozenset({"AttributeError", "FileNotFoundError", "ImportError", "KeyError", "KeyboardInterrupt",
@@ -32,19 +32,27 @@ _GENERATOR_EXIT = contextlib._GeneratorContextManager.__exit__
 
 
 def caught_in(frame: Frame, generators: Any) -> int:
-    """What this frame alone might catch, of the instruction it stands at; `generators`: of the trace, by id."""
+    """What this frame alone does with an error of the instruction it stands at, as bits; `generators`: by id."""
     index = frame.ip - 1 if frame.ip else 0
     if frame.unit.instructions[index].handler is None:
         return NOTHING
     found = NOTHING
     for each in catchers(frame.unit, index):
         if each.manager is not None:
-            found = max(found, ANY if may_suppress(frame.stack[each.manager], generators) else NOTHING)
+            leave = frame.stack[each.manager]
+            found |= ANY if may_suppress(leave, generators) else CLEANUP if has_code(leave) else NOTHING
+        elif each.reraises:
+            found |= CLEANUP
         elif each.name in _OTHERS and each.name not in frame.scope.namespace:
-            found = max(found, NAMED)
+            found |= NAMED
         else:
-            return ANY
+            return found | ANY
     return found
+
+
+def has_code(leave: Any) -> bool:
+    """Whether code of the program runs where a context manager is left, known by its __exit__."""
+    return type(leave) is types.MethodType and leave.__func__ is _GENERATOR_EXIT
 
 
 def may_suppress(leave: Any, generators: Any) -> bool:
@@ -57,13 +65,12 @@ def may_suppress(leave: Any, generators: Any) -> bool:
     if leave.__func__ is _GENERATOR_EXIT:
         fields = object.__getattribute__(leave.__self__, "__dict__")
         body = generators.get(id(fields.get("gen")))  # its function was deleted when it was entered
-        return body is None or body.frame is None or caught_in(body.frame, generators) != NOTHING
+        return body is None or body.frame is None or caught_in(body.frame, generators) & (NAMED | ANY) != NOTHING
     return leave.__func__ is not _NULL_EXIT and not leave.__func__.__code__.co_filename.startswith(_TORCH)
 
 
 def note(node: fx.Node, caught: int, breaks: bool) -> None:
     """Tell a recorded node what might catch its error; or break there."""
-    if node.meta.get(CAUGHT) != "any":
-        node.meta[CAUGHT] = "any" if caught == ANY else "named"
+    node.meta[CAUGHT] = node.meta.get(CAUGHT, NOTHING) | caught
     if breaks and node_may_fail(node, Memory(frozenset())):
         raise Break("SB002", "an operation that may fail where the program handles it, after large writes in place")

@@ -18,13 +18,15 @@ from stator.breaks import Break
 from stator.code.decode import decode
 from stator.code.opcodes import ALL_OPNAMES
 from stator.errors import UserFrame
+from stator.graph.may_fail import ANY
+from stator.graph.straight_line import AT
 from stator.heap.heap import Heap
 from stator.heap.readers import traceback_of
 from stator.heap.tracker import Shape
 from stator.interp.frame import Bug, ExcState, Finished, Frame, Raised
-from stator.interp.handled_errors import ANY, WAY, caught_in, note
+from stator.interp.handled_errors import WAY, caught_in, note
 from stator.interp.progress import LOOK_MASK, Progress
-from stator.interp.tracebacks import FrameObjects, Unwound, last_offset, place_of, with_place
+from stator.interp.tracebacks import FrameObjects, Place, Unwound, last_offset, place_of, with_place
 from stator.source import CallOf, Pinned
 
 Handler = Callable[["Machine", Frame, Any], None]
@@ -177,6 +179,8 @@ class Machine:
         self.not_rebuilt: set[type] = set()  # C types whose values no residual can make (see CallSite)
         self.compiling_shown = False  # torch.compiler.is_compiling() returned True
         self.why_off: Mapping[str, str] = {}
+        self.runs_once = False  # whether a call that must not run twice is recorded (see effects_order)
+        self.places: dict[str, Place] = {}  # by their line in the stack traces of nodes
         self.located: tuple[Any, int, Any] = NOWHERE  # a code object, an instruction of it, its place
         self.jumps = self.pushes = 0  # backward jumps and calls so far
         self.progress = Progress()
@@ -425,23 +429,26 @@ class Machine:
     def stack_trace(self) -> str:
         """The user's stack as text, for the metadata of a graph node."""
         frame = self.frame
-        return "" if frame is None else _callers(frame, self.generators)[3] + _frame_line(frame)
+        return "" if frame is None else _callers(frame, self)[3] + _frame_line(frame, self.places)
 
     def place_node(self, node: Any) -> None:
-        """Tell a node of the graph where the program stands, and what might catch its error."""
+        """Put on a node of the graph where the program stands, and what might catch its error."""
         frame = self.frame
         if frame is None:
             node.meta["stack_trace"] = ""
             return
-        above = _callers(frame, self.generators)
-        node.meta["stack_trace"] = above[3] + _frame_line(frame)
-        if caught := max(above[4], caught_in(frame, self.generators)):
+        above = _callers(frame, self)
+        line = _frame_line(frame, self.places)
+        node.meta["stack_trace"] = above[3] + line
+        if line:
+            node.meta[AT] = frame.instruction.offset
+        if caught := above[4] | caught_in(frame, self.generators):
             note(node, caught, WAY in self.turned_off)
 
     def caught(self) -> int:
         """What the program might catch where it stands (see handled_errors)."""
         frame = self.frame
-        return 0 if frame is None else max(_callers(frame, self.generators)[4], caught_in(frame, self.generators))
+        return 0 if frame is None else _callers(frame, self)[4] | caught_in(frame, self.generators)
 
     def place(self, stop: Break) -> None:
         """Tell a break where in the user's program it is (once, at the innermost frame)."""
@@ -456,7 +463,7 @@ class Machine:
 _RESUMABLE = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
 
-def _callers(frame: Frame, generators: Any) -> tuple[Any, ...]:
+def _callers(frame: Frame, vm: Any) -> tuple[Any, ...]:
     """The text of the frames above and what they would catch, kept while they stand where they stood."""
     caller = frame.caller()
     if caller is None:
@@ -464,19 +471,22 @@ def _callers(frame: Frame, generators: Any) -> tuple[Any, ...]:
     kept = frame.above
     if kept[0] is caller and not frame.code.co_flags & _RESUMABLE:
         return kept  # a call stays where it was made
-    above = _callers(caller, generators)
+    above = _callers(caller, vm)
     if kept[0] is not caller or kept[1] != caller.ip or kept[2] is not above:
-        text = above[3] + _frame_line(caller)
+        text = above[3] + _frame_line(caller, vm.places)
         # C code between the two may catch as well: an IndexError of `__getitem__` ends an iteration.
-        caught = ANY if frame.is_base else max(above[4], caught_in(caller, generators))
+        caught = ANY if frame.is_base else above[4] | caught_in(caller, vm.generators)
         kept = frame.above = (caller, caller.ip, above, text, caught)
     return kept
 
 
-def _frame_line(frame: Frame) -> str:
+def _frame_line(frame: Frame, places: dict[str, Place]) -> str:
     if is_own(frame):
         return ""
-    return f'  File "{frame.code.co_filename}", line {frame.line}, in {frame.code.co_name}\n'
+    line = f'  File "{frame.code.co_filename}", line {frame.line}, in {frame.code.co_name}\n'
+    if line not in places:
+        places[line] = place_of(frame)
+    return line
 
 
 def is_own(frame: Frame) -> bool:

@@ -34,6 +34,18 @@ def _(x: torch.Tensor) -> torch.Tensor:
     return torch.empty_like(x)
 
 
+@torch.library.custom_op("stator_writers::picky", mutates_args=())
+def picky(x: torch.Tensor) -> torch.Tensor:
+    if float(x.sum()) > 10:
+        raise ValueError("too large")
+    return x.clone()
+
+
+@picky.register_fake
+def _(x: torch.Tensor) -> torch.Tensor:
+    return torch.empty_like(x)
+
+
 def raised(x: torch.Tensor) -> torch.Tensor:
     x.add_(1)
     return x * 2

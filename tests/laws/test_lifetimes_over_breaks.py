@@ -358,3 +358,39 @@ def picture(value: Any) -> Any:
     if isinstance(value, torch.Tensor):
         return value.tolist()
     return [picture(part) for part in value] if isinstance(value, (tuple, list)) else value
+
+
+def unbound_in_a_loop(x):
+    for number in range(2):
+        stator.graph_break()
+        if number >= 0:
+            total += number  # noqa: F821  (bound by a later round alone)
+    return x
+
+
+def unbound_in_a_caller(x):
+    def stop(value):
+        stator.graph_break()
+        return value
+
+    while True:
+        y = stop(x) + late  # noqa: F821  (unbound in the first round)
+        late = y
+
+
+def unbound_after_a_del(x):
+    part = x + 1
+    for number in range(3):
+        if number == 1:
+            del part
+        stator.graph_break()
+        x = x + part
+    return x
+
+
+@pytest.mark.parametrize("fn", [unbound_in_a_loop, unbound_in_a_caller, unbound_after_a_del], ids=lambda fn: fn.__name__)
+def test_unbound_locals_stay_unbound_over_a_break(fn) -> None:
+    compiled = stator.compile(fn, backend="eager", options={"strict": True})
+    for subject in (fn, compiled, compiled):
+        with pytest.raises(UnboundLocalError):
+            subject(torch.ones(2))

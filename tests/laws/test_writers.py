@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
+import traceback
 from collections.abc import Callable
 from contextlib import redirect_stdout
 from typing import Any
@@ -281,3 +283,150 @@ def test_the_memo_never_learns_a_write() -> None:
         assert outcome(compiled, (ramp(),)) == outcome(fn, (ramp(),))
 
 
+def indexed(y: Any, index: Any) -> Any:
+    return (y + 1)[index]
+
+
+def line_of_a_callee(x: Any, index: Any, log: Any) -> Any:
+    y = noted(x)
+    return indexed(y, index - index), indexed(y, index)
+
+
+def line_before_the_call(x: Any, index: Any, log: Any) -> Any:
+    y = indexed(x, index)
+    return noted(y)
+
+
+def line_of_the_call(x: Any, index: Any, log: Any) -> Any:
+    y = facts_of_writers.picky(x + 1)
+    z = facts_of_writers.picky(y * index)
+    return facts_of_writers.picky(z)
+
+
+def line_of_a_comprehension(x: Any, index: Any, log: Any) -> Any:
+    return [noted(x)[each]
+            for each in (index - index, index)]
+
+
+def line_of_a_generator(x: Any, index: Any, log: Any) -> Any:
+    def parts() -> Any:
+        yield noted(x)
+        yield x[index]
+
+    return list(parts())
+
+
+def line_after_a_function_of_the_graph(x: Any, index: Any, log: Any) -> Any:
+    facts_of_writers.raised(x)
+    x.mul_(2)
+    return x.sin()[index]
+
+
+class Layer(torch.nn.Module):
+    def forward(self, x: Any, index: Any) -> Any:
+        y = facts_of_writers.picky(x * 0 + index)
+        return x + indexed(y, index - index)
+
+
+LAYERS = torch.nn.ModuleList(Layer() for _ in range(4))
+
+
+def line_of_one_of_many_layers(x: Any, index: Any, log: Any) -> Any:
+    for layer in LAYERS[:3]:
+        x = layer(x, index - index)
+    return LAYERS[3](x, index)
+
+
+@contextlib.contextmanager
+def logged(log: Any) -> Any:
+    try:
+        yield
+    finally:
+        log.append("left")
+
+
+def cleaned_up(x: Any, index: Any, log: Any) -> Any:
+    try:
+        return noted(x)[index]
+    finally:
+        log.append("finally")
+
+
+def cleaned_up_before_the_call(x: Any, index: Any, log: Any) -> Any:
+    try:
+        y = x[index]
+    finally:
+        x.add_(1)
+        log.append(x.tolist())
+    return noted(y)
+
+
+def cleaned_up_by_a_manager(x: Any, index: Any, log: Any) -> Any:
+    with logged(log):
+        return noted(x)[index]
+
+
+def cleaned_up_after_the_call_itself(x: Any, index: Any, log: Any) -> Any:
+    try:
+        return facts_of_writers.picky(x * index)
+    finally:
+        log.append("finally")
+
+
+def written_before_the_call(x: Any, index: Any, log: Any) -> Any:
+    log.append(x)
+    x.add_(1)
+    y = x[index]
+    return noted(y)
+
+
+CLEANED = [cleaned_up, cleaned_up_before_the_call, cleaned_up_by_a_manager, cleaned_up_after_the_call_itself,
+           written_before_the_call]
+LINES = [noted_alone, noted_between, divided, asserted, line_of_a_callee, line_before_the_call, line_of_the_call,
+         line_of_a_comprehension, line_of_a_generator, line_after_a_function_of_the_graph, line_of_one_of_many_layers,
+         *CLEANED]
+
+
+def lines_of_the_program(fn: Callable[..., Any], args: tuple[Any, ...]) -> list[tuple[str, int]]:
+    """Functions and lines in the traceback of what a call raises."""
+    try:
+        fn(*args)
+    except Exception as error:
+        frames = traceback.extract_tb(error.__traceback__)[1:]
+        return [(each.name, each.lineno or 0) for each in frames if each.filename in (__file__, facts_of_writers.__file__)]
+    return []
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", lambda module, inputs: module], ids=["eager", "aot_eager", "own"])
+@pytest.mark.parametrize("fn", LINES, ids=lambda fn: fn.__name__)
+def test_errors_show_the_lines_of_the_program(fn: Any, backend: Any) -> None:
+    compiled = stator.compile(fn, backend=backend, options={"strict": True})
+    for number in (1, 7, 0):
+        seen = []
+        for subject in (fn, compiled):
+            facts_of_writers.NOTES.clear()
+            log: list[Any] = facts_of_writers.NOTES
+            seen.append((lines_of_the_program(subject, (torch.ones(3), torch.tensor([number]), log)), plain(log)))
+        assert seen[1] == seen[0]
+        assert seen[0][0] or number != 7
+
+
+def one_memory() -> tuple[Any, ...]:
+    base = torch.arange(4.0)
+    return base[:3], base[1:]
+
+
+def test_a_write_that_fails_where_inputs_share_memory() -> None:
+    """Behind a call that must not run twice and an effect on an outside list."""
+    def fn(x: torch.Tensor, y: torch.Tensor, log: list[Any]) -> Any:
+        bump(x)
+        log.append("between")
+        x.mul_(y)
+        return x
+
+    compiled = stator.compile(fn, backend="eager", options={"strict": True})
+    seen = []
+    for subject in (fn, compiled):
+        log: list[Any] = []
+        seen.append((lines_of_the_program(subject, (*one_memory(), log)), log))
+    assert seen[1] == seen[0] and seen[0][0]
