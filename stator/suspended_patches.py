@@ -9,6 +9,7 @@ them nothing is taken off, and a replaced special method of Tensor keeps the cal
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import re
 import sys
@@ -67,7 +68,7 @@ class _Suspended:
 
     def __init__(self) -> None:
         self.patches: Patches = []
-        self.views: dict[int, dict[str, Any]] = {}  # id of a class or a namespace -> the program's entries
+        self.views: dict[int, dict[str, Any]] = {}  # id of a class, or of the dict of either -> the program's entries
 
 
 NOW = _Suspended()
@@ -121,6 +122,7 @@ def names_of_class(cls: type) -> Mapping[str, Any]:
 
 
 def names_of_module(namespace: dict[str, Any]) -> dict[str, Any]:
+    """The entries of a dict, which may be that of a module or a class, as the program has them."""
     return NOW.views.get(id(namespace), namespace) if NOW.views else namespace
 
 
@@ -181,14 +183,17 @@ def _begin(patches: Patches, taken_off: bool) -> None:
     NOW.patches, NOW.views = patches, {}
     if taken_off:
         for owner in {id(owner): owner for owner, _, _ in patches}.values():
-            namespace = _dict_of(owner) if isinstance(owner, type) else vars(owner)
-            NOW.views[id(owner) if isinstance(owner, type) else id(namespace)] = dict(namespace)
+            namespace = gc.get_referents(_dict_of(owner))[0] if isinstance(owner, type) else vars(owner)
+            NOW.views[id(owner)] = NOW.views[id(namespace)] = dict(namespace)
         _take_off()
 
 
 def _take_off() -> None:
     for owner, name, _ in NOW.patches:
-        _set(owner, name, own_entry(owner, name))
+        own = own_entry(owner, name)
+        if own is ABSENT and owner in TENSOR_CLASSES:
+            own = original(name)  # inherited: in the place of the patch, so that the dict of the class keeps its order
+        _set(owner, name, own)
 
 
 def _put_on() -> None:
