@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import itertools
 import os
 import re
 import sys
@@ -20,6 +21,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch._ops import OpOverload, OpOverloadPacket
 
 from stator import torch_originals
 
@@ -33,6 +35,8 @@ _dict_of = type.__dict__["__dict__"].__get__
 _LIBRARY = os.path.dirname(threading.__file__)
 _IDLE_LOOPS = re.compile(rf"{re.escape(_LIBRARY)}/(?!site-packages)|.*/site-packages/(torch/(?!utils/data)|tqdm)|<")
 _HARMLESS = frozenset({"__repr__", "__str__", "__format__", "__dir__", "__deepcopy__", "__reduce_ex__", "__doc__"})
+_OF_NAMESPACE = (str, list, type(None))  # what torch keeps beside the operators
+_OF_PACKET = {str, list, bool, types.BuiltinFunctionType, OpOverload}
 
 
 _ORIGINALS = torch_originals.take()
@@ -161,6 +165,19 @@ def needs_eager(patches: Patches) -> str | None:
     """A replaced method that a capture beside other threads would meet itself."""
     return next((name for owner, name, _ in patches if owner in TENSOR_CLASSES and is_special(name)
                  and name not in _HARMLESS), None) if in_company() else None
+
+
+def replaced_operator() -> str | None:
+    """An operator of ATen in whose place the program has put something else: torch's compilers find them by name."""
+    packets = [each for each in vars(torch.ops.aten).items() if type(each[1]) not in _OF_NAMESPACE]
+    for name, packet in packets:
+        if type(packet) is not OpOverloadPacket:
+            return name
+    own = [vars(packet) for _, packet in packets]
+    if _OF_PACKET.issuperset(map(type, itertools.chain.from_iterable(map(dict.values, own)))):
+        return None
+    return next((f"{name}.{entry}" for name, packet in packets for entry, value in vars(packet).items()
+                 if type(value) not in _OF_PACKET and entry in ("_op", *packet.overloads())), None)
 
 
 @contextlib.contextmanager
