@@ -132,7 +132,7 @@ def on_miss(site: CallSite, compiled: Any, bound: tuple[Any, ...], args: tuple[A
     if (name := replaced()) is not None:
         decline(site, f"builtins.{name} was replaced, and Stator needs Python's own")
         return _core.EAGER
-    if site.settings.backend not in RUN_AS_CAPTURED and (name := replaced_operator()) is not None:
+    if (name := replaced_operator(site.settings.backend not in RUN_AS_CAPTURED)) is not None:
         decline(site, f"torch.ops.aten.{name} was replaced, and compilers of torch need torch's own")
         return _core.EAGER
     patches = find_patches()

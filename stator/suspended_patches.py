@@ -35,7 +35,7 @@ _dict_of = type.__dict__["__dict__"].__get__
 _LIBRARY = os.path.dirname(threading.__file__)
 _IDLE_LOOPS = re.compile(rf"{re.escape(_LIBRARY)}/(?!site-packages)|.*/site-packages/(torch/(?!utils/data)|tqdm)|<")
 _HARMLESS = frozenset({"__repr__", "__str__", "__format__", "__dir__", "__deepcopy__", "__reduce_ex__", "__doc__"})
-_OF_NAMESPACE = (str, list, type(None))  # what torch keeps beside the operators
+_OF_NAMESPACE = {str, list, type(None), OpOverloadPacket}  # classes of what torch itself keeps there
 _OF_PACKET = {str, list, bool, types.BuiltinFunctionType, OpOverload}
 
 
@@ -167,16 +167,18 @@ def needs_eager(patches: Patches) -> str | None:
                  and name not in _HARMLESS), None) if in_company() else None
 
 
-def replaced_operator() -> str | None:
-    """An operator of ATen in whose place the program has put something else: torch's compilers find them by name."""
-    packets = [each for each in vars(torch.ops.aten).items() if type(each[1]) not in _OF_NAMESPACE]
-    for name, packet in packets:
-        if type(packet) is not OpOverloadPacket:
-            return name
-    own = [vars(packet) for _, packet in packets]
-    if _OF_PACKET.issuperset(map(type, itertools.chain.from_iterable(map(dict.values, own)))):
+def replaced_operator(overloads: bool) -> str | None:
+    """An operator of ATen in whose place the program has put something else: torch's compilers find them by name.
+
+    overloads: look at each overload too, which takes half a millisecond.
+    """
+    operators = vars(torch.ops.aten)
+    if not _OF_NAMESPACE.issuperset(map(type, operators.values())):
+        return next(name for name, packet in operators.items() if type(packet) not in _OF_NAMESPACE)
+    packets = [packet for packet in operators.values() if type(packet) is OpOverloadPacket] if overloads else []
+    if _OF_PACKET.issuperset(map(type, itertools.chain.from_iterable(map(dict.values, map(vars, packets))))):
         return None
-    return next((f"{name}.{entry}" for name, packet in packets for entry, value in vars(packet).items()
+    return next((f"{packet.__name__}.{entry}" for packet in packets for entry, value in vars(packet).items()
                  if type(value) not in _OF_PACKET and entry in ("_op", *packet.overloads())), None)
 
 

@@ -60,7 +60,7 @@ def outcomes(patch: Patch, phase: str, compiler: Callable[..., Any]) -> list[Any
 
 
 @pytest.mark.parametrize(("backend", "phase"), [
-    *(("eager", phase) for phase in PHASES), ("aot_eager", "between"), ("aot_eager", "taken back"), ("aot_eager", "inside")])
+    *(("eager", phase) for phase in PHASES), ("aot_eager", "taken back"), ("aot_eager", "inside")])
 @pytest.mark.parametrize("patch", PATCHES, ids=lambda patch: patch.name)
 def test_is_as_in_eager(patch: Patch, phase: str, backend: str) -> None:
     if backend != "eager" and patch.name in OF_RUNTIME:
