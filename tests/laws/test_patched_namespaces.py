@@ -35,9 +35,11 @@ def patched(monkeypatch: Any) -> None:
 
 def replace_while_held(x):
     held = TENSOR
-    torch.Tensor.relu = other
-    found = held["relu"](x), x.relu()
-    torch.Tensor.relu = ten_times
+    if "relu" in held:
+        torch.Tensor.relu = other
+    found = x.relu(), held.get("relu")
+    if "relu" in held:
+        torch.Tensor.relu = ten_times
     return found
 
 
@@ -134,11 +136,10 @@ def test_replaced_special_methods_beside_threads(name: str, new: Any, program: A
     """Eager with an event; an error under fullgraph."""
     monkeypatch.setattr(torch.Tensor, name, new)
     expected, stop = program(X), threading.Event()
-    log: list[Any] = []
     thread = threading.Thread(target=lambda: [torch.ones(2) for _ in iter(stop.is_set, True)])
     thread.start()
     try:
-        with events.subscribed(log.append):
+        with events.record() as log:
             assert str(stator.compile(program, backend="eager")(X)) == str(expected)
         with pytest.raises(stator.Unsupported, match="other threads are running") as caught:
             stator.compile(program, backend="eager", fullgraph=True)(X)
@@ -146,4 +147,4 @@ def test_replaced_special_methods_beside_threads(name: str, new: Any, program: A
         stop.set()
         thread.join()
     assert caught.value.code == "SB025"
-    assert [type(event) for event in log] == [events.EagerFallback]
+    assert any(isinstance(event, events.EagerFallback) for event in log)
