@@ -53,10 +53,3 @@ def patch_that_counts_what_a_capture_would_call():
 
     return Scene(lambda x: x + x.dim(), one(ramp()), _set("dim", counted), lambda: list(calls),
                  undo=_delete("dim"))
-
-
-@probe()
-def dict_of_a_patched_class_held():
-    held = vars(torch.Tensor)
-    return Scene(lambda x: x + ("relu" in held), one(ramp()), _set("relu", lambda self: _relu(self) * 10),
-                 undo=_delete("relu"))

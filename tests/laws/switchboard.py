@@ -20,7 +20,6 @@ from stator.graph.mutation import Observation
 from stator.guards.guard import Kind
 from stator.guards.guard_set import GuardSet
 from stator.heap import caches, exposure, iterators, names, raw_access, sets, upcoming
-from stator.heap import heap as heap_module
 from stator.heap import holders as holders_of_heap
 from stator.heap.arrays import Arrays
 from stator.heap.constants import Constants
@@ -255,8 +254,6 @@ SWITCHES = [
     Switch("graphs call methods by object", without(straight_line, "method_of_node"),
            ("original_called_past_a_later_patch",)),
     Switch("graphs call originals behind patches", without_originals, ("original_called_in_its_patch",)),
-    Switch("dicts show the patches taken off", without(heap_module, "names_of_module", lambda namespace: namespace),
-           ("dict_of_a_patched_class_held",)),
     Switch("patches are taken off", without(pipeline, "find_patches", list),
            ("patch_that_counts_what_a_capture_would_call",)),
 ]

@@ -10,6 +10,7 @@ import torch
 
 import stator
 from stator import events
+from stator.heap import heap
 
 TENSOR, MODULE = vars(torch.Tensor), vars(torch)
 ITEMS, KEYS = TENSOR.items(), MODULE.keys()
@@ -82,7 +83,8 @@ def outcome(function: Any) -> Any:
 
 @pytest.mark.usefixtures("patched")
 @pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)
-def test_dicts_show_patches(program: Any) -> None:
+def test_dicts_show_patches(program: Any, monkeypatch: Any) -> None:
+    monkeypatch.setenv("STATOR_STRICT", "1")
     order = list(TENSOR)
     compiled = stator.compile(program, backend="eager")
     assert [outcome(compiled), outcome(compiled)] == [outcome(program)] * 2
@@ -103,6 +105,13 @@ OPERATORS: dict[str, Any] = {
     "packet behind a method": (ATEN, "neg", lambda x: x.neg() + 1),
     "overload behind an operator": (ATEN.add, "Tensor", lambda x: x + x),
 }
+
+
+def test_without_the_view_the_guards_reject_the_call(patched: None, monkeypatch: Any) -> None:
+    monkeypatch.setenv("STATOR_STRICT", "1")
+    monkeypatch.setattr(heap, "names_of_module", lambda namespace: namespace)
+    with pytest.raises(stator.InternalError, match="the guards reject the call"):
+        stator.compile(PROGRAMS["entry of a module"], backend="eager")(X)
 
 
 @pytest.mark.parametrize("first", ["patched", "unpatched"])
