@@ -19,3 +19,12 @@ def module_of(cls: type) -> str:
     except AttributeError:
         return ""
     return name if type(name) is str else ""
+
+
+def name_in_errors(value: Any) -> str:
+    """The name of the class of a value, quoted, as CPython puts it into errors.   'types.SimpleNamespace'"""
+    try:
+        str.upper.__get__(value)
+    except TypeError as error:
+        return str(error).rpartition(" to a ")[2].removesuffix(" object")
+    return repr(type(value).__name__)

@@ -37,11 +37,12 @@ from stator.process_config import config
 from stator.replaced_builtins import replaced
 from stator.shapes import profile
 from stator.stages import capture, decline
-from stator.suspended_patches import find_patches, needs_eager, restored, suspended
+from stator.suspended_patches import find_patches, needs_eager, replaced_operator, restored, suspended
 
 _core.set_own_folder(__file__.rpartition("/")[0])
 _lock = threading.RLock()
 _tracing = threading.local()
+RUN_AS_CAPTURED = ("eager", "eager_noexcept")  # backends without a compiler of torch's
 _entries: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
@@ -130,6 +131,9 @@ def on_miss(site: CallSite, compiled: Any, bound: tuple[Any, ...], args: tuple[A
         return _core.EAGER
     if (name := replaced()) is not None:
         decline(site, f"builtins.{name} was replaced, and Stator needs Python's own")
+        return _core.EAGER
+    if (name := replaced_operator(site.settings.backend not in RUN_AS_CAPTURED)) is not None:
+        decline(site, f"torch.ops.aten.{name} was replaced, and compilers of torch need torch's own")
         return _core.EAGER
     patches = find_patches()
     if not patches:

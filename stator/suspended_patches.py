@@ -9,6 +9,8 @@ them nothing is taken off, and a replaced method of Tensor keeps the call eager.
 from __future__ import annotations
 
 import contextlib
+import gc
+import itertools
 import os
 import re
 import sys
@@ -19,6 +21,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch._ops import OpOverload, OpOverloadPacket
 
 from stator import torch_originals
 
@@ -32,6 +35,8 @@ _dict_of = type.__dict__["__dict__"].__get__
 _LIBRARY = os.path.dirname(threading.__file__)
 _IDLE_LOOPS = re.compile(rf"{re.escape(_LIBRARY)}/(?!site-packages)|.*/site-packages/(torch/(?!utils/data)|tqdm|execnet)|<")
 _HARMLESS = frozenset({"__repr__", "__str__", "__format__", "__dir__", "__deepcopy__", "__reduce_ex__", "__doc__"})
+_OF_NAMESPACE = {str, list, type(None), OpOverloadPacket}  # classes of what torch itself keeps there
+_OF_PACKET = {str, list, bool, types.BuiltinFunctionType, OpOverload}
 
 
 _ORIGINALS = torch_originals.take()
@@ -67,7 +72,7 @@ class _Suspended:
 
     def __init__(self) -> None:
         self.patches: Patches = []
-        self.views: dict[int, dict[str, Any]] = {}  # id of a class or a namespace -> the program's entries
+        self.views: dict[int, dict[str, Any]] = {}  # id of a class, or of the dict of either -> the program's entries
 
 
 NOW = _Suspended()
@@ -121,6 +126,7 @@ def names_of_class(cls: type) -> Mapping[str, Any]:
 
 
 def names_of_module(namespace: dict[str, Any]) -> dict[str, Any]:
+    """The entries of a dict, which may be that of a module or a class, as the program has them."""
     return NOW.views.get(id(namespace), namespace) if NOW.views else namespace
 
 
@@ -161,6 +167,21 @@ def needs_eager(patches: Patches) -> str | None:
                 None) if in_company() else None
 
 
+def replaced_operator(overloads: bool) -> str | None:
+    """An operator of ATen in whose place the program has put something else: torch's compilers find them by name.
+
+    overloads: look at each overload too, which takes half a millisecond.
+    """
+    operators = vars(torch.ops.aten)
+    if not _OF_NAMESPACE.issuperset(map(type, operators.values())):
+        return next(name for name, packet in operators.items() if type(packet) not in _OF_NAMESPACE)
+    packets = [packet for packet in operators.values() if type(packet) is OpOverloadPacket] if overloads else []
+    if _OF_PACKET.issuperset(map(type, itertools.chain.from_iterable(map(dict.values, map(vars, packets))))):
+        return None
+    return next((f"{packet.__name__}.{entry}" for packet in packets for entry, value in vars(packet).items()
+                 if type(value) not in _OF_PACKET and entry in ("_op", *packet.overloads())), None)
+
+
 @contextlib.contextmanager
 def suspended(patches: Patches, beside_threads: bool = False) -> Iterator[None]:
     """While a call is captured."""
@@ -181,14 +202,17 @@ def _begin(patches: Patches, taken_off: bool) -> None:
     NOW.patches, NOW.views = patches, {}
     if taken_off:
         for owner in {id(owner): owner for owner, _, _ in patches}.values():
-            namespace = _dict_of(owner) if isinstance(owner, type) else vars(owner)
-            NOW.views[id(owner) if isinstance(owner, type) else id(namespace)] = dict(namespace)
+            namespace = gc.get_referents(_dict_of(owner))[0] if isinstance(owner, type) else vars(owner)
+            NOW.views[id(owner)] = NOW.views[id(namespace)] = dict(namespace)
         _take_off()
 
 
 def _take_off() -> None:
     for owner, name, _ in NOW.patches:
-        _set(owner, name, own_entry(owner, name))
+        own = own_entry(owner, name)
+        if own is ABSENT and owner in TENSOR_CLASSES:
+            own = original(name)  # inherited: in the place of the patch, so that the dict of the class keeps its order
+        _set(owner, name, own)
 
 
 def _put_on() -> None:

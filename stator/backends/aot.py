@@ -15,6 +15,7 @@ import torch
 from torch._functorch.aot_autograd import aot_module_simplified, make_boxed_func
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 
+from stator.graph.modules import straight_function
 from stator.options import Settings
 
 
@@ -22,11 +23,14 @@ def run_as_is(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callab
     """The compiler of AOTAutograd's graphs that compiles nothing.
 
     Detach results that are views of temporary tensors (the inverse of a view that was written to): autograd would
-    refuse to have them changed in place.
+    refuse to have them changed in place.  Call the operators themselves: FX's code finds them by name at each call,
+    where the program may have put something else since.
     """
+    forward = straight_function(gm)
+
     def run(*args: Any) -> Any:
         return [each.detach() if isinstance(each, torch.Tensor) and each._is_view() else each
-                for each in gm.forward(*args)]
+                for each in forward(*args)]
 
     return make_boxed_func(run)
 

@@ -70,6 +70,7 @@ from stator.source import (
     ValueAt,
     root_of,
 )
+from stator.suspended_patches import names_of_module
 
 Adopter = Callable[[Any, Source], Any]
 
@@ -398,7 +399,7 @@ class Heap(Exposure):
     def fill_dict(self, tracker: VariableTracker, value: Any, standin: Any, source: Source) -> None:
         store = type(standin).__setitem__ if type(standin) in PLAIN_DICTS else store_of(type(standin))
         initial: dict[Any, Any] = {}
-        for i, (key, item) in enumerate(items_in_order(value)):
+        for i, (key, item) in enumerate(items_in_order(names_of_module(value))):
             if type(key) in CONSTANT_TYPES:
                 box = self.box(item, Key, source, key)
             else:  # an object as a key: found again by its position, so the order of keys becomes a fact

@@ -32,7 +32,7 @@ from stator.interp.frame import Continuation, Frame, Raised
 from stator.interp.lookup import MISSING, find, is_mutable_class
 from stator.interp.outside import is_outside
 from stator.interp.overrides import note_slot, only_defaults, own_method
-from stator.kinds import is_a
+from stator.kinds import is_a, name_in_errors
 from stator.shapes.values import SYMBOLIC, specialise
 from stator.source import Attr, DictOf
 from stator.suspended_patches import TENSOR_CLASSES, is_special, names_of_class, original
@@ -85,7 +85,7 @@ def write_through_c(vm: Any, local: Any, name: str, value: Any, cont: Any) -> No
         raise Break("SB006", f"assignment to attribute {name!r} of a threading.local")
     own = dict_of_thread(vm, local)
     if value is MISSING and read_through_c(vm, local, name) is MISSING:
-        raise Raised(AttributeError(f"'_thread._local' object has no attribute {name!r}"))
+        raise Raised(AttributeError(_no_attribute(local, name)))
     vm.heap.note_write(own)
     if value is MISSING:
         tracker = vm.heap.by_standin[id(own)]
@@ -132,9 +132,7 @@ def writable_dict(vm: Any, obj: Any, name: str, descr: Any) -> dict[str, Any]:
     if own is None:
         if vm.heap.is_opaque(obj):
             raise Break("SB006", f"assignment to attribute {name!r} of a {type(obj).__name__}")
-        text = (f"{type(obj).__name__!r} object attribute {name!r} is read-only" if descr is not MISSING
-                else f"{type(obj).__name__!r} object has no attribute {name!r}")
-        raise Raised(AttributeError(text, name=name, obj=obj))
+        raise Raised(AttributeError(_no_attribute(obj, name, descr is not MISSING), name=name, obj=obj))
     tracker = vm.heap.by_standin.get(id(obj))
     if tracker is None and is_outside(vm, obj):  # a function or an enum member
         shadow = vm.heap.adopt(own, DictOf(vm.heap.source_of(obj)))
@@ -299,7 +297,7 @@ def delete_generic(vm: Any, obj: Any, name: str, cont: Any = DISCARD) -> None:
             return delete_descriptor(vm, descr, obj, name, cont)
         scope = names_of(vm, obj)
         if scope.read(name) is MISSING:
-            return raise_attribute_error(vm, obj, name, _no_attribute(cls, name), cont)
+            return raise_attribute_error(vm, obj, name, _no_attribute(obj, name), cont)
         scope.write(name, MISSING)
         return vm.give(None, cont)
     descr = find(vm, cls, name)
@@ -308,8 +306,7 @@ def delete_generic(vm: Any, obj: Any, name: str, cont: Any = DISCARD) -> None:
     own = instance_dict(obj)
     if own is None or read_instance_dict(vm, obj, name) is MISSING:
         read_only = own is None and descr is not MISSING and not vm.heap.is_opaque(obj)
-        text = f"{cls.__name__!r} object attribute {name!r} is read-only" if read_only else _no_attribute(cls, name)
-        return raise_attribute_error(vm, obj, name, text, cont)
+        return raise_attribute_error(vm, obj, name, _no_attribute(obj, name, read_only), cont)
     target = writable_dict(vm, obj, name, descr)
     tracker = vm.heap.by_standin.get(id(obj))
     if tracker is not None and tracker.initial_dict is not None:
@@ -325,8 +322,9 @@ def _guard_start(vm: Any, source: Any, initial: Any, name: str) -> None:
     vm.heap.guard(source, Kind.PRESENT if name in initial else Kind.ABSENT, name)
 
 
-def _no_attribute(cls: type, name: str) -> str:
-    return f"{cls.__name__!r} object has no attribute {name!r}"
+def _no_attribute(obj: Any, name: str, read_only: bool = False) -> str:
+    of = f"{name_in_errors(obj)} object"
+    return f"{of} attribute {name!r} is read-only" if read_only else f"{of} has no attribute {name!r}"
 
 
 def delete_descriptor(vm: Any, descr: Any, obj: Any, name: str, cont: Any) -> None:

@@ -16,7 +16,7 @@ import stator
 # p: patch; u: take it back; c: call
 PHASES = {"before": "pcc", "between": "cpcc", "taken back": "pcucpc", "inside": "cc"}
 # What torch's own code calls by name whenever a compiled graph runs, or finds in an operator's namespace.
-OF_RUNTIME = frozenset({"__getattr__", "torch.is_grad_enabled", "aten.relu", "aten packet"})
+OF_RUNTIME = frozenset({"__getattr__", "torch.is_grad_enabled"})
 
 
 def inside(patch: Patch) -> Callable[[Any], Any]:
