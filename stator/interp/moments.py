@@ -35,6 +35,7 @@ class Moment:
     """A tensor as it is now."""
 
     fake: Any
+    node: Any  # what the graph calls it at that moment
     position: Any  # the last node of the graph at that moment
     changes: int  # in-place operations recorded so far
     suffix: str  # what its text ends with because of autograd
@@ -47,14 +48,14 @@ def moment_of(vm: Any, fake: FakeTensor) -> Moment:
     recorder = vm.recorder
     if id(fake) in recorder.classes:
         raise Break("SB003", "the text of a tensor subclass")
-    recorder.node_of(fake)  # made now, so that a copy can be made here
+    node = recorder.node_of(fake)  # made now, so that a copy can be made here
     with torch._C.DisableTorchFunction():
         suffix = ""
         if fake.grad_fn is not None:
             suffix = f"grad_fn=<{type(fake.grad_fn).__name__}>"
         elif fake.requires_grad:
             suffix = "requires_grad=True"
-    return Moment(fake, recorder.graph._root.prev, recorder.changes, suffix, is_a(fake, torch.nn.Parameter))
+    return Moment(fake, node, recorder.graph._root.prev, recorder.changes, suffix, getattr(fake, "_is_param", False))
 
 
 def is_unknown(value: Any) -> bool:
