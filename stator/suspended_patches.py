@@ -9,6 +9,7 @@ them nothing is taken off, and a replaced special method of Tensor keeps the cal
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import re
 import sys
@@ -181,8 +182,11 @@ def _begin(patches: Patches, taken_off: bool) -> None:
     NOW.patches, NOW.views = patches, {}
     if taken_off:
         for owner in {id(owner): owner for owner, _, _ in patches}.values():
-            namespace = _dict_of(owner) if isinstance(owner, type) else vars(owner)
-            NOW.views[id(owner) if isinstance(owner, type) else id(namespace)] = dict(namespace)
+            is_class = isinstance(owner, type)
+            namespace = gc.get_referents(_dict_of(owner))[0] if is_class else vars(owner)
+            view = NOW.views[id(namespace)] = dict(namespace)
+            if is_class:
+                NOW.views[id(owner)] = view
         _take_off()
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from stator.breaks import Break
 from stator.guards.guard import MISSING, Kind
 from stator.heap.box import unbox
 from stator.source import Global, Pinned
@@ -38,8 +37,6 @@ class Scope:
     def view(self) -> dict[str, Any]:
         """The namespace as a value (`globals()`, `module.__dict__`): from now on a shadow holds its names."""
         if self.shadow is None:
-            if names_of_module(self.namespace) is not self.namespace:
-                raise Break("SB006", "the namespace of a module of torch that was patched")
             shadow = self.heap.adopt(self.namespace, self.source)
             if self.overlay:
                 self.heap.note_write(shadow)
