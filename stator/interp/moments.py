@@ -50,12 +50,19 @@ def moment_of(vm: Any, fake: FakeTensor) -> Moment:
         raise Break("SB003", "the text of a tensor subclass")
     node = recorder.node_of(fake)  # made now, so that a copy can be made here
     with torch._C.DisableTorchFunction():
-        suffix = ""
-        if fake.grad_fn is not None:
-            suffix = f"grad_fn=<{type(fake.grad_fn).__name__}>"
-        elif fake.requires_grad:
-            suffix = "requires_grad=True"
+        suffix = history_of(fake)
+        tracker = vm.heap.by_standin.get(id(fake))
+        if suffix.startswith("grad_fn") and tracker is not None and not fake._version:  # the fake's own node is made up
+            suffix = history_of(tracker.original)
+            vm.heap.guard(CallOf(Pinned(history_of), (tracker.source,)), Kind.FRESH_CALL, suffix)
     return Moment(fake, node, recorder.graph._root.prev, recorder.changes, suffix, getattr(fake, "_is_param", False))
+
+
+def history_of(tensor: torch.Tensor) -> str:
+    """The end of the text of a tensor, which depends on autograd."""
+    if tensor.grad_fn is not None:
+        return f"grad_fn=<{type(tensor.grad_fn).__name__}>"
+    return "requires_grad=True" if tensor.requires_grad else ""
 
 
 def is_unknown(value: Any) -> bool:
