@@ -2,8 +2,8 @@
 
 In: a leaf from outside whose flag the program changes.  Out: a note.  Before the graph has used the leaf, the graph may
 as well begin with the new flag; after its last use, the flag may as well change when the graph is done.  A leaf that is
-used under both flags breaks where it changes: no compiler knows a leaf that is one for a while.  Outside views of the leaf
-change with it: where a tensor shares its storage, the trace breaks, and that none does is guarded.
+used under both flags breaks where it changes: no compiler knows a leaf that is one for a while.  Outside views of the
+leaf change with it: where a tensor shares its storage, the trace breaks, and that none does is guarded.
 """
 
 from __future__ import annotations
