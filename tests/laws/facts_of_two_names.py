@@ -130,7 +130,7 @@ def flag_that_is_set_under_another_name():
     return meeting(fn, [first, second], [third, third], lambda: [t.requires_grad for t in (first, second, third)])
 
 
-@probe()
+@probe("SB016 SB017")
 def flag_that_is_set_on_the_base_of_a_view():
     first, second, third = ramp(), ramp(), ramp()
     view = third.view(-1)
