@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch._tensor_str import PRINT_OPTS
 
+from stator.breaks import Break
 from stator.interp.moments import Moment
 from stator.shapes.values import UNREAD, DeferredText
 
@@ -35,13 +36,14 @@ def write_text(build: Any, text: Any) -> str:
 
 
 def write_moment(build: Any, moment: Moment) -> str:
-    """The tensor itself, or the copy that the graph makes at that place if it may have been changed since."""
-    if build.recorder.changes == moment.changes:
+    """The tensor itself, or a copy made by the graph at that place: of one that may have been changed since, and of one
+    whose memory is exchanged after the graph (see interp/data_notes)."""
+    if _is_unchanged(build, moment):
         return build.value(moment.fake)
     known = build.output_index.get(id(moment))
     if known is None:
         graph = build.recorder.graph
-        source = build.recorder.node_of(moment.fake)
+        source = moment.node
         with graph.inserting_after(moment.position):
             detached = graph.call_method("detach", (source,))
         with graph.inserting_after(detached):
@@ -58,16 +60,31 @@ def write_moment(build: Any, moment: Moment) -> str:
 
 def _autograd_text(build: Any, moment: Moment) -> tuple[str | None, bool]:
     """None where the real tensor's own text is right: the user's own object, unchanged."""
-    if build.recorder.changes == moment.changes and build.heap.by_standin.get(id(moment.fake)) is not None:
+    if _is_unchanged(build, moment) and build.heap.by_standin.get(id(moment.fake)) is not None \
+            and id(moment.fake) not in build.vm.grad_flags:
         return None, False
     return moment.suffix, moment.parameter
+
+
+def _is_unchanged(build: Any, moment: Moment) -> bool:
+    return build.recorder.changes == moment.changes and id(moment.fake) not in build.vm.data_notes
+
+
+def _write_frozen_tensor(build: Any, moment: Moment) -> str:
+    suffix, parameter = _autograd_text(build, moment)
+    if suffix is not None and suffix.startswith("grad_fn") and not _is_unchanged(build, moment):
+        raise Break("SB015", "a tensor with a history that is logged and then changed", whole_call=True)
+    tensor = write_moment(build, moment)
+    if not parameter and (suffix is None or suffix.startswith("grad_fn")):
+        return tensor
+    return f"{build.writer.constant(leaf_of, 'leaf_of')}({tensor}, {bool(suffix)}, {parameter})"
 
 
 def write_frozen(build: Any, value: Any) -> str:
     """An expression for what `frozen` has kept."""
     cls = type(value)
     if cls is Moment:
-        return write_moment(build, value)
+        return _write_frozen_tensor(build, value)
     if cls is DeferredText:
         return write_text(build, value)
     if cls is list:
@@ -80,6 +97,12 @@ def write_frozen(build: Any, value: Any) -> str:
 
 
 # ---------------------------------------------------------------------- what the residual program calls
+
+
+def leaf_of(tensor: torch.Tensor, wants_grad: bool, parameter: bool) -> torch.Tensor:
+    """A leaf of the same contents."""
+    tensor = tensor.detach()
+    return torch.nn.Parameter(tensor, wants_grad) if parameter else tensor.requires_grad_(wants_grad)
 
 
 def show(value: Any, conversion: str, spec: str) -> str:

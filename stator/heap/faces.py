@@ -25,7 +25,7 @@ from stator.heap.tracker import Shape, VariableTracker
 from stator.kinds import is_a
 from stator.source import CallOf, Source
 
-_NOWHERE = (0, 0, 0)
+NOWHERE = (0, 0, 0)
 
 
 def extent_of(value: Any) -> Range:
@@ -33,7 +33,7 @@ def extent_of(value: Any) -> Range:
     try:
         return byte_range(Address.STORAGE if is_a(value, torch.Tensor) else Address.MEMORY, value)
     except NoAddress:
-        return _NOWHERE
+        return NOWHERE
 
 
 def overlap(left: Range, right: Range) -> bool:
@@ -129,7 +129,7 @@ class Faces:
             return
         if any(self.has_changed(self.heap.by_standin[id(standin)]) for standin in self.watched.values()):
             raise Break("SB005", "an array that shares memory with another object of the trace")
-        tensors = [tracker for tracker in self._tensors() if extent_of(tracker.original) != _NOWHERE]
+        tensors = [tracker for tracker in self._tensors() if extent_of(tracker.original) != NOWHERE]
         written = [*map(self.was_written, self.copies), *map(self.is_written, tensors)]
         if len(written) > 1 and any(written):
             faces = [*self.copies, *tensors]

@@ -384,13 +384,10 @@ class Heap(Exposure):
                 raise Break("SB019", "weakref.finalize, whose registry changes whenever an object dies")
             cls = type(value)
             items_in_order(value)  # breaks where there is no such order, before there is a record
-            if cls is collections.defaultdict:
-                standin: Any = collections.defaultdict(self.default_factory(value, source))
-            else:
-                standin = cls()
+            standin: Any = cls(self.default_factory(value, source)) if cls is collections.defaultdict else cls()
             tracker = self.register(VariableTracker(standin, value, source, Shape.DICT))
             self.guard_type(tracker)
-            self.fill_dict(tracker, value, standin, source)
+            self.fill_dict(tracker, names_of_module(value), standin, source)
         return tracker.standin
 
     def default_factory(self, value: Any, source: Source) -> Any:

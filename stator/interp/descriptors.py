@@ -228,6 +228,8 @@ def read_c_member(vm: Any, descr: Any, obj: Any, cont: Any) -> None:
         raise Raised(error) from None
     if type(value) is Box:
         value = value.force()
+    elif name == "__dict__" and type(obj) is types.FunctionType and id(obj) in vm.fresh:
+        heap.note_namespace(value, obj, None)
     elif name == "__self__" and type(obj) is types.BuiltinFunctionType and not is_a(value, types.ModuleType) \
             and id(obj) not in heap.by_standin and id(obj) not in heap.sources:
         pass  # a method that the trace has bound

@@ -74,6 +74,10 @@ def has_effects(vm: Any) -> bool:
     """Whether the trace has changes of outside objects, output or settings to be done after the graph."""
     with torch._C.DisableTorchFunction():
         changed = changed_trackers(vm.heap)
-    return bool(changed or vm.effects or vm.class_overlays or vm.tensor_attributes or vm.context_sets or vm.hooks
-                or vm.grad_flags or vm.data_notes or vm.tensor_grads
-                or any(scope.overlay for scope in vm.heap.scopes.values()))
+    return bool(changed or vm.effects or changed_beside_trackers(vm))
+
+
+def changed_beside_trackers(vm: Any) -> bool:
+    """Whether the trace has changed namespaces, classes, settings or the bookkeeping of outside tensors."""
+    return bool(vm.class_overlays or vm.tensor_attributes or vm.context_sets or vm.hooks or vm.grad_flags
+                or vm.data_notes or vm.tensor_grads or any(scope.overlay for scope in vm.heap.scopes.values()))

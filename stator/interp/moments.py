@@ -35,6 +35,7 @@ class Moment:
     """A tensor as it is now."""
 
     fake: Any
+    node: Any  # what the graph calls it at that moment
     position: Any  # the last node of the graph at that moment
     changes: int  # in-place operations recorded so far
     suffix: str  # what its text ends with because of autograd
@@ -47,14 +48,21 @@ def moment_of(vm: Any, fake: FakeTensor) -> Moment:
     recorder = vm.recorder
     if id(fake) in recorder.classes:
         raise Break("SB003", "the text of a tensor subclass")
-    recorder.node_of(fake)  # made now, so that a copy can be made here
+    node = recorder.node_of(fake)  # made now, so that a copy can be made here
     with torch._C.DisableTorchFunction():
-        suffix = ""
-        if fake.grad_fn is not None:
-            suffix = f"grad_fn=<{type(fake.grad_fn).__name__}>"
-        elif fake.requires_grad:
-            suffix = "requires_grad=True"
-    return Moment(fake, recorder.graph._root.prev, recorder.changes, suffix, is_a(fake, torch.nn.Parameter))
+        suffix = history_of(fake)
+        tracker = vm.heap.by_standin.get(id(fake))
+        if suffix.startswith("grad_fn") and tracker is not None and not fake._version:  # the fake's own node is made up
+            suffix = history_of(tracker.original)
+            vm.heap.guard(CallOf(Pinned(history_of), (tracker.source,)), Kind.FRESH_CALL, suffix)
+    return Moment(fake, node, recorder.graph._root.prev, recorder.changes, suffix, getattr(fake, "_is_param", False))
+
+
+def history_of(tensor: torch.Tensor) -> str:
+    """The end of the text of a tensor, which depends on autograd."""
+    if tensor.grad_fn is not None:
+        return f"grad_fn=<{type(tensor.grad_fn).__name__}>"
+    return "requires_grad=True" if tensor.requires_grad else ""
 
 
 def is_unknown(value: Any) -> bool:

@@ -15,6 +15,7 @@ from stator.graph.quiet import warnings_can_raise
 from stator.guards.guard import Kind
 from stator.heap.box import Box
 from stator.heap.changes import anything_changed
+from stator.interp.effects_order import changed_beside_trackers
 from stator.interp.frame import Raised
 from stator.interp.moments import frozen, joined, text_of
 from stator.interp.rule_registry import rule
@@ -77,7 +78,7 @@ def note(vm: Any, effect: Any, watched: bool, module: Any = None) -> None:
 
     Effects noted before the first change are replayed before the changes; after one, the call breaks.
     """
-    changed = anything_changed(vm.heap) or vm.class_overlays or vm.context_sets
+    changed = changed_beside_trackers(vm) or anything_changed(vm.heap)
     if not changed:  # also of what decides where it goes (a stream, a level), which may change later
         vm.early_effects = len(vm.effects) + 1
     if watched:

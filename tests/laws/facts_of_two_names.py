@@ -130,6 +130,18 @@ def flag_that_is_set_under_another_name():
     return meeting(fn, [first, second], [third, third], lambda: [t.requires_grad for t in (first, second, third)])
 
 
+@probe("SB016 SB017")
+def flag_that_is_set_on_the_base_of_a_view():
+    first, second, third = ramp(), ramp(), ramp()
+    view = third.view(-1)
+
+    def fn(x, a, b):
+        a.requires_grad_()
+        return x * 2 if b.requires_grad else x * 3
+
+    return meeting(fn, [first, second], [third, view], lambda: [t.requires_grad for t in (first, second, third, view)])
+
+
 @probe()
 def receiver_of_a_method_of_a_list():
     first, second = [1], [1]
