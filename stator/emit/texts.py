@@ -41,7 +41,7 @@ def write_moment(build: Any, moment: Moment) -> str:
     known = build.output_index.get(id(moment))
     if known is None:
         graph = build.recorder.graph
-        source = build.recorder.node_of(moment.fake)
+        source = moment.node
         with graph.inserting_after(moment.position):
             detached = graph.call_method("detach", (source,))
         with graph.inserting_after(detached):
@@ -58,7 +58,8 @@ def write_moment(build: Any, moment: Moment) -> str:
 
 def _autograd_text(build: Any, moment: Moment) -> tuple[str | None, bool]:
     """None where the real tensor's own text is right: the user's own object, unchanged."""
-    if build.recorder.changes == moment.changes and build.heap.by_standin.get(id(moment.fake)) is not None:
+    unchanged = build.recorder.changes == moment.changes and id(moment.fake) not in build.vm.grad_flags
+    if unchanged and build.heap.by_standin.get(id(moment.fake)) is not None:
         return None, False
     return moment.suffix, moment.parameter
 

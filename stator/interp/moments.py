@@ -17,6 +17,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.breaks import Break
 from stator.guards.guard import Kind
+from stator.interp import data_notes
 from stator.interp.arrays import run_on_arrays
 from stator.interp.frame import Raised
 from stator.interp.overrides import refuse_patched
@@ -34,7 +35,8 @@ _CONSTANTS = (str, int, float, complex, bool, bytes, type(None), type, torch.dty
 class Moment:
     """A tensor as it is now."""
 
-    fake: Any
+    fake: Any  # of a tensor with other memory (see data_notes), the owner of that memory
+    node: Any
     position: Any  # the last node of the graph at that moment
     changes: int  # in-place operations recorded so far
     suffix: str  # what its text ends with because of autograd
@@ -47,14 +49,15 @@ def moment_of(vm: Any, fake: FakeTensor) -> Moment:
     recorder = vm.recorder
     if id(fake) in recorder.classes:
         raise Break("SB003", "the text of a tensor subclass")
-    recorder.node_of(fake)  # made now, so that a copy can be made here
+    node = recorder.node_of(fake)  # made now, so that a copy can be made here
     with torch._C.DisableTorchFunction():
         suffix = ""
         if fake.grad_fn is not None:
             suffix = f"grad_fn=<{type(fake.grad_fn).__name__}>"
         elif fake.requires_grad:
             suffix = "requires_grad=True"
-    return Moment(fake, recorder.graph._root.prev, recorder.changes, suffix, is_a(fake, torch.nn.Parameter))
+    owner, parameter = data_notes.current(vm, fake, "data"), is_a(fake, torch.nn.Parameter)
+    return Moment(owner, node, recorder.graph._root.prev, recorder.changes, suffix, parameter)
 
 
 def is_unknown(value: Any) -> bool:

@@ -77,7 +77,8 @@ def note(vm: Any, effect: Any, watched: bool, module: Any = None) -> None:
 
     Effects noted before the first change are replayed before the changes; after one, the call breaks.
     """
-    changed = anything_changed(vm.heap) or vm.class_overlays or vm.context_sets
+    changed = anything_changed(vm.heap) or vm.class_overlays or vm.context_sets \
+        or vm.data_notes or vm.grad_flags or vm.tensor_grads or vm.tensor_attributes
     if not changed:  # also of what decides where it goes (a stream, a level), which may change later
         vm.early_effects = len(vm.effects) + 1
     if watched:
