@@ -9,6 +9,7 @@ them nothing is taken off, and a replaced special method of Tensor keeps the cal
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import re
 import sys
@@ -122,6 +123,11 @@ def names_of_class(cls: type) -> Mapping[str, Any]:
 
 def names_of_module(namespace: dict[str, Any]) -> dict[str, Any]:
     return NOW.views.get(id(namespace), namespace) if NOW.views else namespace
+
+
+def is_patched(namespace: Any) -> bool:
+    """Whether a dict holds the entries of a class whose patches are taken off."""
+    return any(gc.get_referents(_dict_of(owner))[0] is namespace for owner in CLASSES if id(owner) in NOW.views)
 
 
 def patched_slots() -> set[str]:
