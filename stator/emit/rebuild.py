@@ -437,7 +437,7 @@ set_attribute = object.__setattr__
 
 
 def _vars(value: Any) -> dict[str, Any]:
-    own = instance_dict(value)
+    own = vars(value) if is_a(value, types.ModuleType) else instance_dict(value)
     assert own is not None
     return own
 
