@@ -32,7 +32,7 @@ from stator.interp.frame import Continuation, Frame, Raised
 from stator.interp.lookup import MISSING, find, is_mutable_class
 from stator.interp.outside import is_outside
 from stator.interp.overrides import note_slot, only_defaults, own_method
-from stator.kinds import is_a
+from stator.kinds import is_a, name_in_errors
 from stator.shapes.values import SYMBOLIC, specialise
 from stator.source import Attr, DictOf
 from stator.suspended_patches import TENSOR_CLASSES, is_special, names_of_class, original
@@ -132,8 +132,8 @@ def writable_dict(vm: Any, obj: Any, name: str, descr: Any) -> dict[str, Any]:
     if own is None:
         if vm.heap.is_opaque(obj):
             raise Break("SB006", f"assignment to attribute {name!r} of a {type(obj).__name__}")
-        text = (f"{type(obj).__name__!r} object attribute {name!r} is read-only" if descr is not MISSING
-                else f"{type(obj).__name__!r} object has no attribute {name!r}")
+        text = (f"{name_in_errors(type(obj))!r} object attribute {name!r} is read-only" if descr is not MISSING
+                else f"{name_in_errors(type(obj))!r} object has no attribute {name!r}")
         raise Raised(AttributeError(text, name=name, obj=obj))
     tracker = vm.heap.by_standin.get(id(obj))
     if tracker is None and is_outside(vm, obj):  # a function or an enum member
@@ -308,7 +308,8 @@ def delete_generic(vm: Any, obj: Any, name: str, cont: Any = DISCARD) -> None:
     own = instance_dict(obj)
     if own is None or read_instance_dict(vm, obj, name) is MISSING:
         read_only = own is None and descr is not MISSING and not vm.heap.is_opaque(obj)
-        text = f"{cls.__name__!r} object attribute {name!r} is read-only" if read_only else _no_attribute(cls, name)
+        text = f"{name_in_errors(cls)!r} object attribute {name!r} is read-only" if read_only \
+            else _no_attribute(cls, name)
         return raise_attribute_error(vm, obj, name, text, cont)
     target = writable_dict(vm, obj, name, descr)
     tracker = vm.heap.by_standin.get(id(obj))
@@ -326,7 +327,7 @@ def _guard_start(vm: Any, source: Any, initial: Any, name: str) -> None:
 
 
 def _no_attribute(cls: type, name: str) -> str:
-    return f"{cls.__name__!r} object has no attribute {name!r}"
+    return f"{name_in_errors(cls)!r} object has no attribute {name!r}"
 
 
 def delete_descriptor(vm: Any, descr: Any, obj: Any, name: str, cont: Any) -> None:
@@ -388,7 +389,7 @@ def delete_on_class(vm: Any, cls: type, name: str, cont: Any) -> None:
         vm.native(type.__delattr__, (cls, name))
         return vm.give(None, cont)
     if find(vm, cls, name) is MISSING or not owns(vm, cls, name):
-        raise Raised(AttributeError(f"type object {cls.__name__!r} has no attribute {name!r}"))
+        raise Raised(AttributeError(f"type object {name_in_errors(cls)!r} has no attribute {name!r}"))
     if id(cls) in vm.fresh:
         vm.native(type.__delattr__, (cls, name))
     else:

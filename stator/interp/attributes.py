@@ -46,7 +46,7 @@ from stator.interp.held_scalars import load_held_attr
 from stator.interp.lookup import MISSING, find
 from stator.interp.outside import is_outside
 from stator.interp.overrides import concerned
-from stator.kinds import is_a
+from stator.kinds import is_a, name_in_errors
 from stator.shapes.values import SYMBOLIC, specialise
 from stator.shapes.varying import HELD_TYPES
 from stator.source import CallOf, DictOf, Key, Pinned, Slot
@@ -145,7 +145,7 @@ def load_generic(vm: Any, obj: Any, name: str, cont: Any, fallback: bool = True)
                 return vm.give(value, cont)
         if hook is not MISSING:
             return call_special(vm, hook, obj, (name,), NamesAttribute(obj, name, cont))
-    raise_attribute_error(vm, obj, name, f"{type(obj).__name__!r} object has no attribute {name!r}", cont)
+    raise_attribute_error(vm, obj, name, f"{name_in_errors(type(obj))!r} object has no attribute {name!r}", cont)
 
 
 _module_getattr = torch.nn.Module.__getattr__

@@ -38,8 +38,8 @@ class Assertion:
 def assert_in_graph(vm: Any, condition: Any) -> bool:
     """Assert a symbolic condition as the graph runs; False where it is known not to hold.
 
-    Torch inserts the assertions of a ShapeEnv only where each symbol has a node, and drops those of a float that becomes
-    an int: a condition on anything but unbacked ints has an assertion of its own.
+    Torch inserts the assertions of a ShapeEnv only where each symbol has a node, and drops those of a float that
+    becomes an int: a condition on anything but unbacked ints has an assertion of its own.
     """
     symbols = condition.node.expr.free_symbols
     of_floats = any(symbol_is_type(symbol, SymT.UNBACKED_FLOAT) for symbol in symbols)
