@@ -361,7 +361,9 @@ class Rebuilder:
         if id(value) in self.memo:
             return self.memo[id(value)]
         make = self.writer.constant(functools.partial, "partial")
-        return self.variable(value, "partial", f"{make}({', '.join(parts)})")
+        name = self.variable(value, "partial", f"{make}({', '.join(parts)})")
+        self.attributes(value, name)
+        return name
 
     # ------------------------------------------------------------------ instances
 

@@ -17,7 +17,7 @@ from stator.interp import attributes
 MAKERS: dict[str, Any] = {
     "namespace": lambda: types.SimpleNamespace(v=1), "deque": collections.deque, "counter": collections.Counter,
     "ordered": collections.OrderedDict, "default": collections.defaultdict, "partial": lambda: functools.partial(int),
-    "count": itertools.count, "dtype": lambda: torch.float32, "device": lambda: torch.device("cpu"),
+    "chain": itertools.chain, "dtype": lambda: torch.float32, "device": lambda: torch.device("cpu"),
     "size": lambda: torch.Size([1]), "list": list, "exception": ValueError, "function": lambda: lambda: 1,
 }
 
