@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+_name_of = type.__dict__["__name__"].__get__
+
 
 def is_a(value: Any, classes: Any) -> bool:
     return issubclass(type(value), classes)
@@ -21,10 +23,13 @@ def module_of(cls: type) -> str:
     return name if type(name) is str else ""
 
 
-def name_in_errors(value: Any) -> str:
-    """The name of the class of a value, quoted, as CPython puts it into errors.   'types.SimpleNamespace'"""
+def name_in_errors(cls: type) -> str:
+    """A class as CPython's errors name it: with its module where C code defines it.   collections.deque"""
+    name: str = _name_of(cls)
     try:
-        str.upper.__get__(value)
-    except TypeError as error:
-        return str(error).rpartition(" to a ")[2].removesuffix(" object")
-    return repr(type(value).__name__)
+        type.__getattribute__(cls, "\0")
+    except AttributeError as error:
+        shown = str(error).partition("'")[2]
+        if not shown.startswith(name[:50]):  # which is cut off there
+            return f"{module_of(cls)}.{name}"
+    return name

@@ -430,7 +430,9 @@ def finish_break(site: CallSite, done: Trace, stop: Break, event: events.GraphBr
 
 def report_change(site: CallSite, changed: WorldChanged) -> None:
     """Name a fact that does not hold still while a call is captured."""
-    who = "the backend, a listener of events, an import" + (" or another thread" if threading.active_count() > 1 else "")
+    who = "the backend, a listener of events, an import"
+    if threading.active_count() > 1:
+        who += " or another thread"
     why = f"a fact changes in every capture of {site.name}, by {who}: {changed}"
     decline(site, why)
     site.failures += 1

@@ -33,7 +33,8 @@ TENSOR_CLASSES = (torch.Tensor, nn.Parameter)
 _FOLDER = os.path.dirname(torch.__file__)
 _dict_of = type.__dict__["__dict__"].__get__
 _LIBRARY = os.path.dirname(threading.__file__)
-_IDLE_LOOPS = re.compile(rf"{re.escape(_LIBRARY)}/(?!site-packages)|.*/site-packages/(torch/(?!utils/data)|tqdm|execnet)|<")
+_IDLE_LIBRARIES = r".*/site-packages/(torch/(?!utils/data)|tqdm|execnet)"
+_IDLE_LOOPS = re.compile(rf"{re.escape(_LIBRARY)}/(?!site-packages)|{_IDLE_LIBRARIES}|<")
 _HARMLESS = frozenset({"__repr__", "__str__", "__format__", "__dir__", "__deepcopy__", "__reduce_ex__", "__doc__"})
 _OF_NAMESPACE = {str, list, type(None), OpOverloadPacket}  # classes of what torch itself keeps there
 _OF_PACKET = {str, list, bool, types.BuiltinFunctionType, OpOverload}
@@ -128,6 +129,11 @@ def names_of_class(cls: type) -> Mapping[str, Any]:
 def names_of_module(namespace: dict[str, Any]) -> dict[str, Any]:
     """The entries of a dict, which may be that of a module or a class, as the program has them."""
     return NOW.views.get(id(namespace), namespace) if NOW.views else namespace
+
+
+def is_patched(namespace: Any) -> bool:
+    """Whether a dict holds the entries of a class whose patches are taken off."""
+    return any(gc.get_referents(_dict_of(owner))[0] is namespace for owner in CLASSES if id(owner) in NOW.views)
 
 
 def patched_slots() -> set[str]:

@@ -361,7 +361,9 @@ class Rebuilder:
         if id(value) in self.memo:
             return self.memo[id(value)]
         make = self.writer.constant(functools.partial, "partial")
-        return self.variable(value, "partial", f"{make}({', '.join(parts)})")
+        name = self.variable(value, "partial", f"{make}({', '.join(parts)})")
+        self.attributes(value, name)
+        return name
 
     # ------------------------------------------------------------------ instances
 
@@ -437,7 +439,7 @@ set_attribute = object.__setattr__
 
 
 def _vars(value: Any) -> dict[str, Any]:
-    own = instance_dict(value)
+    own = vars(value) if is_a(value, types.ModuleType) else instance_dict(value)
     assert own is not None
     return own
 

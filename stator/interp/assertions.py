@@ -13,14 +13,13 @@ from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
-from torch.fx.experimental.symbolic_shapes import expect_true
 
 from stator.breaks import Break
 from stator.code.handlers import written_handler
 from stator.heap.shells import CONSTANT_TYPES
 from stator.interp.frame import Frame
 from stator.interp.handled_errors import NOTHING
-from stator.interp.promises import UNSPOKEN, Assertion
+from stator.interp.promises import UNSPOKEN, Assertion, assert_in_graph
 from stator.interp.symbols import as_bool
 from stator.interp.tracebacks import Place, place_of, places_from
 from stator.interp.witness import Unwatched, Witness
@@ -90,8 +89,9 @@ def _assert_number(vm: Any, condition: Any, wanted: bool, error: BaseException,
                    places: tuple[Place, ...]) -> None:
     if type(condition) in SYMBOLIC:
         held = condition if wanted else torch.sym_not(condition)
-        vm.assertions.append(Assertion(f"expression {held.node.expr}", type(error), error.args, places))
-        expect_true(held)
+        text = f"expression {held.node.expr}"
+        vm.assertions.append(Assertion(text, type(error), error.args, places))
+        assert_in_graph(vm, held)
 
 
 def _only_raises(frame: Frame, index: int) -> bool:

@@ -132,7 +132,9 @@ def writable_dict(vm: Any, obj: Any, name: str, descr: Any) -> dict[str, Any]:
     if own is None:
         if vm.heap.is_opaque(obj):
             raise Break("SB006", f"assignment to attribute {name!r} of a {type(obj).__name__}")
-        raise Raised(AttributeError(_no_attribute(obj, name, descr is not MISSING), name=name, obj=obj))
+        text = (f"{name_in_errors(type(obj))!r} object attribute {name!r} is read-only" if descr is not MISSING
+                else f"{name_in_errors(type(obj))!r} object has no attribute {name!r}")
+        raise Raised(AttributeError(text, name=name, obj=obj))
     tracker = vm.heap.by_standin.get(id(obj))
     if tracker is None and is_outside(vm, obj):  # a function or an enum member
         shadow = vm.heap.adopt(own, DictOf(vm.heap.source_of(obj)))
@@ -306,7 +308,9 @@ def delete_generic(vm: Any, obj: Any, name: str, cont: Any = DISCARD) -> None:
     own = instance_dict(obj)
     if own is None or read_instance_dict(vm, obj, name) is MISSING:
         read_only = own is None and descr is not MISSING and not vm.heap.is_opaque(obj)
-        return raise_attribute_error(vm, obj, name, _no_attribute(obj, name, read_only), cont)
+        text = f"{name_in_errors(cls)!r} object attribute {name!r} is read-only" if read_only \
+            else _no_attribute(cls, name)
+        return raise_attribute_error(vm, obj, name, text, cont)
     target = writable_dict(vm, obj, name, descr)
     tracker = vm.heap.by_standin.get(id(obj))
     if tracker is not None and tracker.initial_dict is not None:
@@ -322,9 +326,8 @@ def _guard_start(vm: Any, source: Any, initial: Any, name: str) -> None:
     vm.heap.guard(source, Kind.PRESENT if name in initial else Kind.ABSENT, name)
 
 
-def _no_attribute(obj: Any, name: str, read_only: bool = False) -> str:
-    of = f"{name_in_errors(obj)} object"
-    return f"{of} attribute {name!r} is read-only" if read_only else f"{of} has no attribute {name!r}"
+def _no_attribute(cls: type, name: str) -> str:
+    return f"{name_in_errors(cls)!r} object has no attribute {name!r}"
 
 
 def delete_descriptor(vm: Any, descr: Any, obj: Any, name: str, cont: Any) -> None:
@@ -386,7 +389,7 @@ def delete_on_class(vm: Any, cls: type, name: str, cont: Any) -> None:
         vm.native(type.__delattr__, (cls, name))
         return vm.give(None, cont)
     if find(vm, cls, name) is MISSING or not owns(vm, cls, name):
-        raise Raised(AttributeError(f"type object {cls.__name__!r} has no attribute {name!r}"))
+        raise Raised(AttributeError(f"type object {name_in_errors(cls)!r} has no attribute {name!r}"))
     if id(cls) in vm.fresh:
         vm.native(type.__delattr__, (cls, name))
     else:

@@ -87,7 +87,7 @@ def load_attr(vm: Any, obj: Any, name: str, cont: Any = None) -> None:
         if getattribute in _C_LOOKUPS:
             value = read_through_c(vm, obj, name)
             if value is MISSING:
-                text = f"{name_in_errors(obj)} object has no attribute {name!r}"
+                text = f"{name_in_errors(type(obj))!r} object has no attribute {name!r}"
                 return raise_attribute_error(vm, obj, name, text, cont)
             return vm.give(value, cont)
         return load_generic(vm, obj, name, cont)
@@ -145,7 +145,7 @@ def load_generic(vm: Any, obj: Any, name: str, cont: Any, fallback: bool = True)
                 return vm.give(value, cont)
         if hook is not MISSING:
             return call_special(vm, hook, obj, (name,), NamesAttribute(obj, name, cont))
-    raise_attribute_error(vm, obj, name, f"{name_in_errors(obj)} object has no attribute {name!r}", cont)
+    raise_attribute_error(vm, obj, name, f"{name_in_errors(type(obj))!r} object has no attribute {name!r}", cont)
 
 
 _module_getattr = torch.nn.Module.__getattr__

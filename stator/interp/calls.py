@@ -38,7 +38,7 @@ from stator.interp.rule_registry import CODE_RULES, RULES
 from stator.interp.shown_names import guard_names
 from stator.interp.torch_arguments import plain_arguments
 from stator.interp.traced_numpy import TAKES_HELD
-from stator.kinds import is_a
+from stator.kinds import is_a, name_in_errors
 from stator.native.torch_ops import torch_leaf
 from stator.shapes.values import UNREAD, DeferredText, unread
 from stator.shapes.varying import HELD_TYPES
@@ -92,7 +92,7 @@ class Caller(NativeCaller):
             return call_allowed(self, self.guard_identity(fn), args, kwargs, cont)
         method = find(self, cls, "__call__")
         if method is MISSING:
-            raise Raised(TypeError(f"{cls.__name__!r} object is not callable"))
+            raise Raised(TypeError(f"{name_in_errors(cls)!r} object is not callable"))
         if type(method) is types.FunctionType:
             if is_a(fn, torch.nn.Module):
                 if self.replay is not None and not self.modes and not self.recorder.classes:

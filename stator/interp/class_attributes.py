@@ -18,7 +18,7 @@ from stator.interp.descriptors import (
     raise_attribute_error,
 )
 from stator.interp.lookup import MISSING, ancestors, find, guard_field, is_mutable_class
-from stator.kinds import is_a
+from stator.kinds import is_a, name_in_errors
 from stator.source import DictOf, Key, Pinned
 from stator.suspended_patches import names_of_class
 
@@ -42,7 +42,7 @@ def load_type_attr(vm: Any, cls: type, name: str, cont: Any, fallback: bool = Tr
     hook = find(vm, meta, "__getattr__")
     if hook is not MISSING and fallback:
         return vm.call(hook, (cls, name), {}, cont)
-    raise_attribute_error(vm, cls, name, f"type object {cls.__name__!r} has no attribute {name!r}", cont)
+    raise_attribute_error(vm, cls, name, f"type object {name_in_errors(cls)!r} has no attribute {name!r}", cont)
 
 
 def read_type_member(vm: Any, cls: type, descr: Any, cont: Any) -> None:

@@ -58,6 +58,7 @@ def assign(vm: Any, fake: Any, value: Any) -> None:
     with torch._C.DisableTorchFunction():
         fake.data = value  # what it looks like; its sizes may be others
     recorder.reshaped += 1
+    recorder.changes += 1
     used_again = Break("SB006", "assignment to Tensor.data of a tensor that is used again", turn_off=WAY)
     recorder.nodes[id(fake)] = used_again if wants_grad else recorder.node_of(value)
 

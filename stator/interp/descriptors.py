@@ -235,6 +235,8 @@ def read_c_member(vm: Any, descr: Any, obj: Any, cont: Any) -> None:
         pass  # a method that the trace has bound
     elif is_a(obj, _SELF_STANDING) and id(obj) not in vm.fresh and id(value) not in heap.by_standin:
         value = heap.adopt(value, Attr(heap.source_of(obj), name))
+    elif name == "__dict__" and is_a(obj, types.FunctionType) and id(obj) not in heap.given_dicts:
+        heap.note_namespace(value, obj, None)
     elif (tracker := heap.by_standin.get(id(obj))) is not None and tracker.shape is Shape.OPAQUE:
         if type(obj) is torch.Generator and name == "device":
             heap.guard(CallOf(Pinned(descr.__get__), (tracker.source,)), Kind.FRESH_CALL, value)

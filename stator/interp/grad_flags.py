@@ -2,8 +2,8 @@
 
 In: a leaf from outside whose flag the program changes.  Out: a note.  Before the graph has used the leaf, the graph may
 as well begin with the new flag; after its last use, the flag may as well change when the graph is done.  A leaf that is
-used under both flags breaks where it changes: no compiler knows a leaf that is one for a while.  Outside views of the
-leaf change with it: where a tensor shares its storage, the trace breaks, and that none does is guarded.
+used under both flags breaks where it changes: no compiler knows a leaf that is one for a while.  A view has the flag
+of its base: a base with a view that the call sees breaks there, and the guards keep the other bases apart.
 """
 
 from __future__ import annotations
@@ -12,12 +12,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils import _pytree as pytree
 
 from stator.breaks import Break
+from stator.graph.propagation import ExactNeeded
 from stator.guards.guard import Kind
-from stator.guards.partition import Address, Place, partition
-from stator.heap.faces import NOWHERE, extent_of
 from stator.heap.tracker import Shape
+from stator.source import CallOf, Pinned
 
 WAY = "flags of leaves"  # a way of capturing
 
@@ -41,7 +43,14 @@ def may_be_noted(vm: Any, fake: Any) -> bool:
 
 
 def note(vm: Any, fake: Any, value: bool) -> None:
-    uses = len(vm.recorder.node_of(fake).users)
+    node = vm.recorder.node_of(fake)
+    uses = len(node.users)
+    if uses and vm.recorder.propagation.enabled:
+        raise ExactNeeded  # only exact fakes have bases
+    with torch._C.DisableTorchFunction():
+        made = pytree.tree_leaves([user.meta.get("example_value") for user in node.users])
+        if any(type(each) is FakeTensor and each._base is fake for each in made):
+            raise has_views(value)
     flag = vm.grad_flags.get(id(fake))
     if flag is None:
         flag = vm.grad_flags[id(fake)] = GradFlag(fake, not value, not value, not value)
@@ -66,7 +75,7 @@ def settle(vm: Any) -> list[GradFlag]:
     for flag in vm.grad_flags.values():
         require_unused(vm, flag)
     if vm.grad_flags:
-        guard_views(vm)
+        guard_bases(vm)
     for flag in vm.grad_flags.values():
         if flag.final is not flag.entry:
             with torch._C.DisableTorchFunction():
@@ -74,14 +83,25 @@ def settle(vm: Any) -> list[GradFlag]:
     return list(vm.grad_flags.values())
 
 
-def guard_views(vm: Any) -> None:
-    """Guard that no other tensor of the trace is a view of a leaf whose flag changes."""
-    tensors = [tracker for tracker in vm.heap.trackers
-               if tracker.shape is Shape.TENSOR and extent_of(tracker.original) != NOWHERE]
-    if len(tensors) < 2:
+def guard_bases(vm: Any) -> None:
+    """Guard that no other tensor of the call is a view of a noted leaf; a Parameter is no view."""
+    leaves = [vm.heap.by_standin[key] for key in vm.grad_flags]
+    others = [tracker for tracker in vm.heap.trackers if tracker.shape is Shape.TENSOR
+              and type(tracker.original) is not torch.nn.Parameter]
+    if len(leaves) == 1 and others == leaves or not others:
         return
-    places = [Place(tracker.source, Address.STORAGE, id(tracker.standin) in vm.grad_flags) for tracker in tensors]
-    held = partition(places, [tracker.original for tracker in tensors])
-    if any(number != first for number, first in enumerate(held.groups)):
-        raise Break("SB016", "requires_grad of a leaf that shares its storage with another tensor", turn_off=WAY)
-    vm.heap.guard(places[0].source, Kind.PARTITION, held)
+    if holds_view(len(leaves), *(tracker.original for tracker in leaves + others)):
+        raise has_views(next(iter(vm.grad_flags.values())).final)
+    sources = tuple(tracker.source for tracker in leaves + others)
+    vm.heap.guard(CallOf(Pinned(holds_view), (Pinned(len(leaves)), *sources)), Kind.FRESH_CALL, False)
+
+
+def holds_view(count: int, *tensors: torch.Tensor) -> bool:
+    """A pure reader for guards: whether one of the others is a view of one of the first `count`."""
+    with torch._C.DisableTorchFunction():
+        bases = {id(each) for each in tensors[:count]}
+        return any(id(each._base) in bases for each in tensors[count:])
+
+
+def has_views(value: bool) -> Break:
+    return Break("SB016", f"requires_grad becomes {value} of a tensor with views", turn_off=WAY)

@@ -16,7 +16,7 @@ from stator.interp.attributes import tensor_class
 from stator.interp.frame import Continuation, Frame, Raised
 from stator.interp.lookup import MISSING, find, flags_of
 from stator.interp.marked import refuse_disabled
-from stator.kinds import is_a, module_of
+from stator.kinds import is_a, module_of, name_in_errors
 from stator.native.table import lookup
 
 _NO_INSTANCES = 1 << 7  # Py_TPFLAGS_DISALLOW_INSTANTIATION
@@ -33,7 +33,7 @@ class Initialise(Continuation):
 
     def returned(self, vm: Any, frame: Frame, value: Any) -> None:
         if value is not None:
-            raise Raised(TypeError(f"__init__() should return None, not '{type(value).__name__}'"))
+            raise Raised(TypeError(f"__init__() should return None, not '{name_in_errors(type(value))}'"))
         vm.give(self.obj, self.cont)
 
 

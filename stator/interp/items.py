@@ -25,7 +25,7 @@ from stator.interp.lookup import MISSING, find
 from stator.interp.operators import SCALARS, call_slot, is_python_level, refuse_opaque
 from stator.interp.overrides import own_method
 from stator.interp.tensor_items import get_tensor_item, set_tensor_item, tensor_key
-from stator.kinds import is_a
+from stator.kinds import is_a, name_in_errors
 
 
 def get_item(vm: Any, obj: Any, key: Any, cont: Any = None, own: bool = True) -> None:
@@ -61,7 +61,7 @@ def get_item(vm: Any, obj: Any, key: Any, cont: Any = None, own: bool = True) ->
         return _subscript_class(vm, obj, key, cont)
     method = find(vm, cls, "__getitem__")
     if method is MISSING:
-        raise Raised(TypeError(f"'{cls.__name__}' object is not subscriptable"))
+        raise Raised(TypeError(f"'{name_in_errors(cls)}' object is not subscriptable"))
     if is_python_level(method):
         return vm.call_function(method, (obj, key), None, cont) if type(method) is types.FunctionType \
             else call_slot(vm, method, (obj, key), cont)
@@ -129,7 +129,7 @@ def _subscript_class(vm: Any, cls: type, key: Any, cont: Any) -> None:
     if hook is MISSING:
         if cls is type:
             return vm.give(vm.native(operator.getitem, (cls, key)), cont)
-        raise Raised(TypeError(f"type '{cls.__name__}' is not subscriptable"))
+        raise Raised(TypeError(f"type '{name_in_errors(cls)}' is not subscriptable"))
     out: list[Any] = []
     vm.sync(lambda: vm.load_attr(cls, "__class_getitem__"), out)
     vm.call(out[0], (key,), {}, cont)

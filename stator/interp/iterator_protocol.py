@@ -6,6 +6,7 @@ from typing import Any
 
 from stator.interp.frame import Continuation, Frame, Raised
 from stator.interp.lookup import MISSING, find
+from stator.kinds import name_in_errors
 from stator.shapes.values import UNREAD, python_type
 
 _mro_of = type.__dict__["__mro__"].__get__
@@ -27,7 +28,7 @@ class IteratorOf(Continuation):
     def returned(self, vm: Any, frame: Frame, value: Any) -> None:
         cls = type(value)
         if cls not in UNREAD and not is_iterator(cls) and not is_overlaid_iterator(vm, cls):
-            raise Raised(TypeError(f"iter() returned non-iterator of type '{python_type(value).__name__}'"))
+            raise Raised(TypeError(f"iter() returned non-iterator of type '{name_in_errors(python_type(value))}'"))
         vm.give(value, self.cont)
 
 

@@ -27,7 +27,7 @@ from stator.interp.operators import (
     truth,
 )
 from stator.interp.overrides import own_method
-from stator.kinds import is_a
+from stator.kinds import is_a, name_in_errors
 from stator.shapes.values import SYMBOLIC, has_unbacked, specialise
 
 
@@ -70,7 +70,7 @@ def contains(vm: Any, container: Any, item: Any, invert: bool, cont: Any = None)
         return vm.call_function(method, (container, item), None, AsBool(invert, cont)) \
             if type(method) is types.FunctionType else call_slot(vm, method, (container, item), AsBool(invert, cont))
     if method is MISSING:
-        text = f"argument of type '{cls.__name__}' is not iterable"
+        text = f"argument of type '{name_in_errors(cls)}' is not iterable"
         if not vm.is_iterable(container):
             raise Raised(TypeError(text))
         # An iterator stands behind what was found.

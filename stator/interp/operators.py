@@ -30,7 +30,7 @@ from stator.interp.lookup import MISSING, ancestors, find
 from stator.interp.overrides import only_defaults, own_method, refuse_patched
 from stator.interp.texts import refuse_addresses
 from stator.interp.traced_numpy import NUMPY_TYPES, concerns, run_traced
-from stator.kinds import is_a
+from stator.kinds import is_a, name_in_errors
 from stator.shapes.environment import UNKNOWN
 from stator.shapes.values import SYMBOLIC, UNREAD, python_type, specialise, unread
 from stator.shapes.varying import HELD_TYPES
@@ -176,7 +176,7 @@ def _refuse_operands(symbol: str, left: Any, right: Any, inplace: bool) -> None:
     if symbol == "**":
         shown = "** or pow()" if not inplace else "**="
     raise Raised(TypeError(f"unsupported operand type(s) for {shown}: "
-                           f"'{type(left).__name__}' and '{type(right).__name__}'"))
+                           f"'{name_in_errors(type(left))}' and '{name_in_errors(type(right))}'"))
 
 
 def subclass_candidates(vm: Any, stem: str, left: Any, right: Any, inplace: bool) -> list[Any]:
@@ -283,8 +283,8 @@ def compare(vm: Any, symbol: str, left: Any, right: Any, cont: Any = None) -> No
         if symbol in ("==", "!="):
             guard_distinct(vm, left, right)
             return vm.give((left is right) == (symbol == "=="), cont)
-        raise Raised(TypeError(f"'{symbol}' not supported between instances of '{left_type.__name__}' "
-                               f"and '{right_type.__name__}'"))
+        raise Raised(TypeError(f"'{symbol}' not supported between instances of '{name_in_errors(left_type)}' "
+                               f"and '{name_in_errors(right_type)}'"))
     attempt(vm, candidates, fail, cont)
 
 
@@ -298,8 +298,8 @@ def _compare_subclasses(vm: Any, symbol: str, left: Any, right: Any, cont: Any) 
     def fail() -> None:
         if symbol in ("==", "!="):
             return vm.give((left is right) == (symbol == "=="), cont)
-        raise Raised(TypeError(f"'{symbol}' not supported between instances of '{left_type.__name__}' "
-                               f"and '{right_type.__name__}'"))
+        raise Raised(TypeError(f"'{symbol}' not supported between instances of '{name_in_errors(left_type)}' "
+                               f"and '{name_in_errors(right_type)}'"))
     attempt(vm, [each for each in candidates if each[0] is not MISSING], fail, cont)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from stator.interp.bodies import COROUTINE, ITERABLE_COROUTINE
 from stator.interp.frame import Frame, Raised
 from stator.interp.machine import op
-from stator.kinds import is_a
+from stator.kinds import is_a, name_in_errors
 
 
 @op
@@ -42,7 +42,7 @@ def GET_AWAITABLE(vm: Any, frame: Frame, instr: Any) -> None:
             text = f"'async with' received an object from __aexit__ that does not implement __await__: " \
                    f"{type(value).__name__}"
         else:
-            text = f"object {type(value).__name__} can't be used in 'await' expression"
+            text = f"object {name_in_errors(type(value))} can't be used in 'await' expression"
         raise Raised(TypeError(text))
     vm.call(method, (value,))
 
@@ -52,7 +52,8 @@ def GET_AITER(vm: Any, frame: Frame, instr: Any) -> None:
     value = frame.stack.pop()
     method = vm.find(type(value), "__aiter__")
     if method is vm.MISSING:
-        raise Raised(TypeError(f"'async for' requires an object with __aiter__ method, got {type(value).__name__}"))
+        raise Raised(TypeError("'async for' requires an object with __aiter__ method, "
+                               f"got {name_in_errors(type(value))}"))
     vm.call(method, (value,))
 
 
@@ -84,7 +85,7 @@ def END_ASYNC_FOR(vm: Any, frame: Frame, instr: Any) -> None:
 @op
 def BEFORE_ASYNC_WITH(vm: Any, frame: Frame, instr: Any) -> None:
     manager = frame.stack.pop()
-    name = type(manager).__name__
+    name = name_in_errors(type(manager))
     enter = vm.special_method(manager, "__aenter__",
                               f"'{name}' object does not support the asynchronous context manager protocol")
     leave = vm.special_method(manager, "__aexit__", f"'{name}' object does not support the asynchronous context "

@@ -15,7 +15,7 @@ from stator.interp.frame import Frame, Raised
 from stator.interp.lookup import MISSING, find
 from stator.interp.machine import op
 from stator.interp.moments import joined
-from stator.kinds import is_a
+from stator.kinds import is_a, name_in_errors
 from stator.shapes.values import UNREAD, unread
 
 
@@ -125,7 +125,7 @@ def LIST_EXTEND(vm: Any, frame: Frame, instr: Any) -> None:
     iterable = frame.stack.pop()
     target = writable(vm, frame.stack[-instr.arg])
     if type(iterable) is not FakeTensor and not vm.is_iterable(iterable):
-        raise Raised(TypeError(f"Value after * must be an iterable, not {type(iterable).__name__}"))
+        raise Raised(TypeError(f"Value after * must be an iterable, not {name_in_errors(type(iterable))}"))
     if vm.is_python_iterable(iterable):
         return vm.call_own(listed, (iterable,), Again())
     target.extend(vm.collect(iterable))
@@ -153,7 +153,7 @@ def DICT_UPDATE(vm: Any, frame: Frame, instr: Any) -> None:
     mapping = frame.stack.pop()
     vm.heap.expose(mapping)
     if find(vm, type(mapping), "keys") is MISSING:
-        raise Raised(TypeError(f"'{type(mapping).__name__}' object is not a mapping"))
+        raise Raised(TypeError(f"'{name_in_errors(type(mapping))}' object is not a mapping"))
     note_compared(vm.heap, (frame.stack[-instr.arg], mapping))
     vm.native(dict.update, (frame.stack[-instr.arg], mapping))
 
@@ -178,7 +178,7 @@ def DICT_MERGE(vm: Any, frame: Frame, instr: Any) -> None:
     if type(mapping) is not dict:
         if find(vm, type(mapping), "keys") is MISSING:
             raise Raised(TypeError(f"{function_text(vm, function)} argument after ** must be a mapping, "
-                                   f"not {type(mapping).__name__}"))
+                                   f"not {name_in_errors(type(mapping))}"))
         vm.guard_special_methods(mapping)
         copy: dict[Any, Any] = {}
         vm.native(dict.update, (copy, mapping))
@@ -232,7 +232,7 @@ def UNPACK_SEQUENCE(vm: Any, frame: Frame, instr: Any) -> None:
         items = [item.force() if type(item) is Box else item for item in value] if len(value) == count else value
     else:
         if type(value) is not FakeTensor and not vm.is_iterable(value):
-            raise Raised(TypeError(f"cannot unpack non-iterable {type(value).__name__} object"))
+            raise Raised(TypeError(f"cannot unpack non-iterable {name_in_errors(type(value))} object"))
         if vm.is_python_iterable(value):
             return vm.call_own(some_listed, (value, count + 1), Again())
         items = vm.take(value, count + 1)
@@ -248,7 +248,7 @@ def UNPACK_EX(vm: Any, frame: Frame, instr: Any) -> None:
     before, after = instr.arg & 0xFF, instr.arg >> 8
     value = frame.stack.pop()
     if type(value) is not FakeTensor and not vm.is_iterable(value):
-        raise Raised(TypeError(f"cannot unpack non-iterable {type(value).__name__} object"))
+        raise Raised(TypeError(f"cannot unpack non-iterable {name_in_errors(type(value))} object"))
     if vm.is_python_iterable(value):
         return vm.call_own(listed, (value,), Again())
     items = vm.collect(value)

@@ -12,7 +12,7 @@ from stator.interp.descriptors import bind
 from stator.interp.frame import Continuation, Frame, Raised, SavedExc
 from stator.interp.lookup import MISSING, ancestors, find, flags_of, is_mutable_class
 from stator.interp.machine import op
-from stator.kinds import is_a
+from stator.kinds import is_a, name_in_errors
 from stator.shapes.values import python_type
 from stator.source import CallOf, Pinned
 
@@ -178,7 +178,7 @@ def special_method(vm: Any, obj: Any, name: str, text: str) -> Any:
 @op
 def BEFORE_WITH(vm: Any, frame: Frame, instr: Any) -> None:
     manager = frame.stack.pop()
-    name = type(manager).__name__
+    name = name_in_errors(type(manager))
     enter = special_method(vm, manager, "__enter__", f"'{name}' object does not support the context manager protocol")
     leave = special_method(vm, manager, "__exit__", f"'{name}' object does not support the context manager protocol "
                                                     "(missed __exit__ method)")

@@ -26,7 +26,7 @@ from stator.interp.machine import also, op
 from stator.interp.membership import contains
 from stator.interp.moments import text_piece
 from stator.interp.ops_building import function_text, take
-from stator.kinds import is_a
+from stator.kinds import is_a, name_in_errors
 from stator.shapes.values import SYMBOLIC, DeferredText, is_unbacked, specialise
 from stator.shapes.varying import HELD_TYPES
 
@@ -331,7 +331,7 @@ def CALL_FUNCTION_EX(vm: Any, frame: Frame, instr: Any) -> None:
     if type(args) is not tuple or vm.heap.tracker_of(args) is not None:
         if not vm.is_iterable(args):
             raise Raised(TypeError(f"{function_text(vm, function)} argument after * must be an iterable, "
-                                   f"not {type(args).__name__}"))
+                                   f"not {name_in_errors(type(args))}"))
         args = vm.collect(args)
     vm.call(function, tuple(args), kwargs)
 

@@ -8,7 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+from torch.fx.experimental.symbolic_shapes import expect_true
+from torch.utils._sympy.symbol import SymT, symbol_is_type
+
 from stator.interp.tracebacks import Place, add_place
+from stator.shapes.values import is_unbacked
 
 UNSPOKEN = "unspoken assertions"  # the way of capturing, where a site has to turn it off
 
@@ -28,6 +33,20 @@ class Assertion:
         for place in self.places:
             add_place(made, place)
         return made
+
+
+def assert_in_graph(vm: Any, condition: Any) -> bool:
+    """Assert a symbolic condition as the graph runs; False where it is known not to hold.
+
+    Torch inserts the assertions of a ShapeEnv only where each symbol has a node, and drops those of a float that
+    becomes an int: a condition on anything but unbacked ints has an assertion of its own.
+    """
+    symbols = condition.node.expr.free_symbols
+    of_floats = any(symbol_is_type(symbol, SymT.UNBACKED_FLOAT) for symbol in symbols)
+    if of_floats or not all(symbol_is_type(symbol, SymT.UNBACKED_INT) for symbol in symbols) and is_unbacked(condition):
+        text = f"Runtime assertion failed for expression {condition.node.expr}"
+        vm.recorder.record("call_function", torch.ops.aten._assert_scalar.default, (condition, text), {}, None)
+    return of_floats or expect_true(condition)
 
 
 def as_program_exception(error: RuntimeError, assertions: tuple[Assertion, ...]) -> BaseException:

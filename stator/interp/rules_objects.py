@@ -21,7 +21,7 @@ from stator.interp.frame import UNBOUND, Continuation, Frame, Raised
 from stator.interp.lookup import MISSING, ancestors, find, is_mutable_class
 from stator.interp.ops_data import read_cell
 from stator.interp.rule_registry import rule
-from stator.kinds import is_a
+from stator.kinds import is_a, name_in_errors
 from stator.source import DictOf, Pinned
 
 # ---------------------------------------------------------------------- attributes
@@ -74,7 +74,7 @@ def _getattr(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     if len(args) not in (2, 3) or kwargs:
         return vm.give(vm.native_unhooked(getattr, args, kwargs), cont)
     if not is_a(args[1], str):
-        raise Raised(TypeError("attribute name must be string, not " f"'{type(args[1]).__name__}'"))
+        raise Raised(TypeError("attribute name must be string, not " f"'{name_in_errors(type(args[1]))}'"))
     if len(args) == 2:
         return load_attr(vm, args[0], args[1], cont)
     _try_load(vm, args[0], args[1], OrDefault(cont, MISSING, args[2]))
@@ -89,7 +89,7 @@ def _hasattr(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 
 def require_name(name: Any) -> None:
     if not is_a(name, str):
-        raise Raised(TypeError(f"attribute name must be string, not '{type(name).__name__}'"))
+        raise Raised(TypeError(f"attribute name must be string, not '{name_in_errors(type(name))}'"))
 
 
 @rule(setattr, arity=(3,))

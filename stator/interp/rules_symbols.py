@@ -18,6 +18,7 @@ from stator.breaks import Break
 from stator.code.decode import decode
 from stator.code.handover import constant_result
 from stator.interp.items import get_item, set_item
+from stator.interp.promises import assert_in_graph
 from stator.interp.rule_registry import rule
 from stator.interp.symbols import attempt, item_of
 from stator.shapes.values import SYMBOLIC, as_integer, data_dependent, is_unbacked, specialise
@@ -37,7 +38,7 @@ def assume(vm: Any, condition: Any, message: Any = None) -> None:
     """Take a condition for true; a data-dependent one is asserted where the graph runs."""
     unbacked = is_unbacked(condition)
     try:
-        holds = expect_true(condition)
+        holds = expect_true(condition) if constant_text(message) is not None else assert_in_graph(vm, condition)
     except GuardOnDataDependentSymNode as error:
         raise data_dependent(error.cond) from None
     if not holds:

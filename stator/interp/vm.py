@@ -47,7 +47,7 @@ from stator.interp.progress import LOOK_MASK
 from stator.interp.shown_names import guard_names_in
 from stator.interp.standing import Generators, walked_generator
 from stator.interp.traced_numpy import concerns
-from stator.kinds import is_a, module_of
+from stator.kinds import is_a, module_of, name_in_errors
 from stator.shapes.values import PYTHON_TYPES, UNREAD
 from stator.suspended_patches import original, patched_slots
 
@@ -188,7 +188,7 @@ class VM(Caller):
             return self.call_function(method, (value,), None, IteratorOf(cont))
         if method is MISSING or method is None:
             if find(self, cls, "__getitem__") is MISSING or method is None:
-                raise Raised(TypeError(f"'{cls.__name__}' object is not iterable"))
+                raise Raised(TypeError(f"'{name_in_errors(cls)}' object is not iterable"))
         elif type(method) is not types.WrapperDescriptorType:
             return self.call(self.special_method(value, "__iter__", ""), (), {}, IteratorOf(cont))
         self.give(self.native_iter(value), cont)
@@ -321,7 +321,7 @@ class VM(Caller):
             return delegation.resume(self, body, None, delegation.NextCall(cont))
         method = find(self, type(iterator), "__next__")
         if method is MISSING:
-            raise Raised(TypeError(f"'{type(iterator).__name__}' object is not an iterator"))
+            raise Raised(TypeError(f"'{name_in_errors(type(iterator))}' object is not an iterator"))
         if type(method) is types.FunctionType:
             return self.call_function(method, (iterator,), None, cont)
         self.refuse_outside_iterator(iterator)
