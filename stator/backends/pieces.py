@@ -203,7 +203,7 @@ def module_of(gm: fx.GraphModule, step: Piece) -> fx.GraphModule:
 
     for node in step.inputs:
         known[node] = graph.placeholder(node.name)
-        known[node].meta = dict(node.meta)
+        known[node].meta = {key: value for key, value in node.meta.items() if key != "is_seam"}
     for node in step.nodes:
         for each in node.all_input_nodes:
             copied(each)

@@ -8,14 +8,13 @@ Left as they are where results can be differentiated: what autograd has saved is
 
 from __future__ import annotations
 
-import collections
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
-from stator.graph.mutation import storage_of, uncounted_writes
+from stator.graph.mutation import storage_of, written_storages
 
 Function = Callable[..., Any]
 
@@ -27,10 +26,9 @@ def write_counts(gm: torch.fx.GraphModule, inputs: Sequence[Any]) -> dict[int, i
     with torch._C.DisableTorchFunction():
         if any(isinstance(value, torch.Tensor) and has_history(value) for value in values):
             return {}
-        uncounted = collections.Counter([storage_of(each.meta.get("example_value")) for node in gm.graph.nodes
-                                         for each in uncounted_writes(node)])
-        counts = {place: fake._version - uncounted[storage_of(fake)] for place, fake in enumerate(inputs)
-                  if type(fake) is FakeTensor and not fake.is_inference() and fake._version}
+        storages = set().union(*map(written_storages, gm.graph.nodes))
+        counts = {place: fake._version for place, fake in enumerate(inputs) if type(fake) is FakeTensor
+                  and not fake.is_inference() and (fake._version or storage_of(fake) in storages)}
         if any(inputs[place].requires_grad and not inputs[place].is_leaf for place in counts):
             return {}
     places = [storage_of(fake) for fake in inputs if type(fake) is FakeTensor]

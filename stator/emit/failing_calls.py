@@ -112,7 +112,7 @@ def written_inputs(recorder: Any, graph: fx.Graph, inputs: list[Any]) -> tuple[l
         each.node.name in places or not each.fake.is_inference() and each.fake._version)]
     behind_data = any(node.op == "call_function" and node.target is getattr and node.args[1] == "data"
                       for node in graph.nodes)
-    return written, not behind_data and not any(each.fake.is_inference() for each in written)
+    return written, not behind_data and not recorder.uncounted and not any(each.fake.is_inference() for each in written)
 
 
 def graph_failed(error: Exception) -> Any:

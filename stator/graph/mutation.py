@@ -22,11 +22,12 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx.node import map_arg
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from stator.graph.running_statistics import STATISTICS, statistics_given, updates_statistics
+from stator.graph.running_statistics import COUNTED, STATISTICS, statistics_given, updates_statistics
 
 WRITTEN = "written"  # in a node's metadata: places of the arguments it writes to, among all nodes that it is given
 UNREPEATABLE = "unrepeatable"  # in a node's metadata: running it a second time could be seen
 _OF_TORCH = frozenset({"aten", "prims", "prim"})  # namespaces of operators
+_COUNTING = ("ADInplaceOrView", "CompositeExplicitAutograd", "CompositeImplicitAutograd")  # kernels that count writes
 _PRINT = "stator::print"  # the other operators of Stator compute numbers
 _C_CALLABLES = (types.BuiltinFunctionType, types.MethodDescriptorType)
 _MODULES = frozenset({"torch", "_operator", "operator", "math", "builtins"})
@@ -38,18 +39,20 @@ _MODULES = frozenset({"torch", "_operator", "operator", "math", "builtins"})
 class Signature:
     """The parameters that an operator writes to, by position and by name."""
 
-    __slots__ = ("positions", "names", "schemas")
+    __slots__ = ("positions", "names", "schemas", "counted")
 
     def __init__(self, schemas: Iterable[Any], parsed: bool) -> None:
         self.positions: set[int] = set()
         self.names: set[str] = {"out"} if parsed else set()  # torch's argument parser calls every output so
         self.schemas = []  # of those that update running statistics
+        self.counted = False  # whether version counters of tensors show the writes
         for schema in schemas:
             if updates_statistics(schema):
                 self.schemas.append(schema)
             for place, argument in enumerate(schema.arguments):
                 if argument.alias_info is not None and argument.alias_info.is_write:
                     self.names.add(argument.name)
+                    self.counted = self.counted or _counts(schema)
                     if not argument.kwarg_only:
                         self.positions.add(place)
 
@@ -66,6 +69,11 @@ class Signature:
             given = dict(zip([argument.name for argument in schema.arguments], args, strict=False), **kwargs)
             found += statistics_given(given, True)
         return found
+
+
+def _counts(schema: Any) -> bool:
+    name = f"{schema.name}.{schema.overload_name}" if schema.overload_name else schema.name
+    return any(torch._C._dispatch_has_kernel_for_dispatch_key(name, key) for key in _COUNTING)
 
 
 @functools.cache
@@ -146,12 +154,15 @@ class _Operators(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()
         self.storages: set[int] = set()
+        self.counted: set[int] = set()  # storages whose version counters show a write in an eager call
         self.repeatable = True
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        for tensor in declared_writes(func, args, kwargs) or ():
-            self.storages.add(storage_of(tensor))
+        written = set(map(storage_of, declared_writes(func, args, kwargs) or ()))
+        self.storages |= written
+        if written and counts_writes(func):
+            self.counted |= written
         self.repeatable = self.repeatable and _is_repeatable_operator(func)
         return func(*args, **kwargs)
 
@@ -159,15 +170,16 @@ class _Operators(TorchDispatchMode):
 class Observation:
     """What a callable without a schema does to its arguments.   with Observation(func, args, kwargs) as seen: ..."""
 
-    __slots__ = ("tensors", "versions", "counted", "operators", "opaque")
+    __slots__ = ("tensors", "versions", "operators", "opaque", "missed")
 
     def __init__(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], opaque: bool | None = None) -> None:
         self.tensors = [*tensors_in(args), *tensors_in(kwargs)] if kwargs else list(tensors_in(args))
         self.opaque = not _is_torchs(func) if opaque is None else opaque
         self.versions = versions_of(self.tensors)
+        self.missed: list[FakeTensor] = []  # written to, and no version counter shows it
         with torch._C.DisableTorchFunction():
-            self.counted = not any([tensor.is_inference() for tensor in self.tensors])
-        watched = (self.opaque or not self.counted) and not isinstance(func, HigherOrderOperator)
+            counted = not any([tensor.is_inference() for tensor in self.tensors])
+        watched = (self.opaque or not counted) and not isinstance(func, HigherOrderOperator)
         self.operators = _Operators() if watched else None
 
     def __enter__(self) -> Observation:
@@ -184,15 +196,16 @@ class Observation:
         return not self.opaque and (self.operators is None or self.operators.repeatable)
 
     def written(self) -> list[FakeTensor]:
-        """The arguments that were written to; writes that were not counted are."""
+        """The arguments that were written to."""
         if self.operators is not None and self.operators.storages:
-            found = [(tensor, before) for tensor, before in zip(self.tensors, self.versions, strict=True)
+            found = [(tensor, then) for tensor, then in zip(self.tensors, self.versions, strict=True)
                      if storage_of(tensor) in self.operators.storages]
-            count_writes([tensor for tensor, _ in found], [before for _, before in found])
-            if not self.counted:
-                return [tensor for tensor, _ in found]
+            counted = [each for each in found if storage_of(each[0]) in self.operators.counted]
+            count_writes([tensor for tensor, _ in counted], [then for _, then in counted])
+            self.missed = not_counted([tensor for tensor, _ in found], [then for _, then in found])
         now = versions_of(self.tensors)
-        return [tensor for tensor, then, count in zip(self.tensors, self.versions, now, strict=True) if count != then]
+        return [tensor for tensor, then, count in zip(self.tensors, self.versions, now, strict=True)
+                if count != then] + self.missed
 
 
 def versions_of(tensors: Iterable[Any]) -> list[int]:
@@ -201,13 +214,23 @@ def versions_of(tensors: Iterable[Any]) -> list[int]:
         return [0 if tensor.is_inference() else tensor._version for tensor in tensors]
 
 
+def counts_writes(func: Any) -> bool:
+    """Whether an eager call counts its writes in version counters: not those to running statistics, nor fused steps."""
+    signature = signature_of(func)
+    return id(func) in COUNTED or signature is not None and signature.counted
+
+
 def count_writes(tensors: list[Any], before: list[int]) -> None:
-    """Count a write to fakes whose rules did not (`_foreach_add_`, running statistics), so that all readers see it."""
-    missed = [tensor for tensor, now, then in zip(tensors, versions_of(tensors), before, strict=True) if now == then]
+    """Count writes to fakes whose rules do not, as eager calls do (`_foreach_add_`)."""
     with torch._C.DisableTorchFunction():
-        for tensor in missed:
+        for tensor in not_counted(tensors, before):
             if not tensor.is_inference():
                 torch.autograd.graph.increment_version(tensor)
+
+
+def not_counted(tensors: list[Any], before: list[int]) -> list[Any]:
+    """Those whose version counters stand where they stood before."""
+    return [tensor for tensor, now, then in zip(tensors, versions_of(tensors), before, strict=True) if now == then]
 
 
 def storage_of(tensor: Any) -> int:

@@ -39,8 +39,10 @@ from stator.graph.mutation import (
     UNREPEATABLE,
     Observation,
     count_writes,
+    counts_writes,
     declared_writes,
     is_repeatable,
+    not_counted,
     note_inner_graphs,
     note_writes,
     versions_of,
@@ -102,6 +104,7 @@ class Recorder(InputRecorder):
         self.propagation = Propagation(fake_mode)
         self.plain_inputs = PlainInputs(self.propagation.fakes)
         self.writes_in_place = False
+        self.uncounted: collections.Counter[int] = collections.Counter()  # writes to storages that no version shows
         self.written_memory: set[int] = set()  # the storages that nodes write to (see Propagation.memory_behind)
         self.repeatable = True  # whether all that was recorded may run twice
         self.layouts = EntryLayouts(self)
@@ -248,9 +251,12 @@ class Recorder(InputRecorder):
         fresh = bool(self.symbols.shape_env.pending_fresh_unbacked_symbols)
         if fresh and not self.data_dependent:
             raise Break("SB003", f"{getattr(target, '__name__', target)} of a tensor")
-        if declared:
+        if declared and counts_writes(func):
             count_writes(declared, versions)
         written = declared if seen is None else seen.written()
+        if written:
+            missed = not_counted(written, versions) if seen is None else seen.missed
+            self.uncounted.update(map(self.propagation.memory_behind, missed))
         if written and declared is None and self.uncertain.storages:
             self.uncertain.check(target, True, args, kwargs)
         if written or result is None:
@@ -383,7 +389,9 @@ class Recorder(InputRecorder):
 
     def version_of(self, fake: torch.Tensor) -> int:
         """Count the writes to a fake; of an inference tensor, which keeps no count, those to any tensor."""
-        return self.changes if fake.is_inference() else fake._version
+        if fake.is_inference():
+            return self.changes
+        return fake._version + (self.uncounted[self.propagation.memory_behind(fake)] if self.uncounted else 0)
 
     def keep_as_it_is(self) -> None:
         """The program asks for what only autograd's own record of each operation can answer: no compiler."""

@@ -1,13 +1,15 @@
 """Running statistics that normalisations update.   F.batch_norm(x, mean, var, training=True)  ->  [mean, var]
 
-In: the arguments of a call, by name.  Out: the tensors it changes.  Neither schemas nor version counters show these
-writes, so the names of the parameters do: `running_mean` and `running_var`, unless a flag says that they are only read.
+In: the arguments of a call, by name.  Out: the tensors it changes.  Schemas do not show these writes, and version
+counters only those of `instance_norm`.  The names of the parameters do: `running_mean` and `running_var`, unless a flag
+says that they are only read.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+import torch
 import torch.nn.functional as F
 
 _FLAGS = ("training", "use_input_stats", "updates")
@@ -16,6 +18,7 @@ _FUNCTIONS: tuple[tuple[Any, tuple[str, ...], bool], ...] = (  # its parameters,
     (F.batch_norm, ("input", "running_mean", "running_var", "weight", "bias", "training"), False),
     (F.instance_norm, ("input", "running_mean", "running_var", "weight", "bias", "use_input_stats"), True),
 )
+COUNTED = frozenset({id(F.instance_norm), id(torch.instance_norm)})  # version counters show these updates
 STATISTICS = {id(function): (names, updates) for function, names, updates in _FUNCTIONS}
 
 

@@ -177,7 +177,7 @@ class Arrays:
         """A view of an array that is the memory of a tensor: another view of it, or a copy for now."""
         root, whole = self.backed[id(self.root_of(array))]
         self.views[id(array)] = View(array, fake, whole, None if _is_same_view(array, fake, root, whole)
-                                     else whole._version)
+                                     else self.heap.recorder.version_of(whole))
 
     def expose(self, array: Any) -> None:
         """C code will read an array: its contents become a fact."""

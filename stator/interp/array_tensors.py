@@ -171,7 +171,7 @@ def tensor_of(vm: Any, array: Any, writes: bool = False) -> Any:
     memory = vm.heap.arrays
     view = memory.views.get(id(array))
     if view is not None:
-        if view.version is not None and (writes or view.version != view.whole._version):
+        if view.version is not None and (writes or view.version != vm.recorder.version_of(view.whole)):
             raise Break("SB006", "a view that torch has no form for, of memory that is written to")
         return view.fake
     root = memory.root_of(array)

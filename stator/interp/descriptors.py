@@ -261,8 +261,19 @@ def _read_context(heap: Any, descr: Any, standin: Any) -> Any:
         with _disable_current_modes():  # a result of the function is a new tensor each time, made by an operation
             value = descr.__get__(tracker.original)
     except RuntimeError as error:  # freed, or changed in place since
+        heap.guard(CallOf(Pinned(_is_refused), (Pinned(descr), tracker.source)), Kind.FRESH_CALL, True)
         raise Raised(error) from None
     return heap.adopt(value, place)
+
+
+def _is_refused(descr: Any, context: Any) -> bool:
+    """Whether autograd refuses to read from a context. Look for freed tensors before any unpack hook runs."""
+    try:
+        context._raw_saved_tensors  # noqa: B018
+        descr.__get__(context)
+    except RuntimeError:
+        return True
+    return False
 
 
 def generator_attribute(body: Any, name: str) -> Any:

@@ -301,4 +301,11 @@ def test_a_backward_that_is_compiled_itself_reads_its_ctx() -> None:
         assert torch.equal(*grads)
         with pytest.raises(RuntimeError, match="second time"):
             y.backward()
+        x = torch.arange(float(size), requires_grad=True)
+        kept = x.clone()
+        y = compiled.apply(kept, scale).sum()
+        with torch.no_grad():
+            kept.add_(1)
+        with pytest.raises(RuntimeError, match="inplace operation"):
+            y.backward()
     assert 0 < len(graphs) < 4
