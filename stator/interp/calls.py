@@ -28,7 +28,7 @@ from stator.interp.descriptors import adopt_entry
 from stator.interp.frame import Frame, Raised
 from stator.interp.held_scalars import prepared, with_numbers
 from stator.interp.instantiation import call_class
-from stator.interp.lookup import MISSING, find, is_mutable_class
+from stator.interp.lookup import MISSING, find, guard_refused, is_mutable_class
 from stator.interp.machine import program_of
 from stator.interp.marked import is_marked, refuse_disabled
 from stator.interp.native_calls import C_CALLABLES, NativeCaller, describe_callable
@@ -227,6 +227,7 @@ class Caller(NativeCaller):
         try:
             return self.recorder.call(fn, args, kwargs or {})
         except Exception as error:
+            guard_refused(self, args, kwargs)
             raise Raised(error) from None
 
     def refuse_sequence(self, value: Any) -> None:
