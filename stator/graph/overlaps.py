@@ -46,7 +46,10 @@ class Overlaps:
         if len(given) == 1:
             return ""
         if target is operator.setitem and _is_basic(args[1]):
-            if self._share(args[0], args[2]) and (_numbers(args[0]) is None or may_overlap(args[0][args[1]], args[2])):
+            if not self._share(args[0], args[2]):
+                return ""
+            part = None if _numbers(args[0]) is None else args[0][args[1]]
+            if part is None or may_overlap(part, args[2]) and not is_same(part, args[2]):
                 return "an assignment to a part of a tensor from another part that overlaps it"
             return ""
         waiting = list(map(id, written))
@@ -59,7 +62,7 @@ class Overlaps:
         for number, tensor in enumerate(written):
             if any(self._share(tensor, other) and may_overlap(tensor, other) for other in written[:number]):
                 return "an operation that writes twice to one memory"
-        in_place = len(written) == 1 and is_pointwise(target)
+        in_place = len(written) == 1 and (target == "copy_" or is_pointwise(target))
         for tensor in written:
             for other in read:
                 if self._share(tensor, other) and not (in_place and is_same(tensor, other)) \

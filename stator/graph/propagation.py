@@ -266,7 +266,11 @@ class Propagation:
 
 
 def _memory(fake: FakeTensor) -> int:
-    return fake.untyped_storage()._cdata
+    """Identity of a storage; a tensor without one, as a sparse tensor, stands for itself."""
+    try:
+        return fake.untyped_storage()._cdata
+    except NotImplementedError:
+        return -id(fake)
 
 
 def _viewed(results: Any, args: tuple[Any, ...]) -> list[int]:

@@ -28,7 +28,7 @@ from stator.interp.descriptors import adopt_entry
 from stator.interp.frame import Frame, Raised
 from stator.interp.held_scalars import prepared, with_numbers
 from stator.interp.instantiation import call_class
-from stator.interp.lookup import MISSING, find, is_mutable_class
+from stator.interp.lookup import MISSING, find, guard_refused, is_mutable_class
 from stator.interp.machine import program_of
 from stator.interp.marked import is_marked, refuse_disabled
 from stator.interp.native_calls import C_CALLABLES, NativeCaller, describe_callable
@@ -226,7 +226,10 @@ class Caller(NativeCaller):
             guard_kernels(self)
         try:
             return self.recorder.call(fn, args, kwargs or {})
+        except NotImplementedError as error:
+            raise unknown_for_fakes(error) from None
         except Exception as error:
+            guard_refused(self, args, kwargs)
             raise Raised(error) from None
 
     def refuse_sequence(self, value: Any) -> None:
@@ -252,8 +255,15 @@ class Caller(NativeCaller):
     def torch_attribute(self, fake: Any, name: str, descr: Any) -> Any:
         try:
             return self.recorder.attribute(fake, name, descr)
+        except NotImplementedError as error:
+            raise unknown_for_fakes(error) from None
         except Exception as error:
             raise Raised(error) from None
+
+
+def unknown_for_fakes(error: NotImplementedError) -> Break:
+    """Break for an operation that fakes refuse: whether real tensors know it, eager decides."""
+    return Break("SB017", f"{error}".partition("\n")[0])
 
 
 def refuse_unread(fn: Any, args: Any, kwargs: Any) -> None:

@@ -18,7 +18,7 @@ flags_of = type.__dict__["__flags__"].__get__
 _HEAP_TYPE = 1 << 9
 _IMMUTABLE = 1 << 8
 
-__all__ = ["MISSING", "ancestors", "find", "is_mutable_class", "mro_of"]
+__all__ = ["MISSING", "ancestors", "find", "guard_refused", "is_mutable_class", "mro_of"]
 
 
 def mro_of(cls: type) -> tuple[type, ...]:
@@ -90,3 +90,18 @@ def inherited(cls: type, name: str) -> Any:
         if name in own:
             return own[name]
     return MISSING
+
+
+def guard_refused(vm: Any, args: Any, kwargs: Any) -> None:
+    """Guard the special methods of the arguments of C code that has failed, perhaps for one that is not there yet."""
+    pending, seen = [*args, *(kwargs or {}).values()], set()
+    for value in pending:
+        cls = type(value)
+        if cls is slice:
+            pending += (value.start, value.stop, value.step)
+        elif cls is list or cls is tuple or cls is dict:
+            if id(value) not in seen:
+                seen.add(id(value))
+                pending += value.values() if cls is dict else value
+        else:
+            vm.guard_special_methods(value)

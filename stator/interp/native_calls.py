@@ -29,7 +29,7 @@ from stator.interp import consumers, symbols
 from stator.interp.frame import UNBOUND, Frame, Raised
 from stator.interp.iterator_protocol import is_iterator
 from stator.interp.lazy_iterators import containers_behind, is_to_be_read
-from stator.interp.lookup import MISSING, find, is_mutable_class
+from stator.interp.lookup import MISSING, find, guard_refused, is_mutable_class
 from stator.interp.machine import Machine, Thunk, program_of
 from stator.interp.marked import is_marked, refuse_disallowed
 from stator.interp.native_warnings import WARNING_TYPES, call_heard
@@ -279,8 +279,7 @@ class NativeCaller(Machine):
             if is_a(error, RecursionError):  # how deep the call may go depends on the frames around it
                 raise Break("SB011", f"values nested too deep for {describe_callable(fn)}") from None
             if is_a(error, (TypeError, KeyError)):
-                for value in args:  # perhaps for a method that a class does not have yet
-                    self.guard_special_methods(value)
+                guard_refused(self, args, kwargs)
             elif is_a(error, ValueError) and "set_int_max_str_digits" in str(error):
                 self.guard_digits()
             raise Raised(error) from None
@@ -313,8 +312,7 @@ class NativeCaller(Machine):
             if is_a(error, RecursionError):  # how deep the call may go depends on the frames around it
                 raise Break("SB011", f"values nested too deep for {describe_callable(fn)}") from None
             if is_a(error, (TypeError, KeyError)):
-                for value in args:  # perhaps for a method that a class does not have yet
-                    self.guard_special_methods(value)
+                guard_refused(self, args, kwargs)
             raise Raised(error) from None
         if self.not_rebuilt:
             self.refuse_not_rebuilt(result)

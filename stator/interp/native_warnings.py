@@ -15,7 +15,9 @@ import torch
 from stator.breaks import Break
 from stator.graph.quiet import Heard
 from stator.guards.guard import Kind
+from stator.interp.frame import Raised
 from stator.interp.rules_effects import Converted, note_warning
+from stator.kinds import is_a
 from stator.source import CallOf, Pinned
 
 WARNING_TYPES = frozenset({numpy.ndarray, *numpy.sctypeDict.values()})
@@ -28,6 +30,12 @@ def call_heard(vm: Any, fn: Any, args: Any, kwargs: Any) -> Any:
     try:
         with Heard() as said, numpy.errstate(all="warn"):
             result = vm.native(fn, args, kwargs)
+    except Raised as raised:  # a filter makes an error of the warning, which the setting may ignore or replace
+        if is_a(raised.exc, Warning):
+            if setting_for(str(raised.exc), numpy.geterr()) != "warn":
+                raise refused(raised.exc) from None
+            guard_settings(vm)
+        raise
     finally:
         vm.hears_numpy = False
     if said:
@@ -37,15 +45,28 @@ def call_heard(vm: Any, fn: Any, args: Any, kwargs: Any) -> Any:
 
 def note_said(vm: Any, said: list[Any]) -> None:
     """Keep the warnings for replay that numpy's settings let through."""
-    settings: Any = numpy.geterr()
-    vm.heap.guard(CallOf(Pinned(error_settings)), Kind.FRESH_CALL, error_settings())
+    settings = numpy.geterr()
+    guard_settings(vm)
     for each in said:
         text = str(each.message)
-        setting = next((settings[name] for start, name in _SETTINGS.items() if text.startswith(start)), "warn")
+        setting = setting_for(text, settings)
         if setting == "warn":
             note_warning(vm, text, each.category)
         elif setting != "ignore":
-            raise Break("SB013", f"numpy.seterr: {text}, which is not only warned of", asks_caller=True)
+            raise refused(text)
+
+
+def setting_for(text: str, settings: Any) -> str:
+    """Setting of numpy that decides about the warning with this text."""
+    return next((settings[name] for start, name in _SETTINGS.items() if text.startswith(start)), "warn")
+
+
+def refused(text: object) -> Break:
+    return Break("SB013", f"numpy.seterr: {text}, which is not only warned of", asks_caller=True)
+
+
+def guard_settings(vm: Any) -> None:
+    vm.heap.guard(CallOf(Pinned(error_settings)), Kind.FRESH_CALL, error_settings())
 
 
 def error_settings() -> tuple[str, ...]:

@@ -3,11 +3,13 @@
     scale.get()               ->  its value in this context, asked again by a guard
     token = scale.set(3)      ->  noted: later get()s of the trace see 3, and the residual sets it
     scale.reset(token)        ->  the set is forgotten, where it was the last one of this variable
+    numpy.errstate()          ->  a break: C code reads numpy's variables, and would read them as before the trace
 """
 
 from __future__ import annotations
 
 import contextvars
+import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,6 +66,12 @@ def _get(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     vm.give(args[1], cont)
 
 
+def is_read_by_c(variable: contextvars.ContextVar[Any]) -> bool:
+    """Whether numpy's C code reads the variable: settings of floating-point errors and of printing."""
+    return any(value is variable for name in ("_ufunc_config", "printoptions")
+               for value in vars(sys.modules.get(f"numpy._core.{name}", sys)).values())
+
+
 def _last_set(vm: Any, variable: Any) -> ContextSet | None:
     return next((each for each in reversed(vm.context_sets) if each.variable is variable), None)
 
@@ -75,6 +83,8 @@ def _set(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     if vm.watched_effects:
         raise Break("SB015", "a context variable is set after output through the user's own code, which can see it")
     variable = vm.guard_identity(args[0])
+    if is_read_by_c(variable):
+        raise Break("SB013", f"the context variable {variable.name} is set, which C code reads")
     token = contextvars.Context().run(variable.set, None)
     vm.fresh[id(token)] = token
     vm.context_sets.append(ContextSet(variable, vm.heap.source_of(args[0]), token, args[1]))

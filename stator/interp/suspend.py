@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import keyword
 import types
 from dataclasses import dataclass, replace
 from typing import Any
@@ -274,7 +275,7 @@ def names_of(states: list[FrameState], more: int) -> list[str]:
     numbers: dict[str, int] = {}
 
     def add(name: str) -> None:
-        name = wanted = name if name.isidentifier() else "v"
+        name = wanted = name if name.isidentifier() and not keyword.iskeyword(name) else "v"
         while name in used:
             numbers[wanted] = numbers.get(wanted, 0) + 1
             name = f"{wanted}_{numbers[wanted]}"

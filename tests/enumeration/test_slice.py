@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +9,10 @@ import pytest
 
 from stator import stages
 from stator.emit import failing_calls
-from tests.enumeration.__main__ import main
 from tests.enumeration.judge import judge
 from tests.enumeration.overloads import Subject, subjects
 from tests.enumeration.samples import find_sample
+from tests.own_process import in_new_interpreters
 
 SLICE = (
     "aten::add_.Tensor (overload)", "aten::add.out (function)", "aten::_foreach_add_.List (function)", "aten::normal_.default (method)",
@@ -61,12 +60,10 @@ def test_a_subject_without_a_sample_has_a_reason(known: dict[str, Subject]) -> N
     assert "TorchScript" in reason
 
 
-def test_the_sum_is_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """Through the command line, in a child: one subject that is compared, and one without a sample."""
-    monkeypatch.setenv("STATOR_STRICT", "1")
-    monkeypatch.setattr(sys, "argv", ["enumeration", "--jobs", "1", "--only", r"^aten::(zero_\.default \(method|append)", "--backends", "eager", "--observations", "value",
-                                      "--out", str(tmp_path / "out.jsonl")])
-    assert main() == 0
-    said = capsys.readouterr().out.splitlines()
+def test_the_sum_is_printed(tmp_path: Path) -> None:
+    """Through the command line: one subject that is compared, and one without a sample."""
+    [output] = in_new_interpreters(["-m", "tests.enumeration", "--jobs", "1", "--only", r"^aten::(zero_\.default \(method|append)",
+                                    "--backends", "eager", "--observations", "value", "--out", str(tmp_path / "out.jsonl")])
+    said = output.splitlines()
     assert said[-1] == "8 pairs, 0 wrong"
     assert "    1 a primitive of TorchScript: writes to a copy of a Python container" in said

@@ -26,6 +26,7 @@ from stator.emit import redone
 from stator.interp import rules_text, rules_torch
 from stator.interp.frame import Raised
 from stator.interp.rule_registry import RULES
+from tests.own_process import in_own_process
 
 X = torch.tensor([1.0, -2.0, 3.0])
 HERE = __file__
@@ -253,13 +254,17 @@ def test_a_break_that_takes_the_whole_call_leaves_an_event_each_time() -> None:
     assert isinstance(value, stator.Unsupported)
 
 
-def test_replaced_builtins(monkeypatch: Any) -> None:
+def test_replaced_builtins() -> None:
     function, strictly = compiled(lambda x: x + len([1])), compiled(lambda x: x + len([1]), fullgraph=True)
-    monkeypatch.setattr(builtins, "len", lambda value: 5)
-    value, log, _ = called(function, X)
-    assert value.equal(X + 5) and log.fallbacks == ["builtins.len was replaced, and Stator needs Python's own"]
-    value, log, _ = called(strictly, X)
-    assert isinstance(value, stator.Unsupported) and value.code == "SB025"
+
+    def replace_and_call() -> None:
+        builtins.len = lambda value: 5  # type: ignore[assignment]
+        value, log, _ = called(function, X)
+        assert value.equal(X + 5) and log.fallbacks == ["builtins.len was replaced, and Stator needs Python's own"]
+        value, log, _ = called(strictly, X)
+        assert isinstance(value, stator.Unsupported) and value.code == "SB025"
+
+    in_own_process(replace_and_call)  # other threads of this one call len, too
 
 
 def test_torch_jit_trace() -> None:

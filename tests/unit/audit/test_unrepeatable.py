@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-import multiprocessing
 import os
+import sys
 import tempfile
 import warnings
 from typing import Any
@@ -16,6 +16,7 @@ from torch._logging._internal import LazyTraceHandler, trace_log
 
 import stator
 from stator import events
+from tests.own_process import in_new_interpreters
 
 RUNS: list[str] = []
 _logger = logging.getLogger("stator_tests.audited")
@@ -88,12 +89,7 @@ def rank(number: int, path: str) -> None:
 
 def test_collectives_are_not_audited() -> None:
     with tempfile.TemporaryDirectory() as path:
-        context = multiprocessing.get_context("fork")
-        ranks = [context.Process(target=rank, args=(number, path)) for number in range(2)]
-        for each in ranks:
-            each.start()
-        for each in ranks:
-            each.join(60)
+        in_new_interpreters(*([__file__, str(number), path] for number in range(2)))
         expected = repr([[1 + 2 * turn + 1] * 2 for turn in range(4)])
         for number in range(2):
             with open(os.path.join(path, f"result{number}")) as file:
@@ -171,3 +167,7 @@ def test_warnings_of_an_eager_run_that_was_the_call_are_issued() -> None:
     with pytest.warns() as said:
         audited(warns)(torch.ones(2))
     assert [str(each.message) for each in said].count("once and for all") == 1
+
+
+if __name__ == "__main__":
+    rank(int(sys.argv[1]), sys.argv[2])
