@@ -182,7 +182,7 @@ def replaced_operator(overloads: bool) -> str | None:
     if not _OF_NAMESPACE.issuperset(map(type, operators.values())):
         return next(name for name, packet in operators.items() if type(packet) not in _OF_NAMESPACE)
     packets = [packet for packet in operators.values() if type(packet) is OpOverloadPacket] if overloads else []
-    if _OF_PACKET.issuperset(map(type, itertools.chain.from_iterable(map(dict.values, map(vars, packets))))):
+    if _OF_PACKET.issuperset(map(type, itertools.chain.from_iterable([vars(packet).values() for packet in packets]))):
         return None
     return next((f"{packet.__name__}.{entry}" for packet in packets for entry, value in vars(packet).items()
                  if type(value) not in _OF_PACKET and entry in ("_op", *packet.overloads())), None)

@@ -87,10 +87,11 @@ def evaluate(source: Source, bound_args: Sequence[Any]) -> Any:
         case CallOf(fn=fn, args=args):
             return _call(fn.obj, [evaluate(arg, bound_args) for arg in args], source)
     assert source.base is not None, source
-    return _step(source, _shown(evaluate(source.base, bound_args)))
+    return _step(source, _named(evaluate(source.base, bound_args)))
 
 
-def _shown(value: Any) -> Any:
+def _named(value: Any) -> Any:
+    """A dict of names as the program has them, though its patches are taken off."""
     return names_of_module(value) if type(value) is dict else value
 
 
@@ -107,7 +108,7 @@ def check(guard: Guard, bound_args: Sequence[Any]) -> bool:
         if guard.kind in (Kind.ALIAS, Kind.NOT_ALIAS):
             other = evaluate(guard.value, bound_args)
             return (value is other) is (guard.kind is Kind.ALIAS)
-        return _holds(guard.kind, value if guard.kind is Kind.ID else _shown(value), guard.value)
+        return _holds(guard.kind, value if guard.kind is Kind.ID else _named(value), guard.value)
     except Unreadable:
         return False
 

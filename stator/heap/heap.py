@@ -73,8 +73,6 @@ from stator.source import (
 from stator.suspended_patches import names_of_module
 
 Adopter = Callable[[Any, Source], Any]
-
-
 _FINALIZERS: Any = weakref.finalize._registry  # type: ignore[attr-defined]
 
 
