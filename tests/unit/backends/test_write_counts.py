@@ -2,9 +2,11 @@
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import nn
 
 import stator
+from stator.emit import kept_inputs
 
 
 def once(x):
@@ -55,7 +57,17 @@ def not_at_all(x):
     return y
 
 
-PROGRAMS = [once, often, through_views, through_views_of_views, detached, by_data, copied, not_at_all]
+def each(x):
+    torch._foreach_mul_([x, x[0]], 2.0)
+    torch._foreach_add_([x.view(-1)], 1)
+    return x + 1
+
+
+def statistics_of_instances(x):
+    return F.instance_norm(torch.arange(72.0).view(2, 9, 4), x.view(-1), torch.ones(9))
+
+
+PROGRAMS = [each, statistics_of_instances, once, often, through_views, through_views_of_views, detached, by_data, copied, not_at_all]
 
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
@@ -96,6 +108,45 @@ def test_running_statistics_do_not_count(backend):
     expected, found = versions(lambda f: f), versions(lambda f: stator.compile(f, backend=backend))
     assert found[:2] == expected[:2]
     torch.testing.assert_close(found[2], expected[2])
+
+
+def test_autograd_inside_allows_what_no_counter_shows():
+    def program(x, w):
+        y = (x * w).sum()
+        torch._fused_sgd_([w], [torch.ones(3)], [], weight_decay=0.0, momentum=0.0, lr=0.5, dampening=0.0,
+                          nesterov=False, maximize=False, is_first_step=True)
+        return torch.autograd.grad(y, x)[0], w * 2
+
+    results = []
+    for function in (program, stator.compile(program, backend="eager", fullgraph=True)):
+        w = torch.arange(3.0)
+        results.append([*function(torch.ones(3, requires_grad=True), w), w, torch.tensor(w._version)])
+    assert all(map(torch.equal, *results))
+
+
+def test_autograd_inside_refuses_what_eager_counts():
+    def program(x, w):
+        y = (x * w).sum()
+        torch._foreach_add_([w], 1)
+        return torch.autograd.grad(y, x)[0]
+
+    for function in (program, stator.compile(program, backend="eager")):
+        with pytest.raises(RuntimeError, match="inplace operation"):
+            function(torch.ones(3, requires_grad=True), torch.arange(3.0))
+
+
+def test_statistics_are_updated_once_by_a_graph_that_fails(monkeypatch):
+    def program(x, mean, var, index):
+        return F.batch_norm(x, mean, var, training=True)[0][index]
+
+    monkeypatch.setattr(kept_inputs, "KEPT_BYTES", 0)
+    results = []
+    for function in (program, stator.compile(program, backend="eager")):
+        mean, var = torch.zeros(50), torch.ones(50)
+        with pytest.raises(IndexError):
+            function(torch.arange(100.0).view(2, 50), mean, var, torch.tensor([55]))
+        results.append([mean, var])
+    assert all(map(torch.equal, *results))
 
 
 def test_a_write_through_a_view_is_not_made_twice_by_a_gradient_of_a_gradient():
