@@ -329,6 +329,10 @@ ROWS: list[Any] = [
     lambda x, a, b, objs: "%r" % (a,) == plain(a),
     lambda x, a, b, objs: "{!r}".format(a) == plain(a),
     lambda x, a, b, objs: f"{a!r}" == plain(a),
+    lambda x, a, b, objs: (1, 2, 3)[:a],
+    lambda x, a, b, objs: "abc"[0:3:a],
+    lambda x, a, b, objs: list(range(3)[:a]),
+    lambda x, a, b, objs: int("12", base=a),
 ]
 
 
