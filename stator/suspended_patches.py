@@ -131,11 +131,6 @@ def names_of_module(namespace: dict[str, Any]) -> dict[str, Any]:
     return NOW.views.get(id(namespace), namespace) if NOW.views else namespace
 
 
-def is_patched(namespace: Any) -> bool:
-    """Whether a dict holds the entries of a class whose patches are taken off."""
-    return any(gc.get_referents(_dict_of(owner))[0] is namespace for owner in CLASSES if id(owner) in NOW.views)
-
-
 def patched_slots() -> set[str]:
     """Special methods of Tensor that the program has replaced."""
     return {name for owner, name, _ in NOW.patches if owner in TENSOR_CLASSES and is_special(name)}

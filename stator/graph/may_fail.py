@@ -77,6 +77,7 @@ _VIEWS = frozenset(
 _LINE = re.compile(r'File "(.*)", line (\d+)')
 CAUGHT = "caught"  # in a node's metadata: bits for the handlers around it
 NAMED, CLEANUP, ANY = 1, 2, 4  # those of errors that torch does not raise; `finally` and exits; those of any error
+HANDLED = NAMED | ANY
 _MAKE_NEW_MEMORY = (_NEVER | _NEVER_ON_FLOATS | {"repeat_interleave"}) - _VIEWS
 
 

@@ -22,7 +22,6 @@ from stator.heap.upcoming import posed_class
 from stator.kinds import is_a
 from stator.shapes.values import specialise
 from stator.source import Attr, CallOf, Pinned, Slot, Source
-from stator.suspended_patches import is_patched
 
 
 def holder_adopters(heap: Any) -> dict[type, Any]:
@@ -110,8 +109,6 @@ def adopt_proxy(heap: Any, value: Any, source: Source) -> Any:
     tracker = heap.known(value, source)
     if tracker is None:
         heap.guard(source, Kind.TYPE, types.MappingProxyType)
-        if is_patched(mapping_behind(value)):
-            raise Break("SB005", "a mappingproxy of a class of torch that is patched")  # taken off while tracing
         shown = heap.adopt(mapping_behind(value), CallOf(Pinned(mapping_behind), (source,)))
         if heap.is_opaque(shown):
             raise Break("SB005", f"a mappingproxy of a {type(shown).__name__}")

@@ -16,9 +16,9 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.breaks import Break
 from stator.code.handlers import written_handler
+from stator.graph.may_fail import HANDLED
 from stator.heap.shells import CONSTANT_TYPES
 from stator.interp.frame import Frame
-from stator.interp.handled_errors import NOTHING
 from stator.interp.promises import UNSPOKEN, Assertion, assert_in_graph
 from stator.interp.symbols import as_bool
 from stator.interp.tracebacks import Place, place_of, places_from
@@ -50,7 +50,7 @@ def take_for_granted(vm: Any, frame: Frame, instr: Any, value: Any, jump_if: boo
         return None
     jump_raises, fall_raises = _only_raises(frame, instr.target), _only_raises(frame, frame.ip)
     handled = _is_handled(vm, frame)
-    if jump_raises == fall_raises or handled and vm.caught() != NOTHING:
+    if jump_raises == fall_raises or handled and vm.caught() & HANDLED:
         return None
     error = None if handled or MADE_BEFOREHAND in vm.turned_off else \
         _exception_of(vm, frame, instr.target if jump_raises else frame.ip)

@@ -85,7 +85,7 @@ def write_through_c(vm: Any, local: Any, name: str, value: Any, cont: Any) -> No
         raise Break("SB006", f"assignment to attribute {name!r} of a threading.local")
     own = dict_of_thread(vm, local)
     if value is MISSING and read_through_c(vm, local, name) is MISSING:
-        raise Raised(AttributeError(_no_attribute(local, name)))
+        raise Raised(AttributeError(_no_attribute(type(local), name)))
     vm.heap.note_write(own)
     if value is MISSING:
         tracker = vm.heap.by_standin[id(own)]
@@ -299,7 +299,7 @@ def delete_generic(vm: Any, obj: Any, name: str, cont: Any = DISCARD) -> None:
             return delete_descriptor(vm, descr, obj, name, cont)
         scope = names_of(vm, obj)
         if scope.read(name) is MISSING:
-            return raise_attribute_error(vm, obj, name, _no_attribute(obj, name), cont)
+            return raise_attribute_error(vm, obj, name, _no_attribute(type(obj), name), cont)
         scope.write(name, MISSING)
         return vm.give(None, cont)
     descr = find(vm, cls, name)

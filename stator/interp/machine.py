@@ -18,7 +18,7 @@ from stator.breaks import Break
 from stator.code.decode import decode
 from stator.code.opcodes import ALL_OPNAMES
 from stator.errors import UserFrame
-from stator.graph.may_fail import ANY
+from stator.graph.may_fail import ANY, HANDLED
 from stator.graph.straight_line import AT
 from stator.heap.heap import Heap
 from stator.heap.readers import traceback_of
@@ -249,12 +249,12 @@ class Machine:
                     raise self.pending from error
                 if self.pending is not None:
                     raise self.pending
-                if unnamed and self.caught() and self.has_classes_of_tensors():
+                if unnamed and self.caught() & HANDLED and self.has_classes_of_tensors():
                     unsaid = Break("SB017", "the words of an error about a tensor, which may be a Parameter")
                     self.place(unsaid)
                     failed = True
                     raise unsaid
-                if exc.args and self.caught():
+                if exc.args and self.caught() & HANDLED:
                     self.guard_names_in(exc)
                 self.unwind(exc, again, chained)
         finally:

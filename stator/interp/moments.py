@@ -17,7 +17,6 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.breaks import Break
 from stator.guards.guard import Kind
-from stator.interp import data_notes
 from stator.interp.arrays import run_on_arrays
 from stator.interp.frame import Raised
 from stator.interp.overrides import refuse_patched
@@ -35,7 +34,7 @@ _CONSTANTS = (str, int, float, complex, bool, bytes, type(None), type, torch.dty
 class Moment:
     """A tensor as it is now."""
 
-    fake: Any  # of a tensor with other memory (see data_notes), the owner of that memory
+    fake: Any
     node: Any  # what the graph calls it at that moment
     position: Any  # the last node of the graph at that moment
     changes: int  # in-place operations recorded so far
@@ -56,8 +55,7 @@ def moment_of(vm: Any, fake: FakeTensor) -> Moment:
         if suffix.startswith("grad_fn") and tracker is not None and not fake._version:  # the fake's own node is made up
             suffix = history_of(tracker.original)
             vm.heap.guard(CallOf(Pinned(history_of), (tracker.source,)), Kind.FRESH_CALL, suffix)
-    owner = data_notes.current(vm, fake, "data")
-    return Moment(owner, node, recorder.graph._root.prev, recorder.changes, suffix, getattr(fake, "_is_param", False))
+    return Moment(fake, node, recorder.graph._root.prev, recorder.changes, suffix, getattr(fake, "_is_param", False))
 
 
 def history_of(tensor: torch.Tensor) -> str:

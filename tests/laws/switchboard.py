@@ -150,7 +150,7 @@ SWITCHES = [
     Switch("changes of locks, streams and flags", without(Heap, "note_handled"),
            ("lock_that_is_taken_under_another_name", "stream_that_is_seeded_under_another_name",
             "flag_that_is_set_under_another_name")),
-    Switch("views of leaves", without(grad_flags, "guard_views"), ("flag_that_is_set_on_the_base_of_a_view",)),
+    Switch("views of leaves", without(grad_flags, "guard_bases"), ("flag_that_is_set_on_the_base_of_a_view",)),
     Switch("dicts that are parts of objects", without(names, "instance_dict"), ("dict_that_becomes_an_objects_own",)),
     Switch("lists written back", without(effects, "_diff_list"), ("list_written_back", "list_sorted_in_place")),
     Switch("dicts written back", without(effects, "_diff_dict"), ("order_of_keys_written_back", "defaultdict_written")),

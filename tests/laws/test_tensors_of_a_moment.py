@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import stator
-from stator.interp import data_notes, grad_flags
+from stator.interp import grad_flags
 
 ONE = TWO = torch.ones(4)
 KEPT: list[str] = []
@@ -171,11 +171,6 @@ def differences(function: Any) -> list[str]:
 @pytest.mark.parametrize("function", MEMORY + FLAGS, ids=lambda each: each.__name__)
 def test_is_eager(function: Any) -> None:
     assert not differences(function)
-
-
-def test_owners_of_memory_are_noticed(monkeypatch: Any) -> None:
-    monkeypatch.setattr(data_notes, "current", lambda vm, fake, name: fake)
-    assert differences(text_kept)
 
 
 def test_bases_are_noticed(monkeypatch: Any) -> None:
