@@ -124,11 +124,11 @@ def load_super_attr(vm: Any, proxy: Any, name: str, cont: Any) -> None:
                     return vm.give_tensor_member(obj, obj_type, name, entry, cont)
                 return bind(vm, entry, obj, obj_type, cont)
             find(vm, base, name) if id(base) not in vm.fresh else None
-    own = type(proxy) if is_a(proxy, super) else super
-    descr = find(vm, own, name)
+    cls = type(proxy) if is_a(proxy, super) else super
+    descr = find(vm, cls, name)
     if descr is not MISSING:
-        return bind(vm, descr, proxy, own, cont)
-    raise_attribute_error(vm, proxy, name, f"{own.__name__!r} object has no attribute {name!r}", cont)
+        return bind(vm, descr, proxy, cls, cont)
+    raise_attribute_error(vm, proxy, name, f"{cls.__name__!r} object has no attribute {name!r}", cont)
 
 
 class OwnNames:

@@ -1,6 +1,7 @@
 """Each backend computes what the graph says, for inference and for training."""
 
 import random
+import types
 
 import pytest
 import torch
@@ -10,7 +11,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 import stator
 from stator import events
-from stator.backends import compile_graph
+from stator.backends import compile_graph, inductor
 from stator.errors import BackendError
 from stator.options import build_settings
 
@@ -235,7 +236,8 @@ def test_a_backend_finds_the_number_of_its_compilation() -> None:
 def test_inductors_workers_start_when_the_capture_begins(monkeypatch):
     async_compile = pytest.importorskip("torch._inductor.async_compile")
     told = []
-    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    # A patch of torch.cuda itself is for the program alone.
+    monkeypatch.setattr(inductor, "torch", types.SimpleNamespace(cuda=types.SimpleNamespace(is_initialized=lambda: True)))
     monkeypatch.setattr(async_compile, "maybe_warm_pool", lambda: told.append("woken"))
 
     def program(x):
