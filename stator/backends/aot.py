@@ -26,7 +26,7 @@ def run_as_is(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callab
     refuse to have them changed in place.  Call the operators themselves: FX's code finds them by name at each call,
     where the program may have put something else since.
     """
-    forward = straight_function(gm)
+    forward = straight_function(gm, located=True)
 
     def run(*args: Any) -> Any:
         return [each.detach() if isinstance(each, torch.Tensor) and each._is_view() else each

@@ -78,10 +78,10 @@ def tell_sources(module: fx.GraphModule, within: tuple[tuple[str, Any], ...] = (
                     tell_sources(part, stack)
 
 
-def straight_function(module: fx.GraphModule) -> Any:
-    """What runs the graph as it is."""
+def straight_function(module: fx.GraphModule, located: bool = False) -> Any:
+    """What runs the graph as it is; `located`: tracebacks lead from its lines to its nodes."""
     try:
-        return straight_line.function(module.graph, _plays.get(module, []), module in _located)
+        return straight_line.function(module.graph, _plays.get(module, []), located or module in _located)
     except straight_line.NotStraight:
         _LazyGraphModule.force_recompile(module)
         return module.forward
