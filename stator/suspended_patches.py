@@ -153,9 +153,11 @@ def in_company() -> bool:
     """Whether another thread may be using tensors: one that waits in a library's own loop is not."""
     if threading.active_count() == 1:
         return False
-    for thread, frame in sys._current_frames().items():
+    frames: dict[int, types.FrameType] = sys._current_frames()
+    del frames[threading.get_ident()]  # a frame that holds itself keeps the objects of the program alive
+    for frame in frames.values():
         each: types.FrameType | None = frame
-        while each is not None and thread != threading.get_ident():
+        while each is not None:
             if not _IDLE_LOOPS.match(each.f_code.co_filename):
                 return True
             each = each.f_back

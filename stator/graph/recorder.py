@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch._subclasses import fake_tensor
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
     DynamicOutputShapeException,
@@ -324,7 +325,7 @@ class Recorder(InputRecorder):
                 return decomposed(func, args, kwargs, f"{getattr(target, '__name__', target)}: {error}")
             except DynamicOutputShapeException as error:
                 raise Break("SB004", f"{error}") from None
-            except (UnsupportedOperatorException, NotImplementedError) as error:
+            except (UnsupportedOperatorException, NotImplementedError, _DEVICE_MISMATCH) as error:
                 # Whether the operator exists for real tensors, eager says.
                 raise Break("SB017", f"{error}".splitlines()[0]) from None
             except GuardOnDataDependentSymNode as error:
@@ -530,6 +531,8 @@ def refuse_misread(name: str) -> None:
 keep_quiet(Recorder.attempt)
 _INDEXED = frozenset({"index_put", "index_put_", "index", "index.Tensor"})  # whose lists of tensors are no sizes
 _STORED = frozenset("_nnz indices _indices values _values crow_indices col_indices ccol_indices row_indices".split())
+# Newer torch has a class of its own; devices of real tensors may agree where those of fakes do not.
+_DEVICE_MISMATCH: Any = getattr(fake_tensor, "FakeTensorDeviceMismatchError", UnsupportedOperatorException)
 _NO_FAKE = "There was no fake impl registered"  # what torch.library raises for a custom operator without one
 _TORCH_BUG = "INTERNAL ASSERT FAILED"
 _NO_DATA = "its data is not allocated yet"
