@@ -187,7 +187,7 @@ def test_defaults(function: Any, before: str | None, backend: str, monkeypatch: 
     seen = compare(make, calls=4, backend=backend)
     mixes_devices = function is tensor_type and before == "meta"  # which fakes refuse, and real tensors do not
     if mixes_devices:
-        assert set(seen.codes) == {"SB017"}
+        assert "SB017" in seen.codes
     elif function in WHOLE or function in IN_ORDER and backend == "eager":
         assert not seen.codes, seen.causes
     if function is not refused_determinism:
