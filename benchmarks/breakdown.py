@@ -18,9 +18,9 @@ from rich.table import Table
 import stator
 from benchmarks.models import llama, unet
 from benchmarks.sides import STATOR
-from stator import stages
-from stator.graph.recorder import Recorder
-from stator.interp.replay import Replay
+from stator.capture import stages
+from stator.graph.record.recorder import Recorder
+from stator.interp.replay.layer_replay import Replay
 
 ROUNDS = 5
 MODELS: dict[str, Callable[[], Any]] = {"llama": lambda: llama(16), "unet": unet}

@@ -12,7 +12,7 @@ import importlib
 import random
 from typing import TYPE_CHECKING
 
-from stator import torch_originals  # noqa: F401  (before the program patches torch)
+from stator.host import torch_originals  # noqa: F401  (before the program patches torch)
 
 if TYPE_CHECKING:
     from stator.api import (
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
         skip_frame,
         substitute_in_graph,
     )
-    from stator.compiled_module import CompiledModule
+    from stator.capture.compiled_module import CompiledModule
     from stator.errors import (
         BackendError,
         InternalError,
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
         Unsupported,
     )
     from stator.installation import install, is_installed, uninstall
-    from stator.process_config import config
+    from stator.settings.process_config import config
     from stator.shapes.declare import (
         mark_dynamic,
         mark_static,
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
         mark_unbacked,
         maybe_mark_dynamic,
     )
-    from stator.shapes.named import Dim
+    from stator.shapes.named_dimensions import Dim
 
 __version__ = "0.1.0"
 
@@ -66,7 +66,7 @@ _MODULE_OF_NAME = {
     "bisect": "stator.api",
     "compile": "stator.api",
     "compile_in_place": "stator.api",
-    "config": "stator.process_config",
+    "config": "stator.settings.process_config",
     "disable": "stator.api",
     "error_on_graph_break": "stator.api",
     "explain": "stator.api",
@@ -91,8 +91,8 @@ _MODULE_OF_NAME = {
     "mark_static_address": "stator.shapes.declare",
     "mark_unbacked": "stator.shapes.declare",
     "maybe_mark_dynamic": "stator.shapes.declare",
-    "Dim": "stator.shapes.named",
-    "CompiledModule": "stator.compiled_module",
+    "Dim": "stator.shapes.named_dimensions",
+    "CompiledModule": "stator.capture.compiled_module",
     "BackendError": "stator.errors",
     "InternalError": "stator.errors",
     "OptionError": "stator.errors",
@@ -148,7 +148,7 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module 'stator' has no attribute {name!r}")
     # All at once, so that captured code that says `stator.is_compiling` finds an ordinary module global.
     stream = random.getstate()  # libraries that are imported on the way (sympy, networkx) draw random numbers
-    patches = importlib.import_module("stator.suspended_patches")
+    patches = importlib.import_module("stator.host.suspended_patches")
     with patches.suspended(patches.find_patches(), beside_threads=True):
         for public, module in _MODULE_OF_NAME.items():
             globals()[public] = getattr(importlib.import_module(module), public)

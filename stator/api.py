@@ -1,7 +1,7 @@
 """The public functions.
 
 In: the user's callables, modules and settings.  Out: compiled callables and modules that are used like the
-originals. Arguments are checked here, at once, and the work is done by `stator.pipeline`.
+originals. Arguments are checked here, at once, and the work is done by `stator.capture.miss`.
 """
 
 from __future__ import annotations
@@ -15,25 +15,27 @@ from typing import Any, TypeVar, overload
 
 import torch
 
-from stator import audit, marks, pipeline, report
+from stator import audit, report
 from stator.backends import check_settings, list_backends, register_backend
-from stator.callables import dress, require_callable, set_recompiler, traceable
-from stator.compiled_module import CompiledModule
+from stator.capture import miss
+from stator.capture.callables import dress, require_callable, set_recompiler, traceable
+from stator.capture.compiled_module import CompiledModule
+from stator.capture.miss import load_shape_profile, shape_profile
 from stator.errors import OptionTypeError, OptionValueError, describe_callable
-from stator.interp.compiled_inside import makes_compiled
-from stator.marks import graph_break, is_compiling, skip_frame
-from stator.options import (
+from stator.host.printing import print
+from stator.library.torch.compiled_functions import makes_compiled
+from stator.report import set_logs
+from stator.settings import marks
+from stator.settings.marks import graph_break, is_compiling, skip_frame
+from stator.settings.options import (
     BackendFunction,
     Settings,
     build_settings,
     require_bool,
 )
-from stator.pipeline import load_shape_profile, shape_profile
-from stator.printing import print
-from stator.process_config import config
-from stator.report import set_logs
-from stator.shapes.named import read_declarations
-from stator.stance import set_stance
+from stator.settings.process_config import config
+from stator.settings.stance import set_stance
+from stator.shapes.named_dimensions import read_declarations
 
 __all__ = [
     "allow_in_graph",
@@ -151,7 +153,7 @@ def _compile(model: Any, settings: Settings, disable: bool) -> Any:
 
 def make_entry(traced: Any, settings: Settings) -> Any:
     """The compiled form; in audit mode, one call in n is also made eagerly."""
-    entry = pipeline.make_entry(traced, settings)
+    entry = miss.make_entry(traced, settings)
     if config.verify_correctness and not settings.audit:
         settings = replace(settings, audit=1)
     return audit.audited(entry, traced, settings) if settings.audit else entry
@@ -219,7 +221,7 @@ def is_compiled(obj: object) -> bool:
 
 def reset() -> None:
     """Forget everything that was captured; compiled callables stay usable and capture again."""
-    pipeline.reset()
+    miss.reset()
 
 
 def explain(fn: Callable[..., Any], **settings: Any) -> Callable[..., Any]:
@@ -236,7 +238,7 @@ def explain(fn: Callable[..., Any], **settings: Any) -> Callable[..., Any]:
     traced = mark.traced if mark is not None else traceable(fn)
 
     def explain_call(*args: Any, **kwargs: Any) -> Any:
-        value, log, installed, probe = pipeline.explained_call(traced, checked, args, kwargs)
+        value, log, installed, probe = miss.explained_call(traced, checked, args, kwargs)
         guards = [guard for tag in installed for guard in tag.guards]
         residuals = [tag.residual.source for tag in installed if tag.residual is not None]
         return report.build_explanation(log, guards, residuals, probe.costs(), value)

@@ -17,14 +17,15 @@ from typing import Any
 
 import torch
 
-from stator import api, pipeline
+from stator import api
 from stator.backends.registry import find_backend, refuse_tuning
-from stator.compiled_module import pose_as_torchs
+from stator.capture import miss
+from stator.capture.compiled_module import pose_as_torchs
 from stator.errors import OptionValueError, Unsupported
-from stator.interp.compiled_inside import makes_compiled
-from stator.options import split_options
-from stator.process_config import config
-from stator.stance import set_stance as stance_of
+from stator.library.torch.compiled_functions import makes_compiled
+from stator.settings.options import split_options
+from stator.settings.process_config import config
+from stator.settings.stance import set_stance as stance_of
 
 _lock = threading.Lock()
 _replaced: dict[str, Any] = {}  # torch's own functions, while Stator's are in their place: "compile", "compiler.reset"
@@ -170,7 +171,7 @@ def _torch_reset(original: Any) -> Any:
     @functools.wraps(original)
     def reset() -> None:
         original()
-        pipeline.reset()
+        miss.reset()
 
     return reset
 

@@ -16,10 +16,12 @@ from curriculum import Case, cases_of, run_case  # noqa: E402
 from frame_evaluator import default_evaluator_installed, install_default_evaluator  # noqa: E402
 from hidden_failures import is_hidden_failure  # noqa: E402
 from same_as_eager import Report, identity_mode  # noqa: E402
-from stator import pipeline  # noqa: E402
-from stator.cache import family  # noqa: E402
+from stator.capture import (
+    call_site_family,  # noqa: E402
+    miss,  # noqa: E402
+)
 
-take_from_family = pipeline.take_from_family
+take_from_family = miss.take_from_family
 LANG = Path(__file__).parent / "lang"
 REDONE: list[str] = []  # tests during which a graph or a capture failed and the call was made again
 TALLY: pytest.StashKey[list[tuple[str, bool, Report | None]]] = pytest.StashKey()
@@ -59,9 +61,9 @@ def pytest_pycollect_makeitem(collector: pytest.Collector, name: str, obj: objec
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """What another compile() made would serve here: tests count what their own one captures, or change the engine."""
-    family._members.clear()
+    call_site_family._members.clear()
     shares = item.get_closest_marker("shares_entries") is not None
-    pipeline.take_from_family = take_from_family if shares else lambda site, bound: False
+    miss.take_from_family = take_from_family if shares else lambda site, bound: False
 
 
 @pytest.hookimpl(hookwrapper=True)

@@ -16,7 +16,7 @@ from torch import nn
 
 import stator
 from stator import events
-from stator.interp.replay import Replay
+from stator.interp.replay.layer_replay import Replay
 
 DEPTH = 4
 COUNTED: dict[str, int] = {"calls": 0}  # what layers change outside; both are emptied before a program runs

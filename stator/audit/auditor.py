@@ -13,14 +13,15 @@ import threading
 import warnings
 from typing import Any
 
-from stator import events, marks
+from stator import events
 from stator.audit.checkpoint import CannotRestore, Checkpoint
 from stator.audit.likeness import Outcome
 from stator.audit.reach import TooMuch, reach
 from stator.audit.repeats import reaches_whole_function, unrepeatable_node
 from stator.audit.search import search, tags_of
 from stator.audit.trials import Trials, is_exact
-from stator.options import Settings
+from stator.settings import marks
+from stator.settings.options import Settings
 
 _auditing = threading.local()
 

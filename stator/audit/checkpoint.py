@@ -18,10 +18,10 @@ import torch
 
 from stator import _hook
 from stator.audit.reach import STATEFUL, Reached, global_names, pairs_of
+from stator.heap.blank_instances import slot_members
+from stator.heap.pure_readers import set_state
 from stator.heap.raw_access import instance_dict, raw_members
-from stator.heap.readers import set_state
-from stator.heap.shells import slot_members
-from stator.kinds import is_a
+from stator.host.value_kinds import is_a
 
 _MISSING = object()
 _GENERATORS = (types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType)

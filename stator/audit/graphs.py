@@ -18,7 +18,7 @@ from stator.audit.likeness import unlike
 from stator.backends.compilation import call_backend, compile_graph
 from stator.backends.registry import find_backend
 from stator.errors import BackendError
-from stator.options import Settings
+from stator.settings.options import Settings
 
 
 class Segments:

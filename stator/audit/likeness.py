@@ -21,9 +21,9 @@ import numpy
 import torch
 
 from stator.audit.reach import Reached, parts
-from stator.graph.quiet import Heard
-from stator.heap.shells import CONSTANT_TYPES
-from stator.kinds import is_a
+from stator.graph.state.quiet_logging import Heard
+from stator.heap.blank_instances import CONSTANT_TYPES
+from stator.host.value_kinds import is_a
 
 _ADDRESS = re.compile(r"\b0x[0-9a-f]{6,}\b")
 _NAMED = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, types.CodeType)

@@ -23,9 +23,9 @@ import torch
 
 from stator.breaks import Break
 from stator.cache.nested import Place, place_of
+from stator.heap.blank_instances import CONSTANT_TYPES, IDENTITY_TYPES, slot_members
 from stator.heap.raw_access import instance_dict, items_in_order, raw_members
-from stator.heap.shells import CONSTANT_TYPES, IDENTITY_TYPES, slot_members
-from stator.kinds import is_a
+from stator.host.value_kinds import is_a
 
 LIMIT = 200_000
 _SEQUENCES = (list, tuple, set, frozenset, collections.deque)

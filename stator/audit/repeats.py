@@ -11,9 +11,9 @@ from typing import Any
 
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from stator import marks
 from stator.audit.reach import Reached
-from stator.graph.mutation import is_repeatable, is_repeatable_target
+from stator.graph.analysis.mutation import is_repeatable, is_repeatable_target
+from stator.settings import marks
 
 
 class Unrepeatable(TorchDispatchMode):

@@ -15,8 +15,8 @@ import torch
 from torch import fx
 
 from stator.audit.trials import Trials
-from stator.heap.shells import CONSTANT_TYPES
-from stator.options import Settings
+from stator.heap.blank_instances import CONSTANT_TYPES
+from stator.settings.options import Settings
 
 _LARGE = 512  # elements of a tensor that is not written out
 _GAP = "...  # build this by hand"

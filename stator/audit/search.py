@@ -12,13 +12,13 @@ from typing import Any
 
 from torch import fx
 
-from stator import pipeline
 from stator.audit.finding import Finding
 from stator.audit.graphs import Segments, place_of_node, smallest_wrong
 from stator.audit.likeness import Outcome
 from stator.audit.repro import call_script, graph_script
 from stator.audit.trials import Trials, is_exact
-from stator.options import Settings
+from stator.capture import miss
+from stator.settings.options import Settings
 
 Differences = list[tuple[str, str]]
 
@@ -42,11 +42,11 @@ def search(trials: Trials, entry: Any, settings: Settings) -> Finding | None:
     if itself:
         return Finding("program", "the program does not do the same twice, so nothing can be compared", itself)
     installed = trials.compare(eager, trials.run(entry)) if entry is not None else []
-    fresh = pipeline.make_entry(trials.fn, settings)
+    fresh = miss.make_entry(trials.fn, settings)
     again = trials.compare(eager, trials.run(fresh))
     if not again:
         return missing_guard(trials, entry, fresh, installed) if installed else None
-    plain = trials.run(pipeline.make_entry(trials.fn, replace(settings, backend="eager", mode=None, options={})))
+    plain = trials.run(miss.make_entry(trials.fn, replace(settings, backend="eager", mode=None, options={})))
     of_capture = trials.compare(eager, plain)
     if of_capture:
         return wrong_capture(trials, settings, eager, plain, of_capture)
@@ -80,7 +80,7 @@ def missing_guard(trials: Trials, entry: Any, fresh: Any, differences: Differenc
 
 def wrong_operation(trials: Trials, settings: Settings, differences: Differences) -> Finding:
     segments = Segments(settings)
-    trials.run(pipeline.make_entry(trials.fn, replace(settings, backend=segments, mode=None, options={})))
+    trials.run(miss.make_entry(trials.fn, replace(settings, backend=segments, mode=None, options={})))
     for graph, inputs in segments.found:
         found = smallest_wrong(graph, inputs, settings, trials.exact)
         if found is not None:

@@ -15,8 +15,8 @@ import torch
 from torch._functorch.aot_autograd import aot_module_simplified, make_boxed_func
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 
-from stator.graph.modules import straight_function
-from stator.options import Settings
+from stator.graph.fx.graph_modules import straight_function
+from stator.settings.options import Settings
 
 
 def run_as_is(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:

@@ -29,11 +29,11 @@ from stator.backends.returned_views import WrittenAfterwards, take_views_out, un
 from stator.backends.static_inputs import mark_static_inputs
 from stator.backends.write_counts import with_write_counts, write_counts
 from stator.errors import BackendError, describe_callable
-from stator.graph.modules import write_code
-from stator.graph.seams import has_seams, must_be_cut
-from stator.options import Settings
+from stator.graph.autograd.autograd_boundaries import has_seams, must_be_cut
+from stator.graph.fx.graph_modules import write_code
+from stator.host.suspended_patches import restored
+from stator.settings.options import Settings
 from stator.shapes.environment import TraceEnvironment
-from stator.suspended_patches import restored
 
 
 def compile_graph(

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from stator.options import Settings
+from stator.settings.options import Settings
 
 
 def compile_cuda_graphs(

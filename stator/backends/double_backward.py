@@ -18,9 +18,9 @@ import torch
 
 from stator.backends.aot import compile_aot_eager
 from stator.backends.eager import NEED_NO_CODE
-from stator.graph.modules import straight_function
-from stator.graph.mutation import uncounted_writes, written_by
-from stator.graph.mutation import writes as writes_memory
+from stator.graph.analysis.mutation import uncounted_writes, written_by
+from stator.graph.analysis.mutation import writes as writes_memory
+from stator.graph.fx.graph_modules import straight_function
 from stator.native.torch_ops import draws_random_numbers
 
 Function = Callable[..., Any]

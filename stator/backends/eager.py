@@ -11,8 +11,8 @@ from typing import Any
 import torch
 
 from stator.errors import BackendError
-from stator.graph.modules import straight_function
-from stator.options import Settings
+from stator.graph.fx.graph_modules import straight_function
+from stator.settings.options import Settings
 
 
 def compile_eager(

@@ -11,7 +11,7 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
-from stator.options import Settings
+from stator.settings.options import Settings
 
 _WITH_CUDA_GRAPHS = frozenset({"reduce-overhead", "max-autotune"})
 

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from stator.errors import OptionTypeError, OptionValueError
-from stator.options import OWN_OPTIONS, Settings, list_accepted
+from stator.settings.options import OWN_OPTIONS, Settings, list_accepted
 
 # Known without importing Inductor, which takes seconds; any other name is looked up there.
 USUAL_MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")

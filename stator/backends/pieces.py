@@ -1,7 +1,7 @@
 """Compile a graph in pieces.   a graph with seams  ->  compiled pieces, and between them what only autograd can do
 
 In: a graph that makes Parameters, calls modules with backward hooks, has recurrent layers or differentiable branches
-(see graph/seams).  Out: a function that runs the compiled pieces and the seams in their order.  Each piece has a
+(see graph/autograd/autograd_boundaries).  Out: a function that runs the compiled pieces and the seams in their order.  Each piece has a
 forward and a backward of its own, and autograd joins them at the seams, as it does with the operators of an eager
 program.  Each way of a branch is compiled apart: autograd follows the way taken, random numbers are drawn once, and
 parameters of the other way get no gradient.  No piece leaves torch's settings (grad mode, autocast) changed, which a
@@ -23,9 +23,9 @@ from torch._higher_order_ops.cond import cond_op
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx.node import map_arg
 
-from stator.graph.mutation import storage_of, written_storages
-from stator.graph.seams import is_seam
-from stator.graph.torch_state import GRAD_MODE, SETTINGS
+from stator.graph.analysis.mutation import storage_of, written_storages
+from stator.graph.autograd.autograd_boundaries import is_seam
+from stator.graph.state.torch_state import GRAD_MODE, SETTINGS
 
 Compile = Callable[[fx.GraphModule, list[Any], bool], Callable[..., Any]]
 _SETTINGS = {id(setting.setter): setting for setting in SETTINGS}

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from stator.errors import BackendError, OptionTypeError, OptionValueError, describe_callable
-from stator.options import BackendFunction, Settings, list_accepted
+from stator.settings.options import BackendFunction, Settings, list_accepted
 
 ENTRY_POINT_GROUP = "torch_dynamo_backends"
 

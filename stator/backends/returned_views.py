@@ -19,7 +19,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.autograd.grad_mode import _enter_inference_mode
 from torch.fx.node import map_arg
 
-from stator.graph.mutation import operator_name, storage_of, tensors_in, writes, written_storages
+from stator.graph.analysis.mutation import operator_name, storage_of, tensors_in, writes, written_storages
 
 Function = Callable[..., Any]
 

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
-from stator.graph.mutation import storage_of, written_storages
+from stator.graph.analysis.mutation import storage_of, written_storages
 
 Function = Callable[..., Any]
 

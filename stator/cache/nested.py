@@ -21,7 +21,8 @@ from typing import Any
 
 import torch
 
-from stator import _core, _hook, marks, torch_marks
+from stator import _core, _hook
+from stator.settings import marks, torch_marks
 
 _TORCH = os.path.dirname(torch.__file__) + os.sep
 _LAYERS = os.path.join(_TORCH, "nn", "modules") + os.sep

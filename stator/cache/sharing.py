@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from stator.graph.twins import Description, describe, is_instance
+from stator.graph.fx.graph_instances import Description, describe, is_instance
 from stator.guards.guard import Guard, Kind
-from stator.guards.reference import explain
+from stator.guards.guard_semantics import explain
 from stator.guards.shape_check import Operand
 
 

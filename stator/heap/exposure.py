@@ -14,15 +14,15 @@ import torch
 
 from stator.breaks import Break
 from stator.guards.guard import Kind
+from stator.heap.adopt.outside_sets import expose_order
+from stator.heap.blank_instances import CONSTANT_TYPES, is_constant_tuple
 from stator.heap.box import Box
+from stator.heap.iterators.peekable_iterators import expose_upcoming
+from stator.heap.pure_readers import DICT_VIEWS, arguments_of, fields_of, mapping_behind
 from stator.heap.raw_access import instance_dict, raw_members, raw_store
-from stator.heap.readers import DICT_VIEWS, arguments_of, fields_of, mapping_behind
-from stator.heap.sets import expose_order
-from stator.heap.shells import CONSTANT_TYPES, is_constant_tuple
 from stator.heap.tracker import Shape, VariableTracker
-from stator.heap.upcoming import expose_upcoming
-from stator.kinds import is_a
-from stator.shapes.values import UNREAD, unread
+from stator.host.value_kinds import is_a
+from stator.shapes.symbolic_values import UNREAD, unread
 from stator.source import CallOf, DictOf, Pinned, Source
 
 

@@ -18,21 +18,37 @@ from typing import Any
 import torch
 
 from stator.breaks import Break
-from stator.graph.tensor_classes import PLAIN_CLASSES, acts_above_dispatch, acts_as_parameter, acts_as_wrapper
+from stator.graph.metadata.tensor_classes import (
+    PLAIN_CLASSES,
+    acts_above_dispatch,
+    acts_as_parameter,
+    acts_as_wrapper,
+)
 from stator.guards.guard import Guard, Kind, is_constant
 from stator.guards.guard_set import GuardSet
 from stator.guards.pattern import Said
-from stator.heap.arrays import Arrays, array_adopters
+from stator.heap.adopt.immutable_values import value_adopters
+from stator.heap.adopt.instances import adopt_instance
+from stator.heap.adopt.outside_arrays import Arrays, array_adopters
+from stator.heap.adopt.outside_sets import SetTable, adopt_members
+from stator.heap.adopt.small_holders import holder_adopters
+from stator.heap.adopt.wrapper_facts import guard_parts, open_parts
+from stator.heap.blank_instances import (
+    CONSTANT_TYPES,
+    IDENTITY_TYPES,
+    is_constant_tuple,
+    is_member_of_pybind,
+    new_shell,
+)
 from stator.heap.box import NO_KEY, Box
-from stator.heap.constants import Constants
-from stator.heap.copied_iterators import COPIED
+from stator.heap.constant_places import Constants
 from stator.heap.exposure import PLAIN_DICTS, Exposure, store_of
-from stator.heap.faces import Faces
-from stator.heap.holders import holder_adopters
-from stator.heap.instances import adopt_instance
-from stator.heap.iterators import iterator_adopters
-from stator.heap.raw_access import instance_dict, items_in_order
-from stator.heap.readers import (
+from stator.heap.iterators.copied_iterators import COPIED
+from stator.heap.iterators.outside_iterators import iterator_adopters
+from stator.heap.iterators.peekable_iterators import AHEAD, COMPOSITES, ENDLESS, SEQUENCES, adopt_upcoming
+from stator.heap.memory_faces import Faces
+from stator.heap.namespace_scope import Scope
+from stator.heap.pure_readers import (
     default_factory_of,
     entries_of_class,
     hashed,
@@ -40,21 +56,11 @@ from stator.heap.readers import (
     put_traceback,
     traceback_of,
 )
-from stator.heap.scope import Scope
-from stator.heap.sets import SetTable, adopt_members
-from stator.heap.shells import (
-    CONSTANT_TYPES,
-    IDENTITY_TYPES,
-    is_constant_tuple,
-    is_member_of_pybind,
-    new_shell,
-)
+from stator.heap.raw_access import instance_dict, items_in_order
 from stator.heap.tracker import MOVING, Shape, VariableTracker
-from stator.heap.unread import adopt_unread
-from stator.heap.upcoming import AHEAD, COMPOSITES, ENDLESS, SEQUENCES, adopt_upcoming
-from stator.heap.values import value_adopters
-from stator.heap.wrappers import guard_parts, open_parts
-from stator.kinds import is_a, module_of
+from stator.heap.unread_values import adopt_unread
+from stator.host.suspended_patches import names_of_module
+from stator.host.value_kinds import is_a, module_of
 from stator.shapes.policy import STATIC_CLASS_MARK, Policy
 from stator.source import (
     Attr,
@@ -70,7 +76,6 @@ from stator.source import (
     ValueAt,
     root_of,
 )
-from stator.suspended_patches import names_of_module
 
 Adopter = Callable[[Any, Source], Any]
 _FINALIZERS: Any = weakref.finalize._registry  # type: ignore[attr-defined]

@@ -17,11 +17,11 @@ from typing import Any
 import torch
 
 from stator.breaks import Break
+from stator.heap.blank_instances import CONSTANT_TYPES
 from stator.heap.box import Box
-from stator.heap.changes import let_go
-from stator.heap.shells import CONSTANT_TYPES
+from stator.heap.outside_changes import let_go
 from stator.heap.tracker import Shape
-from stator.kinds import is_a
+from stator.host.value_kinds import is_a
 
 PARTS_LIMIT = 200  # of a dying object, that are looked at
 _SLACK = 2  # references that are nobody's for long: arguments, variables of ours

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from stator.breaks import Break
-from stator.heap.shells import new_shell, slot_members
+from stator.heap.blank_instances import new_shell, slot_members
 
 _GETTERS: dict[type, tuple[tuple[type, ...], Any]] = {}
 _mro_of = type.__dict__["__mro__"].__get__

@@ -1,6 +1,6 @@
 """The order of calls that must not run twice and other effects.   log.append(1); custom(x); t[i]  ->  cut at custom
 
-In: a node that must not run twice (see graph/mutation), or one recorded behind such a node.  Out: a break where the
+In: a node that must not run twice (see graph/analysis/mutation), or one recorded behind such a node.  Out: a break where the
 program has done something else before.  Effects on outside objects are written after the graph: a custom operator could
 see that, and an error would lose them, as such a graph is not run again in eager.  Cut before the node, the first part
 of the graph and its effects run to their end, and the node runs natively.
@@ -15,10 +15,10 @@ from torch import fx
 from torch._ops import OpOverload
 
 from stator.breaks import Break
-from stator.graph.may_fail import CAUGHT, CLEANUP, Memory, is_caught, node_may_fail
-from stator.graph.memory import sharing_memory
-from stator.graph.mutation import is_repeatable, operator_name, writes
-from stator.heap.changes import changed_trackers
+from stator.graph.analysis.may_fail import CAUGHT, CLEANUP, Memory, is_caught, node_may_fail
+from stator.graph.analysis.mutation import is_repeatable, operator_name, writes
+from stator.graph.analysis.shared_memory import sharing_memory
+from stator.heap.outside_changes import changed_trackers
 
 
 def keep_order(vm: Any, node: fx.Node) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from stator.code.instruction import CodeUnit
-from stator.shapes.values import data_dependent
+from stator.shapes.symbolic_values import data_dependent
 
 
 class _Unbound:
@@ -88,7 +88,7 @@ class Continuation:
     Continuations are data, so that a break inside the callee knows what its caller still has to do.  One that says
     `resumes` can be written down and made again from its `plain` fields, which say where the program stands, its
     `held` fields, which are values of the program, and the continuation behind it in `cont`.  It asks its `vm` for
-    nothing but `give`, `set_context`, `is_from_outside` and `frame`, which emit/native_step.py plays where the caller
+    nothing but `give`, `set_context`, `is_from_outside` and `frame`, which emit/resume/native_step.py plays where the caller
     runs natively.
     """
 

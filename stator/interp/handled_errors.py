@@ -2,7 +2,7 @@
 
 In: the frames that stand where a node is recorded.  Out: the node's metadata: where it stands, and what might catch its
 error.  The program then says nothing when its graph fails, and an error of the graph cannot be raised instead of its
-own: where the call cannot be made again, what may fail there breaks (see emit/failing_calls).
+own: where the call cannot be made again, what may fail there breaks (see emit/residual/failing_calls).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torch import fx
 
 from stator.breaks import Break
 from stator.code.catchers import catchers
-from stator.graph.may_fail import ANY, CAUGHT, CLEANUP, NAMED, Memory, node_may_fail
+from stator.graph.analysis.may_fail import ANY, CAUGHT, CLEANUP, NAMED, Memory, node_may_fail
 from stator.interp.frame import Frame
 
 WAY = "errors that are handled"

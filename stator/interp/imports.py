@@ -16,7 +16,7 @@ from typing import Any
 
 from stator.breaks import Break
 from stator.guards.guard import Kind
-from stator.kinds import is_a
+from stator.host.value_kinds import is_a
 from stator.source import Key, Pinned
 
 _INSTALLED = tuple({os.path.realpath(sysconfig.get_path(name)) + os.sep

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 from stator.guards.guard import MISSING, Kind
-from stator.shapes.values import UNREAD, unread_class
+from stator.host.suspended_patches import names_of_class
+from stator.shapes.symbolic_values import UNREAD, unread_class
 from stator.source import Pinned
-from stator.suspended_patches import names_of_class
 
 _mro_of = type.__dict__["__mro__"].__get__
 flags_of = type.__dict__["__flags__"].__get__

@@ -18,10 +18,10 @@ from stator.breaks import Break
 from stator.code.decode import decode
 from stator.code.opcodes import ALL_OPNAMES
 from stator.errors import UserFrame
-from stator.graph.may_fail import ANY, HANDLED
-from stator.graph.straight_line import AT
+from stator.graph.analysis.may_fail import ANY, HANDLED
+from stator.graph.fx.straight_line import AT
 from stator.heap.heap import Heap
-from stator.heap.readers import traceback_of
+from stator.heap.pure_readers import traceback_of
 from stator.heap.tracker import Shape
 from stator.interp.frame import Bug, ExcState, Finished, Frame, Raised
 from stator.interp.handled_errors import WAY, caught_in, note
@@ -167,8 +167,8 @@ class Machine:
         self.addresses: set[int] = set()  # of tuples made inside the trace, which it does not hold
         self.asked_ids: dict[int, Any] = {}  # of objects made inside the trace: the residual's have others
         self.asked_hashes: dict[int, Any] = {}  # the same, of hashes that are made of addresses
-        self.grad_flags: dict[int, Any] = {}  # id of a fake -> how its flag changes (see interp/grad_flags)
-        self.data_notes: dict[int, Any] = {}  # id of a fake -> the memory it gets (see interp/data_notes)
+        self.grad_flags: dict[int, Any] = {}  # id of a fake -> how its flag changes (see interp/tensors/grad_flags)
+        self.data_notes: dict[int, Any] = {}  # id of a fake -> the memory it gets (see interp/tensors/data_assignments)
         self.tells_of_deaths = False  # whether a weak reference with a callback was made (see rules_references)
         self.compiled_inside: dict[int, Any] = {}  # compiled functions made by the trace (see compiled_inside)
         self.watches: dict[int, Any] = {}  # id of a BackwardHook made inside -> (it, its node)

@@ -10,7 +10,7 @@ import time
 from typing import Any
 
 from stator import _hook, events
-from stator.process_config import config
+from stator.settings.process_config import config
 
 LOOK_MASK = 255  # one iteration or call in 256 reads the clock
 

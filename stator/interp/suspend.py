@@ -17,10 +17,9 @@ from stator import _hook
 from stator.code.decode import decode
 from stator.code.liveness import bound_locals, live_in_call, live_locals
 from stator.heap.box import NO_KEY, Box
-from stator.interp.bodies import ASYNC_GENERATOR
 from stator.interp.frame import NULL, UNBOUND, Frame, SavedExc
-from stator.interp.machine import Thunk
-from stator.interp.standing import (
+from stator.interp.generators.generator_bodies import ASYNC_GENERATOR
+from stator.interp.generators.generator_frames import (
     ADOPTED,
     RESUMABLE,
     adopted_body,
@@ -30,6 +29,7 @@ from stator.interp.standing import (
     owned_generator,
     remade_frame,
 )
+from stator.interp.machine import Thunk
 from stator.source import Local
 
 _LOOKS_AT_LOCALS = frozenset({"locals", "vars", "eval", "exec", "dir", "globals", "_getframe", "super"})

@@ -12,44 +12,46 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.breaks import Break
 from stator.guards.guard import Kind
+from stator.heap.adopt.outside_sets import walk
 from stator.heap.box import Box
 from stator.heap.heap import Heap
+from stator.heap.iterators.peekable_iterators import is_endless, note_next
+from stator.heap.pure_readers import mapping_behind
 from stator.heap.raw_access import instance_dict
-from stator.heap.readers import mapping_behind
-from stator.heap.sets import walk
 from stator.heap.tracker import Shape
-from stator.heap.upcoming import is_endless, note_next
-from stator.interp import (  # noqa: F401  (register handlers)
-    delegation,
-    function_modes,
-    generators,
-    ops_async,
-    ops_building,
-    ops_data,
-    ops_except,
-    ops_flow,
-    ops_intrinsics,
-    ops_names,
-    ops_since_312,
-    overrides,
-)
-from stator.interp.attributes import give_tensor_member, load_attr
-from stator.interp.calls import Caller
-from stator.interp.descriptors import adopt_entry, bind
+from stator.host.suspended_patches import original, patched_slots
+from stator.host.value_kinds import is_a, module_of, name_in_errors
+from stator.interp import torch_function_protocol  # noqa: F401  (register handlers)
+from stator.interp.arrays.graph_scalars import items_of
+from stator.interp.arrays.traced_numpy import concerns
+from stator.interp.calls import function_modes  # noqa: F401  (register handlers)
+from stator.interp.calls.call_protocol import Caller
+from stator.interp.calls.module_calls import ModuleCalls
+from stator.interp.calls.native_warnings import note_conversion
 from stator.interp.frame import ExcState, Frame, Raised
-from stator.interp.held_scalars import items_of
-from stator.interp.iterator_protocol import IteratorOf, is_iterator
+from stator.interp.generators import (
+    delegation,  # noqa: F401  (register handlers)
+    generators,  # noqa: F401  (register handlers)
+)
+from stator.interp.generators.generator_frames import Generators, walked_generator
+from stator.interp.iteration.iterator_protocol import IteratorOf, is_iterator
 from stator.interp.lookup import MISSING, find
-from stator.interp.module_calls import ModuleCalls
-from stator.interp.native_warnings import note_conversion
-from stator.interp.ops_except import optional_attr, special_method
+from stator.interp.objects.attributes import give_tensor_member, load_attr
+from stator.interp.objects.descriptors import adopt_entry, bind
+from stator.interp.objects.shown_names import guard_names_in
+from stator.interp.opcodes import (
+    async_opcodes,  # noqa: F401  (register handlers)
+    building_opcodes,  # noqa: F401  (register handlers)
+    data_opcodes,  # noqa: F401  (register handlers)
+    exception_opcodes,  # noqa: F401  (register handlers)
+    flow_opcodes,  # noqa: F401  (register handlers)
+    intrinsic_opcodes,  # noqa: F401  (register handlers)
+    name_opcodes,  # noqa: F401  (register handlers)
+    opcodes_since_312,  # noqa: F401  (register handlers)
+)
+from stator.interp.opcodes.exception_opcodes import optional_attr, special_method
 from stator.interp.progress import LOOK_MASK
-from stator.interp.shown_names import guard_names_in
-from stator.interp.standing import Generators, walked_generator
-from stator.interp.traced_numpy import concerns
-from stator.kinds import is_a, module_of, name_in_errors
-from stator.shapes.values import PYTHON_TYPES, UNREAD
-from stator.suspended_patches import original, patched_slots
+from stator.shapes.symbolic_values import PYTHON_TYPES, UNREAD
 
 _PLAIN_SEQUENCES = (list, tuple)
 _SIMPLE_ITERATORS = {type(iter([])), type(iter(())), type(iter(range(0))), type(iter("")), type(iter(b"")),
@@ -157,7 +159,7 @@ class VM(Caller):
         return function_modes.ask(self, func, kinds, args, rest)
 
     def concerned(self, args: Any, kwargs: Any = None) -> bool:
-        return overrides.concerned(self, args, kwargs)
+        return torch_function_protocol.concerned(self, args, kwargs)
 
     # ------------------------------------------------------------------ iteration
 
@@ -194,10 +196,10 @@ class VM(Caller):
         self.give(self.native_iter(value), cont)
 
     def iterate_subclass(self, value: Any, cont: Any) -> None:
-        method = overrides.own_method(self, value, "__iter__")
+        method = torch_function_protocol.own_method(self, value, "__iter__")
         if method is not None:
             return self.call(method, (value,), {}, cont)
-        if overrides.concerned(self, (value,)):
+        if torch_function_protocol.concerned(self, (value,)):
             return self.give(function_modes.perform(self, torch.Tensor.__iter__, (value,), None), cont)
         self.give(iter(self.unbind(value)), cont)
 

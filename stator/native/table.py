@@ -14,7 +14,7 @@ from __future__ import annotations
 import types
 from typing import Any
 
-from stator.kinds import is_a
+from stator.host.value_kinds import is_a
 from stator.native import (  # each declares its rows when it is imported
     rows_algorithms,
     rows_builtins,

@@ -19,9 +19,9 @@ from rich.text import Text
 
 from stator import events
 from stator.errors import OptionTypeError, OptionValueError
-from stator.options import list_accepted, require_bool
 from stator.report.graphs import disassembled, graph_code, graph_sizes, symbolic_inputs
 from stator.report.text import render
+from stator.settings.options import list_accepted, require_bool
 
 Block = tuple[str, str]  # (text, language for colours: "", "python")
 

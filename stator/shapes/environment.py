@@ -1,7 +1,7 @@
 """torch's shape environment, which may learn a number that only the graph knew.
 
 In: a symbolic value whose number is wanted, by the program, by C code or by the rule of an operation.  Out: the number
-where it follows from what a guard can promise (`settle`, see graph/known_values); else torch's own refusal. A compiler
+where it follows from what a guard can promise (`settle`, see graph/values/known_values); else torch's own refusal. A compiler
 that asks gets the refusal only: most have a way that does not need the number.
 
 While a compiler has the graph, sizes that have a symbol may be 1 as far as its simplifications are concerned. What only
@@ -21,7 +21,7 @@ import torch.fx.experimental.validator  # ShapeEnv imports it when it first need
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, ShapeEnv
 from torch.utils._sympy.value_ranges import ValueRanges
 
-from stator.shapes.sums import correct_sums
+from stator.shapes.symbol_sums import correct_sums
 
 
 class Unknown:

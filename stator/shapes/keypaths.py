@@ -15,7 +15,7 @@ from torch import fx
 from torch.fx.experimental.symbolic_shapes import CallMethodKey, ConvertIntKey, DivideByKey, InnerTensorKey
 from torch.utils import _pytree as pytree
 
-from stator.kinds import is_a
+from stator.host.value_kinds import is_a
 
 _OPERATORS = {"size": torch.ops.aten.sym_size.int, "stride": torch.ops.aten.sym_stride.int,
               "storage_offset": torch.ops.aten.sym_storage_offset.default}

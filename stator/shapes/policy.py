@@ -19,12 +19,12 @@ import torch
 
 from stator.guards.array_contents import same_contents, value_of_scalar
 from stator.guards.guard import Guard, Kind
-from stator.guards.reference import Unreadable, evaluate, explain
+from stator.guards.guard_semantics import Unreadable, evaluate, explain
 from stator.guards.shape_check import Property, is_ordinary
 from stator.guards.tensor_meta import tensor_values
-from stator.kinds import is_a
-from stator.shapes.named import NUMBER, Declarations, Dim
-from stator.shapes.varying import COLLECTIONS, STANDINS
+from stator.host.value_kinds import is_a
+from stator.shapes.named_dimensions import NUMBER, Declarations, Dim
+from stator.shapes.varying_values import COLLECTIONS, STANDINS
 from stator.source import CallOf, Index, Key, KeyAt, Local, Pinned, Source, ValueAt
 
 # The marks that torch leaves on tensors; ours are the same attributes, so that either library's calls count.

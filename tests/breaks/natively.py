@@ -7,15 +7,15 @@ from collections.abc import Iterator
 from typing import Any
 from unittest import mock
 
-from stator import pipeline
+from stator.capture import miss
 
 
 @contextlib.contextmanager
 def natively() -> Iterator[None]:
-    capture = pipeline.capture
+    capture = miss.capture
 
     def only_first(site: Any, bound: tuple[Any, ...]) -> Any:
         return None if site.point is not None else capture(site, bound)
 
-    with mock.patch.object(pipeline, "capture", only_first):
+    with mock.patch.object(miss, "capture", only_first):
         yield

@@ -11,7 +11,7 @@ import torch
 import stator
 from stator import events
 from stator.breaks import Break
-from stator.interp.calls import Caller
+from stator.interp.calls.call_protocol import Caller
 
 
 def counting_up(k: int) -> tuple[Any, Any]:

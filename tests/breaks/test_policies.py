@@ -6,7 +6,8 @@ import pytest
 import torch
 
 import stator
-from stator import events, marks
+from stator import events
+from stator.settings import marks
 from tests.breaks.capture import compare
 
 X = torch.tensor([1.0, -2.0, 3.0])
@@ -57,7 +58,7 @@ def test_a_region_in_captured_code_makes_breaks_errors() -> None:
     with pytest.raises(stator.Unsupported, match="SB009.*here") as caught:
         stator.compile(region_inside, backend="eager")(X)
     assert caught.value.line == region_inside.__code__.co_firstlineno + 5
-    assert stator.marks.error_policy() is None
+    assert stator.settings.marks.error_policy() is None
 
 
 def test_false_inside_fullgraph_allows_breaks() -> None:
@@ -88,20 +89,20 @@ def fails_inside_a_region(x):
 def test_a_region_goes_on_after_a_break_in_it() -> None:
     seen = compare(two_breaks_in_a_region, [(X,), (X,)], fullgraph=True)
     assert seen.breaks == ["SB009", "SB009"]
-    assert stator.marks.error_policy() is None
+    assert stator.settings.marks.error_policy() is None
 
 
 @pytest.mark.parametrize("around", [None, False])
 def test_a_call_that_fails_leaves_the_regions_it_entered(around: bool | None) -> None:
     compiled = stator.compile(fails_inside_a_region, backend="eager")
     for _ in range(2):
-        before = stator.marks.set_error_policy(around)
+        before = stator.settings.marks.set_error_policy(around)
         try:
             with pytest.raises(stator.Unsupported, match="here"):
                 compiled(X)
-            assert stator.marks.error_policy() is around
+            assert stator.settings.marks.error_policy() is around
         finally:
-            stator.marks.set_error_policy(before)
+            stator.settings.marks.set_error_policy(before)
 
 
 def test_decorators_and_nesting() -> None:
@@ -110,7 +111,7 @@ def test_decorators_and_nesting() -> None:
     assert [frame.function for frame in caught.value.stack] == ["calls_decorated", "decorated"]
     seen = compare(nested_regions, [(X,), (X,)])
     assert seen.breaks == ["SB009", "SB009"]
-    assert stator.marks.error_policy() is None
+    assert stator.settings.marks.error_policy() is None
 
 
 def test_a_region_around_the_call() -> None:
@@ -292,7 +293,7 @@ def test_an_exception_leaves_its_regions() -> None:
     for _ in range(2):
         with pytest.raises(KeyError, match="mine"):
             compiled(X)
-        assert stator.marks.error_policy() is None
+        assert stator.settings.marks.error_policy() is None
 
 
 def test_regions_around_a_compiled_function_and_under_it() -> None:

@@ -10,8 +10,9 @@ import pytest
 import torch
 
 import stator
-from stator import events, stance
+from stator import events
 from stator.errors import RecompileForbidden
+from stator.settings import stance
 from tests.breaks.capture import Seen, compare
 
 X = torch.tensor([1.0, -2.0, 3.0])
@@ -43,24 +44,24 @@ def test_every_stance_as_decorator_call_and_context(stance: str, first: int, sec
                 assert [captures(called(compiled, X)), captures(called(compiled, X))] == [first, second]
             finally:
                 stator.set_stance("default")
-        assert stator.stance.current() == "default"
+        assert stator.settings.stance.current() == "default"
 
 
 def test_stances_nest_and_come_back_after_an_exception() -> None:
     with stator.set_stance("force_eager"):
         with pytest.raises(RecompileForbidden), stator.set_stance("fail_on_recompile"):
             stator.compile(plain, backend="eager")(X)
-        assert stator.stance.current() == "force_eager"
-    assert stator.stance.current() == "default"
+        assert stator.settings.stance.current() == "force_eager"
+    assert stator.settings.stance.current() == "default"
 
 
 def test_a_stance_that_is_entered_again() -> None:
     again = stator.set_stance("force_eager")
     for _ in range(2):
         with again:
-            assert stator.stance.current() == "force_eager"
+            assert stator.settings.stance.current() == "force_eager"
             assert called(stator.compile(plain, backend="eager"), X).log == [FORCED]
-        assert stator.stance.current() == "default"
+        assert stator.settings.stance.current() == "default"
 
 
 def captures(seen: Seen) -> int:
@@ -117,7 +118,7 @@ def test_stance_inside_captured_code() -> None:
 
     seen = compare(program, [(X,), (X,)])
     assert seen.breaks[0] == "SB022"
-    assert stator.stance.current() == "default"
+    assert stator.settings.stance.current() == "default"
 
 
 def test_a_stance_stops_resume_points_too() -> None:
@@ -137,7 +138,7 @@ def test_disable_is_per_thread() -> None:
     compiled(X)
     depths = []
     with stator.disable():
-        thread = threading.Thread(target=lambda: depths.append(stator.marks.disable_depth()))
+        thread = threading.Thread(target=lambda: depths.append(stator.settings.marks.disable_depth()))
         thread.start()
         thread.join()
     assert depths == [0]

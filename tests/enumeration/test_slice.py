@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from stator import stages
-from stator.emit import failing_calls
+from stator.capture import stages
+from stator.emit.residual import failing_calls
 from tests.enumeration.judge import judge
 from tests.enumeration.overloads import Subject, subjects
 from tests.enumeration.samples import find_sample

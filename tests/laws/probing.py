@@ -20,7 +20,7 @@ import torch
 import stator
 from portrait import Describer, Portrait, differences, without_addresses
 from stator import events
-from stator.interp.trace import root_frame, trace
+from stator.capture.trace import root_frame, trace
 
 CAPTURED = "captured"  # no graph break, no call that ran eagerly
 RAISES = "raises"  # the program raises: CPython does it again, under the guards that led there

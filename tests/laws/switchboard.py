@@ -11,41 +11,38 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from stator import pipeline, stages
-from stator.cache import site
-from stator.emit import effects, failing_calls, holders, residual
-from stator.emit.owners import Owners
-from stator.graph import recorder, straight_line
-from stator.graph.mutation import Observation
+from stator.capture import call_site, miss, stages
+from stator.capture.trace import Trace
+from stator.emit.effects import write_back
+from stator.emit.rebuild import small_objects
+from stator.emit.rebuild.local_owners import Owners
+from stator.emit.residual import failing_calls, residual
+from stator.graph.analysis.mutation import Observation
+from stator.graph.fx import straight_line
+from stator.graph.record import recorder
 from stator.guards.guard import Kind
 from stator.guards.guard_set import GuardSet
-from stator.heap import caches, exposure, iterators, names, raw_access, sets, upcoming
-from stator.heap import holders as holders_of_heap
-from stator.heap.arrays import Arrays
-from stator.heap.constants import Constants
-from stator.heap.faces import Faces
+from stator.heap import exposure, raw_access, state_names
+from stator.heap.adopt import outside_caches, outside_sets
+from stator.heap.adopt import small_holders as holders_of_heap
+from stator.heap.adopt.outside_arrays import Arrays
+from stator.heap.constant_places import Constants
 from stator.heap.heap import Heap
-from stator.interp import (
-    abstract_classes,
-    arrays,
-    assertions,
-    assignment,
-    grad_flags,
-    imports,
-    native_calls,
-    ops_except,
-    rules_caches,
-    rules_decimals,
-    rules_effects,
-    rules_random,
-    rules_references,
-    tensor_copies,
-)
-from stator.interp.calls import Caller
-from stator.interp.iterator_protocol import IteratorOf
-from stator.interp.native_calls import NativeCaller
-from stator.interp.trace import Trace
+from stator.heap.iterators import outside_iterators, peekable_iterators
+from stator.heap.memory_faces import Faces
+from stator.interp import imports
+from stator.interp.arrays import native_numpy
+from stator.interp.branches import assertions
+from stator.interp.calls import native_calls
+from stator.interp.calls.call_protocol import Caller
+from stator.interp.calls.native_calls import NativeCaller
+from stator.interp.iteration.iterator_protocol import IteratorOf
+from stator.interp.objects import assignment
+from stator.interp.opcodes import exception_opcodes
+from stator.interp.tensors import grad_flags, tensor_copies
 from stator.interp.vm import VM
+from stator.library.python import caches, decimals, printing_and_logging, random_numbers, weak_references
+from stator.library.python.state import abstract_classes
 
 
 @dataclass(frozen=True)
@@ -83,7 +80,7 @@ def without_originals(patch: Any) -> None:
 def forgetting(forget: Callable[[Any], None]) -> Callable[[Any], None]:
     """Write the effects back without those that `forget` drops from the machine."""
     def off(patch: Any) -> None:
-        write = effects.write_effects
+        write = write_back.write_effects
 
         def write_less(build: Any) -> int:
             forget(build.vm)
@@ -151,20 +148,20 @@ SWITCHES = [
            ("lock_that_is_taken_under_another_name", "stream_that_is_seeded_under_another_name",
             "flag_that_is_set_under_another_name")),
     Switch("views of leaves", without(grad_flags, "guard_bases"), ("flag_that_is_set_on_the_base_of_a_view",)),
-    Switch("dicts that are parts of objects", without(names, "instance_dict"), ("dict_that_becomes_an_objects_own",)),
-    Switch("lists written back", without(effects, "_diff_list"), ("list_written_back", "list_sorted_in_place")),
-    Switch("dicts written back", without(effects, "_diff_dict"), ("order_of_keys_written_back", "defaultdict_written")),
-    Switch("sets written back", without(effects, "_diff_set"), ("set_written",)),
-    Switch("cells written back", without(effects, "_diff_cell"), ("closure_cell_written",)),
-    Switch("attributes written back", without(effects, "_diff_attributes"), ("list_written_back",)),
-    Switch("slots written back", without(effects, "_diff_slots"), ("slot_written",)),
-    Switch("order of attributes", without(effects, "put_back", lambda before, now: set()), ("attribute_order_written_back",)),
+    Switch("dicts that are parts of objects", without(state_names, "instance_dict"), ("dict_that_becomes_an_objects_own",)),
+    Switch("lists written back", without(write_back, "_diff_list"), ("list_written_back", "list_sorted_in_place")),
+    Switch("dicts written back", without(write_back, "_diff_dict"), ("order_of_keys_written_back", "defaultdict_written")),
+    Switch("sets written back", without(write_back, "_diff_set"), ("set_written",)),
+    Switch("cells written back", without(write_back, "_diff_cell"), ("closure_cell_written",)),
+    Switch("attributes written back", without(write_back, "_diff_attributes"), ("list_written_back",)),
+    Switch("slots written back", without(write_back, "_diff_slots"), ("slot_written",)),
+    Switch("order of attributes", without(write_back, "put_back", lambda before, now: set()), ("attribute_order_written_back",)),
     Switch("globals written back", forgetting(forget_globals), ("global_written",)),
     Switch("class attributes written back", forgetting(lambda vm: vm.class_overlays.clear()), ("class_attribute_written",)),
     Switch("text replayed", forgetting(lambda vm: vm.effects.clear()), ("printed_text", "warnings_and_text_interleaved")),
     Switch("text before the changes", forgetting(lambda vm: setattr(vm, "early_effects", 0)), ("text_before_mutations",)),
-    Switch("watched text breaks", without(rules_effects, "anything_changed", lambda heap: False), ("text_between_mutations",)),
-    Switch("warnings that raise", without(rules_effects, "warnings_can_raise", lambda: False),
+    Switch("watched text breaks", without(printing_and_logging, "anything_changed", lambda heap: False), ("text_between_mutations",)),
+    Switch("warnings that raise", without(printing_and_logging, "warnings_can_raise", lambda: False),
            ("warning_turned_into_an_error",)),
     Switch("stand-ins of lists", adopted_as("_adopt_list"), ("list_sorted_in_place", "list_changed_while_iterated")),
     Switch("stand-ins of dicts", adopted_as("_adopt_dict"), ("order_of_keys_written_back",)),
@@ -172,60 +169,60 @@ SWITCHES = [
     Switch("stand-ins of instances", adopted_as("_adopt_instance"), ("attribute_order_written_back", "setter_with_an_effect")),
     Switch("order of sets", without(exposure, "expose_order"), ("set_of_ints_in_table_order",)),
     Switch("order of frozensets", without(Constants, "guard_order"), ("frozenset_with_another_history",)),
-    Switch("tables of sets", without(sets, "guard_layout"), ("set_copied_with_another_history",)),
+    Switch("tables of sets", without(outside_sets, "guard_layout"), ("set_copied_with_another_history",)),
     Switch("what is done to sets", without(native_calls, "note_operation"), ("set_merged_in_place", "set_written")),
-    Switch("sets that change under an iterator", without(sets, "is_under_way", lambda iterator: False),
+    Switch("sets that change under an iterator", without(outside_sets, "is_under_way", lambda iterator: False),
            ("set_of_plain_objects_changed_while_iterated",)),
     Switch("instance dicts are one object", without(Heap, "note_namespace"), ("instance_dict_as_a_value",)),
     Switch("what a raise changes", without(assertions, "Witness", lambda vm: types.SimpleNamespace(changed=str)),
            ("raise_after_a_note", "raise_with_a_text_that_has_effects")),
     Switch("bases may change", without(raw_access, "_mro_of", lambda cls: ALWAYS.setdefault(cls, _mro_of(cls))),
            ("bases_reassigned",)),
-    Switch("groups from outside", without(iterators, "refuse_unsettled"), ("group_that_is_invalid_once_its_groupby_moves",)),
+    Switch("groups from outside", without(outside_iterators, "refuse_unsettled"), ("group_that_is_invalid_once_its_groupby_moves",)),
     Switch("`__iter__` gives an iterator", without(IteratorOf, "returned", lambda self, vm, frame, value: vm.give(value, self.cont)),
            ("class_that_becomes_an_iterator",)),
     Switch("bases of objects", without(abstract_classes, "bases_of"), ("bases_of_an_object",)),
-    Switch("registrations decide patterns", without(ops_except, "collection_flags", lambda cls: 0),
+    Switch("registrations decide patterns", without(exception_opcodes, "collection_flags", lambda cls: 0),
            ("class_registered_as_a_sequence",)),
     Switch("setters that are other methods", without(assignment, "call_special", lambda vm, method, obj, args, cont:
                                                      assignment.store_generic(vm, obj, *args, cont)),
            ("setattr_that_is_setitem_outside",)),
     Switch("default deny", without(Caller, "admit"), ("clock", "random_module")),
-    Switch("decimals on a context of their own", without(rules_decimals, "own_context", no_context),
+    Switch("decimals on a context of their own", without(decimals, "own_context", no_context),
            ("decimals_under_a_context",)),
-    Switch("settings of decimals", without(rules_decimals, "guard_decimal_settings"), ("decimals_under_a_context",)),
-    Switch("flags of decimals", without(effects, "raised_flags", lambda vm: ()), ("decimals_under_a_context",)),
+    Switch("settings of decimals", without(decimals, "guard_decimal_settings"), ("decimals_under_a_context",)),
+    Switch("flags of decimals", without(write_back, "raised_flags", lambda vm: ()), ("decimals_under_a_context",)),
     Switch("calls of a cache made again", forgetting(lambda vm: vm.effects.clear()), ("lru_cache_hit",)),
-    Switch("a cache is looked into", without(rules_caches, "kept_result", lambda wrapper, key: rules_caches.ABSENT),
+    Switch("a cache is looked into", without(caches, "kept_result", lambda wrapper, key: caches.ABSENT),
            ("lru_cache_of_a_fact_that_changed",)),
-    Switch("keys of a cache are not asked", without(caches, "_unasked", lambda key: key),
+    Switch("keys of a cache are not asked", without(outside_caches, "_unasked", lambda key: key),
            ("lru_cache_with_a_key_that_collides",)),
-    Switch("a full cache breaks", without(rules_caches, "has_room", lambda wrapper, count: True),
+    Switch("a full cache breaks", without(caches, "has_room", lambda wrapper, count: True),
            ("lru_cache_that_overflows",)),
     Switch("contents of arrays", without(Arrays, "expose"), ("numpy_array_changed_in_place",)),
-    Switch("arrays written back", without(effects, "write_array"), ("numpy_array_written_inside",)),
+    Switch("arrays written back", without(write_back, "write_array"), ("numpy_array_written_inside",)),
     Switch("arrays that overlap", without(Faces, "guard_overlaps"), ("arrays_that_come_to_share_memory",)),
     Switch("dead locals", without(Owners, "kept_alive", lambda self, value: self._unbound()),
            ("weak_reference_to_a_dead_local",)),
-    Switch("numpy warns", without(arrays, "warnings_raise", contextlib.nullcontext), ("numpy_warning",)),
-    Switch("iterators that others use", without(upcoming, "is_upcoming", lambda iterator: True),
+    Switch("numpy warns", without(native_numpy, "warnings_raise", contextlib.nullcontext), ("numpy_warning",)),
+    Switch("iterators that others use", without(peekable_iterators, "is_upcoming", lambda iterator: True),
            ("outside_zip_of_one_iterator_twice",)),
     Switch("iterators from outside are not copied", without(NativeCaller, "refuse_copies"), ("outside_tee_over_a_generator_copied",)),
     Switch("buffers that have views", without(holders_of_heap._hook, "is_exported", lambda buffer: False),
            ("buffer_resized_under_a_view", "buffer_that_comes_to_have_a_view")),
-    Switch("lists under iterators", without(upcoming, "refuse_changed"), ("outside_iterator_over_a_list_that_changes",)),
+    Switch("lists under iterators", without(peekable_iterators, "refuse_changed"), ("outside_iterator_over_a_list_that_changes",)),
     Switch("modules of the program load in order", without(imports, "is_installed", lambda name: True),
            ("module_loaded_inside",)),
     Switch("constants are one object", without(Constants, "note"), ("one_text_that_becomes_two", "identity_of_a_tuple")),
-    Switch("cached functions are pure", without(rules_caches, "fingerprint", lambda heap: []), ("lru_cache",)),
-    Switch("deaths that are seen", without(effects, "refuse_watched_deaths"),
+    Switch("cached functions are pure", without(caches, "fingerprint", lambda heap: []), ("lru_cache",)),
+    Switch("deaths that are seen", without(write_back, "refuse_watched_deaths"),
            ("callback_between_two_changes", "finalizer_of_a_part_that_dies_with_it")),
-    Switch("references after letting go", without(rules_references, "anything_let_go", lambda heap: False),
+    Switch("references after letting go", without(weak_references, "anything_let_go", lambda heap: False),
            ("weak_reference_asked_after_letting_go",)),
     Switch("memory that C code reads", without(exposure, "shows_memory", lambda value: False), ("memory_of_ctypes",)),
-    Switch("methods of super", without(holders, "receiver_split", lambda bound: (bound, None)),
+    Switch("methods of super", without(small_objects, "receiver_split", lambda bound: (bound, None)),
            ("method_of_super_as_a_value",)),
-    Switch("random numbers are drawn later", without(rules_random, "draw", drawn_at_once), ("random_number_in_arithmetic",)),
+    Switch("random numbers are drawn later", without(random_numbers, "draw", drawn_at_once), ("random_number_in_arithmetic",)),
     Switch("streams of a call that is made again", without(failing_calls, "restore_streams"),
            ("random_number_before_a_graph_that_fails",)),
     Switch("writes of operators", without(recorder, "declared_writes", lambda *call: []),
@@ -234,15 +231,15 @@ SWITCHES = [
            ("truth_read_after_a_function_of_the_graph_wrote_elsewhere",)),
     Switch("calls that must not run twice", without(failing_calls, "is_repeatable", lambda node: True),
            ("error_after_a_custom_operator_with_an_effect",)),
-    Switch("order of calls that must not run twice", without(site, "keep_order"),
+    Switch("order of calls that must not run twice", without(call_site, "keep_order"),
            ("effects_around_a_custom_operator_with_an_effect",)),
     Switch("copies of what was written", without(tensor_copies, "refuse_written"), ("module_written_and_copied",)),
     Switch("what a copied tensor takes along", without(tensor_copies, "layouts", lambda *tensors: ()),
            ("copied_part_that_comes_to_have_a_gradient",)),
     Switch("tensors are inputs", without(residual, "handed_over", lambda build, each: build.writer.constant(each.tensor)),
            ("parameter_replaced",)),
-    Switch("iterators moved on", without(effects, "_diff_upcoming"), ("outside_iterator",)),
-    Switch("generators moved on", without(effects, "_diff_generator"), ("outside_generator",)),
+    Switch("iterators moved on", without(write_back, "_diff_upcoming"), ("outside_iterator",)),
+    Switch("generators moved on", without(write_back, "_diff_generator"), ("outside_generator",)),
     Switch("attributes of tensors written back", forgetting(lambda vm: vm.tensor_attributes.clear()),
            ("attribute_set_on_a_tensor",)),
     Switch("torch's stream of a call that is made again", without(failing_calls, "draws_random_numbers", lambda target: False),
@@ -256,6 +253,6 @@ SWITCHES = [
     Switch("graphs call methods by object", without(straight_line, "method_of_node"),
            ("original_called_past_a_later_patch",)),
     Switch("graphs call originals behind patches", without_originals, ("original_called_in_its_patch",)),
-    Switch("patches are taken off", without(pipeline, "find_patches", list),
+    Switch("patches are taken off", without(miss, "find_patches", list),
            ("patch_that_counts_what_a_capture_would_call",)),
 ]

@@ -12,7 +12,7 @@ import torch
 from torch.fx.experimental.symbolic_shapes import expect_true
 
 import stator
-from stator.interp import assertions
+from stator.interp.branches import assertions
 
 FLOATS, INTS = torch.arange(4.0), torch.arange(4)
 

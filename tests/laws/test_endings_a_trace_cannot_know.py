@@ -18,7 +18,7 @@ import torch
 
 import stator
 from stator import events
-from stator.emit import redone
+from stator.emit.residual import eager_calls
 from stator.interp.frame import Raised
 from stator.interp.rule_registry import RULES
 
@@ -53,7 +53,7 @@ def ending(function: Callable[..., Any], *args: Any) -> tuple[Any, ...]:
     try:
         found: tuple[Any, ...] = ("returns", function(*args))
     except Exception as error:
-        filename, line = redone.innermost_line(error.__traceback__)
+        filename, line = eager_calls.innermost_line(error.__traceback__)
         found = (type(error), str(error), line if filename == __file__ else None)
     return *found, [value.tolist() for value in args]
 
@@ -325,6 +325,6 @@ def test_a_wrong_trace_after_what_may_fail(monkeypatch: Any, program: Callable[.
 @pytest.mark.parametrize("program", [indexes, finally_raises_if_interrupted, writes_to_one_place_twice, runs_an_operator,
                                      asks_for_too_much])
 def test_switch_lines_before_the_ending_are_known(monkeypatch: Any, program: Callable[..., Any]) -> None:
-    monkeypatch.setattr(redone.ExpectedError, "is_preceded_by", lambda self, error, traceback: False)
+    monkeypatch.setattr(eager_calls.ExpectedError, "is_preceded_by", lambda self, error, traceback: False)
     with pytest.raises(AssertionError):
         same_as_eager(program, INDEX, fullgraph=True)

@@ -22,10 +22,11 @@ import torch
 
 import stator
 from stator import events
-from stator.emit import redone
-from stator.interp import rules_text, rules_torch
+from stator.emit.residual import eager_calls
 from stator.interp.frame import Raised
 from stator.interp.rule_registry import RULES
+from stator.library.python import text_formatting
+from stator.library.torch import compiler_queries
 from tests.own_process import in_own_process
 
 X = torch.tensor([1.0, -2.0, 3.0])
@@ -103,7 +104,7 @@ def wrong_format() -> Iterator[None]:
     """str.format raises in a trace, and in no program."""
     known = RULES[id(str.format)]
     RULES[id(str.format)] = wrong_rule
-    redone._told.clear()
+    eager_calls._told.clear()
     yield
     RULES[id(str.format)] = known
 
@@ -155,9 +156,9 @@ def test_another_exception_of_the_program_comes_first() -> None:
 
 @pytest.mark.usefixtures("wrong_format")
 def test_switch_the_ending_of_an_eager_run_is_compared(monkeypatch: Any) -> None:
-    monkeypatch.setattr(redone.ExpectedError, "is_raised_by", lambda self, error: True)
-    monkeypatch.setattr(redone, "EagerEntry", None)
-    monkeypatch.setattr("stator.stages.EagerEntry", lambda *args: lambda: redone.run_as_it_is())
+    monkeypatch.setattr(eager_calls.ExpectedError, "is_raised_by", lambda self, error: True)
+    monkeypatch.setattr(eager_calls, "EagerEntry", None)
+    monkeypatch.setattr("stator.capture.stages.EagerEntry", lambda *args: lambda: eager_calls.run_as_it_is())
     value, log, _ = called(compiled(formats, fullgraph=True), X)
     assert value[1] == "3" and not log.of(events.InternalFailure, events.ProgramRaised), "the silence of before"
 
@@ -190,14 +191,14 @@ def test_a_branch_of_compiled_code_that_raises_is_not_taken(program: Callable[..
 
 
 def test_switch_a_trace_that_raises_is_made_again(monkeypatch: Any) -> None:
-    monkeypatch.setattr("stator.stages.avoid_raising", lambda site, done: False)
+    monkeypatch.setattr("stator.capture.stages.avoid_raising", lambda site, done: False)
     assert isinstance(called(compiled(asks, fullgraph=True), X)[0], stator.InternalError)
 
 
 def test_a_program_that_asks_still_sees_that_it_is_compiled() -> None:
     function = compiled(lambda x: x + 1 if torch.compiler.is_compiling() else x + 2, fullgraph=True)
     assert called(function, X)[0].equal(X + 1)
-    assert rules_torch.COMPILING not in function._stator_site.turned_off
+    assert compiler_queries.COMPILING not in function._stator_site.turned_off
 
 
 # ---------------------------------------------------------------------- a graph that fails
@@ -210,7 +211,7 @@ def failing_backend(graph: Any, inputs: Any) -> Any:
 
 
 def test_a_graph_that_fails_alone() -> None:
-    redone._told.clear()
+    eager_calls._told.clear()
     value, log, warned = called(compiled(lambda x: x + 1, backend=failing_backend), X)
     assert value.equal(X + 1) and log.fallbacks == ["it raised RuntimeError: of the backend"] and len(warned) == 1
     value, log, _ = called(compiled(lambda x: x + 1, backend=failing_backend, fullgraph=True), X)
@@ -221,7 +222,7 @@ def test_a_capture_that_fails_by_a_bug(monkeypatch: Any) -> None:
     def bug(*args: Any) -> None:
         raise AssertionError("a bug")
 
-    monkeypatch.setattr("stator.stages.emit_residual", bug)
+    monkeypatch.setattr("stator.capture.stages.emit_residual", bug)
     value, log, warned = called(compiled(lambda x: x + 1), X)
     assert value.equal(X + 1) and log.of(events.InternalFailure) and len(warned) == 1
     value, log, _ = called(compiled(lambda x: x + 1, fullgraph=True), X)
@@ -434,7 +435,7 @@ def test_a_value_that_cannot_be_rebuilt_breaks_where_it_is_made(program: Callabl
 
 
 def test_switch_breaks_where_it_is_made(monkeypatch: Any) -> None:
-    monkeypatch.setattr("stator.interp.native_calls.NativeCaller.refuse_not_rebuilt", lambda self, result: None)
+    monkeypatch.setattr("stator.interp.calls.native_calls.NativeCaller.refuse_not_rebuilt", lambda self, result: None)
     assert called(compiled(groups), X)[1].fallbacks, "the whole call runs eagerly"
 
 
@@ -468,4 +469,4 @@ def test_arrays_of_the_call_are_constants_under_guards() -> None:
 
 
 def test_formats_that_string_formatter_does_not_count() -> None:
-    assert rules_text._number_fields("{[a]}{.b:{}}{{x}}", itertools.count()) == "{0[a]:}{1.b:{2:}}{{x}}"
+    assert text_formatting._number_fields("{[a]}{.b:{}}{{x}}", itertools.count()) == "{0[a]:}{1.b:{2:}}{{x}}"

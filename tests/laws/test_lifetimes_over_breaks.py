@@ -16,7 +16,7 @@ import pytest
 import torch
 
 import stator
-from stator.emit.owners import Owners
+from stator.emit.rebuild.local_owners import Owners
 
 LOG: list[Any] = []
 

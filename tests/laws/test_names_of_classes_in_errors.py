@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import stator
-from stator.interp import attributes
+from stator.interp.objects import attributes
 
 MAKERS: dict[str, Any] = {
     "namespace": lambda: types.SimpleNamespace(v=1), "deque": collections.deque, "counter": collections.Counter,

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 import stator
-from stator.interp import symbols
+from stator.interp.numbers import symbolic_numbers
 
 
 class Colour(enum.IntEnum):
@@ -71,6 +71,6 @@ def test_plain_numbers_stay_symbolic() -> None:
 
 
 def test_switch_symbols_beside_other_numbers(monkeypatch: Any) -> None:
-    monkeypatch.setattr(symbols, "mixes_numbers", lambda left, right: False)
+    monkeypatch.setattr(symbolic_numbers, "mixes_numbers", lambda left, right: False)
     with pytest.raises(AssertionError):
         check(PROGRAMS["an enum in a tuple"])

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import stator
-from stator.interp import grad_flags
+from stator.interp.tensors import grad_flags
 
 ONE = TWO = torch.ones(4)
 KEPT: list[str] = []

@@ -15,7 +15,7 @@ import torch
 
 import stator
 from stator import events
-from stator.heap import compared
+from stator.heap import identity_facts
 
 
 class Thing:
@@ -135,7 +135,7 @@ def test_who_is_who_is_guarded(number: int, kind: str) -> None:
 
 
 def test_without_the_guards_it_would_be_noticed(monkeypatch) -> None:
-    monkeypatch.setattr(compared, "_guard", lambda heap, sought, others: None)
+    monkeypatch.setattr(identity_facts, "_guard", lambda heap, sought, others: None)
     noticed = [number for number in range(len(PROGRAMS)) if stale(PROGRAMS[number], "things")]
     assert len(noticed) > 20, noticed
 

@@ -15,8 +15,8 @@ import torch
 import torch.nn.functional as F
 
 import stator
-from stator.graph import mutation
-from stator.graph.mutation import is_repeatable, written_by
+from stator.graph.analysis import mutation
+from stator.graph.analysis.mutation import is_repeatable, written_by
 
 INDEX = torch.tensor([0, 1])
 LOG: list[str] = []

@@ -72,7 +72,7 @@ def test_a_trace_that_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
 
     box = Box()
     with monkeypatch.context() as patch:
-        patch.setattr("stator.interp.trace.enter_modes", fail)
+        patch.setattr("stator.capture.trace.enter_modes", fail)
         with pytest.warns(RuntimeWarning, match="planted"):
             stator.compile(program, backend="eager")(torch.ones(2), box)
     reference = weakref.ref(box)

@@ -178,7 +178,7 @@ def test_another_thread_does_not_hide_a_bug_of_ours(monkeypatch: pytest.MonkeyPa
     leave = threading.Event()
     company = threading.Thread(target=leave.wait, args=(60,))
     company.start()
-    monkeypatch.setattr("stator.pipeline._core.GuardProgram", Rejecting)
+    monkeypatch.setattr("stator.capture.miss._core.GuardProgram", Rejecting)
     try:
         with events.record() as log, pytest.warns(RuntimeWarning, match="the guards reject the call"):
             assert stator.compile(lambda x: x + 1, backend="eager")(torch.zeros(2)).tolist() == [1, 1]

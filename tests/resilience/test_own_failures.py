@@ -9,7 +9,8 @@ import pytest
 import torch
 
 import stator
-from stator import events, stages
+from stator import events
+from stator.capture import stages
 from stator.errors import InternalError
 
 

@@ -86,7 +86,7 @@ def test_violation_is_found(sources: dict[str, str], rule: str):
         {"stator.interp.loop": "from stator.heap.box import Box", "stator.heap.box": ""},
         {"stator.cli.demo": "import stator", "stator.__init__": "from stator.api import compile", "stator.api": ""},
         {"stator.events": "from stator.breaks import Break", "stator.breaks": "import stator.errors", "stator.errors": ""},
-        {"stator.graph.recorder": "from stator import _hook"},
+        {"stator.graph.record.recorder": "from stator import _hook"},
         {"stator.backends.inductor": "import torch._dynamo.backends"},
         {"stator.code.opcodes": "import sys\nsys.version_info"},
         {"stator.native.rows": "import sys\nfor record in (sys.version_info, sys.flags): pass"},

@@ -9,7 +9,7 @@ import pytest
 
 import stator
 from stator import events
-from stator.replaced_builtins import replaced
+from stator.host.replaced_builtins import replaced
 
 
 def no_lists(value: Any) -> int:

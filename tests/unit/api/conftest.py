@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-if importlib.util.find_spec("stator.pipeline") is None:
-    sys.modules["stator.pipeline"] = types.ModuleType("stator.pipeline")
+if importlib.util.find_spec("stator.capture.miss") is None:
+    sys.modules["stator.capture.miss"] = types.ModuleType("stator.capture.miss")
 
 from stator import api  # noqa: E402 (the pipeline has to exist first)
 from stator.cache.probe import BreakProbe  # noqa: E402

@@ -4,7 +4,7 @@ import pytest
 
 import stator
 from stator.errors import OptionTypeError, OptionValueError
-from stator.options import build_settings, strict_from_environment
+from stator.settings.options import build_settings, strict_from_environment
 
 
 def identity(x):

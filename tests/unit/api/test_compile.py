@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import stator
-from stator import marks
+from stator.settings import marks
 
 
 def scale(x, factor: float = 2.0, *, shift=0):

@@ -14,7 +14,7 @@ import torch
 import stator
 from stator import events
 from stator.errors import RecompileForbidden
-from stator.process_config import SETTINGS, UnknownSetting
+from stator.settings.process_config import SETTINGS, UnknownSetting
 
 
 @pytest.fixture(autouse=True)

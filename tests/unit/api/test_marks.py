@@ -7,8 +7,8 @@ import pytest
 import torch
 
 import stator
-from stator import marks
 from stator.errors import OptionTypeError, OptionValueError
+from stator.settings import marks
 
 
 def test_disable_forms(recording):

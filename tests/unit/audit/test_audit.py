@@ -14,7 +14,7 @@ import torch
 
 import stator
 from stator import events
-from stator.emit import effects
+from stator.emit.effects import write_back
 from stator.guards.guard import Kind
 from stator.heap.heap import Heap
 
@@ -139,8 +139,8 @@ def test_an_effect_that_is_dropped_is_found(monkeypatch: Any) -> None:
         out.append(2)
         return y
 
-    diff = effects._diff
-    monkeypatch.setattr(effects, "_diff", lambda build, tracker, lines:
+    diff = write_back._diff
+    monkeypatch.setattr(write_back, "_diff", lambda build, tracker, lines:
                         None if type(tracker.original) is list else diff(build, tracker, lines))
     compiled = stator.compile(program, backend="eager", options={"audit": 1})
     log, told = calls(compiled, 1, lambda: (X, [1]))

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 import stator
-from stator.emit import effects
+from stator.emit.effects import write_back
 from stator.guards.guard import Kind
 from stator.heap.heap import Heap
 
@@ -119,16 +119,16 @@ def test_the_guard(monkeypatch: Any) -> None:
 
 
 def test_effects(monkeypatch: Any, tmp_path: Path) -> None:
-    diff = effects._diff
-    monkeypatch.setattr(effects, "_diff", lambda build, tracker, lines:
+    diff = write_back._diff
+    monkeypatch.setattr(write_back, "_diff", lambda build, tracker, lines:
                         None if type(tracker.original) is list else diff(build, tracker, lines))
     out: list[Any] = []
     found = stator.bisect(changes, str(tmp_path), backend="eager")(X, out)
     assert found.kind == "effect" and found.line == changes.__code__.co_firstlineno + 1 and out == []
     assert "def changes(x, out):" in Path(found.path).read_text()
     monkeypatch.undo()
-    replay = effects._replay
-    monkeypatch.setattr(effects, "_replay", lambda build, effect:
+    replay = write_back._replay
+    monkeypatch.setattr(write_back, "_replay", lambda build, effect:
                         "pass" if "two" in str(effect) else replay(build, effect))
     found = stator.bisect(prints, None, backend="eager")(X)
     assert found.kind == "effect" and "printed text" in found.what

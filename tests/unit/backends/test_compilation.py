@@ -13,7 +13,7 @@ import stator
 from stator import events
 from stator.backends import compile_graph, inductor
 from stator.errors import BackendError
-from stator.options import build_settings
+from stator.settings.options import build_settings
 
 BACKENDS = ["eager", "eager_noexcept", "aot_eager", "aot_eager_decomp_partition"]
 

@@ -9,7 +9,7 @@ from torch._inductor import compile_fx
 
 import stator
 from stator.backends.generations import records_cuda_graphs
-from stator.options import build_settings
+from stator.settings.options import build_settings
 
 
 def program(x: torch.Tensor) -> torch.Tensor:

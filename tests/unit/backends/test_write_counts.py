@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import stator
-from stator.emit import kept_inputs
+from stator.emit.residual import kept_inputs
 
 
 def once(x):

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 
 import stator
 from stator import events
-from stator.emit import failing_calls, kept_inputs
+from stator.emit.residual import failing_calls, kept_inputs
 
 
 def test_effects_before_the_error_happen() -> None:

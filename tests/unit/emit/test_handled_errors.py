@@ -14,7 +14,7 @@ import torch
 
 import stator
 from stator import events
-from stator.emit.kept_inputs import KEPT_BYTES
+from stator.emit.residual.kept_inputs import KEPT_BYTES
 from stator.interp import machine
 
 GOOD, BAD = torch.tensor([0, 1]), torch.tensor([0, 9])

@@ -13,7 +13,7 @@ import pytest
 
 from stator.code.instruction import Instruction
 from stator.code.opcodes import INTRINSICS_1, LOOP_END_SKIP, NULL_LAST
-from stator.emit.steps import _PLANNERS, Step, plan_step
+from stator.emit.resume.native_opcodes import _PLANNERS, Step, plan_step
 from stator.interp.frame import NULL
 
 HERE, THERE = 5, 50

@@ -12,7 +12,8 @@ import pytest
 import torch
 
 import stator
-from stator import events, stages
+from stator import events
+from stator.capture import stages
 from stator.interp import progress
 
 COUNT = 0

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 
 import stator
-from stator.emit import residual
+from stator.emit.residual import residual
 
 GOOD, BAD = torch.tensor([0, 1]), torch.tensor([0, 9])
 

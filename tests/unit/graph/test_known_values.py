@@ -13,7 +13,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 import stator
 from stator import events
-from stator.graph import known_values
+from stator.graph.values import known_values
 from stator.shapes.policy import CONTENTS_LIMIT
 
 PROGRAMS = {}

@@ -13,8 +13,8 @@ import torch.nn.functional as F
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils import _pytree as pytree
 
-from stator.graph.layout_rules import RULES, foresee
-from stator.graph.propagation import Propagation
+from stator.graph.metadata.layout_rules import RULES, foresee
+from stator.graph.metadata.propagation import Propagation
 
 Case = tuple[Any, tuple[Any, ...], dict[str, Any]]
 ROUNDS = 60

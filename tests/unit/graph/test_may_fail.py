@@ -10,7 +10,7 @@ import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from stator.graph.may_fail import may_fail
+from stator.graph.analysis.may_fail import may_fail
 
 
 def graph_of(target, device: str, second_on: str | None = None) -> fx.Graph:

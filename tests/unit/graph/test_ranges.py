@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import stator
-from stator.graph.ranges import decided
+from stator.graph.values.value_ranges import decided
 from stator.shapes.environment import UNKNOWN
 
 

@@ -11,7 +11,7 @@ from torch import nn
 
 import stator
 from stator import events
-from stator.graph.recorder import Recorder
+from stator.graph.record.recorder import Recorder
 
 
 def pieces() -> torch.Tensor:

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import stator
-from stator.graph import straight_line
+from stator.graph.fx import straight_line
 
 
 class Layer(nn.Module):

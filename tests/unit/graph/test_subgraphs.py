@@ -8,8 +8,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from stator.breaks import Break
-from stator.graph.recorder import Recorder
-from stator.graph.subgraph import Subgraph
+from stator.graph.record.recorder import Recorder
+from stator.graph.record.subgraph import Subgraph
 from stator.source import Local
 
 

@@ -9,8 +9,8 @@ import torch  # noqa: F401 - torch's libraries must be loaded before the core
 
 from stator import _core
 from stator.guards.guard import Guard
+from stator.guards.guard_semantics import Unreadable, check, evaluate
 from stator.guards.lower import lower
-from stator.guards.reference import Unreadable, check, evaluate
 from stator.source import Source
 
 NOWHERE = object()

@@ -11,7 +11,7 @@ import torch
 from agreement import program
 
 from stator.guards.guard import Guard, Kind
-from stator.guards.reference import check
+from stator.guards.guard_semantics import check
 from stator.guards.tensor_meta import tensor_meta
 from stator.source import Attr, CallOf, CellOf, DictOf, Index, Key, Local, Pinned, Slot, Source
 

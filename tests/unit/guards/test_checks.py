@@ -11,7 +11,7 @@ from agreement import holds, program
 
 from stator import _core
 from stator.guards.guard import MISSING, Guard, Kind, global_state, tensor_meta, tensor_values
-from stator.guards.reference import explain
+from stator.guards.guard_semantics import explain
 from stator.source import WORLD, Attr, CallOf, DictOf, Index, Key, Local, Pinned, TypeOf
 
 X, Y = Local("x", 0), Local("y", 1)

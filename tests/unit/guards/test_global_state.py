@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import stator
 from stator.guards.guard import Guard, Kind, global_state
-from stator.guards.reference import explain
+from stator.guards.guard_semantics import explain
 from stator.source import WORLD
 
 

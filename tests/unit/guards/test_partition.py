@@ -12,8 +12,8 @@ import torch
 
 from stator import _core
 from stator.guards.guard import Guard, Kind
+from stator.guards.guard_semantics import explain
 from stator.guards.partition import Address, NoAddress, Place, partition
-from stator.guards.reference import explain
 from stator.source import DictOf, Key, Local
 from tests.unit.guards.agreement import holds, program
 

@@ -9,7 +9,7 @@ import torch
 from agreement import program
 
 from stator.guards.guard import MISSING, Guard, Kind
-from stator.guards.reference import check
+from stator.guards.guard_semantics import check
 from stator.source import DictOf, Global, Index, Key, KeyAt, Local, Pinned, ValueAt
 
 X = Local("x", 0)

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from stator.heap import readers
-from stator.heap.iterators import advanced, exhausted, steps_left
-from stator.heap.shells import new_shell
+from stator.heap import pure_readers
+from stator.heap.blank_instances import new_shell
+from stator.heap.iterators.outside_iterators import advanced, exhausted, steps_left
 
 
 @pytest.mark.parametrize("make", [
@@ -23,18 +23,18 @@ from stator.heap.shells import new_shell
 ])
 def test_reduced_does_not_advance(make: Any) -> None:
     it, untouched = make(), make()
-    readers.reduced(it)
-    readers.reduced(it)
+    pure_readers.reduced(it)
+    pure_readers.reduced(it)
     assert next(it) == next(untouched)
 
 
 def test_container_behind() -> None:
     d = {"a": 1, "b": 2}
     it = iter(d.items())
-    assert readers.container_behind(it) is d
-    assert readers.container_behind(d.values()) is d
+    assert pure_readers.container_behind(it) is d
+    assert pure_readers.container_behind(d.values()) is d
     exhausted(it)
-    assert readers.container_behind(it) is None
+    assert pure_readers.container_behind(it) is None
 
 
 def test_steps_left() -> None:
@@ -49,13 +49,13 @@ def test_what_is_behind_holders() -> None:
         pass
 
     d, thing = {"a": 1}, Thing()
-    assert readers.mapping_behind(types.MappingProxyType(d)) is d
+    assert pure_readers.mapping_behind(types.MappingProxyType(d)) is d
     ref = weakref.ref(thing)
-    assert readers.referent_of(ref) is thing
+    assert pure_readers.referent_of(ref) is thing
     del thing
-    assert readers.referent_of(ref) is None
-    assert readers.default_factory_of(collections.defaultdict()) is None
-    assert readers.default_factory_of(collections.defaultdict(list)) is list
+    assert pure_readers.referent_of(ref) is None
+    assert pure_readers.default_factory_of(collections.defaultdict()) is None
+    assert pure_readers.default_factory_of(collections.defaultdict(list)) is list
 
 
 def test_plain_values_ignore_the_programs_methods() -> None:
@@ -69,9 +69,9 @@ def test_plain_values_ignore_the_programs_methods() -> None:
         def __str__(self) -> str:
             raise AssertionError("not asked")
 
-    assert readers.plain_value(Odd(3)) == 3 and type(readers.plain_value(Odd(3))) is int
-    assert type(readers.plain_value(Text("a"))) is str
-    assert readers.plain_value(type("C", (complex,), {})(1 + 2j)) == 1 + 2j
+    assert pure_readers.plain_value(Odd(3)) == 3 and type(pure_readers.plain_value(Odd(3))) is int
+    assert type(pure_readers.plain_value(Text("a"))) is str
+    assert pure_readers.plain_value(type("C", (complex,), {})(1 + 2j)) == 1 + 2j
 
 
 def test_shells() -> None:

@@ -14,7 +14,7 @@ import torch
 
 import stator
 from stator import events
-from stator.interp import ops_names
+from stator.interp.opcodes import name_opcodes
 
 
 def plain(x: Any) -> Any:
@@ -147,6 +147,6 @@ def test_as_in_eager(fn: Any, loaded: bool) -> None:
 
 
 def test_is_noticed_without_the_guards(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ops_names, "guard_registered", lambda vm, *names: None)
+    monkeypatch.setattr(name_opcodes, "guard_registered", lambda vm, *names: None)
     compiled = stator.compile(plain, backend="eager", isolate_recompiles=True)
     assert calls(compiled, "replaced", True) != calls(plain, "replaced", True)

@@ -11,8 +11,9 @@ import torch
 from torch import nn
 
 import stator
-from stator import events, stages
-from stator.interp.module_calls import ModuleCalls
+from stator import events
+from stator.capture import stages
+from stator.interp.calls.module_calls import ModuleCalls
 from tests.replayed_layers import portrait
 
 Made = Callable[[], Any]

@@ -13,7 +13,7 @@ import torch
 
 import stator
 from stator import events
-from stator.interp import native_calls, native_warnings
+from stator.interp.calls import native_calls, native_warnings
 
 INT, BYTE, SMALL, ZERO = numpy.int32(2**31 - 1), numpy.int8(127), numpy.uint8(1), numpy.float64(0)
 FLOAT, HALF = numpy.float32(3e38), numpy.float16(60000)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from stator.breaks import REGISTRY
 from stator.code.opcodes import ALL_OPNAMES, DECODED_OPNAMES, INTRINSICS_1, INTRINSICS_2
 from stator.interp.machine import DECLINED, HANDLERS
-from stator.interp.ops_intrinsics import BINARY, UNARY
+from stator.interp.opcodes.intrinsic_opcodes import BINARY, UNARY
 from stator.interp.vm import VM
 
 

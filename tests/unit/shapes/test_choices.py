@@ -12,7 +12,7 @@ from torch import fx
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils._sympy import functions as fs
 
-from stator.shapes.nodes import SymbolNodes
+from stator.shapes.symbol_nodes import SymbolNodes
 
 
 @pytest.mark.parametrize("number", [0, 2, 3, 4, 9])

@@ -13,7 +13,8 @@ from counting import run, shape_texts
 from torch import nn
 
 import stator
-from stator import events, stages
+from stator import events
+from stator.capture import stages
 
 SIZES = [5, 3, 7, 2, 1, 9, 64, 3, 1, 12]
 

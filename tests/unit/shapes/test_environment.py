@@ -14,8 +14,8 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, I
 from stator.breaks import Break
 from stator.shapes.environment import TraceEnvironment
 from stator.shapes.keypaths import follow
-from stator.shapes.nodes import SymbolNodes, _is_contiguous, _is_small_batch
-from stator.shapes.sources import NamedSource
+from stator.shapes.symbol_nodes import SymbolNodes, _is_contiguous, _is_small_batch
+from stator.shapes.torch_sources import NamedSource
 from stator.source import Local
 
 

@@ -1,0 +1,127 @@
+"""One place of the program that is compiled: a function given to `compile()`, or a resume point inside it.
+
+In: the function, the settings and, for a resume point, the frames to go on with.  Out: what a trace starts from, and
+the record of what each entry was made from.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import types
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from stator.cache.sharing import Shareable
+from stator.capture.trace import Trace, root_frame
+from stator.graph.analysis.overlapping_writes import Overlaps
+from stator.graph.autograd.autograd_histories import AS_IT_IS
+from stator.graph.subclasses.wrapper_subclasses import OPEN_SIZES
+from stator.guards.guard import Guard
+from stator.guards.lower import Program
+from stator.interp.effects_order import keep_order
+from stator.interp.handled_errors import WAY
+from stator.interp.replay.layer_replay import Replay
+from stator.interp.suspend import restore
+from stator.interp.vm import VM
+from stator.settings import marks
+from stator.settings.options import Settings
+from stator.shapes import profile
+from stator.shapes.named_dimensions import read_declarations
+from stator.shapes.policy import Policy
+
+
+@dataclass
+class Installed:
+    """What one entry was made from; the C++ side keeps it as the entry's tag."""
+
+    program: Program
+    guards: Sequence[Guard]
+    residual: Any  # emit.Residual, or None where the entry runs the program as it is
+    why_eager: str = ""
+    shareable: Shareable | None = None  # its compiled graph, which may serve other entries
+    under_locks: bool = False  # its function takes locks, and asks a guard program of its own
+    receiver: type | None = None  # of the first argument that it was made for
+    number: int = field(default_factory=itertools.count().__next__)  # later entries have larger ones
+
+
+@dataclass
+class CallSite:
+    """One `compile()` call, or one resume point of it: its function, settings and compiled entries."""
+
+    fn: types.FunctionType
+    settings: Settings
+    name: str
+    compiled: Any = None
+    limit_told: bool = False  # that the limit was reached
+    gave_up: bool = False  # guarding what kept changing
+    eager_told: bool = False  # that calls run eagerly from there on
+    failures: int = 0
+    eager_calls: int = 0  # under the stance "eager_then_compile"
+    traces: list[Trace] = field(default_factory=list)
+    keep_traces: bool = False
+    point: Any = None  # emit.ResumePoint: where this site goes on after a graph break; None: at the start
+    points: Any = None  # emit.Points of the whole call, shared by its sites
+    nested: Any = None  # cache.NestedFrames: functions entered below the breaks of the whole call
+    is_nested: bool = False  # entered below a break of another call, whose results are still in use
+    shapes: Policy = field(init=False)
+    data_dependent: bool = True  # numbers that only the graph knows are symbols of it, until a backend refuses them
+    turned_off: set[str] = field(default_factory=set)  # ways of capturing that a whole trace showed to be wrong here
+    not_rebuilt: set[type] = field(default_factory=set)  # C types of values that left, and no residual could make
+    why_off: dict[str, str] = field(default_factory=dict)  # what showed it, where a break did
+    forced: Any = None  # the backend that a stance forces, where one does
+    put_aside: dict[int, tuple[Any, list[Any]]] = field(default_factory=dict)  # entries for backends not in force
+    own_settings: Settings = field(init=False)
+    branches_break: bool = False  # a tensor that a captured branch left as it was would be seen under two names
+
+    def __post_init__(self) -> None:
+        self.own_settings = self.settings
+        self.shapes = Policy(self.settings.dynamic, breaks=not self.settings.fullgraph)
+        self.shapes.memory.foreseen = profile.foreseen(self.place)
+        if self.point is None and self.settings.shapes:
+            self.shapes.declared = read_declarations(self.settings.shapes)
+
+    @property
+    def place(self) -> str:
+        """How a shape profile calls this site, in any process: its file and its name."""
+        code = self.fn.__code__ if self.point is None else self.point.states[-1].code
+        return f"{os.path.basename(code.co_filename)}: {self.name}"
+
+    @property
+    def place_key(self) -> tuple[Any, ...]:
+        """Equal for the same place of the same code, whichever compile() call it belongs to."""
+        if self.point is None:
+            return (self.fn.__code__,)
+        return (self.fn.__code__, *((state.code, state.index) for state in self.point.states))
+
+    def begin(self, vm: VM, bound: tuple[Any, ...]) -> Any:
+        """The frames a trace of this site starts from."""
+        vm.recorder.data_dependent = self.data_dependent
+        vm.recorder.in_order = self.settings.runs_in_order
+        vm.recorder.keep_order = lambda node: None if self.breaks_are_errors(vm) else keep_order(vm, node)
+        vm.recorder.may_be_cut = self.settings.has_own_backend
+        vm.recorder.wrappers.may_open = OPEN_SIZES not in self.turned_off
+        vm.recorder.takes_sparse = "sparse inputs" not in self.turned_off
+        if self.settings.has_own_backend:
+            vm.recorder.overlaps = Overlaps(vm.recorder.propagation)
+        if AS_IT_IS in self.turned_off:
+            vm.recorder.keep_as_it_is()
+        vm.heap.shapes = self.shapes
+        vm.error_policy = marks.error_policy()
+        vm.heap.trace_numpy = self.settings.trace_numpy
+        vm.capture_control_flow = self.settings.capture_control_flow and not self.branches_break
+        vm.not_rebuilt = self.not_rebuilt
+        vm.turned_off, vm.why_off = self.turned_off, types.MappingProxyType(self.why_off)
+        vm.effects_break = self.settings.print == "break"
+        vm.replay = Replay(vm) if self.settings.replay and WAY not in self.turned_off else None
+        vm.strict = self.settings.strict
+        if self.point is None:
+            return root_frame(vm, self.fn, bound), None, None
+        point = self.point
+        return restore(vm, point.states, point.names, bound, point.pushes, point.handled, point.raising)
+
+    def breaks_are_errors(self, vm: VM) -> bool:
+        """The innermost `error_on_graph_break` region where the trace stopped decides, else `fullgraph`."""
+        policy: bool | None = vm.error_policy
+        return self.settings.fullgraph if policy is None else policy

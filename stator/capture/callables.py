@@ -1,0 +1,140 @@
+"""Callables of every kind, as the one kind that the pipeline captures.
+
+In: whatever the user hands to `stator.compile`.  Out: a Python function or a bound method of one that does
+the same when it is called; and around the compiled entry, an object that binds, prints and inspects like
+the original.
+"""
+
+from __future__ import annotations
+
+import copyreg
+import functools
+import inspect
+import types
+from collections.abc import Callable
+from typing import Any, TypeGuard
+
+from stator import _core
+from stator.errors import OptionTypeError
+from stator.settings import marks
+from stator.settings.options import Settings
+
+
+def traceable(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """The Python function or bound method that does what calling `fn` does."""
+    if isinstance(fn, types.FunctionType):
+        return fn
+    if isinstance(fn, types.MethodType):
+        mark = marks.compiled_mark(fn)
+        function = fn.__func__ if mark is None else mark.traced
+        return types.MethodType(function, fn.__self__) if is_function(function) else forward_call(fn)
+    if type(fn) is functools.partial:
+        return apply_partial(fn)
+    call = inspect.getattr_static(type(fn), "__call__", None)
+    mark = marks.compiled_mark(call)
+    if mark is not None:
+        call = mark.traced
+    if is_function(call):
+        return types.MethodType(call, fn)
+    return forward_call(fn)
+
+
+def is_function(value: object) -> TypeGuard[types.FunctionType]:
+    """Whether it has Python bytecode; what is neither this nor a method is called from a function."""
+    return isinstance(value, types.FunctionType)
+
+
+def forward_call(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that calls `fn`: for builtins, and for callables whose `__call__` is not plain Python."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return fn(*args, **kwargs)
+
+    return call
+
+
+def apply_partial(partial: functools.partial[Any]) -> Callable[..., Any]:
+    """A function that does what the partial does; its parts are closure variables, which guards can name."""
+    function = partial.func
+    bound = partial.args
+    defaults = partial.keywords
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return function(*bound, *args, **{**defaults, **kwargs})
+
+    return call
+
+
+class CompiledCallable:
+    """The compiled form of a callable that is not a plain function.
+
+    It does not bind as a method, since the original does not either; attributes are the original's.
+    """
+
+    def __init__(self, original: Callable[..., Any], entry: Callable[..., Any]) -> None:
+        self._stator_entry = entry
+        self.__wrapped__ = original
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._stator_entry(*args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        # Reached while unpickling too, when __wrapped__ does not exist yet.
+        if name in ("__wrapped__", "_stator_entry"):
+            raise AttributeError(name)
+        return getattr(self.__wrapped__, name)
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        mark = marks.compiled_mark(self)
+        assert mark is not None
+        return compile_again, (self.__wrapped__, mark.settings)
+
+    def __repr__(self) -> str:
+        return f"<compiled {self.__wrapped__!r}>"
+
+
+# Set by stator.api, the only place that can compile: (callable, settings) -> its compiled form.
+_recompile: list[Callable[[Any, Settings], Any]] = []
+
+
+def compile_again(original: Callable[..., Any], settings: Settings) -> Any:
+    """The compiled form of a copied or unpickled callable: a bound method of a copied object is the copy's."""
+    return _recompile[0](original, settings)
+
+
+def set_recompiler(recompiler: Callable[[Any, Settings], Any]) -> None:
+    """Tell this module how to compile; called once, when `stator.api` is loaded."""
+    _recompile[:] = [recompiler]
+
+
+def name_of_function(entry: Any) -> str:
+    """As functions are copied and pickled: the copy is the function itself, the pickle its name."""
+    return str(entry.fn.__qualname__)
+
+
+copyreg.pickle(_core.CompiledFunction, name_of_function)  # type: ignore[arg-type]
+
+
+def dress(
+    original: Callable[..., Any],
+    traced: Callable[..., Any],
+    entry: Callable[..., Any],
+    settings: Settings,
+) -> Callable[..., Any]:
+    """The public object of an entry: it looks and binds like `original`, and is known as compiled."""
+    public: Callable[..., Any]
+    if isinstance(original, types.FunctionType):
+        public = functools.update_wrapper(entry, original)
+    else:
+        public = CompiledCallable(original, entry)
+    marks.compiled(public, marks.Compiled(original, traced, settings))
+    return public
+
+
+def require_callable(fn: object, api: str) -> None:
+    """Raise unless `fn` can be called."""
+    if not callable(fn):
+        raise OptionTypeError(
+            f"{api}({fn!r}) is not accepted: {type(fn).__name__} is not callable; use a function, a method, "
+            f"a class, a callable object or an nn.Module"
+        )

@@ -1,0 +1,175 @@
+"""A compiled nn.Module that is still a module.
+
+In: a module and the entry that runs its `__call__`.  Out: an nn.Module whose attributes, parameters, hooks,
+state_dict and mode are the original's own, under the original's names, and whose call is compiled.
+"""
+
+from __future__ import annotations
+
+import copy
+import sys
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+from stator.capture.callables import compile_again
+from stator.settings import marks
+from stator.settings.options import Settings
+
+# Methods by which a module is changed in place and handed back: `m = m.to("cpu").eval()` must stay compiled.
+FLUENT_METHODS = frozenset(
+    (
+        "apply bfloat16 cpu cuda double eval float half ipu mtia requires_grad_ share_memory to to_empty "
+        "train type xpu"
+    ).split()
+)
+
+# Everything else is read from the original.
+OWN_ATTRIBUTES = frozenset(
+    {
+        "_orig_mod",
+        "_stator_entry",
+        "_stator_settings",
+        "dynamo_ctx",
+        "__deepcopy__",
+        "__copy__",
+        "__reduce__",
+        "__reduce_ex__",
+    }
+)
+
+_TORCHS = "torch._dynamo.eval_frame"
+_installed: list[bool] = []  # not empty: torch.compile is Stator's
+_seen_as: weakref.WeakKeyDictionary[type, type] = weakref.WeakKeyDictionary()
+
+
+class CompiledModule(torch.nn.Module):
+    """What `stator.compile(module)` returns.
+
+    It holds no state of its own beside the original and the entry. `__class__` is the original's, so that
+    `isinstance` answers for it as for the original.
+    """
+
+    _orig_mod: torch.nn.Module
+    _stator_entry: Callable[..., Any]
+    _stator_settings: Settings
+
+    def __init__(self, module: torch.nn.Module, entry: Callable[..., Any], settings: Settings) -> None:
+        # nn.Module.__init__ would make a second set of parameters, buffers and hooks.
+        own = marks.attributes_of(self)
+        own["_orig_mod"] = module
+        own["_stator_entry"] = entry
+        own["_stator_settings"] = settings
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return object.__getattribute__(self, "_stator_entry")(*args, **kwargs)
+
+    def __getattribute__(self, name: str) -> Any:
+        if name in OWN_ATTRIBUTES:
+            return object.__getattribute__(self, name)
+        original = object.__getattribute__(self, "_orig_mod")
+        if name == "__class__" and _installed:
+            return class_of_torchs_kind(original.__class__)
+        value = getattr(original, name)
+        if name in FLUENT_METHODS and callable(value):
+            return returning_self(self, original, value)
+        return value
+
+    @property
+    def dynamo_ctx(self) -> Callable[[Callable[..., Any]], Any]:
+        """Compiles a function with the settings of this module: what Lightning does with its steps."""
+        settings = self._stator_settings
+        return lambda fn: compile_again(fn, settings)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self._orig_mod, name, value)
+
+    def __delattr__(self, name: str) -> None:
+        delattr(self._orig_mod, name)
+
+    def __dir__(self) -> list[str]:
+        return sorted({*dir(self._orig_mod), "_orig_mod"})
+
+    def __repr__(self) -> str:
+        return f"Compiled{self._orig_mod!r}"
+
+    # Python looks these up on the type; containers of modules define them.
+    def __len__(self) -> int:
+        return len(self._orig_mod)  # type: ignore[arg-type]
+
+    def __bool__(self) -> bool:
+        # Without this, __len__ would make modules that have none raise in `if module:`.
+        return bool(self._orig_mod)
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._orig_mod[key]  # type: ignore[index]
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self._orig_mod[key] = value  # type: ignore[index]
+
+    def __delitem__(self, key: Any) -> None:
+        del self._orig_mod[key]  # type: ignore[attr-defined]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._orig_mod)  # type: ignore[call-overload,no-any-return]
+
+    def __contains__(self, key: Any) -> bool:
+        return key in self._orig_mod  # type: ignore[operator]
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> CompiledModule:
+        return compile_again(copy.deepcopy(self._orig_mod, memo), self._stator_settings)
+
+    def __copy__(self) -> CompiledModule:
+        return compile_again(copy.copy(self._orig_mod), self._stator_settings)
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        return compile_again, (self._orig_mod, self._stator_settings)
+
+
+def returning_self(
+    compiled: CompiledModule, original: torch.nn.Module, method: Callable[..., Any]
+) -> Callable[..., Any]:
+    """The original's method, which hands back the compiled module where it would hand back the original."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        result = method(*args, **kwargs)
+        return compiled if result is original else result
+
+    return call
+
+
+class _NoSubclass:
+    """Stands before the ancestors of a class, whose `__init_subclass__` is not to be called."""
+
+    def __init_subclass__(cls) -> None:
+        pass
+
+
+def class_of_torchs_kind(original: type) -> type:
+    """The class that a compiled module says it has: the original's, and, for those who ask, torch's OptimizedModule.
+
+    Libraries unwrap what torch.compile gave them where `isinstance(model, torch._dynamo.OptimizedModule)`. As long as
+    nobody has loaded that class, nobody asks.
+    """
+    optimized = getattr(sys.modules.get(_TORCHS), "OptimizedModule", None)
+    if not isinstance(optimized, type) or issubclass(original, optimized):
+        return original
+    known = _seen_as.get(original)
+    if known is None:
+        place = original.__mro__.index(torch.nn.Module)
+        ancestors = [_NoSubclass, *original.__mro__[:place], optimized, *original.__mro__[place:]]
+        told = type("Ancestry", (type,), {"mro": lambda cls: [cls, *ancestors]})
+        try:
+            known = told(original.__name__, (), {"__module__": original.__module__,
+                                                 "__qualname__": original.__qualname__, "__doc__": original.__doc__})
+        except TypeError:  # a layout of its own: a module that is a dict, too
+            known = original
+        _seen_as[original] = known
+    return known
+
+
+def pose_as_torchs(installed: bool) -> None:
+    """Whether compiled modules say that they are of torch's kind, too; as long as torch.compile is Stator's."""
+    _installed[:] = [True] if installed else []

@@ -1,0 +1,271 @@
+"""From a call that no entry accepts to an installed entry.   miss -> capture -> install -> run
+
+In: a Python function and its settings.  Out: a C++ entry object that holds guarded entries and asks here on a miss.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import threading
+import types
+import weakref
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from stator import _core, events
+from stator.backends import check_settings
+from stator.backends.generations import records_cuda_graphs
+from stator.cache.dispatch import update_dispatch
+from stator.cache.nested import NestedFrames
+from stator.cache.probe import BreakProbe
+from stator.capture.call_site import CallSite, Installed
+from stator.capture.call_site_family import entry_of_another, join_family
+from stator.capture.forced_backends import use_backend
+from stator.capture.recompiles import forbid_recompile, gives_up, may_compile, over_limit, report_recompile
+from stator.capture.stages import capture, decline
+from stator.emit.residual.eager_calls import report_eager_call
+from stator.emit.resume.advance import Points
+from stator.emit.resume.resume_points import NATIVE_CODES, ResumePoint
+from stator.graph.metadata import propagation
+from stator.graph.state.quiet_logging import loggers_unchanged
+from stator.graph.state.suspended_modes import set_aside
+from stator.host.held_signals import held_signals
+from stator.host.replaced_builtins import replaced
+from stator.host.suspended_patches import find_patches, needs_eager, replaced_operator, restored, suspended
+from stator.settings import marks, stance
+from stator.settings.options import Settings
+from stator.settings.process_config import config
+from stator.shapes import profile
+
+_core.set_own_folder(__file__.rpartition("/")[0])
+_lock = threading.RLock()
+_tracing = threading.local()
+RUN_AS_CAPTURED = ("eager", "eager_noexcept")  # backends without a compiler of torch's
+_entries: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
+def make_entry(fn: Any, settings: Settings) -> Any:
+    """The compiled form of a Python function or bound method."""
+    prefix: tuple[Any, ...] = ()
+    function: Any = fn
+    if isinstance(fn, types.MethodType):
+        prefix, function = (fn.__self__,), fn.__func__
+    name: str = getattr(function, "__qualname__", "?")
+    site = CallSite(function, settings, settings.name or name)
+    site.nested = NestedFrames(lambda func: make_nested_entry(site, func), NATIVE_CODES)
+    invoke = site.nested.invoke if settings.compile_nested else call_natively
+    site.points = Points(site.name, lambda point: make_point_entry(site, point), invoke)
+
+    # No function of ours in between: its frame would hold an exception among the arguments that leaves by it.
+    site.compiled = _core.CompiledFunction(function, functools.partial(on_miss, site), prefix)
+    site.compiled._stator_site = site
+    register(site)
+    if not records_cuda_graphs(settings):  # which are recorded for the addresses of one module
+        join_family(site.compiled, function)
+    return site.compiled
+
+
+def register(site: CallSite) -> None:
+    _entries.add(site.compiled)
+    if stance.forced_backend() is not None:
+        use_backend(site, stance.forced_backend())
+
+
+def force_backend(backend: Any) -> None:
+    """A stance forces this backend from now on; None: each function has its own again."""
+    if backend is not None:
+        check_settings(Settings(backend=backend))
+    for compiled in list(_entries):
+        use_backend(compiled._stator_site, backend)
+
+
+stance.on_forced_backend(force_backend)
+
+
+def make_nested_entry(site: CallSite, func: types.FunctionType) -> Any:
+    """The entry of a function that was entered below a break of `site`: a call of its own, that may break."""
+    entry = make_entry(func, replace(site.own_settings, fullgraph=False, name=None, shapes={}))
+    entry._stator_site.is_nested = True
+    return entry
+
+
+def call_natively(function: Any, /, *args: Any, **kwargs: Any) -> Any:
+    return function(*args, **kwargs)
+
+
+def reset() -> None:
+    """Forget every compiled entry of every compiled function, and what was learned of operations."""
+    propagation.forget()
+    profile.forget()
+    for compiled in list(_entries):
+        compiled.clear()
+        site = compiled._stator_site
+        site.put_aside.clear()
+        site.limit_told = site.eager_told = site.gave_up = False
+        site.eager_calls = 0
+        site.shapes.memory.forget()
+        site.shapes.memory.foreseen = None
+
+
+def shape_profile() -> str:
+    """What every place has learned about changing sizes, as JSON."""
+    sites = [compiled._stator_site for compiled in list(_entries)]
+    return profile.export((site.place, site.shapes.memory) for site in sites)
+
+
+def load_shape_profile(text: str) -> None:
+    """Start from what another process has learned: places that exist, and those that are made later."""
+    profile.load(text)
+    for compiled in list(_entries):
+        site = compiled._stator_site
+        site.shapes.memory.foreseen = profile.foreseen(site.place)
+
+
+def on_miss(site: CallSite, compiled: Any, bound: tuple[Any, ...], args: tuple[Any, ...],
+            kwargs: dict[str, Any] | None) -> Any:
+    """No entry accepted the call: capture it, then make it again; the patches of the program are for the program."""
+    if getattr(_tracing, "active", False) or marks.disable_depth() > 0:
+        report_eager_call(compiled, "a capture is running" if marks.disable_depth() == 0 else "it is disabled")
+        return _core.EAGER
+    if (name := replaced()) is not None:
+        decline(site, f"builtins.{name} was replaced, and Stator needs Python's own")
+        return _core.EAGER
+    if (name := replaced_operator(site.settings.backend not in RUN_AS_CAPTURED)) is not None:
+        decline(site, f"torch.ops.aten.{name} was replaced, and compilers of torch need torch's own")
+        return _core.EAGER
+    patches = find_patches()
+    if not patches:
+        return handle_miss(site, compiled, bound, args, kwargs)
+    if (name := needs_eager(patches)) is not None:
+        decline(site, f"Tensor.{name} was replaced, and other threads are running")
+        return _core.EAGER
+    with suspended(patches):
+        return handle_miss(site, compiled, bound, args, kwargs)
+
+
+def handle_miss(site: CallSite, compiled: Any, bound: tuple[Any, ...], args: tuple[Any, ...],
+                kwargs: dict[str, Any] | None) -> Any:
+    if torch._C._get_tracing_state() is not None:  # torch.jit.trace: sizes are tensors, and no entry accepts the call
+        decline(site, "torch.jit.trace is running")
+        return _core.EAGER
+    mark = marks.disabled_mark(site.fn)
+    if mark is not None:  # only the frame itself is left alone, unless the mark is recursive
+        report_eager_call(compiled, "it is marked with stator.disable")
+        with restored():
+            return _core.EAGER if mark.recursive else site.points.invoke(site.fn, *args, **(kwargs or {}))
+    if site.shapes.declared.dims:
+        site.shapes.declared.check_call(site.fn, bound)
+    if take_from_family(site, bound):
+        return _core.RETRY
+    if not may_compile(site, bound):
+        return _core.EAGER
+    installed = compiled.entries()
+    if installed:
+        with torch._C.DisableTorchFunction():  # a mode of the user's must not see that tensors are looked at
+            report_recompile(site, bound)
+            if site.settings.dynamic is not False:
+                for _, _, tag in installed:
+                    if tag is not None:
+                        site.shapes.memory.learn(tag.guards, bound)
+        if config.error_on_recompile:
+            forbid_recompile(site, bound)
+    if len(installed) >= site.settings.recompile_limit and not gives_up(site, bound, installed):
+        over_limit(site, bound)
+        return _core.EAGER
+    if compiled_here(site, bound) >= config.accumulated_recompile_limit:
+        over_limit(site, bound, accumulated=True)
+        return _core.EAGER
+    with _lock:
+        again, _tracing.retried = getattr(_tracing, "retried", None) == id(compiled), None
+        # Beside other threads, one of `installed` may be newer than the miss; asked once, so that nobody asks for ever.
+        if fits_by_now(compiled, installed if again or threading.active_count() == 1 else [], bound):
+            _tracing.retried = id(compiled)
+            return _core.RETRY
+        _tracing.active = True
+        try:
+            with held_signals(), loggers_unchanged(), set_aside():
+                entry = capture(site, bound)
+        except BaseException:
+            if site.point is not None:  # the regions that earlier segments have entered are never left
+                site.points.leave_policy()
+            raise
+        finally:
+            _tracing.active = False
+        if entry is None:
+            return _core.EAGER
+        program, residual, tag = entry
+        compiled.add_entry(program, residual, tag)  # before the next thread that waits looks for it
+        update_dispatch(compiled)
+    return _core.RETRY
+
+
+def compiled_here(site: CallSite, bound: tuple[Any, ...]) -> int:
+    """How many entries were made for this place of the program, in all compile() calls, for objects of this class."""
+    receiver = type(bound[0]) if bound else None
+    return len({id(tag) for each in list(_entries) if each._stator_site.place_key == site.place_key
+                for _, _, tag in each.entries() if tag is None or tag.receiver in (receiver, None)})
+
+
+def take_from_family(site: CallSite, bound: tuple[Any, ...]) -> bool:
+    """Install an entry that another place of this function has, if one fits: nothing is compiled for that."""
+    if stance.current() == "eager_then_compile" or len(site.compiled.entries()) >= site.settings.recompile_limit:
+        return False
+    with _lock, restored():
+        found = entry_of_another(site, bound)
+        if found is not None:
+            site.compiled.add_entry(*found)
+            update_dispatch(site.compiled)
+    return found is not None
+
+
+def fits_by_now(compiled: Any, seen: list[Any], bound: tuple[Any, ...]) -> bool:
+    """Whether another thread has installed an entry for this call while this one waited for the lock."""
+    known = {id(program) for program, _, _ in seen}
+    with restored():
+        return any(program.check(bound) == -1 for program, _, _ in compiled.entries() if id(program) not in known)
+
+
+def release_lock_after_fork() -> None:
+    """A child process has only the thread that forked: a lock that another one held is never let go."""
+    global _lock
+    _lock = threading.RLock()
+
+
+os.register_at_fork(after_in_child=release_lock_after_fork)
+
+
+def make_point_entry(site: CallSite, point: ResumePoint) -> Any:
+    """The entry object of a resume point; run natively, it runs the rest of the call as CPython would."""
+    parameters = ", ".join(point.names)
+    # This frame would hold an exception that leaves it, and be held by it: only run_native has the values from then on.
+    drop = f"    del {parameters}\n" if point.names else ""
+    source = f"def resumed({parameters}):\n    taken = [{parameters}]\n{drop}    return run_native(taken)\n"
+    namespace: dict[str, Any] = {"run_native": point.run_native}
+    filename = f"<stator {point.name}>".replace("\0", "?")  # a code object may be called anything
+    exec(compile(source, filename, "exec"), namespace)  # noqa: S102  our own text
+    function = namespace["resumed"]
+    resumed = CallSite(function, site.own_settings, point.name, point=point, points=site.points, nested=site.nested,
+                       data_dependent=site.data_dependent)
+    resumed.shapes.floats, resumed.shapes.items = site.shapes.floats, site.shapes.items
+
+    resumed.compiled = _core.CompiledFunction(function, functools.partial(on_miss, resumed), ())
+    resumed.compiled.taker = point.run_native
+    resumed.compiled._stator_site = resumed
+    register(resumed)
+    return resumed.compiled
+
+
+def explained_call(fn: Any, settings: Settings, args: tuple[Any, ...],
+                   kwargs: dict[str, Any]) -> tuple[Any, list[events.Event], list[Installed], BreakProbe]:
+    """Capture one call: its value, its events, what every entry was made from, and what its breaks cost."""
+    compiled = make_entry(fn, replace(settings, isolate_recompiles=True))
+    points = compiled._stator_site.points
+    points.probe = probe = BreakProbe()
+    with events.record() as log:
+        value = compiled(*args, **kwargs)
+    points.probe = None
+    entries = [compiled, *points.entries()]
+    return value, log, [tag for entry in entries for _, _, tag in entry.entries()], probe

@@ -1,0 +1,124 @@
+"""Why a call missed, and when to stop compiling.
+
+In: a site and a call that none of its entries accepted.  Out: the failed guard of the nearest entry with the old and
+the new value, as an event; and, at the limit, one loud warning that says what runs eagerly from now on and why.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+from stator import events
+from stator.breaks import REGISTRY
+from stator.capture.call_site import CallSite
+from stator.errors import RecompileForbidden, RecompileLimit, Unsupported
+from stator.guards.guard_semantics import explain as explain_guard
+from stator.settings import stance
+from stator.settings.process_config import config
+
+
+def nearest_miss(site: CallSite, bound: tuple[Any, ...]) -> events.Recompile | None:
+    """The failed guard of the most recently used entry, in words."""
+    compiled = site.compiled
+    for (_, _, tag), failed in zip(compiled.entries(), compiled.last_failures(), strict=False):
+        if tag is None or failed is None or failed < 0:
+            continue
+        guard = tag.program.guards[failed]
+        why = explain_guard(guard, bound)
+        where = guard.where or (None, None, None)
+        old, new = ("", "") if why is None else (why.expected, why.found)  # a reader may answer otherwise by now
+        reason = guard.text() if why is None else str(why)
+        return events.Recompile(site.name, reason, guard.text(), old, new, where[0], where[1])
+    return None
+
+
+def report_recompile(site: CallSite, bound: tuple[Any, ...]) -> None:
+    """Tell listeners why no entry fits."""
+    if events.listening():
+        found = nearest_miss(site, bound)
+        if found is not None:
+            events.emit(found)
+
+
+def gives_up(site: CallSite, bound: tuple[Any, ...], installed: list[Any]) -> bool:
+    """At the limit: whether one more entry may be made, which does not depend on what keeps changing.
+
+    The instructions that look at it break from then on. That needs leave to break, and ends at twice the limit.
+    """
+    limit = site.settings.recompile_limit
+    if site.settings.fullgraph or len(installed) >= 2 * limit:
+        return False
+    found = [site.shapes.memory.give_up(tag.guards, bound) for _, _, tag in installed if tag is not None]
+    site.gave_up = site.gave_up or any(found)
+    if any(found) and not site.limit_told:
+        tell_limit(site, bound, "From now on what changes is no longer baked in: the instructions that look at it "
+                                "run natively, between compiled graphs.")
+    return site.gave_up
+
+
+def tell_limit(site: CallSite, bound: tuple[Any, ...], consequence: str, accumulated: bool = False) -> None:
+    """One warning for the site."""
+    site.limit_told = True
+    limit = config.accumulated_recompile_limit if accumulated else site.settings.recompile_limit
+    nearest = nearest_miss(site, bound)
+    reason = f"; {describe(nearest)}" if nearest is not None else ""
+    events.emit(events.CacheLimit(site.name, limit))
+    where = " in several compile() calls (accumulated_recompile_limit)" if accumulated else ""
+    warnings.warn(f"stator: recompile limit: {site.name} was compiled {limit} times{where} and none of the entries "
+                  f"fits this call{reason}. {consequence} Remedy: {REGISTRY['SB021'].remedy}.", RuntimeWarning,
+                  stacklevel=5)
+
+
+def forbid_recompile(site: CallSite, bound: tuple[Any, ...]) -> None:
+    """stator.config.error_on_recompile: a second entry is an error."""
+    nearest = nearest_miss(site, bound)
+    reason = f"; {describe(nearest)}" if nearest is not None else ""
+    raise RecompileForbidden(f"no compiled entry of {site.name} fits this call, and "
+                             f"stator.config.error_on_recompile is True{reason}")
+
+
+def over_limit(site: CallSite, bound: tuple[Any, ...], accumulated: bool = False) -> None:
+    """No more entries: an error under fullgraph, else one warning for the site; the call runs eagerly."""
+    limit = config.accumulated_recompile_limit if accumulated else site.settings.recompile_limit
+    nearest = nearest_miss(site, bound)
+    reason = f"; {describe(nearest)}" if nearest is not None else ""
+    if config.fail_on_recompile_limit_hit:
+        which = f"all that was compiled of it together, {limit} times (accumulated_recompile_limit)" if accumulated \
+            else f"{limit} times (recompile_limit)"
+        raise RecompileLimit(f"{site.name} was compiled as often as it may be, {which}, and "
+                             f"stator.config.fail_on_recompile_limit_hit is True{reason}")
+    if site.settings.fullgraph:
+        row = REGISTRY["SB021"]
+        raise Unsupported(row.code, row.title, f"{site.name} was compiled {limit} times{reason}", row.remedy,
+                          nearest.filename if nearest else None, nearest.line if nearest else None, ())
+    if not site.eager_told:
+        site.eager_told = True
+        rest = "the rest of the call after the break there" if site.point is not None else "it"
+        tell_limit(site, bound, f"From now on {rest} runs eagerly wherever no entry fits.", accumulated)
+    events.emit(events.EagerFallback(site.name, f"{'accumulated_' if accumulated else ''}recompile_limit {limit}"))
+
+
+def describe(miss: events.Recompile) -> str:
+    place = f" (guarded at {miss.filename}:{miss.line})" if miss.filename is not None else ""
+    if miss.old == miss.guard_text:  # a relation, which held or did not: `n <= 70`, and now `n is 200`
+        return f"the guard {miss.guard_text} failed: {miss.new or 'it no longer holds'}{place}"
+    return f"the guard {miss.guard_text} failed: it was {miss.old or '?'} and is {miss.new or '?'}{place}"
+
+
+def may_compile(site: CallSite, bound: tuple[Any, ...]) -> bool:
+    """Whether the stance lets this miss be compiled; under "fail_on_recompile" it raises instead."""
+    now = stance.current()
+    if now == "default":
+        return True
+    if now == "fail_on_recompile":
+        nearest = nearest_miss(site, bound)
+        reason = f"; {describe(nearest)}" if nearest is not None else "; it was never compiled"
+        raise RecompileForbidden(f"no compiled entry of {site.name} fits this call, and the stance is "
+                                 f"'fail_on_recompile'{reason}")
+    if now == "eager_then_compile":
+        site.eager_calls += 1
+        if site.eager_calls > 1 or site.compiled.entries():
+            return True
+    events.emit(events.EagerFallback(site.name, f"the stance is {now!r}"))
+    return False

@@ -1,0 +1,462 @@
+"""One trace through every stage: a call becomes an entry.   trace -> check -> emit -> backend -> guards
+
+In: a place of a program and the arguments of a call.  Out: a guard program, what runs when it holds, and what both came
+from; None when the capture failed by a bug of ours. Who asks for it, and what is done with it: `stator.capture.miss`.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import warnings
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import fx
+from torch.autograd.grad_mode import _enter_inference_mode
+
+from stator import _core, events
+from stator.backends.aot import failed_in_autograd
+from stator.backends.compilation import compile_graph
+from stator.backends.generations import begins_generation
+from stator.backends.registry import find_backend, prepare_backend
+from stator.breaks import Break
+from stator.cache.sharing import description_of, find_shared, shareable
+from stator.capture.call_site import CallSite, Installed
+from stator.capture.trace import Trace, trace
+from stator.emit.residual.eager_calls import EagerEntry, ExpectedError
+from stator.emit.residual.failing_calls import written_inputs
+from stator.emit.residual.held_locks import UnderLocks, bound_arguments
+from stator.emit.residual.residual import Residual, emit_residual
+from stator.emit.residual.static_addresses import mark_static_addresses
+from stator.emit.resume.advance import Advance
+from stator.emit.resume.inherited_facts import pass_on
+from stator.errors import BackendError, DeclarationError, InternalError, Unsupported
+from stator.graph.analysis.may_fail import all_inputs, fails_where_it_is_caught
+from stator.graph.analysis.mutation import storage_of
+from stator.graph.analysis.overlapping_writes import overlapping_inputs
+from stator.graph.analysis.shared_memory import (
+    overlap_across_storages,
+    refuses_writes,
+    sharing_candidates,
+    storage_partition,
+)
+from stator.graph.autograd.autograd_histories import (
+    AS_IT_IS,
+    needs_old_values,
+    separate_histories,
+    with_history,
+)
+from stator.graph.state.suspended_modes import put_back, unasked
+from stator.graph.subclasses.wrapper_subclasses import OPEN_SIZES
+from stator.guards.guard import MISSING, Guard, Kind
+from stator.guards.guard_semantics import Unreadable, evaluate
+from stator.guards.guard_set import GuardList, in_order
+from stator.guards.lower import Program, lower
+from stator.guards.partition import Address, Place, partition
+from stator.heap.adopt.wrapper_facts import leaf_sources
+from stator.host.held_signals import signals_let_through
+from stator.host.replaced_builtins import replaces
+from stator.host.suspended_patches import restored
+from stator.interp.calls import function_modes
+from stator.interp.suspend import plan_stop, suspend
+from stator.interp.torch_function_protocol import guard_names, guard_slots
+from stator.library.python.printing_and_logging import PolicySet
+from stator.library.torch.compiler_queries import BACKWARD, COMPILING
+from stator.library.torch.derivatives.gradients import WAY
+from stator.library.torch.higher_order_operators import CARRIED_NUMBERS, carries_numbers
+from stator.library.torch.settings import INFERENCE
+from stator.settings import marks
+from stator.settings.options import Settings
+from stator.shapes.symbol_guards import require_declared, shape_guards
+from stator.shapes.symbolic_values import in_the_users_terms
+from stator.source import CallOf, Pinned
+
+ATTEMPTS = 3
+
+
+class WorldChanged(Exception):
+    """A fact that the trace relied on no longer holds when the capture is done."""
+
+    def __init__(self, guard: Guard, bound: tuple[Any, ...]) -> None:
+        super().__init__(guard.text())
+        try:
+            self.value: Any = evaluate(guard.source, bound)
+        except Unreadable:
+            self.value = MISSING
+
+
+def capture(site: CallSite, bound: tuple[Any, ...],
+            rejected: tuple[WorldChanged, ...] = ()) -> tuple[Any, Any, Installed] | None:
+    """One trace through every stage; None when it failed by a bug of ours.
+
+    `rejected`: the guards that refused earlier attempts. A fact that somebody changes has another value in each
+    attempt, or holds in the next; a guard that refuses every time, while its fact stays as it is, is a bug.
+    """
+    code = site.fn.__code__
+    events.emit(events.CaptureStarted(site.name, code.co_filename, code.co_firstlineno))
+    started = time.perf_counter()
+    done = None
+    try:
+        prepare_backend(site.settings)
+        done = trace(lambda vm: site.begin(vm, bound))
+        if site.keep_traces:
+            site.traces.append(done)
+        if done.stop is not None:
+            return stopped(site, done, done.stop, bound)
+        if done.error is not None:  # the program raises: CPython raises best, under the guards that led there
+            if avoid_raising(site, done):
+                return capture(site, bound)
+            return install_raising(site, done, bound, done.error)
+        try:
+            return finish(site, done, bound, started)
+        except Break as stop:
+            stop.__traceback__ = None  # its frames hold objects of the program
+            return stopped(site, done, stop, bound)
+    except (Unsupported, DeclarationError):
+        raise
+    except InternalError as error:
+        if error.__cause__ is None:
+            internal_failure(site, error)
+            return None
+        raise  # of a capture inside this one
+    except WorldChanged as changed:
+        rejected = (*rejected, changed)
+        if len(rejected) < ATTEMPTS:
+            return capture(site, bound, rejected)
+        if len(set(map(str, rejected))) == 1 or all(each.value is changed.value for each in rejected):
+            internal_failure(site, InternalError(f"the guards reject the call they came from: {changed}"))
+        else:
+            report_change(site, changed)
+        return None
+    except BackendError as error:
+        if done is None or not ask_less(site, done) and not leave_as_it_is(site, error):
+            raise
+        return capture(site, bound)
+    except RecursionError:
+        deep = Break("SB011", "values nested deeper than the recursion limit")
+        if site.settings.fullgraph:
+            raise deep.as_unsupported() from None
+        if done is None:  # the trace itself could not look at them
+            events.emit(events.EagerFallback(site.name, str(deep), code.co_filename, code.co_firstlineno))
+            return None
+        return install_eager(site, done, bound, deep)
+    except Exception as error:
+        internal_failure(site, error)
+        return None
+    finally:
+        if done is not None and not site.keep_traces:
+            done.release()
+
+
+def is_sparse(tensor: Any) -> bool:
+    return isinstance(tensor, torch.Tensor) and tensor.layout is torch.sparse_coo
+
+
+def ask_less(site: CallSite, done: Trace) -> bool:
+    """A backend failed, perhaps on numbers that only the graph knows: whether the graph can do without them."""
+    recorder = done.vm.recorder
+    if site.shapes.floats and any(graph_input.boxed for graph_input in recorder.inputs):
+        site.shapes.floats = False  # floats from outside become constants again
+        return True
+    if not site.shapes.items and recorder.items.declined:
+        site.shapes.items = True  # numbers in inputs are read before the graph runs
+        return True
+    if WAY not in site.turned_off and recorder.graph.find_nodes(op="call_function", target=torch.autograd.grad):
+        site.turned_off.add(WAY)  # break there
+        return True
+    if INFERENCE not in site.turned_off and recorder.graph.find_nodes(op="call_function", target=_enter_inference_mode):
+        site.turned_off.add(INFERENCE)  # break where it is entered and left
+        return True
+    if CARRIED_NUMBERS not in site.turned_off and carries_numbers(recorder.graph):
+        site.turned_off.add(CARRIED_NUMBERS)  # break at the loop
+        return True
+    if OPEN_SIZES not in site.turned_off and any(wrapper._has_symbolic_sizes_strides
+                                                 for wrapper in recorder.wrappers.behind.values()):
+        site.turned_off.add(OPEN_SIZES)  # sizes of wrappers become constants again
+        return True
+    if recorder.takes_sparse and any(is_sparse(graph_input.tensor) for graph_input in recorder.inputs):
+        site.turned_off.add("sparse inputs")  # break at what uses them
+        return True
+    if site.data_dependent and recorder.symbols.has_fresh:
+        site.data_dependent = False  # break at each instead
+        return True
+    return False
+
+
+def leave_as_it_is(site: CallSite, error: BackendError) -> bool:
+    """Whether AOTAutograd cannot trace the graph at all, as it can be run: then that is done, and said."""
+    if AS_IT_IS in site.turned_off or not site.settings.has_own_backend or not failed_in_autograd(error):
+        return False
+    site.turned_off.add(AS_IT_IS)
+    why = f"AOTAutograd cannot trace a graph of {site.name}, which is run as it is ({error.__cause__})".splitlines()[0]
+    events.emit(events.EagerFallback(site.name, why))
+    warnings.warn(f"stator: {why}", RuntimeWarning, stacklevel=6)
+    return True
+
+
+def finish(site: CallSite, done: Trace, bound: tuple[Any, ...], started: float, values: list[Any] | None = None,
+           resume: Any = None) -> tuple[Any, Any, Installed]:
+    """Emit, compile, lower and check a trace that returned, or that stopped with live `values`."""
+    if done.vm.error_policy != marks.error_policy():  # a region was entered or left, and goes on after this segment
+        setter = site.points.enter_policy if site.point is None else marks.set_error_policy
+        done.vm.effects.append(PolicySet(done.vm.error_policy, setter))
+    begin = begins_generation(site.settings) if site.point is None and not site.is_nested else None
+    residual = emit_residual(done.vm, done.value if resume is None else values, resume, begin)
+    guard_shared_memory(done, residual)
+    compiled, serves = None, None
+    nodes = 0
+    if residual.graph is not None:
+        nodes = len(residual.graph.graph.nodes)
+        mark_static_addresses(done.vm.heap, residual.graph_inputs, bound)
+        if not find_backend(site.settings.backend).takes_settings:
+            guard_names(done.vm, residual.graph.graph)
+        compiled, serves = compiled_or_shared(site, done, residual, bound)
+    function = residual.link(compiled, site.settings.backend_name)
+    if done.vm.modes_at_start:
+        function = unasked(function)
+    if done.vm.locks:
+        program, lowered, guards, function = under_locks(done, residual, function, bound)
+    else:
+        program, lowered, guards = checked_program(done, residual.wanted, bound, residual.packed)
+    seconds = time.perf_counter() - started
+    events.emit(events.CaptureFinished(site.name, nodes, len(lowered.checks), seconds, residual.graph, residual.source,
+                                       guards))
+    residual.graph_inputs = []  # the tensors of the captured call are the user's to let go
+    return program, function, Installed(lowered, guards, residual, shareable=serves,
+                                        under_locks=bool(done.vm.locks),
+                                        receiver=type(bound[0]) if bound else None)
+
+
+def compiled_or_shared(site: CallSite, done: Trace, residual: Residual, bound: tuple[Any, ...]) -> tuple[Any, Any]:
+    """The compiled graph: another entry's, where that is the same but for sizes; and how it can serve others."""
+    entries = site.compiled.entries()
+    graph: Any = residual.graph
+    description = None
+    if done.vm.recorder.symbols.origins or any(tag is not None and tag.shareable for _, _, tag in entries):
+        description = description_of(done, residual)
+    found = None if done.vm.modes_at_start else find_shared(entries, done, description, residual, bound)
+    if found is not None:
+        done.vm.heap.guards.update(found[1])
+        return found[0], None
+    fakes = done.vm.recorder.wrappers.inside([each.example for each in residual.graph_inputs])
+    for graph_input in residual.graph_inputs:
+        if graph_input.boxed:  # compilers take the number a fake remembers for a constant of theirs
+            graph_input.fake.item_memo = None
+    settings = site.settings
+    why = why_as_it_is(done, graph.graph, residual.graph_inputs, settings)
+    if why:
+        settings = replace(settings, backend="eager", mode=None, options={})
+        events.emit(events.EagerFallback(site.name, f"a graph that a compiler would not do as the program does is run "
+                                         f"as it is: {why}"))
+    with signals_let_through(), torch._C._EnableTorchFunction():  # a backend may trace the graph with proxies
+        compiled = compile_graph(graph, fakes, settings, done.fake_mode, done.grad_at_start)
+    done.vm.torch_state.restore()  # a backend that traced the graph has run its changes of settings
+    return compiled, shareable(done, compiled, description)
+
+
+def why_as_it_is(done: Trace, graph: fx.Graph, inputs: list[Any], settings: Settings) -> str:
+    """Why no compiler may have a graph; empty where one may."""
+    recorder = done.vm.recorder
+    if recorder.as_it_is:
+        return "an operation that compilers do otherwise"
+    if settings.runs_in_order:
+        return ""
+    if done.stop is not None and done.stop.detail == BACKWARD and separate_histories(graph):
+        return "results that are differentiated one by one"
+    if recorder.overlaps is None or not recorder.writes_in_place:
+        return ""
+    if needs_old_values(graph):
+        return "a write to an input whose old value is needed"
+    if overlapping_inputs(inputs, recorder.overlaps.storages):
+        return "a write to one of two inputs that overlap"
+    if overlap_across_storages(inputs):
+        return "a write to memory that inputs share through several storages"
+    return str(recorder.overlaps.found)
+
+
+def under_locks(done: Trace, residual: Residual, function: Any,
+                bound: tuple[Any, ...]) -> tuple[Any, Program, Sequence[Guard], Any]:
+    """The guards, and a residual that takes the program's locks before it relies on them."""
+    states = list(done.vm.locks.values())
+    wanted = [*bound_arguments(len(bound)), *(state.source for state in states)]
+    program, lowered, guards = checked_program(done, wanted, bound)
+    return program, lowered, guards, UnderLocks(guards, residual, function, len(bound), states)
+
+
+def guard_shared_memory(done: Trace, residual: Residual) -> None:
+    """A graph that writes in place is right for inputs that share memory as these do."""
+    recorder = done.vm.recorder
+    if not recorder.writes_in_place:
+        return
+    overlaps = recorder.overlaps
+    for each in residual.graph_inputs if overlaps is not None else ():
+        # Compilers write when all is computed, and would find out too late.
+        if with_history(each.fake) and storage_of(each.fake) in overlaps.storages and not refuses_writes(each.tensor):
+            done.vm.heap.guard(CallOf(Pinned(refuses_writes), (each.source,)), Kind.FRESH_CALL, False)
+    written = {each.node for each in written_inputs(recorder, recorder.graph, recorder.inputs)[0]}
+    candidates = [(*leaf, each.node in written) for each in sharing_candidates(
+        recorder.inputs, residual.graph_inputs, written, recorder.known.read, recorder.in_order)
+        for leaf in leaf_sources(each.tensor, each.source)]
+    if len(candidates) > 1:
+        tensors = [tensor for tensor, _, _ in candidates]
+        if recorder.wrappers.behind and len(set(storage_partition(*tensors))) < len(tensors):
+            raise Break("SB017", "a wrapper subclass and a tensor on one memory, which the graph writes to")
+        address = Address.STORAGE if recorder.in_order else Address.MEMORY
+        places = [Place(source, address, is_written) for _, source, is_written in candidates]
+        done.vm.heap.guard(places[0].source, Kind.PARTITION, partition(places, tensors))
+
+
+def checked_program(done: Trace, wanted: list[Any], bound: tuple[Any, ...],
+                    packed: int = 0) -> tuple[Any, Program, Sequence[Guard]]:
+    """The guard program; it must accept the very call it came from."""
+    guard_slots(done.vm)
+    guard_set = done.vm.heap.guards
+    symbols = done.vm.recorder.symbols
+    if symbols.declared:
+        require_declared(symbols, symbols.shape_env.guards.lines)
+    if symbols.origins:
+        guard_set.update(shape_guards(symbols, symbols.shape_env.guards.lines))
+    guard_set.prune()
+    guards = GuardList(guard_set)
+    lowered = lower(in_order(guard_set.single()), wanted, guard_set.said())
+    program = _core.GuardProgram(lowered.nodes, lowered.checks, lowered.wanted, len(bound), packed)
+    with put_back(), restored():
+        failed = program.check(bound)
+    if failed != -1:  # as where a module loads its parts when they are first read (numpy.ma)
+        raise WorldChanged(lowered.guards[failed], bound)
+    return program, lowered, guards
+
+
+def install_eager(site: CallSite, done: Trace, bound: tuple[Any, ...], stop: Break) -> tuple[Any, Any, Installed]:
+    """An entry that runs the function eagerly, under the guards met before `stop`."""
+    program, lowered, guards = checked_program(done, [], bound)
+    code = site.fn.__code__
+    place = (stop.filename, stop.line) if stop.line is not None else (code.co_filename, code.co_firstlineno)
+    return program, EagerEntry(site.name, str(stop), *place), Installed(lowered, guards, None, str(stop))
+
+
+def install_raising(site: CallSite, done: Trace, bound: tuple[Any, ...],
+                    error: BaseException) -> tuple[Any, Any, Installed]:
+    """An entry that runs the function eagerly and expects `error`, under the guards that led there."""
+    expected = ExpectedError.of(error, error.__traceback__)
+    why = f"the program raises {expected}"
+    program, lowered, guards = checked_program(done, [], bound)
+    # Expect nothing where an operation before may fail, and the program goes on from there.
+    graph = done.vm.recorder.graph
+    surely = None if fails_where_it_is_caught(graph, all_inputs(graph)) else expected.after(done.vm)
+    entry = EagerEntry(site.name, why, expected.filename, expected.line, surely)
+    return program, entry, Installed(lowered, guards, None, why)
+
+
+def avoid_raising(site: CallSite, done: Trace) -> bool:
+    """Whether a trace that raised found out that it is one: the next trace answers as eager code is answered."""
+    if not done.vm.compiling_shown or COMPILING in site.turned_off:
+        return False
+    site.turned_off.add(COMPILING)
+    return True
+
+
+def decline(site: CallSite, why: str) -> None:
+    """Emit the event of a call that cannot be captured now; an error under fullgraph."""
+    stop = Break("SB025", why)
+    code = site.fn.__code__
+    stop.filename, stop.line = code.co_filename, code.co_firstlineno
+    if site.settings.fullgraph:
+        raise stop.as_unsupported() from None
+    events.emit(events.EagerFallback(site.name, why, stop.filename, stop.line))
+
+
+def stopped(site: CallSite, done: Trace, stop: Break, bound: tuple[Any, ...]) -> tuple[Any, Any, Installed] | None:
+    """A graph break: an error under fullgraph, else this call runs eagerly under the guards met so far."""
+    if stop.data.get("once"):  # what this call does, later ones do not do again: they are captured
+        events.emit(events.EagerFallback(site.name, stop.cause, stop.filename, stop.line))
+        return None
+    hopeless = stop.data.get("turn_off") == function_modes.WAY and site.breaks_are_errors(done.vm)
+    if not hopeless and must_repeat(site, stop):
+        return capture(site, bound)
+    in_the_users_terms(stop, done.vm.recorder.symbols)
+    if site.breaks_are_errors(done.vm):
+        raise stop.as_unsupported() from None
+    event = events.GraphBreak.of(stop)
+    events.emit(event)
+    needed = any(replaces(scope.namespace, scope.overlay) for scope in done.vm.heap.scopes.values())
+    step = None if stop.data.get("whole_call") or needed else plan_stop(
+        done.vm, done.frame, str(stop.data.get("leave", "")), bool(stop.data.get("outermost")))
+    if step is not None:
+        try:
+            again = trace(lambda vm: site.begin(vm, bound), step, stop)
+            try:
+                if again.stop is stop and again.frame is not None and again.vm.steps == step:
+                    return finish_break(site, again, stop, event, bound, time.perf_counter())
+            finally:
+                again.release()
+        except Break as other:
+            if must_repeat(site, other):
+                return capture(site, bound)
+            other.__traceback__ = None
+            if other.line is None:
+                other.filename, other.line, other.stack = stop.filename, stop.line, stop.stack
+            stop = other
+    return install_eager(site, done, bound, stop)
+
+
+def must_repeat(site: CallSite, stop: Break) -> bool:
+    """Whether a way of capturing turned out to be wrong here: it has to break instead.
+
+    A captured branch that left a tensor as it was, now seen under two names; a value that cannot be rebuilt; or what
+    the stop calls `turn_off`.
+    """
+    way = stop.data.get("turn_off")
+    if way is not None and way not in site.turned_off:
+        site.turned_off.add(str(way))
+        site.why_off[str(way)] = stop.cause
+        return True
+    made = stop.data.get("made")
+    if isinstance(made, type) and made not in site.not_rebuilt:
+        site.not_rebuilt.add(made)  # break where it is made
+        return True
+    if not stop.data.get("uncertain") or site.branches_break:
+        return False
+    site.branches_break = True
+    return True
+
+
+def finish_break(site: CallSite, done: Trace, stop: Break, event: events.GraphBreak, bound: tuple[Any, ...],
+                 started: float) -> tuple[Any, Any, Installed]:
+    """Emit the segment before a break: it ends by resuming after the one instruction that runs natively."""
+    vm = done.vm
+    vm.frame = done.frame
+    states, values = suspend(vm, stop.code == "SB019")
+    handled = vm.exc_state.value
+    if handled is not None:
+        values.append(handled)
+    resume = Advance(site.points, states, handled is not None, stop, event)
+    if site.settings.dynamic is not False:
+        pass_on(site.shapes.memory, vm.heap, values, resume, stop)
+    return finish(site, done, bound, started, values, resume)
+
+
+def report_change(site: CallSite, changed: WorldChanged) -> None:
+    """Name a fact that does not hold still while a call is captured."""
+    who = "the backend, a listener of events, an import"
+    if threading.active_count() > 1:
+        who += " or another thread"
+    why = f"a fact changes in every capture of {site.name}, by {who}: {changed}"
+    decline(site, why)
+    site.failures += 1
+    if site.failures == 1:
+        warnings.warn(f"stator: {why}; the call runs eagerly", RuntimeWarning, stacklevel=6)
+
+
+def internal_failure(site: CallSite, error: BaseException) -> None:
+    site.failures += 1
+    events.emit(events.InternalFailure(site.name, error))
+    if site.settings.strict or site.settings.fullgraph:
+        raise InternalError(f"capturing {site.name} failed: {type(error).__name__}: {error}") from error
+    if site.failures == 1:
+        warnings.warn(f"stator: capturing {site.name} failed by a bug of Stator's ({type(error).__name__}: {error}); "
+                      "the call runs eagerly. STATOR_STRICT=1 raises it.", RuntimeWarning, stacklevel=5)
+    return None

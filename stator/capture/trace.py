@@ -1,0 +1,296 @@
+"""Trace one call.   a function and its bound arguments  ->  the finished machine and how it ended
+
+Everything the trace turns on (the recorder's mode, fake tensors, the frame hook, grad mode) is off again when it
+ends, whatever the ending.
+"""
+
+from __future__ import annotations
+
+import functools
+import gc
+import sys
+import types
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.autograd import forward_ad
+from torch.utils._device import DeviceContext
+
+from stator import _core, _hook
+from stator.breaks import Break
+from stator.code.decode import decode
+from stator.graph.metadata.propagation import ExactNeeded
+from stator.graph.record.recorder import Recorder
+from stator.graph.state.suspended_modes import function_modes as function_modes_around
+from stator.graph.state.suspended_modes import mode_around, put_back
+from stator.guards.global_state import global_state
+from stator.guards.guard import Guard, Kind, tensor_values
+from stator.heap.heap import Heap
+from stator.heap.raw_access import forget_classes
+from stator.interp.calls import function_modes  # noqa: F401  (each registers its rules)
+from stator.interp.frame import UNBOUND, Bug, Frame
+from stator.interp.machine import Thunk, program_of
+from stator.interp.objects.attributes import tensor_class
+from stator.interp.suspend import boxed_argument
+from stator.interp.torch_function_protocol import refuse_patched_call
+from stator.interp.vm import VM
+from stator.library.numpy import numpy_functions  # noqa: F401  (each registers its rules)
+from stator.library.python import (
+    caches,  # noqa: F401  (each registers its rules)
+    callables,  # noqa: F401  (each registers its rules)
+    class_makers,  # noqa: F401  (each registers its rules)
+    containers,  # noqa: F401  (each registers its rules)
+    context_variables,  # noqa: F401  (each registers its rules)
+    decimals,  # noqa: F401  (each registers its rules)
+    exception_groups,  # noqa: F401  (each registers its rules)
+    file_io,  # noqa: F401  (each registers its rules)
+    hashing,  # noqa: F401  (each registers its rules)
+    installed_packages,  # noqa: F401  (each registers its rules)
+    introspection,  # noqa: F401  (each registers its rules)
+    iteration,  # noqa: F401  (each registers its rules)
+    locks,  # noqa: F401  (each registers its rules)
+    object_functions,  # noqa: F401  (each registers its rules)
+    pickling,  # noqa: F401  (each registers its rules)
+    printing_and_logging,  # noqa: F401  (each registers its rules)
+    process_facts,  # noqa: F401  (each registers its rules)
+    random_numbers,  # noqa: F401  (each registers its rules)
+    running_frames,  # noqa: F401  (each registers its rules)
+    stator_policies,  # noqa: F401  (each registers its rules)
+    text_formatting,  # noqa: F401  (each registers its rules)
+    types_and_classes,  # noqa: F401  (each registers its rules)
+    warning_filters,  # noqa: F401  (each registers its rules)
+    weak_references,  # noqa: F401  (each registers its rules)
+)
+from stator.library.torch import (
+    checkpoint,  # noqa: F401  (each registers its rules)
+    compiler_queries,  # noqa: F401  (each registers its rules)
+    devices,  # noqa: F401  (each registers its rules)
+    function_mode_stack,  # noqa: F401  (each registers its rules)
+    higher_order_operators,  # noqa: F401  (each registers its rules)
+    optimisers,  # noqa: F401  (each registers its rules)
+    process_defaults,  # noqa: F401  (each registers its rules)
+    recurrent_layers,  # noqa: F401  (each registers its rules)
+    saved_tensor_hooks,  # noqa: F401  (each registers its rules)
+    settings,  # noqa: F401  (each registers its rules)
+    symbol_functions,  # noqa: F401  (each registers its rules)
+    tensor_copies,  # noqa: F401  (each registers its rules)
+    tensor_hooks,  # noqa: F401  (each registers its rules)
+    tensor_methods,  # noqa: F401  (each registers its rules)
+    tensor_subclasses,  # noqa: F401  (each registers its rules)
+    torch_rng,  # noqa: F401  (each registers its rules)
+)
+from stator.library.torch.derivatives import (
+    autograd_boundaries,  # noqa: F401  (each registers its rules)
+    autograd_functions,  # noqa: F401  (each registers its rules)
+    forward_mode,  # noqa: F401  (each registers its rules)
+    func_transforms,  # noqa: F401  (each registers its rules)
+    gradients,  # noqa: F401  (each registers its rules)
+    vmap,  # noqa: F401  (each registers its rules)
+)
+from stator.shapes.environment import TraceEnvironment, unknown
+from stator.shapes.located_list import LocatedList
+from stator.source import WORLD, CallOf, Global, Local, Pinned
+
+_OWN_FOLDER = __file__.rsplit("/", 2)[0]
+_hook.skip_prefix(_OWN_FOLDER)
+
+
+@dataclass
+class Trace:
+    """A finished trace: exactly one of `value`, `error` and `stop` says how it ended."""
+
+    vm: VM
+    value: Any = None
+    error: BaseException | None = None  # the program's own exception
+    stop: Break | None = None
+    grad_at_start: bool = True
+    fake_mode: Any = None
+    frame: Frame | None = None  # the innermost frame, where the trace stopped
+
+    def release(self) -> None:
+        """Let go of the user's objects at once: what holds them is full of cycles, and finalizers do not wait."""
+        outside = self.error is not None and self.vm.heap.tracker_of(self.error) is not None
+        self.vm.release()
+        forget_classes()
+        guards = self.fake_mode.shape_env.guards
+        if type(guards) is LocatedList:
+            guards.locate = _nowhere  # autograd's C++ side holds fakes, which hold this: no collector sees the cycle
+        self.fake_mode.shape_env.settle = unknown
+        # CPython counts the weak references to a dying object, then may collect some: none may wait in garbage.
+        describer = self.fake_mode.fake_tensor_converter.meta_converter.describer
+        describer.lookup_tensor.data.clear()
+        describer.lookup_storage.data.clear()
+        self.value = self.frame = None
+        if self.stop is not None:
+            self.stop.__traceback__ = None
+        if self.error is not None and not outside:  # the user's own exception keeps what it has
+            self.error.__traceback__ = None
+
+
+
+def _nowhere() -> None:
+    return None
+
+
+def root_frame(vm: VM, fn: types.FunctionType, bound: tuple[Any, ...]) -> Frame:
+    """The frame of the call, each argument an unread box."""
+    unit = decode(fn.__code__)
+    names = unit.local_names
+    slots: list[Any] = [UNBOUND] * unit.nlocalsplus
+    for index, raw in enumerate(bound):
+        slots[index] = boxed_argument(vm, raw, Local(names[index], index))
+    vm.heap.sources[id(fn)] = Pinned(fn)
+    vm.guard_code(fn)
+    return Frame(unit, program_of(unit), fn, slots, vm.heap.scope(fn.__globals__))
+
+
+def enter_default_devices(vm: VM, around: list[Any]) -> None:
+    """`with torch.device(...)` around the call is a mode that the recorder plays itself."""
+    vm.torch_state.devices += [mode.device for mode in around if type(mode) is DeviceContext]
+    vm.torch_state.devices_at_start = len(vm.torch_state.devices)
+
+
+def enter_modes(vm: VM, around: list[Any]) -> None:
+    """Other modes around the call; the guard of torch's state compares their classes."""
+    if vm.functions_off == 2 and any(type(mode) is not DeviceContext for mode in around):
+        raise Break("SB005", "a mode that is turned off")
+    vm.modes += [vm.heap.adopt(mode, CallOf(Pinned(mode_around), (Pinned(level),)))
+                 for level, mode in enumerate(around) if type(mode) is not DeviceContext]
+    vm.modes_at_start = len(vm.modes)
+
+
+def refuse_dual_level(vm: VM) -> None:
+    """Inside forward_ad.dual_level() tensors may carry tangents, which no fake tensor and no compiler sees."""
+    level = forward_ad._current_level
+    vm.heap.guard(Global(Pinned(forward_ad.__dict__), "_current_level"), Kind.EQUALS, level)
+    if level >= 0:
+        raise Break("SB016", "forward-mode differentiation is on")
+
+
+def refuse_active_modes() -> None:
+    """Modes of the user's see every operation; what the trace does with fakes is none of theirs."""
+    if torch._C._len_torch_dispatch_stack():
+        raise Break("SB005", "a TorchDispatchMode is active")
+    if torch._C._functorch.get_interpreter_stack():
+        stop = Break("SB016", "a functorch transform is active")
+        stop.remedy = "compile the function that calls torch.func's vmap, grad or jacrev: it is captured as a whole"
+        raise stop
+
+
+Begin = Callable[[VM], tuple[Frame, Frame | None, BaseException | None]]
+
+
+def trace(begin: Begin, stop_step: int = -1, stop: Break | None = None) -> Trace:
+    """A trace with remembered propagation or, where the program asks for what that does not keep, an exact one."""
+    try:
+        return trace_once(begin, stop_step, stop, exact=False)
+    except ExactNeeded:
+        pass  # and left behind: an exception that the program raises must not get it as its context
+    return trace_once(begin, stop_step, stop, exact=True)
+
+
+def nothing() -> None:
+    return None
+
+
+def trace_once(begin: Begin, stop_step: int, stop: Break | None, exact: bool) -> Trace:
+    """Interpret from the frames that `begin` makes: (root, innermost or None, exception to raise there or None).
+
+    With `stop_step`, the trace ends with `stop` just before that instruction, its frames as they are there.
+    """
+    with put_back():
+        state, around = global_state(), function_modes_around()
+        hooks_around = _core.saved_hooks_of_program()
+    compiler_queries.ignore_peer_bookkeeping()
+    fake_mode = FakeTensorMode(shape_env=TraceEnvironment(), allow_non_fake_inputs=False)
+    recorder = Recorder(fake_mode)
+    recorder.propagation.enabled = not exact
+    heap = Heap(recorder)
+    recorder.known.may_guard = lambda each: heap.shapes.may_guard_contents(each.source)
+    recorder.items.may_open = lambda each: heap.shapes.opens_items(each.source)
+    recorder.known.guard = lambda each: heap.guard(each.source, Kind.VALUES, tensor_values(each.tensor))
+    vm = VM(heap, recorder)
+    recorder.class_of = functools.partial(tensor_class, vm)
+    recorder.refuse_patched = functools.partial(refuse_patched_call, vm)
+    vm.functions_off = vm.functions_off_at_start = state.torch_function_disabled
+    fake_mode.shape_env.guards = LocatedList(vm.location)
+    heap.guards.add(Guard(WORLD, Kind.GLOBAL_STATE, state, None))
+    grad = torch.is_grad_enabled()
+    result = Trace(vm, grad_at_start=grad, fake_mode=fake_mode)
+    given_up = False  # whether nobody gets the trace: then nobody else lets go of what it holds
+    collecting = gc.isenabled()
+    gc.disable()  # a collection would run finalizers of unrelated objects inside the trace
+    limit = vm.recursion_limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(limit, 10_000))
+    budget_before = _hook.set_recursion_budget(limit // 2)
+    asked_before = _hook.exchange_callback(vm.intercepted)
+    try:
+        enter_default_devices(vm, around)
+        refuse_dual_level(vm)
+        refuse_active_modes()
+        if stop is not None:
+            vm.stop_step, vm.stop = stop_step, stop
+        with fake_mode, torch._C._EnableTorchFunction(), recorder.mode, decimals.own_context(vm):
+            vm.frame = Thunk(nothing)  # code of the program's that runs before there is a frame (a key's __hash__)
+            root, innermost, thrown = begin(vm)
+            vm.frame = innermost or root
+            warning_filters.watch_warnings(vm)
+            vm.frame = None
+            enter_modes(vm, around)
+            saved_tensor_hooks.HooksAround(vm, hooks_around)
+            try:
+                result.value = vm.run(root, innermost, thrown)
+                function_modes.require_balance(vm)
+                forward_mode.require_left(vm)
+                saved_tensor_hooks.require_popped(vm)
+                warning_filters.require_ended(vm)
+            except Bug as bug:
+                raise bug.error from None
+            except (Exception, SystemExit, GeneratorExit) as error:
+                saved_tensor_hooks.require_popped(vm)
+                warning_filters.require_ended(vm)
+                result.error = error
+            except Break as reason:
+                if vm.dual_levels:  # what is left of the program would need the tangents
+                    reason.data.setdefault("turn_off", forward_mode.WAY)
+                if vm.pushed_hooks or vm.hook_cells:  # what is left would be saved without them, or changes them
+                    reason.data.setdefault("turn_off", saved_tensor_hooks.WAY)
+                if object_functions.locals_are_kept(vm):
+                    reason.data.setdefault("turn_off", object_functions.LOCALS)
+                if vm.recordings:  # a list that is filled by half
+                    reason.data.setdefault("turn_off", warning_filters.WAY)
+                raise
+            finally:
+                saved_tensor_hooks.leave_hooks(vm)
+                recorder.function_modes = []  # what follows is no operation of the program's
+                # inside the modes: leaving inference mode brings back the dispatch keys of its start
+                vm.torch_state.close()
+    except Break as reason:
+        result.stop = reason
+        if len(vm.modes) > vm.modes_at_start or vm.index_modes:  # what is left of the program would need them on
+            reason.data.setdefault("turn_off", function_modes.WAY)
+        elif vm.functions_off_before:
+            reason.data.setdefault("turn_off", tensor_subclasses.WAY)
+    except BaseException:
+        given_up = True
+        raise
+    finally:
+        vm.live = False
+        heap.put_tracebacks_back()
+        if vm.replay is not None:
+            vm.replay.close()
+        result.frame, vm.frame = vm.frame, None
+        _hook.exchange_callback(asked_before)
+        _hook.set_recursion_budget(budget_before)
+        sys.setrecursionlimit(limit)
+        if given_up:
+            result.release()
+        if collecting:
+            gc.enable()
+    return result
+
+
+__all__ = ["Trace", "trace"]

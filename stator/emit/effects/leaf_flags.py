@@ -1,0 +1,29 @@
+"""Flags of leaves from outside.   the notes of a trace  ->  p.requires_grad = False, before the graph or after it"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from stator.interp.tensors.grad_flags import settle
+
+
+@dataclass
+class FlagLines:
+    """Statements before the graph, those that take them back where it raises, and statements after it."""
+
+    first: list[str]
+    undo: list[str]
+    last: list[str]
+
+
+def write_flags(build: Any) -> FlagLines:
+    lines = FlagLines([], [], [])
+    for flag in settle(build.vm):
+        place = f"{build.outside(build.heap.by_standin[id(flag.leaf)].source)}.requires_grad"
+        if flag.entry is not flag.before:
+            lines.first.append(f"{place} = {flag.entry}")
+            lines.undo.append(f"{place} = {flag.before}")
+        if flag.final is not flag.entry:
+            lines.last.append(f"{place} = {flag.final}")
+    return lines

@@ -1,0 +1,438 @@
+"""Write back what the program changed.   self.n += 1; xs.append(y)  ->  vars(self)['n'] = 4; xs.append(y)
+
+In: the trackers, each with the boxes it had when it was adopted.  Out: statements of the residual program.  The
+values were worked out before: every expression here reads parameters and fresh objects only.
+"""
+
+from __future__ import annotations
+
+import collections
+import sys
+import warnings
+from typing import Any
+
+import torch
+
+from stator import _core, _hook
+from stator.emit.effects.cache_calls import write_cache_use
+from stator.emit.rebuild.context_variables import write_context_sets
+from stator.emit.rebuild.deferred_texts import write_frozen, write_text
+from stator.emit.rebuild.returned_arrays import write_array
+from stator.emit.rebuild.returned_generators import write_standing
+from stator.emit.rebuild.returned_iterators import write_iterator
+from stator.emit.rebuild.values import Rebuilder, _vars, set_attribute
+from stator.graph.state.quiet_logging import Heard
+from stator.guards.guard import MISSING, Kind
+from stator.heap.adopt.outside_sets import guard_layout
+from stator.heap.blank_instances import slot_members
+from stator.heap.box import Box
+from stator.heap.iterators.outside_iterators import advanced, exhausted
+from stator.heap.iterators.peekable_iterators import is_exhausted, taken
+from stator.heap.lifetimes import refuse_watched_deaths
+from stator.heap.pure_readers import bytes_of, default_factory_of
+from stator.heap.raw_access import instance_dict, raw_members
+from stator.heap.state_names import guard_two_names
+from stator.heap.tracker import Shape, VariableTracker
+from stator.host.value_kinds import is_a
+from stator.interp.tracebacks import Unwound, add_place
+from stator.library.python.caches import CacheUsed
+from stator.library.python.decimals import raise_flags, raised_flags
+from stator.library.python.file_io import Written
+from stator.library.python.printing_and_logging import Converted, Logged, PolicySet, Printed, Warned
+from stator.library.python.state.known_random_streams import set_state, state_of
+from stator.library.python.warning_filters import FiltersChanged, FiltersKept
+from stator.library.python.weak_references import refuse_untold_deaths
+from stator.source import CallOf, Pinned
+
+
+def write_effects(build: Rebuilder) -> int:
+    """Emit every write-back; answers how many there are."""
+    statements: list[str] = []
+    refuse_watched_deaths(build.heap)
+    refuse_untold_deaths(build.vm)
+    write_context_sets(build)
+    vm = build.vm
+    tensors = bool(vm.tensor_grads or vm.data_notes or vm.tensor_attributes)  # whether anything was set on one
+    for tracker in _writing_order(build.heap.trackers):
+        if tracker.shape is Shape.TENSOR and not tensors and tracker.initial_slots is None:
+            tracker.mutated = False
+            continue
+        before = len(statements)
+        _diff(build, tracker, statements)
+        tracker.mutated = len(statements) > before
+        if tracker.mutated and id(tracker) not in build.heap.written and tracker.shape not in _UNNOTED \
+                and (build.vm.strict or build.vm.replay is not None and build.vm.replay.played):
+            raise AssertionError(f"a write to {tracker.source.text()} was not noted")  # what was replayed may be stale
+    guard_two_names(build.heap, build.vm.class_overlays, build.vm.recorder.layouts.touched())
+    build.heap.faces.guard_overlaps()
+    for scope in list(build.heap.scopes.values()):
+        for name, value in scope.overlay.items():
+            namespace = build.writer.constant(scope.namespace, "globals")
+            if value is MISSING or name in scope.reborn:
+                statements.append(f"{namespace}.pop({name!r}, None)")  # it may have come and gone
+            if value is not MISSING:
+                statements.append(f"{namespace}[{name!r}] = {build.value(value)}")
+    for cls, overlay in build.vm.class_overlays.items():
+        for name, value in overlay.items():
+            holder = build.writer.constant(cls)
+            if value is MISSING or (cls, name) in build.vm.reborn:
+                statements.append(f"{build.writer.constant(forget_attribute)}({holder}, {name!r})")
+            if value is not MISSING:
+                statements.append(f"setattr({holder}, {name!r}, {build.value(value)})")
+    for stream, known in build.vm.seeded_streams.values():
+        state = build.writer.constant(state_of(known), "stream_state")
+        statements.append(f"{build.writer.constant(set_state)}({build.outside(build.heap.source_of(stream))}, {state})")
+    signals = raised_flags(build.vm)
+    if signals:
+        statements.append(f"{build.writer.constant(raise_flags)}({build.writer.constant(signals, 'signals')})")
+    replayed = [_replay(build, effect) for effect in build.vm.effects]
+    early = build.vm.early_effects
+    statements = replayed[:early] + statements + replayed[early:]
+    for statement in statements:
+        build.writer.line(statement)
+    return len(statements)
+
+
+def forget_attribute(cls: type, name: str) -> None:
+    """Delete an attribute of the class; one that came and went was never there."""
+    if name in cls.__dict__:
+        delattr(cls, name)
+
+
+def _writing_order(trackers: list[VariableTracker]) -> list[VariableTracker]:
+    """As they were met.  Iterators that are advanced come first, while what they walk is as it was; those that are set
+    to a position come last, an iterator before those it draws from."""
+    advanced_ones = [tracker for tracker in trackers if tracker.shape is Shape.UPCOMING]
+    iterators = [tracker for tracker in trackers if tracker.shape is Shape.ITERATOR]
+    others = [t for t in trackers if t.shape is not Shape.ITERATOR and t.shape is not Shape.UPCOMING]
+    return advanced_ones + others + iterators[::-1]
+
+
+def _replay(build: Rebuilder, effect: Any) -> str:
+    writer = build.writer
+    if type(effect) is Printed:
+        stream = f"{writer.constant(sys, 'sys')}.{effect.stream}"
+        written = [f"{stream}.write({write_text(build, piece)})" for piece in effect.pieces or (effect.text,)]
+        return "; ".join(written + [f"{stream}.flush()"] * effect.flush)
+    if type(effect) is Warned:
+        return (f"{writer.constant(warn_at, 'warn_at')}({build.value(effect.message)}, "
+                f"{writer.constant(effect.category)}, {effect.filename!r}, {effect.line}, {effect.outward})")
+    if type(effect) is Converted:
+        return f"{writer.constant(warn_of_conversion, 'warn_of_conversion')}({effect.filename!r}, {effect.line})"
+    if type(effect) is Logged:
+        args = ", ".join(write_frozen(build, arg) for arg in (effect.message, effect.args))
+        logger = writer.constant(effect.logger, "logger")
+        return (f"{writer.constant(log_at, 'log_at')}({logger}, {effect.level}, {args}, {effect.filename!r}, "
+                f"{effect.line}, {effect.function!r}, {effect.outward}, {write_frozen(build, effect.extra)}, "
+                f"{effect.exc_info!r})")
+    if type(effect) is Written:
+        stream = build.outside(effect.source)
+        return f"{stream}.flush()" if effect.data is None else f"{stream}.write({build.value(effect.data)})"
+    if type(effect) is CacheUsed:
+        return write_cache_use(build, effect)
+    if type(effect) is Unwound:
+        return f"{writer.constant(add_place)}({build.value(effect.exc)}, {writer.constant(effect.place, 'place')})"
+    if type(effect) is FiltersChanged:
+        given = [*map(writer.constant, effect.args),
+                 *(f"{name}={writer.constant(value)}" for name, value in effect.kwargs.items())]
+        return f"{writer.constant(effect.function)}({', '.join(given)})"
+    if type(effect) is FiltersKept:
+        outcome = "" if effect.method is warnings.catch_warnings.__enter__ else ", None, None, None"
+        return f"{writer.constant(effect.method)}({build.value(effect.manager)}{outcome})"
+    if type(effect) is PolicySet:
+        return f"{writer.constant(effect.setter, 'set_error_policy')}({effect.value!r})"
+    raise TypeError(f"unknown effect {effect!r}")
+
+
+_LEAF = torch.zeros((), requires_grad=True)
+
+
+def warn_of_conversion(filename: str, line: int) -> None:
+    """Convert a tensor as the program did, and pass on what torch warns of."""
+    with torch.enable_grad(), Heard(always=False) as said:
+        float(_LEAF)
+    for each in said:
+        warn_at(str(each.message), each.category, filename, line, 0)
+
+
+def warn_at(message: Any, category: Any, filename: str, line: int, outward: int) -> None:
+    """Warn as if from the user's line, with that module's own registry."""
+    if outward:
+        frame = frame_outside(outward)
+        if frame is None:  # as warnings.warn does where the stack is shorter than its stacklevel
+            return warnings.warn_explicit(message, category, "sys", 1, "sys")
+        names = frame.f_globals
+        registry = names.setdefault("__warningregistry__", {})
+        return warnings.warn_explicit(message, category, frame.f_code.co_filename, frame.f_lineno,
+                                      names.get("__name__", "<string>"), registry)
+    module = next((m for m in list(sys.modules.values()) if getattr(m, "__file__", None) == filename), None)
+    registry = None if module is None else module.__dict__.setdefault("__warningregistry__", {})
+    # A module of None would say that Python is shutting down: then nothing is shown.
+    name = filename.removesuffix(".py") if module is None else module.__name__
+    warnings.warn_explicit(message, category, filename, line, name, registry)
+
+
+def log_at(logger: Any, level: int, message: Any, args: tuple[Any, ...], filename: str, line: int,
+           function: str, outward: int, extra: Any, exc_info: bool | None) -> None:
+    """Log as if from the user's line."""
+    if not logger.isEnabledFor(level):
+        return
+    if outward:
+        frame = frame_outside(outward)
+        if frame is not None:
+            filename, line, function = frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name
+    logger.handle(logger.makeRecord(logger.name, level, filename, line, message, args, exc_info, function, extra))
+
+
+def frame_outside(outward: int) -> Any:
+    """The frame that many calls outside the compiled function, whose segment calls us; None where there is none."""
+    frame: Any = sys._getframe(1)
+    while frame is not None:
+        name = frame.f_code.co_filename
+        if not name.startswith(_OWN) and not name.startswith("<stator"):
+            outward -= 1
+            if not outward:
+                return frame
+        frame = frame.f_back
+    return None
+
+
+_OWN = __file__.rsplit("/", 2)[0]
+
+
+# ---------------------------------------------------------------------- one outside object
+
+
+def _diff(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> None:
+    shape = tracker.shape
+    if tracker.part_of is not None:
+        return None
+    if shape is Shape.OPAQUE:
+        return _diff_generator(build, tracker, out)
+    if shape is Shape.ITERATOR:
+        return write_iterator(build, tracker, out)
+    if shape is Shape.BUFFER:
+        return _diff_buffer(build, tracker, out)
+    if shape is Shape.ARRAY:
+        return write_array(build, tracker, out)
+    if shape in _CLASSED and type(tracker.standin) is not type(tracker.original):
+        change = build.writer.constant(_set_class, "set_class")
+        out.append(f"{change}({build.outside(tracker.source)}, {build.value(type(tracker.standin))})")
+    if shape is Shape.UPCOMING:
+        _diff_upcoming(build, tracker, out)
+    elif shape is Shape.LIST:
+        _diff_list(build, tracker, out)
+    elif shape is Shape.DICT:
+        _diff_dict(build, tracker, out)
+    elif shape is Shape.SET:
+        _diff_set(build, tracker, out)
+    elif shape is Shape.CELL:
+        _diff_cell(build, tracker, out)
+    elif shape is Shape.TENSOR:
+        _diff_tensor(build, tracker, out)
+    if tracker.initial_dict is not None and tracker.dict_owner is None and shape is not Shape.TENSOR:
+        _diff_attributes(build, tracker, out)
+    if tracker.initial_slots is not None:
+        _diff_slots(build, tracker, out)
+
+
+def _diff_tensor(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> None:
+    """What the program set on a tensor from outside; its contents are the graph's business."""
+    if id(tracker.standin) in build.vm.tensor_grads:
+        grad = build.vm.tensor_grads[id(tracker.standin)][1]
+        out.append(f"{build.outside(tracker.source)}.grad = {build.value(grad)}")
+    if id(tracker.standin) in build.vm.data_notes:
+        note = build.vm.data_notes[id(tracker.standin)]
+        out.append(f"{build.outside(tracker.source)}.data = {build.value(note.value)}")
+    for name, value in build.vm.tensor_attributes.get(id(tracker.standin), {}).items():
+        if tracker.initial_dict is None or name not in tracker.initial_dict \
+                or not _current(tracker.initial_dict[name], value):
+            setter = build.writer.constant(set_attribute, "set_attribute")
+            out.append(f"{setter}({build.outside(tracker.source)}, {name!r}, {build.value(value)})")
+
+
+def _diff_generator(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> None:
+    """A generator from outside whose body this segment ran: it stands where the body does."""
+    body = dict.get(build.vm.generators, id(tracker.standin))
+    if body is not None and body.adopted is not None and (body.entered or body.done and not body.over):
+        write_standing(build, body, build.outside(tracker.source), out)
+
+
+def _current(box: Any, value: Any) -> bool:
+    return value is box or type(box) is Box and box.is_current(value)
+
+
+def _diff_upcoming(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> None:
+    """The program took items from the user's iterator: take as many."""
+    count = taken(tracker)
+    if is_exhausted(tracker):
+        out.append(f"{build.writer.constant(exhausted)}({build.outside(tracker.source)})")
+    elif count:
+        name = build.outside(tracker.source)
+        out.append(f"{build.writer.constant(next)}({name}, None)" if count == 1
+                   else f"{build.writer.constant(advanced)}({name}, {count})")
+
+
+def _diff_list(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> None:
+    initial = tracker.initial
+    now = list(raw_members(tracker.standin))
+    same = min(len(initial), len(now))
+    if all(_current(box, value) for box, value in zip(initial, now, strict=False)):
+        if len(now) == len(initial):
+            return
+        if len(now) > len(initial):
+            name = build.outside(tracker.source)
+            base = build.writer.constant(_list_base(tracker.standin))
+            added = [build.value(value) for value in now[same:]]
+            out.append(f"{base}.append({name}, {added[0]})" if len(added) == 1
+                       else f"{base}.extend({name}, [{', '.join(added)}])")
+            return
+    name = build.outside(tracker.source)
+    parts = [build.value(value) for value in now]
+    base = build.writer.constant(_list_base(tracker.standin))
+    if is_a(tracker.standin, list):
+        out.append(f"{base}.__setitem__({name}, slice(None), [{', '.join(parts)}])")
+    elif len(now) == len(initial):  # iterators of the deque may go on
+        out.extend(f"{base}.__setitem__({name}, {at}, {part})" for at, part in enumerate(parts)
+                   if not _current(initial[at], now[at]))
+    else:
+        out.append(f"{base}.clear({name})")
+        out.append(f"{base}.extend({name}, [{', '.join(parts)}])")
+
+
+def _list_base(value: Any) -> type:
+    return list if is_a(value, list) else collections.deque
+
+
+def _dict_base(value: Any) -> Any:
+    return collections.OrderedDict if is_a(value, collections.OrderedDict) else dict
+
+
+def _diff_dict(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> None:
+    """Keys are told apart by identity: comparing them would run the program's `__eq__` and `__hash__`."""
+    base_type = _dict_base(tracker.standin)
+    initial = {id(key): (key, box) for key, box in tracker.initial.items()}
+    values = {id(key): item for key, item in dict.items(tracker.standin)}
+    order = list(base_type.__iter__(tracker.standin))
+    name, base = tracker.source, build.writer.constant(base_type)
+    _diff_factory(build, tracker, out)
+    kept = [key for key in tracker.initial if id(key) in values]
+    if any(key is not known for key, known in zip(order, kept, strict=False)):  # removed and put back, or moved
+        build.heap.expose_keys(tracker)
+        items = [f"({build.value(key)}, {build.value(values[id(key)])})" for key in order]
+        out.append(f"{base}.clear({build.outside(name)})")
+        out.append(f"{base}.update({build.outside(name)}, [{', '.join(items)}])")
+        return
+    for number, (key, _) in initial.items():
+        if number not in values:
+            out.append(f"{base}.__delitem__({build.outside(name)}, {build.value(key)})")
+    for key in order:
+        item = values[id(key)]
+        if id(key) not in initial or not _current(initial[id(key)][1], item):
+            out.append(f"{base}.__setitem__({build.outside(name)}, {build.value(key)}, {build.value(item)})")
+
+
+def _diff_factory(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> None:
+    if not is_a(tracker.standin, collections.defaultdict):
+        return
+    now, before = (default_factory_of(value) for value in (tracker.standin, tracker.original))
+    if build.heap.original_of(now) is not before:
+        out.append(f"{build.outside(tracker.source)}.default_factory = {build.value(now)}")
+
+
+def _diff_set(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> None:
+    """What the program did, one after the other; or the table it ended with, from the one it began with."""
+    table = tracker.table
+    if not table.is_changed(tracker.standin):
+        return
+    name = tracker.source
+    if table.steps is not None and (not table.exact or len(table.steps) <= len(tracker.standin)):
+        for method, *given in table.steps:
+            item = "".join(f", {build.value(each)}" for each in given)
+            out.append(f"set.{'discard' if method == 'remove' else method}({build.outside(name)}{item})")
+        return
+    guard_layout(build.heap, name, table.layout)
+    parts = ", ".join(build.value(item) for item in raw_members(tracker.standin))
+    layout = build.writer.constant(_core.set_layout(tracker.standin), "layout")
+    out.append(f"set.clear({build.outside(name)})")
+    out.append(f"{build.writer.constant(_core.fill_set, 'fill_set')}({build.outside(name)}, {layout}, [{parts}])")
+
+
+def _diff_buffer(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> None:
+    contents = bytes_of(tracker.standin)
+    if contents != tracker.initial:
+        if len(contents) != len(tracker.initial):  # what somebody has a view of does not change its size
+            build.heap.guard(CallOf(Pinned(_hook.is_exported), (tracker.source,)), Kind.FRESH_CALL, False)
+        out.append(f"{build.writer.constant(set_bytes, 'set_bytes')}({build.outside(tracker.source)}, {contents!r})")
+
+
+def set_bytes(buffer: Any, contents: bytes) -> None:
+    """Replace the contents of a bytearray or an array."""
+    if type(buffer) is bytearray:
+        buffer[:] = contents
+    else:
+        buffer[:] = type(buffer)(buffer.typecode, contents)
+
+
+def _diff_cell(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> None:
+    try:
+        value = tracker.standin.cell_contents
+    except ValueError:
+        if tracker.initial is not None:
+            out.append(f"del {build.outside(tracker.source)}.cell_contents")
+        return
+    if tracker.initial is None or not _current(tracker.initial, value):
+        out.append(f"{build.outside(tracker.source)}.cell_contents = {build.value(value)}")
+
+
+def put_back(before: list[Any], now: list[Any]) -> set[Any]:
+    """The names that were removed and set again: they went to the end, behind names that stayed."""
+    places = {name: i for i, name in enumerate(before)}
+    last, moved = -1, set()
+    for name in now:
+        place = places.get(name)
+        if place is None:
+            continue
+        if place < last:
+            moved.add(name)
+        else:
+            last = place
+    return moved
+
+
+def _diff_attributes(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> None:
+    initial = tracker.initial_dict
+    now = instance_dict(tracker.standin)
+    assert initial is not None and now is not None
+    own = build.writer.constant(_vars, "vars")
+    moved = put_back(list(initial), list(now))
+    for name in initial:
+        if name not in now or name in moved:
+            out.append(f"del {own}({build.outside(tracker.source)})[{name!r}]")
+    for name, value in now.items():
+        if name not in initial or name in moved or not _current(initial[name], value):
+            out.append(f"{own}({build.outside(tracker.source)})[{name!r}] = {build.value(value)}")
+
+
+def _diff_slots(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> None:
+    from_start = tracker.initial_slots
+    assert from_start is not None
+    for member in _members(tracker):
+        slot = build.writer.constant(member, f"slot_{member.__name__}")
+        try:
+            value = member.__get__(tracker.standin)
+        except AttributeError:
+            if member in from_start:
+                out.append(f"{slot}.__delete__({build.outside(tracker.source)})")
+            continue
+        if member not in from_start or not _current(from_start[member], value):
+            out.append(f"{slot}.__set__({build.outside(tracker.source)}, {build.value(value)})")
+
+
+def _members(tracker: VariableTracker) -> Any:
+    return slot_members(type(tracker.original))  # type: ignore[arg-type]  # mypy: type[Any] is not Hashable
+
+
+_UNNOTED = (Shape.TENSOR, Shape.OPAQUE)
+_CLASSED = (Shape.OBJECT, Shape.LIST, Shape.DICT, Shape.SET)
+_set_class = object.__dict__["__class__"].__set__  # type: ignore[attr-defined]

@@ -1,0 +1,187 @@
+"""Iterators in results and in effects.   enumerate(xs) after one step  ->  enumerate(<xs's iterator>, 1)
+
+In: C iterators made inside the trace, and the stand-ins of iterators from outside.  Out: expressions that make
+them anew, and statements that move the user's iterators to where the program left them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import operator
+from typing import Any
+
+from stator import _hook
+from stator.breaks import Break
+from stator.heap.adopt.outside_sets import is_under_way
+from stator.heap.iterators.items_ahead import TEE_DATA
+from stator.heap.iterators.outside_iterators import (
+    ADOPTED,
+    ASKING,
+    COUNTING,
+    POSITIONED,
+    STATEFUL,
+    STATELESS,
+    WALKERS,
+    advanced,
+    at_end,
+    exhausted,
+    steps_left,
+)
+from stator.heap.pure_readers import container_behind, reduced, set_state
+from stator.heap.tracker import VariableTracker
+
+SET_ITERATOR: type = type(iter(set()))
+VIEWS: dict[type, str] = {
+    type({}.keys()): "keys", type({}.values()): "values", type({}.items()): "items",
+}
+_REBUILT = ADOPTED | {
+    itertools.cycle, itertools.product, itertools.permutations, itertools.combinations,
+    itertools.combinations_with_replacement, type(itertools.tee([])[0]), TEE_DATA,
+    operator.itemgetter, operator.attrgetter, operator.methodcaller,
+}
+
+
+def rebuild_iterator(build: Any, value: Any, cls: type) -> str | None:
+    """An expression for a C iterator (or view, or getter) made inside the trace; None where it is none."""
+    if cls in VIEWS:
+        return build.variable(value, VIEWS[cls], f"{build.value(container_behind(value))}.{VIEWS[cls]}()")
+    if cls in WALKERS:
+        return _walker(build, value, WALKERS[cls][0])
+    if cls is SET_ITERATOR:
+        return _set_iterator(build, value)
+    if id(value) in build.heap.walks:  # a list iterator that stands for one over a set
+        walked = build.heap.walks[id(value)].standin
+        return _over_set(build, value, walked, len(walked) - operator.length_hint(value)) if is_under_way(value) \
+            else _ended_set_iterator(build, value)
+    if cls is itertools.pairwise:
+        return _pairwise(build, value)
+    if cls not in _REBUILT:
+        return None
+    make, args, state = reduced(value)
+    build.kept.append((args, state))
+    parts = [build.value(part) for part in args]
+    if id(value) in build.memo:  # a cycle through one of its parts built it already
+        return build.memo[id(value)]
+    name = build.variable(value, cls.__name__, f"{build.value(make)}({', '.join(parts)})")
+    if state is not None:
+        build.writer.line(f"{build.writer.constant(set_state)}({name}, {build.value(state)})")
+        if cls in POSITIONED and build.heap.tracker_of(args[0]) is not None:
+            # No further than its container is long by now: what the program added is still to be added.
+            build.afterwards.append(f"{build.writer.constant(settle)}({name}, {build.value(state)})")
+    return name
+
+
+def settle(iterator: Any, state: int) -> None:
+    """Move an iterator where it ought to be, where its container was too short for that before."""
+    if reduced(iterator)[2] != state:
+        set_state(iterator, state)
+
+
+def _walker(build: Any, value: Any, text: str) -> str:
+    container = container_behind(value)
+    if container is None:
+        return build.variable(value, "iterator", f"{build.writer.constant(exhausted)}({text.format('{}')})")
+    tracker = build.heap.tracker_of(container)
+    if tracker is not None and type(tracker.initial) is dict \
+            and list(map(id, tracker.initial)) != list(map(id, dict.keys(container))):
+        # It would have to be made between the write-backs: before them the dict is another one, and so is its length.
+        raise Break("SB007", "an iterator over a dict from outside that gained or lost keys")
+    made = text.format(build.value(container))
+    steps = len(container) - operator.length_hint(value)
+    if steps:
+        made = f"{build.writer.constant(advanced)}({made}, {steps})"
+    return build.variable(value, "iterator", made)
+
+
+def _set_iterator(build: Any, value: Any) -> str:
+    container = container_behind(value)
+    if container is None:
+        return _ended_set_iterator(build, value)
+    try:
+        left = len(reduced(value)[1][0])
+    except RuntimeError:
+        raise Break("SB007", "an iterator over a set that has changed since") from None
+    return _over_set(build, value, container, len(container) - left)
+
+
+def _ended_set_iterator(build: Any, value: Any) -> str:
+    return build.variable(value, "iterator", f"{build.writer.constant(exhausted)}(iter(set()))")
+
+
+def _over_set(build: Any, value: Any, container: Any, steps: int) -> str:
+    tracker = build.heap.sets.get(id(container))
+    if tracker is not None and tracker.table.is_changed(container):
+        raise Break("SB007", "an iterator over a set from outside that gained or lost members")
+    made = f"{build.writer.constant(iter)}({build.value(container)})"
+    if steps:
+        made = f"{build.writer.constant(advanced)}({made}, {steps})"
+    return build.variable(value, "iterator", made)
+
+
+def _pairwise(build: Any, value: Any) -> str:
+    parts = _hook.pairwise_parts(value)
+    build.kept.append(parts)
+    texts = [build.value(part) for part in parts]
+    name = build.variable(value, "pairwise", f"{build.writer.constant(itertools.pairwise, 'pairwise')}(())")
+    build.writer.line(f"{build.writer.constant(_hook.set_pairwise, 'set_pairwise')}({', '.join([name, *texts])})")
+    return name
+
+
+# ---------------------------------------------------------------------- iterators from outside
+
+
+def write_iterator(build: Any, tracker: VariableTracker, out: list[str]) -> None:
+    """Move the user's iterator to where the program left its stand-in."""
+    standin, cls = tracker.standin, type(tracker.standin)
+    if cls in WALKERS:
+        left = steps_left(standin)
+        if left != tracker.initial:
+            move = f"{build.writer.constant(exhausted)}({build.outside(tracker.source)})" if left < 0 else \
+                f"{build.writer.constant(walk_until)}({build.outside(tracker.source)}, {left})"
+            out.append(move)
+        return
+    now = reduced(standin)
+    build.kept.append(now)
+    if _same(tracker.initial, now):
+        return
+    name = build.outside(tracker.source)
+    if cls in ASKING and at_end(now[1]):
+        out.append(f"{build.writer.constant(_hook.end_iterator, 'end_iterator')}({name})")
+    elif cls in POSITIONED or cls in ASKING:
+        out.append(f"{build.writer.constant(exhausted)}({name})" if now[2] is None
+                   else f"{build.writer.constant(set_state)}({name}, {build.value(now[2])})")
+    elif cls in COUNTING:
+        place = 1 if cls is itertools.repeat else 0
+        out.append(f"{build.writer.constant(count_until)}({name}, {place}, {build.value(now[1][place])})")
+    elif cls is enumerate:
+        out.append(f"{build.writer.constant(_hook.move_enumerate, 'move_enumerate')}({name}, {now[1][1]})")
+    elif cls is itertools.islice:
+        following, taken = (-1, 0) if len(now[1]) == 2 else (now[1][1], now[2])
+        out.append(f"{build.writer.constant(_hook.move_slice, 'move_slice')}({name}, {following}, {taken})")
+    elif cls in STATEFUL:
+        state = "(iter(()),)" if cls is itertools.chain and now[2] is None else build.value(now[2])
+        out.append(f"{build.writer.constant(set_state)}({name}, {state})")
+    elif cls not in STATELESS:
+        raise Break("SB014", f"a {cls.__name__} from outside that was moved on")
+
+
+def _same(before: Any, now: Any) -> bool:
+    """Whether the parts of an iterator are those of the start: numbers by value, objects by identity."""
+    if type(before) is tuple and type(now) is tuple:
+        return len(before) == len(now) and all(map(_same, before, now))
+    if type(before) is type(now) and type(before) in (int, float, complex):
+        return before == now
+    return before is now
+
+
+def walk_until(iterator: Any, left: int) -> None:
+    """Advance a dict's iterator until `left` items are left."""
+    while operator.length_hint(iterator) > left:
+        next(iterator)
+
+
+def count_until(iterator: Any, place: int, target: Any) -> None:
+    """Advance a counting iterator until the argument that counts has reached `target`."""
+    while reduced(iterator)[1][place] != target:
+        if next(iterator, count_until) is count_until:
+            return

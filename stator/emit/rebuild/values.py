@@ -1,0 +1,445 @@
+"""Rebuild values.   a stand-in or fresh object of the trace  ->  an expression of the residual program
+
+Outside objects are what their sources say; tensors are graph outputs; fresh containers and instances are made
+anew, once per object (aliases stay aliases), allocated before they are filled where they refer to themselves.
+"""
+
+from __future__ import annotations
+
+import collections
+import enum
+import functools
+import random
+import re
+import types
+from typing import Any
+
+import torch
+from torch import fx
+from torch._subclasses.fake_tensor import FakeTensor
+
+from stator import _core
+from stator.breaks import Break
+from stator.emit.rebuild.context_variables import rebuild_token
+from stator.emit.rebuild.deferred_texts import write_text
+from stator.emit.rebuild.exception_values import rebuild_exception
+from stator.emit.rebuild.made_classes import rebuild_class
+from stator.emit.rebuild.returned_generators import rebuild_generator
+from stator.emit.rebuild.returned_iterators import rebuild_iterator
+from stator.emit.rebuild.small_objects import rebuild_holder
+from stator.emit.source_writer import Writer
+from stator.heap.blank_instances import CONSTANT_TYPES, IDENTITY_TYPES, new_shell, slot_members
+from stator.heap.box import Box
+from stator.heap.heap import Heap
+from stator.heap.pure_readers import plain_value
+from stator.heap.raw_access import instance_dict, items_in_order, raw_members, set_instance_dict
+from stator.heap.tracker import Shape
+from stator.host.value_kinds import is_a, module_of
+from stator.interp.objects.class_attributes import TensorSuper
+from stator.interp.outside_objects import is_outside
+from stator.interp.tensors.tensor_bookkeeping import GRAD_FN
+from stator.library.python.state.known_random_streams import remade_stream, state_of
+from stator.shapes.symbolic_values import SYMBOLIC, UNREAD, DeferredText
+from stator.shapes.varying_values import HELD_TYPES
+from stator.source import Drawn, Source
+
+
+class Rebuilder:
+    """Turns values of the trace into expressions; asks for graph outputs and outside values as it goes."""
+
+    def __init__(self, writer: Writer, heap: Heap, recorder: Any, vm: Any) -> None:
+        self.writer, self.heap, self.recorder, self.vm = writer, heap, recorder, vm
+        self.memo: dict[int, str] = {}
+        self.kept: list[Any] = []
+        self.outputs: list[Any] = []  # fake tensors the graph must return
+        self.output_index: dict[int, int] = {}
+        self.choices: dict[int, str] = {}  # of tensors that came out of a captured branch -> their variable
+        self.wanted: dict[Source, str] = {}  # outside values the entry hands over -> parameter name
+        self.drawn: dict[Source, str] = {}  # what the residual draws or copies before the graph -> its variable
+        self.building: set[int] = set()
+        self.afterwards: list[str] = []  # statements that follow the write-backs
+
+    # ------------------------------------------------------------------ outside
+
+    def outside(self, source: Source) -> str:
+        names, hint = (self.drawn, "drawn") if isinstance(source, Drawn) else (self.wanted, "")
+        name = names.get(source)
+        if name is None:
+            name = names[source] = self.writer.fresh(hint or source.text())
+        return name
+
+    def tensor(self, fake: FakeTensor) -> str:
+        tracker = self.heap.by_standin.get(id(fake))
+        if tracker is not None:
+            return self.outside(tracker.source)
+        if id(fake) in self.recorder.copies:
+            return self.outside(self.recorder.copies[id(fake)][1])
+        index = self.output_index.get(id(fake))
+        if index is None:
+            index = self.output_index[id(fake)] = len(self.outputs)
+            self.outputs.append(fake)
+        choice = self.recorder.uncertain.choices.get(id(fake))
+        return f"out[{index}]" if choice is None else self.chosen(fake, choice, f"out[{index}]")
+
+    def chosen(self, fake: FakeTensor, choice: Any, made: str) -> str:
+        """A tensor that a captured branch may have left as it was: that very tensor, or the one it made."""
+        name = self.choices.get(id(fake))
+        if name is None:
+            name = self.choices[id(fake)] = self.writer.fresh("chosen")
+            ways = [made if each is None else self.tensor(each) for each in (choice.when_true, choice.when_false)]
+            self.writer.line(f"{name} = {ways[0]} if {self.value(choice.condition)} else {ways[1]}")
+        return name
+
+    # ------------------------------------------------------------------ values
+
+    def value(self, value: Any) -> str:
+        cls = type(value)
+        if cls in CONSTANT_TYPES and value == value:
+            if cls is int and value in self.vm.addresses:
+                raise Break("SB007", "the address of a tuple that was made inside")
+            if cls is int and value in self.vm.asked_ids:  # the object will be another one, elsewhere
+                return f"id({self.value(self.vm.asked_ids[value])})"
+            if cls is int and value in self.vm.asked_hashes:
+                return f"hash({self.value(self.vm.asked_hashes[value])})"
+            return self.scalar(value)
+        if cls is FakeTensor:
+            return self.fresh_tensor(value)
+        if cls in SYMBOLIC:
+            return self.symbol(value)
+        if cls is Box:
+            return self.value(value.value) if value.forced else self.outside(value.source())
+        known = self.memo.get(id(value))
+        if known is not None:
+            return known
+        tracker = self.heap.by_standin.get(id(value))
+        if tracker is not None:
+            text = self.outside(tracker.source)
+        elif id(value) in self.heap.sources:
+            text = self.outside(self.heap.sources[id(value)])
+        elif (source := self.heap.constants.source_of(value)) is not None:
+            text = self.outside(source)
+        elif id(value) in self.heap.owners:
+            text = f"{self.writer.constant(_vars, 'vars')}({self.value(self.heap.owners[id(value)])})"
+        elif cls in CONSTANT_TYPES:  # a NaN, which containers find by identity: one object in all places
+            text = self.variable(value, "nan", self.scalar(value))
+        else:
+            text = self.made(value, cls)
+        self.memo[id(value)] = text
+        self.kept.append(value)
+        return text
+
+    def symbol(self, value: Any) -> str:
+        """A number that the graph computes."""
+        if type(value) is DeferredText:
+            return write_text(self, value)
+        if type(value) in HELD_TYPES and id(value) not in self.heap.by_standin:
+            return self.variable(value, "scalar", f"{self.value(value.tensor)}.numpy()[()]")
+        if type(value) in UNREAD:
+            return self.outside(self.heap.by_standin[id(value)].source)
+        number = self.recorder.symbols.numbers.get(value.node.expr)
+        if number is not None:
+            return self.outside(number[1])
+        node = self.recorder.symbols.node_of(value)
+        if not is_a(node, fx.Node):
+            return self.scalar(node)
+        if type(value) is torch.SymFloat:  # compilers return tensors and integers
+            known = self.memo.get(id(node))
+            if known is None:
+                with self.recorder.fake_mode:
+                    # Not torch.full, which asks for the number.
+                    one = self.recorder.call(torch.ones, ((),), {"dtype": torch.float64, "device": "cpu"})
+                    boxed = self.recorder.call(torch.mul, (one, value), {})
+                known = self.memo[id(node)] = f"{self.tensor(boxed)}.item()"
+            return known
+        index = self.output_index.get(id(node))
+        if index is None:
+            index = self.output_index[id(node)] = len(self.outputs)
+            self.outputs.append(value)
+        return f"out[{index}]"
+
+    def scalar(self, value: Any) -> str:
+        if type(value) is float:
+            return repr(value) if abs(value) < float("inf") else f"float('{value!r}')"
+        return self.writer.constant(value)
+
+    def fresh_tensor(self, fake: FakeTensor) -> str:
+        cls = self.recorder.classes.get(id(fake))
+        if cls is not None and self.heap.by_standin.get(id(fake)) is None \
+                and id(fake) not in self.recorder.wrappers.behind:
+            return self.subclass(fake, cls)
+        text = self.tensor(fake)
+        attributes = self.vm.tensor_attributes.get(id(fake))
+        if attributes and id(fake) not in self.memo and self.heap.by_standin.get(id(fake)) is None:
+            self.memo[id(fake)] = text
+            for name, value in attributes.items():
+                self.writer.line(f"{text}.{name} = {self.value(value)}")
+        return text
+
+    def subclass(self, fake: FakeTensor, cls: type) -> str:
+        """A tensor that the program sees as an object of a subclass: made of the graph's plain one."""
+        if id(fake) in self.memo:
+            return self.memo[id(fake)]
+        kind = self.value(cls)
+        name = self.variable(fake, cls.__name__.lower(),
+                             f"{self.writer.constant(as_class, 'as_class')}({self.tensor(fake)}, {kind})")
+        for key, value in self.vm.tensor_attributes.get(id(fake), {}).items():
+            self.writer.line(f"{self.writer.constant(set_attribute, 'set_attribute')}({name}, {key!r}, "
+                             f"{self.value(value)})")
+        return name
+
+    def made(self, value: Any, cls: type) -> str:
+        if id(value) in self.vm.shown_addresses:
+            raise Break("SB013", f"the address of a {cls.__name__} in text, beside the object itself")
+        if cls is torch.Generator and id(value) in self.recorder.nodes:
+            return self.tensor(value)
+        if cls is TensorSuper:
+            raise Break("SB007", "a super() of a tensor")
+        if id(value) in self.vm.hooks:
+            raise Break("SB016", "the handle of a hook on a tensor of the graph")
+        if id(value) in self.vm.watches:
+            self.outputs.append(self.vm.watches[id(value)][1])
+            return f"out[{len(self.outputs) - 1}]"
+        if id(value) in self.vm.known_streams:
+            if cls is random.Random and list(vars(value)) != ["gauss_next"]:
+                raise Break("SB007", "a random stream with attributes of its own")
+            state = self.writer.constant(state_of(value), "stream_state")
+            return self.variable(value, "stream", (
+                f"{self.writer.constant(remade_stream)}({self.writer.constant(cls)}, {state})"))
+        if is_a(value, torch.Tensor):
+            raise Break("SB017", f"a {cls.__name__} made inside the trace")
+        if cls is tuple or cls is list or cls is set or cls is frozenset or cls is dict:
+            return self.container(value, cls)
+        if cls is types.FunctionType:
+            target = self.vm.callbacks.get(id(value))
+            if target is not None:
+                return self.value(target.target)
+            if id(value) in self.vm.fresh:
+                return self.function(value)
+        if cls is types.CellType:
+            return self.cell(value)
+        if id(value) in self.vm.compiled_inside:
+            return self.compiled(self.vm.compiled_inside[id(value)])
+        if id(value) in self.vm.generators:
+            return rebuild_generator(self, value)
+        if cls is slice:
+            return f"slice({self.value(value.start)}, {self.value(value.stop)}, {self.value(value.step)})"
+        if cls is functools.partial:
+            return self.partial(value)
+        if is_a(value, type) and id(value) in self.vm.fresh:
+            return rebuild_class(self, value)
+        text = rebuild_holder(self, value, cls) or rebuild_iterator(self, value, cls) or rebuild_token(self, value, cls)
+        if text is not None:
+            return text
+        if cls in IDENTITY_TYPES or is_a(value, (type, types.ModuleType, types.FunctionType)) \
+                or is_a(value, enum.Enum) and is_outside(self.vm, value):
+            return self.writer.constant(value)
+        if cls is torch.Size:
+            return f"{self.writer.constant(torch.Size, 'Size')}([{', '.join(self.value(v) for v in value)}])"
+        if cls is range or cls is bytes or cls is types.TracebackType:  # the trace made its frames, of code alone
+            return self.writer.constant(value)
+        if cls is collections.deque:
+            return self.deque(value)
+        if is_a(value, BaseException):
+            return rebuild_exception(self, value)
+        if is_a(value, tuple) and module_of(type(value)) == "torch.return_types":
+            return f"{self.writer.constant(cls)}(({', '.join(self.value(v) for v in value)},))"
+        if new_shell(cls) is not None:
+            return self.instance(value, cls)
+        if id(value) in self.vm.autograd_nodes:
+            raise Break("SB016", "Tensor.grad_fn", turn_off=GRAD_FN)
+        made = cls if id(cls) not in self.vm.fresh else None
+        raise Break("SB007", f"a {module_of(cls)}.{cls.__qualname__}", made=made)
+
+    # ------------------------------------------------------------------ containers
+
+    def variable(self, value: Any, hint: str, expression: str) -> str:
+        """Name an object before its parts are built, so that parts may refer to it."""
+        name = self.writer.fresh(hint)
+        self.writer.line(f"{name} = {expression}")
+        self.memo[id(value)] = name
+        self.kept.append(value)
+        return name
+
+    def container(self, value: Any, cls: type) -> str:
+        if cls is tuple:
+            parts = [self.value(item) for item in value]
+            if id(value) in self.memo:  # a cycle through a list built it already
+                return self.memo[id(value)]
+            text = f"({', '.join(parts)}{',' if len(parts) == 1 else ''})"
+            return self.variable(value, "t", text) if parts else "()"
+        if cls is list:
+            name = self.variable(value, "xs", "[]")
+            parts = [self.value(item) for item in value]
+            return self._fill(name, "[]", f"[{', '.join(parts)}]", parts, f"{name}.extend")
+        if cls is dict:
+            name = self.variable(value, "d", "{}")
+            pairs = [f"{self.value(key)}: {self.value(item)}" for key, item in value.items()]
+            return self._fill(name, "{}", f"{{{', '.join(pairs)}}}", pairs, f"{name}.update")
+        parts = [self.value(item) for item in value]
+        return self.variable(value, "s", self.members(value, cls, cls.__name__, ", ".join(parts)))
+
+    def members(self, value: Any, cls: type, target: str, parts: str) -> str:
+        """A set with the members in the order of this one, which the sizes it had decide as much as the members."""
+        layout = _core.set_layout(value)
+        if all(type(item) in CONSTANT_TYPES for item in raw_members(value)) \
+                and _core.set_layout(set(list(raw_members(value)))) == layout:
+            return f"{target}([{parts}])" if target == cls.__name__ else f"set.update({target}, [{parts}])"
+        fill = self.writer.constant(_core.fill_set, "fill_set")
+        return f"{fill}({target}, {self.writer.constant(layout, 'layout')}, [{parts}])"
+
+    def _fill(self, name: str, empty: str, full: str, parts: list[str], fill: str) -> str:
+        """Write the literal at once where the object was not needed in between, else fill it later."""
+        if not parts:
+            return name
+        if self.writer.lines[-1] == f"{name} = {empty}" and not re.search(rf"\b{name}\b", full):
+            self.writer.lines[-1] = f"{name} = {full}"
+        else:
+            self.writer.line(f"{fill}({full})")
+        return name
+
+    def deque(self, value: Any) -> str:
+        name = self.variable(value, "q", f"{self.writer.constant(collections.deque, 'deque')}(maxlen={value.maxlen!r})")
+        parts = [self.value(item) for item in value]
+        self.writer.line(f"{name}.extend([{', '.join(parts)}])")
+        return name
+
+    # ------------------------------------------------------------------ functions
+
+    def function(self, value: types.FunctionType) -> str:
+        make = self.writer.constant(types.FunctionType, "function")
+        cells = "None"
+        if value.__closure__:
+            cells = "(" + ", ".join(self.value(cell) for cell in value.__closure__) + ",)"
+        defaults = self.value(value.__defaults__)
+        if id(value) in self.memo:  # it refers to itself through a cell, which built it already
+            return self.memo[id(value)]
+        code, scope = self.writer.constant(value.__code__, "code"), self.writer.constant(value.__globals__, "globals")
+        name = self.variable(value, value.__name__, f"{make}({code}, {scope}, {value.__name__!r}, {defaults}, {cells})")
+        self.writer.line(f"{name}.__qualname__ = {value.__qualname__!r}")
+        if value.__kwdefaults__:
+            self.writer.line(f"{name}.__kwdefaults__ = {self.value(value.__kwdefaults__)}")
+        if value.__annotations__:
+            self.writer.line(f"{name}.__annotations__ = {self.value(value.__annotations__)}")
+        if value.__doc__ != (value.__code__.co_consts[0] if value.__code__.co_consts else None):
+            self.writer.line(f"{name}.__doc__ = {self.value(value.__doc__)}")
+        if value.__module__ != value.__globals__.get("__name__"):
+            self.writer.line(f"{name}.__module__ = {self.value(value.__module__)}")
+        generic = getattr(value, "__type_params__", ())  # since 3.12
+        if generic:
+            self.writer.line(f"{name}.__type_params__ = {self.value(generic)}")
+        for key, item in value.__dict__.items():
+            self.writer.line(f"{name}.__dict__[{key!r}] = {self.value(item)}")
+        return name
+
+    def compiled(self, making: Any) -> str:
+        """A function that the program compiled: compiled anew, as each call of the program does."""
+        given = [self.value(each) for each in making.args]
+        if id(making.compiled) in self.memo:  # the function refers to its compiled form, which built it already
+            return self.memo[id(making.compiled)]
+        given += [f"{name}={self.value(each)}" for name, each in making.kwargs.items()]
+        made = self.variable(making.compiled, "compiled", f"{self.writer.constant(making.maker)}({', '.join(given)})")
+        now = vars(making.compiled)
+        if making.attributes.keys() - now.keys():
+            raise Break("SB007", "a compiled function without attributes that it was made with")
+        for key, item in now.items():
+            if key not in making.attributes or making.attributes[key] is not item:
+                self.writer.line(f"{made}.__dict__[{key!r}] = {self.value(item)}")
+        return made
+
+    def cell(self, value: types.CellType) -> str:
+        name = self.variable(value, "cell", f"{self.writer.constant(types.CellType, 'cell_type')}()")
+        try:
+            contents = value.cell_contents
+        except ValueError:
+            return name
+        self.writer.line(f"{name}.cell_contents = {self.value(contents)}")
+        return name
+
+    def partial(self, value: Any) -> str:
+        parts = [self.value(value.func), *(self.value(arg) for arg in value.args)]
+        parts += [f"{key}={self.value(item)}" for key, item in value.keywords.items()]
+        if id(value) in self.memo:
+            return self.memo[id(value)]
+        make = self.writer.constant(functools.partial, "partial")
+        name = self.variable(value, "partial", f"{make}({', '.join(parts)})")
+        self.attributes(value, name)
+        return name
+
+    # ------------------------------------------------------------------ instances
+
+    def instance(self, value: Any, cls: type) -> str:
+        shell = new_shell(cls)
+        assert shell is not None
+        make = f"{self.writer.constant(shell.base, shell.base.__name__)}.__new__"
+        kind = self.value(cls)
+        if id(value) in self.memo:  # a class attribute refers to its instance
+            return self.memo[id(value)]
+        if shell.shape is Shape.TUPLE:
+            parts = ", ".join(self.value(item) for item in tuple.__iter__(value))
+            if id(value) in self.memo:
+                return self.memo[id(value)]
+            name = self.variable(value, cls.__name__.lower(), f"{make}({kind}, [{parts}])")
+        elif shell.shape is Shape.VALUE:
+            name = self.variable(value, cls.__name__.lower(), f"{make}({kind}, {self.value(plain_value(value))})")
+        else:
+            name = self.variable(value, cls.__name__.lower(), f"{make}({kind})")
+        base = self.writer.constant(shell.base, shell.base.__name__)
+        if shell.shape is Shape.LIST:
+            parts = ", ".join(self.value(item) for item in shell.base.__iter__(value))
+            self.writer.line(f"{base}.extend({name}, [{parts}])")
+        elif shell.shape is Shape.SET:
+            parts = ", ".join(self.value(item) for item in set.__iter__(value))
+            self.writer.line(self.members(value, cls, name, parts))
+        elif shell.shape is Shape.DICT:
+            if shell.base is collections.defaultdict:
+                self.writer.line(f"{name}.default_factory = {self.value(value.default_factory)}")
+            pairs = list(items_in_order(value))
+            if all(type(key) is str for key, _ in pairs):  # whose hash is nobody's code
+                parts = ", ".join([f"{self.value(key)}: {self.value(item)}" for key, item in pairs])
+                self.writer.line(f"{self.writer.constant(_core.set_items, 'set_items')}({name}, {{{parts}}})")
+                self.attributes(value, name)
+                return name
+            for key, item in pairs:
+                self.writer.line(f"{base}.__setitem__({name}, {self.value(key)}, {self.value(item)})")
+        self.attributes(value, name)
+        return name
+
+    def attributes(self, value: Any, name: str) -> None:
+        own = instance_dict(value)
+        given = self.heap.given_dicts.get(id(value))
+        if given is not None and given[1] is own:
+            self.writer.line(f"{self.writer.constant(set_instance_dict, 'set_dict')}({name}, {self.value(own)})")
+        elif own:
+            parts = [f"{self.value(key)}: {self.value(item)}" for key, item in own.items()]
+            self.writer.line(f"{self.writer.constant(_core.set_vars, 'set_vars')}({name}, {{{', '.join(parts)}}})")
+        for member in slot_members(type(value)):  # type: ignore[arg-type]  # mypy: type[Any] is not Hashable
+            try:
+                item = member.__get__(value)
+            except AttributeError:
+                continue
+            self.writer.line(f"{self.slot(member)}.__set__({name}, {self.value(item)})")
+
+    def slot(self, member: Any) -> str:
+        """The descriptor of a slot; that of a class made inside the trace is found on the class made anew."""
+        owner = member.__objclass__
+        if id(owner) not in self.vm.fresh:
+            return self.writer.constant(member, f"slot_{member.__name__}")
+        key = next(key for key, entry in owner.__dict__.items() if entry is member)
+        return f"{self.value(owner)}.__dict__[{key!r}]"
+
+
+def as_class(tensor: Any, cls: type) -> Any:
+    """The graph's tensor as an object of a subclass.  Whether it takes part in autograd, the graph has settled; without
+    grad mode torch gives the object the flag of the tensor, and no history."""
+    with torch.set_grad_enabled(tensor.grad_fn is not None):
+        return tensor.as_subclass(cls)
+
+
+set_attribute = object.__setattr__
+
+
+def _vars(value: Any) -> dict[str, Any]:
+    own = vars(value) if is_a(value, types.ModuleType) else instance_dict(value)
+    assert own is not None
+    return own
+

@@ -1,0 +1,229 @@
+"""The residual program.   what a finished trace left  ->  a Python function: call the graph, write back, rebuild
+
+    def residual(x, self_weight):
+        out = graph(x, self_weight)
+        return out[0]
+"""
+
+from __future__ import annotations
+
+import functools
+import linecache
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import fx
+from torch.fx.passes.runtime_assert import insert_deferred_runtime_asserts
+
+from stator import _core
+from stator.breaks import Break
+from stator.emit.effects.leaf_flags import write_flags
+from stator.emit.effects.tensor_hooks import write_hooks
+from stator.emit.effects.write_back import write_effects
+from stator.emit.rebuild.local_owners import Owners
+from stator.emit.rebuild.values import Rebuilder
+from stator.emit.residual.asserted_sizes import require_sizes
+from stator.emit.residual.failing_calls import call_or_redo
+from stator.emit.residual.graph_inputs import handed_over, is_reshaped
+from stator.emit.residual.input_copies import write_copies
+from stator.emit.source_writer import Writer
+from stator.errors import BackendError
+from stator.graph.analysis.dropped_errors import errors_to_meet
+from stator.graph.fx.graph_modules import make_captured
+from stator.graph.fx.original_calls import fix_targets
+from stator.graph.state.idle_settings import drop_idle_settings, only_settings
+from stator.graph.values.hidden_constants import hide_constants
+from stator.heap.tracker import Shape
+from stator.interp.suspend import KeptAlive
+from stator.interp.tensors.data_assignments import settle as settle_data
+from stator.interp.tensors.tensor_bookkeeping import require_inner_leaves
+from stator.library.python.random_numbers import saved_streams
+from stator.source import Drawn, Source
+
+# From this many graph inputs on, the entry hands them over as one tuple: `graph(*inputs)`.
+PACKED_INPUTS = 16
+RESERVED = frozenset({"state", "kept", "streams", "generators", "out", "graph", "inputs", "residual", "failed",
+                      "versions", "error", "slice", "set", "id", "setattr", "delattr", "float", "frozenset", "del"})
+
+
+@dataclass
+class Residual:
+    """A residual program before its graph is compiled."""
+
+    source: str
+    names: dict[str, Any]
+    wanted: list[Source]
+    graph: fx.GraphModule | None
+    graph_inputs: list[Any]
+    packed: int = 0  # how many of the wanted values are handed over as one tuple, the first parameter
+    effects: int = 0
+    lines: list[str] = field(default_factory=list)
+
+    def link(self, compiled: Any, backend: str = "") -> Any:
+        """The residual as a function, with the compiled graph bound to its name."""
+        filename = f"<stator residual {id(self):x}>"
+        namespace = {**self.names, "graph": compiled}
+        if self.graph is not None:
+            namespace["graph"] = checked_once(compiled, self.graph, backend, namespace)
+        exec(compile(self.source, filename, "exec"), namespace)  # noqa: S102  our own text, made above
+        linecache.cache[filename] = (len(self.source), None, self.source.splitlines(True), filename)
+        weakref.finalize(namespace["residual"], linecache.cache.pop, filename, None)
+        return namespace["residual"]
+
+
+def emit_residual(vm: Any, result: Any, resume: Any = None, begin: Callable[[], None] | None = None) -> Residual:
+    """Build the residual of a trace that returned `result`; or, with `resume`, stopped with these live values.
+
+    `begin`, if given, is called before anything else.
+    """
+    writer = Writer()
+    writer._used.update(RESERVED)
+    if vm.torch_state.open_contexts:
+        raise Break("SB007", "an inference mode that is still on")
+    build = Rebuilder(writer, vm.heap, vm.recorder, vm)
+    recorder = vm.recorder
+    write_hooks(build)
+    if resume is None:
+        value = build.value(result)
+    else:
+        parts = [item if type(item) is KeptAlive else build.value(item) for item in result]
+    if recorder.classes and any(map(is_reshaped, recorder.inputs)):
+        raise Break("SB006", "the layout of a tensor changed in place, beside a tensor subclass from outside")
+    effects = write_effects(build)
+    if resume is not None:
+        value = write_resume(build, resume, parts)
+    for statement in build.afterwards:
+        writer.line(statement)
+    refuse_uncertain(vm, build.outputs)
+    require_inner_leaves(vm, build.outputs)
+    settle_data(vm, build.outputs)
+    flags = write_flags(build)
+    lines = writer.lines
+    drop_idle_settings(recorder.graph, vm.torch_state)
+    asserted = recorder.symbols.asserted_of_inputs() if recorder.symbols.definitions else {}
+    needs_graph = bool(build.outputs or asserted) or recorder.calls > 0 and not only_settings(recorder.graph)
+    call: list[str] = []
+    graph_module = None
+    inputs: list[Any] = []
+    packed = False
+    sizes: list[str] = []
+    if needs_graph:
+        nodes = tuple(recorder.to_node_arg(value) for value in build.outputs)
+        if not recorder.in_order:
+            nodes += errors_to_meet(recorder.graph, nodes)
+        given_back = {node for node in nodes if type(node) is fx.Node}
+        for each in recorder.inputs:
+            if each.node.users or each.node in given_back or each.node in asserted:
+                recorder.layouts.restore(each)
+                inputs.append(each)
+            else:
+                recorder.graph.erase_node(each.node)
+        packed = len(inputs) >= PACKED_INPUTS and not any(
+            i.boxed or isinstance(i.source, Drawn) or id(i.fake) in recorder.classes for i in inputs)
+        names = ["*inputs"] if packed else [handed_over(build, each) for each in inputs]
+        recorder.graph.output(nodes)
+        hide_constants(recorder.graph)
+        fix_targets(recorder.graph)
+        graph_module = make_captured(recorder.graph, recorder.inner_graphs, recorder.plays)
+        if recorder.symbols.definitions:
+            insert_asserts(recorder, graph_module, asserted)
+        line = f"{'out = ' if nodes else ''}graph({', '.join(names)})"
+        call = call_graph(writer, vm.torch_state, line, bool(recorder.wrappers.behind))
+        call = call_or_redo(build, graph_module, call, inputs, packed, flags.undo)
+        if asserted:
+            sizes = require_sizes(build, inputs, asserted, functools.partial(named, build, inputs, packed))
+    call += [_setter_call(writer, setter, args) for setter, args in vm.torch_state.finals]
+    first = [] if begin is None else [f"{writer.constant(begin, begin.__name__)}()"]
+    first += sizes
+    first += draw_numbers(build, bool(call)) + write_copies(build, vm.copies) + flags.first
+    writer.lines = first + call + flags.last + lines + [f"return {value}"]
+    sources = [i.source for i in inputs] if packed else []
+    parameters = (["inputs"] if packed else []) + list(build.wanted.values())
+    return Residual(writer.source("residual", parameters), writer.names, sources + list(build.wanted), graph_module,
+                    inputs, len(sources), effects, writer.lines)
+
+
+def write_resume(build: Rebuilder, resume: Any, parts: list[Any]) -> str:
+    """The segment ends by resuming; what dead locals keep alive is known once all other values are built."""
+    owners = Owners(build)
+    texts = "".join([f"{owners.kept_alive(part.value) if type(part) is KeptAlive else part}, " for part in parts])
+    make, target = build.writer.constant(_core.Resume, "Resume"), build.writer.constant(resume.target, "resume_at")
+    return f"{make}({target}, ({texts}){', True' if resume.takes_values else ''})"
+
+
+def named(build: Rebuilder, inputs: list[Any], packed: bool, each: Any) -> str:
+    """How the residual calls an input of the graph."""
+    return f"inputs[{inputs.index(each)}]" if packed else handed_over(build, each)
+
+
+def insert_asserts(recorder: Any, graph_module: Any, asserted: dict[fx.Node, Any]) -> None:
+    """The graph checks what was said of numbers that no guard asks about; sizes of inputs count as made by these."""
+    for node, symbols in asserted.items():
+        node.meta["unbacked_bindings"] = symbols
+    with torch._C._EnableTorchFunction():  # of the pass's proxies
+        insert_deferred_runtime_asserts(graph_module, recorder.symbols.shape_env, "stator")
+    for node in asserted:
+        del node.meta["unbacked_bindings"]
+    graph_module.recompile()
+
+
+def draw_numbers(build: Rebuilder, may_fail: bool) -> list[str]:
+    """The program's random numbers, drawn in its order; before them, where their streams stand."""
+    writer, lines = build.writer, []
+    streams = dict.fromkeys(build.outside(draw.stream) for draw in build.vm.draws)
+    if streams and may_fail:
+        lines.append(f"streams = {writer.constant(saved_streams)}(({', '.join(streams)},))")
+    for draw in build.vm.draws:
+        arguments = [build.outside(draw.stream), *map(build.scalar, draw.args),
+                     *(f"{name}={build.scalar(value)}" for name, value in draw.kwargs)]
+        function = writer.constant(draw.function, draw.function.__name__)
+        target = f"[{', '.join(map(build.outside, draw.parts))}]" if draw.parts else build.outside(draw.source)
+        lines.append(f"{target} = {function}({', '.join(arguments)})")
+    return lines
+
+
+def checked_once(compiled: Any, graph: fx.GraphModule, backend: str, namespace: dict[str, Any]) -> Any:
+    """The compiled graph, whose first results are counted: a backend that returns something else is told so."""
+    outputs = next(node for node in reversed(graph.graph.nodes) if node.op == "output").args[0]
+    wanted = len(outputs)  # type: ignore[arg-type]
+
+    def first_call(*inputs: Any) -> Any:
+        out = compiled(*inputs)
+        if type(out) not in (tuple, list) or len(out) != wanted:
+            got = f"{len(out)} values" if type(out) in (tuple, list) else f"an object of type {type(out).__name__}"
+            raise BackendError(backend, f"the function it compiled returned {got} where the graph has {wanted} "
+                               f"{'output' if wanted == 1 else 'outputs'}; it must return them as a tuple or list")
+        namespace["graph"] = compiled
+        return out
+
+    return first_call
+
+
+def refuse_uncertain(vm: Any, outputs: list[Any]) -> None:
+    """No tensor may leave that is a copy of one that is seen outside, where the program would have left the one."""
+    uncertain = vm.recorder.uncertain
+    if uncertain.storages:
+        outside = [tracker.standin for tracker in vm.heap.trackers if tracker.shape is Shape.TENSOR]
+        if uncertain.conflict(outputs, outside):
+            raise Break("SB002", "a tensor that a branch leaves as it was is seen under two names", uncertain=True)
+
+
+def call_graph(writer: Writer, state: Any, call: str, wrapped: bool) -> list[str]:
+    """The graph changes torch's settings as it runs: an error inside must not leave them changed.
+
+    `wrapped`: it works on wrapper subclasses, about whose `__torch_function__` the trace has decided everything.
+    """
+    lines = [call]
+    if wrapped:
+        lines = [f"with {writer.constant(torch._C.DisableTorchFunctionSubclass, 'functions_off')}():", f"    {call}"]
+    undo = [f"    {_setter_call(writer, setter, args)}" for setter, args in state.undo()]
+    if not undo:
+        return lines
+    return ["try:", *(f"    {line}" for line in lines), "except BaseException:", *undo, "    raise"]
+
+
+def _setter_call(writer: Writer, setter: Any, args: tuple[Any, ...]) -> str:
+    return f"{writer.constant(setter, setter.__name__)}({', '.join(writer.constant(arg) for arg in args)})"

@@ -1,0 +1,248 @@
+"""What runs between two captured segments.   live values at a graph break  ->  Resume(next segment, its values)
+
+The unsupported instruction runs as plain Python, on real objects, with the frames below it compiled in turn.  Where
+an instruction cannot run alone (`sys._getframe()`, `stator.skip_frame()`), the innermost frame runs to its end
+natively, and its callers go on captured.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from stator import _core
+from stator.breaks import Break
+from stator.code.decode import decode
+from stator.emit.resume.native_code import SlotKind
+from stator.emit.resume.native_opcodes import plan_step
+from stator.emit.resume.native_step import handling, own_frames_dropped
+from stator.emit.resume.resume_points import NATIVE_CODES, Left, ResumePoint
+from stator.interp.frame import NULL
+from stator.interp.suspend import FrameState
+from stator.settings import marks
+
+_WHOLE_FRAME = frozenset({"SB008", "SB019", "SB023"})  # what the program asks about needs the real frame
+
+
+class Points:
+    """The resume points of one compiled call, and what runs between them; shared by all its segments."""
+
+    def __init__(self, name: str, make_entry: Callable[[ResumePoint], Any], invoke: Callable[..., Any]) -> None:
+        self.name = name
+        self.make_entry = make_entry  # the entry object of a point
+        self.invoke = invoke  # calls a function of the program natively, its Python callees compiled
+        self.probe: Any = None  # told what every break costs, while somebody measures
+        self._points: dict[Any, ResumePoint] = {}
+        # error_on_graph_break around the call whose segments run, once a segment has ended under another.
+        self._policy_outside: tuple[bool | None] | None = None
+
+    def point(self, states: list[FrameState], pushes: tuple[str, ...], handled: bool, raising: bool) -> ResumePoint:
+        key = (tuple(state.key() for state in states), pushes, handled, raising)
+        found = self._points.get(key)
+        if found is None:
+            line = decode(states[-1].code).instructions[states[-1].index].line
+            found = ResumePoint(states, pushes, handled, raising, f"{self.name} resumed at line {line}")
+            found.compiled = self.make_entry(found)
+            self._points[key] = found
+        return found
+
+    def enter_policy(self, value: bool | None) -> None:
+        """The first segment ends inside a region of error_on_graph_break."""
+        self._policy_outside = (marks.set_error_policy(value),)
+
+    def leave_policy(self) -> None:
+        """The call ends here, by an error of ours, and will not leave its regions itself."""
+        if self._policy_outside is not None:
+            marks.set_error_policy(self._policy_outside[0])
+
+    def entries(self) -> list[Any]:
+        """The entry objects of all points."""
+        return [point.compiled for point in self._points.values()]
+
+
+class Advance:
+    """Run the instruction of a break natively, then go on: called by the trampoline with the live values."""
+
+    def __init__(self, points: Points, states: list[FrameState], handled: bool, stop: Break, event: Any) -> None:
+        self.points, self.states, self.handled, self.event = points, states, handled, event
+        self.target: Callable[..., Any] = self  # what the trampoline calls
+        last = states[-1]
+        instr = decode(last.code).instructions[last.index]
+        alone = stop.data.get("outermost") or stop.code not in _WHOLE_FRAME and not stop.data.get("whole_frame")
+        self.step = plan_step(instr, last.kwnames, last.namespace) if alone else None
+        self.callers = callers_of(states) if stop.data.get("asks_caller") else []
+        kept = len(last.kinds) - (self.step.pops if self.step else 0)
+        self.operand_kinds = last.kinds[kept:]
+        if self.step is None or "exc_info" in self.operand_kinds:
+            self.step = None
+            return self._plan_frame()
+        self.operands = sum(kind == "value" for kind in self.operand_kinds)
+        self.tail = last.tail_count() + handled  # values after the innermost stack
+        self.outside = _handled_places(states)
+        self.exits = []
+        for way in self.step.exits:
+            state = last.moved(way.index, kept)
+            pushes = tuple(kind.value for kind in way.pushes)
+            self.exits.append(points.point([*states[:-1], state], pushes, handled, False))
+        state = last.moved(last.index + 1, kept)
+        self.failure = points.point([*states[:-1], state], (), handled, True)
+        if not handled and not self.outside and not self.callers:
+            self.target = straight_way(self)
+
+    @property
+    def takes_item(self) -> bool:
+        """Whether the instruction takes an item from an iterator, rather than computing something from a value."""
+        last = self.states[-1]
+        return decode(last.code).instructions[last.index].opname == "FOR_ITER"
+
+    def origins(self) -> Iterator[tuple[ResumePoint, list[int | None]]]:
+        """Each point that may follow, and for each of its arguments which live value it is; None: a new one."""
+        if self.step is None:
+            for left in self.whole.ways_out():
+                point, values = self._next_point(left)
+                yield point, [value if type(value) is int else None for value in values]
+            return
+        count = sum(state.value_count() for state in self.states) + self.handled
+        end = count - self.tail
+        kept: list[int | None] = [*range(end - self.operands)]
+        made, last = [*range(end, count - self.handled)], [*range(count - self.handled, count)]
+        for way, point in zip(self.step.exits, self.exits, strict=True):
+            results: list[int | None] = [None for kind in way.pushes if kind is SlotKind.VALUE]
+            if self.takes_item and results:
+                results[0] = end - 1  # the iterator itself
+            yield point, [*kept, *made, *results, *last]
+        yield self.failure, [*kept, *made, *last, None]
+
+    def _plan_frame(self) -> None:
+        """The innermost frame runs natively to its end; its callers, if any, go on from there."""
+        self.whole = ResumePoint(self.states, (), self.handled, False, self.points.name)
+
+    @property
+    def takes_values(self) -> bool:
+        """Whether it is called with a list of the values, which it empties: their frame runs, and lets go of them."""
+        return self.step is None
+
+    def __call__(self, *values: Any) -> Any:
+        if self.step is None:
+            return self._run_frame(values[0])
+        end = len(values) - self.tail
+        given = iter(values[end - self.operands:end])
+        operands = [NULL if kind == "null" else next(given) for kind in self.operand_kinds]
+        head, made, last = values[:end - self.operands], values[end:len(values) - self.handled], \
+            values[len(values) - self.handled:]
+        run = self.step.run
+        if self.points.probe is not None:
+            run = self.points.probe.watch(self, values, run)
+        invoke = self.invoke if self.callers else self.points.invoke
+        try:
+            way, results = handling(last[0] if last else self._handled_outside(values), run, operands, invoke)
+        except BaseException as error:
+            traceback = own_frames_dropped(error.__traceback__)
+            for caller in self.callers:
+                if traceback is not None and traceback.tb_frame.f_code is caller.__code__:
+                    traceback = traceback.tb_next
+            error.__traceback__ = traceback
+            try:
+                return _core.Resume(self.failure.compiled, (*head, *made, *last, error))
+            finally:
+                del values, operands, head, made, last, given, traceback  # see ResumePoint.run_native
+        return _core.Resume(self.exits[way].compiled, (*head, *made, *results, *last))
+
+    def invoke(self, function: Any, /, *args: Any, **kwargs: Any) -> Any:
+        """Call a function that looks at its callers: from frames that look like the program's."""
+        for caller in reversed(self.callers):
+            function, args, kwargs = caller, (function, args, kwargs), {}
+        return self.points.invoke(function, *args)
+
+    def _handled_outside(self, values: tuple[Any, ...]) -> Any:
+        """What the callers of a running generator are handling, where its own frame handles nothing."""
+        return next((values[place] for place in self.outside if values[place] is not None), None)
+
+    def _run_frame(self, taken: list[Any]) -> Any:
+        """`taken`, which is emptied, has the values."""
+        left = self.whole.run_innermost(taken, self.points.invoke)
+        if not left.states:
+            value, error = left.value, left.error
+            del left  # see ResumePoint.run_native
+            try:
+                if error is not None:
+                    raise error
+                return value
+            finally:
+                del value, error
+        point, values = self._next_point(left)
+        return _core.Resume(point.compiled, values)
+
+    def _next_point(self, left: Left) -> tuple[ResumePoint, tuple[Any, ...]]:
+        """Where the callers of a frame that ran natively go on, and with what."""
+        handled = () if left.handled is None else (left.handled,)
+        raised = () if left.error is None else (left.error,)
+        return self.points.point(left.states, (), bool(handled), bool(raised)), (*left.values, *handled, *raised)
+
+
+def _handled_places(states: list[FrameState]) -> list[int]:
+    """Where among the values those are that the callers of generators are handling, innermost first."""
+    found, at = [], 0
+    for state in states:
+        at += state.value_count()
+        if state.generator:
+            found.append(at - state.tail_count() + 1)
+    return found[::-1]
+
+
+def straight_way(advance: Advance) -> Callable[..., Any]:
+    """`Advance.__call__` with the places of its values written out, for the usual case: nothing is being handled."""
+    count = sum(state.value_count() for state in advance.states)
+    names = [f"v{number}" for number in range(count)]
+    end = count - advance.tail
+    given = iter(names[end - advance.operands:end])
+    operands = ["NULL" if kind == "null" else next(given) for kind in advance.operand_kinds]
+    run, way = f"way, results = whole.step.run([{', '.join(operands)}], points.invoke)", "exits[way]"
+    results = "*results"
+    function = None
+    if advance.step is not None and advance.step.called is not None:
+        function, before = advance.step.called
+        call = written_call(function is not None, operands[:before], operands[before:])
+        run, way, results = f"result = {call}", "exits[0]", "result"
+    kept = "".join(f"{name}, " for name in (*names[:end - advance.operands], *names[end:]))
+    forget = f"del {', '.join(names)}" if names else "pass"  # see ResumePoint.run_native
+    text = (f"def advance({', '.join(names)}):\n"
+            f"    if points.probe is not None:\n        return whole({', '.join(names)})\n"
+            f"    try:\n        {run}\n"
+            f"    except BaseException as error:\n"
+            f"        error.__traceback__ = own_frames_dropped(error.__traceback__)\n"
+            f"        try:\n            return Resume(failure, ({kept}error,))\n"
+            f"        finally:\n            {forget}\n"
+            f"    return Resume({way}, ({kept}{results},))\n")
+    namespace = {"whole": advance, "points": advance.points, "NULL": NULL, "Resume": _core.Resume,
+                 "called": function,
+                 "own_frames_dropped": own_frames_dropped, "failure": advance.failure.compiled,
+                 "exits": [point.compiled for point in advance.exits]}
+    exec(compile(text, "<stator break>", "exec"), namespace)  # noqa: S102  our own text
+    return namespace["advance"]
+
+
+def written_call(known: bool, before: list[str], arguments: list[str]) -> str:
+    """The one call that an instruction makes, with its operands written out."""
+    if known:
+        first = ["called"]
+    else:  # (NULL, f), (f, NULL) or (f, receiver), as in steps._function_of
+        first = [name for name in before if name != "NULL"]
+    return f"points.invoke({', '.join([*first, *arguments])})"
+
+
+def callers_of(states: list[FrameState]) -> list[types.FunctionType]:
+    """One for each suspended frame, the outermost first; all but the innermost stand behind the call they wait for."""
+    lines = [decode(state.code).instructions[max(state.index - (state is not states[-1]), 0)].line for state in states]
+    return [caller_of(state, line or 1) for state, line in zip(states, lines, strict=True)]
+
+
+def caller_of(state: FrameState, line: int) -> types.FunctionType:
+    """A function that makes a call as if from this line of a suspended frame."""
+    text = "\n" * (line - 1) + "def caller(function, args, kwargs): return function(*args, **kwargs)"
+    namespace: dict[str, Any] = {}
+    exec(compile(text, state.code.co_filename, "exec"), namespace)  # noqa: S102  our own text
+    code = namespace["caller"].__code__.replace(co_name=state.code.co_name, co_qualname=state.code.co_qualname)
+    NATIVE_CODES.add(code)
+    return types.FunctionType(code, state.namespace)

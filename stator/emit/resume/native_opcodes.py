@@ -1,0 +1,347 @@
+"""One instruction, run as plain Python.   BINARY_OP + on (a, b)  ->  (0, [a + b])
+
+The unsupported instruction of a graph break runs here, on real objects, between two captured segments.  The answer
+says by which exit control leaves the instruction (0: falls through, 1: jumps) and what it pushes.
+"""
+
+from __future__ import annotations
+
+import builtins
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from stator.code.instruction import Instruction
+from stator.code.intrinsics import intrinsic
+from stator.code.opcodes import LOOP_END_SKIP, NULL_LAST
+from stator.emit.resume.native_code import SlotKind
+from stator.interp.frame import NULL
+from stator.interp.objects.operators import BINARY, COMPARE, UNARY
+
+V, N = SlotKind.VALUE, SlotKind.NULL
+_CALLABLE = (V, N) if NULL_LAST else (N, V)  # something to call, without a receiver
+Outcome = tuple[int, list[Any]]
+Invoke = Callable[..., Any]  # how a function of the program is called
+
+
+@dataclass(frozen=True)
+class Exit:
+    """One way out of an instruction: where control goes and what kinds of values were pushed."""
+
+    index: int
+    pushes: tuple[SlotKind, ...]
+
+
+@dataclass(frozen=True)
+class Step:
+    """How to run one instruction: how many operands it takes from the stack, and its exits."""
+
+    pops: int
+    run: Callable[[list[Any], Invoke], Outcome]
+    exits: tuple[Exit, ...]
+    # The same for known kinds of operands, where it leaves by the first exit with one value: what is called (nothing:
+    # the first operand) and how many of the operands come before the arguments.
+    called: tuple[Callable[..., Any] | None, int] | None = None
+
+
+def plan_step(instr: Instruction, kwnames: tuple[str, ...], namespace: dict[str, Any]) -> Step | None:
+    """The step of an instruction, or None where only the whole frame can run it natively."""
+    planner = _PLANNERS.get(instr.opname)
+    return None if planner is None else planner(instr, kwnames, namespace)
+
+
+def _simple(pops: int, function: Callable[..., Any], instr: Instruction) -> Step:
+    """An instruction that replaces its operands by one value."""
+    return Step(pops, lambda operands, invoke: (0, [invoke(function, *operands)]), (Exit(instr.index + 1, (V,)),),
+                (function, 0))
+
+
+def _statement(pops: int, function: Callable[..., Any], instr: Instruction) -> Step:
+    """An instruction that only does something."""
+    def run(operands: list[Any], invoke: Invoke) -> Outcome:
+        invoke(function, *operands)
+        return 0, []
+    return Step(pops, run, (Exit(instr.index + 1, ()),))
+
+
+def _binary(instr: Instruction, kwnames: Any, namespace: Any) -> Step:
+    symbol = instr.argval
+    inplace = symbol[-1] == "=" and symbol not in BINARY
+    plain, in_place, _ = BINARY[symbol[:-1] if inplace else symbol]
+    return _simple(2, in_place if inplace else plain, instr)
+
+
+def _compare(instr: Instruction, kwnames: Any, namespace: Any) -> Step:
+    return _simple(2, COMPARE[instr.argval][0], instr)
+
+
+def _contains(instr: Instruction, kwnames: Any, namespace: Any) -> Step:
+    if instr.arg:
+        return _simple(2, lambda item, container: item not in container, instr)
+    return _simple(2, lambda item, container: item in container, instr)
+
+
+def _unary(symbol: str) -> Any:
+    return lambda instr, kwnames, namespace: _simple(1, UNARY[symbol][0], instr)
+
+
+def _function_of(operands: list[Any]) -> tuple[Any, list[Any]]:
+    """What is called and with what: below the arguments are (NULL, f), (f, NULL) or (f, receiver)."""
+    first, second, *args = operands
+    if first is NULL:
+        return second, args
+    return first, args if second is NULL else [second, *args]
+
+
+def _call_kw(instr: Instruction, kwnames: Any, namespace: Any) -> Step:
+    def run(operands: list[Any], invoke: Invoke) -> Outcome:
+        function, args = _function_of(operands[:-1])
+        named = len(operands[-1])
+        return 0, [invoke(function, *args[:-named], **dict(zip(operands[-1], args[-named:], strict=True)))]
+    return Step((instr.arg or 0) + 3, run, (Exit(instr.index + 1, (V,)),))
+
+
+def _call(instr: Instruction, kwnames: tuple[str, ...], namespace: Any) -> Step:
+    count = instr.arg or 0
+    named = len(kwnames)
+
+    def run(operands: list[Any], invoke: Invoke) -> Outcome:
+        function, args = _function_of(operands)
+        if not named:
+            return 0, [invoke(function, *args)]
+        return 0, [invoke(function, *args[:-named], **dict(zip(kwnames, args[-named:], strict=True)))]
+    return Step(count + 2, run, (Exit(instr.index + 1, (V,)),), None if named else (None, 2))
+
+
+def _call_ex(instr: Instruction, kwnames: Any, namespace: Any) -> Step:
+    def run(operands: list[Any], invoke: Invoke) -> Outcome:
+        function, (args, *kwargs) = _function_of(operands)
+        return 0, [invoke(function, *args, **(kwargs[0] if kwargs else {}))]
+    return Step(4 if (instr.arg or 0) & 1 else 3, run, (Exit(instr.index + 1, (V,)),))
+
+
+def _load_attr(instr: Instruction, kwnames: Any, namespace: Any) -> Step:
+    name = instr.argval
+    pushes = _CALLABLE if instr.flag else (V,)
+    return Step(1, lambda operands, invoke: (0, [invoke(getattr, operands[0], name)]), (Exit(instr.index + 1, pushes),))
+
+
+def _load_method(instr: Instruction, kwnames: Any, namespace: Any) -> Step:
+    name = instr.argval
+    return Step(1, lambda operands, invoke: (0, [invoke(getattr, operands[0], name)]),
+                (Exit(instr.index + 1, _CALLABLE),))
+
+
+def _load_super_attr(instr: Instruction, kwnames: Any, namespace: Any) -> Step:
+    name, explicit = instr.argval, bool((instr.arg or 0) & 2)
+
+    def run(operands: list[Any], invoke: Invoke) -> Outcome:
+        function, *found = operands
+        made = invoke(function, *found) if function is super or explicit else invoke(function)
+        return 0, [invoke(getattr, made, name)]
+    return Step(3, run, (Exit(instr.index + 1, _CALLABLE if instr.flag else (V,)),))
+
+
+def _store_attr(instr: Instruction, kwnames: Any, namespace: Any) -> Step:
+    name = instr.argval
+    return _statement(2, lambda value, obj: setattr(obj, name, value), instr)
+
+
+def _delete_attr(instr: Instruction, kwnames: Any, namespace: Any) -> Step:
+    name = instr.argval
+    return _statement(1, lambda obj: delattr(obj, name), instr)
+
+
+def _store_subscr(instr: Instruction, kwnames: Any, namespace: Any) -> Step:
+    return _statement(3, lambda value, obj, key: operator.setitem(obj, key, value), instr)
+
+
+def _store_slice(instr: Instruction, kwnames: Any, namespace: Any) -> Step:
+    return _statement(4, lambda value, obj, start, stop: operator.setitem(obj, slice(start, stop), value), instr)
+
+
+def _intrinsic(count: int) -> Any:
+    return lambda instr, kwnames, namespace: _simple(count, intrinsic(instr.argval), instr)
+
+
+def _convert(instr: Instruction, kwnames: Any, namespace: Any) -> Step:
+    return _simple(1, (str, repr, ascii)[(instr.arg or 1) - 1], instr)
+
+
+def _delete_subscr(instr: Instruction, kwnames: Any, namespace: Any) -> Step:
+    return _statement(2, operator.delitem, instr)
+
+
+def _load_global(instr: Instruction, kwnames: Any, namespace: dict[str, Any]) -> Step:
+    name = instr.argval
+
+    def run(operands: list[Any], invoke: Invoke) -> Outcome:
+        try:
+            return 0, [namespace[name]]
+        except KeyError:
+            pass
+        try:
+            return 0, [getattr(builtins, name)]
+        except AttributeError:
+            raise NameError(f"name '{name}' is not defined", name=name) from None
+    return Step(0, run, (Exit(instr.index + 1, _CALLABLE if instr.flag else (V,)),))
+
+
+def _jump_if(wanted: bool) -> Any:
+    def plan(instr: Instruction, kwnames: Any, namespace: Any) -> Step:
+        def run(operands: list[Any], invoke: Invoke) -> Outcome:
+            return (1 if bool(operands[0]) is wanted else 0), []
+        return Step(1, run, (Exit(instr.index + 1, ()), Exit(instr.target or 0, ())))
+    return plan
+
+
+def _jump_or_pop(wanted: bool) -> Any:
+    def plan(instr: Instruction, kwnames: Any, namespace: Any) -> Step:
+        def run(operands: list[Any], invoke: Invoke) -> Outcome:
+            return (1, operands) if bool(operands[0]) is wanted else (0, [])
+        return Step(1, run, (Exit(instr.index + 1, ()), Exit(instr.target or 0, (V,))))
+    return plan
+
+
+_DONE = object()
+
+
+def _for_iter(instr: Instruction, kwnames: Any, namespace: Any) -> Step:
+    def run(operands: list[Any], invoke: Invoke) -> Outcome:
+        value = invoke(next, operands[0], _DONE)
+        return (1, []) if value is _DONE else (0, [operands[0], value])
+    return Step(1, run, (Exit(instr.index + 1, (V, V)), Exit((instr.target or 0) + LOOP_END_SKIP, ())))
+
+
+def _unpack(instr: Instruction, kwnames: Any, namespace: Any) -> Step:
+    count = instr.arg or 0
+    names = [f"v{i}" for i in range(count)]
+    function = _made(f"def unpack(value):\n    [{', '.join(names)}] = value\n    return [{', '.join(reversed(names))}]")
+    return Step(1, lambda operands, invoke: (0, function(operands[0])), (Exit(instr.index + 1, (V,) * count),))
+
+
+def _unpack_ex(instr: Instruction, kwnames: Any, namespace: Any) -> Step:
+    before, after = (instr.arg or 0) & 0xFF, (instr.arg or 0) >> 8
+    names = [f"v{i}" for i in range(before)] + ["rest"] + [f"w{i}" for i in range(after)]
+    target = ", ".join(f"*{name}" if name == "rest" else name for name in names)
+    function = _made(f"def unpack(value):\n    [{target}] = value\n    return [{', '.join(reversed(names))}]")
+    return Step(1, lambda operands, invoke: (0, function(operands[0])), (Exit(instr.index + 1, (V,) * len(names)),))
+
+
+def _made(source: str) -> Any:
+    namespace: dict[str, Any] = {}
+    exec(source, namespace)  # noqa: S102  our own text
+    return namespace["unpack"]
+
+
+def _format(instr: Instruction, kwnames: Any, namespace: Any) -> Step:
+    flags = instr.arg or 0
+    convert = (None, str, repr, ascii)[flags & 3]
+
+    def run(value: Any, spec: str = "") -> str:
+        return format(value if convert is None else convert(value), spec)
+    return _simple(2 if flags & 4 else 1, run, instr)
+
+
+def _import_name(instr: Instruction, kwnames: Any, namespace: dict[str, Any]) -> Step:
+    name = instr.argval
+    return _simple(2, lambda level, fromlist: builtins.__import__(name, namespace, None, fromlist, level), instr)
+
+
+def _import_from(instr: Instruction, kwnames: Any, namespace: dict[str, Any]) -> Step:
+    name = instr.argval
+
+    def run(operands: list[Any], invoke: Invoke) -> Outcome:
+        module = operands[0]
+        try:
+            return 0, [module, getattr(module, name)]
+        except AttributeError:
+            parent = builtins.__import__(module.__name__, namespace, None, (name,), 0)
+            return 0, [module, getattr(parent, name)]
+    return Step(1, run, (Exit(instr.index + 1, (V, V)),))
+
+
+def _before_with(instr: Instruction, kwnames: Any, namespace: Any) -> Step:
+    def run(operands: list[Any], invoke: Invoke) -> Outcome:
+        manager = operands[0]
+        cls = type(manager)
+        enter, leave = _special(cls, manager, "__enter__", ""), _special(
+            cls, manager, "__exit__", " (missed __exit__ method)")
+        return 0, [leave, enter()]
+    return Step(1, run, (Exit(instr.index + 1, (V, V)),))
+
+
+def _special(cls: type, obj: Any, name: str, missed: str) -> Any:
+    for base in cls.__mro__:
+        if name in base.__dict__:
+            found = base.__dict__[name]
+            return found.__get__(obj, cls) if hasattr(type(found), "__get__") else found
+    raise TypeError(f"'{cls.__name__}' object does not support the context manager protocol{missed}")
+
+
+def _raise(instr: Instruction, kwnames: Any, namespace: Any) -> Step | None:
+    if not instr.arg:
+        return None
+
+    def run(exc: Any, *cause: Any) -> None:
+        if cause:
+            raise exc from cause[0]
+        raise exc
+    return _statement(instr.arg, run, instr)
+
+
+def _build(make: Callable[[list[Any]], Any], scale: int = 1) -> Any:
+    def plan(instr: Instruction, kwnames: Any, namespace: Any) -> Step:
+        return Step((instr.arg or 0) * scale, lambda operands, invoke: (0, [make(operands)]),
+                    (Exit(instr.index + 1, (V,)),))
+    return plan
+
+
+def _extend(method: Callable[[Any, Any], Any]) -> Any:
+    """Instructions that change a container `arg` places down."""
+    def plan(instr: Instruction, kwnames: Any, namespace: Any) -> Step:
+        depth = instr.arg or 0
+
+        def run(operands: list[Any], invoke: Invoke) -> Outcome:
+            method(operands[0], operands[-1])
+            return 0, operands[:-1]
+        return Step(depth + 1, run, (Exit(instr.index + 1, (V,) * depth),))
+    return plan
+
+
+def _map_add(instr: Instruction, kwnames: Any, namespace: Any) -> Step:
+    depth = instr.arg or 0
+
+    def run(operands: list[Any], invoke: Invoke) -> Outcome:
+        operands[0][operands[-2]] = operands[-1]
+        return 0, operands[:-2]
+    return Step(depth + 2, run, (Exit(instr.index + 1, (V,) * depth),))
+
+
+_PLANNERS: dict[str, Any] = {
+    "BINARY_OP": _binary, "COMPARE_OP": _compare, "CONTAINS_OP": _contains,
+    "UNARY_NEGATIVE": _unary("-"), "UNARY_POSITIVE": _unary("+"), "UNARY_INVERT": _unary("~"),
+    "UNARY_NOT": lambda i, k, n: _simple(1, operator.not_, i),
+    "BINARY_SUBSCR": lambda i, k, n: _simple(2, operator.getitem, i),
+    "GET_ITER": lambda i, k, n: _simple(1, iter, i),
+    "CALL": _call, "CALL_FUNCTION_EX": _call_ex,
+    "LOAD_ATTR": _load_attr, "LOAD_METHOD": _load_method, "STORE_ATTR": _store_attr, "DELETE_ATTR": _delete_attr,
+    "STORE_SUBSCR": _store_subscr, "DELETE_SUBSCR": _delete_subscr, "LOAD_GLOBAL": _load_global,
+    "CALL_KW": _call_kw, "LOAD_SUPER_ATTR": _load_super_attr,
+    "BINARY_SLICE": lambda i, k, n: _simple(3, lambda obj, start, stop: obj[start:stop], i),
+    "STORE_SLICE": _store_slice, "CALL_INTRINSIC_1": _intrinsic(1), "CALL_INTRINSIC_2": _intrinsic(2),
+    "TO_BOOL": lambda i, k, n: _simple(1, bool, i), "CONVERT_VALUE": _convert,
+    "FORMAT_SIMPLE": lambda i, k, n: _simple(1, format, i), "FORMAT_WITH_SPEC": lambda i, k, n: _simple(2, format, i),
+    "POP_JUMP_IF_FALSE": _jump_if(False), "POP_JUMP_IF_TRUE": _jump_if(True),
+    "POP_JUMP_FORWARD_IF_FALSE": _jump_if(False), "POP_JUMP_BACKWARD_IF_FALSE": _jump_if(False),
+    "POP_JUMP_FORWARD_IF_TRUE": _jump_if(True), "POP_JUMP_BACKWARD_IF_TRUE": _jump_if(True),
+    "JUMP_IF_FALSE_OR_POP": _jump_or_pop(False), "JUMP_IF_TRUE_OR_POP": _jump_or_pop(True),
+    "FOR_ITER": _for_iter, "UNPACK_SEQUENCE": _unpack, "UNPACK_EX": _unpack_ex, "FORMAT_VALUE": _format,
+    "IMPORT_NAME": _import_name, "IMPORT_FROM": _import_from, "BEFORE_WITH": _before_with, "RAISE_VARARGS": _raise,
+    "BUILD_SET": _build(set), "BUILD_MAP": _build(lambda v: dict(zip(v[::2], v[1::2], strict=True)), 2),
+    # As displays do it, which refuse other things than the methods, and in other words.
+    "LIST_EXTEND": _extend(lambda made, value: made.extend([*value])), "SET_UPDATE": _extend(set.update),
+    "DICT_UPDATE": _extend(lambda made, value: made.update({**value})),
+    "SET_ADD": _extend(set.add), "LIST_APPEND": _extend(list.append), "MAP_ADD": _map_add,
+}

@@ -1,0 +1,79 @@
+"""Operations that nobody uses, and whose errors the program would meet.   x[i]; return 3  ->  x[i] is an output
+
+In: a recorded graph and its outputs.  Out: nodes that become outputs too, so that a compiler, which drops what nobody
+uses, computes them: an index out of bounds is then met as in eager.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+from torch import fx
+from torch._subclasses.fake_tensor import FakeTensor
+
+from stator.graph.analysis.may_fail import Memory, makes_new_memory, node_may_fail
+from stator.graph.analysis.mutation import writes, written_by
+
+_CALLS = ("call_function", "call_method")
+
+
+def errors_to_meet(graph: fx.Graph, outputs: Iterable[object]) -> tuple[fx.Node, ...]:
+    """What to add to the outputs: the results of dead nodes that may fail, without their histories."""
+    live = _live(graph, {node for node in outputs if isinstance(node, fx.Node)})
+    memory = Memory(frozenset())
+    failing = [node for node in graph.nodes if node.op in _CALLS and node not in live and node_may_fail(node, memory)]
+    results = dict.fromkeys(result for node in failing for result in _results(node))
+    return tuple(_without_history(graph, result) for result in results if result not in live)
+
+
+def _results(node: fx.Node) -> list[fx.Node]:
+    """The nodes whose values a node makes: itself, or what it writes to; none but plain tensors."""
+    made = written_by(node) if writes(node) else [node]
+    return [each for each in made if type(each.meta.get("example_value")) is FakeTensor
+            and each.meta["example_value"].layout is torch.strided]
+
+
+def _without_history(graph: fx.Graph, node: fx.Node) -> fx.Node:
+    result = node.meta["example_value"]
+    if not result.requires_grad:
+        return node
+    with graph.inserting_after(node):
+        detached = graph.call_method("detach", (node,))
+    detached.meta.update(node.meta, example_value=result.detach())
+    return detached
+
+
+def _live(graph: fx.Graph, outputs: set[fx.Node]) -> set[fx.Node]:
+    """The nodes that the outputs are made of, or what the graph writes to its inputs."""
+    live = set(outputs)
+    for node in reversed(graph.nodes):
+        if node.op in _CALLS and node not in live and not _is_dead(node, live):
+            live.add(node)
+    return live
+
+
+def _is_dead(node: fx.Node, live: set[fx.Node]) -> bool:
+    if any(user in live for user in node.users):
+        return False
+    if writes(node):
+        return not any(_is_seen(each, live) for each in written_by(node))
+    return node.meta.get("example_value") is not None  # what has no result is there for what it does
+
+
+def _is_seen(written: fx.Node, live: set[fx.Node]) -> bool:
+    """Whether memory that is written to is an input's, or is read by a node that is live."""
+    waiting, met = [written], set()
+    while waiting:
+        node = waiting.pop()
+        if node in met:
+            continue
+        met.add(node)
+        if node.op not in _CALLS or node in live or any(user in live for user in node.users):
+            return True
+        if writes(node):
+            waiting += written_by(node)
+        elif not makes_new_memory(node):
+            waiting += node.all_input_nodes
+        waiting += [user for user in node.users if not makes_new_memory(user)]
+    return False

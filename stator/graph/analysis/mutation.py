@@ -1,0 +1,352 @@
+"""Which memory an operation writes to, and whether it may run twice.   x.add_(1)  ->  x;   F.relu(y, True)  ->  y
+
+In: a torch callable with its fake arguments; later, the node it became.  Out: the arguments it writes to.
+
+Schemas of operators answer first (`Tensor(a!)`, `mutates_args`, out=).  A callable without a schema (a Python function,
+`x[i] = v`, a function put into the graph whole) is observed while it runs on fakes: version counters of the arguments
+tell, and a dispatch mode where there is no counter (inference tensors) or nothing is known of the code (functions of
+the user).  The recorder puts the answer on the node (`WRITTEN`); every later pass reads it there.
+"""
+
+from __future__ import annotations
+
+import functools
+import types
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import torch
+from torch import fx
+from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.fx.node import map_arg
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from stator.graph.analysis.running_statistics import COUNTED, STATISTICS, statistics_given, updates_statistics
+
+WRITTEN = "written"  # in a node's metadata: places of the arguments it writes to, among all nodes that it is given
+UNREPEATABLE = "unrepeatable"  # in a node's metadata: running it a second time could be seen
+_OF_TORCH = frozenset({"aten", "prims", "prim"})  # namespaces of operators
+_COUNTING = ("ADInplaceOrView", "CompositeExplicitAutograd", "CompositeImplicitAutograd")  # kernels that count writes
+_PRINT = "stator::print"  # the other operators of Stator compute numbers
+_C_CALLABLES = (types.BuiltinFunctionType, types.MethodDescriptorType)
+_MODULES = frozenset({"torch", "_operator", "operator", "math", "builtins"})
+
+
+# ---------------------------------------------------------------------- schemas
+
+
+class Signature:
+    """The parameters that an operator writes to, by position and by name."""
+
+    __slots__ = ("positions", "names", "schemas", "counted")
+
+    def __init__(self, schemas: Iterable[Any], parsed: bool) -> None:
+        self.positions: set[int] = set()
+        self.names: set[str] = {"out"} if parsed else set()  # torch's argument parser calls every output so
+        self.schemas = []  # of those that update running statistics
+        self.counted = False  # whether version counters of tensors show the writes
+        for schema in schemas:
+            if updates_statistics(schema):
+                self.schemas.append(schema)
+            for place, argument in enumerate(schema.arguments):
+                if argument.alias_info is not None and argument.alias_info.is_write:
+                    self.names.add(argument.name)
+                    self.counted = self.counted or _counts(schema)
+                    if not argument.kwarg_only:
+                        self.positions.add(place)
+
+    def written(self, args: tuple[Any, ...], kwargs: Any) -> list[Any]:
+        found = [args[place] for place in self.positions if place < len(args)]
+        if kwargs:
+            found += [value for name, value in kwargs.items() if name in self.names]
+        return found + self.statistics(args, kwargs) if self.schemas else found
+
+    def statistics(self, args: tuple[Any, ...], kwargs: Any) -> list[Any]:
+        """Those that are updated though no schema says so."""
+        found = []
+        for schema in self.schemas:
+            given = dict(zip([argument.name for argument in schema.arguments], args, strict=False), **kwargs)
+            found += statistics_given(given, True)
+        return found
+
+
+def _counts(schema: Any) -> bool:
+    name = f"{schema.name}.{schema.overload_name}" if schema.overload_name else schema.name
+    return any(torch._C._dispatch_has_kernel_for_dispatch_key(name, key) for key in _COUNTING)
+
+
+@functools.cache
+def _signature_of_c(func: Any) -> Signature | None:
+    """Of a function or method that torch generates from the operators of the same name."""
+    packet = getattr(torch.ops.aten, func.__name__, None) if _is_torchs(func) else None
+    if not isinstance(packet, OpOverloadPacket):
+        return None
+    return Signature([overload._schema for overload in _overloads(packet)], True)
+
+
+@functools.cache
+def _signature_of_packet(packet: OpOverloadPacket) -> Signature:
+    return Signature([overload._schema for overload in _overloads(packet)], False)
+
+
+def _overloads(packet: OpOverloadPacket) -> Iterator[OpOverload]:
+    """Those of the dispatcher: TorchScript has further ones, of lists."""
+    for name in packet.overloads():
+        overload = getattr(packet, name)
+        if torch._C._dispatch_has_kernel(overload.name()):
+            yield overload
+
+
+def signature_of(func: Any) -> Signature | None:
+    """None: a callable without a schema."""
+    if isinstance(func, _C_CALLABLES):
+        return _signature_of_c(func)
+    if isinstance(func, OpOverload):
+        return _signature_of_overload(func)
+    if isinstance(func, OpOverloadPacket):
+        return _signature_of_packet(func)
+    return None
+
+
+@functools.cache
+def _signature_of_overload(func: OpOverload) -> Signature:
+    return Signature((func._schema,), False)
+
+
+def declared_writes(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[FakeTensor] | None:
+    """The tensors that a schema says are written to; None where there is no schema."""
+    signature = signature_of(func)
+    if signature is None:
+        names = STATISTICS.get(id(func))
+        if names is None:
+            return None
+        given = dict(zip(names[0], args, strict=False), **kwargs)
+        return list(tensors_in(statistics_given(given, names[1])))
+    if not signature.positions and not kwargs and not signature.schemas:
+        return _NONE
+    return list(tensors_in(signature.written(args, kwargs)))
+
+
+_NONE: list[FakeTensor] = []
+
+
+def tensors_in(value: Any) -> Iterator[FakeTensor]:
+    """The tensors in nested arguments."""
+    if type(value) is FakeTensor or isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, (tuple, list)):
+        for item in value:
+            yield from tensors_in(item)
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from tensors_in(item)
+
+
+# ---------------------------------------------------------------------- observation
+
+
+class _Operators(TorchDispatchMode):
+    """The operators that run: which storages they write to, whether all may run twice."""
+
+    supports_higher_order_operators = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.storages: set[int] = set()
+        self.counted: set[int] = set()  # storages whose version counters show a write in an eager call
+        self.repeatable = True
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        written = set(map(storage_of, declared_writes(func, args, kwargs) or ()))
+        self.storages |= written
+        if written and counts_writes(func):
+            self.counted |= written
+        self.repeatable = self.repeatable and _is_repeatable_operator(func)
+        return func(*args, **kwargs)
+
+
+class Observation:
+    """What a callable without a schema does to its arguments.   with Observation(func, args, kwargs) as seen: ..."""
+
+    __slots__ = ("tensors", "versions", "operators", "opaque", "missed")
+
+    def __init__(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], opaque: bool | None = None) -> None:
+        self.tensors = [*tensors_in(args), *tensors_in(kwargs)] if kwargs else list(tensors_in(args))
+        self.opaque = not _is_torchs(func) if opaque is None else opaque
+        self.versions = versions_of(self.tensors)
+        self.missed: list[FakeTensor] = []  # written to, and no version counter shows it
+        with torch._C.DisableTorchFunction():
+            counted = not any([tensor.is_inference() for tensor in self.tensors])
+        watched = (self.opaque or not counted) and not isinstance(func, HigherOrderOperator)
+        self.operators = _Operators() if watched else None
+
+    def __enter__(self) -> Observation:
+        if self.operators is not None:
+            self.operators.__enter__()
+        return self
+
+    def __exit__(self, *exc: Any) -> None:
+        if self.operators is not None:
+            self.operators.__exit__(*exc)
+
+    @property
+    def repeatable(self) -> bool:
+        return not self.opaque and (self.operators is None or self.operators.repeatable)
+
+    def written(self) -> list[FakeTensor]:
+        """The arguments that were written to."""
+        if self.operators is not None and self.operators.storages:
+            found = [(tensor, then) for tensor, then in zip(self.tensors, self.versions, strict=True)
+                     if storage_of(tensor) in self.operators.storages]
+            counted = [each for each in found if storage_of(each[0]) in self.operators.counted]
+            count_writes([tensor for tensor, _ in counted], [then for _, then in counted])
+            self.missed = not_counted([tensor for tensor, _ in found], [then for _, then in found])
+        now = versions_of(self.tensors)
+        return [tensor for tensor, then, count in zip(self.tensors, self.versions, now, strict=True)
+                if count != then] + self.missed
+
+
+def versions_of(tensors: Iterable[Any]) -> list[int]:
+    """How often each was written to, as far as that is counted."""
+    with torch._C.DisableTorchFunction():
+        return [0 if tensor.is_inference() else tensor._version for tensor in tensors]
+
+
+def counts_writes(func: Any) -> bool:
+    """Whether an eager call counts its writes in version counters: not those to running statistics, nor fused steps."""
+    signature = signature_of(func)
+    return id(func) in COUNTED or signature is not None and signature.counted
+
+
+def count_writes(tensors: list[Any], before: list[int]) -> None:
+    """Count writes to fakes whose rules do not, as eager calls do (`_foreach_add_`)."""
+    with torch._C.DisableTorchFunction():
+        for tensor in not_counted(tensors, before):
+            if not tensor.is_inference():
+                torch.autograd.graph.increment_version(tensor)
+
+
+def not_counted(tensors: list[Any], before: list[int]) -> list[Any]:
+    """Those whose version counters stand where they stood before."""
+    return [tensor for tensor, now, then in zip(tensors, versions_of(tensors), before, strict=True) if now == then]
+
+
+def storage_of(tensor: Any) -> int:
+    """The identity of a fake's storage; 0 where there is none."""
+    with torch._C.DisableTorchFunction():
+        if not isinstance(tensor, torch.Tensor) or tensor.layout is not torch.strided:
+            return 0
+        storage: int = tensor.untyped_storage()._cdata
+        return storage
+
+
+# ---------------------------------------------------------------------- nodes
+
+
+def note_writes(node: fx.Node, written: set[fx.Node]) -> None:
+    """Put on a node which of the nodes that it is given it writes to."""
+    node.meta[WRITTEN] = tuple([place for place, given in enumerate(_given(node)) if given in written])
+
+
+def _given(node: fx.Node) -> list[fx.Node]:
+    found: list[fx.Node] = []
+    map_arg((node.args, node.kwargs), found.append)
+    return found
+
+
+def writes(node: fx.Node) -> bool:
+    """Whether a node writes to memory that it is given."""
+    return bool(written_by(node))
+
+
+def written_by(node: fx.Node) -> list[fx.Node]:
+    """The nodes among its arguments that a node writes to: as recorded, or as the schema of its target says."""
+    places = node.meta.get(WRITTEN)
+    if places is not None:
+        given = _given(node)
+        return list(dict.fromkeys([given[place] for place in places]))
+    func = getattr(torch.Tensor, str(node.target), None) if node.op == "call_method" else node.target
+    signature = signature_of(func) if node.op.startswith("call_") else None
+    if signature is None or not signature.positions and not node.kwargs and not signature.schemas:
+        return []
+    found: list[fx.Node] = []
+    map_arg(signature.written(node.args, node.kwargs), found.append)
+    return list(dict.fromkeys(found))
+
+
+def uncounted_writes(node: fx.Node) -> list[fx.Node]:
+    """The running statistics that a node updates: no version counter shows it."""
+    names = STATISTICS.get(id(node.target))
+    if names is not None:
+        given = dict(zip(names[0], node.args, strict=False), **node.kwargs)
+        return [each for each in statistics_given(given, names[1]) if isinstance(each, fx.Node)]
+    signature = signature_of(node.target) if node.op == "call_function" else None
+    if signature is None:
+        return []
+    return [each for each in signature.statistics(node.args, node.kwargs) if isinstance(each, fx.Node)]
+
+
+def written_storages(node: fx.Node) -> set[int]:
+    """The storages that a node writes to, by identity (`storage_of`)."""
+    return {storage_of(tensor) for each in written_by(node) for tensor in tensors_in(each.meta.get("example_value"))}
+
+
+def operator_name(target: Any) -> str:
+    """`add_` of Tensor.add_, torch.ops.aten.add_ and torch.ops.aten.add_.Tensor; "" where the callable is not torch's.
+
+    Names tell how operators of torch behave; a function of the user may be called like any of them.
+    """
+    if type(target) is str:
+        return target
+    if isinstance(target, (OpOverload, OpOverloadPacket)):
+        namespace, _, name = _qualified_name(target).partition("::")
+        return name if namespace in _OF_TORCH else ""
+    return getattr(target, "__name__", "") if _is_torchs(target) else ""
+
+
+# ---------------------------------------------------------------------- repeating
+
+
+def note_inner_graphs(node: fx.Node, modules: list[fx.GraphModule], given: Any) -> list[FakeTensor]:
+    """Put on a higher-order operation whether it may run twice; out: the tensors that its inner graphs write to."""
+    inner = [each for module in modules for each in module.graph.nodes]
+    if not all(map(is_repeatable, inner)):
+        node.meta[UNREPEATABLE] = True
+    storages = set().union(*map(written_storages, inner))
+    return [tensor for tensor in tensors_in(given) if storage_of(tensor) in storages] if storages else []
+
+
+def is_repeatable(node: fx.Node) -> bool:
+    """Whether nobody can see that a node ran twice, once its writes and random streams are undone.
+
+    Operators of torch itself are; custom operators, collectives, prints and functions of the user are not.
+    """
+    return node.op != "call_function" or UNREPEATABLE not in node.meta and is_repeatable_target(node.target)
+
+
+def is_repeatable_target(target: Any) -> bool:
+    if isinstance(target, (OpOverload, OpOverloadPacket, HigherOrderOperator)):
+        return _is_repeatable_operator(target)
+    return not str(getattr(target, "__module__", "")).startswith("torch.distributed")
+
+
+def _is_repeatable_operator(operator: Any) -> bool:
+    if isinstance(operator, HigherOrderOperator):
+        return True  # the recorder looks at the inner graphs that it runs
+    name = _qualified_name(operator)
+    namespace = name.partition("::")[0]
+    return namespace in _OF_TORCH or namespace == "stator" and name != _PRINT
+
+
+def _qualified_name(operator: Any) -> str:
+    """`aten::add` of torch.ops.aten.add and torch.ops.aten.add.Tensor."""
+    name: str = operator._schema.name if isinstance(operator, OpOverload) else operator._qualified_op_name
+    return name
+
+
+def _is_torchs(func: Any) -> bool:
+    """Whether a callable is part of torch or of Python."""
+    module = getattr(func, "__module__", None) or type(func).__module__
+    return str(module).partition(".")[0] in _MODULES or isinstance(func, types.MethodDescriptorType)

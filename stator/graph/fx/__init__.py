@@ -1,0 +1,4 @@
+"""FX nodes, graphs and graph modules; nothing here traces.
+
+In: operations, arguments, finished graphs.  Out: nodes, copies, GraphModules, straight-line functions, instances for other sizes.
+"""

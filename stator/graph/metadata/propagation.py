@@ -1,0 +1,280 @@
+"""Remember what operations do to metadata.   (torch.relu, float32[2, 3] cpu)  ->  float32[2, 3] cpu
+
+FakeTensor's own propagation costs 80-200 us an operation, and several times that for one it has not seen; an operation
+seen before, on tensors that look the same, or one that a rule foresees (layout_rules.py), costs a tenth of that.  The
+memo lives as long as the process, or until stator.reset().  It serves only where nothing but sizes, strides, dtype and
+device of the result can matter: no result that requires grad, no symbolic size, no in-place operation.  Storage
+aliasing is not kept, but which tensor is a view of which is (`bases`), so that a write to a view counts as one to its
+base; what asks for more (`storage_offset`, an in-place operation that could carry grad into the base of a view) raises
+ExactNeeded, and the trace is repeated without the memo.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+
+from stator.graph.metadata.fakes import Fakes
+from stator.graph.metadata.layout_rules import foresee
+
+_SCALARS = frozenset({int, float, bool, str, complex, type(None), type(...), torch.dtype, torch.device, torch.layout,
+                      torch.memory_format})
+# Operations that look at a storage: remembered results of views have storages of their own, which are too small.
+_OF_STORAGES = "storage_offset as_strided as_strided_ as_strided_copy as_strided_scatter slice_inverse set_".split()
+_LIMIT = 100_000
+_ARGUMENT = object()  # in the place of the kind of a result: it is the argument of that number
+
+
+def _named(names: list[str]) -> dict[int, Any]:
+    """The functions, methods and operators of these names, by their ids."""
+    found: list[Any] = []
+    for name in names:
+        found += [getattr(holder, name) for holder in (torch.Tensor, torch) if hasattr(holder, name)]
+        packet = getattr(torch.ops.aten, name, None)
+        if packet is not None:
+            found += [packet, *(getattr(packet, overload) for overload in packet.overloads())]
+    return {id(function): function for function in found}
+
+
+_NEEDS_STORAGE = _named(_OF_STORAGES)
+_VIEWS = _named(["view"])
+_memo: dict[Any, Any] = {}
+_held: list[Any] = []  # the functions of the memo, so that their ids stay theirs
+
+
+def forget() -> None:
+    """Drop everything remembered."""
+    _memo.clear()
+    _held.clear()
+
+
+def _gives_dtype(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """x.view(torch.int32), which asks where in its storage a tensor begins."""
+    return any(type(value) is torch.dtype for value in (*args, *kwargs.values()))
+
+
+def attention_backends() -> tuple[bool, ...]:
+    """Which kernels scaled_dot_product_attention may choose: they lay their results out differently."""
+    return tuple([ask() for ask in _ASKED])
+
+
+_ASKED = (torch._C._get_flash_sdp_enabled, torch._C._get_mem_efficient_sdp_enabled, torch._C._get_math_sdp_enabled,
+          torch._C._get_cudnn_sdp_enabled)
+
+
+class ExactNeeded(BaseException):
+    """The program asked for something that remembered results do not keep."""
+
+
+class Unkeyed(Exception):
+    """An argument that the memo cannot describe."""
+
+
+class Propagation:
+    """The memo as one trace sees it."""
+
+    def __init__(self, fake_mode: FakeTensorMode, enabled: bool = True) -> None:
+        self.fakes = Fakes(fake_mode)
+        self.enabled = enabled
+        self.metas: dict[int, Any] = {}  # id(fake) -> its key; the recorder keeps the fakes alive
+        self.bases: dict[int, list[Any]] = {}  # memory of a remembered view -> the view, its writes so far, its base
+        self.served = 0
+
+    def key(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], in_place: bool = False) -> Any:
+        """What the result depends on, or None where the memo must not be used."""
+        if not self.enabled:
+            return None
+        if id(func) in _NEEDS_STORAGE or id(func) in _VIEWS and _gives_dtype(args, kwargs):
+            if self.served:
+                raise ExactNeeded
+            return None
+        if in_place:
+            return None
+        try:
+            parts = [self._describe(value) for value in args]
+            if kwargs:
+                parts += [(name, self._describe(value)) for name, value in kwargs.items()]
+        except Unkeyed:
+            return None
+        if torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda") or torch.is_inference_mode_enabled():
+            return None
+        return (id(func), torch.is_grad_enabled(), torch.get_default_dtype(), attention_backends(), *parts)
+
+    def tensor_key(self, fake: FakeTensor) -> tuple[Any, ...]:
+        """Metadata of a plain dense tensor, requires_grad last; a first item of None says that it is not one."""
+        found = self.metas.get(id(fake))
+        if found is None:
+            found = self.metas[id(fake)] = self._tensor_key(fake)
+        return found
+
+    def alike(self, fake: FakeTensor) -> FakeTensor:
+        """Another plain tensor with the same metadata."""
+        with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
+            return self._make(self.tensor_key(fake))
+
+    def _describe(self, value: Any) -> Any:
+        cls = type(value)
+        if cls is FakeTensor:
+            found = self.tensor_key(value)
+            if found[0] is None or found[-1] and torch.is_grad_enabled():
+                raise Unkeyed
+            return found
+        if cls in _SCALARS:
+            return (cls, value) if cls is not float else (cls, value.hex())
+        if cls is tuple or cls is list or cls is torch.Size:
+            return (cls, *[self._describe(item) for item in value])
+        if cls is slice:
+            return (cls, self._describe(value.start), self._describe(value.stop), self._describe(value.step))
+        raise Unkeyed
+
+    def _tensor_key(self, fake: FakeTensor) -> tuple[Any, ...]:
+        """Metadata of a plain dense tensor; a first item of None says that it is not one."""
+        with torch._C.DisableTorchFunction():  # the tracer's own mode is on
+            return self._read_key(fake)
+
+    def _read_key(self, fake: FakeTensor) -> tuple[Any, ...]:
+        if fake._has_symbolic_sizes_strides or fake.layout is not torch.strided or fake.constant is not None \
+                or fake.is_conj() or fake.is_neg() or fake.is_inference() or fake.is_quantized:
+            return (None, False)
+        return (fake.dtype, tuple(fake.shape), fake.stride(), fake.device, fake.requires_grad)
+
+    # ------------------------------------------------------------------ hits and lessons
+
+    def recall(self, key: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The remembered results, or those that a rule foresees, made anew; None where there are none."""
+        entry = _memo.get(key)
+        if entry is None:
+            entry = foresee(func, args, kwargs, self.tensor_key)
+            if entry is None:
+                return None
+            if len(_memo) < _LIMIT:
+                _memo[key] = entry
+                _held.append(func)
+        if entry[0] is _ARGUMENT:
+            return args[entry[1]]
+        self.served += 1
+        with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
+            if entry[0] is None:
+                fake = self._make(entry[1])
+                if len(entry) == 3:
+                    self.note_view(fake, args[entry[2]])
+                return fake
+            made = [self._make(spec) if spec is not None else None for spec in entry[1]]
+            if len(entry) == 3:
+                for fake in made:
+                    self.note_view(fake, args[entry[2]])
+        kind = entry[0]
+        return made if kind is list else tuple(made) if kind is tuple else kind(made)
+
+    def note_view(self, fake: FakeTensor, base: FakeTensor | None) -> None:
+        """A fake with memory of its own stands for a view of `base`, or of a tensor that is not known any more."""
+        self.bases[_memory(fake)] = [fake, 0, base]
+
+    def is_known_to_share(self, a: FakeTensor, b: FakeTensor) -> bool:
+        """False for tensors on different memory; of remembered views it is not known where in their base they lie."""
+        if self.bases and self.root(a) == self.root(b):
+            raise ExactNeeded
+        return False
+
+    def root(self, fake: FakeTensor) -> int:
+        """The storage of the tensor that a remembered view is part of; that of any other one."""
+        with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
+            found = self.bases.get(_memory(fake))
+            while found is not None:
+                if found[2] is None:
+                    raise ExactNeeded
+                fake = found[2]
+                found = self.bases.get(_memory(fake))
+            return _memory(fake)
+
+    def _make(self, spec: tuple[Any, ...]) -> FakeTensor:
+        dtype, size, stride, device, _ = spec
+        fake = self.fakes.make(size, stride, dtype, device, False)
+        self.metas[id(fake)] = spec
+        return fake
+
+    def learn(self, key: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
+        """Remember a result that is nothing but new plain tensors."""
+        if len(_memo) >= _LIMIT or any([type(value) is FakeTensor for value in kwargs.values()]):
+            return  # the places of arguments are their positions
+        if type(result) is FakeTensor:
+            same = next((number for number, value in enumerate(args) if value is result), None)
+            if same is not None:  # dropout of a model that does not train, a conversion to what it is
+                _memo[key] = (_ARGUMENT, same)
+                _held.append(func)
+                return
+            spec = self._spec(result, args, kwargs)
+            if spec is not None:
+                _memo[key] = (None, spec, *_viewed([result], args))
+                _held.append(func)
+            return
+        if type(result) is not tuple and type(result) is not list and type(result).__module__ != "torch.return_types":
+            return
+        specs = [None if part is None else self._spec(part, args, kwargs) for part in result]
+        if all(spec is not None or part is None for spec, part in zip(specs, result, strict=True)):
+            _memo[key] = (type(result), specs, *_viewed(result, args))
+            _held.append(func)
+
+    def _spec(self, result: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if type(result) is not FakeTensor or any(result is value for value in args) \
+                or any(result is value for value in kwargs.values()):
+            return None
+        found = self._tensor_key(result)
+        return None if found[0] is None or found[-1] else found
+
+    def changed(self, values: Any) -> None:
+        """An operation may have changed its arguments in place: their metadata is read again."""
+        for value in values:
+            if type(value) is FakeTensor:
+                if self.served:
+                    with torch._C.DisableTorchFunction():  # or the tracer's own mode would read the metadata now
+                        wants_grad = value.requires_grad
+                    if wants_grad:
+                        raise ExactNeeded
+                    if self.bases:
+                        self._count_writes(value)
+                self.metas.pop(id(value), None)
+            elif type(value) is list or type(value) is tuple:
+                self.changed(value)
+
+    def _count_writes(self, written: FakeTensor) -> None:
+        """What was written to a remembered view was written to its base."""
+        with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
+            found = self.bases.get(_memory(written))
+            while found is not None:
+                view, before, base = found
+                found[1] = view._version
+                if view._version == before:
+                    return
+                if base is None:
+                    raise ExactNeeded
+                torch._C._autograd._unsafe_set_version_counter((base,), (base._version + view._version - before,))
+                self.metas.pop(id(base), None)
+                found = self.bases.get(_memory(base))
+
+    def memory_behind(self, fake: FakeTensor) -> int:
+        """The storage that a tensor shows, remembered views resolved to their base; 0 for a tensor without strides."""
+        with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
+            if fake.layout is not torch.strided:
+                return 0
+            memory = _memory(fake)
+            while (found := self.bases.get(memory)) is not None and found[2] is not None:
+                memory = _memory(found[2])
+            return memory
+
+
+def _memory(fake: FakeTensor) -> int:
+    """Identity of a storage; a tensor without one, as a sparse tensor, stands for itself."""
+    try:
+        return fake.untyped_storage()._cdata
+    except NotImplementedError:
+        return -id(fake)
+
+
+def _viewed(results: Any, args: tuple[Any, ...]) -> list[int]:
+    """The place of the argument that these results are views of, if they are."""
+    with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
+        own = {_memory(result) for result in results if result is not None}
+        return [place for place, value in enumerate(args) if type(value) is FakeTensor and _memory(value) in own][:1]

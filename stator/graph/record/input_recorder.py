@@ -1,0 +1,211 @@
+"""What the graph gets from outside.   a parameter, a number, a random stream  ->  a placeholder and its stand-in
+
+In: a value of the user's and its source.  Out: a fake tensor or a symbol tied to a node, and a `GraphInput` that tells
+the residual program what to hand over.  `Recorder` is made of this and of the operations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import fx
+from torch._subclasses.fake_tensor import (
+    FakeTensor,
+    FakeTensorMode,
+    UnsupportedFakeTensorException,
+    UnsupportedOperatorException,
+)
+from torch.nn.parameter import is_lazy
+
+from stator.breaks import Break
+from stator.graph.fx.naming import input_name
+from stator.graph.fx.new_nodes import first_operation, new_input
+from stator.graph.metadata.plain_inputs import PlainInputs
+from stator.graph.metadata.propagation import Propagation
+from stator.graph.metadata.tensor_classes import (
+    PLAIN_CLASSES,
+    acts_above_dispatch,
+    acts_as_parameter,
+    acts_as_wrapper,
+)
+from stator.graph.subclasses.wrapper_subclasses import Wrappers
+from stator.guards.guard import TensorMeta, tensor_meta
+from stator.guards.shape_check import Operand, Property
+from stator.shapes.named_dimensions import Dim
+from stator.shapes.symbol_nodes import SymbolNodes
+from stator.shapes.symbolic_inputs import (
+    drawn_number,
+    float_tensor,
+    symbolic_fake,
+    symbolic_float,
+    symbolic_int,
+    undecided_int,
+)
+from stator.shapes.symbolic_values import has_unbacked
+from stator.source import Source
+
+
+class GraphInput:
+    """A tensor that the residual program hands to the graph."""
+
+    __slots__ = ("source", "tensor", "fake", "example", "node", "boxed")
+
+    def __init__(self, source: Source, tensor: Any, fake: Any, node: fx.Node, boxed: bool = False) -> None:
+        self.source, self.tensor, self.fake, self.node = source, tensor, fake, node
+        self.example = fake  # what compilers are shown of it
+        self.boxed = boxed  # a float, which the residual hands over inside a tensor
+
+
+class InputRecorder:
+    """The inputs of one graph; which node makes which fake."""
+
+    graph: fx.Graph
+    fake_mode: FakeTensorMode
+    inputs: list[GraphInput]
+    nodes: dict[int, Any]
+    kept: list[Any]
+    classes: dict[int, type]
+    wrappers: Wrappers
+    symbols: SymbolNodes
+    propagation: Propagation
+    plain_inputs: PlainInputs
+    takes_sparse: bool
+    open_parts: Callable[[Any, Source], dict[str, Any]]
+    enclosing: Any
+    locate: Callable[[], Any]
+    _last_input: fx.Node | None
+
+    def add_input(self, tensor: torch.Tensor, source: Source, dims: dict[int, Any] | None = None,
+                  strides: frozenset[int] = frozenset()) -> FakeTensor:
+        if self.enclosing is not None:  # an inner graph is being recorded: outside tensors come through the outermost
+            with self.enclosing.outside():
+                return self.add_input(tensor, source, dims, strides)
+        with torch._C.DisableTorchFunction():
+            special = type(tensor) not in PLAIN_CLASSES and not acts_as_parameter(type(tensor))
+            if special and is_lazy(tensor):
+                raise Break("SB017", f"an {type(tensor).__name__}, which has no sizes yet")
+            if id(tensor) in self.wrappers.parts and not tensor.requires_grad:
+                return self.wrappers.part(*self.wrappers.parts[id(tensor)])
+            if special and acts_as_wrapper(type(tensor)):
+                return self.wrappers.add_input(tensor, source, dims or {})
+            if special and not acts_above_dispatch(type(tensor)):
+                raise Break("SB017", f"a tensor of type {type(tensor).__name__}")
+            if tensor.layout is not torch.strided and (tensor.layout is not torch.sparse_coo or not self.takes_sparse):
+                raise Break("SB017", f"a tensor of layout {tensor.layout}")
+            if (kind := special_kind(tensor)) is not None:
+                raise Break("SB017", f"a {kind} tensor")
+            if tensor._is_view() and tensor._base is not None and (kind := special_kind(tensor._base)) is not None:
+                raise Break("SB017", f"a view of a {kind} tensor")
+            if tensor.layout is not torch.strided and tensor.is_leaf and tensor.grad is not None \
+                    and tensor.grad.layout is not tensor.layout:
+                raise Break("SB017", f"a tensor of layout {tensor.layout} with a gradient of another layout")
+            try:
+                # The input was made outside, whatever mode the program is in now.
+                fake = self.plain_inputs.fake(tensor, self.propagation.enabled and not dims and not strides)
+                if fake is None:
+                    with torch.inference_mode(tensor.is_inference()):
+                        fake = symbolic_fake(self.fake_mode, tensor, source, dims or {}, strides) if dims or strides \
+                            else self.fake_mode.from_tensor(tensor, static_shapes=True)
+            except (NotImplementedError, UnsupportedOperatorException, UnsupportedFakeTensorException,
+                    AssertionError) as error:
+                raise Break("SB017", str(error)) from error
+            if fake.dim() == 0:
+                fake.item_memo = None  # torch gives scalars on the CPU a symbol of their own: they are data, too
+        node = self.placeholder(fake, source)
+        self.tie(fake, node)
+        if special:
+            self.classes[id(fake)] = type(tensor)
+        self.symbols.take_fresh(fake)  # sizes declared unbacked: the input itself defines them
+        self.symbols.define_input(node, fake, source, self.locate())
+        for dim, how in (dims or {}).items():
+            if how == "declared" or isinstance(how, Dim):
+                self.symbols.declare(Operand(source, Property.SIZE, dim), fake.shape[dim], how)
+        self.inputs.append(GraphInput(source, tensor, fake, node))
+        return fake
+
+    def add_object(self, value: Any, source: Source) -> None:
+        """An object of the user's that operations take (a random stream); the graph gets it as it is."""
+        node = self.placeholder(value, source)
+        self.tie(value, node)
+        self.inputs.append(GraphInput(source, None, value, node))
+
+    def add_graph_input(self, source: Source, tensor: Any, fake: Any, node: fx.Node) -> None:
+        self.inputs.append(GraphInput(source, tensor, fake, node))
+
+    def placeholder(self, example: Any, source: Source, name: str | None = None) -> fx.Node:
+        """The node of an input, after those of the others; `name`: as the source is called in the graph."""
+        name = input_name(source.text()) if name is None else name
+        node = new_input(self.graph, self._last_input, name)
+        self._last_input = node
+        node.meta["example_value"] = example
+        node.meta["source"] = source
+        return node
+
+    def add_number(self, value: int | float, source: Source, undecided: bool = False, named: Any = None) -> Any:
+        """A symbol for a Python number from outside; of an undecided one the trace knows nothing."""
+        if self.enclosing is not None:
+            with self.enclosing.outside():
+                return self.add_number(value, source, undecided)
+        make: Any = undecided_int if undecided else symbolic_int if type(value) is int else symbolic_float
+        symbol, number = make(self.symbols.shape_env, value, source)
+        self.symbols.define_number(symbol, number, source, self.locate())
+        if undecided:
+            self.symbols.take_fresh(number)
+        elif named is not None:
+            self.symbols.declare(Operand(source, Property.NUMBER), number, named)
+        return number
+
+    def add_drawn(self, cls: type, source: Source, bounds: tuple[Any, Any] | None) -> Any:
+        """A symbol for a number that the residual draws; all that is known of it is its range."""
+        symbol, number = drawn_number(self.symbols.shape_env, cls, source, bounds)
+        self.symbols.define_number(symbol, number, source, self.locate())
+        self.symbols.take_fresh(number)
+        self.symbols.has_fresh = True
+        return number
+
+    def _add_number_input(self, symbol: Any) -> fx.Node:
+        value, source = self.symbols.numbers[symbol]
+        if type(value) is torch.SymInt:
+            node = self.placeholder(value, source)
+            self.inputs.append(GraphInput(source, None, value, node))
+            return node
+        with torch._C.DisableTorchFunction():
+            example = 0.5 if has_unbacked(value) else value.node.hint
+            fake = self.fake_mode.from_tensor(float_tensor(example), static_shapes=True)
+        fake.item_memo = value
+        node = self.placeholder(fake, source)
+        self.tie(fake, node)
+        self.inputs.append(GraphInput(source, None, fake, node, boxed=True))
+        with self.graph.inserting_before(first_operation(node)):
+            number = self.graph.create_node("call_method", "item", (node,), {})
+        number.meta["example_value"] = value
+        return number
+
+    def meta_of(self, tensor: torch.Tensor, fake: Any = None) -> TensorMeta:
+        """The facts of a tensor; what is a symbol in its fake form is left open."""
+        with torch._C.DisableTorchFunction():
+            meta = tensor_meta(tensor)
+            if fake is None or not fake._has_symbolic_sizes_strides:
+                return meta
+            return replace(meta, sizes=fixed_extents(fake.shape), strides=fixed_extents(fake.stride()))
+
+    def tie(self, fake: Any, node: Any) -> None:
+        if id(fake) not in self.nodes:
+            self.kept.append(fake)
+            self.nodes[id(fake)] = node
+
+
+def fixed_extents(extents: Any) -> tuple[int | None, ...]:
+    return tuple(extent if type(extent) is int else None for extent in extents)
+
+
+def special_kind(tensor: torch.Tensor) -> str | None:
+    """Name what torch's fakes cannot stand for."""
+    if tensor.is_quantized:
+        return "quantised"
+    if tensor.is_nested:
+        return "nested"
+    return "functionalised" if torch._is_functional_tensor(tensor) else None

@@ -1,0 +1,550 @@
+"""Record torch calls into an FX graph.   torch.relu(fake x)  ->  a call_function node, and the fake result
+
+Every fake tensor of the trace is tied to the node that makes it.  Calls whose result holds no tensor
+(shapes, dtypes) are answered from metadata, which the tensor guards of the inputs make a constant.
+"""
+
+from __future__ import annotations
+
+import builtins
+import collections
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+from torch import fx
+from torch._subclasses import fake_tensor
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensor,
+    FakeTensorMode,
+    UnsupportedOperatorException,
+)
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+from torch.overrides import TorchFunctionMode
+from torch.utils import _pytree as pytree
+from torch.utils._device import _device_constructors
+
+from stator import _hook
+from stator.breaks import Break
+from stator.graph.analysis.mutation import (
+    UNREPEATABLE,
+    Observation,
+    count_writes,
+    counts_writes,
+    declared_writes,
+    is_repeatable,
+    not_counted,
+    note_inner_graphs,
+    note_writes,
+    versions_of,
+)
+from stator.graph.analysis.overlapping_writes import Overlaps
+from stator.graph.fx.frozen_records import field_names, record_arguments
+from stator.graph.fx.naming import spell, spelled_types
+from stator.graph.fx.new_nodes import new_node
+from stator.graph.metadata.entry_layouts import EntryLayouts
+from stator.graph.metadata.plain_inputs import CAPSULE, PlainInputs
+from stator.graph.metadata.propagation import Propagation
+from stator.graph.metadata.recurrent_layouts import results_of_layer
+from stator.graph.record.decomposed_operations import decomposed
+from stator.graph.record.error_texts import raised_by_eager
+from stator.graph.record.input_recorder import GraphInput, InputRecorder
+from stator.graph.state.quiet_logging import keep_quiet, muted
+from stator.graph.state.torch_state import TorchState
+from stator.graph.subclasses.wrapper_subclasses import Wrappers
+from stator.graph.values.input_items import InputItems
+from stator.graph.values.known_values import (
+    KnownValues,
+    forget_constants,
+    has_scalars,
+    index_as_read,
+    map_scalars,
+)
+from stator.graph.values.uncertain_tensors import Uncertain
+from stator.host.value_kinds import is_a
+from stator.shapes.environment import UNKNOWN, TraceEnvironment
+from stator.shapes.symbol_nodes import SymbolNodes
+from stator.shapes.symbolic_values import SYMBOLIC, data_dependent, has_unbacked
+from stator.source import Source
+
+_ATOMS = frozenset({int, float, complex, bool, str, type(None), type(...), torch.dtype, torch.device, torch.layout,
+                    torch.memory_format, range})
+
+
+class Recorder(InputRecorder):
+    """One FX graph under construction."""
+
+    def __init__(self, fake_mode: FakeTensorMode) -> None:
+        self.fake_mode = fake_mode
+        self.graph = fx.Graph()
+        self.inputs: list[GraphInput] = []
+        self.nodes: dict[int, Any] = {}  # id(fake) -> its node, or (node, index) until someone needs it
+        self.kept: list[Any] = []
+        self.classes: dict[int, type] = {}  # id(fake) -> the subclass of Tensor that the program sees, where it is one
+        self.copies: dict[int, tuple[Any, Source]] = {}  # id(fake) -> a tensor that the residual copies, and its name
+        self.wrappers = Wrappers(self)
+        self.calls = 0
+        self.changes = 0  # operations that may have changed a tensor in place
+        self.plays: list[Any] = []  # of stretches that were recorded again (see graph/fx/node_copying)
+        self.reshaped = 0  # those that changed its metadata
+        self.place: Callable[[fx.Node], None] = lambda node: None  # tells a node where the program stands
+        self.expose: Callable[[Any], None] = lambda value: None
+        self.keep_order: Callable[[fx.Node], None] = lambda node: None  # about what must not run twice, and all behind
+        self.mode = RecordingMode(self)
+        self.symbols = SymbolNodes(self.graph, fake_mode.shape_env)
+        self.symbols.add_number_input = self._add_number_input
+        self.known = KnownValues(self)
+        self.items = InputItems(self, self.known)
+        if type(fake_mode.shape_env) is TraceEnvironment:
+            fake_mode.shape_env.settle = self.known.of_number
+        self.locate: Callable[[], Any] = lambda: None
+        self.in_order = False  # whether the backend runs the nodes one by one, as they are recorded
+        self.as_it_is = False  # whether no compiler may have this graph
+        self.overlaps: Overlaps | None = None  # where the compiler functionalises
+        self.may_be_cut = False  # whether its compiler gets the pieces between operations that are slower compiled
+        self.takes_sparse = True  # whether the backend may get sparse tensors
+        self.data_dependent = True  # whether numbers that only the graph knows may be symbols of it
+        self.torch_state = TorchState()
+        self.propagation = Propagation(fake_mode)
+        self.plain_inputs = PlainInputs(self.propagation.fakes)
+        self.writes_in_place = False
+        self.uncounted: collections.Counter[int] = collections.Counter()  # writes to storages that no version shows
+        self.written_memory: set[int] = set()  # the storages that nodes write to (see Propagation.memory_behind)
+        self.repeatable = True  # whether all that was recorded may run twice
+        self.layouts = EntryLayouts(self)
+        self.marks: dict[str, Any] = {}  # metadata of every node recorded now (see rules_checkpoint)
+        self.class_of: Callable[[Any], type] = lambda fake: torch.Tensor  # what the program takes a fake for
+        self.open_parts: Callable[[Any, Source], dict[str, Any]] = lambda tensor, source: {}  # of a wrapper: by name
+        self.tangents = False  # whether the trace is at a level of forward-mode differentiation
+        self.listening: Callable[..., AbstractContextManager[Any]] = muted  # around each operation on fakes
+        self.under_hooks = False  # whether the trace is where the program has pushed hooks on saved tensors
+        self.before_saving: Callable[..., None] = lambda *values: None  # told before autograd may save something
+        self._last_input: fx.Node | None = None
+        self.inner_graphs: dict[str, fx.GraphModule] = {}  # by the name that the graph has for each
+        self.roles: collections.Counter[str] = collections.Counter()  # how many inner graphs of each sort there are
+        self.uncertain = Uncertain()
+        self.function_modes: list[Any] = []  # the program's that are on
+        self.slots_used: set[Any] = set()  # special methods of Tensor, by name or as (stem, on the left, in place)
+        self.refuse_patched: Callable[..., None] = lambda function, args: None
+        self.asking = False  # whether an operation was begun in order to ask them
+        self.ask: Callable[..., Any] = lambda *question: NotImplemented
+        self.concerned: Callable[..., bool] = lambda *values: False  # whether a class of the program's is to be asked
+        self.slice_bounds: dict[Any, Any] = {}  # numbers of the graph brought into a size (see interp/tensors/tensor_items)
+        self.enclosing: Any = None  # the inner graph being recorded (see graph/record/subgraph)
+
+    # ------------------------------------------------------------------ nodes
+
+    def node_of(self, fake: Any) -> fx.Node:
+        """The node that makes a fake tensor (a getitem of a multi-output node is made on first use)."""
+        node = self.nodes.get(id(fake))
+        if node is None or type(node) is Break:  # or one that must not be used again (see interp/tensors/data_assignments)
+            raise node or Break("SB005", "a tensor that did not come through the recorder")
+        if type(node) is tuple:
+            parent, index = node
+            node = self.graph.create_node("call_function", _getitem, (self._resolve(parent), index), {})
+            node.meta["example_value"] = fake
+            node.meta["stack_trace"] = node.args[0].meta.get("stack_trace")
+            self.nodes[id(fake)] = node
+        return node
+
+    def _resolve(self, parent: Any) -> fx.Node:
+        if type(parent) is not tuple:
+            return parent
+        return self.graph.create_node("call_function", _getitem, (self._resolve(parent[0]), parent[1]), {})
+
+    def is_written(self, fake: Any) -> bool:
+        """Whether a node writes to the memory of a tensor."""
+        return self.propagation.memory_behind(fake) in self.written_memory
+
+    def to_node_arg(self, value: Any) -> Any:
+        cls = type(value)
+        if cls is FakeTensor:
+            return self.node_of(value)
+        if cls in _ATOMS:
+            return value
+        if cls is fx.Node:
+            return value
+        if cls in SYMBOLIC:
+            return self.symbols.node_of(value)
+        if cls is torch.Size:
+            return self.symbols.sizes(tuple([self.to_node_arg(item) for item in value]))
+        if cls is tuple or cls is list:
+            return cls([self.to_node_arg(item) for item in value])
+        if cls is dict:
+            return {key: self.to_node_arg(item) for key, item in value.items()}
+        if cls is slice:
+            return slice(self.to_node_arg(value.start), self.to_node_arg(value.stop), self.to_node_arg(value.step))
+        if is_a(value, (tuple, list)):
+            return type(value)(*[self.to_node_arg(i) for i in value]) if hasattr(value, "_fields") \
+                else [self.to_node_arg(i) for i in value]
+        if is_a(value, (int, float, str)):
+            return value
+        if is_a(value, fx.GraphModule):
+            return self.inner_graph(value)
+        if cls is torch.Generator and id(value) in self.nodes:
+            return self.nodes[id(value)]
+        if is_a(value, (torch._C._SDPBackend, type)) or callable(value):
+            return value
+        names = field_names(cls)
+        if names is None:
+            raise Break("SB005", f"a {cls.__name__} passed to a torch operation")
+        fields = {name: self.to_node_arg(item) for name, item in record_arguments(value, names).items()}
+        return self.graph.create_node("call_function", cls, (), fields)
+
+    def inner_graph(self, module: fx.GraphModule) -> fx.Node:
+        """The name of an inner graph, which a higher-order operation takes."""
+        role = module.meta.get("role", "inner")
+        name = f"{role}_{self.roles[role]}"
+        self.roles[role] += 1
+        self.inner_graphs[name] = module
+        return self.graph.create_node("get_attr", name, (), {})
+
+    # ------------------------------------------------------------------ calls
+
+    def refuse_tangents(self, what: str) -> None:
+        """Break where tensors may have tangents, of which `what` knows nothing."""
+        if self.tangents:
+            raise Break("SB016", f"{what} inside forward-mode differentiation")
+
+    def call(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        self.before_saving(args, kwargs)
+        op, target = spell(func)
+        if self.wrappers.concern((args, kwargs)):
+            return self.wrappers.call(func, op, target, args, kwargs)
+        if target == "item":
+            number = self.items.number_of(args[0])
+            if number is not None:
+                return number
+        if target == "stride" or target == "is_contiguous" and (kwargs or len(args) > 1):
+            self._refuse_empty(args[0])
+        if op == "setattr":
+            raise Break("SB006", f"assignment to Tensor.{target}")
+        for value in args:
+            if is_a(value, _STORAGES):
+                raise Break("SB005", f"the storage of a tensor, passed to {getattr(target, '__name__', target)}")
+        if self.torch_state.devices and kwargs.get("device") is None and func in _device_constructors():
+            kwargs = {**kwargs, "device": self.torch_state.devices[-1]}
+        refuse_real_tensors(args)
+        if kwargs:
+            refuse_real_tensors(kwargs.values())
+        refuse_misread(target if type(target) is str else getattr(target, "__name__", ""))
+        declared = declared_writes(func, args, kwargs)  # None: to be observed
+        if self.uncertain.storages:
+            self.uncertain.check(target, bool(declared), args, kwargs)
+        if kwargs and type(kwargs.get("out")) is FakeTensor and kwargs["out"].dtype not in map(_dtype, args):
+            self.as_it_is = True  # some operators refuse such a dtype, and compilers cast
+        key = self.propagation.key(func, args, kwargs, bool(declared))
+        if key is not None:
+            result = self.propagation.recall(key, func, args, kwargs)
+            if result is not None:
+                self.record(op, target, args, kwargs, result)
+                return result
+        asked = args, kwargs
+        seen = Observation(func, args, kwargs) if declared is None else None
+        # Without a schema, only functions of the user may give a tensor another layout.
+        before = self.layouts.before(args, kwargs) if declared or seen is not None and seen.opaque else None
+        versions = versions_of(declared) if declared else []
+        stream = kwargs.get("generator")
+        with self.listening(target, args, kwargs), seen or nullcontext():
+            args, kwargs, result = self._propagate(func, target, args, kwargs if stream is None else
+                                                   {key: kwargs[key] for key in kwargs if key != "generator"})
+        if stream is not None:
+            kwargs = {**kwargs, "generator": stream}
+        if asked[0] is not args or asked[1] is not kwargs:
+            key = None  # what was found out holds for these values, and not for all tensors that look like them
+        fresh = bool(self.symbols.shape_env.pending_fresh_unbacked_symbols)
+        if fresh and not self.data_dependent:
+            raise Break("SB003", f"{getattr(target, '__name__', target)} of a tensor")
+        if declared and counts_writes(func):
+            count_writes(declared, versions)
+        written = declared if seen is None else seen.written()
+        if written:
+            missed = not_counted(written, versions) if seen is None else seen.missed
+            self.uncounted.update(map(self.propagation.memory_behind, missed))
+        if written and declared is None and self.uncertain.storages:
+            self.uncertain.check(target, True, args, kwargs)
+        if written or result is None:
+            self.changes += 1
+            self.propagation.changed(args)
+            self.propagation.changed(kwargs.values())
+            self.reshaped += before != self.layouts.after(*asked) if before is not None else not written
+        elif key is not None and not fresh and (seen is None or seen.repeatable):
+            self.propagation.learn(key, func, args, kwargs, result)
+        if fresh or written or result is None or self.holds_tensor(result):
+            self.record(op, target, args, kwargs, result, written, seen is None or seen.repeatable)
+        return result
+
+    def _refuse_empty(self, fake: Any) -> None:
+        """The strides of an empty tensor count for nothing, so the rules for fakes do not get them right."""
+        if type(fake) is FakeTensor and fake.dim() > 1 and any(type(size) is int and not size for size in fake.shape) \
+                and self.node_of(fake).op != "placeholder":
+            raise Break("SB017", "the strides of an empty tensor, which only the real one knows")
+
+    def _propagate(self, func: Any, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The call on fakes: its arguments as they are recorded, and its result.
+
+        Where it needs numbers that only the graph knows, it is tried again with tensors that stand for numbers read
+        by items of their own, and then with every number that a guard can promise.
+        """
+        pending = self.symbols.shape_env.pending_fresh_unbacked_symbols
+        name = getattr(target, "__name__", target)
+        if name == "__bool__":
+            truth = self.items.truth_of(args[0])
+            if truth is not None:
+                return args, kwargs, truth
+            known = self.known.of_scalar(args[0])
+            if known is not UNKNOWN:
+                return args, kwargs, bool(known)
+        if name in ("getitem", "setitem"):
+            args = index_as_read(args)
+        if name not in _INDEXED and has_scalars(args[1:], kwargs):
+            args, kwargs = (*args[:1], *map_scalars(args[1:], self._item)), map_scalars(kwargs, self._item)
+        for change in (self._items_of_sizes, self.known.settled):
+            try:
+                result = self.attempt(func, target, args, kwargs)
+                if pending and target != "item":
+                    args, kwargs = self._with_numbers_taken((args, kwargs))
+                return args, kwargs, result
+            except Break as stop:
+                if stop.code != "SB003":
+                    raise
+                reason = stop
+            pending.clear()
+            args, kwargs = change(args, kwargs)
+        try:
+            return args, kwargs, self.attempt(func, target, args, kwargs)
+        except Break:
+            raise reason from None
+
+    def attempt(self, func: Any, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        with torch._C.DisableTorchFunction(), self.symbols.dispatcher(), self.symbols.unasked(func, args, kwargs):
+            try:
+                foreseen = results_of_layer(func, args, kwargs)
+                result = func(*args, **kwargs) if foreseen is None else foreseen
+                if torch.SymFloat in map(type, (*args, *kwargs.values())):
+                    forget_constants(declared_writes(func, args, kwargs) or args[:1], result)
+                return result
+            except DataDependentOutputException as error:
+                return decomposed(func, args, kwargs, f"{getattr(target, '__name__', target)}: {error}")
+            except DynamicOutputShapeException as error:
+                raise Break("SB004", f"{error}") from None
+            except (UnsupportedOperatorException, NotImplementedError, _DEVICE_MISMATCH) as error:
+                # Whether the operator exists for real tensors, eager says.
+                raise Break("SB017", f"{error}".splitlines()[0]) from None
+            except GuardOnDataDependentSymNode as error:
+                raise data_dependent(error.cond, f"{getattr(target, '__name__', target)} asks for a number") from None
+            except Exception as error:
+                if _NO_FAKE in str(error) or _TORCH_BUG in str(error):
+                    raise Break("SB017", f"{error}".splitlines()[0]) from None
+                if _NO_DATA in str(error):  # C++ code that reads the values of an argument (tensor_split's indices)
+                    raise Break("SB003", f"{getattr(target, '__name__', target)} reads a tensor's values") from None
+                if has_unbacked((args, kwargs)) or self.symbols.shape_env.pending_fresh_unbacked_symbols:
+                    # Its rule for fakes cannot live with the unknown size; whether the program fails, eager says.
+                    name = getattr(target, "__name__", target)
+                    raise Break("SB003", f"{name} on a data-dependent size: {error}") from None
+                failure = raised_by_eager(func, args, kwargs, error, self.class_of)
+            raise failure  # not in the handler: the rule's error is no context of the program's
+
+    def _items_of_sizes(self, args: Any, kwargs: Any) -> Any:
+        """x.repeat(t, 1) as x.repeat(t.item(), 1)"""
+        return (map_scalars(args[:1], self._item) + map_scalars(args[1:], self._item, direct=True),
+                map_scalars(kwargs, self._item, direct=True))
+
+    def _item(self, fake: FakeTensor) -> Any:
+        """The number of a tensor that stands for a size: itself where it is as good as constant, else a symbol."""
+        number = self.items.number_of(fake)
+        if number is not None:
+            return number
+        number = self.known.of_fixed_scalar(fake)
+        if number is not UNKNOWN:
+            return number
+        memo = fake.item_memo
+        if type(memo) is torch.SymInt and memo.node._expr not in self.symbols.definitions:
+            fake.item_memo = None  # a symbol that a failed attempt made, and no node defines
+        return self.call(torch.Tensor.item, (fake,), {})
+
+    def _with_numbers_taken(self, values: Any) -> Any:
+        """Tensors that the operation just took for numbers (`addcdiv_(..., value=t)`): their items stand for them."""
+        pending = self.symbols.shape_env.pending_fresh_unbacked_symbols
+        taken = {}
+        for fake in pytree.tree_leaves(values):
+            with torch._C.DisableTorchFunction():
+                number = fake.item_memo if type(fake) is FakeTensor else None
+            symbol = None if number is None else number.node.expr
+            if symbol in pending and id(fake) not in taken:
+                others = [other for other in pending if other != symbol]
+                pending[:] = [symbol]
+                self.record("call_method", "item", (fake,), {}, number)
+                pending[:] = others
+                taken[id(fake)] = number
+        return pytree.tree_map_only(FakeTensor, lambda f: taken.get(id(f), f), values) if taken else values
+
+    def attribute(self, fake: FakeTensor, name: str, descr: Any) -> Any:
+        """A property of a tensor: metadata, or a tensor (`x.T`), which becomes a node."""
+        if self.uncertain.storages:
+            self.uncertain.check(name, False, (fake,), {})
+        with torch._C.DisableTorchFunction(), self.symbols.dispatcher(), \
+                nullcontext() if self.listening is muted and name != "grad" else self.listening(name, None, {}):
+            wrapper = self.wrappers.behind.get(id(fake))
+            result = descr.__get__(fake) if wrapper is None else self.wrappers.noted(descr.__get__(wrapper))
+        if self.holds_tensor(result):
+            self.record("getattr", name, (fake,), {}, result)
+        return result
+
+    def version_of(self, fake: torch.Tensor) -> int:
+        """Count the writes to a fake; of an inference tensor, which keeps no count, those to any tensor."""
+        if fake.is_inference():
+            return self.changes
+        return fake._version + (self.uncounted[self.propagation.memory_behind(fake)] if self.uncounted else 0)
+
+    def keep_as_it_is(self) -> None:
+        """The program asks for what only autograd's own record of each operation can answer: no compiler."""
+        self.as_it_is = self.in_order = True
+
+    def require_grad(self, fake: FakeTensor) -> None:
+        """Make a tensor of the graph a leaf."""
+        self.propagation.changed((fake,))
+        with torch._C.DisableTorchFunction():
+            fake.requires_grad_()
+        self.record("call_method", "requires_grad_", (fake,), {}, None)
+
+    def record(self, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any,
+               written: Any = None, repeatable: bool = True) -> fx.Node:
+        """One node for a call whose fake result is known; the tensors that it writes to, whether it may run twice.
+
+        None: whatever inner graphs among the arguments write to (see mutation).
+        """
+        self.before_saving(args, kwargs)
+        to_arg = self.to_node_arg
+        bindings = self.symbols.take_fresh(result)
+        if op == "call_method" or str(getattr(target, "__module__", "")).partition(".")[0] == "torch":
+            args, kwargs = spelled_types(args, kwargs)
+        node_args = tuple([to_arg(value) for value in args])
+        if op == "getattr":
+            op, node_args, target = "call_function", (node_args[0], target), builtins.getattr
+        node_kwargs = {k: to_arg(v) for k, v in kwargs.items()} if kwargs else {}
+        node = new_node(self.graph, op, target, node_args, node_kwargs)
+        self.calls += 1
+        node.meta.update(self.marks)
+        if written is None and self.inner_graphs:
+            written = note_inner_graphs(node, [each for each in args if is_a(each, fx.GraphModule)], args)
+        if written:
+            self.writes_in_place = True
+            self.written_memory.update(map(self.propagation.memory_behind, written))
+            if self.overlaps is not None:
+                self.overlaps.check(target, args, kwargs, list(written))
+            note_writes(node, {self.node_of(fake) for fake in written})
+        if not repeatable:
+            node.meta[UNREPEATABLE] = True
+        self.repeatable = self.repeatable and is_repeatable(node)
+        if result is not None:
+            node.meta["example_value"] = self.wrappers.inside(result) if self.wrappers.behind else result
+            self.symbols.define_fresh(node, bindings, result)
+            if type(result) is FakeTensor:
+                self.tie(result, node)
+            elif type(result) not in SYMBOLIC:
+                self._tie_parts(result, node)
+        self.place(node)
+        if not self.repeatable:
+            self.keep_order(node)
+        return node
+
+    def _tie_parts(self, result: Any, node: Any) -> None:
+        for i, part in enumerate(result):
+            if type(part) is FakeTensor:
+                self.tie(part, (node, i))
+            elif is_a(part, (tuple, list)):
+                self._tie_parts(part, (node, i))
+
+    def holds_tensor(self, result: Any) -> bool:
+        if type(result) is FakeTensor:
+            return True
+        if is_a(result, torch.Tensor):
+            raise Break("SB017", f"an operation that returned a {type(result).__name__}")
+        if is_a(result, (tuple, list)):
+            return any(self.holds_tensor(part) for part in result)
+        return False
+
+    def set_tuple_item(self, value: tuple[Any, ...], index: int, item: Any) -> None:
+        _hook.tuple_set_item(value, index, item)
+
+
+def refuse_real_tensors(values: Any) -> None:
+    """What has no fake (a subclass, say) cannot take part in a traced operation."""
+    for value in values:
+        cls = type(value)
+        if cls is FakeTensor or cls in _ATOMS:
+            continue
+        if cls is list or cls is tuple:
+            refuse_real_tensors(value)
+        elif issubclass(cls, torch.Tensor):
+            raise Break("SB017", kind_of(value))
+        elif cls is CAPSULE:  # whoever takes a tensor out of it empties it
+            raise Break("SB005", "a capsule passed to a torch operation")
+
+
+def kind_of(tensor: torch.Tensor) -> str:
+    """What keeps a tensor from having a fake, in words."""
+    with torch._C.DisableTorchFunction():
+        if tensor.is_nested:
+            return f"a nested tensor of layout {tensor.layout}"
+        if type(tensor) is torch.Tensor and tensor.layout is not torch.strided:
+            return f"a tensor of layout {tensor.layout}"
+        return f"a tensor of type {type(tensor).__name__}"
+
+
+class RecordingMode(TorchFunctionMode):
+    """Records the torch calls that C code makes (`sum(tensors)`, an operator inside a C loop)."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        super().__init__()
+        self.recorder = recorder
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), *rest: Any) -> Any:
+        recorder = self.recorder
+        if recorder.asking:
+            return recorder.ask(func, types, args, rest)
+        calls, kwargs = recorder.calls, rest[0] if rest else None
+        token = _hook.pause()
+        try:
+            self.recorder.expose(args)
+            if kwargs:
+                self.recorder.expose(kwargs)
+            if recorder.classes and recorder.concerned(args, kwargs):
+                return recorder.ask(func, types, args, rest)
+            recorder.refuse_patched(func, args)
+            result = recorder.call(func, args, kwargs or {})
+            if recorder.function_modes and recorder.calls != calls:
+                raise Break("SB005", "C code that uses tensors while a mode sees every operation")
+            return result
+        finally:
+            _hook.resume(token)
+
+
+def refuse_misread(name: str) -> None:
+    """Break at an operation whose rule for fake tensors gives a result of another kind or size than the operation."""
+    if name.startswith("quantize_"):
+        raise Break("SB017", "a quantised tensor")  # its fake would be a plain one
+    if name == "_pack_padded_sequence":
+        raise Break("SB017", "packed sequences")  # their fake has the length of the batch
+    if name in _STORED:
+        raise Break("SB004", "how many elements a sparse tensor has")  # its fake has none
+
+
+keep_quiet(Recorder.attempt)
+_INDEXED = frozenset({"index_put", "index_put_", "index", "index.Tensor"})  # whose lists of tensors are no sizes
+_STORED = frozenset("_nnz indices _indices values _values crow_indices col_indices ccol_indices row_indices".split())
+# Newer torch has a class of its own; devices of real tensors may agree where those of fakes do not.
+_DEVICE_MISMATCH: Any = getattr(fake_tensor, "FakeTensorDeviceMismatchError", UnsupportedOperatorException)
+_NO_FAKE = "There was no fake impl registered"  # what torch.library raises for a custom operator without one
+_TORCH_BUG = "INTERNAL ASSERT FAILED"
+_NO_DATA = "its data is not allocated yet"
+_STORAGES = (torch.UntypedStorage, torch.TypedStorage)
+_getitem = spell(torch.Tensor.__getitem__)[1]
+
+
+def _dtype(value: Any) -> torch.dtype | None:
+    return value.dtype if type(value) is FakeTensor else None

@@ -1,0 +1,199 @@
+"""Record part of a trace into a graph of its own.   with Subgraph(recorder) as part: ...  ->  part.module, part.lifted
+
+What is recorded meanwhile goes to the inner graph.  A tensor of the outer graph that is used inside becomes an input
+of the inner one (it is *lifted*); a tensor read from outside the program still becomes an input of the outermost.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import sympy
+import torch
+from torch import fx
+
+from stator.breaks import Break
+from stator.graph.fx.graph_modules import make_graph_module
+from stator.graph.fx.original_calls import fix_targets
+from stator.shapes.symbol_nodes import SymbolNodes
+from stator.shapes.symbolic_values import SYMBOLIC, specialise
+
+
+class _Nodes(dict[int, Any]):
+    """The nodes of an inner graph by fake tensor; one that only the outer graph knows is lifted when asked for."""
+
+    def __init__(self, part: Subgraph) -> None:
+        super().__init__()
+        self.part = part
+
+    def get(self, key: int, default: Any = None) -> Any:
+        found = super().get(key)
+        if found is None and self.part.outer_knows(key):
+            found = self[key] = self.part.lift(key)
+        return default if found is None else found
+
+
+class _Symbols(SymbolNodes):
+    """The numbers of an inner graph: a symbol that it does not make itself is handed in."""
+
+    def __init__(self, part: Subgraph, outer: SymbolNodes) -> None:
+        super().__init__(part.graph, outer.shape_env)
+        self.part, self.outer = part, outer
+
+    def dispatcher(self) -> Any:
+        return self.outer.dispatcher()
+
+    def node_of(self, value: Any) -> Any:
+        if type(value) is torch.SymFloat and not self.part.floats:
+            return specialise(value, "a function that becomes a graph of its own")
+        return super().node_of(value)
+
+    def can_make(self, expression: sympy.Basic) -> bool:
+        return all(symbol in self.known or (symbol.is_integer or self.part.floats) and self.outer.can_make(symbol)
+                   for symbol in expression.free_symbols)
+
+    def _symbol(self, symbol: sympy.Symbol) -> fx.Node:
+        hint = self.shape_env.backed_var_to_val.get(symbol)
+        make: Any = self.shape_env.create_symintnode if symbol.is_integer else self.shape_env.create_symfloatnode
+        kind = int if symbol.is_integer else float
+        number = make(symbol, hint=None if hint is None else kind(hint))
+        return self.part.lift_number(number)
+
+
+class Subgraph:
+    """An inner graph under construction."""
+
+    def __init__(self, recorder: Any, floats: bool = False) -> None:
+        self.recorder = recorder
+        self.floats = floats  # whether who runs the graph takes floats of the outer one, beside tensors and sizes
+        self.graph = fx.Graph()
+        self.lifted: list[Any] = []  # fakes and sizes of the outer graph, in the order of their inputs
+        self.inputs: list[fx.Node] = []  # their placeholders
+        self.module: fx.GraphModule | None = None
+        self._last_input: fx.Node | None = None
+        self._last_bound: fx.Node | None = None
+
+    def __enter__(self) -> Subgraph:
+        recorder = self.recorder
+        if recorder.classes:
+            raise Break("SB017", "a tensor subclass beside a function that becomes a graph of its own")
+        recorder.refuse_tangents("a function that becomes a graph of its own")
+        if recorder.under_hooks:
+            raise Break("SB016", "a function that becomes a graph of its own, under hooks on saved tensors")
+        self._begun = len(recorder.kept)
+        self._outer = self._current()
+        self._inner = {"graph": self.graph, "nodes": _Nodes(self), "enclosing": self, "_last_input": None,
+                       "symbols": _Symbols(self, recorder.symbols), "data_dependent": False,
+                       "calls": recorder.calls, "inner_graphs": {}}
+        self._install(self._inner)
+        return self
+
+    def __exit__(self, *exc: Any) -> None:
+        self._inner = self._current()
+        self._install(self._outer)
+
+    def _current(self) -> dict[str, Any]:
+        return {name: getattr(self.recorder, name) for name in _STATE}
+
+    @property
+    def outer_fakes(self) -> list[Any]:
+        """The tensors that were not made by the inner graph: those of before, and the program's own."""
+        before = [kept for kept in self.recorder.kept[:self._begun] if isinstance(kept, torch.Tensor)]
+        return before + [given.fake for given in self.recorder.inputs if isinstance(given.fake, torch.Tensor)]
+
+    @contextlib.contextmanager
+    def reopened(self) -> Iterator[None]:
+        """Record into it again, after it was left."""
+        self._outer = self._current()
+        self._install(self._inner)
+        try:
+            yield
+        finally:
+            self.__exit__()
+
+    def _install(self, state: dict[str, Any]) -> None:
+        for name, value in state.items():
+            setattr(self.recorder, name, value)
+
+    @contextlib.contextmanager
+    def outside(self) -> Iterator[None]:
+        """Record into the outer graph for a moment."""
+        inner = self._current()
+        self._install(self._outer)
+        try:
+            yield
+        finally:
+            self._outer = self._current()
+            self._install(inner)
+
+    def add_input(self, name: str, fake: Any) -> fx.Node:
+        if self._last_input is None:
+            self.graph.inserting_after(self.graph._root)
+        else:
+            self.graph.inserting_after(self._last_input)
+        node = self._last_input = self.graph.create_node("placeholder", name, (), {})
+        self.graph.inserting_before(self.graph._root)
+        node.meta["example_value"] = fake
+        return node
+
+    def bind(self, name: str, fake: Any) -> None:
+        """An input that stands for `fake`, a tensor or a number that nobody knows, inside."""
+        node = self._last_bound = self.add_input(name, fake)
+        if type(fake) in SYMBOLIC:
+            self.recorder.symbols.remember(fake, node)
+            return
+        self.recorder.kept.append(fake)
+        self.recorder.nodes[id(fake)] = node
+
+    def outer_knows(self, key: int) -> bool:
+        return self._outer["nodes"].get(key) is not None
+
+    def lift(self, key: int) -> fx.Node:
+        fake = next(kept for kept in reversed(self.recorder.kept) if id(kept) == key)
+        return self._lift(fake)
+
+    def lift_number(self, number: Any) -> fx.Node:
+        return self._lift(number)
+
+    def _lift(self, value: Any) -> fx.Node:
+        node = self.add_input(f"outer_{len(self.lifted)}", value)
+        self.lifted.append(value)
+        self.inputs.append(node)
+        return node
+
+    def align(self, operands: list[Any]) -> None:
+        """Take exactly these, in this order; what is lifted already must be among them."""
+        known = dict(zip(map(operand_key, self.lifted), self.inputs, strict=True))
+        before = self._last_bound or self.graph._root
+        for number, operand in enumerate(operands):
+            node = known.get(operand_key(operand))
+            if node is None:
+                node = self.graph.create_node("placeholder", f"unused_{number}", (), {})
+                node.meta["example_value"] = operand
+            before.append(node)
+            before = node
+
+    def finish(self, outputs: list[Any], single: bool = False) -> fx.GraphModule:
+        """Close the graph (while it is still being recorded into); `single` leaves its one output without a tuple."""
+        nodes = tuple(self.recorder.node_of(each) if isinstance(each, torch.Tensor) else self.recorder.to_node_arg(each)
+                      for each in outputs)
+        self.graph.output(nodes[0] if single else nodes)
+        fix_targets(self.graph)
+        self.module = make_graph_module(self.graph, self.recorder.inner_graphs)
+        return self.module
+
+
+def operand_key(value: Any) -> Any:
+    """Equal for one and the same operand of several inner graphs."""
+    return id(value) if isinstance(value, torch.Tensor) else value.node.expr
+
+
+def all_operands(*parts: Subgraph) -> list[Any]:
+    """What any of the inner graphs takes from outside, each once."""
+    return list({operand_key(value): value for part in reversed(parts) for value in reversed(part.lifted)}.values())
+
+
+_STATE = ("graph", "nodes", "enclosing", "_last_input", "symbols", "data_dependent", "calls",
+          "inner_graphs")

@@ -1,0 +1,201 @@
+"""Wrapper subclasses (`__torch_dispatch__`).   a TwoTensor  ->  a fake of its sizes, and a TwoTensor of fakes behind it
+
+The interpreter sees the outer fake, like that of any tensor.  An operation on it is done on the wrapper behind, whose
+own `__torch_dispatch__` runs, and recorded as one node on the outer tensors: AOTAutograd takes such graphs, and takes
+the wrappers apart itself.  As for torch, the code of such a class is a function of its inner tensors and of the context
+that it flattens to (`__tensor_flatten__`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
+
+from stator.breaks import Break
+from stator.graph.analysis.mutation import Observation, declared_writes
+from stator.graph.metadata.propagation import ExactNeeded
+from stator.guards.shape_check import Operand, Property
+from stator.shapes.symbolic_inputs import symbolic_wrapper
+
+OPEN_SIZES = "open sizes of wrappers"  # a way of capturing
+
+
+class Wrappers:
+    """The wrappers of one trace, and what a recorder does with them."""
+
+    def __init__(self, recorder: Any) -> None:
+        self.recorder = recorder
+        self.behind: dict[int, Any] = {}  # id of an outer fake -> the wrapper of fakes
+        self.outers: dict[int, Any] = {}  # id of a wrapper of fakes -> its outer fake
+        self.may_open = True  # whether sizes may be symbols
+        self.parts: dict[int, tuple[Any, str]] = {}  # id of a real inner tensor -> the outer fake, and the part's name
+
+    # ------------------------------------------------------------------ inputs and calls
+
+    def add_input(self, tensor: Any, source: Any, dims: dict[int, Any]) -> FakeTensor:
+        """One input of the graph, whose inner tensors are read from it; `dims`, and theirs like them, are symbols."""
+        recorder = self.recorder
+        if recorder.propagation.enabled:
+            raise ExactNeeded  # its inner tensors may share storages with other inputs
+        if tensor.is_nested:
+            raise Break("SB017", f"a nested tensor of layout {tensor.layout}")
+        try:
+            with torch.inference_mode(tensor.is_inference()):
+                inner, parts = recorder.open_parts(tensor, source), parts_of(tensor)
+                if not self.may_open or any(map(is_traceable_wrapper_subclass, parts.values())):
+                    dims, inner = {}, {}  # no compiler was found to take them, or wrappers in wrappers: constants
+                if dims or any(inner.values()):
+                    wrapper = symbolic_wrapper(recorder.fake_mode, tensor, source, parts, dims, inner)
+                else:
+                    wrapper = recorder.fake_mode.from_tensor(tensor, static_shapes=True)
+        except Exception as error:  # of torch's, or of the class: whether it is right, eager says
+            raise Break("SB017", f"a {type(tensor).__name__}: {error}") from error
+        if type(wrapper) is not type(tensor):
+            raise Break("SB017", f"a {type(tensor).__name__}, whose __tensor_unflatten__ makes another class")
+        fake = self.noted(wrapper)
+        node = recorder.placeholder(wrapper, source)
+        recorder.tie(fake, node)
+        recorder.symbols.define_input(node, fake, source, recorder.locate())
+        for dim, how in dims.items():
+            if how != "open":
+                recorder.symbols.declare(Operand(source, Property.SIZE, dim), fake.shape[dim], how)
+        for name in flatten(tensor)[0]:
+            self.parts[id(getattr(tensor, name))] = (fake, name)
+        recorder.add_graph_input(source, tensor, fake, node)
+        return fake
+
+    def call(self, func: Any, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A call on wrappers of fakes, each of which does with it what its class says."""
+        recorder = self.recorder
+        if op == "setattr":
+            raise Break("SB006", f"assignment to Tensor.{target} of a wrapper")
+        declared = declared_writes(func, args, kwargs)
+        given = self.inside((args, kwargs))
+        with Observation(func, *given) as seen:
+            result = recorder.attempt(func, target, *given)
+        written = self.outside(seen.written()) if declared is None else declared
+        with torch._C.DisableTorchFunction():
+            if recorder.symbols.shape_env.pending_fresh_unbacked_symbols:
+                raise Break("SB003", f"{getattr(target, '__name__', target)} of a wrapper subclass")
+            self.require_same((args, kwargs))
+            result = self.noted(result)
+        if written or result is None:
+            recorder.changes += 1
+        if written or result is None or recorder.holds_tensor(result):
+            recorder.record(op, target, args, kwargs, result, written)
+        return result
+
+    def construct(self, cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A wrapper made of tensors of the graph: its class is called, here and by a node."""
+        recorder = self.recorder
+        if recorder.propagation.enabled:
+            raise ExactNeeded
+        made = recorder.attempt(cls, cls, *self.inside((args, kwargs)))
+        with torch._C.DisableTorchFunction():
+            made = self.noted(made)
+        if type(made) is not FakeTensor:
+            raise Break("SB017", f"a call of {cls.__name__} that makes no tensor")
+        recorder.record("call_function", cls, args, kwargs, made)
+        return made
+
+    def part(self, outer: Any, name: str) -> Any:
+        """An inner tensor of a wrapper, read by a node."""
+        with torch._C.DisableTorchFunction():
+            fake = self.noted(getattr(self.behind[id(outer)], name))
+        if id(fake) not in self.recorder.nodes:
+            self.recorder.record("getattr", name, (outer,), {}, fake)
+        return fake
+
+    def define_part(self, outer: Any, name: str, fake: Any, source: Any) -> None:
+        """The symbols that an inner tensor brings; those that the outer one has too are a relation between them."""
+        symbols = self.recorder.symbols
+        sizes = {each.node.expr for each in (*fake.shape, *fake.stride()) if type(each) is torch.SymInt}
+        known = all(symbol in symbols.definitions for size in sizes for symbol in size.free_symbols)
+        node = self.recorder.node_of(outer if known else self.part(outer, name))
+        symbols.define_input(node, fake, source, self.recorder.locate())
+
+    def noted(self, result: Any) -> Any:
+        """A result of an operation on wrappers, as the interpreter sees it."""
+        recorder, result = self.recorder, self.outside(result)
+        for fake in pytree.tree_leaves(result):
+            wrapper = self.behind.get(id(fake)) if type(fake) is FakeTensor else None
+            if wrapper is not None and id(fake) not in recorder.classes:
+                recorder.kept += (fake, wrapper)
+                recorder.classes[id(fake)] = type(wrapper)
+        return result
+
+    # ------------------------------------------------------------------ wrappers and the fakes in front of them
+
+    def outer_of(self, wrapper: Any) -> FakeTensor:
+        """The fake that stands for a wrapper of fakes."""
+        found = self.outers.get(id(wrapper))
+        if found is not None:
+            return found
+        if not is_traceable_wrapper_subclass(wrapper):
+            raise Break("SB017", f"an operation that returned a {type(wrapper).__name__}")
+        extents = (*wrapper.shape, *wrapper.stride()) if wrapper.layout is torch.strided else (None,)
+        if any(type(extent) not in _SIZES for extent in extents):
+            raise Break("SB017", f"a {type(wrapper).__name__} whose sizes are no integers")
+        with torch._C._DisableTorchDispatch():
+            elem = torch.empty_strided(wrapper.shape, wrapper.stride(), dtype=wrapper.dtype, device="meta")
+            outer = FakeTensor(self.recorder.fake_mode, elem, wrapper.device)
+        if wrapper.requires_grad:
+            outer.requires_grad_()
+            if not wrapper.is_leaf:
+                with torch.enable_grad():
+                    outer = outer.view_as(outer)
+        self.behind[id(outer)], self.outers[id(wrapper)] = wrapper, outer
+        return outer
+
+    def inside(self, value: Any) -> Any:
+        """Arguments with every outer fake replaced by its wrapper."""
+        return pytree.tree_map_only(FakeTensor, lambda fake: self.behind.get(id(fake), fake), value)
+
+    def outside(self, value: Any) -> Any:
+        """A result with every wrapper replaced by its outer fake."""
+        if not any(isinstance(leaf, torch.Tensor) and type(leaf) is not FakeTensor
+                   for leaf in pytree.tree_leaves(value)):
+            return value
+        return pytree.tree_map_only(torch.Tensor, lambda t: t if type(t) is FakeTensor else self.outer_of(t), value)
+
+    def concern(self, values: Any) -> bool:
+        if not self.behind:
+            return False
+        return any(id(leaf) in self.behind for leaf in pytree.tree_leaves(values) if type(leaf) is FakeTensor)
+
+    def require_same(self, values: Any) -> None:
+        """An operation in place must have left sizes and autograd's flags as the outer fakes show them."""
+        for outer in pytree.tree_leaves(values):
+            wrapper = self.behind.get(id(outer)) if type(outer) is FakeTensor else None
+            if wrapper is not None and (wrapper.shape, wrapper.stride(), wrapper.dtype, wrapper.requires_grad) != (
+                    outer.shape, outer.stride(), outer.dtype, outer.requires_grad):
+                raise Break("SB017", f"an operation in place that changes what a {type(wrapper).__name__} looks like")
+
+
+def parts_of(tensor: Any) -> dict[str, Any]:
+    return {name: getattr(tensor, name) for name in flatten(tensor)[0]}
+
+
+_SIZES = (int, torch.SymInt)
+
+
+# ---------------------------------------------------------------------- what guards ask
+
+
+def flatten(tensor: Any) -> tuple[list[str], Any]:
+    with torch._C.DisableTorchFunction():
+        names, context = tensor.__tensor_flatten__()
+    return names, context
+
+
+def same_flattening(tensor: Any, names: tuple[str, ...], context: Any) -> bool:
+    """A pure reader for guards: whether a wrapper has these inner tensors, and a context equal to this one."""
+    found, now = flatten(tensor)
+    if tuple(found) != names:
+        return False
+    compare = getattr(type(tensor), "__metadata_guard__", None)
+    return bool(compare(context, now) if compare is not None else context == now)

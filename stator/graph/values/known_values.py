@@ -1,0 +1,354 @@
+"""Values that a guard can promise.   sizes = image_sizes.tolist(); if sizes[0] > 336: ...  ->  the branch, and a guard
+
+In: a node of the graph under construction whose value the program wants now, to branch on or to make a shape of.
+Out: that value, where everything it is computed from is known while tracing: tensors made of constants, and small
+integer inputs, whose contents become a guard. UNKNOWN where a parameter, a float input or a random number takes part.
+
+The slice of the graph behind the node is run once, on copies, in the order of the program. Nothing is run ahead of
+need, so a program that lets the graph keep its numbers gets no such guard.
+"""
+
+from __future__ import annotations
+
+import builtins
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import sympy
+import torch
+from torch import fx
+from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from stator import _hook
+from stator.graph.analysis.mutation import writes, written_by
+from stator.graph.analysis.shared_memory import is_member, storage_partition
+from stator.graph.state.torch_state import C
+from stator.graph.values.value_ranges import of_comparison, of_relation
+from stator.shapes.environment import UNKNOWN
+from stator.shapes.symbolic_values import as_constant, has_unbacked
+
+INPUT_LIMIT = 1 << 18  # elements of an input whose contents may become a guard
+WORK_LIMIT = 1 << 22  # elements that one slice may make
+NODE_LIMIT = 2000
+_DTYPES = frozenset({torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool})
+_MODULES = ("torch", "_operator", "operator", "math", "builtins")
+_HARMLESS = frozenset({C._set_grad_enabled})
+
+
+class NotKnown(Exception):
+    """The slice cannot be run while tracing."""
+
+
+class _Watch(TorchDispatchMode):
+    """Refuses randomness and too much work."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.made = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if torch.Tag.nondeterministic_seeded in func.tags:
+            raise NotKnown
+        result = func(*args, **(kwargs or {}))
+        self.made += sum(leaf.numel() for leaf in pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor))
+        if self.made > WORK_LIMIT:
+            raise NotKnown
+        return result
+
+
+class KnownValues:
+    """What can be known of one recorder's graph."""
+
+    def __init__(self, recorder: Any) -> None:
+        self.recorder = recorder
+        self.may_guard: Callable[[Any], bool] = lambda graph_input: False
+        self.guard: Callable[[Any], None] = lambda graph_input: None
+        self._memo: dict[fx.Node, Any] = {}
+        self._unknown: set[fx.Node] = set()
+        self.asked = 0  # how often
+        self.read: set[fx.Node] = set()  # inputs whose contents the trace relies on
+
+    # ------------------------------------------------------------------ what is asked
+
+    def of_scalar(self, fake: FakeTensor) -> Any:
+        """The number in a tensor of one element."""
+        node = self.recorder.node_of(fake)
+        decided = of_comparison(node)
+        if decided is not UNKNOWN:
+            return decided
+        found = self._value(node)
+        with unset_fake_temporarily(), torch._C.DisableTorchFunction():
+            return found if found is UNKNOWN else found.item()
+
+    def of_fixed_scalar(self, fake: FakeTensor) -> Any:
+        """The same, where it follows from constants and members of modules alone, which seldom change."""
+        needed: set[fx.Node] = set()
+        self.asked += 1
+        try:
+            self._reach(self.recorder.node_of(fake), needed)
+        except NotKnown:
+            return UNKNOWN
+        if all(is_member(each.source) for each in self.recorder.inputs if each.node in needed):
+            return self.of_scalar(fake)
+        return UNKNOWN
+
+    def of_number(self, value: Any) -> Any:
+        """The number behind a symbolic value; its integer symbols are constants from then on."""
+        symbols = self.recorder.symbols
+        if self.recorder.fake_mode.in_kernel_invocation:
+            return UNKNOWN  # no real operation can run now; the recorder settles the arguments, and tries again
+        decided = of_relation(value.node.expr, symbols.definitions)
+        if decided is not UNKNOWN:
+            return decided
+        free = value.node.expr.free_symbols
+        if not all(symbol in symbols.definitions and self._settle_symbol(symbol) for symbol in free):
+            return UNKNOWN
+        node = symbols.node_of(value)
+        return node if type(node) is not fx.Node else self._value(node)
+
+    def settled(self, args: Any, kwargs: Any) -> tuple[Any, Any]:
+        """The arguments of an operation, with constants for the data-dependent numbers that guards can promise."""
+        free: set[sympy.Symbol] = set()
+
+        def collect(leaf: Any) -> None:
+            for size in leaf.shape if type(leaf) is FakeTensor else (leaf,):
+                if type(size) is torch.SymInt:
+                    free.update(s for s in size.node.expr.free_symbols if s in self.recorder.symbols.definitions)
+
+        with torch._C.DisableTorchFunction():
+            _map_leaves((args, kwargs), collect)
+        for symbol in sorted(free, key=str):
+            self._settle_symbol(symbol)
+        plain: tuple[Any, Any] = _map_leaves((args, kwargs), _constant)
+        return plain
+
+    def _settle_symbol(self, symbol: sympy.Symbol) -> bool:
+        environment = self.recorder.symbols.shape_env
+        if symbol in environment.backed_var_to_val:
+            return True  # the size of an input: it has a hint, and a guard of its own
+        if symbol in environment.replacements:
+            return not environment.replacements[symbol].free_symbols
+        node, path = self.recorder.symbols.definitions[symbol]
+        found = self._value(node)
+        with unset_fake_temporarily(), torch._C.DisableTorchFunction():
+            number = self._size_again(node, path) if found is UNKNOWN else pytree.key_get(found, path)
+        if number is UNKNOWN:
+            return False
+        if type(number) in (int, bool):
+            environment.size_like.discard(symbol)  # a size of 0 or 1 is as good as any, once it is known
+            environment._set_replacement(symbol, sympy.Integer(int(number)), "a guard on values")
+        return True
+
+    def _size_again(self, node: fx.Node, path: Any) -> Any:
+        """A size that an operation on unknown values makes of known numbers: the operation is asked again."""
+        recorder = self.recorder
+        if not path or node.op == "placeholder" or recorder.reshaped:
+            return UNKNOWN
+        args, kwargs = _map_leaves((node.args, node.kwargs), _example)
+        changed = self.settled(args[:1] + map_scalars(args[1:], self.of_scalar, direct=True),
+                               map_scalars(kwargs, self.of_scalar, direct=True))
+        if has_unbacked(changed) or UNKNOWN in pytree.tree_leaves(changed):
+            return UNKNOWN
+        function = getattr(torch.Tensor, node.target) if node.op == "call_method" else node.target
+        try:
+            with recorder.fake_mode, torch._C.DisableTorchFunction(), recorder.symbols.dispatcher():
+                number = pytree.key_get(function(*changed[0], **changed[1]), path)
+        except Exception:  # it wants to know more than its sizes
+            return UNKNOWN
+        fresh = recorder.symbols.shape_env.pending_fresh_unbacked_symbols
+        if fresh:
+            fresh.clear()
+            return UNKNOWN
+        return number
+
+    # ------------------------------------------------------------------ slices
+
+    def _value(self, node: fx.Node) -> Any:
+        if node in self._unknown:
+            return UNKNOWN
+        try:
+            with unset_fake_temporarily(), torch._C.DisableTorchFunction():
+                return self._run(node)
+        except NotKnown:
+            self._unknown.add(node)
+            return UNKNOWN
+
+    def _run(self, root: fx.Node) -> Any:
+        recorder = self.recorder
+        changed = {setting.setter for setting, _, _ in recorder.torch_state.before.values()}
+        if recorder.enclosing is not None or changed - _HARMLESS or C._is_any_autocast_enabled():
+            raise NotKnown
+        needed, writes = self.slice_of(root)
+        inputs = [each for each in recorder.inputs if each.node in needed]
+        for each in inputs:
+            if not is_small(each.tensor) or not self.may_guard(each):
+                raise NotKnown
+        known: dict[fx.Node, Any] = {} if writes else self._memo
+        copies = {each.node: each.tensor.detach().clone() for each in inputs if each.node not in known}
+        token = _hook.pause()
+        try:
+            with torch.no_grad(), _Watch():
+                for node in recorder.graph.nodes:
+                    if node in needed and node not in known:
+                        known[node] = copies[node] if node.op == "placeholder" else _evaluate(node, known)
+        except NotKnown:
+            raise
+        except Exception as error:  # whatever the program is about to fail with, it fails with eagerly
+            raise NotKnown from error
+        finally:
+            _hook.resume(token)
+        for each in inputs:
+            self.read.add(each.node)
+            self.guard(each)
+        return known[root]
+
+    def slice_of(self, root: fx.Node) -> tuple[set[fx.Node], bool]:
+        """The nodes behind `root`, with every write to what they read; whether there are such writes."""
+        needed: set[fx.Node] = set()
+        self._reach(root, needed)
+        writers = [node for node in self.recorder.graph.nodes if writes(node)]
+        if not writers:
+            return needed, False
+        self._refuse_shared_inputs(needed)
+        found, size = False, -1
+        while size != len(needed):
+            size = len(needed)
+            for node in writers:
+                if node not in needed and not needed.isdisjoint(_alias_ancestors(node)):
+                    found = True
+                    self._reach(node, needed)
+        return needed, found or any(node in needed for node in writers)
+
+    def _reach(self, root: fx.Node, needed: set[fx.Node]) -> None:
+        waiting = [root]
+        while waiting:
+            node = waiting.pop()
+            if node not in needed:
+                if len(needed) > NODE_LIMIT or node in self._unknown:
+                    raise NotKnown
+                needed.add(node)
+                waiting += node.all_input_nodes
+
+    def _refuse_shared_inputs(self, needed: set[fx.Node]) -> None:
+        """Where the graph writes, two inputs in one storage would have to be copied as one."""
+        tensors = [each for each in self.recorder.inputs if each.tensor is not None and _is_plain(each.tensor)]
+        partition = storage_partition(*[each.tensor for each in tensors])
+        for i, first in enumerate(partition):
+            if first != i and (tensors[i].node in needed or tensors[first].node in needed):
+                raise NotKnown
+
+
+def _example(argument: Any) -> Any:
+    return argument.meta.get("example_value") if type(argument) is fx.Node else argument
+
+
+def _constant(value: Any) -> Any:
+    return as_constant(value) if type(value) is torch.SymInt else value
+
+
+def _map_leaves(tree: Any, change: Callable[[Any], Any]) -> Any:
+    """Nested arguments with each leaf changed; a slice has three."""
+    cls = type(tree)
+    if cls is tuple:
+        return tuple([_map_leaves(item, change) for item in tree])
+    if issubclass(cls, list):  # or fx's immutable one
+        return [_map_leaves(item, change) for item in tree]
+    if issubclass(cls, dict):
+        return {key: _map_leaves(item, change) for key, item in tree.items()}
+    if cls is slice:
+        return slice(*[_map_leaves(item, change) for item in (tree.start, tree.stop, tree.step)])
+    return change(tree)
+
+
+def has_scalars(args: Any, kwargs: Any) -> bool:
+    """Whether an integer tensor without dimensions lies in a list among the arguments: a size, most likely."""
+    given = (*args, *(value for name, value in kwargs.items() if name != "out"))
+    return any(type(value) in (tuple, list) and any(map(_is_scalar, value)) for value in given)
+
+
+def map_scalars(arguments: Any, change: Callable[[FakeTensor], Any], direct: bool = False) -> Any:
+    """The arguments with integer tensors in lists replaced; with `direct`, also those that are arguments themselves."""
+    if type(arguments) is dict:
+        return {name: value if name == "out" else map_scalars((value,), change, direct)[0]
+                for name, value in arguments.items()}
+    return tuple([type(value)([change(item) if _is_scalar(item) else item for item in value])
+                  if type(value) in (tuple, list) else change(value) if direct and _is_scalar(value) else value
+                  for value in arguments])
+
+
+def forget_constants(changed: Any, result: Any) -> None:
+    """FakeTensor computes with tensors whose values it knows, and takes a float that it does not know for NaN: what was
+    made or changed with such a float is not known."""
+    for fake in (*changed, *pytree.tree_leaves(result)):
+        if type(fake) is FakeTensor:
+            fake.constant = None
+
+
+def index_as_read(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """x[[i, j]] as x[i, j] where the list holds tensors: so torch reads a short list, and numbers would hide it."""
+    if len(args) > 1 and type(args[1]) is list and len(args[1]) < 32 and any(map(_is_scalar, args[1])):
+        return args[0], tuple(args[1]), *args[2:]
+    return args
+
+
+def _is_scalar(value: Any) -> bool:
+    return type(value) is FakeTensor and value.dim() == 0 and value.dtype in _DTYPES
+
+
+def _is_plain(tensor: Any) -> bool:
+    return tensor.layout is torch.strided and tensor.device.type == "cpu"
+
+
+def is_small(tensor: Any) -> bool:
+    return tensor is not None and _is_plain(tensor) and tensor.dtype in _DTYPES and tensor.numel() <= INPUT_LIMIT
+
+
+def _alias_ancestors(node: fx.Node) -> set[fx.Node]:
+    """Nodes that may share memory with what a node writes to: views keep the dtype, or say that they change it."""
+    found: set[fx.Node] = set()
+    waiting = written_by(node)
+    while waiting:
+        step = waiting.pop()
+        if step not in found:
+            found.add(step)
+            is_view = "view" in str(step.target)
+            waiting += [each for each in step.all_input_nodes if is_view or _dtypes(each) & _dtypes(step)]
+    return found
+
+
+def _dtypes(node: fx.Node) -> set[torch.dtype]:
+    return {leaf.dtype for leaf in pytree.tree_leaves(node.meta.get("example_value")) if type(leaf) is FakeTensor}
+
+
+def _evaluate(node: fx.Node, known: dict[fx.Node, Any]) -> Any:
+    """What one node computes; only torch's own functions are run."""
+    args, kwargs = fx.map_arg((node.args, node.kwargs), lambda argument: known[argument])
+    if node.op == "call_method":
+        result = getattr(torch.Tensor, node.target)(*args, **kwargs)
+    elif node.op == "call_function" and _is_torch(node.target) and node.target is not torch.get_rng_state:
+        result = node.target(*args, **kwargs)
+    else:
+        raise NotKnown
+    examples = pytree.tree_leaves(node.meta.get("example_value"))
+    for made, example in zip(pytree.tree_leaves(result), examples, strict=True):
+        if isinstance(made, torch.Tensor) and (type(example) is not FakeTensor or made.dtype != example.dtype
+                                               or made.device != example.device or made.dim() != example.dim()):
+            raise NotKnown
+    return result
+
+
+_OURS = frozenset({"stator::slice_bound", "stator::item_of_sum"})  # they compute numbers (see number_operators)
+
+
+def _is_torch(target: Any) -> bool:
+    if isinstance(target, torch._ops.OpOverload):
+        return target.namespace in ("aten", "prims") or target.name() in _OURS
+    if isinstance(target, torch._ops.OpOverloadPacket):
+        return target._qualified_op_name.split("::")[0] in ("aten", "prims")
+    if isinstance(target, torch._ops.HigherOrderOperator):
+        return False
+    module = getattr(target, "__module__", None) or type(target).__module__
+    return target is builtins.getattr or target is operator.getitem or str(module).partition(".")[0] in _MODULES

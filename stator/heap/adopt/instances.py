@@ -1,0 +1,111 @@
+"""Adopt instances of a user's class.   config  ->  a shell of its class, its dict, slots and container part boxed
+
+In: an object and where it was read.  Out: a stand-in made without running the class's code.
+"""
+
+from __future__ import annotations
+
+import collections
+import types
+from typing import Any
+
+from stator.breaks import Break
+from stator.guards.guard import Kind
+from stator.heap.adopt.outside_sets import adopt_members
+from stator.heap.blank_instances import new_shell, slot_members
+from stator.heap.pure_readers import plain_value
+from stator.heap.raw_access import instance_dict, items_in_order, set_instance_dict
+from stator.heap.tracker import Shape, VariableTracker
+from stator.source import CallOf, DictOf, Index, Key, Pinned, Slot, Source
+
+
+def adopt_instance(heap: Any, value: Any, source: Source) -> Any:
+    tracker = heap.known(value, source)
+    if tracker is not None:
+        return tracker.standin
+    cls = type(value)
+    shell = new_shell(cls)
+    assert shell is not None
+    if hasattr(cls, "__del__"):
+        raise Break("SB019", f"{cls.__name__} has a finalizer, which would run on its stand-in")
+    boxes: Any = None
+    if shell.shape is Shape.DICT:
+        items_in_order(value)  # breaks where there is no such order, before there is a record
+    if shell.shape is Shape.TUPLE:
+        boxes = [heap.box(item, Index, source, i) for i, item in enumerate(tuple.__iter__(value))]
+        standin = shell.make(cls, boxes)
+    elif shell.shape is Shape.VALUE:
+        plain = plain_value(value)
+        standin = shell.make(cls, plain)
+        heap.guard(CallOf(Pinned(plain_value), (source,)), Kind.FRESH_CALL, plain)
+    else:
+        standin = shell.make(cls)
+    tracker = heap.register(VariableTracker(standin, value, source, shell.shape))
+    tracker.initial = boxes
+    heap.guard_type(tracker)
+    if shell.shape is Shape.TUPLE:
+        heap.guard(source, Kind.LEN, len(boxes))
+    elif shell.shape is Shape.LIST:
+        tracker.initial = [heap.box(item, Index, source, i) for i, item in enumerate(shell.base.__iter__(value))]
+        shell.base.extend(standin, tracker.initial)
+    elif shell.shape is Shape.DICT:
+        if shell.base is collections.defaultdict:
+            standin.default_factory = heap.default_factory(value, source)
+        heap.fill_dict(tracker, value, standin, source)
+    elif shell.shape is Shape.SET:
+        heap.know_set(tracker, *adopt_members(heap, value, source, standin)[1:])
+    fill_attributes(heap, tracker)
+    return standin
+
+
+def box_attributes(heap: Any, value: Any) -> None:
+    """An OrderedDict has attributes too, though hardly any has some: they are boxed once they are asked for."""
+    tracker = heap.by_standin.get(id(value))
+    if tracker is not None and tracker.initial_dict is None and type(tracker.original) is collections.OrderedDict:
+        fill_attributes(heap, tracker)
+
+
+def fill_attributes(heap: Any, tracker: VariableTracker) -> None:
+    """Box the instance dict and the slots of an outside instance."""
+    value, standin, source = tracker.original, tracker.standin, tracker.source
+    namespace = instance_dict(value)
+    if namespace is not None:
+        owner = heap.namespaces.setdefault(id(namespace), tracker)
+        if heap.replayed:
+            heap.adopt_replayed(namespace)
+        known = heap.by_original.get(id(namespace))
+        if known is tracker:  # `self.__dict__ = self`: its attributes are its items, and written back with those
+            heap.guard(DictOf(source), Kind.ALIAS, source)
+            set_instance_dict(standin, standin)
+            tracker.initial_dict, tracker.dict_owner = tracker.initial, tracker
+        elif owner is not tracker:  # two objects with one dict: it is written back once
+            heap.guard(DictOf(source), Kind.ALIAS, DictOf(owner.source))
+            set_instance_dict(standin, instance_dict(owner.standin))
+            tracker.initial_dict = owner.initial if owner.initial_dict is None else owner.initial_dict
+            tracker.dict_owner = owner
+        elif known is not None and type(value) is types.SimpleNamespace:  # its dict cannot be assigned
+            raise Break("SB006", "a SimpleNamespace whose __dict__ was met before")
+        elif known is not None:  # the dict was met before the object itself: its shadow is the shadow's own dict
+            heap.guard(DictOf(source), Kind.ALIAS, known.source)
+            set_instance_dict(standin, known.standin)
+            tracker.initial_dict, known.part_of = known.initial, tracker
+            if id(known) in heap.written:
+                heap.written[id(tracker)] = tracker
+        else:
+            tracker.initial_dict = {n: heap.box(v, Key, DictOf(source), n) for n, v in namespace.items()}
+            instance_dict(standin).update(tracker.initial_dict)  # type: ignore[union-attr]
+    members = slot_members(type(value))
+    if members:
+        tracker.initial_slots = {}
+        for member in members:
+            try:
+                raw = member.__get__(value)
+            except AttributeError:
+                continue
+            box = heap.box(raw, _slot_source(member), source)
+            tracker.initial_slots[member] = box
+            member.__set__(standin, box)
+
+
+def _slot_source(member: Any) -> Any:
+    return lambda base: Slot(base, member.__name__, member.__objclass__)

@@ -1,0 +1,130 @@
+"""Sets from outside.   {7, 2, 5}  ->  a stand-in with the same members in the same places of its table
+
+In: a set of the user's.  Out: its members' stand-ins in a set; a guard on its order, once somebody looks at it; and
+a record of what the program did to it, from which it is done to the user's own.
+
+The order of a set is where its members lie in its table, and the sizes it had decide that as much as the members do.
+Where the stand-ins hash as the originals do, the stand-in is given the original's table: what CPython does to it from
+there on is what it would do to the original (`exact`).  Members that hash by their address cannot be laid out so: such
+a set is walked in the order of the original; additions and removals are done again one by one (`steps`); after any
+other change its order is not known.
+"""
+
+from __future__ import annotations
+
+import enum
+import types
+from typing import Any
+
+from stator import _core
+from stator.breaks import Break
+from stator.guards.guard import Kind
+from stator.heap.blank_instances import CONSTANT_TYPES, is_constant_tuple
+from stator.heap.pure_readers import hashed
+from stator.heap.raw_access import raw_members
+from stator.heap.tracker import VariableTracker
+from stator.host.value_kinds import is_a
+from stator.source import CallOf, Pinned, SetAt, Source
+
+Layout = tuple[int, int, tuple[tuple[int, int], ...]]
+_BOUND = (types.BuiltinMethodType, types.MethodWrapperType)
+_C_CODE = (*_BOUND, types.MethodDescriptorType, types.WrapperDescriptorType)
+_STEPS = frozenset({"add", "discard", "remove", "clear"})
+_CHANGING = _STEPS | {
+    "pop", "update", "intersection_update", "difference_update", "symmetric_difference_update", "__init__",
+    "__ior__", "__iand__", "__isub__", "__ixor__", "ior", "iand", "isub", "ixor",
+}
+
+
+# What does not depend on the order of a set.
+ORDERLESS = frozenset(map(id, (set.add, set.discard, set.remove, set.clear)))
+
+
+class SetTable:
+    """What is known of the table behind a stand-in, and what the program did to it."""
+
+    __slots__ = ("layout", "exact", "size", "steps", "walks")
+
+    def __init__(self, layout: Layout, exact: bool, size: int) -> None:
+        self.layout = layout  # the original's, when it was met
+        self.exact = exact
+        self.size = size  # when it was last looked at
+        self.steps: list[tuple[Any, ...]] | None = []  # methods and what they were given; None: something else was done
+        self.walks: list[Any] = []  # list iterators that stand for iterators over the set
+
+    def is_changed(self, standin: Any) -> bool:
+        return bool(self.steps) or self.steps is None and _core.set_layout(standin) != self.layout
+
+
+def adopt_members(heap: Any, value: Any, source: Source, target: Any) -> tuple[Any, list[Any], SetTable]:
+    """Fill `target`, an empty set or a class of sets, with stand-ins for the members of the user's set."""
+    members = list(raw_members(value))
+    if type(value) in (set, frozenset) and all(type(item) in CONSTANT_TYPES for item in members):
+        heap.guard(source, Kind.SET_EQUALS, frozenset(members))
+    else:
+        heap.guard(source, Kind.LEN, len(members))
+        members = [hashed(heap, item, SetAt(source, i)) for i, item in enumerate(members)]
+    layout = _core.set_layout(value)
+    standin = heap.run_native(_core.fill_set, (target, layout, members))
+    return standin, members, SetTable(layout, _core.set_layout(standin) == layout, len(members))
+
+
+def guard_layout(heap: Any, source: Source, layout: Layout) -> None:
+    heap.guard(CallOf(Pinned(_core.set_layout), (source,)), Kind.FRESH_CALL, layout)
+
+
+def expose_order(heap: Any, tracker: VariableTracker) -> None:
+    """C code may iterate the stand-in: equal sets with other histories have other orders."""
+    if len(tracker.initial) < 2:
+        return
+    if tracker.table.exact:
+        return guard_layout(heap, tracker.source, tracker.table.layout)
+    if any(a is not b for a, b in zip(raw_members(tracker.standin), tracker.initial, strict=False)):
+        tracker.exposed = False
+        raise Break("SB013", "the order of a set, which its copy does not keep")
+
+
+def walk(heap: Any, tracker: VariableTracker) -> Any:
+    """An iterator over the members of a set that could not be laid out, in the order of the user's."""
+    changed = tracker.table.is_changed(tracker.standin)
+    if changed and len(tracker.standin) > 1:
+        raise Break("SB013", "the order of a set whose members hash by identity")
+    iterator = iter(list(raw_members(tracker.standin) if changed else tracker.initial))
+    tracker.table.walks.append(iterator)
+    heap.walks[id(iterator)] = tracker
+    return iterator
+
+
+def note_operation(heap: Any, fn: Any, args: tuple[Any, ...], failed: bool) -> None:
+    """C code has run, on a stand-in for a set perhaps: what it did to that."""
+    bound = type(fn) in _BOUND and id(fn.__self__) in heap.sets
+    tracker = heap.sets.get(id(fn.__self__) if bound else id(args[0]) if args else 0)
+    if tracker is None or type(fn) not in _C_CODE or fn.__name__ not in _CHANGING:
+        return
+    table, standin = tracker.table, tracker.standin
+    size, table.size = table.size, len(standin)
+    if fn.__name__ in _STEPS and not failed:
+        if size == table.size and fn.__name__ != "clear":
+            return
+        given = args[-1:] if fn.__name__ != "clear" else ()
+        table.exact = table.exact and all(map(hashes_alike, given))
+        if table.steps is not None:
+            table.steps.append((fn.__name__, *given))
+    else:
+        table.exact = table.exact and all(map(hashes_alike, raw_members(standin)))
+        table.steps = None
+    if size != table.size and any(map(is_under_way, table.walks)):
+        raise Break("SB013", "a set from outside that is changed while it is iterated")
+    if not table.exact and table.steps is None:
+        raise Break("SB013", f"the order that {fn.__name__} leaves in a set whose members hash by identity")
+
+
+def hashes_alike(item: Any) -> bool:
+    """Whether what is rebuilt for a value has its hash."""
+    cls = type(item)
+    return cls in CONSTANT_TYPES or cls is tuple and is_constant_tuple(item) or is_a(item, (type, enum.Enum))
+
+
+def is_under_way(iterator: Any) -> bool:
+    """Whether a list iterator has not come to its end."""
+    return len(iterator.__reduce__()) == 3  # one that has ended has no state

@@ -1,0 +1,142 @@
+"""Objects that are told apart by being other objects.   `o in [a, b]`, `{o, a}`, `d[o]`  ->  guards: o is not a, ...
+
+In: what C code hashes or compares.  Out: guards that outside objects which were found to be different are still
+different ones: C code asks `is` before it asks `__eq__`, which may call an object unequal to itself.  That two places
+hold one object is guarded where it is adopted.  What their classes have for C code to find is a fact.
+"""
+
+from __future__ import annotations
+
+import collections
+import decimal
+import functools
+import types
+import weakref
+from typing import Any
+
+import numpy
+import torch
+
+from stator.guards.guard import Kind
+from stator.heap.box import Box
+from stator.heap.pure_readers import DICT_VIEWS, arguments_of, mapping_behind, referent_of
+from stator.heap.raw_access import instance_dict, raw_members
+from stator.heap.tracker import Shape
+from stator.host.value_kinds import is_a
+from stator.source import CallOf, Pinned, Source
+
+_CONTAINERS = (list, tuple, set, frozenset, collections.deque)
+_EXACT = frozenset({*_CONTAINERS, dict})  # equal to themselves, since their items are asked `is` first
+_BOUND = (types.MethodType, types.MethodWrapperType, types.BuiltinMethodType)
+_HASHED = (set, frozenset, dict)
+_SHAPES = frozenset({Shape.OBJECT, Shape.OPAQUE})
+_NOT_ASKED = frozenset({int, str, bool, float, complex, bytes, type(None), Box, types.FunctionType})
+_mro_of = type.__dict__["__mro__"].__get__
+PAIRS = 32  # more are asked for in one guard
+
+
+def note_compared(heap: Any, values: Any) -> None:
+    """C code looks for the later values in the first, or compares what is in all of them."""
+    if len(values) == 1:
+        return _guard(heap, identities(heap, values), [])
+    sought, first = identities(heap, values[1:]), values[0]
+    if sought or not is_a(first, _HASHED):
+        others = identities(heap, values[:1])
+        if sought:
+            _guard(heap, sought, others)
+    elif id(first) in heap.by_standin and id(first) not in heap.asked_tables:  # members of one made inside were asked
+        heap.asked_tables.add(id(first))
+        for member in raw_members(first) if not is_a(first, dict) else dict.keys(first):
+            note_asked(heap, member)
+
+
+def note_asked(heap: Any, value: Any) -> None:
+    """C code asks an object, or what is in it: what it finds on the classes must stay so."""
+    if type(value) not in _NOT_ASKED:
+        identities(heap, (value,))
+
+
+def note_made(heap: Any, container: Any) -> None:
+    """C code has put things together by their hashes, from an iterator perhaps: those it kept are different ones."""
+    if is_a(container, _HASHED):
+        keys = identities(heap, dict.keys(container) if is_a(container, dict) else raw_members(container))
+        if len(keys) > 1:
+            _guard(heap, keys, [])
+
+
+def identities(heap: Any, values: Any) -> list[Source]:
+    """The places of the outside objects in `values`, and in containers there, that C code tells apart by `is`."""
+    found: dict[int, Source] = {}
+    seen: set[int] = set()
+    pending = list(values)
+    while pending:
+        value = pending.pop()
+        cls = type(value)
+        if cls in _BOUND:
+            value = value.__self__
+        elif is_a(value, weakref.ref):
+            value = referent_of(value)
+        elif is_a(value, types.SimpleNamespace):
+            pending.extend((instance_dict(value) or {}).values())
+        elif cls is slice:
+            pending += (value.start, value.stop, value.step)
+        elif cls is functools.partial:
+            pending += (*value.args, *value.keywords.values())
+        elif is_a(value, BaseException):
+            pending += arguments_of(value)
+        cls = type(value)
+        if cls in DICT_VIEWS:
+            value = mapping_behind(value)
+        if is_a(value, _CONTAINERS) or is_a(value, dict):
+            if id(value) not in seen:
+                seen.add(id(value))
+                pending.extend(dict.keys(value) if is_a(value, dict) else raw_members(value))
+                if is_a(value, dict):
+                    pending.extend(dict.values(value))
+            if cls in _EXACT:
+                continue
+        if cls not in _NOT_ASKED:
+            heap.asked_by_c(value)
+        source = _place(heap, value)
+        if source is not None:
+            found[id(value)] = source
+    return list(found.values())
+
+
+def _place(heap: Any, value: Any) -> Source | None:
+    if type(value) is types.FunctionType:
+        source = heap.sources.get(id(value))
+        return None if type(source) is Pinned else source
+    if type(value) in (float, complex):  # of these, which object it is is known of NaNs alone
+        return heap.sources.get(id(value)) if value != value else None
+    tracker = heap.by_standin.get(id(value))
+    if tracker is None:
+        return None
+    if tracker.shape is Shape.TENSOR:  # which parameter it is, is a fact of its own
+        return None if is_a(tracker.original, torch.nn.Parameter) else tracker.source
+    return tracker.source if tracker.shape in _SHAPES or not _is_equal_to_itself(value) else None
+
+
+def _is_equal_to_itself(value: Any) -> bool:
+    """Whether C code that compares it says so, asking its parts at most; False where Python code may be asked."""
+    base = next(base for base in _mro_of(type(value)) if "__eq__" in base.__dict__)
+    if type(base.__dict__["__eq__"]) is not types.WrapperDescriptorType:
+        return False
+    if is_a(value, decimal.Decimal):
+        return not decimal.Decimal.is_nan(value)
+    return not is_a(value, (float, complex, numpy.generic)) or not base.__ne__(value, value)
+
+
+def _guard(heap: Any, sought: list[Source], others: list[Source]) -> None:
+    others = [source for source in others if source not in sought]
+    if len(sought) * (len(sought) - 1) // 2 + len(sought) * len(others) > PAIRS:
+        heap.guard(CallOf(Pinned(are_distinct), (*sought, *others)), Kind.FRESH_CALL, True)
+        return
+    for i, source in enumerate(sought):
+        for other in (*sought[i + 1:], *others):
+            heap.guard(source, Kind.NOT_ALIAS, other)
+
+
+def are_distinct(*objects: Any) -> bool:
+    """A pure reader for guards: whether no two are one."""
+    return len(set(map(id, objects))) == len(objects)

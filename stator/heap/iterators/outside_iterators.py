@@ -1,0 +1,262 @@
+"""Adopt iterators from outside.   a list_iterator at position 1  ->  one of our own over the shadow list, at 1
+
+The user's iterator is looked at through its `__reduce__`, which does not advance it; where it stands becomes a
+guarded fact; how far the program moved the stand-in is written back by `stator/emit/rebuild/returned_iterators.py`.
+"""
+
+from __future__ import annotations
+
+import collections
+import functools
+import gc
+import itertools
+import operator
+import sys
+import types
+from collections.abc import Callable
+from typing import Any
+
+from stator import _hook
+from stator.breaks import Break
+from stator.guards.guard import Kind
+from stator.heap.pure_readers import DICT_VIEWS, container_behind, reduced, set_state
+from stator.heap.tracker import Shape, VariableTracker
+from stator.host.value_kinds import is_a
+from stator.source import CallOf, Index, Pinned, Source
+
+
+class _ByIndex:
+    def __getitem__(self, index: int) -> int:
+        raise IndexError
+
+
+# The position is a number that `__setstate__` takes.
+POSITIONED: frozenset[type] = frozenset({
+    type(iter([])), type(reversed([])), type(iter(())), type(iter(range(0))), type(iter(range(1 << 70))),
+    type(iter("")), type(iter("\u0100")), type(iter(b"")), type(iter(bytearray())), reversed,
+})
+# Those that ask objects of the program for their items, and let go of them at the end.
+ASKING: frozenset[type] = frozenset({type(iter(_ByIndex())), type(iter(int, 0))})
+# Iterators without a state of their own, beside that of the iterators they draw from.
+STATELESS: frozenset[type] = frozenset({zip, map, filter, itertools.starmap, itertools.filterfalse, itertools.compress,
+                                        itertools.zip_longest})
+# Iterators that count, and are moved on by their own `__next__`.
+COUNTING: frozenset[type] = frozenset({itertools.count, itertools.repeat})
+# Iterators that count what they take from others, and are moved without asking those.
+NUMBERING: frozenset[type] = frozenset({enumerate, itertools.islice})
+# Iterators whose `__setstate__` takes what `__reduce__` gives.
+STATEFUL: frozenset[type] = frozenset({itertools.chain, itertools.takewhile, itertools.dropwhile, itertools.accumulate,
+                                       itertools.groupby})
+
+WALKERS: dict[type, tuple[str, Callable[[Any], Any]]] = {
+    type(iter({})): ("iter({})", iter),
+    type(iter({}.values())): ("iter({}.values())", lambda d: iter(dict.values(d))),
+    type(iter({}.items())): ("iter({}.items())", lambda d: iter(dict.items(d))),
+    type(reversed({})): ("reversed({})", lambda d: dict.__reversed__(d)),
+    type(reversed({}.values())): ("reversed({}.values())", lambda d: reversed(dict.values(d))),
+    type(reversed({}.items())): ("reversed({}.items())", lambda d: reversed(dict.items(d))),
+}
+ADOPTED = POSITIONED | ASKING | STATELESS | COUNTING | NUMBERING | STATEFUL
+# Iterators that yield what a call returns, which may be any object from outside, unread.
+_CALLING = frozenset({map, itertools.starmap, itertools.accumulate, types.GeneratorType}) | ASKING
+# What C code runs through without asking the program.
+_PLAIN = (ADOPTED - ASKING | WALKERS.keys()) | {
+    list, tuple, dict, set, frozenset, collections.deque, str, bytes, bytearray, range, types.GeneratorType,
+    *DICT_VIEWS, type(iter(set())), type(iter(collections.deque())),
+    itertools.pairwise, itertools.product, itertools.combinations, itertools.permutations}
+_NUMBERS = (int, float, complex, bool)
+_FUNCTIONS = (types.BuiltinFunctionType, types.WrapperDescriptorType, types.MethodDescriptorType, types.FunctionType,
+              types.MethodWrapperType, types.ClassMethodDescriptorType)
+
+
+def iterator_adopters(heap: Any) -> dict[type, Any]:
+    """Adopters for every iterator type that can be looked into."""
+    found: dict[type, Any] = dict.fromkeys(ADOPTED, functools.partial(adopt_reduced, heap))
+    found.update(dict.fromkeys(WALKERS, functools.partial(adopt_walker, heap)))
+    return found
+
+
+def adopt_reduced(heap: Any, value: Any, source: Source) -> Any:
+    """An iterator whose `__reduce__` tells all there is to know."""
+    tracker = heap.known(value, source)
+    if tracker is not None:
+        return tracker.standin
+    cls = type(value)
+    heap.guard(source, Kind.TYPE, cls)
+    make, args, state = reduced(value)
+    base = CallOf(Pinned(reduced), (source,))
+    heap.guard(Index(base, 1), Kind.LEN, len(args))
+    refuse_unsettled(value, cls, args)
+    adopted = [_part(heap, cls, part, Index(Index(base, 1), i), looks_into(cls, args, i))
+               for i, part in enumerate(args)]
+    new_state = _state(heap, cls, state, Index(base, 2), looks_into(cls, args, 0))
+    standin = heap.run_native(make, tuple(adopted)) if type(value) not in ASKING or not at_end(args) else ended(cls)
+    if new_state is not None:
+        set_state(standin, new_state)
+    tracker = heap.register(VariableTracker(standin, value, source, Shape.ITERATOR))
+    tracker.initial = reduced(standin)
+    tracker.type_guarded = True
+    return standin
+
+
+def refuse_unsettled(value: Any, cls: type, args: tuple[Any, ...]) -> None:
+    """Break at what `__reduce__` does not tell, or could not be written back."""
+    if cls is itertools.accumulate and args[0] is not reduced(value)[1][0]:
+        raise Break("SB014", "an accumulate from outside that has yet to yield its first item")
+    if cls is itertools.groupby and reduced(value)[2] is not None:  # its last group is invalid once it moves
+        raise Break("SB014", "a groupby from outside that has given a group")
+    if cls is enumerate and args[1] > sys.maxsize >> 1:  # it may be moved on from here
+        raise Break("SB014", "an enumerate from outside that comes near the largest C integer")
+
+
+def at_end(args: tuple[Any, ...]) -> bool:
+    """Whether what an iterator was reduced to says that it has let go of what it asked."""
+    return len(args) == 1 and type(args[0]) is tuple and not args[0]
+
+
+def ended(cls: type) -> Any:
+    """An iterator of the class that has let go of what it asked."""
+    made = iter(int, 1) if cls is type(iter(int, 0)) else iter(_ByIndex())
+    _hook.end_iterator(made)
+    return made
+
+
+def looks_into(cls: type, args: tuple[Any, ...], place: int) -> bool:
+    """Whether C code looks into this argument's items: runs through, adds, compares or unpacks them, asks for truth."""
+    if cls is itertools.chain:
+        return True
+    if cls is itertools.compress or cls is itertools.starmap:
+        return place == 1
+    if cls is itertools.accumulate or cls is itertools.groupby:
+        return place == 0 and args[1] is None
+    return (cls is filter or cls is itertools.filterfalse) and place == 1 and args[0] is None
+
+
+def _part(heap: Any, cls: type, part: Any, source: Source, looks: bool) -> Any:
+    """One argument of the iterator's constructor, safe for C code to walk and to call; to look into its items too."""
+    if type(part) in _NUMBERS:  # a position or a count: a fact, never left open
+        heap.guard(source, Kind.EQUALS, part)
+        return part
+    found = heap.adopt(part, source)
+    if looks and type(part) is types.GeneratorType:
+        raise Break("SB014", f"a {cls.__name__} from outside, which looks into what a generator yields")
+    if type(part) is types.GeneratorType or cls is not itertools.repeat and (
+            type(part) in _FUNCTIONS or is_a(part, type)):
+        return heap.handed_to_c(found)
+    if heap.is_opaque(found):
+        raise Break("SB014", f"a {cls.__name__} over a {type(part).__name__} from outside")
+    heap.expose_deep(found)
+    if looks:
+        _expose_items(heap, cls, found)
+    tracker = heap.by_standin.get(id(found))
+    if cls is itertools.chain and looks and tracker is not None and tracker.shape is Shape.UPCOMING:
+        _check_iterables(heap, tracker)
+    return found
+
+
+def _expose_items(heap: Any, cls: type, iterator: Any) -> None:
+    """C code will look into what an iterator yields: what it, and the iterators behind it, walk is read to the end."""
+    pending, seen = [iterator], set()
+    while pending:
+        each = pending.pop()
+        if id(each) in seen or type(each) not in ADOPTED and type(each) not in WALKERS:
+            continue
+        seen.add(id(each))
+        if type(each) in _CALLING:
+            raise Break("SB014", f"a {cls.__name__} from outside, which looks into the results of calls")
+        for held in gc.get_referents(each):
+            if type(held) is types.GeneratorType:
+                raise Break("SB014", f"a {cls.__name__} from outside, which looks into what a generator yields")
+            heap.expose_deep(held)
+            pending += held if type(held) is tuple else (held,)
+
+
+def _check_iterables(heap: Any, tracker: VariableTracker) -> None:
+    """A chain will run through each of these."""
+    for place, item in enumerate(tracker.initial):
+        if type(item) is types.GeneratorType:
+            tracker.initial[place] = heap.handed_to_c(item)
+        elif heap.is_opaque(item):
+            raise Break("SB014", "a chain over an iterator from outside that only its owner can advance")
+        elif type(item) not in _PLAIN:
+            raise Break("SB014", f"a chain over a {type(item).__name__} from outside, which the program runs through")
+
+
+def _state(heap: Any, cls: type, state: Any, source: Source, looks: bool) -> Any:
+    if state is None or type(state) in _NUMBERS:
+        heap.guard(source, Kind.EQUALS, state)
+        return state
+    if cls is itertools.accumulate or cls is itertools.zip_longest:  # its sum so far; what it fills up with
+        return _part(heap, cls, state, source, looks)
+    heap.guard(source, Kind.TYPE, tuple)
+    heap.guard(source, Kind.LEN, len(state))
+    # A chain looks into the first, which yields what it runs through; the second is what it runs through now.
+    return tuple(_part(heap, cls, part, Index(source, i), looks and i == 0) for i, part in enumerate(state))
+
+
+def adopt_walker(heap: Any, value: Any, source: Source) -> Any:
+    """An iterator of a dict or of a view: it knows its dict and how many items are left."""
+    tracker = heap.known(value, source)
+    if tracker is not None:
+        return tracker.standin
+    cls = type(value)
+    heap.guard(source, Kind.TYPE, cls)
+    behind = CallOf(Pinned(container_behind), (source,))
+    container, start = container_behind(value), WALKERS[cls][1]
+    if container is None:
+        heap.guard(behind, Kind.ID, None)
+        standin = exhausted(start({}))
+    else:
+        left = operator.length_hint(value)
+        if type(container) is not dict or not left and not is_at_end(value):
+            raise Break("SB014", f"a {cls.__name__} whose dict changed under it, from outside")
+        if left:
+            heap.guard(CallOf(Pinned(operator.length_hint), (source,)), Kind.FRESH_CALL, left)
+        else:
+            heap.guard(CallOf(Pinned(is_at_end), (source,)), Kind.FRESH_CALL, True)
+        shadow = heap.adopt(container, behind)
+        heap.expose(shadow)
+        if not _has_its_keys(heap.by_standin[id(shadow)]):  # CPython's iterator knows how many there were
+            raise Break("SB014", f"a {cls.__name__} from outside, over a dict that was changed")
+        standin = advanced(start(shadow), len(container) - left)
+    tracker = heap.register(VariableTracker(standin, value, source, Shape.ITERATOR))
+    tracker.initial = steps_left(standin)
+    tracker.type_guarded = True
+    return standin
+
+
+def _has_its_keys(tracker: VariableTracker) -> bool:
+    """Whether a dict from outside has the keys that it came with, in their order."""
+    keys = list(dict.keys(tracker.standin))
+    return len(keys) == len(tracker.initial) and all(map(operator.is_, keys, tracker.initial))
+
+
+def is_at_end(walker: Any) -> bool:
+    """Whether the next item is the end. A dict that grew or shrank has no items left for its iterators either."""
+    if container_behind(walker) is None or operator.length_hint(walker):
+        return False
+    try:
+        return not reduced(walker)[1][0]
+    except RuntimeError:  # dictionary changed size during iteration
+        return False
+
+
+def steps_left(walker: Any) -> int:
+    """How many items a dict's iterator still has; -1 when it has dropped its dict."""
+    return -1 if container_behind(walker) is None else operator.length_hint(walker)
+
+
+def advanced(iterator: Any, steps: int) -> Any:
+    """The iterator, `steps` items further on."""
+    if steps == 1:
+        next(iterator, None)
+        return iterator
+    for _ in itertools.islice(iterator, steps):
+        pass
+    return iterator
+
+
+def exhausted(iterator: Any) -> Any:
+    for _ in iterator:
+        pass
+    return iterator

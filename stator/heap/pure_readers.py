@@ -1,0 +1,131 @@
+"""Pure readers: small functions that guards call again at every entry, through a `CallOf` source.
+
+    CallOf(Pinned(reduced), (Local("it", 0),))   ->   (iter, ([1, 2, 3],), 1), without advancing `it`
+
+Each looks at a C object that has no attribute for what is asked, changes nothing and runs no Python code of the
+program.
+"""
+
+from __future__ import annotations
+
+import collections
+import gc
+import itertools
+import sys
+import types
+import weakref
+from typing import Any
+
+import numpy
+
+from stator import _hook
+from stator.breaks import Break
+from stator.host.suspended_patches import names_of_class
+from stator.host.value_kinds import is_a
+from stator.shapes.symbolic_values import SYMBOLIC
+
+_VIEW_BASES = (dict, set, frozenset)
+# The classes of keys(), values() and items(), and what makes them of a dict.
+DICT_VIEWS: dict[type, Any] = {type(method(cls())): method for cls in (dict, collections.OrderedDict)
+                               for method in (cls.keys, cls.values, cls.items)}
+
+
+def reduced(iterator: Any) -> tuple[Any, tuple[Any, ...], Any]:
+    """What a C iterator is made of: a callable, its arguments, and the state to set (or None)."""
+    try:
+        parts = _hook.quietly(iterator.__reduce__)  # 3.12 and later warn for itertools
+    except SystemError:  # of CPython, for a count that has come to the largest C integer in steps of one
+        if type(iterator) is not itertools.count:
+            raise
+        parts = (itertools.count, (sys.maxsize,))
+    return parts[0], parts[1], parts[2] if len(parts) > 2 else None
+
+
+def set_state(iterator: Any, state: Any) -> None:
+    """Make a C iterator stand where `reduced` has told that another one stood."""
+    _hook.quietly(iterator.__setstate__, state)
+
+
+def container_behind(value: Any) -> Any:
+    """The dict or set that an iterator or a view walks; None once the iterator is exhausted."""
+    return next((found for found in gc.get_referents(value) if issubclass(type(found), _VIEW_BASES)), None)
+
+
+def mapping_behind(proxy: types.MappingProxyType[Any, Any]) -> Any:
+    """The mapping that a mapping proxy shows."""
+    return gc.get_referents(proxy)[0]
+
+
+def referent_of(reference: weakref.ref[Any]) -> Any:
+    """What a weak reference refers to, or None when it died (a subclass's `__call__` is not asked)."""
+    return weakref.ref.__call__(reference)
+
+
+def arguments_of(exc: BaseException) -> tuple[Any, ...]:
+    """What an exception was made with, whatever its class says about `args`."""
+    return BaseException.args.__get__(exc)  # type: ignore[attr-defined]
+
+
+def fields_of(exc: BaseException) -> tuple[Any, ...]:
+    """What an exception's class keeps beside the arguments and shows in its text: the name of a file, the reason."""
+    fields = next((found for cls, found in _FIELDS.items() if is_a(exc, cls)), ())
+    return tuple([field.__get__(exc) for field in fields])
+
+
+_FIELDS: dict[type, tuple[Any, ...]] = {
+    cls: tuple([field for field in vars(cls).values() if type(field) is types.MemberDescriptorType])
+    for cls in (OSError, ImportError, SyntaxError, UnicodeDecodeError, UnicodeEncodeError, UnicodeTranslateError)}
+
+
+def traceback_of(exc: BaseException) -> types.TracebackType | None:
+    """The traceback of an exception, whatever its class says about `__traceback__`."""
+    return BaseException.__traceback__.__get__(exc)  # type: ignore[attr-defined]
+
+
+def put_traceback(exc: BaseException, traceback: types.TracebackType | None) -> None:
+    BaseException.__traceback__.__set__(exc, traceback)  # type: ignore[attr-defined]
+
+
+def default_factory_of(mapping: collections.defaultdict[Any, Any]) -> Any:
+    return collections.defaultdict.default_factory.__get__(mapping)  # type: ignore[attr-defined, misc]
+
+
+def plain_value(value: Any) -> Any:
+    """The number or text inside an instance of a subclass of int, float, complex, str or bytes."""
+    if issubclass(type(value), complex):
+        return complex.__pos__(value)
+    base = next(base for base in (int, float, str, bytes) if issubclass(type(value), base))
+    return base.__getnewargs__(value)[0]  # type: ignore[attr-defined]
+
+
+def bytes_of(buffer: Any) -> bytes:
+    """The contents of a bytearray or an array, as they are now."""
+    return buffer.tobytes() if type(buffer) is numpy.ndarray else memoryview(buffer).tobytes()
+
+
+def entries_of_class(cls: type) -> dict[str, Any]:
+    """What a class itself holds, by name; a copy, since a class's own dict is not to be had."""
+    return dict(names_of_class(cls))
+
+
+def proxy_of_class(cls: type) -> Any:
+    """The `__dict__` of a class, whatever its metaclass says: a view, made anew at each read."""
+    return type.__dict__["__dict__"].__get__(cls)
+
+
+def _has_symbol(value: Any) -> bool:
+    return type(value) in SYMBOLIC or is_a(value, tuple) and any(map(_has_symbol, tuple.__iter__(value)))
+
+
+def hashed(heap: Any, value: Any, source: Any) -> Any:
+    """Adopt a key or a member: its hash and equality look at every part of it."""
+    heap.hashing += 1  # numbers are not left open meanwhile: a symbol has no hash
+    try:
+        standin = heap.adopt(value, source)
+        if is_a(standin, tuple):
+            heap.expose_deep(standin)
+    finally:
+        heap.hashing -= 1
+    if is_a(standin, tuple) and _has_symbol(standin):
+        raise Break("SB003", "a number left open, in a key or a member of a set")
+    return standin

@@ -1,0 +1,238 @@
+"""Take monkeypatches off torch while Stator works.   torch.Tensor.relu = f  ->  torch's own while a call is captured
+
+Stator, FakeTensor, AOTAutograd and Inductor use tensors and modules as they please; a patch is for the program alone.
+While a capture runs, torch's classes and modules hold what they held when Stator was imported; the interpreter reads
+names as the program has them (`names_of_class`, `names_of_module`).  Other threads would see the originals too: beside
+them nothing is taken off, and a replaced method of Tensor keeps the call eager.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import itertools
+import os
+import re
+import sys
+import threading
+import types
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import nn
+from torch._ops import OpOverload, OpOverloadPacket
+
+from stator.host import torch_originals
+
+Patches = list[tuple[Any, str, Any]]  # owner, name, what the program has there or ABSENT
+ABSENT = object()  # in the place of an entry: there is none
+CLASSES: tuple[type, ...] = (torch.Tensor, nn.Parameter, nn.Module, torch.no_grad, torch.enable_grad,
+                             torch.set_grad_enabled, torch.inference_mode)
+TENSOR_CLASSES = (torch.Tensor, nn.Parameter)
+_FOLDER = os.path.dirname(torch.__file__)
+_dict_of = type.__dict__["__dict__"].__get__
+_LIBRARY = os.path.dirname(threading.__file__)
+_IDLE_LIBRARIES = r".*/site-packages/(torch/(?!utils/data)|tqdm|execnet)"
+_IDLE_LOOPS = re.compile(rf"{re.escape(_LIBRARY)}/(?!site-packages)|{_IDLE_LIBRARIES}|<")
+_HARMLESS = frozenset({"__repr__", "__str__", "__format__", "__dir__", "__deepcopy__", "__reduce_ex__", "__doc__"})
+_OF_NAMESPACE = {str, list, type(None), OpOverloadPacket}  # classes of what torch itself keeps there
+_OF_PACKET = {str, list, bool, types.BuiltinFunctionType, OpOverload}
+
+
+_ORIGINALS = torch_originals.take()
+_VALUES = {id(before): list(before.values()) for _, _, before in _ORIGINALS}
+_BASE = _dict_of(torch._C.TensorBase)
+_TENSOR = _ORIGINALS[0][2]
+_OBJECT = vars(object)
+
+
+def original(name: str) -> Any:
+    """Tensor's own entry of a name, whatever stands there now; ABSENT where there is none."""
+    for entries in (_TENSOR, _BASE, _OBJECT):
+        if name in entries:
+            return entries[name]
+    return ABSENT
+
+
+def is_tensor_member(function: Any, name: str | None) -> bool:
+    """Whether Tensor itself, not a patch, has a function under that name."""
+    return name is not None and (original(name) is function or _BASE.get(name) is function)
+
+
+def is_tensor_value(function: Any) -> bool:
+    return any(function is member for member in _TENSOR.values())
+
+
+def is_special(name: str) -> bool:
+    return name.startswith("__") and name.endswith("__")
+
+
+class _Suspended:
+    """The patches of the program, while a capture has taken them off."""
+
+    def __init__(self) -> None:
+        self.patches: Patches = []
+        self.views: dict[int, dict[str, Any]] = {}  # id of a class, or of the dict of either -> the program's entries
+
+
+NOW = _Suspended()
+
+
+def find_patches() -> Patches:
+    """Entries that are not torch's own: (owner, name, entry or ABSENT)."""
+    found: Patches = []
+    for owner, namespace, before in _ORIGINALS:
+        if _differ(list(namespace.values()), _VALUES[id(before)]):
+            found += _compare(owner, namespace, before)
+    return found
+
+
+def _differ(now: list[Any], before: list[Any]) -> bool:
+    try:
+        return now != before  # by identity, where entries are the same
+    except Exception:  # a tensor in the place of a function
+        return True
+
+
+def _compare(owner: Any, namespace: Mapping[str, Any], before: dict[str, Any]) -> Patches:
+    found = [(owner, name, ABSENT) for name in before if name not in namespace]
+    for name, value in namespace.items():
+        if name in before:
+            if before[name] is value:
+                continue
+            if type(value) is types.FunctionType and value.__code__.co_filename.startswith(_FOLDER) \
+                    and getattr(value, "__wrapped__", ABSENT) is before[name]:
+                before[name] = value  # torch's compiler wraps functions of torch when it is loaded
+            else:
+                found.append((owner, name, value))
+        elif owner in CLASSES and _is_method(value) and (
+                is_special(name) or owner in TENSOR_CLASSES and original(name) is not ABSENT):
+            found.append((owner, name, value))
+    if not found:  # a submodule was imported, a method was added that torch does not know
+        before.clear()
+        before.update(namespace)
+        _VALUES[id(before)] = list(before.values())
+    return found
+
+
+def _is_method(value: Any) -> bool:
+    """False for data that Python keeps on a class, such as the `__slotnames__` of copyreg."""
+    return value is None or callable(value) or hasattr(type(value), "__get__")
+
+
+def names_of_class(cls: type) -> Mapping[str, Any]:
+    """The entries of a class as the program has them."""
+    return NOW.views.get(id(cls)) or _dict_of(cls) if NOW.views else _dict_of(cls)
+
+
+def names_of_module(namespace: dict[str, Any]) -> dict[str, Any]:
+    """The entries of a dict, which may be that of a module or a class, as the program has them."""
+    return NOW.views.get(id(namespace), namespace) if NOW.views else namespace
+
+
+def patched_slots() -> set[str]:
+    """Special methods of Tensor that the program has replaced."""
+    return {name for owner, name, _ in NOW.patches if owner in TENSOR_CLASSES and is_special(name)}
+
+
+def _set(owner: Any, name: str, value: Any) -> None:
+    if value is ABSENT:
+        type.__delattr__(owner, name) if isinstance(owner, type) else vars(owner).pop(name, None)
+    elif isinstance(owner, type):
+        type.__setattr__(owner, name, value)
+    else:
+        vars(owner)[name] = value
+
+
+def own_entry(owner: Any, name: str) -> Any:
+    return next(before for each, _, before in _ORIGINALS if each is owner).get(name, ABSENT)
+
+
+def in_company() -> bool:
+    """Whether another thread may be using tensors: one that waits in a library's own loop is not."""
+    if threading.active_count() == 1:
+        return False
+    frames: dict[int, types.FrameType] = sys._current_frames()
+    del frames[threading.get_ident()]  # a frame that holds itself keeps the objects of the program alive
+    for frame in frames.values():
+        each: types.FrameType | None = frame
+        while each is not None:
+            if not _IDLE_LOOPS.match(each.f_code.co_filename):
+                return True
+            each = each.f_back
+    return False
+
+
+def needs_eager(patches: Patches) -> str | None:
+    """A replaced method of Tensor that a capture beside other threads would meet itself."""
+    return next((name for owner, name, _ in patches if owner in TENSOR_CLASSES and name not in _HARMLESS),
+                None) if in_company() else None
+
+
+def replaced_operator(overloads: bool) -> str | None:
+    """An operator of ATen in whose place the program has put something else: torch's compilers find them by name.
+
+    overloads: look at each overload too, which takes half a millisecond.
+    """
+    operators = vars(torch.ops.aten)
+    if not _OF_NAMESPACE.issuperset(map(type, operators.values())):
+        return next(name for name, packet in operators.items() if type(packet) not in _OF_NAMESPACE)
+    packets = [packet for packet in operators.values() if type(packet) is OpOverloadPacket] if overloads else []
+    if _OF_PACKET.issuperset(map(type, itertools.chain.from_iterable([vars(packet).values() for packet in packets]))):
+        return None
+    return next((f"{packet.__name__}.{entry}" for packet in packets for entry, value in vars(packet).items()
+                 if type(value) not in _OF_PACKET and entry in ("_op", *packet.overloads())), None)
+
+
+@contextlib.contextmanager
+def suspended(patches: Patches, beside_threads: bool = False) -> Iterator[None]:
+    """While a call is captured."""
+    if not patches:
+        yield
+        return
+    before = NOW.patches, NOW.views
+    taken_off = beside_threads or not in_company()
+    _begin(patches, taken_off)
+    try:
+        yield
+    finally:
+        _put_on()
+        NOW.patches, NOW.views = before
+
+
+def _begin(patches: Patches, taken_off: bool) -> None:
+    NOW.patches, NOW.views = patches, {}
+    if taken_off:
+        for owner in {id(owner): owner for owner, _, _ in patches}.values():
+            namespace = gc.get_referents(_dict_of(owner))[0] if isinstance(owner, type) else vars(owner)
+            NOW.views[id(owner)] = NOW.views[id(namespace)] = dict(namespace)
+        _take_off()
+
+
+def _take_off() -> None:
+    for owner, name, _ in NOW.patches:
+        own = own_entry(owner, name)
+        if own is ABSENT and owner in TENSOR_CLASSES:
+            own = original(name)  # inherited: in the place of the patch, so that the dict of the class keeps its order
+        _set(owner, name, own)
+
+
+def _put_on() -> None:
+    if NOW.views:
+        for owner, name, value in NOW.patches:
+            _set(owner, name, value)
+
+
+@contextlib.contextmanager
+def restored() -> Iterator[None]:
+    """While a capture runs what must see the patches, and may change them: guards, a backend of the user's."""
+    if not NOW.views:
+        yield
+        return
+    _put_on()
+    NOW.patches, NOW.views = [], {}
+    try:
+        yield
+    finally:
+        _begin(find_patches(), True)

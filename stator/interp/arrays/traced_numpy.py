@@ -1,0 +1,496 @@
+"""numpy on the memory of tensors, as part of the graph.   np.sin(x.numpy())  ->  torch.sin(x), an array again
+
+In: a call of one of numpy's functions, methods or operators, an array or scalar that the graph holds among its
+arguments.  Out: what numpy would give: an array on the memory of a tensor of the graph, or a scalar held by it.
+
+numpy itself says what the result looks like.  It is called on the stand-ins, whose contents mean nothing: whether a
+scalar or an array comes back, of which type and shape, of whose memory it is a view, and what numpy refuses.  torch
+computes the values (`numpy_forms`); a form that does not come to the same type and shape is a break.
+"""
+
+from __future__ import annotations
+
+import operator
+import warnings
+from typing import Any
+
+import numpy
+import torch
+import torch._numpy as forms
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.overrides import TorchFunctionMode
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import _disable_current_modes
+
+from stator.breaks import Break
+from stator.graph.metadata.propagation import ExactNeeded
+from stator.heap.adopt.outside_arrays import SCALARS
+from stator.heap.blank_instances import CONSTANT_TYPES
+from stator.host.value_kinds import is_a
+from stator.interp.arrays import torch_forms
+from stator.interp.arrays.array_tensors import feed, new_array, refill, tensor_of, torch_dtype
+from stator.interp.frame import Raised
+from stator.interp.numbers.symbolic_numbers import item_of
+from stator.interp.tensors.tensor_items import get_tensor_item, set_tensor_item
+from stator.shapes.symbolic_values import SYMBOLIC, is_unbacked, specialise
+from stator.shapes.varying_values import HELD, HELD_TYPES
+
+_CLASSES = frozenset({int, float, bool, complex})
+_CONTAINERS = (tuple, list)
+_NO_VALUE = numpy._NoValue
+TAKES_HELD: set[int] = set()  # callables that know what to do with a scalar that the graph holds (see rules_numpy)
+NUMPY_TYPES = HELD_TYPES | {numpy.ndarray}
+
+
+def concerns(vm: Any, values: Any, feeding: bool = True) -> bool:
+    """Whether an array or scalar that the graph holds is among the values; arrays that change become inputs of it."""
+    found = False
+    for value in values:
+        cls = type(value)
+        if cls is numpy.ndarray:
+            if feeding:
+                feed(vm, value)
+            found = found or vm.heap.arrays.is_backed(value)
+        elif cls in HELD_TYPES:
+            found = True
+        elif cls in _CONTAINERS:
+            vm.heap.expose(value)
+            found = concerns(vm, value, feeding) or found
+    return found
+
+
+def has_form(function: Any, args: tuple[Any, ...]) -> bool:
+    key = id(function)
+    if key in torch_forms.UFUNCS or key in torch_forms.FUNCTIONS or key in torch_forms.SLOTS \
+            or key in torch_forms.REFLECTED or key in torch_forms.METADATA:
+        return True
+    if function is numpy.ufunc.reduce:
+        return id(args[0]) in torch_forms.REDUCTIONS
+    try:
+        return function in torch_forms.OPERATORS or function in torch_forms.IN_PLACE or function in _ITEMS
+    except TypeError:
+        return False
+
+
+def run_traced(vm: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> Any:
+    """One call, on stand-ins and in the graph."""
+    name = getattr(function, "__name__", "numpy")
+    if not vm.heap.trace_numpy or not has_form(function, args):
+        raise Break("SB003", f"{name} of an array that is the memory of a tensor")
+    if vm.modes or vm.recorder.enclosing is not None and function in (operator.setitem, *torch_forms.IN_PLACE):
+        raise Break("SB005", f"{name} of an array while something sees every operation")
+    require_exact(vm)
+    kwargs = {key: value for key, value in (kwargs or {}).items() if value is not _NO_VALUE}
+    shown = [_shown(vm, value) for value in args]
+    outcome = ask_numpy(function, shown, {key: _shown(vm, value) for key, value in kwargs.items()})
+    if id(function) in torch_forms.METADATA:
+        return outcome
+    computed = in_graph(vm, lambda: _compute(vm, function, args, kwargs), name)
+    written = _written(function, args, kwargs)
+    for array in written:
+        refill(vm.heap.arrays.root_of(array))
+    return _answer(vm, outcome, computed, name, [value for value in pytree.tree_leaves((shown, list(kwargs.values())))
+                                                 if type(value) is numpy.ndarray])
+
+
+def require_exact(vm: Any) -> None:
+    """Which tensors share memory must be known from here on."""
+    if vm.recorder.propagation.enabled:
+        if vm.recorder.propagation.served:
+            raise ExactNeeded
+        vm.recorder.propagation.enabled = False
+
+
+def read_traced(vm: Any, array: Any, name: str, descr: Any) -> Any:
+    """array.T, array.real"""
+    require_exact(vm)
+    if not vm.heap.trace_numpy or vm.modes:
+        raise Break("SB003", f"{name} of an array that is the memory of a tensor")
+    outcome = descr.__get__(array)
+    if name == "mT":
+        computed = in_graph(vm, lambda: tensor_of(vm, array).mT, name)
+    else:
+        computed = in_graph(vm, lambda: getattr(forms.ndarray(tensor_of(vm, array)), name), name)
+    return _answer(vm, outcome, computed, name, [])
+
+
+# ---------------------------------------------------------------------- what numpy says
+
+
+def _shown(vm: Any, value: Any) -> Any:
+    """What numpy is shown of an argument: stand-ins, and constants."""
+    cls = type(value)
+    if cls in HELD_TYPES:
+        return cls.python_type(1 if issubclass(cls.python_type, numpy.inexact) else 0)
+    if cls is torch.SymFloat:
+        return 1.0
+    if cls in SYMBOLIC:
+        return specialise(value, "a number in an array")
+    if cls is numpy.ndarray:
+        if value.dtype.kind not in "biufc":
+            raise Break("SB005", f"an array of {value.dtype} beside the memory of a tensor")
+        return value
+    if cls in SCALARS or cls in CONSTANT_TYPES or cls is numpy.ufunc or is_a(value, numpy.dtype):
+        return value
+    if is_a(value, type) and (issubclass(value, numpy.generic) or value in _CLASSES):
+        return value
+    if cls is slice:
+        return slice(*[_shown(vm, part) for part in (value.start, value.stop, value.step)])
+    if cls in _CONTAINERS or cls is torch.Size:
+        vm.heap.expose(value)
+        return (list if cls is list else tuple)(_shown(vm, part) for part in value)
+    if cls is FakeTensor:
+        raise Break("SB003", "a tensor given to numpy")
+    raise Break("SB005", f"a {cls.__name__} given to numpy")
+
+
+def ask_numpy(function: Any, args: Any, kwargs: Any) -> Any:
+    """numpy's own answer, of which only the form counts; what it says against the call, eager says best."""
+    row = ("error", None, Warning, None, 0)
+    warnings.filters.insert(0, row)  # type: ignore[attr-defined]
+    try:
+        with numpy.errstate(all="ignore"):
+            return function(*args, **kwargs)
+    except Warning as warning:
+        raise Break("SB015", f"numpy warns: {warning}") from None
+    except Exception as error:
+        raise Break("SB003", f"{getattr(function, '__name__', 'numpy')} of an array that is the memory of a tensor: "
+                             f"{error}") from None
+    finally:
+        warnings.filters.remove(row)  # type: ignore[attr-defined]
+
+
+def _written(function: Any, args: Any, kwargs: Any) -> list[Any]:
+    function = torch_forms.SLOTS.get(id(function), function)
+    if id(function) in torch_forms.WRITES or function is operator.setitem or function in torch_forms.IN_PLACE:
+        found = [args[0]]
+    else:
+        out = kwargs.get("out")
+        found = [*(out if type(out) is tuple else (out,))]
+        if type(function) is numpy.ufunc:
+            found += args[function.nin:]
+    return [value for value in found if type(value) is numpy.ndarray]
+
+
+# ---------------------------------------------------------------------- what torch computes
+
+
+class ExplicitTypes(TorchFunctionMode):
+    """torch._numpy makes tensors of numbers under a default type of its own: the graph says which type that is."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func in _MAKERS and kwargs.get("dtype") is None and args and not is_a(args[0], torch.Tensor):
+            with _disable_current_modes(), torch._C.DisableTorchFunction():
+                dtype = torch.as_tensor(args[0]).dtype
+            return torch.tensor(args[0], dtype=dtype)
+        if func in _FACTORIES and kwargs.get("dtype") is None:
+            kwargs = {**kwargs, "dtype": torch.get_default_dtype()}
+        return func(*args, **kwargs)
+
+
+_MAKERS = (torch.as_tensor, torch.tensor, torch.asarray)
+_FACTORIES = (torch.zeros, torch.ones, torch.empty, torch.linspace, torch.logspace, torch.eye)
+
+
+def in_graph(vm: Any, compute: Any, name: str) -> Any:
+    """Run torch's form natively: what it does to tensors is recorded."""
+    try:
+        with ExplicitTypes():
+            return compute()
+    except Raised as raised:
+        error: BaseException = raised.exc
+    except Exception as failure:
+        error = failure
+    text = str(error).split("\n")[0]
+    raise Break("SB003", f"{name} of an array that is the memory of a tensor, which torch cannot do: {text}") from None
+
+
+def _compute(vm: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    if id(function) in torch_forms.REFLECTED:
+        function, args = torch_forms.REFLECTED[id(function)], (args[1], args[0])
+    function = torch_forms.SLOTS.get(id(function), function)
+    if function is operator.getitem:
+        return _get_item(vm, args[0], args[1])
+    if function is operator.setitem:
+        return _set_item(vm, *args)
+    if type(function) is not numpy.ufunc and function in torch_forms.IN_PLACE:
+        ufunc = torch_forms.OPERATORS[torch_forms.IN_PLACE[function]]
+        kwargs = {"out": args[0]} if type(args[0]) is numpy.ndarray else {}
+        return _apply_ufunc(vm, ufunc, args, kwargs)
+    if type(function) is not numpy.ufunc and id(function) not in torch_forms.FUNCTIONS \
+            and function in torch_forms.OPERATORS:
+        function = torch_forms.OPERATORS[function]
+    if type(function) is numpy.ufunc:
+        return _apply_ufunc(vm, function, args, kwargs)
+    if function is numpy.ufunc.reduce:
+        return _reduce(vm, *args, **kwargs)
+    writes = id(function) in torch_forms.WRITES
+    given = [_given(vm, value, writes and not i) for i, value in enumerate(args)]
+    named = {key: _dtype(value) if key == "dtype" else _given(vm, value, key == "out") for key, value in kwargs.items()}
+    if function is numpy.ndarray.astype or function is numpy.generic.astype:
+        given[1:2] = [_dtype(value) for value in args[1:2]]
+        if named.pop("copy", True) is not True:
+            raise Break("SB003", "astype(copy=False) of an array that is the memory of a tensor")
+    if function in _FROM_PARTS and type(args[0]) in _CONTAINERS:
+        given[0] = _stacked(vm, args[0])
+    if function is numpy.asanyarray:
+        function = numpy.asarray
+    return torch_forms.FUNCTIONS[id(function)](*given, **named)
+
+
+_FROM_PARTS = (numpy.array, numpy.asarray, numpy.asanyarray)
+
+
+def _stacked(vm: Any, parts: Any) -> Any:
+    """np.array([a, b]): all of them arrays, or scalars, of one type."""
+    tensors = [_tensor(vm, part) for part in parts if type(part) is numpy.ndarray or type(part) in HELD_TYPES]
+    if len(tensors) != len(parts) or len({tensor.dtype for tensor in tensors}) != 1:
+        raise Break("SB003", "an array of values of which only some are the memory of tensors")
+    return forms.ndarray(torch.stack(tensors))
+
+
+def _tensor(vm: Any, value: Any, writes: bool = False) -> Any:
+    return value.tensor if type(value) in HELD_TYPES else tensor_of(vm, value, writes)
+
+
+def _given(vm: Any, value: Any, writes: bool = False) -> Any:
+    """An argument as torch._numpy takes it."""
+    cls = type(value)
+    if cls is numpy.ndarray or cls in HELD_TYPES:
+        return forms.ndarray(_tensor(vm, value, writes))
+    if cls in SCALARS:
+        return forms.ndarray(torch.tensor(value.item(), dtype=torch_dtype(value.dtype)))
+    if cls in SYMBOLIC:
+        return specialise(value, "a number in an array")
+    if is_a(value, numpy.dtype) or is_a(value, type):
+        return _dtype(value)
+    if cls is slice:
+        return slice(*[_given(vm, part) for part in (value.start, value.stop, value.step)])
+    if cls in _CONTAINERS or cls is torch.Size:
+        return (list if cls is list else tuple)(_given(vm, part) for part in value)
+    return value
+
+
+def _dtype(value: Any) -> Any:
+    if value is None:
+        return None
+    name = numpy.dtype(value).name
+    torch_dtype(numpy.dtype(value))
+    return forms.dtype(name)
+
+
+def _reduce(vm: Any, ufunc: Any, array: Any, axis: Any = 0, dtype: Any = None, out: Any = None, keepdims: Any = False,
+            **rest: Any) -> Any:
+    if rest:
+        raise Break("SB003", "a reduction with an initial value, or where")
+    named = {} if dtype is None else {"dtype": _dtype(dtype)}
+    if out is not None:
+        named["out"] = _given(vm, out[0] if type(out) is tuple else out, True)
+    return torch_forms.REDUCTIONS[id(ufunc)](_given(vm, array), axis=axis, keepdims=keepdims, **named)
+
+
+# ---------------------------------------------------------------------- universal functions
+
+
+def _apply_ufunc(vm: Any, ufunc: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The operands in the types of numpy's loop, then torch's function."""
+    inputs, outs = args[:ufunc.nin], args[ufunc.nin:]
+    if "out" in kwargs:
+        outs = kwargs["out"] if type(kwargs["out"]) is tuple else (kwargs["out"],)
+    if set(kwargs) - {"out", "dtype"} or ufunc.nout != 1 or len(outs) > 1:
+        raise Break("SB003", f"{ufunc.__name__} with {', '.join(kwargs)}")
+    out = outs[0] if outs else None
+    wanted = {} if kwargs.get("dtype") is None else {
+        "signature": (*[None] * ufunc.nin, numpy.dtype(kwargs["dtype"]))}
+    types = ufunc.resolve_dtypes((*map(_operand_type, inputs), None if out is None else out.dtype), **wanted)
+    _refuse_differing(ufunc, inputs, types)
+    operands = [_operand(vm, ufunc, value, types[i], i) for i, value in enumerate(inputs)]
+    result = torch_forms.UFUNCS[id(ufunc)](*operands)
+    if result.dtype != torch_dtype(types[-1]):
+        raise Break("SB003", f"{ufunc.__name__} of {types[0]}, which torch does in {result.dtype}")
+    if out is None:
+        return result
+    target = _tensor(vm, out, True)
+    return target.copy_(result.to(target.dtype))
+
+
+def _operand_type(value: Any) -> Any:
+    cls = type(value)
+    if cls in HELD_TYPES:
+        return numpy.dtype(cls.python_type)
+    if cls is torch.SymFloat:
+        return float
+    if cls is torch.SymInt:
+        return int
+    return cls if cls in (int, float, complex) else numpy.asarray(value).dtype
+
+
+def _refuse_differing(ufunc: Any, inputs: Any, types: Any) -> None:
+    kinds = {dtype.kind for dtype in types[:-1]}
+    if "c" in kinds and id(ufunc) in torch_forms.NOT_COMPLEX:
+        raise Break("SB003", f"{ufunc.__name__} of complex numbers")
+    if kinds <= set("biu") and id(ufunc) in torch_forms.DIVIDES and not (type(inputs[1]) is int and inputs[1] > 0):
+        raise Break("SB003", f"{ufunc.__name__} of integers by what only the graph knows")
+
+
+def _operand(vm: Any, ufunc: Any, value: Any, dtype: Any, place: int) -> Any:
+    target = torch_dtype(dtype)
+    cls = type(value)
+    if cls is torch.SymFloat or cls is torch.SymInt:
+        if place != 1 or id(ufunc) not in torch_forms.TAKES_NUMBERS:
+            raise Break("SB003", f"{ufunc.__name__} of a number that only the graph knows")
+        return value
+    if cls in (int, float, bool, complex) or cls in SCALARS:
+        number = value if cls in CONSTANT_TYPES else value.item()
+        if place == 1 and id(ufunc) in torch_forms.TAKES_NUMBERS and target in _EXACT_NUMBERS:
+            return dtype.type(number).item()
+        return torch.tensor(dtype.type(number).item(), dtype=target)
+    if cls in _CONTAINERS:
+        if concerns(vm, value):
+            tensor = _stacked(vm, value).tensor
+        else:
+            tensor = torch.tensor(numpy.asarray(value).tolist(), dtype=target)
+    else:
+        tensor = _tensor(vm, value)
+    return tensor if tensor.dtype == target else tensor.to(target)
+
+
+_EXACT_NUMBERS = frozenset({torch.float32, torch.float64, torch.int64, torch.int32})
+
+
+# ---------------------------------------------------------------------- items
+
+
+_ITEMS = (operator.getitem, operator.setitem)
+
+
+def _is_basic(key: Any) -> bool:
+    parts = key if type(key) is tuple else (key,)
+    return all(type(part) in (int, slice, type(None), type(...)) for part in parts)
+
+
+def _is_mask(value: Any) -> bool:
+    return type(value) is bool or type(value) in HELD_TYPES and value.python_type is numpy.bool_ \
+        or type(value) is numpy.ndarray and value.dtype == bool or type(value) is numpy.bool_ \
+        or type(value) is list and numpy.asarray(value).dtype == bool
+
+
+def _get_item(vm: Any, array: Any, key: Any) -> Any:
+    parts = key if type(key) is tuple else (key,)
+    if any(map(_is_mask, parts)):
+        raise Break("SB004", "a mask as the index of an array that is the memory of a tensor")
+    if any(type(part) in HELD_TYPES for part in parts) and all(
+            type(part) in HELD_TYPES or _is_basic(part) for part in parts):
+        if len(parts) != array.ndim or any(type(part) not in (int, *HELD_TYPES) for part in parts):
+            raise Break("SB003", "a view of an array, at a place that only the graph knows")
+        parts = tuple(item_of(vm, part.tensor) if type(part) in HELD_TYPES else part for part in parts)
+        return get_tensor_item(vm, _tensor(vm, array), parts)
+    if _is_basic(key):
+        taken, turned = _forward_slices(parts, _tensor(vm, array))
+        return torch.flip(taken, turned) if turned else taken
+    return forms.ndarray.__getitem__(_given(vm, array), _given(vm, key))
+
+
+def _forward_slices(parts: tuple[Any, ...], tensor: Any) -> tuple[Any, list[int]]:
+    """tensor[parts] where torch has no steps backwards, and the dimensions that are still to be turned round."""
+    missing = tensor.dim() - sum(part is not None and part is not ... for part in parts)
+    if ... not in parts:
+        parts = (*parts, ...)
+    key: list[Any] = []
+    turned: list[int] = []
+    at = to = 0
+    for part in parts:
+        if part is ...:
+            key += [slice(None)] * missing
+            at, to = at + missing, to + missing
+            continue
+        if type(part) is slice and type(part.step) is int and part.step < 0:
+            reached = range(*part.indices(tensor.shape[at]))
+            turned.append(to)
+            part = slice(reached[-1], reached[0] + 1, -part.step) if reached else slice(0, 0)
+        key.append(part)
+        at += part is not None
+        to += type(part) is not int
+    return tensor[tuple(key)], turned
+
+
+def _set_item(vm: Any, array: Any, key: Any, value: Any) -> None:
+    target = _tensor(vm, array, True)
+    parts = key if type(key) is tuple else (key,)
+    if type(value) is numpy.ndarray or type(value) in HELD_TYPES:
+        given = _tensor(vm, value).to(target.dtype)
+    else:
+        given = torch.tensor(numpy.asarray(value).astype(array.dtype).tolist(), dtype=target.dtype)
+    if _is_basic(key):
+        place, turned = _forward_slices(parts, target)
+        while given.dim() > place.dim():  # leading dimensions of size 1, as numpy takes them
+            given = given.squeeze(0)
+        place.copy_(torch.flip(given.expand(place.shape), turned) if turned else given)
+        return
+    if any(type(part) in HELD_TYPES for part in parts) and not any(map(_is_mask, parts)):
+        numbers = tuple(item_of(vm, part.tensor) if type(part) in HELD_TYPES else part for part in parts)
+        if not all(type(part) is torch.SymInt or _is_basic(part) for part in numbers):
+            raise Break("SB003", "an index that only the graph knows beside an index array")
+        return set_tensor_item(vm, target, numbers, given)
+    if any(map(_is_mask, parts)) and not (given.dim() == 0 and type(key) is numpy.ndarray):
+        raise Break("SB004", "a mask as the place of several values in an array that is the memory of a tensor")
+    forms.ndarray(target)[_given(vm, key)] = given
+
+
+# ---------------------------------------------------------------------- results
+
+
+def _answer(vm: Any, outcome: Any, computed: Any, name: str, given: list[Any]) -> Any:
+    """The result as numpy shows it, its values those of the graph."""
+    if type(computed) is forms.ndarray:
+        computed = computed.tensor
+    if outcome is None:
+        return None
+    if type(outcome) is numpy.ndarray:
+        memory = vm.heap.arrays
+        if memory.is_array_of(outcome):  # one of the arguments: it was written to, or handed back
+            return outcome
+        if memory.is_backed(outcome):
+            _require_alike(outcome, computed, name)
+            memory.add_view(outcome, computed)
+            return outcome
+        if any(numpy.may_share_memory(outcome, array) for array in given):
+            raise Break("SB003", f"{name}: a view of an array, computed by the graph")
+        return new_array(vm, _own(vm, _require_alike(outcome, computed, name)), outcome)
+    if type(outcome) in HELD:
+        made = HELD[type(outcome)]()
+        made.tensor = _own(vm, _require_alike(outcome, computed, name))
+        vm.heap.unread_met = True
+        return made
+    if is_a(outcome, _CONTAINERS) and is_a(computed, _CONTAINERS) and len(outcome) == len(computed):
+        parts = [_answer(vm, left, right, name, given) for left, right in zip(outcome, computed, strict=True)]
+        return type(outcome)(*parts) if hasattr(outcome, "_fields") else type(outcome)(parts)
+    raise Break("SB003", f"{name} of an array that is the memory of a tensor")
+
+
+def _require_alike(outcome: Any, computed: Any, name: str) -> Any:
+    if type(computed) is not FakeTensor:
+        raise Break("SB003", f"{name} of an array that is the memory of a tensor")
+    if any(map(is_unbacked, computed.shape)):
+        raise Break("SB003", f"{name} of an array, of a size that only the graph knows")
+    if outcome.shape == () and tuple(computed.shape) == (1,):  # as torch._numpy gives a median
+        computed = computed.reshape(())
+    if tuple(computed.shape) != outcome.shape or computed.dtype != torch_dtype(outcome.dtype):
+        raise Break("SB003", f"{name} of an array that is the memory of a tensor, which is {outcome.dtype} of "
+                             f"{outcome.shape} in numpy and {computed.dtype} of {tuple(computed.shape)} in torch")
+    return computed
+
+
+def _own(vm: Any, computed: Any) -> Any:
+    """A tensor whose memory is its own, where torch gave a view and numpy a copy."""
+    with torch._C.DisableTorchFunction():
+        storage = computed.untyped_storage()._cdata
+        lazy = computed.is_conj() or computed.is_neg()
+        held = [fake for _, fake in vm.heap.arrays.backed.values()] + list(vm.heap.arrays.inputs.values())
+        shared = any(fake.untyped_storage()._cdata == storage for fake in held)
+        whole = all(size == 1 or stride for size, stride in zip(computed.shape, computed.stride(), strict=True))
+        shared = shared or not whole or vm.heap.by_standin.get(id(computed)) is not None
+    if lazy or shared:
+        return vm.torch_call(torch.clone, (computed,), None if whole else {"memory_format": torch.contiguous_format})
+    return computed

@@ -1,0 +1,158 @@
+"""Branches on data that only guard a `raise`.   assert (x > 0).all(), "negative"  ->  an assertion in the graph
+
+In: a conditional jump on a number or tensor that only the graph knows.  Where one side does nothing but raise, the
+trace goes on with the other, and the graph asserts the condition; the residual turns the failed assertion into the
+program's exception.  Where only the graph knows what the exception would say, or that side does more than raise, or
+`with` and `finally` blocks have to be left, a failed assertion makes the call again, eagerly; that needs a graph whose
+writes can be taken back.  Where the program may handle the exception, and everywhere else, the branch breaks.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+
+from stator.breaks import Break
+from stator.code.handlers import written_handler
+from stator.graph.analysis.may_fail import HANDLED
+from stator.heap.blank_instances import CONSTANT_TYPES
+from stator.interp.frame import Frame
+from stator.interp.mutation_check import Unwatched, Witness
+from stator.interp.numbers.symbolic_numbers import as_bool
+from stator.interp.runtime_asserts import UNSPOKEN, Assertion, assert_in_graph
+from stator.interp.tracebacks import Place, place_of, places_from
+from stator.shapes.symbolic_values import SYMBOLIC, is_unbacked
+
+_STRAIGHT = frozenset({
+    "LOAD_ASSERTION_ERROR", "LOAD_CONST", "LOAD_FAST", "LOAD_GLOBAL", "LOAD_DEREF", "LOAD_ATTR", "LOAD_METHOD",
+    "FORMAT_VALUE", "BUILD_STRING", "BUILD_TUPLE", "PUSH_NULL", "PRECALL", "CALL", "KW_NAMES", "BINARY_OP",
+    "BINARY_SUBSCR", "COMPARE_OP", "NOP", "RESUME", "CACHE", "EXTENDED_ARG", "FORMAT_SIMPLE", "CONVERT_VALUE",
+    "FORMAT_WITH_SPEC", "LOAD_FAST_CHECK", "LOAD_FAST_LOAD_FAST", "BINARY_SLICE", "CALL_KW", "LOAD_SUPER_ATTR",
+    "POP_TOP", "JUMP_FORWARD",
+})
+MADE_BEFOREHAND = "exceptions made beforehand"
+_LIMIT = 48  # instructions in a branch that only raises
+
+
+def take_for_granted(vm: Any, frame: Frame, instr: Any, value: Any, jump_if: bool) -> bool | None:
+    """The truth of `value` that does not raise, asserted; None where this is not such a branch."""
+    if type(value) is not FakeTensor and not is_unbacked(value) or not vm.recorder.data_dependent:
+        return None
+    if type(value) is FakeTensor:
+        if id(value) in vm.recorder.classes:
+            return None  # which may have an answer of its own
+        count = value.numel()
+        if type(count) is not int or count != 1 or value.device.type != "cpu":
+            return None
+    elif not _made_by_the_graph(vm, value):
+        return None
+    jump_raises, fall_raises = _only_raises(frame, instr.target), _only_raises(frame, frame.ip)
+    handled = _is_handled(vm, frame)
+    if jump_raises == fall_raises or handled and vm.caught() & HANDLED:
+        return None
+    error = None if handled or MADE_BEFOREHAND in vm.turned_off else \
+        _exception_of(vm, frame, instr.target if jump_raises else frame.ip)
+    if error is None and (type(value) is not FakeTensor or UNSPOKEN in vm.turned_off):
+        return None
+    wanted = jump_if != jump_raises
+    if type(value) is FakeTensor:
+        text = f"stator assertion {len(vm.assertions)}"
+        vm.assertions.append(Assertion(text, None, ()) if error is None else
+                             Assertion(text, type(error), error.args, places_of(frame, error)))
+        held = value if wanted else vm.torch_call(torch.logical_not, (value,), None)
+        vm.torch_call(torch.ops.aten._assert_async.msg, (held, text), None)
+    elif error is not None:
+        _assert_number(vm, as_bool(vm, value), wanted, error, places_of(frame, error))
+    return wanted
+
+
+def _made_by_the_graph(vm: Any, value: Any) -> bool:
+    """The graph checks what it makes itself; a number that comes in unpinned is not checked by anybody."""
+    node = getattr(value, "node", None)
+    return node is not None and all(symbol in vm.recorder.symbols.definitions for symbol in node.expr.free_symbols
+                                    if symbol not in vm.recorder.symbols.shape_env.backed_var_to_val)
+
+
+def places_of(frame: Frame, error: BaseException) -> tuple[Place, ...]:
+    """Where the program would raise, and from where it was called."""
+    traceback = error.__traceback__
+    while traceback is not None and traceback.tb_frame.f_code is not frame.code:
+        traceback = traceback.tb_next
+    innermost = place_of(frame) if traceback is None else \
+        Place(frame.code, frame.scope.namespace, traceback.tb_lasti, traceback.tb_lineno)
+    return (innermost, *places_from(frame.caller()))
+
+
+def _assert_number(vm: Any, condition: Any, wanted: bool, error: BaseException,
+                   places: tuple[Place, ...]) -> None:
+    if type(condition) in SYMBOLIC:
+        held = condition if wanted else torch.sym_not(condition)
+        text = f"expression {held.node.expr}"
+        vm.assertions.append(Assertion(text, type(error), error.args, places))
+        assert_in_graph(vm, held)
+
+
+def _only_raises(frame: Frame, index: int) -> bool:
+    """Whether straight code from an instruction on ends in a `raise`."""
+    instructions = frame.unit.instructions
+    for _ in range(_LIMIT):
+        if index >= len(instructions):
+            return False
+        instruction = instructions[index]
+        if instruction.opname == "RAISE_VARARGS":
+            return instruction.arg in (1, 2)
+        if instruction.opname not in _STRAIGHT:
+            return False
+        index = index + 1 if instruction.opname != "JUMP_FORWARD" or instruction.target is None else instruction.target
+    return False
+
+
+def _is_handled(vm: Any, frame: Frame) -> bool:
+    """Whether some frame would catch the exception, or clean up after it, or is handling another."""
+    current: Frame | None = frame
+    while current is not None:
+        if written_handler(current.unit, current.instruction.index) is not None:
+            return True
+        current = current.caller()
+    return False
+
+
+def _exception_of(vm: Any, frame: Frame, index: int) -> BaseException | None:
+    """The exception of a branch, made on a copy of the frame; None where it needs what only the graph knows.
+
+    A branch that also changes something (`log.append(...)`, a message with effects) must not be run by the calls that
+    do not take it: this trace is of no use then, and the next one makes no exception beforehand.
+    """
+    try:
+        witness = Witness(vm)
+    except Unwatched:
+        return None
+    error = _made_on_a_copy(vm, frame, index)
+    if witness.changed():
+        raise Break("SB002", "the truth of a tensor, before a raise that changes something else",
+                    turn_off=MADE_BEFOREHAND)
+    return error
+
+
+def _made_on_a_copy(vm: Any, frame: Frame, index: int) -> BaseException | None:
+    copy = Frame(frame.unit, frame.program, frame.func, list(frame.locals), frame.scope)
+    copy.stack, copy.ip = frame.stack[:-1], index
+    copy.names, copy.builtins = frame.names, frame.builtins
+    state, current = vm.exc_state, vm.frame
+    try:
+        vm.run(copy)
+    except Break:
+        vm.pending = None
+        return None
+    except Exception as error:
+        plain = all(type(argument) in CONSTANT_TYPES for argument in error.args) and not error.__suppress_context__
+        return error if plain and type(error).__init__ in _PLAIN_INITS else None
+    finally:
+        vm.exc_state, vm.frame = state, current
+    return None
+
+
+_PLAIN_INITS = frozenset({BaseException.__init__, Exception.__init__, ValueError.__init__, AssertionError.__init__,
+                          RuntimeError.__init__, TypeError.__init__, IndexError.__init__})

@@ -1,0 +1,319 @@
+"""The call protocol.   callable, arguments  ->  an interpreted frame, a recorded torch call, or a listed C call
+
+In CPython's terms: functions, bound methods, classes (metaclass `__call__`, `__new__`, `__init__`), instances
+with `__call__`, and C callables, which run only if the native table (or a rule) says so.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import types
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+
+from stator import _core
+from stator.breaks import Break
+from stator.code.decode import decode
+from stator.guards.guard import Kind
+from stator.heap.blank_instances import CONSTANT_TYPES
+from stator.host.value_kinds import is_a, name_in_errors
+from stator.interp.arrays.graph_scalars import prepared, with_numbers
+from stator.interp.arrays.traced_numpy import TAKES_HELD
+from stator.interp.calls import function_modes
+from stator.interp.calls.allowed_calls import call_allowed, call_constant
+from stator.interp.calls.attention_kernels import ATTENTION, guard_kernels
+from stator.interp.calls.binding import bind_arguments
+from stator.interp.calls.instantiation import call_class
+from stator.interp.calls.marked_functions import is_marked, refuse_disabled
+from stator.interp.calls.native_calls import C_CALLABLES, NativeCaller, describe_callable
+from stator.interp.calls.torch_arguments import plain_arguments
+from stator.interp.frame import Frame, Raised
+from stator.interp.lookup import MISSING, find, guard_refused, is_mutable_class
+from stator.interp.machine import program_of
+from stator.interp.objects.attributes import load_attr
+from stator.interp.objects.descriptors import adopt_entry
+from stator.interp.objects.shown_names import guard_names
+from stator.interp.rule_registry import CODE_RULES, RULES
+from stator.interp.tensors import tensor_bookkeeping
+from stator.interp.torch_function_protocol import PLAIN as PLAIN_ARGUMENTS
+from stator.interp.torch_function_protocol import finds_patches, only_defaults, overriding
+from stator.library.torch import torch_rng
+from stator.native.torch_ops import torch_leaf
+from stator.settings import marks, torch_marks
+from stator.shapes.symbolic_values import UNREAD, DeferredText, unread
+from stator.shapes.varying_values import HELD_TYPES
+from stator.source import Attr, Index, Pinned
+
+
+class Caller(NativeCaller):
+    """A machine that can call."""
+
+    modes: list[Any]  # the program's TorchFunctionModes that are on
+    functions_off: int  # 1: the handlers of classes are not asked; 2: those of modes neither
+    coded: dict[int, Any]  # outside functions whose code is guarded, by id
+    guard_identity: Any  # of the machine that this is a part of
+    module_calls: Any
+
+    def call(self, fn: Any, args: Any, kwargs: dict[str, Any] | None = None, cont: Any = None) -> None:
+        """Call `fn`; its result reaches the current frame's stack, or `cont`, now or when its frame returns."""
+        cls = type(fn)
+        if self.heap.unread_met or self.heap.arrays.backed:
+            args, kwargs = prepared(self, fn, args, kwargs)
+            refuse_unread(fn, args, kwargs)
+        if self.modes and function_modes.take(self, fn, args, kwargs, cont):
+            return
+        if (self.recorder.classes or self.patched) and function_modes.take_subclass(self, fn, args, kwargs, cont):
+            return
+        if cls is types.FunctionType:
+            return self.call_function(fn, args, kwargs, cont)
+        if cls is types.MethodType:
+            return self.call(fn.__func__, (fn.__self__, *args), kwargs, cont)
+        found = RULES.get(id(fn))
+        if found is not None:
+            return found(self, args, kwargs or {}, cont)
+        if is_a(fn, type):
+            return call_class(self, fn, args, kwargs, cont)
+        if cls in C_CALLABLES:
+            return self.call_native(fn, args, kwargs, cont)
+        if cls is functools.partial:
+            merged = {**fn.keywords, **(kwargs or {})}
+            return self.call(fn.func, (*fn.args, *args), merged, cont)
+        if cls is _core.CompiledFunction:  # a compiled function inside a trace is simply part of it
+            if id(fn) not in self.compiled_inside:
+                self.guard_identity(fn)
+            prefix = [self.heap.adopt(value, Pinned(value)) for value in fn.prefix_args or ()]
+            return self.call(fn.fn, (*prefix, *args), kwargs, cont)
+        if self.is_torch_leaf(fn):
+            return self.give(self.torch_call(fn, args, kwargs, asked=True), cont)
+        if is_a(fn, torch._ops.HigherOrderOperator):  # its own code looks at dispatch keys, which fakes do not have
+            raise Break("SB016", f"the operator {fn.name()}, which takes functions")
+        if (marked := self.heap.original_of(fn)) is not fn and marks.allowed_in_graph(marked) \
+                and type(inspect.getattr_static(marked, "__name__", None)) is str:  # nodes are named after them
+            return call_allowed(self, self.guard_identity(fn), args, kwargs, cont)
+        method = find(self, cls, "__call__")
+        if method is MISSING:
+            raise Raised(TypeError(f"{name_in_errors(cls)!r} object is not callable"))
+        if type(method) is types.FunctionType:
+            if is_a(fn, torch.nn.Module):
+                if self.replay is not None and not self.modes and not self.recorder.classes:
+                    return self.replay.call(method, fn, args, kwargs, cont)
+                self.module_calls.enter(self, method, fn, args, kwargs, cont)
+                return None
+            return self.call_function(method, (fn, *args), kwargs, cont)
+        if type(method) is types.WrapperDescriptorType:
+            return self.call_native(fn, args, kwargs, cont)
+        found = RULES.get(id(method))
+        if found is not None:
+            return found(self, (fn, *args), kwargs or {}, cont)
+        bound: list[Any] = []
+        self.sync(lambda: _bind_call(self, method, fn, cls), bound)
+        self.call(bound[0], args, kwargs, cont)
+
+    def call_function(self, fn: types.FunctionType, args: Any, kwargs: Any, cont: Any) -> None:
+        if self.modes and function_modes.take(self, fn, args, kwargs, cont):
+            return
+        if (self.recorder.classes or self.patched) and function_modes.take_subclass(self, fn, args, kwargs, cont):
+            return
+        found = RULES.get(id(fn))
+        if found is not None:
+            return found(self, args, kwargs or {}, cont)
+        if torch_leaf(fn) and takes_values(args, kwargs) and not finds_patches(self, fn):
+            return self.give(self.torch_call(fn, args, kwargs, asked=True), cont)
+        found = CODE_RULES.get(id(fn.__code__))
+        if found is not None:
+            return found(self, fn, args, kwargs or {}, cont)
+        if is_marked(fn) and id(fn) not in self.fresh:
+            return self.call_marked(fn, args, kwargs, cont)
+        self.push(self.frame_for(fn, args, kwargs), cont)
+
+    def frame_for(self, fn: types.FunctionType, args: Any, kwargs: Any) -> Frame:
+        """A new frame of `fn`, its arguments bound and its closure in place."""
+        code = fn.__code__
+        unit = decode(code)
+        slots = bind_arguments(self, fn, args, kwargs, unit.nlocalsplus)
+        if slots is None:
+            guard_names(self, fn)
+            try:
+                fn(*args, **(kwargs or {}))  # binding fails before any of the body runs
+            except TypeError as error:
+                raise Raised(error) from None
+            raise AssertionError("a call that does not bind was accepted")
+        frame = Frame(unit, program_of(unit), fn, slots, self.heap.scope(fn.__globals__))
+        if id(fn) not in self.fresh:
+            self.guard_code(fn)
+        return frame
+
+    def guard_code(self, fn: types.FunctionType) -> None:
+        """An outside function may get another body; its code is a fact of the trace."""
+        if id(fn) not in self.coded:
+            self.coded[id(fn)] = fn
+            source = self.heap.source_of(fn)
+            self.heap.guard(Attr(source, "__code__"), Kind.ID, fn.__code__)
+            if type(source) is not Pinned:  # another function with this code may have other globals
+                self.heap.guard(Attr(source, "__globals__"), Kind.ID, fn.__globals__)
+
+    def closure_of(self, fn: types.FunctionType) -> tuple[Any, ...]:
+        cells = fn.__closure__ or ()
+        if id(fn) in self.fresh:
+            return cells
+        source = self.heap.source_of(fn)
+        if type(source) is Pinned:  # __closure__ is read-only: the cells can be pinned themselves
+            return tuple(self.heap.adopt(cell, Pinned(cell, name))
+                         for name, cell in zip(fn.__code__.co_freevars, cells, strict=True))
+        closure = Attr(source, "__closure__")
+        return tuple(self.heap.adopt(cell, Index(closure, i)) for i, cell in enumerate(cells))
+
+    def call_marked(self, fn: Any, args: Any, kwargs: Any, cont: Any) -> None:
+        """Functions the user marked: disable, allow_in_graph, substitute_in_graph, ..."""
+        if torch_marks.is_graph_break(fn):
+            if torch_marks.is_of_torch(self.frame.unit.code):
+                return self.give(None, cont)  # torch knows what its own tracer cannot do
+            return self.call(marks.graph_break, args, kwargs, cont)
+        refuse_disabled(fn)
+        replacement = marks.substitute(fn)
+        if replacement is not None:
+            return self.call(replacement.replacement, args, kwargs, cont)
+        if torch_marks.is_torch_compiled(fn):  # compiled by torch.compile or not: here it is simply part of the trace
+            original: list[Any] = []
+            self.sync(lambda: load_attr(self, fn, torch_marks.ORIGINAL), original)
+            return self.call(original[0], args, kwargs, cont)
+        if marks.allowed_in_graph(fn):
+            return call_allowed(self, fn, args, kwargs, cont)
+        if marks.is_constant_result(fn):
+            return call_constant(self, fn, args, kwargs, cont)
+        self.push(self.frame_for(fn, args, kwargs), cont)
+
+    # ------------------------------------------------------------------ torch
+
+    def is_torch_leaf(self, fn: Any) -> bool:
+        return torch_leaf(fn)
+
+    def torch_call(self, fn: Any, args: Any, kwargs: Any, asked: bool = False) -> Any:
+        """A tensor operation: record it, answer with its fake result.
+
+        `asked` says that eager would put this very function to the handlers of the arguments.
+        """
+        if self.modes:  # a way of the interpreter's own, about which eager would ask something else
+            raise function_modes.refuse(describe_callable(fn))
+        if self.heap.unread_met:
+            args = with_numbers(self, args)
+            kwargs = kwargs and dict(zip(kwargs, with_numbers(self, kwargs.values()), strict=True))
+        expose = self.heap.expose_deep
+        plain = True
+        for value in args:
+            if type(value) is not FakeTensor:
+                expose(value)
+                if type(value) not in PLAIN_ARGUMENTS:
+                    plain = False
+                    self.refuse_sequence(value)
+        if kwargs:
+            for value in kwargs.values():
+                if type(value) is not FakeTensor and type(value) is not torch.Generator:
+                    expose(value)
+        if not plain or kwargs or self.recorder.classes:
+            objects = overriding(self, (*args, *kwargs.values()) if kwargs else args)
+            if objects and (asked or only_defaults(self, objects)):
+                return function_modes.perform(self, fn, args, kwargs)
+            if objects:
+                raise Break("SB005", f"{describe_callable(fn)} in a way about which eager asks a class something else")
+        args, kwargs = plain_arguments(self, fn, args, kwargs)
+        if kwargs:
+            if type(kwargs.get("generator")) is torch.Generator:
+                torch_rng.in_graph(self, kwargs["generator"])
+        if kwargs and kwargs.get("requires_grad") is True and torch.is_grad_enabled():
+            return self.made_as_leaf(fn, args, kwargs)
+        if fn in ATTENTION:
+            guard_kernels(self)
+        try:
+            return self.recorder.call(fn, args, kwargs or {})
+        except NotImplementedError as error:
+            raise unknown_for_fakes(error) from None
+        except Exception as error:
+            guard_refused(self, args, kwargs)
+            raise Raised(error) from None
+
+    def refuse_sequence(self, value: Any) -> None:
+        """torch runs through a sequence of the program's (`torch.tensor(rows)`) by its methods: none may be Python."""
+        cls = type(value)
+        if is_mutable_class(cls) and not is_a(value, (torch.Tensor, torch.nn.Module, type)):
+            self.guard_special_methods(value)
+            if any(type(find(self, cls, name)) is types.FunctionType for name in _OF_SEQUENCES):
+                raise Break("SB005", f"a {cls.__name__} passed to torch, which has methods of a sequence")
+
+    def ask_modes(self, fn: Any, args: Any) -> Any:
+        """An operation while modes of the program's are on: they answer for it."""
+        return function_modes.perform(self, fn, args, None)
+
+    def made_as_leaf(self, fn: Any, args: Any, kwargs: Any) -> Any:
+        """torch.zeros(..., requires_grad=True)"""
+        made = self.torch_call(fn, args, {**kwargs, "requires_grad": False})
+        if type(made) is not FakeTensor:
+            raise Break("SB016", "requires_grad=True of something else than a new tensor")
+        tensor_bookkeeping.set_requires_grad(self, made, True)
+        return made
+
+    def torch_attribute(self, fake: Any, name: str, descr: Any) -> Any:
+        try:
+            return self.recorder.attribute(fake, name, descr)
+        except NotImplementedError as error:
+            raise unknown_for_fakes(error) from None
+        except Exception as error:
+            raise Raised(error) from None
+
+
+def unknown_for_fakes(error: NotImplementedError) -> Break:
+    """Break for an operation that fakes refuse: whether real tensors know it, eager decides."""
+    return Break("SB017", f"{error}".partition("\n")[0])
+
+
+def refuse_unread(fn: Any, args: Any, kwargs: Any) -> None:
+    """Code that is not interpreted gets no value of which only the type is known; some never look at it."""
+    if type(fn) in UNREAD:
+        raise unread(fn, "a call")
+    if looks_itself(fn) or id(fn) in _LEAVE_UNREAD:
+        return
+    for value in (*args, *kwargs.values()) if kwargs else args:
+        if type(value) in UNREAD and type(value) is not DeferredText and not (
+                type(value) in HELD_TYPES and id(fn) in TAKES_HELD):
+            raise unread(value, describe_callable(fn))
+
+
+def takes_values(args: Any, kwargs: Any) -> bool:
+    """Whether a torch function written in Python gets values only: an object or a function of the program would be
+    used by it, natively; then its body is interpreted like any other."""
+    for value in (*args, *kwargs.values()) if kwargs else args:
+        cls = type(value)
+        if cls is not FakeTensor and cls not in CONSTANT_TYPES and not is_a(value, _VALUE_TYPES) \
+                and not torch_leaf(value):
+            return False
+    return True
+
+
+def _bind_call(vm: Any, method: Any, obj: Any, cls: type) -> None:
+    getter = find(vm, type(method), "__get__")
+    if getter is MISSING:
+        return vm.give(adopt_entry(vm, method, cls))
+    vm.call(getter, (adopt_entry(vm, method, cls), obj, cls), {})
+
+
+def looks_itself(fn: Any) -> bool:
+    """Whether a call of `fn` does nothing but bind its arguments to the slots of an interpreted frame."""
+    if type(fn) is types.MethodType:
+        fn = fn.__func__
+    return type(fn) is types.FunctionType and id(fn) not in RULES and not fn.__code__.co_flags & 0x0C \
+        and not torch_leaf(fn) and not is_marked(fn)
+
+
+
+
+_VALUE_TYPES = (torch.Tensor, int, float, str, list, tuple, dict, set, slice, torch.SymInt, torch.SymFloat,
+                torch.SymBool, torch.Generator, torch._C._SDPBackend)
+
+
+_LEAVE_UNREAD = frozenset(map(id, (isinstance, type, print, list.append, callable)))
+
+
+_OF_SEQUENCES = ("__len__", "__getitem__", "__iter__", "__getattr__")

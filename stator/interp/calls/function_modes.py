@@ -1,0 +1,234 @@
+"""TorchFunctionModes of the program.   with Mode(): torch.sin(x)  ->  Mode.__torch_function__, interpreted
+
+In: a tensor operation while modes are on.  Out: what the innermost mode's handler answers, itself off meanwhile.
+
+The operation is begun for real, on fakes: torch itself says with which function, types and arguments it asks a mode
+(`1 - x` is `Tensor.__rsub__`), and the recorder's own mode, which it asks, hands the question to the interpreter.
+Whatever the interpreter would do in another way than eager does is a break, which turns this way of capturing off:
+then entering a mode breaks.  Where no mode is on, or none has an answer, classes of the arguments are asked in the same
+way (see overrides).
+"""
+
+from __future__ import annotations
+
+import operator
+import sys
+import types
+from typing import Any
+
+import torch
+import torch.overrides
+from torch._subclasses.fake_tensor import FakeTensor
+
+from stator import _hook
+from stator.breaks import Break
+from stator.host.value_kinds import is_a, module_of
+from stator.interp.calls.native_calls import C_CALLABLES
+from stator.interp.frame import Raised
+from stator.interp.objects.attributes import tensor_class
+from stator.interp.objects.operators import LengthOf
+from stator.interp.rule_registry import RULES
+from stator.interp.torch_function_protocol import ask_objects, concerned, overriding, own_method
+from stator.native.table import receiver_split
+from stator.native.torch_ops import torch_leaf
+from stator.source import Pinned
+
+C: Any = torch._C
+WAY = "function modes"  # the way of capturing, where a site has to turn it off
+
+
+def refuse(what: str) -> Break:
+    return Break("SB005", f"{what} while a mode sees every operation")
+
+
+# ---------------------------------------------------------------------- the stack
+
+
+def enter(vm: Any, mode: Any) -> None:
+    if WAY in vm.turned_off:
+        raise Break("SB005", "a mode that sees every operation")
+    if is_index_mode(mode) and not vm.modes:
+        vm.index_modes.append(mode)
+        vm.indexes_stay_tensors = True
+        return
+    vm.modes.append(mode)
+
+
+def is_index_mode(mode: Any) -> bool:
+    """Whether a mode does nothing but take `x[i]`, i a position inside vmap, for the operation that it is."""
+    torchs_own = sys.modules.get("torch._dynamo._trace_wrapped_higher_order_op")  # asked for, never imported
+    return torchs_own is not None and type(mode) is torchs_own.TransformGetItemToIndex
+
+
+def leave(vm: Any) -> Any:
+    if vm.index_modes and len(vm.modes) == vm.modes_at_start:
+        mode = vm.index_modes.pop()
+        vm.indexes_stay_tensors = bool(vm.index_modes)
+        return mode
+    if len(vm.modes) <= vm.modes_at_start:
+        raise Break("SB005", "leaving a mode that was entered before the call")
+    return vm.modes.pop()
+
+
+def require_balance(vm: Any) -> None:
+    """A mode that the program leaves on would have to be on after the call."""
+    if len(vm.modes) != vm.modes_at_start or vm.index_modes:
+        raise refuse("the end of the call")
+    if vm.functions_off != vm.functions_off_at_start:
+        raise Break("SB006", "__torch_function__ is still off at the end of the call")
+
+
+# ---------------------------------------------------------------------- operations
+
+
+def take(vm: Any, fn: Any, args: Any, kwargs: Any, cont: Any) -> bool:
+    """Do a call that the innermost mode is asked about; False where the call is none of its business."""
+    cls = type(fn)
+    if cls is types.MethodType:
+        return False
+    descriptor, receiver = receiver_split(fn) if cls in C_CALLABLES else (fn, None)
+    if torch_leaf(descriptor) or torch_leaf(fn) or id(descriptor) in _ASKED \
+            or cls is types.MethodWrapperType and torch_leaf(receiver) and fn.__name__ == "__get__" \
+            or id(descriptor) in _ASKED_OF_TENSORS and type(args[0] if args else None) is FakeTensor:
+        vm.give(perform(vm, fn, args, kwargs), cont)
+        return True
+    if id(descriptor) in _UNASKED:
+        return False
+    if (id(descriptor) in RULES or id(fn) in RULES) and _is_of_torch(descriptor):
+        raise refuse(f"{getattr(descriptor, '__name__', descriptor)}")
+    if is_a(fn, type) and (issubclass(fn, torch.Tensor) or is_a(fn, type(torch.FloatTensor))) \
+            or is_a(fn, torch._ops.HigherOrderOperator):
+        raise refuse(f"{getattr(fn, '__name__', fn)}()")
+    if cls in C_CALLABLES or is_a(fn, type) and module_of(fn) == "builtins":
+        if any(type(value) is FakeTensor for value in (receiver, *args, *(kwargs or {}).values())):
+            raise refuse(f"{getattr(descriptor, '__name__', descriptor)}() of a tensor")
+    return False
+
+
+def take_subclass(vm: Any, fn: Any, args: Any, kwargs: Any, cont: Any) -> bool:
+    """Do a call that has a way of the interpreter's own, and that the class of a tensor is asked about."""
+    if type(fn) is types.MethodType:
+        return False
+    descriptor, receiver = receiver_split(fn) if type(fn) in C_CALLABLES else (fn, None)
+    slot = _SLOT_OF.get(id(descriptor))
+    if slot is not None and args and (own := own_method(vm, args[0], slot)) is not None:
+        vm.call(own, args, kwargs, cont if slot != "__len__" else LengthOf(cont))
+        return True
+    if vm.patched:
+        refuse_c_code(vm, fn, descriptor, (receiver, *args), kwargs)
+    if id(descriptor) not in _OVERRIDABLE and slot is None or not concerned(vm, (receiver, *args), kwargs):
+        return False
+    vm.give(perform(vm, fn, args, kwargs), cont)
+    return True
+
+
+def refuse_c_code(vm: Any, fn: Any, descriptor: Any, args: Any, kwargs: Any) -> None:
+    """Break at C code that gets a tensor some special method of which was replaced."""
+    if torch_leaf(descriptor) or torch_leaf(fn) or id(descriptor) in _UNASKED or id(descriptor) in _OPERATORS \
+            or not (type(fn) in C_CALLABLES or is_a(fn, type) and module_of(fn) == "builtins"):
+        return
+    for value in (*args, *kwargs.values()) if kwargs else args:
+        for each in value if type(value) in (list, tuple) else (value,):
+            if type(each) is FakeTensor:
+                raise Break("SB005", f"{getattr(descriptor, '__name__', descriptor)}() of a tensor: "
+                            f"Tensor.{min(vm.patched)} was replaced")
+
+
+def perform(vm: Any, fn: Any, args: Any, kwargs: Any) -> Any:
+    """Begin the operation for real; torch asks the recorder's mode, which asks the program's."""
+    recorder = vm.recorder
+    if recorder.enclosing is not None:
+        raise refuse("an inner graph")
+    for value in (*args, *kwargs.values()) if kwargs else args:
+        vm.heap.expose_deep(value)
+    before, recorder.asking = recorder.asking, True
+    token = _hook.pause()
+    try:
+        return fn(*args) if kwargs is None else fn(*args, **kwargs)  # a handler sees the difference
+    except Exception as error:
+        if vm.pending is not None:
+            raise vm.pending from None
+        raise Raised(error) from None
+    finally:
+        _hook.resume(token)
+        recorder.asking = before
+
+
+def ask(vm: Any, func: Any, kinds: Any, args: Any, rest: tuple[Any, ...]) -> Any:
+    """The answer to torch's question: of the innermost mode, else of the classes of the arguments, else torch's own."""
+    recorder = vm.recorder
+    before, recorder.asking = recorder.asking, False
+    given = (*args, *(rest[0].values() if rest and rest[0] else ()))
+    try:
+        with recorder.mode:  # torch took it off in order to ask it
+            answer = _ask_mode(vm, func, kinds, args, rest, given) if vm.modes else NotImplemented
+            if answer is NotImplemented:
+                objects = overriding(vm, given)
+                if not objects and not vm.modes:  # inside a function of torch's: an operation on other tensors
+                    return vm.torch_call(func, args, rest[0] if rest else None)
+                answer = ask_objects(vm, func, args, rest, objects)
+    except Raised as raised:
+        raise raised.exc from None
+    finally:
+        recorder.asking = before
+    if answer is NotImplemented:
+        raise Break("SB005", "an answer NotImplemented to what torch asks")
+    return answer
+
+
+def _ask_mode(vm: Any, func: Any, kinds: Any, args: Any, rest: tuple[Any, ...], given: Any) -> Any:
+    """The answer of the innermost mode, which is off while its handler runs."""
+    before, floor = list(vm.modes), vm.modes_at_start
+    mode = vm.modes.pop()
+    vm.modes_at_start = len(vm.modes)
+    if type(func) is types.FunctionType and vm.heap.sources.get(id(func)) is None and id(func) not in vm.fresh:
+        vm.heap.sources[id(func)] = Pinned(func)
+    try:
+        handler: list[Any] = []
+        vm.sync(lambda: vm.load_attr(mode, "__torch_function__"), handler)
+        answer = vm.call_sync(handler[0], (func, _seen_types(vm, func, kinds, given), args, *rest))
+        balanced = len(vm.modes) == vm.modes_at_start
+    finally:
+        vm.modes_at_start = floor
+        vm.modes[:] = before
+    if not balanced:
+        raise refuse("a handler that leaves a mode on")
+    return answer
+
+
+def _seen_types(vm: Any, func: Any, kinds: Any, given: Any) -> tuple[type, ...]:
+    """The types as torch names them for real tensors: those of fakes, whose handler is disabled, are left out by
+    functions written in Python, as are those of parameters."""
+    tensors = [value for item in given for value in (item if type(item) in (list, tuple) else (item,))
+               if type(value) is FakeTensor]
+    classes = dict.fromkeys(tensor_class(vm, value) for value in tensors)
+    if type(func) is types.FunctionType:
+        return tuple(cls for cls in classes if torch.nn.Parameter not in cls.__mro__)
+    if FakeTensor not in kinds:
+        return tuple(kinds) + tuple(cls for cls in classes if cls in vm.recorder.classes.values() and cls not in kinds)
+    return tuple(classes)
+
+
+def _is_of_torch(fn: Any) -> bool:
+    owner = getattr(fn, "__objclass__", fn)
+    return (getattr(owner, "__module__", None) or "").partition(".")[0] in ("torch", "stator")
+
+
+_OVERRIDABLE = frozenset(id(each) for group in torch.overrides.get_overridable_functions().values() for each in group)
+_SLOT_OF = {id(len): "__len__", id(abs): "__abs__", id(pow): "__pow__"}
+_ASKED = frozenset(map(id, (C._set_grad_enabled, torch.device)))  # no operations, yet torch asks about them
+_ASKED_OF_TENSORS = frozenset(map(id, (len, abs, pow, *vars(operator).values()))) - {id(operator.is_),
+                                                                                   id(operator.is_not)}
+_OPERATORS = frozenset(map(id, vars(operator).values())) - {id(operator.index), id(operator.truth)}
+_UNASKED = frozenset(map(id, (
+    isinstance, issubclass, type, callable, id, list.append, list.extend, list.insert, dict.get, dict.setdefault,
+    dict.update, dict.__setitem__, types.GetSetDescriptorType.__get__,
+    torch.overrides.TorchFunctionMode.__enter__, torch.overrides.TorchFunctionMode.__exit__,
+    C._push_on_torch_function_stack, C._pop_torch_function_stack, C._len_torch_function_stack,
+    C._get_function_stack_at, C._is_torch_function_mode_enabled, C._has_torch_function, C._has_torch_function_unary,
+    C._has_torch_function_variadic, torch.overrides.has_torch_function, torch.is_grad_enabled, C.is_grad_enabled,
+    torch.overrides.has_torch_function_unary, torch.overrides.has_torch_function_variadic, torch.is_tensor,
+    C._get_tracing_state, C._is_tracing, C._log_api_usage_once, torch.jit.is_scripting, torch.jit.is_tracing,
+    torch.compiler.is_compiling, torch.compiler.is_dynamo_compiling, torch.compiler.is_exporting,
+    torch._utils.is_compiling, torch.device.__enter__, torch.device.__exit__,
+)))

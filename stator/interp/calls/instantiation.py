@@ -1,0 +1,125 @@
+"""Calls of classes.   class, arguments  ->  the metaclass's __call__, or __new__ and __init__ in turn"""
+
+from __future__ import annotations
+
+import types
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils import _pytree as pytree
+
+from stator.breaks import Break
+from stator.graph.metadata.tensor_classes import acts_as_wrapper
+from stator.heap.blank_instances import CONSTANT_TYPES
+from stator.host.value_kinds import is_a, module_of, name_in_errors
+from stator.interp.calls.marked_functions import refuse_disabled
+from stator.interp.frame import Continuation, Frame, Raised
+from stator.interp.lookup import MISSING, find, flags_of
+from stator.interp.objects.attributes import tensor_class
+from stator.native.table import lookup
+
+_NO_INSTANCES = 1 << 7  # Py_TPFLAGS_DISALLOW_INSTANTIATION
+
+
+class Initialise(Continuation):
+    """After `__init__`: the new object is the value of the call."""
+
+    __slots__ = ("obj", "cont")
+    resumes, held = True, ("obj",)
+
+    def __init__(self, obj: Any, cont: Any) -> None:
+        self.obj, self.cont = obj, cont
+
+    def returned(self, vm: Any, frame: Frame, value: Any) -> None:
+        if value is not None:
+            raise Raised(TypeError(f"__init__() should return None, not '{name_in_errors(type(value))}'"))
+        vm.give(self.obj, self.cont)
+
+
+class AfterNew(Continuation):
+    """After a Python `__new__`: run `__init__` if the object is an instance of the class."""
+
+    __slots__ = ("cls", "args", "kwargs", "cont")
+
+    def __init__(self, cls: type, args: Any, kwargs: Any, cont: Any) -> None:
+        self.cls, self.args, self.kwargs, self.cont = cls, args, kwargs, cont
+
+    def returned(self, vm: Any, frame: Frame, value: Any) -> None:
+        initialise(vm, self.cls, value, self.args, self.kwargs, self.cont)
+
+
+def call_class(vm: Any, cls: type, args: Any, kwargs: Any, cont: Any) -> None:
+    """type.__call__, unless the metaclass has its own."""
+    refuse_disabled(cls)
+    meta = type(cls)
+    if meta is not type:
+        meta_call = find(vm, meta, "__call__")
+        if type(meta_call) is types.FunctionType:
+            return vm.call(meta_call, (cls, *args), kwargs, cont)
+        if type(meta_call) is not types.WrapperDescriptorType:
+            return vm.call(vm.special_method(cls, "__call__", ""), args, kwargs, cont)
+    instantiate(vm, cls, args, kwargs, cont)
+
+
+def instantiate(vm: Any, cls: type, args: Any, kwargs: Any, cont: Any) -> None:
+    row = lookup(cls)
+    if row is not None:
+        return vm.call_native(cls, args, kwargs, cont)
+    if flags_of(cls) & _NO_INSTANCES:
+        return vm.give(vm.native_unhooked(cls, args, kwargs), cont)  # raises
+    if torch.Tensor in cls.__mro__ and acts_as_wrapper(cls):
+        return vm.give(new_wrapper(vm, cls, args, kwargs or {}), cont)
+    new = find(vm, cls, "__new__")
+    if type(new) is staticmethod:
+        new = new.__func__
+    if find(vm, cls, "__del__") is not MISSING:
+        raise Break("SB019", f"{cls.__name__} has a finalizer (__del__)")
+    if new is object.__new__:
+        obj = new_plain_object(vm, cls, args, kwargs)
+        return initialise(vm, cls, obj, args, kwargs, cont)
+    if type(new) is types.FunctionType:
+        return vm.call(new, (cls, *args), kwargs, AfterNew(cls, args, kwargs, cont))
+    if type(new) is types.BuiltinFunctionType:
+        vm.call(new, (cls, *args), kwargs, AfterNew(cls, args, kwargs, cont))
+        return
+    raise Break("SB001", f"{module_of(cls)}.{cls.__qualname__} has a __new__ written in C")
+
+
+def new_wrapper(vm: Any, cls: type, args: Any, kwargs: Any) -> Any:
+    """A wrapper subclass: its constructor runs on fakes, and again in the graph, on tensors and constants alone."""
+    if id(cls) in vm.fresh:
+        raise Break("SB017", f"a {cls.__name__}, a wrapper class made inside")
+    vm.heap.expose_deep((args, kwargs))
+    for value in pytree.tree_leaves((tuple(args), dict(kwargs))):
+        if type(value) is not FakeTensor and type(value) not in CONSTANT_TYPES and not is_a(value, type):
+            raise Break("SB017", f"a {cls.__name__} made of a {type(value).__name__}")
+    for name in ("__new__", "__init__", "__torch_dispatch__", "__tensor_flatten__", "__tensor_unflatten__"):
+        find(vm, cls, name)
+    try:
+        return vm.recorder.wrappers.construct(cls, tuple(args), dict(kwargs))
+    except Exception as error:
+        raise Raised(error) from None
+
+
+def new_plain_object(vm: Any, cls: type, args: Any, kwargs: Any) -> Any:
+    """object.__new__: extra arguments are an error only if `__init__` is object's, too."""
+    if type(cls) is not type:
+        find(vm, cls, "__abstractmethods__")  # whether it refuses
+    if (args or kwargs) and find(vm, cls, "__init__") is object.__init__:
+        return vm.native_unhooked(object.__new__, (cls, *args), kwargs)
+    return vm.native_unhooked(object.__new__, (cls,))
+
+
+def initialise(vm: Any, cls: type, obj: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    seen = tensor_class(vm, obj) if type(obj) is FakeTensor else type(obj)
+    if not issubclass_real(seen, cls):
+        return vm.give(obj, cont)
+    init = find(vm, seen, "__init__")
+    if init is object.__init__:
+        return vm.give(obj, cont)
+    vm.call(init, (obj, *args), kwargs, Initialise(obj, cont))
+
+
+def issubclass_real(cls: type, parent: type) -> bool:
+    return parent in type.__dict__["__mro__"].__get__(cls)

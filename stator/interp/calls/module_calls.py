@@ -1,0 +1,245 @@
+"""Calls of nn.Modules without hooks.   module(x)  ->  the frames of __call__ and _call_impl, standing at forward(x)
+
+In: a module, its arguments, and torch's own `Module.__call__`, some forty instructions that find no hook and call
+`forward`.  Out: the state of the machine after them.  The first call of a trace is interpreted, and watched: which
+names it reads, and how its two frames stand when they call `forward`.  For later modules of which the same holds the
+same facts are guarded and the same two frames are made; whoever looks at them (a break, a traceback, the count of
+steps) sees no difference.  Where anything is out of the ordinary the call is interpreted.
+"""
+
+from __future__ import annotations
+
+import collections
+import types
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from stator import events
+from stator.guards.guard import Guard, Kind
+from stator.heap.box import Box
+from stator.heap.raw_access import instance_dict
+from stator.heap.tracker import Shape
+from stator.interp.frame import UNBOUND, Frame
+from stator.interp.lookup import MISSING, find
+from stator.interp.machine import NOWHERE
+from stator.interp.objects.attributes import is_unseen_table, reads_plainly
+from stator.source import DictOf, Source
+
+_Module = torch.nn.Module
+_CALL = _Module.__dict__["__call__"]
+_CALL_CODES = (_CALL.__code__, _Module.__dict__["_call_impl"].__code__)
+_ABSENT = ("_compiled_call_impl", "_call_impl", "forward")  # in the module's own dict
+_TABLES = ("_backward_hooks", "_backward_pre_hooks", "_forward_hooks", "_forward_pre_hooks")
+_GLOBAL_TABLES = ("_global_backward_pre_hooks", "_global_backward_hooks", "_global_forward_hooks",
+                  "_global_forward_pre_hooks")
+# What the two functions read on their way to `forward`: where they read anything else, this file does not know them.
+_READ = frozenset({*_ABSENT, *_TABLES, *_GLOBAL_TABLES, "torch", "_C", "_get_tracing_state"})
+_READING = frozenset({"LOAD_ATTR", "LOAD_METHOD", "LOAD_GLOBAL", "LOAD_NAME"})
+_NAMED = ("self", "args", "kwargs", "forward_call")
+
+
+@dataclass
+class Stand:
+    """How a frame stands when it calls the next function: instruction, and what its slots hold."""
+
+    func: types.FunctionType
+    unit: Any
+    program: Any
+    scope: Any
+    ip: int
+    slots: list[tuple[str, bool]]  # of each: "self", "args", ..., or "" for nothing; and whether in a cell
+    step: int  # when it began its instruction, counted from the first of them
+
+    def frame(self, values: dict[str, Any], steps: int) -> Frame:
+        slots: list[Any] = []
+        for name, in_cell in self.slots:
+            if in_cell:
+                slots.append(types.CellType(values[name]) if name else types.CellType())
+            else:
+                slots.append(values[name] if name else UNBOUND)
+        values["kwargs"] = dict(values["kwargs"])  # each call makes a dict of its own
+        made = Frame(self.unit, self.program, self.func, slots, self.scope)
+        made.ip, made.step = self.ip, steps + self.step
+        return made
+
+
+class ModuleCalls:
+    """The way to `forward`, as one trace has seen it."""
+
+    def __init__(self) -> None:
+        self.stands: tuple[Stand, Stand] | None = None
+        self.steps = 0  # instructions of both
+        self.tables: list[Any] = []  # of hooks for all modules
+        self.scopes: list[Any] = []  # namespaces that were read
+        self.classes: dict[type, Any] = {}  # -> forward, or None where the class is out of the ordinary
+        self.guarded: set[int] = set()  # modules whose facts are guarded
+        self.lines: dict[str, Any] = {}  # where each name is read
+        self.enabled = True
+
+    # ------------------------------------------------------------------ the call
+
+    def enter(self, vm: Any, method: types.FunctionType, module: Any, args: Any, kwargs: Any,
+              cont: Any) -> Frame | None:
+        """Call `method`, the `__call__` of a module's class; its frame, where it has one."""
+        forward = None
+        if method is _CALL and self.enabled and not (vm.modes or vm.recorder.classes or vm.heap.unread_met
+                                                     or vm.heap.arrays.backed or events.lines_wanted()):
+            if self.stands is None:
+                return self.watch(vm, module, args, kwargs, cont)
+            forward = self.forward_of(vm, module, args, kwargs)
+        if forward is None:
+            return begun(vm, method, module, args, kwargs, cont)
+        bound = types.MethodType(forward, module)
+        values = {"self": module, "args": tuple(args), "kwargs": dict(kwargs or ()), "forward_call": bound}
+        outer, inner = (stand.frame(values, vm.steps) for stand in self.stands)  # type: ignore[union-attr]
+        vm.push(outer, cont)
+        vm.push(inner)
+        if vm.depth == 1:
+            vm.steps += self.steps
+        vm.call(bound, values["args"], dict(values["kwargs"]))
+        return outer
+
+    def forward_of(self, vm: Any, module: Any, args: Any, kwargs: Any) -> Any:
+        """The function that the module's `__call__` ends in, all that leads there guarded; None: find it slowly."""
+        if vm.depth == 1 and vm.steps <= vm.stop_step < vm.steps + self.steps or vm.class_overlays:
+            return None
+        for scope in self.scopes:
+            if scope.overlay or scope.shadow is not None:
+                return None
+        for table in self.tables:
+            if table:
+                return None
+        for value in (*args, *kwargs.values()) if kwargs else args:
+            if type(value) is Box:
+                return None
+        cls = type(module)
+        if cls not in self.classes:
+            self.classes[cls] = self.forward_of_class(vm, cls)
+            vm.located = NOWHERE
+        forward = self.classes[cls]
+        if forward is None or not self.guard_module(vm, module):
+            return None
+        return forward
+
+    def forward_of_class(self, vm: Any, cls: type) -> Any:
+        assert self.stands is not None
+        self.stand_at(vm, "_compiled_call_impl")
+        if id(cls) in vm.fresh or not reads_plainly(vm, cls) or find(vm, cls, "_compiled_call_impl") is not None:
+            return None
+        self.stand_at(vm, "_call_impl")
+        if find(vm, cls, "_call_impl") is not self.stands[1].func:
+            return None
+        self.stand_at(vm, "forward")
+        forward = find(vm, cls, "forward")
+        self.stand_at(vm, _TABLES[0])
+        if type(forward) is not types.FunctionType or any(find(vm, cls, name) is not MISSING for name in _TABLES):
+            return None
+        return forward
+
+    def stand_at(self, vm: Any, name: str) -> None:
+        """What is guarded next is said to be read where `__call__` reads this name."""
+        vm.located = (vm.frame.code, vm.frame.ip, self.lines[name])
+
+    def guard_module(self, vm: Any, module: Any) -> bool:
+        """Whether the module itself holds nothing that changes its call; the facts are guarded."""
+        heap = vm.heap
+        tracker = heap.by_standin.get(id(module))
+        own = None if tracker is None or tracker.shape is not Shape.OBJECT else instance_dict(module)
+        if tracker is None or own is None or tracker.initial_dict is None:
+            return False
+        for name in _ABSENT:
+            if name in own or name in tracker.initial_dict:
+                return False
+        boxes = [own.get(name) for name in _TABLES]
+        for box in boxes:
+            if not is_unseen_table(heap, box):
+                return False
+        if id(module) in self.guarded:
+            return True
+        places: list[Source] = [box.source() for box in boxes]  # type: ignore[union-attr]
+        if any(heap.shapes.gives_up(box.raw, place) for box, place in zip(boxes, places, strict=True)):  # type: ignore[union-attr]
+            return False
+        self.guarded.add(id(module))
+        add, attributes = heap.guards.add, DictOf(tracker.source)
+        for name in _ABSENT:
+            add(Guard(attributes, Kind.ABSENT, name, self.lines[name]))
+        where = self.lines[_TABLES[0]]
+        for box, place in zip(boxes, places, strict=True):
+            add(Guard(place, Kind.TYPE, collections.OrderedDict, where))
+            add(Guard(place, Kind.LEN, 0, where))
+            heap.glanced.append((box.raw, place))  # type: ignore[union-attr]
+        return True
+
+    # ------------------------------------------------------------------ the first call
+
+    def watch(self, vm: Any, module: Any, args: Any, kwargs: Any, cont: Any) -> Frame | None:
+        """Interpret a call up to that of `forward`, and remember how the frames stand there."""
+        self.lines.clear()
+        outer = begun(vm, _CALL, module, args, kwargs, cont)
+        frames, began, count = [outer], [0, 0], 0
+        while outer is not None and vm.frame.code in _CALL_CODES:
+            frame = vm.frame
+            if frame not in frames:
+                if len(frames) == len(_CALL_CODES) or frame.parent is not outer:
+                    return outer  # it has returned, or calls a module itself
+                frames.append(frame)
+            if vm.depth == 1:
+                if vm.steps == vm.stop_step:
+                    return outer  # the loop stops here
+                frame.step = vm.steps
+                vm.steps += 1
+            began[frames.index(frame)] = count
+            count += 1
+            handler, instr = frame.program[frame.ip]
+            frame.ip += 1
+            if instr.opname in _READING:
+                self.lines[instr.argval] = vm.location()
+            handler(vm, frame, instr)
+        if len(frames) == len(_CALL_CODES) and vm.frame.parent is frames[1] and self.lines.keys() == _READ:
+            self.learn(vm, frames, began, count)
+        return outer
+
+    def learn(self, vm: Any, frames: list[Frame], began: list[int], count: int) -> None:
+        slots = [read_slots(frame) for frame in frames]
+        scope = frames[1].scope
+        tables = [scope.seen.get(name) for name in _GLOBAL_TABLES]
+        scopes = [scope, *(vm.heap.scopes.get(id(space.__dict__)) for space in (torch, torch._C))]
+        if None in slots or None in scopes or scope.overlay or any(frame.stack for frame in frames) \
+                or not all(type(table) is collections.OrderedDict for table in tables) \
+                or len({self.lines[name] for name in _TABLES}) > 1:
+            self.enabled = False
+            return
+        outer, inner = (Stand(frame.func, frame.unit, frame.program, frame.scope, frame.ip, each, at)  # type: ignore[arg-type]
+                        for frame, each, at in zip(frames, slots, began, strict=True))
+        self.stands, self.steps, self.tables, self.scopes = (outer, inner), count, tables, scopes
+
+
+def begun(vm: Any, method: types.FunctionType, module: Any, args: Any, kwargs: Any, cont: Any) -> Frame | None:
+    """Call `method` as any function is called; its frame, where it has one."""
+    below = vm.frame
+    vm.call_function(method, (module, *args), kwargs, cont)
+    return vm.frame if vm.frame is not below and vm.frame.parent is below and vm.frame.func is method else None
+
+
+def read_slots(frame: Frame) -> list[tuple[str, bool]] | None:
+    """What each slot holds, by its name; None where one holds what it cannot be given again."""
+    found = []
+    for name, value in zip(frame.unit.local_names, frame.locals, strict=True):
+        in_cell = type(value) is types.CellType
+        if value is UNBOUND or in_cell and _is_empty(value):
+            found.append(("", in_cell))
+        elif name in _NAMED:
+            found.append((name, in_cell))
+        else:
+            return None
+    return found
+
+
+def _is_empty(cell: types.CellType) -> bool:
+    try:
+        cell.cell_contents  # noqa: B018
+    except ValueError:
+        return True
+    return False

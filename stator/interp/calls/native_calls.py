@@ -1,0 +1,497 @@
+"""Calls of C code.   callable, arguments  ->  its result, if the native table lists it
+
+Python that C code calls comes back through the frame hook and is interpreted.
+"""
+
+from __future__ import annotations
+
+import collections
+import functools
+import itertools
+import sys
+import types
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+
+from stator import _hook
+from stator.breaks import Break
+from stator.code.decode import decode
+from stator.guards.guard import Kind
+from stator.heap.adopt.outside_sets import ORDERLESS, note_operation
+from stator.heap.box import Box
+from stator.heap.identity_facts import note_asked, note_compared, note_made
+from stator.heap.iterators.peekable_iterators import is_known_ahead
+from stator.host.value_kinds import is_a, module_of
+from stator.interp.calls.marked_functions import is_marked, refuse_disallowed
+from stator.interp.calls.native_warnings import WARNING_TYPES, call_heard
+from stator.interp.frame import UNBOUND, Frame, Raised
+from stator.interp.iteration import polyfills
+from stator.interp.iteration.iterator_protocol import is_iterator
+from stator.interp.iteration.lazy_iterators import containers_behind, is_to_be_read
+from stator.interp.lookup import MISSING, find, guard_refused, is_mutable_class
+from stator.interp.machine import Machine, Thunk, program_of
+from stator.interp.numbers import symbolic_numbers
+from stator.interp.objects.object_texts import refuse_addresses, text_of_outside
+from stator.interp.rule_registry import RULES
+from stator.interp.torch_function_protocol import own_method, refuse_patched
+from stator.native.table import NativeClass, lookup, name_of, receiver_split
+from stator.native.torch_ops import torch_leaf
+from stator.shapes.symbolic_values import SYMBOLIC, UNREAD, data_dependent, specialise, unread
+from stator.source import CallOf, Pinned
+
+_TENSOR_HASH = torch.Tensor.__hash__.__code__
+
+
+class NativeCaller(Machine):
+    """A machine that runs listed C code, and interprets the Python frames which that code enters."""
+
+    call: Callable[..., None]  # of the Caller that this is a part of, like the others here
+    call_marked: Callable[..., None]
+    patched: set[str]  # special methods of Tensor that are not torch's own
+    torch_call: Callable[..., Any]
+    frame_for: Callable[..., Frame]
+    guard_code: Callable[[types.FunctionType], None]
+    walked: Callable[[Any], Any]
+    guard_identity: Callable[[Any], Any]
+    hears_numpy = False  # while warnings of a call of numpy's are collected
+
+    # ------------------------------------------------------------------ C code
+
+    def call_native(self, fn: Any, args: Any, kwargs: Any, cont: Any) -> None:
+        descriptor, receiver = receiver_split(fn)
+        if descriptor is not fn and (stop := self.heap.refused.get(id(fn))) is not None:
+            raise Break(stop.code, stop.detail)  # bound to the user's own object, which has no stand-in
+        if self.heap.is_opaque(fn):
+            self.guard_identity(fn)
+        found = RULES.get(id(descriptor))
+        if found is not None:
+            return found(self, args if descriptor is fn else (receiver, *args), kwargs or {}, cont)
+        refuse_disallowed(fn)
+        if torch_leaf(descriptor):
+            every = args if descriptor is fn else (receiver, *args)
+            return self.give(self.torch_call(descriptor, every, kwargs, asked=True), cont)
+        if torch_leaf(fn):
+            return self.give(self.torch_call(fn, args, kwargs, asked=True), cont)
+        if is_marked(fn):
+            return self.call_marked(fn, args, kwargs, cont)
+        self.call_listed(fn, descriptor, receiver, args, kwargs, cont)
+
+    def call_listed(self, fn: Any, descriptor: Any, receiver: Any, args: Any, kwargs: Any, cont: Any) -> None:
+        """Run a C callable as its row in the native table says."""
+        every = args if descriptor is fn else (receiver, *args)
+        if self.run_loop(descriptor, tuple(every), kwargs, cont):
+            return
+        if every:
+            self.heap.note_write(every[0])  # perhaps
+        symbolic = symbolic_numbers.concern(self, every, kwargs)
+        if symbolic:
+            answer = symbolic_numbers.call(self, descriptor, every, kwargs)
+            if answer is not MISSING:
+                return self.give(answer, cont)
+        row = lookup(fn)
+        self.admit(fn, row, every)
+        if types.GeneratorType in map(type, args) and row.cls is not NativeClass.PURE_SHELL:
+            args = tuple([self.walked(value) if type(value) is types.GeneratorType else value for value in args])
+            every = args if descriptor is fn else (receiver, *args)
+        orderless = id(descriptor) in ORDERLESS and bool(every) and id(every[0]) in self.heap.sets
+        if orderless:
+            for member in self.heap.sets[id(every[0])].initial:
+                self.heap.expose_deep(member)
+        elif id(descriptor) in _SHOWS_ORDER:
+            for value in every:
+                if is_a(value, (set, frozenset)) and id(value) not in self.heap.by_standin:
+                    self.check_order(value)
+        self.expose_for(row, every[orderless:])
+        if id(descriptor) in symbolic_numbers.HASHING:
+            args = symbolic_numbers.specialise_hashed(self, args)
+            every = args if descriptor is fn else (receiver, *args)
+        if (symbolic or symbolic_numbers.concern(self, every, kwargs, row.formats)) \
+                and symbolic_numbers.reaches_symbol(every, kwargs, row.formats):
+            args, kwargs = symbolic_numbers.arguments(self, row, descriptor, every, kwargs)
+            fn = descriptor
+        if descriptor is not fn and not orderless:
+            self.expose_for(row, (receiver,))
+        self.expose_for(row, args[orderless and descriptor is fn:])
+        if kwargs:
+            self.expose_for(row, kwargs.values())
+        if row.compares and every:
+            note_compared(self.heap, every)
+        elif row.calls_back and row.cls is not NativeClass.PURE_SHELL or id(descriptor) in _HIGHER_ORDER:
+            for value in every:
+                note_asked(self.heap, value)
+        for value in every:
+            for held in containers_behind(value):
+                note_asked(self.heap, held)
+        if row.formats:
+            text = text_of_outside(self, fn, args)
+            if text is not MISSING:
+                return self.give(text, cont)
+            refuse_addresses(self, fn, (*every, *kwargs.values()) if kwargs else every)
+        if row.cls is NativeClass.ITERATOR or id(descriptor) in _HIGHER_ORDER:
+            if (self.recorder.classes or self.patched) and any(
+                    type(value) is FakeTensor and self.is_python_iterable(value) for value in args):
+                raise Break("SB017", f"{name_of(row)} of a tensor whose class has its own __iter__")
+            called = _CALLED_AT.get(id(descriptor), -1)  # what is only handed on stays what it is
+            args = tuple([self.python_callable(value) if at == called else value for at, value in enumerate(args)])
+            if kwargs:
+                kwargs = {name: self.python_callable(value) if name in ("key", "func") else value
+                          for name, value in kwargs.items()}
+        result = self.native(fn, args, kwargs)
+        if row.compares:
+            note_made(self.heap, result)
+            if row.mutates and len(every) > 1 and is_iterator(type(every[1])):
+                note_made(self.heap, every[0])
+        self.give(result, cont)
+
+    def check_order(self, value: Any) -> None:
+        """The order of a set of identity-hashed objects depends on addresses: never traced."""
+        if len(value) > 1 and any(type(item).__hash__ is object.__hash__ and not is_a(item, type)
+                                  or is_a(item, torch.Tensor) for item in value):
+            raise Break("SB013", "the order of a set whose members hash by identity")
+
+    def run_loop(self, descriptor: Any, args: tuple[Any, ...], kwargs: Any, cont: Any) -> bool:
+        """Interpret what a C function does with an iterable that is Python code, or is to be read item by item."""
+        planned = polyfills.plan(descriptor, args, kwargs)
+        if planned is None:
+            return False
+        iterable = args[planned[0]]
+        if not self.is_python_iterable(iterable) and not is_to_be_read(self, iterable, descriptor):
+            return False
+        self.call_own(*planned[1], cont)
+        return True
+
+    def call_own(self, function: types.FunctionType, args: tuple[Any, ...], cont: Any) -> None:
+        """Interpret a function of ours, on behalf of an instruction or a C function."""
+        self.fresh[id(function)] = function
+        self.push(self.frame_for(function, args, None), cont)
+
+    def is_python_iterable(self, value: Any) -> bool:
+        """Whether running through `value` runs Python code; of no use to who asks for its length first."""
+        cls = type(value)
+        if cls is types.GeneratorType:
+            return id(value) in self.generators
+        if cls is FakeTensor:
+            return own_method(self, value, "__iter__") is not None
+        return type(find(self, cls, "__iter__")) is types.FunctionType and find(self, cls, "__len__") is MISSING \
+            and find(self, cls, "__length_hint__") is MISSING
+
+    def admit(self, fn: Any, row: Any, args: Any) -> None:
+        """Default deny: only listed C callables run while tracing."""
+        if row is None:
+            raise Break("SB001", f"{describe_callable(fn)} is not in the native table")
+        cls = row.cls
+        if cls in _RUNNABLE:
+            if type(fn) is types.BuiltinFunctionType and row.obj is not fn and self.heap.is_opaque(fn):
+                raise Break("SB005", f"{name_of(row)} of an object from outside")  # bound to the user's own
+            if args and row.mutates and self.heap.is_opaque(args[0]):
+                raise Break("SB006", f"{name_of(row)} of an object from outside")
+            if args and (type(fn) is types.MethodDescriptorType or fn is itertools.tee):
+                self.refuse_copies(fn, args[0])
+            if row.depends is not None:
+                names = tuple([value for value in args if type(value) is str])
+                source = CallOf(Pinned(row.depends), tuple([Pinned(name) for name in names]))
+                self.heap.guard(source, Kind.FRESH_CALL, row.depends(*names))
+            return
+        if cls is NativeClass.SPECIAL or cls is NativeClass.WRAPPER or cls is NativeClass.OUTSIDE_REF:
+            raise Break("SB001", f"{name_of(row)} needs a rule of the interpreter that does not exist yet")
+        raise Break(row.code or "SB001", f"{name_of(row)}: {row.why}" if row.why else name_of(row))
+
+    def refuse_copies(self, fn: Any, value: Any) -> None:
+        """A method of an iterator from outside: one that has no stand-in of its class would move the user's own.
+
+        itertools.tee() copies what has a `__copy__`, as its own iterators do.
+        """
+        posed = None
+        if is_known_ahead(self.heap, value) or self.heap.is_opaque(value) and is_iterator(type(value)):
+            posed = type(self.heap.original_of(value))
+        if posed is not None and (fn is not itertools.tee or find(self, posed, "__copy__") is not MISSING):
+            raise Break("SB014", f"a {posed.__name__} from outside, copied or asked")
+
+    def admit_slot(self, method: Any, args: Any) -> None:
+        """The same of what an operator reaches; a type that lacks the slot says so itself."""
+        if type(method) in _SLOTS and id(method) not in RULES:
+            row = lookup(method)
+            self.admit(method, row, args)
+            if row.compares:
+                note_compared(self.heap, args)
+
+    def expose_for(self, row: Any, values: Any) -> None:
+        cls = row.cls
+        if cls is NativeClass.PURE_SHELL and not row.compares:
+            return
+        heap = self.heap
+        for value in values:
+            if heap.original_of(value) is value and id(value) in heap.by_standin and (
+                    type(value) in _RESUMABLE or heap.is_opaque(value) and is_iterator(type(value))):
+                raise Break("SB014", f"a {type(value).__name__} from outside")  # C code would advance the user's own
+            show = heap.expose_deep if cls is NativeClass.PURE_DEEP or row.compares else heap.expose
+            show(value)
+            for held in containers_behind(value):
+                show(held)
+                if row.compares:
+                    symbolic_numbers.specialise_deep(self, held)
+
+    def handed_to_c(self, value: Any) -> Any:
+        """A callable or a generator that C code will run, so that it comes back through the interpreter."""
+        return self.walked(value) if type(value) is types.GeneratorType else self.python_callable(value)
+
+    def python_callable(self, value: Any) -> Any:
+        """A C callable handed to C code, wrapped so that its calls come back through the interpreter."""
+        if type(value) in C_CALLABLES or is_a(value, type) and not is_mutable_class(value) \
+                or not is_a(value, type) and type(value) not in _PYTHON_CALLABLES and self.is_called_by_c(value):
+            callback = _Callback(value)
+            self.callbacks[id(callback.invoke)] = callback
+            self.fresh[id(callback.invoke)] = callback.invoke
+            return callback.invoke
+        return value
+
+    def is_called_by_c(self, value: Any) -> bool:
+        """Whether calling the object runs C code of its class, which the hook does not see."""
+        return type(find(self, type(value), "__call__")) is types.WrapperDescriptorType
+
+    def native(self, fn: Any, args: Any, kwargs: Any = None) -> Any:
+        """Run C code with the hook on: Python frames it enters are interpreted."""
+        if args:
+            if type(args[0]) in UNREAD:
+                _require_read(fn, args[0])
+            self.heap.note_write(args[0])  # perhaps: C code changes nothing but its first argument
+            if (type(args[0]) in WARNING_TYPES or len(args) > 1 and type(args[1]) in WARNING_TYPES) \
+                    and not self.hears_numpy:
+                return call_heard(self, fn, args, kwargs)
+        _hook.enter()
+        try:
+            result = fn(*args, **kwargs) if kwargs else fn(*args)
+        except BaseException as error:
+            if self.pending is not None:
+                raise self.pending from None
+            if not is_a(error, Exception) and error is not self.escaped:
+                raise
+            if self.heap.sets:
+                note_operation(self.heap, fn, args, failed=True)
+            if is_a(error, BufferError) and args and id(args[0]) in self.heap.held_views:
+                raise Break("SB006", "a buffer changes its size that somebody outside has a view of") from None
+            if is_a(error, GuardOnDataDependentSymNode):
+                raise data_dependent(error.cond,  # type: ignore[attr-defined]
+                                     f"{describe_callable(fn)} asks for a number") from None
+            if is_a(error, RecursionError):  # how deep the call may go depends on the frames around it
+                raise Break("SB011", f"values nested too deep for {describe_callable(fn)}") from None
+            if is_a(error, (TypeError, KeyError)):
+                guard_refused(self, args, kwargs)
+            elif is_a(error, ValueError) and "set_int_max_str_digits" in str(error):
+                self.guard_digits()
+            raise Raised(error) from None
+        finally:
+            _hook.leave()
+        if args and (type(args[0]) is int and args[0].bit_length() > _MANY_DIGITS or type(result) is int
+                     and result.bit_length() > _MANY_DIGITS):
+            self.guard_digits()
+        if self.pending is not None:
+            raise self.pending
+        if self.heap.sets:
+            note_operation(self.heap, fn, args, failed=False)
+        if self.not_rebuilt:
+            self.refuse_not_rebuilt(result)
+        return result.force() if type(result) is Box else result
+
+    def guard_digits(self) -> None:
+        """How long the text of a number may be decides."""
+        limit = sys.get_int_max_str_digits()
+        self.heap.guard(CallOf(Pinned(sys.get_int_max_str_digits)), Kind.FRESH_CALL, limit)
+
+    def native_unhooked(self, fn: Any, args: Any, kwargs: Any = None) -> Any:
+        if args:
+            if type(args[0]) in UNREAD:
+                _require_read(fn, args[0])
+            self.heap.note_write(args[0])  # perhaps: C code changes nothing but its first argument
+        try:
+            result = fn(*args, **(kwargs or {}))
+        except Exception as error:
+            if is_a(error, RecursionError):  # how deep the call may go depends on the frames around it
+                raise Break("SB011", f"values nested too deep for {describe_callable(fn)}") from None
+            if is_a(error, (TypeError, KeyError)):
+                guard_refused(self, args, kwargs)
+            raise Raised(error) from None
+        if self.not_rebuilt:
+            self.refuse_not_rebuilt(result)
+        return result
+
+    def refuse_not_rebuilt(self, result: Any) -> None:
+        """Break at the call that makes a value which an earlier trace could not rebuild."""
+        for value in (result, *result) if type(result) is tuple else (result,):
+            if type(value) in self.not_rebuilt and id(value) not in self.heap.by_standin:
+                raise Break("SB007", f"a {module_of(type(value))}.{type(value).__qualname__}")
+
+    # ------------------------------------------------------------------ nested runs
+
+    def sync(self, begin: Any, out: list[Any]) -> None:
+        """Do something that may push frames, and wait for its value (a nested loop if it does)."""
+        try:
+            out.append(self.run(Thunk(begin)))
+        except BaseException as error:  # the program's own: unwinding went past our base frame
+            if not is_a(error, Exception) and error is not self.escaped:
+                raise
+            raise Raised(error) from None
+
+    def call_sync(self, fn: Any, args: Any, kwargs: Any = None) -> Any:
+        """Call and wait; a break inside is a break before the instruction that asked."""
+        out: list[Any] = []
+        self.sync(lambda: self.call(fn, args, kwargs), out)
+        return out[0]
+
+    def place_in_table(self, tensor: FakeTensor) -> int:
+        """The hash by which C code finds a tensor in a dict or a set: who else is there counts, not where it lies.
+
+        That it is none of the others is noted with the call; a parameter is guarded once, not against each other one.
+        """
+        refuse_patched(self, "__hash__")
+        tracker = self.heap.by_standin.get(id(tensor))
+        if tracker is None:
+            return id(tensor)
+        if is_a(tracker.original, torch.nn.Parameter):
+            self.heap.guard(tracker.source, Kind.ID, tracker.original)
+        return id(tracker.original)
+
+    def intercepted(self, func: types.FunctionType, args: tuple[Any, ...], closure: Any = None) -> Any:
+        """The PEP 523 hook: C code entered a Python function while tracing."""
+        if torch_leaf(func) or args and type(args[0]) in SYMBOLIC and _of_numbers(func):
+            return _hook.RUN_ALL
+        if func.__code__ is _TENSOR_HASH and type(args[0]) is FakeTensor:
+            return self.place_in_table(args[0])
+        func = self.guard_callback(func, args)
+        try:
+            result = self.call_bound(func, args)
+            if type(result) in UNREAD:
+                raise unread(result, f"the answer of {func.__name__}, which C code asks for")
+            if type(result) in SYMBOLIC and func.__name__ in _CONVERSIONS:
+                return specialise(result, f"the answer of {func.__name__}")
+            if type(result) is types.GeneratorType:
+                return self.walked(result)
+            if id(result) in self.heap.by_standin:
+                self.heap.expose(result)
+            for held in containers_behind(result):  # `return iter(self.items)`
+                self.heap.expose(held)
+            return symbolic_numbers.truth(self, result) if type(result) is torch.SymBool else result
+        except Raised as raised:
+            self.escaped = raised.exc
+            raise raised.exc from None
+
+    def guard_callback(self, func: types.FunctionType, args: tuple[Any, ...]) -> types.FunctionType:
+        """C code found `func` on a class by itself (`__eq__`, `__hash__`, ...): guard that finding.
+
+        The answer is what C code would have found had the patches not been taken off.
+        """
+        if self.making_classes:
+            self.note_class_in_making(func.__name__, args)
+        cls = type(args[0]) if args else type(None)
+        if find_owner(cls, func):
+            found = find(self, cls, func.__name__)
+            self.guard_special_methods(args[0])
+            return found if type(found) is types.FunctionType else func
+        if is_mutable_class(cls):
+            names = _names_of(cls, func)
+            for name in names:
+                find(self, cls, name)
+            if names:
+                self.guard_special_methods(args[0])
+        return func
+
+    def guard_special_methods(self, value: Any) -> None:
+        """C code asks an object: what its class has for C code to find, and what it has not, must stay so."""
+        cls = type(value)
+        if cls not in self.asked_classes and is_mutable_class(cls) and id(cls) not in self.fresh \
+                and cls not in UNREAD and cls not in SYMBOLIC and cls is not FakeTensor:
+            self.asked_classes.add(cls)
+            for name in _SPECIAL_METHODS:
+                find(self, cls, name)
+
+    def note_class_in_making(self, name: str, args: tuple[Any, ...]) -> None:
+        """type.__new__ shows the class it makes to these before it returns it (to the third through C code)."""
+        place = {"__set_name__": 1, "__init_subclass__": 0, "_generic_init_subclass": 0}.get(name)
+        if place is not None and len(args) > place and is_a(args[place], type):
+            self.fresh[id(args[place])] = args[place]
+
+    def call_bound(self, func: types.FunctionType, args: tuple[Any, ...]) -> Any:
+        """Run a function whose arguments CPython has already bound to its local slots."""
+        found = RULES.get(id(func))
+        if found is not None and not func.__code__.co_flags & 0x0C and not func.__code__.co_kwonlyargcount:
+            out: list[Any] = []
+            self.sync(lambda: found(self, args, {}, None), out)
+            return out[0]
+        unit = decode(func.__code__)
+        slots = list(args) + [UNBOUND] * (unit.nlocalsplus - len(args))
+        slots = [value.force() if type(value) is Box else value for value in slots]
+        frame = Frame(unit, program_of(unit), func, slots, self.heap.scope(func.__globals__))
+        if id(func) not in self.fresh:
+            self.guard_code(func)
+        return self.run(frame)
+
+
+def find_owner(cls: type, func: Any) -> bool:
+    return any(base.__dict__.get(func.__name__) is func for base in cls.__mro__)
+
+
+def _names_of(cls: type, func: Any) -> list[str]:
+    """The names under which a class has a function that is called something else."""
+    return [name for base in cls.__mro__ for name, value in base.__dict__.items() if value is func]
+
+
+class _Callback:
+    """A C callable as a Python function, for C code that will call it."""
+
+    def __init__(self, target: Any) -> None:
+        self.target = target
+
+        def invoke(*args: Any, **kwargs: Any) -> Any:
+            return target(*args, **kwargs)
+        invoke.__code__ = invoke.__code__.replace(co_filename="<callback>")
+        self.invoke = invoke
+
+
+def _of_numbers(func: types.FunctionType) -> bool:
+    """Whether a function belongs to torch's symbolic numbers, rather than to the program."""
+    return func.__code__.co_filename.startswith(_TORCH)
+
+
+_TORCH = torch.__file__.rpartition("__init__")[0]
+
+
+C_CALLABLES = {types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType,
+                types.MethodWrapperType, types.ClassMethodDescriptorType}
+
+
+def _require_read(fn: Any, receiver: Any) -> None:
+    """A method of a C type works on the object itself, not on what stands for it unread."""
+    if type(fn) in (types.MethodDescriptorType, types.WrapperDescriptorType):
+        raise unread(receiver, fn.__name__)
+
+
+_SPECIAL_METHODS = tuple(f"__{stem}__" for stem in (
+    "float int index trunc complex bool len length_hint iter next getitem contains reversed abs neg pos invert round "
+    "floor ceil bytes fspath call str repr format hash eq ne lt le gt ge divmod rdivmod pow rpow add radd mul rmul"
+).split()) + ("keys", "items", "__missing__")
+_MANY_DIGITS = 2048  # bits of a number whose text might be refused: the least limit is 640 digits
+_CONVERSIONS = frozenset({"__float__", "__int__", "__index__", "__len__", "__hash__", "__complex__", "__length_hint__"})
+_SLOTS = (types.WrapperDescriptorType, types.MethodDescriptorType)
+_RUNNABLE = {NativeClass.PURE_SHELL, NativeClass.PURE, NativeClass.PURE_DEEP, NativeClass.MUTATES, NativeClass.ITERATOR}
+_RESUMABLE = {types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType}
+_PYTHON_CALLABLES = {types.FunctionType, types.MethodType, type(None)}
+_CALLED_AT = {id(f): at for at, functions in (
+    (0, (map, filter, functools.reduce, itertools.starmap, itertools.filterfalse, itertools.takewhile,
+         itertools.dropwhile)),
+    (1, (itertools.accumulate, itertools.groupby, itertools.starmap.__new__, map.__new__, filter.__new__)),
+    (2, (itertools.accumulate.__new__, itertools.groupby.__new__))) for f in functions}
+_SHOWS_ORDER = {id(f) for f in (  # of a set that they are given
+    list, tuple, enumerate, zip, map, filter, collections.deque, list.extend, list.__init__, set.pop, dict.fromkeys,
+    str.join, itertools.chain, itertools.islice, itertools.cycle, itertools.accumulate,
+    itertools.product, itertools.combinations, itertools.permutations, itertools.zip_longest, functools.reduce)}
+_HIGHER_ORDER = {id(f) for f in (sorted, min, max, functools.reduce, list.sort, filter, map)}
+
+
+def describe_callable(fn: Any) -> str:
+    module = getattr(fn, "__module__", None)
+    name = getattr(fn, "__qualname__", None) or getattr(fn, "__name__", None) or repr(fn)
+    return f"{module}.{name}" if module else f"{name}"

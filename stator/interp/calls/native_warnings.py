@@ -1,0 +1,80 @@
+"""Warnings of C code that the trace runs.   np.int8(127) + np.int8(1)  ->  an effect, at the line of the program
+
+In: a call of a numpy scalar or array, or a conversion of a tensor.  Out: its result; its warnings are noted, and issued
+again after the graph, under the filters of that moment.  `numpy.seterr` decides which floating-point errors are warned
+of: the trace hears them all, keeps those that are, and guards the setting.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy
+import torch
+
+from stator.breaks import Break
+from stator.graph.state.quiet_logging import Heard
+from stator.guards.guard import Kind
+from stator.host.value_kinds import is_a
+from stator.interp.frame import Raised
+from stator.library.python.printing_and_logging import Converted, note_warning
+from stator.source import CallOf, Pinned
+
+WARNING_TYPES = frozenset({numpy.ndarray, *numpy.sctypeDict.values()})
+_SETTINGS = {"divide by zero": "divide", "overflow": "over", "underflow": "under", "invalid value": "invalid"}
+
+
+def call_heard(vm: Any, fn: Any, args: Any, kwargs: Any) -> Any:
+    """Run C code, and note what it warns of."""
+    vm.hears_numpy = True
+    try:
+        with Heard() as said, numpy.errstate(all="warn"):
+            result = vm.native(fn, args, kwargs)
+    except Raised as raised:  # a filter makes an error of the warning, which the setting may ignore or replace
+        if is_a(raised.exc, Warning):
+            if setting_for(str(raised.exc), numpy.geterr()) != "warn":
+                raise refused(raised.exc) from None
+            guard_settings(vm)
+        raise
+    finally:
+        vm.hears_numpy = False
+    if said:
+        note_said(vm, said)
+    return result
+
+
+def note_said(vm: Any, said: list[Any]) -> None:
+    """Keep the warnings for replay that numpy's settings let through."""
+    settings = numpy.geterr()
+    guard_settings(vm)
+    for each in said:
+        text = str(each.message)
+        setting = setting_for(text, settings)
+        if setting == "warn":
+            note_warning(vm, text, each.category)
+        elif setting != "ignore":
+            raise refused(text)
+
+
+def setting_for(text: str, settings: Any) -> str:
+    """Setting of numpy that decides about the warning with this text."""
+    return next((settings[name] for start, name in _SETTINGS.items() if text.startswith(start)), "warn")
+
+
+def refused(text: object) -> Break:
+    return Break("SB013", f"numpy.seterr: {text}, which is not only warned of", asks_caller=True)
+
+
+def guard_settings(vm: Any) -> None:
+    vm.heap.guard(CallOf(Pinned(error_settings)), Kind.FRESH_CALL, error_settings())
+
+
+def error_settings() -> tuple[str, ...]:
+    """A pure reader for guards: what numpy does about floating-point errors."""
+    return tuple(numpy.geterr().values())
+
+
+def note_conversion(vm: Any, value: Any) -> None:
+    """float(t) of a tensor that autograd records: torch warns of it, once or always."""
+    if torch.is_grad_enabled() and value.requires_grad:
+        note_warning(vm, "", UserWarning, kind=Converted)

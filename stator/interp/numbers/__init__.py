@@ -1,0 +1,4 @@
+"""Symbolic numbers.
+
+In: arithmetic, comparisons and conversions of symbolic ints and floats.  Out: symbols, nodes, or guarded constants.
+"""

@@ -1,0 +1,497 @@
+"""Symbolic numbers in the interpreter.   n + 1, x[:n], max(n, 4), int(t)  ->  symbols;  f"{n}", {n: x}  ->  the number
+
+Each function here is asked by a handler that has met a symbolic number (or a tensor where a number is wanted);
+MISSING as an answer means: not mine, go on with the number itself.
+"""
+
+from __future__ import annotations
+
+import bisect
+import collections
+import functools
+import gc
+import itertools
+import math
+import operator
+import types
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+
+from stator.heap.box import Box
+from stator.heap.pure_readers import mapping_behind
+from stator.heap.raw_access import instance_dict
+from stator.interp.frame import Raised
+from stator.interp.lookup import MISSING
+from stator.interp.numbers.float_arithmetic import power, quotient, zero_times
+from stator.interp.numbers.float_nodes import record_float
+from stator.interp.torch_function_protocol import refuse_patched
+from stator.native.rows_declare import NativeClass
+from stator.shapes.symbolic_values import (
+    SYMBOLIC,
+    UNREAD,
+    as_integer,
+    compute,
+    holds_symbol,
+    is_unbacked,
+    kept_apart,
+    python_type,
+    specialise,
+)
+
+INDEXES = frozenset({torch.SymInt, torch.SymBool, slice, tuple, FakeTensor})
+SEQUENCES = frozenset({list, tuple, torch.Size})
+_NUMBERS = frozenset({int, float, bool}) | SYMBOLIC
+_C_SEQUENCES = (list, tuple, str, bytes, range, collections.deque)
+_ORDERED: collections.OrderedDict[Any, Any] = collections.OrderedDict()
+# C functions that copy a container without looking at its items.
+_COPIES = frozenset(map(id, (
+    list, tuple, tuple.__new__, torch.Size, collections.deque, dict, collections.OrderedDict, tuple.__add__,
+    list.__add__, list.__iadd__, torch.Size.__add__, list.copy, list.extend, list.insert, list.pop, list.reverse,
+    list.__getitem__,
+    tuple.__getitem__, torch.Size.__getitem__, dict.update, dict.copy, dict.pop, dict.popitem, zip, enumerate, reversed,
+    itertools.chain, itertools.islice,
+    *(getattr(collections.deque, name) for name in (
+        "extend", "extendleft", "pop", "popleft", "reverse", "rotate", "insert", "clear", "copy", "__copy__", "__len__",
+        "__add__", "__iadd__", "__mul__", "__imul__", "__getitem__", "__reversed__")),
+    list.clear, list.__mul__, list.__rmul__, list.__imul__, tuple.__mul__, tuple.__rmul__,
+    list.__len__, tuple.__len__, dict.__len__, len)))
+# C functions that take an iterable of pairs, and where.
+_PAIRS = {id(dict): 0, id(collections.OrderedDict): 0, id(dict.update): 1}
+_TAKE_KEYS = frozenset(map(id, (dict.setdefault, dict.pop)))  # and hash them
+# C functions that hash the items of what they are given; of views of dicts, which are no containers, the values too.
+HASHING = frozenset(map(id, (
+    *(getattr(owner, name) for owner in (set, frozenset) for name in (
+        "isdisjoint", "issubset", "issuperset", "union", "intersection", "difference", "symmetric_difference")),
+    set.update, set.intersection_update, set.difference_update, set.symmetric_difference_update,
+    type({}.keys()).isdisjoint, type({}.items()).isdisjoint, dict.__dict__["fromkeys"])))
+KEY_VIEWS = frozenset({type({}.keys()), type(_ORDERED.keys())})
+ITEM_VIEWS = frozenset({type({}.items()), type(_ORDERED.items())})
+_SHOWING = ITEM_VIEWS | {type({}.values()), type(_ORDERED.values()), types.MappingProxyType}  # values of a dict
+# C functions that store a value without looking at it.
+_STORES = frozenset(map(id, (
+    list.append, collections.deque.append, collections.deque.appendleft, dict.setdefault, slice)))
+
+
+def attempt(function: Any, *values: Any) -> Any:
+    """Compute; what Python would raise on the numbers is the program's exception."""
+    try:
+        return compute(function, *values)
+    except Exception as error:
+        raise Raised(error) from None
+
+
+def arithmetic(vm: Any, function: Any, *values: Any) -> Any:
+    if function in (operator.truediv, operator.itruediv) and type(values[1]) is torch.SymFloat \
+            and vm.recorder.data_dependent:
+        result = quotient(vm, *values)
+    elif function in _POWERS and float in {python_type(value) for value in values} and vm.recorder.data_dependent:
+        result = power(vm, *values)
+    else:
+        result = MISSING
+        if function in _PRODUCTS and vm.recorder.data_dependent:
+            zero = _product_with_zero(vm, *values)
+            if zero is not MISSING:
+                return zero
+    if result is MISSING:
+        result = kept_apart(attempt(function, *values), values)
+    # Symbols reorder sums and forget how floats are rounded: the graph computes floats in the program's order.
+    if type(result) in SYMBOLIC and (type(result) is torch.SymFloat or any(python_type(v) is float for v in values)):
+        record_float(vm, function, values, result)
+    return result
+
+
+def binary(vm: Any, function: Any, left: Any, right: Any) -> Any:
+    if type(left) is FakeTensor or type(right) is FakeTensor:
+        return vm.torch_call(function, (left, right), None)
+    if function in _POWERS and float not in (python_type(left), python_type(right)) \
+            and (type(right) is not int or not 0 <= right <= _LARGEST_EXPONENT):
+        return MISSING  # a power that overflows the integers of guards and graphs
+    if type(left) in _NUMBERS and type(right) in _NUMBERS:
+        return arithmetic(vm, function, left, right)
+    return MISSING
+
+
+def _product_with_zero(vm: Any, left: Any, right: Any) -> Any:
+    if type(left) not in SYMBOLIC:
+        left, right = right, left
+    if type(left) is torch.SymFloat and is_unbacked(left) and type(right) in (int, float) and right == 0:
+        return item_of(vm, zero_times(vm, left, right))
+    return MISSING
+
+
+_PRODUCTS = frozenset({operator.mul, operator.imul})
+_POWERS = frozenset({operator.pow, operator.ipow})
+_LARGEST_EXPONENT = 4
+
+
+def compare(vm: Any, function: Any, left: Any, right: Any) -> Any:
+    if type(left) is FakeTensor or type(right) is FakeTensor:
+        return vm.torch_call(function, (left, right), None)
+    if type(left) in _NUMBERS and type(right) in _NUMBERS:
+        return attempt(function, left, right)
+    if function in (operator.eq, operator.ne) and (left is None or right is None or str in (type(left), type(right))) \
+            and type(left) not in UNREAD and type(right) not in UNREAD:
+        return function is operator.ne
+    return MISSING
+
+
+def truth(vm: Any, value: Any) -> bool:
+    if type(value) is torch.SymBool:
+        return specialise(value, "a branch on a number")
+    return specialise(attempt(operator.ne, value, 0), "a branch on a number")
+
+
+def as_bool(vm: Any, value: Any) -> Any:
+    """bool(n), which need not be known yet."""
+    return value if type(value) is torch.SymBool else attempt(operator.ne, value, 0)
+
+
+def item_of(vm: Any, tensor: FakeTensor) -> Any:
+    """The number in a tensor of one element."""
+    return vm.torch_call(torch.Tensor.item, (tensor,), None)
+
+
+def index_of(vm: Any, tensor: FakeTensor) -> Any:
+    """The number that a tensor is where C code asks it for its `__index__`."""
+    refuse_patched(vm, "__index__")
+    with torch._C.DisableTorchFunction():
+        count, dtype = tensor.numel(), tensor.dtype
+    if type(count) is int and count != 1 or dtype.is_floating_point or dtype.is_complex:
+        raise Raised(TypeError("only integer tensors of a single element can be converted to an index"))
+    return item_of(vm, tensor)
+
+
+# ---------------------------------------------------------------------- indexing
+
+
+def index_key(vm: Any, obj: Any, key: Any) -> Any:
+    """What a C container is indexed with: numbers."""
+    cls = type(obj)
+    if cls in _C_SEQUENCES or cls is torch.Size:
+        return specialise_deep(vm, slice_items(vm, key) if type(key) is slice else key)
+    if cls is dict:
+        return specialise_deep(vm, key)
+    return key
+
+
+def slice_items(vm: Any, key: slice) -> slice:
+    parts = (key.start, key.stop, key.step)
+    if not any(type(part) is FakeTensor for part in parts):
+        return key
+    return slice(*[index_of(vm, part) if type(part) is FakeTensor else part for part in parts])
+
+
+# ---------------------------------------------------------------------- the number itself
+
+
+def specialise_deep(vm: Any, value: Any) -> Any:
+    """Replace every symbol that C code would look at by its number; containers are changed in place."""
+    cls = type(value)
+    if cls in SYMBOLIC:
+        return specialise(value)
+    if cls is slice:
+        return slice(*[specialise_deep(vm, part) for part in (value.start, value.stop, value.step)])
+    if cls in _SHOWING:
+        vm.heap.expose_deep(value)
+        specialise_deep(vm, mapping_behind(value))
+        return value
+    base = _container(cls)
+    if base is tuple:
+        if not _reaches_symbol(tuple.__iter__(value)):
+            return value
+        parts = [specialise_deep(vm, part) for part in tuple.__iter__(value)]
+        return cls(parts) if cls in (tuple, torch.Size) else _alike(value, parts)
+    if base is list or base is collections.deque:
+        for i, item in enumerate(base.__iter__(value)):
+            if _reaches_symbol((item,)):
+                vm.heap.note_write(value)
+                base.__setitem__(value, i, specialise_deep(vm, item))
+    elif base is dict:
+        for key, item in dict.items(value):
+            if _reaches_symbol((item,)):
+                vm.heap.note_write(value)
+                dict.__setitem__(value, key, specialise_deep(vm, item))
+    elif cls is functools.partial:
+        if _reaches_symbol((value,)):
+            keywords = {name: specialise_deep(vm, item) for name, item in value.keywords.items()}
+            value.__setstate__((value.func, specialise_deep(vm, value.args), keywords, None))
+    elif issubclass(cls, types.SimpleNamespace):
+        vm.heap.expose(value)
+        attributes = instance_dict(value) or {}
+        for name, item in attributes.items():
+            if _reaches_symbol((item,)):
+                vm.heap.note_write(value)
+                dict.__setitem__(attributes, name, specialise_deep(vm, item))
+    return value
+
+
+def specialise_hashed(vm: Any, values: Any) -> tuple[Any, ...]:
+    """Operands of a C function that hashes what it finds in them, behind a view of a dict too: numbers for symbols."""
+    return tuple([specialise_deep(vm, value) for value in values])
+
+
+def mixes_numbers(left: Any, right: Any, depth: int = 0) -> bool:
+    """Whether C code that compares containers meets a symbol and what a symbol knows no answer to: a bool, an enum."""
+    classes = {type(left), type(right)}
+    if classes & SYMBOLIC:
+        return not classes <= _COMPARABLE
+    base = _container(type(left))
+    if base is None or _container(type(right)) is not base:
+        return False
+    if depth == _DEPTH:
+        return True
+    if base is dict:
+        return any(mixes_numbers(one, other, depth + 1) for one in dict.values(left) for other in dict.values(right))
+    return any(mixes_numbers(one, other, depth + 1)
+               for one, other in zip(base.__iter__(left), base.__iter__(right), strict=False))
+
+
+_DEPTH = 20
+_COMPARABLE = frozenset({int, float, str, type(None), torch.SymInt, torch.SymFloat})
+
+
+def _alike(value: Any, parts: list[Any]) -> Any:
+    """A tuple of the program's class with other items, made without running the class's code."""
+    made = tuple.__new__(type(value), parts)
+    state = instance_dict(value)
+    if state:
+        dict.update(instance_dict(made), state)
+    return made
+
+
+def _reaches_symbol(values: Any, shown: bool = True) -> bool:
+    pending, seen = list(values), set()
+    while pending:
+        value = pending.pop()
+        cls = type(value)
+        if cls in SYMBOLIC:
+            return True
+        base = _container(cls)
+        if base is not None:
+            if id(value) not in seen:  # a container may hold itself
+                seen.add(id(value))
+                pending += dict.values(value) if base is dict else base.__iter__(value)
+        elif cls is slice:
+            pending += (value.start, value.stop, value.step)
+        elif cls in _WALKING or shown and cls in _SHOWING:
+            pending += gc.get_referents(value)
+        elif cls is functools.partial and shown:
+            pending += (*value.args, *value.keywords.values())
+        elif issubclass(cls, types.SimpleNamespace) and id(value) not in seen:
+            seen.add(id(value))
+            pending += (instance_dict(value) or {}).values()
+    return False
+
+
+_WALKING = frozenset({zip, enumerate, type(iter([])), type(iter(()))})
+
+
+def _container(cls: type) -> Any:
+    """Which of C's containers a class is or extends: those that C code looks into."""
+    if cls in _KNOWN_CLASSES:
+        return _KNOWN_CLASSES[cls]
+    return next((base for base in (tuple, list, dict, collections.deque) if issubclass(cls, base)), None)
+
+
+_KNOWN_CLASSES: dict[type, Any] = {
+    tuple: tuple, torch.Size: tuple, list: list, dict: dict, collections.OrderedDict: dict,
+    collections.deque: collections.deque,
+    **dict.fromkeys((int, str, float, bool, type(None), type, slice, FakeTensor, Box, types.FunctionType)),
+}
+
+
+# ---------------------------------------------------------------------- calls of C functions
+
+
+def concern(vm: Any, values: Any, kwargs: Any, shown: bool = False) -> bool:
+    """Whether a call of a C function has to do with symbols, or with a tensor where a number is wanted.
+
+    `shown`: the function makes text of what it gets, and of what views of dicts show.
+    """
+    for value in values:
+        if type(value) in SYMBOLIC or type(value) is FakeTensor:
+            return True
+    known = vm.recorder.symbols
+    return bool(known.definitions or known.numbers or vm.heap.unread_met) and reaches_symbol(values, kwargs, shown)
+
+
+def reaches_symbol(values: Any, kwargs: Any, shown: bool = False) -> bool:
+    return _reaches_symbol(values, shown) or bool(kwargs) and _reaches_symbol(kwargs.values(), shown)
+
+
+def call(vm: Any, function: Any, values: Any, kwargs: Any) -> Any:
+    """The call done on symbols; MISSING where C code needs the numbers."""
+    handler = _CALLS.get(id(function))
+    if handler is None or kwargs:
+        return MISSING
+    return handler(vm, values)
+
+
+def arguments(vm: Any, row: Any, function: Any, values: Any, kwargs: Any) -> tuple[Any, Any]:
+    """The arguments with a number wherever the C function may look at one."""
+    if id(function) in _TAKE_KEYS and len(values) > 1:
+        values = (values[0], specialise_deep(vm, values[1]), *values[2:])
+    if id(function) in _STORES:
+        return values, kwargs
+    if (at := _PAIRS.get(id(function))) is not None and len(values) > at and not issubclass(type(values[at]), dict):
+        pairs = [_with_number_for_key(vm, pair) for pair in vm.native(list, (values[at],))]
+        values = (*values[:at], pairs, *values[at + 1:])
+    deep = row.cls is not NativeClass.PURE_SHELL and id(function) not in _COPIES
+    change = (lambda value: specialise_deep(vm, value)) if deep else specialise
+    values = tuple([change(value) for value in values])
+    if not kwargs or function is dict:  # dict(rows=n) stores what it is given
+        return values, kwargs
+    return values, {key: change(value) for key, value in kwargs.items()}
+
+
+def _with_number_for_key(vm: Any, pair: Any) -> Any:
+    """A pair that becomes an entry of a dict, whose key is hashed."""
+    if type(pair) not in (tuple, list) or len(pair) != 2:
+        return pair
+    key, item = pair
+    return specialise_deep(vm, key.force() if type(key) is Box else key), item
+
+
+def _number_of(vm: Any, value: Any, slot: str) -> Any:
+    if type(value) is not FakeTensor:
+        return value
+    refuse_patched(vm, slot)
+    several = attempt(operator.ne, value.numel(), 1)
+    if not is_unbacked(several) and specialise(several):
+        raise Raised(ValueError("only one element tensors can be converted to Python scalars"))
+    return item_of(vm, value)
+
+
+def _to_int(vm: Any, values: Any) -> Any:
+    if len(values) != 1 or type(values[0]) not in _NUMBERS and type(values[0]) is not FakeTensor:
+        return MISSING
+    value = as_integer(_number_of(vm, values[0], "__int__"))
+    if type(value) is torch.SymInt:
+        return value
+    return arithmetic(vm, torch.sym_int, value) if type(value) in SYMBOLIC else attempt(int, value)
+
+
+def _to_float(vm: Any, values: Any) -> Any:
+    if len(values) != 1 or type(values[0]) not in _NUMBERS and type(values[0]) is not FakeTensor:
+        return MISSING
+    value = as_integer(_number_of(vm, values[0], "__float__"))
+    if type(values[0]) is FakeTensor:
+        vm.note_conversion(values[0])
+    if type(value) is torch.SymFloat:
+        return value
+    return arithmetic(vm, torch.sym_float, value) if type(value) in SYMBOLIC else attempt(float, value)
+
+
+def _to_index(vm: Any, values: Any) -> Any:
+    value = index_of(vm, values[0]) if type(values[0]) is FakeTensor else values[0]
+    return as_integer(value) if type(value) in (torch.SymInt, torch.SymBool) else MISSING
+
+
+def _absolute(vm: Any, values: Any) -> Any:
+    value = values[0]
+    return arithmetic(vm, operator.abs, as_integer(value)) if type(value) in SYMBOLIC else MISSING
+
+
+def _extreme(function: Any) -> Any:
+    def handler(vm: Any, values: Any) -> Any:
+        items = list(values) if len(values) != 1 else vm.collect(values[0])
+        kinds = {python_type(item) for item in items}
+        if not items or len(kinds) != 1 or not kinds <= {int, float} or not any(type(i) in SYMBOLIC for i in items):
+            return MISSING
+        result = items[0]
+        for item in items[1:]:
+            result = arithmetic(vm, function, result, item)
+        return result
+    return handler
+
+
+def _sum(vm: Any, values: Any) -> Any:
+    if type(values[0]) not in SEQUENCES or not any(type(item) in SYMBOLIC for item in values[0]):
+        return MISSING
+    return _fold(vm, operator.add, values[0], values[1] if len(values) > 1 else 0)
+
+
+def _product(vm: Any, values: Any) -> Any:
+    if len(values) != 1 or type(values[0]) not in SEQUENCES or not any(type(i) in SYMBOLIC for i in values[0]):
+        return MISSING
+    return _fold(vm, operator.mul, values[0], 1)
+
+
+def _fold(vm: Any, function: Any, items: Any, start: Any) -> Any:
+    if any(type(item) not in _NUMBERS for item in items) or type(start) not in _NUMBERS:
+        return MISSING
+    result = start
+    for item in items:
+        result = arithmetic(vm, function, result, item)
+    return result
+
+
+def _rounding(function: Any) -> Any:
+    def handler(vm: Any, values: Any) -> Any:
+        value = values[0]
+        if len(values) != 1 or type(value) not in SYMBOLIC:
+            return MISSING
+        return as_integer(value) if type(value) is not torch.SymFloat else arithmetic(vm, function, value)
+    return handler
+
+
+def _divmod(vm: Any, values: Any) -> Any:
+    if any(type(value) not in _NUMBERS for value in values):
+        return MISSING
+    return arithmetic(vm, operator.floordiv, *values), arithmetic(vm, operator.mod, *values)
+
+
+def _power(vm: Any, values: Any) -> Any:
+    return arithmetic(vm, operator.pow, *values) if len(values) == 2 and all(type(v) in _NUMBERS for v in values) \
+        else MISSING
+
+
+def _square_root(vm: Any, values: Any) -> Any:
+    value = values[0]
+    if type(value) not in SYMBOLIC or is_unbacked(value) or truth(vm, attempt(operator.lt, value, 0)):
+        return MISSING
+    return arithmetic(vm, torch.sym_sqrt if hasattr(torch, "sym_sqrt") else torch._sym_sqrt, value)
+
+
+def _trigonometric(function: Any) -> Any:
+    """A function of all real numbers, as torch's symbols have it."""
+    def handler(vm: Any, values: Any) -> Any:
+        if len(values) != 1 or type(values[0]) not in (torch.SymInt, torch.SymFloat):
+            return MISSING
+        return arithmetic(vm, function, values[0])
+    return handler
+
+
+def _bisect(left: bool) -> Any:
+    """Where a number belongs among sorted numbers: between which two of them it lies is all that is guarded."""
+    def handler(vm: Any, values: Any) -> Any:
+        if len(values) != 2 or type(values[0]) not in SEQUENCES or type(values[1]) not in _NUMBERS:
+            return MISSING
+        vm.heap.expose(values[0])
+        if any(type(item) not in _NUMBERS for item in values[0]):
+            return MISSING
+        low, high = 0, len(values[0])
+        while low < high:
+            middle = (low + high) // 2
+            item, number = values[0][middle], values[1]
+            goes_right = truth(vm, attempt(operator.lt if left else operator.le, item, number))
+            low, high = (middle + 1, high) if goes_right else (low, middle)
+        return low
+    return handler
+
+
+_CALLS: dict[int, Any] = {
+    id(bisect.bisect_left): _bisect(True), id(bisect.bisect_right): _bisect(False),
+    id(math.cos): _trigonometric(torch._sym_cos), id(math.sin): _trigonometric(torch._sym_sin),
+    id(math.tanh): _trigonometric(torch._sym_tanh), id(math.atan): _trigonometric(torch._sym_atan),
+    id(int): _to_int, id(float): _to_float, id(operator.index): _to_index, id(abs): _absolute,
+    id(min): _extreme(torch.sym_min), id(max): _extreme(torch.sym_max), id(sum): _sum, id(math.prod): _product,
+    id(torch.Size.numel): _product, id(divmod): _divmod, id(pow): _power, id(math.sqrt): _square_root,
+    id(math.floor): _rounding(math.floor), id(math.ceil): _rounding(math.ceil), id(math.trunc): _rounding(math.trunc),
+    id(round): _rounding(round),
+}
+
+__all__ = ["INDEXES", "SEQUENCES", "arguments", "arithmetic", "binary", "call", "compare", "concern",
+           "holds_symbol", "index_key", "item_of", "reaches_symbol", "specialise_deep", "truth"]

@@ -1,0 +1,399 @@
+"""Attribute assignment and deletion, onto stand-ins.   self.n = 3  ->  the shadow's dict; the user's sees it later"""
+
+from __future__ import annotations
+
+import collections
+import functools
+import sys
+import threading
+import types
+from typing import Any
+
+import numpy
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+
+from stator.breaks import Break
+from stator.guards.guard import Kind
+from stator.heap.adopt.instances import box_attributes
+from stator.heap.box import Box
+from stator.heap.raw_access import instance_dict
+from stator.heap.tracker import Shape
+from stator.host.suspended_patches import TENSOR_CLASSES, is_special, names_of_class, original
+from stator.host.value_kinds import is_a, name_in_errors
+from stator.interp.frame import Continuation, Frame, Raised
+from stator.interp.lookup import MISSING, find, is_mutable_class
+from stator.interp.objects.attributes import dict_of_thread, read_instance_dict, read_through_c, tensor_class
+from stator.interp.objects.class_attributes import names_of
+from stator.interp.objects.descriptors import (
+    call_special,
+    raise_attribute_error,
+    raise_missing_accessor,
+    sets_attribute,
+)
+from stator.interp.outside_objects import is_outside
+from stator.interp.tensors import tensor_bookkeeping
+from stator.interp.torch_function_protocol import note_slot, only_defaults, own_method
+from stator.shapes.symbolic_values import SYMBOLIC, specialise
+from stator.source import Attr, DictOf
+
+
+class Discard(Continuation):
+    """The callee's result is thrown away (`__setattr__`, `__setitem__`, `__delitem__`, ...)."""
+
+    __slots__ = ()
+    resumes = True
+
+    def returned(self, vm: Any, frame: Frame, value: Any) -> None:
+        pass
+
+
+class GiveNone(Continuation):
+    """The callee's result is replaced by None (`setattr(o, n, v)` as a call)."""
+
+    __slots__ = ("cont",)
+    resumes = True
+
+    def __init__(self, cont: Any) -> None:
+        self.cont = cont
+
+    def returned(self, vm: Any, frame: Frame, value: Any) -> None:
+        vm.give(None, self.cont)
+
+
+DISCARD = Discard()
+
+
+def store_attr(vm: Any, obj: Any, name: str, value: Any, cont: Any = DISCARD) -> None:
+    cls = type(obj)
+    if cls is FakeTensor:
+        return store_tensor_attr(vm, obj, name, value, cont)
+    if cls in SYMBOLIC:
+        obj = specialise(obj, f"the attribute {name}")
+        cls = type(obj)
+    if cls is threading.local and vm.heap.tracker_of(obj) is not None:
+        return write_through_c(vm, obj, name, value, cont)
+    setter = find(vm, cls, "__setattr__")
+    if type(setter) is not types.WrapperDescriptorType or setter.__name__ != "__setattr__":
+        return call_special(vm, setter, obj, (name, value), cont)
+    store_generic(vm, obj, name, value, cont)
+
+
+def write_through_c(vm: Any, local: Any, name: str, value: Any, cont: Any) -> None:
+    """An attribute of a threading.local goes to this thread's dict.  MISSING deletes it."""
+    if find(vm, threading.local, name) is not MISSING:
+        raise Break("SB006", f"assignment to attribute {name!r} of a threading.local")
+    own = dict_of_thread(vm, local)
+    if value is MISSING and read_through_c(vm, local, name) is MISSING:
+        raise Raised(AttributeError(_no_attribute(type(local), name)))
+    vm.heap.note_write(own)
+    if value is MISSING:
+        tracker = vm.heap.by_standin[id(own)]
+        _guard_start(vm, tracker.source, tracker.initial, name)
+        del own[name]
+    else:
+        own[name] = value
+    vm.give(None, cont)
+
+
+def store_generic(vm: Any, obj: Any, name: str, value: Any, cont: Any = DISCARD) -> None:
+    """object.__setattr__, type.__setattr__ and module attributes."""
+    cls = type(obj)
+    if cls is FakeTensor:
+        return store_tensor_attr(vm, obj, name, value, cont, raw=True)
+    if is_a(obj, type):
+        return store_on_class(vm, obj, name, value, cont)
+    if is_a(obj, types.ModuleType):
+        if obj is sys and name in ("stdout", "stderr") and len(vm.effects) > vm.early_effects:
+            raise Break("SB015", f"sys.{name} is replaced before all of the text was written")
+        descr = descriptor_of_module(vm, cls, name)
+        if descr is not MISSING:
+            return set_descriptor(vm, descr, obj, name, value, cont)
+        names_of(vm, obj).write(name, value)
+        return vm.give(None, cont)
+    descr = find(vm, cls, name)
+    if descr is not MISSING and sets_attribute(vm, descr):
+        return set_descriptor(vm, descr, obj, name, value, cont)
+    dict.__setitem__(writable_dict(vm, obj, name, descr), name, value)
+    vm.give(None, cont)
+
+
+def descriptor_of_module(vm: Any, cls: type, name: str) -> Any:
+    """What a class of modules has for a name that is assigned (`torch.backends.cudnn.benchmark = True`)."""
+    descr = find(vm, cls, name)
+    return descr if descr is not MISSING and sets_attribute(vm, descr) else MISSING
+
+
+def writable_dict(vm: Any, obj: Any, name: str, descr: Any) -> dict[str, Any]:
+    vm.heap.note_write(obj)
+    if type(obj) is collections.OrderedDict:
+        box_attributes(vm.heap, obj)
+    own = instance_dict(obj)
+    if own is None:
+        if vm.heap.is_opaque(obj):
+            raise Break("SB006", f"assignment to attribute {name!r} of a {type(obj).__name__}")
+        text = (f"{name_in_errors(type(obj))!r} object attribute {name!r} is read-only" if descr is not MISSING
+                else f"{name_in_errors(type(obj))!r} object has no attribute {name!r}")
+        raise Raised(AttributeError(text, name=name, obj=obj))
+    tracker = vm.heap.by_standin.get(id(obj))
+    if tracker is None and is_outside(vm, obj):  # a function or an enum member
+        shadow = vm.heap.adopt(own, DictOf(vm.heap.source_of(obj)))
+        vm.heap.note_write(shadow)
+        return shadow
+    if tracker is not None and tracker.shape is Shape.OPAQUE:
+        raise Break("SB006", f"assignment to attribute {name!r} of a {type(obj).__name__}")
+    if id(obj) in vm.heap.given_dicts:
+        vm.heap.note_write(own)
+    return own
+
+
+def set_descriptor(vm: Any, descr: Any, obj: Any, name: str, value: Any, cont: Any) -> None:
+    vm.heap.note_write(obj)
+    cls = type(descr)
+    if cls is property:
+        if descr.fset is None:
+            raise_missing_accessor(property.__set__, descr, obj, value)
+        return vm.call(descr.fset, (obj, value), {}, cont)
+    if cls is types.MemberDescriptorType or cls is types.GetSetDescriptorType:
+        tracker = vm.heap.by_standin.get(id(obj))
+        if name == "__class__" and tracker is not None and tracker.shape is not Shape.OPAQUE:
+            vm.native(descr.__set__, (obj, value))  # written back by the class of the stand-in
+            return vm.give(None, cont)
+        if name == "__dict__":
+            return give_dict(vm, descr, obj, value, cont)
+        if not is_named_so(vm, obj, name, value):
+            refuse_the_users_own(vm, obj, f"assignment to {name!r}")
+            vm.native(descr.__set__, (obj, value))
+        return vm.give(None, cont)
+    setter = find(vm, cls, "__set__")
+    if setter is MISSING:
+        raise Raised(AttributeError("__set__"))
+    call_special(vm, setter, vm.adopt_entry(descr, type(obj)), (obj, value), cont)
+
+
+def give_dict(vm: Any, descr: Any, obj: Any, namespace: Any, cont: Any) -> None:
+    """`obj.__dict__ = namespace`: from now on the attributes of an object of the trace are the items of that dict."""
+    refuse_another_dict(vm, obj)
+    vm.native(descr.__set__, (obj, namespace))
+    vm.heap.given_dicts[id(obj)] = obj, namespace
+    vm.give(None, cont)
+
+
+def refuse_another_dict(vm: Any, obj: Any) -> None:
+    """Others may hold the dict that an object from outside has now; that of an object of the trace is let go."""
+    if vm.heap.tracker_of(obj) is not None or is_outside(vm, obj) or is_a(obj, _MADE_WITH_THEIR_DICT):
+        raise Break("SB006", f"another __dict__ for a {type(obj).__name__}")
+    vm.heap.owners.pop(id(instance_dict(obj)), None)
+
+
+_MADE_WITH_THEIR_DICT = (types.FunctionType, BaseException, types.SimpleNamespace, functools.partial)
+
+
+def is_named_so(vm: Any, obj: Any, name: str, value: Any) -> bool:
+    """Whether an outside function has that very name already: then the assignment is nothing but a fact."""
+    if type(obj) is not types.FunctionType or name not in ("__name__", "__qualname__") or id(obj) in vm.fresh \
+            or type(value) is not str or getattr(obj, name) is not value:
+        return False
+    vm.heap.guard(Attr(vm.heap.source_of(obj), name), Kind.EQUALS, value)
+    return True
+
+
+def refuse_the_users_own(vm: Any, obj: Any, what: str) -> None:
+    """An object that stands for itself is not written to while tracing."""
+    tracker = vm.heap.by_standin.get(id(obj))
+    if type(obj) is numpy.ndarray or (tracker is None and is_outside(vm, obj)) \
+            or (tracker is not None and tracker.shape is Shape.OPAQUE):
+        raise Break("SB006", f"{what} of a {type(obj).__name__}")
+
+
+def overlay_of(vm: Any, cls: type) -> dict[str, Any]:
+    """What the trace has written to a class from outside."""
+    if cls in vm.heap.class_views:
+        raise Break("SB006", f"assignment to the class {cls.__name__}, whose __dict__ was taken as a value")
+    return vm.class_overlays.setdefault(cls, {})
+
+
+def store_on_class(vm: Any, cls: type, name: str, value: Any, cont: Any) -> None:
+    require_mutable_class(cls, name)
+    meta_descr = find(vm, type(cls), name)
+    if meta_descr is not MISSING and sets_attribute(vm, meta_descr):
+        if id(cls) not in vm.fresh and type(meta_descr) is types.GetSetDescriptorType:
+            raise Break("SB006", f"assignment to {name!r} of the class {cls.__name__}")
+        return set_descriptor(vm, meta_descr, cls, name, value, cont)
+    if id(cls) in vm.fresh:
+        vm.native(type.__setattr__, (cls, name, value))
+    else:
+        if cls in TENSOR_CLASSES and is_special(name):
+            find(vm, cls, name)  # the guard of what operators found before
+        overlay = overlay_of(vm, cls)
+        if overlay.get(name) is MISSING:
+            vm.reborn.add((cls, name))
+        overlay[name] = value
+        vm.lookups.clear()
+        note_slot(vm, cls, name)
+    vm.give(None, cont)
+
+
+def require_mutable_class(cls: type, name: str) -> None:
+    if not is_mutable_class(cls):
+        raise Raised(TypeError(f"cannot set {name!r} attribute of immutable type {cls.__name__!r}"))
+
+
+def store_tensor_attr(vm: Any, fake: Any, name: str, value: Any, cont: Any, raw: bool = False) -> None:
+    """`raw`: as object.__setattr__ does, past a `__setattr__` of the class."""
+    if vm.modes:
+        raise Break("SB006", f"assignment to the attribute {name!r} of a tensor while a mode sees every operation")
+    if raw is False and (own := own_method(vm, fake, "__setattr__")) is not None:
+        return vm.call(own, (fake, name, value), {}, cont)
+    if find(vm, torch._C.TensorBase, name) is not MISSING and vm.concerned((fake,)) \
+            and not only_defaults(vm, [fake]):
+        raise Break("SB006", f"assignment to Tensor.{name} of a subclass")
+    descr = find(vm, tensor_class(vm, fake), name)
+    if descr is original(name) and tensor_bookkeeping.write(vm, fake, name, value):
+        return vm.give(None, cont)
+    if type(descr) is property and type(descr.fset) is types.FunctionType and descr is not original(name):
+        return vm.call(descr.fset, (fake, value), {}, cont)
+    slot = type(descr) is types.MemberDescriptorType and descr.__objclass__ is not torch._C.TensorBase
+    if descr is not MISSING and sets_attribute(vm, descr) and not slot:
+        raise Break("SB006", f"assignment to Tensor.{name}")
+    if id(fake) in vm.recorder.wrappers.behind:
+        raise Break("SB006", f"assignment to the attribute {name!r} of a wrapper subclass")
+    vm.heap.note_write(fake)
+    vm.tensor_attributes.setdefault(id(fake), {})[name] = value
+    vm.give(None, cont)
+
+
+def delete_tensor_attr(vm: Any, fake: Any, name: str, cont: Any) -> None:
+    """What the trace itself has put there."""
+    own, tracker = vm.tensor_attributes.get(id(fake), {}), vm.heap.by_standin.get(id(fake))
+    if name not in own or tracker is not None and name in (tracker.initial_dict or {}):
+        raise Break("SB006", f"deletion of the attribute {name!r} of a tensor")
+    if tracker is not None:
+        vm.heap.guard(DictOf(tracker.source), Kind.ABSENT, name)
+    del own[name]
+    vm.give(None, cont)
+
+
+def delete_attr(vm: Any, obj: Any, name: str, cont: Any = DISCARD) -> None:
+    if type(obj) is FakeTensor:
+        return delete_tensor_attr(vm, obj, name, cont)
+    if type(obj) in SYMBOLIC:
+        obj = specialise(obj, f"the attribute {name}")
+    if type(obj) is threading.local and vm.heap.tracker_of(obj) is not None:
+        return write_through_c(vm, obj, name, MISSING, cont)
+    deleter = find(vm, type(obj), "__delattr__")
+    if type(deleter) is not types.WrapperDescriptorType or deleter.__name__ != "__delattr__":
+        return call_special(vm, deleter, obj, (name,), cont)
+    delete_generic(vm, obj, name, cont)
+
+
+def delete_generic(vm: Any, obj: Any, name: str, cont: Any = DISCARD) -> None:
+    cls = type(obj)
+    if cls is FakeTensor:
+        return delete_tensor_attr(vm, obj, name, cont)
+    if is_a(obj, type):
+        return delete_on_class(vm, obj, name, cont)
+    if is_a(obj, types.ModuleType):
+        descr = descriptor_of_module(vm, cls, name)
+        if descr is not MISSING:
+            return delete_descriptor(vm, descr, obj, name, cont)
+        scope = names_of(vm, obj)
+        if scope.read(name) is MISSING:
+            return raise_attribute_error(vm, obj, name, _no_attribute(type(obj), name), cont)
+        scope.write(name, MISSING)
+        return vm.give(None, cont)
+    descr = find(vm, cls, name)
+    if descr is not MISSING and sets_attribute(vm, descr):
+        return delete_descriptor(vm, descr, obj, name, cont)
+    own = instance_dict(obj)
+    if own is None or read_instance_dict(vm, obj, name) is MISSING:
+        read_only = own is None and descr is not MISSING and not vm.heap.is_opaque(obj)
+        text = f"{name_in_errors(cls)!r} object attribute {name!r} is read-only" if read_only \
+            else _no_attribute(cls, name)
+        return raise_attribute_error(vm, obj, name, text, cont)
+    target = writable_dict(vm, obj, name, descr)
+    tracker = vm.heap.by_standin.get(id(obj))
+    if tracker is not None and tracker.initial_dict is not None:
+        _guard_start(vm, DictOf(tracker.source), tracker.initial_dict, name)
+    elif (known := vm.heap.by_standin.get(id(target))) is not None:
+        _guard_start(vm, known.source, known.initial, name)
+    dict.__delitem__(target, name)
+    vm.give(None, cont)
+
+
+def _guard_start(vm: Any, source: Any, initial: Any, name: str) -> None:
+    """What the residual does about a name that is gone depends on whether it was there: it may never have been read."""
+    vm.heap.guard(source, Kind.PRESENT if name in initial else Kind.ABSENT, name)
+
+
+def _no_attribute(cls: type, name: str) -> str:
+    return f"{name_in_errors(cls)!r} object has no attribute {name!r}"
+
+
+def delete_descriptor(vm: Any, descr: Any, obj: Any, name: str, cont: Any) -> None:
+    vm.heap.note_write(obj)
+    cls = type(descr)
+    if cls is property:
+        if descr.fdel is None:
+            raise_missing_accessor(property.__delete__, descr, obj)
+        return vm.call(descr.fdel, (obj,), {}, cont)
+    if cls is types.MemberDescriptorType:
+        refuse_the_users_own(vm, obj, f"deletion of {name!r}")
+        value = None
+        try:
+            value = descr.__get__(obj)
+        except AttributeError:
+            pass
+        if type(value) is Box:
+            value.force()
+        _guard_slot(vm, obj, descr)
+        vm.native(descr.__delete__, (obj,))
+        return vm.give(None, cont)
+    if cls is types.GetSetDescriptorType and name == "__dict__":
+        refuse_another_dict(vm, obj)
+        vm.native(descr.__delete__, (obj,))
+        vm.heap.given_dicts.pop(id(obj), None)
+        return vm.give(None, cont)
+    deleter = find(vm, cls, "__delete__")
+    if deleter is MISSING:
+        raise Raised(AttributeError("__delete__"))
+    call_special(vm, deleter, vm.adopt_entry(descr, type(obj)), (obj,), cont)
+
+
+def _guard_slot(vm: Any, obj: Any, descr: Any) -> None:
+    """As _guard_start, of a slot."""
+    tracker = vm.heap.by_standin.get(id(obj))
+    if tracker is None or tracker.initial_slots is None:
+        return
+    start = tracker.initial_slots.get(descr)
+    if start is None:
+        vm.heap.guard(tracker.source, Kind.SLOT_EMPTY, (descr.__name__, descr.__objclass__))
+    elif type(start) is Box:
+        start.force()
+
+
+def owns(vm: Any, cls: type, name: str) -> bool:
+    """Whether the class itself has the attribute, as the program has left it."""
+    overlay = vm.class_overlays.get(cls, {})
+    return overlay[name] is not MISSING if name in overlay else name in names_of_class(cls)
+
+
+def delete_on_class(vm: Any, cls: type, name: str, cont: Any) -> None:
+    require_mutable_class(cls, name)
+    meta_descr = find(vm, type(cls), name)
+    if meta_descr is not MISSING and sets_attribute(vm, meta_descr):
+        if type(meta_descr) is not types.GetSetDescriptorType:
+            return delete_descriptor(vm, meta_descr, cls, name, cont)
+        if id(cls) not in vm.fresh:
+            raise Break("SB006", f"deletion of {name!r} of the class {cls.__name__}")
+        vm.native(type.__delattr__, (cls, name))
+        return vm.give(None, cont)
+    if find(vm, cls, name) is MISSING or not owns(vm, cls, name):
+        raise Raised(AttributeError(f"type object {name_in_errors(cls)!r} has no attribute {name!r}"))
+    if id(cls) in vm.fresh:
+        vm.native(type.__delattr__, (cls, name))
+    else:
+        overlay_of(vm, cls)[name] = MISSING
+        vm.lookups.clear()
+        note_slot(vm, cls, name)
+    vm.give(None, cont)

@@ -1,0 +1,347 @@
+"""Attribute lookup as CPython defines it, so that every read has a source.
+
+    load_attr(vm, obj, "n")  ->  the value goes to the current frame's stack (or to `cont`)
+
+object.__getattribute__, type.__getattribute__, super, modules and tensors each have their own walk; all
+share the descriptor protocol in `bind`.
+"""
+
+from __future__ import annotations
+
+import collections
+import threading
+import types
+import weakref
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+
+from stator.breaks import Break
+from stator.guards.guard import Kind
+from stator.heap.adopt.instances import box_attributes
+from stator.heap.blank_instances import CONSTANT_TYPES, is_constant_tuple
+from stator.heap.box import Box
+from stator.heap.iterators.peekable_iterators import posed_class
+from stator.heap.raw_access import instance_dict
+from stator.heap.tracker import Shape
+from stator.host.suspended_patches import original
+from stator.host.value_kinds import is_a, name_in_errors
+from stator.interp.arrays.graph_scalars import load_held_attr
+from stator.interp.frame import Raised
+from stator.interp.lookup import MISSING, find
+from stator.interp.objects import registered_operators
+from stator.interp.objects.class_attributes import (
+    TensorSuper,
+    load_module_attr,
+    load_super_attr,
+    load_type_attr,
+)
+from stator.interp.objects.descriptors import (
+    NON_DATA,
+    FallbackGetattr,
+    NamesAttribute,
+    bind,
+    call_special,
+    is_data_descriptor,
+    raise_attribute_error,
+)
+from stator.interp.outside_objects import is_outside
+from stator.interp.tensors import data_assignments, tensor_bookkeeping
+from stator.interp.torch_function_protocol import concerned
+from stator.shapes.symbolic_values import SYMBOLIC, specialise
+from stator.shapes.varying_values import HELD_TYPES
+from stator.source import CallOf, DictOf, Key, Pinned, Slot
+
+LIST_ITERATOR: type = type(iter([]))
+_object_getattribute = object.__getattribute__
+_PLAIN_FUNCTIONS = (types.FunctionType,)
+
+
+def load_attr(vm: Any, obj: Any, name: str, cont: Any = None) -> None:
+    cls = type(obj)
+    if cls is FakeTensor:
+        return load_tensor_attr(vm, obj, name, cont)
+    if cls in HELD_TYPES:
+        return load_held_attr(vm, obj, name, cont)
+    if cls in SYMBOLIC:
+        return load_attr(vm, specialise(obj, f"the attribute {name}"), name, cont)
+    if is_a(obj, type):
+        return load_type_attr(vm, obj, name, cont)
+    if cls in registered_operators.HOLDERS:
+        registered_operators.resolve(obj, name)
+    if cls is super or cls is TensorSuper:
+        return load_super_attr(vm, obj, name, cont)
+    if is_a(obj, types.ModuleType) and (cls is types.ModuleType
+                                        or type(find(vm, cls, "__getattribute__")) is types.WrapperDescriptorType):
+        return load_module_attr(vm, obj, name, cont)
+    if cls is LIST_ITERATOR and (posed := posed_class(vm.heap, obj)) is not None:
+        if name == "__class__":
+            return vm.give(posed, cont)
+        raise Break("SB014", f"the attribute {name!r} of a {posed.__name__} from outside")
+    getattribute = find(vm, cls, "__getattribute__")
+    if type(getattribute) is types.WrapperDescriptorType and getattribute.__name__ == "__getattribute__":
+        if cls is types.MethodType:
+            return load_method_object_attr(vm, obj, name, cont)
+        if getattribute is _super_getattribute:
+            return load_super_attr(vm, obj, name, cont)
+        if getattribute in _C_LOOKUPS:
+            value = read_through_c(vm, obj, name)
+            if value is MISSING:
+                text = f"{name_in_errors(type(obj))!r} object has no attribute {name!r}"
+                return raise_attribute_error(vm, obj, name, text, cont)
+            return vm.give(value, cont)
+        return load_generic(vm, obj, name, cont)
+    call_special(vm, getattribute, obj, (name,), FallbackGetattr(obj, name, cont))
+
+
+def read_through_c(vm: Any, obj: Any, name: str) -> Any:
+    """An attribute that only C code can find: of a threading.local it is in this thread's dict.  MISSING: not there."""
+    if type(obj) is not threading.local:
+        raise Break("SB005", f"an attribute of a {type(obj).__name__}")
+    if name == "__dict__":
+        return dict_of_thread(vm, obj)
+    if find(vm, threading.local, name) is not MISSING:
+        raise Break("SB005", f"the attribute {name!r} of a threading.local")
+    return read_dict(vm, dict_of_thread(vm, obj), name)
+
+
+def dict_of_thread(vm: Any, local: Any) -> Any:
+    """The stand-in of the attributes that a threading.local has in this thread."""
+    own = _own_dict(vm.heap.original_of(local))
+    return vm.heap.adopt(own, CallOf(Pinned(_own_dict), (vm.heap.source_of(local),)))
+
+
+def _own_dict(local: Any) -> dict[str, Any]:
+    """A pure reader for guards."""
+    return local.__dict__
+
+
+_super_getattribute = super.__dict__["__getattribute__"]
+_C_LOOKUPS = {cls.__dict__["__getattribute__"]
+              for cls in (threading.local, weakref.ProxyType, weakref.CallableProxyType)}
+
+
+def load_generic(vm: Any, obj: Any, name: str, cont: Any, fallback: bool = True) -> None:
+    """object.__getattribute__, then `__getattr__` where the caller is not __getattribute__ itself."""
+    cls = type(obj)
+    descr = find(vm, cls, name)
+    if fallback and descr is not MISSING and type(descr) not in NON_DATA \
+            and find(vm, cls, "__getattr__") is not MISSING:
+        cont = FallbackGetattr(obj, name, cont)  # a getter may raise AttributeError
+    if descr is not MISSING and type(descr) not in _PLAIN_FUNCTIONS and is_data_descriptor(vm, descr):
+        return bind(vm, descr, obj, cls, cont)
+    value = read_instance_dict(vm, obj, name)
+    if value is not MISSING:
+        return vm.give(value, cont)
+    if descr is not MISSING:
+        return bind(vm, descr, obj, cls, cont)
+    if fallback:
+        hook = find(vm, cls, "__getattr__")
+        if hook is _module_getattr:
+            value = read_module_member(vm, obj, name)
+            if value is MISSING and cont is not None and cont.takes_absence:
+                return cont.absent(vm)
+            if value is not MISSING and value is not UNSURE:
+                return vm.give(value, cont)
+        if hook is not MISSING:
+            return call_special(vm, hook, obj, (name,), NamesAttribute(obj, name, cont))
+    raise_attribute_error(vm, obj, name, f"{name_in_errors(type(obj))!r} object has no attribute {name!r}", cont)
+
+
+_module_getattr = torch.nn.Module.__getattr__
+UNSURE = object()
+_MEMBER_DICTS = ("_parameters", "_buffers", "_modules")
+
+
+def read_module_member(vm: Any, module: Any, name: str) -> Any:
+    """What nn.Module.__getattr__ would find; UNSURE where its three dicts are not the plain dicts they should be."""
+    own = instance_dict(module)
+    for member in _MEMBER_DICTS:
+        members = own.get(member, MISSING)  # type: ignore[union-attr]
+        if type(members) is Box:
+            members = members.force()
+        if type(members) is not dict:
+            return UNSURE
+        value = read_dict(vm, members, name)
+        if value is not MISSING:
+            return value
+    return MISSING
+
+
+def read_dict(vm: Any, mapping: dict[Any, Any], key: Any) -> Any:
+    """One constant key of a dict that is a shadow or fresh; MISSING is guarded too."""
+    value = dict.get(mapping, key, MISSING)
+    if type(value) is Box:
+        return value.force()
+    if value is MISSING:
+        tracker = vm.heap.by_standin.get(id(mapping))
+        if tracker is not None and key not in tracker.initial:
+            vm.heap.guard(tracker.source, Kind.ABSENT, key)
+    return value
+
+
+def read_instance_dict(vm: Any, obj: Any, name: str) -> Any:
+    if type(obj) is collections.OrderedDict:
+        box_attributes(vm.heap, obj)
+    own = instance_dict(obj)
+    if own is None:
+        if type(obj).__dictoffset__:  # a dict that Python does not show: a TypeVar's, from 3.12 on
+            raise Break("SB005", f"the attribute {name!r} of a {type(obj).__name__}")
+        return MISSING
+    value = dict.get(own, name, MISSING)  # the dict may be of a class of its own
+    if type(value) is Box:
+        return value.force()
+    heap = vm.heap
+    if id(obj) in heap.given_dicts:
+        return read_dict(vm, own, name)
+    tracker = heap.by_standin.get(id(obj))
+    if tracker is not None and tracker.shape is not Shape.OPAQUE:
+        if value is MISSING and (tracker.initial_dict is None or name not in tracker.initial_dict):
+            heap.guard(DictOf(tracker.source), Kind.ABSENT, name)
+        return value
+    if is_outside(vm, obj):  # an object that stands for itself: its attributes are read with guards
+        base = DictOf(heap.source_of(obj))
+        known = heap.known(own, base)
+        if known is not None:  # it was taken as a value, or written to
+            return read_dict(vm, known.standin, name)
+        if value is MISSING:
+            heap.guard(base, Kind.ABSENT, name)
+            return MISSING
+        return heap.adopt(value, Key(base, name))
+    return value
+
+
+
+def is_empty_table(vm: Any, obj: Any, name: str) -> bool:
+    """Whether an attribute is an empty OrderedDict (of hooks) from outside that nothing has met: the fact is guarded.
+
+    For code that asks for its truth and nothing else. Such a table needs no stand-in.
+    """
+    heap = vm.heap
+    tracker = heap.by_standin.get(id(obj))
+    if tracker is None or tracker.shape is not Shape.OBJECT:
+        return False
+    own = instance_dict(obj)
+    box = None if own is None else own.get(name)
+    if not is_unseen_table(heap, box) or not reads_plainly(vm, type(obj)):
+        return False
+    descr = find(vm, type(obj), name)
+    if descr is not MISSING and (type(descr) not in _PLAIN_FUNCTIONS and is_data_descriptor(vm, descr)):
+        return False
+    source = box.source()
+    if heap.shapes.gives_up(box.raw, source):
+        return False
+    heap.guard(source, Kind.TYPE, collections.OrderedDict)
+    heap.guard(source, Kind.LEN, 0)
+    heap.glanced.append((box.raw, source))
+    return True
+
+
+def is_unseen_table(heap: Any, box: Any) -> bool:
+    """Whether a place of an outside object holds an empty OrderedDict that nobody has looked at."""
+    return type(box) is Box and not box.forced and type(box.raw) is collections.OrderedDict and not box.raw \
+        and id(box.raw) not in heap.by_original and id(box.raw) not in heap.replayed
+
+
+def reads_plainly(vm: Any, cls: type) -> bool:
+    """Whether attributes are looked up as object.__getattribute__ does it."""
+    getattribute = find(vm, cls, "__getattribute__")
+    return type(getattribute) is types.WrapperDescriptorType and getattribute not in _C_LOOKUPS
+
+
+def load_method_object_attr(vm: Any, method: types.MethodType, name: str, cont: Any) -> None:
+    descr = find(vm, types.MethodType, name)
+    if descr is not MISSING:
+        return bind(vm, descr, method, types.MethodType, cont)
+    load_attr(vm, method.__func__, name, cont)
+
+
+def tensor_class(vm: Any, fake: Any) -> type:
+    """The type the program sees: Tensor, Parameter or a subclass, never FakeTensor."""
+    tracker = vm.heap.by_standin.get(id(fake))
+    if tracker is not None:
+        return type(tracker.original)
+    noted = vm.recorder.classes.get(id(fake))
+    if noted is not None:
+        return noted
+    return torch.nn.Parameter if getattr(fake, "_is_param", False) else torch.Tensor
+
+
+def load_tensor_attr(vm: Any, fake: Any, name: str, cont: Any) -> None:
+    cls = tensor_class(vm, fake)
+    vm.recorder.slots_used.add("__getattribute__")
+    if "__getattribute__" in vm.patched:
+        return vm.call(find(vm, cls, "__getattribute__"), (fake, name), {}, FallbackGetattr(fake, name, cont))
+    load_tensor_member(vm, fake, name, cls, cont)
+
+
+def load_tensor_member(vm: Any, fake: Any, name: str, cls: type, cont: Any) -> None:
+    """As object.__getattribute__ does it."""
+    own = vm.tensor_attributes.get(id(fake))
+    if own is not None and name in own:
+        return vm.give(own[name], cont)
+    descr = find(vm, cls, name)
+    tracker = vm.heap.by_standin.get(id(fake))
+    if descr is MISSING or type(descr) in _PLAIN_FUNCTIONS or not is_data_descriptor(vm, descr):
+        if tracker is not None and tracker.initial_dict is not None and name in tracker.initial_dict:
+            return vm.give(tracker.initial_dict[name].force(), cont)
+        if tracker is None and (wrapper := vm.recorder.wrappers.behind.get(id(fake))) is not None:
+            own = instance_dict(wrapper)
+            if own is not None and name in own:
+                return vm.give(read_wrapper(vm, fake, name, own[name]), cont)
+        if tracker is not None and (descr is MISSING or id(fake) in vm.recorder.classes):
+            vm.heap.guard(DictOf(tracker.source), Kind.ABSENT, name)
+        if descr is MISSING:
+            hook = find(vm, cls, "__getattr__")
+            if hook is not MISSING:
+                return vm.call(hook, (fake, name), {}, NamesAttribute(fake, name, cont))
+            return raise_attribute_error(vm, fake, name, f"{cls.__name__!r} object has no attribute {name!r}", cont)
+    if id(fake) in vm.recorder.classes and type(descr) is property \
+            and find(vm, cls, "__getattr__") is not MISSING:
+        cont = FallbackGetattr(fake, name, cont)
+    give_tensor_member(vm, fake, cls, name, descr, cont)
+
+
+def give_tensor_member(vm: Any, fake: Any, cls: type, name: str, descr: Any, cont: Any) -> None:
+    """What a tensor gives for an entry of its class."""
+    if type(descr) is types.MemberDescriptorType and descr.__objclass__ is not torch._C.TensorBase:
+        return vm.give(read_tensor_slot(vm, fake, descr), cont)
+    if (vm.modes or concerned(vm, (fake,))) and name != "__class__" and name not in tensor_bookkeeping.ADDRESSES and (
+            type(descr) is types.GetSetDescriptorType and descr.__objclass__ is torch._C.TensorBase
+            or type(descr) is property and vm.is_torch_leaf(descr.fget)):
+        return vm.give(vm.ask_modes(descr.__get__, (fake,)), cont)
+    noted = tensor_bookkeeping.read(vm, fake, name) if descr is original(name) else tensor_bookkeeping.NOT_NOTED
+    if noted is not tensor_bookkeeping.NOT_NOTED:
+        return vm.give(noted, cont)
+    if type(descr) in (types.GetSetDescriptorType, property, types.MemberDescriptorType):
+        if name == "__class__":
+            return vm.give(cls, cont)
+        if type(descr) is property and type(descr.fget) is types.FunctionType and not vm.is_torch_leaf(descr.fget):
+            return vm.call(descr.fget, (fake,), {}, cont)
+        return vm.give(vm.torch_attribute(data_assignments.current(vm, fake, name), name, descr), cont)
+    bind(vm, descr, fake, cls, cont)
+
+
+def read_wrapper(vm: Any, fake: Any, name: str, value: Any) -> Any:
+    """An attribute of a wrapper made inside: an inner tensor, or a constant that its class keeps beside them."""
+    if is_a(value, torch.Tensor):
+        return vm.recorder.wrappers.part(fake, name)
+    if type(value) in CONSTANT_TYPES or type(value) is tuple and is_constant_tuple(value):
+        return value
+    raise Break("SB017", f"the attribute {name!r} of a {tensor_class(vm, fake).__name__} made inside")
+
+
+def read_tensor_slot(vm: Any, fake: Any, descr: Any) -> Any:
+    """A slot that a subclass adds; what the trace itself put there was found before."""
+    tracker = vm.heap.by_standin.get(id(fake))
+    if tracker is not None:
+        try:
+            raw = descr.__get__(tracker.original)
+        except AttributeError:
+            vm.heap.guard(tracker.source, Kind.SLOT_EMPTY, (descr.__name__, descr.__objclass__))
+        else:
+            return vm.heap.adopt(raw, Slot(tracker.source, descr.__name__, descr.__objclass__))
+    cls = tensor_class(vm, fake)
+    raise Raised(AttributeError(f"{cls.__name__!r} object has no attribute {descr.__name__!r}",
+                                name=descr.__name__, obj=fake))

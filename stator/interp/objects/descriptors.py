@@ -1,0 +1,292 @@
+"""Descriptors.   what a class holds under a name  ->  what an instance or the class gives for it"""
+
+from __future__ import annotations
+
+import contextvars
+import types
+from typing import Any
+
+import numpy
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils._python_dispatch import _disable_current_modes
+
+from stator.breaks import Break
+from stator.guards.guard import Kind
+from stator.guards.guard_semantics import TRUSTED_TYPES
+from stator.heap.adopt.instances import box_attributes
+from stator.heap.box import Box
+from stator.heap.tracker import Shape
+from stator.host.value_kinds import is_a
+from stator.interp.arrays.native_numpy import read_array_attribute
+from stator.interp.frame import Continuation, Frame, Raised
+from stator.interp.lookup import MISSING, find, mro_of
+from stator.interp.outside_objects import is_outside
+from stator.native.rows_declare import INSTANCE_METHOD
+from stator.shapes.symbolic_values import SYMBOLIC
+from stator.source import Attr, CallOf, DictOf, Pinned
+
+_NAME, _OBJ = AttributeError.__dict__["name"], AttributeError.__dict__["obj"]
+_SELF_STANDING = (types.FunctionType, types.BuiltinFunctionType)
+
+
+class FallbackGetattr(Continuation):
+    """After a Python `__getattribute__`: on AttributeError, ask `__getattr__`."""
+
+    __slots__ = ("obj", "name", "cont")
+
+    def __init__(self, obj: Any, name: str, cont: Any) -> None:
+        self.obj, self.name, self.cont = obj, name, cont
+
+    def returned(self, vm: Any, frame: Frame, value: Any) -> None:
+        vm.give(value, self.cont)
+
+    def raised(self, vm: Any, frame: Frame, exc: BaseException) -> bool:
+        hook = find(vm, type(self.obj), "__getattr__")
+        if not is_a(exc, AttributeError) or hook is MISSING:
+            return self.cont is not None and self.cont.raised(vm, frame, exc)
+        call_special(vm, hook, self.obj, (self.name,), NamesAttribute(self.obj, self.name, self.cont))
+        return True
+
+
+class NamesAttribute(Continuation):
+    """After `__getattr__`: an AttributeError that does not say which attribute of what is told so, as CPython does."""
+
+    __slots__ = ("obj", "name", "cont")
+    resumes, plain, held = True, ("name",), ("obj",)
+
+    def __init__(self, obj: Any, name: str, cont: Any) -> None:
+        self.obj, self.name, self.cont = obj, name, cont
+
+    def returned(self, vm: Any, frame: Frame, value: Any) -> None:
+        vm.give(value, self.cont)
+
+    def raised(self, vm: Any, frame: Frame, exc: BaseException) -> bool:
+        if is_a(exc, AttributeError) and _NAME.__get__(exc) is None and _OBJ.__get__(exc) is None \
+                and not vm.is_from_outside(exc):
+            _NAME.__set__(exc, self.name)
+            _OBJ.__set__(exc, self.obj)
+        return self.cont is not None and self.cont.raised(vm, frame, exc)
+
+
+def raise_attribute_error(vm: Any, obj: Any, name: str, text: str, cont: Any) -> None:
+    error = AttributeError(text, name=name, obj=obj)
+    if cont is not None and cont.raised(vm, vm.frame, error):
+        return
+    raise Raised(error)
+
+
+def is_data_descriptor(vm: Any, descr: Any) -> bool:
+    cls = type(descr)
+    if cls is property or cls is types.MemberDescriptorType or cls is types.GetSetDescriptorType:
+        return True
+    if cls in NON_DATA:
+        return False
+    return find(vm, cls, "__get__") is not MISSING and (
+        find(vm, cls, "__set__") is not MISSING or find(vm, cls, "__delete__") is not MISSING)
+
+
+def sets_attribute(vm: Any, descr: Any) -> bool:
+    """Whether assignment and deletion go through a class attribute: `__get__` does not count for them."""
+    cls = type(descr)
+    return is_data_descriptor(vm, descr) or cls not in NON_DATA and (
+        find(vm, cls, "__set__") is not MISSING or find(vm, cls, "__delete__") is not MISSING)
+
+
+NON_DATA = {types.FunctionType, classmethod, staticmethod, types.MethodDescriptorType, types.WrapperDescriptorType,
+             types.BuiltinFunctionType, types.ClassMethodDescriptorType, int, str, float, bool, tuple, list, dict,
+             type(None), type}
+
+
+def bind(vm: Any, descr: Any, obj: Any, owner: type, cont: Any) -> None:
+    """The value of a class attribute seen through an instance."""
+    cls = type(descr)
+    if cls is types.FunctionType:
+        return vm.give(types.MethodType(descr, obj), cont)
+    if cls is property:
+        if descr.fget is None:
+            return raise_missing_accessor(property.__get__, descr, obj, owner, vm=vm, cont=cont)
+        return vm.call(descr.fget, (obj,), {}, cont)
+    if cls is classmethod:
+        return bind_class_method(vm, descr, owner, cont)
+    if cls is staticmethod:
+        return vm.give(adopt_entry(vm, descr.__func__, owner), cont)
+    if cls in C_METHODS:
+        return vm.give(descr.__get__(obj, owner), cont)
+    if cls is types.MemberDescriptorType or cls is types.GetSetDescriptorType:
+        return read_c_member(vm, descr, obj, cont)
+    if cls is INSTANCE_METHOD:
+        return vm.give(types.MethodType(descr.__func__, obj), cont)
+    getter = find(vm, cls, "__get__")
+    if getter is MISSING or is_a(descr, type):
+        return vm.give(adopt_entry(vm, descr, owner), cont)
+    vm.call(getter, (adopt_entry(vm, descr, owner), obj, owner), {}, cont)  # CPython does not bind it
+
+
+def bind_class_method(vm: Any, descr: Any, owner: type, cont: Any) -> None:
+    func = descr.__func__
+    if type(func) is types.FunctionType:
+        return vm.give(types.MethodType(func, owner), cont)
+    getter = find(vm, type(func), "__get__")
+    if getter is MISSING:
+        adopted = adopt_entry(vm, func, owner)  # what cannot be called makes a method, and fails when it is called
+        return vm.give(descr.__get__(None, owner) if adopted is func else types.MethodType(adopted, owner), cont)
+    vm.call(getter, (adopt_entry(vm, func, owner), owner, owner), {}, cont)
+
+
+def raise_missing_accessor(access: Any, descr: property, *args: Any, vm: Any = None, cont: Any = None) -> None:
+    """Let CPython raise: it alone knows whether the property has a name."""
+    try:
+        access(descr, *args)
+    except AttributeError as error:
+        if cont is not None and cont.raised(vm, vm.frame, error):
+            return
+        raise Raised(error) from None
+
+
+def call_special(vm: Any, method: Any, obj: Any, args: tuple[Any, ...], cont: Any) -> None:
+    """Call what the class of `obj` has for a special method: it is bound as any other descriptor."""
+    if type(method) in _UNBOUND_METHODS:
+        return vm.call(method, (obj, *args), {}, cont)
+    out: list[Any] = []
+    vm.sync(lambda: bind(vm, method, obj, type(obj), None), out)
+    vm.call(out[0], args, {}, cont)
+
+
+_UNBOUND_METHODS = (types.FunctionType, types.MethodDescriptorType, types.WrapperDescriptorType)
+C_METHODS = {types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType}
+
+
+def adopt_entry(vm: Any, value: Any, owner: type) -> Any:
+    """A plain value found on a class: its identity is guarded, what is inside it is adopted."""
+    if type(value) is FakeTensor or type(value) in SYMBOLIC or id(value) in vm.heap.by_standin:
+        return value
+    for base in mro_of(owner):
+        if any(v is value for v in vm.class_overlays.get(base, {}).values()):
+            return value  # put there during the trace
+        if any(v is value for v in base.__dict__.values()):
+            if id(base) in vm.fresh:
+                return value
+            break  # a class made in the trace may inherit it from one that was there before
+    else:
+        if id(owner) in vm.fresh:
+            return value
+    return vm.heap.adopt(value, Pinned(value))
+
+
+def read_c_member(vm: Any, descr: Any, obj: Any, cont: Any) -> None:
+    """A C-level attribute: a slot, `__dict__`, `__class__`, `func.__name__`, `exc.args`, ..."""
+    name = descr.__name__
+    heap = vm.heap
+    if id(obj) in vm.autograd_nodes:
+        raise Break("SB016", f"{name} of a grad_fn")
+    if name == "__dict__" and not is_a(obj, (types.FunctionType, type, types.ModuleType)):
+        tracker = heap.by_standin.get(id(obj))
+        if tracker is not None:
+            if tracker.shape is Shape.OPAQUE:
+                raise Break("SB005", f"__dict__ of a {type(obj).__name__}")
+            box_attributes(heap, obj)
+        own = descr.__get__(obj)
+        if tracker is None and is_outside(vm, obj):
+            return vm.give(heap.adopt(own, DictOf(heap.source_of(obj))), cont)
+        if type(own) is dict and id(obj) not in heap.given_dicts:
+            heap.note_namespace(own, obj, tracker)
+        return vm.give(own, cont)
+    if type(obj) is numpy.ndarray:
+        return vm.give(read_array_attribute(vm, obj, name, descr), cont)
+    if name in _OF_CONTEXTS and is_a(obj, torch._C._FunctionBase) and id(obj) in heap.by_standin:
+        return vm.give(_read_context(heap, descr, obj), cont)
+    if type(obj) is contextvars.Token and name == "old_value" and id(obj) in vm.fresh:
+        raise Break("SB005", "old_value of a token of a context variable")  # ours was set in a context of its own
+    if name == "__traceback__" and id(obj) in heap.by_standin:
+        raise Break("SB020", "the traceback of an exception from outside")
+    if type(obj) is types.FrameType and (name not in ("f_code", "f_lineno", "f_lasti") or name != "f_code" and any(
+            obj is body.shown for body in vm.generators.values())):
+        raise Break("SB020", f"{name} of a frame")
+    if type(obj) is types.FrameType:
+        vm.frame_objects.update(obj)
+    if id(obj) in vm.generators and name != "__name__" and name != "__qualname__":
+        return vm.give(generator_attribute(vm.generators[id(obj)], name), cont)
+    if name == "__isabstractmethod__":  # asks the functions inside, and whether what they answer is true
+        return vm.give(vm.native(descr.__get__, (obj,)), cont)
+    try:
+        # A descriptor takes None for "no object".
+        value = descr.__get__(obj) if obj is not None else object.__getattribute__(None, name)
+    except AttributeError as error:
+        tracker = heap.by_standin.get(id(obj))
+        if tracker is not None and type(descr) is types.MemberDescriptorType and tracker.initial_slots is not None \
+                and descr not in tracker.initial_slots:
+            heap.guard(tracker.source, Kind.SLOT_EMPTY, (name, descr.__objclass__))
+        if cont is not None and cont.raised(vm, vm.frame, error):
+            return None
+        raise Raised(error) from None
+    except ValueError as error:
+        if type(obj) not in (types.CellType, memoryview):
+            raise
+        if heap.by_standin.get(id(obj)) is not None:  # an empty cell, a released view
+            raise Break("SB005", f"{name} of a {type(obj).__name__} from outside that has none") from None
+        raise Raised(error) from None
+    if type(value) is Box:
+        value = value.force()
+    elif name == "__dict__" and type(obj) is types.FunctionType and id(obj) in vm.fresh:
+        heap.note_namespace(value, obj, None)
+    elif name == "__self__" and type(obj) is types.BuiltinFunctionType and not is_a(value, types.ModuleType) \
+            and id(obj) not in heap.by_standin and id(obj) not in heap.sources:
+        pass  # a method that the trace has bound
+    elif is_a(obj, _SELF_STANDING) and id(obj) not in vm.fresh and id(value) not in heap.by_standin:
+        value = heap.adopt(value, Attr(heap.source_of(obj), name))
+    elif name == "__dict__" and is_a(obj, types.FunctionType) and id(obj) not in heap.given_dicts:
+        heap.note_namespace(value, obj, None)
+    elif (tracker := heap.by_standin.get(id(obj))) is not None and tracker.shape is Shape.OPAQUE:
+        if type(obj) is torch.Generator and name == "device":
+            heap.guard(CallOf(Pinned(descr.__get__), (tracker.source,)), Kind.FRESH_CALL, value)
+            return vm.give(value, cont)
+        if type(obj) not in TRUSTED_TYPES:
+            raise Break("SB005", f"{name} of a {type(obj).__name__}, which no guard can read")
+        value = heap.adopt(value, Attr(tracker.source, name))
+    vm.give(value, cont)
+
+
+_OF_CONTEXTS = frozenset({"saved_tensors", "needs_input_grad"})
+
+
+def _read_context(heap: Any, descr: Any, standin: Any) -> Any:
+    """A compiled backward reads its `ctx`: each read of what it has saved gives another tuple, of the same tensors."""
+    tracker = heap.by_standin[id(standin)]
+    place = CallOf(Pinned(descr.__get__), (tracker.source,))
+    for known in heap.trackers:
+        if known.source == place:
+            return known.standin
+    try:
+        with _disable_current_modes():  # a result of the function is a new tensor each time, made by an operation
+            value = descr.__get__(tracker.original)
+    except RuntimeError as error:  # freed, or changed in place since
+        heap.guard(CallOf(Pinned(_is_refused), (Pinned(descr), tracker.source)), Kind.FRESH_CALL, True)
+        raise Raised(error) from None
+    return heap.adopt(value, place)
+
+
+def _is_refused(descr: Any, context: Any) -> bool:
+    """Whether autograd refuses to read from a context. Look for freed tensors before any unpack hook runs."""
+    try:
+        context._raw_saved_tensors  # noqa: B018
+        descr.__get__(context)
+    except RuntimeError:
+        return True
+    return False
+
+
+def generator_attribute(body: Any, name: str) -> Any:
+    """gi_code and its like, as the interpreted body has them."""
+    kind = name.partition("_")[2].replace("await", "yieldfrom")
+    if kind == "code":
+        return body.code
+    if kind == "running":
+        return body.running
+    if kind == "yieldfrom":
+        return body.delegate()
+    if kind == "suspended":
+        return body.started and not body.running and not body.done
+    if kind == "frame":
+        return body.frame_object()
+    raise Break("SB008", f"{name} of a generator")

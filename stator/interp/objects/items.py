@@ -1,0 +1,198 @@
+"""Subscripts.   obj[key], obj[key] = value, del obj[key]  ->  its method, or the heap's reading of it"""
+
+from __future__ import annotations
+
+import operator
+import types
+from typing import Any
+
+import torch
+from numpy import ndarray
+from torch._subclasses.fake_tensor import FakeTensor
+
+from stator.guards.guard import Kind
+from stator.heap.box import Box
+from stator.heap.pure_readers import mapping_behind
+from stator.heap.tracker import Shape
+from stator.host.value_kinds import is_a, name_in_errors
+from stator.interp.arrays.array_tensors import index_key
+from stator.interp.arrays.graph_scalars import plain_key
+from stator.interp.arrays.native_numpy import run_on_arrays
+from stator.interp.frame import Raised
+from stator.interp.lookup import MISSING, find
+from stator.interp.numbers import symbolic_numbers
+from stator.interp.objects.assignment import DISCARD
+from stator.interp.objects.list_lengths import knows_item
+from stator.interp.objects.operators import SCALARS, call_slot, is_python_level, refuse_opaque
+from stator.interp.tensors.tensor_items import get_tensor_item, set_tensor_item, tensor_key
+from stator.interp.torch_function_protocol import own_method
+
+
+def get_item(vm: Any, obj: Any, key: Any, cont: Any = None, own: bool = True) -> None:
+    """`own`: a method that a tensor subclass has for it comes first (not so for Tensor.__getitem__ itself)."""
+    if type(obj) is types.MappingProxyType:  # asks its mapping
+        obj = mapping_behind(obj)
+    cls = type(obj)
+    if cls is FakeTensor and own:
+        vm.recorder.slots_used.add("__getitem__")
+    if cls is FakeTensor and (vm.modes or vm.recorder.classes or vm.patched):
+        if own and (method := own_method(vm, obj, "__getitem__")) is not None:
+            return vm.call(method, (obj, key), {}, cont)
+        if vm.modes or vm.concerned((obj, key)):
+            return vm.give(vm.ask_modes(operator.getitem, (obj, key)), cont)
+    if vm.heap.unread_met and cls is not ndarray:
+        key = plain_key(vm, key)
+    if type(key) in symbolic_numbers.INDEXES:
+        if vm.indexes_stay_tensors and cls is FakeTensor and _is_of_tensors(key):
+            parts = [_as_index(vm, obj, part) for part in (key if type(key) is tuple else (key,))]
+            return vm.give(vm.torch_call(torch.ops.aten.index.Tensor, (obj, parts), None), cont)
+        key = tensor_key(vm, key) if cls is FakeTensor else symbolic_numbers.index_key(vm, obj, key)
+    if cls is list or cls is tuple:
+        if type(key) is int:
+            return vm.give(_sequence_item(vm, obj, key), cont)
+    elif cls is dict:
+        if type(key) is str or type(key) is int:
+            return vm.give(_dict_item(vm, obj, key), cont)
+    elif cls is FakeTensor:
+        return vm.give(get_tensor_item(vm, obj, index_key(vm, key)), cont)
+    elif cls is ndarray:
+        return vm.give(run_on_arrays(vm, operator.getitem, (obj, key)), cont)
+    elif is_a(obj, type):
+        return _subscript_class(vm, obj, key, cont)
+    method = find(vm, cls, "__getitem__")
+    if method is MISSING:
+        raise Raised(TypeError(f"'{name_in_errors(cls)}' object is not subscriptable"))
+    if is_python_level(method):
+        return vm.call_function(method, (obj, key), None, cont) if type(method) is types.FunctionType \
+            else call_slot(vm, method, (obj, key), cont)
+    vm.admit_slot(method, (obj, key))
+    get_item_native(vm, obj, key, cont)
+
+
+def _is_of_tensors(key: Any) -> bool:
+    return type(key) is FakeTensor or type(key) is tuple and all(type(part) in (FakeTensor, int) for part in key)
+
+
+def _as_index(vm: Any, tensor: Any, part: Any) -> Any:
+    if type(part) is FakeTensor:
+        return part
+    return vm.torch_call(torch.full, ((), part), {"dtype": torch.int64, "device": tensor.device})
+
+
+def get_item_native(vm: Any, obj: Any, key: Any, cont: Any) -> None:
+    """A C `__getitem__` on a stand-in; what it hands out may still be boxed."""
+    heap = vm.heap
+    heap.expose_deep(key)
+    key = symbolic_numbers.specialise_deep(vm, key)
+    refuse_opaque(vm, obj)
+    tracker = heap.by_standin.get(id(obj))
+    if tracker is not None:
+        if tracker.shape is Shape.DICT:
+            if type(key) in SCALARS:
+                if key not in tracker.initial:
+                    heap.guard(tracker.source, Kind.ABSENT, key)
+            else:
+                heap.expose(obj)
+        elif tracker.shape is not Shape.VALUE:
+            heap.expose(obj)
+    vm.give(vm.native(operator.getitem, (obj, key)), cont)
+
+
+def _sequence_item(vm: Any, obj: Any, index: int) -> Any:
+    if not knows_item(vm, obj, index):
+        vm.heap.expose_length(obj)
+    try:
+        value = obj[index]
+    except IndexError as error:
+        raise Raised(error) from None
+    return value.force() if type(value) is Box else value
+
+
+def _dict_item(vm: Any, obj: dict[Any, Any], key: Any) -> Any:
+    value = obj.get(key, MISSING)
+    if type(value) is Box:
+        return value.force()
+    if value is MISSING:
+        tracker = vm.heap.by_standin.get(id(obj))
+        if tracker is not None and key not in tracker.initial:
+            vm.heap.guard(tracker.source, Kind.ABSENT, key)
+        raise Raised(KeyError(key))
+    return value
+
+
+def _subscript_class(vm: Any, cls: type, key: Any, cont: Any) -> None:
+    """`cls[key]`: the metaclass's `__getitem__`, else `__class_getitem__`."""
+    method = find(vm, type(cls), "__getitem__")
+    if method is not MISSING:
+        return vm.call(method, (cls, key), {}, cont)
+    hook = find(vm, cls, "__class_getitem__")
+    if hook is MISSING:
+        if cls is type:
+            return vm.give(vm.native(operator.getitem, (cls, key)), cont)
+        raise Raised(TypeError(f"type '{name_in_errors(cls)}' is not subscriptable"))
+    out: list[Any] = []
+    vm.sync(lambda: vm.load_attr(cls, "__class_getitem__"), out)
+    vm.call(out[0], (key,), {}, cont)
+
+
+def set_item(vm: Any, obj: Any, key: Any, value: Any, cont: Any = DISCARD, own: bool = True) -> None:
+    cls = type(obj)
+    vm.heap.note_write(obj)
+    if cls is FakeTensor and own:
+        vm.recorder.slots_used.add("__setitem__")
+    if cls is FakeTensor and (vm.modes or vm.recorder.classes or vm.patched):
+        if own and (method := own_method(vm, obj, "__setitem__")) is not None:
+            return vm.call(method, (obj, key, value), {}, cont)
+        if vm.modes or vm.concerned((obj, key, value)):
+            vm.ask_modes(operator.setitem, (obj, key, value))
+            return vm.give(None, cont)
+    if vm.heap.unread_met and cls is not ndarray:
+        key = plain_key(vm, key)
+    if type(key) in symbolic_numbers.INDEXES:
+        key = tensor_key(vm, key) if cls is FakeTensor else symbolic_numbers.index_key(vm, obj, key)
+    if cls is dict and (type(key) is str or type(key) is int):
+        obj[key] = value
+        return vm.give(None, cont)
+    if cls is FakeTensor:
+        set_tensor_item(vm, obj, index_key(vm, key), value)
+        return vm.give(None, cont)
+    if cls is ndarray:
+        run_on_arrays(vm, operator.setitem, (obj, key, value))
+        return vm.give(None, cont)
+    method = find(vm, cls, "__setitem__")
+    if method is MISSING:
+        vm.native_unhooked(operator.setitem, (obj, key, value))  # raises what eager raises
+        raise AssertionError("an item was assigned by what has no __setitem__")
+    if is_python_level(method):
+        return vm.call_function(method, (obj, key, value), None, cont) if type(method) is types.FunctionType \
+            else call_slot(vm, method, (obj, key, value), cont)
+    vm.heap.expose_deep(key)
+    key = symbolic_numbers.specialise_deep(vm, key)
+    vm.heap.expose_length(obj)
+    if type(key) is slice:
+        vm.heap.expose(value)
+        vm.heap.expose(obj)
+    refuse_opaque(vm, obj)
+    vm.admit_slot(method, (obj, key, value))
+    vm.native(operator.setitem, (obj, key, value))
+    vm.give(None, cont)
+
+
+def delete_item(vm: Any, obj: Any, key: Any, cont: Any = DISCARD) -> None:
+    cls = type(obj)
+    if type(key) in symbolic_numbers.INDEXES:
+        key = symbolic_numbers.index_key(vm, obj, key)
+    method = find(vm, cls, "__delitem__")
+    if method is MISSING:
+        vm.native_unhooked(operator.delitem, (obj, key))  # raises what eager raises
+        raise AssertionError("an item was deleted by what has no __delitem__")
+    if is_python_level(method):
+        return vm.call_function(method, (obj, key), None, cont) if type(method) is types.FunctionType \
+            else call_slot(vm, method, (obj, key), cont)
+    vm.heap.expose_deep(key)
+    key = symbolic_numbers.specialise_deep(vm, key)
+    vm.heap.expose(obj)
+    refuse_opaque(vm, obj)
+    vm.admit_slot(method, (obj, key))
+    vm.native(operator.delitem, (obj, key))
+    vm.give(None, cont)

@@ -1,0 +1,151 @@
+"""Addresses in text.   repr(obj) -> '<Thing object at 0x7f..>': the address must be that of the user's object
+
+A default repr shows where an object lives.  A stand-in lives elsewhere than its original; so such text is made from
+the user's object, whose identity becomes a guarded fact, or it breaks.  The address of an object made inside is any
+address: it may be shown, unless the object itself leaves the trace too.
+"""
+
+from __future__ import annotations
+
+import collections
+import functools
+import re
+import types
+from typing import Any
+
+from torch._subclasses.fake_tensor import FakeTensor
+
+from stator.breaks import Break
+from stator.guards.guard import Kind
+from stator.heap.blank_instances import CONSTANT_TYPES
+from stator.heap.pure_readers import mapping_behind
+from stator.heap.tracker import Shape
+from stator.host.value_kinds import is_a, module_of
+from stator.interp.lookup import MISSING, find
+from stator.interp.objects.shown_names import guard_names
+from stator.native.table import NativeClass, lookup
+from stator.source import Pinned
+
+_SHOWN_BY_REPR = (repr, ascii)
+_REFUSED = (NativeClass.IMPURE_READ, NativeClass.DENY, NativeClass.SPECIAL)
+_NAMED = (type, types.ModuleType)  # shown by name
+_CONTAINERS = (list, tuple, set, frozenset, collections.deque)
+
+
+def text_of_outside(vm: Any, fn: Any, args: Any) -> Any:
+    """The text of an outside object with the default repr, with its own address; MISSING where fn(*args) is no such."""
+    if not any(fn is whole for whole in _WHOLE) or not args or len(args) > 1 and not _is_empty(args[1]):
+        return MISSING
+    tracker = vm.heap.by_standin.get(id(args[0]))
+    if tracker is None or tracker.shape in (Shape.TENSOR, Shape.OPAQUE):
+        return MISSING
+    if _slot(vm, _asked_first(fn), args[0]) is not object.__repr__:
+        return MISSING
+    vm.heap.guard(tracker.source, Kind.ID, tracker.original)
+    guard_names(vm, type(tracker.original))
+    return object.__repr__(tracker.original)
+
+
+def _is_empty(spec: Any) -> bool:
+    return type(spec) is str and not spec
+
+
+def refuse_addresses(vm: Any, fn: Any, values: Any) -> None:
+    """Break if the text that fn makes of these values would show the address of a stand-in."""
+    if module_of(type(fn)) == "_json":  # an encoder asks for a repr where it is told to
+        fn = getattr(fn, "default", None)
+        if not any(fn is whole for whole in _WHOLE):
+            return
+    seen: set[int] = set()
+    ways = [_asked_first(fn)]
+    if ways[0] and any(type(value) is str and _CONVERTED(value) for value in values):
+        ways.append(())
+    for value in values:
+        for names in ways:
+            _check(vm, _slot(vm, names, value), value, seen)
+
+
+def _asked_first(fn: Any) -> tuple[str, ...]:
+    """The methods that are asked for a text before `__repr__` is."""
+    if any(fn is shown for shown in _SHOWN_BY_REPR):
+        return ()
+    return ("__format__", "__str__") if getattr(fn, "__name__", "") in ("format", "format_map") else ("__str__",)
+
+
+def _slot(vm: Any, asked_first: tuple[str, ...], value: Any) -> Any:
+    """What makes the text: `__repr__`, or a method of the program that is asked first."""
+    cls = type(value)
+    if cls in CONSTANT_TYPES or cls is FakeTensor:
+        return None
+    for name in asked_first:
+        if type(found := find(vm, cls, name)) is types.FunctionType:
+            return found
+    return find(vm, cls, "__repr__")
+
+
+def _check(vm: Any, slot: Any, value: Any, seen: set[int]) -> None:
+    if slot is None or type(slot) is types.FunctionType or id(value) in seen:
+        return
+    seen.add(id(value))
+    guard_names(vm, value)
+    guard_names(vm, type(value))
+    if is_a(value, _NAMED):
+        return
+    for part in _parts(value):
+        _check(vm, _slot(vm, (), part), part, seen)
+    row = lookup(slot)
+    if type(value) in _TRANSPARENT or row is not None and row.cls not in _REFUSED:
+        return
+    if type(value) is types.BuiltinFunctionType and (value.__self__ is None or is_a(value.__self__, types.ModuleType)):
+        return
+    if type(value) in _OF_RECEIVERS:
+        value = value.__self__  # whose address they show, whatever its own repr is
+    tracker = vm.heap.by_standin.get(id(value))
+    if tracker is not None and tracker.standin is tracker.original:
+        vm.heap.guard(tracker.source, Kind.ID, tracker.original)
+    elif type(value) is types.FunctionType and id(value) not in vm.fresh:
+        source = vm.heap.source_of(value)
+        if type(source) is not Pinned:
+            vm.heap.guard(source, Kind.ID, value)
+    elif tracker is not None:
+        raise Break("SB013", f"the address of a {type(value).__name__} in text")
+    else:  # an object of the trace: any address will do, as long as the object itself is not handed out
+        vm.shown_addresses[id(value)] = value
+
+
+def _parts(value: Any) -> Any:
+    """What the C repr of a value shows by its own repr."""
+    if is_a(value, _CONTAINERS):
+        return list(_raw(value))
+    if is_a(value, dict):
+        return [part for pair in dict.items(value) for part in pair]
+    cls = type(value)
+    if cls is types.MethodType:
+        return [value.__self__, value.__func__]
+    if cls is types.MappingProxyType or cls in _VIEWS:
+        return [mapping_behind(value)]
+    if cls is slice:
+        return [value.start, value.stop, value.step]
+    if cls is types.GenericAlias or cls is types.UnionType:
+        return [getattr(value, "__origin__", None), *value.__args__]
+    if cls is types.SimpleNamespace:
+        return list(vars(value).values())
+    if cls is functools.partial:
+        return [value.func, *value.args, *value.keywords.values()]
+    if is_a(value, BaseException):
+        return list(value.args)
+    return []
+
+
+def _raw(value: Any) -> Any:
+    base = next(base for base in _CONTAINERS if is_a(value, base))
+    return base.__iter__(value)
+
+
+_CONVERTED = re.compile(r"%(\([^)]*\))?[-#0-9 +.*]*[ra]|![ra]").search  # "%r" and "{!r}" show the repr
+_WHOLE = (repr, str, ascii, format)
+_ORDERED: Any = collections.OrderedDict()
+_VIEWS = frozenset(map(type, ({}.keys(), {}.values(), {}.items(),
+                              _ORDERED.keys(), _ORDERED.values(), _ORDERED.items())))
+_OF_RECEIVERS = frozenset({types.BuiltinFunctionType, types.MethodWrapperType})
+_TRANSPARENT = frozenset({types.MethodType, functools.partial, types.GenericAlias, types.UnionType})

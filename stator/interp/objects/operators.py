@@ -1,0 +1,492 @@
+"""Operators as CPython defines them: `a + b` asks the types of both sides, in the right order.
+
+    binary(vm, "+", a, b)   scalars at once; tensors recorded; Python dunders interpreted; C slots run natively
+"""
+
+from __future__ import annotations
+
+import operator
+import types
+import warnings
+from typing import Any
+
+import torch
+from numpy import ndarray
+from torch._subclasses.fake_tensor import FakeTensor
+
+from stator.breaks import Break
+from stator.code.deprecations import INVERTED_BOOL
+from stator.guards.guard import Kind
+from stator.heap.identity_facts import note_asked, note_compared
+from stator.heap.tracker import Shape
+from stator.host.value_kinds import is_a, name_in_errors
+from stator.interp.arrays.graph_scalars import number_of
+from stator.interp.arrays.native_numpy import refuse_mixture, run_on_arrays
+from stator.interp.arrays.traced_numpy import NUMPY_TYPES, concerns, run_traced
+from stator.interp.frame import Continuation, Frame, Raised
+from stator.interp.iteration.lazy_iterators import is_to_be_read
+from stator.interp.lookup import MISSING, ancestors, find
+from stator.interp.numbers import symbolic_numbers
+from stator.interp.objects.attributes import tensor_class
+from stator.interp.objects.list_lengths import symbolic_length
+from stator.interp.objects.object_texts import refuse_addresses
+from stator.interp.torch_function_protocol import only_defaults, own_method, refuse_patched
+from stator.shapes.environment import UNKNOWN
+from stator.shapes.symbolic_values import SYMBOLIC, UNREAD, python_type, specialise, unread
+from stator.shapes.varying_values import HELD_TYPES
+
+SCALARS = frozenset({int, float, bool, str, complex, bytes, type(None)})
+NUMBERS = frozenset({int, float, bool, complex})
+_SETS = (set, frozenset)
+_NO_FACTORS = frozenset({str, bytes, list, tuple, dict, set, type(None)})
+_HASHING_VIEWS = symbolic_numbers.KEY_VIEWS | symbolic_numbers.ITEM_VIEWS
+
+# symbol -> (operator function, in-place function, dunder stem)
+BINARY: dict[str, tuple[Any, Any, str]] = {
+    "+": (operator.add, operator.iadd, "add"), "-": (operator.sub, operator.isub, "sub"),
+    "*": (operator.mul, operator.imul, "mul"), "/": (operator.truediv, operator.itruediv, "truediv"),
+    "//": (operator.floordiv, operator.ifloordiv, "floordiv"), "%": (operator.mod, operator.imod, "mod"),
+    "**": (operator.pow, operator.ipow, "pow"), "@": (operator.matmul, operator.imatmul, "matmul"),
+    "<<": (operator.lshift, operator.ilshift, "lshift"), ">>": (operator.rshift, operator.irshift, "rshift"),
+    "&": (operator.and_, operator.iand, "and"), "|": (operator.or_, operator.ior, "or"),
+    "^": (operator.xor, operator.ixor, "xor"),
+}
+COMPARE: dict[str, tuple[Any, str, str]] = {
+    "<": (operator.lt, "__lt__", "__gt__"), "<=": (operator.le, "__le__", "__ge__"),
+    "==": (operator.eq, "__eq__", "__eq__"), "!=": (operator.ne, "__ne__", "__ne__"),
+    ">": (operator.gt, "__gt__", "__lt__"), ">=": (operator.ge, "__ge__", "__le__"),
+}
+UNARY: dict[str, tuple[Any, str]] = {
+    "-": (operator.neg, "__neg__"), "+": (operator.pos, "__pos__"), "~": (operator.invert, "__invert__"),
+}
+
+
+class TryNext(Continuation):
+    """A dunder that may answer NotImplemented: then the next candidate is asked."""
+
+    __slots__ = ("candidates", "fail", "cont")
+
+    def __init__(self, candidates: list[Any], fail: Any, cont: Any) -> None:
+        self.candidates, self.fail, self.cont = candidates, fail, cont
+
+    def returned(self, vm: Any, frame: Frame, value: Any) -> None:
+        if value is not NotImplemented:
+            return vm.give(value, self.cont)
+        attempt(vm, self.candidates, self.fail, self.cont)
+
+
+def attempt(vm: Any, candidates: list[Any], fail: Any, cont: Any) -> None:
+    if not candidates:
+        return fail()
+    (method, args), *rest = candidates
+    if type(method) is types.FunctionType:
+        return vm.call_function(method, args, None, TryNext(rest, fail, cont))
+    call_slot(vm, method, args, TryNext(rest, fail, cont))
+
+
+def call_slot(vm: Any, method: Any, args: Any, cont: Any) -> None:
+    """A dunder that is not a plain function: a C slot, or a descriptor to be bound first."""
+    if type(method) is types.WrapperDescriptorType or type(method) is types.MethodDescriptorType:
+        for value in args:
+            vm.heap.expose_deep(value)
+        return vm.call(method, args, {}, cont)
+    getter = find(vm, type(method), "__get__")
+    if getter is MISSING:
+        return vm.call(method, args[1:], {}, cont)
+    bound: list[Any] = []
+    vm.sync(lambda: vm.bind(method, args[0], type(args[0])), bound)
+    vm.call(bound[0], args[1:], {}, cont)
+
+
+def is_python_level(method: Any) -> bool:
+    return method is not MISSING and type(method) is not types.WrapperDescriptorType \
+        and type(method) is not types.MethodDescriptorType
+
+
+def binary(vm: Any, symbol: str, left: Any, right: Any, inplace: bool, cont: Any = None) -> None:
+    left_type, right_type = type(left), type(right)
+    function, inplace_function, stem = BINARY[symbol]
+    # `n += tensor` makes a new tensor, and so does `x @= y`: a graph would rebind the name of the left side.
+    tensor_function = inplace_function if inplace and left_type is FakeTensor and symbol != "@" else function
+    if left_type in SCALARS and right_type in SCALARS:
+        try:
+            value = (inplace_function if inplace else function)(left, right)
+        except Exception as error:
+            raise Raised(error) from None
+        return vm.give(value, cont)
+    on_left = left_type is FakeTensor
+    if on_left or right_type is FakeTensor:
+        vm.recorder.slots_used.add((stem, on_left, inplace))
+    if (vm.modes or vm.recorder.classes or vm.patched) and (on_left or right_type is FakeTensor):
+        own = subclass_candidates(vm, stem, left, right, inplace)
+        if own:
+            return attempt(vm, own, lambda: _refuse_operands(symbol, left, right, inplace), cont)
+        if vm.modes or vm.concerned((left, right)):
+            return vm.give(vm.ask_modes(inplace_function if inplace else function, (left, right)), cont)
+    if left_type is FakeTensor and (right_type is FakeTensor or right_type in NUMBERS) \
+            or right_type is FakeTensor and left_type in NUMBERS:
+        return vm.give(vm.torch_call(tensor_function, (left, right), None, asked=True), cont)
+    if (left_type in NUMPY_TYPES or right_type in NUMPY_TYPES) and concerns(vm, (left, right)):
+        return numpy_binary(vm, inplace_function if inplace else function, left, right, cont)
+    if left_type in SYMBOLIC or right_type in SYMBOLIC:
+        value = symbolic_numbers.binary(vm, tensor_function, left, right)
+        if value is MISSING:
+            return binary(vm, symbol, specialise(left), specialise(right), inplace, cont)
+        return vm.give(value, cont)
+    candidates = binary_candidates(vm, stem, left, right, inplace)
+    if not any(is_python_level(method) for method, _ in candidates):
+        for value in (left, right):
+            vm.heap.expose_deep(value) if symbol == "%" else vm.heap.expose(value)
+        if symbol == "%" or symbol == "|" and is_a(left, dict) and not is_a(right, dict):
+            # What is formatted, or pairs whose keys are hashed.
+            right = symbolic_numbers.specialise_deep(vm, right)
+        if symbol in "&|-^" and (left_type in _HASHING_VIEWS or right_type in _HASHING_VIEWS):
+            left, right = symbolic_numbers.specialise_hashed(vm, [
+                vm.collect(value) if is_to_be_read(vm, value, set) and type(value) not in symbolic_numbers.ITEM_VIEWS else value
+                for value in (left, right)])
+        if symbol == "%":
+            if is_a(left, (str, bytes, bytearray)):
+                refuse_addresses(vm, str, (left, right))
+                note_asked(vm.heap, right)
+        if left_type is FakeTensor or right_type is FakeTensor:
+            refuse_mixture(left, right)
+            if inplace and symbol == "@" and {left_type, right_type} & _NO_FACTORS:
+                return _refuse_operands(symbol, left, right, inplace)
+            return vm.give(vm.torch_call(tensor_function, (left, right), None, asked=True), cont)
+        refuse_opaque(vm, left, right)
+        for method, args in candidates:
+            vm.admit_slot(method, args)
+        return vm.give(run_operator(vm, inplace_function if inplace else function, left, right), cont)
+
+    attempt(vm, candidates, lambda: _refuse_operands(symbol, left, right, inplace), cont)
+
+
+def numpy_binary(vm: Any, function: Any, left: Any, right: Any, cont: Any) -> None:
+    """An operator, an array or scalar that the graph holds among its operands."""
+    if type(left) is FakeTensor and type(right) in HELD_TYPES or type(right) is FakeTensor and type(left) in HELD_TYPES:
+        numbers = [number_of(vm, value) if type(value) in HELD_TYPES else value for value in (left, right)]
+        return vm.give(vm.torch_call(function, tuple(numbers), None), cont)  # torch takes a scalar for a number
+    if type(left) is FakeTensor or type(right) is FakeTensor:
+        raise Break("SB003", "an operator between a tensor and an array")
+    vm.give(run_traced(vm, function, (left, right)), cont)
+
+
+def _refuse_operands(symbol: str, left: Any, right: Any, inplace: bool) -> None:
+    shown = f"{symbol}=" if inplace else symbol
+    if symbol == "**":
+        shown = "** or pow()" if not inplace else "**="
+    raise Raised(TypeError(f"unsupported operand type(s) for {shown}: "
+                           f"'{name_in_errors(type(left))}' and '{name_in_errors(type(right))}'"))
+
+
+def subclass_candidates(vm: Any, stem: str, left: Any, right: Any, inplace: bool) -> list[Any]:
+    """The methods to ask where a tensor subclass has one of its own for the operator; none where it has not."""
+    names = (f"__i{stem}__", f"__{stem}__") if inplace else (f"__{stem}__",)
+    if not any(own_method(vm, left, name) for name in names) and own_method(vm, right, f"__r{stem}__") is None:
+        return []
+    return binary_candidates(vm, stem, left, right, inplace)
+
+
+def seen_class(vm: Any, value: Any) -> type:
+    return tensor_class(vm, value) if type(value) is FakeTensor else type(value)
+
+
+def refuse_opaque(vm: Any, *values: Any) -> None:
+    for value in values:
+        tracker = vm.heap.by_standin.get(id(value))
+        if tracker is not None and tracker.shape is Shape.OPAQUE:
+            if not vm.is_constant_object(value):
+                if (stop := vm.heap.refused.get(id(value))) is not None and is_a(value, torch.Tensor):
+                    raise Break(stop.code, stop.detail)
+                raise Break("SB005", f"an operator on a {type(value).__name__} from outside")
+            vm.heap.guard(tracker.source, Kind.ID, value)
+
+
+def binary_candidates(vm: Any, stem: str, left: Any, right: Any, inplace: bool) -> list[Any]:
+    """The methods CPython would ask, in order, with their arguments."""
+    left_type, right_type = seen_class(vm, left), seen_class(vm, right)
+    found: list[Any] = []
+    if inplace:
+        method = find(vm, left_type, f"__i{stem}__")
+        if method is not MISSING:
+            found.append((method, (left, right)))
+    forward = find(vm, left_type, f"__{stem}__")
+    reflected = find(vm, right_type, f"__r{stem}__") if right_type is not left_type else MISSING
+    pair = []
+    if forward is not MISSING:
+        pair.append((forward, (left, right)))
+    if reflected is not MISSING:
+        entry = (reflected, (right, left))
+        overrides = left_type in ancestors(vm, right_type) and reflected is not find(vm, left_type, f"__r{stem}__")
+        pair.insert(0, entry) if overrides else pair.append(entry)
+    found += pair
+    if stem in ("add", "mul"):
+        found.sort(key=lambda candidate: _joins_sequences(candidate[0]))  # `[1] + obj` asks obj.__radd__ first
+    return found
+
+
+def _joins_sequences(method: Any) -> bool:
+    """Whether a slot concatenates or repeats: CPython tries those after the operators of both numbers."""
+    return type(method) is types.WrapperDescriptorType and not hasattr(method.__objclass__, "__radd__")
+
+
+def compare(vm: Any, symbol: str, left: Any, right: Any, cont: Any = None) -> None:
+    left_type, right_type = type(left), type(right)
+    function, name, swapped = COMPARE[symbol]
+    if left_type in SCALARS and right_type in SCALARS:
+        try:
+            value = function(left, right)
+        except Exception as error:
+            raise Raised(error) from None
+        return vm.give(value, cont)
+    if left_type is FakeTensor or right_type is FakeTensor:
+        vm.recorder.slots_used.add(name if left_type is FakeTensor else swapped)
+    if (vm.modes or vm.recorder.classes or vm.patched) and (left_type is FakeTensor or right_type is FakeTensor):
+        if own_method(vm, left, name) is not None or own_method(vm, right, swapped) is not None:
+            return _compare_subclasses(vm, symbol, left, right, cont)
+        if vm.modes or vm.concerned((left, right)):
+            return vm.give(vm.ask_modes(function, (left, right)), cont)
+    if left_type is FakeTensor and (right_type is FakeTensor or right_type in NUMBERS) \
+            or right_type is FakeTensor and left_type in NUMBERS:
+        return vm.give(vm.torch_call(function, (left, right), None, asked=True), cont)
+    if (left_type in NUMPY_TYPES or right_type in NUMPY_TYPES) and concerns(vm, (left, right)):
+        return numpy_binary(vm, function, left, right, cont)
+    if left_type in SYMBOLIC or right_type in SYMBOLIC:
+        value = symbolic_numbers.compare(vm, function, left, right)
+        if value is MISSING:
+            return compare(vm, symbol, specialise(left), specialise(right), cont)
+        return vm.give(value, cont)
+    forward, reflected = find(vm, left_type, name), find(vm, right_type, swapped)
+    candidates = [(forward, (left, right)), (reflected, (right, left))]
+    if right_type is not left_type and left_type in ancestors(vm, right_type):
+        candidates.reverse()
+    candidates = [c for c in candidates if c[0] is not MISSING]
+    python_level = [c for c in candidates if is_python_level(c[0])]
+    if symbol == "!=" and not python_level:  # object.__ne__ asks __eq__
+        methods = (find(vm, left_type, "__eq__"), find(vm, right_type, "__eq__"))
+        python_level = [m for m in methods if is_python_level(m)]
+    if not python_level or left_type in SCALARS and right_type in SCALARS:
+        if left_type is FakeTensor or right_type is FakeTensor:
+            return compare_tensor_object(vm, symbol, left, right, function, cont)
+        vm.heap.expose_deep(left)
+        vm.heap.expose_deep(right)
+        guard_distinct(vm, left, right)
+        if left_type in symbolic_numbers.ITEM_VIEWS and is_a(right, _SETS) \
+                or right_type in symbolic_numbers.ITEM_VIEWS and is_a(left, _SETS) \
+                or symbolic_numbers.concern(vm, (left, right), None) and symbolic_numbers.mixes_numbers(left, right):
+            left, right = symbolic_numbers.specialise_hashed(vm, (left, right))
+        for method, args in candidates:
+            vm.admit_slot(method, args)
+        return vm.give(run_operator(vm, function, left, right), cont)
+
+    def fail() -> None:
+        if symbol in ("==", "!="):
+            guard_distinct(vm, left, right)
+            return vm.give((left is right) == (symbol == "=="), cont)
+        raise Raised(TypeError(f"'{symbol}' not supported between instances of '{name_in_errors(left_type)}' "
+                               f"and '{name_in_errors(right_type)}'"))
+    attempt(vm, candidates, fail, cont)
+
+
+def _compare_subclasses(vm: Any, symbol: str, left: Any, right: Any, cont: Any) -> None:
+    _, name, swapped = COMPARE[symbol]
+    left_type, right_type = seen_class(vm, left), seen_class(vm, right)
+    candidates = [(find(vm, left_type, name), (left, right)), (find(vm, right_type, swapped), (right, left))]
+    if right_type is not left_type and left_type in ancestors(vm, right_type):
+        candidates.reverse()
+
+    def fail() -> None:
+        if symbol in ("==", "!="):
+            return vm.give((left is right) == (symbol == "=="), cont)
+        raise Raised(TypeError(f"'{symbol}' not supported between instances of '{name_in_errors(left_type)}' "
+                               f"and '{name_in_errors(right_type)}'"))
+    attempt(vm, [each for each in candidates if each[0] is not MISSING], fail, cont)
+
+
+def compare_tensor_object(vm: Any, symbol: str, left: Any, right: Any, function: Any, cont: Any) -> None:
+    """A tensor against None, a string, a list: torch decides (usually NotImplemented, then identity)."""
+    vm.heap.expose_deep(left)
+    vm.heap.expose_deep(right)
+    refuse_mixture(left, right)
+    vm.give(vm.torch_call(function, (left, right), None, asked=True), cont)
+
+
+def identical(vm: Any, left: Any, right: Any) -> bool:
+    """`left is right`, as the user's objects are."""
+    if type(left) in UNREAD or type(right) in UNREAD:
+        if left is right or python_type(left) is not python_type(right):
+            return left is right
+        raise unread(left if type(left) in UNREAD else right, "the identity")
+    if type(left) in SYMBOLIC and type(right) in _PLAIN or type(right) in SYMBOLIC and type(left) in _PLAIN:
+        left, right = specialise(left), specialise(right)
+    if left is right:
+        vm.heap.constants.guard_one(left)
+        return True
+    guard_distinct(vm, left, right)
+    if type(left) is type(right):
+        vm.heap.constants.guard_two(left, right)
+    return False
+
+
+_PLAIN = frozenset({int, float, bool}) | SYMBOLIC
+
+
+def guard_distinct(vm: Any, left: Any, right: Any) -> None:
+    """Two outside objects were told apart: they must stay two."""
+    if type(left) is types.MethodType and type(right) is types.MethodType:
+        guard_distinct(vm, left.__self__, right.__self__)
+    first, second = vm.heap.by_standin.get(id(left)), vm.heap.by_standin.get(id(right))
+    if first is not None and second is not None and first is not second:
+        vm.heap.guard(first.source, Kind.NOT_ALIAS, second.source)
+    if type(left) is types.FunctionType and type(right) is types.FunctionType:
+        note_compared(vm.heap, (left, right))
+    if type(left) is FakeTensor and type(right) is FakeTensor and vm.recorder.uncertain.storages:
+        vm.recorder.uncertain.check("is_set_to", False, (left, right), {})
+
+
+def unary(vm: Any, symbol: str, value: Any, cont: Any = None) -> None:
+    function, name = UNARY[symbol]
+    cls = type(value)
+    if cls in SCALARS:
+        if cls is bool and symbol == "~" and INVERTED_BOOL:
+            vm.call_sync(warnings.warn, (INVERTED_BOOL, DeprecationWarning))
+            value = int(value)
+        try:
+            result = function(value)
+        except Exception as error:
+            raise Raised(error) from None
+        return vm.give(result, cont)
+    if cls is FakeTensor:
+        if (own := own_method(vm, value, name)) is not None:
+            return vm.call(own, (value,), {}, cont)
+        if vm.modes or vm.concerned((value,)):
+            return vm.give(vm.ask_modes(function, (value,)), cont)
+        return vm.give(vm.torch_call(function, (value,), None), cont)
+    if cls in NUMPY_TYPES and concerns(vm, (value,)):
+        return vm.give(run_traced(vm, function, (value,)), cont)
+    if cls in SYMBOLIC:
+        return vm.give(symbolic_numbers.arithmetic(vm, function, value), cont)
+    method = find(vm, cls, name)
+    if is_python_level(method):
+        return vm.call_function(method, (value,), None, cont) if type(method) is types.FunctionType \
+            else call_slot(vm, method, (value,), cont)
+    refuse_opaque(vm, value)
+    vm.admit_slot(method, (value,))
+    vm.give(run_on_arrays(vm, function, (value,)) if cls is ndarray else vm.native(function, (value,)), cont)
+
+
+def truth(vm: Any, value: Any) -> bool:
+    """bool(value); a tensor's truth is data."""
+    cls = type(value)
+    if cls is bool:
+        return value
+    if value is NotImplemented:
+        raise Break("SB015", "the truth of NotImplemented, of which Python warns")
+    if cls in SCALARS:
+        return bool(value)
+    if cls is FakeTensor:
+        return tensor_truth(vm, value)
+    if cls in HELD_TYPES:
+        return tensor_truth(vm, value.tensor)
+    if cls in SYMBOLIC:
+        return symbolic_numbers.truth(vm, value)
+    method = find(vm, cls, "__bool__")
+    if is_python_level(method):
+        result = vm.call_sync(method, (value,)) if type(method) is types.FunctionType else _slot_sync(vm, method, value)
+        if type(result) is torch.SymBool:
+            return symbolic_numbers.truth(vm, result)
+        if type(result) is not bool:
+            raise Raised(TypeError(f"__bool__ should return bool, returned {type(result).__name__}"))
+        return result
+    if method is MISSING:
+        method = find(vm, cls, "__len__")
+        if is_python_level(method):
+            result = vm.call_sync(method, (value,)) if type(method) is types.FunctionType \
+                else _slot_sync(vm, method, value)
+            return check_length(result) != 0
+    length = symbolic_length(vm, value)
+    if length is not MISSING:
+        return truth(vm, length)
+    if method is not MISSING:
+        refuse_opaque(vm, value)
+        vm.admit_slot(method, (value,))
+    vm.heap.expose_length(value)
+    return run_on_arrays(vm, bool, (value,)) if cls is ndarray else vm.native(bool, (value,))
+
+
+def tensor_truth(vm: Any, value: Any) -> bool:
+    if vm.modes:
+        raise Break("SB002", "the truth of a tensor while a mode sees every operation")
+    refuse_patched(vm, "__bool__")
+    if vm.recorder.classes and id(value) in vm.recorder.classes:
+        for name in ("__bool__", "__len__"):
+            if own_method(vm, value, name) is not None:
+                raise Break("SB017", f"the truth of a tensor whose class has its own {name}")
+        if vm.concerned((value,)) and not only_defaults(vm, [value]):
+            answer = vm.ask_modes(bool, (value,))
+            return symbolic_numbers.truth(vm, answer) if type(answer) is torch.SymBool else answer
+    count = value.numel()
+    several = count != 1
+    if symbolic_numbers.truth(vm, several) if type(several) is torch.SymBool else several:
+        some = count != 0
+        text = "more than one value" if type(some) is torch.SymBool or some else "no values"
+        raise Raised(RuntimeError(f"Boolean value of Tensor with {text} is ambiguous"))
+    known = vm.recorder.items.truth_of(value)
+    if known is None:
+        known = vm.recorder.known.of_scalar(value)
+    if known is UNKNOWN:
+        raise Break("SB002", "the truth of a tensor")
+    return bool(known)
+
+
+def _slot_sync(vm: Any, method: Any, value: Any) -> Any:
+    out: list[Any] = []
+    vm.sync(lambda: call_slot(vm, method, (value,), None), out)
+    return out[0]
+
+
+def check_length(result: Any) -> int:
+    """What len() demands of `__len__`."""
+    try:
+        return len(_Length(result))
+    except Exception as error:
+        raise Raised(error) from None
+
+
+class LengthOf(Continuation):
+    """len(): `__len__` must answer with a non-negative int."""
+
+    __slots__ = ("cont",)
+
+    def __init__(self, cont: Any) -> None:
+        self.cont = cont
+
+    def returned(self, vm: Any, frame: Frame, value: Any) -> None:
+        vm.give(check_length(value), self.cont)
+
+
+class _Length:
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __len__(self) -> Any:
+        return self.value
+
+
+# ---------------------------------------------------------------------- items
+
+
+def run_operator(vm: Any, function: Any, left: Any, right: Any) -> Any:
+    if type(left) is ndarray or type(right) is ndarray:
+        return run_on_arrays(vm, function, (left, right))
+    return vm.native(function, (left, right))
+
+
+
+
+
+
+
+
+
+

@@ -1,0 +1,260 @@
+"""Opcodes that build and unpack containers, and make functions."""
+
+from __future__ import annotations
+
+import types
+from typing import Any
+
+from torch._subclasses.fake_tensor import FakeTensor
+
+from stator.heap.box import Box
+from stator.heap.identity_facts import note_compared
+from stator.host.value_kinds import is_a, name_in_errors
+from stator.interp.deferred_values import joined
+from stator.interp.frame import Frame, Raised
+from stator.interp.iteration.polyfills import Again, listed, some_listed
+from stator.interp.lookup import MISSING, find
+from stator.interp.machine import op
+from stator.interp.numbers import symbolic_numbers
+from stator.shapes.symbolic_values import UNREAD, unread
+
+
+def take(stack: list[Any], count: int) -> list[Any]:
+    if count == 0:
+        return []
+    items = stack[-count:]
+    del stack[-count:]
+    return items
+
+
+@op
+def BUILD_TUPLE(vm: Any, frame: Frame, instr: Any) -> None:
+    frame.stack.append(tuple(take(frame.stack, instr.arg)))
+
+
+@op
+def BUILD_LIST(vm: Any, frame: Frame, instr: Any) -> None:
+    frame.stack.append(take(frame.stack, instr.arg))
+
+
+@op
+def BUILD_SET(vm: Any, frame: Frame, instr: Any) -> None:
+    items = take(frame.stack, instr.arg)
+    result: set[Any] = set()
+    for item in items:
+        put(vm, result, item)
+    frame.stack.append(result)
+
+
+def put(vm: Any, target: set[Any], item: Any) -> None:
+    vm.heap.expose_deep(item)
+    note_compared(vm.heap, (target, item))
+    vm.native(set.add, (target, symbolic_numbers.specialise_deep(vm, item)))
+
+
+@op
+def BUILD_MAP(vm: Any, frame: Frame, instr: Any) -> None:
+    items = take(frame.stack, 2 * instr.arg)
+    result: dict[Any, Any] = {}
+    for i in range(0, len(items), 2):
+        store_key(vm, result, items[i], items[i + 1])
+    frame.stack.append(result)
+
+
+def store_key(vm: Any, mapping: dict[Any, Any], key: Any, value: Any) -> None:
+    if type(key) is str or type(key) is int:
+        mapping[key] = value
+    else:
+        vm.heap.expose_deep(key)
+        note_compared(vm.heap, (mapping, key))
+        vm.native(dict.__setitem__, (mapping, symbolic_numbers.specialise_deep(vm, key), value))
+
+
+@op
+def BUILD_CONST_KEY_MAP(vm: Any, frame: Frame, instr: Any) -> None:
+    keys = frame.stack.pop()
+    frame.stack.append(dict(zip(keys, take(frame.stack, instr.arg), strict=True)))
+
+
+@op
+def BUILD_STRING(vm: Any, frame: Frame, instr: Any) -> None:
+    parts = take(frame.stack, instr.arg)
+    frame.stack.append(joined(parts))
+
+
+@op
+def BUILD_SLICE(vm: Any, frame: Frame, instr: Any) -> None:
+    frame.stack.append(slice(*take(frame.stack, instr.arg)))
+
+
+@op
+def LIST_TO_TUPLE(vm: Any, frame: Frame, instr: Any) -> None:
+    items = frame.stack.pop()
+    vm.heap.expose(items)  # a list that was begun before a graph break is one from outside
+    frame.stack.append(tuple(items))
+
+
+@op
+def LIST_APPEND(vm: Any, frame: Frame, instr: Any) -> None:
+    value = frame.stack.pop()
+    writable(vm, frame.stack[-instr.arg]).append(value)
+
+
+@op
+def SET_ADD(vm: Any, frame: Frame, instr: Any) -> None:
+    value = frame.stack.pop()
+    put(vm, writable(vm, frame.stack[-instr.arg]), value)
+
+
+@op
+def MAP_ADD(vm: Any, frame: Frame, instr: Any) -> None:
+    value, key = frame.stack.pop(), frame.stack.pop()
+    store_key(vm, writable(vm, frame.stack[-instr.arg]), key, value)
+
+
+def writable(vm: Any, target: Any) -> Any:
+    """A container that a display fills: begun before a graph break, it may be one of which nothing is known."""
+    if type(target) in UNREAD:
+        raise unread(target)
+    vm.heap.note_write(target)
+    return target
+
+
+@op
+def LIST_EXTEND(vm: Any, frame: Frame, instr: Any) -> None:
+    iterable = frame.stack.pop()
+    target = writable(vm, frame.stack[-instr.arg])
+    if type(iterable) is not FakeTensor and not vm.is_iterable(iterable):
+        raise Raised(TypeError(f"Value after * must be an iterable, not {name_in_errors(type(iterable))}"))
+    if vm.is_python_iterable(iterable):
+        return vm.call_own(listed, (iterable,), Again())
+    target.extend(vm.collect(iterable))
+
+
+@op
+def SET_UPDATE(vm: Any, frame: Frame, instr: Any) -> None:
+    iterable = frame.stack.pop()
+    if vm.is_python_iterable(iterable):
+        return vm.call_own(listed, (iterable,), Again())
+    if type(iterable) in (set, frozenset, dict):  # how large they are decides the order, as much as their own
+        target = writable(vm, frame.stack[-instr.arg])
+        vm.heap.expose_deep(iterable)
+        note_compared(vm.heap, (target, iterable))
+        vm.native(set.update, (target, iterable))
+        return
+    items = vm.collect(iterable)
+    target = writable(vm, frame.stack[-instr.arg])
+    for item in items:
+        put(vm, target, item)
+
+
+@op
+def DICT_UPDATE(vm: Any, frame: Frame, instr: Any) -> None:
+    mapping = frame.stack.pop()
+    vm.heap.expose(mapping)
+    if find(vm, type(mapping), "keys") is MISSING:
+        raise Raised(TypeError(f"'{name_in_errors(type(mapping))}' object is not a mapping"))
+    note_compared(vm.heap, (frame.stack[-instr.arg], mapping))
+    vm.native(dict.update, (frame.stack[-instr.arg], mapping))
+
+
+def function_text(vm: Any, function: Any) -> str:
+    """How CPython names a callable in a TypeError: by its names, or as `str` shows an object that has none."""
+    name = vm.optional_attr(function, "__qualname__")
+    if name is vm.MISSING:
+        return vm.call_sync(str, (function,))
+    module = vm.optional_attr(function, "__module__")
+    return f"{name}()" if module is vm.MISSING or module is None or module == "builtins" else f"{module}.{name}()"
+
+
+@op
+def DICT_MERGE(vm: Any, frame: Frame, instr: Any) -> None:
+    mapping = frame.stack.pop()
+    target = frame.stack[-instr.arg]
+    vm.heap.expose(mapping)
+    vm.heap.expose(target)
+    vm.heap.note_write(target)
+    function = frame.stack[-(2 + instr.arg)]
+    if type(mapping) is not dict:
+        if find(vm, type(mapping), "keys") is MISSING:
+            raise Raised(TypeError(f"{function_text(vm, function)} argument after ** must be a mapping, "
+                                   f"not {name_in_errors(type(mapping))}"))
+        vm.guard_special_methods(mapping)
+        copy: dict[Any, Any] = {}
+        vm.native(dict.update, (copy, mapping))
+        mapping = copy
+    for key, value in mapping.items():
+        if key in target:
+            raise Raised(TypeError(f"{function_text(vm, function)} got multiple values for keyword argument "
+                                   f"'{key}'"))
+        target[key] = value
+
+
+@op
+def MAKE_FUNCTION(vm: Any, frame: Frame, instr: Any) -> None:
+    stack, flags = frame.stack, instr.arg or 0  # since 3.13 SET_FUNCTION_ATTRIBUTE says the rest
+    code = stack.pop()
+    closure = stack.pop() if flags & 8 else None
+    annotations = stack.pop() if flags & 4 else None
+    kwdefaults = stack.pop() if flags & 2 else None
+    defaults = stack.pop() if flags & 1 else None
+    function = make_function(vm, frame, code, closure)
+    function.__defaults__ = defaults
+    if kwdefaults is not None:
+        function.__kwdefaults__ = kwdefaults
+    if annotations is not None:
+        set_annotations(function, annotations)
+    stack.append(function)
+
+
+def make_function(vm: Any, frame: Frame, code: types.CodeType, closure: Any) -> types.FunctionType:
+    """A function of the trace, in the frame's own globals; its cells may be given later."""
+    if closure is None and code.co_freevars:
+        closure = tuple(types.CellType() for _ in code.co_freevars)
+    function = types.FunctionType(code, frame.scope.namespace, code.co_name, None, closure)
+    function.__qualname__ = code.co_qualname
+    module = frame.scope.read("__name__")
+    function.__module__ = None if module is MISSING else module  # type: ignore[assignment]  # CPython allows None
+    vm.fresh[id(function)] = function
+    return function
+
+
+def set_annotations(function: types.FunctionType, annotations: Any) -> None:
+    function.__annotations__ = dict(zip(annotations[::2], annotations[1::2], strict=True)) \
+        if is_a(annotations, tuple) else annotations
+
+
+@op
+def UNPACK_SEQUENCE(vm: Any, frame: Frame, instr: Any) -> None:
+    value, count = frame.stack.pop(), instr.arg
+    if type(value) is tuple or type(value) is list:
+        vm.heap.expose_length(value)
+        items = [item.force() if type(item) is Box else item for item in value] if len(value) == count else value
+    else:
+        if type(value) is not FakeTensor and not vm.is_iterable(value):
+            raise Raised(TypeError(f"cannot unpack non-iterable {name_in_errors(type(value))} object"))
+        if vm.is_python_iterable(value):
+            return vm.call_own(some_listed, (value, count + 1), Again())
+        items = vm.take(value, count + 1)
+    if len(items) < count:
+        raise Raised(ValueError(f"not enough values to unpack (expected {count}, got {len(items)})"))
+    if len(items) > count:
+        raise Raised(ValueError(f"too many values to unpack (expected {count})"))
+    frame.stack.extend(reversed(items))
+
+
+@op
+def UNPACK_EX(vm: Any, frame: Frame, instr: Any) -> None:
+    before, after = instr.arg & 0xFF, instr.arg >> 8
+    value = frame.stack.pop()
+    if type(value) is not FakeTensor and not vm.is_iterable(value):
+        raise Raised(TypeError(f"cannot unpack non-iterable {name_in_errors(type(value))} object"))
+    if vm.is_python_iterable(value):
+        return vm.call_own(listed, (value,), Again())
+    items = vm.collect(value)
+    if len(items) < before + after:
+        least = f"at least {before + after}" if after else f"at least {before}"
+        raise Raised(ValueError(f"not enough values to unpack (expected {least}, got {len(items)})"))
+    middle = items[before:len(items) - after]
+    tail = items[len(items) - after:] if after else []
+    frame.stack.extend(reversed([*items[:before], middle, *tail]))

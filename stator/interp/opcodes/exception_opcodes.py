@@ -1,0 +1,322 @@
+"""Opcodes of exceptions, `with` and `match`."""
+
+from __future__ import annotations
+
+import types
+from typing import Any
+
+from stator.breaks import Break
+from stator.guards.guard import Kind
+from stator.host.value_kinds import is_a, name_in_errors
+from stator.interp.frame import Continuation, Frame, Raised, SavedExc
+from stator.interp.lookup import MISSING, ancestors, find, flags_of, is_mutable_class
+from stator.interp.machine import op
+from stator.interp.objects.attributes import load_attr
+from stator.interp.objects.descriptors import bind
+from stator.shapes.symbolic_values import python_type
+from stator.source import CallOf, Pinned
+
+# ---------------------------------------------------------------------- raising
+
+
+@op
+def RAISE_VARARGS(vm: Any, frame: Frame, instr: Any) -> None:
+    if instr.arg == 0:
+        current = vm.exc_state.topmost()
+        if current is None:
+            raise Raised(RuntimeError("No active exception to reraise"))
+        raise Raised(current, again=True)
+    cause: Any = frame.stack.pop() if instr.arg == 2 else MISSING
+    exc = make_exception(vm, frame.stack.pop())
+    if cause is not MISSING:
+        if cause is not None:
+            if is_a(cause, type) and issubclass(cause, BaseException):
+                cause = vm.call_sync(cause, ())
+            if not is_a(cause, BaseException):
+                raise Raised(TypeError("exception causes must derive from BaseException"))
+        exc.__cause__ = cause
+    raise Raised(vm.set_context(exc), spoken=True)
+
+
+def make_exception(vm: Any, value: Any) -> BaseException:
+    if is_a(value, type) and issubclass(value, BaseException):
+        made = vm.call_sync(value, ())
+        if not is_a(made, BaseException):
+            raise Raised(TypeError(f"calling {value!r} should have returned an instance of BaseException, "
+                                   f"not {type(made)}"))
+        return made
+    if not is_a(value, BaseException):
+        raise Raised(TypeError("exceptions must derive from BaseException"))
+    return value
+
+
+@op
+def PUSH_EXC_INFO(vm: Any, frame: Frame, instr: Any) -> None:
+    exc = frame.stack.pop()
+    frame.stack.append(SavedExc(vm.exc_state.value, exc))
+    frame.stack.append(exc)
+    vm.exc_state.value = exc
+
+
+@op
+def POP_EXCEPT(vm: Any, frame: Frame, instr: Any) -> None:
+    vm.exc_state.value = frame.stack.pop().previous
+
+
+@op
+def RERAISE(vm: Any, frame: Frame, instr: Any) -> None:
+    raise Raised(frame.stack.pop(), again=True)
+
+
+@op
+def CHECK_EXC_MATCH(vm: Any, frame: Frame, instr: Any) -> None:
+    wanted = frame.stack.pop()
+    vm.heap.expose(wanted)
+    for cls in wanted if is_a(wanted, tuple) else (wanted,):
+        if not (is_a(cls, type) and issubclass(cls, BaseException)):
+            raise Raised(TypeError("catching classes that do not inherit from BaseException is not allowed"))
+    exc = frame.stack[-1]
+    classes = wanted if is_a(wanted, tuple) else (wanted,)
+    frame.stack.append(any(cls in ancestors(vm, type(exc)) for cls in classes))
+
+
+def _with_parts(exc: BaseException) -> list[BaseException]:
+    parts = exc.exceptions if is_a(exc, BaseExceptionGroup) else ()  # type: ignore[attr-defined]
+    return [exc, *(each for part in parts for each in _with_parts(part))]
+
+
+@op
+def CHECK_EG_MATCH(vm: Any, frame: Frame, instr: Any) -> None:
+    wanted, exc = frame.stack.pop(), frame.stack.pop()
+    for cls in wanted if is_a(wanted, tuple) else (wanted,):
+        if not (is_a(cls, type) and issubclass(cls, BaseException)):
+            raise Raised(TypeError("catching classes that do not inherit from BaseException is not allowed"))
+        if issubclass(cls, BaseExceptionGroup):
+            raise Raised(TypeError("catching ExceptionGroup with except* is not allowed. Use except instead."))
+    for part in _with_parts(exc):
+        ancestors(vm, type(part))
+    if is_a(exc, wanted):
+        if is_a(exc, BaseExceptionGroup):
+            match, rest = exc, None
+        else:
+            match, rest = vm.native(BaseExceptionGroup, ("", (exc,))), None
+    elif is_a(exc, BaseExceptionGroup):
+        if id(exc) in vm.heap.by_standin:  # the parts would hold exceptions of the user's, which are known by no name
+            raise Break("SB005", "an exception group from outside, which except* takes apart")
+        match, rest = vm.native(type(exc).split, (exc, wanted))
+    else:
+        match, rest = None, exc
+    frame.stack.append(rest)
+    frame.stack.append(match)
+    if match is not None:
+        vm.exc_state.value = match
+        saved = next((item for item in reversed(frame.stack) if type(item) is SavedExc), None)
+        if saved is not None:  # after a break in the handler, the part is what is being handled
+            saved.current = match
+
+
+@op
+def PREP_RERAISE_STAR(vm: Any, frame: Frame, instr: Any) -> None:
+    raised, original = frame.stack.pop(), frame.stack.pop()
+    vm.heap.expose(raised)  # after a break in a handler, a list from outside
+    frame.stack.append(prepare_reraise(original, raised))
+
+
+def prepare_reraise(original: BaseException, raised: list[Any]) -> BaseException | None:
+    """What an `except*` raises: the unhandled part of the group, merged with what handlers raised."""
+    if not is_a(original, BaseExceptionGroup):
+        return raised[0] if raised else None
+    fresh: list[BaseException] = []
+    reraised: list[BaseException] = []
+    for exc in raised:
+        if exc is None:
+            continue
+        (reraised if is_a(exc, BaseExceptionGroup) and _is_told_alike(exc, original) else fresh).append(exc)
+    rest = _merge(original, reraised)
+    if not fresh:
+        return rest
+    if rest is not None:
+        fresh.append(rest)
+    return fresh[0] if len(fresh) == 1 and not reraised else BaseExceptionGroup("", fresh)
+
+
+def _leaves(group: Any) -> set[int]:
+    if is_a(group, BaseExceptionGroup):
+        return {leaf for exc in group.exceptions for leaf in _leaves(exc)}
+    return {id(group)}
+
+
+def _is_told_alike(exc: BaseException, original: BaseException) -> bool:
+    """Whether a part has what the group came with: then it was only raised again. CPython looks at no notes here."""
+    return exc.__traceback__ is original.__traceback__ and exc.__cause__ is original.__cause__ \
+        and exc.__context__ is original.__context__
+
+
+def _merge(original: BaseExceptionGroup, parts: list[Any]) -> Any:
+    if not parts:
+        return None
+    keep = set().union(*(_leaves(part) for part in parts))
+    matched, _ = original.split(lambda exc: id(exc) in keep)
+    return matched
+
+
+# ---------------------------------------------------------------------- with
+
+
+def special_method(vm: Any, obj: Any, name: str, text: str) -> Any:
+    """A bound dunder looked up on the type, or TypeError `text`."""
+    found = find(vm, type(obj), name)
+    if found is MISSING:
+        raise Raised(TypeError(text))
+    if type(found) is types.FunctionType:
+        return types.MethodType(found, obj)
+    out: list[Any] = []
+    vm.sync(lambda: bind(vm, found, obj, type(obj), None), out)
+    return out[0]
+
+
+@op
+def BEFORE_WITH(vm: Any, frame: Frame, instr: Any) -> None:
+    manager = frame.stack.pop()
+    name = name_in_errors(type(manager))
+    enter = special_method(vm, manager, "__enter__", f"'{name}' object does not support the context manager protocol")
+    leave = special_method(vm, manager, "__exit__", f"'{name}' object does not support the context manager protocol "
+                                                    "(missed __exit__ method)")
+    frame.stack.append(leave)
+    vm.call(enter, ())
+
+
+@op
+def WITH_EXCEPT_START(vm: Any, frame: Frame, instr: Any) -> None:
+    exc = frame.stack[-1]
+    leave = frame.stack[-4]
+    vm.call(leave, (type(exc), exc, vm.traceback_of(exc)))
+
+
+# ---------------------------------------------------------------------- match
+
+
+@op
+def MATCH_MAPPING(vm: Any, frame: Frame, instr: Any) -> None:
+    frame.stack.append(_is_collection(vm, frame.stack[-1], 1 << 6))  # Py_TPFLAGS_MAPPING
+
+
+@op
+def MATCH_SEQUENCE(vm: Any, frame: Frame, instr: Any) -> None:
+    frame.stack.append(_is_collection(vm, frame.stack[-1], 1 << 5))  # Py_TPFLAGS_SEQUENCE
+
+
+def _is_collection(vm: Any, value: Any, flag: int) -> bool:
+    """Whether CPython matches the class as a sequence or mapping; registering it with an ABC later changes that."""
+    cls = python_type(value)
+    if is_mutable_class(cls) and id(cls) not in vm.fresh:
+        vm.heap.guard(CallOf(Pinned(collection_flags), (Pinned(cls),)), Kind.FRESH_CALL, collection_flags(cls))
+    return bool(flags_of(cls) & flag)
+
+
+def collection_flags(cls: type) -> int:
+    """A pure reader for guards."""
+    return flags_of(cls) & 0x60
+
+
+@op
+def MATCH_KEYS(vm: Any, frame: Frame, instr: Any) -> None:
+    keys, subject = frame.stack[-1], frame.stack[-2]
+    values: list[Any] | None = []
+    seen: set[Any] = set()
+    getter = None
+    for key in keys:
+        if key in seen:
+            raise Raised(ValueError(f"mapping pattern checks duplicate key ({key!r})"))
+        seen.add(key)
+        if getter is None:
+            out: list[Any] = []
+            vm.sync(lambda: load_attr(vm, subject, "get"), out)
+            getter = out[0]
+        value = vm.call_sync(getter, (key, _ABSENT))
+        if value is _ABSENT:
+            values = None
+            break
+        values.append(value)  # type: ignore[union-attr]
+    frame.stack.append(None if values is None else tuple(values))
+
+
+_ABSENT = object()
+
+
+class _Absent(Continuation):
+    __slots__ = ("out",)
+
+    def __init__(self, out: list[Any]) -> None:
+        self.out = out
+
+    def returned(self, vm: Any, frame: Frame, value: Any) -> None:
+        frame.stack.append(value)
+
+    def raised(self, vm: Any, frame: Frame, exc: BaseException) -> bool:
+        if not is_a(exc, AttributeError):
+            return False
+        frame.stack.append(_ABSENT)
+        return True
+
+
+def optional_attr(vm: Any, obj: Any, name: str) -> Any:
+    """An attribute, or MISSING where it does not exist."""
+    out: list[Any] = []
+    vm.sync(lambda: load_attr(vm, obj, name, _Absent(out)), out)
+    return MISSING if out[0] is _ABSENT else out[0]
+
+
+@op
+def MATCH_CLASS(vm: Any, frame: Frame, instr: Any) -> None:
+    names = frame.stack.pop()
+    cls = frame.stack.pop()
+    subject = frame.stack.pop()
+    frame.stack.append(match_class(vm, subject, cls, names, instr.arg))
+
+
+def match_class(vm: Any, subject: Any, cls: Any, names: tuple[str, ...], positional: int) -> Any:
+    if not is_a(cls, type):
+        raise Raised(TypeError("called match pattern must be a class"))
+    if not vm.call_sync(isinstance, (subject, cls)):
+        return None
+    found: list[Any] = []
+    seen: set[str] = set()
+    if positional:
+        match_args = optional_attr(vm, cls, "__match_args__")
+        itself = False
+        if match_args is MISSING:
+            match_args = ()
+            itself = bool(cls.__flags__ & (1 << 22))  # Py_TPFLAGS_MATCH_SELF: int, str, list, ...
+        elif not is_a(match_args, tuple):
+            raise Raised(TypeError(f"{cls.__name__}.__match_args__ must be a tuple (got {type(match_args).__name__})"))
+        allowed = 1 if itself else len(match_args)
+        if allowed < positional:
+            plural = "" if allowed == 1 else "s"
+            raise Raised(TypeError(f"{cls.__name__}() accepts {allowed} positional sub-pattern{plural} "
+                                   f"({positional} given)"))
+        if itself:
+            found.append(subject)
+        else:
+            for name in match_args[:positional]:
+                if type(name) is not str:
+                    raise Raised(TypeError(f"__match_args__ elements must be strings (got {type(name).__name__})"))
+                if not _match_attr(vm, subject, cls, name, seen, found):
+                    return None
+    for name in names:
+        if not _match_attr(vm, subject, cls, name, seen, found):
+            return None
+    return tuple(found)
+
+
+def _match_attr(vm: Any, subject: Any, cls: type, name: str, seen: set[str], found: list[Any]) -> bool:
+    if name in seen:
+        raise Raised(TypeError(f"{cls.__name__}() got multiple sub-patterns for attribute '{name}'"))
+    seen.add(name)
+    value = optional_attr(vm, subject, name)
+    if value is MISSING:
+        return False
+    found.append(value)
+    return True
+
+

@@ -1,0 +1,392 @@
+"""Opcodes of operators, attributes, jumps, calls and iteration."""
+
+from __future__ import annotations
+
+import types
+from typing import Any
+
+import numpy
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+
+from stator.code.opcodes import LOOP_END_SKIP, NULL_LAST
+from stator.heap.box import Box
+from stator.heap.iterators.peekable_iterators import posed_class
+from stator.heap.raw_access import instance_dict
+from stator.host.value_kinds import is_a, name_in_errors
+from stator.interp.branches.assertions import take_for_granted
+from stator.interp.branches.captured_branches import capture_branch, truth_as_symbol
+from stator.interp.calls.call_protocol import looks_itself
+from stator.interp.deferred_values import text_piece
+from stator.interp.frame import NULL, Continuation, Frame, Raised
+from stator.interp.iteration import polyfills
+from stator.interp.lookup import MISSING, find
+from stator.interp.machine import also, op
+from stator.interp.objects import operators
+from stator.interp.objects.assignment import delete_attr, store_attr
+from stator.interp.objects.attributes import LIST_ITERATOR, is_empty_table, load_attr, read_instance_dict
+from stator.interp.objects.items import delete_item, get_item, set_item
+from stator.interp.objects.membership import contains
+from stator.interp.opcodes.building_opcodes import function_text, take
+from stator.shapes.symbolic_values import SYMBOLIC, DeferredText, is_unbacked, specialise
+from stator.shapes.varying_values import HELD_TYPES
+
+# ---------------------------------------------------------------------- operators
+
+
+@op
+def BINARY_OP(vm: Any, frame: Frame, instr: Any) -> None:
+    right, left = frame.stack.pop(), frame.stack.pop()
+    symbol = instr.argval
+    inplace = symbol[-1] == "="
+    operators.binary(vm, symbol[:-1] if inplace else symbol, left, right, inplace)
+
+
+@op
+def COMPARE_OP(vm: Any, frame: Frame, instr: Any) -> None:
+    right, left = frame.stack.pop(), frame.stack.pop()
+    operators.compare(vm, instr.argval, left, right)
+
+
+@op
+def IS_OP(vm: Any, frame: Frame, instr: Any) -> None:
+    right, left = frame.stack.pop(), frame.stack.pop()
+    frame.stack.append(operators.identical(vm, left, right) != bool(instr.arg))
+
+
+@op
+def CONTAINS_OP(vm: Any, frame: Frame, instr: Any) -> None:
+    container, item = frame.stack.pop(), frame.stack.pop()
+    contains(vm, container, item, bool(instr.arg))
+
+
+@op
+def UNARY_POSITIVE(vm: Any, frame: Frame, instr: Any) -> None:
+    operators.unary(vm, "+", frame.stack.pop())
+
+
+@op
+def UNARY_NEGATIVE(vm: Any, frame: Frame, instr: Any) -> None:
+    operators.unary(vm, "-", frame.stack.pop())
+
+
+@op
+def UNARY_INVERT(vm: Any, frame: Frame, instr: Any) -> None:
+    operators.unary(vm, "~", frame.stack.pop())
+
+
+@op
+def UNARY_NOT(vm: Any, frame: Frame, instr: Any) -> None:
+    symbol = truth_as_symbol(vm, frame.stack[-1]) if type(frame.stack[-1]) is FakeTensor else None
+    if symbol is not None:
+        frame.stack[-1] = torch.sym_not(symbol)
+        return
+    frame.stack.append(not operators.truth(vm, frame.stack.pop()))
+
+
+@op
+def BINARY_SUBSCR(vm: Any, frame: Frame, instr: Any) -> None:
+    key, obj = frame.stack.pop(), frame.stack.pop()
+    get_item(vm, obj, key)
+
+
+@op
+def STORE_SUBSCR(vm: Any, frame: Frame, instr: Any) -> None:
+    key, obj, value = frame.stack.pop(), frame.stack.pop(), frame.stack.pop()
+    set_item(vm, obj, key, value)
+
+
+@op
+def DELETE_SUBSCR(vm: Any, frame: Frame, instr: Any) -> None:
+    key, obj = frame.stack.pop(), frame.stack.pop()
+    delete_item(vm, obj, key)
+
+
+# ---------------------------------------------------------------------- attributes
+
+
+@op
+def LOAD_ATTR(vm: Any, frame: Frame, instr: Any) -> None:
+    if instr.flag:
+        return LOAD_METHOD(vm, frame, instr)
+    obj = frame.stack.pop()
+    if frame.program[frame.ip][0] in _TRUTH_JUMPS and is_empty_table(vm, obj, instr.argval):
+        frame.stack.append(False)  # the jump asks for no more than that
+        return
+    load_attr(vm, obj, instr.argval)
+
+
+@op
+def STORE_ATTR(vm: Any, frame: Frame, instr: Any) -> None:
+    obj, value = frame.stack.pop(), frame.stack.pop()
+    store_attr(vm, obj, instr.argval, value)
+
+
+@op
+def DELETE_ATTR(vm: Any, frame: Frame, instr: Any) -> None:
+    delete_attr(vm, frame.stack.pop(), instr.argval)
+
+
+class _PushWithNull(Continuation):
+    """A callable without a receiver, where the NULL comes after it."""
+
+    __slots__ = ()
+
+    def returned(self, vm: Any, frame: Frame, value: Any) -> None:
+        frame.stack += (value, NULL)
+
+
+PUSH_WITH_NULL = _PushWithNull()
+
+
+@op
+def LOAD_METHOD(vm: Any, frame: Frame, instr: Any) -> None:
+    """Push (function, self) where the attribute is a plain method, else a value without a receiver."""
+    obj, name = frame.stack.pop(), instr.argval
+    if type(obj) not in HELD_TYPES:
+        obj = specialise(obj, f"the method {name}")
+    cls = type(obj)
+    if cls is not FakeTensor and not is_a(obj, (type, types.ModuleType)) and cls is not super \
+            and cls is not types.MethodType and cls not in HELD_TYPES \
+            and not (cls is LIST_ITERATOR and posed_class(vm.heap, obj) is not None):
+        found = find(vm, cls, name)
+        kind = type(found)
+        if (kind is types.FunctionType or kind is types.MethodDescriptorType) \
+                and type(find(vm, cls, "__getattribute__")) is types.WrapperDescriptorType:
+            if instance_dict(obj) is None or read_instance_dict(vm, obj, name) is MISSING:
+                frame.stack.append(found)
+                frame.stack.append(obj)
+                return
+    if NULL_LAST:
+        return load_attr(vm, obj, name, PUSH_WITH_NULL)
+    frame.stack.append(NULL)
+    load_attr(vm, obj, name)
+
+
+# ---------------------------------------------------------------------- jumps
+
+
+@op
+def JUMP_FORWARD(vm: Any, frame: Frame, instr: Any) -> None:
+    frame.ip = instr.target
+
+
+@op
+def JUMP_BACKWARD(vm: Any, frame: Frame, instr: Any) -> None:
+    frame.ip = instr.target
+    vm.tick()
+
+
+@op
+def JUMP_BACKWARD_NO_INTERRUPT(vm: Any, frame: Frame, instr: Any) -> None:
+    frame.ip = instr.target
+
+
+def pop_jump(vm: Any, frame: Frame, instr: Any, jump_if: bool) -> None:
+    value = frame.stack[-1]
+    if type(value) is bool:
+        holds = value
+    else:
+        granted = None
+        if type(value) in _FROM_GRAPH:
+            granted = take_for_granted(vm, frame, instr, value, jump_if)
+            if granted is None and capture_branch(vm, frame, instr, value, jump_if):
+                return
+        holds = operators.truth(vm, value) if granted is None else granted
+    if holds is jump_if:
+        frame.ip = instr.target
+    frame.stack.pop()
+
+
+_FROM_GRAPH = SYMBOLIC | {FakeTensor}
+
+
+@op
+def POP_JUMP_IF_FALSE(vm: Any, frame: Frame, instr: Any) -> None:
+    pop_jump(vm, frame, instr, False)
+
+
+@op
+def POP_JUMP_IF_TRUE(vm: Any, frame: Frame, instr: Any) -> None:
+    pop_jump(vm, frame, instr, True)
+
+
+@op
+def POP_JUMP_IF_NONE(vm: Any, frame: Frame, instr: Any) -> None:
+    if frame.stack.pop() is None:
+        frame.ip = instr.target
+
+
+@op
+def POP_JUMP_IF_NOT_NONE(vm: Any, frame: Frame, instr: Any) -> None:
+    if frame.stack.pop() is not None:
+        frame.ip = instr.target
+
+
+def _backward(handler: Any) -> Any:
+    """A conditional jump of 3.11 that closes a loop."""
+    def jump(vm: Any, frame: Frame, instr: Any) -> None:
+        handler(vm, frame, instr)
+        vm.tick()
+    return jump
+
+
+_TRUTH_JUMPS = frozenset({POP_JUMP_IF_FALSE, POP_JUMP_IF_TRUE})
+
+also("POP_JUMP_FORWARD_IF_FALSE", POP_JUMP_IF_FALSE)
+also("POP_JUMP_FORWARD_IF_TRUE", POP_JUMP_IF_TRUE)
+also("POP_JUMP_FORWARD_IF_NONE", POP_JUMP_IF_NONE)
+also("POP_JUMP_FORWARD_IF_NOT_NONE", POP_JUMP_IF_NOT_NONE)
+also("POP_JUMP_BACKWARD_IF_FALSE", _backward(POP_JUMP_IF_FALSE))
+also("POP_JUMP_BACKWARD_IF_TRUE", _backward(POP_JUMP_IF_TRUE))
+also("POP_JUMP_BACKWARD_IF_NONE", _backward(POP_JUMP_IF_NONE))
+also("POP_JUMP_BACKWARD_IF_NOT_NONE", _backward(POP_JUMP_IF_NOT_NONE))
+
+
+@op
+def JUMP_IF_FALSE_OR_POP(vm: Any, frame: Frame, instr: Any) -> None:
+    jump_or_pop(vm, frame, instr, False)
+
+
+@op
+def JUMP_IF_TRUE_OR_POP(vm: Any, frame: Frame, instr: Any) -> None:
+    jump_or_pop(vm, frame, instr, True)
+
+
+def jump_or_pop(vm: Any, frame: Frame, instr: Any, jump_if: bool) -> None:
+    value = frame.stack[-1]
+    if type(value) in _FROM_GRAPH and capture_branch(vm, frame, instr, value, jump_if, keeps=True):
+        return
+    if operators.truth(vm, value) is jump_if:
+        frame.ip = instr.target
+    else:
+        frame.stack.pop()
+
+
+# ---------------------------------------------------------------------- calls
+
+
+@op
+def KW_NAMES(vm: Any, frame: Frame, instr: Any) -> None:
+    frame.kwnames = instr.argval
+
+
+@op
+def CALL(vm: Any, frame: Frame, instr: Any) -> None:
+    names, frame.kwnames = frame.kwnames, ()
+    call(vm, frame, instr.arg, names)
+
+
+@op
+def CALL_KW(vm: Any, frame: Frame, instr: Any) -> None:
+    call(vm, frame, instr.arg, frame.stack.pop())
+
+
+def call(vm: Any, frame: Frame, count: int, names: tuple[str, ...]) -> None:
+    """Call what lies below `count` arguments: (NULL, function), (function, NULL) or (function, receiver)."""
+    stack = frame.stack
+    args = take(stack, count)
+    receiver, function = stack.pop(), stack.pop()
+    kwargs = None
+    if names:
+        kwargs = dict(zip(names, args[-len(names):], strict=True))
+        del args[-len(names):]
+    if function is NULL:
+        function, receiver = receiver, NULL
+    look_at_arguments(function, args, kwargs)
+    if receiver is not NULL:
+        args.insert(0, receiver)
+    vm.call(function, args, kwargs)
+
+
+def look_at_arguments(function: Any, args: list[Any], kwargs: dict[str, Any] | None) -> None:
+    """An interpreted function looks at its arguments itself, if it does; everybody else gets them forced."""
+    for i, value in enumerate(args):
+        if type(value) is Box:
+            if looks_itself(function):
+                return
+            args[i] = value.force()
+    if kwargs:
+        for name, value in kwargs.items():
+            if type(value) is Box:
+                if looks_itself(function):
+                    return
+                kwargs[name] = value.force()
+
+
+@op
+def CALL_FUNCTION_EX(vm: Any, frame: Frame, instr: Any) -> None:
+    stack = frame.stack
+    named = instr.arg & 1
+    if vm.is_python_iterable(stack[-1 - named]):
+        return vm.call_own(polyfills.listed, (stack.pop(-1 - named),), polyfills.Again(named))
+    kwargs = stack.pop() if named else None
+    args = stack.pop()
+    second, first = stack.pop(), stack.pop()
+    function = second if first is NULL else first
+    if kwargs is not None:
+        vm.heap.expose(kwargs)
+        kwargs = dict(kwargs)
+        if not all(type(key) is str for key in kwargs):
+            raise Raised(TypeError("keywords must be strings"))
+    if type(args) is not tuple or vm.heap.tracker_of(args) is not None:
+        if not vm.is_iterable(args):
+            raise Raised(TypeError(f"{function_text(vm, function)} argument after * must be an iterable, "
+                                   f"not {name_in_errors(type(args))}"))
+        args = vm.collect(args)
+    vm.call(function, tuple(args), kwargs)
+
+
+@op
+def RETURN_VALUE(vm: Any, frame: Frame, instr: Any) -> None:
+    value = frame.stack.pop()
+    if type(value) is Box and (frame.parent is not None or frame.outer is not None or frame.generator is not None):
+        value = value.force()
+    give_back(vm, frame, value)
+
+
+def give_back(vm: Any, frame: Frame, value: Any) -> None:
+    if frame.generator is not None:
+        return frame.generator.finished(vm, value)
+    vm.leave(frame, value)
+
+
+# ---------------------------------------------------------------------- iteration
+
+
+@op
+def GET_ITER(vm: Any, frame: Frame, instr: Any) -> None:
+    vm.get_iter(frame.stack.pop())
+
+
+@op
+def FOR_ITER(vm: Any, frame: Frame, instr: Any) -> None:
+    vm.for_iter(frame, frame.stack[-1], instr.target + LOOP_END_SKIP)
+
+
+@op
+def GET_LEN(vm: Any, frame: Frame, instr: Any) -> None:
+    frame.stack.append(vm.call_sync(len, (frame.stack[-1],)))
+
+
+# ---------------------------------------------------------------------- formatting
+
+
+@op
+def FORMAT_VALUE(vm: Any, frame: Frame, instr: Any) -> None:
+    spec = frame.stack.pop() if instr.arg & 4 else ""
+    format_piece(vm, frame, frame.stack.pop(), instr.arg & 3, spec)
+
+
+def format_piece(vm: Any, frame: Frame, value: Any, conversion: int, spec: Any) -> None:
+    """One replacement field of an f-string: !s, !r and !a are the conversions 1 to 3."""
+    if type(value) is FakeTensor or is_unbacked(value) or type(spec) is DeferredText:
+        return frame.stack.append(text_piece(vm, value, ("", "s", "r", "a")[conversion], spec))
+    if type(value) is numpy.ndarray and not conversion and type(spec) is str and not spec:
+        conversion = 1  # an array has no format of its own
+    if conversion:
+        value = vm.call_sync((str, repr, ascii)[conversion - 1], (value,))
+    if type(value) is str and not spec:
+        frame.stack.append(value)
+    else:
+        frame.stack.append(vm.call_sync(format, (value, spec)))

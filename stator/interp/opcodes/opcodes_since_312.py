@@ -1,0 +1,195 @@
+"""Opcodes that 3.11 does not have: those of 3.12, and those of 3.13."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stator.code.opcodes import NULL_LAST
+from stator.heap.box import Box
+from stator.host.value_kinds import is_a
+from stator.interp.frame import NULL, UNBOUND, Continuation, Frame, Raised
+from stator.interp.lookup import MISSING
+from stator.interp.machine import op
+from stator.interp.objects import operators
+from stator.interp.objects.attributes import load_attr
+from stator.interp.objects.items import get_item, set_item
+from stator.interp.opcodes.building_opcodes import make_function, set_annotations
+from stator.interp.opcodes.data_opcodes import read_cell, unbound_cell, unbound_local
+from stator.interp.opcodes.flow_opcodes import PUSH_WITH_NULL, format_piece, give_back
+from stator.interp.opcodes.name_opcodes import name_error, read_global, read_name
+
+# ---------------------------------------------------------------------- locals and names
+
+
+@op
+def LOAD_FAST_AND_CLEAR(vm: Any, frame: Frame, instr: Any) -> None:
+    """Put a variable aside while an inlined comprehension has one of the same name."""
+    value = frame.locals[instr.arg]
+    frame.stack.append(NULL if value is UNBOUND else value)
+    frame.locals[instr.arg] = UNBOUND
+
+
+def _load(frame: Frame, slot: int) -> None:
+    value = frame.locals[slot]
+    if type(value) is Box:
+        value = frame.locals[slot] = value.force()
+    elif value is UNBOUND:
+        raise unbound_local(frame, slot)
+    frame.stack.append(value)
+
+
+def _store(frame: Frame, slot: int) -> None:
+    value = frame.stack.pop()
+    frame.locals[slot] = UNBOUND if value is NULL else value
+
+
+@op
+def LOAD_FAST_LOAD_FAST(vm: Any, frame: Frame, instr: Any) -> None:
+    first, second = instr.argval
+    _load(frame, first)
+    _load(frame, second)
+
+
+@op
+def STORE_FAST_LOAD_FAST(vm: Any, frame: Frame, instr: Any) -> None:
+    stored, loaded = instr.argval
+    _store(frame, stored)
+    _load(frame, loaded)
+
+
+@op
+def STORE_FAST_STORE_FAST(vm: Any, frame: Frame, instr: Any) -> None:
+    first, second = instr.argval
+    _store(frame, first)
+    _store(frame, second)
+
+
+@op
+def LOAD_LOCALS(vm: Any, frame: Frame, instr: Any) -> None:
+    frame.stack.append(frame.names)
+
+
+@op
+def LOAD_FROM_DICT_OR_DEREF(vm: Any, frame: Frame, instr: Any) -> None:
+    value = read_name(vm, frame.stack.pop(), frame.unit.local_names[instr.arg])
+    if value is MISSING:
+        value = read_cell(frame, instr.arg)
+        if value is UNBOUND:
+            raise unbound_cell(frame, instr.arg)
+    frame.stack.append(value)
+
+
+@op
+def LOAD_FROM_DICT_OR_GLOBALS(vm: Any, frame: Frame, instr: Any) -> None:
+    value = read_name(vm, frame.stack.pop(), instr.argval)
+    if value is MISSING:
+        value = read_global(vm, frame, instr.argval)
+        if value is MISSING:
+            raise name_error(instr.argval)
+    frame.stack.append(value)
+
+
+# ---------------------------------------------------------------------- slices, super, functions
+
+
+@op
+def BINARY_SLICE(vm: Any, frame: Frame, instr: Any) -> None:
+    stop, start, obj = frame.stack.pop(), frame.stack.pop(), frame.stack.pop()
+    get_item(vm, obj, slice(start, stop))
+
+
+@op
+def STORE_SLICE(vm: Any, frame: Frame, instr: Any) -> None:
+    stop, start, obj, value = (frame.stack.pop() for _ in range(4))
+    set_item(vm, obj, slice(start, stop), value)
+
+
+class SuperMade(Continuation):
+    """`super().name`: the attribute of what calling `super` gave."""
+
+    __slots__ = ("name", "method")
+
+    def __init__(self, name: str, method: bool) -> None:
+        self.name, self.method = name, method
+
+    def returned(self, vm: Any, frame: Frame, value: Any) -> None:
+        if self.method and NULL_LAST:
+            return load_attr(vm, value, self.name, PUSH_WITH_NULL)
+        if self.method:
+            frame.stack.append(NULL)
+        load_attr(vm, value, self.name)
+
+
+@op
+def LOAD_SUPER_ATTR(vm: Any, frame: Frame, instr: Any) -> None:
+    obj, cls, function = frame.stack.pop(), frame.stack.pop(), frame.stack.pop()
+    # What a global named `super` holds is called as the program wrote it; the real one is told what it would find.
+    args = (cls, obj) if function is super or instr.arg & 2 else ()
+    vm.call(function, args, {}, SuperMade(instr.argval, instr.flag))
+
+
+@op
+def SET_FUNCTION_ATTRIBUTE(vm: Any, frame: Frame, instr: Any) -> None:
+    function, value = frame.stack.pop(), frame.stack.pop()
+    if instr.arg == 8:  # the closure comes first, before anything else was said of the function
+        del vm.fresh[id(function)]
+        function = make_function(vm, frame, function.__code__, value)
+    elif instr.arg == 4:
+        set_annotations(function, value)
+    elif instr.arg == 2:
+        function.__kwdefaults__ = value
+    else:
+        function.__defaults__ = value
+    frame.stack.append(function)
+
+
+# ---------------------------------------------------------------------- ends
+
+
+@op
+def RETURN_CONST(vm: Any, frame: Frame, instr: Any) -> None:
+    give_back(vm, frame, instr.argval)
+
+
+@op
+def END_FOR(vm: Any, frame: Frame, instr: Any) -> None:
+    raise AssertionError("an exhausted FOR_ITER goes past its END_FOR")
+
+
+@op
+def END_SEND(vm: Any, frame: Frame, instr: Any) -> None:
+    value = frame.stack.pop()
+    frame.stack[-1] = value
+
+
+@op
+def CLEANUP_THROW(vm: Any, frame: Frame, instr: Any) -> None:
+    """An exception thrown into a delegating generator came back out of the delegate."""
+    exc = frame.stack.pop()
+    if not is_a(exc, StopIteration):
+        raise Raised(exc, again=True)
+    frame.stack[-2:] = [None, exc.value]
+
+
+# ---------------------------------------------------------------------- truth and text
+
+
+@op
+def TO_BOOL(vm: Any, frame: Frame, instr: Any) -> None:
+    frame.stack.append(operators.truth(vm, frame.stack.pop()))
+
+
+@op
+def CONVERT_VALUE(vm: Any, frame: Frame, instr: Any) -> None:
+    format_piece(vm, frame, frame.stack.pop(), instr.arg, "")
+
+
+@op
+def FORMAT_SIMPLE(vm: Any, frame: Frame, instr: Any) -> None:
+    format_piece(vm, frame, frame.stack.pop(), 0, "")
+
+
+@op
+def FORMAT_WITH_SPEC(vm: Any, frame: Frame, instr: Any) -> None:
+    spec = frame.stack.pop()
+    format_piece(vm, frame, frame.stack.pop(), 0, spec)

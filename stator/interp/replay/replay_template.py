@@ -1,0 +1,204 @@
+"""What a call of a module did, in terms of that module.   a recorded segment  ->  a template for modules like it
+
+In: the stretch of the trace between the entry and the return of a module's call.  Out: the facts it relied on, as a
+guard program whose one argument is the module; the graph inputs it has read; its nodes; its value.  By the law that
+every outside fact a trace uses is guarded, a module that passes this program is traced alike, its own parameters in the
+place of the first one's.  What cannot be said in these terms raises `Unlike`: the module is then traced as ever.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch._subclasses.fake_tensor import FakeTensor
+
+from stator import _core
+from stator.graph.fx.naming import name_parts
+from stator.graph.fx.node_copying import Stretch
+from stator.guards.guard import Guard, Kind
+from stator.guards.guard_set import GuardSet
+from stator.guards.lower import lower
+from stator.guards.pattern import Pattern, Said
+from stator.heap.tracker import MOVING, Shape
+from stator.interp.replay.fact_index import RELATIONS, FactIndex
+from stator.source import DictOf, Local, Pinned, Source, root_of
+
+SELF = Local("self", 0)
+
+
+class Unlike(Exception):
+    """The stretch cannot be replayed, or not for this module."""
+
+
+@dataclass
+class Relation:
+    """A guard that names two sources, or reads what an answer holds: the numbers of its sources; None for those that
+    do not lead through the module."""
+
+    guard: Guard
+    source: int | None
+    other: int | None = None
+
+    def said(self, said: Said) -> Guard:
+        """The guard, of another module."""
+        guard = self.guard
+        return guard.moved(guard.source if self.source is None else said.source(self.source),
+                           guard.value if self.other is None else said.source(self.other))
+
+
+@dataclass
+class Holding:
+    """An object that the trace has met below the module: which place it was read from, and its first record."""
+
+    place: int
+    tracker: Any  # None for a function, or for what an inner replay has seen
+    original: Any
+
+
+@dataclass
+class Template:
+    """A segment, ready to be played for another module."""
+
+    segment: Any
+    source: Source
+    pattern: Pattern  # the facts about the module and what it holds
+    relations: list[Relation] = field(default_factory=list)  # those facts that a pattern cannot say
+    holdings: list[Holding] = field(default_factory=list)
+    places: list[int] = field(default_factory=list)  # of the holdings
+    # (number of the holding, the first one's GraphInput, what its name adds to the module's)
+    inputs: list[tuple[int, Any, str | None]] = field(default_factory=list)
+    tensors: list[tuple[int, bool]] = field(default_factory=list)  # holdings that are tensors; whether new inputs
+    program: Any = None
+    lowered: Any = None  # what the program was made from, for whoever asks which fact failed
+    stretch: Any = None
+
+    def number(self, source: Source) -> int:
+        """The number of a source that leads through the module."""
+        return self.pattern.number(source)
+
+    def leads_through(self, source: Source) -> bool:
+        """Whether a source starts at the module."""
+        return source in self.pattern.inside
+
+    def related(self, said: Said) -> set[tuple[Source, Kind, Source]]:
+        """How the objects of a module are related to each other, and to those of others."""
+        found = [each.said(said) for each in self.relations if each.guard.kind in RELATIONS]
+        return {(guard.source, guard.kind, guard.value) for guard in found}
+
+
+def build(vm: Any, segment: Any, changed: set[int], index: FactIndex) -> Template:
+    """The template of a finished segment; `changed`: the records of objects that the program has changed."""
+    index.update()
+    found = index.under(segment.source)
+    template = Template(segment, segment.source, Pattern(segment.source, set(found)))
+    collect_holdings(vm, template, changed, index, found)
+    collect_facts(template, index, found)
+    collect_inputs(vm, template)
+    template.stretch = Stretch(vm.recorder.graph, segment.nodes())
+    template.program = guard_program(vm, template)
+    template.places = [holding.place for holding in template.holdings]
+    template.pattern.settle()
+    return template
+
+
+def collect_holdings(vm: Any, template: Template, changed: set[int], index: FactIndex, found: list[Source]) -> None:
+    last = template.segment.last_tracker
+    for number, tracker in [item for source in found for item in index.trackers.get(source, ())]:
+        if number < last and tracker.part_of is None:
+            if tracker.shape in _UNSURE or id(tracker) in changed or id(tracker.standin) in template.segment.objects:
+                raise Unlike(f"it reads a {type(tracker.original).__name__}")
+            template.holdings.append(Holding(template.number(tracker.source), tracker, tracker.original))
+    met = {id(holding.original) for holding in template.holdings}
+    for source in found:
+        for table in index.glanced.get(source, ())[:1]:
+            if id(table) not in met and id(table) not in vm.heap.replayed:
+                template.holdings.append(Holding(template.number(source), None, table))
+        for original in index.replayed.get(source, ()):
+            if id(original) in vm.heap.replayed:
+                template.holdings.append(Holding(template.number(source), None, original))
+        for key in index.functions.get(source, ()) if type(source) is not DictOf else ():  # its owner is held
+            if key not in index.kept:
+                raise Unlike("it reads a value that stands for itself")
+            template.holdings.append(Holding(template.number(source), None, index.kept[key]))
+
+
+def collect_facts(template: Template, index: FactIndex, found: list[Source]) -> None:
+    last = template.segment.last_guard
+    for holding in template.holdings:
+        if index.naming.get(id(holding.original), last) < last:
+            raise Unlike("a fact names an object of the module")
+    guards = {id(guard): guard for source in found for number, guard in index.guards.get(source, ()) if number < last}
+    for guard in guards.values():
+        if guard.kind is Kind.SHAPE or guard.kind is Kind.VALUES or guard.kind is Kind.PARTITION:
+            raise Unlike("it relies on numbers of tensors, or on which places are one")
+        concerned = template.leads_through(guard.source)
+        related = guard.kind in RELATIONS and template.leads_through(guard.value)
+        place = template.number(guard.source) if concerned else None
+        if place is not None and guard.kind not in RELATIONS and starts_at(guard.source, template.source):
+            template.pattern.facts.append((guard, place))
+        else:
+            template.relations.append(Relation(guard, place, template.number(guard.value) if related else None))
+
+
+def starts_at(source: Source, root: Source) -> bool:
+    """Whether the one is reached from the other step by step, not through the answer of a call."""
+    step: Source | None = source
+    while step is not None and step.depth > root.depth:
+        step = step.base
+    return step == root
+
+
+def collect_inputs(vm: Any, template: Template) -> None:
+    places = {id(holding.tracker): number for number, holding in enumerate(template.holdings)}
+    for each in vm.recorder.inputs[template.segment.first_input:template.segment.last_input]:
+        tracker = vm.heap.by_standin.get(id(each.fake))
+        if each.boxed or each.tensor is None or tracker is None or tracker.shape is not Shape.TENSOR \
+                or type(each.fake) is not FakeTensor:
+            raise Unlike("it makes an input of its own")
+        if id(tracker) in places:
+            template.inputs.append((places[id(tracker)], each, suffix_of(tracker.source, template.source)))
+        elif template.leads_through(each.source):
+            raise Unlike("an input that has no record")
+    own = {number for number, _, _ in template.inputs}
+    for number, holding in enumerate(template.holdings):
+        if holding.tracker is not None and holding.tracker.shape is Shape.TENSOR:
+            if holding.original.__dict__:
+                raise Unlike("a tensor with attributes of its own")
+            template.tensors.append((number, number in own))
+
+
+def suffix_of(source: Source, root: Source) -> str | None:
+    """How the name of a source's input goes on after that of the module; None where it does not begin with it."""
+    text, start = source.text(), root.text()
+    rest = text[len(start):] if starts_at(source, root) and text.startswith(start) else ""
+    return name_parts(rest) if rest and name_parts(rest[0]) != rest[0] else None
+
+
+def guard_program(vm: Any, template: Template) -> Any:
+    """The facts as a program on the module; `values` answers the objects that it holds."""
+    said = Said(template.pattern, SELF)
+    outside = {tracker.source: tracker for tracker in vm.heap.trackers} if template.relations else {}
+    guards = GuardSet()
+    for each in template.relations:
+        value = each.guard.value
+        if each.guard.kind in RELATIONS:
+            value = fixed(value, outside) if each.other is None else said.source(each.other)
+        source = fixed(each.guard.source, outside) if each.source is None else said.source(each.source)
+        guards.add(Guard(source, each.guard.kind, value, each.guard.where))
+    wanted = [said.source(holding.place) for holding in template.holdings]
+    lowered = template.lowered = lower(guards, wanted, [said])
+    return _core.GuardProgram(lowered.nodes, lowered.checks, lowered.wanted, 1, 0)
+
+
+def fixed(source: Source, outside: dict[Source, Any]) -> Source:
+    """A source that does not lead through the module, as the very object it names now."""
+    tracker = outside.get(source)
+    if tracker is not None:
+        return Pinned(tracker.original)
+    if type(root_of(source)) is not Pinned:
+        raise Unlike("it is related to something that has no record")
+    return source
+
+
+_UNSURE = MOVING | {Shape.SCOPE}

@@ -1,0 +1,134 @@
+"""Deep copies of outside tensors that the graph cannot make.   copy.deepcopy(self.weight)  ->  a new input of the graph
+
+A Parameter, a leaf that wants a gradient or a part of a storage is copied by CPython, in the residual, before the graph
+runs: the graph gets the copy as it gets an argument.  That is the copy the program would make as long as nothing has
+written to the original's memory by then.  The trace makes one copy, too, and looks at its layout.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import unset_fake_temporarily
+
+from stator.breaks import Break
+from stator.graph.analysis.may_fail import written_placeholders
+from stator.graph.analysis.shared_memory import storage_partition
+from stator.guards.guard import Kind
+from stator.source import CallOf, Copied, Pinned, Source
+
+
+@dataclass(frozen=True)
+class TensorCopy:
+    """One copy for the residual to make; `memo` numbers the call of deepcopy() that it is part of."""
+
+    original: Source
+    memo: int
+    source: Copied
+
+
+@dataclass(frozen=True)
+class Flag:
+    """The requires_grad of a copy that nothing has used yet."""
+
+    source: Source
+    value: bool
+
+
+class Memo:
+    """The memo of one deepcopy() of the trace: the outside tensors copied with it, and the copies made here."""
+
+    def __init__(self, number: int, key: Any) -> None:
+        self.number, self.key = number, key
+        self.examples: dict[Any, Any] = {}
+        self.originals: list[tuple[Any, Source]] = []
+
+
+def layouts(*tensors: torch.Tensor) -> Any:
+    """A pure reader for guards: how tensors lie in storages, and what else a copy takes over."""
+    with torch._C.DisableTorchFunction():
+        return storage_partition(*tensors), tuple(
+            (tensor.untyped_storage().nbytes(), tensor.storage_offset(), tensor.is_leaf, tensor.grad is None,
+             not tensor.__dict__)
+            for tensor in tensors)
+
+
+def copy_before_graph(vm: Any, fake: Any, memo: Any) -> Any:
+    """The fake of a copy that the residual will make; a Break where that would be another one than the program's."""
+    original, source, outside = original_of(vm, fake)
+    if original is None:
+        raise Break("SB005", "copy.deepcopy of a tensor that the graph makes")
+    if id(fake) in vm.data_notes:
+        raise Break("SB006", "copy.deepcopy of a tensor whose memory has changed")
+    if id(fake) in vm.grad_flags:
+        raise Break("SB016", "copy.deepcopy of a leaf whose requires_grad has changed")
+    refuse_other_worlds(vm, fake)
+    refuse_written(vm, fake)
+    notes = vm.copy_memos.get(id(memo))
+    if notes is None:
+        notes = vm.copy_memos[id(memo)] = Memo(len(vm.copy_memos), memo)
+    with torch._C.DisableTorchFunction(), unset_fake_temporarily():
+        example = copy.deepcopy(original, notes.examples)
+        if (example.shape, example.stride(), example.storage_offset()) != (
+                original.shape, original.stride(), original.storage_offset()) and type(original) is torch.Tensor:
+            raise Break("SB005", "copy.deepcopy of a tensor that lies otherwise in memory than its copy")
+    if outside and type(original) is torch.Tensor:  # a Parameter's copy has a storage of its own, and nothing else
+        notes.originals.append((original, source))
+        facts = layouts(*(tensor for tensor, _ in notes.originals))
+        vm.heap.guard(CallOf(Pinned(layouts), tuple(each for _, each in notes.originals)), Kind.FRESH_CALL, facts)
+    place = Copied(len(vm.copies), source.text())
+    made = vm.recorder.add_input(example, place)
+    vm.recorder.inputs[-1].tensor = None  # nothing is known of what it will hold, and nobody else has it
+    vm.recorder.copies[id(made)] = (example, place)
+    vm.copies.append(TensorCopy(source, notes.number, place))
+    return made
+
+
+def original_of(vm: Any, fake: Any) -> tuple[Any, Any, bool]:
+    """The tensor behind a fake, its source, and whether it is the user's; a copy can be copied again."""
+    tracker = vm.heap.by_standin.get(id(fake))
+    if tracker is not None:
+        return tracker.original, tracker.source, True
+    return *vm.recorder.copies.get(id(fake), (None, None)), False
+
+
+def refuse_other_worlds(vm: Any, fake: Any) -> None:
+    """Where a copy made before the graph is not the one that the program makes in this place."""
+    with torch._C.DisableTorchFunction():
+        if any(type(size) is not int for size in fake.shape):
+            raise Break("SB005", "copy.deepcopy of a tensor of varying size")
+        special = fake.layout is not torch.strided or fake.is_quantized or fake.is_conj() or fake.is_neg() \
+            or fake.device.type not in ("cpu", "cuda")
+    if special or torch.is_inference_mode_enabled() or vm.modes or vm.recorder.enclosing is not None or vm.locks \
+            or vm.watched_effects or id(fake) in vm.recorder.classes or vm.tensor_attributes.get(id(fake)) \
+            or id(fake) in vm.tensor_grads:
+        raise Break("SB005", "copy.deepcopy of a tensor with more than values, or in the middle of other effects")
+
+
+def refuse_written(vm: Any, fake: Any) -> None:
+    """The graph has not run when the copy is made: what it writes to is copied by the program itself."""
+    recorder = vm.recorder
+    if not recorder.writes_in_place and not recorder.reshaped:
+        return
+    with torch._C.DisableTorchFunction():
+        address = fake.untyped_storage()._cdata
+        for node in written_placeholders(recorder.graph):
+            written = node.meta["example_value"]
+            if isinstance(written, torch.Tensor) and (
+                    written.layout is not torch.strided or written.untyped_storage()._cdata == address):
+                raise Break("SB005", "copy.deepcopy of a tensor that was written to before")
+
+
+def set_flag(vm: Any, fake: Any, value: bool) -> bool:
+    """requires_grad of a copy that nothing has used: it is made so. False: of anything else."""
+    if id(fake) not in vm.recorder.copies or vm.recorder.node_of(fake).users or vm.recorder.enclosing is not None:
+        return False
+    example, place = vm.recorder.copies[id(fake)]
+    with torch._C.DisableTorchFunction():
+        example.requires_grad_(value)
+        fake.requires_grad_(value)
+    vm.copies.append(Flag(place, value))
+    return True

@@ -1,0 +1,177 @@
+"""The `__torch_function__` protocol.   torch.add(duck, 1), x + 1 with x of a tensor subclass  ->  its own handler
+
+In: the arguments of a torch call.  Out: what the first handler answers, interpreted like any other Python; nothing
+where no argument has one.  A tensor subclass is a fake whose class the recorder notes (`recorder.classes`).
+"""
+
+from __future__ import annotations
+
+import functools
+import types
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+
+from stator.breaks import Break
+from stator.heap.blank_instances import CONSTANT_TYPES, IDENTITY_TYPES
+from stator.host.suspended_patches import ABSENT, NOW, TENSOR_CLASSES, is_special, original
+from stator.host.value_kinds import is_a
+from stator.interp.lookup import MISSING, ancestors, find
+from stator.source import Pinned
+
+HANDLER = "__torch_function__"
+DISABLED: Any = torch._C._disabled_torch_function_impl
+DEFAULT: Any = torch.Tensor.__dict__[HANDLER]
+_SEQUENCES = (list, tuple)
+PLAIN = frozenset({FakeTensor, dict, set, slice, *CONSTANT_TYPES, *IDENTITY_TYPES})
+
+
+def handling_class(vm: Any, value: Any) -> type | None:
+    """The class whose handler torch would ask about a value."""
+    cls: Any = type(value)
+    if cls is FakeTensor:
+        cls = vm.recorder.classes.get(id(value))
+        if cls is None:
+            return None
+    elif cls in PLAIN or cls in _SEQUENCES or is_a(value, (type, torch.Tensor)):
+        return None
+    handler = find(vm, cls, HANDLER)
+    return None if handler is MISSING or handler is DISABLED else cls
+
+
+def overriding(vm: Any, values: Any) -> list[Any]:
+    """The arguments that want to be asked: one of each class, in order, a subclass before its base."""
+    found: list[tuple[type, Any]] = []
+    if vm.functions_off:
+        return []
+    for value in values:
+        for each in value if type(value) in _SEQUENCES else (value,):
+            kind = handling_class(vm, each)
+            if kind is None or any(known is kind for known, _ in found):
+                continue
+            place = next((i for i, (known, _) in enumerate(found) if known in ancestors(vm, kind)), len(found))
+            found.insert(place, (kind, each))
+    return [each for _, each in found]
+
+
+def concerned(vm: Any, args: Any, kwargs: Any = None) -> bool:
+    """Whether a tensor subclass among the arguments is to be asked."""
+    classes = vm.recorder.classes
+    if not classes or vm.functions_off:
+        return False
+    for value in (*args, *kwargs.values()) if kwargs else args:
+        for each in value if type(value) in _SEQUENCES else (value,):
+            if type(each) is FakeTensor and id(each) in classes and handling_class(vm, each) is not None:
+                return True
+    return False
+
+
+def only_defaults(vm: Any, objects: list[Any]) -> bool:
+    """Whether no handler of the program's own is asked: then it does not matter which function torch would name."""
+    return all(find(vm, handling_class(vm, each), HANDLER) is DEFAULT for each in objects)  # type: ignore[arg-type]
+
+
+def ask_objects(vm: Any, function: Any, args: Any, rest: tuple[Any, ...], objects: list[Any]) -> Any:
+    """The answer of the first object that has one; NotImplemented where none has."""
+    if type(function) is types.FunctionType and vm.heap.sources.get(id(function)) is None \
+            and id(function) not in vm.fresh:
+        vm.heap.sources[id(function)] = Pinned(function)
+    kinds = tuple([handling_class(vm, each) for each in objects])
+    for each in objects:
+        bound: list[Any] = []
+        vm.sync(lambda each=each: vm.load_attr(each, HANDLER), bound)  # type: ignore[misc]
+        answer = vm.call_sync(bound[0], (function, kinds, args, *rest))
+        if answer is not NotImplemented:
+            return answer
+    return NotImplemented
+
+
+def own_method(vm: Any, value: Any, name: str) -> Any:
+    """A special method in place of Tensor's own, of a subclass or patched; None where there is none."""
+    cls = vm.recorder.classes.get(id(value))
+    if type(value) is FakeTensor:
+        vm.recorder.slots_used.add(name)
+    if cls is None:
+        if name not in vm.patched or type(value) is not FakeTensor:
+            return None
+        cls = vm.recorder.class_of(value)
+    found = find(vm, cls, name)
+    if found is None:
+        raise Break("SB005", f"a tensor whose {name} is None")
+    return None if found is MISSING or found is original(name) else found
+
+
+def refuse_patched(vm: Any, name: str) -> None:
+    """Break where C code finds a special method of a tensor by itself, and the program has replaced it."""
+    vm.recorder.slots_used.add(name)
+    if name in vm.patched:
+        raise Break("SB005", f"a tensor used through Tensor.{name}, which was replaced")
+
+
+def refuse_patched_call(vm: Any, function: Any, args: Any) -> None:
+    """The same for an operation that C code begins: it knows the operation, not the slot it came through."""
+    name = getattr(function, "__name__", "")
+    for slot in (name,) if is_special(name) else (f"__{name}__", f"__r{name}__"):
+        if original(slot) is not ABSENT:
+            refuse_patched(vm, slot)
+
+
+def note_slot(vm: Any, cls: type, name: str) -> None:
+    """The trace has written a special method of Tensor."""
+    if cls in TENSOR_CLASSES and is_special(name):
+        vm.patched.discard(name) if find(vm, cls, name) is original(name) else vm.patched.add(name)
+
+
+def guard_slots(vm: Any) -> None:
+    """Guard the special methods through which operators and C code have used tensors."""
+    names = set()
+    for used in vm.recorder.slots_used:
+        if type(used) is str:
+            names.add(used)
+        else:
+            stem, on_left, in_place = used
+            names.add(f"__{stem}__" if on_left else f"__r{stem}__")
+            if in_place and on_left:
+                names.add(f"__i{stem}__")
+    classes = [torch.Tensor]
+    if any(is_a(each.tensor, torch.nn.Parameter) for each in vm.recorder.inputs):
+        classes.append(torch.nn.Parameter)
+    for name in sorted(names):
+        for cls in classes:
+            find(vm, cls, name)
+
+
+def guard_names(vm: Any, graph: Any) -> None:
+    """Guard the names by which a graph is run that FX or a backend of the user's runs."""
+    for node in graph.nodes:
+        name = node.target if type(node.target) is str else getattr(node.target, "__name__", "")
+        if node.op == "call_method":
+            find(vm, torch.Tensor, name)
+        elif node.op == "call_function":
+            for module in (torch, torch.nn.functional, torch._C._nn):
+                if vars(module).get(name) is node.target:
+                    vm.heap.scope(vars(module)).read(name)
+
+
+def finds_patches(vm: Any, leaf: types.FunctionType) -> bool:
+    """Whether a function of torch written in Python calls what the program has patched: then it is interpreted.
+
+    A compiler bakes in what the function finds: those names become facts.
+    """
+    if NOW.patches:
+        names = leaf.__code__.co_names
+        return any(name in names for _, name, _ in NOW.patches)
+    if not vm.recorder.in_order:
+        methods, functions = _names_in(leaf.__code__)
+        vm.recorder.slots_used.update(methods)
+        for name in functions:
+            vm.heap.scope(vars(torch)).read(name)
+    return False
+
+
+@functools.cache
+def _names_in(code: types.CodeType) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The methods of Tensor and the functions of torch that code may call."""
+    found = [name for name in code.co_names if name in vars(torch._C.TensorBase)]
+    return tuple(found), tuple([name for name in found if callable(vars(torch).get(name))])

@@ -1,0 +1,256 @@
+"""Rules for numpy.   values.sum(), np.where(a, b, c), torch.from_numpy(values), x.numpy()
+
+numpy's functions over arrays run while tracing, on stand-ins (`arrays.py`); where a value of another kind is among
+the arguments (a tensor, a function), those written in Python are interpreted.
+An array that becomes a tensor is an input of the graph; a tensor that becomes an array is rebuilt from the graph's
+output, and only its layout is known meanwhile.
+"""
+
+from __future__ import annotations
+
+import types
+from typing import Any
+
+import numpy
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils._python_dispatch import _disable_current_modes
+
+from stator.breaks import Break
+from stator.host.value_kinds import is_a
+from stator.interp.arrays.array_tensors import copied_tensor, new_array, numpy_dtype, shared_tensor
+from stator.interp.arrays.graph_scalars import value_behind
+from stator.interp.arrays.native_numpy import is_plain, run_on_arrays
+from stator.interp.arrays.torch_forms import SCALAR_METHODS
+from stator.interp.arrays.traced_numpy import TAKES_HELD, concerns, has_form, run_traced
+from stator.interp.frame import Raised
+from stator.interp.objects.items import get_item
+from stator.interp.rule_registry import rule
+from stator.interp.tensors.made_tensors import make_tensor
+from stator.interp.torch_function_protocol import refuse_patched
+from stator.native.rows_numpy import MAKERS, array_callables
+from stator.shapes.symbolic_values import specialise
+from stator.shapes.varying_values import HELD, HELD_TYPES
+
+# C functions that ask their arguments for arrays, and give arrays whatever their arguments were (ufuncs do not).
+_CONVERTERS = frozenset(map(id, (numpy.array, numpy.asarray, numpy.asanyarray, numpy.ascontiguousarray,
+                                 numpy.asfortranarray)))
+
+
+def _array_rule(function: Any) -> Any:
+    converts = id(function) in _CONVERTERS or type(function) is type(numpy.concatenate)
+
+    def run(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+        if converts:
+            args = [_with_arrays(vm, value) for value in args]
+        vm.give(run_on_arrays(vm, function, tuple(args), kwargs), cont)
+    return run
+
+
+def _holds_tensors(values: Any) -> bool:
+    """Whether a tensor is among the arguments: numpy's own code says what becomes of it."""
+    return any(type(value) is FakeTensor or type(value) in (list, tuple) and _holds_tensors(value)
+               for value in values)
+
+
+def _with_arrays(vm: Any, value: Any) -> Any:
+    """An argument as numpy reads it: a tensor by its `__array__`, also in a list."""
+    if type(value) is FakeTensor:
+        refuse_patched(vm, "__array__")
+        return array_of(vm, value)
+    if type(value) is list or type(value) is tuple:
+        vm.heap.expose(value)
+        if any(type(part) is FakeTensor for part in value):
+            return type(value)([_with_arrays(vm, part) for part in value])
+    return value
+
+
+def _dispatched_rule(function: Any) -> Any:
+    """One of numpy's functions that other libraries may override for their own arrays: here, nobody does."""
+    implementation = getattr(function, "_implementation", function)
+    if type(implementation) is not types.FunctionType:
+        return _array_rule(function)
+
+    converts = function in (numpy.zeros_like, numpy.ones_like, numpy.full_like)
+
+    def run(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+        if converts:
+            args = [_with_arrays(vm, value) for value in args]
+        if has_form(function, args) and concerns(vm, (*args, *kwargs.values())) and not _holds_tensors(args):
+            return vm.give(run_traced(vm, function, tuple(args), kwargs), cont)
+        if all(is_plain(vm, value) for value in (*args, *kwargs.values())):
+            return vm.give(run_on_arrays(vm, function, tuple(args), kwargs), cont)
+        vm.push(vm.frame_for(implementation, args, kwargs), cont)
+    return run
+
+
+for _function in array_callables():
+    rule(_function)(_dispatched_rule(_function) if hasattr(_function, "_implementation") else _array_rule(_function))
+
+
+TAKES_HELD.update(map(id, array_callables()))
+
+
+def _scalar_rule(method: Any) -> Any:
+    def run(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+        """A method of a scalar: of one that the graph holds, or of a constant."""
+        if args and type(args[0]) in HELD_TYPES:
+            return vm.give(run_traced(vm, method, tuple(args), kwargs), cont)
+        vm.call_listed(method, method, None, args, kwargs, cont)
+    return run
+
+
+def _number_rule(method: Any) -> Any:
+    def run(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+        """item(), tolist(): Python numbers, which are data of the graph where the array is."""
+        if len(args) != 1 or kwargs or not concerns(vm, args):
+            if args and type(args[0]) is numpy.ndarray:
+                return vm.give(run_on_arrays(vm, method, tuple(args), kwargs), cont)
+            return vm.call_listed(method, method, None, args, kwargs, cont)
+        if not vm.heap.trace_numpy:
+            raise Break("SB003", "the contents of an array that is the memory of a tensor")
+        vm.call(torch.Tensor.item if method.__name__ == "item" else torch.Tensor.tolist,
+                (value_behind(vm, args[0]),), {}, cont)
+    return run
+
+
+def _conversion_rule(cls: type) -> Any:
+    def run(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+        """np.float32(s)"""
+        if len(args) == 1 and not kwargs and type(args[0]) in HELD_TYPES:
+            return vm.give(run_traced(vm, numpy.generic.astype, (args[0], cls)), cont)
+        vm.call_listed(cls, cls, None, args, kwargs, cont)
+    return run
+
+
+@rule(abs)
+def _abs(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    if concerns(vm, args) and len(args) == 1 and not kwargs:
+        return vm.give(run_traced(vm, abs, tuple(args)), cont)
+    vm.call_listed(abs, abs, None, args, kwargs, cont)
+
+
+TAKES_HELD.add(id(abs))
+for _cls in HELD:
+    rule(_cls)(_conversion_rule(_cls))
+    TAKES_HELD.add(id(_cls))
+for _method in SCALAR_METHODS:
+    rule(_method)(_scalar_rule(_method))
+    TAKES_HELD.add(id(_method))
+for _method in (numpy.ndarray.item, numpy.ndarray.tolist, numpy.generic.item, numpy.generic.tolist):
+    rule(_method)(_number_rule(_method))
+    TAKES_HELD.add(id(_method))
+
+
+
+for _name in MAKERS:
+    rule(getattr(numpy, _name))(_dispatched_rule(getattr(numpy, _name)))
+
+
+@rule(numpy.ndarray.__getitem__, arity=(2,))
+def _get_item(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    get_item(vm, args[0], args[1], cont)
+
+
+# ---------------------------------------------------------------------- arrays as tensors
+
+
+@rule(torch.from_numpy)
+def _from_numpy(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    if len(args) != 1 or kwargs or type(args[0]) is not numpy.ndarray:
+        if args and type(args[0]) is FakeTensor or kwargs:
+            raise Break("SB003", "torch.from_numpy of something else than an array")
+        return vm.give(vm.native_unhooked(torch.from_numpy, args, kwargs), cont)
+    vm.give(shared_tensor(vm, args[0]), cont)
+
+
+def _constructor_rule(function: Any) -> Any:
+    def make(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+        """torch.tensor, torch.as_tensor, torch.asarray: of an array, of numpy scalars, or of anything else."""
+        data = args[0] if args else kwargs.get("data")
+        if type(data) is numpy.ndarray:
+            return vm.give(_from_array(vm, function, args, kwargs), cont)
+        if (held := _held(vm, data)) is not None:
+            return vm.give(_from_held(vm, held, args, kwargs), cont)
+        if _holds_scalars(vm, data) and kwargs.get("dtype") is None:
+            with _disable_current_modes(), torch._C.DisableTorchFunction():
+                kwargs = {**kwargs, "dtype": vm.native_unhooked(function, (data,)).dtype}
+        vm.give(make_tensor(vm, function, args, kwargs), cont)
+    return make
+
+
+def _from_array(vm: Any, function: Any, args: Any, kwargs: Any) -> Any:
+    rest = {key: value for key, value in kwargs.items() if value is not None and key != "data"}
+    unknown = set(rest) - {"dtype", "requires_grad"}
+    if len(args) > 1 or unknown or vm.torch_state.devices:
+        raise Break("SB005", "an array as a tensor, with more arguments than a dtype")
+    dtype = rest.get("dtype")
+    if function is torch.tensor:
+        made = copied_tensor(vm, args[0] if args else kwargs["data"])
+    else:
+        made = shared_tensor(vm, args[0])
+    if dtype is not None and made.dtype != dtype:
+        made = vm.torch_call(torch.Tensor.to, (made, dtype), None)
+    if rest.get("requires_grad"):
+        raise Break("SB016", "an array as a tensor that requires grad")
+    return made
+
+
+def _held(vm: Any, data: Any) -> Any:
+    """A new tensor of a scalar of the graph, or of a list of them; None where there is none in the data."""
+    if type(data) in HELD_TYPES:
+        return vm.torch_call(torch.clone, (data.tensor,), None)
+    if type(data) is not list and type(data) is not tuple:
+        return None
+    vm.heap.expose(data)
+    parts = [_held(vm, part) for part in data]
+    if all(part is None for part in parts):
+        return None
+    if any(part is None for part in parts) or len({part.dtype for part in parts}) > 1:
+        raise Break("SB003", "a tensor of numbers of which only some are the graph's")
+    return vm.torch_call(torch.stack, (parts,), None)
+
+
+def _from_held(vm: Any, made: Any, args: Any, kwargs: Any) -> Any:
+    rest = {key: value for key, value in kwargs.items() if value is not None and key != "data"}
+    if len(args) > 1 or set(rest) - {"dtype"} or vm.torch_state.devices:
+        raise Break("SB005", "a numpy scalar as a tensor, with more arguments than a dtype")
+    dtype = rest.get("dtype", made.dtype)
+    return made if dtype == made.dtype else vm.torch_call(torch.Tensor.to, (made, dtype), None)
+
+
+def _holds_scalars(vm: Any, data: Any) -> bool:
+    if type(data) is list or type(data) is tuple:
+        vm.heap.expose(data)
+        return any(_holds_scalars(vm, part) for part in data)
+    return is_a(data, numpy.generic)
+
+
+for _make in (torch.tensor, torch.as_tensor, torch.asarray):
+    rule(_make)(_constructor_rule(_make))
+    TAKES_HELD.add(id(_make))
+
+
+# ---------------------------------------------------------------------- tensors as arrays
+
+
+@rule(torch.Tensor.numpy)
+def _numpy(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    if len(args) != 1 or kwargs.get("force") or type(args[0]) is not FakeTensor:
+        raise Break("SB003", "a tensor's values as an array")
+    vm.give(array_of(vm, args[0]), cont)
+
+
+def array_of(vm: Any, fake: Any) -> Any:
+    """An array on a tensor's memory: its layout is known, its contents are the graph's."""
+    vm.recorder.refuse_tangents("a tensor as an array")
+    if not all(type(extent) is int for extent in (*fake.shape, *fake.stride())):
+        if vm.heap.shapes.breaks or not fake.is_contiguous():
+            raise Break("SB003", "a tensor's values as an array")
+        fake = vm.torch_call(torch.Tensor.view, (fake, tuple(map(specialise, fake.shape))), None)
+    if fake.requires_grad or fake.device.type != "cpu" or fake.is_conj() or fake.is_neg() or vm.heap.by_standin.get(
+            id(fake)) is None and not fake.is_contiguous():
+        raise Break("SB003", "a tensor's values as an array")
+    if numpy_dtype(fake.dtype) is None:
+        raise Raised(TypeError(f"Got unsupported ScalarType {fake.dtype}"))
+    return new_array(vm, fake)

@@ -1,0 +1,215 @@
+"""Rules for caches of the standard library.   functools.cached_property, an lru_cache made inside the trace
+
+A cached_property takes a lock around the first read, which no other thread can contend while tracing: here the
+value is computed and stored without it.  A cache made inside the trace is used as it is.  A cache from outside is the
+user's: what it keeps is looked at without using it, and each call is made again when the effects are written back, so
+that hits and misses are counted and the order of use is kept; a miss is interpreted, and its result handed over then.
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+import types
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from stator.breaks import Break
+from stator.guards.guard import Kind, is_constant
+from stator.guards.lower import is_lookup_key
+from stator.heap.adopt.outside_caches import (
+    ABSENT,
+    has_room,
+    is_kept,
+    kept_or,
+    kept_result,
+    key_of,
+    same_key,
+    table_of,
+)
+from stator.heap.outside_changes import fingerprint
+from stator.heap.raw_access import instance_dict
+from stator.host.value_kinds import is_a
+from stator.interp.frame import Continuation, Frame, Raised
+from stator.interp.lookup import MISSING
+from stator.interp.numbers.symbolic_numbers import specialise_deep
+from stator.interp.objects.assignment import writable_dict
+from stator.interp.objects.attributes import read_instance_dict
+from stator.interp.rule_registry import rule
+from stator.source import CallOf, Key, Pinned
+
+
+class KeepValue(Continuation):
+    """The getter's value goes into the instance dict, then to whoever asked."""
+
+    __slots__ = ("obj", "name", "cont")
+
+    def __init__(self, obj: Any, name: str, cont: Any) -> None:
+        self.obj, self.name, self.cont = obj, name, cont
+
+    def returned(self, vm: Any, frame: Frame, value: Any) -> None:
+        writable_dict(vm, self.obj, self.name, MISSING)[self.name] = value
+        vm.give(value, self.cont)
+
+
+@rule(functools.cached_property.__get__)
+def _cached_property(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    descriptor, obj = args[0], args[1]
+    if obj is None:
+        return vm.give(descriptor, cont)
+    name = read_instance_dict(vm, descriptor, "attrname")
+    if name is None:
+        raise Raised(TypeError("Cannot use cached_property instance without calling __set_name__ on it."))
+    if instance_dict(obj) is None:
+        raise Raised(TypeError(f"No '__dict__' attribute on {type(obj).__name__!r} instance to cache {name!r} "
+                               "property."))
+    value = read_instance_dict(vm, obj, name)
+    if value is not MISSING:
+        return vm.give(value, cont)
+    vm.call(read_instance_dict(vm, descriptor, "func"), (obj,), {}, KeepValue(obj, name, cont))
+
+
+def _is_outside_cache(vm: Any, wrapper: Any) -> bool:
+    return id(wrapper) in vm.heap.by_standin or id(wrapper) in vm.heap.sources or id(wrapper) not in vm.fresh
+
+
+@rule(functools._lru_cache_wrapper)
+def _make_cache(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    wrapper = vm.native_unhooked(functools._lru_cache_wrapper, args, kwargs)
+    vm.fresh[id(wrapper)] = wrapper
+    vm.give(wrapper, cont)
+
+
+@rule(functools._lru_cache_wrapper.__call__)
+def _call_cached(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    wrapper, *rest = args
+    if _is_outside_cache(vm, wrapper):
+        return _call_outside_cache(vm, wrapper, tuple(rest), kwargs, cont)
+    for value in (*rest, *kwargs.values()):
+        vm.heap.expose_deep(value)
+    args, kwargs = _plain(vm, tuple(rest), kwargs)
+    vm.give(vm.native(wrapper, args, kwargs), cont)
+
+
+def _plain(vm: Any, args: tuple[Any, ...], kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments of a cache with numbers for symbols: they are hashed."""
+    return specialise_deep(vm, args), dict(zip(kwargs, specialise_deep(vm, tuple(kwargs.values())), strict=True))
+
+
+@dataclass(frozen=True, eq=False)
+class CacheUsed:
+    """A call of an outside cache: a hit, or a miss whose result (or failure) came from the trace."""
+
+    wrapper: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    value: Any
+    failed: bool = False
+
+
+class CachedValue(Continuation):
+    """What an outside cache wraps has answered, or raised: the cache is filled when the effects are written back."""
+
+    __slots__ = ("call", "key", "before", "effects", "cont")
+
+    def __init__(self, vm: Any, call: CacheUsed, key: Any, cont: Any) -> None:
+        self.call, self.key, self.cont = call, key, cont
+        self.before, self.effects = fingerprint(vm.heap), len(vm.effects)
+
+    def returned(self, vm: Any, frame: Frame, value: Any) -> None:
+        wrapper, key = self.call.wrapper, self.key
+        pure = len(vm.effects) == self.effects and fingerprint(vm.heap) == self.before
+        if pure and is_shared_value(value):  # a hit gives the same, so it need not be a miss
+            place = CallOf(Pinned(kept_or), (Pinned(wrapper), Pinned(key), Pinned(value)))
+            vm.heap.guard(place, Kind.FRESH_CALL if is_constant(value) else Kind.ID, value)
+        else:
+            guard_absent(vm, wrapper, key)
+        if wrapper.cache_info().maxsize != 0:
+            vm.cache_fills.setdefault(id(wrapper), []).append((key, value))
+        vm.effects.append(replace(self.call, value=value))
+        vm.give(value, self.cont)
+
+    def raised(self, vm: Any, frame: Frame, exc: BaseException) -> bool:
+        guard_absent(vm, self.call.wrapper, self.key)
+        vm.effects.append(replace(self.call, failed=True))
+        return self.cont is not None and self.cont.raised(vm, frame, exc)
+
+
+def guard_absent(vm: Any, wrapper: Any, key: Any) -> None:
+    if is_lookup_key(key):
+        vm.heap.guard(Pinned(table_of(wrapper)), Kind.ABSENT, key)
+    else:
+        vm.heap.guard(CallOf(Pinned(is_kept), (Pinned(wrapper), Pinned(key))), Kind.FRESH_CALL, False)
+
+
+def is_shared_value(value: Any) -> bool:
+    """Whether it makes no difference to have made the value anew."""
+    return is_constant(value) or type(value) in (types.FunctionType, types.BuiltinFunctionType) or is_a(value, type)
+
+
+def _call_outside_cache(vm: Any, wrapper: Any, args: tuple[Any, ...], kwargs: Any, cont: Any) -> None:
+    """The cache is looked into, and used when the effects are written back; on a miss, what it wraps is interpreted."""
+    args, kwargs = _plain(vm, args, kwargs)
+    function, settings = wrapper.__wrapped__, wrapper.__dict__.get("cache_parameters")
+    if type(function) is not types.FunctionType or settings is None:
+        raise Break("SB013", "a cache around something else than a Python function")
+    originals = [_hashable(vm, value) for value in (*args, *kwargs.values())]
+    vm.guard_identity(wrapper)
+    named = dict(zip(kwargs, originals[len(args):], strict=True))
+    key = key_of(wrapper, tuple(originals[:len(args)]), named, settings()["typed"])
+    call = CacheUsed(wrapper, args, kwargs, None)
+    fills = vm.cache_fills.get(id(wrapper), ())
+    if fills:  # what was there, and what the trace has put there, must still be there
+        place = CallOf(Pinned(has_room), (Pinned(wrapper), Pinned(len(fills))))
+        if not has_room(wrapper, len(fills)):
+            raise Break("SB013", "a full cache, from which a result of this call may have been pushed out")
+        vm.heap.guard(place, Kind.FRESH_CALL, True)
+    for known, value in fills:
+        if same_key(known, key):
+            vm.effects.append(replace(call, value=value))
+            return vm.give(value, cont)
+    kept = kept_result(wrapper, key)
+    if kept is ABSENT:
+        return vm.call(function, args, kwargs, CachedValue(vm, call, key, cont))
+    bounded = wrapper.cache_info().maxsize is not None
+    source: Any = CallOf(Pinned(kept_result), (Pinned(wrapper), Pinned(key))) if bounded or not is_lookup_key(key) \
+        else Key(Pinned(table_of(wrapper)), key)
+    value = vm.heap.adopt(kept, source)
+    vm.effects.append(replace(call, value=value))
+    vm.give(value, cont)
+
+
+def _hashable(vm: Any, value: Any) -> Any:
+    """The user's own object, hashed by C code alone; which object it is becomes a fact."""
+    if is_constant(value) or is_a(value, type) or type(value) is types.FunctionType:
+        return value
+    if type(value) is tuple and vm.heap.tracker_of(value) is None:
+        return tuple([_hashable(vm, item) for item in value])
+    if vm.heap.tracker_of(value) is None and not is_a(value, enum.Enum):
+        raise Break("SB013", f"a cached function, called with a fresh {type(value).__name__}")
+    original = vm.guard_identity(value)
+    if not is_lookup_key(original) and not is_a(original, torch.Tensor):
+        raise Break("SB013", f"a cached function, called with a {type(original).__name__}, which hashes itself")
+    return original
+
+
+def _cache_rule(function: Any, detail: str) -> Any:
+    def run(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+        if _is_outside_cache(vm, args[0]):
+            raise Break("SB013", detail)
+        vm.give(vm.native_unhooked(function, args, kwargs), cont)
+    return run
+
+
+for _name in ("cache_info", "cache_clear"):
+    _method = getattr(functools._lru_cache_wrapper, _name)
+    rule(_method)(_cache_rule(_method, f"functools._lru_cache_wrapper.{_name}: the cache is shared with calls made "
+                                       "elsewhere"))
+
+
+@rule(functools._lru_cache_wrapper.__get__)  # type: ignore[attr-defined]
+def _bind_cache(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    wrapper, obj = args[0], args[1]
+    vm.give(wrapper if obj is None else types.MethodType(wrapper, obj), cont)

@@ -1,0 +1,149 @@
+"""Rules for library functions that write classes.   namedtuple("P", "x y"), @dataclass, typing's aliases
+
+They build source text, execute it and keep caches; all of that concerns only the class they make.  So they run
+natively on fresh classes, and what they made counts as made by the trace.
+"""
+
+from __future__ import annotations
+
+import _thread
+import collections
+import dataclasses
+import enum
+import reprlib
+import types
+import typing
+from typing import Any
+
+import typing_extensions
+
+from stator.breaks import Break
+from stator.host.value_kinds import is_a, module_of
+from stator.interp.machine import is_own
+from stator.interp.rule_registry import rule
+
+
+def note_class(vm: Any, cls: Any) -> Any:
+    """A class made by library code during the trace, and the functions it got, are fresh."""
+    vm.fresh[id(cls)] = cls
+    for entry in cls.__dict__.values():
+        inner = entry.__func__ if type(entry) in (classmethod, staticmethod) else entry
+        if type(inner) is types.FunctionType and inner.__module__ == cls.__module__ \
+                or type(inner) is types.FunctionType and inner.__qualname__.startswith(f"{cls.__qualname__}."):
+            vm.fresh[id(inner)] = inner
+    return cls
+
+
+@rule(collections.namedtuple)
+def _namedtuple(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    for value in (*args, *kwargs.values()):
+        vm.heap.expose_deep(value)
+    options = dict(kwargs)
+    if options.get("module") is None:
+        options["module"] = vm.frame.scope.read("__name__")
+    vm.give(note_class(vm, vm.native_unhooked(collections.namedtuple, args, options)), cont)
+
+
+@rule(dataclasses._process_class)  # type: ignore[attr-defined]
+def _process_class(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    """@dataclass on a class of the trace: it reads annotations and writes methods, all on that class."""
+    if id(args[0]) not in vm.fresh:
+        raise Break("SB006", f"dataclasses.dataclass on {args[0].__name__}, a class from outside")
+    vm.give(note_class(vm, vm.native_unhooked(getattr(dataclasses, "_process_class"), args, kwargs)), cont)
+
+
+@rule(_thread.get_ident)
+def _get_ident(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    """`__repr__` helpers use the thread's number as a key of their own; anyone else would bake it in."""
+    if vm.frame.code.co_filename not in (dataclasses.__file__, reprlib.__file__):
+        raise Break("SB013", "_thread.get_ident")
+    vm.give(_thread.get_ident(), cont)
+
+
+def _alias_rule(function: Any) -> Any:
+    def make(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+        """Subscription of a typing construct: pure, but for a cache that nobody can see."""
+        for value in args:
+            vm.heap.expose_deep(value)
+        vm.give(vm.native_unhooked(function, args, kwargs), cont)
+    return make
+
+
+def _subscriptions() -> list[Any]:
+    """The `__getitem__` and `__class_getitem__` functions of typing's own classes."""
+    found = []
+    for owner in vars(typing).values():
+        if not is_a(owner, type) or module_of(owner) != "typing":
+            continue
+        for name in ("__getitem__", "__class_getitem__", "__or__", "__ror__"):
+            entry = owner.__dict__.get(name)
+            entry = entry.__func__ if type(entry) is classmethod else entry
+            if type(entry) in (types.FunctionType, types.ClassMethodDescriptorType):  # Generic is C code since 3.12
+                found.append(entry)
+    return found
+
+
+for _function in _subscriptions():
+    rule(_function)(_alias_rule(_function))
+
+
+def caller_module(vm: Any, levels: int) -> Any:
+    """`__name__` of the module whose frame is `levels` above the running one."""
+    frame = vm.frame
+    while frame is not None and (levels or is_own(frame)):
+        levels -= not is_own(frame)
+        frame = frame.caller()
+    return "__main__" if frame is None else frame.scope.read("__name__")
+
+
+@rule(enum.EnumType._create_)  # type: ignore[attr-defined]
+def _create_enum(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    """Enum("Colour", "RED GREEN"): the module is that of the caller's caller."""
+    if kwargs.get("module") is None:
+        kwargs = {**kwargs, "module": caller_module(vm, 1)}
+    vm.push(vm.frame_for(getattr(enum.EnumType, "_create_"), args, kwargs), cont)
+
+
+def _caller(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    """typing._caller(depth): the module in which a TypeVar or NewType is made."""
+    depth = args[0] if args else kwargs.get("depth", 1)
+    vm.give(caller_module(vm, depth), cont)
+
+
+if hasattr(typing, "_caller"):
+    rule(typing._caller)(_caller)
+
+
+def _init_generic(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    """C code that calls a function of typing's."""
+    vm.call(getattr(typing, "_generic_init_subclass"), args, kwargs, cont)
+
+
+if hasattr(typing, "_generic_init_subclass"):
+    rule(typing.Generic.__dict__["__init_subclass__"])(_init_generic)
+
+
+def _type_parameter_rule(cls: type) -> Any:
+    def make(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+        """TypeVar("T"), where it is a C type: it belongs to the module of the frame that makes it."""
+        made = vm.native_unhooked(cls, args, kwargs)
+        setattr(made, "__module__", caller_module(vm, 0))
+        vm.give(made, cont)
+    return make
+
+
+for _cls in (typing.TypeVar, typing.ParamSpec, typing.TypeVarTuple):
+    if types.FunctionType not in map(type, vars(_cls).values()):
+        rule(_cls)(_type_parameter_rule(_cls))
+
+
+@rule(typing_extensions._has_generic_or_protocol_as_origin)  # type: ignore[attr-defined]
+def _has_generic_origin(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    """Asks the frame two levels up for its variable `origin`: here that is an interpreted frame."""
+    frame = vm.frame.caller()
+    found = False
+    if frame is not None and frame.scope is not None and frame.scope.namespace.get("__name__") == "typing":
+        names = frame.unit.local_names
+        origin = frame.locals[names.index("origin")] if "origin" in names else None
+        found = any(origin is known for known in (typing.Generic, typing.Protocol, typing_extensions.Protocol))
+    vm.give(found, cont)

@@ -1,0 +1,105 @@
+"""Rules for streams.   file.write("text")  ->  its length; the text is written when the effects are replayed
+
+Writing to an open stream from outside is an effect, in order with print and log records.  That it is open, writable
+and takes the text is a fact.  Reading one moves it: that breaks, at that very call.
+"""
+
+from __future__ import annotations
+
+import io
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+from stator.breaks import Break
+from stator.guards.guard import Kind
+from stator.interp.rule_registry import rule
+from stator.library.python.printing_and_logging import Printed, may_break, note, written_in_python
+from stator.source import CallOf, Pinned, Source
+
+
+@dataclass(frozen=True)
+class Written:
+    """Text or bytes written to an outside stream; None: the stream is flushed."""
+
+    source: Source
+    data: Any
+
+
+_TEXT = (io.StringIO, io.TextIOWrapper)
+_BYTES = (io.BytesIO, io.BufferedWriter)
+_RAW = (io.FileIO, io.BytesIO, io.BufferedWriter)
+
+
+def takes_data(stream: Any) -> Any:
+    """A pure reader for guards: how a stream takes what is written, or None where it takes nothing as it should.
+
+    Written in C down to the file: a user's own code would see at what time it is called.
+    """
+    cls = type(stream)
+    if cls not in _TEXT + _BYTES or stream.closed or not stream.writable():
+        return None
+    if cls is io.StringIO:
+        return "str", "", ""
+    if cls is io.BytesIO:
+        return "bytes", "", ""
+    inner = stream.buffer if cls is io.TextIOWrapper else stream.raw
+    if type(inner) not in _RAW or type(inner) is io.BufferedWriter and type(inner.raw) is not io.FileIO:
+        return None
+    return ("str", stream.encoding, stream.errors) if cls is io.TextIOWrapper else ("bytes", "", "")
+
+
+def _write_rule(function: Any) -> Any:
+    def write(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+        """sys.stdout.write(text) is an effect like print; a stream of the trace's own is simply written."""
+        stream = args[0]
+        if vm.heap.tracker_of(stream) is None:
+            return vm.give(vm.native_unhooked(function, args, kwargs), cont)
+        for name in ("stdout", "stderr"):
+            if stream is vm.heap.scope(sys.__dict__).read(name) and len(args) == 2 and type(args[1]) is str:
+                note(vm, Printed(name, args[1]), written_in_python(stream))
+                return vm.give(len(args[1]), cont)
+        if len(args) != 2 or kwargs:
+            raise Break("SB006", f"write to a {type(stream).__name__} from outside")
+        may_break(vm, "write()")
+        _note_write(vm, stream, args[1])
+        vm.give(len(args[1]), cont)
+    return write
+
+
+def _note_write(vm: Any, stream: Any, data: Any) -> None:
+    source, takes = vm.heap.source_of(stream), takes_data(stream)
+    fits = takes is not None and (type(data) is (bytes if takes[0] == "bytes" else str))
+    if fits and takes[1]:
+        try:
+            data.encode(takes[1], takes[2])
+        except UnicodeError:
+            fits = False
+    if not fits:
+        raise Break("SB006", f"write to a {type(stream).__name__} from outside")
+    vm.heap.guard(CallOf(Pinned(takes_data), (source,)), Kind.FRESH_CALL, takes)
+    vm.append_output(Written(source, data))
+
+
+for _function in (io.StringIO.write, io.TextIOWrapper.write, io.BytesIO.write, io.BufferedWriter.write):
+    rule(_function)(_write_rule(_function))
+
+
+def _flush_rule(function: Any) -> Any:
+    def flush(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+        stream = args[0]
+        if vm.heap.tracker_of(stream) is None:
+            return vm.give(vm.native_unhooked(function, args, kwargs), cont)
+        source, takes = vm.heap.source_of(stream), takes_data(stream)
+        if takes is None or len(args) != 1:
+            raise Break("SB006", f"flush of a {type(stream).__name__} from outside")
+        vm.heap.guard(CallOf(Pinned(takes_data), (source,)), Kind.FRESH_CALL, takes)
+        vm.append_output(Written(source, None))
+        vm.give(None, cont)
+    return flush
+
+
+_FLUSHES: tuple[Any, ...] = (io.TextIOWrapper.flush, io.BufferedWriter.flush,
+                             io._io._IOBase.flush)  # type: ignore[attr-defined]
+for _function in _FLUSHES:
+    rule(_function)(_flush_rule(_function))

@@ -1,0 +1,122 @@
+"""Rules for hashes.   hash(value)  ->  the number that the user's objects give, not that of their stand-ins
+
+An object without a `__hash__` of its own hashes by its address.  Of one from outside, that it is this very object
+becomes a fact; one made inside will be another in the residual, which asks again where the number leaves.
+"""
+
+from __future__ import annotations
+
+import types
+import weakref
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+
+from stator.breaks import Break
+from stator.heap.blank_instances import CONSTANT_TYPES, IDENTITY_TYPES
+from stator.heap.raw_access import raw_members
+from stator.host.value_kinds import is_a
+from stator.interp.lookup import MISSING, find
+from stator.interp.numbers import symbolic_numbers
+from stator.interp.rule_registry import rule
+from stator.interp.torch_function_protocol import own_method
+
+_BY_ADDRESS = frozenset({object.__hash__, torch.Tensor.__hash__})
+_BY_MEMBERS = frozenset({tuple.__hash__, frozenset.__hash__})
+_BY_RECEIVER = frozenset({types.MethodType.__hash__, types.BuiltinFunctionType.__hash__,
+                          types.MethodWrapperType.__hash__})
+
+
+@rule(hash, arity=(1,))
+def _hash(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    value = symbolic_numbers.specialise_deep(vm, args[0])
+    method = _method(vm, value)
+    if type(method) is types.FunctionType and type(value) is not FakeTensor:
+        return vm.call_function(method, (value,), None, cont)
+    if method is weakref.ref.__hash__ and weakref.ref.__call__(value) is not None:
+        return _hash(vm, (weakref.ref.__call__(value),), kwargs, cont)
+    if type(value) is FakeTensor:
+        if (own := own_method(vm, value, "__hash__")) is not None:
+            return vm.call(own, (value,), {}, cont)
+        return vm.call(id, (value,), {}, cont)  # which is what Tensor.__hash__ answers
+    if method in _BY_ADDRESS:
+        return vm.give(_noted(vm, value, object.__hash__(vm.guard_identity(value))), cont)
+    vm.heap.expose_deep(value)
+    value = symbolic_numbers.specialise_deep(vm, value)  # numbers that were only read just now
+    if method not in _BY_MEMBERS and method not in _BY_RECEIVER:
+        return vm.give(vm.native(hash, (value,)), cont)
+    vm.give(_noted(vm, value, vm.native(hash, (_of_the_users(vm, value),))), cont)
+
+
+@rule(object.__hash__, arity=(1,))
+def _object_hash(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    vm.give(_noted(vm, args[0], object.__hash__(vm.guard_identity(args[0]))), cont)
+
+
+def _of_members(method: Any) -> Any:
+    def run(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+        if _method(vm, args[0]) is method:
+            return _hash(vm, args, kwargs, cont)
+        vm.call_listed(method, method, None, args, kwargs, cont)
+    return run
+
+
+for _slot in _BY_MEMBERS:
+    rule(_slot, arity=(1,))(_of_members(_slot))
+
+
+def _method(vm: Any, value: Any) -> Any:
+    found = find(vm, type(value), "__hash__") if type(value) is not FakeTensor else object.__hash__
+    return type(found) if type(found).__hash__ is None else found  # pybind11's methods have no hash themselves
+
+
+def _of_the_users(vm: Any, value: Any) -> Any:
+    """A tuple or frozenset with the user's own objects in it, where they hash by their addresses."""
+    method = _method(vm, value)
+    if method in _BY_ADDRESS:
+        return vm.guard_identity(value) if vm.heap.by_standin.get(id(value)) is not None else value
+    if method in _BY_RECEIVER:
+        return _of_the_users_receiver(vm, value)
+    if method not in _BY_MEMBERS:
+        return value
+    members = list(raw_members(value))
+    changed = [_of_the_users(vm, member) for member in members]
+    if all(new is old for new, old in zip(changed, members, strict=True)):
+        return value
+    return tuple(changed) if method is tuple.__hash__ else vm.native(frozenset, (changed,))
+
+
+def _of_the_users_receiver(vm: Any, method: Any) -> Any:
+    """A method of an object from outside, which hashes by its receiver's address."""
+    receiver = method.__self__
+    if vm.heap.by_standin.get(id(receiver)) is None:
+        return method
+    if type(method) is not types.MethodType:
+        raise Break("SB013", f"the hash of the method {method.__name__!r} of an object from outside")
+    return types.MethodType(method.__func__, vm.guard_identity(receiver))
+
+
+def _noted(vm: Any, value: Any, number: int) -> int:
+    """The residual's object has another address: it is asked again where the number leaves the trace."""
+    if _moves(vm, value):
+        vm.asked_hashes[number] = value
+    return number
+
+
+_STAYING = (type, types.ModuleType, type(None))
+
+
+def _moves(vm: Any, value: Any) -> bool:
+    cls = type(value)
+    method = _method(vm, value)
+    if method in _BY_MEMBERS:
+        return any(_moves(vm, member) for member in raw_members(value))
+    if method in _BY_RECEIVER:
+        return vm.heap.by_standin.get(id(value.__self__)) is None and not is_a(value.__self__, _STAYING)
+    if method not in _BY_ADDRESS or vm.heap.by_standin.get(id(value)) is not None or cls is FakeTensor:
+        return False
+    if is_a(value, (type, types.FunctionType)):
+        return id(value) in vm.fresh
+    return cls not in IDENTITY_TYPES and cls not in CONSTANT_TYPES and not is_a(value, types.ModuleType) \
+        and find(vm, cls, "__del__") is MISSING

@@ -1,0 +1,153 @@
+"""Rules for Python's introspection of functions and classes.   inspect.signature(f)  ->  a fresh Signature, guarded
+
+What a signature says of an outside function is its code, its defaults and its annotations: the code is guarded,
+the rest is handed out unread, in boxes. A class's `__dict__` is handed out as a view of the same kind.
+"""
+
+from __future__ import annotations
+
+import copyreg
+import inspect
+import traceback
+import types
+from typing import Any
+
+import torch
+
+from stator.breaks import Break
+from stator.guards.guard import Kind
+from stator.heap.box import Box
+from stator.heap.pure_readers import mapping_behind
+from stator.host.value_kinds import is_a
+from stator.interp.calls.binding import function_defaults, keyword_default
+from stator.interp.frame import UNBOUND
+from stator.interp.lookup import MISSING, find, is_mutable_class, mro_of
+from stator.interp.objects.assignment import DISCARD, store_on_class
+from stator.interp.objects.attributes import read_instance_dict
+from stator.interp.rule_registry import rule
+from stator.source import Attr, DictOf, Key, Pinned
+
+_VARARGS, _VARKEYWORDS = 0x04, 0x08
+_PARAMETER = inspect.Parameter
+_FOLLOWED = ("__wrapped__", "__signature__", "__text_signature__", "_partialmethod", "__partialmethod__")
+
+
+@rule(inspect.signature)
+def _signature(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    if len(args) == 1 and not kwargs:
+        function, bound = args[0], 0
+        if type(function) is types.MethodType:
+            function, bound = function.__func__, 1
+        function = _unwrapped(vm, function)
+        if function is not None and function.__code__.co_argcount >= bound:
+            return vm.give(signature_of(vm, function, bound), cont)
+    vm.push(vm.frame_for(inspect.signature, args, kwargs), cont)
+
+
+@rule(traceback.clear_frames)
+def _clear_frames(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    """The frames of a traceback that the trace made hold nothing to be cleared."""
+    if len(args) != 1 or kwargs or id(args[0]) in vm.heap.by_standin or type(args[0]) is not types.TracebackType:
+        return vm.push(vm.frame_for(traceback.clear_frames, args, kwargs), cont)
+    vm.give(None, cont)
+
+
+def _unwrapped(vm: Any, function: Any) -> types.FunctionType | None:
+    """The function whose parameters count, behind `__wrapped__`; None where inspect has more to ask."""
+    seen: set[int] = set()
+    while type(function) is types.FunctionType and id(function) not in seen:
+        seen.add(id(function))
+        if any(read_instance_dict(vm, function, name) is not MISSING for name in _FOLLOWED[1:]):
+            return None
+        inner = read_instance_dict(vm, function, "__wrapped__")
+        if inner is MISSING:
+            return function
+        function = inner
+    return None
+
+
+def signature_of(vm: Any, function: types.FunctionType, bound: int) -> inspect.Signature:
+    """A new Signature; its first `bound` parameters are already given."""
+    if id(function) not in vm.fresh:
+        vm.guard_code(function)
+    code = function.__code__
+    names, positional = code.co_varnames, code.co_argcount
+    defaults = function_defaults(vm, function)
+    annotations = _annotations(vm, function)
+    found = []
+
+    def add(name: str, kind: Any, default: Any) -> None:
+        found.append(_PARAMETER(name, kind, default=default, annotation=annotations.get(name, _PARAMETER.empty)))
+
+    for slot in range(bound, positional):
+        place = slot - (positional - len(defaults))
+        kind = _PARAMETER.POSITIONAL_ONLY if slot < code.co_posonlyargcount else _PARAMETER.POSITIONAL_OR_KEYWORD
+        add(names[slot], kind, defaults[place] if place >= 0 else _PARAMETER.empty)
+    total = positional + code.co_kwonlyargcount
+    if code.co_flags & _VARARGS:
+        add(names[total], _PARAMETER.VAR_POSITIONAL, _PARAMETER.empty)
+    for slot in range(positional, total):
+        default = keyword_default(vm, function, names[slot])
+        add(names[slot], _PARAMETER.KEYWORD_ONLY, _PARAMETER.empty if default is UNBOUND else default)
+    if code.co_flags & _VARKEYWORDS:
+        add(names[total + bool(code.co_flags & _VARARGS)], _PARAMETER.VAR_KEYWORD, _PARAMETER.empty)
+    return inspect.Signature(found, return_annotation=annotations.get("return", inspect.Signature.empty),
+                             __validate_parameters__=False)
+
+
+def _annotations(vm: Any, function: types.FunctionType) -> dict[str, Any]:
+    """The annotations by name, unread; which names have one is a fact."""
+    raw = function.__annotations__
+    if id(function) in vm.fresh:
+        return dict(raw)
+    source = Attr(vm.heap.source_of(function), "__annotations__")
+    vm.heap.guard(source, Kind.KEYS, tuple(raw))
+    return {name: Box(vm.heap, value, Key, source, name) for name, value in raw.items()}
+
+
+@rule(getattr(copyreg, "_slotnames"))
+def _slotnames(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    """copyreg keeps its answer on the class, which the program can see: so does the residual, once."""
+    cls = args[0]
+    names: list[str] = []
+    if is_a(cls, type):
+        for base in mro_of(cls):
+            slots = base.__dict__.get("__slots__", ())
+            if type(slots) is not str:
+                find(vm, base, "__slots__")
+            for name in (slots,) if type(slots) is str else slots:
+                if name in ("__dict__", "__weakref__"):
+                    continue
+                stripped = base.__name__.lstrip("_")
+                private = name.startswith("__") and not name.endswith("__") and stripped
+                names.append(f"_{stripped}{name}" if private else name)
+        if is_mutable_class(cls):
+            _keep_slotnames(vm, cls, names)
+    vm.give(names, cont)
+
+
+def _keep_slotnames(vm: Any, cls: type, names: list[str]) -> None:
+    known = "__slotnames__" in cls.__dict__
+    if id(cls) not in vm.fresh:
+        vm.heap.guard(DictOf(Pinned(cls)), Kind.PRESENT if known else Kind.ABSENT, "__slotnames__")
+        known = known or "__slotnames__" in vm.class_overlays.get(cls, {})
+    if not known:
+        store_on_class(vm, cls, "__slotnames__", names, DISCARD)
+
+
+@rule(torch.jit.ScriptFunction.__dict__["__call__"])
+def _call_scripted(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    """torch.jit.script keeps the function it was given, which is what is captured; torch.jit.trace freezes more."""
+    scripted = args[0]
+    function = read_instance_dict(vm, scripted, "_torchdynamo_inline")
+    known = torch.jit._state._try_get_jit_cached_function(function) if type(function) is types.FunctionType else None
+    if known is None or known.qualified_name != scripted.qualified_name:
+        raise Break("SB001", "a TorchScript function that was not made by torch.jit.script")
+    vm.call(function, args[1:], kwargs, cont)
+
+
+@rule(types.MappingProxyType.get)
+def _proxy_get(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    out: list[Any] = []
+    vm.sync(lambda: vm.load_attr(mapping_behind(args[0]), "get"), out)
+    vm.call(out[0], args[1:], kwargs, cont)

@@ -1,0 +1,264 @@
+"""Rules for random numbers of Python and numpy.   random.random()  ->  a number that is drawn when the residual runs
+
+A draw with plain arguments is made by the residual itself, before the graph, in the program's order and from the
+user's own stream; the trace knows its type and range only.  Arithmetic on it goes into the graph, a branch on it
+breaks.  An array that is drawn is an input of the graph.  choice(), sample() and shuffle() among numbers of one type
+give such numbers; among other things they break at that very call, and so does whoever looks at a stream's state.
+"""
+
+from __future__ import annotations
+
+import random
+import types
+from dataclasses import dataclass
+from typing import Any
+
+import numpy
+
+from stator.breaks import Break
+from stator.interp.arrays.array_tensors import real_tensor
+from stator.interp.numbers.symbolic_numbers import specialise_deep
+from stator.interp.rule_registry import rule
+from stator.library.python.state.known_random_streams import (
+    global_stream,
+    known_stream,
+    run_known,
+    set_known,
+    set_state,
+    state_of,
+)
+from stator.source import Drawn, Source
+
+
+@dataclass(frozen=True)
+class Draw:
+    """One call of a stream's method, which the residual makes."""
+
+    function: Any
+    stream: Source
+    args: tuple[Any, ...]
+    kwargs: tuple[tuple[str, Any], ...]
+    source: Drawn
+    parts: tuple[Drawn, ...] = ()  # of a call that makes a list: one for each of its numbers
+
+
+_PLAIN = (int, float, bool, type(None))
+_PYTHON = ("random", "getrandbits", "randint", "randrange", "uniform", "triangular", "gauss", "normalvariate",
+           "expovariate", "betavariate", "gammavariate", "lognormvariate", "paretovariate", "vonmisesvariate",
+           "weibullvariate")
+_AMONG = ("choice", "choices", "sample", "shuffle")
+_NUMPY_WHOLE = ("get_state", "set_state", "shuffle", "permuted", "spawn")
+
+
+def draw(vm: Any, function: Any, args: Any, kwargs: Any, bounds: Any = None) -> Any:
+    """The number that a call of a stream's method will give."""
+    stream, *rest = args
+    name = function.__name__
+    original = vm.heap.original_of(stream)
+    source = vm.heap.source_of(stream)
+    cls = type(original)
+    values = _as_they_are(vm, rest)
+    named = dict(zip(kwargs, _as_they_are(vm, kwargs.values()), strict=True))
+    scratch = _SCRATCH.get(cls)
+    why = ""
+    if scratch is None:
+        why = f"{name}() of a {cls.__name__}"
+    elif not all(map(_is_plain, (*values, *named.values()))):
+        why = f"{name}() of other things than numbers"
+    elif vm.recorder.enclosing is not None or not vm.recorder.data_dependent or vm.locks \
+            or vm.watched_effects:
+        why = f"{name}() where the graph may not wait for a number"
+    if why:
+        raise Break("SB013", f"a random number: {why}", leave=random.__file__)
+    example = _example(scratch, function, values, named)
+    if type(example) is numpy.ndarray and example.dtype.kind in "biuf":
+        return drawn_array(vm, function, source, values, named, example)
+    if type(example) is list and bounds is not None and len(example) <= _MOST_NUMBERS:
+        return drawn_list(vm, function, source, values, named, example, bounds)
+    if type(example) is not int and type(example) is not float:
+        raise Break("SB013", f"a random number: {name}() that makes a {type(example).__name__}", leave=random.__file__)
+    place = Drawn(len(vm.draws), name)
+    number = vm.recorder.add_drawn(type(example), place, bounds or _range(name, values, named, example))
+    vm.draws.append(Draw(function, source, values, tuple(named.items()), place))
+    return number
+
+
+def _as_they_are(vm: Any, arguments: Any) -> tuple[Any, ...]:
+    """Arguments of a draw; of lists the residual gets copies, as the program may change them afterwards."""
+    for each in arguments:
+        if type(each) in (list, tuple):
+            vm.heap.expose_deep(each)
+    return tuple(list(each) if type(each) is list else each for each in specialise_deep(vm, tuple(arguments)))
+
+
+def draw_among(vm: Any, function: Any, args: Any, kwargs: Any) -> Any:
+    """A number, or a list of numbers, out of those in a list, tuple or range; shuffle() writes them back."""
+    stream, population, *rest = args
+    name = function.__name__
+    values: tuple[Any, ...] = ()
+    if type(population) in (list, tuple, range):
+        vm.heap.expose_deep(population)
+        values = specialise_deep(vm, tuple(population))
+    kinds = set(map(type, values))
+    if len(kinds) != 1 or not kinds <= {int, float} or len(values) > _MOST_NUMBERS:
+        raise Break("SB013", f"a random stream: {name}() among other things than numbers", leave=random.__file__)
+    bounds = (min(values), max(values))
+    if name == "choice" and not rest and not kwargs:
+        return draw(vm, function, (stream, list(values)), kwargs, bounds)
+    shuffles = name == "shuffle"
+    if shuffles and (rest or kwargs or type(population) is not list):
+        raise Break("SB013", "a random stream: shuffle() in another way", leave=random.__file__)
+    made = draw(vm, shuffled if shuffles else function, (stream, list(values), *rest), kwargs, bounds)
+    if not shuffles:
+        return made
+    vm.heap.note_write(population)
+    population[:] = made
+    return None
+
+
+def shuffled(stream: Any, values: list[Any]) -> list[Any]:
+    """What shuffle() makes of a list, as a list."""
+    values = list(values)
+    random.Random.shuffle(stream, values)
+    return values
+
+
+_MOST_NUMBERS = 64
+
+
+def drawn_list(vm: Any, function: Any, stream: Source, values: Any, named: Any, example: Any, bounds: Any) -> Any:
+    """A list of numbers that the residual draws together."""
+    place = Drawn(len(vm.draws), function.__name__)
+    parts = tuple(Drawn((place.index, number), function.__name__) for number in range(len(example)))
+    vm.draws.append(Draw(function, stream, values, tuple(named.items()), place, parts))
+    return [vm.recorder.add_drawn(type(bounds[0]), part, bounds) for part in parts]
+
+
+def drawn_array(vm: Any, function: Any, stream: Source, values: Any, named: Any, example: Any) -> Any:
+    """An array that the residual draws: the trace knows its layout, and the graph has its memory as an input."""
+    place = Drawn(len(vm.draws), function.__name__)
+    fake = vm.recorder.add_input(real_tensor(example), place)
+    vm.recorder.inputs[-1].tensor = None  # nothing is known of what it will hold
+    memory = vm.heap.arrays
+    memory.backed[id(example)] = (example, fake)
+    memory.drawn[id(example)] = place
+    vm.draws.append(Draw(function, stream, values, tuple(named.items()), place))
+    return example
+
+
+def _is_plain(value: Any) -> bool:
+    return type(value) in _PLAIN or type(value) in (tuple, list) and all(type(part) in _PLAIN for part in value)
+
+
+_SCRATCH: dict[type, Any] = {random.Random: random.Random(0), numpy.random.RandomState: numpy.random.RandomState(0),
+                             numpy.random.Generator: numpy.random.default_rng(0)}
+
+
+def _example(scratch: Any, function: Any, values: tuple[Any, ...], named: dict[str, Any]) -> Any:
+    """What such a call gives, of a stream of our own."""
+    try:
+        return function(scratch, *values, **named)
+    except Exception as error:
+        raise Break("SB013", f"a random number whose arguments are refused ({error})", leave=random.__file__) from None
+
+
+def _range(name: str, values: tuple[Any, ...], named: dict[str, Any], example: Any) -> tuple[Any, Any] | None:
+    """Between what a number lies, both included; None where that is not known."""
+    if type(example) is float:
+        return (0.0, 1.0) if name in ("random", "rand", "random_sample") and not values and not named else \
+            (float(min(values)), float(max(values))) if name == "uniform" and len(values) == 2 and not named else None
+    if name == "randint" and not named and len(values) in (1, 2):
+        low, high = (0, values[0]) if len(values) == 1 else values
+        return low, high
+    if name == "getrandbits" and values[0] <= 62:
+        return 0, (1 << values[0]) - 1
+    if name == "randrange" and not named and len(values) in (1, 2):
+        low, high = (0, values[0]) if len(values) == 1 else values
+        return low, high - 1
+    return None
+
+
+def _draw_rule(function: Any) -> Any:
+    def drawn(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+        known = known_stream(vm, args[0]) if args else None
+        if known is not None:
+            return run_known(vm, function, known, args[1:], kwargs, cont)
+        vm.give(draw(vm, function, args, kwargs), cont)
+    return drawn
+
+
+def _among_rule(function: Any) -> Any:
+    def among(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+        known = known_stream(vm, args[0]) if args else None
+        if known is not None:
+            return run_known(vm, function, known, args[1:], kwargs, cont)
+        if len(args) < 2:
+            raise Break("SB013", f"a random stream: {function.__name__}() of named arguments", leave=random.__file__)
+        vm.give(draw_among(vm, function, args, kwargs), cont)
+    return among
+
+
+def _whole_rule(function: Any) -> Any:
+    def looked_at(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+        known = known_stream(vm, args[0]) if args else None
+        if known is not None:
+            return run_known(vm, function, known, args[1:], kwargs, cont)
+        raise Break("SB013", f"a random stream: {function.__name__}()", leave=random.__file__)
+    return looked_at
+
+
+def _set_rule(function: Any) -> Any:
+    def set_inside(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+        set_known(vm, function, args[0], args[1:], kwargs, cont)
+    return set_inside
+
+
+def _state_rule(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    known = known_stream(vm, args[0])
+    if known is None:
+        raise Break("SB013", "a random stream: getstate()", leave=random.__file__)
+    vm.give(state_of(known), cont)
+
+
+rule(random.Random.getstate, arity=(1,))(_state_rule)
+rule(random.Random.seed)(_set_rule(random.Random.seed))
+rule(random.Random.setstate)(_set_rule(random.Random.setstate))
+rule(numpy.random.RandomState.seed)(_set_rule(numpy.random.RandomState.seed))
+
+
+@rule(numpy.random.seed)
+def _seed_numpy(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    set_known(vm, numpy.random.RandomState.seed, global_stream(vm), args, kwargs, cont)
+
+
+for _name in _PYTHON:
+    _function = getattr(random.Random, _name)
+    rule(_function)(_draw_rule(_function))
+for _name in _AMONG:
+    rule(getattr(random.Random, _name))(_among_rule(getattr(random.Random, _name)))
+rule(random.Random.randbytes)(_whole_rule(random.Random.randbytes))
+_COMPILED = type(numpy.random.RandomState.__dict__["rand"])
+for _owner in (numpy.random.RandomState, numpy.random.Generator):
+    for _name, _function in _owner.__dict__.items():
+        if type(_function) is _COMPILED and _name != "seed":
+            whole = _name in _NUMPY_WHOLE or _name.startswith("__")
+            rule(_function)(_whole_rule(_function) if whole else _draw_rule(_function))
+for _name in ("get_state", "set_state"):
+    rule(getattr(numpy.random, _name))(_whole_rule(getattr(numpy.random, _name)))
+
+
+def saved_streams(streams: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Where streams stand, so that a call whose graph fails can be made again."""
+    return tuple((stream, state_of(stream)) for stream in streams)
+
+
+def restore_streams(saved: tuple[Any, ...]) -> None:
+    for stream, state in saved:
+        set_state(stream, state)
+
+
+@rule(_COMPILED.__get__, arity=(2, 3))
+def _bind(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    """A function that Cython has compiled is bound as one of Python's is."""
+    function, obj = args[:2]
+    vm.give(function if obj is None else types.MethodType(function, obj), cont)

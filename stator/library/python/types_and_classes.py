@@ -1,0 +1,442 @@
+"""Rules for classes: isinstance, type(), super(), class statements, abstract base classes."""
+
+from __future__ import annotations
+
+import _abc
+import abc
+import builtins
+import types
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+
+from stator.breaks import Break
+from stator.guards.guard import Kind
+from stator.heap.box import Box
+from stator.heap.iterators.peekable_iterators import posed_class
+from stator.host.value_kinds import is_a
+from stator.interp.calls.instantiation import instantiate
+from stator.interp.frame import UNBOUND, Raised
+from stator.interp.lookup import MISSING, ancestors, find
+from stator.interp.objects import operators
+from stator.interp.objects.attributes import load_attr, tensor_class
+from stator.interp.objects.class_attributes import TensorSuper
+from stator.interp.objects.shown_names import guard_names
+from stator.interp.opcodes.data_opcodes import read_cell
+from stator.interp.rule_registry import rule
+from stator.library.python.class_makers import caller_module
+from stator.library.python.state.abstract_classes import is_abstract_subclass, require_shallow
+from stator.shapes.symbolic_values import SYMBOLIC, python_type, specialise
+from stator.source import CallOf, Pinned
+
+# ---------------------------------------------------------------------- types
+
+
+def is_instance(vm: Any, obj: Any, cls: Any, depth: int = 0) -> bool:
+    if is_a(cls, tuple):
+        require_shallow(depth)
+        vm.heap.expose(cls)
+        return any(is_instance(vm, obj, item, depth + 1) for item in cls)
+    if is_a(cls, types.UnionType):
+        return any(is_instance(vm, obj, item) for item in cls.__args__)
+    if type(obj) in SYMBOLIC:
+        if not is_a(cls, type):  # its own check, or an error about it
+            return is_instance(vm, specialise(obj, "isinstance()"), cls)
+        return is_subclass(vm, python_type(obj), cls)
+    posed = posed_class(vm.heap, obj)
+    if posed is not None:
+        if type(cls) is not type and type(cls) is not abc.ABCMeta:  # their checks ask the class alone
+            raise Break("SB014", f"isinstance() of a {posed.__name__} from outside")
+        return _check_class(vm, posed, posed, cls, "__subclasscheck__", posed)
+    seen_type = tensor_class(vm, obj) if type(obj) is FakeTensor else type(obj)
+    return _check_class(vm, obj, seen_type, cls, "__instancecheck__", obj)
+
+
+def is_subclass(vm: Any, sub: Any, cls: Any, depth: int = 0) -> bool:
+    if is_a(cls, tuple):
+        require_shallow(depth)
+        vm.heap.expose(cls)
+        return any(is_subclass(vm, sub, item, depth + 1) for item in cls)
+    if is_a(cls, types.UnionType):
+        return any(is_subclass(vm, sub, item) for item in cls.__args__)
+    if type(cls) is type or find(vm, type(cls), "__subclasscheck__") in _PLAIN_CHECKS:
+        return is_abstract_subclass(vm, sub, cls)
+    return _check_class(vm, sub, sub, cls, "__subclasscheck__", sub)
+
+
+_PLAIN_CHECKS = (MISSING, type.__dict__["__subclasscheck__"])
+
+
+def _check_class(vm: Any, obj: Any, seen_type: type, cls: Any, hook: str, argument: Any) -> bool:
+    if seen_type is cls:
+        return True
+    meta = type(cls)
+    if meta is type:
+        if cls in ancestors(vm, seen_type):
+            return True
+        return hook != "__subclasscheck__" and type(obj) is not FakeTensor and _is_claimed(vm, obj, cls)
+    check = find(vm, meta, hook)
+    if type(check) is types.FunctionType and check.__module__ != "abc":
+        if not is_a(seen_type, type):
+            return operators.truth(vm, vm.call_sync(check, (cls, argument)))
+        plain = type(obj) is FakeTensor or torch.Tensor not in ancestors(vm, seen_type)
+        if plain and (cls is torch.nn.Parameter or cls is torch.nn.Buffer):
+            return cls in ancestors(vm, seen_type) or type(obj) is FakeTensor and (
+                getattr(obj, "_is_param", False) and cls is torch.nn.Parameter or _claims(vm, obj, cls))
+        if type(obj) is FakeTensor and meta is type(torch.nn.Parameter):  # of a subclass it asks the class alone
+            return cls in ancestors(vm, seen_type)
+        return operators.truth(vm, vm.call_sync(check, (cls, argument)))
+    if type(obj) is FakeTensor:
+        if is_a(cls, abc.ABCMeta):
+            guard_registrations(vm, cls, seen_type)
+            return issubclass(seen_type, cls)
+        if meta is _TENSOR_TYPES:
+            return _is_of_tensor_type(obj, cls)
+        return cls in ancestors(vm, seen_type) if is_a(cls, type) else vm.native(isinstance, (obj, cls))
+    if is_a(cls, abc.ABCMeta):
+        guard_registrations(vm, cls, seen_type)
+    function = isinstance if hook == "__instancecheck__" else issubclass
+    return vm.native(function, (argument, cls))
+
+
+def _is_claimed(vm: Any, obj: Any, cls: type) -> bool:
+    """Whether an object says by its `__class__` that it is of a class."""
+    try:
+        claimed = claimed_class(vm, obj)
+    except Raised as raised:
+        if not is_a(raised.exc, AttributeError):
+            raise
+        return False
+    return is_a(claimed, type) and cls in ancestors(vm, claimed)
+
+
+def claimed_class(vm: Any, obj: Any) -> Any:
+    """What `obj.__class__` says; None where the object says nothing of its own."""
+    if type(find(vm, type(obj), "__class__")) is types.GetSetDescriptorType \
+            and type(find(vm, type(obj), "__getattribute__")) is types.WrapperDescriptorType:
+        return None
+    out: list[Any] = []
+    vm.sync(lambda: load_attr(vm, obj, "__class__"), out)
+    return out[0]
+
+
+def _is_of_tensor_type(fake: Any, cls: Any) -> bool:
+    """isinstance(x, torch.FloatTensor): a question about dtype, layout and device, which a fake answers as a fake."""
+    device = "cuda" if cls.is_cuda else "xpu" if cls.is_xpu else "cpu"
+    return bool(fake.dtype is cls.dtype and fake.layout is cls.layout and fake.device.type == device)
+
+
+_TENSOR_TYPES = type(torch.FloatTensor)
+
+
+def _claims(vm: Any, fake: Any, cls: type) -> bool:
+    """torch.nn.Buffer(t), and Parameter(t) of a subclass, stay of t's class, and say by an attribute what they are."""
+    name = "_is_buffer" if cls is torch.nn.Buffer else "_is_param"
+    if cls is torch.nn.Parameter and id(fake) not in vm.recorder.classes:
+        return False
+    out: list[Any] = []
+    try:
+        vm.sync(lambda: load_attr(vm, fake, name), out)
+    except Raised:
+        return False
+    return operators.truth(vm, out[0])
+
+
+@rule(isinstance)
+def _isinstance(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    if len(args) != 2:
+        return vm.give(vm.native_unhooked(isinstance, args, kwargs), cont)
+    vm.give(is_instance(vm, *args), cont)
+
+
+@rule(issubclass, arity=(2,))
+def _issubclass(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    vm.give(is_subclass(vm, *args), cont)
+
+
+@rule(type)
+def _type(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    if len(args) == 1 and not kwargs:
+        if (posed := posed_class(vm.heap, args[0])) is not None:
+            return vm.give(posed, cont)
+        return vm.give(tensor_class(vm, args[0]) if type(args[0]) is FakeTensor else python_type(args[0]), cont)
+    if len(args) != 3:
+        return vm.give(vm.native_unhooked(type, args, kwargs), cont)
+    new_class(vm, type, args, kwargs, cont)
+
+
+@rule(type.__new__)
+def _type_new(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    if len(args) != 4:
+        return vm.give(vm.native_unhooked(type.__new__, args, kwargs), cont)
+    new_class(vm, args[0], args[1:], kwargs, cont)
+
+
+def new_class(vm: Any, meta: type, args: Any, kwargs: Any, cont: Any) -> None:
+    """type.__new__: C code, which calls `__set_name__` and `__init_subclass__` back through the hook."""
+    name, bases, namespace = args
+    if not is_a(bases, tuple) or not is_a(namespace, dict):
+        return vm.give(vm.native_unhooked(type.__new__, (meta, name, bases, namespace), kwargs), cont)  # raises
+    vm.heap.expose(bases)
+    vm.heap.expose(namespace)
+    namespace = {key: value.force() if type(value) is Box else value for key, value in namespace.items()}
+    if "__module__" not in namespace and (module := caller_module(vm, 0)) is not MISSING:
+        namespace["__module__"] = module  # C code would ask the frame that it finds: one of ours
+    vm.making_classes += 1
+    try:
+        cls = vm.native(type.__new__, (meta, name, bases, namespace), kwargs)
+    finally:
+        vm.making_classes -= 1
+    vm.fresh[id(cls)] = cls
+    vm.give(cls, cont)
+
+
+@rule(torch._C._TensorMeta.__init__)
+def _tensor_class_init(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    """Of a class that the trace has made: C code that prepares its slots."""
+    if id(args[0]) not in vm.fresh:
+        raise Break("SB006", "a tensor class initialised again")
+    vm.give(vm.native_unhooked(torch._C._TensorMeta.__init__, args, kwargs), cont)
+
+
+@rule(type.__init__)
+def _type_init(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    vm.give(None, cont)
+
+
+@rule(type.__call__)
+def _type_call(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    if args[0] is type:
+        return _type(vm, args[1:], kwargs, cont)
+    instantiate(vm, args[0], args[1:], kwargs, cont)
+
+
+@rule(type.__dict__["__prepare__"])
+def _type_prepare(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    vm.give({}, cont)
+
+
+@rule(type.__instancecheck__, arity=(2,))
+def _type_instancecheck(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    """isinstance() past what the class's own class says of it."""
+    cls, obj = args
+    seen = seen_class(vm, obj)
+    vm.give(cls in ancestors(vm, seen) or seen is type(obj) and _is_claimed(vm, obj, cls), cont)
+
+
+@rule(type.__subclasscheck__, arity=(2,))
+def _type_subclasscheck(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    vm.give(is_abstract_subclass(vm, args[1], args[0]), cont)
+
+
+def seen_class(vm: Any, obj: Any) -> type:
+    """The class that the program's own object has, behind a fake, an open number or a stand-in that poses."""
+    if type(obj) is FakeTensor:
+        return tensor_class(vm, obj)  # type: ignore[no-any-return]
+    if type(obj) in SYMBOLIC:
+        return python_type(obj)
+    return posed_class(vm.heap, obj) or type(obj)
+
+
+@rule(type.mro)
+def _type_mro(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    if args[0].__mro__ is None:
+        raise Break("SB005", "mro() of a class that is being made")
+    vm.give(list(ancestors(vm, args[0])), cont)
+
+
+@rule(type.__or__, arity=(2,))
+def _type_or(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    vm.give(vm.native_unhooked(type.__or__, args, kwargs), cont)
+
+
+@rule(type.__ror__, arity=(2,))
+def _type_ror(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    vm.give(vm.native_unhooked(type.__ror__, args, kwargs), cont)
+
+
+@rule(type.__repr__)
+def _type_repr(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    for value in args:
+        guard_names(vm, value)
+    vm.give(vm.native_unhooked(type.__repr__, args, kwargs), cont)
+
+
+@rule(callable, arity=(1,))
+def _callable(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    vm.give(find(vm, type(args[0]), "__call__") is not MISSING, cont)
+
+
+def _holder_rule(cls: type) -> Any:
+    def make(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+        vm.give(vm.native_unhooked(cls, args, kwargs), cont)
+    return make
+
+
+for _cls in (property, classmethod, staticmethod, types.MethodType, types.CellType):
+    rule(_cls)(_holder_rule(_cls))
+
+
+@rule(property.__new__, property.__init__)
+def _make_property(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    """Of a subclass, whose `__init__` is interpreted; the functions it is given are called later."""
+    method = property.__new__ if is_a(args[0], type) else property.__init__
+    vm.give(vm.native_unhooked(method, args, kwargs), cont)
+
+
+def super_of(vm: Any, cls: Any, fake: Any) -> TensorSuper:
+    seen = tensor_class(vm, fake)
+    if not is_a(cls, type) or cls not in ancestors(vm, seen):
+        raise Raised(TypeError("super(type, obj): obj must be an instance or subtype of type"))
+    return TensorSuper(cls, fake, seen)
+
+
+@rule(super)
+def _super(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    if len(args) == 2 and type(args[1]) is FakeTensor:
+        return vm.give(super_of(vm, *args), cont)
+    if args:
+        return vm.give(vm.native_unhooked(super, args, kwargs), cont)
+    frame = vm.frame
+    code = frame.code
+    if not code.co_argcount and not code.co_posonlyargcount and "self" not in frame.unit.local_names[:1]:
+        if not frame.locals or not code.co_varnames or code.co_varnames[0] not in (".0",):
+            raise Raised(RuntimeError("super(): no arguments"))
+    first = frame.locals[0]
+    if type(first) is types.CellType and 0 in frame.unit.cell_slots:
+        first = read_cell(frame, 0)
+    if type(first) is Box:
+        first = first.force()
+    if first is UNBOUND:
+        raise Raised(RuntimeError("super(): arg[0] deleted"))
+    names = frame.unit.local_names
+    slots = [slot for slot in frame.unit.free_slots if names[slot] == "__class__"]
+    if not slots:
+        raise Raised(RuntimeError("super(): __class__ cell not found"))
+    cls = read_cell(frame, slots[0])
+    if cls is UNBOUND:
+        raise Raised(RuntimeError("super(): empty __class__ cell"))
+    if type(first) is FakeTensor:
+        return vm.give(super_of(vm, cls, first), cont)
+    vm.give(vm.native_unhooked(super, (cls, first)), cont)
+
+
+# ---------------------------------------------------------------------- class statements
+
+
+@rule(builtins.__build_class__)
+def _build_class(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    body, name, *original_bases = args
+    bases = _resolve_bases(vm, tuple(original_bases))
+    keywords = dict(kwargs)
+    meta = keywords.pop("metaclass", None)
+    if meta is None:
+        meta = type(bases[0]) if bases else type
+    if is_a(meta, type):
+        meta = _most_derived(meta, bases)
+    prepare = vm.optional_attr(meta, "__prepare__")
+    namespace = {} if prepare is MISSING else vm.call_sync(prepare, (name, bases), keywords)
+    frame = vm.frame_for(body, (), None)
+    frame.names = namespace
+    try:
+        cell = vm.run(frame)
+    except Exception as error:
+        raise Raised(error) from None
+    if bases != tuple(original_bases):
+        namespace["__orig_bases__"] = tuple(original_bases)
+    cls = vm.call_sync(meta, (name, bases, namespace), keywords)
+    if type(cell) is types.CellType and is_a(cls, type):
+        try:
+            held = cell.cell_contents
+        except ValueError:
+            held = MISSING
+        if held is MISSING:
+            raise Raised(RuntimeError(f"__class__ not set defining {name!r} as {cls!r}. "
+                                      "Was __classcell__ propagated to type.__new__?"))
+        if held is not cls:
+            raise Raised(TypeError(f"__class__ set to {held!r} defining {name!r} as {cls!r}"))
+    vm.give(cls, cont)
+
+
+def _resolve_bases(vm: Any, bases: tuple[Any, ...]) -> tuple[Any, ...]:
+    found: list[Any] = []
+    for base in bases:
+        if is_a(base, type):
+            found.append(base)
+            continue
+        entries = vm.optional_attr(base, "__mro_entries__")
+        if entries is MISSING:
+            found.append(base)
+        else:
+            found.extend(vm.call_sync(entries, (bases,)))
+    return tuple(found)
+
+
+def _most_derived(meta: type, bases: tuple[Any, ...]) -> type:
+    winner = meta
+    for base in bases:
+        kind = type(base)
+        if kind in winner.__mro__:
+            continue
+        if winner in kind.__mro__:
+            winner = kind
+            continue
+        raise Raised(TypeError("metaclass conflict: the metaclass of a derived class must be a (non-strict) "
+                               "subclass of the metaclasses of all its bases"))
+    return winner
+
+
+# ---------------------------------------------------------------------- abstract base classes
+
+
+# The hook of a protocol looks whether a function of the module abc is asking.
+_asked_by_abc = types.FunctionType((lambda cls, seen: abc.ABCMeta.__subclasscheck__(cls, seen)).__code__,
+                                   {"__name__": "abc", "abc": abc})
+
+
+def guard_registrations(vm: Any, cls: type, seen: type) -> Any:
+    """A class may be registered with an abstract one later: whether it counts as its subclass is a fact.
+
+    Not how many registrations there are: a backend imports modules that register classes of their own.
+    """
+    answer = vm.native(_abc._abc_subclasscheck, (cls, seen))
+    if is_a(seen, type) and cls not in ancestors(vm, seen):
+        reader = _abc._abc_subclasscheck if type(cls) is abc.ABCMeta else _asked_by_abc
+        vm.heap.guard(CallOf(Pinned(reader), (Pinned(cls), Pinned(seen))), Kind.FRESH_CALL, answer)
+    return answer
+
+
+@rule(_abc._abc_instancecheck)
+def _abc_instancecheck(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    seen = seen_class(vm, args[1])
+    if seen is not type(args[1]):
+        return vm.give(guard_registrations(vm, args[0], seen), cont)
+    claimed = claimed_class(vm, args[1])
+    if claimed is not None and not is_a(claimed, type):
+        raise Raised(TypeError("issubclass() arg 1 must be a class"))
+    vm.give(claimed is not None and _counts_as_subclass(vm, args[0], claimed)
+            or _counts_as_subclass(vm, args[0], type(args[1])), cont)
+
+
+def _counts_as_subclass(vm: Any, cls: Any, seen: type) -> bool:
+    if type(cls) is abc.ABCMeta:
+        return bool(guard_registrations(vm, cls, seen))
+    return operators.truth(vm, vm.call_sync(find(vm, type(cls), "__subclasscheck__"), (cls, seen)))
+
+
+@rule(_abc._abc_subclasscheck)
+def _abc_subclasscheck(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    vm.give(guard_registrations(vm, args[0], args[1]), cont)
+
+
+@rule(_abc.get_cache_token)
+def _abc_token(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    vm.give(_abc.get_cache_token(), cont)
+
+
+@rule(_abc._abc_init)
+def _abc_init(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    if id(args[0]) not in vm.fresh:
+        raise Break("SB006", "initialising an abstract base class from outside")
+    vm.give(vm.native(_abc._abc_init, args), cont)

@@ -1,0 +1,175 @@
+"""Rules for the filters of warnings.   with catch_warnings(): simplefilter("ignore")  ->  effects, in their order
+
+The filters are the process's.  A change of them is noted among the warnings and replayed with them, after the graph:
+each warning of the program meets the filters of its moment.  Where a filter would make exceptions of warnings the call
+breaks.  With `record=True` the program gets a list that the trace fills (see recorded_warnings).
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+from stator.breaks import Break
+from stator.graph.state.quiet_logging import muted, warnings_can_raise
+from stator.guards.guard import Kind
+from stator.host.value_kinds import is_a
+from stator.interp.lookup import MISSING
+from stator.interp.objects.attributes import read_instance_dict
+from stator.interp.rule_registry import rule
+from stator.library.python.printing_and_logging import list_of_warnings, may_break, note
+from stator.library.python.state.recorded_warnings import WAY, Recording, listening, watch_list
+from stator.source import CallOf, Pinned
+
+__all__ = ["WAY", "FiltersChanged", "FiltersKept", "require_ended", "saved_can_raise", "watch_warnings"]
+_OPEN: Any = warnings.catch_warnings.__enter__
+_CLOSE: Any = warnings.catch_warnings.__exit__
+
+
+@dataclass(frozen=True)
+class FiltersChanged:
+    """A call of one of warnings' own functions, with its plain arguments."""
+
+    function: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class FiltersKept:
+    """A `catch_warnings` is entered, or left, which puts the filters of before back."""
+
+    manager: Any
+    method: Any
+
+
+def _refused(what: str) -> Break:
+    return Break("SB006", f"the filters of warnings are changed: {what}")
+
+
+def _is_quiet(vm: Any, args: Any, kwargs: Any) -> bool:
+    """Whether the arguments are constants that make a filter, which makes no exceptions."""
+    values = dict(zip(("action",), args, strict=False)) | kwargs
+    if values.pop("action", None) not in _QUIET:
+        return False
+    for value in (*args[1:], *values.values()):
+        if is_a(value, type):
+            if id(value) in vm.fresh or not issubclass(value, Warning):
+                return False
+        elif type(value) is str:
+            try:
+                re.compile(value)
+            except re.error:
+                return False
+        elif type(value) not in (bool, int) or value < 0:
+            return False
+    return True
+
+
+_QUIET = frozenset({"default", "always", "ignore", "module", "once"})
+
+
+def _change(function: Any) -> Any:
+    def run(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+        may_break(vm, f"warnings.{function.__name__}", warnings)
+        if warnings_can_raise():
+            raise _refused("a filter makes exceptions of warnings")
+        if function is not warnings.resetwarnings and not _is_quiet(vm, args, kwargs) or \
+                function is warnings.resetwarnings and (args or kwargs):
+            raise _refused("to others than plain ones that raise nothing")
+        vm.heap.guard(CallOf(Pinned(warnings_can_raise)), Kind.FRESH_CALL, False)
+        vm.filters_changed = True
+        if vm.recordings:
+            vm.recordings[-1].change(function, tuple(args), dict(kwargs))
+        note(vm, FiltersChanged(function, tuple(args), dict(kwargs)), False, warnings)
+        vm.give(None, cont)
+    return run
+
+
+for _function in (warnings.simplefilter, warnings.filterwarnings, warnings.resetwarnings):
+    rule(_function)(_change(_function))
+
+
+@rule(_OPEN, arity=(1,))
+def _enter(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    manager = _plain_manager(vm, args[0])
+    if read_instance_dict(vm, manager, "_entered") is not False or id(manager) in vm.filter_managers:
+        raise _refused("a catch_warnings is entered twice")
+    recorded = read_instance_dict(vm, manager, "_record") is True
+    if recorded:
+        begin_recording(vm, manager)
+    elif vm.recordings:
+        raise _refused("by a catch_warnings inside one that records")
+    vm.filter_managers[id(manager)] = manager
+    note(vm, FiltersKept(manager, _OPEN), False, warnings)
+    vm.give(vm.recordings[-1].log if recorded else None, cont)
+
+
+def begin_recording(vm: Any, manager: Any) -> None:
+    recorder = vm.recorder
+    if WAY in vm.turned_off:
+        raise _refused(f"by catch_warnings(record=True), and under it: {vm.why_off.get(WAY, '')}")
+    if recorder.enclosing is not None or recorder.wrappers.behind or vm.modes or id(manager) in vm.heap.by_standin:
+        raise _refused("by catch_warnings(record=True)")
+    vm.recordings.append(Recording(manager, vm.recordings[-1] if vm.recordings else None, recorder.propagation.enabled))
+    recorder.propagation.enabled = False  # a remembered operation says nothing
+    recorder.listening = listening
+
+
+def end_recording(vm: Any, manager: Any) -> None:
+    recording = vm.recordings[-1]
+    if recording.manager is not manager:
+        raise _refused("by a catch_warnings(record=True) that is not the last one entered")
+    vm.recordings.pop()
+    if not vm.recordings:
+        vm.recorder.listening = muted
+        vm.recorder.propagation.enabled = recording.propagates
+
+
+def watch_warnings(vm: Any) -> None:
+    """At the start of a trace: the list of a `catch_warnings(record=True)` that was entered before it."""
+    log = list_of_warnings(vm)
+    if log is not None:
+        watch_list(vm, log)
+
+
+def require_ended(vm: Any) -> None:
+    if vm.recordings:
+        raise Break("SB006", f"{WAY}, at the end of the call", turn_off=WAY)
+
+
+@rule(_CLOSE)
+def _exit(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    manager = _plain_manager(vm, args[0])
+    if vm.recordings:
+        end_recording(vm, manager)
+    if vm.filter_managers.pop(id(manager), None) is None:
+        tracker = vm.heap.by_standin.get(id(manager))
+        if tracker is None or read_instance_dict(vm, manager, "_entered") is not True:
+            raise _refused("a catch_warnings is left that was not entered")
+        if saved_can_raise(tracker.original):
+            raise _refused("a filter makes exceptions of warnings")
+        vm.heap.guard(CallOf(Pinned(saved_can_raise), (tracker.source,)), Kind.FRESH_CALL, False)
+    vm.filters_changed = True
+    note(vm, FiltersKept(manager, _CLOSE), False, warnings)
+    vm.give(None, cont)
+
+
+def _plain_manager(vm: Any, manager: Any) -> Any:
+    """One that only keeps the filters, or records what the program says."""
+    may_break(vm, "warnings.catch_warnings", warnings)
+    if type(manager) is not warnings.catch_warnings or type(read_instance_dict(vm, manager, "_record")) is not bool \
+            or read_instance_dict(vm, manager, "_module") is not warnings \
+            or read_instance_dict(vm, manager, "_filter") not in (None, MISSING):
+        raise _refused("by a catch_warnings that does more than keep them")
+    if warnings_can_raise():
+        raise _refused("a filter makes exceptions of warnings")
+    vm.heap.guard(CallOf(Pinned(warnings_can_raise)), Kind.FRESH_CALL, False)
+    return manager
+
+
+def saved_can_raise(manager: Any) -> bool:
+    """A pure reader for guards: whether the filters that a `catch_warnings` puts back make exceptions of warnings."""
+    return any(entry[0] == "error" for entry in vars(manager).get("_filters", ()))

@@ -1,0 +1,123 @@
+"""Rules for weak references made inside the trace.   weakref.ref(obj)  ->  a real reference to the stand-in
+
+A stand-in lives as long as the trace, so a reference to one is never dead while tracing: where the program has let go
+of an object from outside, the user's own may be dead, and who asks breaks.  A callback of the
+program's own would run when an object of the trace dies, at a time that is not the program's: it breaks.
+"""
+
+from __future__ import annotations
+
+import _weakref
+import functools
+import itertools
+import types
+import weakref
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+
+from stator.breaks import Break
+from stator.heap.box import Box
+from stator.heap.lifetimes import anything_let_go
+from stator.heap.pure_readers import referent_of
+from stator.host.value_kinds import is_a
+from stator.interp.rule_registry import rule
+
+WAY = "collections of weak references"  # a way of capturing: they are told when an object dies
+
+
+def _check(vm: Any, args: Any) -> None:
+    callback = args[-1] if len(args) > 1 else None
+    if type(args[0]) is FakeTensor and callback is not None and vm.heap.tracker_of(args[0]) is None:
+        raise Break("SB019", "a weak reference with a callback to a tensor of the graph", whole_call=True)
+    if vm.heap.is_opaque(args[0]) and not is_a(args[0], (type, types.FunctionType)):
+        raise Break("SB019", f"a weak reference to a {type(args[0]).__name__} from outside")
+    if callback is not None and getattr(callback, "__module__", None) not in ("weakref", "_weakrefset", "functools"):
+        raise Break("SB019", "a weak reference with a callback", whole_call=_is_fresh(vm, args))
+    if callback is not None and vm.heap.tracker_of(args[0]) is not None:
+        if WAY in vm.turned_off:
+            raise Break("SB019", "a weak reference with a callback, to an object from outside that may be let go")
+        vm.tells_of_deaths = True
+
+
+def refuse_untold_deaths(vm: Any) -> None:
+    """A stand-in lives as long as the trace: a collection of weak references counts it, also after it was let go."""
+    if vm.tells_of_deaths and anything_let_go(vm.heap):
+        raise Break("SB019", "an object from outside is let go that a collection refers to weakly", turn_off=WAY)
+
+
+@rule(weakref.ref)
+def _ref(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    if args:
+        _check(vm, args)
+    vm.give(vm.native_unhooked(weakref.ref, args, kwargs), cont)
+
+
+@rule(weakref.ref.__new__)
+def _ref_new(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    if len(args) > 1:
+        _check(vm, args[1:3])
+    vm.give(vm.native_unhooked(weakref.ref.__new__, args, kwargs), cont)
+
+
+@rule(weakref.ref.__init__)
+def _ref_init(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    vm.give(vm.native_unhooked(weakref.ref.__init__, args, kwargs), cont)
+
+
+@rule(weakref.finalize.__init__, weakref.finalize.__call__, weakref.finalize.detach, weakref.finalize.peek)
+def _finalize(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    raise Break("SB019", "weakref.finalize", whole_call=_is_fresh(vm, args[1:2]))
+
+
+def _is_fresh(vm: Any, args: Any) -> bool:
+    """Whether the object dies with a variable of this call: then no segment may hold it in between."""
+    return bool(args) and vm.heap.tracker_of(args[0]) is None
+
+
+@rule(weakref.ref.__call__, arity=(1,))
+def _referent(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    """The stand-in of a reference refers to the stand-in of its object, whose life is guarded (heap/adopt/small_holders)."""
+    reference = args[0]
+    if vm.heap.is_opaque(reference):
+        raise Break("SB019", f"a {type(reference).__name__}")
+    referent = referent_of(reference)
+    tracker = None if referent is None else vm.heap.tracker_of(referent)
+    if tracker is not None and (anything_let_go(vm.heap) or id(tracker.original) in vm.handed
+                                and not _is_in_a_variable(vm, referent, tracker.original)):
+        raise Break("SB019", "a weak reference that is asked after an object from outside was let go")
+    is_kept = is_a(referent, _KEPT) or type(referent) is FakeTensor
+    if tracker is None and is_kept and not _is_in_a_variable(vm, referent, referent):
+        kind = "Tensor" if type(referent) is FakeTensor else type(referent).__name__
+        raise Break("SB019", f"a weak reference to a {kind} that was made and let go inside", whole_call=True)
+    vm.give(referent, cont)
+
+
+def _is_in_a_variable(vm: Any, referent: Any, original: Any) -> bool:
+    """Whether a variable of the call holds the object now: then it lives."""
+    frame = vm.frame
+    while frame is not None:
+        for value in itertools.chain(frame.locals, frame.stack):
+            held = value.cell_contents if type(value) is types.CellType and value != _EMPTY else value
+            if held is referent or type(held) is Box and held.raw is original:
+                return True
+        frame = frame.parent
+    return False
+
+
+# Made inside, they live as long as the trace, which looks at them again when their effects are written.
+_KEPT = (types.FunctionType, type(functools.lru_cache(len)), torch.nn.Module)
+_EMPTY = types.CellType()
+
+
+def _hooked_rule(function: Any) -> Any:
+    def run(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+        """The referents are hashed and compared: their Python code is interpreted."""
+        vm.give(vm.native(function, args, kwargs), cont)
+    return run
+
+
+for _function in (weakref.ref.__hash__, weakref.ref.__eq__, weakref.ref.__ne__,
+                  getattr(_weakref, "_remove_dead_weakref")):
+    rule(_function)(_hooked_rule(_function))

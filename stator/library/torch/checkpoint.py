@@ -1,0 +1,161 @@
+"""Rules for torch.utils.checkpoint.   checkpoint(f, x, use_reentrant=False)  ->  f(x), its nodes to be recomputed
+
+The marks are those AOTAutograd's partitioner knows: what they are on is computed again in the backward pass.  With
+contexts of its own (a selective policy) `f` becomes an inner graph and one node, as policies are asked about the
+operators that a compiler finds below it.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import torch
+import torch.utils.checkpoint
+from torch._higher_order_ops.wrap import tag_activation_checkpoint
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils import _pytree as pytree
+from torch.utils.checkpoint import CheckpointPolicy, noop_context_fn
+
+from stator.breaks import Break
+from stator.graph.analysis.may_fail import writes_outside
+from stator.graph.autograd.autograd_histories import wants_grad
+from stator.graph.autograd.autograd_metadata import Remembered
+from stator.guards.guard import is_constant
+from stator.interp.frame import Continuation, Frame
+from stator.interp.rule_registry import rule
+from stator.library.torch.derivatives.autograd_functions import pending_writes
+from stator.library.torch.higher_order_operators import finish, interpreted, modules_of
+from stator.library.torch.remade_functions import outside_callable
+from stator.library.torch.saved_tensor_hooks import why_disabled
+from stator.native.torch_ops import draws_random_numbers
+
+_graph_ids = itertools.count(1)
+_OPTIONS = frozenset({"use_reentrant", "context_fn", "determinism_check", "debug", "preserve_rng_state", "early_stop"})
+
+
+class Region:
+    """A checkpointed function on its way: how the trace was before it, and how the checkpoint was asked for."""
+
+    def __init__(self, vm: Any, reentrant: bool, keeps_stream: bool) -> None:
+        self.reentrant, self.keeps_stream = reentrant, keeps_stream
+        self.marks = vm.recorder.marks
+        self.last = vm.recorder.graph._root._prev
+        self.before = self.written(vm) if torch.is_grad_enabled() else None
+
+    def written(self, vm: Any) -> Any:
+        return pending_writes(vm), len(vm.draws), len(vm.copies)
+
+    def nodes(self, vm: Any) -> set[Any]:
+        found, node = set(), vm.recorder.graph._root._prev
+        while node is not self.last and node.op not in ("root", "placeholder"):
+            found.add(node)
+            node = node._prev
+        return found
+
+    def require_repeatable(self, vm: Any, value: Any) -> None:
+        """The backward pass runs the function again, with all that it does beside computing its value."""
+        nodes = self.nodes(vm)
+        if not self.reentrant and not any(wants_grad(node) for node in nodes):
+            return  # nothing will be run again
+        if self.written(vm) != self.before:
+            raise Break("SB016", "a checkpoint of a function with effects, which the backward pass repeats")
+        if writes_outside(nodes):
+            raise Break("SB016", "a checkpoint of a function that changes tensors in place, which the backward pass "
+                        "repeats")
+        if any(not self.keeps_stream and draws_random_numbers(node.target) or takes_stream(node) for node in nodes):
+            raise Break("SB016", "a checkpoint of a function that draws other random numbers in the backward pass")
+        parts = value if type(value) is tuple else (value,)
+        if self.reentrant and not all(type(part) is FakeTensor or is_constant(part) for part in parts):
+            raise Break("SB016", "a reentrant checkpoint that returns tensors inside other objects, without gradients")
+
+
+def takes_stream(node: Any) -> bool:
+    return any(type(each.meta.get("example_value")) is torch.Generator or each.target is torch.Generator
+               for each in node.all_input_nodes)
+
+
+class EndOfRegion(Continuation):
+    """The checkpointed function has ended: what follows is marked as before."""
+
+    __slots__ = ("region", "cont")
+
+    def __init__(self, region: Region, cont: Any) -> None:
+        self.region, self.cont = region, cont
+
+    def returned(self, vm: Any, frame: Frame, value: Any) -> None:
+        vm.recorder.marks = self.region.marks
+        if self.region.before is not None:
+            self.region.require_repeatable(vm, value)
+        vm.give(value, self.cont)
+
+    def raised(self, vm: Any, frame: Frame, exc: BaseException) -> bool:
+        vm.recorder.marks = self.region.marks
+        return self.cont is not None and self.cont.raised(vm, frame, exc)
+
+
+@rule(torch.utils.checkpoint.checkpoint)
+def _checkpoint(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    options = {name: value for name, value in kwargs.items() if name in _OPTIONS}
+    given = {name: value for name, value in kwargs.items() if name not in _OPTIONS}
+    reentrant = options.get("use_reentrant") is not False
+    if reentrant:
+        require_like_other(args[1:], given, options)
+    if options.get("debug"):
+        raise Break("SB016", "a checkpoint under debug")
+    if not reentrant and torch.is_grad_enabled() and why_disabled(vm) is not None:
+        raise Break("SB016", "a checkpoint where hooks on saved tensors are forbidden")
+    if torch.is_inference_mode_enabled() and torch.is_grad_enabled():
+        raise Break("SB016", "a checkpoint in inference mode with gradients on, which some versions of torch refuse")
+    if vm.recorder.under_hooks:
+        raise Break("SB016", "a checkpoint under hooks on saved tensors")
+    function, *rest = args
+    contexts = options.get("context_fn", noop_context_fn)
+    if contexts is not noop_context_fn:
+        return vm.give(selective(vm, function, tuple(rest), given, contexts), cont)
+    region = Region(vm, reentrant, options.get("preserve_rng_state", True) is not False)
+    # An inner region is part of the outer one, which recomputes it anyway.
+    vm.recorder.marks = region.marks or {"recompute": CheckpointPolicy.PREFER_RECOMPUTE,
+                                         "ac_graph_id": next(_graph_ids)}
+    vm.call(function, tuple(rest), given, EndOfRegion(region, cont))
+
+
+def require_like_other(args: Any, given: dict[str, Any], options: dict[str, Any]) -> None:
+    """A reentrant checkpoint gives the same gradients as the other kind where an argument itself has one."""
+    if options.get("use_reentrant") is not True:
+        raise Break("SB016", "a checkpoint that does not say whether it is reentrant, which warns")
+    if given or options.get("context_fn", noop_context_fn) is not noop_context_fn:
+        raise Break("SB016", "a reentrant checkpoint with keyword arguments, which raises")
+    if torch.is_grad_enabled() and not any(type(value) is FakeTensor and value.requires_grad for value in args):
+        raise Break("SB016", "a reentrant checkpoint of arguments without a gradient, which warns")
+
+
+def selective(vm: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], contexts: Any) -> Any:
+    """One node: the graph of the function, to be run under the contexts."""
+    what = "a checkpoint with contexts of its own"
+    contexts = outside_callable(vm, what, contexts)
+    part, result = interpreted(vm, what, function, [], args, kwargs)
+    leaves, spec = pytree.tree_flatten(result)
+    tensors = [leaf for leaf in leaves if type(leaf) is FakeTensor]
+    finish(vm, what, part, tensors, [])
+    modules, operands = modules_of(part, roles=("wrap_body",))
+    modules[0].meta["_checkpoint_context_fn"] = contexts
+    made = as_results(tensors, operands)
+    vm.recorder.record("call_function", tag_activation_checkpoint, (modules[0], *operands), {"use_reentrant": False},
+                       made)
+    fresh = iter(made)
+    return pytree.tree_unflatten([next(fresh) if type(leaf) is FakeTensor else leaf for leaf in leaves], spec)
+
+
+def as_results(tensors: list[Any], operands: tuple[Any, ...]) -> tuple[Any, ...]:
+    """New fakes for what the node returns, with the history that it has."""
+    with torch._C.DisableTorchFunction():
+        with torch.no_grad():
+            fakes = [torch.empty_strided(each.shape, each.stride(), dtype=each.dtype, device=each.device)
+                     for each in tensors]
+        sources = [each for each in operands if isinstance(each, torch.Tensor) and each.requires_grad]
+        if not sources or not torch.is_grad_enabled():
+            return tuple(fakes)
+        constant = tuple(fake for fake, each in zip(fakes, tensors, strict=True) if not each.requires_grad)
+        results: tuple[Any, ...] = Remembered.apply((tuple(fakes), (), constant), *sources)
+        return results

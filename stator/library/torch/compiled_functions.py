@@ -1,0 +1,62 @@
+"""Functions that captured code compiles.   torch.compile(f)(x)  ->  f(x), as part of the trace
+
+In: a call of what compiles functions (`makes_compiled` says which do).  Out: the compiled function, made for real, so
+that the program sees its type and attributes; a call of it is part of the trace, like that of any compiled function.
+One that outlives the call is made again by the residual, as eager makes a new one in each call.
+"""
+
+from __future__ import annotations
+
+import functools
+import types
+from dataclasses import dataclass
+from typing import Any
+
+from stator import _core
+from stator.breaks import Break
+from stator.heap.blank_instances import CONSTANT_TYPES
+from stator.interp.rule_registry import rule
+
+
+@dataclass(eq=False)
+class Making:
+    """A compiled function of the trace's own, the call that made it, and the attributes it had then."""
+
+    compiled: Any
+    maker: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    attributes: dict[str, Any]
+
+
+def makes_compiled(maker: Any) -> None:
+    """Register `maker(function, **settings)`; without a function it makes the decorator."""
+    @rule(maker)
+    def make(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+        settings = {name: value for name, value in kwargs.items() if name != "model"}
+        require_plain(vm, settings)
+        given: tuple[Any, ...] = args or ((kwargs["model"],) if "model" in kwargs else (None,))
+        if len(given) == 1 and given[0] is None:
+            return vm.give(functools.partial(maker, **settings), cont)
+        if len(given) != 1 or type(given[0]) is not types.FunctionType:
+            raise refused("of something else than a function")
+        try:
+            made = maker(*given, **settings)
+        except Exception as error:  # which of its arguments it refuses, eager says
+            raise refused("that it refuses") from error
+        if type(made) is not _core.CompiledFunction:
+            raise refused("that makes something else than a compiled function")
+        vm.fresh[id(made)] = made
+        vm.compiled_inside[id(made)] = Making(made, maker, given, settings, dict(vars(made)))
+        vm.give(made, cont)
+
+
+def refused(what: str) -> Break:
+    return Break("SB010", f"a call of compile {what}")
+
+
+def require_plain(vm: Any, settings: dict[str, Any]) -> None:
+    """What a compiled function is made with outlives the trace: constants and functions of the program."""
+    for name, value in settings.items():
+        if type(value) not in CONSTANT_TYPES and not (type(value) is types.FunctionType and id(value) not in vm.fresh):
+            raise refused(f"whose argument {name!r} is no constant")

@@ -1,0 +1,106 @@
+"""Rules for torch functions that are not tensor computations: global state, questions about the compiler."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import torch
+
+from stator.breaks import Break
+from stator.host.value_kinds import is_a
+from stator.interp.rule_registry import RULES, rule
+from stator.interp.torch_function_protocol import overriding
+from stator.settings import marks
+
+# ---------------------------------------------------------------------- "am I being compiled?"
+
+
+def _constant(value: Any) -> Any:
+    def answer(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+        vm.give(value, cont)
+    return answer
+
+
+_COMPILING = [marks.is_compiling, torch.compiler.is_compiling, torch.compiler.is_dynamo_compiling,
+              torch._utils.is_compiling]
+
+
+COMPILING = "torch.compiler.is_compiling"  # a way of capturing: the program may see that it is captured
+
+
+@rule(*_COMPILING)
+def _is_compiling(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    """torch's optimisers ask in order to spare another tracer scalars; here they compute as they do eagerly."""
+    optimiser = vm.frame.scope.namespace.get("__name__", "").startswith("torch.optim")
+    shown = COMPILING not in vm.turned_off and not optimiser
+    vm.compiling_shown = vm.compiling_shown or shown
+    vm.give(shown, cont)
+
+
+rule(torch.compiler.is_exporting, torch.jit.is_scripting, torch.jit.is_tracing, torch._C._is_tracing,
+     torch._C._get_tracing_state)(_constant(False))
+rule(torch._C._get_tracing_state)(_constant(None))
+rule(torch._C._log_api_usage_once)(_constant(None))
+
+
+# ---------------------------------------------------------------------- __torch_function__
+
+
+@rule(torch._C._has_torch_function, torch.overrides.has_torch_function)
+def _has_torch_function(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    """Plain tensors have none of their own; of the modes, the tracer's must not show."""
+    vm.give(bool(vm.modes or overriding(vm, vm.collect(args[0]))), cont)
+
+
+@rule(torch._C._has_torch_function_unary, torch._C._has_torch_function_variadic,
+      torch.overrides.has_torch_function_unary, torch.overrides.has_torch_function_variadic)
+def _has_torch_function_variadic(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    vm.give(bool(vm.modes or overriding(vm, [value for value in args if type(value) not in (list, tuple)])), cont)
+
+
+@rule(marks.graph_break)
+def _graph_break(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    message = args[0] if args else kwargs.get("msg", "")
+    raise Break("SB009", message if type(message) is str else "")
+
+
+# ---------------------------------------------------------------------- grad mode
+
+
+@rule(torch.is_grad_enabled, getattr(torch._C, "is_grad_enabled", torch.is_grad_enabled), arity=(0,))
+def _is_grad_enabled(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    vm.give(torch.is_grad_enabled(), cont)
+
+
+@rule(torch.is_tensor)
+def _is_tensor(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    vm.give(is_a(args[0], torch.Tensor), cont)
+
+
+@rule(torch.Tensor.__hash__)
+def _tensor_hash(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    vm.call(id, args, kwargs, cont)
+
+
+BACKWARD = "a backward pass inside captured code"
+
+
+@rule(torch.Tensor.backward, torch.autograd.backward)
+def _autograd(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    raise Break("SB016", BACKWARD)
+
+
+# ---------------------------------------------------------------------- another tracer in the same process
+
+
+def ignore_peer_bookkeeping() -> None:
+    """torch's own tracer, once used, patches nn.Module.__init__ to number modules; that is none of a program's doing.
+
+    Looked up in sys.modules at the start of each trace: Stator never imports it.
+    """
+    module = sys.modules.get("torch._dynamo.mutation_guard")
+    tracker = getattr(module, "GenerationTracker", None)
+    tag = getattr(getattr(tracker, "tag", None), "__func__", None)
+    if tag is not None and id(tag) not in RULES:
+        rule(tag)(_constant(None))

@@ -1,0 +1,125 @@
+"""Rules for what only autograd itself can do.   nn.Parameter(t), full backward hooks of modules  ->  nodes of the graph
+
+In: a tensor that becomes a Parameter; a call of a module with full backward hooks.  Out: nodes (see graph/autograd/autograd_boundaries), and
+fakes with the same history.  The hooks themselves run when the program's backward pass does, as they are: they are
+the user's own functions, and which ones they are is guarded.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.nn.modules._functions import BackwardHookFunction
+from torch.utils.hooks import BackwardHook
+
+from stator.breaks import Break
+from stator.graph.autograd.autograd_boundaries import (
+    WatchModule,
+    new_parameter,
+    through_input,
+    through_output,
+)
+from stator.graph.metadata.propagation import ExactNeeded
+from stator.guards.guard import Kind
+from stator.heap.raw_access import instance_dict
+from stator.host.value_kinds import is_a
+from stator.interp.outside_objects import is_outside
+from stator.interp.rule_registry import rule
+
+_HOOK = "a backward hook on a module"
+_PARAMETER = "a Parameter or Buffer made inside the captured code"
+
+
+def require_plain(vm: Any, what: str) -> None:
+    """Break where the graph could not be cut at this place."""
+    recorder = vm.recorder
+    recorder.refuse_tangents(what)
+    if recorder.enclosing is not None or recorder.marks or vm.modes or recorder.classes or recorder.wrappers.behind \
+            or recorder.symbols.has_fresh and not recorder.in_order:
+        raise Break("SB016", what)
+    if recorder.propagation.enabled and not recorder.in_order:  # pieces must know which of their inputs share memory
+        if recorder.propagation.served:
+            raise ExactNeeded
+        recorder.propagation.enabled = False
+
+
+# ---------------------------------------------------------------------- parameters
+
+
+@rule(torch.nn.Parameter)
+def _parameter(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    given = dict(zip(("data", "requires_grad"), args, strict=False)) | kwargs
+    data, flag = given.pop("data", None), given.pop("requires_grad", True)
+    if given or len(args) > 2 or type(data) is not FakeTensor or type(flag) is not bool:
+        raise Break("SB016", _PARAMETER)
+    require_plain(vm, _PARAMETER)
+    with torch._C.DisableTorchFunction():
+        if flag and not (data.is_floating_point() or data.is_complex()) or data.is_inference():
+            raise Break("SB016", _PARAMETER)
+        made = data.detach().requires_grad_(flag)
+    made._is_param = True
+    vm.recorder.propagation.changed((data,))
+    vm.recorder.record("call_function", new_parameter, (data, flag), {}, made)
+    vm.recorder.changes += 1
+    vm.give(made, cont)
+
+
+# ---------------------------------------------------------------------- modules
+
+
+@rule(BackwardHook.setup_input_hook)
+def _setup_input(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    if kwargs or len(args) != 2 or type(args[1]) is not tuple:
+        raise Break("SB016", _HOOK)
+    watch, given = args
+    attributes = instance_dict(watch)
+    if id(watch) in vm.heap.by_standin or attributes is None or id(watch) in vm.watches:
+        raise Break("SB016", _HOOK)
+    require_plain(vm, _HOOK)
+    module = original_of(vm, attributes["module"])
+    hooks, before = (tuple([original_of(vm, each) for each in vm.collect(attributes[name])])
+                     for name in ("user_hooks", "user_pre_hooks"))
+    node = vm.recorder.record("call_function", WatchModule(module, hooks, before), (), {}, None)
+    vm.watches[id(watch)] = (watch, node)
+    vm.give(watched(vm, watch, given, through_input), cont)
+
+
+@rule(BackwardHook.setup_output_hook)
+def _setup_output(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    if kwargs or len(args) != 2 or id(args[0]) not in vm.watches:
+        raise Break("SB016", _HOOK)
+    watch, made = args
+    if type(made) is tuple:
+        return vm.give(watched(vm, watch, made, through_output), cont)
+    if is_a(made, tuple):
+        raise Break("SB016", f"{_HOOK} that returns a {type(made).__name__}")
+    vm.give(watched(vm, watch, (made,), through_output)[0], cont)
+
+
+def original_of(vm: Any, value: Any) -> Any:
+    """The user's object behind a value: the hook that a later backward pass calls."""
+    tracker = vm.heap.by_standin.get(id(value))
+    if tracker is None and not is_outside(vm, value):
+        raise Break("SB016", f"{_HOOK} that was made inside the captured code")
+    original = value if tracker is None else tracker.original
+    vm.heap.guard(vm.heap.source_of(value), Kind.ID, original)
+    return original
+
+
+def watched(vm: Any, watch: Any, values: tuple[Any, ...], function: Any) -> tuple[Any, ...]:
+    """The values of one side of a module, its tensors new ones where gradients flow through them."""
+    require_plain(vm, _HOOK)
+    tensors = [each for each in values if type(each) is FakeTensor]
+    if not tensors and any(is_a(each, torch.Tensor) for each in values):
+        raise Break("SB016", _HOOK)
+    places = tuple([each if type(each) is FakeTensor else None for each in values])
+    with torch._C.DisableTorchFunction():
+        flows = torch.is_grad_enabled() and any(each.requires_grad for each in tensors)
+        found = iter(BackwardHookFunction.apply(*tensors) if flows else tensors)
+    result = tuple([next(found) if type(each) is FakeTensor else each for each in values])
+    parts = tuple([each if type(each) is FakeTensor else None for each in result]) if flows else None
+    vm.recorder.record("call_function", function, (vm.watches[id(watch)][1], places), {}, parts)
+    vm.recorder.changes += 1
+    return result

@@ -1,0 +1,66 @@
+"""Rules for what torch's optimisers and gradient clipping call.   opt.zero_grad(), clip_grad_norm_(...), opt.step()
+
+    torch._disable_dynamo(f)(x)                 ->  f(x): torch marks its own functions for its own tracer
+    _group_tensors_by_device_and_dtype(lists)   ->  the groups, from metadata
+    torch._foreach_addcdiv_(xs, ys, zs, t)      ->  t's items, each a number of the graph
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.utils._foreach_utils
+from torch._subclasses.fake_tensor import FakeTensor
+
+from stator.breaks import Break
+from stator.heap.box import Box
+from stator.host.value_kinds import is_a
+from stator.interp.rule_registry import code_rule, rule
+
+C: Any = torch._C
+
+
+def _wrapped_for_peer(function: Any) -> Any:
+    """What `torch._disable_dynamo` makes of a function; every result shares this code."""
+    return torch._disable_dynamo(function)
+
+
+@code_rule(_wrapped_for_peer(_wrapped_for_peer).__code__)
+def _look_through(vm: Any, function: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    """"Only used inside torch", says torch; what a user disables is marked another way."""
+    names = function.__code__.co_freevars
+    wrapped = vm.closure_of(function)[names.index("fn")].cell_contents
+    vm.call(wrapped.force() if type(wrapped) is Box else wrapped, args, kwargs, cont)
+
+
+@rule(C._group_tensors_by_device_and_dtype)
+def _group_tensors(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    """Pure: devices and dtypes decide, and the C function's own order of groups is kept."""
+    vm.heap.expose_deep(args)
+    if not all(part is None or type(part) is FakeTensor for tensors in args[0] for part in tensors):
+        raise Break("SB017", "tensors grouped by device and dtype that are no plain tensors")
+    with torch._C.DisableTorchFunction():
+        groups = vm.native_unhooked(C._group_tensors_by_device_and_dtype, args, kwargs)
+    vm.give(groups, cont)
+
+
+def _with_numbers(function: Any) -> Any:
+    def foreach(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+        """A tensor of scalars must be on the CPU, where its values are read one by one."""
+        scalars = args[3] if len(args) > 3 else kwargs.get("scalars")
+        if type(scalars) is FakeTensor and scalars.dim() == 1 and scalars.device.type == "cpu":
+            parts = vm.torch_call(torch.Tensor.unbind, (scalars,), None)
+            numbers = [vm.torch_call(torch.Tensor.item, (part,), None) for part in parts]
+            args, kwargs = (*args[:3], numbers), {}
+        elif len(args) > 3 and is_a(args[3], (list, tuple)):
+            vm.heap.expose_deep(args[3])
+            numbers = [vm.torch_call(torch.Tensor.item, (part,), None) if type(part) is FakeTensor else part
+                       for part in args[3]]
+            args = (*args[:3], numbers)
+        vm.give(vm.torch_call(function, args, kwargs), cont)
+    return foreach
+
+
+for _function in (torch._foreach_addcdiv_, torch._foreach_addcdiv, torch._foreach_addcmul_, torch._foreach_addcmul):
+    rule(_function)(_with_numbers(_function))

@@ -1,0 +1,112 @@
+"""Rules for the defaults of the process: the device of new tensors, deterministic algorithms, the default tensor type.
+
+A default device is played by the recorder, and set for real by the residual; the others are settings of torch's like
+those of rules_settings.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import torch
+
+from stator.breaks import Break
+from stator.graph.state.torch_state import DETERMINISM, determinism, process_device
+from stator.guards.guard import Kind
+from stator.interp.frame import Raised
+from stator.interp.rule_registry import rule
+from stator.library.torch.settings import change_setting
+from stator.source import CallOf, Pinned
+
+C: Any = torch._C
+
+
+# ---------------------------------------------------------------------- the default device
+
+
+@rule(torch.device.__enter__)
+def _enter_device(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    vm.torch_state.devices.append(args[0])
+    vm.give(args[0], cont)
+
+
+@rule(torch.device.__exit__)
+def _exit_device(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    state = vm.torch_state
+    if len(state.devices) <= state.devices_at_start:
+        raise Break("SB006", "leaving a device context that was entered before the call")
+    state.devices.pop()
+    vm.give(None, cont)
+
+
+@rule(torch.get_default_device)
+def _get_default_device(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    devices = vm.torch_state.devices
+    if devices and devices[-1].index is None and devices[-1].type not in ("cpu", "meta"):
+        raise Break("SB013", "which device of its kind is the current one")
+    vm.give(devices[-1] if devices else torch.device("cpu"), cont)
+
+
+@rule(torch.set_default_device)
+def _set_default_device(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    """Beside `with torch.device(...)` torch itself restores what it finds, in an order of its own."""
+    state, given = vm.torch_state, [*args, *kwargs.values()]
+    if len(given) != 1:
+        raise Break("SB006", "torch.set_default_device of other than one argument")
+    wanted: Any = given[0]
+    now = state.default_device[0] if state.default_device else process_device()
+    if type(wanted) not in (str, torch.device, type(None)):
+        raise Break("SB006", "torch.set_default_device of what is no device")
+    if state.devices != ([] if now is None else [now]) or vm.modes:
+        raise Break("SB006", "torch.set_default_device inside `with torch.device(...)` or beside another mode")
+    try:
+        device = None if wanted is None else torch.device(wanted)
+    except Exception as error:
+        if now is not None:  # by then torch has left the device of before, without saying so
+            raise Break("SB006", f"torch.set_default_device of {wanted}, which is no device") from None
+        raise Raised(error) from None
+    if not state.default_device:
+        vm.heap.guard(CallOf(Pinned(process_device)), Kind.FRESH_CALL, now)
+    state.default_device = (device,)
+    state.devices = [] if device is None else [device]
+    state.devices_at_start = len(state.devices)
+    vm.give(None, cont)
+
+
+# ---------------------------------------------------------------------- deterministic algorithms
+
+
+def _set_deterministic(vm: Any, mode: Any, warn_only: Any, of_inductor: bool | None) -> None:
+    if type(mode) is not bool or type(warn_only) is not bool:
+        raise Break("SB006", "deterministic algorithms by what is no bool")
+    change_setting(vm, DETERMINISM, (mode, warn_only, of_inductor), {})
+
+
+@rule(torch.use_deterministic_algorithms)
+def _use_deterministic(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    importlib.import_module("torch._inductor.config")  # as torch does
+    if not vm.torch_state.is_changed(DETERMINISM):  # the guard of torch's state says nothing of Inductor's part
+        vm.heap.guard(CallOf(Pinned(determinism)), Kind.FRESH_CALL, determinism())
+    mode = kwargs["mode"] if not args else args[0]
+    _set_deterministic(vm, mode, kwargs.get("warn_only", False), mode)
+    vm.give(None, cont)
+
+
+@rule(C._set_deterministic_algorithms)
+def _set_deterministic_algorithms(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    if len(args) != 1 or kwargs.keys() - {"warn_only"}:
+        raise Break("SB006", "torch._C._set_deterministic_algorithms with other arguments than torch's own")
+    _set_deterministic(vm, args[0], kwargs.get("warn_only", False), determinism()[2])
+    vm.give(None, cont)
+
+
+# ---------------------------------------------------------------------- the default tensor type
+
+
+@rule(C._set_default_tensor_type, arity=(1,))
+def _set_default_tensor_type(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    """On the CPU it is the default dtype by another name."""
+    if type(args[0]) is not type(torch.FloatTensor) or args[0].is_cuda or C._get_default_device() != "cpu":
+        raise Break("SB006", "a default tensor type that is not of the CPU")
+    vm.call(C._set_default_dtype, (args[0].dtype,), {}, cont)

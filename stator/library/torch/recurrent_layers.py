@@ -1,0 +1,91 @@
+"""Recurrent layers.   lstm(x, hx, params, ...)  ->  one node, which compilers are spared
+
+AOTAutograd takes such a call apart into a dozen operations for each step of the sequence: 50 steps take minutes to
+compile, and are then slower than oneDNN's or cuDNN's kernel. So the call is a seam (see graph/autograd/autograd_boundaries), run as it is
+between two compiled pieces. A compiler of the user's gets the whole graph, but under autocast, where AOTAutograd's
+parts compute in other dtypes than the operator. It also draws the numbers of a dropout in another way: to such a
+compiler layers with dropout between them are handed over one by one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+
+from stator.graph.autograd.autograd_boundaries import BETTER_CUT
+from stator.graph.metadata.propagation import ExactNeeded
+from stator.graph.metadata.recurrent_layouts import NAMES
+from stator.interp.rule_registry import rule
+
+
+def _recurrent(function: Any) -> Any:
+    def call(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+        vm.heap.expose_deep(args)
+        if can_be_cut(vm):
+            return vm.give(between_pieces(vm, function, args, kwargs), cont)
+        given = dict(zip(NAMES, args, strict=False)) | kwargs
+        if vm.recorder.in_order or vm.modes or set(given) != set(NAMES) or not is_dropped_between(given):
+            return vm.give(vm.torch_call(function, args, kwargs, asked=True), cont)
+        vm.give(layers_of(vm, function, given), cont)
+    return call
+
+
+def can_be_cut(vm: Any) -> bool:
+    """Whether the graph's compiler may get two pieces of it instead of this call (see rules_seams.require_plain)."""
+    recorder = vm.recorder
+    if recorder.in_order or not (recorder.may_be_cut or torch._C._is_any_autocast_enabled()):
+        return False
+    return recorder.enclosing is None and not (recorder.tangents or recorder.marks or vm.modes or recorder.classes
+                                               or recorder.wrappers.behind or recorder.symbols.has_fresh)
+
+
+def between_pieces(vm: Any, function: Any, args: Any, kwargs: Any) -> Any:
+    recorder = vm.recorder
+    if recorder.propagation.enabled:  # pieces must know which of their inputs share memory
+        if recorder.propagation.served:
+            raise ExactNeeded
+        recorder.propagation.enabled = False
+    recorder.marks = {"is_seam": BETTER_CUT}
+    try:
+        return vm.torch_call(function, args, kwargs, asked=True)
+    finally:
+        recorder.marks = {}
+
+
+def is_dropped_between(given: dict[str, Any]) -> bool:
+    """Whether the call is of the kind with a plain sequence, and dropout takes part in it."""
+    flags = [given[name] for name in ("has_biases", "train", "bidirectional", "batch_first")]
+    return given["train"] is True and all(type(flag) is bool for flag in flags) and type(given["num_layers"]) is int \
+        and type(given["dropout"]) is float and given["num_layers"] > 1 and given["dropout"] > 0 \
+        and type(given["params"]) in (list, tuple) and type(given["input"]) is FakeTensor
+
+
+def layers_of(vm: Any, function: Any, given: dict[str, Any]) -> tuple[Any, ...]:
+    layers, ways = given["num_layers"], 2 if given["bidirectional"] else 1
+    states = list(given["hx"]) if type(given["hx"]) in (list, tuple) else [given["hx"]]
+    several = type(given["hx"]) in (list, tuple)
+    weights = list(given["params"])
+    share = len(weights) // layers
+    sequence = given["input"]
+    if given["batch_first"]:
+        sequence = vm.torch_call(torch.Tensor.transpose, (sequence, 0, 1), None)
+    ends: list[list[Any]] = [[] for _ in states]
+    for layer in range(layers):
+        if layer:
+            sequence = vm.torch_call(torch.dropout, (sequence, given["dropout"], True), None)
+        begin = [vm.torch_call(torch.Tensor.narrow, (state, 0, layer * ways, ways), None) for state in states]
+        own = weights[layer * share:(layer + 1) * share]
+        sequence, *end = vm.torch_call(function, (
+            sequence, begin if several else begin[0], own, given["has_biases"], 1, 0.0, True, given["bidirectional"],
+            False), None)
+        for known, new in zip(ends, end, strict=True):
+            known.append(new)
+    if given["batch_first"]:
+        sequence = vm.torch_call(torch.Tensor.transpose, (sequence, 0, 1), None)
+    return sequence, *[vm.torch_call(torch.cat, (known, 0), None) for known in ends]
+
+
+for _function in (torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu):
+    rule(_function)(_recurrent(_function))

@@ -1,0 +1,235 @@
+"""Rules for hooks on saved tensors.   with saved_tensors_hooks(pack, unpack): y = x.sin()  ->  nodes that push and pop
+
+Hooks run while a graph does, on tensors that only it knows.  `pack` is interpreted on fakes like those that autograd
+saves in the trace: where it changes nothing outside, nobody can tell whether it runs now or with the graph, and the
+user's own functions are pushed by a node.  `unpack` belongs to the backward pass.  Everything else is a break where
+they are pushed; so is what stops the trace before they are popped.  Forbidding them is a setting that no operation
+looks at.
+"""
+
+from __future__ import annotations
+
+import types
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.autograd.graph import save_on_cpu
+from torch.utils import _pytree as pytree
+
+from stator import _core
+from stator.breaks import Break
+from stator.graph.autograd.autograd_boundaries import PushHooks, pop_saved_tensors_hooks
+from stator.graph.metadata.propagation import ExactNeeded
+from stator.graph.state.suspended_modes import saved_hooks_around
+from stator.graph.state.torch_state import SAVED_HOOKS, without_grad
+from stator.guards.guard import Kind
+from stator.heap.outside_changes import changed_trackers
+from stator.heap.tracker import Shape
+from stator.interp.frame import Raised
+from stator.interp.rule_registry import rule
+from stator.library.torch.higher_order_operators import interpreted
+from stator.library.torch.remade_functions import contents, outside_callable
+from stator.source import CALL_TEXTS, CallOf, Pinned
+
+A: Any = torch._C._autograd
+WAY = "hooks on saved tensors"  # a way of capturing
+# What they save is what they give back: a compiler may decide what that is.
+_LOSSLESS = {part for part in save_on_cpu.__init__.__code__.co_consts if type(part) is types.CodeType}
+
+CALL_TEXTS[id(_core.saved_hooks_of_program)] = lambda: "whether the program has hooks on saved tensors around the call"
+
+
+def refused(why: str, **data: object) -> Break:
+    stop = Break("SB016", why if WAY in why else f"{WAY}, and under them: {why}", **data)
+    stop.remedy = "let hooks have no effects, and the code under them no break; or push them around the compiled call"
+    return stop
+
+
+@dataclass(eq=False)
+class Pushed:
+    """A pair of hooks that the trace has pushed: what it stands for, and what was saved under it."""
+
+    pack: Any
+    lossless: bool
+    marks: dict[str, Any]  # of nodes, before
+    saved: dict[Any, Any] = field(default_factory=dict)  # looks of a tensor -> such a fake
+    disturbed: bool = False  # whether something was saved while the program had changes to be written back
+
+
+@rule(A._push_saved_tensors_default_hooks)
+def _push(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    recorder = vm.recorder
+    if kwargs or len(args) != 2:
+        raise refused(WAY)
+    if why_disabled(vm) is not None:
+        raise refused(f"{WAY} where they are forbidden")
+    pushed = vm.pushed_hooks
+    if WAY in vm.turned_off:
+        raise refused(vm.why_off.get(WAY, WAY))
+    if recorder.enclosing is not None or recorder.tangents or vm.modes or recorder.classes \
+            or recorder.wrappers.behind or recorder.symbols.has_fresh and not recorder.in_order \
+            or recorder.marks and not pushed:
+        raise refused(WAY)
+    if has_changes(vm):
+        raise refused(f"{WAY}, pushed after changes that are still to be written back")
+    if recorder.propagation.enabled:  # what is saved is known where autograd sees each operation
+        if recorder.propagation.served:
+            raise ExactNeeded
+        recorder.propagation.enabled = False
+    lossless = all(getattr(each, "__code__", None) in _LOSSLESS for each in args)
+    pack, unpack = (outside_callable(vm, WAY, each, None if lossless else vm.hook_cells) for each in args)
+    entry = Pushed(args[0], lossless, recorder.marks)
+    node = PushHooks(pack, unpack)
+    recorder.marks = {}
+    recorder.record("call_function", node, (), {}, None)
+    recorder.marks = {} if lossless else {"is_seam": True}
+    A._push_saved_tensors_default_hooks(_noting(vm, entry), _never)
+    pushed.append(entry)
+    recorder.under_hooks = True
+    vm.torch_state.hooks.append(node.leave)
+    vm.give(None, cont)
+
+
+@rule(A._pop_saved_tensors_default_hooks)
+def _pop(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    if not vm.pushed_hooks:
+        raise refused(f"{WAY}, pushed elsewhere")
+    entry, recorder = vm.pushed_hooks[-1], vm.recorder
+    if entry.disturbed:
+        raise refused(f"{WAY}, beside changes that are still to be written back")
+    recorder.under_hooks = False
+    for fake in entry.saved.values():
+        require_pure(vm, entry.pack, fake)
+    A._pop_saved_tensors_default_hooks()
+    vm.pushed_hooks.pop()
+    recorder.marks = {}
+    recorder.record("call_function", pop_saved_tensors_hooks, (), {}, None)
+    recorder.marks = entry.marks
+    recorder.under_hooks = bool(vm.pushed_hooks)
+    vm.give(None, cont)
+
+
+def _noting(vm: Any, entry: Pushed) -> Any:
+    """The hook that the trace itself pushes: it notes what autograd saves, and keeps nothing."""
+    def note(fake: Any) -> None:
+        if entry.lossless:
+            return
+        entry.disturbed = entry.disturbed or has_changes(vm)
+        looks = (str(fake.shape), str(fake.stride()), fake.dtype, fake.device) if fake.layout is torch.strided \
+            else id(fake)
+        entry.saved.setdefault(looks, fake)
+
+    return note
+
+
+def _never(packed: Any) -> Any:
+    raise AssertionError("a saved tensor of a trace is not asked for")
+
+
+def has_changes(vm: Any) -> bool:
+    """Whether there are objects that code of the user's would see as they were before the trace."""
+    return any(scope.overlay for scope in vm.heap.scopes.values()) or any(vm.class_overlays.values()) \
+        or any(tracker.shape is not Shape.TENSOR for tracker in changed_trackers(vm.heap))
+
+
+def require_pure(vm: Any, pack: Any, fake: Any) -> None:
+    """Break where the hook, given such a tensor, does anything but compute."""
+    with torch._C.DisableTorchFunction():
+        given = torch.empty_strided(fake.shape, fake.stride(), dtype=fake.dtype, device=fake.device) \
+            if fake.layout is torch.strided else fake.clone()
+    try:
+        with without_grad(vm):
+            interpreted(vm, WAY, pack, [given], ())
+    except Raised as raised:
+        raise refused(f"{WAY}, where one raises a {type(raised.exc).__name__}") from None
+    with torch._C.DisableTorchFunction():
+        if given._version:
+            raise refused(f"{WAY}, where one changes what it is given")
+
+
+class HooksAround:
+    """Hooks of the program's around the call, on or not: they look at its objects while a graph runs.
+
+    Beside changes that are still to be written back, an operation that saves tensors breaks where they are on; where
+    they are not, that becomes a fact.
+    """
+
+    def __init__(self, vm: Any, are_on: bool) -> None:
+        self.vm, self.are_on = vm, are_on
+        self.disturbed = self.changed = False
+        self.checked = -1  # how many writes had been noted then
+        vm.recorder.before_saving = self.before_saving
+        if are_on:
+            vm.replay = None  # each operation is looked at
+
+    def before_saving(self, *values: Any) -> None:
+        if self.disturbed or not torch.is_grad_enabled() or not self.has_changes() \
+                or not any(map(_needs_grad, pytree.tree_leaves(values))):
+            return
+        self.disturbed = True
+        self.vm.heap.guard(CallOf(Pinned(_core.saved_hooks_of_program)), Kind.FRESH_CALL, self.are_on)
+        if self.are_on:
+            raise Break("SB016", f"{WAY} around the call, beside changes that are still to be written back")
+
+    def has_changes(self) -> bool:
+        vm = self.vm
+        if vm.effects or vm.context_sets or vm.class_overlays:
+            return True
+        if self.checked != vm.heap.writes:
+            self.checked, self.changed = vm.heap.writes, has_changes(vm)
+        return self.changed
+
+
+def _needs_grad(value: Any) -> bool:
+    with torch._C.DisableTorchFunction():
+        return type(value) is FakeTensor and value.requires_grad
+
+
+def leave_hooks(vm: Any) -> None:
+    """The trace is over, whatever the program has left pushed."""
+    while vm.pushed_hooks:
+        vm.pushed_hooks.pop()
+        A._pop_saved_tensors_default_hooks()
+
+
+def require_popped(vm: Any) -> None:
+    """Hooks must be gone at the end of the call, and be such as they were when they were pushed."""
+    if vm.pushed_hooks:
+        raise refused(f"{WAY} are still on at the end of the call", turn_off=WAY)
+    if any(contents(cell) is not value for cell, value in vm.hook_cells):
+        raise refused(f"{WAY}, whose variables are assigned again", turn_off=WAY)
+
+
+# ---------------------------------------------------------------------- forbidding them
+
+
+def why_disabled(vm: Any) -> str | None:
+    """What whoever has forbidden the hooks says; a fact, unless the program has done it itself."""
+    message: str | None = A._saved_tensors_hooks_get_disabled_error_message()
+    if not vm.torch_state.is_changed(SAVED_HOOKS):
+        vm.heap.guard(CallOf(Pinned(A._saved_tensors_hooks_get_disabled_error_message)), Kind.FRESH_CALL, message)
+    return message
+
+
+@rule(A._saved_tensors_hooks_get_disabled_error_message)
+def _message(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    vm.give(why_disabled(vm), cont)
+
+
+@rule(A._saved_tensors_hooks_disable)
+def _disable(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    if kwargs or len(args) != 1 or type(args[0]) is not str:
+        raise Break("SB016", f"{WAY}, forbidden in another way than torch's own")
+    vm.heap.guard(CallOf(Pinned(saved_hooks_around)), Kind.FRESH_CALL, saved_hooks_around())
+    if saved_hooks_around() or vm.pushed_hooks:
+        raise Break("SB016", f"{WAY} are forbidden where there are some")
+    vm.torch_state.change(SAVED_HOOKS, (False, args[0]), {})
+    vm.give(None, cont)
+
+
+@rule(A._saved_tensors_hooks_enable)
+def _enable(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    vm.torch_state.change(SAVED_HOOKS, (True, None), {})
+    vm.give(None, cont)

@@ -1,0 +1,205 @@
+"""Rules for torch's settings: grad mode, autocast, default dtype, inference mode, attention kernels.
+
+A change is recorded in the graph and made for real while tracing (see graph/state/torch_state); a reader of a setting
+that the entry does not guard anyway is guarded by its own answer.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.autograd.grad_mode import _enter_inference_mode, _exit_inference_mode
+
+from stator.breaks import Break
+from stator.graph.state.torch_state import SETTING_OF_READER, SETTINGS, Setting, set_determinism
+from stator.guards.guard import Kind, is_constant
+from stator.interp.calls.attention_kernels import guard_answer
+from stator.interp.frame import Raised
+from stator.interp.rule_registry import rule
+from stator.native.rows_declare import ROWS, NativeClass
+from stator.native.rows_torch import SETTING
+from stator.source import CallOf, Pinned
+
+C: Any = torch._C
+INFERENCE = "inference mode"  # a way of capturing
+
+
+# ---------------------------------------------------------------------- setters
+
+
+def _setter_rule(setting: Setting) -> Any:
+    def change(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+        vm.heap.expose_deep(args)
+        if setting.setter is C.set_autocast_enabled and len(args) == 1:
+            args = ("cuda", *args)  # the older signature
+        if any(type(value) not in _SETTABLE for value in (*args, *kwargs.values())):
+            raise Break("SB006", f"{setting.setter.__name__} with an argument that is no constant")
+        change_setting(vm, setting, tuple(args), kwargs)
+        vm.give(None, cont)
+    return change
+
+
+def change_setting(vm: Any, setting: Setting, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    if setting.of_operators and not vm.recorder.in_order:
+        if not kwargs and setting.read(*args[:setting.keys]) == args[setting.keys:]:
+            return
+        raise Break("SB006", f"{_NAMES[setting.setter]}, which operators in a compiled graph would not see")
+    try:
+        vm.torch_state.change(setting, args, kwargs)
+    except Exception as error:
+        raise Raised(error) from None
+    vm.recorder.record("call_function", setting.setter, args, dict(kwargs), None)
+
+
+_NAMES = {C._set_default_dtype: "the default dtype", set_determinism: "the choice of deterministic algorithms"}
+
+
+_SETTABLE = frozenset({bool, int, str, list, torch.dtype})
+for _setting in SETTINGS:
+    rule(_setting.setter)(_setter_rule(_setting))
+
+
+@rule(C.autocast_increment_nesting)
+def _autocast_entered(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    vm.torch_state.autocast_depth += 1
+    vm.give(vm.torch_state.autocast_depth, cont)
+
+
+@rule(C.autocast_decrement_nesting)
+def _autocast_left(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    """Counted from the entry: contexts around the call may come and go, and clearing the cache never hurts."""
+    vm.torch_state.autocast_depth -= 1
+    if vm.torch_state.autocast_depth < 0:
+        raise Break("SB006", "leaving an autocast context that was entered before the call")
+    vm.give(vm.torch_state.autocast_depth, cont)
+
+
+@rule(C.clear_autocast_cache)
+def _clear_autocast_cache(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    C.clear_autocast_cache()
+    vm.recorder.record("call_function", C.clear_autocast_cache, (), {}, None)
+    vm.give(None, cont)
+
+
+# ---------------------------------------------------------------------- readers
+
+
+def _reader_rule(reader: Any) -> Any:
+    setting = SETTING_OF_READER.get(id(reader))
+
+    def read(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+        if kwargs or not is_constant(tuple(args)):
+            raise Break("SB001", f"{reader.__name__} of what is no constant")
+        try:
+            answer = reader(*args)
+        except Exception as error:
+            raise Raised(error) from None
+        if setting is None or not vm.torch_state.is_changed(setting):
+            if type(answer) is list and is_constant(tuple(answer)):
+                guard_answer(vm, reader, answer)
+            elif is_constant(answer):
+                source = CallOf(Pinned(reader), tuple(Pinned(arg) for arg in args))
+                vm.heap.guard(source, Kind.FRESH_CALL, answer)
+            else:
+                raise Break("SB001", f"{reader.__name__} answers a {type(answer).__name__}")
+        vm.give(answer, cont)
+    return read
+
+
+for _row in list(ROWS.values()):
+    if _row.cls is NativeClass.OUTSIDE_REF and _row.why == SETTING:
+        rule(_row.obj)(_reader_rule(_row.obj))
+for _setting in SETTINGS:
+    for _reader in _setting.readers:
+        rule(_reader)(_reader_rule(_reader))
+
+
+@rule(C._ImperativeEngine.is_checkpoint_valid, arity=(1,))
+def _is_checkpoint_valid(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    """Whether the backward pass around the call, if there is one, goes to all leaves."""
+    answer = torch.autograd._is_checkpoint_valid()
+    vm.heap.guard(CallOf(Pinned(torch.autograd._is_checkpoint_valid), ()), Kind.FRESH_CALL, answer)
+    vm.give(answer, cont)
+
+
+# ---------------------------------------------------------------------- older spellings
+
+_OLDER = {
+    "is_autocast_cpu_enabled": (C.is_autocast_enabled, "cpu"), "get_autocast_cpu_dtype": (C.get_autocast_dtype, "cpu"),
+    "get_autocast_gpu_dtype": (C.get_autocast_dtype, "cuda"),
+    "set_autocast_cpu_enabled": (C.set_autocast_enabled, "cpu"),
+    "set_autocast_cpu_dtype": (C.set_autocast_dtype, "cpu"), "set_autocast_gpu_dtype": (C.set_autocast_dtype, "cuda"),
+}
+
+
+def _older_rule(function: Any, device: str) -> Any:
+    def forward(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+        vm.call(function, (device, *args), kwargs, cont)
+    return forward
+
+
+for _name, (_function, _device) in _OLDER.items():
+    if hasattr(C, _name):
+        rule(getattr(C, _name))(_older_rule(_function, _device))
+
+
+@rule(C._are_functorch_transforms_active, arity=(0,))
+def _transforms_active(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    vm.give(C._are_functorch_transforms_active(), cont)  # a trace does not begin inside one
+
+
+# ---------------------------------------------------------------------- inference mode
+
+
+def _switches(function: Any) -> Any:
+    def switch(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+        if INFERENCE in vm.turned_off:
+            raise Break("SB006", "inference mode, which the backend could not compile as part of a graph")
+        if function is torch.inference_mode.__exit__ and not vm.torch_state.contexts:
+            raise Break("SB006", "leaving an inference mode that was entered before the call")
+        vm.push(vm.frame_for(function, args, kwargs), cont)
+    return switch
+
+
+for _function in (torch.inference_mode.__enter__, torch.inference_mode.__exit__):
+    rule(_function)(_switches(_function))
+
+
+@rule(C._InferenceMode)
+def _new_inference_mode(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    if kwargs or len(args) != 1 or type(args[0]) is not bool:
+        raise Break("SB001", "torch._C._InferenceMode with other arguments than one bool")
+    guard = C._InferenceMode(*args)  # on from now, not from __enter__
+    node = vm.recorder.record("call_function", _enter_inference_mode, tuple(args), {}, None)
+    vm.torch_state.contexts.append((guard, node))
+    vm.give(guard, cont)
+
+
+@rule(C._InferenceMode.__dict__["__enter__"].__func__)
+def _enter(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    vm.give(None, cont)
+
+
+@rule(C._InferenceMode.__dict__["__exit__"].__func__)
+def _exit(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    contexts = vm.torch_state.contexts
+    if not contexts or contexts[-1][0] is not args[0]:
+        raise Break("SB005", "an inference mode left out of order")
+    guard, node = contexts.pop()
+    guard.__exit__(None, None, None)
+    vm.recorder.record("call_function", _exit_inference_mode, (node,), {}, None)
+    vm.give(None, cont)
+
+
+# ---------------------------------------------------------------------- modes
+
+
+@rule(C._len_torch_dispatch_stack)
+def _dispatch_modes(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    vm.give(0, cont)  # the tracer's own modes must not show, and there are no others
+
+
+@rule(C._is_torch_function_mode_enabled)
+def _function_mode(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    vm.give(bool(vm.modes), cont)  # the tracer's own mode must not show

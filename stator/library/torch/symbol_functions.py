@@ -1,0 +1,144 @@
+"""Rules for torch functions about numbers that only the graph knows.
+
+    torch._check(n <= 4)         ->  a fact for the rest of the trace, asserted when the graph runs
+    torch._check_tensor_all(m)   ->  an assertion in the graph
+    t.tolist()                   ->  one symbol per element, if there are few
+"""
+
+from __future__ import annotations
+
+import types
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, _advise_is_size, expect_true
+
+from stator.breaks import Break
+from stator.code.decode import decode
+from stator.code.handover import constant_result
+from stator.interp.numbers.symbolic_numbers import attempt, item_of
+from stator.interp.objects.items import get_item, set_item
+from stator.interp.rule_registry import rule
+from stator.interp.runtime_asserts import assert_in_graph
+from stator.shapes.symbolic_values import SYMBOLIC, as_integer, data_dependent, is_unbacked, specialise
+
+LIST_LIMIT = 64  # elements of a tensor that tolist() takes apart inside the graph
+
+
+def constant_text(message: Any) -> str | None:
+    """What a `lambda: "text"` says; None for any other message, which cannot be made while tracing."""
+    if type(message) is not types.FunctionType or message.__code__.co_argcount or message.__code__.co_freevars:
+        return None
+    result = constant_result(decode(message.__code__))
+    return result[0] if result and type(result[0]) is str else None
+
+
+def assume(vm: Any, condition: Any, message: Any = None) -> None:
+    """Take a condition for true; a data-dependent one is asserted where the graph runs."""
+    unbacked = is_unbacked(condition)
+    try:
+        holds = expect_true(condition) if constant_text(message) is not None else assert_in_graph(vm, condition)
+    except GuardOnDataDependentSymNode as error:
+        raise data_dependent(error.cond) from None
+    if not holds:
+        raise Break("SB003", "a check that fails")  # eager raises it best
+    text = constant_text(message)
+    if unbacked and text is not None:
+        recorder = vm.recorder
+        recorder.record("call_function", torch._check, (condition, text), {}, None)
+
+
+@rule(torch._check)
+def _check(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    _check_call(vm, cont, *args, **kwargs)
+
+
+def _check_call(vm: Any, cont: Any, cond: Any, message: Any = None) -> None:
+    if type(cond) is torch.SymBool:
+        assume(vm, cond, message)
+    elif cond is not True:
+        vm.call(torch._check_with, (RuntimeError, cond, message), None, cont)
+        return
+    vm.give(None, cont)
+
+
+def _is_size_call(vm: Any, cont: Any, i: Any, message: Any = None, *, max: Any = None) -> None:
+    i = as_integer(i)
+    if type(i) not in SYMBOLIC:
+        if i < 0 or max is not None and i > max:
+            raise Break("SB003", "a check that fails")
+        return vm.give(None, cont)
+    assume(vm, attempt(_at_least, i, 0), message)
+    _advise_is_size(i)
+    if max is not None:
+        assume(vm, attempt(_at_most, i, max), message)
+    vm.give(None, cont)
+
+
+def _at_least(left: Any, right: Any) -> Any:
+    return left >= right
+
+
+def _at_most(left: Any, right: Any) -> Any:
+    return left <= right
+
+
+@rule(torch._check_is_size)
+def _check_is_size(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    _is_size_call(vm, cont, *args, **kwargs)
+
+
+@rule(torch._check_tensor_all)
+def _check_tensor_all(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    _tensor_all_call(vm, cont, *args, **kwargs)
+
+
+def _tensor_all_call(vm: Any, cont: Any, cond: Any, message: Any = None) -> None:
+    if type(cond) is not FakeTensor or cond.dtype is not torch.bool:
+        return vm.call(torch._check_tensor_all_with, (RuntimeError, cond, message), None, cont)
+    text = "Expected cond to be True" if message is None else constant_text(message)
+    if text is None:
+        text = "a check of a tensor's values failed (its message is made from values of the call)"
+    vm.torch_call(torch.ops.aten._assert_async.msg, (vm.torch_call(torch.Tensor.all, (cond,), None), text), None)
+    vm.give(None, cont)
+
+
+@rule(torch.Tensor.tolist, arity=(1,))
+def _tolist(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    tensor = args[0]
+    count = specialise(tensor.numel())
+    if count > LIST_LIMIT or tensor.dtype.is_complex:
+        raise Break("SB003", f"tolist() of {count} elements")
+    vm.give(_nested_items(vm, tensor), cont)
+
+
+def _nested_items(vm: Any, tensor: Any) -> Any:
+    if tensor.dim() == 0:
+        return item_of(vm, tensor)
+    return [_nested_items(vm, vm.torch_call(torch.Tensor.select, (tensor, 0, i), None)) for i in range(tensor.shape[0])]
+
+
+_INTEGERS = frozenset({torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8})
+
+
+@rule(torch.narrow, torch.Tensor.narrow)
+def _narrow(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    start = args[2] if len(args) > 2 else kwargs.get("start")
+    if type(start) is not FakeTensor or start.dim() == 0 and start.dtype in _INTEGERS:  # torch refuses any other
+        args = tuple([item_of(vm, a) if i and type(a) is FakeTensor else a for i, a in enumerate(args)])
+        kwargs = {k: item_of(vm, a) if k != "input" and type(a) is FakeTensor else a for k, a in kwargs.items()}
+    vm.give(vm.torch_call(torch.narrow, args, kwargs), cont)
+
+
+@rule(torch.Tensor.__getitem__, arity=(2,))
+def _get_item(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    get_item(vm, args[0], args[1], cont, own=False)
+
+
+@rule(torch.Tensor.__setitem__, arity=(3,))
+def _set_item(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    tensor, key, value = args
+    set_item(vm, tensor, key, value, cont, own=False)
+
+

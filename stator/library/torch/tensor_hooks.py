@@ -1,0 +1,109 @@
+"""Rules for hooks on tensors.   x.register_hook(f)  ->  registered by the residual, or part of the graph
+
+A tensor from outside gets its hook when the graph has run: a hook only matters to a backward pass that comes later.
+On a tensor of the graph's own the hook must be in the graph, where a compiler finds it: it is interpreted once, on a
+fake gradient, and one node registers the graph of it.  A hook of that kind with effects breaks the graph.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.fx.node import has_side_effect
+from torch.utils.hooks import RemovableHandle
+
+from stator.breaks import Break
+from stator.graph.state.torch_state import without_grad
+from stator.interp.rule_registry import rule
+from stator.library.torch.higher_order_operators import interpreted, modules_of
+
+
+@dataclass(eq=False)
+class Hook:
+    """A hook that the trace has registered."""
+
+    method: str
+    tensor: Any
+    function: Any
+    version: int = 0  # of an outside tensor: a hook belongs to the value it was registered on
+    node: Any = None  # of the graph, where the tensor is its own
+
+
+def _registers(method: Any) -> Any:
+    def register(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+        if kwargs or len(args) != 2 or type(args[0]) is not FakeTensor:
+            raise Break("SB016", f"{method.__name__} with other arguments than a tensor and a function")
+        fake, function = args
+        with torch._C.DisableTorchFunction():
+            wants_grad, leaf, version = fake.requires_grad, fake.is_leaf, fake._version
+        tracker = vm.heap.by_standin.get(id(fake))
+        accumulates = method is torch.Tensor.register_post_accumulate_grad_hook
+        if not wants_grad or accumulates and not leaf:
+            vm.native_unhooked(method, (fake, _unused))  # raises what eager raises
+        hook = Hook(method.__name__, fake, function, version)
+        if tracker is None:
+            if accumulates:
+                raise Break("SB016", "a hook on the gradient of a leaf made inside the captured code")
+            hook.node = registered_in_graph(vm, fake, function)
+        elif vm.recorder.enclosing is not None or version:
+            raise Break("SB016", "a hook on a tensor that was changed in place, or inside an inner graph")
+        handle = object.__new__(RemovableHandle)
+        vm.hooks[id(handle)] = (handle, hook)
+        vm.give(handle, cont)
+    return register
+
+
+def _unused(grad: Any) -> None:
+    return None
+
+
+for _method in (torch.Tensor.register_hook, torch.Tensor.register_post_accumulate_grad_hook):
+    rule(_method)(_registers(_method))
+
+
+@rule(RemovableHandle.remove)
+def _remove(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    known = vm.hooks.get(id(args[0])) if args else None
+    if known is None:
+        return vm.push(vm.frame_for(RemovableHandle.remove, args, kwargs), cont)
+    handle, hook = known
+    if hook is not None and hook.node is not None:
+        hook.node.graph.erase_node(hook.node)
+    vm.hooks[id(handle)] = (handle, None)  # removing it again does nothing
+    vm.give(None, cont)
+
+
+# ---------------------------------------------------------------------- hooks in the graph
+
+
+def register_graph(tensor: Any, graph: Any, operands: tuple[Any, ...]) -> None:
+    """The operation: `graph` is what a hook computes from a gradient and tensors of the forward pass."""
+    if tensor.requires_grad:
+        tensor.register_hook(lambda grad: graph(grad, *operands))
+
+
+has_side_effect(register_graph)
+
+
+def registered_in_graph(vm: Any, fake: Any, function: Any) -> Any:
+    """The node that registers what the hook computes."""
+    what = "a hook on a tensor"
+    with torch._C.DisableTorchFunction():
+        grad = torch.empty_strided(fake.shape, fake.stride(), dtype=fake.dtype, device=fake.device)
+    with without_grad(vm):
+        part, result = interpreted(vm, what, function, [grad], ())  # backward() runs hooks without gradients
+    with torch._C.DisableTorchFunction():
+        if grad._version:
+            raise Break("SB016", f"{what} that changes the gradient in place")
+        result = grad if result is None else result
+        if type(result) is not FakeTensor:
+            raise Break("SB016", f"{what} that returns a {type(result).__name__}")
+        if (result.shape, result.dtype, result.device) != (grad.shape, grad.dtype, grad.device):
+            raise Break("SB016", f"{what} that returns a tensor of another kind than the gradient")
+    with part.reopened():
+        part.finish([result], single=True)
+    modules, operands = modules_of(part)
+    return vm.recorder.record("call_function", register_graph, (fake, modules[0], operands), {}, None)

@@ -1,0 +1,202 @@
+"""Rules for tensor subclasses.   x.as_subclass(C)  ->  a fake of which the recorder notes that the program sees a C
+
+In: what makes, unmakes and asks subclasses whose objects are plain tensors to torch's dispatcher.  The default
+`__torch_function__` is done here; any other is interpreted.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.overrides import get_default_nowrap_functions
+
+from stator.breaks import Break
+from stator.graph.metadata.tensor_classes import acts_above_dispatch
+from stator.guards.guard import Kind
+from stator.host.value_kinds import is_a
+from stator.interp.lookup import ancestors, mro_of
+from stator.interp.objects.attributes import tensor_class
+from stator.interp.rule_registry import rule
+from stator.interp.tensors.tensor_bookkeeping import set_requires_grad
+from stator.interp.torch_function_protocol import DEFAULT, DISABLED
+from stator.source import CallOf, Pinned
+
+C: Any = torch._C
+_TensorBase: Any = torch._C.TensorBase
+_ALIAS: Any = torch.ops.aten.alias.default
+_DETACH: Any = torch.Tensor.detach  # type: ignore[attr-defined]
+WAY = "functions off"  # the way of capturing, where a site has to turn it off
+
+
+# ---------------------------------------------------------------------- making them
+
+
+def note_class(vm: Any, fake: Any, cls: type) -> Any:
+    """From now on the program sees an object of `cls`."""
+    if id(fake) in vm.recorder.classes:
+        raise Break("SB017", f"a tensor that is a {cls.__name__} now")
+    if cls is not torch.Tensor:
+        vm.recorder.classes[id(fake)] = cls
+        if id(cls) not in vm.fresh:
+            vm.heap.guard(CallOf(Pinned(acts_above_dispatch), (Pinned(cls),)), Kind.FRESH_CALL, True)
+    return fake
+
+
+def require_class(cls: Any, what: str) -> None:
+    if not is_a(cls, type) or torch.Tensor not in mro_of(cls):
+        raise Break("SB017", f"{what} of what is no subclass of Tensor")
+    if torch.nn.Parameter in mro_of(cls) or torch.nn.Buffer in mro_of(cls):
+        raise Break("SB016", "a Parameter or Buffer made inside the captured code")
+    if not acts_above_dispatch(cls):
+        raise Break("SB017", f"a {cls.__name__} made by {what}")
+
+
+def unhandled(vm: Any, fn: Any, args: Any) -> Any:
+    """An operation below `__torch_function__`."""
+    before, vm.functions_off = vm.functions_off, 2
+    try:
+        return vm.torch_call(fn, args, None)
+    finally:
+        vm.functions_off = before
+
+
+@rule(_TensorBase.as_subclass)
+def _as_subclass(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    given: list[Any] = [*args, *kwargs.values()]
+    fake, cls = given
+    if type(fake) is not FakeTensor:
+        raise Break("SB017", f"as_subclass of a {type(fake).__name__}")
+    require_class(cls, "as_subclass")
+    vm.give(note_class(vm, unhandled(vm, _ALIAS, (fake,)), cls), cont)
+
+
+@rule(_TensorBase._make_subclass)
+def _make_subclass(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    """_make_subclass(cls, data, require_grad=False): the data, detached, as an object of the class."""
+    if len(args) not in (2, 3) or set(kwargs) - {"require_grad"} or type(args[1]) is not FakeTensor:
+        raise Break("SB017", "_make_subclass with other arguments than a class, a tensor and a flag")
+    require_class(args[0], "_make_subclass")
+    wants_grad = kwargs.get("require_grad", args[2] if len(args) == 3 else False)
+    made = unhandled(vm, _DETACH, (args[1],))
+    if wants_grad:
+        set_requires_grad(vm, made, True)
+    vm.give(note_class(vm, made, args[0]), cont)
+
+
+@rule(_TensorBase.__new__)
+def _new(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    """C(tensor) of a class without a `__new__`: an alias; C([1.0, 2.0]), C(2, 3): a new tensor."""
+    cls, *given = args
+    require_class(cls, "a call of the class")
+    if len(given) == 1 and type(given[0]) is FakeTensor and not kwargs:
+        return vm.give(note_class(vm, unhandled(vm, _ALIAS, (given[0],)), cls), cont)
+    out: list[Any] = []
+    vm.sync(lambda: vm.call(torch.Tensor, tuple(given), kwargs), out)
+    vm.give(note_class(vm, out[0], cls), cont)
+
+
+# ---------------------------------------------------------------------- asking them
+
+
+@rule(DEFAULT.__func__)
+def _default_handler(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    """Tensor.__torch_function__(cls, func, types, args=(), kwargs=None): the operation, its tensors made `cls`."""
+    bound = dict(zip(("cls", "func", "types", "args", "kwargs"), args, strict=False)) | dict(kwargs)
+    cls, func, given = bound["cls"], bound["func"], bound.get("kwargs")
+    vm.heap.expose(bound["types"])
+    positional = vm.collect(bound.get("args", ()))
+    if not all(kind in ancestors(vm, cls) for kind in bound["types"]):
+        return vm.give(NotImplemented, cont)
+    known = len(vm.recorder.kept)
+    before, vm.functions_off = vm.functions_off, max(vm.functions_off, 1)
+    try:
+        result = vm.call_sync(func, tuple(positional), given)
+        made = {id(fake) for fake in vm.recorder.kept[known:]}
+        if cls is not torch.Tensor and func not in get_default_nowrap_functions():
+            result = _converted(vm, result, cls, made)
+    finally:
+        vm.functions_off = before
+    vm.give(result, cont)
+
+
+def _converted(vm: Any, value: Any, cls: type, made: set[int]) -> Any:
+    """The tensors in a result as objects of the class; one that the operation has just made needs no alias."""
+    if type(value) is FakeTensor:
+        seen = tensor_class(vm, value)
+        if cls in ancestors(vm, seen):
+            return value
+        require_class(cls, "an operation")
+        if id(value) in made and seen is torch.Tensor:
+            return note_class(vm, value, cls)
+        return note_class(vm, unhandled(vm, _ALIAS, (value,)), cls)
+    kind = type(value)
+    if kind is list or kind is tuple:
+        return kind([_converted(vm, part, cls, made) for part in value])
+    if is_a(value, (tuple, list)) and any(type(part) is FakeTensor for part in value):
+        if kind.__module__ != "torch.return_types":
+            raise Break("SB017", f"a {kind.__name__} of tensors from an operation on a {cls.__name__}")
+        return kind([_converted(vm, part, cls, made) for part in value])
+    return value
+
+
+@rule(DISABLED)
+def _disabled_handler(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    """`__torch_function__ = _disabled_torch_function_impl`, called by the program."""
+    func, _, *rest = args
+    if kwargs or len(rest) > 1 and rest[1] is None:
+        raise Break("SB005", "a disabled __torch_function__ that is given no dict of keywords")
+    before, vm.functions_off = vm.functions_off, 2
+    try:
+        result = vm.call_sync(func, tuple(vm.collect(rest[0])) if rest else (), rest[1] if len(rest) > 1 else None)
+    finally:
+        vm.functions_off = before
+    vm.give(result, cont)
+
+
+# ---------------------------------------------------------------------- turning them off
+
+
+_LEVELS = {C.DisableTorchFunctionSubclass: 1, C.DisableTorchFunction: 2}
+
+
+def _context_rules(cls: Any, level: int) -> None:
+    @rule(cls, arity=(0,))
+    def make(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+        vm.give(cls(), cont)
+
+    @rule(cls.__enter__)
+    def enter(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+        if WAY in vm.turned_off or level == 2 and vm.modes:
+            raise Break("SB006", f"{cls.__name__}, a setting of torch")
+        vm.functions_off_before.append((args[0], vm.functions_off))
+        vm.functions_off = max(vm.functions_off, level)
+        vm.give(None, cont)
+
+    @rule(cls.__exit__)
+    def leave(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+        if not vm.functions_off_before or vm.functions_off_before[-1][0] is not args[0]:
+            raise Break("SB006", f"leaving a {cls.__name__} that was entered before the call")
+        vm.functions_off = vm.functions_off_before.pop()[1]
+        vm.give(None, cont)
+
+
+for _cls, _level in _LEVELS.items():
+    _context_rules(_cls, _level)
+
+
+@rule(C._is_torch_function_enabled, arity=(0,))
+def _is_enabled(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    vm.give(not vm.functions_off, cont)
+
+
+@rule(C._is_torch_function_all_disabled, arity=(0,))
+def _is_all_disabled(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    vm.give(vm.functions_off == 2, cont)
+
+
+@rule(C._get_torch_function_state, arity=(0,))
+def _state(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    state = C._TorchFunctionState
+    vm.give((state.ENABLED, state.SUBCLASSES_DISABLED, state.ALL_DISABLED)[vm.functions_off], cont)

@@ -1,0 +1,350 @@
+"""Symbolic numbers in the graph.   2*s0 + u1  ->  nodes that compute it from sizes and items, each once
+
+In: which node defines which symbol (the size of an input, the result of `.item()`).  Out: for any symbolic value
+its node, made where it is first needed; a number where the expression has become one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import sympy
+import torch
+from sympy.logic.boolalg import BooleanAtom
+from torch import fx
+from torch._dispatch.python import enable_python_dispatcher
+from torch.fx.experimental.symbolic_shapes import (
+    CallMethodKey,
+    PendingUnbackedSymbolNotFound,
+    compute_unbacked_bindings,
+    expect_true,
+)
+from torch.fx.proxy import GraphAppendingTracer
+from torch.overrides import _pop_mode_temporarily
+from torch.utils import _pytree as pytree
+from torch.utils._sympy.interp import _run_sympy_handler, sympy_interp
+from torch.utils._sympy.reference import PythonReferenceAnalysis
+
+from stator.breaks import Break
+from stator.guards.shape_check import Operand, Property
+from stator.shapes.environment import TraceEnvironment
+from stator.shapes.keypaths import follow
+from stator.shapes.named_dimensions import Dim
+from stator.shapes.symbol_printing import UserPrinter
+from stator.shapes.symbolic_values import SYMBOLIC, as_constant, hint_of, is_unbacked, specialise
+from stator.source import Source
+
+
+def _no_inputs(symbol: sympy.Symbol) -> fx.Node:
+    raise Break("SB005", f"the number {symbol}, outside a trace")
+
+
+_NOTHING = contextlib.nullcontext()
+
+
+class _ExampleTracer(GraphAppendingTracer):
+    """Appends nodes whose example values are computed from those of their arguments."""
+
+    def create_node(self, kind: str, target: Any, args: Any, kwargs: Any, *rest: Any, **named: Any) -> fx.Node:
+        node = super().create_node(kind, target, args, kwargs, *rest, **named)
+        examples = fx.map_arg(node.args, lambda argument: argument.meta.get("example_value"))
+        node.meta["example_value"] = target(*examples)
+        return node
+
+
+_CONVOLUTIONS = frozenset({torch.conv1d, torch.conv2d, torch.conv3d, torch.conv_transpose1d, torch.conv_transpose2d,
+                           torch.conv_transpose3d})
+
+
+_ATTENTION = torch.nn.functional.scaled_dot_product_attention
+_OF_IMAGES = frozenset({torch.conv1d, torch.conv2d, torch.conv_transpose1d, torch.conv_transpose2d})
+
+
+def _is_small_batch(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.device.type == "cpu" and value.dim() > 2 \
+        and type(value.shape[0]) is int and value.shape[0] < 16
+
+
+def _require_filled(operands: Any) -> None:
+    """Assert in the graph that no operand has a data-dependent size of 0: kernels chosen for others would divide by it.
+
+    Where the assertion fails, the program itself is run (see emit/residual/residual).
+    """
+    for operand in operands:
+        for size in operand.shape if isinstance(operand, torch.Tensor) else ():
+            if is_unbacked(size):
+                expect_true(size != 0)
+
+
+def _is_contiguous(value: Any) -> bool:
+    """Whether a tensor lies contiguously, as far as its sizes are known; asked without a guard."""
+    if not isinstance(value, torch.Tensor):
+        return False
+    expected: Any = 1
+    for size, stride in zip(reversed(value.shape), reversed(value.stride()), strict=True):
+        extent = hint_of(size)
+        if extent != 1 and (hint_of(stride) is None or hint_of(stride) != expected):
+            return False
+        # Behind an outermost size that only the graph knows, nothing is compared any more.
+        expected = None if extent is None or expected is None else expected * extent
+    return True
+
+
+def _called(function: Callable[[Any], Any]) -> Any:
+    """A rounding of torch's analysis, as a node: on a proxy Python's own would answer at once."""
+    def apply(value: Any, dtype: Any = None) -> Any:
+        if isinstance(value, fx.Proxy):
+            return value.tracer.create_proxy("call_function", function, (value,), {})
+        return function(value)
+    return staticmethod(apply)
+
+
+class _NodeAnalysis(PythonReferenceAnalysis):
+    """How each operation of an expression is written into the graph."""
+
+    sym_sum = staticmethod(torch.sym_sum)
+    int_truediv = staticmethod(operator.truediv)
+
+    @staticmethod
+    def identity(value: Any) -> Any:
+        """A float that is closed to algebra (`values.in_order`)."""
+        return value
+
+    floor_to_int = _called(math.floor)
+    ceil_to_int = _called(math.ceil)
+    trunc_to_int = _called(math.trunc)
+    round_to_int = _called(round)
+
+
+def _shown(node: fx.Node) -> str:
+    """A node as the program calls it, where it is an argument, else by its name in the graph."""
+    return node.meta["source"].text() if "source" in node.meta else node.name
+
+
+class SymbolNodes:
+    """The symbols of one trace and the nodes of expressions over them."""
+
+    def __init__(self, graph: fx.Graph, shape_env: Any) -> None:
+        self.graph = graph
+        self.shape_env = shape_env
+        self.tracer = _ExampleTracer(graph)
+        self.definitions: dict[sympy.Symbol, tuple[fx.Node, Any]] = {}  # symbol -> its node and the path from there
+        self.known: dict[sympy.Basic, Any] = {}  # expression -> Proxy
+        self.by_value: dict[int, fx.Node] = {}  # id of a symbolic value -> the very node that made it
+        self.kept: list[Any] = []
+        self.origins: dict[sympy.Symbol, Operand] = {}  # where guards read a symbol's value
+        self.properties: list[tuple[Operand, Any, Any]] = []  # sizes and strides of inputs, their expressions, the line
+        self.declared: list[tuple[Operand, Any, Any]] = []  # sizes that the user declared dynamic, and how
+        self.named: dict[str, Any] = {}  # the first size of each declared name
+        self.lines: dict[sympy.Symbol, Any] = {}  # the line that first read a symbol
+        self.numbers: dict[sympy.Symbol, tuple[Any, Source]] = {}  # symbols that are Python numbers from outside
+        self.add_number_input: Callable[[sympy.Symbol], fx.Node] = _no_inputs
+        self.has_fresh = False  # whether an operation made a number that only the graph knows
+        self.keeps_sizes = False  # whether a torch.Size goes to a function that may ask for its class
+
+    def dispatcher(self) -> Any:
+        """Once there are symbols, composite operators must run in Python: their C++ asks for numbers."""
+        return enable_python_dispatcher() if self.definitions or self.numbers else _NOTHING
+
+    def sizes(self, items: tuple[Any, ...]) -> Any:
+        """A torch.Size as an argument: a graph holds plain tuples only, and operators take them as well."""
+        return self.graph.create_node("call_function", torch.Size, (items,), {}) if self.keeps_sizes else items
+
+    def unasked(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Around a convolution or an attention: which of its kernels fits the present sizes is no fact.
+
+        A convolution's rule for fake tensors asks (is the input larger than 20,480 elements?), because kernels may
+        differ in the layout they give back. For contiguous operands they do not; nor do those for images on the CPU,
+        MKLDNN's and the native ones; NNPACK, which differs, wants 16 images at least.
+        """
+        if func is _ATTENTION:
+            _require_filled((*args, *kwargs.values()))
+            return self.shape_env.any_kernel() if type(self.shape_env) is TraceEnvironment else _NOTHING
+        if func not in _CONVOLUTIONS or not self.definitions:
+            return _NOTHING
+        operands = args[:2]
+        if all(map(_is_contiguous, operands)) or func in _OF_IMAGES and _is_small_batch(operands[0]):
+            return self.shape_env.suppress_guards()
+        return _NOTHING
+
+    # ------------------------------------------------------------------ definitions
+
+    def define_number(self, symbol: sympy.Symbol, value: Any, source: Source, where: Any) -> None:
+        """An int or float from outside; it becomes an input of the graph where the graph uses it."""
+        self.numbers[symbol] = (value, source)
+        self.lines[symbol] = where
+        if symbol in self.shape_env.backed_var_to_val:
+            self.origins[symbol] = Operand(source, Property.NUMBER if type(value) is torch.SymInt else Property.REAL)
+
+    def define_input(self, node: fx.Node, example: Any, source: Source, where: Any) -> None:
+        """The symbols that a tensor brings."""
+        if not example._has_symbolic_sizes_strides:
+            return
+        for i, size in enumerate(example.shape):
+            path: Any = (CallMethodKey("size"), pytree.SequenceKey(i))
+            self._define_part(size, node, path, Operand(source, Property.SIZE, i), where)
+        for i, stride in enumerate(example.stride()):
+            path = (CallMethodKey("stride"), pytree.SequenceKey(i))
+            self._define_part(stride, node, path, Operand(source, Property.STRIDE, i), where)
+        path = (CallMethodKey("storage_offset"),)
+        self._define_part(example.storage_offset(), node, path, Operand(source, Property.STORAGE_OFFSET), where)
+
+    def _define_part(self, part: Any, node: fx.Node, path: Any, operand: Operand, where: Any) -> None:
+        if type(part) is not torch.SymInt:
+            return
+        expression = part.node._expr
+        if isinstance(expression, sympy.Symbol):
+            self.definitions.setdefault(expression, (node, path))
+            if expression in self.shape_env.backed_var_to_val:
+                self.origins.setdefault(expression, operand)
+                self.lines.setdefault(expression, where)
+        if expression.free_symbols <= self.origins.keys():
+            self.properties.append((operand, expression, where))
+
+    def asserted_of_inputs(self) -> dict[fx.Node, dict[sympy.Symbol, Any]]:
+        """By input: the symbols it brings of which the program, or an operation, has said what no guard asks."""
+        said = (each.expr for asserts in self.shape_env.deferred_runtime_asserts.values() for each in asserts)
+        found: dict[fx.Node, dict[sympy.Symbol, Any]] = {}
+        for symbol in dict.fromkeys(symbol for expression in said for symbol in expression.free_symbols):
+            node, path = self.definitions.get(symbol, (None, None))
+            if node is not None and node.op == "placeholder" and symbol not in self.shape_env.backed_var_to_val:
+                found.setdefault(node, {})[symbol] = path
+        return found
+
+    def declare(self, operand: Operand, size: Any, how: Any) -> None:
+        """A size or number that the user declared: by a mark, or as a Dim, whose name may have a size already."""
+        if type(size) is not torch.SymInt:
+            return  # 0 or 1: a constant, as torch has it
+        if not isinstance(how, Dim):
+            self.declared.append((operand, size, None))
+            return
+        self.declared.append((operand, size, how))
+        if operand.property is Property.NUMBER:
+            for held in ([size >= how.min] if how.min is not None else []) + \
+                    ([size <= how.max] if how.max is not None else []):
+                bool(held)
+        known = self.named.setdefault(how.name, size)
+        if known is not size:
+            bool(known == size)  # a guard: one name is one size
+
+    def take_fresh(self, result: Any) -> Any:
+        """Where in `result` the symbols lie that the operation just made; to be bound to its node."""
+        if not self.shape_env.pending_fresh_unbacked_symbols:
+            return None
+        try:
+            return compute_unbacked_bindings(self.shape_env, result)
+        except PendingUnbackedSymbolNotFound as error:
+            raise Break("SB003", f"a size that its operation does not give back: {error}") from None
+
+    def define_fresh(self, node: fx.Node, bindings: Any, result: Any) -> None:
+        if bindings:
+            self.has_fresh = True
+            node.meta["unbacked_bindings"] = bindings
+            for symbol, path in bindings.items():
+                self.definitions.setdefault(symbol, (node, path))
+        if type(result) in SYMBOLIC:
+            self.remember(result, node)
+
+    def remember(self, value: Any, node: fx.Node) -> None:
+        """`node` computes this very value."""
+        self.kept.append(value)
+        self.by_value[id(value)] = node
+        if not isinstance(value.node.expr, (sympy.Number, BooleanAtom)):
+            self.known.setdefault(value.node.expr, fx.Proxy(node, self.tracer))
+
+    def in_words(self, expression: Any) -> str:
+        """An expression with what the program calls its numbers: `n.item() > 2` for `u0 > 2`."""
+        names = {symbol: sympy.Symbol(self._name(symbol)) for symbol in expression.free_symbols}
+        return str(UserPrinter().doprint(expression.xreplace(names)))
+
+    def _name(self, symbol: sympy.Symbol) -> str:
+        if symbol in self.origins:
+            return self.origins[symbol].text()
+        if symbol not in self.definitions:
+            return str(symbol)
+        node, path = self.definitions[symbol]
+        made = _shown(node)
+        if not path and type(node.target) is str and node.args and isinstance(node.args[0], fx.Node):  # n.item()
+            return f"{_shown(node.args[0])}.{node.target}()"
+        for step in path:
+            made += f".{step.name}" if isinstance(step, CallMethodKey) else \
+                f"({step.idx})" if made.endswith(".size") else f"[{getattr(step, 'idx', step)}]"
+        return made
+
+    # ------------------------------------------------------------------ nodes
+
+    def node_of(self, value: Any) -> Any:
+        """The node of a symbolic value, or the number it has become."""
+        constant = as_constant(value)
+        if type(constant) not in SYMBOLIC:
+            return constant
+        node = self.by_value.get(id(value))
+        if node is not None:
+            return node
+        expression = value.node.expr
+        if not self.can_make(expression):
+            expression = value.node._expr
+            if not self.can_make(expression):
+                raise Break("SB003", f"{expression}, a number whose origin is not in the graph")
+        try:
+            # The tracer's mode would take the proxies for the program's values; proxies themselves have to be asked.
+            with _pop_mode_temporarily() if torch._C._len_torch_function_stack() else _NOTHING, \
+                    torch._C._EnableTorchFunction():
+                made = self._make(expression)
+        except (KeyError, NotImplementedError):  # an operation that no graph has: then it is the number
+            return specialise(value)
+        return made.node if isinstance(made, fx.Proxy) else made
+
+    def can_make(self, expression: sympy.Basic) -> bool:
+        return expression in self.known or all(
+            s in self.definitions or s in self.known or s in self.numbers for s in expression.free_symbols)
+
+    def _make(self, expression: sympy.Basic) -> Any:
+        found = self.known.get(expression)
+        if found is not None:
+            return found
+        if isinstance(expression, sympy.Symbol):
+            made: Any = fx.Proxy(self._symbol(expression), self.tracer)
+        elif isinstance(expression, (sympy.Number, BooleanAtom)) or not expression.args:
+            return sympy_interp(_NodeAnalysis, {}, expression)
+        elif isinstance(expression, sympy.ITE):
+            condition, then, other = expression.args
+            return self._make(sympy.Or(sympy.And(condition, then), sympy.And(sympy.Not(condition), other)))
+        elif isinstance(expression, sympy.Piecewise):
+            made = self._make_choice(expression)
+        else:
+            parts = [self._make(part) for part in expression.args]
+            made = _run_sympy_handler(_NodeAnalysis, parts, expression)
+        if isinstance(made, fx.Proxy):
+            self.known[expression] = made
+        return made
+
+    def _make_choice(self, expression: sympy.Piecewise) -> Any:
+        """The first part whose condition holds; the last one stands for what is left."""
+        *parts, last = expression.args
+        made = self._make(last.args[0])
+        for value, condition in (part.args for part in reversed(parts)):
+            made = self.tracer.create_proxy("call_function", torch.sym_ite,
+                                            (self._make(condition), self._make(value), made), {})
+        return made
+
+    def _symbol(self, symbol: sympy.Symbol) -> fx.Node:
+        if symbol in self.numbers:
+            return self.add_number_input(symbol)
+        node, path = self.definitions[symbol]
+        if not path:
+            return node
+        # Right where the symbol was made: the tensor may be given another shape in place later on.
+        after = node.next
+        while after.op == "placeholder":
+            after = after.next
+        with self.graph.inserting_before(after):
+            node = follow(self.graph, node, tuple(path), self.node_of)
+        # Not what the tensor's fake says: it may have another shape by now.
+        hint = self.shape_env.backed_var_to_val.get(symbol)
+        node.meta["example_value"] = self.shape_env.create_symintnode(symbol, hint=None if hint is None else int(hint))
+        return node

@@ -1,0 +1,317 @@
+"""Symbolic numbers as the program sees them: ints, floats and bools.
+
+In: a torch.SymInt, SymFloat or SymBool of the trace.   u0 + 1, 2*s0
+Out: its Python type; the number itself where one is needed (a guard if it has one, else a Break); Python's
+arithmetic on it, as far as torch's symbols compute what Python computes.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import sympy
+import torch
+from sympy.logic.boolalg import Boolean
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.fx.experimental.symbolic_shapes import (
+    GuardOnDataDependentSymNode,
+    free_unbacked_symbols,
+    has_free_unbacked_symbols,
+    statically_known_true,
+)
+from torch.utils import _pytree as pytree
+from torch.utils._sympy.functions import Identity
+from torch.utils._sympy.reference import PythonReferenceAnalysis
+
+from stator.breaks import Break
+from stator.shapes.varying_values import HELD, HELD_TYPES, STANDINS, Varying
+
+
+@dataclass(frozen=True, eq=False)
+class Formatted:
+    """A replacement field of an f-string whose value is not known yet."""
+
+    value: Any
+    conversion: str  # "", "s", "r" or "a"
+    spec: Any  # a str, or a DeferredText
+
+
+class DeferredText:
+    """Text made of a number or tensor that only the graph knows.   f"{n} tokens" for a message that is rarely shown
+
+    It may be handed around, printed and stored; whatever wants to read it while tracing breaks. `parts` are str and
+    Formatted; the residual program puts them together.
+    """
+
+    __slots__ = ("parts",)
+
+    def __init__(self, parts: tuple[Any, ...] = ()) -> None:
+        self.parts = parts
+
+
+UNREAD: frozenset[type] = frozenset[type]({DeferredText, *STANDINS.values()}) | HELD_TYPES  # only their type is known
+SYMBOLIC: frozenset[type] = UNREAD | {torch.SymInt, torch.SymFloat, torch.SymBool}
+PYTHON_TYPES: dict[type, type] = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool, DeferredText: str,
+                                  **{standin: cls for cls, standin in (*STANDINS.items(), *HELD.items())}}
+_NUMBERS = frozenset({int, float, bool})
+# Python defines float // and % by fmod, torch by rounding the quotient: 1.0 // 0.1 is 9.0, not 10.0.
+# Powers of floats raise or turn complex where torch's do not; `interp/numbers/float_arithmetic.py` has those that can be promised.
+_FLOAT_DIFFERS = frozenset({operator.floordiv, operator.mod, operator.ifloordiv, operator.imod, operator.pow,
+                            operator.ipow})
+_DIVIDES = frozenset({operator.truediv, operator.itruediv, operator.floordiv, operator.ifloordiv, operator.mod,
+                      operator.imod})
+_GROWING = frozenset({operator.mul, operator.imul, operator.pow, operator.ipow, operator.lshift, operator.ilshift})
+_PRODUCTS = frozenset({operator.mul, operator.imul})
+_WIDTH = 62  # bits that integers of compiled code may grow to
+_RING = _PRODUCTS | {operator.add, operator.iadd, operator.sub, operator.isub}
+_COMPARISONS = frozenset({operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge})
+_BITWISE = frozenset({operator.and_, operator.iand, operator.or_, operator.ior})
+
+
+def python_type(value: Any) -> type:
+    """The class the program believes the value to have."""
+    return PYTHON_TYPES.get(type(value), type(value))
+
+
+def is_unbacked(value: Any) -> bool:
+    """Whether the number is unknown until the graph runs."""
+    return type(value) in SYMBOLIC and (type(value) in UNREAD or has_free_unbacked_symbols(value))
+
+
+def has_unbacked(tree: Any) -> bool:
+    """Whether a data-dependent number, or a tensor of data-dependent size, lies in nested arguments."""
+    if type(tree) is FakeTensor and not tree._has_symbolic_sizes_strides:
+        return False
+    return any(has_free_unbacked_symbols(leaf) for leaf in pytree.tree_leaves(tree)
+               if isinstance(leaf, (torch.Tensor, torch.SymInt, torch.SymFloat, torch.SymBool)))
+
+
+def data_dependent(expression: Any, what: str = "") -> Break:
+    """The break at a number that only the graph knows."""
+    detail = f"{what or 'a number'} that only the graph knows ({expression})"
+    return Break("SB003", detail, expression=str(expression), condition=expression)
+
+
+def in_the_users_terms(stop: Break, symbols: Any) -> None:
+    """Name the numbers of a data-dependent break as the program does, and the check that would resolve it."""
+    condition = stop.data.get("condition")
+    if not isinstance(condition, sympy.Basic) or not condition.free_symbols:
+        return
+    text = symbols.in_words(condition)
+    stop.detail = stop.detail.replace(f"({condition})", f"({text})")
+    if isinstance(condition, (Boolean, sympy.Rel)):
+        opposite = symbols.in_words(sympy.Not(condition))
+        stop.remedy = f"{stop.remedy}; here: torch._check({text}), or torch._check({opposite}), where one always holds"
+
+
+def unread(value: Any, what: str = "") -> Break:
+    """The break at an instruction that looks at a value of which only the type is known."""
+    return unread_class(type(value), what)
+
+
+def unread_class(cls: type, what: str = "") -> Break:
+    """The same, for the class of a stand-in."""
+    if cls is DeferredText:
+        return Break("SB003", "text made of a number that only the graph knows")
+    kind = PYTHON_TYPES[cls].__name__
+    if cls in HELD_TYPES:
+        return Break("SB003", f"{what or 'an instruction'} of a numpy.{kind} that only the graph knows")
+    return Break("SB024", f"{what or 'an instruction'} of a {kind} that changes from call to call", varying=True)
+
+
+def specialise(value: Any, what: str = "") -> Any:
+    """The number itself: what it is becomes a guard; a data-dependent one that no guard can promise breaks."""
+    cls = type(value)
+    if cls not in SYMBOLIC:
+        return value
+    if cls in UNREAD:
+        raise unread(value, what)
+    try:
+        if cls is torch.SymInt:
+            return value.node.guard_int("", 0)
+        if cls is torch.SymFloat:
+            hint = hint_of(value)
+            if hint is not None and not math.isfinite(hint) and not isinstance(value.node.expr, sympy.Symbol):
+                _specialise_parts(value.node)
+                return hint
+            return value.node.guard_float("", 0)
+        return value.node.guard_bool("", 0)
+    except GuardOnDataDependentSymNode as error:
+        raise data_dependent(error.cond, what) from None
+
+
+def _specialise_parts(node: Any) -> None:
+    """Make guards of the numbers in an expression that is infinite or nan: algebra says of none that it is."""
+    env = node.shape_env
+    for symbol in sorted(node.expr.free_symbols, key=str):
+        make, kind = (env.create_symintnode, int) if symbol.is_integer else (env.create_symfloatnode, float)
+        specialise(make(symbol, hint=kind(env.backed_var_to_val[symbol])))
+
+
+def as_constant(value: Any) -> Any:
+    """The number, if the symbols already say which it is; else the value as it was."""
+    if type(value) in UNREAD:
+        return specialise(value)
+    expression = value.node.expr
+    if expression is sympy.true or expression is sympy.false:
+        return bool(expression)
+    if expression.is_number if isinstance(expression, sympy.Expr) else False:
+        if type(value) is torch.SymInt:
+            return int(expression)
+        return value.node.hint if value.node.has_hint() else float(expression)  # with sums in the program's order
+    return value
+
+
+def as_integer(value: Any) -> Any:
+    """A bool as the 0 or 1 it counts for in arithmetic."""
+    if type(value) is bool:
+        return int(value)
+    if type(value) is not torch.SymBool:
+        return value
+    node = value.node
+    hint = None if has_free_unbacked_symbols(value) or not node.has_hint() else int(node.hint)
+    return node.shape_env.create_symintnode(sympy.Piecewise((1, node.expr), (0, True)), hint=hint)
+
+
+def compute(function: Callable[..., Any], *values: Any) -> Any:
+    """Arithmetic or a comparison on numbers, some of them symbolic; the program's exceptions pass through."""
+    kinds = {python_type(value) for value in values}
+    if not kinds <= _NUMBERS or float in kinds and function in _FLOAT_DIFFERS \
+            or function in _DIVIDES and not _nonzero(values[1]):
+        return function(*map(specialise, values))
+    if kinds != {bool} or function not in _BITWISE and function not in (operator.eq, operator.ne):
+        values = tuple(map(as_integer, values))
+    if function in _GROWING and _overflows(function, *values):
+        return function(*map(specialise, values))
+    if float in kinds and function in _COMPARISONS and _same_expression(*values):
+        if _is_no_nan(values[0]):
+            return function(0.0, 0.0)
+        return function(*map(specialise, values))  # nan differs from itself, which symbols do not know
+    if float in kinds:
+        closed = in_order(function, values)
+        if closed is None:
+            return function(*map(specialise, values))
+        values = closed
+    try:
+        result = function(*values)
+    except GuardOnDataDependentSymNode as error:
+        raise data_dependent(error.cond) from None
+    except (TypeError, NotImplementedError, AttributeError):  # an operator that torch's symbols do not have
+        return function(*map(specialise, values))
+    return as_constant(result) if type(result) in SYMBOLIC else result
+
+
+def in_order(function: Callable[..., Any], values: tuple[Any, ...]) -> tuple[Any, ...] | None:
+    """Operands of a sum, difference, product or comparison of floats, such that no algebra reaches through them:
+    (f + 1e16) - 1e16 is not f, and f - f is not 0 where f is infinite.  None where only the numbers can tell.
+    """
+    if len(values) != 2 or function not in _RING and function not in _COMPARISONS:
+        return values
+    left, right = values
+    operands = _atom(left, False), _atom(right, _same_expression(left, right))
+    constants = [value for value in operands if type(value) not in SYMBOLIC]
+    if any(value in (math.inf, -math.inf) or value != value or value == 0 and function in _PRODUCTS
+           for value in constants):
+        return None
+    return operands
+
+
+def _atom(value: Any, again: bool) -> Any:
+    """A float whose expression is closed to algebra; `again`: the other operand has the same one."""
+    if type(value) is not torch.SymFloat:
+        return value
+    node = value.node
+    if node.expr.is_number:
+        return as_constant(value)
+    if isinstance(node.expr, (sympy.Symbol, Identity)) and not again:
+        return value
+    closed = Identity(node.expr) if not again or isinstance(node.expr, sympy.Symbol) else Identity(Identity(node.expr))
+    return node.shape_env.create_symfloatnode(closed, hint=hint_of(value))
+
+
+def _is_no_nan(value: Any) -> bool:
+    """Whether a float is below infinity, which becomes a guard."""
+    if is_unbacked(value) or not value.node.hint <= sys.float_info.max:
+        return False
+    return bool(value <= sys.float_info.max)
+
+
+def kept_apart(result: Any, values: tuple[Any, ...]) -> Any:
+    """A result that symbols hold for one of its operands (f + 0.0 where f may be -0.0) is a number of its own."""
+    return _atom(result, True) if any(_same_expression(result, value) for value in values) else result
+
+
+def _overflows(function: Any, left: Any, right: Any) -> bool:
+    """Whether a product, power or shift leaves the 64 bits that compilers compute with; if not, that is a guard."""
+    hints = [hint_of(value) for value in (left, right)]
+    powers = function in (operator.pow, operator.ipow)
+    if any(type(hint) is not int for hint in hints):  # whether an exponent is negative decides what the power is
+        return function not in _PRODUCTS and {python_type(left), python_type(right)} == {int} and hints[1] is None
+    bits, other = abs(hints[0]).bit_length(), abs(hints[1])
+    if function in _PRODUCTS:
+        other = other.bit_length()
+    if max(bits, 1) * other > _WIDTH if powers else bits + other > _WIDTH:
+        return True
+    if type(right) is not int and type(left) is not int:  # both may grow
+        bits = max(bits, min(8, _WIDTH // max(other, 1))) if powers else bits + (_WIDTH - bits - other) // 2
+    if type(right) is not int:
+        other = _WIDTH // max(bits, 1) if powers else _WIDTH - bits
+    _keep_within(left, 1 << (_WIDTH // max(other, 1) if powers else _WIDTH - other))
+    _keep_within(right, 1 << other if function in _PRODUCTS else other)
+    return False
+
+
+def _keep_within(value: Any, limit: int) -> None:
+    """A guard that a number of the program's is no further from 0; sizes of tensors have no room to be."""
+    if type(value) is torch.SymInt and not all(symbol.is_nonnegative for symbol in value.node.expr.free_symbols):
+        bool(value <= limit)
+        bool(value >= -limit)
+
+
+def hint_of(value: Any) -> Any:
+    """The number that a symbol has in the call being traced; None where only the graph knows."""
+    if type(value) not in SYMBOLIC:
+        return value
+    return None if is_unbacked(value) or not value.node.has_hint() else value.node.hint
+
+
+def _nonzero(divisor: Any) -> bool:
+    """Whether a divisor cannot be zero; for a size that is a guard."""
+    if type(divisor) not in SYMBOLIC:
+        return bool(divisor != 0)
+    if is_unbacked(divisor):
+        return statically_known_true(as_integer(divisor) != 0)
+    return bool(as_integer(divisor) != 0)
+
+
+def _same_expression(left: Any, right: Any) -> bool:
+    return type(left) in SYMBOLIC and type(right) in SYMBOLIC and left.node.expr == right.node.expr
+
+
+def holds_symbol(values: Any) -> bool:
+    """Whether one of the values, or of their direct elements, is symbolic."""
+    for value in values:
+        cls = type(value)
+        if cls in SYMBOLIC:
+            return True
+        if cls in _SEQUENCES and any(type(item) in SYMBOLIC for item in value):
+            return True
+        if cls is slice and holds_symbol((value.start, value.stop, value.step)):
+            return True
+    return False
+
+
+_SEQUENCES = frozenset({tuple, list, torch.Size})
+
+if not hasattr(PythonReferenceAnalysis, "identity"):  # torch's pass for assertions in graphs reads expressions with it
+    PythonReferenceAnalysis.identity = staticmethod(lambda value: value)
+
+
+__all__ = ["PYTHON_TYPES", "SYMBOLIC", "UNREAD", "DeferredText", "Varying", "as_constant", "as_integer",
+           "compute", "data_dependent", "free_unbacked_symbols", "hint_of", "holds_symbol", "in_order",
+           "is_unbacked", "kept_apart", "python_type", "specialise", "unread", "unread_class"]
