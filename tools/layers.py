@@ -26,12 +26,10 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("__init__",),
     ("installation",),
     ("api",),
-    ("compiled_module",),
-    ("callables",),
     ("audit",),
-    ("pipeline",),
-    ("stages",),
+    ("capture",),
     ("emit", "cache", "backends"),
+    ("library",),
     ("interp",),
     ("native",),
     ("heap",),
@@ -40,12 +38,11 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("guards",),
     ("source",),
     ("code",),
-    ("events", "options", "errors", "breaks", "marks", "torch_marks", "kinds", "stance", "printing", "held_signals",
-     "replaced_builtins", "process_config", "torch_originals", "suspended_patches"),
+    ("events", "errors", "breaks", "settings", "host"),
     ("_core", "_hook"),
 )
-FOUNDATION = {"events", "options", "errors", "breaks", "marks", "torch_marks", "kinds", "stance", "printing",
-              "held_signals", "replaced_builtins", "process_config", "torch_originals", "suspended_patches"}
+FOUNDATION = {"events", "errors", "breaks", "settings", "host"}
+LARGEST_ROOM = 25  # files in one folder
 RANK = {layer: len(LAYERS) - row for row, layers in enumerate(LAYERS) for layer in layers}
 
 REPORT = "report"
@@ -226,6 +223,37 @@ def cycles(graph: Mapping[str, set[str]]) -> Iterator[list[str]]:
         yield from visit(module)
 
 
+def room_of(module: str, known: frozenset[str]) -> str:
+    """The room of a module: its folder.  A module beside sub-folders is a room of its own.
+
+        stator.graph.fx.naming -> graph.fx;   stator.interp.frame, beside interp/objects -> interp.frame
+    """
+    folder, _, name = module.rpartition(".")
+    depth = folder.count(".") + 2
+    divided = any(other.startswith(folder + ".") and other.count(".") >= depth for other in known)
+    return (f"{folder}.{name}" if divided and name != "__init__" else folder).partition(".")[2]
+
+
+def room_problems(graph: Mapping[str, set[str]], known: frozenset[str]) -> Iterator[Violation]:
+    """Folders that are too large, and rooms that import one another in a circle."""
+    files: dict[str, int] = {}
+    for module in known:
+        folder = module.rpartition(".")[0]
+        files[folder] = files.get(folder, 0) + 1
+    for folder, count in sorted(files.items()):
+        if count > LARGEST_ROOM:
+            yield Violation(folder, 1, f"{count} files in one folder, more than {LARGEST_ROOM}")
+    rooms: dict[str, set[str]] = {}
+    for module, targets in graph.items():
+        if module.endswith(".__init__"):  # a folder's own file names what is in it
+            continue
+        here = room_of(module, known)
+        there = {room_of(target, known) for target in targets if not target.endswith(".__init__")}
+        rooms.setdefault(here, set()).update(there - {here})
+    for path in cycles(rooms):
+        yield Violation(path[0], 1, "rooms import one another: " + " -> ".join(path))
+
+
 def violations(sources: Mapping[str, str]) -> list[Violation]:
     """All broken rules, in the order of the modules."""
     known = frozenset(sources)
@@ -244,6 +272,7 @@ def violations(sources: Mapping[str, str]) -> list[Violation]:
                 found.append(Violation(module, line, problem))
             graph.setdefault(module, set()).add(target)
     found.extend(Violation(path[0], 1, "import cycle: " + " -> ".join(path)) for path in cycles(graph))
+    found.extend(room_problems(graph, known))
     return found
 
 

@@ -33,6 +33,7 @@ from stator.graph.metadata import propagation
 from stator.graph.state.quiet_logging import loggers_unchanged
 from stator.graph.state.suspended_modes import set_aside
 from stator.host.held_signals import held_signals
+from stator.host.own_code import OWN_FOLDER
 from stator.host.replaced_builtins import replaced
 from stator.host.suspended_patches import find_patches, needs_eager, replaced_operator, restored, suspended
 from stator.settings import marks, stance
@@ -40,7 +41,7 @@ from stator.settings.options import Settings
 from stator.settings.process_config import config
 from stator.shapes import profile
 
-_core.set_own_folder(__file__.rpartition("/")[0])
+_core.set_own_folder(OWN_FOLDER)
 _lock = threading.RLock()
 _tracing = threading.local()
 RUN_AS_CAPTURED = ("eager", "eager_noexcept")  # backends without a compiler of torch's

@@ -61,9 +61,9 @@ from stator.host.held_signals import signals_let_through
 from stator.host.replaced_builtins import replaces
 from stator.host.suspended_patches import restored
 from stator.interp.calls import function_modes
+from stator.interp.noted_effects import PolicySet
 from stator.interp.suspend import plan_stop, suspend
 from stator.interp.torch_function_protocol import guard_names, guard_slots
-from stator.library.python.printing_and_logging import PolicySet
 from stator.library.torch.compiler_queries import BACKWARD, COMPILING
 from stator.library.torch.derivatives.gradients import WAY
 from stator.library.torch.higher_order_operators import CARRIED_NUMBERS, carries_numbers

@@ -30,72 +30,22 @@ from stator.guards.global_state import global_state
 from stator.guards.guard import Guard, Kind, tensor_values
 from stator.heap.heap import Heap
 from stator.heap.raw_access import forget_classes
-from stator.interp.calls import function_modes  # noqa: F401  (each registers its rules)
+from stator.host.own_code import OWN_FOLDER
+from stator.interp.calls import function_modes
 from stator.interp.frame import UNBOUND, Bug, Frame
 from stator.interp.machine import Thunk, program_of
 from stator.interp.objects.attributes import tensor_class
 from stator.interp.suspend import boxed_argument
 from stator.interp.torch_function_protocol import refuse_patched_call
 from stator.interp.vm import VM
-from stator.library.numpy import numpy_functions  # noqa: F401  (each registers its rules)
-from stator.library.python import (
-    caches,  # noqa: F401  (each registers its rules)
-    callables,  # noqa: F401  (each registers its rules)
-    class_makers,  # noqa: F401  (each registers its rules)
-    containers,  # noqa: F401  (each registers its rules)
-    context_variables,  # noqa: F401  (each registers its rules)
-    decimals,  # noqa: F401  (each registers its rules)
-    exception_groups,  # noqa: F401  (each registers its rules)
-    file_io,  # noqa: F401  (each registers its rules)
-    hashing,  # noqa: F401  (each registers its rules)
-    installed_packages,  # noqa: F401  (each registers its rules)
-    introspection,  # noqa: F401  (each registers its rules)
-    iteration,  # noqa: F401  (each registers its rules)
-    locks,  # noqa: F401  (each registers its rules)
-    object_functions,  # noqa: F401  (each registers its rules)
-    pickling,  # noqa: F401  (each registers its rules)
-    printing_and_logging,  # noqa: F401  (each registers its rules)
-    process_facts,  # noqa: F401  (each registers its rules)
-    random_numbers,  # noqa: F401  (each registers its rules)
-    running_frames,  # noqa: F401  (each registers its rules)
-    stator_policies,  # noqa: F401  (each registers its rules)
-    text_formatting,  # noqa: F401  (each registers its rules)
-    types_and_classes,  # noqa: F401  (each registers its rules)
-    warning_filters,  # noqa: F401  (each registers its rules)
-    weak_references,  # noqa: F401  (each registers its rules)
-)
-from stator.library.torch import (
-    checkpoint,  # noqa: F401  (each registers its rules)
-    compiler_queries,  # noqa: F401  (each registers its rules)
-    devices,  # noqa: F401  (each registers its rules)
-    function_mode_stack,  # noqa: F401  (each registers its rules)
-    higher_order_operators,  # noqa: F401  (each registers its rules)
-    optimisers,  # noqa: F401  (each registers its rules)
-    process_defaults,  # noqa: F401  (each registers its rules)
-    recurrent_layers,  # noqa: F401  (each registers its rules)
-    saved_tensor_hooks,  # noqa: F401  (each registers its rules)
-    settings,  # noqa: F401  (each registers its rules)
-    symbol_functions,  # noqa: F401  (each registers its rules)
-    tensor_copies,  # noqa: F401  (each registers its rules)
-    tensor_hooks,  # noqa: F401  (each registers its rules)
-    tensor_methods,  # noqa: F401  (each registers its rules)
-    tensor_subclasses,  # noqa: F401  (each registers its rules)
-    torch_rng,  # noqa: F401  (each registers its rules)
-)
-from stator.library.torch.derivatives import (
-    autograd_boundaries,  # noqa: F401  (each registers its rules)
-    autograd_functions,  # noqa: F401  (each registers its rules)
-    forward_mode,  # noqa: F401  (each registers its rules)
-    func_transforms,  # noqa: F401  (each registers its rules)
-    gradients,  # noqa: F401  (each registers its rules)
-    vmap,  # noqa: F401  (each registers its rules)
-)
+from stator.library.python import decimals, object_functions, warning_filters
+from stator.library.torch import compiler_queries, saved_tensor_hooks, tensor_subclasses
+from stator.library.torch.derivatives import forward_mode
 from stator.shapes.environment import TraceEnvironment, unknown
 from stator.shapes.located_list import LocatedList
 from stator.source import WORLD, CallOf, Global, Local, Pinned
 
-_OWN_FOLDER = __file__.rsplit("/", 2)[0]
-_hook.skip_prefix(_OWN_FOLDER)
+_hook.skip_prefix(OWN_FOLDER)
 
 
 @dataclass

@@ -88,8 +88,8 @@ class Continuation:
     Continuations are data, so that a break inside the callee knows what its caller still has to do.  One that says
     `resumes` can be written down and made again from its `plain` fields, which say where the program stands, its
     `held` fields, which are values of the program, and the continuation behind it in `cont`.  It asks its `vm` for
-    nothing but `give`, `set_context`, `is_from_outside` and `frame`, which emit/resume/native_step.py plays where the caller
-    runs natively.
+    nothing but `give`, `set_context`, `is_from_outside` and `frame`, which emit/resume/native_step.py plays where the
+    caller runs natively.
     """
 
     __slots__ = ()

@@ -23,6 +23,7 @@ from stator.graph.fx.straight_line import AT
 from stator.heap.heap import Heap
 from stator.heap.pure_readers import traceback_of
 from stator.heap.tracker import Shape
+from stator.host.own_code import OWN_FOLDER
 from stator.interp.frame import Bug, ExcState, Finished, Frame, Raised
 from stator.interp.handled_errors import WAY, caught_in, note
 from stator.interp.progress import LOOK_MASK, Progress
@@ -327,7 +328,7 @@ class Machine:
                 self.effects.append(Unwound(exc, place_of(frame)))
             return
         tb = exc.__traceback__
-        while tb is not None and tb.tb_frame.f_code.co_filename.startswith(_OWN):
+        while tb is not None and tb.tb_frame.f_code.co_filename.startswith(OWN_FOLDER):
             tb = tb.tb_next  # our own frames, below the interpreted ones
         if frame.func is not None and not is_own(frame):
             tb = with_place(tb, place_of(frame), self.frame_objects.of(frame))
@@ -491,7 +492,4 @@ def _frame_line(frame: Frame, places: dict[str, Place]) -> str:
 
 def is_own(frame: Frame) -> bool:
     """A frame of ours, which the program does not have."""
-    return frame.code.co_filename.startswith(_OWN)
-
-
-_OWN = __file__.rsplit("/", 2)[0]
+    return frame.code.co_filename.startswith(OWN_FOLDER)

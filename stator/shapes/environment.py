@@ -1,8 +1,8 @@
 """torch's shape environment, which may learn a number that only the graph knew.
 
 In: a symbolic value whose number is wanted, by the program, by C code or by the rule of an operation.  Out: the number
-where it follows from what a guard can promise (`settle`, see graph/values/known_values); else torch's own refusal. A compiler
-that asks gets the refusal only: most have a way that does not need the number.
+where it follows from what a guard can promise (`settle`, see graph/values/known_values); else torch's own refusal. A
+compiler that asks gets the refusal only: most have a way that does not need the number.
 
 While a compiler has the graph, sizes that have a symbol may be 1 as far as its simplifications are concerned. What only
 sizes of 2 and more answer is answered for those, as the graph was made for them; where the answer need not hold for 1,

@@ -60,7 +60,7 @@ PYTHON_TYPES: dict[type, type] = {torch.SymInt: int, torch.SymFloat: float, torc
                                   **{standin: cls for cls, standin in (*STANDINS.items(), *HELD.items())}}
 _NUMBERS = frozenset({int, float, bool})
 # Python defines float // and % by fmod, torch by rounding the quotient: 1.0 // 0.1 is 9.0, not 10.0.
-# Powers of floats raise or turn complex where torch's do not; `interp/numbers/float_arithmetic.py` has those that can be promised.
+# Powers of floats raise or turn complex where torch's do not: see interp/numbers/float_arithmetic.
 _FLOAT_DIFFERS = frozenset({operator.floordiv, operator.mod, operator.ifloordiv, operator.imod, operator.pow,
                             operator.ipow})
 _DIVIDES = frozenset({operator.truediv, operator.itruediv, operator.floordiv, operator.ifloordiv, operator.mod,

@@ -32,7 +32,7 @@ def test_every_folder_and_module_has_a_layer():
 
 
 def test_order_is_the_design():
-    order = "cli api pipeline stages emit interp native heap graph shapes guards source code events".split()
+    order = "cli api capture emit library interp native heap graph shapes guards source code events".split()
     assert [RANK[layer] for layer in order] == sorted((RANK[layer] for layer in order), reverse=True)
     assert {"emit", "cache", "backends"} in [set(layers) for layers in LAYERS]
 
@@ -97,3 +97,19 @@ def test_violation_is_found(sources: dict[str, str], rule: str):
 )
 def test_lawful_import_is_accepted(sources: dict[str, str]):
     assert rules_broken(sources) == []
+
+
+def test_rooms_import_one_way():
+    sources = {"stator.graph.fx.a": "from stator.graph.state import b", "stator.graph.state.b": "",
+               "stator.graph.state.c": "from stator.graph.fx import d", "stator.graph.fx.d": ""}
+    assert rules_broken(sources) == ["rooms import one another: graph.fx -> graph.state -> graph.fx"]
+
+
+def test_modules_beside_rooms_are_rooms_of_their_own():
+    sources = {"stator.interp.frame": "", "stator.interp.vm": "from stator.interp.objects import items",
+               "stator.interp.objects.items": "from stator.interp.frame import Frame"}
+    assert rules_broken(sources) == []
+
+
+def test_rooms_stay_small():
+    assert rules_broken({f"stator.heap.m{n}": "" for n in range(26)}) == ["26 files in one folder, more than 25"]

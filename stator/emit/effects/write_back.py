@@ -33,12 +33,13 @@ from stator.heap.pure_readers import bytes_of, default_factory_of
 from stator.heap.raw_access import instance_dict, raw_members
 from stator.heap.state_names import guard_two_names
 from stator.heap.tracker import Shape, VariableTracker
+from stator.host.own_code import OWN_FOLDER
 from stator.host.value_kinds import is_a
+from stator.interp.noted_effects import Converted, Logged, PolicySet, Printed, Warned
 from stator.interp.tracebacks import Unwound, add_place
 from stator.library.python.caches import CacheUsed
 from stator.library.python.decimals import raise_flags, raised_flags
 from stator.library.python.file_io import Written
-from stator.library.python.printing_and_logging import Converted, Logged, PolicySet, Printed, Warned
 from stator.library.python.state.known_random_streams import set_state, state_of
 from stator.library.python.warning_filters import FiltersChanged, FiltersKept
 from stator.library.python.weak_references import refuse_untold_deaths
@@ -189,15 +190,12 @@ def frame_outside(outward: int) -> Any:
     frame: Any = sys._getframe(1)
     while frame is not None:
         name = frame.f_code.co_filename
-        if not name.startswith(_OWN) and not name.startswith("<stator"):
+        if not name.startswith(OWN_FOLDER) and not name.startswith("<stator"):
             outward -= 1
             if not outward:
                 return frame
         frame = frame.f_back
     return None
-
-
-_OWN = __file__.rsplit("/", 2)[0]
 
 
 # ---------------------------------------------------------------------- one outside object

@@ -22,10 +22,10 @@ from stator import _core, events
 from stator.errors import InternalError
 from stator.graph.analysis.may_fail import lines_that_may_fail
 from stator.host.held_signals import raised_by_a_handler
+from stator.host.own_code import OWN_FOLDER
 
 _being_redone = threading.local()  # causes: of the calls that this thread is making again, outermost first
 _told: set[str] = set()
-_OWN_FOLDER = __file__.rsplit("/", 2)[0]
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ def innermost_line(traceback: types.TracebackType | None) -> tuple[str | None, i
     found: tuple[str | None, int | None] = None, None
     while traceback is not None:
         filename = traceback.tb_frame.f_code.co_filename
-        if not filename.startswith((_OWN_FOLDER, "<stator")):
+        if not filename.startswith((OWN_FOLDER, "<stator")):
             found = filename, traceback.tb_lineno
         traceback = traceback.tb_next
     return found

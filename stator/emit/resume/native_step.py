@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from stator.code.decode import decode
+from stator.host.own_code import OWN_FOLDER
 from stator.interp.frame import NULL, UNBOUND, Raised
 from stator.interp.generators.generator_frames import (
     code_of,
@@ -170,12 +171,9 @@ class NewOwners:
 
 def own_frames_dropped(tb: Any) -> Any:
     """A traceback without Stator's frames at its top."""
-    while tb is not None and tb.tb_frame.f_code.co_filename.startswith((_OWN, "<stator")):
+    while tb is not None and tb.tb_frame.f_code.co_filename.startswith((OWN_FOLDER, "<stator")):
         tb = tb.tb_next
     return tb
-
-
-_OWN = __file__.rsplit("/", 2)[0]
 
 
 def handling(exc: BaseException | None, run: Any, *args: Any) -> Any:

@@ -1,4 +1,4 @@
 """FX nodes, graphs and graph modules; nothing here traces.
 
-In: operations, arguments, finished graphs.  Out: nodes, copies, GraphModules, straight-line functions, instances for other sizes.
+In: operations, arguments, finished graphs.  Out: nodes, GraphModules, straight-line functions, instances.
 """

@@ -132,7 +132,7 @@ class Recorder(InputRecorder):
         self.asking = False  # whether an operation was begun in order to ask them
         self.ask: Callable[..., Any] = lambda *question: NotImplemented
         self.concerned: Callable[..., bool] = lambda *values: False  # whether a class of the program's is to be asked
-        self.slice_bounds: dict[Any, Any] = {}  # numbers of the graph brought into a size (see interp/tensors/tensor_items)
+        self.slice_bounds: dict[Any, Any] = {}  # numbers brought into a size (interp/tensors/tensor_items)
         self.enclosing: Any = None  # the inner graph being recorded (see graph/record/subgraph)
 
     # ------------------------------------------------------------------ nodes
@@ -140,7 +140,7 @@ class Recorder(InputRecorder):
     def node_of(self, fake: Any) -> fx.Node:
         """The node that makes a fake tensor (a getitem of a multi-output node is made on first use)."""
         node = self.nodes.get(id(fake))
-        if node is None or type(node) is Break:  # or one that must not be used again (see interp/tensors/data_assignments)
+        if node is None or type(node) is Break:  # not to be used again (interp/tensors/data_assignments)
             raise node or Break("SB005", "a tensor that did not come through the recorder")
         if type(node) is tuple:
             parent, index = node

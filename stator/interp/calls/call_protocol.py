@@ -37,10 +37,9 @@ from stator.interp.objects.attributes import load_attr
 from stator.interp.objects.descriptors import adopt_entry
 from stator.interp.objects.shown_names import guard_names
 from stator.interp.rule_registry import CODE_RULES, RULES
-from stator.interp.tensors import tensor_bookkeeping
+from stator.interp.tensors import generator_inputs, tensor_bookkeeping
 from stator.interp.torch_function_protocol import PLAIN as PLAIN_ARGUMENTS
 from stator.interp.torch_function_protocol import finds_patches, only_defaults, overriding
-from stator.library.torch import torch_rng
 from stator.native.torch_ops import torch_leaf
 from stator.settings import marks, torch_marks
 from stator.shapes.symbolic_values import UNREAD, DeferredText, unread
@@ -222,7 +221,7 @@ class Caller(NativeCaller):
         args, kwargs = plain_arguments(self, fn, args, kwargs)
         if kwargs:
             if type(kwargs.get("generator")) is torch.Generator:
-                torch_rng.in_graph(self, kwargs["generator"])
+                generator_inputs.in_graph(self, kwargs["generator"])
         if kwargs and kwargs.get("requires_grad") is True and torch.is_grad_enabled():
             return self.made_as_leaf(fn, args, kwargs)
         if fn in ATTENTION:

@@ -17,7 +17,7 @@ from stator.graph.state.quiet_logging import Heard
 from stator.guards.guard import Kind
 from stator.host.value_kinds import is_a
 from stator.interp.frame import Raised
-from stator.library.python.printing_and_logging import Converted, note_warning
+from stator.interp.noted_effects import Converted, note_warning
 from stator.source import CallOf, Pinned
 
 WARNING_TYPES = frozenset({numpy.ndarray, *numpy.sctypeDict.values()})

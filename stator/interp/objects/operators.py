@@ -142,7 +142,8 @@ def binary(vm: Any, symbol: str, left: Any, right: Any, inplace: bool, cont: Any
             right = symbolic_numbers.specialise_deep(vm, right)
         if symbol in "&|-^" and (left_type in _HASHING_VIEWS or right_type in _HASHING_VIEWS):
             left, right = symbolic_numbers.specialise_hashed(vm, [
-                vm.collect(value) if is_to_be_read(vm, value, set) and type(value) not in symbolic_numbers.ITEM_VIEWS else value
+                vm.collect(value)
+                if is_to_be_read(vm, value, set) and type(value) not in symbolic_numbers.ITEM_VIEWS else value
                 for value in (left, right)])
         if symbol == "%":
             if is_a(left, (str, bytes, bytearray)):

@@ -13,8 +13,8 @@ from typing import Any
 
 from stator.breaks import Break
 from stator.guards.guard import Kind
+from stator.interp.noted_effects import Printed, may_break, note, written_in_python
 from stator.interp.rule_registry import rule
-from stator.library.python.printing_and_logging import Printed, may_break, note, written_in_python
 from stator.source import CallOf, Pinned, Source
 
 

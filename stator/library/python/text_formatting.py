@@ -1,4 +1,4 @@
-"""Rules for str.format.   "{0.name}".format(obj)  ->  the attribute is read by the attribute rules, then formatted
+"""Rules for str.format and re.   "{0.name}".format(obj)  ->  attributes are read under guards, then formatted
 
 A replacement field may read attributes and items; C code would read them from the stand-in itself.  Such a format is
 done by `string.Formatter`, the same algorithm in Python, which is interpreted.
@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import _string
 import itertools
+import re
 import string
 from collections.abc import Iterator
 from typing import Any
 
 from stator.breaks import Break
 from stator.interp.rule_registry import rule
+from stator.shapes.symbolic_values import DeferredText, unread
 
 
 def _reads_inside(text: str) -> bool:
@@ -54,3 +56,36 @@ def _format(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
             text = _number_fields(text, itertools.count())
         return vm.call(string.Formatter.vformat, (string.Formatter(), text, tuple(args[1:]), kwargs), {}, cont)
     vm.call_listed(str.format, str.format, None, args, kwargs, cont)
+
+
+# ---------------------------------------------------------------------- re: functions around an inner cache
+
+
+def _native_rule(function: Any) -> Any:
+    def run(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+        """`re` keeps a cache of compiled patterns, which nobody can observe."""
+        for value in (*args, *kwargs.values()):
+            if type(value) is DeferredText:
+                raise unread(value)
+        vm.heap.expose_deep(args)
+        vm.give(vm.native_unhooked(function, args, kwargs), cont)
+    return run
+
+
+def _substitute_rule(method: str) -> Any:
+    def substitute(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+        """The pattern is compiled natively; the replacement may be a function of the program."""
+        values = {**dict(zip(("pattern", "repl", "string", "count", "flags"), args, strict=False)), **kwargs}
+        pattern = vm.native_unhooked(re.compile, (values.pop("pattern"), values.pop("flags", 0)))
+        vm.call(getattr(pattern, method), (), values, cont)
+    return substitute
+
+
+rule(re.sub)(_substitute_rule("sub"))
+
+
+rule(re.subn)(_substitute_rule("subn"))
+
+
+for _of_re in (re.compile, re.escape, re.match, re.fullmatch, re.search, re.split, re.findall, re.finditer):
+    rule(_of_re)(_native_rule(_of_re))

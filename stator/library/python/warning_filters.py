@@ -17,9 +17,9 @@ from stator.graph.state.quiet_logging import muted, warnings_can_raise
 from stator.guards.guard import Kind
 from stator.host.value_kinds import is_a
 from stator.interp.lookup import MISSING
+from stator.interp.noted_effects import list_of_warnings, may_break, note
 from stator.interp.objects.attributes import read_instance_dict
 from stator.interp.rule_registry import rule
-from stator.library.python.printing_and_logging import list_of_warnings, may_break, note
 from stator.library.python.state.recorded_warnings import WAY, Recording, listening, watch_list
 from stator.source import CallOf, Pinned
 

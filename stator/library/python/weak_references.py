@@ -78,7 +78,7 @@ def _is_fresh(vm: Any, args: Any) -> bool:
 
 @rule(weakref.ref.__call__, arity=(1,))
 def _referent(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-    """The stand-in of a reference refers to the stand-in of its object, whose life is guarded (heap/adopt/small_holders)."""
+    """The stand-in of a reference refers to the stand-in of its object, whose life is guarded."""
     reference = args[0]
     if vm.heap.is_opaque(reference):
         raise Break("SB019", f"a {type(reference).__name__}")

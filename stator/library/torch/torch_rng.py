@@ -16,18 +16,11 @@ from torch.fx.node import has_side_effect
 
 from stator.breaks import Break
 from stator.interp.rule_registry import rule
+from stator.interp.tensors.generator_inputs import RANDOM_STREAM, Generator, in_graph, require_order
 from stator.source import Pinned
 
-Generator: Any = torch.Generator
-_WHAT = "torch's random number generator"
 for _function in (torch.manual_seed, torch.set_rng_state):
     has_side_effect(_function)
-
-
-def require_order(vm: Any, what: str = _WHAT) -> None:
-    """Break unless what is recorded will run in the program's order, once."""
-    if not vm.recorder.in_order or vm.recorder.enclosing is not None:
-        raise Break("SB013", what)
 
 
 def record(vm: Any, op: str, target: Any, args: tuple[Any, ...], result: Any = None) -> Any:
@@ -51,7 +44,7 @@ def seed_of(args: Any, kwargs: Any) -> Any:
     seed = args[0] if len(args) == 1 and not kwargs else kwargs.get("seed") if not args and len(kwargs) == 1 else None
     if type(seed) is torch.SymInt or type(seed) is int and -1 << 63 <= seed < 1 << 64:
         return seed
-    raise Break("SB013", f"{_WHAT}, seeded with something else than a number")
+    raise Break("SB013", f"{RANDOM_STREAM}, seeded with something else than a number")
 
 
 @rule(torch.get_rng_state)
@@ -82,14 +75,14 @@ def _set_state(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 def state_of(args: Any, kwargs: Any) -> Any:
     state = args[0] if len(args) == 1 and not kwargs else kwargs.get("new_state")
     if type(state) is not FakeTensor or state.dtype is not torch.uint8:
-        raise Break("SB013", f"{_WHAT}, set to something else than a state")
+        raise Break("SB013", f"{RANDOM_STREAM}, set to something else than a state")
     return state
 
 
 @rule(torch.seed, torch.initial_seed, torch.cuda.manual_seed, torch.cuda.manual_seed_all, torch.cuda.get_rng_state,
       torch.cuda.set_rng_state)
 def _unknown(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-    raise Break("SB013", _WHAT)
+    raise Break("SB013", RANDOM_STREAM)
 
 
 # ---------------------------------------------------------------------- generators
@@ -105,16 +98,6 @@ def _new(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     vm.recorder.tie(generator, record(vm, "call_function", Generator, ()))
     vm.fresh[id(generator)] = generator
     vm.give(generator, cont)
-
-
-def in_graph(vm: Any, generator: Any) -> Any:
-    """The generator, once the graph knows it."""
-    require_order(vm, "a torch.Generator")
-    if type(generator) is not Generator:
-        raise Break("SB013", "a subclass of torch.Generator")
-    if id(generator) not in vm.recorder.nodes:
-        vm.recorder.add_object(generator, vm.heap.source_of(generator))
-    return generator
 
 
 @rule(Generator.manual_seed)
