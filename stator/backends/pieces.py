@@ -2,11 +2,11 @@
 
 In: a graph that makes Parameters, calls modules with backward hooks, has recurrent layers or differentiable branches
 (see graph/autograd/autograd_boundaries).  Out: a function that runs the compiled pieces and the boundaries in their
-order.  Each piece has a forward and a backward of its own, and autograd joins them at the seams, as it does with the operators of an eager
-program.  Each way of a branch is compiled apart: autograd follows the way taken, random numbers are drawn once, and
-parameters of the other way get no gradient.  No piece leaves torch's settings (grad mode, autocast) changed, which a
-compiler would not do: where a seam lies in a region of autocast the region begins and ends between pieces too, and
-those in it are compiled under it.
+order.  Each piece has a forward and a backward of its own, and autograd joins them at the seams, as it does with the
+operators of an eager program.  Each way of a branch is compiled apart: autograd follows the way taken, random numbers
+are drawn once, and parameters of the other way get no gradient.  No piece leaves torch's settings (grad mode,
+autocast) changed, which a compiler would not do: where a seam lies in a region of autocast the region begins and ends
+between pieces too, and those in it are compiled under it.
 """
 
 from __future__ import annotations

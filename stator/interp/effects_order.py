@@ -1,9 +1,9 @@
 """The order of calls that must not run twice and other effects.   log.append(1); custom(x); t[i]  ->  cut at custom
 
-In: a node that must not run twice (see graph/analysis/mutation), or one recorded behind such a node.  Out: a break where
-the program has done something else before.  Effects on outside objects are written after the graph: a custom operator could
-see that, and an error would lose them, as such a graph is not run again in eager.  Cut before the node, the first part
-of the graph and its effects run to their end, and the node runs natively.
+In: a node that must not run twice (see graph/analysis/mutation), or one recorded behind such a node.  Out: a break
+where the program has done something else before.  Effects on outside objects are written after the graph: a custom
+operator could see that, and an error would lose them, as such a graph is not run again in eager.  Cut before the node,
+the first part of the graph and its effects run to their end, and the node runs natively.
 """
 
 from __future__ import annotations

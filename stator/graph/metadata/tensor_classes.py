@@ -5,7 +5,8 @@ give plain tensors.  What it adds (attributes, methods, properties) is read from
 
 Of other subclasses without a `__torch_dispatch__` the fake is that of a plain tensor, too, and the class is noted
 beside it: what their `__torch_function__` and their special methods do is interpreted (see
-interp/torch_function_protocol).  With a `__torch_dispatch__`, it has to be a wrapper that compilers can take apart (see wrappers).
+interp/torch_function_protocol).  With a `__torch_dispatch__`, it has to be a wrapper that compilers can take apart
+(see wrappers).
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """numpy scalars that the graph computes.   s = x.numpy().sum(); s.dtype, float(s), y * s, s if s > 0 else 0
 
 In: a held scalar (`shapes/varying_values`) where the program reads an attribute, calls something with it or asks for
-its truth.  Out: numpy's metadata; the tensor of no dimensions behind it, or its number, which is data; a break elsewhere.
+its truth.  Out: numpy's metadata; the tensor of no dimensions behind it, or its number, which is data; a break
+elsewhere.
 """
 
 from __future__ import annotations

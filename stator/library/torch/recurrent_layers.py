@@ -1,10 +1,10 @@
 """Recurrent layers.   lstm(x, hx, params, ...)  ->  one node, which compilers are spared
 
 AOTAutograd takes such a call apart into a dozen operations for each step of the sequence: 50 steps take minutes to
-compile, and are then slower than oneDNN's or cuDNN's kernel. So the call is an autograd boundary
-(see graph/autograd/autograd_boundaries), run as it is between two compiled pieces. A compiler of the user's gets the whole graph, but under autocast, where AOTAutograd's
-parts compute in other dtypes than the operator. It also draws the numbers of a dropout in another way: to such a
-compiler layers with dropout between them are handed over one by one.
+compile, and are then slower than oneDNN's or cuDNN's kernel. So the call is an autograd boundary (see
+graph/autograd/autograd_boundaries), run as it is between two compiled pieces. A compiler of the user's gets the whole
+graph, but under autocast, where AOTAutograd's parts compute in other dtypes than the operator. It also draws the
+numbers of a dropout in another way: to such a compiler layers with dropout between them are handed over one by one.
 """
 
 from __future__ import annotations

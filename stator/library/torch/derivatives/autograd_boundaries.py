@@ -1,8 +1,8 @@
 """Rules for what only autograd itself can do.   nn.Parameter(t), full backward hooks of modules  ->  nodes of the graph
 
 In: a tensor that becomes a Parameter; a call of a module with full backward hooks.  Out: nodes (see
-graph/autograd/autograd_boundaries), and fakes with the same history.  The hooks themselves run when the program's backward pass does, as they are: they are
-the user's own functions, and which ones they are is guarded.
+graph/autograd/autograd_boundaries), and fakes with the same history.  The hooks themselves run when the program's
+backward pass does, as they are: they are the user's own functions, and which ones they are is guarded.
 """
 
 from __future__ import annotations
