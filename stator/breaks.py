@@ -1,6 +1,6 @@
 """Graph breaks: the signal that stops the tracer, and the registry of what each code means.
 
-In: a code, a detail and data from the place that cannot go on.  Out: `Break`, which the interpreter's loop
+In: a code, a detail and a `Stop` from the place that cannot go on.  Out: `Break`, which the interpreter's loop
 places in the user's program, and which becomes an event or `errors.Unsupported`.
 
 Prose lives here, once per code: the title, the cause, an example program and the remedy.
@@ -9,8 +9,10 @@ Prose lives here, once per code: the title, the cause, an example program and th
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from stator.errors import InternalError, Unsupported, UserFrame
+from stator.strategy import Strategy
 
 
 @dataclass(frozen=True)
@@ -45,21 +47,39 @@ def register(
     return row
 
 
+@dataclass(slots=True)
+class Stop:
+    """How a capture goes on after a Break; read by `capture/stages` and `emit/resume`."""
+
+    turn_off: Strategy | None = None  # capture again without it
+    not_rebuilt: type | None = None  # capture again, and break where a value of this C type is made
+    branches_break: bool = False  # capture again, and break at branches on data
+    once: bool = False  # run this call eagerly; later calls are captured
+    whole_call: bool = False  # run the whole call eagerly
+    whole_frame: bool = False  # run the rest of the innermost frame natively
+    outermost: bool = False  # break in the outermost frame
+    leave: str = ""  # break in the caller of the frames of this file
+    asks_caller: bool = False  # the native code looks for its caller's frame
+    varying: bool = False  # an instruction looked at a value that was handed around unread
+    condition: object = None  # of a data-dependent break: a sympy expression
+    why: str = ""  # why a branch was not captured, for the branch around it
+
+
 class Break(BaseException):
     """The tracer stops here.
 
     A BaseException, because it travels through frames of C code and of the user's library, whose
     `except Exception` must not take it for an exception of the program. `filename`, `line` and `stack` are
-    filled by the interpreter's loop, which alone knows the user's frames; `data` is for machines.
+    filled by the interpreter's loop, which alone knows the user's frames.
     """
 
-    def __init__(self, code: str, detail: str = "", **data: object) -> None:
+    def __init__(self, code: str, detail: str = "", stop: Stop | None = None, **stopping: Any) -> None:
         if code not in REGISTRY:
             raise InternalError(f"break code {code!r} is not registered; detail: {detail}")
         super().__init__(code, detail)
         self.code = code
         self.detail = detail
-        self.data = data
+        self.stop = stop or Stop(**stopping)
         self.filename: str | None = None
         self.line: int | None = None
         self.stack: tuple[UserFrame, ...] = ()

@@ -38,10 +38,10 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("guards",),
     ("source",),
     ("code",),
-    ("events", "errors", "breaks", "settings", "host"),
+    ("events", "errors", "breaks", "strategy", "settings", "host"),
     ("_core", "_hook"),
 )
-FOUNDATION = {"events", "errors", "breaks", "settings", "host"}
+FOUNDATION = {"events", "errors", "breaks", "strategy", "settings", "host"}
 LARGEST_ROOM = 25  # files in one folder
 RANK = {layer: len(LAYERS) - row for row, layers in enumerate(LAYERS) for layer in layers}
 

@@ -16,12 +16,9 @@ from typing import Any
 from stator.cache.sharing import Shareable
 from stator.capture.trace import Trace, root_frame
 from stator.graph.analysis.overlapping_writes import Overlaps
-from stator.graph.autograd.autograd_histories import AS_IT_IS
-from stator.graph.subclasses.wrapper_subclasses import OPEN_SIZES
 from stator.guards.guard import Guard
 from stator.guards.lower import Program
 from stator.interp.effects_order import keep_order
-from stator.interp.handled_errors import WAY
 from stator.interp.replay.layer_replay import Replay
 from stator.interp.suspend import restore
 from stator.interp.vm import VM
@@ -30,6 +27,7 @@ from stator.settings.options import Settings
 from stator.shapes import profile
 from stator.shapes.named_dimensions import read_declarations
 from stator.shapes.policy import Policy
+from stator.strategy import Strategy
 
 
 @dataclass
@@ -67,9 +65,9 @@ class CallSite:
     is_nested: bool = False  # entered below a break of another call, whose results are still in use
     shapes: Policy = field(init=False)
     data_dependent: bool = True  # numbers that only the graph knows are symbols of it, until a backend refuses them
-    turned_off: set[str] = field(default_factory=set)  # ways of capturing that a whole trace showed to be wrong here
+    turned_off: set[Strategy] = field(default_factory=set)  # a trace showed them to be wrong here
     not_rebuilt: set[type] = field(default_factory=set)  # C types of values that left, and no residual could make
-    why_off: dict[str, str] = field(default_factory=dict)  # what showed it, where a break did
+    why_off: dict[Strategy, str] = field(default_factory=dict)  # what showed it, where a break did
     forced: Any = None  # the backend that a stance forces, where one does
     put_aside: dict[int, tuple[Any, list[Any]]] = field(default_factory=dict)  # entries for backends not in force
     own_settings: Settings = field(init=False)
@@ -101,11 +99,11 @@ class CallSite:
         vm.recorder.in_order = self.settings.runs_in_order
         vm.recorder.keep_order = lambda node: None if self.breaks_are_errors(vm) else keep_order(vm, node)
         vm.recorder.may_be_cut = self.settings.has_own_backend
-        vm.recorder.wrappers.may_open = OPEN_SIZES not in self.turned_off
-        vm.recorder.takes_sparse = "sparse inputs" not in self.turned_off
+        vm.recorder.wrappers.may_open = Strategy.SYMBOLIC_WRAPPERS not in self.turned_off
+        vm.recorder.takes_sparse = Strategy.SPARSE_INPUTS not in self.turned_off
         if self.settings.has_own_backend:
             vm.recorder.overlaps = Overlaps(vm.recorder.propagation)
-        if AS_IT_IS in self.turned_off:
+        if Strategy.COMPILER in self.turned_off:
             vm.recorder.keep_as_it_is()
         vm.heap.shapes = self.shapes
         vm.error_policy = marks.error_policy()
@@ -114,7 +112,7 @@ class CallSite:
         vm.not_rebuilt = self.not_rebuilt
         vm.turned_off, vm.why_off = self.turned_off, types.MappingProxyType(self.why_off)
         vm.effects_break = self.settings.print == "break"
-        vm.replay = Replay(vm) if self.settings.replay and WAY not in self.turned_off else None
+        vm.replay = Replay(vm) if self.settings.replay and Strategy.HANDLED_ERRORS not in self.turned_off else None
         vm.strict = self.settings.strict
         if self.point is None:
             return root_frame(vm, self.fn, bound), None, None

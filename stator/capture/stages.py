@@ -15,16 +15,15 @@ from typing import Any
 
 import torch
 from torch import fx
-from torch.autograd.grad_mode import _enter_inference_mode
 
 from stator import _core, events
-from stator.backends.aot import failed_in_autograd
 from stator.backends.compilation import compile_graph
 from stator.backends.generations import begins_generation
 from stator.backends.registry import find_backend, prepare_backend
 from stator.breaks import Break
 from stator.cache.sharing import description_of, find_shared, shareable
 from stator.capture.call_site import CallSite, Installed
+from stator.capture.next_attempt import capture_without, hide_compiling, relax_capture, run_uncompiled
 from stator.capture.trace import Trace, trace
 from stator.emit.residual.eager_calls import EagerEntry, ExpectedError
 from stator.emit.residual.failing_calls import written_inputs
@@ -44,13 +43,11 @@ from stator.graph.analysis.shared_memory import (
     storage_partition,
 )
 from stator.graph.autograd.autograd_histories import (
-    AS_IT_IS,
     needs_old_values,
     separate_histories,
     with_history,
 )
 from stator.graph.state.suspended_modes import put_back, unasked
-from stator.graph.subclasses.wrapper_subclasses import OPEN_SIZES
 from stator.guards.guard import MISSING, Guard, Kind
 from stator.guards.guard_semantics import Unreadable, evaluate
 from stator.guards.guard_set import GuardList, in_order
@@ -60,19 +57,16 @@ from stator.heap.adopt.wrapper_facts import leaf_sources
 from stator.host.held_signals import signals_let_through
 from stator.host.replaced_builtins import replaces
 from stator.host.suspended_patches import restored
-from stator.interp.calls import function_modes
 from stator.interp.noted_effects import PolicySet
 from stator.interp.suspend import plan_stop, suspend
 from stator.interp.torch_function_protocol import guard_names, guard_slots
-from stator.library.torch.compiler_queries import BACKWARD, COMPILING
-from stator.library.torch.derivatives.gradients import WAY
-from stator.library.torch.higher_order_operators import CARRIED_NUMBERS, carries_numbers
-from stator.library.torch.settings import INFERENCE
+from stator.library.torch.compiler_queries import BACKWARD
 from stator.settings import marks
 from stator.settings.options import Settings
 from stator.shapes.symbol_guards import require_declared, shape_guards
 from stator.shapes.symbolic_values import in_the_users_terms
 from stator.source import CallOf, Pinned
+from stator.strategy import Strategy
 
 ATTEMPTS = 3
 
@@ -107,7 +101,7 @@ def capture(site: CallSite, bound: tuple[Any, ...],
         if done.stop is not None:
             return stopped(site, done, done.stop, bound)
         if done.error is not None:  # the program raises: CPython raises best, under the guards that led there
-            if avoid_raising(site, done):
+            if hide_compiling(site, done):
                 return capture(site, bound)
             return install_raising(site, done, bound, done.error)
         try:
@@ -132,7 +126,7 @@ def capture(site: CallSite, bound: tuple[Any, ...],
             report_change(site, changed)
         return None
     except BackendError as error:
-        if done is None or not ask_less(site, done) and not leave_as_it_is(site, error):
+        if done is None or not relax_capture(site, done) and not run_uncompiled(site, error):
             raise
         return capture(site, bound)
     except RecursionError:
@@ -149,52 +143,6 @@ def capture(site: CallSite, bound: tuple[Any, ...],
     finally:
         if done is not None and not site.keep_traces:
             done.release()
-
-
-def is_sparse(tensor: Any) -> bool:
-    return isinstance(tensor, torch.Tensor) and tensor.layout is torch.sparse_coo
-
-
-def ask_less(site: CallSite, done: Trace) -> bool:
-    """A backend failed, perhaps on numbers that only the graph knows: whether the graph can do without them."""
-    recorder = done.vm.recorder
-    if site.shapes.floats and any(graph_input.boxed for graph_input in recorder.inputs):
-        site.shapes.floats = False  # floats from outside become constants again
-        return True
-    if not site.shapes.items and recorder.items.declined:
-        site.shapes.items = True  # numbers in inputs are read before the graph runs
-        return True
-    if WAY not in site.turned_off and recorder.graph.find_nodes(op="call_function", target=torch.autograd.grad):
-        site.turned_off.add(WAY)  # break there
-        return True
-    if INFERENCE not in site.turned_off and recorder.graph.find_nodes(op="call_function", target=_enter_inference_mode):
-        site.turned_off.add(INFERENCE)  # break where it is entered and left
-        return True
-    if CARRIED_NUMBERS not in site.turned_off and carries_numbers(recorder.graph):
-        site.turned_off.add(CARRIED_NUMBERS)  # break at the loop
-        return True
-    if OPEN_SIZES not in site.turned_off and any(wrapper._has_symbolic_sizes_strides
-                                                 for wrapper in recorder.wrappers.behind.values()):
-        site.turned_off.add(OPEN_SIZES)  # sizes of wrappers become constants again
-        return True
-    if recorder.takes_sparse and any(is_sparse(graph_input.tensor) for graph_input in recorder.inputs):
-        site.turned_off.add("sparse inputs")  # break at what uses them
-        return True
-    if site.data_dependent and recorder.symbols.has_fresh:
-        site.data_dependent = False  # break at each instead
-        return True
-    return False
-
-
-def leave_as_it_is(site: CallSite, error: BackendError) -> bool:
-    """Whether AOTAutograd cannot trace the graph at all, as it can be run: then that is done, and said."""
-    if AS_IT_IS in site.turned_off or not site.settings.has_own_backend or not failed_in_autograd(error):
-        return False
-    site.turned_off.add(AS_IT_IS)
-    why = f"AOTAutograd cannot trace a graph of {site.name}, which is run as it is ({error.__cause__})".splitlines()[0]
-    events.emit(events.EagerFallback(site.name, why))
-    warnings.warn(f"stator: {why}", RuntimeWarning, stacklevel=6)
-    return True
 
 
 def finish(site: CallSite, done: Trace, bound: tuple[Any, ...], started: float, values: list[Any] | None = None,
@@ -351,14 +299,6 @@ def install_raising(site: CallSite, done: Trace, bound: tuple[Any, ...],
     return program, entry, Installed(lowered, guards, None, why)
 
 
-def avoid_raising(site: CallSite, done: Trace) -> bool:
-    """Whether a trace that raised found out that it is one: the next trace answers as eager code is answered."""
-    if not done.vm.compiling_shown or COMPILING in site.turned_off:
-        return False
-    site.turned_off.add(COMPILING)
-    return True
-
-
 def decline(site: CallSite, why: str) -> None:
     """Emit the event of a call that cannot be captured now; an error under fullgraph."""
     stop = Break("SB025", why)
@@ -371,11 +311,11 @@ def decline(site: CallSite, why: str) -> None:
 
 def stopped(site: CallSite, done: Trace, stop: Break, bound: tuple[Any, ...]) -> tuple[Any, Any, Installed] | None:
     """A graph break: an error under fullgraph, else this call runs eagerly under the guards met so far."""
-    if stop.data.get("once"):  # what this call does, later ones do not do again: they are captured
+    if stop.stop.once:  # what this call does, later ones do not do again: they are captured
         events.emit(events.EagerFallback(site.name, stop.cause, stop.filename, stop.line))
         return None
-    hopeless = stop.data.get("turn_off") == function_modes.WAY and site.breaks_are_errors(done.vm)
-    if not hopeless and must_repeat(site, stop):
+    hopeless = stop.stop.turn_off is Strategy.FUNCTION_MODES and site.breaks_are_errors(done.vm)
+    if not hopeless and capture_without(site, stop):
         return capture(site, bound)
     in_the_users_terms(stop, done.vm.recorder.symbols)
     if site.breaks_are_errors(done.vm):
@@ -383,8 +323,8 @@ def stopped(site: CallSite, done: Trace, stop: Break, bound: tuple[Any, ...]) ->
     event = events.GraphBreak.of(stop)
     events.emit(event)
     needed = any(replaces(scope.namespace, scope.overlay) for scope in done.vm.heap.scopes.values())
-    step = None if stop.data.get("whole_call") or needed else plan_stop(
-        done.vm, done.frame, str(stop.data.get("leave", "")), bool(stop.data.get("outermost")))
+    step = None if stop.stop.whole_call or needed else plan_stop(
+        done.vm, done.frame, stop.stop.leave, stop.stop.outermost)
     if step is not None:
         try:
             again = trace(lambda vm: site.begin(vm, bound), step, stop)
@@ -394,34 +334,13 @@ def stopped(site: CallSite, done: Trace, stop: Break, bound: tuple[Any, ...]) ->
             finally:
                 again.release()
         except Break as other:
-            if must_repeat(site, other):
+            if capture_without(site, other):
                 return capture(site, bound)
             other.__traceback__ = None
             if other.line is None:
                 other.filename, other.line, other.stack = stop.filename, stop.line, stop.stack
             stop = other
     return install_eager(site, done, bound, stop)
-
-
-def must_repeat(site: CallSite, stop: Break) -> bool:
-    """Whether a way of capturing turned out to be wrong here: it has to break instead.
-
-    A captured branch that left a tensor as it was, now seen under two names; a value that cannot be rebuilt; or what
-    the stop calls `turn_off`.
-    """
-    way = stop.data.get("turn_off")
-    if way is not None and way not in site.turned_off:
-        site.turned_off.add(str(way))
-        site.why_off[str(way)] = stop.cause
-        return True
-    made = stop.data.get("made")
-    if isinstance(made, type) and made not in site.not_rebuilt:
-        site.not_rebuilt.add(made)  # break where it is made
-        return True
-    if not stop.data.get("uncertain") or site.branches_break:
-        return False
-    site.branches_break = True
-    return True
 
 
 def finish_break(site: CallSite, done: Trace, stop: Break, event: events.GraphBreak, bound: tuple[Any, ...],

@@ -39,11 +39,12 @@ from stator.interp.suspend import boxed_argument
 from stator.interp.torch_function_protocol import refuse_patched_call
 from stator.interp.vm import VM
 from stator.library.python import decimals, object_functions, warning_filters
-from stator.library.torch import compiler_queries, saved_tensor_hooks, tensor_subclasses
+from stator.library.torch import compiler_queries, saved_tensor_hooks
 from stator.library.torch.derivatives import forward_mode
 from stator.shapes.environment import TraceEnvironment, unknown
 from stator.shapes.located_list import LocatedList
 from stator.source import WORLD, CallOf, Global, Local, Pinned
+from stator.strategy import Strategy
 
 _hook.skip_prefix(OWN_FOLDER)
 
@@ -133,6 +134,27 @@ def refuse_active_modes() -> None:
 Begin = Callable[[VM], tuple[Frame, Frame | None, BaseException | None]]
 
 
+def turn_off_inside(vm: VM, reason: Break) -> None:
+    """Turn off a strategy that the rest of the program would need, and that no resume function can take over."""
+    if reason.stop.turn_off is not None:
+        return
+    if vm.dual_levels:  # the rest would need the tangents
+        reason.stop.turn_off = Strategy.FORWARD_MODE
+    elif vm.pushed_hooks or vm.hook_cells:  # the rest would be saved without them, or changes them
+        reason.stop.turn_off = Strategy.SAVED_TENSOR_HOOKS
+    elif object_functions.locals_are_kept(vm):
+        reason.stop.turn_off = Strategy.KEPT_LOCALS
+    elif vm.recordings:  # a list that is filled by half
+        reason.stop.turn_off = Strategy.RECORDED_WARNINGS
+
+
+def strategy_around(vm: VM) -> Strategy | None:
+    """The strategy that is still in force where the trace stopped; the rest of the program would need it on."""
+    if len(vm.modes) > vm.modes_at_start or vm.index_modes:
+        return Strategy.FUNCTION_MODES
+    return Strategy.FUNCTIONS_OFF if vm.functions_off_before else None
+
+
 def trace(begin: Begin, stop_step: int = -1, stop: Break | None = None) -> Trace:
     """A trace with remembered propagation or, where the program asks for what that does not keep, an exact one."""
     try:
@@ -204,14 +226,7 @@ def trace_once(begin: Begin, stop_step: int, stop: Break | None, exact: bool) ->
                 warning_filters.require_ended(vm)
                 result.error = error
             except Break as reason:
-                if vm.dual_levels:  # what is left of the program would need the tangents
-                    reason.data.setdefault("turn_off", forward_mode.WAY)
-                if vm.pushed_hooks or vm.hook_cells:  # what is left would be saved without them, or changes them
-                    reason.data.setdefault("turn_off", saved_tensor_hooks.WAY)
-                if object_functions.locals_are_kept(vm):
-                    reason.data.setdefault("turn_off", object_functions.LOCALS)
-                if vm.recordings:  # a list that is filled by half
-                    reason.data.setdefault("turn_off", warning_filters.WAY)
+                turn_off_inside(vm, reason)
                 raise
             finally:
                 saved_tensor_hooks.leave_hooks(vm)
@@ -220,10 +235,8 @@ def trace_once(begin: Begin, stop_step: int, stop: Break | None, exact: bool) ->
                 vm.torch_state.close()
     except Break as reason:
         result.stop = reason
-        if len(vm.modes) > vm.modes_at_start or vm.index_modes:  # what is left of the program would need them on
-            reason.data.setdefault("turn_off", function_modes.WAY)
-        elif vm.functions_off_before:
-            reason.data.setdefault("turn_off", tensor_subclasses.WAY)
+        if reason.stop.turn_off is None:
+            reason.stop.turn_off = strategy_around(vm)
     except BaseException:
         given_up = True
         raise

@@ -19,8 +19,6 @@ from stator.code.catchers import catchers
 from stator.graph.analysis.may_fail import ANY, CAUGHT, CLEANUP, NAMED, Memory, node_may_fail
 from stator.interp.frame import Frame
 
-WAY = "errors that are handled"
-
 NOTHING = 0
 
 # Of the exceptions that programs name, those that no kernel of torch's raises.

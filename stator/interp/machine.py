@@ -25,10 +25,11 @@ from stator.heap.pure_readers import traceback_of
 from stator.heap.tracker import Shape
 from stator.host.own_code import OWN_FOLDER
 from stator.interp.frame import Bug, ExcState, Finished, Frame, Raised
-from stator.interp.handled_errors import WAY, caught_in, note
+from stator.interp.handled_errors import caught_in, note
 from stator.interp.progress import LOOK_MASK, Progress
 from stator.interp.tracebacks import FrameObjects, Place, Unwound, last_offset, place_of, with_place
 from stator.source import CallOf, Pinned
+from stator.strategy import Strategy
 
 Handler = Callable[["Machine", Frame, Any], None]
 NOWHERE: tuple[Any, int, Any] = (None, -1, None)
@@ -175,11 +176,11 @@ class Machine:
         self.watches: dict[int, Any] = {}  # id of a BackwardHook made inside -> (it, its node)
         self.new_leaves: list[Any] = []  # tensors of the graph that were made to require a gradient
         self.retained: dict[int, Any] = {}  # tensors of the graph that are to keep their gradients, by id
-        self.turned_off: set[str] = set()  # ways of capturing that break instead (see CallSite)
+        self.turned_off: set[Strategy] = set()  # ways of capturing that break instead (see CallSite)
         self.frame_objects = FrameObjects()
         self.not_rebuilt: set[type] = set()  # C types whose values no residual can make (see CallSite)
         self.compiling_shown = False  # torch.compiler.is_compiling() returned True
-        self.why_off: Mapping[str, str] = {}
+        self.why_off: Mapping[Strategy, str] = {}
         self.runs_once = False  # whether a call that must not run twice is recorded (see effects_order)
         self.places: dict[str, Place] = {}  # by their line in the stack traces of nodes
         self.located: tuple[Any, int, Any] = NOWHERE  # a code object, an instruction of it, its place
@@ -444,7 +445,7 @@ class Machine:
         if line:
             node.meta[AT] = frame.instruction.offset
         if caught := above[4] | caught_in(frame, self.generators):
-            note(node, caught, WAY in self.turned_off)
+            note(node, caught, Strategy.HANDLED_ERRORS in self.turned_off)
 
     def caught(self) -> int:
         """What the program might catch where it stands (see handled_errors)."""

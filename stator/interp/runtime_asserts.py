@@ -15,8 +15,6 @@ from torch.utils._sympy.symbol import SymT, symbol_is_type
 from stator.interp.tracebacks import Place, add_place
 from stator.shapes.symbolic_values import is_unbacked
 
-UNSPOKEN = "unspoken assertions"  # the way of capturing, where a site has to turn it off
-
 
 @dataclass(frozen=True)
 class Assertion:

@@ -94,12 +94,12 @@ def has_unbacked(tree: Any) -> bool:
 def data_dependent(expression: Any, what: str = "") -> Break:
     """The break at a number that only the graph knows."""
     detail = f"{what or 'a number'} that only the graph knows ({expression})"
-    return Break("SB003", detail, expression=str(expression), condition=expression)
+    return Break("SB003", detail, condition=expression)
 
 
 def in_the_users_terms(stop: Break, symbols: Any) -> None:
     """Name the numbers of a data-dependent break as the program does, and the check that would resolve it."""
-    condition = stop.data.get("condition")
+    condition = stop.stop.condition
     if not isinstance(condition, sympy.Basic) or not condition.free_symbols:
         return
     text = symbols.in_words(condition)

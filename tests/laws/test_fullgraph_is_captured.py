@@ -26,7 +26,7 @@ from stator.emit.residual import eager_calls
 from stator.interp.frame import Raised
 from stator.interp.rule_registry import RULES
 from stator.library.python import text_formatting
-from stator.library.torch import compiler_queries
+from stator.strategy import Strategy
 from tests.own_process import in_own_process
 
 X = torch.tensor([1.0, -2.0, 3.0])
@@ -191,14 +191,14 @@ def test_a_branch_of_compiled_code_that_raises_is_not_taken(program: Callable[..
 
 
 def test_switch_a_trace_that_raises_is_made_again(monkeypatch: Any) -> None:
-    monkeypatch.setattr("stator.capture.stages.avoid_raising", lambda site, done: False)
+    monkeypatch.setattr("stator.capture.stages.hide_compiling", lambda site, done: False)
     assert isinstance(called(compiled(asks, fullgraph=True), X)[0], stator.InternalError)
 
 
 def test_a_program_that_asks_still_sees_that_it_is_compiled() -> None:
     function = compiled(lambda x: x + 1 if torch.compiler.is_compiling() else x + 2, fullgraph=True)
     assert called(function, X)[0].equal(X + 1)
-    assert compiler_queries.COMPILING not in function._stator_site.turned_off
+    assert Strategy.COMPILING_SHOWN not in function._stator_site.turned_off
 
 
 # ---------------------------------------------------------------------- a graph that fails

@@ -37,11 +37,11 @@ from stator.heap.tracker import Shape
 from stator.host.value_kinds import is_a, module_of
 from stator.interp.objects.class_attributes import TensorSuper
 from stator.interp.outside_objects import is_outside
-from stator.interp.tensors.tensor_bookkeeping import GRAD_FN
 from stator.library.python.state.known_random_streams import remade_stream, state_of
 from stator.shapes.symbolic_values import SYMBOLIC, UNREAD, DeferredText
 from stator.shapes.varying_values import HELD_TYPES
 from stator.source import Drawn, Source
+from stator.strategy import Strategy
 
 
 class Rebuilder:
@@ -246,9 +246,9 @@ class Rebuilder:
         if new_shell(cls) is not None:
             return self.instance(value, cls)
         if id(value) in self.vm.autograd_nodes:
-            raise Break("SB016", "Tensor.grad_fn", turn_off=GRAD_FN)
+            raise Break("SB016", "Tensor.grad_fn", turn_off=Strategy.GRAD_FN)
         made = cls if id(cls) not in self.vm.fresh else None
-        raise Break("SB007", f"a {module_of(cls)}.{cls.__qualname__}", made=made)
+        raise Break("SB007", f"a {module_of(cls)}.{cls.__qualname__}", not_rebuilt=made)
 
     # ------------------------------------------------------------------ containers
 

@@ -29,10 +29,10 @@ from stator.graph.analysis.mutation import is_repeatable
 from stator.graph.analysis.shared_memory import sharing_memory
 from stator.graph.fx.graph_modules import locate_errors
 from stator.host.held_signals import raised_by_a_handler
-from stator.interp.handled_errors import WAY
-from stator.interp.runtime_asserts import UNSPOKEN, as_program_exception
+from stator.interp.runtime_asserts import as_program_exception
 from stator.library.python.random_numbers import restore_streams, saved_streams
 from stator.native.torch_ops import draws_random_numbers
+from stator.strategy import Strategy
 
 
 def call_or_redo(build: Rebuilder, module: fx.GraphModule, call: list[str], inputs: list[Any], packed: bool,
@@ -46,7 +46,8 @@ def call_or_redo(build: Rebuilder, module: fx.GraphModule, call: list[str], inpu
     caught = any(CAUGHT in node.meta for node in graph.nodes) and fails_where_it_is_caught(graph, shared)
     if not all(map(is_repeatable, graph.nodes)):
         if caught:
-            raise Break("SB002", "an error that the program handles, after calls that must not run twice", turn_off=WAY)
+            raise Break("SB002", "an error that the program handles, after calls that must not run twice",
+                        turn_off=Strategy.HANDLED_ERRORS)
         return call_or_raise(build, module, inside)
     answer = writer.constant(graph_failed_inside_a_handler if caught else graph_failed)
     redo = [*(f"    {line}" for line in undo), f"    return {answer}(error)"]
@@ -68,7 +69,8 @@ def call_or_redo(build: Rebuilder, module: fx.GraphModule, call: list[str], inpu
     names = [f"inputs[{inputs.index(each)}]" if packed else handed_over(build, each) for each in written]
     kept = fails and small_enough([each.tensor for each in written], [i.tensor for i in inputs if i.tensor is not None])
     if caught and (not kept or any(each.fake.requires_grad and not each.fake.is_leaf for each in written)):
-        raise Break("SB002", "an error that the program handles, after writes that cannot be taken back", turn_off=WAY)
+        raise Break("SB002", "an error that the program handles, after writes that cannot be taken back",
+                    turn_off=Strategy.HANDLED_ERRORS)
     if kept:
         head.append(f"kept = {writer.constant(keep)}(({', '.join(names)},))")
         redo = [f"    if {writer.constant(put_back)}(kept):", *(f"    {line}" for line in redo),
@@ -86,7 +88,8 @@ def call_or_raise(build: Rebuilder, module: fx.GraphModule, inside: list[str], h
     """The call of a graph whose error is raised as it is, at the program's line, unless `redo` returns."""
     vm, writer = build.vm, build.writer
     if any(assertion.cls is None for assertion in vm.assertions):
-        raise Break("SB002", "the truth of a tensor, which decides whether to raise", turn_off=UNSPOKEN)
+        raise Break("SB002", "the truth of a tensor, which decides whether to raise",
+                    turn_off=Strategy.UNSPOKEN_ASSERTIONS)
     show, again = raise_as_it_is(build, module)
     other = ["except Exception as error:", *redo, show, again]
     if not vm.assertions:

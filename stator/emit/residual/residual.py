@@ -208,7 +208,7 @@ def refuse_uncertain(vm: Any, outputs: list[Any]) -> None:
     if uncertain.storages:
         outside = [tracker.standin for tracker in vm.heap.trackers if tracker.shape is Shape.TENSOR]
         if uncertain.conflict(outputs, outside):
-            raise Break("SB002", "a tensor that a branch leaves as it was is seen under two names", uncertain=True)
+            raise Break("SB002", "a tensor that a branch leaves as it was is seen under two names", branches_break=True)
 
 
 def call_graph(writer: Writer, state: Any, call: str, wrapped: bool) -> list[str]:

@@ -69,9 +69,9 @@ class Advance:
         self.target: Callable[..., Any] = self  # what the trampoline calls
         last = states[-1]
         instr = decode(last.code).instructions[last.index]
-        alone = stop.data.get("outermost") or stop.code not in _WHOLE_FRAME and not stop.data.get("whole_frame")
+        alone = stop.stop.outermost or stop.code not in _WHOLE_FRAME and not stop.stop.whole_frame
         self.step = plan_step(instr, last.kwnames, last.namespace) if alone else None
-        self.callers = callers_of(states) if stop.data.get("asks_caller") else []
+        self.callers = callers_of(states) if stop.stop.asks_caller else []
         kept = len(last.kinds) - (self.step.pops if self.step else 0)
         self.operand_kinds = last.kinds[kept:]
         if self.step is None or "exc_info" in self.operand_kinds:

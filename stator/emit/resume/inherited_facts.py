@@ -37,7 +37,7 @@ def pass_on(memory: Memory, heap: Any, values: list[Any], advance: Advance, stop
                 _note_value(known, heap, values[origin], here, places, _NESTING)
             elif stop.code in _DATA:
                 known.numbers.add(here)
-                if stop.data.get("varying") and not advance.takes_item:
+                if stop.stop.varying and not advance.takes_item:
                     known.unread.add(here)
         known.merge(memory, functools.partial(_moved, places=places))
 

@@ -18,8 +18,6 @@ from torch.utils import _pytree as pytree
 
 from stator.graph.analysis.mutation import operator_name, storage_of, writes, written_storages
 
-AS_IT_IS = "compilers"  # what is turned off where a graph must be run as it is: no compiler gets it
-
 # In-place operations whose derivatives do not ask what was there before.
 _FORGETFUL = frozenset("""
     add_ sub_ copy_ zero_ fill_ neg_ setitem __setitem__ iadd isub masked_fill_ index_copy_ index_add_ index_fill_

@@ -21,8 +21,6 @@ from stator.graph.metadata.propagation import ExactNeeded
 from stator.guards.shape_check import Operand, Property
 from stator.shapes.symbolic_inputs import symbolic_wrapper
 
-OPEN_SIZES = "open sizes of wrappers"  # a way of capturing
-
 
 class Wrappers:
     """The wrappers of one trace, and what a recorder does with them."""

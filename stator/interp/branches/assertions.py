@@ -21,9 +21,10 @@ from stator.heap.blank_instances import CONSTANT_TYPES
 from stator.interp.frame import Frame
 from stator.interp.mutation_check import Unwatched, Witness
 from stator.interp.numbers.symbolic_numbers import as_bool
-from stator.interp.runtime_asserts import UNSPOKEN, Assertion, assert_in_graph
+from stator.interp.runtime_asserts import Assertion, assert_in_graph
 from stator.interp.tracebacks import Place, place_of, places_from
 from stator.shapes.symbolic_values import SYMBOLIC, is_unbacked
+from stator.strategy import Strategy
 
 _STRAIGHT = frozenset({
     "LOAD_ASSERTION_ERROR", "LOAD_CONST", "LOAD_FAST", "LOAD_GLOBAL", "LOAD_DEREF", "LOAD_ATTR", "LOAD_METHOD",
@@ -32,7 +33,6 @@ _STRAIGHT = frozenset({
     "FORMAT_WITH_SPEC", "LOAD_FAST_CHECK", "LOAD_FAST_LOAD_FAST", "BINARY_SLICE", "CALL_KW", "LOAD_SUPER_ATTR",
     "POP_TOP", "JUMP_FORWARD",
 })
-MADE_BEFOREHAND = "exceptions made beforehand"
 _LIMIT = 48  # instructions in a branch that only raises
 
 
@@ -52,9 +52,9 @@ def take_for_granted(vm: Any, frame: Frame, instr: Any, value: Any, jump_if: boo
     handled = _is_handled(vm, frame)
     if jump_raises == fall_raises or handled and vm.caught() & HANDLED:
         return None
-    error = None if handled or MADE_BEFOREHAND in vm.turned_off else \
+    error = None if handled or Strategy.EXCEPTIONS_BEFOREHAND in vm.turned_off else \
         _exception_of(vm, frame, instr.target if jump_raises else frame.ip)
-    if error is None and (type(value) is not FakeTensor or UNSPOKEN in vm.turned_off):
+    if error is None and (type(value) is not FakeTensor or Strategy.UNSPOKEN_ASSERTIONS in vm.turned_off):
         return None
     wanted = jump_if != jump_raises
     if type(value) is FakeTensor:
@@ -132,7 +132,7 @@ def _exception_of(vm: Any, frame: Frame, index: int) -> BaseException | None:
     error = _made_on_a_copy(vm, frame, index)
     if witness.changed():
         raise Break("SB002", "the truth of a tensor, before a raise that changes something else",
-                    turn_off=MADE_BEFOREHAND)
+                    turn_off=Strategy.EXCEPTIONS_BEFOREHAND)
     return error
 
 

@@ -109,7 +109,7 @@ def follow(vm: Any, frame: Frame, start: int, stack: list[Any], join: int, witne
             value = vm.run(copy)
         except Break as stop:
             vm.pending = None
-            raise Refused(stop.data.get("why") or f"one way of it breaks, with {stop.code}: {stop.cause}") from None
+            raise Refused(stop.stop.why or f"one way of it breaks, with {stop.code}: {stop.cause}") from None
         except Exception as error:
             raise Refused(f"one way of it raises {type(error).__name__}") from None
         finally:

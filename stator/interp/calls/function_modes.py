@@ -32,9 +32,9 @@ from stator.interp.torch_function_protocol import ask_objects, concerned, overri
 from stator.native.table import receiver_split
 from stator.native.torch_ops import torch_leaf
 from stator.source import Pinned
+from stator.strategy import Strategy
 
 C: Any = torch._C
-WAY = "function modes"  # the way of capturing, where a site has to turn it off
 
 
 def refuse(what: str) -> Break:
@@ -45,7 +45,7 @@ def refuse(what: str) -> Break:
 
 
 def enter(vm: Any, mode: Any) -> None:
-    if WAY in vm.turned_off:
+    if Strategy.FUNCTION_MODES in vm.turned_off:
         raise Break("SB005", "a mode that sees every operation")
     if is_index_mode(mode) and not vm.modes:
         vm.index_modes.append(mode)

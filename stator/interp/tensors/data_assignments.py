@@ -18,8 +18,8 @@ from torch._subclasses.fake_tensor import FakeTensor
 from stator.breaks import Break
 from stator.graph.metadata.propagation import ExactNeeded
 from stator.graph.metadata.tensor_classes import PLAIN_CLASSES
+from stator.strategy import Strategy
 
-WAY = "memory of tensors"  # a way of capturing
 _LOOKS = frozenset({"data", "detach"})  # uses of a tensor that autograd keeps nothing of
 
 
@@ -59,7 +59,8 @@ def assign(vm: Any, fake: Any, value: Any) -> None:
         fake.data = value  # what it looks like; its sizes may be others
     recorder.reshaped += 1
     recorder.changes += 1
-    used_again = Break("SB006", "assignment to Tensor.data of a tensor that is used again", turn_off=WAY)
+    used_again = Break("SB006", "assignment to Tensor.data of a tensor that is used again",
+                       turn_off=Strategy.DATA_ASSIGNMENTS)
     recorder.nodes[id(fake)] = used_again if wants_grad else recorder.node_of(value)
 
 
@@ -88,7 +89,7 @@ def has_memory_of(value: Any, fake: Any) -> bool:
 def require_notable(vm: Any, fake: Any, value: Any) -> None:
     """Break where the residual's assignment would not be the program's."""
     tracker, recorder = vm.heap.by_standin.get(id(fake)), vm.recorder
-    if tracker is None or WAY in vm.turned_off or type(value) is not FakeTensor or value is fake \
+    if tracker is None or Strategy.DATA_ASSIGNMENTS in vm.turned_off or type(value) is not FakeTensor or value is fake \
             or recorder.enclosing is not None or recorder.marks or recorder.classes or recorder.wrappers.behind \
             or type(tracker.original) not in PLAIN_CLASSES:
         raise Break("SB006", "assignment to Tensor.data")
@@ -128,6 +129,7 @@ def settle(vm: Any, outputs: list[Any]) -> None:
     if not differentiable:
         return
     if any(is_kept(node) for note in vm.data_notes.values() for node in note.in_its_place):  # not the tensor itself
-        raise Break("SB006", "assignment to Tensor.data of a tensor that is used again", turn_off=WAY)
+        raise Break("SB006", "assignment to Tensor.data of a tensor that is used again",
+                    turn_off=Strategy.DATA_ASSIGNMENTS)
     if not vm.recorder.in_order and any(note.kept for note in vm.data_notes.values()):
         vm.recorder.as_it_is = True

@@ -20,8 +20,7 @@ from stator.graph.metadata.propagation import ExactNeeded
 from stator.guards.guard import Kind
 from stator.heap.tracker import Shape
 from stator.source import CallOf, Pinned
-
-WAY = "flags of leaves"  # a way of capturing
+from stator.strategy import Strategy
 
 
 @dataclass(eq=False)
@@ -39,7 +38,7 @@ def may_be_noted(vm: Any, fake: Any) -> bool:
     hooked = any(hook is not None and hook.tensor is fake for _, hook in vm.hooks.values())
     with torch._C.DisableTorchFunction():
         changed = bool(vm.recorder.version_of(fake))
-    return WAY not in vm.turned_off and vm.recorder.enclosing is None and not hooked and not changed
+    return Strategy.LEAF_FLAGS not in vm.turned_off and vm.recorder.enclosing is None and not hooked and not changed
 
 
 def note(vm: Any, fake: Any, value: bool) -> None:
@@ -67,7 +66,7 @@ def note(vm: Any, fake: Any, value: bool) -> None:
 def require_unused(vm: Any, flag: GradFlag) -> None:
     """Since its flag changed after a use, the graph must not have used the leaf again."""
     if flag.final is not flag.entry and len(vm.recorder.node_of(flag.leaf).users) != flag.uses:
-        raise Break("SB016", f"requires_grad becomes {flag.final} between two uses", turn_off=WAY)
+        raise Break("SB016", f"requires_grad becomes {flag.final} between two uses", turn_off=Strategy.LEAF_FLAGS)
 
 
 def settle(vm: Any) -> list[GradFlag]:
@@ -104,4 +103,4 @@ def holds_view(count: int, *tensors: torch.Tensor) -> bool:
 
 
 def has_views(value: bool) -> Break:
-    return Break("SB016", f"requires_grad becomes {value} of a tensor with views", turn_off=WAY)
+    return Break("SB016", f"requires_grad becomes {value} of a tensor with views", turn_off=Strategy.LEAF_FLAGS)

@@ -15,7 +15,6 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.breaks import Break
-from stator.graph.autograd.autograd_histories import AS_IT_IS
 from stator.guards.guard import Kind
 from stator.interp.frame import Raised
 from stator.interp.tensors import data_assignments
@@ -23,9 +22,9 @@ from stator.interp.tensors.grad_flags import may_be_noted, note
 from stator.interp.tensors.tensor_copies import set_flag
 from stator.shapes.symbolic_values import specialise
 from stator.source import Attr, CallOf, Pinned
+from stator.strategy import Strategy
 
 NOT_NOTED = object()
-GRAD_FN = "nodes of autograd"  # a way of capturing
 _LEAF = torch._C.TensorBase.is_leaf.__get__
 _NODE = torch._C.TensorBase.grad_fn.__get__
 _RETAINS = torch._C.TensorBase.retains_grad.__get__
@@ -44,7 +43,7 @@ def read(vm: Any, fake: Any, name: str) -> Any:
     if name == "grad_fn":
         if is_leaf(vm, fake, tracker):
             return None
-        if GRAD_FN in vm.turned_off:
+        if Strategy.GRAD_FN in vm.turned_off:
             raise behind_autograd(vm, "SB016", "Tensor.grad_fn")
         with torch._C.DisableTorchFunction():
             if tracker is not None and not fake._version:  # the fake's own node is made up
@@ -67,9 +66,9 @@ def read(vm: Any, fake: Any, name: str) -> Any:
 
 def behind_autograd(vm: Any, code: str, detail: str) -> Break:
     """A break after a graph that no compiler may have: the answer is in autograd's own record of each operation."""
-    if vm.recorder.in_order or AS_IT_IS in vm.turned_off:
+    if vm.recorder.in_order or Strategy.COMPILER in vm.turned_off:
         return Break(code, detail)
-    return Break(code, detail, turn_off=AS_IT_IS)
+    return Break(code, detail, turn_off=Strategy.COMPILER)
 
 
 def is_leaf(vm: Any, fake: Any, tracker: Any) -> bool:
@@ -153,7 +152,7 @@ def set_requires_grad(vm: Any, fake: Any, value: Any) -> None:
 
 def may_become_leaf(vm: Any, fake: Any) -> bool:
     """Whether a tensor of the graph can be made a leaf there: as long as it stays there (see require_inner_leaves)."""
-    return "new leaves" not in vm.turned_off and vm.heap.by_standin.get(id(fake)) is None \
+    return Strategy.NEW_LEAVES not in vm.turned_off and vm.heap.by_standin.get(id(fake)) is None \
         and vm.recorder.enclosing is None and torch.is_grad_enabled()
 
 
@@ -167,7 +166,7 @@ def require_inner_leaves(vm: Any, outputs: list[Any]) -> None:
             and not any(type(given.fake) is FakeTensor and given.fake.requires_grad for given in vm.recorder.inputs)
     if escapes or rootless:
         if vm.recorder.symbols.has_fresh or vm.recorder.writes_in_place and vm.recorder.propagation.served:
-            raise Break("SB016", "requires_grad becomes True", turn_off="new leaves")
+            raise Break("SB016", "requires_grad becomes True", turn_off=Strategy.NEW_LEAVES)
         for node in vm.recorder.graph.find_nodes(op="call_method", target="requires_grad_"):
             node.meta["is_seam"] = True
 

@@ -23,6 +23,7 @@ from stator.interp.objects.class_attributes import load_type_attr
 from stator.interp.opcodes.data_opcodes import read_cell
 from stator.interp.rule_registry import rule
 from stator.source import DictOf, Pinned
+from stator.strategy import Strategy
 
 # ---------------------------------------------------------------------- attributes
 
@@ -176,13 +177,12 @@ def _vars(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     _try_load(vm, args[0], "__dict__", OfVars(cont, MISSING, None))
 
 
-LOCALS = "locals() whose dict is kept"  # a way of capturing
 
 
 @rule(locals)
 def _locals(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-    if LOCALS in vm.turned_off:
-        raise Break("SB020", f"{LOCALS} over a break", whole_frame=True)
+    if Strategy.KEPT_LOCALS in vm.turned_off:
+        raise Break("SB020", f"{Strategy.KEPT_LOCALS} over a break", whole_frame=True)
     vm.give(names_in(vm.frame), cont)
 
 

@@ -20,10 +20,13 @@ from stator.interp.lookup import MISSING
 from stator.interp.noted_effects import list_of_warnings, may_break, note
 from stator.interp.objects.attributes import read_instance_dict
 from stator.interp.rule_registry import rule
-from stator.library.python.state.recorded_warnings import WAY, Recording, listening, watch_list
+from stator.library.python.state.recorded_warnings import Recording, listening, watch_list
 from stator.source import CallOf, Pinned
+from stator.strategy import Strategy
 
-__all__ = ["WAY", "FiltersChanged", "FiltersKept", "require_ended", "saved_can_raise", "watch_warnings"]
+RECORDED = Strategy.RECORDED_WARNINGS
+
+__all__ = ["FiltersChanged", "FiltersKept", "require_ended", "saved_can_raise", "watch_warnings"]
 _OPEN: Any = warnings.catch_warnings.__enter__
 _CLOSE: Any = warnings.catch_warnings.__exit__
 
@@ -109,8 +112,8 @@ def _enter(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 
 def begin_recording(vm: Any, manager: Any) -> None:
     recorder = vm.recorder
-    if WAY in vm.turned_off:
-        raise _refused(f"by catch_warnings(record=True), and under it: {vm.why_off.get(WAY, '')}")
+    if RECORDED in vm.turned_off:
+        raise _refused(f"by catch_warnings(record=True), and under it: {vm.why_off.get(RECORDED, '')}")
     if recorder.enclosing is not None or recorder.wrappers.behind or vm.modes or id(manager) in vm.heap.by_standin:
         raise _refused("by catch_warnings(record=True)")
     vm.recordings.append(Recording(manager, vm.recordings[-1] if vm.recordings else None, recorder.propagation.enabled))
@@ -137,7 +140,7 @@ def watch_warnings(vm: Any) -> None:
 
 def require_ended(vm: Any) -> None:
     if vm.recordings:
-        raise Break("SB006", f"{WAY}, at the end of the call", turn_off=WAY)
+        raise Break("SB006", f"{RECORDED}, at the end of the call", turn_off=RECORDED)
 
 
 @rule(_CLOSE)

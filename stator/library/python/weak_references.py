@@ -23,8 +23,9 @@ from stator.heap.lifetimes import anything_let_go
 from stator.heap.pure_readers import referent_of
 from stator.host.value_kinds import is_a
 from stator.interp.rule_registry import rule
+from stator.strategy import Strategy
 
-WAY = "collections of weak references"  # a way of capturing: they are told when an object dies
+WEAK = Strategy.WEAK_COLLECTIONS
 
 
 def _check(vm: Any, args: Any) -> None:
@@ -36,7 +37,7 @@ def _check(vm: Any, args: Any) -> None:
     if callback is not None and getattr(callback, "__module__", None) not in ("weakref", "_weakrefset", "functools"):
         raise Break("SB019", "a weak reference with a callback", whole_call=_is_fresh(vm, args))
     if callback is not None and vm.heap.tracker_of(args[0]) is not None:
-        if WAY in vm.turned_off:
+        if WEAK in vm.turned_off:
             raise Break("SB019", "a weak reference with a callback, to an object from outside that may be let go")
         vm.tells_of_deaths = True
 
@@ -44,7 +45,7 @@ def _check(vm: Any, args: Any) -> None:
 def refuse_untold_deaths(vm: Any) -> None:
     """A stand-in lives as long as the trace: a collection of weak references counts it, also after it was let go."""
     if vm.tells_of_deaths and anything_let_go(vm.heap):
-        raise Break("SB019", "an object from outside is let go that a collection refers to weakly", turn_off=WAY)
+        raise Break("SB019", "an object from outside is let go that a collection refers to weakly", turn_off=WEAK)
 
 
 @rule(weakref.ref)

@@ -12,6 +12,7 @@ from stator.host.value_kinds import is_a
 from stator.interp.rule_registry import RULES, rule
 from stator.interp.torch_function_protocol import overriding
 from stator.settings import marks
+from stator.strategy import Strategy
 
 # ---------------------------------------------------------------------- "am I being compiled?"
 
@@ -26,14 +27,13 @@ _COMPILING = [marks.is_compiling, torch.compiler.is_compiling, torch.compiler.is
               torch._utils.is_compiling]
 
 
-COMPILING = "torch.compiler.is_compiling"  # a way of capturing: the program may see that it is captured
 
 
 @rule(*_COMPILING)
 def _is_compiling(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     """torch's optimisers ask in order to spare another tracer scalars; here they compute as they do eagerly."""
     optimiser = vm.frame.scope.namespace.get("__name__", "").startswith("torch.optim")
-    shown = COMPILING not in vm.turned_off and not optimiser
+    shown = Strategy.COMPILING_SHOWN not in vm.turned_off and not optimiser
     vm.compiling_shown = vm.compiling_shown or shown
     vm.give(shown, cont)
 

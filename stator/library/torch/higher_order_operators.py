@@ -36,6 +36,7 @@ from stator.interp.mutation_check import Unwatched, Witness
 from stator.interp.numbers.symbolic_numbers import as_bool
 from stator.interp.rule_registry import rule
 from stator.shapes.symbolic_values import SYMBOLIC, is_unbacked
+from stator.strategy import Strategy
 
 
 def interpreted(vm: Any, what: str, function: Any, given: list[Any], more: tuple[Any, ...],
@@ -142,7 +143,6 @@ def _cond(vm: Any, args: Any, cont: Any) -> None:
 # ---------------------------------------------------------------------- loops
 
 
-CARRIED_NUMBERS = "numbers that a loop carries"  # a way of capturing, which Inductor of torch 2.13 fails on
 
 
 def carries_numbers(graph: fx.Graph) -> bool:
@@ -153,7 +153,7 @@ def carries_numbers(graph: fx.Graph) -> bool:
 
 def like(vm: Any, value: Any) -> Any:
     """A fake of its own that looks the same; a leaf, where it takes part in gradients."""
-    if (type(value) is int or type(value) is torch.SymInt) and CARRIED_NUMBERS not in vm.turned_off:
+    if (type(value) is int or type(value) is torch.SymInt) and Strategy.CARRIED_NUMBERS not in vm.turned_off:
         env = vm.recorder.symbols.shape_env
         with env.ignore_fresh_unbacked_symbols():  # nobody makes it: each turn of the loop is given another
             return env.create_unbacked_symint()

@@ -32,17 +32,19 @@ from stator.interp.rule_registry import rule
 from stator.library.torch.higher_order_operators import interpreted
 from stator.library.torch.remade_functions import contents, outside_callable
 from stator.source import CALL_TEXTS, CallOf, Pinned
+from stator.strategy import Strategy
+
+HOOKS = Strategy.SAVED_TENSOR_HOOKS
 
 A: Any = torch._C._autograd
-WAY = "hooks on saved tensors"  # a way of capturing
 # What they save is what they give back: a compiler may decide what that is.
 _LOSSLESS = {part for part in save_on_cpu.__init__.__code__.co_consts if type(part) is types.CodeType}
 
 CALL_TEXTS[id(_core.saved_hooks_of_program)] = lambda: "whether the program has hooks on saved tensors around the call"
 
 
-def refused(why: str, **data: object) -> Break:
-    stop = Break("SB016", why if WAY in why else f"{WAY}, and under them: {why}", **data)
+def refused(why: str, turn_off: Strategy | None = None) -> Break:
+    stop = Break("SB016", why if HOOKS in why else f"{HOOKS}, and under them: {why}", turn_off=turn_off)
     stop.remedy = "let hooks have no effects, and the code under them no break; or push them around the compiled call"
     return stop
 
@@ -62,24 +64,24 @@ class Pushed:
 def _push(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     recorder = vm.recorder
     if kwargs or len(args) != 2:
-        raise refused(WAY)
+        raise refused(HOOKS)
     if why_disabled(vm) is not None:
-        raise refused(f"{WAY} where they are forbidden")
+        raise refused(f"{HOOKS} where they are forbidden")
     pushed = vm.pushed_hooks
-    if WAY in vm.turned_off:
-        raise refused(vm.why_off.get(WAY, WAY))
+    if HOOKS in vm.turned_off:
+        raise refused(vm.why_off.get(HOOKS, HOOKS))
     if recorder.enclosing is not None or recorder.tangents or vm.modes or recorder.classes \
             or recorder.wrappers.behind or recorder.symbols.has_fresh and not recorder.in_order \
             or recorder.marks and not pushed:
-        raise refused(WAY)
+        raise refused(HOOKS)
     if has_changes(vm):
-        raise refused(f"{WAY}, pushed after changes that are still to be written back")
+        raise refused(f"{HOOKS}, pushed after changes that are still to be written back")
     if recorder.propagation.enabled:  # what is saved is known where autograd sees each operation
         if recorder.propagation.served:
             raise ExactNeeded
         recorder.propagation.enabled = False
     lossless = all(getattr(each, "__code__", None) in _LOSSLESS for each in args)
-    pack, unpack = (outside_callable(vm, WAY, each, None if lossless else vm.hook_cells) for each in args)
+    pack, unpack = (outside_callable(vm, HOOKS, each, None if lossless else vm.hook_cells) for each in args)
     entry = Pushed(args[0], lossless, recorder.marks)
     node = PushHooks(pack, unpack)
     recorder.marks = {}
@@ -95,10 +97,10 @@ def _push(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 @rule(A._pop_saved_tensors_default_hooks)
 def _pop(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     if not vm.pushed_hooks:
-        raise refused(f"{WAY}, pushed elsewhere")
+        raise refused(f"{HOOKS}, pushed elsewhere")
     entry, recorder = vm.pushed_hooks[-1], vm.recorder
     if entry.disturbed:
-        raise refused(f"{WAY}, beside changes that are still to be written back")
+        raise refused(f"{HOOKS}, beside changes that are still to be written back")
     recorder.under_hooks = False
     for fake in entry.saved.values():
         require_pure(vm, entry.pack, fake)
@@ -141,12 +143,12 @@ def require_pure(vm: Any, pack: Any, fake: Any) -> None:
             if fake.layout is torch.strided else fake.clone()
     try:
         with without_grad(vm):
-            interpreted(vm, WAY, pack, [given], ())
+            interpreted(vm, HOOKS, pack, [given], ())
     except Raised as raised:
-        raise refused(f"{WAY}, where one raises a {type(raised.exc).__name__}") from None
+        raise refused(f"{HOOKS}, where one raises a {type(raised.exc).__name__}") from None
     with torch._C.DisableTorchFunction():
         if given._version:
-            raise refused(f"{WAY}, where one changes what it is given")
+            raise refused(f"{HOOKS}, where one changes what it is given")
 
 
 class HooksAround:
@@ -171,7 +173,7 @@ class HooksAround:
         self.disturbed = True
         self.vm.heap.guard(CallOf(Pinned(_core.saved_hooks_of_program)), Kind.FRESH_CALL, self.are_on)
         if self.are_on:
-            raise Break("SB016", f"{WAY} around the call, beside changes that are still to be written back")
+            raise Break("SB016", f"{HOOKS} around the call, beside changes that are still to be written back")
 
     def has_changes(self) -> bool:
         vm = self.vm
@@ -197,9 +199,9 @@ def leave_hooks(vm: Any) -> None:
 def require_popped(vm: Any) -> None:
     """Hooks must be gone at the end of the call, and be such as they were when they were pushed."""
     if vm.pushed_hooks:
-        raise refused(f"{WAY} are still on at the end of the call", turn_off=WAY)
+        raise refused(f"{HOOKS} are still on at the end of the call", turn_off=HOOKS)
     if any(contents(cell) is not value for cell, value in vm.hook_cells):
-        raise refused(f"{WAY}, whose variables are assigned again", turn_off=WAY)
+        raise refused(f"{HOOKS}, whose variables are assigned again", turn_off=HOOKS)
 
 
 # ---------------------------------------------------------------------- forbidding them
@@ -221,10 +223,10 @@ def _message(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 @rule(A._saved_tensors_hooks_disable)
 def _disable(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     if kwargs or len(args) != 1 or type(args[0]) is not str:
-        raise Break("SB016", f"{WAY}, forbidden in another way than torch's own")
+        raise Break("SB016", f"{HOOKS}, forbidden in another way than torch's own")
     vm.heap.guard(CallOf(Pinned(saved_hooks_around)), Kind.FRESH_CALL, saved_hooks_around())
     if saved_hooks_around() or vm.pushed_hooks:
-        raise Break("SB016", f"{WAY} are forbidden where there are some")
+        raise Break("SB016", f"{HOOKS} are forbidden where there are some")
     vm.torch_state.change(SAVED_HOOKS, (False, args[0]), {})
     vm.give(None, cont)
 

@@ -20,9 +20,9 @@ from stator.interp.rule_registry import rule
 from stator.native.rows_declare import ROWS, NativeClass
 from stator.native.rows_torch import SETTING
 from stator.source import CallOf, Pinned
+from stator.strategy import Strategy
 
 C: Any = torch._C
-INFERENCE = "inference mode"  # a way of capturing
 
 
 # ---------------------------------------------------------------------- setters
@@ -154,7 +154,7 @@ def _transforms_active(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 
 def _switches(function: Any) -> Any:
     def switch(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-        if INFERENCE in vm.turned_off:
+        if Strategy.INFERENCE_MODE in vm.turned_off:
             raise Break("SB006", "inference mode, which the backend could not compile as part of a graph")
         if function is torch.inference_mode.__exit__ and not vm.torch_state.contexts:
             raise Break("SB006", "leaving an inference mode that was entered before the call")

@@ -22,12 +22,12 @@ from stator.interp.rule_registry import rule
 from stator.interp.tensors.tensor_bookkeeping import set_requires_grad
 from stator.interp.torch_function_protocol import DEFAULT, DISABLED
 from stator.source import CallOf, Pinned
+from stator.strategy import Strategy
 
 C: Any = torch._C
 _TensorBase: Any = torch._C.TensorBase
 _ALIAS: Any = torch.ops.aten.alias.default
 _DETACH: Any = torch.Tensor.detach  # type: ignore[attr-defined]
-WAY = "functions off"  # the way of capturing, where a site has to turn it off
 
 
 # ---------------------------------------------------------------------- making them
@@ -168,7 +168,7 @@ def _context_rules(cls: Any, level: int) -> None:
 
     @rule(cls.__enter__)
     def enter(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-        if WAY in vm.turned_off or level == 2 and vm.modes:
+        if Strategy.FUNCTIONS_OFF in vm.turned_off or level == 2 and vm.modes:
             raise Break("SB006", f"{cls.__name__}, a setting of torch")
         vm.functions_off_before.append((args[0], vm.functions_off))
         vm.functions_off = max(vm.functions_off, level)

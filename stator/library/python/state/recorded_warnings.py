@@ -21,8 +21,10 @@ import torch
 
 from stator.breaks import Break
 from stator.host.value_kinds import is_a
+from stator.strategy import Strategy
 
-WAY = "recorded warnings"  # a way of capturing
+RECORDED = Strategy.RECORDED_WARNINGS
+
 # Operations whose kernels say nothing. Of the others a rule for fakes does not know what they say as they run: casts of
 # complex numbers, masks of bytes, results that are resized, degrees of freedom that are used up.
 _SILENT = frozenset("""
@@ -63,7 +65,7 @@ class Recording:
         if not given.get("append"):
             self.filters.insert(0, entry)
         elif not self.reset:
-            raise Break("SB006", f"{WAY}, by a filter behind those of outside")
+            raise Break("SB006", f"{RECORDED}, by a filter behind those of outside")
         elif entry not in self.filters:
             self.filters.append(entry)
 
@@ -72,23 +74,23 @@ class Recording:
             if message.match(text) and issubclass(category, kind) and where.match(module) and number in (0, line):
                 return str(action)
         if not self.reset:
-            raise Break("SB006", f"{WAY}, where a filter of outside decides which")
+            raise Break("SB006", f"{RECORDED}, where a filter of outside decides which")
         return str(vm.heap.scope(warnings.__dict__).read("defaultaction"))
 
     def warned(self, vm: Any, message: Any, category: Any, frame: Any, outward: int) -> None:
         """A warning of the program's."""
         globals_ = frame_globals(vm, frame)
         if outward or globals_ is None or vm.heap.scope(warnings.__dict__).overlay:
-            raise Break("SB006", f"{WAY} that point outside the captured code")
+            raise Break("SB006", f"{RECORDED} that point outside the captured code")
         if type(message) is not str or not is_a(category, type) or id(category) in vm.fresh or \
                 any(vars(base).keys() & {"__init__", "__new__", "__str__"} for base in category.__mro__
                     if base.__module__ != "builtins"):
-            raise Break("SB006", f"{WAY} whose message is no plain text of a plain class")
+            raise Break("SB006", f"{RECORDED} whose message is no plain text of a plain class")
         name = globals_.get("__name__") or "<string>"
         action = self.action_for(vm, message, category, name, frame.line)
         key = (id(globals_), message, category, frame.line)
         if action not in ("always", "ignore", "default"):
-            raise Break("SB006", f"{WAY} of the action {action!r}")
+            raise Break("SB006", f"{RECORDED} of the action {action!r}")
         if action == "always" or action == "default" and key not in self.seen:
             self.seen.add(key)
             instance = vm.call_sync(category, (message,))
@@ -148,7 +150,7 @@ def listening(target: Any, args: tuple[Any, ...] | None, kwargs: dict[str, Any])
     """While an operation is done on fakes, or (no `args`) a property is read, under a list that gets what it says."""
     name = getattr(target, "__name__", target)
     if args is not None and ("out" in kwargs or not is_silent(target, name.strip("_"), args)):
-        raise Break("SB006", f"{WAY}, beside {name}, which may warn as it runs")
+        raise Break("SB006", f"{RECORDED}, beside {name}, which may warn as it runs")
     before = torch.is_warn_always_enabled()
     torch.set_warn_always(True)
     try:
@@ -158,4 +160,4 @@ def listening(target: Any, args: tuple[Any, ...] | None, kwargs: dict[str, Any])
     finally:
         torch.set_warn_always(before)
     if said:
-        raise Break("SB006", f"{WAY}, beside {name}, which warns: {said[0].message}".splitlines()[0])
+        raise Break("SB006", f"{RECORDED}, beside {name}, which warns: {said[0].message}".splitlines()[0])

@@ -19,9 +19,11 @@ from stator.breaks import Break
 from stator.graph.metadata.propagation import ExactNeeded
 from stator.interp.frame import Raised
 from stator.interp.rule_registry import rule
+from stator.strategy import Strategy
+
+FORWARD = Strategy.FORWARD_MODE
 
 C: Any = torch._C
-WAY = "forward-mode differentiation"
 # What forward_ad calls: up to torch 2.11, the C functions themselves.
 ENTER = getattr(predispatch, "_enter_dual_level", C._enter_dual_level)
 EXIT = getattr(predispatch, "_exit_dual_level", C._exit_dual_level)
@@ -34,9 +36,9 @@ has_side_effect(EXIT)
 def require_known(vm: Any) -> None:
     """Tangents are on the fakes themselves: no remembered result, and no stand-in of another kind, has any."""
     recorder = vm.recorder
-    if WAY in vm.turned_off or recorder.enclosing is not None or vm.modes or recorder.classes \
+    if FORWARD in vm.turned_off or recorder.enclosing is not None or vm.modes or recorder.classes \
             or recorder.wrappers.behind or torch.is_inference_mode_enabled():
-        raise Break("SB016", WAY)
+        raise Break("SB016", FORWARD)
     if recorder.propagation.enabled:
         if recorder.propagation.served:
             raise ExactNeeded
@@ -60,7 +62,7 @@ def _enter(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 def _exit(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     level = (*args, *kwargs.values())[0]
     if not vm.dual_levels or type(level) is not int or level != vm.dual_levels[-1]:
-        raise Break("SB016", f"leaving a level of {WAY} that was not entered here")
+        raise Break("SB016", f"leaving a level of {FORWARD} that was not entered here")
     C._exit_dual_level(level=vm.dual_levels.pop())
     vm.recorder.tangents = bool(vm.dual_levels)
     vm.recorder.record("call_function", EXIT, (), {"level": level}, None)
@@ -69,7 +71,7 @@ def _exit(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 
 def require_left(vm: Any) -> None:
     if vm.dual_levels:
-        raise Break("SB016", f"{WAY} is still on at the end of the call")
+        raise Break("SB016", f"{FORWARD} is still on at the end of the call")
 
 
 @rule(forward_ad._maybe_load_decompositions)
@@ -82,9 +84,9 @@ def _load(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 def _on_tensors(function: Any) -> Any:
     def run(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
         if not vm.dual_levels:
-            raise Break("SB016", f"{WAY}, entered before the call")
+            raise Break("SB016", f"{FORWARD}, entered before the call")
         if any(type(value) is not FakeTensor for value in args):
-            raise Break("SB016", f"{WAY} of what is no tensor")
+            raise Break("SB016", f"{FORWARD} of what is no tensor")
         vm.give(vm.torch_call(function, args, kwargs), cont)
     return run
 

@@ -20,8 +20,8 @@ from stator.host.value_kinds import is_a
 from stator.interp.rule_registry import rule
 from stator.interp.tensors.tensor_bookkeeping import is_leaf
 from stator.source import CallOf, Pinned
+from stator.strategy import Strategy
 
-WAY = "gradients inside"  # a way of capturing
 _WHAT = "torch.autograd.grad inside captured code"
 _SIGNATURE = inspect.signature(torch.autograd.grad)
 _FLAGS = ("retain_graph", "create_graph", "only_inputs", "allow_unused", "is_grads_batched", "materialize_grads")
@@ -29,7 +29,7 @@ _FLAGS = ("retain_graph", "create_graph", "only_inputs", "allow_unused", "is_gra
 
 @rule(torch.autograd.grad)
 def _grad(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-    if WAY in vm.turned_off or vm.recorder.enclosing is not None:
+    if Strategy.GRADIENTS_INSIDE in vm.turned_off or vm.recorder.enclosing is not None:
         raise Break("SB016", _WHAT)
     vm.recorder.refuse_tangents(_WHAT)
     hooked = any(hook is not None and hook.node is None for _, hook in vm.hooks.values())

@@ -1,0 +1,93 @@
+"""Decide what to try after an attempt that failed.   a backend error, a Break, a raise  ->  capture again without ...
+
+In: a call site, its last trace, and how that failed.  Out: True, with one strategy of the site turned off or one bound
+set, where another capture may do better; False where this one stands.  Each answer of True changes the site, so that
+attempts come to an end.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+
+import torch
+from torch.autograd.grad_mode import _enter_inference_mode
+
+from stator import events
+from stator.backends.aot import failed_in_autograd
+from stator.breaks import Break
+from stator.capture.call_site import CallSite
+from stator.capture.trace import Trace
+from stator.errors import BackendError
+from stator.graph.record.recorder import Recorder
+from stator.library.torch.higher_order_operators import carries_numbers
+from stator.strategy import Strategy
+
+# Whether a graph relies on a strategy that some backend cannot take; off, the capture breaks there instead.
+RELIES_ON: dict[Strategy, Callable[[Recorder], bool]] = {
+    Strategy.GRADIENTS_INSIDE: lambda recorder: calls(recorder, torch.autograd.grad),
+    Strategy.INFERENCE_MODE: lambda recorder: calls(recorder, _enter_inference_mode),
+    Strategy.CARRIED_NUMBERS: lambda recorder: carries_numbers(recorder.graph),
+    Strategy.SYMBOLIC_WRAPPERS: lambda recorder: any(
+        wrapper._has_symbolic_sizes_strides for wrapper in recorder.wrappers.behind.values()),
+    Strategy.SPARSE_INPUTS: lambda recorder: any(
+        isinstance(each.tensor, torch.Tensor) and each.tensor.layout is torch.sparse_coo for each in recorder.inputs),
+}
+
+
+def calls(recorder: Recorder, target: Callable[..., object]) -> bool:
+    return bool(recorder.graph.find_nodes(op="call_function", target=target))
+
+
+def relax_capture(site: CallSite, done: Trace) -> bool:
+    """After a backend's failure: do without one thing that it may have failed on."""
+    recorder = done.vm.recorder
+    if site.shapes.floats and any(graph_input.boxed for graph_input in recorder.inputs):
+        site.shapes.floats = False  # floats from outside become constants again
+        return True
+    if not site.shapes.items and recorder.items.declined:
+        site.shapes.items = True  # numbers in inputs are read before the graph runs
+        return True
+    for strategy, relies in RELIES_ON.items():
+        if strategy not in site.turned_off and relies(recorder):
+            site.turned_off.add(strategy)
+            return True
+    if site.data_dependent and recorder.symbols.has_fresh:
+        site.data_dependent = False  # break at each instead
+        return True
+    return False
+
+
+def run_uncompiled(site: CallSite, error: BackendError) -> bool:
+    """Run the graph as it is where AOTAutograd cannot trace it at all, and say so."""
+    if Strategy.COMPILER in site.turned_off or not site.settings.has_own_backend or not failed_in_autograd(error):
+        return False
+    site.turned_off.add(Strategy.COMPILER)
+    why = f"AOTAutograd cannot trace a graph of {site.name}, which is run as it is ({error.__cause__})".splitlines()[0]
+    events.emit(events.EagerFallback(site.name, why))
+    warnings.warn(f"stator: {why}", RuntimeWarning, stacklevel=7)
+    return True
+
+
+def hide_compiling(site: CallSite, done: Trace) -> bool:
+    """After a trace that raised and had asked whether it is one: answer the next as eager code is answered."""
+    if not done.vm.compiling_shown or Strategy.COMPILING_SHOWN in site.turned_off:
+        return False
+    site.turned_off.add(Strategy.COMPILING_SHOWN)
+    return True
+
+
+def capture_without(site: CallSite, stop: Break) -> bool:
+    """After a Break that names what to do without: a strategy, values of one C type, captured branches."""
+    strategy, made = stop.stop.turn_off, stop.stop.not_rebuilt
+    if strategy is not None and strategy not in site.turned_off:
+        site.turned_off.add(strategy)
+        site.why_off[strategy] = stop.cause
+        return True
+    if made is not None and made not in site.not_rebuilt:
+        site.not_rebuilt.add(made)  # break where it is made
+        return True
+    if not stop.stop.branches_break or site.branches_break:
+        return False
+    site.branches_break = True
+    return True
