@@ -212,6 +212,6 @@ def _repr(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 
 
 @rule(torch.Tensor.__repr__, torch.Tensor.__format__, _tensor_str._str)
-def _tensor_text(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _tensor_text(vm: Any, args: Any, kwargs: Any) -> Any:
     """C code asks for text at once (`"%s" % x`, `"{}".format(x)`)."""
     raise Break("SB003", "the text of a tensor")

@@ -1,31 +1,50 @@
-"""Where rules are registered.   a callable or a code object  ->  how the interpreter does a call of it"""
+"""Where rules are registered.   a callable or a code object  ->  how the interpreter performs a call of it
+
+Three forms, told apart by the names of a rule's parameters:
+
+    @rule(math.hypot)
+    def _hypot(vm, x, y, /): ...                   the callee's own parameters; the rule returns the value
+    def _hypot(vm, args, kwargs): ...              the arguments as they come; the rule returns the value
+    def _hypot(vm, args, kwargs, cont): ...        the rule gives the value to `cont`, perhaps through another call
+
+A call that does not fit the callee's signature goes to the callee itself, which refuses it in its own words.
+"""
 
 from __future__ import annotations
 
 import inspect
 import sys
 import types
+from collections.abc import Callable
 from typing import Any
 
-RULES: dict[int, Any] = {}  # id of a callable (kept alive in _RULED) -> rule(vm, args, kwargs, cont)
+Rule = Callable[[Any, Any, Any, Any], None]  # vm, args, kwargs, cont
 
-
+RULES: dict[int, Rule] = {}  # id of a callable (kept alive in _RULED)
 CODE_RULES: dict[int, Any] = {}  # id of a code object: functions that one `def` makes again and again
-
-
 _RULED: list[Any] = []
+_SIGNED = (types.FunctionType, types.BuiltinFunctionType)
+_RAW = ["vm", "args", "kwargs"]
 
 
-def rule(*callables: Any, arity: tuple[int, ...] = ()) -> Any:
-    """Register how the interpreter itself does a call of these objects.
+def rule(*callables: Any, arity: tuple[int, ...] = ()) -> Callable[[Any], Any]:
+    """Register how the interpreter itself performs a call of these objects.
 
-    With `arity`, a call with another number of arguments, or with keywords, goes to the C function itself, which
-    refuses it in its own words before it does anything; so does a call that does not fit a function's signature.
+    With `arity`, only calls with so many positional arguments are the rule's.
     """
     def register(function: Any) -> Any:
+        names = list(inspect.signature(function).parameters)
+        continuing = function if names == [*_RAW, "cont"] else _returning(function)
         for callable_ in callables:
-            RULES[id(callable_)] = _with_arity(callable_, function, arity) if arity else \
-                _with_signature(callable_, function) if type(callable_) in _SIGNED else function
+            if arity:
+                performed = _checked(callable_, continuing, lambda: (min(arity), max(arity), frozenset()))
+            elif names[:3] != _RAW:
+                performed = _checked(callable_, continuing, lambda: _bounds(function, skip=1), inspect.signature(function))
+            elif type(callable_) in _SIGNED:
+                performed = _checked(callable_, continuing, lambda callable_=callable_: _bounds(callable_))
+            else:
+                performed = continuing
+            RULES[id(callable_)] = performed
             _RULED.append(callable_)
         return function
     return register
@@ -40,35 +59,45 @@ def code_rule(code: types.CodeType) -> Any:
     return register
 
 
-def _with_arity(callable_: Any, function: Any, arity: tuple[int, ...]) -> Any:
-    def checked(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-        if len(args) in arity and not kwargs:
-            return function(vm, args, kwargs, cont)
-        vm.give(vm.native_unhooked(callable_, args, kwargs), cont)
-    return checked
+def _returning(function: Any) -> Rule:
+    """The rule, its result given to the continuation."""
+    if list(inspect.signature(function).parameters) == _RAW:
+        return lambda vm, args, kwargs, cont: vm.give(function(vm, args, kwargs), cont)
+    return lambda vm, args, kwargs, cont: vm.give(function(vm, *args, **(kwargs or {})), cont)
 
 
-_SIGNED = (types.FunctionType, types.BuiltinFunctionType)
+Bounds = tuple[int, int, frozenset[str] | None]
 
 
-def _with_signature(callable_: Any, function: Any) -> Any:
-    bounds: tuple[int, int, frozenset[str] | None] | None = None
+def _fits(bound: inspect.Signature, args: Any, kwargs: Any) -> bool:
+    try:
+        bound.bind(None, *args, **kwargs)
+    except TypeError:
+        return False
+    return True
+
+
+def _checked(callable_: Any, performed: Rule, bounds_of: Callable[[], Bounds],
+             bound: inspect.Signature | None = None) -> Rule:
+    """The rule, for calls that fit; `bounds_of` is asked at the first call.  `bound`: of a rule with named parameters."""
+    bounds: Bounds | None = None
 
     def checked(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
         nonlocal bounds
         if bounds is None:
-            bounds = _bounds(callable_)
+            bounds = bounds_of()
         least, most, names = bounds
-        if least <= len(args) + len(kwargs) <= most and (names is None or not kwargs or kwargs.keys() <= names):
-            return function(vm, args, kwargs, cont)
+        if least <= len(args) + len(kwargs) <= most and (names is None or not kwargs or kwargs.keys() <= names) \
+                and (bound is None or not kwargs or _fits(bound, args, kwargs)):
+            return performed(vm, args, kwargs, cont)
         vm.give(vm.native_unhooked(callable_, args, kwargs), cont)
     return checked
 
 
-def _bounds(callable_: Any) -> tuple[int, int, frozenset[str] | None]:
-    """How few and how many arguments a function takes, and which keywords; None: any."""
+def _bounds(callable_: Any, skip: int = 0) -> Bounds:
+    """How few and how many arguments a function takes, and which keywords (None: any), without the first `skip`."""
     try:
-        parameters = inspect.signature(callable_, follow_wrapped=False).parameters.values()
+        parameters = list(inspect.signature(callable_, follow_wrapped=False).parameters.values())[skip:]
     except (ValueError, TypeError):
         return 0, sys.maxsize, None
     kinds = {parameter.kind for parameter in parameters}

@@ -156,12 +156,12 @@ def _get_item(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 
 
 @rule(torch.from_numpy)
-def _from_numpy(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _from_numpy(vm: Any, args: Any, kwargs: Any) -> Any:
     if len(args) != 1 or kwargs or type(args[0]) is not numpy.ndarray:
         if args and type(args[0]) is FakeTensor or kwargs:
             raise Break("SB003", "torch.from_numpy of something else than an array")
-        return vm.give(vm.native_unhooked(torch.from_numpy, args, kwargs), cont)
-    vm.give(shared_tensor(vm, args[0]), cont)
+        return vm.native_unhooked(torch.from_numpy, args, kwargs)
+    return shared_tensor(vm, args[0])
 
 
 def _constructor_rule(function: Any) -> Any:
@@ -235,10 +235,10 @@ for _make in (torch.tensor, torch.as_tensor, torch.asarray):
 
 
 @rule(torch.Tensor.numpy)
-def _numpy(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _numpy(vm: Any, args: Any, kwargs: Any) -> Any:
     if len(args) != 1 or kwargs.get("force") or type(args[0]) is not FakeTensor:
         raise Break("SB003", "a tensor's values as an array")
-    vm.give(array_of(vm, args[0]), cont)
+    return array_of(vm, args[0])
 
 
 def array_of(vm: Any, fake: Any) -> Any:

@@ -76,10 +76,10 @@ def _is_outside_cache(vm: Any, wrapper: Any) -> bool:
 
 
 @rule(functools._lru_cache_wrapper)
-def _make_cache(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _make_cache(vm: Any, args: Any, kwargs: Any) -> Any:
     wrapper = vm.native_unhooked(functools._lru_cache_wrapper, args, kwargs)
     vm.fresh[id(wrapper)] = wrapper
-    vm.give(wrapper, cont)
+    return wrapper
 
 
 @rule(functools._lru_cache_wrapper.__call__)
@@ -210,6 +210,6 @@ for _name in ("cache_info", "cache_clear"):
 
 
 @rule(functools._lru_cache_wrapper.__get__)  # type: ignore[attr-defined]
-def _bind_cache(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _bind_cache(vm: Any, args: Any, kwargs: Any) -> Any:
     wrapper, obj = args[0], args[1]
-    vm.give(wrapper if obj is None else types.MethodType(wrapper, obj), cont)
+    return wrapper if obj is None else types.MethodType(wrapper, obj)

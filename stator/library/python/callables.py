@@ -161,23 +161,23 @@ def _contains(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 
 
 @rule(operator.is_, arity=(2,))
-def _is(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-    vm.give(operators.identical(vm, *args), cont)
+def _is(vm: Any, args: Any, kwargs: Any) -> Any:
+    return operators.identical(vm, *args)
 
 
 @rule(operator.is_not, arity=(2,))
-def _is_not(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-    vm.give(not operators.identical(vm, *args), cont)
+def _is_not(vm: Any, args: Any, kwargs: Any) -> Any:
+    return not operators.identical(vm, *args)
 
 
 @rule(operator.truth, arity=(1,))
-def _truth(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-    vm.give(operators.truth(vm, args[0]), cont)
+def _truth(vm: Any, args: Any, kwargs: Any) -> Any:
+    return operators.truth(vm, args[0])
 
 
 @rule(operator.not_, arity=(1,))
-def _not(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-    vm.give(not operators.truth(vm, args[0]), cont)
+def _not(vm: Any, args: Any, kwargs: Any) -> Any:
+    return not operators.truth(vm, args[0])
 
 
 @rule(operator.invert, operator.inv, *([bool.__invert__] if "__invert__" in vars(bool) else []), arity=(1,))
@@ -198,7 +198,7 @@ def parts_of_getter(vm: Any, getter: Any) -> tuple[Any, tuple[Any, ...]]:
 
 
 @rule(operator.attrgetter.__call__)
-def _attrgetter(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _attrgetter(vm: Any, args: Any, kwargs: Any) -> Any:
     names = parts_of_getter(vm, args[0])[1]
     found = []
     for name in names:
@@ -208,7 +208,7 @@ def _attrgetter(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
             vm.sync(lambda: load_attr(vm, value, part), out)  # noqa: B023
             value = out[0]
         found.append(value)
-    vm.give(found[0] if len(found) == 1 else tuple(found), cont)
+    return found[0] if len(found) == 1 else tuple(found)
 
 
 @rule(operator.itemgetter.__call__)

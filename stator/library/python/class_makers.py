@@ -35,29 +35,29 @@ def note_class(vm: Any, cls: Any) -> Any:
 
 
 @rule(collections.namedtuple)
-def _namedtuple(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _namedtuple(vm: Any, args: Any, kwargs: Any) -> Any:
     for value in (*args, *kwargs.values()):
         vm.heap.expose_deep(value)
     options = dict(kwargs)
     if options.get("module") is None:
         options["module"] = vm.frame.scope.read("__name__")
-    vm.give(note_class(vm, vm.native_unhooked(collections.namedtuple, args, options)), cont)
+    return note_class(vm, vm.native_unhooked(collections.namedtuple, args, options))
 
 
 @rule(dataclasses._process_class)  # type: ignore[attr-defined]
-def _process_class(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _process_class(vm: Any, args: Any, kwargs: Any) -> Any:
     """@dataclass on a class of the trace: it reads annotations and writes methods, all on that class."""
     if id(args[0]) not in vm.fresh:
         raise Break("SB006", f"dataclasses.dataclass on {args[0].__name__}, a class from outside")
-    vm.give(note_class(vm, vm.native_unhooked(getattr(dataclasses, "_process_class"), args, kwargs)), cont)
+    return note_class(vm, vm.native_unhooked(getattr(dataclasses, "_process_class"), args, kwargs))
 
 
 @rule(_thread.get_ident)
-def _get_ident(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _get_ident(vm: Any, args: Any, kwargs: Any) -> Any:
     """`__repr__` helpers use the thread's number as a key of their own; anyone else would bake it in."""
     if vm.frame.code.co_filename not in (dataclasses.__file__, reprlib.__file__):
         raise Break("SB013", "_thread.get_ident")
-    vm.give(_thread.get_ident(), cont)
+    return _thread.get_ident()
 
 
 def _alias_rule(function: Any) -> Any:
@@ -138,7 +138,7 @@ for _cls in (typing.TypeVar, typing.ParamSpec, typing.TypeVarTuple):
 
 
 @rule(typing_extensions._has_generic_or_protocol_as_origin)  # type: ignore[attr-defined]
-def _has_generic_origin(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _has_generic_origin(vm: Any, args: Any, kwargs: Any) -> Any:
     """Asks the frame two levels up for its variable `origin`: here that is an interpreted frame."""
     frame = vm.frame.caller()
     found = False
@@ -146,4 +146,4 @@ def _has_generic_origin(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
         names = frame.unit.local_names
         origin = frame.locals[names.index("origin")] if "origin" in names else None
         found = any(origin is known for known in (typing.Generic, typing.Protocol, typing_extensions.Protocol))
-    vm.give(found, cont)
+    return found

@@ -44,13 +44,13 @@ def _without_default(variable: contextvars.ContextVar[Any]) -> Any:
 
 
 @rule(contextvars.ContextVar.get, arity=(1, 2))
-def _get(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _get(vm: Any, args: Any, kwargs: Any) -> Any:
     variable = args[0]
     if vm.heap.tracker_of(variable) is None:
         raise Break("SB013", "a ContextVar made inside the trace")
     last = _last_set(vm, vm.guard_identity(variable))
     if last is not None:
-        return vm.give(last.value, cont)
+        return last.value
     reader: Any = value_in_context if len(args) == 1 else _without_default
     source = CallOf(Pinned(reader), (vm.heap.source_of(variable),))
     if source not in vm.heap.answers:
@@ -60,10 +60,10 @@ def _get(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
         vm.heap.answers[source] = value if value is MISSING else vm.heap.adopt(value, source)
     value = vm.heap.answers[source]
     if value is not MISSING:
-        return vm.give(value, cont)
+        return value
     if len(args) == 1:
         raise Raised(LookupError(vm.heap.original_of(variable)))
-    vm.give(args[1], cont)
+    return args[1]
 
 
 def is_read_by_c(variable: contextvars.ContextVar[Any]) -> bool:
@@ -76,26 +76,26 @@ def _last_set(vm: Any, variable: Any) -> ContextSet | None:
     return next((each for each in reversed(vm.context_sets) if each.variable is variable), None)
 
 
-@rule(contextvars.ContextVar.set, arity=(2,))
-def _set(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-    if vm.heap.tracker_of(args[0]) is None:
+@rule(contextvars.ContextVar.set)
+def _set(vm: Any, first: Any, second: Any, /) -> Any:
+    if vm.heap.tracker_of(first) is None:
         raise Break("SB013", "a ContextVar made inside the trace")
     if vm.watched_effects:
         raise Break("SB015", "a context variable is set after output through the user's own code, which can see it")
-    variable = vm.guard_identity(args[0])
+    variable = vm.guard_identity(first)
     if is_read_by_c(variable):
         raise Break("SB013", f"the context variable {variable.name} is set, which C code reads")
     token = contextvars.Context().run(variable.set, None)
     vm.fresh[id(token)] = token
-    vm.context_sets.append(ContextSet(variable, vm.heap.source_of(args[0]), token, args[1]))
-    vm.give(token, cont)
+    vm.context_sets.append(ContextSet(variable, vm.heap.source_of(first), token, second))
+    return token
 
 
-@rule(contextvars.ContextVar.reset, arity=(2,))
-def _reset(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+@rule(contextvars.ContextVar.reset)
+def _reset(vm: Any, first: Any, second: Any, /) -> Any:
     """Tokens from outside, used ones and those of other variables are CPython's to take or to refuse."""
-    last = None if vm.heap.tracker_of(args[0]) is None else _last_set(vm, vm.guard_identity(args[0]))
-    if last is None or last.token is not args[1]:
+    last = None if vm.heap.tracker_of(first) is None else _last_set(vm, vm.guard_identity(first))
+    if last is None or last.token is not second:
         raise Break("SB001", "the reset of a context variable to another value than that before its last set()")
     vm.context_sets.remove(last)
-    vm.give(None, cont)
+    return None

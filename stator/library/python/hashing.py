@@ -50,8 +50,8 @@ def _hash(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 
 
 @rule(object.__hash__, arity=(1,))
-def _object_hash(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-    vm.give(_noted(vm, args[0], object.__hash__(vm.guard_identity(args[0]))), cont)
+def _object_hash(vm: Any, args: Any, kwargs: Any) -> Any:
+    return _noted(vm, args[0], object.__hash__(vm.guard_identity(args[0])))
 
 
 def _of_members(method: Any) -> Any:

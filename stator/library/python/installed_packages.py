@@ -21,23 +21,23 @@ def _names_of(args: Any, kwargs: Any) -> bool:
 
 
 @rule(importlib.util.find_spec)
-def _find_spec(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _find_spec(vm: Any, args: Any, kwargs: Any) -> Any:
     if not args or not _names_of(args, kwargs):
         raise Break("SB001", "importlib.util.find_spec of a name that is not a constant")
     parent = args[0].rpartition(".")[0]
     if parent and parent not in sys.modules:
         raise Break("SB006", f"importlib.util.find_spec({args[0]!r}) imports {parent}")
     spec = vm.native_unhooked(importlib.util.find_spec, args, kwargs)
-    vm.give(None if spec is None else vm.heap.adopt(spec, Pinned(spec)), cont)
+    return None if spec is None else vm.heap.adopt(spec, Pinned(spec))
 
 
 @rule(importlib.metadata.version)
-def _version(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _version(vm: Any, args: Any, kwargs: Any) -> Any:
     if not _names_of(args, kwargs):
         raise Break("SB001", "importlib.metadata.version of a name that is not a constant")
-    vm.give(vm.native_unhooked(importlib.metadata.version, args, kwargs), cont)
+    return vm.native_unhooked(importlib.metadata.version, args, kwargs)
 
 
 @rule(importlib.metadata.packages_distributions)
-def _packages_distributions(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-    vm.give(vm.native_unhooked(importlib.metadata.packages_distributions, args, kwargs), cont)
+def _packages_distributions(vm: Any, args: Any, kwargs: Any) -> Any:
+    return vm.native_unhooked(importlib.metadata.packages_distributions, args, kwargs)

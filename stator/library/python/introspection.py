@@ -106,7 +106,7 @@ def _annotations(vm: Any, function: types.FunctionType) -> dict[str, Any]:
 
 
 @rule(getattr(copyreg, "_slotnames"))
-def _slotnames(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _slotnames(vm: Any, args: Any, kwargs: Any) -> Any:
     """copyreg keeps its answer on the class, which the program can see: so does the residual, once."""
     cls = args[0]
     names: list[str] = []
@@ -123,7 +123,7 @@ def _slotnames(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
                 names.append(f"_{stripped}{name}" if private else name)
         if is_mutable_class(cls):
             _keep_slotnames(vm, cls, names)
-    vm.give(names, cont)
+    return names
 
 
 def _keep_slotnames(vm: Any, cls: type, names: list[str]) -> None:

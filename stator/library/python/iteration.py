@@ -40,16 +40,15 @@ def _iter(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 
 
 @rule(looked_at)
-def _looked_at(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _looked_at(vm: Any, args: Any, kwargs: Any) -> Any:
     if type(args[0]) is not types.GeneratorType:  # which is run, and not looked into
         vm.expose_for(lookup(itertools.chain), args)
-    vm.give(args[0], cont)
+    return args[0]
 
 
-@rule(itertools.chain.__dict__["from_iterable"], arity=(2,))
-def _chain_from_iterable(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+@rule(itertools.chain.__dict__["from_iterable"])
+def _chain_from_iterable(vm: Any, cls: Any, iterables: Any, /) -> Any:
     """C code will run through the items of what it is handed: those are shown to it one by one, as it gets there."""
-    cls, iterables = args
     if type(iterables) in (list, tuple):
         vm.heap.expose(iterables)
         vm.expose_for(lookup(itertools.chain), tuple(iterables))
@@ -58,7 +57,7 @@ def _chain_from_iterable(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
         out: list[Any] = []
         vm.sync(lambda: vm.call(each_looked_at, (iterables, looked_at), None, None), out)
         iterables = out[0]
-    vm.give(vm.native(cls.from_iterable, (iterables,)), cont)
+    return vm.native(cls.from_iterable, (iterables,))
 
 
 @rule(next, arity=(1, 2))
@@ -140,15 +139,15 @@ def _length_hint(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 
 
 @rule(bool)
-def _bool(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _bool(vm: Any, args: Any, kwargs: Any) -> Any:
     if len(args) != 1 or kwargs:
-        return vm.give(vm.native_unhooked(bool, args, kwargs), cont)
+        return vm.native_unhooked(bool, args, kwargs)
     if type(args[0]) in SYMBOLIC:
-        return vm.give(symbolic_numbers.as_bool(vm, args[0]), cont)
+        return symbolic_numbers.as_bool(vm, args[0])
     symbol = truth_as_symbol(vm, args[0]) if type(args[0]) is FakeTensor else None
     if symbol is not None:
-        return vm.give(symbol, cont)
-    vm.give(operators.truth(vm, args[0]), cont)
+        return symbol
+    return operators.truth(vm, args[0])
 
 
 # ---------------------------------------------------------------------- generator methods
@@ -172,13 +171,13 @@ def _generator_next(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 
 
 @rule(types.GeneratorType.__iter__)
-def _generator_iter(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-    vm.give(args[0], cont)
+def _generator_iter(vm: Any, args: Any, kwargs: Any) -> Any:
+    return args[0]
 
 
 @rule(types.CoroutineType.__await__)
-def _await(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-    vm.give(args[0], cont)
+def _await(vm: Any, args: Any, kwargs: Any) -> Any:
+    return args[0]
 
 
 @rule(types.GeneratorType.throw, types.CoroutineType.throw)
@@ -206,11 +205,11 @@ def _close(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 
 
 @rule(sys.exc_info)
-def _exc_info(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _exc_info(vm: Any, args: Any, kwargs: Any) -> Any:
     exc = vm.exc_state.topmost()
-    vm.give((None, None, None) if exc is None else (type(exc), exc, vm.traceback_of(exc)), cont)
+    return (None, None, None) if exc is None else (type(exc), exc, vm.traceback_of(exc))
 
 
 @rule(sys.exception)
-def _sys_exception(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-    vm.give(vm.exc_state.topmost(), cont)
+def _sys_exception(vm: Any, args: Any, kwargs: Any) -> Any:
+    return vm.exc_state.topmost()

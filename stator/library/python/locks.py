@@ -135,15 +135,15 @@ for _names, _rule in (("acquire acquire_lock __enter__", _take_rule), ("release 
 
 
 @rule(_thread.allocate_lock, _thread.allocate, arity=(0,))
-def _new_lock(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _new_lock(vm: Any, args: Any, kwargs: Any) -> Any:
     lock = _thread.allocate_lock()
     vm.fresh[id(lock)] = lock
-    vm.give(lock, cont)
+    return lock
 
 
 @rule(RLOCK, arity=(0,))
-def _new_reentrant_lock(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _new_reentrant_lock(vm: Any, args: Any, kwargs: Any) -> Any:
     lock = RLOCK()
     vm.fresh[id(lock)] = lock
-    vm.give(lock, cont)
+    return lock
 

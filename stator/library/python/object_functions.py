@@ -217,25 +217,25 @@ def locals_are_kept(vm: Any) -> bool:
 
 
 @rule(globals)
-def _globals(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-    vm.give(vm.frame.scope.view(), cont)
+def _globals(vm: Any, args: Any, kwargs: Any) -> Any:
+    return vm.frame.scope.view()
 
 
 @rule(eval, exec)
-def _eval(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _eval(vm: Any, args: Any, kwargs: Any) -> Any:
     # Names and the `from __future__` flags are those of the frame that asks.
     raise Break("SB001", "eval() or exec() of code made at run time", whole_frame=True)
 
 
 @rule(compile)
-def _compile(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _compile(vm: Any, args: Any, kwargs: Any) -> Any:
     raise Break("SB001", "builtins.compile: runs or makes code that no source file shows", whole_frame=True)
 
 
 @rule(dir)
-def _dir(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _dir(vm: Any, args: Any, kwargs: Any) -> Any:
     if not args:
-        return vm.give(sorted(names_in(vm.frame)), cont)
+        return sorted(names_in(vm.frame))
     tracker = vm.heap.tracker_of(args[0])
     if tracker is not None:
         if tracker.shape in (Shape.OPAQUE, Shape.TENSOR):
@@ -245,7 +245,7 @@ def _dir(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
         raise Break("SB005", "dir() of a class or module")
     if find(vm, type(args[0]), "__dir__") is object.__dir__:
         _guard_names_of_class(vm, type(args[0]))
-    vm.give(vm.native(dir, args), cont)
+    return vm.native(dir, args)
 
 
 def _guard_names_of_class(vm: Any, cls: type) -> None:
@@ -258,10 +258,10 @@ def _guard_names_of_class(vm: Any, cls: type) -> None:
 
 
 @rule(id, arity=(1,))
-def _id(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _id(vm: Any, args: Any, kwargs: Any) -> Any:
     number = id(vm.guard_identity(args[0]))
     if type(args[0]) is tuple and id(args[0]) not in vm.heap.by_standin:
         vm.addresses.add(number)  # and not held: iterators fill a tuple again that nobody else holds
     elif id(args[0]) not in vm.heap.by_standin and find(vm, type(args[0]), "__del__") is MISSING:
         vm.asked_ids[number] = args[0]
-    vm.give(number, cont)
+    return number

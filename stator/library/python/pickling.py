@@ -37,18 +37,18 @@ def check_plain(vm: Any, value: Any, seen: dict[int, Any]) -> None:
 
 
 @rule(_pickle.dumps)
-def _dumps(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _dumps(vm: Any, args: Any, kwargs: Any) -> Any:
     vm.heap.expose_deep(args)
     values = specialise_deep(vm, tuple(args))
     options = specialise_deep(vm, tuple(kwargs.values()))
     if any(type(option) not in _PLAIN for option in options):
         raise Break("SB001", "pickle.dumps with a buffer callback")
     check_plain(vm, values, {})
-    vm.give(vm.native_unhooked(_pickle.dumps, values, dict(zip(kwargs, options, strict=True))), cont)
+    return vm.native_unhooked(_pickle.dumps, values, dict(zip(kwargs, options, strict=True)))
 
 
 @rule(_pickle.loads)
-def _loads(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _loads(vm: Any, args: Any, kwargs: Any) -> Any:
     if len(args) != 1 or kwargs or type(args[0]) is not bytes:
         raise Break("SB001", "pickle.loads of something else than bytes, or with options")
     try:
@@ -57,4 +57,4 @@ def _loads(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
         raise Break("SB001", f"pickle.loads of something that is no pickle ({error})") from None
     if names & _CALLS:
         raise Break("SB001", "pickle.loads of objects, whose classes make them")
-    vm.give(vm.native_unhooked(_pickle.loads, args), cont)
+    return vm.native_unhooked(_pickle.loads, args)

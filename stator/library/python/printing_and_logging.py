@@ -25,13 +25,13 @@ from stator.interp.rule_registry import rule
 
 
 @rule(print)
-def _print(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _print(vm: Any, args: Any, kwargs: Any) -> Any:
     options = dict(kwargs)
     file = options.pop("file", None)
     flush = options.pop("flush", False)
     separator, end = options.pop("sep", None), options.pop("end", None)
     if options:
-        return vm.give(vm.native_unhooked(print, (), kwargs), cont)
+        return vm.native_unhooked(print, (), kwargs)
     may_break(vm, "print()")
     if file is None:
         file = vm.heap.scope(sys.__dict__).read("stdout")
@@ -50,7 +50,7 @@ def _print(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
         _call_method(vm, file, "write", end)
         if type(flush) is bool and flush:
             _call_method(vm, file, "flush")
-    vm.give(None, cont)
+    return None
 
 
 def _call_method(vm: Any, value: Any, name: str, *args: Any) -> None:
@@ -60,7 +60,7 @@ def _call_method(vm: Any, value: Any, name: str, *args: Any) -> None:
 
 
 @rule(warnings.warn)
-def _warn(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _warn(vm: Any, args: Any, kwargs: Any) -> Any:
     may_break(vm, "warnings.warn", warnings)
     values = dict(zip(("message", "category", "stacklevel", "source"), args, strict=False))
     values.update(kwargs)
@@ -69,7 +69,7 @@ def _warn(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     if is_a(message, Warning):
         category = type(message)
     note_warning(vm, message, category, values.get("stacklevel", 1), values.get("source"))
-    vm.give(None, cont)
+    return None
 
 
 def _log_rule(name: str, level: int | None) -> Any:

@@ -18,25 +18,25 @@ from stator.source import CallOf, Pinned
 
 
 @rule(sys.getrecursionlimit)
-def _recursion_limit(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _recursion_limit(vm: Any, args: Any, kwargs: Any) -> Any:
     """The trace runs under a limit of its own; the program sees the user's."""
     vm.heap.guard(CallOf(Pinned(sys.getrecursionlimit)), Kind.FRESH_CALL, vm.recursion_limit)
-    vm.give(vm.recursion_limit, cont)
+    return vm.recursion_limit
 
 
 @rule(sys.get_int_max_str_digits)
-def _digit_limit(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _digit_limit(vm: Any, args: Any, kwargs: Any) -> Any:
     limit = sys.get_int_max_str_digits()
     vm.heap.guard(CallOf(Pinned(sys.get_int_max_str_digits)), Kind.FRESH_CALL, limit)
-    vm.give(limit, cont)
+    return limit
 
 
 @rule(types.ModuleType)
-def _new_module(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _new_module(vm: Any, args: Any, kwargs: Any) -> Any:
     """A module of the trace's own, which the residual makes anew."""
     made = vm.native_unhooked(types.ModuleType, args, kwargs)
     vm.fresh[id(made)] = made
-    vm.give(made, cont)
+    return made
 
 
 @rule(types.ModuleType.__getattribute__)

@@ -258,7 +258,7 @@ def restore_streams(saved: tuple[Any, ...]) -> None:
 
 
 @rule(_COMPILED.__get__, arity=(2, 3))
-def _bind(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _bind(vm: Any, args: Any, kwargs: Any) -> Any:
     """A function that Cython has compiled is bound as one of Python's is."""
     function, obj = args[:2]
-    vm.give(function if obj is None else types.MethodType(function, obj), cont)
+    return function if obj is None else types.MethodType(function, obj)

@@ -18,7 +18,7 @@ WHY = "sys._getframe: frames of the program do not exist in the compiled functio
 
 
 @rule(sys._getframe)
-def _getframe(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _getframe(vm: Any, args: Any, kwargs: Any) -> Any:
     below = len(chain(vm, vm.frame)) - 1
     if not below and not args:
         raise Break("SB008", WHY)

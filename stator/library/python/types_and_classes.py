@@ -144,15 +144,15 @@ def _claims(vm: Any, fake: Any, cls: type) -> bool:
 
 
 @rule(isinstance)
-def _isinstance(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _isinstance(vm: Any, args: Any, kwargs: Any) -> Any:
     if len(args) != 2:
-        return vm.give(vm.native_unhooked(isinstance, args, kwargs), cont)
-    vm.give(is_instance(vm, *args), cont)
+        return vm.native_unhooked(isinstance, args, kwargs)
+    return is_instance(vm, *args)
 
 
 @rule(issubclass, arity=(2,))
-def _issubclass(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-    vm.give(is_subclass(vm, *args), cont)
+def _issubclass(vm: Any, args: Any, kwargs: Any) -> Any:
+    return is_subclass(vm, *args)
 
 
 @rule(type)
@@ -193,16 +193,16 @@ def new_class(vm: Any, meta: type, args: Any, kwargs: Any, cont: Any) -> None:
 
 
 @rule(torch._C._TensorMeta.__init__)
-def _tensor_class_init(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _tensor_class_init(vm: Any, args: Any, kwargs: Any) -> Any:
     """Of a class that the trace has made: C code that prepares its slots."""
     if id(args[0]) not in vm.fresh:
         raise Break("SB006", "a tensor class initialised again")
-    vm.give(vm.native_unhooked(torch._C._TensorMeta.__init__, args, kwargs), cont)
+    return vm.native_unhooked(torch._C._TensorMeta.__init__, args, kwargs)
 
 
 @rule(type.__init__)
-def _type_init(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-    vm.give(None, cont)
+def _type_init(vm: Any, args: Any, kwargs: Any) -> Any:
+    return None
 
 
 @rule(type.__call__)
@@ -213,21 +213,20 @@ def _type_call(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 
 
 @rule(type.__dict__["__prepare__"])
-def _type_prepare(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-    vm.give({}, cont)
+def _type_prepare(vm: Any, args: Any, kwargs: Any) -> Any:
+    return {}
 
 
-@rule(type.__instancecheck__, arity=(2,))
-def _type_instancecheck(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+@rule(type.__instancecheck__)
+def _type_instancecheck(vm: Any, cls: Any, obj: Any, /) -> Any:
     """isinstance() past what the class's own class says of it."""
-    cls, obj = args
     seen = seen_class(vm, obj)
-    vm.give(cls in ancestors(vm, seen) or seen is type(obj) and _is_claimed(vm, obj, cls), cont)
+    return cls in ancestors(vm, seen) or seen is type(obj) and _is_claimed(vm, obj, cls)
 
 
 @rule(type.__subclasscheck__, arity=(2,))
-def _type_subclasscheck(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-    vm.give(is_abstract_subclass(vm, args[1], args[0]), cont)
+def _type_subclasscheck(vm: Any, args: Any, kwargs: Any) -> Any:
+    return is_abstract_subclass(vm, args[1], args[0])
 
 
 def seen_class(vm: Any, obj: Any) -> type:
@@ -240,32 +239,32 @@ def seen_class(vm: Any, obj: Any) -> type:
 
 
 @rule(type.mro)
-def _type_mro(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _type_mro(vm: Any, args: Any, kwargs: Any) -> Any:
     if args[0].__mro__ is None:
         raise Break("SB005", "mro() of a class that is being made")
-    vm.give(list(ancestors(vm, args[0])), cont)
+    return list(ancestors(vm, args[0]))
 
 
 @rule(type.__or__, arity=(2,))
-def _type_or(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-    vm.give(vm.native_unhooked(type.__or__, args, kwargs), cont)
+def _type_or(vm: Any, args: Any, kwargs: Any) -> Any:
+    return vm.native_unhooked(type.__or__, args, kwargs)
 
 
 @rule(type.__ror__, arity=(2,))
-def _type_ror(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-    vm.give(vm.native_unhooked(type.__ror__, args, kwargs), cont)
+def _type_ror(vm: Any, args: Any, kwargs: Any) -> Any:
+    return vm.native_unhooked(type.__ror__, args, kwargs)
 
 
 @rule(type.__repr__)
-def _type_repr(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _type_repr(vm: Any, args: Any, kwargs: Any) -> Any:
     for value in args:
         guard_names(vm, value)
-    vm.give(vm.native_unhooked(type.__repr__, args, kwargs), cont)
+    return vm.native_unhooked(type.__repr__, args, kwargs)
 
 
 @rule(callable, arity=(1,))
-def _callable(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-    vm.give(find(vm, type(args[0]), "__call__") is not MISSING, cont)
+def _callable(vm: Any, args: Any, kwargs: Any) -> Any:
+    return find(vm, type(args[0]), "__call__") is not MISSING
 
 
 def _holder_rule(cls: type) -> Any:
@@ -279,10 +278,10 @@ for _cls in (property, classmethod, staticmethod, types.MethodType, types.CellTy
 
 
 @rule(property.__new__, property.__init__)
-def _make_property(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _make_property(vm: Any, args: Any, kwargs: Any) -> Any:
     """Of a subclass, whose `__init__` is interpreted; the functions it is given are called later."""
     method = property.__new__ if is_a(args[0], type) else property.__init__
-    vm.give(vm.native_unhooked(method, args, kwargs), cont)
+    return vm.native_unhooked(method, args, kwargs)
 
 
 def super_of(vm: Any, cls: Any, fake: Any) -> TensorSuper:
@@ -293,11 +292,11 @@ def super_of(vm: Any, cls: Any, fake: Any) -> TensorSuper:
 
 
 @rule(super)
-def _super(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _super(vm: Any, args: Any, kwargs: Any) -> Any:
     if len(args) == 2 and type(args[1]) is FakeTensor:
-        return vm.give(super_of(vm, *args), cont)
+        return super_of(vm, *args)
     if args:
-        return vm.give(vm.native_unhooked(super, args, kwargs), cont)
+        return vm.native_unhooked(super, args, kwargs)
     frame = vm.frame
     code = frame.code
     if not code.co_argcount and not code.co_posonlyargcount and "self" not in frame.unit.local_names[:1]:
@@ -318,15 +317,15 @@ def _super(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     if cls is UNBOUND:
         raise Raised(RuntimeError("super(): empty __class__ cell"))
     if type(first) is FakeTensor:
-        return vm.give(super_of(vm, cls, first), cont)
-    vm.give(vm.native_unhooked(super, (cls, first)), cont)
+        return super_of(vm, cls, first)
+    return vm.native_unhooked(super, (cls, first))
 
 
 # ---------------------------------------------------------------------- class statements
 
 
 @rule(builtins.__build_class__)
-def _build_class(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _build_class(vm: Any, args: Any, kwargs: Any) -> Any:
     body, name, *original_bases = args
     bases = _resolve_bases(vm, tuple(original_bases))
     keywords = dict(kwargs)
@@ -356,7 +355,7 @@ def _build_class(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
                                       "Was __classcell__ propagated to type.__new__?"))
         if held is not cls:
             raise Raised(TypeError(f"__class__ set to {held!r} defining {name!r} as {cls!r}"))
-    vm.give(cls, cont)
+    return cls
 
 
 def _resolve_bases(vm: Any, bases: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -408,15 +407,15 @@ def guard_registrations(vm: Any, cls: type, seen: type) -> Any:
 
 
 @rule(_abc._abc_instancecheck)
-def _abc_instancecheck(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _abc_instancecheck(vm: Any, args: Any, kwargs: Any) -> Any:
     seen = seen_class(vm, args[1])
     if seen is not type(args[1]):
-        return vm.give(guard_registrations(vm, args[0], seen), cont)
+        return guard_registrations(vm, args[0], seen)
     claimed = claimed_class(vm, args[1])
     if claimed is not None and not is_a(claimed, type):
         raise Raised(TypeError("issubclass() arg 1 must be a class"))
-    vm.give(claimed is not None and _counts_as_subclass(vm, args[0], claimed)
-            or _counts_as_subclass(vm, args[0], type(args[1])), cont)
+    return (claimed is not None and _counts_as_subclass(vm, args[0], claimed)
+            or _counts_as_subclass(vm, args[0], type(args[1])))
 
 
 def _counts_as_subclass(vm: Any, cls: Any, seen: type) -> bool:
@@ -426,17 +425,17 @@ def _counts_as_subclass(vm: Any, cls: Any, seen: type) -> bool:
 
 
 @rule(_abc._abc_subclasscheck)
-def _abc_subclasscheck(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-    vm.give(guard_registrations(vm, args[0], args[1]), cont)
+def _abc_subclasscheck(vm: Any, args: Any, kwargs: Any) -> Any:
+    return guard_registrations(vm, args[0], args[1])
 
 
 @rule(_abc.get_cache_token)
-def _abc_token(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-    vm.give(_abc.get_cache_token(), cont)
+def _abc_token(vm: Any, args: Any, kwargs: Any) -> Any:
+    return _abc.get_cache_token()
 
 
 @rule(_abc._abc_init)
-def _abc_init(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _abc_init(vm: Any, args: Any, kwargs: Any) -> Any:
     if id(args[0]) not in vm.fresh:
         raise Break("SB006", "initialising an abstract base class from outside")
-    vm.give(vm.native(_abc._abc_init, args), cont)
+    return vm.native(_abc._abc_init, args)

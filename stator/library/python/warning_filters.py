@@ -96,7 +96,7 @@ for _function in (warnings.simplefilter, warnings.filterwarnings, warnings.reset
 
 
 @rule(_OPEN, arity=(1,))
-def _enter(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _enter(vm: Any, args: Any, kwargs: Any) -> Any:
     manager = _plain_manager(vm, args[0])
     if read_instance_dict(vm, manager, "_entered") is not False or id(manager) in vm.filter_managers:
         raise _refused("a catch_warnings is entered twice")
@@ -107,7 +107,7 @@ def _enter(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
         raise _refused("by a catch_warnings inside one that records")
     vm.filter_managers[id(manager)] = manager
     note(vm, FiltersKept(manager, _OPEN), False, warnings)
-    vm.give(vm.recordings[-1].log if recorded else None, cont)
+    return vm.recordings[-1].log if recorded else None
 
 
 def begin_recording(vm: Any, manager: Any) -> None:
@@ -144,7 +144,7 @@ def require_ended(vm: Any) -> None:
 
 
 @rule(_CLOSE)
-def _exit(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _exit(vm: Any, args: Any, kwargs: Any) -> Any:
     manager = _plain_manager(vm, args[0])
     if vm.recordings:
         end_recording(vm, manager)
@@ -157,7 +157,7 @@ def _exit(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
         vm.heap.guard(CallOf(Pinned(saved_can_raise), (tracker.source,)), Kind.FRESH_CALL, False)
     vm.filters_changed = True
     note(vm, FiltersKept(manager, _CLOSE), False, warnings)
-    vm.give(None, cont)
+    return None
 
 
 def _plain_manager(vm: Any, manager: Any) -> Any:

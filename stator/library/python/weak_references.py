@@ -49,26 +49,26 @@ def refuse_untold_deaths(vm: Any) -> None:
 
 
 @rule(weakref.ref)
-def _ref(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _ref(vm: Any, args: Any, kwargs: Any) -> Any:
     if args:
         _check(vm, args)
-    vm.give(vm.native_unhooked(weakref.ref, args, kwargs), cont)
+    return vm.native_unhooked(weakref.ref, args, kwargs)
 
 
 @rule(weakref.ref.__new__)
-def _ref_new(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _ref_new(vm: Any, args: Any, kwargs: Any) -> Any:
     if len(args) > 1:
         _check(vm, args[1:3])
-    vm.give(vm.native_unhooked(weakref.ref.__new__, args, kwargs), cont)
+    return vm.native_unhooked(weakref.ref.__new__, args, kwargs)
 
 
 @rule(weakref.ref.__init__)
-def _ref_init(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-    vm.give(vm.native_unhooked(weakref.ref.__init__, args, kwargs), cont)
+def _ref_init(vm: Any, args: Any, kwargs: Any) -> Any:
+    return vm.native_unhooked(weakref.ref.__init__, args, kwargs)
 
 
 @rule(weakref.finalize.__init__, weakref.finalize.__call__, weakref.finalize.detach, weakref.finalize.peek)
-def _finalize(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _finalize(vm: Any, args: Any, kwargs: Any) -> Any:
     raise Break("SB019", "weakref.finalize", whole_call=_is_fresh(vm, args[1:2]))
 
 
@@ -77,10 +77,9 @@ def _is_fresh(vm: Any, args: Any) -> bool:
     return bool(args) and vm.heap.tracker_of(args[0]) is None
 
 
-@rule(weakref.ref.__call__, arity=(1,))
-def _referent(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+@rule(weakref.ref.__call__)
+def _referent(vm: Any, reference: Any, /) -> Any:
     """The stand-in of a reference refers to the stand-in of its object, whose life is guarded."""
-    reference = args[0]
     if vm.heap.is_opaque(reference):
         raise Break("SB019", f"a {type(reference).__name__}")
     referent = referent_of(reference)
@@ -92,7 +91,7 @@ def _referent(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     if tracker is None and is_kept and not _is_in_a_variable(vm, referent, referent):
         kind = "Tensor" if type(referent) is FakeTensor else type(referent).__name__
         raise Break("SB019", f"a weak reference to a {kind} that was made and let go inside", whole_call=True)
-    vm.give(referent, cont)
+    return referent
 
 
 def _is_in_a_variable(vm: Any, referent: Any, original: Any) -> bool:

@@ -32,12 +32,12 @@ class Making:
 def makes_compiled(maker: Any) -> None:
     """Register `maker(function, **settings)`; without a function it makes the decorator."""
     @rule(maker)
-    def make(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    def make(vm: Any, args: Any, kwargs: Any) -> Any:
         settings = {name: value for name, value in kwargs.items() if name != "model"}
         require_plain(vm, settings)
         given: tuple[Any, ...] = args or ((kwargs["model"],) if "model" in kwargs else (None,))
         if len(given) == 1 and given[0] is None:
-            return vm.give(functools.partial(maker, **settings), cont)
+            return functools.partial(maker, **settings)
         if len(given) != 1 or type(given[0]) is not types.FunctionType:
             raise refused("of something else than a function")
         try:
@@ -48,7 +48,7 @@ def makes_compiled(maker: Any) -> None:
             raise refused("that makes something else than a compiled function")
         vm.fresh[id(made)] = made
         vm.compiled_inside[id(made)] = Making(made, maker, given, settings, dict(vars(made)))
-        vm.give(made, cont)
+        return made
 
 
 def refused(what: str) -> Break:

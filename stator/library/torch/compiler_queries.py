@@ -30,12 +30,12 @@ _COMPILING = [marks.is_compiling, torch.compiler.is_compiling, torch.compiler.is
 
 
 @rule(*_COMPILING)
-def _is_compiling(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _is_compiling(vm: Any, args: Any, kwargs: Any) -> Any:
     """torch's optimisers ask in order to spare another tracer scalars; here they compute as they do eagerly."""
     optimiser = vm.frame.scope.namespace.get("__name__", "").startswith("torch.optim")
     shown = Strategy.COMPILING_SHOWN not in vm.turned_off and not optimiser
     vm.compiling_shown = vm.compiling_shown or shown
-    vm.give(shown, cont)
+    return shown
 
 
 rule(torch.compiler.is_exporting, torch.jit.is_scripting, torch.jit.is_tracing, torch._C._is_tracing,
@@ -48,19 +48,19 @@ rule(torch._C._log_api_usage_once)(_constant(None))
 
 
 @rule(torch._C._has_torch_function, torch.overrides.has_torch_function)
-def _has_torch_function(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _has_torch_function(vm: Any, args: Any, kwargs: Any) -> Any:
     """Plain tensors have none of their own; of the modes, the tracer's must not show."""
-    vm.give(bool(vm.modes or overriding(vm, vm.collect(args[0]))), cont)
+    return bool(vm.modes or overriding(vm, vm.collect(args[0])))
 
 
 @rule(torch._C._has_torch_function_unary, torch._C._has_torch_function_variadic,
       torch.overrides.has_torch_function_unary, torch.overrides.has_torch_function_variadic)
-def _has_torch_function_variadic(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-    vm.give(bool(vm.modes or overriding(vm, [value for value in args if type(value) not in (list, tuple)])), cont)
+def _has_torch_function_variadic(vm: Any, args: Any, kwargs: Any) -> Any:
+    return bool(vm.modes or overriding(vm, [value for value in args if type(value) not in (list, tuple)]))
 
 
 @rule(marks.graph_break)
-def _graph_break(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _graph_break(vm: Any, args: Any, kwargs: Any) -> Any:
     message = args[0] if args else kwargs.get("msg", "")
     raise Break("SB009", message if type(message) is str else "")
 
@@ -69,13 +69,13 @@ def _graph_break(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 
 
 @rule(torch.is_grad_enabled, getattr(torch._C, "is_grad_enabled", torch.is_grad_enabled), arity=(0,))
-def _is_grad_enabled(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-    vm.give(torch.is_grad_enabled(), cont)
+def _is_grad_enabled(vm: Any, args: Any, kwargs: Any) -> Any:
+    return torch.is_grad_enabled()
 
 
 @rule(torch.is_tensor)
-def _is_tensor(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-    vm.give(is_a(args[0], torch.Tensor), cont)
+def _is_tensor(vm: Any, args: Any, kwargs: Any) -> Any:
+    return is_a(args[0], torch.Tensor)
 
 
 @rule(torch.Tensor.__hash__)
@@ -87,7 +87,7 @@ BACKWARD = "a backward pass inside captured code"
 
 
 @rule(torch.Tensor.backward, torch.autograd.backward)
-def _autograd(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _autograd(vm: Any, args: Any, kwargs: Any) -> Any:
     raise Break("SB016", BACKWARD)
 
 

@@ -30,10 +30,10 @@ def _answer(vm: Any, function: Any, args: Any, kwargs: Any) -> Any:
 
 
 @rule(torch.cuda.device_count)
-def _device_count(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _device_count(vm: Any, args: Any, kwargs: Any) -> Any:
     count = _answer(vm, torch.cuda.device_count, args, kwargs)
     vm.heap.guard(CallOf(Pinned(torch.cuda.device_count)), Kind.FRESH_CALL, count)
-    vm.give(count, cont)
+    return count
 
 
 def _fixed_rule(function: Any) -> Any:

@@ -17,27 +17,27 @@ from stator.interp.rule_registry import rule
 C: Any = torch._C
 
 
-@rule(TorchFunctionMode.__enter__, arity=(1,))
-def _enter(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-    function_modes.enter(vm, args[0])
-    vm.give(args[0], cont)
+@rule(TorchFunctionMode.__enter__)
+def _enter(vm: Any, value: Any, /) -> Any:
+    function_modes.enter(vm, value)
+    return value
 
 
 @rule(TorchFunctionMode.__exit__)
-def _exit(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _exit(vm: Any, args: Any, kwargs: Any) -> Any:
     function_modes.leave(vm)
-    vm.give(None, cont)
+    return None
 
 
-@rule(C._push_on_torch_function_stack, arity=(1,))
-def _push(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-    function_modes.enter(vm, args[0])
-    vm.give(None, cont)
+@rule(C._push_on_torch_function_stack)
+def _push(vm: Any, value: Any, /) -> Any:
+    function_modes.enter(vm, value)
+    return None
 
 
 @rule(C._pop_torch_function_stack, arity=(0,))
-def _pop(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-    vm.give(function_modes.leave(vm), cont)
+def _pop(vm: Any, args: Any, kwargs: Any) -> Any:
+    return function_modes.leave(vm)
 
 
 def _refuse_device(vm: Any) -> None:
@@ -46,14 +46,14 @@ def _refuse_device(vm: Any) -> None:
 
 
 @rule(C._len_torch_function_stack, arity=(0,))
-def _len(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _len(vm: Any, args: Any, kwargs: Any) -> Any:
     _refuse_device(vm)
-    vm.give(len(vm.modes), cont)
+    return len(vm.modes)
 
 
-@rule(C._get_function_stack_at, arity=(1,))
-def _get(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+@rule(C._get_function_stack_at)
+def _get(vm: Any, value: Any, /) -> Any:
     _refuse_device(vm)
-    if type(args[0]) is not int or not 0 <= args[0] < len(vm.modes):
+    if type(value) is not int or not 0 <= value < len(vm.modes):
         raise Break("SB005", "a place outside the stack of modes")
-    vm.give(vm.modes[args[0]], cont)
+    return vm.modes[value]

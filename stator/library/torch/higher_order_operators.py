@@ -64,10 +64,10 @@ def interpreted(vm: Any, what: str, function: Any, given: list[Any], more: tuple
 def _as_a_whole(function: Any) -> None:
     """torch's function around an operator is interpreted, and a break in it is one before it is called."""
     @rule(function)
-    def call(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    def call(vm: Any, args: Any, kwargs: Any) -> Any:
         out: list[Any] = []
         vm.sync(lambda: vm.push(vm.frame_for(function, args, kwargs)), out)
-        vm.give(out[0], cont)
+        return out[0]
 
 
 for _function in (cond, while_loop, scan, map_rows, associative_scan):
@@ -81,7 +81,7 @@ def _nested_region(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 
 
 @rule(wrap)
-def _wrap(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _wrap(vm: Any, args: Any, kwargs: Any) -> Any:
     """Eager calls the function; its operations stay together, as the body of one node that returns what it made."""
     if not args:
         raise Break("SB016", "the operator wrap, without a function")
@@ -98,7 +98,7 @@ def _wrap(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
         raise Break("SB016", f"{what} of a function that returns a number of its graph")
     modules, operands = modules_of(part, roles=("wrap_body",))
     vm.recorder.record("call_function", wrap, (modules[0], *operands), {}, tuple(made))
-    vm.give(result, cont)
+    return result
 
 
 def operator_rule(operator: Any, least: int) -> Callable[[Any], Any]:

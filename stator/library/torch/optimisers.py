@@ -35,14 +35,14 @@ def _look_through(vm: Any, function: Any, args: Any, kwargs: Any, cont: Any) -> 
 
 
 @rule(C._group_tensors_by_device_and_dtype)
-def _group_tensors(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _group_tensors(vm: Any, args: Any, kwargs: Any) -> Any:
     """Pure: devices and dtypes decide, and the C function's own order of groups is kept."""
     vm.heap.expose_deep(args)
     if not all(part is None or type(part) is FakeTensor for tensors in args[0] for part in tensors):
         raise Break("SB017", "tensors grouped by device and dtype that are no plain tensors")
     with torch._C.DisableTorchFunction():
         groups = vm.native_unhooked(C._group_tensors_by_device_and_dtype, args, kwargs)
-    vm.give(groups, cont)
+    return groups
 
 
 def _with_numbers(function: Any) -> Any:

@@ -26,30 +26,30 @@ C: Any = torch._C
 
 
 @rule(torch.device.__enter__)
-def _enter_device(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _enter_device(vm: Any, args: Any, kwargs: Any) -> Any:
     vm.torch_state.devices.append(args[0])
-    vm.give(args[0], cont)
+    return args[0]
 
 
 @rule(torch.device.__exit__)
-def _exit_device(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _exit_device(vm: Any, args: Any, kwargs: Any) -> Any:
     state = vm.torch_state
     if len(state.devices) <= state.devices_at_start:
         raise Break("SB006", "leaving a device context that was entered before the call")
     state.devices.pop()
-    vm.give(None, cont)
+    return None
 
 
 @rule(torch.get_default_device)
-def _get_default_device(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _get_default_device(vm: Any, args: Any, kwargs: Any) -> Any:
     devices = vm.torch_state.devices
     if devices and devices[-1].index is None and devices[-1].type not in ("cpu", "meta"):
         raise Break("SB013", "which device of its kind is the current one")
-    vm.give(devices[-1] if devices else torch.device("cpu"), cont)
+    return devices[-1] if devices else torch.device("cpu")
 
 
 @rule(torch.set_default_device)
-def _set_default_device(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _set_default_device(vm: Any, args: Any, kwargs: Any) -> Any:
     """Beside `with torch.device(...)` torch itself restores what it finds, in an order of its own."""
     state, given = vm.torch_state, [*args, *kwargs.values()]
     if len(given) != 1:
@@ -71,7 +71,7 @@ def _set_default_device(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     state.default_device = (device,)
     state.devices = [] if device is None else [device]
     state.devices_at_start = len(state.devices)
-    vm.give(None, cont)
+    return None
 
 
 # ---------------------------------------------------------------------- deterministic algorithms
@@ -84,21 +84,21 @@ def _set_deterministic(vm: Any, mode: Any, warn_only: Any, of_inductor: bool | N
 
 
 @rule(torch.use_deterministic_algorithms)
-def _use_deterministic(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _use_deterministic(vm: Any, args: Any, kwargs: Any) -> Any:
     importlib.import_module("torch._inductor.config")  # as torch does
     if not vm.torch_state.is_changed(DETERMINISM):  # the guard of torch's state says nothing of Inductor's part
         vm.heap.guard(CallOf(Pinned(determinism)), Kind.FRESH_CALL, determinism())
     mode = kwargs["mode"] if not args else args[0]
     _set_deterministic(vm, mode, kwargs.get("warn_only", False), mode)
-    vm.give(None, cont)
+    return None
 
 
 @rule(C._set_deterministic_algorithms)
-def _set_deterministic_algorithms(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _set_deterministic_algorithms(vm: Any, args: Any, kwargs: Any) -> Any:
     if len(args) != 1 or kwargs.keys() - {"warn_only"}:
         raise Break("SB006", "torch._C._set_deterministic_algorithms with other arguments than torch's own")
     _set_deterministic(vm, args[0], kwargs.get("warn_only", False), determinism()[2])
-    vm.give(None, cont)
+    return None
 
 
 # ---------------------------------------------------------------------- the default tensor type

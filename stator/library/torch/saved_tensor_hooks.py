@@ -61,7 +61,7 @@ class Pushed:
 
 
 @rule(A._push_saved_tensors_default_hooks)
-def _push(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _push(vm: Any, args: Any, kwargs: Any) -> Any:
     recorder = vm.recorder
     if kwargs or len(args) != 2:
         raise refused(HOOKS)
@@ -91,11 +91,11 @@ def _push(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     pushed.append(entry)
     recorder.under_hooks = True
     vm.torch_state.hooks.append(node.leave)
-    vm.give(None, cont)
+    return None
 
 
 @rule(A._pop_saved_tensors_default_hooks)
-def _pop(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _pop(vm: Any, args: Any, kwargs: Any) -> Any:
     if not vm.pushed_hooks:
         raise refused(f"{HOOKS}, pushed elsewhere")
     entry, recorder = vm.pushed_hooks[-1], vm.recorder
@@ -110,7 +110,7 @@ def _pop(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     recorder.record("call_function", pop_saved_tensors_hooks, (), {}, None)
     recorder.marks = entry.marks
     recorder.under_hooks = bool(vm.pushed_hooks)
-    vm.give(None, cont)
+    return None
 
 
 def _noting(vm: Any, entry: Pushed) -> Any:
@@ -216,22 +216,22 @@ def why_disabled(vm: Any) -> str | None:
 
 
 @rule(A._saved_tensors_hooks_get_disabled_error_message)
-def _message(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-    vm.give(why_disabled(vm), cont)
+def _message(vm: Any, args: Any, kwargs: Any) -> Any:
+    return why_disabled(vm)
 
 
 @rule(A._saved_tensors_hooks_disable)
-def _disable(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _disable(vm: Any, args: Any, kwargs: Any) -> Any:
     if kwargs or len(args) != 1 or type(args[0]) is not str:
         raise Break("SB016", f"{HOOKS}, forbidden in another way than torch's own")
     vm.heap.guard(CallOf(Pinned(saved_hooks_around)), Kind.FRESH_CALL, saved_hooks_around())
     if saved_hooks_around() or vm.pushed_hooks:
         raise Break("SB016", f"{HOOKS} are forbidden where there are some")
     vm.torch_state.change(SAVED_HOOKS, (False, args[0]), {})
-    vm.give(None, cont)
+    return None
 
 
 @rule(A._saved_tensors_hooks_enable)
-def _enable(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _enable(vm: Any, args: Any, kwargs: Any) -> Any:
     vm.torch_state.change(SAVED_HOOKS, (True, None), {})
-    vm.give(None, cont)
+    return None

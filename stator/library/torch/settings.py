@@ -61,25 +61,25 @@ for _setting in SETTINGS:
 
 
 @rule(C.autocast_increment_nesting)
-def _autocast_entered(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _autocast_entered(vm: Any, args: Any, kwargs: Any) -> Any:
     vm.torch_state.autocast_depth += 1
-    vm.give(vm.torch_state.autocast_depth, cont)
+    return vm.torch_state.autocast_depth
 
 
 @rule(C.autocast_decrement_nesting)
-def _autocast_left(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _autocast_left(vm: Any, args: Any, kwargs: Any) -> Any:
     """Counted from the entry: contexts around the call may come and go, and clearing the cache never hurts."""
     vm.torch_state.autocast_depth -= 1
     if vm.torch_state.autocast_depth < 0:
         raise Break("SB006", "leaving an autocast context that was entered before the call")
-    vm.give(vm.torch_state.autocast_depth, cont)
+    return vm.torch_state.autocast_depth
 
 
 @rule(C.clear_autocast_cache)
-def _clear_autocast_cache(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _clear_autocast_cache(vm: Any, args: Any, kwargs: Any) -> Any:
     C.clear_autocast_cache()
     vm.recorder.record("call_function", C.clear_autocast_cache, (), {}, None)
-    vm.give(None, cont)
+    return None
 
 
 # ---------------------------------------------------------------------- readers
@@ -116,11 +116,11 @@ for _setting in SETTINGS:
 
 
 @rule(C._ImperativeEngine.is_checkpoint_valid, arity=(1,))
-def _is_checkpoint_valid(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _is_checkpoint_valid(vm: Any, args: Any, kwargs: Any) -> Any:
     """Whether the backward pass around the call, if there is one, goes to all leaves."""
     answer = torch.autograd._is_checkpoint_valid()
     vm.heap.guard(CallOf(Pinned(torch.autograd._is_checkpoint_valid), ()), Kind.FRESH_CALL, answer)
-    vm.give(answer, cont)
+    return answer
 
 
 # ---------------------------------------------------------------------- older spellings
@@ -145,8 +145,8 @@ for _name, (_function, _device) in _OLDER.items():
 
 
 @rule(C._are_functorch_transforms_active, arity=(0,))
-def _transforms_active(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-    vm.give(C._are_functorch_transforms_active(), cont)  # a trace does not begin inside one
+def _transforms_active(vm: Any, args: Any, kwargs: Any) -> Any:
+    return C._are_functorch_transforms_active()  # a trace does not begin inside one
 
 
 # ---------------------------------------------------------------------- inference mode
@@ -167,39 +167,39 @@ for _function in (torch.inference_mode.__enter__, torch.inference_mode.__exit__)
 
 
 @rule(C._InferenceMode)
-def _new_inference_mode(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _new_inference_mode(vm: Any, args: Any, kwargs: Any) -> Any:
     if kwargs or len(args) != 1 or type(args[0]) is not bool:
         raise Break("SB001", "torch._C._InferenceMode with other arguments than one bool")
     guard = C._InferenceMode(*args)  # on from now, not from __enter__
     node = vm.recorder.record("call_function", _enter_inference_mode, tuple(args), {}, None)
     vm.torch_state.contexts.append((guard, node))
-    vm.give(guard, cont)
+    return guard
 
 
 @rule(C._InferenceMode.__dict__["__enter__"].__func__)
-def _enter(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-    vm.give(None, cont)
+def _enter(vm: Any, args: Any, kwargs: Any) -> Any:
+    return None
 
 
 @rule(C._InferenceMode.__dict__["__exit__"].__func__)
-def _exit(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _exit(vm: Any, args: Any, kwargs: Any) -> Any:
     contexts = vm.torch_state.contexts
     if not contexts or contexts[-1][0] is not args[0]:
         raise Break("SB005", "an inference mode left out of order")
     guard, node = contexts.pop()
     guard.__exit__(None, None, None)
     vm.recorder.record("call_function", _exit_inference_mode, (node,), {}, None)
-    vm.give(None, cont)
+    return None
 
 
 # ---------------------------------------------------------------------- modes
 
 
 @rule(C._len_torch_dispatch_stack)
-def _dispatch_modes(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-    vm.give(0, cont)  # the tracer's own modes must not show, and there are no others
+def _dispatch_modes(vm: Any, args: Any, kwargs: Any) -> Any:
+    return 0  # the tracer's own modes must not show, and there are no others
 
 
 @rule(C._is_torch_function_mode_enabled)
-def _function_mode(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-    vm.give(bool(vm.modes), cont)  # the tracer's own mode must not show
+def _function_mode(vm: Any, args: Any, kwargs: Any) -> Any:
+    return bool(vm.modes)  # the tracer's own mode must not show

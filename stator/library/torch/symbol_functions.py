@@ -104,13 +104,12 @@ def _tensor_all_call(vm: Any, cont: Any, cond: Any, message: Any = None) -> None
     vm.give(None, cont)
 
 
-@rule(torch.Tensor.tolist, arity=(1,))
-def _tolist(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-    tensor = args[0]
+@rule(torch.Tensor.tolist)
+def _tolist(vm: Any, tensor: Any, /) -> Any:
     count = specialise(tensor.numel())
     if count > LIST_LIMIT or tensor.dtype.is_complex:
         raise Break("SB003", f"tolist() of {count} elements")
-    vm.give(_nested_items(vm, tensor), cont)
+    return _nested_items(vm, tensor)
 
 
 def _nested_items(vm: Any, tensor: Any) -> Any:
@@ -123,12 +122,12 @@ _INTEGERS = frozenset({torch.int64, torch.int32, torch.int16, torch.int8, torch.
 
 
 @rule(torch.narrow, torch.Tensor.narrow)
-def _narrow(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _narrow(vm: Any, args: Any, kwargs: Any) -> Any:
     start = args[2] if len(args) > 2 else kwargs.get("start")
     if type(start) is not FakeTensor or start.dim() == 0 and start.dtype in _INTEGERS:  # torch refuses any other
         args = tuple([item_of(vm, a) if i and type(a) is FakeTensor else a for i, a in enumerate(args)])
         kwargs = {k: item_of(vm, a) if k != "input" and type(a) is FakeTensor else a for k, a in kwargs.items()}
-    vm.give(vm.torch_call(torch.narrow, args, kwargs), cont)
+    return vm.torch_call(torch.narrow, args, kwargs)
 
 
 @rule(torch.Tensor.__getitem__, arity=(2,))

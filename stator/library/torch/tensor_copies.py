@@ -83,15 +83,15 @@ def _copy(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 
 
 @rule(torch.nn.Parameter.__deepcopy__)
-def _deepcopy_parameter(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _deepcopy_parameter(vm: Any, args: Any, kwargs: Any) -> Any:
     fake, memo = _asked_by_deepcopy(vm, args)
     if tensor_class(vm, fake) is not torch.nn.Parameter:
         raise Break("SB005", "copy.deepcopy of a Parameter of a class of its own")
-    vm.give(copy_before_graph(vm, fake, memo), cont)
+    return copy_before_graph(vm, fake, memo)
 
 
 @rule(torch.Tensor.__deepcopy__)
-def _deepcopy(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _deepcopy(vm: Any, args: Any, kwargs: Any) -> Any:
     """A clone, or a copy made before the graph, or one native step."""
     fake, memo = _asked_by_deepcopy(vm, args)
     tracker = vm.heap.by_standin.get(id(fake))
@@ -100,7 +100,7 @@ def _deepcopy(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     if vm.recorder.propagation.served:
         raise ExactNeeded
     if id(fake) in vm.recorder.copies:
-        return vm.give(copy_before_graph(vm, fake, memo), cont)
+        return copy_before_graph(vm, fake, memo)
     with torch._C.DisableTorchFunction():
         if any(type(size) is not int for size in fake.shape):
             raise Break("SB005", "copy.deepcopy of a tensor of varying size")
@@ -111,14 +111,14 @@ def _deepcopy(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
         vm.heap.guard(CallOf(Pinned(is_copied_by_clone), (tracker.source,)), Kind.FRESH_CALL, plain)
     if tracker is not None and (wants_grad or not plain):
         require_plain_leaf(tracker.original)
-        return vm.give(copy_before_graph(vm, fake, memo), cont)
+        return copy_before_graph(vm, fake, memo)
     if not plain:
         raise Break("SB005", "copy.deepcopy of a tensor that shares its storage or does not fill it")
     made = vm.torch_call(_DETACH, (fake,), None) if wants_grad else fake
     made = vm.torch_call(torch.clone, (made,), None)
     if wants_grad:
         set_requires_grad(vm, made, True)
-    vm.give(made, cont)
+    return made
 
 
 def _asked_by_deepcopy(vm: Any, args: Any) -> tuple[Any, Any]:

@@ -43,7 +43,7 @@ rule(torch.utils._python_dispatch.TorchDispatchMode.__enter__, torch.utils._pyth
 
 
 @rule(_TensorBase.storage_offset)
-def _storage_offset(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _storage_offset(vm: Any, args: Any, kwargs: Any) -> Any:
     """Guards leave offsets open until someone asks; a view's offset comes from one of the inputs met so far."""
     for graph_input in vm.recorder.inputs:
         if graph_input.tensor is None:  # a number
@@ -51,23 +51,22 @@ def _storage_offset(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
         meta = tensor_meta(graph_input.tensor, with_offset=True)
         vm.heap.guard(graph_input.source, Kind.TENSOR, dataclasses.replace(
             vm.recorder.meta_of(graph_input.tensor, graph_input.fake), storage_offset=meta.storage_offset))
-    vm.give(vm.torch_call(_TensorBase.storage_offset, args, kwargs), cont)
+    return vm.torch_call(_TensorBase.storage_offset, args, kwargs)
 
 
 @rule(_TensorBase.requires_grad_)
-def _requires_grad(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _requires_grad(vm: Any, args: Any, kwargs: Any) -> Any:
     value = args[1] if len(args) > 1 else kwargs.get("requires_grad", True)
     set_requires_grad(vm, args[0], value)
-    vm.give(args[0], cont)
+    return args[0]
 
 
-@rule(_TensorBase.retain_grad, arity=(1,))
-def _retain_grad(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+@rule(_TensorBase.retain_grad)
+def _retain_grad(vm: Any, fake: Any, /) -> Any:
     """A node, at which compilers cut the graph: what they compile has one backward for all that is in it.
 
     Where the tensor has been used, its gradient is what comes back from those uses, too: no compiler gets the graph.
     """
-    fake, = args
     tracker = vm.heap.by_standin.get(id(fake))
     with torch._C.DisableTorchFunction():
         wants_grad = fake.requires_grad
@@ -82,7 +81,7 @@ def _retain_grad(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
         vm.recorder.record("call_function", retain_gradient, (fake,), {}, None)
         vm.recorder.changes += 1
         vm.retained[id(fake)] = fake
-    vm.give(None, cont)
+    return None
 
 
 def is_used(node: Any) -> bool:
@@ -93,14 +92,14 @@ def is_used(node: Any) -> bool:
 
 
 @rule(_TensorBase._is_view)
-def _is_view(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _is_view(vm: Any, args: Any, kwargs: Any) -> Any:
     if vm.heap.by_standin.get(id(args[0])) is not None:
         raise Break("SB005", "whether a tensor from outside is a view")
     if vm.recorder.propagation.served:
         raise ExactNeeded
     with torch._C.DisableTorchFunction():
         answer = args[0]._is_view()
-    vm.give(answer, cont)
+    return answer
 
 
 # ---------------------------------------------------------------------- torch.Tensor(...), torch.FloatTensor(...)
@@ -146,24 +145,24 @@ for _name, _dtype in (("FloatTensor", torch.float32), ("DoubleTensor", torch.flo
 
 
 @rule(_TensorBase.new)
-def _new_like(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _new_like(vm: Any, args: Any, kwargs: Any) -> Any:
     """x.new(y.shape): a graph holds sizes as a plain tuple, which `new` takes for the numbers of the tensor."""
     vm.heap.expose_deep(args)
     like, *rest = args
     sizes = tuple(rest[0]) if len(rest) == 1 and type(rest[0]) is torch.Size else tuple(rest)
     if all(type(size) is int or type(size) is torch.SymInt for size in sizes) and "size" not in kwargs:
-        return vm.give(vm.torch_call(_TensorBase.new_empty, (like, sizes or (0,)), kwargs), cont)
+        return vm.torch_call(_TensorBase.new_empty, (like, sizes or (0,)), kwargs)
     if len(rest) == 1 and not kwargs and (made := _of_open_numbers(vm, like, rest[0], {})) is not None:
-        return vm.give(made, cont)
-    vm.give(vm.torch_call(_TensorBase.new, args, kwargs), cont)
+        return made
+    return vm.torch_call(_TensorBase.new, args, kwargs)
 
 
 @rule(_TensorBase.new_tensor)
-def _new_tensor(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _new_tensor(vm: Any, args: Any, kwargs: Any) -> Any:
     vm.heap.expose_deep(args)
     if len(args) == 2 and (made := _of_open_numbers(vm, args[0], args[1], kwargs)) is not None:
-        return vm.give(made, cont)
-    vm.give(vm.torch_call(_TensorBase.new_tensor, args, kwargs, asked=True), cont)
+        return made
+    return vm.torch_call(_TensorBase.new_tensor, args, kwargs, asked=True)
 
 
 def _of_open_numbers(vm: Any, like: Any, data: Any, kwargs: dict[str, Any]) -> Any:
@@ -201,18 +200,18 @@ def _shape_as_tensor(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 
 
 @rule(_TensorBase.random_)
-def _random_between(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _random_between(vm: Any, args: Any, kwargs: Any) -> Any:
     """x.random_(-3, 5): compilers cannot say the operator that does it, named `from`; randint draws the same."""
     names = [name for name in ("from", "to") if name in kwargs]
     bounds = (*args[1:], *(kwargs[name] for name in names))
     if vm.recorder.in_order or len(bounds) != 2:
-        return vm.give(vm.torch_call(_TensorBase.random_, args, kwargs, asked=True), cont)
+        return vm.torch_call(_TensorBase.random_, args, kwargs, asked=True)
     if not all(type(bound) is int and abs(bound) <= _SMALL for bound in bounds) or bounds[0] < 0 and \
             args[0].dtype in (torch.bool, torch.uint8) or bounds[1] > 2 and args[0].dtype is torch.bool:
         raise Break("SB001", "Tensor.random_ between bounds that not every number type has")
     options = {name: value for name, value in kwargs.items() if name not in names}
     drawn = vm.torch_call(torch.randint, (*bounds, tuple(args[0].shape)), {"device": args[0].device, **options})
-    vm.give(vm.torch_call(_TensorBase.copy_, (args[0], drawn), None), cont)
+    return vm.torch_call(_TensorBase.copy_, (args[0], drawn), None)
 
 
 _SMALL = 127
@@ -222,9 +221,9 @@ _SMALL = 127
 
 
 @rule(torch.autograd.profiler.record_function)
-def _record_function(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _record_function(vm: Any, args: Any, kwargs: Any) -> Any:
     """The range is not recorded: the operators inside it may be fused with others."""
-    vm.give(_Range(), cont)
+    return _Range()
 
 
 class _Range:

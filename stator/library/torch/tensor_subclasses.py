@@ -63,17 +63,17 @@ def unhandled(vm: Any, fn: Any, args: Any) -> Any:
 
 
 @rule(_TensorBase.as_subclass)
-def _as_subclass(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _as_subclass(vm: Any, args: Any, kwargs: Any) -> Any:
     given: list[Any] = [*args, *kwargs.values()]
     fake, cls = given
     if type(fake) is not FakeTensor:
         raise Break("SB017", f"as_subclass of a {type(fake).__name__}")
     require_class(cls, "as_subclass")
-    vm.give(note_class(vm, unhandled(vm, _ALIAS, (fake,)), cls), cont)
+    return note_class(vm, unhandled(vm, _ALIAS, (fake,)), cls)
 
 
 @rule(_TensorBase._make_subclass)
-def _make_subclass(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _make_subclass(vm: Any, args: Any, kwargs: Any) -> Any:
     """_make_subclass(cls, data, require_grad=False): the data, detached, as an object of the class."""
     if len(args) not in (2, 3) or set(kwargs) - {"require_grad"} or type(args[1]) is not FakeTensor:
         raise Break("SB017", "_make_subclass with other arguments than a class, a tensor and a flag")
@@ -82,33 +82,33 @@ def _make_subclass(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     made = unhandled(vm, _DETACH, (args[1],))
     if wants_grad:
         set_requires_grad(vm, made, True)
-    vm.give(note_class(vm, made, args[0]), cont)
+    return note_class(vm, made, args[0])
 
 
 @rule(_TensorBase.__new__)
-def _new(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _new(vm: Any, args: Any, kwargs: Any) -> Any:
     """C(tensor) of a class without a `__new__`: an alias; C([1.0, 2.0]), C(2, 3): a new tensor."""
     cls, *given = args
     require_class(cls, "a call of the class")
     if len(given) == 1 and type(given[0]) is FakeTensor and not kwargs:
-        return vm.give(note_class(vm, unhandled(vm, _ALIAS, (given[0],)), cls), cont)
+        return note_class(vm, unhandled(vm, _ALIAS, (given[0],)), cls)
     out: list[Any] = []
     vm.sync(lambda: vm.call(torch.Tensor, tuple(given), kwargs), out)
-    vm.give(note_class(vm, out[0], cls), cont)
+    return note_class(vm, out[0], cls)
 
 
 # ---------------------------------------------------------------------- asking them
 
 
 @rule(DEFAULT.__func__)
-def _default_handler(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _default_handler(vm: Any, args: Any, kwargs: Any) -> Any:
     """Tensor.__torch_function__(cls, func, types, args=(), kwargs=None): the operation, its tensors made `cls`."""
     bound = dict(zip(("cls", "func", "types", "args", "kwargs"), args, strict=False)) | dict(kwargs)
     cls, func, given = bound["cls"], bound["func"], bound.get("kwargs")
     vm.heap.expose(bound["types"])
     positional = vm.collect(bound.get("args", ()))
     if not all(kind in ancestors(vm, cls) for kind in bound["types"]):
-        return vm.give(NotImplemented, cont)
+        return NotImplemented
     known = len(vm.recorder.kept)
     before, vm.functions_off = vm.functions_off, max(vm.functions_off, 1)
     try:
@@ -118,7 +118,7 @@ def _default_handler(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
             result = _converted(vm, result, cls, made)
     finally:
         vm.functions_off = before
-    vm.give(result, cont)
+    return result
 
 
 def _converted(vm: Any, value: Any, cls: type, made: set[int]) -> Any:
@@ -142,7 +142,7 @@ def _converted(vm: Any, value: Any, cls: type, made: set[int]) -> Any:
 
 
 @rule(DISABLED)
-def _disabled_handler(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _disabled_handler(vm: Any, args: Any, kwargs: Any) -> Any:
     """`__torch_function__ = _disabled_torch_function_impl`, called by the program."""
     func, _, *rest = args
     if kwargs or len(rest) > 1 and rest[1] is None:
@@ -152,7 +152,7 @@ def _disabled_handler(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
         result = vm.call_sync(func, tuple(vm.collect(rest[0])) if rest else (), rest[1] if len(rest) > 1 else None)
     finally:
         vm.functions_off = before
-    vm.give(result, cont)
+    return result
 
 
 # ---------------------------------------------------------------------- turning them off
@@ -163,23 +163,23 @@ _LEVELS = {C.DisableTorchFunctionSubclass: 1, C.DisableTorchFunction: 2}
 
 def _context_rules(cls: Any, level: int) -> None:
     @rule(cls, arity=(0,))
-    def make(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-        vm.give(cls(), cont)
+    def make(vm: Any, args: Any, kwargs: Any) -> Any:
+        return cls()
 
     @rule(cls.__enter__)
-    def enter(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    def enter(vm: Any, args: Any, kwargs: Any) -> Any:
         if Strategy.FUNCTIONS_OFF in vm.turned_off or level == 2 and vm.modes:
             raise Break("SB006", f"{cls.__name__}, a setting of torch")
         vm.functions_off_before.append((args[0], vm.functions_off))
         vm.functions_off = max(vm.functions_off, level)
-        vm.give(None, cont)
+        return None
 
     @rule(cls.__exit__)
-    def leave(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    def leave(vm: Any, args: Any, kwargs: Any) -> Any:
         if not vm.functions_off_before or vm.functions_off_before[-1][0] is not args[0]:
             raise Break("SB006", f"leaving a {cls.__name__} that was entered before the call")
         vm.functions_off = vm.functions_off_before.pop()[1]
-        vm.give(None, cont)
+        return None
 
 
 for _cls, _level in _LEVELS.items():
@@ -187,16 +187,16 @@ for _cls, _level in _LEVELS.items():
 
 
 @rule(C._is_torch_function_enabled, arity=(0,))
-def _is_enabled(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-    vm.give(not vm.functions_off, cont)
+def _is_enabled(vm: Any, args: Any, kwargs: Any) -> Any:
+    return not vm.functions_off
 
 
 @rule(C._is_torch_function_all_disabled, arity=(0,))
-def _is_all_disabled(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-    vm.give(vm.functions_off == 2, cont)
+def _is_all_disabled(vm: Any, args: Any, kwargs: Any) -> Any:
+    return vm.functions_off == 2
 
 
 @rule(C._get_torch_function_state, arity=(0,))
-def _state(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _state(vm: Any, args: Any, kwargs: Any) -> Any:
     state = C._TorchFunctionState
-    vm.give((state.ENABLED, state.SUBCLASSES_DISABLED, state.ALL_DISABLED)[vm.functions_off], cont)
+    return (state.ENABLED, state.SUBCLASSES_DISABLED, state.ALL_DISABLED)[vm.functions_off]

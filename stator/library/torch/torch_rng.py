@@ -33,10 +33,10 @@ def record(vm: Any, op: str, target: Any, args: tuple[Any, ...], result: Any = N
 
 
 @rule(torch.manual_seed)
-def _manual_seed(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _manual_seed(vm: Any, args: Any, kwargs: Any) -> Any:
     require_order(vm)
     record(vm, "call_function", torch.manual_seed, (seed_of(args, kwargs),))
-    vm.give(vm.heap.adopt(torch.default_generator, Pinned(torch.default_generator)), cont)
+    return vm.heap.adopt(torch.default_generator, Pinned(torch.default_generator))
 
 
 def seed_of(args: Any, kwargs: Any) -> Any:
@@ -48,9 +48,9 @@ def seed_of(args: Any, kwargs: Any) -> Any:
 
 
 @rule(torch.get_rng_state)
-def _get_state(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _get_state(vm: Any, args: Any, kwargs: Any) -> Any:
     require_order(vm)
-    vm.give(recorded_state(vm, "call_function", torch.get_rng_state, ()), cont)
+    return recorded_state(vm, "call_function", torch.get_rng_state, ())
 
 
 def recorded_state(vm: Any, op: str, target: Any, args: tuple[Any, ...]) -> Any:
@@ -66,10 +66,10 @@ def state_size() -> int:
 
 
 @rule(torch.set_rng_state)
-def _set_state(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _set_state(vm: Any, args: Any, kwargs: Any) -> Any:
     require_order(vm)
     record(vm, "call_function", torch.set_rng_state, (state_of(args, kwargs),))
-    vm.give(None, cont)
+    return None
 
 
 def state_of(args: Any, kwargs: Any) -> Any:
@@ -81,7 +81,7 @@ def state_of(args: Any, kwargs: Any) -> Any:
 
 @rule(torch.seed, torch.initial_seed, torch.cuda.manual_seed, torch.cuda.manual_seed_all, torch.cuda.get_rng_state,
       torch.cuda.set_rng_state)
-def _unknown(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _unknown(vm: Any, args: Any, kwargs: Any) -> Any:
     raise Break("SB013", RANDOM_STREAM)
 
 
@@ -89,7 +89,7 @@ def _unknown(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 
 
 @rule(Generator)
-def _new(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _new(vm: Any, args: Any, kwargs: Any) -> Any:
     require_order(vm, "a torch.Generator made inside")
     device = args[0] if len(args) == 1 and not kwargs else kwargs.get("device", "cpu") if not args else None
     if type(device) not in (str, torch.device) or torch.device(device).type != "cpu" or len(kwargs) > 1:
@@ -97,32 +97,32 @@ def _new(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     generator = Generator()  # stands for the one that the graph makes
     vm.recorder.tie(generator, record(vm, "call_function", Generator, ()))
     vm.fresh[id(generator)] = generator
-    vm.give(generator, cont)
+    return generator
 
 
 @rule(Generator.manual_seed)
-def _seed_generator(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _seed_generator(vm: Any, args: Any, kwargs: Any) -> Any:
     generator = in_graph(vm, args[0])
     record(vm, "call_method", "manual_seed", (generator, seed_of(args[1:], kwargs)))
-    vm.give(generator, cont)
+    return generator
 
 
 @rule(Generator.get_state)
-def _generator_state(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _generator_state(vm: Any, args: Any, kwargs: Any) -> Any:
     generator = in_graph(vm, args[0])
     if generator.device.type != "cpu":
         raise Break("SB013", "the state of a device's torch.Generator")
-    vm.give(recorded_state(vm, "call_method", "get_state", (generator,)), cont)
+    return recorded_state(vm, "call_method", "get_state", (generator,))
 
 
 @rule(Generator.set_state)
-def _set_generator_state(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _set_generator_state(vm: Any, args: Any, kwargs: Any) -> Any:
     generator = in_graph(vm, args[0])
     record(vm, "call_method", "set_state", (generator, state_of(args[1:], kwargs)))
-    vm.give(generator, cont)
+    return generator
 
 
 @rule(Generator.seed, Generator.initial_seed, Generator.clone_state, Generator.graphsafe_get_state,
       Generator.graphsafe_set_state, Generator.get_offset, Generator.set_offset)
-def _not_known(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _not_known(vm: Any, args: Any, kwargs: Any) -> Any:
     raise Break("SB013", "what a torch.Generator holds")

@@ -90,7 +90,7 @@ for _each in (random.Random, numpy.random.RandomState, numpy.random.default_rng)
 
 
 @rule(_random.Random.getstate, _random.Random.setstate, _random.Random.seed)
-def _state_in_c(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _state_in_c(vm: Any, args: Any, kwargs: Any) -> Any:
     raise Break("SB013", "the state of a random stream")
 
 

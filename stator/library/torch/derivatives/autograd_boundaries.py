@@ -49,7 +49,7 @@ def require_plain(vm: Any, what: str) -> None:
 
 
 @rule(torch.nn.Parameter)
-def _parameter(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _parameter(vm: Any, args: Any, kwargs: Any) -> Any:
     given = dict(zip(("data", "requires_grad"), args, strict=False)) | kwargs
     data, flag = given.pop("data", None), given.pop("requires_grad", True)
     if given or len(args) > 2 or type(data) is not FakeTensor or type(flag) is not bool:
@@ -63,14 +63,14 @@ def _parameter(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     vm.recorder.propagation.changed((data,))
     vm.recorder.record("call_function", new_parameter, (data, flag), {}, made)
     vm.recorder.changes += 1
-    vm.give(made, cont)
+    return made
 
 
 # ---------------------------------------------------------------------- modules
 
 
 @rule(BackwardHook.setup_input_hook)
-def _setup_input(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _setup_input(vm: Any, args: Any, kwargs: Any) -> Any:
     if kwargs or len(args) != 2 or type(args[1]) is not tuple:
         raise Break("SB016", _HOOK)
     watch, given = args
@@ -83,19 +83,19 @@ def _setup_input(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
                      for name in ("user_hooks", "user_pre_hooks"))
     node = vm.recorder.record("call_function", WatchModule(module, hooks, before), (), {}, None)
     vm.watches[id(watch)] = (watch, node)
-    vm.give(watched(vm, watch, given, through_input), cont)
+    return watched(vm, watch, given, through_input)
 
 
 @rule(BackwardHook.setup_output_hook)
-def _setup_output(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _setup_output(vm: Any, args: Any, kwargs: Any) -> Any:
     if kwargs or len(args) != 2 or id(args[0]) not in vm.watches:
         raise Break("SB016", _HOOK)
     watch, made = args
     if type(made) is tuple:
-        return vm.give(watched(vm, watch, made, through_output), cont)
+        return watched(vm, watch, made, through_output)
     if is_a(made, tuple):
         raise Break("SB016", f"{_HOOK} that returns a {type(made).__name__}")
-    vm.give(watched(vm, watch, (made,), through_output)[0], cont)
+    return watched(vm, watch, (made,), through_output)[0]
 
 
 def original_of(vm: Any, value: Any) -> Any:

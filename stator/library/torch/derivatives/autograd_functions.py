@@ -117,11 +117,11 @@ def _apply(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 
 
 @rule(torch._C._FunctionBase.__new__)
-def _instance(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _instance(vm: Any, args: Any, kwargs: Any) -> Any:
     """`F().apply(x)`: instances are good for nothing else, and torch warns of them."""
     if not args or kwargs or not is_a(args[0], type) or torch.autograd.Function not in mro_of(args[0]):
         raise Break("SB016", "an autograd function in flight, made by the program")
-    vm.give(torch._C._FunctionBase.__new__(args[0]), cont)
+    return torch._C._FunctionBase.__new__(args[0])
 
 
 def _overrides(vm: Any, cls: type, name: str) -> bool:
@@ -264,6 +264,6 @@ def pending_writes(vm: Any) -> Any:
 
 
 @rule(torch._C._functorch.unwrap_if_dead)
-def _unwrap_if_dead(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _unwrap_if_dead(vm: Any, args: Any, kwargs: Any) -> Any:
     """No functorch transform is active in a trace, so no wrapper can have died in it."""
-    vm.give(args[0], cont)
+    return args[0]

@@ -46,7 +46,7 @@ def require_known(vm: Any) -> None:
 
 
 @rule(ENTER)
-def _enter(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _enter(vm: Any, args: Any, kwargs: Any) -> Any:
     require_known(vm)
     try:
         level = C._enter_dual_level()
@@ -55,18 +55,18 @@ def _enter(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     vm.dual_levels.append(level)
     vm.recorder.tangents = vm.torch_state.dual_levels = True
     vm.recorder.record("call_function", ENTER, (), {}, None)
-    vm.give(level, cont)
+    return level
 
 
 @rule(EXIT)
-def _exit(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _exit(vm: Any, args: Any, kwargs: Any) -> Any:
     level = (*args, *kwargs.values())[0]
     if not vm.dual_levels or type(level) is not int or level != vm.dual_levels[-1]:
         raise Break("SB016", f"leaving a level of {FORWARD} that was not entered here")
     C._exit_dual_level(level=vm.dual_levels.pop())
     vm.recorder.tangents = bool(vm.dual_levels)
     vm.recorder.record("call_function", EXIT, (), {"level": level}, None)
-    vm.give(None, cont)
+    return None
 
 
 def require_left(vm: Any) -> None:
@@ -75,10 +75,10 @@ def require_left(vm: Any) -> None:
 
 
 @rule(forward_ad._maybe_load_decompositions)
-def _load(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _load(vm: Any, args: Any, kwargs: Any) -> Any:
     with C.DisableTorchFunction():
         forward_ad._maybe_load_decompositions()  # once in a process
-    vm.give(None, cont)
+    return None
 
 
 def _on_tensors(function: Any) -> Any:

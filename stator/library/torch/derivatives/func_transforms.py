@@ -99,7 +99,7 @@ def _replaced(args: tuple[Any, ...], fresh: Any, argnums: Any) -> tuple[Any, ...
 
 
 @rule(grad_and_value_impl)
-def _grad_and_value(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _grad_and_value(vm: Any, args: Any, kwargs: Any) -> Any:
     if kwargs or len(args) != 5:
         raise Break("SB016", "torch.func.grad called in another way")
     function, argnums, has_aux, inputs, named = args
@@ -110,7 +110,7 @@ def _grad_and_value(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     grads = pytree.tree_unflatten(list(results[:inner.count]), inner.spec)
     value = results[inner.count]
     aux = pytree.tree_unflatten(list(results[inner.count + 1:]), inner.aux_spec)
-    vm.give((grads, (value, aux)) if has_aux else (grads, value), cont)
+    return (grads, (value, aux)) if has_aux else (grads, value)
 
 
 def grad_call(inner: Differentiated) -> Callable[..., Any]:
@@ -130,7 +130,7 @@ def grad_call(inner: Differentiated) -> Callable[..., Any]:
 
 
 @rule(_jvp_with_argnums)
-def _jvp(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _jvp(vm: Any, args: Any, kwargs: Any) -> Any:
     function, primals, tangents = args[:3]
     argnums = pytree.tree_map(specialise, args[3] if len(args) > 3 else kwargs.get("argnums"))
     strict, has_aux = kwargs.get("strict", False), kwargs["has_aux"]
@@ -146,7 +146,7 @@ def _jvp(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     count = inner.results
     outputs, tangents_out, aux = list(results[:count]), list(results[count:2 * count]), list(results[2 * count:])
     made = (pytree.tree_unflatten(outputs, inner.out_spec), pytree.tree_unflatten(tangents_out, inner.out_spec))
-    vm.give((*made, pytree.tree_unflatten(aux, inner.aux_spec)) if has_aux else made, cont)
+    return (*made, pytree.tree_unflatten(aux, inner.aux_spec)) if has_aux else made
 
 
 def jvp_call(inner: Differentiated, strict: bool) -> Callable[..., Any]:
@@ -164,7 +164,7 @@ def jvp_call(inner: Differentiated, strict: bool) -> Callable[..., Any]:
 
 
 @rule(_vjp_with_argnums)
-def _vjp(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _vjp(vm: Any, args: Any, kwargs: Any) -> Any:
     function, *primals = args
     has_aux = kwargs.get("has_aux", False)
     inner = Differentiated(vm, "vjp", function, tuple(primals), {}, kwargs.get("argnums"), has_aux)
@@ -175,8 +175,8 @@ def _vjp(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     pull = functools.partial(pull_back, vjp_call(inner), inner.operands)
     if has_aux:
         aux = pytree.tree_unflatten(list(results[inner.results:]), inner.aux_spec)
-        return vm.give((outputs, pull, aux), cont)
-    vm.give((outputs, pull), cont)
+        return (outputs, pull, aux)
+    return (outputs, pull)
 
 
 def forward_call(inner: Differentiated) -> Callable[..., Any]:
@@ -210,7 +210,7 @@ def pull_back(vjp: Any, operands: tuple[Any, ...], cotangents: Any, retain_graph
 
 
 @rule(pull_back)
-def _pull_back(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _pull_back(vm: Any, args: Any, kwargs: Any) -> Any:
     vjp, operands, cotangents, *_ = args
     vm.heap.expose_deep(cotangents)
     out_spec, spec = vjp.specs
@@ -218,4 +218,4 @@ def _pull_back(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     if given != out_spec or not all(type(value) is FakeTensor for value in flat) or kwargs.get("create_graph") is False:
         raise Break("SB016", "the function that torch.func.vjp returned, called in another way")
     results = record(vm, vjp, (*operands, *flat))
-    vm.give(pytree.tree_unflatten(list(results), spec), cont)
+    return pytree.tree_unflatten(list(results), spec)

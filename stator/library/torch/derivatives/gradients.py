@@ -28,7 +28,7 @@ _FLAGS = ("retain_graph", "create_graph", "only_inputs", "allow_unused", "is_gra
 
 
 @rule(torch.autograd.grad)
-def _grad(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _grad(vm: Any, args: Any, kwargs: Any) -> Any:
     if Strategy.GRADIENTS_INSIDE in vm.turned_off or vm.recorder.enclosing is not None:
         raise Break("SB016", _WHAT)
     vm.recorder.refuse_tangents(_WHAT)
@@ -52,7 +52,7 @@ def _grad(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     vm.recorder.record("call_function", torch.autograd.grad, (outputs, inputs, seeds),
                        {"retain_graph": flags["retain_graph"], **options}, result)
     vm.recorder.changes += 1
-    vm.give(result, cont)
+    return result
 
 
 def tensors_of(vm: Any, value: Any, or_none: bool = False) -> list[Any]:

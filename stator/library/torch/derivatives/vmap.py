@@ -23,7 +23,7 @@ from stator.shapes.symbolic_values import specialise
 
 
 @rule(vmap_impl)
-def _vmap(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _vmap(vm: Any, args: Any, kwargs: Any) -> Any:
     function, in_dims, out_dims, randomness, chunk_size, *inputs = args
     for value in (in_dims, out_dims, inputs, chunk_size):
         vm.heap.expose_deep(value)
@@ -52,7 +52,7 @@ def _vmap(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
                          chunk_size)
     operands = (*(value for value, _ in mapped), *part.lifted)
     results = record(vm, target, operands)
-    vm.give(pytree.tree_unflatten(list(results), out_spec), cont)
+    return pytree.tree_unflatten(list(results), out_spec)
 
 
 def _witness(vm: Any) -> Witness:
