@@ -39,7 +39,8 @@ def rule(*callables: Any, arity: tuple[int, ...] = ()) -> Callable[[Any], Any]:
             if arity:
                 performed = _checked(callable_, continuing, lambda: (min(arity), max(arity), frozenset()))
             elif names[:3] != _RAW:
-                performed = _checked(callable_, continuing, lambda: _bounds(function, skip=1), inspect.signature(function))
+                signature = inspect.signature(function)
+                performed = _checked(callable_, continuing, lambda: _bounds(function, skip=1), signature)
             elif type(callable_) in _SIGNED:
                 performed = _checked(callable_, continuing, lambda callable_=callable_: _bounds(callable_))
             else:
@@ -79,7 +80,7 @@ def _fits(bound: inspect.Signature, args: Any, kwargs: Any) -> bool:
 
 def _checked(callable_: Any, performed: Rule, bounds_of: Callable[[], Bounds],
              bound: inspect.Signature | None = None) -> Rule:
-    """The rule, for calls that fit; `bounds_of` is asked at the first call.  `bound`: of a rule with named parameters."""
+    """The rule, for calls that fit; `bounds_of` is asked at the first call.  `bound`: of named parameters."""
     bounds: Bounds | None = None
 
     def checked(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
