@@ -15,6 +15,7 @@ from typing import Any
 from stator.code.instruction import Instruction
 from stator.code.intrinsics import intrinsic
 from stator.code.opcodes import LOOP_END_SKIP, NULL_LAST
+from stator.code.stack_effects import pops
 from stator.emit.resume.native_code import SlotKind
 from stator.interp.frame import NULL
 from stator.interp.objects.operators import BINARY, COMPARE, UNARY
@@ -51,39 +52,45 @@ def plan_step(instr: Instruction, kwnames: tuple[str, ...], namespace: dict[str,
     return None if planner is None else planner(instr, kwnames, namespace)
 
 
-def _simple(pops: int, function: Callable[..., Any], instr: Instruction) -> Step:
+def _step(instr: Instruction, run: Callable[[list[Any], Invoke], Outcome], *exits: Exit,
+          called: tuple[Callable[..., Any] | None, int] | None = None) -> Step:
+    """A step that takes its operands as `code/stack_effects` declares."""
+    return Step(pops(instr.opname, instr.arg or 0), run, exits, called)
+
+
+def _simple(function: Callable[..., Any], instr: Instruction) -> Step:
     """An instruction that replaces its operands by one value."""
-    return Step(pops, lambda operands, invoke: (0, [invoke(function, *operands)]), (Exit(instr.index + 1, (V,)),),
-                (function, 0))
+    return _step(instr, lambda operands, invoke: (0, [invoke(function, *operands)]), Exit(instr.index + 1, (V,)),
+                 called=(function, 0))
 
 
-def _statement(pops: int, function: Callable[..., Any], instr: Instruction) -> Step:
+def _statement(function: Callable[..., Any], instr: Instruction) -> Step:
     """An instruction that only does something."""
     def run(operands: list[Any], invoke: Invoke) -> Outcome:
         invoke(function, *operands)
         return 0, []
-    return Step(pops, run, (Exit(instr.index + 1, ()),))
+    return _step(instr, run, Exit(instr.index + 1, ()))
 
 
 def _binary(instr: Instruction, kwnames: Any, namespace: Any) -> Step:
     symbol = instr.argval
     inplace = symbol[-1] == "=" and symbol not in BINARY
     plain, in_place, _ = BINARY[symbol[:-1] if inplace else symbol]
-    return _simple(2, in_place if inplace else plain, instr)
+    return _simple(in_place if inplace else plain, instr)
 
 
 def _compare(instr: Instruction, kwnames: Any, namespace: Any) -> Step:
-    return _simple(2, COMPARE[instr.argval][0], instr)
+    return _simple(COMPARE[instr.argval][0], instr)
 
 
 def _contains(instr: Instruction, kwnames: Any, namespace: Any) -> Step:
     if instr.arg:
-        return _simple(2, lambda item, container: item not in container, instr)
-    return _simple(2, lambda item, container: item in container, instr)
+        return _simple(lambda item, container: item not in container, instr)
+    return _simple(lambda item, container: item in container, instr)
 
 
 def _unary(symbol: str) -> Any:
-    return lambda instr, kwnames, namespace: _simple(1, UNARY[symbol][0], instr)
+    return lambda instr, kwnames, namespace: _simple(UNARY[symbol][0], instr)
 
 
 def _function_of(operands: list[Any]) -> tuple[Any, list[Any]]:
@@ -99,11 +106,10 @@ def _call_kw(instr: Instruction, kwnames: Any, namespace: Any) -> Step:
         function, args = _function_of(operands[:-1])
         named = len(operands[-1])
         return 0, [invoke(function, *args[:-named], **dict(zip(operands[-1], args[-named:], strict=True)))]
-    return Step((instr.arg or 0) + 3, run, (Exit(instr.index + 1, (V,)),))
+    return _step(instr, run, Exit(instr.index + 1, (V,)))
 
 
 def _call(instr: Instruction, kwnames: tuple[str, ...], namespace: Any) -> Step:
-    count = instr.arg or 0
     named = len(kwnames)
 
     def run(operands: list[Any], invoke: Invoke) -> Outcome:
@@ -111,26 +117,27 @@ def _call(instr: Instruction, kwnames: tuple[str, ...], namespace: Any) -> Step:
         if not named:
             return 0, [invoke(function, *args)]
         return 0, [invoke(function, *args[:-named], **dict(zip(kwnames, args[-named:], strict=True)))]
-    return Step(count + 2, run, (Exit(instr.index + 1, (V,)),), None if named else (None, 2))
+    return _step(instr, run, Exit(instr.index + 1, (V,)), called=None if named else (None, 2))
 
 
 def _call_ex(instr: Instruction, kwnames: Any, namespace: Any) -> Step:
     def run(operands: list[Any], invoke: Invoke) -> Outcome:
         function, (args, *kwargs) = _function_of(operands)
         return 0, [invoke(function, *args, **(kwargs[0] if kwargs else {}))]
-    return Step(4 if (instr.arg or 0) & 1 else 3, run, (Exit(instr.index + 1, (V,)),))
+    return _step(instr, run, Exit(instr.index + 1, (V,)))
 
 
 def _load_attr(instr: Instruction, kwnames: Any, namespace: Any) -> Step:
     name = instr.argval
     pushes = _CALLABLE if instr.flag else (V,)
-    return Step(1, lambda operands, invoke: (0, [invoke(getattr, operands[0], name)]), (Exit(instr.index + 1, pushes),))
+    return _step(instr, lambda operands, invoke: (0, [invoke(getattr, operands[0], name)]),
+                 Exit(instr.index + 1, pushes))
 
 
 def _load_method(instr: Instruction, kwnames: Any, namespace: Any) -> Step:
     name = instr.argval
-    return Step(1, lambda operands, invoke: (0, [invoke(getattr, operands[0], name)]),
-                (Exit(instr.index + 1, _CALLABLE),))
+    return _step(instr, lambda operands, invoke: (0, [invoke(getattr, operands[0], name)]),
+                 Exit(instr.index + 1, _CALLABLE))
 
 
 def _load_super_attr(instr: Instruction, kwnames: Any, namespace: Any) -> Step:
@@ -140,37 +147,37 @@ def _load_super_attr(instr: Instruction, kwnames: Any, namespace: Any) -> Step:
         function, *found = operands
         made = invoke(function, *found) if function is super or explicit else invoke(function)
         return 0, [invoke(getattr, made, name)]
-    return Step(3, run, (Exit(instr.index + 1, _CALLABLE if instr.flag else (V,)),))
+    return _step(instr, run, Exit(instr.index + 1, _CALLABLE if instr.flag else (V,)))
 
 
 def _store_attr(instr: Instruction, kwnames: Any, namespace: Any) -> Step:
     name = instr.argval
-    return _statement(2, lambda value, obj: setattr(obj, name, value), instr)
+    return _statement(lambda value, obj: setattr(obj, name, value), instr)
 
 
 def _delete_attr(instr: Instruction, kwnames: Any, namespace: Any) -> Step:
     name = instr.argval
-    return _statement(1, lambda obj: delattr(obj, name), instr)
+    return _statement(lambda obj: delattr(obj, name), instr)
 
 
 def _store_subscr(instr: Instruction, kwnames: Any, namespace: Any) -> Step:
-    return _statement(3, lambda value, obj, key: operator.setitem(obj, key, value), instr)
+    return _statement(lambda value, obj, key: operator.setitem(obj, key, value), instr)
 
 
 def _store_slice(instr: Instruction, kwnames: Any, namespace: Any) -> Step:
-    return _statement(4, lambda value, obj, start, stop: operator.setitem(obj, slice(start, stop), value), instr)
+    return _statement(lambda value, obj, start, stop: operator.setitem(obj, slice(start, stop), value), instr)
 
 
-def _intrinsic(count: int) -> Any:
-    return lambda instr, kwnames, namespace: _simple(count, intrinsic(instr.argval), instr)
+def _intrinsic(instr: Instruction, kwnames: Any, namespace: Any) -> Step:
+    return _simple(intrinsic(instr.argval), instr)
 
 
 def _convert(instr: Instruction, kwnames: Any, namespace: Any) -> Step:
-    return _simple(1, (str, repr, ascii)[(instr.arg or 1) - 1], instr)
+    return _simple((str, repr, ascii)[(instr.arg or 1) - 1], instr)
 
 
 def _delete_subscr(instr: Instruction, kwnames: Any, namespace: Any) -> Step:
-    return _statement(2, operator.delitem, instr)
+    return _statement(operator.delitem, instr)
 
 
 def _load_global(instr: Instruction, kwnames: Any, namespace: dict[str, Any]) -> Step:
@@ -185,14 +192,14 @@ def _load_global(instr: Instruction, kwnames: Any, namespace: dict[str, Any]) ->
             return 0, [getattr(builtins, name)]
         except AttributeError:
             raise NameError(f"name '{name}' is not defined", name=name) from None
-    return Step(0, run, (Exit(instr.index + 1, _CALLABLE if instr.flag else (V,)),))
+    return _step(instr, run, Exit(instr.index + 1, _CALLABLE if instr.flag else (V,)))
 
 
 def _jump_if(wanted: bool) -> Any:
     def plan(instr: Instruction, kwnames: Any, namespace: Any) -> Step:
         def run(operands: list[Any], invoke: Invoke) -> Outcome:
             return (1 if bool(operands[0]) is wanted else 0), []
-        return Step(1, run, (Exit(instr.index + 1, ()), Exit(instr.target or 0, ())))
+        return _step(instr, run, Exit(instr.index + 1, ()), Exit(instr.target or 0, ()))
     return plan
 
 
@@ -200,7 +207,7 @@ def _jump_or_pop(wanted: bool) -> Any:
     def plan(instr: Instruction, kwnames: Any, namespace: Any) -> Step:
         def run(operands: list[Any], invoke: Invoke) -> Outcome:
             return (1, operands) if bool(operands[0]) is wanted else (0, [])
-        return Step(1, run, (Exit(instr.index + 1, ()), Exit(instr.target or 0, (V,))))
+        return _step(instr, run, Exit(instr.index + 1, ()), Exit(instr.target or 0, (V,)))
     return plan
 
 
@@ -211,14 +218,14 @@ def _for_iter(instr: Instruction, kwnames: Any, namespace: Any) -> Step:
     def run(operands: list[Any], invoke: Invoke) -> Outcome:
         value = invoke(next, operands[0], _DONE)
         return (1, []) if value is _DONE else (0, [operands[0], value])
-    return Step(1, run, (Exit(instr.index + 1, (V, V)), Exit((instr.target or 0) + LOOP_END_SKIP, ())))
+    return _step(instr, run, Exit(instr.index + 1, (V, V)), Exit((instr.target or 0) + LOOP_END_SKIP, ()))
 
 
 def _unpack(instr: Instruction, kwnames: Any, namespace: Any) -> Step:
     count = instr.arg or 0
     names = [f"v{i}" for i in range(count)]
     function = _made(f"def unpack(value):\n    [{', '.join(names)}] = value\n    return [{', '.join(reversed(names))}]")
-    return Step(1, lambda operands, invoke: (0, function(operands[0])), (Exit(instr.index + 1, (V,) * count),))
+    return _step(instr, lambda operands, invoke: (0, function(operands[0])), Exit(instr.index + 1, (V,) * count))
 
 
 def _unpack_ex(instr: Instruction, kwnames: Any, namespace: Any) -> Step:
@@ -226,7 +233,7 @@ def _unpack_ex(instr: Instruction, kwnames: Any, namespace: Any) -> Step:
     names = [f"v{i}" for i in range(before)] + ["rest"] + [f"w{i}" for i in range(after)]
     target = ", ".join(f"*{name}" if name == "rest" else name for name in names)
     function = _made(f"def unpack(value):\n    [{target}] = value\n    return [{', '.join(reversed(names))}]")
-    return Step(1, lambda operands, invoke: (0, function(operands[0])), (Exit(instr.index + 1, (V,) * len(names)),))
+    return _step(instr, lambda operands, invoke: (0, function(operands[0])), Exit(instr.index + 1, (V,) * len(names)))
 
 
 def _made(source: str) -> Any:
@@ -241,12 +248,12 @@ def _format(instr: Instruction, kwnames: Any, namespace: Any) -> Step:
 
     def run(value: Any, spec: str = "") -> str:
         return format(value if convert is None else convert(value), spec)
-    return _simple(2 if flags & 4 else 1, run, instr)
+    return _simple(run, instr)
 
 
 def _import_name(instr: Instruction, kwnames: Any, namespace: dict[str, Any]) -> Step:
     name = instr.argval
-    return _simple(2, lambda level, fromlist: builtins.__import__(name, namespace, None, fromlist, level), instr)
+    return _simple(lambda level, fromlist: builtins.__import__(name, namespace, None, fromlist, level), instr)
 
 
 def _import_from(instr: Instruction, kwnames: Any, namespace: dict[str, Any]) -> Step:
@@ -259,7 +266,7 @@ def _import_from(instr: Instruction, kwnames: Any, namespace: dict[str, Any]) ->
         except AttributeError:
             parent = builtins.__import__(module.__name__, namespace, None, (name,), 0)
             return 0, [module, getattr(parent, name)]
-    return Step(1, run, (Exit(instr.index + 1, (V, V)),))
+    return _step(instr, run, Exit(instr.index + 1, (V, V)))
 
 
 def _before_with(instr: Instruction, kwnames: Any, namespace: Any) -> Step:
@@ -269,7 +276,7 @@ def _before_with(instr: Instruction, kwnames: Any, namespace: Any) -> Step:
         enter, leave = _special(cls, manager, "__enter__", ""), _special(
             cls, manager, "__exit__", " (missed __exit__ method)")
         return 0, [leave, enter()]
-    return Step(1, run, (Exit(instr.index + 1, (V, V)),))
+    return _step(instr, run, Exit(instr.index + 1, (V, V)))
 
 
 def _special(cls: type, obj: Any, name: str, missed: str) -> Any:
@@ -288,13 +295,12 @@ def _raise(instr: Instruction, kwnames: Any, namespace: Any) -> Step | None:
         if cause:
             raise exc from cause[0]
         raise exc
-    return _statement(instr.arg, run, instr)
+    return _statement(run, instr)
 
 
-def _build(make: Callable[[list[Any]], Any], scale: int = 1) -> Any:
+def _build(make: Callable[[list[Any]], Any]) -> Any:
     def plan(instr: Instruction, kwnames: Any, namespace: Any) -> Step:
-        return Step((instr.arg or 0) * scale, lambda operands, invoke: (0, [make(operands)]),
-                    (Exit(instr.index + 1, (V,)),))
+        return _step(instr, lambda operands, invoke: (0, [make(operands)]), Exit(instr.index + 1, (V,)))
     return plan
 
 
@@ -306,7 +312,7 @@ def _extend(method: Callable[[Any, Any], Any]) -> Any:
         def run(operands: list[Any], invoke: Invoke) -> Outcome:
             method(operands[0], operands[-1])
             return 0, operands[:-1]
-        return Step(depth + 1, run, (Exit(instr.index + 1, (V,) * depth),))
+        return _step(instr, run, Exit(instr.index + 1, (V,) * depth))
     return plan
 
 
@@ -316,30 +322,30 @@ def _map_add(instr: Instruction, kwnames: Any, namespace: Any) -> Step:
     def run(operands: list[Any], invoke: Invoke) -> Outcome:
         operands[0][operands[-2]] = operands[-1]
         return 0, operands[:-2]
-    return Step(depth + 2, run, (Exit(instr.index + 1, (V,) * depth),))
+    return _step(instr, run, Exit(instr.index + 1, (V,) * depth))
 
 
 _PLANNERS: dict[str, Any] = {
     "BINARY_OP": _binary, "COMPARE_OP": _compare, "CONTAINS_OP": _contains,
     "UNARY_NEGATIVE": _unary("-"), "UNARY_POSITIVE": _unary("+"), "UNARY_INVERT": _unary("~"),
-    "UNARY_NOT": lambda i, k, n: _simple(1, operator.not_, i),
-    "BINARY_SUBSCR": lambda i, k, n: _simple(2, operator.getitem, i),
-    "GET_ITER": lambda i, k, n: _simple(1, iter, i),
+    "UNARY_NOT": lambda i, k, n: _simple(operator.not_, i),
+    "BINARY_SUBSCR": lambda i, k, n: _simple(operator.getitem, i),
+    "GET_ITER": lambda i, k, n: _simple(iter, i),
     "CALL": _call, "CALL_FUNCTION_EX": _call_ex,
     "LOAD_ATTR": _load_attr, "LOAD_METHOD": _load_method, "STORE_ATTR": _store_attr, "DELETE_ATTR": _delete_attr,
     "STORE_SUBSCR": _store_subscr, "DELETE_SUBSCR": _delete_subscr, "LOAD_GLOBAL": _load_global,
     "CALL_KW": _call_kw, "LOAD_SUPER_ATTR": _load_super_attr,
-    "BINARY_SLICE": lambda i, k, n: _simple(3, lambda obj, start, stop: obj[start:stop], i),
-    "STORE_SLICE": _store_slice, "CALL_INTRINSIC_1": _intrinsic(1), "CALL_INTRINSIC_2": _intrinsic(2),
-    "TO_BOOL": lambda i, k, n: _simple(1, bool, i), "CONVERT_VALUE": _convert,
-    "FORMAT_SIMPLE": lambda i, k, n: _simple(1, format, i), "FORMAT_WITH_SPEC": lambda i, k, n: _simple(2, format, i),
+    "BINARY_SLICE": lambda i, k, n: _simple(lambda obj, start, stop: obj[start:stop], i),
+    "STORE_SLICE": _store_slice, "CALL_INTRINSIC_1": _intrinsic, "CALL_INTRINSIC_2": _intrinsic,
+    "TO_BOOL": lambda i, k, n: _simple(bool, i), "CONVERT_VALUE": _convert,
+    "FORMAT_SIMPLE": lambda i, k, n: _simple(format, i), "FORMAT_WITH_SPEC": lambda i, k, n: _simple(format, i),
     "POP_JUMP_IF_FALSE": _jump_if(False), "POP_JUMP_IF_TRUE": _jump_if(True),
     "POP_JUMP_FORWARD_IF_FALSE": _jump_if(False), "POP_JUMP_BACKWARD_IF_FALSE": _jump_if(False),
     "POP_JUMP_FORWARD_IF_TRUE": _jump_if(True), "POP_JUMP_BACKWARD_IF_TRUE": _jump_if(True),
     "JUMP_IF_FALSE_OR_POP": _jump_or_pop(False), "JUMP_IF_TRUE_OR_POP": _jump_or_pop(True),
     "FOR_ITER": _for_iter, "UNPACK_SEQUENCE": _unpack, "UNPACK_EX": _unpack_ex, "FORMAT_VALUE": _format,
     "IMPORT_NAME": _import_name, "IMPORT_FROM": _import_from, "BEFORE_WITH": _before_with, "RAISE_VARARGS": _raise,
-    "BUILD_SET": _build(set), "BUILD_MAP": _build(lambda v: dict(zip(v[::2], v[1::2], strict=True)), 2),
+    "BUILD_SET": _build(set), "BUILD_MAP": _build(lambda v: dict(zip(v[::2], v[1::2], strict=True))),
     # As displays do it, which refuse other things than the methods, and in other words.
     "LIST_EXTEND": _extend(lambda made, value: made.extend([*value])), "SET_UPDATE": _extend(set.update),
     "DICT_UPDATE": _extend(lambda made, value: made.update({**value})),
