@@ -17,7 +17,7 @@ STAMPS := $(VENV)/.stator
 PIP    := $(PY) -m pip --disable-pip-version-check
 PYTEST := OMP_NUM_THREADS=1 $(PY) -m pytest
 
-NATIVE := $(wildcard csrc/*.c csrc/*.cpp csrc/*.h csrc/*/*.h)
+NATIVE := $(wildcard csrc/*.cpp csrc/*.h csrc/*/*.c csrc/*/*.cpp csrc/*/*.h)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test fuzz mutation check sanitize bench test-models clean

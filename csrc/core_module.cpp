@@ -1,18 +1,21 @@
 // The extension module stator._core: GuardProgram, CompiledFunction, Resume, Provenance and EAGER.
 #include <Python.h>
 
-#include "dict_watch.h"
-#include "eager_switch.h"
-#include "entry.h"
-#include "guard_program.h"
+#include "entry/call_listeners.h"
+#include "entry/compiled_function.h"
+#include "entry/eager_switch.h"
+#include "entry/entry.h"
+#include "entry/resume.h"
+#include "entry/user_traceback.h"
+#include "guards/dict_watch.h"
+#include "guards/guard_program.h"
+#include "guards/raw_read.h"
+#include "guards/tensor_check.h"
+#include "guards/tensor_seal.h"
 #include "node_copies.h"
 #include "provenance.h"
-#include "raw_read.h"
 #include "rebuilt_objects.h"
-#include "resume.h"
-#include "tensor_check.h"
-#include "tensor_seal.h"
-#include "user_traceback.h"
+#include "ref.h"
 
 namespace {
 
@@ -27,7 +30,8 @@ bool fill_module(PyObject* module) {
   }
   eager_sentinel = PyObject_New(PyObject, &Eager_Type);
   retry_sentinel = PyObject_New(PyObject, &Eager_Type);
-  return eager_sentinel && retry_sentinel && PyModule_AddObjectRef(module, "RETRY", retry_sentinel) == 0 && PyModule_AddObjectRef(module, "EAGER", eager_sentinel) == 0 &&
+  return eager_sentinel && retry_sentinel && PyModule_AddObjectRef(module, "RETRY", retry_sentinel) == 0 &&
+         PyModule_AddObjectRef(module, "EAGER", eager_sentinel) == 0 &&
          PyModule_AddType(module, &GuardProgram_Type) == 0 &&
          PyModule_AddType(module, &CompiledFunction_Type) == 0 && PyModule_AddType(module, &Resume_Type) == 0 &&
          PyModule_AddType(module, &Provenance_Type) == 0;
@@ -68,7 +72,6 @@ PyModuleDef core_definition = {PyModuleDef_HEAD_INIT, "stator._core",
 }  // namespace
 
 PyMODINIT_FUNC PyInit__core() {
-  PyObject* module = PyModule_Create(&core_definition);
-  if (module && !fill_module(module)) Py_CLEAR(module);
-  return module;
+  stator::Ref module = stator::Ref::steal(PyModule_Create(&core_definition));
+  return module && fill_module(module.get()) ? module.release() : nullptr;
 }

@@ -4,26 +4,10 @@
 // FX's own node type does the work (its list, its users, its arguments); here is only the loop around it.
 #include "node_copies.h"
 
+#include "ref.h"
+
 namespace stator {
 namespace {
-
-// A reference that is let go at the end of the scope.
-class Held {
- public:
-  explicit Held(PyObject* object = nullptr) : object_(object) {}
-  Held(const Held&) = delete;
-  Held& operator=(const Held&) = delete;
-  ~Held() { Py_XDECREF(object_); }
-  PyObject* get() const { return object_; }
-  explicit operator bool() const { return object_ != nullptr; }
-  void take(PyObject* object) {
-    Py_XDECREF(object_);
-    object_ = object;
-  }
-
- private:
-  PyObject* object_;
-};
 
 struct Names {
   PyObject* used;         // set of the names there are
@@ -31,61 +15,63 @@ struct Names {
   PyObject* create_name;  // what FX itself does
 };
 
-PyObject* new_name(const Names& names, PyObject* candidate, bool bare) {
+Ref new_name(const Names& names, PyObject* candidate, bool bare) {
   int known = bare ? PySet_Contains(names.used, candidate) : 0;
-  if (known < 0) return nullptr;
-  if (!known) return PyObject_CallFunctionObjArgs(names.create_name, candidate, Py_None, nullptr);
+  if (known < 0) return Ref();
+  if (!known) return Ref::steal(PyObject_CallFunctionObjArgs(names.create_name, candidate, Py_None, nullptr));
   PyObject* counted = PyDict_GetItemWithError(names.counts, candidate);
-  if (!counted && PyErr_Occurred()) return nullptr;
+  if (!counted && PyErr_Occurred()) return Ref();
   long number = counted ? PyLong_AsLong(counted) : 0;
-  if (number == -1 && PyErr_Occurred()) return nullptr;
-  Held name;
+  if (number == -1 && PyErr_Occurred()) return Ref();
+  Ref name;
   do {
     ++number;
-    name.take(PyUnicode_FromFormat("%U_%ld", candidate, number));
-    if (!name) return nullptr;
+    name = Ref::steal(PyUnicode_FromFormat("%U_%ld", candidate, number));
+    if (!name) return Ref();
     known = PySet_Contains(names.used, name.get());
-    if (known < 0) return nullptr;
+    if (known < 0) return Ref();
   } while (known);
-  Held last(PyLong_FromLong(number));
+  Ref last = Ref::steal(PyLong_FromLong(number));
   if (!last || PySet_Add(names.used, name.get()) < 0 || PyDict_SetItem(names.counts, candidate, last.get()) < 0) {
-    return nullptr;
+    return Ref();
   }
-  return Py_NewRef(name.get());
+  return name;
 }
 
 // The arguments of a node, each node among them replaced by the one that is known for it.
-PyObject* replaced(PyObject* arguments, PyObject* known, PyTypeObject* node_type) {
+Ref replaced(PyObject* arguments, PyObject* known, PyTypeObject* node_type) {
   Py_ssize_t size = PyTuple_GET_SIZE(arguments);
-  PyObject* made = PyTuple_New(size);
-  if (!made) return nullptr;
+  Ref made = Ref::steal(PyTuple_New(size));
+  if (!made) return made;
   for (Py_ssize_t i = 0; i < size; ++i) {
     PyObject* argument = PyTuple_GET_ITEM(arguments, i);
     if (Py_TYPE(argument) == node_type) {
       PyObject* other = PyDict_GetItemWithError(known, argument);
-      if (other) {
-        argument = other;
-      } else if (PyErr_Occurred()) {
-        Py_DECREF(made);
-        return nullptr;
-      }
+      if (!other && PyErr_Occurred()) return Ref();
+      if (other) argument = other;
     }
-    PyTuple_SET_ITEM(made, i, Py_NewRef(argument));
+    PyTuple_SET_ITEM(made.get(), i, new_reference(argument));
   }
   return made;
+}
+
+// What `mapped` makes of an attribute of a node.
+Ref mapped_attribute(PyObject* mapped, PyObject* node, PyObject* name) {
+  Ref own = Ref::steal(PyObject_GetAttr(node, name));
+  return own ? Ref::steal(PyObject_CallOneArg(mapped, own.get())) : Ref();
 }
 
 // Its metadata, with the callers of this layer in the place of the first one's.
 bool fill_meta(PyObject* copy, PyObject* meta, PyObject* above, Py_ssize_t before) {
   static PyObject* attribute = PyUnicode_InternFromString("meta");
   static PyObject* trace = PyUnicode_InternFromString("stack_trace");
-  Held own(PyObject_GetAttr(copy, attribute));
+  Ref own = Ref::steal(PyObject_GetAttr(copy, attribute));
   if (!own || PyDict_Update(own.get(), meta) < 0) return false;
   if (above == Py_None) return true;
   PyObject* text = PyDict_GetItemWithError(meta, trace);
   if (!text) return !PyErr_Occurred();
-  Held rest(PyUnicode_Substring(text, before, PyUnicode_GET_LENGTH(text)));
-  Held whole(rest ? PyUnicode_Concat(above, rest.get()) : nullptr);
+  Ref rest = Ref::steal(PyUnicode_Substring(text, before, PyUnicode_GET_LENGTH(text)));
+  Ref whole = Ref::steal(rest ? PyUnicode_Concat(above, rest.get()) : nullptr);
   return whole && PyDict_SetItem(own.get(), trace, whole.get()) == 0;
 }
 
@@ -113,9 +99,9 @@ PyObject* copy_nodes(PyObject*, PyObject* const* args, Py_ssize_t count) {
   }
   Py_ssize_t before = PyLong_AsSsize_t(args[7]);
   if (before == -1 && PyErr_Occurred()) return nullptr;
-  Held root(PyObject_GetAttrString(graph, "_root"));
-  Held empty(PyTuple_New(0));
-  Held copies(PyList_New(0));
+  Ref root = Ref::steal(PyObject_GetAttrString(graph, "_root"));
+  Ref empty = Ref::steal(PyTuple_New(0));
+  Ref copies = Ref::steal(PyList_New(0));
   if (!root || !empty || !copies) return nullptr;
   PyTypeObject* node_type = Py_TYPE(root.get());
   for (Py_ssize_t i = 0; i < PyList_GET_SIZE(steps); ++i) {
@@ -125,37 +111,28 @@ PyObject* copy_nodes(PyObject*, PyObject* const* args, Py_ssize_t count) {
                           &place, &PyDict_Type, &meta)) {
       return nullptr;
     }
-    Held given, named;
-    if (free != Py_None) {
-      named.take(Py_NewRef(free));
-    } else {
-      Held own(PyObject_GetAttr(node, kwargs_of));
-      named.take(own ? PyObject_CallOneArg(mapped, own.get()) : nullptr);
-    }
-    if (flat != Py_None) {
-      given.take(replaced(flat, known, node_type));
-    } else {
-      Held own(PyObject_GetAttr(node, args_of));
-      given.take(own ? PyObject_CallOneArg(mapped, own.get()) : nullptr);
-    }
-    Held name(given && named ? new_name(names, candidate, bare) : nullptr);
+    Ref named = free != Py_None ? Ref::borrow(free) : mapped_attribute(mapped, node, kwargs_of);
+    if (!named) return nullptr;
+    Ref given = flat != Py_None ? replaced(flat, known, node_type) : mapped_attribute(mapped, node, args_of);
+    if (!given) return nullptr;
+    Ref name = new_name(names, candidate, bare);
     if (!name) return nullptr;
-    Held copy(node_type->tp_new(node_type, empty.get(), nullptr));
-    Held fields(PyTuple_Pack(5, graph, name.get(), op, target, Py_None));
+    Ref copy = Ref::steal(node_type->tp_new(node_type, empty.get(), nullptr));
+    Ref fields = Ref::steal(PyTuple_Pack(5, graph, name.get(), op, target, Py_None));
     if (!copy || !fields || node_type->tp_base->tp_init(copy.get(), fields.get(), nullptr) < 0) return nullptr;
     PyObject* taken[] = {copy.get(), given.get(), named.get()};
-    Held done(PyObject_VectorcallMethod(take, taken, 3 | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr));
+    Ref done = Ref::steal(PyObject_VectorcallMethod(take, taken, 3 | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr));
     if (!done) return nullptr;
     PyObject* placed[] = {root.get(), copy.get()};
-    done.take(PyObject_VectorcallMethod(prepend, placed, 2 | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr));
-    Held row(done ? PyObject_GetItem(table, place) : nullptr);
+    done = Ref::steal(PyObject_VectorcallMethod(prepend, placed, 2 | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr));
+    Ref row = Ref::steal(done ? PyObject_GetItem(table, place) : nullptr);
     if (!row || PyObject_SetItem(row.get(), copy.get(), Py_None) < 0 ||
         PyDict_SetItem(named_as, copy.get(), name.get()) < 0 || !fill_meta(copy.get(), meta, above, before) ||
         PyDict_SetItem(known, node, copy.get()) < 0 || PyList_Append(copies.get(), copy.get()) < 0) {
       return nullptr;
     }
   }
-  return Py_NewRef(copies.get());
+  return copies.release();
 }
 
 }  // namespace stator

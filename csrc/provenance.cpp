@@ -5,13 +5,15 @@
 
 #include <cstddef>
 
+#include "ref.h"
+
 namespace stator {
 namespace {
 
 struct ProvenanceObject {
   PyObject_HEAD
-  PyObject* base;  // nullptr for a root, and until it is sealed
-  PyObject* root;  // where the chain of bases starts; nullptr for a root itself
+  Ref base;  // none for a root, and until it is sealed
+  Ref root;  // where the chain of bases starts; none for a root itself
   Py_ssize_t depth;
   Py_hash_t hash;
 };
@@ -36,33 +38,32 @@ PyObject* seal(PyObject* object, PyObject* const* args, Py_ssize_t count) {
     PyErr_SetString(PyExc_TypeError, "_seal(base, detail): the base is a source or None");
     return nullptr;
   }
-  PyObject* family = PyObject_GetAttr(object, family_name());
+  Ref family = Ref::steal(PyObject_GetAttr(object, family_name()));
   if (!family) return nullptr;
-  PyObject* parts = PyTuple_Pack(3, family, args[0], args[1]);
-  Py_DECREF(family);
+  Ref parts = Ref::steal(PyTuple_Pack(3, family.get(), args[0], args[1]));
   if (!parts) return nullptr;
-  Py_hash_t hash = PyObject_Hash(parts);
-  Py_DECREF(parts);
+  Py_hash_t hash = PyObject_Hash(parts.get());
   if (hash == -1) return nullptr;
   self->hash = hash;
   if (args[0] == Py_None) Py_RETURN_NONE;
   ProvenanceObject* base = provenance_of(args[0]);
-  Py_XSETREF(self->base, Py_NewRef(args[0]));
-  Py_XSETREF(self->root, Py_NewRef(base->root ? base->root : args[0]));
+  self->base = Ref::borrow(args[0]);
+  self->root = Ref::borrow(base->root ? base->root.get() : args[0]);
   self->depth = base->depth + 1;
   Py_RETURN_NONE;
 }
 
 // Whether what `name` says of both is equal; -1 with an exception set.  `calls`: it is a method.
 int agree(PyObject* left, PyObject* right, PyObject* name, bool calls) {
-  PyObject* one = calls ? PyObject_CallMethodNoArgs(left, name) : PyObject_GetAttr(left, name);
-  PyObject* other = one ? calls ? PyObject_CallMethodNoArgs(right, name) : PyObject_GetAttr(right, name) : nullptr;
-  PyObject* answer = other ? PyObject_RichCompare(one, other, Py_EQ) : nullptr;
-  int equal = answer ? PyObject_IsTrue(answer) : -1;
-  Py_XDECREF(answer);
-  Py_XDECREF(other);
-  Py_XDECREF(one);
-  return equal;
+  auto read = [&](PyObject* object) {
+    return Ref::steal(calls ? PyObject_CallMethodNoArgs(object, name) : PyObject_GetAttr(object, name));
+  };
+  Ref one = read(left);
+  if (!one) return -1;
+  Ref other = read(right);
+  if (!other) return -1;
+  Ref answer = Ref::steal(PyObject_RichCompare(one.get(), other.get(), Py_EQ));
+  return answer ? PyObject_IsTrue(answer.get()) : -1;
 }
 
 // The bases stay alive meanwhile: each is held by the step above it.
@@ -72,8 +73,8 @@ int are_equal(PyObject* left, PyObject* right) {
     int equal = Py_TYPE(left) == Py_TYPE(right) ? 1 : agree(left, right, family_name(), false);
     if (equal > 0) equal = agree(left, right, detail_name(), true);
     if (equal <= 0) return equal;
-    left = provenance_of(left)->base;
-    right = provenance_of(right)->base;
+    left = provenance_of(left)->base.get();
+    right = provenance_of(right)->base.get();
   }
   return 1;
 }
@@ -88,14 +89,14 @@ PyObject* compare(PyObject* left, PyObject* right, int operation) {
 Py_hash_t hash_of(PyObject* object) { return provenance_of(object)->hash; }
 
 int traverse(PyObject* object, visitproc visit, void* arg) {
-  Py_VISIT(provenance_of(object)->base);
-  Py_VISIT(provenance_of(object)->root);
+  Py_VISIT(provenance_of(object)->base.get());
+  Py_VISIT(provenance_of(object)->root.get());
   return 0;
 }
 
 int clear(PyObject* object) {
-  Py_CLEAR(provenance_of(object)->base);
-  Py_CLEAR(provenance_of(object)->root);
+  provenance_of(object)->base.reset();
+  provenance_of(object)->root.reset();
   return 0;
 }
 

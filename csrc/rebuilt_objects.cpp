@@ -1,6 +1,8 @@
 // See rebuilt_objects.h.
 #include "rebuilt_objects.h"
 
+#include "ref.h"
+
 namespace stator {
 
 PyObject* set_vars(PyObject*, PyObject* const* args, Py_ssize_t count) {
@@ -8,11 +10,8 @@ PyObject* set_vars(PyObject*, PyObject* const* args, Py_ssize_t count) {
     PyErr_SetString(PyExc_TypeError, "set_vars(object, attributes)");
     return nullptr;
   }
-  PyObject* own = PyObject_GenericGetDict(args[0], nullptr);
-  if (!own) return nullptr;
-  int failed = PyDict_Update(own, args[1]);
-  Py_DECREF(own);
-  if (failed) return nullptr;
+  Ref own = Ref::steal(PyObject_GenericGetDict(args[0], nullptr));
+  if (!own || PyDict_Update(own.get(), args[1]) < 0) return nullptr;
   Py_RETURN_NONE;
 }
 
@@ -36,23 +35,17 @@ PyObject* set_layout(PyObject*, PyObject* value) {
     return nullptr;
   }
   auto* set = reinterpret_cast<PySetObject*>(value);
-  PyObject* slots = PyList_New(0);
+  Ref slots = Ref::steal(PyList_New(0));
   if (!slots) return nullptr;
   for (Py_ssize_t i = 0; i <= set->mask; i++) {
     const setentry& entry = set->table[i];
     if (!entry.key) continue;
-    PyObject* slot = Py_BuildValue("nn", i, static_cast<Py_ssize_t>(entry.hash));  // -1: a member was there
-    if (!slot || PyList_Append(slots, slot) < 0) {
-      Py_XDECREF(slot);
-      Py_DECREF(slots);
-      return nullptr;
-    }
-    Py_DECREF(slot);
+    Ref slot = Ref::steal(Py_BuildValue("nn", i, static_cast<Py_ssize_t>(entry.hash)));  // -1: a member was there
+    if (!slot || PyList_Append(slots.get(), slot.get()) < 0) return nullptr;
   }
-  PyObject* taken = PyList_AsTuple(slots);
-  Py_DECREF(slots);
+  Ref taken = Ref::steal(PyList_AsTuple(slots.get()));
   if (!taken) return nullptr;
-  return Py_BuildValue("nnN", set->mask, set->finger, taken);
+  return Py_BuildValue("nnO", set->mask, set->finger, taken.get());
 }
 
 namespace {
@@ -61,13 +54,11 @@ namespace {
 PyObject* removed_member() {
   static PyObject* known = nullptr;
   if (known) return known;
-  PyObject* one = PyLong_FromLong(1);
-  PyObject* set = one ? PySet_New(nullptr) : nullptr;
-  if (set && PySet_Add(set, one) == 0 && PySet_Discard(set, one) == 1) {
-    known = reinterpret_cast<PySetObject*>(set)->table[1].key;
+  Ref one = Ref::steal(PyLong_FromLong(1));
+  Ref set = Ref::steal(one ? PySet_New(nullptr) : nullptr);
+  if (set && PySet_Add(set.get(), one.get()) == 0 && PySet_Discard(set.get(), one.get()) == 1) {
+    known = set.as<PySetObject>()->table[1].key;
   }
-  Py_XDECREF(set);
-  Py_XDECREF(one);
   return known;
 }
 
@@ -95,7 +86,7 @@ int place_members(PySetObject* set, Py_ssize_t mask, Py_ssize_t finger, PyObject
     PyObject* slot = PyTuple_GET_ITEM(slots, i);
     setentry& entry = set->table[PyLong_AsSsize_t(PyTuple_GET_ITEM(slot, 0))];
     entry.hash = PyLong_AsSsize_t(PyTuple_GET_ITEM(slot, 1));
-    entry.key = entry.hash == -1 ? removed : Py_NewRef(PyList_GET_ITEM(members, next++));
+    entry.key = entry.hash == -1 ? removed : new_reference(PyList_GET_ITEM(members, next++));
   }
   set->fill = count;
   set->used = used;
@@ -113,21 +104,19 @@ PyObject* fill_set(PyObject*, PyObject* const* args, Py_ssize_t count) {
     return nullptr;
   }
   if (!PyArg_ParseTuple(args[1], "nnO!", &mask, &finger, &PyTuple_Type, &slots)) return nullptr;
-  PyObject* made = args[0] == reinterpret_cast<PyObject*>(&PySet_Type)         ? PySet_New(nullptr)
-                   : args[0] == reinterpret_cast<PyObject*>(&PyFrozenSet_Type) ? PyFrozenSet_New(nullptr)
-                                                                               : Py_NewRef(args[0]);
+  Ref made = args[0] == reinterpret_cast<PyObject*>(&PySet_Type)         ? Ref::steal(PySet_New(nullptr))
+             : args[0] == reinterpret_cast<PyObject*>(&PyFrozenSet_Type) ? Ref::steal(PyFrozenSet_New(nullptr))
+                                                                         : Ref::borrow(args[0]);
   if (!made) return nullptr;
-  if (!PyAnySet_Check(made)) {
-    Py_DECREF(made);
+  if (!PyAnySet_Check(made.get())) {
     PyErr_SetString(PyExc_TypeError, "fill_set() fills sets");
     return nullptr;
   }
-  int placed = place_members(reinterpret_cast<PySetObject*>(made), mask, finger, slots, args[2]);
+  int placed = place_members(made.as<PySetObject>(), mask, finger, slots, args[2]);
   for (Py_ssize_t i = 0; placed == 0 && i < PyList_GET_SIZE(args[2]); i++) {
-    if (PySet_Add(made, PyList_GET_ITEM(args[2], i)) < 0) placed = -1;
+    if (PySet_Add(made.get(), PyList_GET_ITEM(args[2], i)) < 0) placed = -1;
   }
-  if (placed < 0) Py_CLEAR(made);
-  return made;
+  return placed < 0 ? nullptr : made.release();
 }
 
 }  // namespace stator

@@ -36,10 +36,10 @@ class Compilation(NamedTuple):
 
 def extensions(torch_folder: str) -> list[Extension]:
     """The extension modules that the sources in csrc/ make; a module without sources is an error."""
-    hook = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "csrc").glob("hook*.c"))
-    core = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "csrc").glob("*.cpp"))
+    hook = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "csrc" / "hook").glob("*.c"))
+    core = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "csrc").rglob("*.cpp"))
     if not hook or not core:
-        sys.exit("Stator's sources are incomplete: csrc/ must hold hook*.c and *.cpp.")
+        sys.exit("Stator's sources are incomplete: csrc/ must hold hook/*.c and *.cpp.")
     include = sysconfig.get_paths()["include"]
     torch_include = os.path.join(torch_folder, "include")
     torch_lib = os.path.join(torch_folder, "lib")
@@ -133,9 +133,12 @@ class NativeBuild(build_ext):
         for ext, steps in plans:
             self.link(ext, [step.target for step in steps])
 
-    def compilation(self, ext: Extension, source: str) -> Compilation:
+    def objects_folder(self) -> Path:
         key = f"{sysconfig.get_config_var('SOABI')}-torch-{self.torch_version}"
-        target = ROOT / "build" / "objects" / key / (source + ".o")
+        return ROOT / "build" / "objects" / key
+
+    def compilation(self, ext: Extension, source: str) -> Compilation:
+        target = self.objects_folder() / (source + ".o")
         # System headers (-isystem) raise no warnings of ours and stay out of the dependency file; a changed
         # torch or Python changes the folder's name instead.
         includes = [
@@ -165,7 +168,7 @@ class NativeBuild(build_ext):
         make(step.target, step.command)
 
     def link(self, ext: Extension, objects: list[Path]) -> None:
-        target = objects[0].parents[1] / (ext.name + ".so")
+        target = self.objects_folder() / (ext.name + ".so")
         command = [
             *shlex.split(self.compilers["C++" if ext.language == "c++" else "C"]),
             "-shared",

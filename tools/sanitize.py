@@ -37,6 +37,13 @@ def runtime_library(name: str) -> str:
     return path
 
 
+def drop_stale(sources: Path, copy: Path) -> None:
+    """Delete what an earlier copy holds and the sources no longer do: the build takes every file there is."""
+    for path in copy.rglob("*"):
+        if path.is_file() and not (sources / path.relative_to(copy)).exists():
+            path.unlink()
+
+
 def copy_tree() -> None:
     """The sources beside each other under build/sanitize; files keep their times, so that builds stay incremental."""
     for part in PARTS:
@@ -47,6 +54,7 @@ def copy_tree() -> None:
         else:
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(source, target)
+    drop_stale(ROOT / "csrc", COPY / "csrc")
 
 
 def main(arguments: list[str]) -> int:

@@ -7,6 +7,7 @@ such a core and lets the tests meet each fault.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import NamedTuple
 
 
@@ -20,7 +21,7 @@ class Fault(NamedTuple):
 
     @property
     def mutant(self) -> str:
-        return f"{'variation' if self in VARIATIONS else 'core'}.{self.file.partition('.')[0]} without {self.name}"
+        return f"{'variation' if self in VARIATIONS else 'core'}.{Path(self.file).stem} without {self.name}"
 
 
 def never(name: str, file: str, condition: str) -> Fault:
@@ -37,10 +38,11 @@ def skipped(name: str, file: str, statement: str) -> Fault:
     return Fault(name, file, statement, f"if (!FAULT) {statement}")
 
 
-SEAL, CERTIFICATE, PROGRAM, TENSOR = "tensor_seal.cpp", "certificate.cpp", "guard_program.cpp", "tensor_check.cpp"
-STATE, REBUILT, ORIGIN, READ = "state_check.cpp", "rebuilt_objects.cpp", "provenance.cpp", "raw_read.cpp"
-BINDING, ENTRY, SHAPE, WATCH = "argument_binding.cpp", "entry.cpp", "shape_check.cpp", "dict_watch.cpp"
-PARTITION = "partition_check.cpp"
+SEAL, CERTIFICATE, PROGRAM = "guards/tensor_seal.cpp", "guards/certificate.cpp", "guards/guard_program.cpp"
+TENSOR, STATE, READ = "guards/tensor_check.cpp", "guards/state_check.cpp", "guards/raw_read.cpp"
+SHAPE, PARTITION = "guards/shape_check.cpp", "guards/partition_check.cpp"
+BINDING, CALL, FUNCTION = "entry/argument_binding.cpp", "entry/trampoline.cpp", "entry/compiled_function.cpp"
+DISPATCH, REBUILT, ORIGIN = "entry/dispatch.cpp", "rebuilt_objects.cpp", "provenance.cpp"
 
 FAULTS = [
     # Tensors proven again by the words of their metadata.
@@ -99,8 +101,8 @@ FAULTS = [
     always("OrderedDicts keep their version when they are reordered", PROGRAM,
            "!(group.ordered && PyODict_Check(dict))"),
     never("programs that were cleared", PROGRAM, "cleared_"),
-    Fault("inputs that are handed over together", PROGRAM, "PyTuple_SET_ITEM(tuple, i, value_of(i));",
-          "PyTuple_SET_ITEM(tuple, i, value_of(FAULT ? packed - 1 - i : i));"),
+    Fault("inputs that are handed over together", PROGRAM, "PyTuple_SET_ITEM(tuple.get(), i, value_of(i));",
+          "PyTuple_SET_ITEM(tuple.get(), i, value_of(FAULT ? packed - 1 - i : i));"),
     never("sets of another size", PROGRAM, "PySet_GET_SIZE(object) != expected.size"),
     # The facts of a tensor.
     Fault("dispatch keys", TENSOR, "impl->key_set().raw_repr() != keys_ ||",
@@ -134,8 +136,8 @@ FAULTS = [
     Fault("modes of functions", STATE, "&& modes_match();", "&& (FAULT || modes_match());"),
     never("how many modes of functions", STATE, "TLS::stack_len() != static_cast<int64_t>(modes_.size())"),
     # Results that are built in C.
-    Fault("attributes of a rebuilt object", REBUILT, "int failed = PyDict_Update(own, args[1]);",
-          "int failed = FAULT ? 0 : PyDict_Update(own, args[1]);"),
+    Fault("attributes of a rebuilt object", REBUILT, "PyDict_Update(own.get(), args[1]) < 0",
+          "(!FAULT && PyDict_Update(own.get(), args[1]) < 0)"),
     Fault("items of a rebuilt dict", REBUILT, "while (PyDict_Next(args[1]", "while (!FAULT && PyDict_Next(args[1]"),
     never("the order of a rebuilt OrderedDict", REBUILT, "PyODict_Check(args[0])"),
     never("members of a set that hash otherwise", REBUILT, "has != had"),
@@ -146,8 +148,8 @@ FAULTS = [
     Fault("families of sources", ORIGIN, "agree(left, right, family_name(), false)",
           "(FAULT ? 1 : agree(left, right, family_name(), false))"),
     never("what tells sources of a family apart", ORIGIN, "equal > 0"),
-    Fault("what a source starts from", ORIGIN, "left = provenance_of(left)->base;",
-          "if (FAULT) return 1;\n    left = provenance_of(left)->base;"),
+    Fault("what a source starts from", ORIGIN, "left = provenance_of(left)->base.get();",
+          "if (FAULT) return 1;\n    left = provenance_of(left)->base.get();"),
     # Constants and keys.
     never("types of constants", READ, "type != Py_TYPE(right)"),
     Fault("the sign of zero", READ, "return same_float(PyFloat_AS_DOUBLE(left), PyFloat_AS_DOUBLE(right));",
@@ -164,10 +166,10 @@ FAULTS = [
     Fault("arguments behind *", BINDING, "PyObject* item = argument(positional + i);",
           "PyObject* item = argument(FAULT ? given - 1 : positional + i);"),
     skipped("an argument given twice", BINDING, "if (slots_[place]) return false;"),
-    skipped("guesses of the dispatcher are forgotten with their entry", ENTRY,
-            "compiled_of(object)->dispatcher->forget();\n  Py_DECREF(entry);"),
-    Fault("threads that run eagerly", ENTRY, "eager_reasons != 0 ?", "(!FAULT && eager_reasons != 0) ?"),
-    never("a debugger steps through", ENTRY, "is_stepped()"),
+    skipped("guesses of the dispatcher are forgotten with their entry", FUNCTION,
+            "compiled_of(object)->dispatcher->forget();"),
+    Fault("threads that run eagerly", CALL, "eager_reasons != 0 ?", "(!FAULT && eager_reasons != 0) ?"),
+    never("a debugger steps through", CALL, "is_stepped()"),
     Fault("relations of sizes", SHAPE, "return stack.size() == 1 && !stack[0].is_float && stack[0].integer != 0;",
           "return FAULT || (stack.size() == 1 && !stack[0].is_float && stack[0].integer != 0);"),
     Fault("sums that pass 64 bits", SHAPE, "return !__builtin_add_overflow(a, b, &result.integer);",
@@ -184,7 +186,7 @@ VARIATIONS = [
     Fault("no seals", SEAL, "if (!layout_is_known ||", "if (FAULT || !layout_is_known ||"),
     Fault("no certificates", CERTIFICATE, "if (!certificate_ || !certificate_->valid) return unproven;",
           "if (FAULT || !certificate_ || !certificate_->valid) return unproven;"),
-    Fault("calls that all look alike to the dispatcher", "dispatch.cpp", "*fingerprint = mixed;",
+    Fault("calls that all look alike to the dispatcher", DISPATCH, "*fingerprint = mixed;",
           "*fingerprint = FAULT ? 7 : mixed;"),
     Fault("sources that all hash alike", ORIGIN, "self->hash = hash;", "self->hash = FAULT ? 7 : hash;"),
 ]

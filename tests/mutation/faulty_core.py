@@ -20,6 +20,7 @@ from collections import defaultdict
 from pathlib import Path
 
 from tests.mutation.core_faults import Fault, numbered
+from tools.sanitize import drop_stale
 
 ROOT = Path(__file__).resolve().parents[2]
 COPY = ROOT / "build" / "faults"
@@ -48,13 +49,15 @@ def copy_tree() -> None:
     for part in PARTS:
         source, target = ROOT / part, COPY / part
         if source.is_dir():
+            changed = (Path(name).name for name in (*by_file, "core_module.cpp"))
             shutil.copytree(source, target, dirs_exist_ok=True,
-                            ignore=shutil.ignore_patterns("*.so", "__pycache__", *by_file, "core_module.cpp"))
+                            ignore=shutil.ignore_patterns("*.so", "__pycache__", *changed))
         else:
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(source, target)
     texts = {name: patched((ROOT / "csrc" / name).read_text(), faults) for name, faults in by_file.items()}
     texts["core_module.cpp"] = (ROOT / "csrc" / "core_module.cpp").read_text() + DEFINITION
+    drop_stale(ROOT / "csrc", COPY / "csrc")
     for name, text in texts.items():
         target = COPY / "csrc" / name
         if not target.exists() or target.read_text() != text:

@@ -1,4 +1,4 @@
-"""Compile csrc/hook*.c for the running interpreter.   (folder, defines)  ->  the loaded extension module"""
+"""Compile csrc/hook/*.c for the running interpreter.   (folder, defines)  ->  the loaded extension module"""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sysconfig
 from pathlib import Path
 from types import ModuleType
 
-CSRC = Path(__file__).resolve().parents[3] / "csrc"
+HOOK = Path(__file__).resolve().parents[3] / "csrc" / "hook"
 FLAGS = [
     "-shared",
     "-fPIC",
@@ -27,7 +27,7 @@ FLAGS = [
 def compile_command(target: Path, *defines: str) -> list[str]:
     include = sysconfig.get_path("include")
     extra = [f"-D{define}" for define in defines]
-    sources = sorted(map(str, CSRC.glob("hook*.c")))
+    sources = sorted(map(str, HOOK.glob("*.c")))
     compiler = os.environ.get("CC", "gcc")
     return [compiler, *FLAGS, *extra, f"-I{include}", *sources, "-o", str(target)]
 
