@@ -1,11 +1,12 @@
 """Run one subject under every pattern and observation, eagerly and compiled, and list the differences.
 
 In: a subject, backends and observations.  Out: a verdict: the pairs (subject, pattern) and calls that were compared, the
-differences, and the reason when no sample can be made.
+differences, what could not be arranged and why, and whether the writer was captured.
 """
 
 from __future__ import annotations
 
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
@@ -14,15 +15,18 @@ from typing import Any
 import torch
 
 import stator
+from stator import events
 from tests.enumeration.observations import OBSERVATIONS, Program
 from tests.enumeration.opinfo_samples import SEED
-from tests.enumeration.overloads import Subject
-from tests.enumeration.patterns import ORDERS, PATTERNS
+from tests.enumeration.overloads import FUNCTION, METHOD, Subject
+from tests.enumeration.patterns import NEEDS, ORDERS, PATTERNS, is_plain
 from tests.enumeration.samples import Sample, find_sample
-from tests.portrait import Describer, Portrait, differences
+from tests.portrait import Describer, Portrait, differences, same_numbers
 
 BACKENDS = ("eager", "aot_eager")
 HOME = "tests.enumeration.observations"
+# A public name reaches the operator that runs under every observation; its own way there is seen under these.
+OF_PUBLIC_NAMES = ("value", "item", "alias", "failure")
 
 
 @dataclass
@@ -30,8 +34,12 @@ class Verdict:
     subject: str
     reason: str = ""  # why there is no sample
     patterns: list[str] = field(default_factory=list)
-    calls: int = 0
-    found: list[str] = field(default_factory=list)
+    refused: dict[str, str] = field(default_factory=dict)  # pattern -> why the sample cannot be arranged so
+    raising: list[str] = field(default_factory=list)  # patterns under which eager raises
+    stopped: dict[str, str] = field(default_factory=dict)  # backend -> why the first call is not one graph; empty where it is
+    calls: dict[str, int] = field(default_factory=dict)  # backend -> compiled calls
+    found: list[str] = field(default_factory=list)  # "pattern | observation | backend | first pattern: difference"
+    seconds: float = 0.0  # of processor time
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -91,8 +99,50 @@ def is_deterministic(program: Program, sample: Sample) -> bool:
     return not list(differences(first, second, "", exact=False))
 
 
-def judge(subject: Subject, backends: tuple[str, ...] = BACKENDS, observations: tuple[str, ...] = tuple(OBSERVATIONS),
+def writes_beyond(subject: Subject, sample: Sample) -> bool:
+    """Whether the eager kernel writes to memory behind the written tensor: it resizes an out= that has the right sizes."""
+    copy = sample.fresh()
+    path, tensor = copy.first_written() or ((), torch.empty(0))
+    if not is_plain(tensor) or tensor.requires_grad:
+        return False
+    base = torch.cat([tensor.reshape(-1), torch.ones(64, dtype=tensor.dtype)])
+    copy.put(path, base[:-64].view(tensor.shape))
+    torch.manual_seed(SEED)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            subject.call(*copy.args, **copy.kwargs)
+        except Exception:  # an outcome that the patterns compare
+            return False
+    return not bool((base[-64:] == 1).all())
+
+
+def reads_outputs(subject: Subject, sample: Sample) -> bool:
+    """Whether the eager result depends on what the out= tensors held: the kernel adds to them, or leaves parts unwritten."""
+    results = []
+    for contents in (0, 1):
+        copy = sample.fresh()
+        outputs = [tensor for path, tensor in copy.tensors() if path[0] == "kwargs" and any(path[: len(each)] == each for each in copy.written)]
+        if not outputs or not all(is_plain(each) and not each.requires_grad for each in outputs):
+            return False
+        for each in outputs:
+            each.fill_(contents)
+        torch.manual_seed(SEED)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            subject.call(*copy.args, **copy.kwargs)
+        results.append(outputs)
+    return not all(same_numbers(*pair, exact=False) for pair in zip(*results, strict=True))
+
+
+def observed_by(subject: Subject) -> tuple[str, ...]:
+    return OF_PUBLIC_NAMES if subject.form in (METHOD, FUNCTION) else tuple(OBSERVATIONS)
+
+
+def judge(subject: Subject, backends: tuple[str, ...] = BACKENDS, observations: tuple[str, ...] = (),
           compiler: Callable[..., Any] = stator.compile) -> Verdict:
+    """Compare under the observations, or under those that the form of the subject is worth."""
+    started = time.process_time()
     verdict = Verdict(str(subject))
     sample, verdict.reason = find_sample(subject)
     if sample is None:
@@ -102,18 +152,37 @@ def judge(subject: Subject, backends: tuple[str, ...] = BACKENDS, observations: 
     if not is_deterministic(OBSERVATIONS["value"](subject.call, at, limit), sample):
         verdict.reason = "results differ between two eager calls"
         return verdict
-    verdict.patterns = [name for name in PATTERNS if arrange(sample, name) is not None]
-    for name in observations:
-        expected: dict[str, Portrait] = {}
+    if writes_beyond(subject, sample):
+        verdict.reason = "eager writes beyond its out=: the kernel resizes it"
+        return verdict
+    if reads_outputs(subject, sample):
+        verdict.reason = "eager adds to what out= held, or leaves parts of it: no functional form does"
+        return verdict
+    chosen = observations or observed_by(subject)
+    wanted = {pattern for name in chosen for order in orders_of(name) for pattern in order}
+    verdict.patterns = [name for name in PATTERNS if name in wanted and arrange(sample, name) is not None]
+    verdict.refused = {name: NEEDS[name] for name in PATTERNS if name in wanted and name not in verdict.patterns}
+    for name in chosen:
         program = OBSERVATIONS[name](subject.call, at, limit)
-        for pattern in verdict.patterns:
-            arranged = arrange(sample, pattern)
-            assert arranged is not None
-            expected[pattern] = seen(program, *arranged)
+        expected = {pattern: seen(program, *arranged) for pattern, arranged in all_arranged(sample, verdict.patterns)}
+        if name == chosen[0]:
+            verdict.raising = [pattern for pattern, portrait in expected.items() if "raised" in portrait.parts]
         for backend in backends:
-            for order in (patterns for patterns, only_for in ORDERS if not only_for or name in only_for):
+            for order in orders_of(name):
                 verdict.found.extend(differing(verdict, sample, name, program, backend, order, expected, compiler))
+    verdict.seconds = round(time.process_time() - started, 3)
     return verdict
+
+
+def orders_of(observation: str) -> list[tuple[str, ...]]:
+    return [patterns for patterns, only_for in ORDERS if not only_for or observation in only_for]
+
+
+def all_arranged(sample: Sample, patterns: list[str]) -> Iterator[tuple[str, tuple[Sample, Any]]]:
+    for pattern in patterns:
+        arranged = arrange(sample, pattern)
+        assert arranged is not None
+        yield pattern, arranged
 
 
 def differing(verdict: Verdict, sample: Sample, name: str, program: Program, backend: str, order: tuple[str, ...],
@@ -121,13 +190,25 @@ def differing(verdict: Verdict, sample: Sample, name: str, program: Program, bac
     """One compiled function, called with the patterns of an order in turn."""
     stator.reset()
     compiled = compiler(program, backend=backend)
-    first = next((pattern for pattern in order if pattern in expected), "")
-    for pattern in order:
-        if pattern not in expected:
-            continue
-        arranged = arrange(sample, pattern)
-        assert arranged is not None
-        verdict.calls += 1
-        for difference in differences(expected[pattern], seen(compiled, *arranged), "", exact=False):
-            yield f"{pattern} | {name} | {backend} | first {first}: {difference}"
+    present = [pattern for pattern in order if pattern in expected]
+    for pattern, arranged in all_arranged(sample, present):
+        verdict.calls[backend] = verdict.calls.get(backend, 0) + 1
+        if backend not in verdict.stopped:  # its first call
+            with events.record() as log:
+                portrait = seen(compiled, *arranged)
+            verdict.stopped[backend] = why_stopped(log)
+        else:
+            portrait = seen(compiled, *arranged)
+        for difference in differences(expected[pattern], portrait, "", exact=False):
+            yield f"{pattern} | {name} | {backend} | first {present[0]}: {difference}"
             break
+
+
+def why_stopped(log: list[events.Event]) -> str:
+    """The first graph break or eager call of a capture; empty where the capture is whole."""
+    for event in log:
+        if isinstance(event, events.GraphBreak):
+            return f"{event.code}: {event.cause}"[:200]
+        if isinstance(event, (events.EagerFallback, events.ProgramRaised, events.InternalFailure)):
+            return f"{type(event).__name__}: {getattr(event, 'why', '') or getattr(event, 'error', '')}"[:200]
+    return ""

@@ -132,3 +132,8 @@ def packed_scalars(subject: Subject) -> Iterator[Values]:
         return [ramp(3, start=start), ramp(3, start=start + 1)]
 
     yield by_type(subject, self=pair(1), tensor1=pair(2), tensor2=pair(3), scalars=torch.tensor([0.5, 2.0]))
+
+
+@family(r"^aten::_convert_indices_from_csr_to_coo")
+def compressed_indices(subject: Subject) -> Iterator[Values]:
+    yield by_type(subject, crow_indices=torch.tensor([0, 1, 3]), col_indices=torch.tensor([1, 0, 1]))

@@ -122,13 +122,23 @@ PATTERNS: dict[str, Callable[[Sample], Arranged | None]] = {
     "distinct element": distinct_element, "element": element,
 }  # fmt: skip
 
+# What a pattern asks of a sample; a sample without it is listed with this reason.
+STRIDED = "needs a strided written tensor with elements"
+PARTNER = "needs another operand with the sizes, dtype and layout of the written tensor"
+ARRAY = "needs a written tensor that numpy can show"
+NEEDS: dict[str, str] = {
+    "overlapping view": STRIDED, "view of a base": STRIDED, "same operand": PARTNER, "overlapping operand": f"{PARTNER}, strided",
+    "distinct array": ARRAY, "numpy face": ARRAY, "distinct element": f"{STRIDED}, contiguous", "element": f"{STRIDED}, contiguous",
+}  # fmt: skip
+
 ITEMS = ("item", "item twice")
+VALUES = ("value", *ITEMS, "alias", "face")
 # Each is one compiled function, called with these patterns in turn; and the observations it is made for, if not for all.
 ORDERS: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     (("distinct", "same tensor", "overlapping view", "view of a base", "same operand", "overlapping operand"), ()),
-    (("same operand", "view of a base", "same tensor", "distinct"), ()),
+    (("same operand", "view of a base", "distinct"), VALUES),
     (("distinct array", "numpy face"), ()),
-    (("numpy face", "distinct array"), ()),
+    (("numpy face", "distinct array"), VALUES),
     (("distinct element", "element"), ITEMS),
     (("element", "distinct element"), ITEMS),
 )

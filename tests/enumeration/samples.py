@@ -69,11 +69,11 @@ class Sample:
 
 def attempt(subject: Subject, sample: Sample) -> tuple[bool, str]:
     """Whether the eager call succeeds and changes a written tensor; a text when it fails."""
-    copy = sample.fresh()
     torch.manual_seed(SEED)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
+            copy = sample.fresh()
             subject.call(*copy.args, **copy.kwargs)
         except Exception as error:  # no sample: the next candidate is tried
             return False, f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"

@@ -86,20 +86,25 @@ def _signature_of_c(func: Any) -> Signature | None:
 
 
 @functools.cache
-def _signature_of_packet(packet: OpOverloadPacket) -> Signature:
-    return Signature([overload._schema for overload in _overloads(packet)], False)
+def _signature_of_packet(packet: OpOverloadPacket) -> Signature | None:
+    schemas = [overload._schema for overload in _overloads(packet)]
+    return Signature(schemas, False) if schemas else None
 
 
 def _overloads(packet: OpOverloadPacket) -> Iterator[OpOverload]:
-    """Those of the dispatcher: TorchScript has further ones, of lists."""
     for name in packet.overloads():
         overload = getattr(packet, name)
-        if torch._C._dispatch_has_kernel(overload.name()):
+        if _is_dispatched(overload):
             yield overload
 
 
+def _is_dispatched(overload: OpOverload) -> bool:
+    """False for operators of TorchScript: they write to copies of lists, or by calling operators of the dispatcher."""
+    return bool(torch._C._dispatch_has_kernel(overload.name()))
+
+
 def signature_of(func: Any) -> Signature | None:
-    """None: a callable without a schema."""
+    """None: a callable without a schema, or with one that the dispatcher does not know."""
     if isinstance(func, _C_CALLABLES):
         return _signature_of_c(func)
     if isinstance(func, OpOverload):
@@ -110,8 +115,16 @@ def signature_of(func: Any) -> Signature | None:
 
 
 @functools.cache
-def _signature_of_overload(func: OpOverload) -> Signature:
-    return Signature((func._schema,), False)
+def _signature_of_overload(func: OpOverload) -> Signature | None:
+    return Signature((func._schema,), False) if _is_dispatched(func) else None
+
+
+def writes_two_ways(node: fx.Node) -> bool:
+    """Whether an operator writes to outputs (out=) and to other arguments (`rrelu_with_noise.out`: to `noise`, too)."""
+    if node.op != "call_function" or not node.kwargs:
+        return False
+    signature = signature_of(node.target)
+    return signature is not None and bool(signature.positions) and not signature.names.isdisjoint(node.kwargs)
 
 
 def declared_writes(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[FakeTensor] | None:

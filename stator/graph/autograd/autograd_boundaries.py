@@ -17,6 +17,8 @@ from torch import fx
 from torch.fx.node import has_side_effect
 from torch.utils.hooks import BackwardHook
 
+from stator.graph.analysis.mutation import writes_two_ways
+
 _SEAMS: set[Any] = set()
 BETTER_CUT = "better cut"  # the mark of a node that a compiler may have, if it must
 _autograd: Any = torch._C._autograd
@@ -30,7 +32,7 @@ def seam(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def is_seam(node: fx.Node) -> bool:
     return node.op == "call_function" and (type(node.target) in (WatchModule, PushHooks) or node.target in _SEAMS) \
-        or bool(node.meta.get("is_seam"))
+        or bool(node.meta.get("is_seam")) or writes_two_ways(node)  # functionalization mixes up what is written
 
 
 def has_seams(graph: fx.Graph) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import builtins
 import collections
+import keyword
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -526,6 +527,11 @@ class RecordingMode(TorchFunctionMode):
 
 def refuse_misread(name: str) -> None:
     """Break at an operation whose rule for fake tensors gives a result of another kind or size than the operation."""
+    name, _, overload = name.partition(".")  # an operator is called `_nnz.default`
+    if keyword.iskeyword(overload):
+        raise Break("SB011", f"the operator {name}.{overload}")  # code of graphs cannot spell it
+    if name == "randint_like" and overload in ("Tensor_out", "Tensor_generator_out"):
+        raise Break("SB003", "a limit of random numbers in a tensor")  # their rule reads a fake's data
     if name.startswith("quantize_"):
         raise Break("SB017", "a quantised tensor")  # its fake would be a plain one
     if name == "_pack_padded_sequence":

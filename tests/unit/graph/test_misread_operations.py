@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
@@ -35,3 +36,26 @@ def test_recurrent_layer_over_packed_sequences() -> None:
     for lengths in ([4, 3, 2], [4, 4, 1], [3, 2, 2]):
         x = torch.randn(3, 4, 2)
         assert torch.allclose(compiled(x, torch.tensor(lengths)), encode(x, torch.tensor(lengths)))
+
+
+aten = torch.ops.aten
+OPERATORS = {
+    "size of a sparse tensor": lambda x: aten._nnz.default((x > 0).float().to_sparse()),
+    "packed sequence": lambda x: aten._pack_padded_sequence.default(x[..., None], torch.tensor([3, 1, 1]), True)[0].shape,
+    "packed sequence with out=": lambda x: aten._pack_padded_sequence.out(
+        x[..., None], torch.tensor([3, 1, 1]), True, out0=torch.zeros(5, 1), out1=torch.zeros(3, dtype=torch.int64)),
+    "name that is a keyword": lambda x: getattr(aten.random_, "from")(x.clone(), 0, 9),
+    "limit in a tensor": lambda x: aten.randint_like.Tensor_out(x, torch.tensor(9), out=torch.zeros(3, 3)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("name", OPERATORS)
+def test_operators_called_by_their_overloads(name: str, backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STATOR_STRICT", "1")
+    program = OPERATORS[name]
+    x = torch.tensor([[1.0, -2.0, 3.0], [4.0, 5.0, -6.0], [-7.0, 8.0, 9.0]])
+    torch.manual_seed(3)
+    expected = program(x)
+    torch.manual_seed(3)
+    torch.testing.assert_close(stator.compile(program, backend=backend)(x), expected)
