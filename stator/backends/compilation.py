@@ -30,6 +30,7 @@ from stator.backends.size_marks import without_size_marks
 from stator.backends.static_inputs import mark_static_inputs
 from stator.backends.write_counts import with_write_counts, write_counts
 from stator.errors import BackendError, describe_callable
+from stator.graph.analysis.dropped_errors import keep_checks
 from stator.graph.autograd.autograd_boundaries import has_seams, must_be_cut
 from stator.graph.fx.graph_modules import write_code
 from stator.host.suspended_patches import restored
@@ -72,6 +73,7 @@ def compile_piece(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], setti
     started = time.perf_counter()
     graph_nodes = len(gm.graph.nodes)
     mark_static_inputs(gm)
+    keep_checks(gm.graph)
     finish = twice_differentiable(gm, example_inputs, grad_enabled, backend)
     numbered = CompileContext(gm.meta["dynamo_compile_id"])  # by which compilers tell their graphs apart
     with tracing_context(fake_mode), compile_context(numbered), \

@@ -3,7 +3,8 @@
 In: a captured graph that writes to its inputs.  Out: its compiled form, after which the counters stand where the
 program's own writes leave them; AOTAutograd counts the copies that it makes instead.
 
-Left as they are where results can be differentiated: what autograd has saved is checked against these counters.
+Where results can be differentiated, what autograd has saved is checked against these counters: only those stay where
+they were of inputs whose every write hides from autograd (`x.data.add_(1)`, a numpy array on the memory of x).
 """
 
 from __future__ import annotations
@@ -24,11 +25,12 @@ def write_counts(gm: torch.fx.GraphModule, inputs: Sequence[Any]) -> dict[int, i
     results = next(node for node in reversed(gm.graph.nodes) if node.op == "output").all_input_nodes
     values = [node.meta.get("example_value") for node in results]
     with torch._C.DisableTorchFunction():
-        if any(isinstance(value, torch.Tensor) and has_history(value) for value in values):
-            return {}
+        differentiable = any(isinstance(value, torch.Tensor) and has_history(value) for value in values)
         storages = set().union(*map(written_storages, gm.graph.nodes))
         counts = {place: fake._version for place, fake in enumerate(inputs) if type(fake) is FakeTensor
                   and not fake.is_inference() and (fake._version or storage_of(fake) in storages)}
+        if differentiable:
+            counts = {place: count for place, count in counts.items() if not count}
         if any(inputs[place].requires_grad and not inputs[place].is_leaf for place in counts):
             return {}
     places = [storage_of(fake) for fake in inputs if type(fake) is FakeTensor]

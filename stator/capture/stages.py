@@ -44,7 +44,10 @@ from stator.graph.analysis.shared_memory import (
 )
 from stator.graph.autograd.autograd_histories import (
     needs_old_values,
+    output_nodes,
+    saves_written_tensors,
     separate_histories,
+    wants_grad,
     with_history,
 )
 from stator.graph.state.suspended_modes import put_back, unasked
@@ -59,6 +62,7 @@ from stator.host.replaced_builtins import replaces
 from stator.host.suspended_patches import restored
 from stator.interp.noted_effects import PolicySet
 from stator.interp.suspend import plan_stop, suspend
+from stator.interp.tensors.data_assignments import ASSIGNED
 from stator.interp.torch_function_protocol import guard_names, guard_slots
 from stator.library.torch.compiler_queries import BACKWARD
 from stator.settings import marks
@@ -214,10 +218,14 @@ def why_as_it_is(done: Trace, graph: fx.Graph, inputs: list[Any], settings: Sett
         return ""
     if done.stop is not None and done.stop.detail == BACKWARD and separate_histories(graph):
         return "results that are differentiated one by one"
+    if done.stop is not None and done.stop.detail == ASSIGNED and any(map(wants_grad, output_nodes(graph))):
+        return "a tensor that autograd may have saved, which gets other memory"
     if recorder.overlaps is None or not recorder.writes_in_place:
         return ""
     if needs_old_values(graph):
         return "a write to an input whose old value is needed"
+    if saves_written_tensors(graph):
+        return "a write to a tensor that autograd has saved"
     if overlapping_inputs(inputs, recorder.overlaps.storages):
         return "a write to one of two inputs that overlap"
     if overlap_across_storages(inputs):

@@ -83,6 +83,12 @@ def _method(build: Any, value: types.MethodType) -> str:
     return build.variable(value, "method", f"{make}({build.value(value.__func__)}, {build.value(value.__self__)})")
 
 
+def _super(build: Any, value: super) -> str:
+    """Its attributes by their descriptors: it looks others up in the class."""
+    parts = [build.value(vars(super)[name].__get__(value)) for name in ("__thisclass__", "__self__")]
+    return build.variable(value, "super_object", f"{build.writer.constant(super)}({', '.join(parts)})")
+
+
 def _bound(build: Any, value: Any) -> str:
     """A C function, perhaps bound to an object of the trace (`xs.append`)."""
     receiver = value.__self__
@@ -189,7 +195,7 @@ _ENCODER_FIELDS = ("markers", "default", "encoder", "indent", "key_separator", "
                    "skipkeys")
 _MAKERS: dict[type, Callable[[Any, Any], str]] = {
     classmethod: _wrapper, staticmethod: _wrapper, property: _property, types.MethodType: _method,
-    types.BuiltinFunctionType: _bound, types.MethodWrapperType: _bound, types.MappingProxyType: _proxy,
+    super: _super, types.BuiltinFunctionType: _bound, types.MethodWrapperType: _bound, types.MappingProxyType: _proxy,
     weakref.ref: _reference, bytearray: _bytearray, array.array: _array, memoryview: _memoryview,
     torch._C.DisableTorchFunctionSubclass: _context, torch._C.DisableTorchFunction: _context,
     numpy.ndarray: rebuild_array, RLock: _lock, type(make_lock()): _lock,

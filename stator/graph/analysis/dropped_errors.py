@@ -10,10 +10,12 @@ from collections.abc import Iterable
 
 import torch
 from torch import fx
+from torch._ops import OpOverloadPacket
 from torch._subclasses.fake_tensor import FakeTensor
+from torch.fx.node import has_side_effect
 
 from stator.graph.analysis.may_fail import Memory, makes_new_memory, node_may_fail
-from stator.graph.analysis.mutation import writes, written_by
+from stator.graph.analysis.mutation import operator_name, writes, written_by
 
 _CALLS = ("call_function", "call_method")
 
@@ -25,6 +27,19 @@ def errors_to_meet(graph: fx.Graph, outputs: Iterable[object]) -> tuple[fx.Node,
     failing = [node for node in graph.nodes if node.op in _CALLS and node not in live and node_may_fail(node, memory)]
     results = dict.fromkeys(result for node in failing for result in _results(node))
     return tuple(_without_history(graph, result) for result in results if result not in live)
+
+
+def keep_checks(graph: fx.Graph) -> None:
+    """Operators without a result only check: have FX keep their overloads in the graphs that compilers make.
+
+    FX knows some of them: `_assert_async.msg`, and not `_assert_async`.
+    """
+    for node in graph.nodes:
+        if node.op == "call_function" and not node.users and not writes(node):
+            packet = getattr(torch.ops.aten, operator_name(node.target) or "-", None)
+            for name in packet.overloads() if isinstance(packet, OpOverloadPacket) else ():
+                if not (overload := getattr(packet, name))._schema.returns:
+                    has_side_effect(overload)
 
 
 def _results(node: fx.Node) -> list[fx.Node]:

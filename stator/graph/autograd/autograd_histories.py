@@ -5,10 +5,14 @@ Autograd itself frees what lies behind the one result, and another may still be 
 
 It saves inputs as they are, and writes to them when the graph is done: where the derivative of such a write needs the
 old value (`x.mul_(w)`), the backward pass would find the new one. And it leaves the memory of an input where it is.
+
+Where a saved tensor is written to (`y = x * w; torch._foreach_add_([w], 1)`), the backward pass of autograd raises.
+AOTAutograd has no version counters for some writes, and computes a gradient.
 """
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import torch
@@ -28,9 +32,12 @@ _MOVES = frozenset({"set_", "resize_", "resize_as_"})
 
 def separate_histories(graph: fx.Graph) -> bool:
     """Whether two results can be differentiated that have no operation in common."""
-    output = next(node for node in reversed(graph.nodes) if node.op == "output")
-    found = [behind(node) for node in output.all_input_nodes if node.op != "placeholder" and wants_grad(node)]
+    found = [behind(node) for node in output_nodes(graph) if node.op != "placeholder" and wants_grad(node)]
     return any(first.isdisjoint(second) for i, first in enumerate(found) for second in found[:i])
+
+
+def output_nodes(graph: fx.Graph) -> list[fx.Node]:
+    return next(node for node in reversed(graph.nodes) if node.op == "output").all_input_nodes
 
 
 def behind(node: fx.Node) -> set[fx.Node]:
@@ -73,3 +80,33 @@ def with_history(fake: Any) -> bool:
     """Whether autograd has a record of how a tensor came to be."""
     with torch._C.DisableTorchFunction():
         return type(fake) is FakeTensor and fake.requires_grad and not fake.is_leaf
+
+
+def saves_written_tensors(graph: fx.Graph) -> bool:
+    """Whether a backward pass from a result would find a saved tensor with another version than it had."""
+    fakes = [leaf for node in output_nodes(graph) for leaf in pytree.tree_leaves(node.meta.get("example_value"))]
+    with torch._C.DisableTorchFunction():
+        try:
+            waiting = [fake.grad_fn for fake in fakes if type(fake) is FakeTensor and fake.requires_grad]
+        except RuntimeError:  # one of several views whose base was written to
+            return True
+        seen: set[Any] = set()
+        while waiting:
+            function = waiting.pop()
+            if function is None or function in seen:
+                continue
+            seen.add(function)
+            waiting += [each for each, _ in function.next_functions]
+            for name in _saved_names(type(function)):
+                try:
+                    getattr(function, name)
+                except RuntimeError as error:
+                    if "modified by an inplace operation" in str(error):
+                        return True
+    return False
+
+
+@functools.cache
+def _saved_names(cls: type) -> list[str]:
+    """Attributes of an autograd node that unpack saved tensors, which compares versions."""
+    return [name for name in dir(cls) if name.startswith("_saved_") or name == "saved_tensors"]

@@ -81,6 +81,7 @@ class Propagation:
         self.metas: dict[int, Any] = {}  # id(fake) -> its key; the recorder keeps the fakes alive
         self.bases: dict[int, list[Any]] = {}  # memory of a remembered view -> the view, its writes so far, its base
         self.served = 0
+        self.saves = False  # whether autograd may have saved tensors
 
     def key(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], in_place: bool = False) -> Any:
         """What the result depends on, or None where the memo must not be used."""
@@ -118,7 +119,10 @@ class Propagation:
         cls = type(value)
         if cls is FakeTensor:
             found = self.tensor_key(value)
-            if found[0] is None or found[-1] and torch.is_grad_enabled():
+            if found[-1] and torch.is_grad_enabled():
+                self.saves = True
+                raise Unkeyed
+            if found[0] is None:
                 raise Unkeyed
             return found
         if cls in _SCALARS:
@@ -235,9 +239,15 @@ class Propagation:
                         raise ExactNeeded
                     if self.bases:
                         self._count_writes(value)
+                        if self.saves and self._has_views(value):
+                            raise ExactNeeded  # versions of views that were saved must grow, too
                 self.metas.pop(id(value), None)
             elif type(value) is list or type(value) is tuple:
                 self.changed(value)
+
+    def _has_views(self, fake: FakeTensor) -> bool:
+        root = self.root(fake)
+        return any(self.root(view) == root for view, _, _ in self.bases.values())
 
     def _count_writes(self, written: FakeTensor) -> None:
         """What was written to a remembered view was written to its base."""

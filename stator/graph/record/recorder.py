@@ -112,8 +112,8 @@ class Recorder(InputRecorder):
         self.propagation = Propagation(fake_mode)
         self.plain_inputs = PlainInputs(self.propagation.fakes)
         self.writes_in_place = False
-        self.uncounted: collections.Counter[int] = collections.Counter()  # writes to storages that no version shows
-        self.written_memory: set[int] = set()  # the storages that nodes write to (see Propagation.memory_behind)
+        self.uncounted = False  # whether a node writes to a tensor whose version does not show it
+        self.written_memory: collections.Counter[int] = collections.Counter()  # writes by storage: see memory_behind
         self.repeatable = True  # whether all that was recorded may run twice
         self.layouts = EntryLayouts(self)
         self.marks: dict[str, Any] = {}  # metadata of every node recorded now (see rules_checkpoint)
@@ -264,7 +264,7 @@ class Recorder(InputRecorder):
         written = declared if seen is None else seen.written()
         if written:
             missed = not_counted(written, versions) if seen is None else seen.missed
-            self.uncounted.update(map(self.propagation.memory_behind, missed))
+            self.uncounted = self.uncounted or bool(missed)
         if written and declared is None and self.uncertain.storages:
             self.uncertain.check(target, True, args, kwargs)
         if written or result is None:
@@ -396,10 +396,9 @@ class Recorder(InputRecorder):
         return result
 
     def version_of(self, fake: torch.Tensor) -> int:
-        """Count the writes to a fake; of an inference tensor, which keeps no count, those to any tensor."""
-        if fake.is_inference():
-            return self.changes
-        return fake._version + (self.uncounted[self.propagation.memory_behind(fake)] if self.uncounted else 0)
+        """A number that grows with each write to the memory of a fake, through whatever tensor."""
+        count = self.changes if fake.is_inference() else fake._version
+        return count + self.written_memory[self.propagation.memory_behind(fake)] if self.written_memory else count
 
     def keep_as_it_is(self) -> None:
         """The program asks for what only autograd's own record of each operation can answer: no compiler."""

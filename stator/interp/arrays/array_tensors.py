@@ -24,7 +24,7 @@ def shared_tensor(vm: Any, array: Any) -> Any:
     """A tensor on the memory of an array: an input of the graph, or what the array has become."""
     memory = vm.heap.arrays
     if memory.is_backed(array):
-        return vm.torch_call(torch.Tensor.detach, (tensor_of(vm, array, writes=True),), None)
+        return own_face(vm, tensor_of(vm, array, writes=True))
     tracker = vm.heap.by_standin.get(id(array))
     if tracker is None:
         return _literal(vm, array, shared=True)
@@ -74,7 +74,7 @@ def _literal(vm: Any, array: Any, shared: bool) -> Any:
     if made.shape != array.shape:  # an empty array of several dimensions
         made = vm.torch_call(torch.Tensor.reshape, (made, array.shape), None)
     if shared:
-        memory.back(array, made)
+        memory.back(array, own_face(vm, made))
         refill(array)
     return made
 
@@ -126,6 +126,11 @@ def new_array(vm: Any, fake: Any, like: Any = None) -> Any:
     refill(array)
     vm.heap.arrays.back(array, fake)
     return array
+
+
+def own_face(vm: Any, fake: Any) -> Any:
+    """Another tensor on the same memory: it stays there when the first one moves, and counts its own writes."""
+    return vm.torch_attribute(fake, "data", torch.Tensor.data)
 
 
 def refill(array: Any) -> None:
@@ -188,6 +193,7 @@ def tensor_of(vm: Any, array: Any, writes: bool = False) -> Any:
         return _literal(vm, array, shared=False)
     fake = _input(vm, tracker)
     if writes:
+        fake = own_face(vm, fake)
         memory.back(array, fake)
     else:
         vm.heap.faces.tie(tracker)

@@ -20,6 +20,7 @@ from stator.graph.metadata.propagation import ExactNeeded
 from stator.graph.metadata.tensor_classes import PLAIN_CLASSES
 from stator.strategy import Strategy
 
+ASSIGNED = "assignment to Tensor.data"  # a cause of breaks
 _LOOKS = frozenset({"data", "detach"})  # uses of a tensor that autograd keeps nothing of
 
 
@@ -92,7 +93,7 @@ def require_notable(vm: Any, fake: Any, value: Any) -> None:
     if tracker is None or Strategy.DATA_ASSIGNMENTS in vm.turned_off or type(value) is not FakeTensor or value is fake \
             or recorder.enclosing is not None or recorder.marks or recorder.classes or recorder.wrappers.behind \
             or type(tracker.original) not in PLAIN_CLASSES:
-        raise Break("SB006", "assignment to Tensor.data")
+        raise Break("SB006", ASSIGNED)
     with torch._C.DisableTorchFunction():
         alike = fake.layout is torch.strided and not fake.is_inference() and not value.is_inference() \
             and kind(fake) == kind(value) and fake.is_leaf \

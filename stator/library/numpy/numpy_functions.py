@@ -18,7 +18,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from stator.breaks import Break
 from stator.host.value_kinds import is_a
-from stator.interp.arrays.array_tensors import copied_tensor, new_array, numpy_dtype, shared_tensor
+from stator.interp.arrays.array_tensors import copied_tensor, new_array, numpy_dtype, own_face, shared_tensor
 from stator.interp.arrays.graph_scalars import value_behind
 from stator.interp.arrays.native_numpy import is_plain, run_on_arrays
 from stator.interp.arrays.torch_forms import SCALAR_METHODS
@@ -149,6 +149,8 @@ for _name in MAKERS:
 
 @rule(numpy.ndarray.__getitem__, arity=(2,))
 def _get_item(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    if type(args[0]) is not numpy.ndarray:  # a subclass may have a method of its own, which calls this one
+        return vm.call_listed(numpy.ndarray.__getitem__, numpy.ndarray.__getitem__, None, args, kwargs, cont)
     get_item(vm, args[0], args[1], cont)
 
 
@@ -253,4 +255,4 @@ def array_of(vm: Any, fake: Any) -> Any:
         raise Break("SB003", "a tensor's values as an array")
     if numpy_dtype(fake.dtype) is None:
         raise Raised(TypeError(f"Got unsupported ScalarType {fake.dtype}"))
-    return new_array(vm, fake)
+    return new_array(vm, own_face(vm, fake))
