@@ -19,6 +19,22 @@
 
 namespace {
 
+// Each change of a dict takes the next number of one counter: the largest one changes with any change of any of them.
+PyObject* newest_version(PyObject*, PyObject* dicts) {
+  if (!PyList_Check(dicts)) {
+    PyErr_SetString(PyExc_TypeError, "newest_version() takes a list of dicts");
+    return nullptr;
+  }
+  uint64_t newest = 0;
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(dicts); ++i) {
+    PyObject* dict = PyList_GET_ITEM(dicts, i);
+    uint64_t version = PyDict_Check(dict) ? stator::dict_version(dict) : 0;
+    if (version == 0) return PyLong_FromLong(0);
+    if (version > newest) newest = version;
+  }
+  return PyLong_FromUnsignedLongLong(newest);
+}
+
 bool fill_module(PyObject* module) {
   using namespace stator;
   if (!raw_read_init()) return false;
@@ -43,6 +59,8 @@ PyMethodDef core_functions[] = {
     {"leave_eager", stator::leave_eager, METH_NOARGS, "leave_eager(): undo the last enter_eager() of this thread"},
     {"eager_depth", stator::eager_depth, METH_NOARGS, "eager_depth() -> enter_eager() calls of this thread not left"},
     {"watch_count", stator::watch_count, METH_NOARGS, "watch_count() -> dicts that tell guards when they change"},
+    {"newest_version", newest_version, METH_O,
+     "newest_version(list of dicts) -> another number after any of them has changed; 0 where one cannot tell"},
     {"force_eager", stator::force_eager, METH_O, "force_eager(flag): compiled functions run eagerly on all threads"},
     {"listen_to_redone", stator::listen_to_redone, METH_O,
      "listen_to_redone(function): function(compiled, exception, traceback) after each call handed back"},

@@ -8,6 +8,7 @@ torch is not installed.
 
 from __future__ import annotations
 
+import gc
 import importlib
 import random
 from typing import TYPE_CHECKING
@@ -148,11 +149,17 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module 'stator' has no attribute {name!r}")
     # All at once, so that captured code that says `stator.is_compiling` finds an ordinary module global.
     stream = random.getstate()  # libraries that are imported on the way (sympy, networkx) draw random numbers
-    patches = importlib.import_module("stator.host.suspended_patches")
-    with patches.suspended(patches.find_patches(), beside_threads=True):
-        for public, module in _MODULE_OF_NAME.items():
-            globals()[public] = getattr(importlib.import_module(module), public)
-    random.setstate(stream)
+    collecting = gc.isenabled()
+    gc.disable()  # collections look at everything again and again while next to nothing becomes garbage
+    try:
+        patches = importlib.import_module("stator.host.suspended_patches")
+        with patches.suspended(patches.find_patches(), beside_threads=True):
+            for public, module in _MODULE_OF_NAME.items():
+                globals()[public] = getattr(importlib.import_module(module), public)
+    finally:
+        random.setstate(stream)
+        if collecting:
+            gc.enable()
     return globals()[name]
 
 

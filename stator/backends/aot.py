@@ -12,11 +12,18 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch._functorch.aot_autograd import aot_module_simplified, make_boxed_func
-from torch._functorch.partitioners import min_cut_rematerialization_partition
 
 from stator.graph.fx.graph_modules import straight_function
 from stator.settings.options import Settings
+
+
+def load_autograd() -> Any:
+    """AOTAutograd, which loads torch's own tracer: only those who use it should wait for it."""
+    return importlib.import_module("torch._functorch.aot_autograd")
+
+
+def load_partition() -> Any:
+    return importlib.import_module("torch._functorch.partitioners").min_cut_rematerialization_partition
 
 
 def run_as_is(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
@@ -32,19 +39,19 @@ def run_as_is(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callab
         return [each.detach() if isinstance(each, torch.Tensor) and each._is_view() else each
                 for each in forward(*args)]
 
-    return make_boxed_func(run)
+    return load_autograd().make_boxed_func(run)  # type: ignore[no-any-return]
 
 
 def compile_aot_eager(
     gm: torch.fx.GraphModule, example_inputs: Sequence[Any], settings: Settings
 ) -> Callable[..., Any]:
     """AOTAutograd alone: shows whether a fault lies in it or in what follows."""
-    return aot_module_simplified(
+    return load_autograd().aot_module_simplified(  # type: ignore[no-any-return]
         gm,
         example_inputs,
         fw_compiler=run_as_is,
         bw_compiler=run_as_is,
-        partition_fn=min_cut_rematerialization_partition,
+        partition_fn=load_partition(),
         keep_inference_input_mutations=True,
     )
 
@@ -55,13 +62,13 @@ def compile_aot_eager_decomp_partition(
     """AOTAutograd with Inductor's decompositions and partitioning, but without its code generation."""
     # Inductor takes seconds to import, and only those who use it should wait for it.
     compile_fx = importlib.import_module("torch._inductor.compile_fx")
-    return aot_module_simplified(
+    return load_autograd().aot_module_simplified(  # type: ignore[no-any-return]
         gm,
         example_inputs,
         fw_compiler=run_as_is,
         bw_compiler=run_as_is,
         decompositions=compile_fx.select_decomp_table(),
-        partition_fn=functools.partial(min_cut_rematerialization_partition, compiler="inductor"),
+        partition_fn=functools.partial(load_partition(), compiler="inductor"),
     )
 
 

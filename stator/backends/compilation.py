@@ -52,12 +52,21 @@ def compile_graph(
     """
     backend = find_backend(settings.backend)
     if backend.function in NEED_NO_CODE:
-        return compile_piece(gm, example_inputs, settings, fake_mode, grad_enabled)
+        return run_as_captured(gm, example_inputs, settings)
     # What a user's backend returns is called as it is.
     counts = write_counts(gm, example_inputs) if backend.takes_settings else {}
     compile_some = compile_around_seams if has_seams(gm.graph) else compile_piece
     compiled = compile_some(gm, example_inputs, settings, fake_mode, grad_enabled)
     return with_write_counts(compiled, counts) if counts else compiled
+
+
+def run_as_captured(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], settings: Settings) -> Callable[..., Any]:
+    """Call a backend without a compiler: it draws no random numbers, traces nothing and reads no context."""
+    started = time.perf_counter()
+    backend = find_backend(settings.backend)
+    compiled = call_backend(backend, gm, example_inputs, settings)
+    events.emit(events.BackendCompiled(backend.name, len(gm.graph.nodes), time.perf_counter() - started))
+    return compiled
 
 
 def compile_piece(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], settings: Settings,
@@ -69,7 +78,7 @@ def compile_piece(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], setti
         try:
             gm, take_views = take_views_out(gm, grad_enabled)
         except WrittenAfterwards:
-            return compile_as_it_is(gm, example_inputs, settings, fake_mode, grad_enabled, "a write to returned views")
+            return compile_as_it_is(gm, example_inputs, settings, "a write to returned views")
     started = time.perf_counter()
     graph_nodes = len(gm.graph.nodes)
     mark_static_inputs(gm)
@@ -99,15 +108,14 @@ def compile_around_seams(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]
     except InOnePiece as why:
         if not must_be_cut(gm.graph):
             return compile_piece(gm, example_inputs, settings, fake_mode, grad_enabled)
-        return compile_as_it_is(gm, example_inputs, settings, fake_mode, grad_enabled, str(why))
+        return compile_as_it_is(gm, example_inputs, settings, str(why))
 
 
 def compile_as_it_is(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], settings: Settings,
-                     fake_mode: FakeTensorMode, grad_enabled: bool, why: str) -> Callable[..., Any]:
+                     why: str) -> Callable[..., Any]:
     """Run a graph that no compiler does as the program does."""
     events.emit(events.EagerFallback("a captured graph", f"it is run as it is: {why}"))
-    return compile_piece(gm, example_inputs, replace(settings, backend="eager", mode=None, options={}), fake_mode,
-                         grad_enabled)
+    return run_as_captured(gm, example_inputs, replace(settings, backend="eager", mode=None, options={}))
 
 
 def call_backend(

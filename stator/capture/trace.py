@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import gc
 import sys
+import threading
 import types
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -168,6 +169,17 @@ def nothing() -> None:
     return None
 
 
+def new_fake_mode() -> FakeTensorMode:
+    """A mode of fake tensors that keeps no stack of whoever made it: torch would stat the file of every frame."""
+    if threading.active_count() > 1 or hasattr(sys, "tracebacklimit"):  # another thread may print a traceback now
+        return FakeTensorMode(shape_env=TraceEnvironment(), allow_non_fake_inputs=False)
+    sys.tracebacklimit = 0
+    try:
+        return FakeTensorMode(shape_env=TraceEnvironment(), allow_non_fake_inputs=False)
+    finally:
+        del sys.tracebacklimit
+
+
 def trace_once(begin: Begin, stop_step: int, stop: Break | None, exact: bool) -> Trace:
     """Interpret from the frames that `begin` makes: (root, innermost or None, exception to raise there or None).
 
@@ -177,7 +189,7 @@ def trace_once(begin: Begin, stop_step: int, stop: Break | None, exact: bool) ->
         state, around = global_state(), function_modes_around()
         hooks_around = _core.saved_hooks_of_program()
     compiler_queries.ignore_peer_bookkeeping()
-    fake_mode = FakeTensorMode(shape_env=TraceEnvironment(), allow_non_fake_inputs=False)
+    fake_mode = new_fake_mode()
     recorder = Recorder(fake_mode)
     recorder.propagation.enabled = not exact
     heap = Heap(recorder)

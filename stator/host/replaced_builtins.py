@@ -10,6 +10,8 @@ import builtins
 from collections.abc import Iterable
 from typing import Any
 
+from stator._core import newest_version
+
 # What programs do replace, and what no capture calls.
 _FREE = frozenset({"print", "open", "input", "help", "exit", "quit", "breakpoint", "copyright", "credits", "license",
                    "display", "__import__", "__build_class__", "__debug__", "__doc__", "__loader__", "__name__",
@@ -19,11 +21,19 @@ _NAMES = frozenset(name for name, _ in _ORIGINALS)
 _current = vars(builtins)
 
 
+_unreplaced_at = 0  # the version of the namespace when all of them were Python's own
+
+
 def replaced() -> str | None:
     """The name of a builtin that is another function now; None where all are Python's own."""
+    global _unreplaced_at
+    version = newest_version([_current])
+    if version and version == _unreplaced_at:
+        return None
     for name, value in _ORIGINALS:
         if _current.get(name) is not value:
             return name
+    _unreplaced_at = version
     return None
 
 

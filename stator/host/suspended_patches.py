@@ -23,6 +23,7 @@ import torch
 from torch import nn
 from torch._ops import OpOverload, OpOverloadPacket
 
+from stator._core import newest_version
 from stator.host import torch_originals
 
 Patches = list[tuple[Any, str, Any]]  # owner, name, what the program has there or ABSENT
@@ -42,6 +43,8 @@ _OF_PACKET = {str, list, bool, types.BuiltinFunctionType, OpOverload}
 
 _ORIGINALS = torch_originals.take()
 _VALUES = {id(before): list(before.values()) for _, _, before in _ORIGINALS}
+_NAMESPACES: list[dict[str, Any]] = [gc.get_referents(namespace)[0] if isinstance(owner, type) else namespace
+                                     for owner, namespace, _ in _ORIGINALS]
 _BASE = _dict_of(torch._C.TensorBase)
 _TENSOR = _ORIGINALS[0][2]
 _OBJECT = vars(object)
@@ -76,15 +79,31 @@ class _Suspended:
         self.views: dict[int, dict[str, Any]] = {}  # id of a class, or of the dict of either -> the program's entries
 
 
+class _Unpatched:
+    """Versions of namespaces at which all entries were torch's own: at the same version, nobody has to look again."""
+
+    def __init__(self) -> None:
+        self.torch = 0
+        self.operators = 0
+        self.overloads = 0
+        self.packets: list[dict[str, Any]] = []  # of the operators at that version
+
+
 NOW = _Suspended()
+_UNPATCHED = _Unpatched()
 
 
 def find_patches() -> Patches:
     """Entries that are not torch's own: (owner, name, entry or ABSENT)."""
     found: Patches = []
+    version = newest_version(_NAMESPACES)
+    if version and version == _UNPATCHED.torch:
+        return found
     for owner, namespace, before in _ORIGINALS:
         if _differ(list(namespace.values()), _VALUES[id(before)]):
             found += _compare(owner, namespace, before)
+    if not found:
+        _UNPATCHED.torch = version
     return found
 
 
@@ -173,16 +192,30 @@ def needs_eager(patches: Patches) -> str | None:
 def replaced_operator(overloads: bool) -> str | None:
     """An operator of ATen in whose place the program has put something else: torch's compilers find them by name.
 
-    overloads: look at each overload too, which takes half a millisecond.
+    overloads: look at each overload too.
     """
     operators = vars(torch.ops.aten)
-    if not _OF_NAMESPACE.issuperset(map(type, operators.values())):
-        return next(name for name, packet in operators.items() if type(packet) not in _OF_NAMESPACE)
-    packets = [packet for packet in operators.values() if type(packet) is OpOverloadPacket] if overloads else []
-    if _OF_PACKET.issuperset(map(type, itertools.chain.from_iterable([vars(packet).values() for packet in packets]))):
+    version = newest_version([operators])
+    if not version or version != _UNPATCHED.operators:
+        if not _OF_NAMESPACE.issuperset(map(type, operators.values())):
+            return next(name for name, packet in operators.items() if type(packet) not in _OF_NAMESPACE)
+        _UNPATCHED.operators = version
+        _UNPATCHED.packets = [vars(packet) for packet in operators.values() if type(packet) is OpOverloadPacket]
+    return replaced_overload() if overloads else None
+
+
+def replaced_overload() -> str | None:
+    packets = _UNPATCHED.packets
+    version = newest_version(packets)
+    if version and version == _UNPATCHED.overloads:
         return None
-    return next((f"{packet.__name__}.{entry}" for packet in packets for entry, value in vars(packet).items()
-                 if type(value) not in _OF_PACKET and entry in ("_op", *packet.overloads())), None)
+    if not _OF_PACKET.issuperset(map(type, itertools.chain.from_iterable([each.values() for each in packets]))):
+        for packet in vars(torch.ops.aten).values():
+            for entry, value in vars(packet).items() if type(packet) is OpOverloadPacket else ():
+                if type(value) not in _OF_PACKET and entry in ("_op", *packet.overloads()):
+                    return f"{packet.__name__}.{entry}"
+    _UNPATCHED.overloads = version
+    return None
 
 
 @contextlib.contextmanager

@@ -42,7 +42,7 @@ def call_or_redo(build: Rebuilder, module: fx.GraphModule, call: list[str], inpu
     written, counted = written_inputs(vm.recorder, graph, inputs)
     draws = any(draws_random_numbers(node.target) for node in graph.nodes)
     inside = [f"    {line}" for line in call]
-    shared = sharing_memory(inputs)
+    shared = sharing_memory(inputs) if vm.recorder.writes_in_place else frozenset()
     caught = any(CAUGHT in node.meta for node in graph.nodes) and fails_where_it_is_caught(graph, shared)
     if not all(map(is_repeatable, graph.nodes)):
         if caught:

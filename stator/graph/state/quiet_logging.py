@@ -12,15 +12,18 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import operator
 import sys
 import types
 import warnings
 from collections.abc import Iterator
-from itertools import islice
+from itertools import compress, islice
 from typing import Any
 
 import torch
 from torch._logging._internal import LazyTraceHandler, trace_log
+
+from stator._core import newest_version
 
 _EVERYTHING = [("always", None, Warning, None, 0)]  # a filter that keeps no registry of what was shown
 _warnings: Any = warnings
@@ -53,18 +56,36 @@ class _LoggerLevels:
 
     def __init__(self) -> None:
         self.known: list[dict[int, bool]] = []
-        self.count = 0  # of names
-        self.placeholders: list[str] = []  # names that may become loggers
+        self.version = 0  # of the dict of loggers
+        self.sizes: list[int] = []
+        self.sized_at = 0  # the newest version of the memos when they had these sizes
 
     def memos(self) -> list[dict[int, bool]]:
         names = logging.root.manager.loggerDict
-        if len(names) != self.count or any(type(names[name]) is not logging.PlaceHolder for name in self.placeholders):
-            found = list(names.items())
-            self.count = len(found)
-            self.placeholders = [name for name, logger in found if type(logger) is logging.PlaceHolder]
-            self.known = [logger._cache for _, logger in found  # type: ignore[attr-defined]
+        version = newest_version([names])
+        if not version or version != self.version:
+            self.version = version
+            self.known = [logger._cache for logger in list(names.values())  # type: ignore[attr-defined]
                           if not isinstance(logger, logging.PlaceHolder)]
+            self.sized_at = 0
         return self.known
+
+    def measure(self) -> tuple[list[dict[int, bool]], list[int], int]:
+        """The memos, their sizes and their newest version."""
+        memos = self.memos()
+        version = newest_version(memos)
+        if not version or version != self.sized_at:
+            self.sizes, self.sized_at = list(map(len, memos)), version
+        return memos, self.sizes, version
+
+    def take_back(self, memos: list[dict[int, bool]], sizes: list[int]) -> None:
+        """Drop the newest entries. Entries are only added; a change of levels clears them all."""
+        grown = map(operator.gt, map(len, memos), sizes)
+        for memo, size in list(compress(zip(memos, sizes, strict=True), grown)):
+            for level in list(islice(memo, size, None)):
+                memo.pop(level, None)
+        if memos is self.known and list(map(len, memos)) == sizes:
+            self.sizes, self.sized_at = sizes, newest_version(memos)
 
 
 _LEVELS = _LoggerLevels()
@@ -77,8 +98,7 @@ def loggers_unchanged() -> Iterator[None]:
     torch's handler of structured traces is detached without TORCH_TRACE: its first record reads source files and
     imports modules, then the handler removes itself.
     """
-    memos = _LEVELS.memos()
-    sizes = list(map(len, memos))
+    memos, sizes, version = _LEVELS.measure()
     handlers = trace_log.handlers
     idle = [each for each in handlers if type(each) is LazyTraceHandler and each.root_dir is None]
     if idle:
@@ -88,10 +108,8 @@ def loggers_unchanged() -> Iterator[None]:
     finally:
         if idle:
             trace_log.handlers = handlers
-        for memo, size in zip(memos, sizes, strict=True):
-            if len(memo) > size:  # entries are only added; a change of levels clears them all
-                for level in list(islice(memo, size, None)):
-                    memo.pop(level, None)
+        if not version or newest_version(memos) != version:
+            _LEVELS.take_back(memos, sizes)
 
 
 class Heard:

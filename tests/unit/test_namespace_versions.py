@@ -1,0 +1,78 @@
+"""Namespaces that were scanned once are scanned again after each change, and only then."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import stator
+from stator._core import newest_version
+from stator.host import suspended_patches
+from stator.host.replaced_builtins import replaced
+from stator.host.suspended_patches import find_patches, replaced_operator
+
+CHANGES: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "a new key": lambda names: names.update(b=2), "another value": lambda names: names.update(a=2),
+    "a deletion": lambda names: names.pop("a"), "clear": lambda names: names.clear(),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+@pytest.mark.parametrize("place", [0, 1])
+def test_each_change_gives_another_number(place: int, change: Callable[[dict[str, Any]], Any]) -> None:
+    dicts: list[dict[str, Any]] = [{"a": 1}, {"a": 1}]
+    before = newest_version(dicts)
+    assert before == newest_version(dicts) != 0
+    change(dicts[place])
+    assert newest_version(dicts) not in (before, 0)
+
+
+def test_what_has_no_version() -> None:
+    assert newest_version([{}, 3]) == 0
+    with pytest.raises(TypeError):
+        newest_version({})
+
+
+SEARCHES: dict[str, tuple[Any, str, Callable[[], Any]]] = {
+    "Tensor": (torch.Tensor, "relu", find_patches), "Parameter": (nn.Parameter, "__repr__", find_patches),
+    "Module": (nn.Module, "__call__", find_patches), "torch": (torch, "relu", find_patches),
+    "nn.functional": (nn.functional, "relu", find_patches), "pytree": (torch.utils._pytree, "tree_map", find_patches),
+    "aten": (torch.ops.aten, "relu", lambda: replaced_operator(False)),
+    "aten, overloads too": (torch.ops.aten, "relu", lambda: replaced_operator(True)),
+    "an overload": (torch.ops.aten.relu, "default", lambda: replaced_operator(True)),
+    "builtins": (builtins, "len", replaced),
+}
+
+
+@pytest.mark.parametrize(("owner", "name", "search"), SEARCHES.values(), ids=SEARCHES)
+def test_a_patch_is_found_after_a_search_without_result(owner: Any, name: str, search: Callable[[], Any],
+                                                        monkeypatch: pytest.MonkeyPatch) -> None:
+    old = getattr(owner, name)
+
+    def new(*args: Any, **kwargs: Any) -> Any:
+        return old(*args, **kwargs)
+
+    for _ in range(2):
+        assert not search()
+        assert not search()
+        with monkeypatch.context() as patch:
+            patch.setattr(owner, name, new)
+            assert search()
+            assert search()
+    assert not search()
+
+
+def test_unchanged_namespaces_are_not_compared_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        return x + 1
+
+    stator.compile(program, backend="eager")(torch.ones(3))
+    compared: list[Any] = []
+    monkeypatch.setattr(suspended_patches, "_differ", lambda now, before: compared.append(now))
+    stator.compile(program, backend="eager")(torch.ones(3))
+    assert not compared
