@@ -6,7 +6,6 @@ differences, and the reason when no sample can be made.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -14,15 +13,16 @@ from typing import Any
 import torch
 
 import stator
+from tests.comparison import Call, Checks, Snapshot, Surroundings, differences, observe_call
 from tests.enumeration.observations import OBSERVATIONS, Program
 from tests.enumeration.opinfo_samples import SEED
 from tests.enumeration.overloads import Subject
 from tests.enumeration.patterns import ORDERS, PATTERNS
 from tests.enumeration.samples import Sample, find_sample
-from tests.portrait import Describer, Portrait, differences
 
 BACKENDS = ("eager", "aot_eager")
 HOME = "tests.enumeration.observations"
+CHECKS = Checks(tolerance=1e-4, exception="class", warnings="none", gradients="none", seed=SEED)
 
 
 @dataclass
@@ -41,26 +41,10 @@ def arrange(sample: Sample, pattern: str) -> tuple[Sample, Any] | None:
     return PATTERNS[pattern](sample.fresh())
 
 
-def seen(program: Program, sample: Sample, observed: Any) -> Portrait:
-    """One call: its result or exception, the arguments and the observed name after it, who shares memory with whom."""
-    root = Portrait("call")
-    describer = Describer(HOME)
-    result, raised = None, None
-    torch.manual_seed(SEED)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            result = program(observed, *sample.args, **sample.kwargs)
-        except Exception as error:  # an outcome to compare
-            raised = error
-    root.parts["args"] = describer.describe([sample.args, sample.kwargs], "args")
-    root.parts["observed"] = describer.describe(observed, "observed")
-    if raised is not None:
-        root.parts["raised"] = Portrait(type(raised).__name__ + (f": {raised}"[:300] if isinstance(raised, stator.StatorError) else ""))
-    else:
-        root.parts["result"] = describer.describe(result, "result")
-    root.parts["random"] = Portrait(str(torch.rand(2).tolist()))
-    return root
+def seen(program: Program, sample: Sample, observed: Any) -> Snapshot:
+    """One call: the observed name is the first argument, so its sharing of memory with the others is compared."""
+    inputs = Call((observed, *sample.args), sample.kwargs)
+    return observe_call(program, inputs, Surroundings(HOME), CHECKS)
 
 
 def crossing(subject: Subject, sample: Sample) -> tuple[int, float]:
@@ -88,7 +72,7 @@ def magnitudes(tensor: torch.Tensor) -> torch.Tensor:
 
 def is_deterministic(program: Program, sample: Sample) -> bool:
     first, second = (seen(program, *arranged) for arranged in (arrange(sample, "distinct"), arrange(sample, "distinct")) if arranged)
-    return not list(differences(first, second, "", exact=False))
+    return not list(differences(first, second, "", CHECKS.tolerance))
 
 
 def judge(subject: Subject, backends: tuple[str, ...] = BACKENDS, observations: tuple[str, ...] = tuple(OBSERVATIONS),
@@ -104,7 +88,7 @@ def judge(subject: Subject, backends: tuple[str, ...] = BACKENDS, observations: 
         return verdict
     verdict.patterns = [name for name in PATTERNS if arrange(sample, name) is not None]
     for name in observations:
-        expected: dict[str, Portrait] = {}
+        expected: dict[str, Snapshot] = {}
         program = OBSERVATIONS[name](subject.call, at, limit)
         for pattern in verdict.patterns:
             arranged = arrange(sample, pattern)
@@ -117,7 +101,7 @@ def judge(subject: Subject, backends: tuple[str, ...] = BACKENDS, observations: 
 
 
 def differing(verdict: Verdict, sample: Sample, name: str, program: Program, backend: str, order: tuple[str, ...],
-              expected: dict[str, Portrait], compiler: Callable[..., Any]) -> Iterator[str]:
+              expected: dict[str, Snapshot], compiler: Callable[..., Any]) -> Iterator[str]:
     """One compiled function, called with the patterns of an order in turn."""
     stator.reset()
     compiled = compiler(program, backend=backend)
@@ -128,6 +112,6 @@ def differing(verdict: Verdict, sample: Sample, name: str, program: Program, bac
         arranged = arrange(sample, pattern)
         assert arranged is not None
         verdict.calls += 1
-        for difference in differences(expected[pattern], seen(compiled, *arranged), "", exact=False):
+        for difference in differences(expected[pattern], seen(compiled, *arranged), "", CHECKS.tolerance):
             yield f"{pattern} | {name} | {backend} | first {first}: {difference}"
             break
