@@ -15,11 +15,11 @@ sys.path.insert(0, str(Path(__file__).parent))
 from curriculum import Case, cases_of, run_case  # noqa: E402
 from frame_evaluator import default_evaluator_installed, install_default_evaluator  # noqa: E402
 from hidden_failures import is_hidden_failure  # noqa: E402
-from same_as_eager import Report, identity_mode  # noqa: E402
 from stator.capture import (
     call_site_family,  # noqa: E402
     miss,  # noqa: E402
 )
+from tests.comparison import Report, identity_mode  # noqa: E402
 
 take_from_family = miss.take_from_family
 LANG = Path(__file__).parent / "lang"

@@ -21,7 +21,19 @@ from typing import Any
 
 import torch
 
-from same_as_eager import Call, Inputs, Report, World, call, compare_worlds, identity_mode, require_same
+from tests.comparison import (
+    Call,
+    GraphCounter,
+    Inputs,
+    Report,
+    Surroundings,
+    World,
+    call,
+    compare_worlds,
+    identity_mode,
+    require_same,
+    stator_compiler,
+)
 
 REGISTRY = "__cases__"
 OTHER_WORLDLY = (types.ModuleType, types.BuiltinFunctionType)
@@ -78,13 +90,13 @@ def topic_code(path: Path) -> types.CodeType:
     return compile(path.read_text(), str(path), "exec", dont_inherit=True)
 
 
-def load_topic(path: Path) -> types.ModuleType:
+def load_topic(path: Path, code: types.CodeType | None = None) -> types.ModuleType:
     """A new module object from a topic file; each call gives classes and globals of its own."""
     module = types.ModuleType("topic_" + path.stem.removeprefix("test_"))
     module.__file__ = str(path)
     # Classes look their module up by name (dataclasses, typing); the latest world answers.
     sys.modules[module.__name__] = module
-    exec(topic_code(path), module.__dict__)
+    exec(code or topic_code(path), module.__dict__)
     return module
 
 
@@ -93,23 +105,28 @@ def cases_of(module: types.ModuleType) -> dict[str, Case]:
 
 
 def world_of_case(path: Path, name: str) -> World:
-    module = load_topic(path)
+    return world_in(load_topic(path), name)
+
+
+def world_in(module: types.ModuleType, name: str, left_out: tuple[str, ...] = ()) -> World:
+    """A case with the globals of its module as the state that is compared."""
     chosen = cases_of(module)[name]
 
     def state() -> dict[str, Any]:
         return {
             key: value
             for key, value in module.__dict__.items()
-            if not key.startswith("__") and not isinstance(value, OTHER_WORLDLY) and value is not case
+            if not key.startswith("__") and key not in left_out and not isinstance(value, OTHER_WORLDLY) and value is not case
         }
 
-    return World(chosen.fn, chosen.calls, state, module.__name__, str(path))
+    return World(chosen.fn, (chosen.calls[0], *chosen.calls), Surroundings(module.__name__, str(module.__file__), state))
 
 
 def run_case(path: Path, chosen: Case) -> Report:
     """Compare one case with eager; whole unless it says that it breaks."""
     whole = chosen.breaks is None
-    report = compare_worlds(lambda: world_of_case(path, chosen.name), fullgraph=whole)
+    counter = GraphCounter("eager")
+    report = compare_worlds(lambda: world_of_case(path, chosen.name), stator_compiler(counter, fullgraph=whole), whole, counter=counter)
     # Operations before an escaping exception may be dead, so their graph may rightly be missing.
     expected = chosen.graphs if whole and not report.raised and not identity_mode() else None
     return require_same(report, expected)

@@ -33,7 +33,7 @@ def of_parts(x: Any, n: int) -> Any:
 @pytest.mark.parametrize("program", [of_objects, of_records, of_parts], ids=lambda each: each.__name__)
 def test_arrays_of_objects(program: Any) -> None:
     seen = compare(program, [(torch.ones(2), 1), (torch.ones(2), 2), (torch.ones(2), 1)])
-    assert set(seen.breaks) == {"SB005"} and seen.graphs
+    assert set(seen.breaks) == {"SB005"} and seen.graph_modules
 
 
 def beside(x: Any, array: Any) -> Any:

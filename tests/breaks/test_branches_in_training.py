@@ -10,8 +10,8 @@ import torch.nn.functional as F
 from torch import nn
 
 import stator
-from same_as_eager import Programs
 from stator import events
+from tests.comparison import Programs
 
 programs, cut_by_hand = Programs(), Programs()
 

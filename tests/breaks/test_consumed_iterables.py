@@ -102,7 +102,7 @@ PROGRAMS = [of_dict, of_dict_update, of_reduce, of_reduce_without_a_start, of_co
 def test_one_break_in_what_is_run_through(program: Any) -> None:
     seen = compare(program, [(X, 3, []), (X + 1, 3, [])])
     assert seen.breaks == ["SB009"]
-    assert len(seen.graphs) == 2, "before and after the break; none where C code runs through it"
+    assert len(seen.graph_modules) == 2, "before and after the break; none where C code runs through it"
     compare(program, [(X, 2, []), (X, 1, []), (X, 3, [])])
 
 

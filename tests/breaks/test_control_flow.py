@@ -10,7 +10,8 @@ from torch import nn
 
 import stator
 from stator import events
-from tests.breaks.capture import Seen, compare
+from tests.breaks.capture import compare
+from tests.comparison import Report
 
 UP, DOWN, LARGE = torch.tensor([1.0, 2.0, 3.0]), torch.tensor([-1.0, -2.0, -3.0]), torch.tensor([1.0, 2.0, 30.0])
 WEIGHT = nn.Parameter(torch.tensor([0.5, 0.25, 2.0]))
@@ -18,7 +19,7 @@ SCALE = 2.0
 COUNT = 0
 
 
-def check(program: Any, backend: Any = "eager", **settings: Any) -> Seen:
+def check(program: Any, backend: Any = "eager", **settings: Any) -> Report:
     """Equal to eager with and without gradients, for inputs that take every way."""
     options = {"capture_control_flow": True}
     with_grad = [(each.clone().requires_grad_(),) for each in (UP, DOWN, LARGE)]
@@ -190,7 +191,7 @@ CAPTURED = [statement, ternary, returns, without_else, passes_the_input_on, chai
 @pytest.mark.parametrize("program", CAPTURED, ids=lambda each: each.__name__)
 def test_captured_whole(program: Any) -> None:
     seen = check(program)
-    assert not seen.breaks and len(seen.graphs) == 1, [event.cause for event in seen.of(events.GraphBreak)]
+    assert not seen.breaks and len(seen.graph_modules) == 1, [event.cause for event in seen.of(events.GraphBreak)]
     assert not seen.of(events.Recompile)
 
 
@@ -251,7 +252,7 @@ def test_sizes_may_be_symbols() -> None:
     calls = [(torch.ones(4, 5), 3), (-torch.ones(6, 5), 4), (torch.ones(7, 8), 5)]
     for backend in ("eager", "aot_eager"):
         seen = compare(program, calls, backend=backend, dynamic=True, options={"capture_control_flow": True})
-        assert not seen.breaks and len(seen.graphs) == 1
+        assert not seen.breaks and len(seen.graph_modules) == 1
 
 
 def test_facts_of_the_way_not_taken_are_guarded() -> None:
@@ -495,6 +496,6 @@ def test_an_assertion_is_part_of_the_graph() -> None:
     names: dict[str, Any] = {}
     exec(ASSERTS, names)  # pytest rewrites the assertions of its own modules
     seen = compare(names["asserts"], [(UP,), (DOWN,), (UP,)], fullgraph=True)
-    assert not seen.breaks and len(seen.graphs) == 1
-    targets = [node.target for node in seen.graphs[0].graph.nodes]
+    assert not seen.breaks and len(seen.graph_modules) == 1
+    targets = [node.target for node in seen.graph_modules[0].graph.nodes]
     assert torch.ops.aten._assert_async.msg in targets

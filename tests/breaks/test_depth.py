@@ -164,7 +164,7 @@ WAYS = [through_functions, through_methods, through_closures, through_contextman
 def test_two_graphs(way: Any, depth: int) -> None:
     seen = compare(way(depth), [(X,), (X + 1,), (X,)])
     assert seen.breaks == ["SB009"]
-    assert len(seen.graphs) == 2
+    assert len(seen.graph_modules) == 2
     assert not seen.of(events.Recompile) and not seen.of(events.EagerFallback)
 
 
@@ -323,7 +323,7 @@ def test_a_thousand_iterations_compile_the_body_once() -> None:
     # Before the first break; from break to break; and the end of the range, which its iterator tells.
     assert len(seen.of(events.CaptureStarted)) <= 4
     assert not seen.of(events.EagerFallback) and not seen.of(events.CacheLimit)
-    assert len(seen.graphs) <= 3
+    assert len(seen.graph_modules) <= 3
 
 
 def test_a_counter_in_a_while_loop_becomes_symbolic_or_is_limited() -> None:

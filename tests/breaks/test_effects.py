@@ -92,7 +92,7 @@ PROGRAMS = [prints_a_tensor, prints_before_a_change, prints_containers, prints_f
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
 def test_captured_whole_and_printed_alike(program: Any, backend: str) -> None:
     seen = compare(program, [(X,), (X + 1,)], fullgraph=True, backend=backend)
-    assert len(seen.graphs) == 1
+    assert len(seen.graph_modules) == 1
 
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
@@ -100,7 +100,7 @@ def test_captured_whole_and_printed_alike(program: Any, backend: str) -> None:
                          ids=lambda program: program.__name__)
 def test_text_of_tensors_with_grad(program: Any, backend: str) -> None:
     seen = compare(program, [(W,)], fullgraph=True, backend=backend)
-    assert len(seen.graphs) == 1
+    assert len(seen.graph_modules) == 1
 
 
 def test_a_later_change_of_a_tensor_with_grad_is_not_shown() -> None:
@@ -110,7 +110,7 @@ def test_a_later_change_of_a_tensor_with_grad_is_not_shown() -> None:
         y.add_(1)
         return y
 
-    assert len(compare(program, [(W,)], fullgraph=True).graphs) == 1
+    assert len(compare(program, [(W,)], fullgraph=True).graph_modules) == 1
 
 
 def logs(x):
@@ -166,7 +166,7 @@ def test_warnings_name_the_users_line() -> None:
 def test_the_option_print_breaks_instead(program: Any) -> None:
     seen = compare(program, [(X,), (X,)], options={"print": "break"})
     assert set(seen.breaks) == {"SB015"}
-    assert len(seen.graphs) >= 2
+    assert len(seen.graph_modules) >= 2
     with pytest.raises(stator.Unsupported, match="SB015"):
         stator.compile(program, backend="eager", fullgraph=True, options={"print": "break"})(X)
     with pytest.raises(stator.OptionError, match="print"):

@@ -67,7 +67,7 @@ def user_wrap(x):
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 def test_operators_that_take_functions(program: Any, backend: str) -> None:
     seen = compare(program, [(UP,), (DOWN,), (UP,)], backend=backend, fullgraph=True)
-    assert len(seen.graphs) == 1 and not seen.breaks
+    assert len(seen.graph_modules) == 1 and not seen.breaks
 
 
 def test_the_body_of_wrap_is_a_graph_of_its_own() -> None:
@@ -77,8 +77,8 @@ def test_the_body_of_wrap_is_a_graph_of_its_own() -> None:
         return y, x
 
     seen = compare(program, [(UP.clone(), 2), (DOWN.clone(), 1)], fullgraph=True)
-    [node] = [node for node in seen.graphs[0].graph.nodes if node.target is wrap]
-    body = getattr(seen.graphs[0], node.args[0].target)
+    [node] = [node for node in seen.graph_modules[0].graph.nodes if node.target is wrap]
+    body = getattr(seen.graph_modules[0], node.args[0].target)
     assert len(node.args) == 3 and [each.op for each in body.graph.nodes].count("placeholder") == 2
 
 
@@ -86,7 +86,7 @@ def test_inner_graphs_are_named_by_their_roles_and_say_where_they_are() -> None:
     def program(x):
         return torch.cond(x.sum() > 0, lambda a: wrap(torch.sin, a), lambda a: a.cos(), (x,))
 
-    graph = compare(program, [(UP,), (DOWN,)], fullgraph=True).graphs[0]
+    graph = compare(program, [(UP,), (DOWN,)], fullgraph=True).graph_modules[0]
     names = {name for name, _ in graph.named_modules()}
     assert names == {"", "cond_true_0", "cond_true_0.wrap_body_0", "cond_false_0"}
     [sine] = [node for node in graph.cond_true_0.wrap_body_0.graph.nodes if "call" in node.op]
@@ -107,7 +107,7 @@ def test_wrap_of_a_function_with_effects_breaks() -> None:
 
     seen = compare(program, [(UP,), (UP,)])
     assert any("wrap of a function with effects" in each.cause for each in seen.of(events.GraphBreak))
-    assert not any(node.target is wrap for graph in seen.graphs for node in graph.graph.nodes)
+    assert not any(node.target is wrap for graph in seen.graph_modules for node in graph.graph.nodes)
 
 
 def test_an_operator_called_wrongly_says_what_eager_says() -> None:

@@ -207,7 +207,7 @@ ONE_BREAK = [in_a_loop, in_a_comprehension, summed, in_a_dict, as_a_tuple, sprea
 def test_one_break_gives_two_graphs(program: Any) -> None:
     seen = compare(program, [(X, []), (X + 1, []), (X, [])])
     assert seen.breaks == ["SB009"]
-    assert len(seen.graphs) == 2
+    assert len(seen.graph_modules) == 2
     assert not seen.of(events.Recompile) and not seen.of(events.EagerFallback)
 
 

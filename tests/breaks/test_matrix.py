@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 import torch
 
-import stator
-from stator import events
 from tests.breaks.matrix import programs
 from tests.breaks.natively import natively
+from tests.comparison import Surroundings, World, compare_worlds, require_same, stator_compiler
 
 CASES = dict(programs())
 DRIVEN_BY_C = ("callback-",)
@@ -25,45 +24,25 @@ def load(name: str, source: str) -> Any:
     return namespace["program"]
 
 
-def outcome(program: Any, x: torch.Tensor) -> Any:
-    log: list[Any] = []
-    try:
-        value = program(x, log)
-    except Exception as error:
-        return type(error), str(error), log
-    return portrait(value), portrait(log), torch.is_grad_enabled()
-
-
-def portrait(value: Any) -> Any:
-    if isinstance(value, torch.Tensor):
-        return ("tensor", value.tolist(), value.dtype, value.requires_grad)
-    if isinstance(value, (list, tuple)):
-        return (type(value).__name__, [portrait(item) for item in value])
-    return value
+def world(name: str, inputs: list[list[float]]) -> World:
+    """The program on a log of its own in each call."""
+    program = load(name, CASES[name])
+    calls = [lambda numbers=numbers: ((torch.tensor(numbers), []), {}) for numbers in inputs]
+    return World(program, calls, Surroundings(program.__module__, program.__code__.co_filename))
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_equals_eager(name: str) -> None:
-    program, again = load(name, CASES[name]), load(name, CASES[name])
-    compiled = stator.compile(program, backend="eager", options={"strict": True}, recompile_limit=64)
-    inputs = [torch.tensor([1.0, 2.0]), torch.tensor([1.0, 2.0]), torch.tensor([3.0, -5.0])]
-    with events.record() as seen:
-        for x in inputs:
-            assert outcome(compiled, x) == outcome(again, x)
-    failures = [event for event in seen if isinstance(event, events.InternalFailure)]
-    assert not failures
-    graphs = [event for event in seen if isinstance(event, events.CaptureFinished) and event.graph is not None]
+    inputs = [[1.0, 2.0], [1.0, 2.0], [3.0, -5.0]]
+    report = require_same(compare_worlds(lambda: world(name, inputs), stator_compiler(recompile_limit=64)))
     # A break inside a callback of C code runs natively from that call on: nothing may be left to capture.
-    assert graphs or name.startswith(DRIVEN_BY_C), "nothing was captured around the break"
+    assert report.graph_modules or name.startswith(DRIVEN_BY_C), "nothing was captured around the break"
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_the_native_continuation_equals_eager(name: str) -> None:
-    program, again = load(name, CASES[name]), load(name, CASES[name])
-    compiled = stator.compile(program, backend="eager", options={"strict": True})
-    x = torch.tensor([1.0, 2.0])
     with natively():
-        assert outcome(compiled, x) == outcome(again, x)
+        require_same(compare_worlds(lambda: world(name, [[1.0, 2.0]])))
 
 
 def test_there_are_at_least_200_combinations() -> None:

@@ -219,4 +219,4 @@ def test_two_threads_in_breaks_at_once() -> None:
 
 def test_the_option_turns_it_off() -> None:
     seen = compare(by_keyword, [(X,), (X,)], options={"compile_nested": False})
-    assert "inner" not in names(seen) and len(seen.graphs) == 2
+    assert "inner" not in names(seen) and len(seen.graph_modules) == 2

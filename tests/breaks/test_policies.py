@@ -63,7 +63,7 @@ def test_a_region_in_captured_code_makes_breaks_errors() -> None:
 
 def test_false_inside_fullgraph_allows_breaks() -> None:
     seen = compare(region_inside_allows, [(X,), (X,)], fullgraph=True)
-    assert seen.breaks == ["SB009"] and len(seen.graphs) == 2
+    assert seen.breaks == ["SB009"] and len(seen.graph_modules) == 2
     with pytest.raises(stator.Unsupported):
         stator.compile(nested_regions, backend="eager", fullgraph=True)(X)
 
@@ -153,12 +153,12 @@ def calls(function):
 
 def test_disable_reaches_below_and_not_recursive_does_not() -> None:
     seen = compare(calls(off), [(X,), (X,)])
-    assert seen.breaks == ["SB010"] and len(seen.graphs) == 2
+    assert seen.breaks == ["SB010"] and len(seen.graph_modules) == 2
     seen = compare(calls(frame_off), [(X,), (X,)])
-    assert seen.breaks == ["SB010"] and len(seen.graphs) == 3
+    assert seen.breaks == ["SB010"] and len(seen.graph_modules) == 3
     assert any(event.name == "plain" for event in seen.of(events.CaptureFinished))
     seen = compare(calls(frame_off), [(X,)], options={"compile_nested": False})
-    assert len(seen.graphs) == 2
+    assert len(seen.graph_modules) == 2
 
 
 def test_compiling_a_function_whose_own_frame_is_left_alone() -> None:

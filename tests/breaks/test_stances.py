@@ -13,7 +13,8 @@ import stator
 from stator import events
 from stator.errors import RecompileForbidden
 from stator.settings import stance
-from tests.breaks.capture import Seen, compare
+from tests.breaks.capture import compare
+from tests.comparison import Report
 
 X = torch.tensor([1.0, -2.0, 3.0])
 
@@ -64,14 +65,14 @@ def test_a_stance_that_is_entered_again() -> None:
         assert stator.settings.stance.current() == "default"
 
 
-def captures(seen: Seen) -> int:
+def captures(seen: Report) -> int:
     return len(seen.of(events.CaptureStarted))
 
 
-def called(compiled: Any, *args: Any) -> Seen:
+def called(compiled: Any, *args: Any) -> Report:
     with events.record() as log:
         assert compiled(*args).equal(plain(*args))
-    return Seen(log)
+    return Report(log=log)
 
 
 def test_stances() -> None:

@@ -16,15 +16,17 @@ import torch
 
 import stator
 from stator import events
+from tests.comparison import Call, Checks, Snapshot, Surroundings, differences, observe_call
+from tests.comparison.value_snapshot import same_numbers
 from tests.enumeration.observations import OBSERVATIONS, Program
 from tests.enumeration.opinfo_samples import SEED
 from tests.enumeration.overloads import FUNCTION, METHOD, Subject
 from tests.enumeration.patterns import NEEDS, ORDERS, PATTERNS, is_plain
 from tests.enumeration.samples import Sample, find_sample
-from tests.portrait import Describer, Portrait, differences, same_numbers
 
 BACKENDS = ("eager", "aot_eager")
 HOME = "tests.enumeration.observations"
+CHECKS = Checks(tolerance=1e-4, exception="class", warnings="none", gradients="none", seed=SEED)
 # A public name reaches the operator that runs under every observation; its own way there is seen under these.
 OF_PUBLIC_NAMES = ("value", "item", "alias", "failure")
 
@@ -49,26 +51,10 @@ def arrange(sample: Sample, pattern: str) -> tuple[Sample, Any] | None:
     return PATTERNS[pattern](sample.fresh())
 
 
-def seen(program: Program, sample: Sample, observed: Any) -> Portrait:
-    """One call: its result or exception, the arguments and the observed name after it, who shares memory with whom."""
-    root = Portrait("call")
-    describer = Describer(HOME)
-    result, raised = None, None
-    torch.manual_seed(SEED)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            result = program(observed, *sample.args, **sample.kwargs)
-        except Exception as error:  # an outcome to compare
-            raised = error
-    root.parts["args"] = describer.describe([sample.args, sample.kwargs], "args")
-    root.parts["observed"] = describer.describe(observed, "observed")
-    if raised is not None:
-        root.parts["raised"] = Portrait(type(raised).__name__ + (f": {raised}"[:300] if isinstance(raised, stator.StatorError) else ""))
-    else:
-        root.parts["result"] = describer.describe(result, "result")
-    root.parts["random"] = Portrait(str(torch.rand(2).tolist()))
-    return root
+def seen(program: Program, sample: Sample, observed: Any) -> Snapshot:
+    """One call: the observed name is the first argument, so its sharing of memory with the others is compared."""
+    inputs = Call((observed, *sample.args), sample.kwargs)
+    return observe_call(program, inputs, Surroundings(HOME), CHECKS)
 
 
 def crossing(subject: Subject, sample: Sample) -> tuple[int, float]:
@@ -96,7 +82,7 @@ def magnitudes(tensor: torch.Tensor) -> torch.Tensor:
 
 def is_deterministic(program: Program, sample: Sample) -> bool:
     first, second = (seen(program, *arranged) for arranged in (arrange(sample, "distinct"), arrange(sample, "distinct")) if arranged)
-    return not list(differences(first, second, "", exact=False))
+    return not list(differences(first, second, "", CHECKS.tolerance))
 
 
 def writes_beyond(subject: Subject, sample: Sample) -> bool:
@@ -132,7 +118,7 @@ def reads_outputs(subject: Subject, sample: Sample) -> bool:
             warnings.simplefilter("ignore")
             subject.call(*copy.args, **copy.kwargs)
         results.append(outputs)
-    return not all(same_numbers(*pair, exact=False) for pair in zip(*results, strict=True))
+    return not all(same_numbers(*pair, CHECKS.tolerance) for pair in zip(*results, strict=True))
 
 
 def observed_by(subject: Subject) -> tuple[str, ...]:
@@ -166,7 +152,7 @@ def judge(subject: Subject, backends: tuple[str, ...] = BACKENDS, observations: 
         program = OBSERVATIONS[name](subject.call, at, limit)
         expected = {pattern: seen(program, *arranged) for pattern, arranged in all_arranged(sample, verdict.patterns)}
         if name == chosen[0]:
-            verdict.raising = [pattern for pattern, portrait in expected.items() if "raised" in portrait.parts]
+            verdict.raising = [pattern for pattern, snapshot in expected.items() if "raised" in snapshot.parts]
         for backend in backends:
             for order in orders_of(name):
                 verdict.found.extend(differing(verdict, sample, name, program, backend, order, expected, compiler))
@@ -186,7 +172,7 @@ def all_arranged(sample: Sample, patterns: list[str]) -> Iterator[tuple[str, tup
 
 
 def differing(verdict: Verdict, sample: Sample, name: str, program: Program, backend: str, order: tuple[str, ...],
-              expected: dict[str, Portrait], compiler: Callable[..., Any]) -> Iterator[str]:
+              expected: dict[str, Snapshot], compiler: Callable[..., Any]) -> Iterator[str]:
     """One compiled function, called with the patterns of an order in turn."""
     stator.reset()
     compiled = compiler(program, backend=backend)
@@ -195,11 +181,11 @@ def differing(verdict: Verdict, sample: Sample, name: str, program: Program, bac
         verdict.calls[backend] = verdict.calls.get(backend, 0) + 1
         if backend not in verdict.stopped:  # its first call
             with events.record() as log:
-                portrait = seen(compiled, *arranged)
+                snapshot = seen(compiled, *arranged)
             verdict.stopped[backend] = why_stopped(log)
         else:
-            portrait = seen(compiled, *arranged)
-        for difference in differences(expected[pattern], portrait, "", exact=False):
+            snapshot = seen(compiled, *arranged)
+        for difference in differences(expected[pattern], snapshot, "", CHECKS.tolerance):
             yield f"{pattern} | {name} | {backend} | first {present[0]}: {difference}"
             break
 

@@ -1,8 +1,7 @@
 """Run the text of a program eagerly and compiled, each in a world of its own, and list the differences.
 
 In: a module's text that defines `inputs(k)` and `program(...)`.
-Out: the differences, call by call: value, types, aliasing, exception with its text and line, what became of
-the arguments, of the module's globals and classes, and the printed text.
+Out: the differences, call by call, in every part of an outcome but warnings (tests/comparison/call_outcome.py).
 """
 
 from __future__ import annotations
@@ -14,16 +13,28 @@ import linecache
 import signal
 import sys
 import types
-import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from torch.utils import _pytree as pytree
 
 import stator
-from tests.portrait import Describer, Portrait, differences, without_addresses
+from tests.comparison import (
+    Call,
+    Checks,
+    Inputs,
+    Snapshot,
+    Surroundings,
+    World,
+    differences,
+    fresh_inputs,
+    identity,
+    observe_call,
+)
+from tests.comparison.eager_and_compiled import Compiler
 
+# CPython's own line of an unbound local changes once its code is warm: a pair of instructions became one.
+CHECKS = Checks(warnings="none", gradients="backward", no_line_of=(UnboundLocalError,))
 CALLS = (0, 0, 1, 2, 3, 4)
 FILE = "<fuzzed program>"
 MODULE = "fuzzed_program"
@@ -48,49 +59,46 @@ def compiled(program: Callable[..., Any]) -> Callable[..., Any]:
     return stator.compile(program, backend="eager", options={"strict": True})
 
 
-def observe(module: types.ModuleType, subject: Callable[..., Any], number: int) -> Portrait:
-    """One call; what it leaves to the garbage collector is collected before the next, and says what it says to nobody."""
+def world_of(source: str) -> World:
+    """The module of a program; the globals that its prelude declares are the state that is compared."""
+    module = load(source)
+
+    def leaves(inputs: Call) -> list[torch.Tensor]:
+        leaf = module.__dict__.get("G_PARAM")
+        if leaf is None:
+            return []
+        leaf.grad = None
+        return [leaf]
+
+    surroundings = Surroundings(MODULE, FILE, lambda: {name: module.__dict__.get(name) for name in STATE}, leaves,
+                                lambda: digits(sys.int_info.default_max_str_digits))
+    return World(module.program, [lambda number=number: (module.inputs(number), {}) for number in CALLS], surroundings)
+
+
+def outcomes(source: str, compiler: Compiler) -> list[Snapshot]:
+    """The calls of a program. Garbage of one call is collected before the next; what it prints then goes nowhere."""
+    found: list[Snapshot] = []
+    world = world_of(source)
     gc.disable()
     try:
-        with digits(0):  # a program may make numbers that only a portrait shows
-            return seen_of_a_call(module, subject, number)
+        subject = compiler(world.fn)
+        for inputs in world.calls:
+            found.append(observe(world, subject, inputs))
+            with contextlib.redirect_stdout(io.StringIO()):
+                gc.collect(0)  # all that the call has made is young: nothing was collected meanwhile
     finally:
-        with contextlib.redirect_stdout(io.StringIO()):
-            gc.collect(0)  # all that the call has made is young: nothing was collected meanwhile
         gc.enable()
         torch.set_grad_enabled(True)
+    return found
 
 
-def seen_of_a_call(module: types.ModuleType, subject: Callable[..., Any], number: int) -> Portrait:
-    seen = Describer(MODULE)
-    root = Portrait("call")
-    try:
-        arguments = module.inputs(number)
-    except Exception as exception:  # the calls before have changed a class that the inputs are made of
-        root.parts["inputs"] = Portrait(f"{type(exception).__name__}: {exception}")
-        return root
-    printed = io.StringIO()
-    result: Any = None
-    raised: Exception | None = None
-    with contextlib.redirect_stdout(printed), warnings.catch_warnings(), digits(sys.int_info.default_max_str_digits):
-        warnings.simplefilter("ignore")
+def observe(world: World, subject: Callable[..., Any], inputs: Inputs) -> Snapshot:
+    with digits(0):  # a program may make numbers that only a snapshot shows
         try:
-            result = subject(*arguments)
-        except Exception as exception:  # the program's own exception is an outcome to compare
-            raised = exception
-    root.parts["args"] = seen.describe(list(arguments), "args")
-    if raised is None:
-        root.parts["result"] = seen.describe(result, "result")
-    else:
-        root.parts["raised"] = seen.describe(raised, "raised")
-        # CPython's own line of an unbound local changes once its code is warm: a pair of instructions became one.
-        if not isinstance(raised, UnboundLocalError):
-            root.parts["line"] = Portrait(f"line {raising_line(raised)}")
-    root.parts["state"] = seen.describe({name: module.__dict__.get(name) for name in STATE}, "state")
-    root.parts["printed"] = Portrait(repr(without_addresses(printed.getvalue())))
-    root.parts["gradient"] = gradient(result, module.__dict__.get("G_PARAM"))
-    root.parts["grad mode"] = Portrait(str(torch.is_grad_enabled()))
-    return root
+            arguments = fresh_inputs(inputs)
+        except Exception as exception:  # the calls before have changed a class that the inputs are made of
+            return Snapshot(f"no inputs: {type(exception).__name__}: {exception}")
+        return observe_call(subject, arguments, world.surroundings, CHECKS, (Endless, KeyboardInterrupt))
 
 
 @contextlib.contextmanager
@@ -102,34 +110,6 @@ def digits(most: int) -> Iterator[None]:
         yield
     finally:
         sys.set_int_max_str_digits(before)
-
-
-def gradient(result: Any, leaf: Any) -> Portrait:
-    """What flows back to the leaf from the tensors of the result."""
-    found = [each for each in pytree.tree_leaves(result) if isinstance(each, torch.Tensor) and each.grad_fn is not None]
-    if not found or leaf is None:
-        return Portrait("none")
-    leaf.grad = None
-    try:
-        torch.autograd.backward([each.sum() for each in found])
-    except RuntimeError as error:  # freed by a backward pass of the program's own
-        return Portrait(f"{type(error).__name__}: {str(error)[:60]}")
-    return Portrait("gradient") if leaf.grad is None else Describer(MODULE).describe(leaf.grad, "gradient")
-
-
-def raising_line(raised: BaseException) -> int | None:
-    line, trace = None, raised.__traceback__
-    while trace is not None:
-        if trace.tb_frame.f_code.co_filename == FILE:
-            line = trace.tb_lineno
-        trace = trace.tb_next
-    return line
-
-
-def outcomes(source: str, compiler: Callable[[Callable[..., Any]], Callable[..., Any]]) -> list[Portrait]:
-    module = load(source)
-    subject = compiler(module.program)
-    return [observe(module, subject, number) for number in CALLS]
 
 
 @contextlib.contextmanager
@@ -156,7 +136,7 @@ def compare(source: str) -> list[str]:
     stator.reset()
     try:
         with limited(EAGER_SECONDS):
-            eager = outcomes(source, lambda program: program)
+            eager = outcomes(source, identity)
     except (Endless, MemoryError):
         return []
     captured = outcomes(source, compiled)

@@ -15,7 +15,6 @@ import logging
 import random
 import sys
 import types
-import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -23,13 +22,14 @@ import torch
 from torch import nn
 
 import stator
+from tests.comparison import Checks, Snapshot, Surroundings, call, differences, observe_call
 from tests.fuzz import changing_programs
 from tests.fuzz.changing_programs import Heavy, Louder, Node, Scale, Subject, subjects
-from tests.portrait import Describer, Portrait, differences
 
 Undo = Callable[[], object]
 Change = Callable[[], Undo]
 RESET_AFTER = 150
+CHECKS = Checks(exception="class", warnings="none", gradients="none")
 LEAVE = 0.15  # how often a change stays
 
 
@@ -316,20 +316,6 @@ def of_arguments(subject: Subject, rng: random.Random) -> Iterator[Change]:
     yield from ()
 
 
-def portrait(run: Callable[..., Any], args: tuple[Any, ...]) -> Portrait:
-    seen = Describer("fuzz")
-    root = Portrait("call")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            result = run(*args)
-        except Exception as error:  # the program's own exception is an outcome to compare
-            root.parts["raised"] = seen.describe(type(error), "raised")
-            return root
-    root.parts["result"] = seen.describe(result, "result")
-    return root
-
-
 class Session:
     """One seed: a subject after the other, changed step by step."""
 
@@ -342,9 +328,10 @@ class Session:
         self.changes = 0
 
     def difference(self, subject: Subject) -> str | None:
-        expected = portrait(subject.run, subject.args)
-        actual = portrait(self.compiled[subject.name], subject.args)
-        return next(differences(expected, actual, subject.name), None)
+        def outcome(run: Callable[..., Any]) -> Snapshot:
+            return observe_call(run, call(*subject.args), Surroundings(changing_programs.__name__), CHECKS)
+
+        return next(differences(outcome(subject.run), outcome(self.compiled[subject.name]), subject.name), None)
 
     def pick(self, subject: Subject) -> Change | None:
         rng = self.rng

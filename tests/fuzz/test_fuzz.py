@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
+from tests.comparison import differences
 from tests.fuzz import parallel
 from tests.fuzz.__main__ import same_failure
 from tests.fuzz.compare import compare, outcomes
 from tests.fuzz.grammar import generate
 from tests.fuzz.prelude import PRELUDE
 from tests.fuzz.shrink import save, shrink
-from tests.portrait import differences
 
 HEAD = "def program(mat, vec, ivec, n, flag, items, table, point):\n"
 SEEDS = range(2150, 2300)

@@ -9,6 +9,7 @@ from typing import Any
 
 from probing import Scene, probe, ramp
 from scenery import box
+from two_names import closures
 
 
 def meeting(fn: Any, names: list[Any], others: list[Any], look: Any = None) -> Scene:
@@ -16,19 +17,6 @@ def meeting(fn: Any, names: list[Any], others: list[Any], look: Any = None) -> S
     held = list(names)
     return Scene(fn, lambda: (ramp(), *held), lambda: held.__setitem__(slice(None), others),
                  look or (lambda: (names, others)))
-
-
-def makers() -> tuple[Any, Any]:
-    n = 0
-
-    def put(value: int) -> None:
-        nonlocal n
-        n = value
-
-    def get() -> int:
-        return n
-
-    return put, get
 
 
 @probe()
@@ -56,7 +44,7 @@ def objects_that_share_a_dict_no_more():
 
 @probe()
 def closures_that_share_a_cell_no_more():
-    (put, get), (_, other) = makers(), makers()
+    (put, get), (_, other) = closures(), closures()
 
     def fn(x, put, get):
         put(3)
@@ -67,7 +55,7 @@ def closures_that_share_a_cell_no_more():
 
 @probe()
 def closures_that_come_to_share_a_cell():
-    (put, get), (_, other) = makers(), makers()
+    (put, get), (_, other) = closures(), closures()
 
     def fn(x, put, get):
         put(3)

@@ -9,21 +9,32 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import io
-import warnings
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+import types
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 import stator
-from portrait import Describer, Portrait, differences, without_addresses
-from stator import events
 from stator.capture.trace import root_frame, trace
+from tests.comparison import (
+    Checks,
+    Report,
+    Snapshot,
+    Snapshotter,
+    Surroundings,
+    World,
+    compare_worlds,
+    differences,
+)
+from tests.comparison.call_outcome import output_recorded, random_streams, seed_streams, torch_modes
+from tests.comparison.eager_and_compiled import Compiler
 
 CAPTURED = "captured"  # no graph break, no call that ran eagerly
 RAISES = "raises"  # the program raises: CPython does it again, under the guards that led there
+# CPython's text of a RecursionError depends on the instruction that met the limit.
+CHECKS = Checks(warnings="interleaved", seed=None, no_text_of=(RecursionError,))
 STEPS = ("first call", "repeat", "after the change", "repeat after the change")
 
 
@@ -68,25 +79,6 @@ def probe(expected: str = CAPTURED) -> Callable[[Callable[[], Scene]], Callable[
     return register
 
 
-@dataclass
-class Verdict:
-    """What the comparison saw."""
-
-    differences: list[str] = field(default_factory=list)
-    log: list[Any] = field(default_factory=list)
-
-    @property
-    def breaks(self) -> list[str]:
-        return [event.code for event in self.log if isinstance(event, events.GraphBreak)]
-
-    def gave_up(self) -> list[str]:
-        kinds = (events.GraphBreak, events.EagerFallback, events.InternalFailure, events.CacheLimit)
-        return [str(event) for event in self.log if isinstance(event, kinds)]
-
-    def bugs(self) -> list[Any]:
-        return [event.error for event in self.log if isinstance(event, events.InternalFailure)]
-
-
 def compiled(fn: Callable[..., Any]) -> Any:
     # A trace that raises where the program does not is made good by CPython; under `strict` it is an error of ours.
     return stator.compile(fn, backend="eager", fullgraph=False, options={"strict": True})
@@ -96,79 +88,32 @@ def ramp(count: int = 4, **options: Any) -> torch.Tensor:
     return torch.arange(count, dtype=torch.float32).mul_(0.5).sub_(1).requires_grad_(options.get("grad", False))
 
 
-def judge(make: Callable[[], Scene], compiler: Callable[[Callable[..., Any]], Any] = compiled) -> Verdict:
+def judge(make: Callable[[], Scene], compiler: Compiler = compiled) -> Report:
     """Both sides of a probe, one after the other, each in its own world."""
-    verdict = Verdict()
-    eager = portraits(make, lambda fn: fn)
-    with events.record() as log:
-        other = portraits(make, compiler)
-    verdict.log = list(log)
-    for step, left, right in zip(STEPS, eager, other, strict=True):
-        verdict.differences.extend(differences(left, right, step, True))
-    return verdict
+    return compare_worlds(lambda: world_of(make()), compiler, checks=CHECKS)
 
 
-def portraits(make: Callable[[], Scene], compiler: Callable[[Callable[..., Any]], Any]) -> list[Portrait]:
-    """The four calls of one world. The collector rests: what eager lets go of at once must not wait for it."""
-    scene = make()
+def world_of(scene: Scene) -> World:
+    """The four calls of a scene. The collector rests: what eager lets go of at once must not wait for it."""
+    seed_streams()
     collecting = gc.isenabled()
     gc.disable()
-    try:
-        subject = compiler(scene.fn)
-        seen = [observe(scene, subject), observe(scene, subject)]
-        scene.change()
-        return [*seen, observe(scene, subject), observe(scene, subject)]
-    finally:
+
+    def before(number: int) -> None:
+        if number == 2:
+            scene.change()
+
+    def undo() -> None:
         scene.undo()
         if collecting:
             gc.enable()
 
+    def inputs() -> tuple[tuple[Any, ...], dict[str, Any]]:
+        return scene.args(), {}
 
-def observe(scene: Scene, subject: Callable[..., Any]) -> Portrait:
-    """One call and all that can be seen of it."""
-    root = Portrait("call")
-    describer = Describer(scene.fn.__module__)
-    args = scene.args()
-    result: Any = None
-    raised: BaseException | None = None
-    with seen_text() as text:
-        with scene.around():
-            try:
-                result = subject(*args)
-            except Exception as error:  # an outcome to compare
-                raised = error
-            modes = (torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch.is_autocast_enabled("cpu"),
-                     torch.get_default_dtype(), torch.are_deterministic_algorithms_enabled())
-        root.parts["args"] = describer.describe(list(args), "args")
-        root.parts["result"] = describer.describe(result, "result")
-        root.parts["raised"] = Portrait(f"{type(raised).__name__}: {reason_of(raised)}")
-        root.parts["world"] = describer.describe(scene.look(), "world")
-    root.parts["modes"] = Portrait(repr(modes))
-    root.parts["text"] = Portrait(repr([without_addresses(line) for line in text]))
-    return root
-
-
-def reason_of(raised: BaseException | None) -> str:
-    if isinstance(raised, RecursionError):
-        return ""  # CPython's words depend on the instruction that met the limit
-    return without_addresses(str(raised))
-
-
-@contextlib.contextmanager
-def seen_text() -> Iterator[list[str]]:
-    """Printed text and warnings, in the order they came; Stator's own warnings are not the program's."""
-    lines: list[str] = []
-    stream = io.StringIO()
-
-    def show(message: Any, category: Any, filename: str, lineno: int, *rest: Any) -> None:
-        if not str(message).startswith("stator: "):
-            stream.write(f"{category.__name__}: {message}\n")
-
-    with warnings.catch_warnings(), contextlib.redirect_stdout(stream), contextlib.redirect_stderr(stream):
-        warnings.simplefilter("always")
-        warnings.showwarning = show
-        yield lines
-    lines.extend(stream.getvalue().splitlines())
+    file = scene.fn.__code__.co_filename if isinstance(scene.fn, types.FunctionType) else ""
+    surroundings = Surroundings(scene.fn.__module__, file, scene.look, around=scene.around)
+    return World(scene.fn, [inputs] * len(STEPS), surroundings, before, undo, STEPS)
 
 
 def world_changed_by_tracing(make: Callable[[], Scene]) -> list[str]:
@@ -177,12 +122,12 @@ def world_changed_by_tracing(make: Callable[[], Scene]) -> list[str]:
     try:
         args = scene.args()
         before = describe_world(scene, args)
-        with seen_text() as text, scene.around():
+        with output_recorded("interleaved", "") as output, scene.around():
             done = trace(lambda vm: (root_frame(vm, scene.fn, bound_arguments(scene.fn, args)), None, None))
         after = describe_world(scene, args)
         del done
-        found = list(differences(before, after, "tracing", True))
-        return found + [f"tracing {line}" for line in text]
+        found = list(differences(before, after, "tracing"))
+        return found + [f"tracing {line}" for line in output.text().splitlines()]
     finally:
         scene.undo()
 
@@ -193,15 +138,14 @@ def bound_arguments(fn: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
     return (*args, *(fn.__defaults__[-missing:] if missing else ()))
 
 
-def describe_world(scene: Scene, args: tuple[Any, ...]) -> Portrait:
-    describer = Describer(scene.fn.__module__)
-    root = Portrait("world")
-    root.parts["args"] = describer.describe(list(args), "args")
-    root.parts["world"] = describer.describe(scene.look(), "world")
-    root.parts["fn"] = describer.describe(scene.fn, "fn")
-    root.parts["modes"] = Portrait(repr((torch.is_grad_enabled(), torch.is_autocast_enabled("cpu"),
-                                         torch.get_default_dtype(), torch.is_inference_mode_enabled())))
-    root.parts["random"] = Portrait(str(hash(torch.get_rng_state().numpy().tobytes())))
+def describe_world(scene: Scene, args: tuple[Any, ...]) -> Snapshot:
+    snapshotter = Snapshotter(scene.fn.__module__)
+    root = Snapshot("world")
+    root.parts["args"] = snapshotter.take(list(args), "args")
+    root.parts["world"] = snapshotter.take(scene.look(), "world")
+    root.parts["fn"] = snapshotter.take(scene.fn, "fn")
+    root.parts["modes"] = Snapshot(repr(torch_modes()))
+    root.parts["random"] = Snapshot(repr(random_streams()))
     return root
 
 

@@ -57,7 +57,7 @@ every_probe = pytest.mark.parametrize("probe", PROBES.values(), ids=str)
 @every_probe
 def test_equals_eager(probe: Probe) -> None:
     verdict = judge(probe.make)
-    assert not verdict.bugs()
+    assert not verdict.failures
     assert not verdict.differences, "\n".join(verdict.differences[:8])
     if probe.expected == CAPTURED:
         assert not verdict.gave_up()
@@ -73,5 +73,5 @@ def test_tracing_changes_nothing(probe: Probe) -> None:
 @every_probe
 def test_a_break_at_the_end_repeats_nothing(probe: Probe) -> None:
     verdict = judge(ending_in_a_break(probe.make))
-    assert not verdict.bugs()
+    assert not verdict.failures
     assert not verdict.differences, "\n".join(verdict.differences[:8])

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from probing import Scene, compiled, portraits, ramp
+from probing import Scene, judge, ramp
 from scenery import box, namespace_function
 from torch import nn
 
@@ -27,15 +27,10 @@ def program(make: Callable[[], Scene]) -> Callable[[], Scene]:
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_is_not_compiled_again(name: str) -> None:
-    make = PROGRAMS[name]
-    eager = portraits(make, lambda fn: fn)
-    with events.record() as log:
-        other = portraits(make, compiled)
-    assert [str(a) for a in eager] == [str(b) for b in other]
-    again = [event.reason for event in log if isinstance(event, events.Recompile)]
-    starts = sum(isinstance(event, events.CaptureStarted) for event in log)
-    assert starts == 1, again
-    assert not [event for event in log if isinstance(event, events.GraphBreak)]
+    report = judge(PROGRAMS[name])
+    assert not report.differences
+    assert len(report.of(events.CaptureStarted)) == 1, [event.reason for event in report.of(events.Recompile)]
+    assert not report.breaks
 
 
 def test_there_are_thirty() -> None:

@@ -19,7 +19,7 @@ def notices(name: str) -> bool:
     make = PROBES[name].make
     try:
         verdict = judge(make)
-        return bool(verdict.differences or verdict.bugs() or world_changed_by_tracing(make))
+        return bool(verdict.differences or verdict.failures or world_changed_by_tracing(make))
     except Exception as error:  # an engine without one of its mechanisms may do anything
         warnings.warn(f"{name}: {type(error).__name__}: {error}", stacklevel=2)
         return True

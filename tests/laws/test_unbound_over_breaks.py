@@ -6,17 +6,17 @@ Out: the value or the exception (class, text, line) of eager code, and what was 
 
 from __future__ import annotations
 
-import traceback
 from typing import Any
 
 import pytest
 import torch
 
-import stator
 from stator.code import liveness
 from stator.interp import suspend
+from tests.comparison import Checks, Surroundings, World, call, compare_worlds, require_same
 
 LOG: list[Any] = []
+CHECKS = Checks(traceback="frames")
 
 
 @torch.compiler.disable
@@ -24,26 +24,10 @@ def note(what: Any) -> None:
     LOG.append(what)
 
 
-def run(fn: Any, x: torch.Tensor) -> Any:
-    LOG.clear()
-    try:
-        result = fn(x)
-    except NameError as error:
-        result = type(error).__name__, str(error), traceback.extract_tb(error.__traceback__)[-1].lineno
-    return picture([result, LOG])
-
-
-def picture(value: Any) -> Any:
-    if isinstance(value, torch.Tensor):
-        return value.tolist()
-    return [picture(part) for part in value] if isinstance(value, (tuple, list)) else value
-
-
 def same_as_eager(fn: Any, *shapes: tuple[int, ...]) -> None:
-    compiled = stator.compile(fn, backend="eager")
-    for shape in shapes:
-        x = torch.arange(3.0).reshape(shape)
-        assert run(compiled, x) == run(fn, x)
+    calls = [call(torch.arange(3.0).reshape(shape)) for shape in shapes]
+    surroundings = Surroundings(fn.__module__, __file__, lambda: LOG)
+    require_same(compare_worlds(lambda: World(fn, calls, surroundings, lambda number: LOG.clear()), checks=CHECKS))
 
 
 def deleted(x: torch.Tensor) -> Any:

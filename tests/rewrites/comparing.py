@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import ast
 import functools
-import sys
 import types
 from pathlib import Path
 
-import curriculum
-from curriculum import Case, cases_of, load_topic, world_of_case
-from portrait import Portrait, differences
-from same_as_eager import GraphCounter, NotCaptured, Report, StatorCompiler, World, observe
+from curriculum import Case, cases_of, load_topic, world_in, world_of_case
+from tests.comparison import EXACT, Report, Snapshot, World, differences, identity, outcomes, stator_compiler
+from tests.comparison.eager_and_compiled import compiled_outcomes
 from tests.rewrites.rewriting import HELPERS, REWRITES
 
 LANG = Path(__file__).parent.parent / "lang"
@@ -48,29 +46,17 @@ def rewritten_code(path: Path, case: str, rewrite: str) -> types.CodeType | None
 
 
 def rewritten_world(path: Path, case: str, code: types.CodeType) -> World:
-    module = types.ModuleType("topic_" + path.stem.removeprefix("test_"))
-    module.__file__ = str(path)
-    sys.modules[module.__name__] = module
-    exec(code, module.__dict__)
-    chosen = cases_of(module)[case]
-    helpers = ("_contextlib", "_each")
-
-    def state() -> dict[str, object]:
-        return {key: value for key, value in module.__dict__.items()
-                if not key.startswith("__") and key not in helpers and value is not curriculum.case
-                and not isinstance(value, curriculum.OTHER_WORLDLY)}
-
-    return World(chosen.fn, chosen.calls, state, module.__name__, str(path))
+    return world_in(load_topic(path, code), case, left_out=("_contextlib", "_each"))
 
 
-def found_in(left: list[Portrait], right: list[Portrait]) -> list[str]:
+def found_in(left: list[Snapshot], right: list[Snapshot]) -> list[str]:
     return [text for number, (one, other) in enumerate(zip(left, right, strict=True))
             for text in differences(one, other, f"call {number}")]
 
 
 @functools.lru_cache(maxsize=64)
-def plainly(path: Path, case: str) -> list[Portrait]:
-    return list(observe(world_of_case(path, case), lambda fn: fn, True, Report()))
+def plainly(path: Path, case: str) -> list[Snapshot]:
+    return list(outcomes(world_of_case(path, case), identity))
 
 
 def judge(path: Path, case: Case, rewrite: str) -> list[str] | None:
@@ -78,12 +64,11 @@ def judge(path: Path, case: Case, rewrite: str) -> list[str] | None:
     if code is None:
         return None
     plain = plainly(path, case.name)
-    if found_in(plain, list(observe(rewritten_world(path, case.name, code), lambda fn: fn, True, Report()))):
+    if found_in(plain, list(outcomes(rewritten_world(path, case.name, code), identity))):
         return None
-    whole = case.breaks is None
-    compiler = StatorCompiler(GraphCounter("eager"), whole, None)
-    try:
-        compiled = list(observe(rewritten_world(path, case.name, code), compiler, True, Report()))
-    except NotCaptured as declined:
-        return [f"not captured whole: {str(declined)[:400]}"]
-    return found_in(plain, compiled)
+    whole, report = case.breaks is None, Report()
+    compiler = stator_compiler(fullgraph=whole)
+    compiled = compiled_outcomes(rewritten_world(path, case.name, code), compiler, whole, EXACT, report)
+    if report.unsupported is not None:
+        return [f"not captured whole: {report.unsupported[:400]}"]
+    return found_in(plain, compiled) + [f"internal failure: {error!r}" for error in report.failures]

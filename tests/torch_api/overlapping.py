@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from same_as_eager import tensors_in
+from tests.comparison import tensors_in
 
 Inputs = tuple[list[torch.Tensor], list[torch.Tensor]]  # arguments, and the leaves behind them
 

@@ -15,7 +15,7 @@ from torch.utils import _pytree as pytree
 
 import stator
 from stator import events
-from tests.same_as_eager import same_as_eager
+from tests.comparison import same_as_eager
 
 
 class Log(TorchFunctionMode):

@@ -66,12 +66,12 @@ def world(function: Any) -> World:
 def test_captured_whole(function: Any, backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STATOR_STRICT", "1")
     seen = compare(lambda: world(function), calls=3, backend=backend, tolerance=0.0 if backend == "eager" else 1e-6)
-    assert not seen.codes and seen.captures == [1, 0, 0], seen
+    assert not seen.breaks and seen.captures == [1, 0, 0], seen
 
 
 def test_a_function_that_counts_its_chunks() -> None:
     seen = compare(lambda: world(effects_of_chunks), calls=2)
-    assert set(seen.codes) == {"SB016"}
+    assert set(seen.breaks) == {"SB016"}
 
 
 # ---------------------------------------------------------------------- loops that carry numbers
@@ -120,9 +120,9 @@ def test_numbers_that_a_loop_carries(function: Any, backend: str) -> None:
     seen = compare(lambda: World(function, lambda i: (torch.arange(15.0)[:5 + i] + i, 3 + i)), calls=5, backend=backend,
                    tolerance=1e-6)
     if backend == "inductor":  # which fails on such loops, and gets the code around them
-        assert set(seen.codes) == {"SB016"} and not any(seen.captures[3:])
+        assert set(seen.breaks) == {"SB016"} and not any(seen.captures[3:])
     else:
-        assert not seen.codes, seen.causes
+        assert not seen.breaks, seen.causes
         assert sum(seen.captures) <= 2
 
 
@@ -133,7 +133,7 @@ def test_a_number_becomes_a_tensor() -> None:
 
     def check() -> None:
         seen = compare(lambda: world(function), calls=1)
-        assert seen.codes == ["SB016"], seen.causes
+        assert seen.breaks == ["SB016"], seen.causes
 
     in_own_process(check)  # torch's loop compiles itself, and its hook stays behind when that fails
 

@@ -7,13 +7,12 @@ from typing import Any
 import pytest
 import torch
 from torch._dynamo._trace_wrapped_higher_order_op import TransformGetItemToIndex
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import checkpoint
 
 import stator
 from stator import events
-from tests.same_as_eager import same_as_eager
-from tests.torch_api.side_by_side import Counting
+from tests.comparison import same_as_eager
+from tests.torch_api.side_by_side import Counting, Watching
 
 C: Any = torch._C
 
@@ -142,16 +141,6 @@ def asks_for_the_device(x: Any) -> Any:
 @pytest.mark.parametrize("fn", [checkpointed, asks_for_the_device], ids=lambda fn: fn.__name__)
 def test_functions_of_torch_with_rules_of_their_own_show_modes_what_they_do(fn: Any) -> None:
     same_as_eager(fn, (torch.ones(2),), (torch.zeros(2),), fullgraph=False)
-
-
-class Watching(TorchDispatchMode):
-    def __init__(self) -> None:
-        super().__init__()
-        self.seen: list[str] = []
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self.seen.append(str(func))
-        return func(*args, **(kwargs or {}))
 
 
 def steps(x: torch.Tensor) -> torch.Tensor:

@@ -100,14 +100,14 @@ def train_step(make: Callable[[Any], Any], schedule: Callable[[Any], Any] | None
 @pytest.mark.parametrize("name", OPTIMISERS)
 def test_a_step_alone_is_captured_whole(name: str) -> None:
     seen = compare(lambda: step_alone(OPTIMISERS[name]), calls=5)
-    assert not seen.codes, seen.causes
+    assert not seen.breaks, seen.causes
     assert sum(seen.captures[:2]) <= 2 and not any(seen.captures[2:])  # one that makes the state, one that has it
 
 
 @pytest.mark.parametrize("name", ["sgd momentum", "adam", "adamw foreach", "rmsprop", "adafactor"])
 def test_a_train_step_breaks_at_backward_alone(name: str) -> None:
     seen = compare(lambda: train_step(OPTIMISERS[name]), calls=6)
-    assert set(seen.codes) == {"SB016"}, seen.causes
+    assert set(seen.breaks) == {"SB016"}, seen.causes
     assert not any(seen.captures[3:]), seen.captures
 
 
@@ -178,14 +178,14 @@ def averaged(settings: dict[str, Any]) -> World:
 @pytest.mark.parametrize("name", AVERAGES)
 def test_an_average_is_captured_once_for_the_first_and_once_for_the_others(name: str, backend: str) -> None:
     seen = compare(lambda: averaged(AVERAGES[name]), calls=6, backend=backend, tolerance=1e-6)
-    assert not seen.codes, seen.causes
+    assert not seen.breaks, seen.causes
     assert not any(seen.captures[3:]), seen.captures
 
 
 @pytest.mark.parametrize("name", SCHEDULERS)
 def test_a_scheduler_inside_does_not_recompile_for_ever(name: str) -> None:
     seen = compare(lambda: train_step(OPTIMISERS["adamw"], SCHEDULERS[name]), calls=12)
-    assert set(seen.codes) == {"SB016"}, seen.causes
+    assert set(seen.breaks) == {"SB016"}, seen.causes
     assert not any(seen.captures[8:]), seen.captures
 
 
@@ -207,7 +207,7 @@ def test_capturable_on_the_cpu_is_refused_as_in_eager() -> None:
 def test_steps_that_branch_on_data_break_and_are_right(name: str) -> None:
     make = {"radam": lambda p: optim.RAdam(p), "asgd": lambda p: optim.ASGD(p)}[name]
     seen = compare(lambda: step_alone(make))
-    assert set(seen.codes) == {"SB003"}, seen.causes
+    assert set(seen.breaks) == {"SB003"}, seen.causes
 
 
 # ---------------------------------------------------------------------- numbers that steps are made of
@@ -230,7 +230,7 @@ def test_a_tensor_taken_for_a_number(backend: str) -> None:
 
     world = World(function, lambda i: (torch.ones(3) * (i + 1), torch.tensor(0.5 + i)))
     seen = compare(lambda: world, backend=backend, tolerance=1e-6)
-    assert not seen.codes and seen.captures == [1, 0, 0, 0]
+    assert not seen.breaks and seen.captures == [1, 0, 0, 0]
 
 
 def test_in_place_arithmetic_with_an_open_number_stays_in_place() -> None:
@@ -240,7 +240,7 @@ def test_in_place_arithmetic_with_an_open_number_stays_in_place() -> None:
         return x
 
     seen = compare(lambda: World(function, lambda i: (torch.ones(3), 2 + i, 0.5 + i)), calls=5)
-    assert not seen.codes and not any(seen.captures[2:])
+    assert not seen.breaks and not any(seen.captures[2:])
 
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
@@ -250,7 +250,7 @@ def test_division_by_an_item_that_is_zero_raises(backend: str) -> None:
 
     values = [2.0, 4.0, 0.0, 5.0]
     seen = compare(lambda: World(function, lambda i: (torch.ones(2), torch.tensor(values[i]))), 4, backend, 1e-6)
-    assert not seen.codes and seen.captures == [1, 0, 0, 0]
+    assert not seen.breaks and seen.captures == [1, 0, 0, 0]
 
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])

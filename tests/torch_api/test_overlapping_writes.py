@@ -8,9 +8,9 @@ import pytest
 import torch
 
 import stator
-from same_as_eager import Programs
 from stator import events
 from stator.graph.analysis import overlapping_writes
+from tests.comparison import Programs
 from tests.torch_api.overlapping import INPUTS, apart, outcome
 
 overlapping, returned = Programs(), Programs()

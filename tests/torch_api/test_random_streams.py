@@ -288,18 +288,18 @@ def strict(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("make", whole, ids=lambda make: make.__name__)
 def test_captured(make: Callable[[], World]) -> None:
-    assert not compare(make, 3).codes
+    assert not compare(make, 3).breaks
 
 
 @pytest.mark.parametrize("make", broken, ids=lambda make: make.__name__)
 def test_broken(make: Callable[[], World]) -> None:
-    assert compare(make, 3).codes
+    assert compare(make, 3).breaks
 
 
 @pytest.mark.parametrize("make", whole, ids=lambda make: make.__name__)
 def test_with_a_compiler_that_reorders(make: Callable[[], World]) -> None:
     """There each use of a stream is a break."""
-    assert "SB013" in compare(make, 3, "aot_eager", 1e-5).codes
+    assert "SB013" in compare(make, 3, "aot_eager", 1e-5).breaks
 
 
 def test_a_generator_is_no_fact() -> None:

@@ -13,7 +13,8 @@ import torch.overrides
 
 import stator
 from stator import events
-from tests.torch_api.side_by_side import Seen, World, compare
+from tests.comparison import Report
+from tests.torch_api.side_by_side import World, compare
 
 CALLS: list[Any] = []
 
@@ -125,13 +126,13 @@ def of(cls: type[torch.Tensor], wants_grad: bool = False) -> Any:
 
 
 def check(function: Callable[..., Any], *makers: Callable[[], Any], backend: Any = "eager",
-          whole: bool = True) -> Seen:
+          whole: bool = True) -> Report:
     """As eager, in two calls, with every operation that a handler was asked about."""
     def make() -> World:
         CALLS.clear()
         return World(function, lambda number: tuple(each() for each in makers), lambda: str(CALLS))
     seen = compare(make, calls=2, backend=backend)
-    assert not seen.fallbacks and (not whole or not seen.codes), seen
+    assert not seen.fallbacks and (not whole or not seen.breaks), seen
     return seen
 
 
@@ -194,7 +195,7 @@ def test_items_are_set_by_the_class() -> None:
 
 
 def test_an_iterator_that_only_c_code_runs_through_is_a_break() -> None:
-    assert "SB017" in check(lambda t: list(zip(t, t, strict=True)), lambda: of(Replacing), whole=False).codes
+    assert "SB017" in check(lambda t: list(zip(t, t, strict=True)), lambda: of(Replacing), whole=False).breaks
 
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
@@ -290,7 +291,7 @@ def test_handlers_turned_off() -> None:
         return y, z, t * 2
 
     check(use, lambda: of(Noting))
-    assert "SB009" in check(broken, lambda: of(Noting), whole=False).codes
+    assert "SB009" in check(broken, lambda: of(Noting), whole=False).breaks
     compiled = stator.compile(lambda t: t + 1, backend="eager")
     assert type(compiled(of(Plain))) is Plain
     with torch._C.DisableTorchFunctionSubclass():
@@ -303,12 +304,12 @@ def test_a_break_keeps_the_class_and_the_attributes() -> None:
         y = Scaled(t + 1, 3.0)
         stator.graph_break()
         return y.scaled(), type(y).__name__, y.factor
-    assert check(use, lambda: torch.ones(2), whole=False).codes == ["SB009"]
+    assert check(use, lambda: torch.ones(2), whole=False).breaks == ["SB009"]
 
 
 def test_what_needs_values_breaks() -> None:
-    assert check(lambda t: 1 if t.sum() > 0 else 2, lambda: of(Plain), whole=False).codes == ["SB002"]
-    assert set(check(lambda t: str(t), lambda: of(Plain), whole=False).codes) == {"SB003"}
+    assert check(lambda t: 1 if t.sum() > 0 else 2, lambda: of(Plain), whole=False).breaks == ["SB002"]
+    assert set(check(lambda t: str(t), lambda: of(Plain), whole=False).breaks) == {"SB003"}
 
 
 def test_ducks_are_asked_about_functions_and_operators() -> None:
@@ -454,7 +455,7 @@ def test_what_a_class_is_asked(name: str, cls: Any) -> None:
 
 def test_a_class_with_an_answer_is_captured_whole() -> None:
     seen = compare(lambda: World(lambda x: (2 if x.as_subclass(Asked) else 3, x + 1), lambda step: (torch.ones(1),)), calls=2)
-    assert not seen.codes
+    assert not seen.breaks
 
 
 @pytest.mark.parametrize("program", [lambda x: x + 2 if x else x + 3, lambda x: x + (not x), lambda x: x + bool(x)])

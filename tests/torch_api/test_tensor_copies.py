@@ -70,7 +70,7 @@ def test_a_tensor_that_fills_its_storage_is_copied_in_the_graph(program: Any) ->
     for mode in (False, True):
         with torch.inference_mode(mode):
             seen = compare(lambda: World(program, lambda step: (plain(step),)), calls=2)
-            assert not seen.codes, seen.causes
+            assert not seen.breaks, seen.causes
 
 
 def in_inference_mode(x: torch.Tensor) -> Any:

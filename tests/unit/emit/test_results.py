@@ -22,7 +22,7 @@ import pytest
 import torch
 
 import stator
-from same_as_eager import call, same_as_eager
+from tests.comparison import call, same_as_eager
 
 
 def t() -> torch.Tensor:

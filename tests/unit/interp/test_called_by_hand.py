@@ -21,9 +21,9 @@ import torch
 from torch.nn import functional
 
 import stator
-from same_as_eager import Programs, same_as_eager
 from stator import events
 from tests.breaks.capture import compare
+from tests.comparison import Programs, same_as_eager
 
 program = PROGRAMS = Programs()
 T = typing.TypeVar("T")

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import stator
-from tests.same_as_eager import call, same_as_eager
+from tests.comparison import call, same_as_eager
 
 X = torch.arange(4.0)
 

@@ -22,7 +22,7 @@ import pytest
 import torch
 
 import stator
-from same_as_eager import Programs, same_as_eager
+from tests.comparison import Programs, same_as_eager
 
 program = PROGRAMS = Programs()
 T = typing.TypeVar("T")

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import stator
-from same_as_eager import call, same_as_eager
+from tests.comparison import call, same_as_eager
 
 X = torch.arange(3.0)
 LOGGER, LOOSE = logging.getLogger("stator.tests.loggers"), logging.Logger("loose")

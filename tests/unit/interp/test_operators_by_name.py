@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from same_as_eager import same_as_eager
+from tests.comparison import same_as_eager
 
 PROGRAMS: dict[str, Callable[..., Any]] = {}
 

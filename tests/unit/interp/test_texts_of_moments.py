@@ -9,8 +9,8 @@ import pytest
 import torch
 
 import stator
-from same_as_eager import call, same_as_eager
 from stator import events
+from tests.comparison import call, same_as_eager
 
 X = torch.arange(3.0)
 
