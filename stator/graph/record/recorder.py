@@ -112,7 +112,7 @@ class Recorder(InputRecorder):
         self.plain_inputs = PlainInputs(self.propagation.fakes)
         self.writes_in_place = False
         self.uncounted: collections.Counter[int] = collections.Counter()  # writes to storages that no version shows
-        self.written_memory: set[int] = set()  # the storages that nodes write to (see Propagation.memory_behind)
+        self.written_memory: collections.Counter[int] = collections.Counter()  # writes by Propagation.memory_behind
         self.repeatable = True  # whether all that was recorded may run twice
         self.layouts = EntryLayouts(self)
         self.marks: dict[str, Any] = {}  # metadata of every node recorded now (see rules_checkpoint)
@@ -395,10 +395,13 @@ class Recorder(InputRecorder):
         return result
 
     def version_of(self, fake: torch.Tensor) -> int:
-        """Count the writes to a fake; of an inference tensor, which keeps no count, those to any tensor."""
+        """Count the writes to a fake, through whatever alias; of an inference tensor, those to any tensor.
+
+        `x.data` and numpy arrays have the memory of x, and not its version counter.
+        """
         if fake.is_inference():
             return self.changes
-        return fake._version + (self.uncounted[self.propagation.memory_behind(fake)] if self.uncounted else 0)
+        return fake._version + (self.written_memory[self.propagation.memory_behind(fake)] if self.written_memory else 0)
 
     def keep_as_it_is(self) -> None:
         """The program asks for what only autograd's own record of each operation can answer: no compiler."""
