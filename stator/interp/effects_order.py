@@ -30,6 +30,8 @@ def keep_order(vm: Any, node: fx.Node) -> None:
     recorder = vm.recorder
     if recorder.enclosing is not None or _keeps_order_itself(node.target):
         return
+    if recorder.symbols.unexplained_asserts():
+        raise Break("SB006", f"{node.name}, where sizes are asserted beside a call that must not run twice")
     if not is_repeatable(node):
         first, vm.runs_once = not vm.runs_once, True
         if has_effects(vm):

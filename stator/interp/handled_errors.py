@@ -48,6 +48,12 @@ def caught_in(frame: Frame, generators: Any) -> int:
     return found
 
 
+def any_cleans_up(generators: Any) -> bool:
+    """Whether a generator waits where code of its own runs when it is closed: an error that drops it does that."""
+    return any(body.started and not body.done and not body.running and body.frame is not None
+               and caught_in(body.frame, generators) for body in list(dict.values(generators)))
+
+
 def has_code(leave: Any) -> bool:
     """Whether code of the program runs where a context manager is left, known by its __exit__."""
     return type(leave) is types.MethodType and leave.__func__ is _GENERATOR_EXIT

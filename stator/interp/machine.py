@@ -18,14 +18,14 @@ from stator.breaks import Break
 from stator.code.decode import decode
 from stator.code.opcodes import ALL_OPNAMES
 from stator.errors import UserFrame
-from stator.graph.analysis.may_fail import ANY, HANDLED
+from stator.graph.analysis.may_fail import ANY, CLEANUP, HANDLED
 from stator.graph.fx.straight_line import AT
 from stator.heap.heap import Heap
 from stator.heap.pure_readers import traceback_of
 from stator.heap.tracker import Shape
 from stator.host.own_code import OWN_FOLDER
 from stator.interp.frame import Bug, ExcState, Finished, Frame, Raised
-from stator.interp.handled_errors import caught_in, note
+from stator.interp.handled_errors import any_cleans_up, caught_in, note
 from stator.interp.progress import LOOK_MASK, Progress
 from stator.interp.tracebacks import FrameObjects, Place, Unwound, last_offset, place_of, with_place
 from stator.source import CallOf, Pinned
@@ -446,6 +446,8 @@ class Machine:
             node.meta[AT] = frame.instruction.offset
         if caught := above[4] | caught_in(frame, self.generators):
             note(node, caught, Strategy.HANDLED_ERRORS in self.turned_off)
+        if self.generators and any_cleans_up(self.generators):
+            note(node, CLEANUP, False)
 
     def caught(self) -> int:
         """What the program might catch where it stands (see handled_errors)."""

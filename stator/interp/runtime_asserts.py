@@ -24,6 +24,7 @@ class Assertion:
     cls: type[BaseException] | None  # None: the program itself has to raise it, as only it knows what to say
     args: tuple[Any, ...]
     places: tuple[Place, ...] = ()  # the frames that it leaves, innermost first
+    symbols: frozenset[Any] = frozenset()
 
     def exception(self) -> BaseException:
         assert self.cls is not None, "such a graph writes nothing, and the call is made again"
@@ -45,6 +46,21 @@ def assert_in_graph(vm: Any, condition: Any) -> bool:
         text = f"Runtime assertion failed for expression {condition.node.expr}"
         vm.recorder.record("call_function", torch.ops.aten._assert_scalar.default, (condition, text), {}, None)
     return of_floats or expect_true(condition)
+
+
+def promise_number(vm: Any, condition: Any, error: BaseException, places: tuple[Place, ...]) -> bool:
+    """Assert a symbolic condition as the graph runs, where the program raises `error`; False: known not to hold.
+
+    Torch merges assertions about one symbol: which of them fails first, the graph does not tell.
+    """
+    symbols, expression = vm.recorder.symbols, condition.node.expr
+    alone = all(expression.free_symbols.isdisjoint(each.symbols) for each in vm.assertions)
+    vm.assertions.append(Assertion(f"expression {expression}", type(error), error.args, places, expression.free_symbols))
+    before = symbols.unexplained_asserts()
+    holds = assert_in_graph(vm, condition)
+    if alone:
+        symbols.explained_asserts += symbols.unexplained_asserts() - before
+    return holds
 
 
 def as_program_exception(error: RuntimeError, assertions: tuple[Assertion, ...]) -> BaseException:

@@ -144,6 +144,7 @@ class SymbolNodes:
         self.numbers: dict[sympy.Symbol, tuple[Any, Source]] = {}  # symbols that are Python numbers from outside
         self.add_number_input: Callable[[sympy.Symbol], fx.Node] = _no_inputs
         self.has_fresh = False  # whether an operation made a number that only the graph knows
+        self.explained_asserts = 0  # of the ShapeEnv's assertions: those whose failure is known as an exception
         self.keeps_sizes = False  # whether a torch.Size goes to a function that may ask for its class
 
     def dispatcher(self) -> Any:
@@ -204,6 +205,10 @@ class SymbolNodes:
                 self.lines.setdefault(expression, where)
         if expression.free_symbols <= self.origins.keys():
             self.properties.append((operand, expression, where))
+
+    def unexplained_asserts(self) -> int:
+        """Count assertions that torch has added for an operation: how eager would fail, or go on, is not known."""
+        return self.shape_env.num_deferred_runtime_asserts - self.explained_asserts
 
     def asserted_of_inputs(self) -> dict[fx.Node, dict[sympy.Symbol, Any]]:
         """By input: the symbols it brings of which the program, or an operation, has said what no guard asks."""

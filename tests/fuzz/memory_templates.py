@@ -14,7 +14,7 @@ MEMORY_EXPRESSIONS: dict[str, tuple[str, ...]] = {
     "vec": (
         "torch.from_numpy($arr.copy())", "torch.from_numpy(G_ARRAY)", "torch.from_numpy(face_of($vec))", "torch.as_tensor($arr.copy())", "G_FACE", "G_BUFFER", "G_ONE", "G_TWO",
         "torch.frombuffer(G_BYTES, dtype=torch.float32)", "torch.frombuffer(G_SHORTS, dtype=torch.float32)", "torch.frombuffer(memoryview(G_BYTES), dtype=torch.float32)",
-        "torch.tensor([]).set_($vec.untyped_storage(), $vec.storage_offset(), (4,), (1,))", "torch.from_dlpack($vec.detach().clone())", "$vec.view(torch.int32).view(torch.float32)",
+        "reseated($vec)", "torch.from_dlpack($vec.detach().clone())", "$vec.view(torch.int32).view(torch.float32)",
         "writers.move($vec, $vec)", "writers.whole($vec, $vec)", "writers.whole_reader($vec)", "writers.checked($vec)", "torch.ops.aten.add_.Tensor($vec, $vec)", "torch.ops.aten.mul_($vec, 2)",
         "torch.ops.aten.add.out($vec, $vec, out=$vec)", "torch.ops.aten.relu_($vec)", "F.relu($vec, inplace=True)", "F.hardtanh($vec, inplace=True)",
         "F.embedding(torch.tensor([0, 1]), $mat, max_norm=1.0)[0]", "torch.neg($vec, out=$mat[0])", "$vec.relu()", "$vec.neg_()", "G_LAYER.weight.grad if False else $vec",
@@ -27,8 +27,8 @@ MEMORY_EXPRESSIONS: dict[str, tuple[str, ...]] = {
         "int($vec[0].item() > $int)", "(1 if $vec.sum().item() > 3 else 2)", "int($vec.storage_offset())", "len(writers.LOG)", "len(G_GRADS)", "$vec.untyped_storage()[0]", "int($vec._version < 99)",
     ),
     "bool": (
-        "bool($arr[0] > 1)", "$vec[0].item() > 1", "G_ONE is G_TWO", "numpy.shares_memory($arr, $arr)", "$vec.data_ptr() == $vec.data_ptr()", "$arr.max() > 2", "vars(G_NS) is G_VARS", "G_LAYER.weight.requires_grad",
-        "$vec.untyped_storage().data_ptr() == $vec.untyped_storage().data_ptr()", "bool((G_ONE == G_TWO).all())", "G_LAYER.weight.grad is None", "G_ONE.requires_grad",
+        "bool($arr[0] > 1)", "$vec[0].item() > 1", "G_ONE is G_TWO", "numpy.shares_memory($arr, $arr)", "same_address($vec, $vec)", "$arr.max() > 2", "vars(G_NS) is G_VARS", "G_LAYER.weight.requires_grad",
+        "same_storage($vec, $vec)", "bool((G_ONE == G_TWO).all())", "G_LAYER.weight.grad is None", "G_ONE.requires_grad",
     ),
     "float": ("float($arr[$small])", "float($arr.mean())", "G_SHORTS[0]", "float(G_TWO[0])", "float($scal)", "G_GRADS[-1]", "float($vec[0])"),
     "list": ("[int(v) for v in $arr]", "list(G_BYTES[:3])", "[len(writers.LOG)]", "[int(v) for v in G_SHORTS]", "[int(v) for v in face_of(G_TWO)]"),

@@ -522,6 +522,20 @@ def face_of(tensor):
     return tensor.detach().numpy()
 
 
+def same_address(one, other):
+    """Both live while they are compared: the address of a dead tensor says nothing."""
+    return one.data_ptr() == other.data_ptr()
+
+
+def same_storage(one, other):
+    return one.untyped_storage().data_ptr() == other.untyped_storage().data_ptr()
+
+
+def reseated(vec):
+    """On the same memory, and never beyond its end."""
+    return torch.tensor([]).set_(vec.untyped_storage(), vec.storage_offset(), vec.shape, vec.stride())
+
+
 def share_memory(k):
     """Two names for one memory in some calls, for two memories in others: tensors, faces, cells, an object and its dict."""
     global G_ARRAY, G_FACE, G_BYTES, G_BUFFER, G_SHORTS, G_ONE, G_TWO, G_READ, G_WRITE, G_NS, G_VARS

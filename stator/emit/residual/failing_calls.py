@@ -48,7 +48,7 @@ def call_or_redo(build: Rebuilder, module: fx.GraphModule, call: list[str], inpu
         if caught:
             raise Break("SB002", "an error that the program handles, after calls that must not run twice",
                         turn_off=Strategy.HANDLED_ERRORS)
-        return call_or_raise(build, module, inside)
+        return call_or_raise(build, module, inside, undo)
     answer = writer.constant(graph_failed_inside_a_handler if caught else graph_failed)
     redo = [*(f"    {line}" for line in undo), f"    return {answer}(error)"]
     head: list[str] = []
@@ -74,36 +74,36 @@ def call_or_redo(build: Rebuilder, module: fx.GraphModule, call: list[str], inpu
     if kept:
         head.append(f"kept = {writer.constant(keep)}(({', '.join(names)},))")
         redo = [f"    if {writer.constant(put_back)}(kept):", *(f"    {line}" for line in redo),
-                *raise_as_it_is(build, module)]
+                *raise_as_it_is(build, module, undo)]
         return [*head, "try:", *inside, "except Exception as error:", *redo]
     if counted:
         versions = "(" + "".join(f"{name}._version, " for name in names) + ")"
         redo = [f"    if {versions} == versions:", *(f"    {line}" for line in redo)]
-        return call_or_raise(build, module, inside, [*head, f"versions = {versions}"], redo)
-    return call_or_raise(build, module, inside, head)
+        return call_or_raise(build, module, inside, undo, [*head, f"versions = {versions}"], redo)
+    return call_or_raise(build, module, inside, undo, head)
 
 
-def call_or_raise(build: Rebuilder, module: fx.GraphModule, inside: list[str], head: Sequence[str] = (),
-                  redo: Sequence[str] = ()) -> list[str]:
+def call_or_raise(build: Rebuilder, module: fx.GraphModule, inside: list[str], undo: list[str],
+                  head: Sequence[str] = (), redo: Sequence[str] = ()) -> list[str]:
     """The call of a graph whose error is raised as it is, at the program's line, unless `redo` returns."""
     vm, writer = build.vm, build.writer
     if any(assertion.cls is None for assertion in vm.assertions):
         raise Break("SB002", "the truth of a tensor, which decides whether to raise",
                     turn_off=Strategy.UNSPOKEN_ASSERTIONS)
-    show, again = raise_as_it_is(build, module)
-    other = ["except Exception as error:", *redo, show, again]
+    *show, again = raise_as_it_is(build, module, undo)
+    other = ["except Exception as error:", *redo, *show, again]
     if not vm.assertions:
         return [*head, "try:", *inside, *other]
     table, change = writer.constant(tuple(vm.assertions), "assertions"), writer.constant(as_program_exception)
-    handlers = ["except RuntimeError as error:", *redo, show, f"    failed = {change}(error, {table})"]
+    handlers = ["except RuntimeError as error:", *redo, *show, f"    failed = {change}(error, {table})"]
     return ["failed = None", *head, "try:", *inside, *handlers, *other, "if failed is not None:", "    raise failed"]
 
 
-def raise_as_it_is(build: Rebuilder, module: fx.GraphModule) -> list[str]:
-    """In a handler: raise the error of the graph."""
+def raise_as_it_is(build: Rebuilder, module: fx.GraphModule, undo: list[str]) -> list[str]:
+    """In a handler: raise the error of the graph; what the program does after it is not done."""
     locate_errors(module)
     places = build.writer.constant(places_in(module.graph, build.vm.places), "places")
-    return [f"    {build.writer.constant(show_program)}(error, {places})", "    raise"]
+    return [*(f"    {line}" for line in undo), f"    {build.writer.constant(show_program)}(error, {places})", "    raise"]
 
 
 def written_inputs(recorder: Any, graph: fx.Graph, inputs: list[Any]) -> tuple[list[Any], bool]:

@@ -97,6 +97,8 @@ class InputRecorder:
                 raise Break("SB017", f"a tensor of layout {tensor.layout}")
             if (kind := special_kind(tensor)) is not None:
                 raise Break("SB017", f"a {kind} tensor")
+            if tensor._is_view():
+                refuse_spoilt_view(tensor)
             if tensor._is_view() and tensor._base is not None and (kind := special_kind(tensor._base)) is not None:
                 raise Break("SB017", f"a view of a {kind} tensor")
             if tensor.layout is not torch.strided and tensor.is_leaf and tensor.grad is not None \
@@ -200,6 +202,14 @@ class InputRecorder:
 
 def fixed_extents(extents: Any) -> tuple[int | None, ...]:
     return tuple(extent if type(extent) is int else None for extent in extents)
+
+
+def refuse_spoilt_view(tensor: torch.Tensor) -> None:
+    """Break at one of several views of a tensor that was written to: autograd raises once it is asked about it."""
+    try:
+        tensor.is_leaf  # noqa: B018
+    except RuntimeError as error:
+        raise Break("SB016", str(error).partition(". ")[0]) from None
 
 
 def special_kind(tensor: torch.Tensor) -> str | None:

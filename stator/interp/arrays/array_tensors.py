@@ -15,6 +15,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from stator.breaks import Break
 from stator.heap.tracker import Shape
 from stator.interp.frame import Raised
+from stator.interp.tensors.tensor_bookkeeping import guard_offsets, guard_storage_sizes, storage_size
 from stator.source import CallOf, Pinned
 
 LITERAL_LIMIT = 4096  # elements of an array of the trace that become a literal in the graph
@@ -24,7 +25,9 @@ def shared_tensor(vm: Any, array: Any) -> Any:
     """A tensor on the memory of an array: an input of the graph, or what the array has become."""
     memory = vm.heap.arrays
     if memory.is_backed(array):
-        return own_face(vm, tensor_of(vm, array, writes=True))
+        tensor = tensor_of(vm, array, writes=True)
+        _require_whole_storage(vm, tensor)
+        return own_face(vm, tensor)
     tracker = vm.heap.by_standin.get(id(array))
     if tracker is None:
         return _literal(vm, array, shared=True)
@@ -35,6 +38,15 @@ def shared_tensor(vm: Any, array: Any) -> Any:
     fake = _input(vm, tracker)
     vm.heap.faces.tie(tracker)
     return fake
+
+
+def _require_whole_storage(vm: Any, fake: Any) -> None:
+    """Break at a tensor on part of a storage: torch.from_numpy gives that part a storage of its own, at offset 0."""
+    guard_offsets(vm)
+    guard_storage_sizes(vm)
+    offset = vm.torch_call(torch.Tensor.storage_offset, (fake,), None)
+    if offset != 0 or storage_size(fake) != fake.numel() * fake.itemsize:
+        raise Break("SB003", "a tensor on the memory of an array that is part of a tensor's storage")
 
 
 def _input(vm: Any, tracker: Any) -> Any:
@@ -172,7 +184,15 @@ def feed(vm: Any, array: Any) -> None:
 
 
 def tensor_of(vm: Any, array: Any, writes: bool = False) -> Any:
-    """The tensor that is the contents of an array; with `writes`, from now on it is."""
+    """The tensor that is the contents of an array; with `writes`, an alias, and from now on it is.
+
+    Numpy writes past version counters, as does whoever has the memory from torch.from_numpy: so does the alias.
+    """
+    fake = _contents(vm, array, writes)
+    return vm.torch_attribute(fake, "data", torch._C.TensorBase.data) if writes else fake
+
+
+def _contents(vm: Any, array: Any, writes: bool) -> Any:
     memory = vm.heap.arrays
     view = memory.views.get(id(array))
     if view is not None:

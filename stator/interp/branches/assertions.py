@@ -21,7 +21,7 @@ from stator.heap.blank_instances import CONSTANT_TYPES
 from stator.interp.frame import Frame
 from stator.interp.mutation_check import Unwatched, Witness
 from stator.interp.numbers.symbolic_numbers import as_bool
-from stator.interp.runtime_asserts import Assertion, assert_in_graph
+from stator.interp.runtime_asserts import Assertion, promise_number
 from stator.interp.tracebacks import Place, place_of, places_from
 from stator.shapes.symbolic_values import SYMBOLIC, is_unbacked
 from stator.strategy import Strategy
@@ -88,10 +88,7 @@ def places_of(frame: Frame, error: BaseException) -> tuple[Place, ...]:
 def _assert_number(vm: Any, condition: Any, wanted: bool, error: BaseException,
                    places: tuple[Place, ...]) -> None:
     if type(condition) in SYMBOLIC:
-        held = condition if wanted else torch.sym_not(condition)
-        text = f"expression {held.node.expr}"
-        vm.assertions.append(Assertion(text, type(error), error.args, places))
-        assert_in_graph(vm, held)
+        promise_number(vm, condition if wanted else torch.sym_not(condition), error, places)
 
 
 def _only_raises(frame: Frame, index: int) -> bool:

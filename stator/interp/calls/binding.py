@@ -12,6 +12,7 @@ from stator.breaks import Break
 from stator.guards.guard import Kind
 from stator.heap.box import Box
 from stator.interp.frame import UNBOUND
+from stator.shapes.symbolic_values import UNREAD, unread
 from stator.source import Attr, Index
 
 _VARARGS, _VARKEYWORDS = 0x04, 0x08
@@ -102,7 +103,10 @@ def keyword_default(vm: Any, func: types.FunctionType, name: str) -> Any:
     if raw is None:
         vm.heap.guard(source, Kind.EQUALS, None)
         return UNBOUND
-    value = dict.get(vm.heap.adopt(raw, source), name, UNBOUND)
+    table = vm.heap.adopt(raw, source)
+    if type(table) in UNREAD:  # of a function that is made anew in each call
+        raise unread(table)
+    value = dict.get(table, name, UNBOUND)
     if type(value) is Box:
         return value.force()
     if value is UNBOUND:

@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import torch
@@ -16,6 +17,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.breaks import Break
 from stator.guards.guard import Kind
+from stator.guards.tensor_meta import tensor_meta
 from stator.interp.frame import Raised
 from stator.interp.tensors import data_assignments
 from stator.interp.tensors.grad_flags import may_be_noted, note
@@ -31,6 +33,29 @@ _RETAINS = torch._C.TensorBase.retains_grad.__get__
 ADDRESSES = frozenset({"_version", "_cdata", "_python_dispatch", "data_ptr"})
 _AUTOGRAD = frozenset({"_backward_hooks", "_post_accumulate_grad_hooks", "output_nr", "_grad_fn", "retains_grad",
                        "grad_dtype"})
+
+
+def guard_offsets(vm: Any) -> None:
+    """Guard where each input met so far lies in its storage."""
+    for graph_input in vm.recorder.inputs:
+        if graph_input.tensor is not None:  # not a number
+            meta = tensor_meta(graph_input.tensor, with_offset=True)
+            vm.heap.guard(graph_input.source, Kind.TENSOR, dataclasses.replace(
+                vm.recorder.meta_of(graph_input.tensor, graph_input.fake), storage_offset=meta.storage_offset))
+
+
+def guard_storage_sizes(vm: Any) -> None:
+    """Guard how large the storages of the inputs met so far are."""
+    for graph_input in vm.recorder.inputs:
+        if graph_input.tensor is not None:
+            vm.heap.guard(CallOf(Pinned(storage_size), (graph_input.source,)), Kind.FRESH_CALL,
+                          storage_size(graph_input.tensor))
+
+
+def storage_size(tensor: Any) -> int:
+    with torch._C.DisableTorchFunction():
+        size: int = tensor.untyped_storage().nbytes()
+        return size
 
 
 def read(vm: Any, fake: Any, name: str) -> Any:

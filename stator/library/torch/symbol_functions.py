@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
-from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, _advise_is_size, expect_true
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, _advise_is_size
 
 from stator.breaks import Break
 from stator.code.decode import decode
@@ -20,7 +20,8 @@ from stator.code.handover import constant_result
 from stator.interp.numbers.symbolic_numbers import attempt, item_of
 from stator.interp.objects.items import get_item, set_item
 from stator.interp.rule_registry import rule
-from stator.interp.runtime_asserts import assert_in_graph
+from stator.interp.runtime_asserts import assert_in_graph, promise_number
+from stator.interp.tracebacks import places_from
 from stator.shapes.symbolic_values import SYMBOLIC, as_integer, data_dependent, is_unbacked, specialise
 
 LIST_LIMIT = 64  # elements of a tensor that tolist() takes apart inside the graph
@@ -37,16 +38,27 @@ def constant_text(message: Any) -> str | None:
 def assume(vm: Any, condition: Any, message: Any = None) -> None:
     """Take a condition for true; a data-dependent one is asserted where the graph runs."""
     unbacked = is_unbacked(condition)
+    text = constant_text(message)
     try:
-        holds = expect_true(condition) if constant_text(message) is not None else assert_in_graph(vm, condition)
+        if unbacked and (message is None or text is not None):
+            holds = promise_number(vm, condition, _error_of_check(message), places_from(vm.frame))
+        else:
+            holds = assert_in_graph(vm, condition)
     except GuardOnDataDependentSymNode as error:
         raise data_dependent(error.cond) from None
     if not holds:
         raise Break("SB003", "a check that fails")  # eager raises it best
-    text = constant_text(message)
     if unbacked and text is not None:
         recorder = vm.recorder
         recorder.record("call_function", torch._check, (condition, text), {}, None)
+
+
+def _error_of_check(message: Any) -> BaseException:
+    try:
+        torch._check(False, message)
+    except RuntimeError as error:
+        return error.with_traceback(None)
+    raise AssertionError("torch._check accepts False")
 
 
 @rule(torch._check)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import numpy
@@ -15,12 +14,12 @@ from torch.utils import _pytree as pytree
 from stator.breaks import Break
 from stator.graph.autograd.autograd_boundaries import retain_gradient
 from stator.graph.metadata.propagation import ExactNeeded
-from stator.guards.guard import Kind, tensor_meta
+from stator.guards.guard import Kind
 from stator.heap.adopt.outside_arrays import FED
 from stator.host.value_kinds import is_a
 from stator.interp.rule_registry import rule
 from stator.interp.tensors.made_tensors import SEQUENCES, holds_numbers, make_tensor
-from stator.interp.tensors.tensor_bookkeeping import is_leaf, set_requires_grad
+from stator.interp.tensors.tensor_bookkeeping import guard_offsets, is_leaf, set_requires_grad
 from stator.library.torch.derivatives.autograd_boundaries import require_plain
 from stator.shapes.symbolic_values import SYMBOLIC
 from stator.source import CallOf, Pinned
@@ -45,12 +44,7 @@ rule(torch.utils._python_dispatch.TorchDispatchMode.__enter__, torch.utils._pyth
 @rule(_TensorBase.storage_offset)
 def _storage_offset(vm: Any, args: Any, kwargs: Any) -> Any:
     """Guards leave offsets open until someone asks; a view's offset comes from one of the inputs met so far."""
-    for graph_input in vm.recorder.inputs:
-        if graph_input.tensor is None:  # a number
-            continue
-        meta = tensor_meta(graph_input.tensor, with_offset=True)
-        vm.heap.guard(graph_input.source, Kind.TENSOR, dataclasses.replace(
-            vm.recorder.meta_of(graph_input.tensor, graph_input.fake), storage_offset=meta.storage_offset))
+    guard_offsets(vm)
     return vm.torch_call(_TensorBase.storage_offset, args, kwargs)
 
 

@@ -135,3 +135,26 @@ def test_is_noticed_without_the_count(monkeypatch: pytest.MonkeyPatch) -> None:
     with events.record() as log, pytest.warns(RuntimeWarning, match="version counter"):
         stator.compile(encode, backend="eager")(model_of(), {"hidden": torch.ones(2, 4)})
     assert any(isinstance(event, events.InternalFailure) for event in log)
+
+
+# ---------------------------------------------------------------------- views that autograd refuses
+
+
+def test_one_of_several_views_of_a_tensor_that_was_written_to() -> None:
+    def program(x: Any, log: list[int]) -> Any:
+        y = x * 2
+        rows = y.unbind()
+        stator.graph_break()
+        y.add_(1)
+        stator.graph_break()
+        log.append(len(log))
+        return rows[1] * 2
+
+    compiled = stator.compile(program, backend="eager", options={"strict": True})
+    endings = []
+    for function in (program, compiled, compiled):
+        log: list[int] = []
+        with pytest.raises(RuntimeError, match="is a view and its base or another view"):
+            function(torch.ones(2, 2, requires_grad=True), log)
+        endings.append(log)
+    assert endings[0] == endings[1] == endings[2]

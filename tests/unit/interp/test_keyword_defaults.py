@@ -55,3 +55,18 @@ def test_as_in_eager(program: Any) -> None:
         return found
 
     assert run(stator.compile(program, backend="eager")) == run(program)
+
+
+def listed(x: Any) -> Any:
+    return scaled(x), list(scaled.__kwdefaults__)
+
+
+@pytest.mark.filterwarnings("ignore:stator. recompile limit")
+def test_a_table_that_changes_from_call_to_call_is_no_longer_a_fact() -> None:
+    compiled = stator.compile(listed, backend="eager", options={"strict": True})
+    try:
+        for count in range(20):
+            scaled.__kwdefaults__ = {"k": 2, f"unused_{count}": 1}
+            assert str(compiled(torch.ones(2))) == str(listed(torch.ones(2)))
+    finally:
+        scaled.__kwdefaults__ = {"k": 1}

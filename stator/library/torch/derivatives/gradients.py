@@ -18,7 +18,6 @@ from stator.breaks import Break
 from stator.guards.guard import Kind
 from stator.host.value_kinds import is_a
 from stator.interp.rule_registry import rule
-from stator.interp.tensors import data_assignments
 from stator.interp.tensors.tensor_bookkeeping import is_leaf
 from stator.source import CallOf, Pinned
 from stator.strategy import Strategy
@@ -48,7 +47,8 @@ def _grad(vm: Any, args: Any, kwargs: Any) -> Any:
     outputs, inputs = (tensors_of(vm, given.arguments[name]) for name in ("outputs", "inputs"))
     seeds = None if given.arguments["grad_outputs"] is None else tensors_of(vm, given.arguments["grad_outputs"], True)
     if any(note.kept for note in vm.data_notes.values()):
-        raise Break("SB006", f"{_WHAT}, after an assignment to Tensor.data of a saved tensor", turn_off=data_assignments.WAY)
+        raise Break("SB006", f"{_WHAT}, after an assignment to Tensor.data of a saved tensor",
+                    turn_off=Strategy.DATA_ASSIGNMENTS)
     require_whole_history(vm, outputs)
     options = {name: flags[name] for name in ("create_graph", "allow_unused", "materialize_grads")}
     result = gradients_of_fakes(vm, outputs, inputs, seeds, options)

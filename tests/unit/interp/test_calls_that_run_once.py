@@ -1,0 +1,166 @@
+"""Errors in graphs with a call that must not run twice: the program's own, with all that they leave behind."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+
+import stator
+
+LOG: list[str] = []
+
+
+@torch.library.custom_op("stator_tests::logged", mutates_args={"x"})
+def logged(x: torch.Tensor) -> None:
+    LOG.append("called")
+    x.mul_(-1)
+
+
+def ending(function: Any, *args: Any) -> Any:
+    LOG.clear()
+    try:
+        result = function(*args)
+    except Exception as error:
+        result = type(error), str(error)
+    return repr(result), LOG[:], repr(args)
+
+
+def size_after(x: Any, count: Any) -> Any:
+    logged(x)
+    return x.masked_select(torch.arange(8) < count).view(-1, 4)
+
+
+def size_before(x: Any, count: Any) -> Any:
+    rows = x.masked_select(torch.arange(8) < count).view(-1, 4)
+    logged(x)
+    return rows
+
+
+def one_check(x: Any, count: Any) -> Any:
+    n = count.item()
+    torch._check(n < 5, lambda: "many")
+    logged(x)
+    return x[:1]
+
+
+def check_without_a_message(x: Any, count: Any) -> Any:
+    logged(x)
+    n = count.item()
+    torch._check(n < 5)
+    return x[:1]
+
+
+def several_checks(x: Any, count: Any) -> Any:
+    n = count.item()
+    torch._check(n < 5, lambda: "many")
+    torch._check(n >= 2, lambda: "few")
+    torch._check(n >= 3)
+    logged(x)
+    return torch.zeros(n)
+
+
+def check_with_a_number_in_its_message(x: Any, count: Any) -> Any:
+    n = count.item()
+    torch._check(n < 5, lambda: f"{n} are many")
+    logged(x)
+    return x[:1]
+
+
+def check_behind_another_branch(x: Any, count: Any) -> Any:
+    n = count.item()
+    if n > 6:
+        raise ValueError("far too many")
+    torch._check(n < 4, lambda: "many")
+    logged(x)
+    return x[:1]
+
+
+@pytest.mark.parametrize("program", [
+    size_after, size_before, one_check, check_without_a_message, several_checks, check_with_a_number_in_its_message,
+    check_behind_another_branch])
+def test_what_torch_asserts_of_sizes_fails_as_the_program_does(program: Any) -> None:
+    compiled = stator.compile(program, backend="eager")
+    for count in (4, 3, 1, 8, 4, 0, 2, 7):
+        assert ending(compiled, torch.zeros(8), torch.tensor(count)) == ending(
+            program, torch.zeros(8), torch.tensor(count)), count
+
+
+def test_a_check_with_a_known_message_is_captured_with_the_call() -> None:
+    program = stator.compile(one_check, backend="eager", fullgraph=True)
+    assert ending(program, torch.zeros(8), torch.tensor(8)) == ending(one_check, torch.zeros(8), torch.tensor(8))
+
+
+def waiting() -> Iterator[int]:
+    try:
+        yield 1
+    finally:
+        LOG.append("closed")
+
+
+@contextlib.contextmanager
+def noted() -> Iterator[None]:
+    try:
+        yield
+    finally:
+        LOG.append("left")
+
+
+def waiting_in_a_with() -> Iterator[int]:
+    with noted():
+        yield 1
+
+
+def in_a_loop(x: Any, index: Any) -> Any:
+    for _ in waiting():
+        logged(x)
+        x[index]
+
+
+def in_a_local(x: Any, index: Any) -> Any:
+    values = waiting_in_a_with()
+    next(values)
+    logged(x)
+    return x[index]
+
+
+def before_the_call(x: Any, index: Any) -> Any:
+    values = waiting()
+    next(values)
+    found = x[index]
+    logged(x)
+    return found
+
+
+def under_another(x: Any, index: Any) -> Any:
+    values = (each for each in waiting())
+    next(values)
+    logged(x)
+    return x[index]
+
+
+@pytest.mark.parametrize("program", [in_a_loop, in_a_local, before_the_call, under_another])
+def test_an_error_closes_the_generators_it_drops(program: Any) -> None:
+    compiled = stator.compile(program, backend="eager")
+    for place in (0, 9, 0, 9):
+        assert ending(compiled, torch.arange(4.0), torch.tensor([place])) == ending(
+            program, torch.arange(4.0), torch.tensor([place]))
+
+
+def test_an_error_comes_before_the_flags_set_behind_it() -> None:
+    def program(x: Any, index: Any, leaf: Any) -> Any:
+        logged(x)
+        found = x[index]
+        leaf.requires_grad_()
+        return found * leaf
+
+    compiled = stator.compile(program, backend="eager")
+    for place in (0, 9, 0, 9):
+        seen = []
+        for function in (program, compiled):
+            leaf = torch.ones(1)
+            seen.append((ending(function, torch.arange(4.0), torch.tensor([place]), leaf), leaf.requires_grad))
+        assert seen[0] == seen[1]
