@@ -19,6 +19,7 @@ from torch import fx
 from stator import _core, events
 from stator.backends.compilation import compile_graph
 from stator.backends.generations import begins_generation
+from stator.backends.past_patches import past_patches, runtime_names
 from stator.backends.registry import find_backend, prepare_backend
 from stator.breaks import Break
 from stator.cache.sharing import description_of, find_shared, shareable
@@ -59,7 +60,7 @@ from stator.guards.partition import Address, Place, partition
 from stator.heap.adopt.wrapper_facts import leaf_sources
 from stator.host.held_signals import signals_let_through
 from stator.host.replaced_builtins import replaces
-from stator.host.suspended_patches import restored
+from stator.host.suspended_patches import NOW, restored
 from stator.interp.noted_effects import PolicySet
 from stator.interp.suspend import plan_stop, suspend
 from stator.interp.tensors.data_assignments import ASSIGNED
@@ -166,6 +167,9 @@ def finish(site: CallSite, done: Trace, bound: tuple[Any, ...], started: float, 
         if not find_backend(site.settings.backend).takes_settings:
             guard_names(done.vm, residual.graph.graph)
         compiled, serves = compiled_or_shared(site, done, residual, bound)
+        if not site.settings.runs_in_order and site.settings.has_own_backend:
+            done.vm.recorder.slots_used |= runtime_names()
+            compiled = past_patches(compiled) if NOW.patches else compiled
     function = residual.link(compiled, site.settings.backend_name)
     if done.vm.modes_at_start:
         function = unasked(function)

@@ -198,7 +198,7 @@ def trace_once(begin: Begin, stop_step: int, stop: Break | None, exact: bool) ->
     recorder.known.guard = lambda each: heap.guard(each.source, Kind.VALUES, tensor_values(each.tensor))
     vm = VM(heap, recorder)
     recorder.class_of = functools.partial(tensor_class, vm)
-    recorder.refuse_patched = functools.partial(refuse_patched_call, vm)
+    recorder.refuse_patched, recorder.note_stop = functools.partial(refuse_patched_call, vm), vm.place
     vm.functions_off = vm.functions_off_at_start = state.torch_function_disabled
     fake_mode.shape_env.guards = LocatedList(vm.location)
     heap.guards.add(Guard(WORLD, Kind.GLOBAL_STATE, state, None))

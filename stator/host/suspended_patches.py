@@ -9,6 +9,7 @@ them nothing is taken off, and a replaced method of Tensor keeps the call eager.
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import itertools
 import os
@@ -125,8 +126,8 @@ def _compare(owner: Any, namespace: Mapping[str, Any], before: dict[str, Any]) -
                 before[name] = value  # torch's compiler wraps functions of torch when it is loaded
             else:
                 found.append((owner, name, value))
-        elif owner in CLASSES and _is_method(value) and (
-                is_special(name) or owner in TENSOR_CLASSES and original(name) is not ABSENT):
+        elif owner in CLASSES and _is_method(value) and is_special(name) \
+                or owner in TENSOR_CLASSES and original(name) is not ABSENT:  # which hides a member of TensorBase
             found.append((owner, name, value))
     if not found:  # a submodule was imported, a method was added that torch does not know
         before.clear()
@@ -150,9 +151,28 @@ def names_of_module(namespace: dict[str, Any]) -> dict[str, Any]:
     return NOW.views.get(id(namespace), namespace) if NOW.views else namespace
 
 
+@functools.cache
+def names_used_by(name: str) -> frozenset[str]:
+    """Members of Tensor that a method of Tensor finds by name: `__rtruediv__` calls `reciprocal`."""
+    method, names = original(name), []
+    while type(method) is types.FunctionType:
+        names += method.__code__.co_names
+        method = getattr(method, "__wrapped__", None)
+    return frozenset([each for each in names if each in _BASE])
+
+
+def slots_behind(name: str) -> Iterator[str]:
+    """Special methods of Tensor that do something else where a member is replaced."""
+    if is_special(name):
+        yield name
+    for each in _TENSOR:
+        if is_special(each) and name in names_used_by(each):
+            yield each
+
+
 def patched_slots() -> set[str]:
-    """Special methods of Tensor that the program has replaced."""
-    return {name for owner, name, _ in NOW.patches if owner in TENSOR_CLASSES and is_special(name)}
+    """Special methods of Tensor that the program has replaced, or what they find."""
+    return {slot for owner, name, _ in NOW.patches if owner in TENSOR_CLASSES for slot in slots_behind(name)}
 
 
 def _set(owner: Any, name: str, value: Any) -> None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from torch._subclasses.fake_tensor import FakeTensor
+
 from stator.guards.guard import MISSING, Kind
 from stator.host.suspended_patches import names_of_class
 from stator.shapes.symbolic_values import UNREAD, unread_class
@@ -103,5 +105,7 @@ def guard_refused(vm: Any, args: Any, kwargs: Any) -> None:
             if id(value) not in seen:
                 seen.add(id(value))
                 pending += value.values() if cls is dict else value
+        elif cls is FakeTensor:
+            vm.guard_slots_of_tensors()
         else:
             vm.guard_special_methods(value)

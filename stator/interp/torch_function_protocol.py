@@ -15,7 +15,15 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.breaks import Break
 from stator.heap.blank_instances import CONSTANT_TYPES, IDENTITY_TYPES
-from stator.host.suspended_patches import ABSENT, NOW, TENSOR_CLASSES, is_special, original
+from stator.host.suspended_patches import (
+    ABSENT,
+    NOW,
+    TENSOR_CLASSES,
+    is_special,
+    names_used_by,
+    original,
+    slots_behind,
+)
 from stator.host.value_kinds import is_a
 from stator.interp.lookup import MISSING, ancestors, find
 from stator.source import Pinned
@@ -99,6 +107,8 @@ def own_method(vm: Any, value: Any, name: str) -> Any:
     found = find(vm, cls, name)
     if found is None:
         raise Break("SB005", f"a tensor whose {name} is None")
+    if found is original(name) and type(found) is types.FunctionType and name in vm.patched:
+        return found  # which finds a patch by name
     return None if found is MISSING or found is original(name) else found
 
 
@@ -118,9 +128,10 @@ def refuse_patched_call(vm: Any, function: Any, args: Any) -> None:
 
 
 def note_slot(vm: Any, cls: type, name: str) -> None:
-    """The trace has written a special method of Tensor."""
-    if cls in TENSOR_CLASSES and is_special(name):
-        vm.patched.discard(name) if find(vm, cls, name) is original(name) else vm.patched.add(name)
+    """The trace has written a member of Tensor."""
+    if cls in TENSOR_CLASSES:
+        change = vm.patched.difference_update if find(vm, cls, name) is original(name) else vm.patched.update
+        change(slots_behind(name))
 
 
 def guard_slots(vm: Any) -> None:
@@ -137,7 +148,7 @@ def guard_slots(vm: Any) -> None:
     classes = [torch.Tensor]
     if any(is_a(each.tensor, torch.nn.Parameter) for each in vm.recorder.inputs):
         classes.append(torch.nn.Parameter)
-    for name in sorted(names):
+    for name in sorted(names.union(*map(names_used_by, names))):
         for cls in classes:
             find(vm, cls, name)
 
@@ -160,7 +171,8 @@ def finds_patches(vm: Any, leaf: types.FunctionType) -> bool:
     A compiler bakes in what the function finds: those names become facts.
     """
     if NOW.patches:
-        names = leaf.__code__.co_names
+        wrapped = getattr(leaf, "__wrapped__", None)
+        names = (*leaf.__code__.co_names, *(wrapped.__code__.co_names if type(wrapped) is types.FunctionType else ()))
         return any(name in names for _, name, _ in NOW.patches)
     if not vm.recorder.in_order:
         methods, functions = _names_in(leaf.__code__)

@@ -37,7 +37,7 @@ from stator.interp.generators.generator_frames import Generators, walked_generat
 from stator.interp.iteration.iterator_protocol import IteratorOf, is_iterator
 from stator.interp.lookup import MISSING, find
 from stator.interp.objects.attributes import give_tensor_member, load_attr
-from stator.interp.objects.descriptors import adopt_entry, bind
+from stator.interp.objects.descriptors import adopt_entry, bind, call_special
 from stator.interp.objects.shown_names import guard_names_in
 from stator.interp.opcodes import (
     async_opcodes,  # noqa: F401  (register handlers)
@@ -198,7 +198,7 @@ class VM(Caller):
     def iterate_subclass(self, value: Any, cont: Any) -> None:
         method = torch_function_protocol.own_method(self, value, "__iter__")
         if method is not None:
-            return self.call(method, (value,), {}, cont)
+            return call_special(self, method, value, (), IteratorOf(cont))
         if torch_function_protocol.concerned(self, (value,)):
             return self.give(function_modes.perform(self, torch.Tensor.__iter__, (value,), None), cont)
         self.give(iter(self.unbind(value)), cont)

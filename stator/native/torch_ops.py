@@ -141,7 +141,8 @@ def _names_a_draw(name: str) -> bool:
     if stem in _RANDOM or stem.startswith(_RANDOM_STEMS):
         return True
     packet = getattr(torch.ops.aten, name, None) if name.isidentifier() and not name.startswith("__") else None
-    return packet is not None and any(draws_random_numbers(getattr(packet, each)) for each in packet.overloads())
+    return isinstance(packet, torch._ops.OpOverloadPacket) and any(
+        draws_random_numbers(getattr(packet, each)) for each in packet.overloads())
 
 
 _RANDOM_STEMS = ("rand", "dropout", "feature_", "rrelu", "scaled_dot", "gumbel", "uniform", "normal", "exponential",

@@ -20,10 +20,11 @@ class FlagLines:
 def write_flags(build: Any) -> FlagLines:
     lines = FlagLines([], [], [])
     for flag in settle(build.vm):
-        place = f"{build.outside(build.heap.by_standin[id(flag.leaf)].source)}.requires_grad"
+        leaf = build.outside(build.heap.by_standin[id(flag.leaf)].source)
+        put = f"{build.method('requires_grad_')}({leaf}, {{}})"
         if flag.entry is not flag.before:
-            lines.first.append(f"{place} = {flag.entry}")
-            lines.undo.append(f"{place} = {flag.before}")
+            lines.first.append(put.format(flag.entry))
+            lines.undo.append(put.format(flag.before))
         if flag.final is not flag.entry:
-            lines.last.append(f"{place} = {flag.final}")
+            lines.last.append(put.format(flag.final))
     return lines

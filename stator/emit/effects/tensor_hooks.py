@@ -20,4 +20,4 @@ def write_hooks(build: Any) -> None:
             if hook.tensor._version != hook.version:
                 raise Break("SB016", "a hook on a tensor that is changed in place afterwards")
         tensor, function = build.value(hook.tensor), build.value(hook.function)
-        build.variable(handle, "hook", f"{tensor}.{hook.method}({function})")
+        build.variable(handle, "hook", f"{build.method(hook.method)}({tensor}, {function})")

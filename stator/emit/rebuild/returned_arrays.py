@@ -21,14 +21,14 @@ def rebuild_array(build: Any, value: Any) -> str:
     if id(value) in memory.drawn:
         return build.outside(memory.drawn[id(value)])
     if id(value) in memory.backed:
-        return build.variable(value, "array", f"{build.value(memory.backed[id(value)][1])}.numpy()")
+        return build.variable(value, "array", build.numpy_of(memory.backed[id(value)][1]))
     if type(value.base) is numpy.ndarray:
         base = memory.root_of(value)
         known = build.heap.by_standin.get(id(base))
         offset = value.__array_interface__["data"][0] - base.__array_interface__["data"][0]
         held = memory.views.get(id(value))
         if held is not None and held.version is None and not base.flags.forc:
-            return build.variable(value, "array", f"{build.value(held.fake)}.numpy()")
+            return build.variable(value, "array", build.numpy_of(held.fake))
         view = build.writer.constant(view_of, "view_of")
         if not base.flags.forc or known is not None and not known.exposed and id(base) not in memory.backed:
             raise Break("SB007", "a view of an array that is not in one piece")

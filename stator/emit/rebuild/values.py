@@ -34,6 +34,7 @@ from stator.heap.heap import Heap
 from stator.heap.pure_readers import plain_value
 from stator.heap.raw_access import instance_dict, items_in_order, raw_members, set_instance_dict
 from stator.heap.tracker import Shape
+from stator.host.suspended_patches import original
 from stator.host.value_kinds import is_a, module_of
 from stator.interp.objects.class_attributes import TensorSuper
 from stator.interp.outside_objects import is_outside
@@ -128,12 +129,19 @@ class Rebuilder:
         self.kept.append(value)
         return text
 
+    def method(self, name: str) -> str:
+        """Torch's own method of tensors, past one that the program puts in its place."""
+        return self.writer.constant(original(name), name)
+
+    def numpy_of(self, tensor: Any) -> str:
+        return f"{self.method('numpy')}({self.value(tensor)})"
+
     def symbol(self, value: Any) -> str:
         """A number that the graph computes."""
         if type(value) is DeferredText:
             return write_text(self, value)
         if type(value) in HELD_TYPES and id(value) not in self.heap.by_standin:
-            return self.variable(value, "scalar", f"{self.value(value.tensor)}.numpy()[()]")
+            return self.variable(value, "scalar", f"{self.numpy_of(value.tensor)}[()]")
         if type(value) in UNREAD:
             return self.outside(self.heap.by_standin[id(value)].source)
         number = self.recorder.symbols.numbers.get(value.node.expr)
@@ -149,7 +157,7 @@ class Rebuilder:
                     # Not torch.full, which asks for the number.
                     one = self.recorder.call(torch.ones, ((),), {"dtype": torch.float64, "device": "cpu"})
                     boxed = self.recorder.call(torch.mul, (one, value), {})
-                known = self.memo[id(node)] = f"{self.tensor(boxed)}.item()"
+                known = self.memo[id(node)] = f"{self.method('item')}({self.tensor(boxed)})"
             return known
         index = self.output_index.get(id(node))
         if index is None:

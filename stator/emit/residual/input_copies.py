@@ -18,7 +18,7 @@ def write_copies(build: Any, made: list[Any]) -> list[str]:
     for each in made:
         name = build.outside(each.source)
         if type(each) is Flag:
-            lines.append(f"{name}.requires_grad_({each.value})")
+            lines.append(f"{build.method('requires_grad_')}({name}, {each.value})")
             continue
         if each.memo not in memos:
             memos[each.memo] = build.writer.fresh("memo")

@@ -13,6 +13,9 @@ import torch
 
 KEPT_BYTES = 4 << 20
 SHARE = 16
+_own = torch._C.TensorBase  # where the program may have replaced Tensor's methods
+_detach, _clone, _is_inference = _own.detach, _own.clone, _own.is_inference
+_grad_fn, _layout_of = _own.grad_fn.__get__, _own.layout.__get__
 
 
 def small_enough(written: list[torch.Tensor], given: list[torch.Tensor]) -> bool:
@@ -25,28 +28,28 @@ def nbytes(tensor: torch.Tensor) -> int:
 
 def keep(tensors: tuple[torch.Tensor, ...]) -> list[Any]:
     """The tensors as they are now. One whose own elements overlap cannot be written to."""
-    return [(tensor, tensor.detach().clone(), None if tensor.is_inference() else tensor._version, tensor.grad_fn,
-             (_layout(tensor), tensor.detach()))
+    return [(tensor, _clone(_detach(tensor)), None if _is_inference(tensor) else tensor._version, _grad_fn(tensor),
+             (_layout(tensor), _detach(tensor)))
             for tensor in tensors if torch._debug_has_internal_overlap(tensor) != 1]
 
 
 def _layout(tensor: torch.Tensor) -> tuple[Any, ...]:
     """Its memory, and how it lies there."""
-    return (tensor.untyped_storage()._cdata, tensor.size(), tensor.stride(), tensor.storage_offset()) \
-        if tensor.layout is torch.strided else ()
+    return (_own.untyped_storage(tensor)._cdata, _own.size(tensor), _own.stride(tensor), _own.storage_offset(tensor)) \
+        if _layout_of(tensor) is torch.strided else ()
 
 
 def put_back(kept: list[Any]) -> bool:
     """Make them so again; False, and nothing done, where autograd has seen a write."""
-    if any(tensor.grad_fn is not grad_fn for tensor, _, _, grad_fn, _ in kept):
+    if any(_grad_fn(tensor) is not grad_fn for tensor, _, _, grad_fn, _ in kept):
         return False
     for tensor, _, _, _, (layout, before) in kept:
         if layout != _layout(tensor):
-            with torch.inference_mode(tensor.is_inference()), torch.no_grad():
-                tensor.set_(before)
+            with torch.inference_mode(_is_inference(tensor)), torch.no_grad():
+                _own.set_(tensor, before)
     with torch.inference_mode():
         for tensor, contents, version, _, _ in kept:
-            tensor.detach().copy_(contents)
+            _own.copy_(_detach(tensor), contents)
             if version is not None:
                 torch._C._autograd._unsafe_set_version_counter((tensor,), (version,))
     return True

@@ -49,8 +49,12 @@ def overlap_across_storages(inputs: list[Any]) -> bool:
 def refuses_writes(tensor: torch.Tensor) -> bool:
     """Whether autograd refuses to have a tensor written to in grad mode: a leaf, or a view of one."""
     with torch._C.DisableTorchFunction():
-        base = tensor._base
-        return tensor.requires_grad and (tensor.is_leaf or base is not None and base.is_leaf)
+        base = _base(tensor)
+        return _requires_grad(tensor) and (_is_leaf(tensor) or base is not None and _is_leaf(base))
+
+
+_base, _requires_grad, _is_leaf = (  # a guard asks them, whatever the program has put in their place
+    getattr(torch._C.TensorBase, name).__get__ for name in ("_base", "requires_grad", "is_leaf"))
 
 
 def is_member(source: Source | None) -> bool:

@@ -33,7 +33,7 @@ def _named(names: list[str]) -> dict[int, Any]:
     for name in names:
         found += [getattr(holder, name) for holder in (torch.Tensor, torch) if hasattr(holder, name)]
         packet = getattr(torch.ops.aten, name, None)
-        if packet is not None:
+        if isinstance(packet, torch._ops.OpOverloadPacket):
             found += [packet, *(getattr(packet, overload) for overload in packet.overloads())]
     return {id(function): function for function in found}
 

@@ -130,6 +130,7 @@ class Recorder(InputRecorder):
         self.function_modes: list[Any] = []  # the program's that are on
         self.slots_used: set[Any] = set()  # special methods of Tensor, by name or as (stem, on the left, in place)
         self.refuse_patched: Callable[..., None] = lambda function, args: None
+        self.note_stop: Callable[[Break], None] = lambda stop: None
         self.asking = False  # whether an operation was begun in order to ask them
         self.ask: Callable[..., Any] = lambda *question: NotImplemented
         self.concerned: Callable[..., bool] = lambda *values: False  # whether a class of the program's is to be asked
@@ -520,6 +521,9 @@ class RecordingMode(TorchFunctionMode):
             if recorder.function_modes and recorder.calls != calls:
                 raise Break("SB005", "C code that uses tensors while a mode sees every operation")
             return result
+        except Break as stop:
+            recorder.note_stop(stop)  # C code might swallow it
+            raise
         finally:
             _hook.resume(token)
 

@@ -22,6 +22,7 @@ from stator.interp.frame import Frame
 from stator.interp.mutation_check import Unwatched, Witness
 from stator.interp.numbers.symbolic_numbers import as_bool
 from stator.interp.runtime_asserts import Assertion, promise_number
+from stator.interp.torch_function_protocol import own_method
 from stator.interp.tracebacks import Place, place_of, places_from
 from stator.shapes.symbolic_values import SYMBOLIC, is_unbacked
 from stator.strategy import Strategy
@@ -41,7 +42,7 @@ def take_for_granted(vm: Any, frame: Frame, instr: Any, value: Any, jump_if: boo
     if type(value) is not FakeTensor and not is_unbacked(value) or not vm.recorder.data_dependent:
         return None
     if type(value) is FakeTensor:
-        if id(value) in vm.recorder.classes:
+        if id(value) in vm.recorder.classes or own_method(vm, value, "__bool__") is not None:
             return None  # which may have an answer of its own
         count = value.numel()
         if type(count) is not int or count != 1 or value.device.type != "cpu":

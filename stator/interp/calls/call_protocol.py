@@ -105,7 +105,7 @@ class Caller(NativeCaller):
         if type(method) is types.WrapperDescriptorType:
             return self.call_native(fn, args, kwargs, cont)
         found = RULES.get(id(method))
-        if found is not None:
+        if found is not None and type(method) is not types.BuiltinFunctionType:  # which is not bound
             return found(self, (fn, *args), kwargs or {}, cont)
         bound: list[Any] = []
         self.sync(lambda: _bind_call(self, method, fn, cls), bound)

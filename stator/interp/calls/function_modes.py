@@ -11,6 +11,7 @@ way (see overrides).
 
 from __future__ import annotations
 
+import math
 import operator
 import sys
 import types
@@ -26,7 +27,7 @@ from stator.host.value_kinds import is_a, module_of
 from stator.interp.calls.native_calls import C_CALLABLES
 from stator.interp.frame import Raised
 from stator.interp.objects.attributes import tensor_class
-from stator.interp.objects.operators import LengthOf
+from stator.interp.objects.operators import LengthOf, call_slot
 from stator.interp.rule_registry import RULES
 from stator.interp.torch_function_protocol import ask_objects, concerned, overriding, own_method
 from stator.native.table import receiver_split
@@ -111,8 +112,8 @@ def take_subclass(vm: Any, fn: Any, args: Any, kwargs: Any, cont: Any) -> bool:
         return False
     descriptor, receiver = receiver_split(fn) if type(fn) in C_CALLABLES else (fn, None)
     slot = _SLOT_OF.get(id(descriptor))
-    if slot is not None and args and (own := own_method(vm, args[0], slot)) is not None:
-        vm.call(own, args, kwargs, cont if slot != "__len__" else LengthOf(cont))
+    if slot is not None and args and not kwargs and (own := own_method(vm, args[0], slot)) is not None:
+        call_slot(vm, own, args, cont if slot != "__len__" else LengthOf(cont))
         return True
     if vm.patched:
         refuse_c_code(vm, fn, descriptor, (receiver, *args), kwargs)
@@ -215,7 +216,8 @@ def _is_of_torch(fn: Any) -> bool:
 
 
 _OVERRIDABLE = frozenset(id(each) for group in torch.overrides.get_overridable_functions().values() for each in group)
-_SLOT_OF = {id(len): "__len__", id(abs): "__abs__", id(pow): "__pow__"}
+_SLOT_OF = {id(len): "__len__", id(abs): "__abs__", id(pow): "__pow__", id(round): "__round__",
+            id(math.trunc): "__trunc__", id(math.floor): "__floor__", id(math.ceil): "__ceil__"}
 _ASKED = frozenset(map(id, (C._set_grad_enabled, torch.device)))  # no operations, yet torch asks about them
 _ASKED_OF_TENSORS = frozenset(map(id, (len, abs, pow, *vars(operator).values()))) - {id(operator.is_),
                                                                                    id(operator.is_not)}

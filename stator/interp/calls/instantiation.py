@@ -12,11 +12,13 @@ from torch.utils import _pytree as pytree
 from stator.breaks import Break
 from stator.graph.metadata.tensor_classes import acts_as_wrapper
 from stator.heap.blank_instances import CONSTANT_TYPES
+from stator.host.suspended_patches import names_of_class
 from stator.host.value_kinds import is_a, module_of, name_in_errors
 from stator.interp.calls.marked_functions import refuse_disabled
 from stator.interp.frame import Continuation, Frame, Raised
-from stator.interp.lookup import MISSING, find, flags_of
+from stator.interp.lookup import MISSING, find, flags_of, mro_of
 from stator.interp.objects.attributes import tensor_class
+from stator.interp.objects.descriptors import C_METHODS
 from stator.native.table import lookup
 
 _NO_INSTANCES = 1 << 7  # Py_TPFLAGS_DISALLOW_INSTANTIATION
@@ -73,6 +75,8 @@ def instantiate(vm: Any, cls: type, args: Any, kwargs: Any, cont: Any) -> None:
     new = find(vm, cls, "__new__")
     if type(new) is staticmethod:
         new = new.__func__
+    if type(new) is types.BuiltinFunctionType and _is_put_there(cls, new):
+        raise Break("SB001", f"{cls.__qualname__} has the __new__ of another class written in C")
     if find(vm, cls, "__del__") is not MISSING:
         raise Break("SB019", f"{cls.__name__} has a finalizer (__del__)")
     if new is object.__new__:
@@ -106,9 +110,18 @@ def new_plain_object(vm: Any, cls: type, args: Any, kwargs: Any) -> Any:
     """object.__new__: extra arguments are an error only if `__init__` is object's, too."""
     if type(cls) is not type:
         find(vm, cls, "__abstractmethods__")  # whether it refuses
-    if (args or kwargs) and find(vm, cls, "__init__") is object.__init__:
-        return vm.native_unhooked(object.__new__, (cls, *args), kwargs)
+    if (args or kwargs) and (not vm.class_overlays or find(vm, cls, "__init__") is object.__init__):
+        return vm.native_unhooked(object.__new__, (cls, *args), kwargs)  # it knows of a `__new__` that was deleted
     return vm.native_unhooked(object.__new__, (cls,))
+
+
+def _is_put_there(cls: type, new: Any) -> bool:
+    """Whether a Python class holds the `__new__` of a C class from which it would not inherit it."""
+    for base in mro_of(cls):
+        own = names_of_class(base).get("__new__")
+        if own is not None and (own is not new or new.__self__ is base):
+            return own is not new
+    return False
 
 
 def initialise(vm: Any, cls: type, obj: Any, args: Any, kwargs: Any, cont: Any) -> None:
@@ -118,7 +131,11 @@ def initialise(vm: Any, cls: type, obj: Any, args: Any, kwargs: Any, cont: Any) 
     init = find(vm, seen, "__init__")
     if init is object.__init__:
         return vm.give(obj, cont)
-    vm.call(init, (obj, *args), kwargs, Initialise(obj, cont))
+    if type(init) is types.FunctionType or type(init) in C_METHODS:
+        return vm.call(init, (obj, *args), kwargs, Initialise(obj, cont))
+    bound: list[Any] = []
+    vm.sync(lambda: vm.bind(init, obj, seen), bound)
+    vm.call(bound[0], args, kwargs, Initialise(obj, cont))
 
 
 def issubclass_real(cls: type, parent: type) -> bool:

@@ -408,6 +408,10 @@ class NativeCaller(Machine):
             for name in _SPECIAL_METHODS:
                 find(self, cls, name)
 
+    def guard_slots_of_tensors(self) -> None:
+        """C code has refused a tensor, perhaps for a special method that it has not got."""
+        self.recorder.slots_used.update(_SPECIAL_METHODS)
+
     def note_class_in_making(self, name: str, args: tuple[Any, ...]) -> None:
         """type.__new__ shows the class it makes to these before it returns it (to the third through C code)."""
         place = {"__set_name__": 1, "__init_subclass__": 0, "_generic_init_subclass": 0}.get(name)

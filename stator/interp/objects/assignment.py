@@ -244,7 +244,7 @@ def store_tensor_attr(vm: Any, fake: Any, name: str, value: Any, cont: Any, raw:
     if vm.modes:
         raise Break("SB006", f"assignment to the attribute {name!r} of a tensor while a mode sees every operation")
     if raw is False and (own := own_method(vm, fake, "__setattr__")) is not None:
-        return vm.call(own, (fake, name, value), {}, cont)
+        return call_special(vm, own, fake, (name, value), cont)
     if find(vm, torch._C.TensorBase, name) is not MISSING and vm.concerned((fake,)) \
             and not only_defaults(vm, [fake]):
         raise Break("SB006", f"assignment to Tensor.{name} of a subclass")
@@ -276,6 +276,8 @@ def delete_tensor_attr(vm: Any, fake: Any, name: str, cont: Any) -> None:
 
 def delete_attr(vm: Any, obj: Any, name: str, cont: Any = DISCARD) -> None:
     if type(obj) is FakeTensor:
+        if (own := own_method(vm, obj, "__delattr__")) is not None:
+            return call_special(vm, own, obj, (name,), cont)
         return delete_tensor_attr(vm, obj, name, cont)
     if type(obj) in SYMBOLIC:
         obj = specialise(obj, f"the attribute {name}")

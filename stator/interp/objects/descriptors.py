@@ -149,7 +149,8 @@ def call_special(vm: Any, method: Any, obj: Any, args: tuple[Any, ...], cont: An
     if type(method) in _UNBOUND_METHODS:
         return vm.call(method, (obj, *args), {}, cont)
     out: list[Any] = []
-    vm.sync(lambda: bind(vm, method, obj, type(obj), None), out)
+    owner = vm.recorder.class_of(obj) if type(obj) is FakeTensor else type(obj)
+    vm.sync(lambda: bind(vm, method, obj, owner, None), out)
     vm.call(out[0], args, {}, cont)
 
 
@@ -219,6 +220,10 @@ def read_c_member(vm: Any, descr: Any, obj: Any, cont: Any) -> None:
             heap.guard(tracker.source, Kind.SLOT_EMPTY, (name, descr.__objclass__))
         if cont is not None and cont.raised(vm, vm.frame, error):
             return None
+        raise Raised(error) from None
+    except TypeError as error:
+        if isinstance(obj, descr.__objclass__):
+            raise
         raise Raised(error) from None
     except ValueError as error:
         if type(obj) not in (types.CellType, memoryview):

@@ -37,7 +37,7 @@ def get_item(vm: Any, obj: Any, key: Any, cont: Any = None, own: bool = True) ->
         vm.recorder.slots_used.add("__getitem__")
     if cls is FakeTensor and (vm.modes or vm.recorder.classes or vm.patched):
         if own and (method := own_method(vm, obj, "__getitem__")) is not None:
-            return vm.call(method, (obj, key), {}, cont)
+            return call_slot(vm, method, (obj, key), cont)
         if vm.modes or vm.concerned((obj, key)):
             return vm.give(vm.ask_modes(operator.getitem, (obj, key)), cont)
     if vm.heap.unread_met and cls is not ndarray:
@@ -63,8 +63,7 @@ def get_item(vm: Any, obj: Any, key: Any, cont: Any = None, own: bool = True) ->
     if method is MISSING:
         raise Raised(TypeError(f"'{name_in_errors(cls)}' object is not subscriptable"))
     if is_python_level(method):
-        return vm.call_function(method, (obj, key), None, cont) if type(method) is types.FunctionType \
-            else call_slot(vm, method, (obj, key), cont)
+        return call_slot(vm, method, (obj, key), cont)
     vm.admit_slot(method, (obj, key))
     get_item_native(vm, obj, key, cont)
 
@@ -142,7 +141,7 @@ def set_item(vm: Any, obj: Any, key: Any, value: Any, cont: Any = DISCARD, own: 
         vm.recorder.slots_used.add("__setitem__")
     if cls is FakeTensor and (vm.modes or vm.recorder.classes or vm.patched):
         if own and (method := own_method(vm, obj, "__setitem__")) is not None:
-            return vm.call(method, (obj, key, value), {}, cont)
+            return call_slot(vm, method, (obj, key, value), cont)
         if vm.modes or vm.concerned((obj, key, value)):
             vm.ask_modes(operator.setitem, (obj, key, value))
             return vm.give(None, cont)
@@ -164,8 +163,7 @@ def set_item(vm: Any, obj: Any, key: Any, value: Any, cont: Any = DISCARD, own: 
         vm.native_unhooked(operator.setitem, (obj, key, value))  # raises what eager raises
         raise AssertionError("an item was assigned by what has no __setitem__")
     if is_python_level(method):
-        return vm.call_function(method, (obj, key, value), None, cont) if type(method) is types.FunctionType \
-            else call_slot(vm, method, (obj, key, value), cont)
+        return call_slot(vm, method, (obj, key, value), cont)
     vm.heap.expose_deep(key)
     key = symbolic_numbers.specialise_deep(vm, key)
     vm.heap.expose_length(obj)
@@ -187,8 +185,7 @@ def delete_item(vm: Any, obj: Any, key: Any, cont: Any = DISCARD) -> None:
         vm.native_unhooked(operator.delitem, (obj, key))  # raises what eager raises
         raise AssertionError("an item was deleted by what has no __delitem__")
     if is_python_level(method):
-        return vm.call_function(method, (obj, key), None, cont) if type(method) is types.FunctionType \
-            else call_slot(vm, method, (obj, key), cont)
+        return call_slot(vm, method, (obj, key), cont)
     vm.heap.expose_deep(key)
     key = symbolic_numbers.specialise_deep(vm, key)
     vm.heap.expose(obj)

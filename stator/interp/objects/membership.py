@@ -63,12 +63,13 @@ def contains(vm: Any, container: Any, item: Any, invert: bool, cont: Any = None)
         return vm.give(present != invert, cont)
     if cls is FakeTensor:
         if (own := own_method(vm, container, "__contains__")) is not None:
-            return vm.call(own, (container, item), {}, AsBool(invert, cont))
+            return call_slot(vm, own, (container, item), AsBool(invert, cont))
         raise Break("SB002", "`in` on a tensor")
     method = find(vm, cls, "__contains__")
+    if method is None:
+        raise Raised(TypeError(f"'{name_in_errors(cls)}' object is not a container"))
     if is_python_level(method):
-        return vm.call_function(method, (container, item), None, AsBool(invert, cont)) \
-            if type(method) is types.FunctionType else call_slot(vm, method, (container, item), AsBool(invert, cont))
+        return call_slot(vm, method, (container, item), AsBool(invert, cont))
     if method is MISSING:
         text = f"argument of type '{name_in_errors(cls)}' is not iterable"
         if not vm.is_iterable(container):

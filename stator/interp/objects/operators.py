@@ -28,6 +28,7 @@ from stator.interp.iteration.lazy_iterators import is_to_be_read
 from stator.interp.lookup import MISSING, ancestors, find
 from stator.interp.numbers import symbolic_numbers
 from stator.interp.objects.attributes import tensor_class
+from stator.interp.objects.descriptors import call_special
 from stator.interp.objects.list_lengths import symbolic_length
 from stator.interp.objects.object_texts import refuse_addresses
 from stator.interp.torch_function_protocol import only_defaults, own_method, refuse_patched
@@ -64,38 +65,40 @@ UNARY: dict[str, tuple[Any, str]] = {
 class TryNext(Continuation):
     """A dunder that may answer NotImplemented: then the next candidate is asked."""
 
-    __slots__ = ("candidates", "fail", "cont")
+    __slots__ = ("candidates", "fail", "cont", "compares")
 
-    def __init__(self, candidates: list[Any], fail: Any, cont: Any) -> None:
-        self.candidates, self.fail, self.cont = candidates, fail, cont
+    def __init__(self, candidates: list[Any], fail: Any, cont: Any, compares: bool) -> None:
+        self.candidates, self.fail, self.cont, self.compares = candidates, fail, cont, compares
 
     def returned(self, vm: Any, frame: Frame, value: Any) -> None:
         if value is not NotImplemented:
             return vm.give(value, self.cont)
-        attempt(vm, self.candidates, self.fail, self.cont)
+        attempt(vm, self.candidates, self.fail, self.cont, self.compares)
 
 
-def attempt(vm: Any, candidates: list[Any], fail: Any, cont: Any) -> None:
+def attempt(vm: Any, candidates: list[Any], fail: Any, cont: Any, compares: bool = False) -> None:
+    """`compares`: a method whose descriptor raises is none."""
     if not candidates:
         return fail()
     (method, args), *rest = candidates
-    if type(method) is types.FunctionType:
-        return vm.call_function(method, args, None, TryNext(rest, fail, cont))
-    call_slot(vm, method, args, TryNext(rest, fail, cont))
+    if compares and type(method) is property:
+        try:
+            bound = vm.call_sync(method.fget, args[:1])
+        except Raised:
+            return attempt(vm, rest, fail, cont, compares)
+        return vm.call(bound, args[1:], {}, TryNext(rest, fail, cont, compares))
+    call_slot(vm, method, args, TryNext(rest, fail, cont, compares))
 
 
 def call_slot(vm: Any, method: Any, args: Any, cont: Any) -> None:
-    """A dunder that is not a plain function: a C slot, or a descriptor to be bound first."""
+    """Call what a class holds under the name of a special method: a function, a C slot, or a descriptor to bind."""
+    if type(method) is types.FunctionType:
+        return vm.call_function(method, args, None, cont)
     if type(method) is types.WrapperDescriptorType or type(method) is types.MethodDescriptorType:
         for value in args:
             vm.heap.expose_deep(value)
         return vm.call(method, args, {}, cont)
-    getter = find(vm, type(method), "__get__")
-    if getter is MISSING:
-        return vm.call(method, args[1:], {}, cont)
-    bound: list[Any] = []
-    vm.sync(lambda: vm.bind(method, args[0], type(args[0])), bound)
-    vm.call(bound[0], args[1:], {}, cont)
+    call_special(vm, method, args[0], args[1:], cont)
 
 
 def is_python_level(method: Any) -> bool:
@@ -151,6 +154,8 @@ def binary(vm: Any, symbol: str, left: Any, right: Any, inplace: bool, cont: Any
                 note_asked(vm.heap, right)
         if left_type is FakeTensor or right_type is FakeTensor:
             refuse_mixture(left, right)
+            if symbol == "*":
+                refuse_patched(vm, "__index__")  # by which a sequence is repeated
             if inplace and symbol == "@" and {left_type, right_type} & _NO_FACTORS:
                 return _refuse_operands(symbol, left, right, inplace)
             return vm.give(vm.torch_call(tensor_function, (left, right), None, asked=True), cont)
@@ -286,7 +291,7 @@ def compare(vm: Any, symbol: str, left: Any, right: Any, cont: Any = None) -> No
             return vm.give((left is right) == (symbol == "=="), cont)
         raise Raised(TypeError(f"'{symbol}' not supported between instances of '{name_in_errors(left_type)}' "
                                f"and '{name_in_errors(right_type)}'"))
-    attempt(vm, candidates, fail, cont)
+    attempt(vm, candidates, fail, cont, compares=True)
 
 
 def _compare_subclasses(vm: Any, symbol: str, left: Any, right: Any, cont: Any) -> None:
@@ -301,7 +306,7 @@ def _compare_subclasses(vm: Any, symbol: str, left: Any, right: Any, cont: Any) 
             return vm.give((left is right) == (symbol == "=="), cont)
         raise Raised(TypeError(f"'{symbol}' not supported between instances of '{name_in_errors(left_type)}' "
                                f"and '{name_in_errors(right_type)}'"))
-    attempt(vm, [each for each in candidates if each[0] is not MISSING], fail, cont)
+    attempt(vm, [each for each in candidates if each[0] is not MISSING], fail, cont, compares=True)
 
 
 def compare_tensor_object(vm: Any, symbol: str, left: Any, right: Any, function: Any, cont: Any) -> None:
@@ -359,7 +364,7 @@ def unary(vm: Any, symbol: str, value: Any, cont: Any = None) -> None:
         return vm.give(result, cont)
     if cls is FakeTensor:
         if (own := own_method(vm, value, name)) is not None:
-            return vm.call(own, (value,), {}, cont)
+            return call_slot(vm, own, (value,), cont)
         if vm.modes or vm.concerned((value,)):
             return vm.give(vm.ask_modes(function, (value,)), cont)
         return vm.give(vm.torch_call(function, (value,), None), cont)
@@ -369,8 +374,7 @@ def unary(vm: Any, symbol: str, value: Any, cont: Any = None) -> None:
         return vm.give(symbolic_numbers.arithmetic(vm, function, value), cont)
     method = find(vm, cls, name)
     if is_python_level(method):
-        return vm.call_function(method, (value,), None, cont) if type(method) is types.FunctionType \
-            else call_slot(vm, method, (value,), cont)
+        return call_slot(vm, method, (value,), cont)
     refuse_opaque(vm, value)
     vm.admit_slot(method, (value,))
     vm.give(run_on_arrays(vm, function, (value,)) if cls is ndarray else vm.native(function, (value,)), cont)

@@ -17,8 +17,10 @@ from stator.breaks import Break
 from stator.heap.blank_instances import CONSTANT_TYPES, IDENTITY_TYPES
 from stator.heap.raw_access import raw_members
 from stator.host.value_kinds import is_a
+from stator.interp.frame import Continuation, Frame, Raised
 from stator.interp.lookup import MISSING, find
 from stator.interp.numbers import symbolic_numbers
+from stator.interp.objects.operators import call_slot
 from stator.interp.rule_registry import rule
 from stator.interp.torch_function_protocol import own_method
 
@@ -28,17 +30,39 @@ _BY_RECEIVER = frozenset({types.MethodType.__hash__, types.BuiltinFunctionType._
                           types.MethodWrapperType.__hash__})
 
 
+class HashOf(Continuation):
+    """hash(): `__hash__` must answer with an int, of which the size of a pointer is taken."""
+
+    __slots__ = ("cont",)
+
+    def __init__(self, cont: Any) -> None:
+        self.cont = cont
+
+    def returned(self, vm: Any, frame: Frame, value: Any) -> None:
+        if not is_a(value, int):
+            raise Raised(TypeError("__hash__ method should return an integer"))
+        vm.give(hash(_Hashed(value)), self.cont)
+
+
+class _Hashed:
+    def __init__(self, value: int) -> None:
+        self.value = value
+
+    def __hash__(self) -> int:
+        return self.value
+
+
 @rule(hash, arity=(1,))
 def _hash(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     value = symbolic_numbers.specialise_deep(vm, args[0])
     method = _method(vm, value)
     if type(method) is types.FunctionType and type(value) is not FakeTensor:
-        return vm.call_function(method, (value,), None, cont)
+        return vm.call_function(method, (value,), None, HashOf(cont))
     if method is weakref.ref.__hash__ and weakref.ref.__call__(value) is not None:
         return _hash(vm, (weakref.ref.__call__(value),), kwargs, cont)
     if type(value) is FakeTensor:
         if (own := own_method(vm, value, "__hash__")) is not None:
-            return vm.call(own, (value,), {}, cont)
+            return call_slot(vm, own, (value,), HashOf(cont))
         return vm.call(id, (value,), {}, cont)  # which is what Tensor.__hash__ answers
     if method in _BY_ADDRESS:
         return vm.give(_noted(vm, value, object.__hash__(vm.guard_identity(value))), cont)

@@ -55,8 +55,9 @@ def _chain_from_iterable(vm: Any, cls: Any, iterables: Any, /) -> Any:
     else:
         vm.fresh[id(each_looked_at)] = each_looked_at
         out: list[Any] = []
-        vm.sync(lambda: vm.call(each_looked_at, (iterables, looked_at), None, None), out)
-        iterables = out[0]
+        vm.sync(lambda: vm.get_iter(iterables), out)
+        vm.sync(lambda: vm.call(each_looked_at, (out[0], looked_at), None, None), out)
+        iterables = out[1]
     return vm.native(cls.from_iterable, (iterables,))
 
 

@@ -25,6 +25,7 @@ from stator.interp.objects.class_attributes import TensorSuper
 from stator.interp.objects.shown_names import guard_names
 from stator.interp.opcodes.data_opcodes import read_cell
 from stator.interp.rule_registry import rule
+from stator.interp.torch_function_protocol import refuse_patched
 from stator.library.python.class_makers import caller_module
 from stator.library.python.state.abstract_classes import is_abstract_subclass, require_shallow
 from stator.shapes.symbolic_values import SYMBOLIC, python_type, specialise
@@ -185,6 +186,8 @@ def new_class(vm: Any, meta: type, args: Any, kwargs: Any, cont: Any) -> None:
         namespace["__module__"] = module  # C code would ask the frame that it finds: one of ours
     vm.making_classes += 1
     try:
+        if any(is_a(base, type) and torch.Tensor in base.__mro__ for base in bases):
+            refuse_patched(vm, "__init_subclass__")
         cls = vm.native(type.__new__, (meta, name, bases, namespace), kwargs)
     finally:
         vm.making_classes -= 1

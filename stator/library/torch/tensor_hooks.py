@@ -81,10 +81,11 @@ def _remove(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 
 def register_graph(tensor: Any, graph: Any, operands: tuple[Any, ...]) -> None:
     """The operation: `graph` is what a hook computes from a gradient and tensors of the forward pass."""
-    if tensor.requires_grad:
-        tensor.register_hook(lambda grad: graph(grad, *operands))
+    if _requires_grad(tensor):
+        _register_hook(tensor, lambda grad: graph(grad, *operands))  # past patches of the program
 
 
+_requires_grad, _register_hook = torch._C.TensorBase.requires_grad.__get__, torch.Tensor.register_hook
 has_side_effect(register_graph)
 
 
