@@ -1,8 +1,8 @@
 """Run the enumeration: `python -m tests.enumeration [--jobs N] [--every n] [--only REGEX] [--out FILE]`.
 
 In: which subjects, backends and observations.  Out: FILE, a JSON line for each subject; why subjects have no sample and
-samples no pattern; for each backend the pairs (subject, pattern) that were run and are wrong, the writers that no graph
-holds, with the reason; and the sum `N pairs, M wrong`. The exit status says whether any was wrong. A subject that crashes or
+samples no pattern; for each backend the pairs (subject, pattern) that were run and are wrong, the first calls that are not
+compiled whole, with the reason; and the sum `N pairs, M wrong`. The exit status says whether any was wrong. A subject that crashes or
 hangs costs itself alone. Subjects come in an order that mixes families, so that a run cut short is a sample of all.
 """
 
@@ -64,7 +64,7 @@ def reported(verdicts: list[dict[str, Any]], crashed: list[str], backends: tuple
     table("no sample", collections.Counter(each["reason"] for each in verdicts if each["reason"]))
     table("not arranged", collections.Counter(f"{pattern}: {why}" for each in verdicts for pattern, why in each["refused"].items()))
     for backend in backends:
-        table(f"{backend}, not in a graph", collections.Counter(each["stopped"][backend] for each in verdicts if each["stopped"].get(backend)))
+        table(f"{backend}, not compiled whole", collections.Counter(each["stopped"][backend] for each in verdicts if each["stopped"].get(backend)))
     table("differ", collections.Counter(line.partition(":")[0] for each in verdicts for line in each["found"]))
     for line in crashed:
         print(f"       {line}")
@@ -82,7 +82,7 @@ def reported(verdicts: list[dict[str, Any]], crashed: list[str], backends: tuple
         calls = sum(each["calls"].get(backend, 0) for each in ran)
         whole = sum(not each["stopped"].get(backend) for each in ran)
         print(f"{backend}: {pairs} pairs run ({raising} raise in eager), {len(differ)} wrong, {refused} not arranged; {calls} calls; "
-              f"{whole} of {len(ran)} writers in a graph")
+              f"{whole} of {len(ran)} first calls compiled whole")
     print(f"{seconds:.0f} s, {pairs / max(seconds, 0.01):.1f} pairs a second, "
           f"{sum(each['seconds'] for each in ran) / max(pairs, 1):.2f} s of processor time a pair")
     print(f"{pairs} pairs, {len(wrong)} wrong")

@@ -15,7 +15,7 @@ from tests.enumeration.overloads import Subject
 
 Values = dict[str, Any]
 EXCLUDED: tuple[tuple[str, str], ...] = (
-    (r"^symm_mem::|^_c10d_functional::|^fsdp::|^_dtensor::", "needs a process group"),
+    (r"^symm_mem::|^_c10d_functional::|^_dtensor::", "needs a process group"),
     (r"^aten::(_?cudnn|miopen|_?fused_dropout|_thnn_fused|_cslt|_sparse_semi)", "no kernel for the CPU"),
     (r"^mkldnn::|^onednn::", "needs weights packed by oneDNN"),
     (r"^aten::record_stream", "needs a stream of a device"),

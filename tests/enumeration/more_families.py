@@ -137,3 +137,10 @@ def packed_scalars(subject: Subject) -> Iterator[Values]:
 @family(r"^aten::_convert_indices_from_csr_to_coo")
 def compressed_indices(subject: Subject) -> Iterator[Values]:
     yield by_type(subject, crow_indices=torch.tensor([0, 1, 3]), col_indices=torch.tensor([1, 0, 1]))
+
+
+@family(r"^fsdp::")
+def sharded_copies(subject: Subject) -> Iterator[Values]:
+    yield by_type(subject, tensor=ramp(3), data=ramp(3, start=9))
+    yield by_type(subject, all_gather_output=ramp(2, 3), all_gather_input_split_sizes=[1, 2], dim=1, out=[torch.zeros(2, 1), torch.zeros(2, 2)])
+    yield by_type(subject, tensors=[ramp(4), ramp(2)], dim=0, num_chunks=2, out=torch.zeros(2, 3))

@@ -68,6 +68,6 @@ def test_the_sum_is_printed(tmp_path: Path) -> None:
                                     "--backends", "eager", "--observations", "value", "--out", str(tmp_path / "out.jsonl")])
     said = output.splitlines()
     assert said[-1] == "6 pairs, 0 wrong"
-    assert "eager: 6 pairs run (0 raise in eager), 0 wrong, 2 not arranged; 10 calls; 1 of 1 writers in a graph" in said
+    assert "eager: 6 pairs run (0 raise in eager), 0 wrong, 2 not arranged; 10 calls; 1 of 1 first calls compiled whole" in said
     assert any(line.endswith("no sample: a primitive of TorchScript: writes to a copy of a Python container") for line in said)
     assert any("not arranged: same operand: needs another operand" in line for line in said)
