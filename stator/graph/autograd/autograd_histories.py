@@ -87,7 +87,7 @@ def saves_written_tensors(graph: fx.Graph) -> bool:
     fakes = [leaf for node in output_nodes(graph) for leaf in pytree.tree_leaves(node.meta.get("example_value"))]
     with torch._C.DisableTorchFunction():
         try:
-            waiting = [fake.grad_fn for fake in fakes if type(fake) is FakeTensor and fake.requires_grad]
+            waiting: list[Any] = [fake.grad_fn for fake in fakes if type(fake) is FakeTensor and fake.requires_grad]
         except RuntimeError:  # one of several views whose base was written to
             return True
         seen: set[Any] = set()
@@ -107,6 +107,6 @@ def saves_written_tensors(graph: fx.Graph) -> bool:
 
 
 @functools.cache
-def _saved_names(cls: type) -> list[str]:
+def _saved_names(cls: Any) -> list[str]:
     """Attributes of an autograd node that unpack saved tensors, which compares versions."""
     return [name for name in dir(cls) if name.startswith("_saved_") or name == "saved_tensors"]
