@@ -44,7 +44,7 @@ _OF_PACKET = {str, list, bool, types.BuiltinFunctionType, OpOverload}
 
 _ORIGINALS = torch_originals.take()
 _VALUES = {id(before): list(before.values()) for _, _, before in _ORIGINALS}
-_NAMESPACES: list[dict[str, Any]] = [gc.get_referents(namespace)[0] if isinstance(owner, type) else namespace
+_NAMESPACES: list[dict[str, Any]] = [gc.get_referents(namespace)[0] if isinstance(owner, type) else owner.__dict__
                                      for owner, namespace, _ in _ORIGINALS]
 _BASE = _dict_of(torch._C.TensorBase)
 _TENSOR = _ORIGINALS[0][2]
