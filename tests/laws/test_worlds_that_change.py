@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 import torch
 
-from tests.comparison import Surroundings, World, call, compare_worlds, require_same
+from tests import comparison
+from tests.comparison import Surroundings, call, compare_worlds, require_same
 
 World = tuple[Callable[[torch.Tensor], Any], list[Callable[[], Any]]]
 
@@ -196,10 +197,10 @@ WORLDS = [list_of_the_programs, missing_under_another_name,
 
 @pytest.mark.parametrize("world", WORLDS, ids=lambda world: world.__name__)
 def test_each_call_is_eagers(world: Any) -> None:
-    def make() -> World:
+    def make() -> comparison.World:
         function, changes = world()
         steps = [lambda: None, lambda: None, *changes, lambda: None]
         calls = [call(torch.arange(3.0)) for _ in steps]
-        return World(function, calls, Surroundings(__name__, __file__), lambda number: steps[number]())
+        return comparison.World(function, calls, Surroundings(__name__, __file__), lambda number: steps[number]())
 
     require_same(compare_worlds(make))
