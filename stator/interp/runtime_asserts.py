@@ -54,8 +54,9 @@ def promise_number(vm: Any, condition: Any, error: BaseException, places: tuple[
     Torch merges assertions about one symbol: which of them fails first, the graph does not tell.
     """
     symbols, expression = vm.recorder.symbols, condition.node.expr
-    alone = all(expression.free_symbols.isdisjoint(each.symbols) for each in vm.assertions)
-    vm.assertions.append(Assertion(f"expression {expression}", type(error), error.args, places, expression.free_symbols))
+    free = frozenset(expression.free_symbols)
+    alone = all(free.isdisjoint(each.symbols) for each in vm.assertions)
+    vm.assertions.append(Assertion(f"expression {expression}", type(error), error.args, places, free))
     before = symbols.unexplained_asserts()
     holds = assert_in_graph(vm, condition)
     if alone:

@@ -103,7 +103,8 @@ def raise_as_it_is(build: Rebuilder, module: fx.GraphModule, undo: list[str]) ->
     """In a handler: raise the error of the graph; what the program does after it is not done."""
     locate_errors(module)
     places = build.writer.constant(places_in(module.graph, build.vm.places), "places")
-    return [*(f"    {line}" for line in undo), f"    {build.writer.constant(show_program)}(error, {places})", "    raise"]
+    show = f"{build.writer.constant(show_program)}(error, {places})"
+    return [f"    {line}" for line in (*undo, show, "raise")]
 
 
 def written_inputs(recorder: Any, graph: fx.Graph, inputs: list[Any]) -> tuple[list[Any], bool]:
