@@ -30,6 +30,7 @@ from stator.code.intrinsics import intrinsic
 from stator.emit.rebuild.returned_arrays import rebuild_array
 from stator.heap.pure_readers import bytes_of, mapping_behind, referent_of
 from stator.host.value_kinds import is_a, module_of
+from stator.interp.objects.class_attributes import TensorSuper
 from stator.native.table import receiver_split
 
 IMMUTABLE: frozenset[type] = frozenset({
@@ -81,6 +82,14 @@ def _method(build: Any, value: types.MethodType) -> str:
         raise Break("SB007", "a method of something that cannot be called")
     make = build.writer.constant(types.MethodType, "method")
     return build.variable(value, "method", f"{make}({build.value(value.__func__)}, {build.value(value.__self__)})")
+
+
+def _super(build: Any, value: Any) -> str:
+    """Where a break comes between `super()` and the attribute: there is no frame to make it from again."""
+    parts = [build.value(value.__thisclass__)]
+    if value.__self__ is not None:
+        parts.append(build.value(value.__self__))
+    return str(build.variable(value, "parent", f"{build.writer.constant(super, 'super_of')}({', '.join(parts)})"))
 
 
 def _bound(build: Any, value: Any) -> str:
@@ -189,6 +198,7 @@ _ENCODER_FIELDS = ("markers", "default", "encoder", "indent", "key_separator", "
                    "skipkeys")
 _MAKERS: dict[type, Callable[[Any, Any], str]] = {
     classmethod: _wrapper, staticmethod: _wrapper, property: _property, types.MethodType: _method,
+    super: _super, TensorSuper: _super,
     types.BuiltinFunctionType: _bound, types.MethodWrapperType: _bound, types.MappingProxyType: _proxy,
     weakref.ref: _reference, bytearray: _bytearray, array.array: _array, memoryview: _memoryview,
     torch._C.DisableTorchFunctionSubclass: _context, torch._C.DisableTorchFunction: _context,
