@@ -37,8 +37,10 @@ def _codes(module: types.ModuleType) -> Iterator[types.CodeType]:
             pending += value.co_consts
         elif isinstance(value, type):
             pending += vars(value).values()
-        elif isinstance(value, (staticmethod, classmethod, types.FunctionType)):
-            pending.append(getattr(value, "__func__", value).__code__)
+        elif isinstance(value, (staticmethod, classmethod)):
+            pending.append(value.__func__)
+        elif isinstance(value, types.FunctionType):
+            pending.append(value.__code__)
 
 
 def past_patches(compiled: Callable[..., Any]) -> Callable[..., Any]:

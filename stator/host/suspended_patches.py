@@ -154,7 +154,8 @@ def names_of_module(namespace: dict[str, Any]) -> dict[str, Any]:
 @functools.cache
 def names_used_by(name: str) -> frozenset[str]:
     """Members of Tensor that a method of Tensor finds by name: `__rtruediv__` calls `reciprocal`."""
-    method, names = original(name), []
+    method: Any = original(name)
+    names: list[str] = []
     while type(method) is types.FunctionType:
         names += method.__code__.co_names
         method = getattr(method, "__wrapped__", None)

@@ -30,6 +30,7 @@ from stator.code.intrinsics import intrinsic
 from stator.emit.rebuild.returned_arrays import rebuild_array
 from stator.heap.pure_readers import bytes_of, mapping_behind, referent_of
 from stator.host.value_kinds import is_a, module_of
+from stator.interp.objects.class_attributes import TensorSuper
 from stator.native.table import receiver_split
 
 IMMUTABLE: frozenset[type] = frozenset({
@@ -83,10 +84,13 @@ def _method(build: Any, value: types.MethodType) -> str:
     return build.variable(value, "method", f"{make}({build.value(value.__func__)}, {build.value(value.__self__)})")
 
 
-def _super(build: Any, value: super) -> str:
-    """Its attributes by their descriptors: it looks others up in the class."""
-    parts = [build.value(vars(super)[name].__get__(value)) for name in ("__thisclass__", "__self__")]
-    return build.variable(value, "super_object", f"{build.writer.constant(super)}({', '.join(parts)})")
+def _super(build: Any, value: Any) -> str:
+    """Rebuild super() where a break comes before its attribute.  A real one looks names up in the class."""
+    own = vars(super) if type(value) is super else None
+    cls, receiver = (getattr(value, name) if own is None else own[name].__get__(value)
+                     for name in ("__thisclass__", "__self__"))
+    parts = [build.value(cls), *([] if receiver is None else [build.value(receiver)])]
+    return str(build.variable(value, "super_object", f"{build.writer.constant(super)}({', '.join(parts)})"))
 
 
 def _bound(build: Any, value: Any) -> str:
@@ -195,7 +199,8 @@ _ENCODER_FIELDS = ("markers", "default", "encoder", "indent", "key_separator", "
                    "skipkeys")
 _MAKERS: dict[type, Callable[[Any, Any], str]] = {
     classmethod: _wrapper, staticmethod: _wrapper, property: _property, types.MethodType: _method,
-    super: _super, types.BuiltinFunctionType: _bound, types.MethodWrapperType: _bound, types.MappingProxyType: _proxy,
+    super: _super, TensorSuper: _super,
+    types.BuiltinFunctionType: _bound, types.MethodWrapperType: _bound, types.MappingProxyType: _proxy,
     weakref.ref: _reference, bytearray: _bytearray, array.array: _array, memoryview: _memoryview,
     torch._C.DisableTorchFunctionSubclass: _context, torch._C.DisableTorchFunction: _context,
     numpy.ndarray: rebuild_array, RLock: _lock, type(make_lock()): _lock,

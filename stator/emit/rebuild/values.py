@@ -36,7 +36,6 @@ from stator.heap.raw_access import instance_dict, items_in_order, raw_members, s
 from stator.heap.tracker import Shape
 from stator.host.suspended_patches import original
 from stator.host.value_kinds import is_a, module_of
-from stator.interp.objects.class_attributes import TensorSuper
 from stator.interp.outside_objects import is_outside
 from stator.library.python.state.known_random_streams import remade_stream, state_of
 from stator.shapes.symbolic_values import SYMBOLIC, UNREAD, DeferredText
@@ -200,8 +199,6 @@ class Rebuilder:
             raise Break("SB013", f"the address of a {cls.__name__} in text, beside the object itself")
         if cls is torch.Generator and id(value) in self.recorder.nodes:
             return self.tensor(value)
-        if cls is TensorSuper:
-            raise Break("SB007", "a super() of a tensor")
         if id(value) in self.vm.hooks:
             raise Break("SB016", "the handle of a hook on a tensor of the graph")
         if id(value) in self.vm.watches:
