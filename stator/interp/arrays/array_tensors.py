@@ -24,7 +24,11 @@ def shared_tensor(vm: Any, array: Any) -> Any:
     """A tensor on the memory of an array: an input of the graph, or what the array has become."""
     memory = vm.heap.arrays
     if memory.is_backed(array):
-        return own_face(vm, tensor_of(vm, array, writes=True))
+        fake = tensor_of(vm, array, writes=True)
+        with torch._C.DisableTorchFunction():
+            if fake.storage_offset() or fake.untyped_storage().nbytes() != array.nbytes:
+                raise Break("SB003", "a tensor whose storage is a part of another's, by way of an array")
+        return own_face(vm, fake)
     tracker = vm.heap.by_standin.get(id(array))
     if tracker is None:
         return _literal(vm, array, shared=True)
