@@ -204,9 +204,15 @@ def copied_to_one_side(x: Any) -> Any:
     return x * 2, a.copy()
 
 
+def storage_of_a_part(x: Any) -> Any:
+    part = torch.from_numpy(x.numpy()[2:])
+    part.add_(1)
+    return part.storage_offset(), part.untyped_storage().nbytes(), part.is_set_to(x[2:]), part * 1
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("fn", [moved_by_data, moved_by_set, made_smaller, turned, written_both_ways, copied_to_one_side,
-                                array_of_the_trace_moved, counted_on_one_side], ids=lambda fn: fn.__name__)
+@pytest.mark.parametrize("fn", [storage_of_a_part, moved_by_data, moved_by_set, made_smaller, turned, written_both_ways,
+                                copied_to_one_side, array_of_the_trace_moved, counted_on_one_side], ids=lambda fn: fn.__name__)
 def test_faces_stay_where_they_are(fn: Any, backend: str) -> None:
     compiled = stator.compile(fn, backend=backend, options={"strict": True})
     for _ in range(2):

@@ -97,7 +97,8 @@ def saves_written_tensors(graph: fx.Graph) -> bool:
                 continue
             seen.add(function)
             waiting += [each for each, _ in function.next_functions]
-            for name in _saved_names(type(function)):
+            cls: Any = type(function)
+            for name in _saved_names(cls):
                 try:
                     getattr(function, name)
                 except RuntimeError as error:
