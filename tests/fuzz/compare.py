@@ -72,12 +72,16 @@ def seen_of_a_call(module: types.ModuleType, subject: Callable[..., Any], number
     printed = io.StringIO()
     result: Any = None
     raised: Exception | None = None
-    with contextlib.redirect_stdout(printed), warnings.catch_warnings(), digits(sys.int_info.default_max_str_digits):
+    unraisable: list[str] = []
+    with contextlib.redirect_stdout(printed), warnings.catch_warnings(), digits(sys.int_info.default_max_str_digits), \
+            unraisable_to(unraisable):
         warnings.simplefilter("ignore")
         try:
             result = subject(*arguments)
         except Exception as exception:  # the program's own exception is an outcome to compare
             raised = exception
+    if unraisable:
+        root.parts["unraisable"] = Portrait("; ".join(unraisable))
     root.parts["args"] = seen.describe(list(arguments), "args")
     if raised is None:
         root.parts["result"] = seen.describe(result, "result")
@@ -91,6 +95,17 @@ def seen_of_a_call(module: types.ModuleType, subject: Callable[..., Any], number
     root.parts["gradient"] = gradient(result, module.__dict__.get("G_PARAM"))
     root.parts["grad mode"] = Portrait(str(torch.is_grad_enabled()))
     return root
+
+
+@contextlib.contextmanager
+def unraisable_to(found: list[str]) -> Iterator[None]:
+    """Keep the exceptions that destructors raise, and that nobody can catch."""
+    before = sys.unraisablehook
+    sys.unraisablehook = lambda failure: found.append(f"{type(failure.exc_value).__name__}: {failure.exc_value}")
+    try:
+        yield
+    finally:
+        sys.unraisablehook = before
 
 
 @contextlib.contextmanager
