@@ -93,12 +93,27 @@ def outcomes(source: str, compiler: Compiler) -> list[Snapshot]:
 
 
 def observe(world: World, subject: Callable[..., Any], inputs: Inputs) -> Snapshot:
-    with digits(0):  # a program may make numbers that only a snapshot shows
+    unraisable: list[str] = []
+    with digits(0), unraisable_to(unraisable):  # a program may make numbers that only a snapshot shows
         try:
             arguments = fresh_inputs(inputs)
         except Exception as exception:  # the calls before have changed a class that the inputs are made of
             return Snapshot(f"no inputs: {type(exception).__name__}: {exception}")
-        return observe_call(subject, arguments, world.surroundings, CHECKS, (Endless, KeyboardInterrupt))
+        snapshot = observe_call(subject, arguments, world.surroundings, CHECKS, (Endless, KeyboardInterrupt))
+    if unraisable:
+        snapshot.parts["unraisable"] = Snapshot("; ".join(unraisable))
+    return snapshot
+
+
+@contextlib.contextmanager
+def unraisable_to(found: list[str]) -> Iterator[None]:
+    """Keep the exceptions that destructors raise, and that nobody can catch."""
+    before = sys.unraisablehook
+    sys.unraisablehook = lambda failure: found.append(f"{type(failure.exc_value).__name__}: {failure.exc_value}")
+    try:
+        yield
+    finally:
+        sys.unraisablehook = before
 
 
 @contextlib.contextmanager

@@ -29,6 +29,7 @@ from stator.graph.analysis.mutation import is_repeatable
 from stator.graph.analysis.shared_memory import sharing_memory
 from stator.graph.fx.graph_modules import locate_errors
 from stator.host.held_signals import raised_by_a_handler
+from stator.interp.generators.generator_frames import finish_running
 from stator.interp.runtime_asserts import as_program_exception
 from stator.library.python.random_numbers import restore_streams, saved_streams
 from stator.native.torch_ops import draws_random_numbers
@@ -104,7 +105,10 @@ def raise_as_it_is(build: Rebuilder, module: fx.GraphModule, undo: list[str]) ->
     locate_errors(module)
     places = build.writer.constant(places_in(module.graph, build.vm.places), "places")
     show = f"{build.writer.constant(show_program)}(error, {places})"
-    return [f"    {line}" for line in (*undo, show, "raise")]
+    # Generators whose bodies this segment resumed: the error leaves them.
+    left = [f"{build.writer.constant(finish_running)}({build.outside(body.adopted)})"
+            for body in dict.values(build.vm.generators) if body.adopted is not None and body.entered]
+    return [f"    {line}" for line in (*undo, *left, show, "raise")]
 
 
 def written_inputs(recorder: Any, graph: fx.Graph, inputs: list[Any]) -> tuple[list[Any], bool]:

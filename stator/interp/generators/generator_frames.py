@@ -150,6 +150,13 @@ def finish(generator: Any) -> Any:
     return generator
 
 
+def finish_running(generator: Any) -> None:
+    """The same, where the body was resumed somewhere else and an error has left it."""
+    kind = "gi" if type(generator) is types.GeneratorType else "cr" if type(generator) is types.CoroutineType else "ag"
+    if getattr(generator, f"{kind}_running"):
+        finish(generator)
+
+
 def _empty(generator: Any, state: int) -> Any:
     unit = decode(code_of(generator))
     first = next(i for i in unit.instructions if i.opname == "RETURN_GENERATOR").offset // 2 + 1

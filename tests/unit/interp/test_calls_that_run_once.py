@@ -164,3 +164,21 @@ def test_an_error_comes_before_the_flags_set_behind_it() -> None:
             leaf = torch.ones(1)
             seen.append((ending(function, torch.arange(4.0), torch.tensor([place]), leaf), leaf.requires_grad))
         assert seen[0] == seen[1]
+
+
+def test_an_error_ends_the_generator_it_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its body was resumed after a break: a generator that still seems to run cannot be dropped in silence."""
+    def program(x: Any, index: Any) -> Any:
+        def values() -> Iterator[Any]:
+            stator.graph_break()
+            logged(x)
+            yield x[index]
+        return list(values())
+
+    unraisable: list[str] = []
+    monkeypatch.setattr("sys.unraisablehook", lambda failure: unraisable.append(str(failure.exc_value)))
+    compiled = stator.compile(program, backend="eager")
+    for place in (0, 9, 0, 9):
+        assert ending(compiled, torch.arange(4.0), torch.tensor([place])) == ending(
+            program, torch.arange(4.0), torch.tensor([place]))
+    assert unraisable == []
