@@ -34,7 +34,7 @@ def rule(*callables: Any, arity: tuple[int, ...] = ()) -> Callable[[Any], Any]:
     """
     def register(function: Any) -> Any:
         names = list(inspect.signature(function).parameters)
-        continuing = function if names == [*_RAW, "cont"] else _returning(function)
+        continuing = function if names[:4] == [*_RAW, "cont"] else _returning(function)
         for callable_ in callables:
             if arity:
                 performed = _checked(callable_, continuing, lambda: (min(arity), max(arity), frozenset()))
@@ -62,7 +62,7 @@ def code_rule(code: types.CodeType) -> Any:
 
 def _returning(function: Any) -> Rule:
     """The rule, its result given to the continuation."""
-    if list(inspect.signature(function).parameters) == _RAW:
+    if list(inspect.signature(function).parameters)[:3] == _RAW:
         return lambda vm, args, kwargs, cont: vm.give(function(vm, args, kwargs), cont)
     return lambda vm, args, kwargs, cont: vm.give(function(vm, *args, **(kwargs or {})), cont)
 

@@ -14,14 +14,16 @@ UNIT, PACKAGE = ROOT / "tests" / "unit", ROOT / "stator"
 
 # Folders whose room is not a folder or a module of stator/ with their name.
 OTHER_ROOMS = {
-    "entry": "csrc",  # the entry object of stator._core: binding and dispatch of calls
-    "hook": "csrc",  # stator._hook
+    "entry": "csrc/entry",  # the entry object of stator._core: binding and dispatch of calls
+    "hook": "csrc/hook",  # stator._hook
 }
 # Files of tests/unit/ itself that test neither a module of stator/, tools/ or stator/cli/ nor a document.
 OF_THE_PROJECT = {"test_project", "test_rooms", "test_smoke", "test_instructions", "test_documents", "test_benchmarks", "test_layers"}
 # Files that name neither a module nor a definition of their room: the reason they stand there.
 OTHER_NAMES = {
     "code/test_code_roundtrip": "decode, then encode, the standard library",
+    "entry/test_error_paths": "references after calls into the core that fail",
+    "entry/test_facts_that_change": "certificates of entries whose facts change",
     "entry/test_leaks": "memory and references of many calls through the entry",
     "guards/test_provenance": "hashes of sources",
     "heap/test_counts": "itertools.count from outside",
