@@ -144,10 +144,9 @@ def _declared(text: str) -> dict[str, StackEffect]:
     return found
 
 
-# Opcodes of other versions keep their effect: what runs one natively is tested on every version.
-EFFECTS: dict[str, StackEffect] = _declared(_ALL_VERSIONS)
-for _version in sorted(_BY_VERSION, key=lambda version: version == VERSION):
-    EFFECTS |= _declared(_BY_VERSION[_version])
+EFFECTS: dict[str, StackEffect] = _declared(_ALL_VERSIONS) | _declared(_BY_VERSION[VERSION])
+for _version in _BY_VERSION.keys() - {VERSION}:  # what runs an opcode natively is tested on every version
+    EFFECTS = _declared(_BY_VERSION[_version]) | EFFECTS
 if _unknown := ALL_OPNAMES - EFFECTS.keys():
     raise ImportError(f"opcodes without a declared stack effect: {sorted(_unknown)}")
 
