@@ -51,5 +51,5 @@ class RecordingPipeline:
 def recording(monkeypatch: pytest.MonkeyPatch) -> RecordingPipeline:
     recorder = RecordingPipeline()
     for name in ("make_entry", "explained_call", "reset"):
-        monkeypatch.setattr(api.pipeline, name, getattr(recorder, name), raising=False)
+        monkeypatch.setattr(api.miss, name, getattr(recorder, name), raising=False)
     return recorder

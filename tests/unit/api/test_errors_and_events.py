@@ -19,7 +19,7 @@ PLACE = 17
 
 
 def make_break():
-    stop = breaks.Break("SB002", "x.sum() > 0 is not known", node="gt")
+    stop = breaks.Break("SB002", "x.sum() > 0 is not known", why="gt")
     stop.filename, stop.line = __file__, PLACE
     stop.stack = (errors.UserFrame("outer.py", 3, "main"), errors.UserFrame(__file__, PLACE, "branch"))
     return stop
