@@ -108,14 +108,14 @@ class CallSite:
         if AS_IT_IS in self.turned_off:
             vm.recorder.keep_as_it_is()
         vm.heap.shapes = self.shapes
-        vm.error_policy = marks.error_policy()
+        vm.policy.error_policy = marks.error_policy()
         vm.heap.trace_numpy = self.settings.trace_numpy
-        vm.capture_control_flow = self.settings.capture_control_flow and not self.branches_break
-        vm.not_rebuilt = self.not_rebuilt
-        vm.turned_off, vm.why_off = self.turned_off, types.MappingProxyType(self.why_off)
-        vm.effects_break = self.settings.print == "break"
+        vm.policy.capture_control_flow = self.settings.capture_control_flow and not self.branches_break
+        vm.policy.not_rebuilt = self.not_rebuilt
+        vm.policy.turned_off, vm.policy.why_off = self.turned_off, types.MappingProxyType(self.why_off)
+        vm.policy.effects_break = self.settings.print == "break"
         vm.replay = Replay(vm) if self.settings.replay and WAY not in self.turned_off else None
-        vm.strict = self.settings.strict
+        vm.policy.strict = self.settings.strict
         if self.point is None:
             return root_frame(vm, self.fn, bound), None, None
         point = self.point
@@ -123,5 +123,5 @@ class CallSite:
 
     def breaks_are_errors(self, vm: VM) -> bool:
         """The innermost `error_on_graph_break` region where the trace stopped decides, else `fullgraph`."""
-        policy: bool | None = vm.error_policy
+        policy: bool | None = vm.policy.error_policy
         return self.settings.fullgraph if policy is None else policy

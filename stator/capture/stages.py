@@ -200,9 +200,10 @@ def leave_as_it_is(site: CallSite, error: BackendError) -> bool:
 def finish(site: CallSite, done: Trace, bound: tuple[Any, ...], started: float, values: list[Any] | None = None,
            resume: Any = None) -> tuple[Any, Any, Installed]:
     """Emit, compile, lower and check a trace that returned, or that stopped with live `values`."""
-    if done.vm.error_policy != marks.error_policy():  # a region was entered or left, and goes on after this segment
+    # A region was entered or left, and goes on after this segment.
+    if done.vm.policy.error_policy != marks.error_policy():
         setter = site.points.enter_policy if site.point is None else marks.set_error_policy
-        done.vm.effects.append(PolicySet(done.vm.error_policy, setter))
+        done.vm.effects.noted.append(PolicySet(done.vm.policy.error_policy, setter))
     begin = begins_generation(site.settings) if site.point is None and not site.is_nested else None
     residual = emit_residual(done.vm, done.value if resume is None else values, resume, begin)
     guard_shared_memory(done, residual)
@@ -215,9 +216,9 @@ def finish(site: CallSite, done: Trace, bound: tuple[Any, ...], started: float, 
             guard_names(done.vm, residual.graph.graph)
         compiled, serves = compiled_or_shared(site, done, residual, bound)
     function = residual.link(compiled, site.settings.backend_name)
-    if done.vm.modes_at_start:
+    if done.vm.modes.at_start:
         function = unasked(function)
-    if done.vm.locks:
+    if done.vm.locks.used:
         program, lowered, guards, function = under_locks(done, residual, function, bound)
     else:
         program, lowered, guards = checked_program(done, residual.wanted, bound, residual.packed)
@@ -226,7 +227,7 @@ def finish(site: CallSite, done: Trace, bound: tuple[Any, ...], started: float, 
                                        guards))
     residual.graph_inputs = []  # the tensors of the captured call are the user's to let go
     return program, function, Installed(lowered, guards, residual, shareable=serves,
-                                        under_locks=bool(done.vm.locks),
+                                        under_locks=bool(done.vm.locks.used),
                                         receiver=type(bound[0]) if bound else None)
 
 
@@ -237,7 +238,7 @@ def compiled_or_shared(site: CallSite, done: Trace, residual: Residual, bound: t
     description = None
     if done.vm.recorder.symbols.origins or any(tag is not None and tag.shareable for _, _, tag in entries):
         description = description_of(done, residual)
-    found = None if done.vm.modes_at_start else find_shared(entries, done, description, residual, bound)
+    found = None if done.vm.modes.at_start else find_shared(entries, done, description, residual, bound)
     if found is not None:
         done.vm.heap.guards.update(found[1])
         return found[0], None
@@ -280,7 +281,7 @@ def why_as_it_is(done: Trace, graph: fx.Graph, inputs: list[Any], settings: Sett
 def under_locks(done: Trace, residual: Residual, function: Any,
                 bound: tuple[Any, ...]) -> tuple[Any, Program, Sequence[Guard], Any]:
     """The guards, and a residual that takes the program's locks before it relies on them."""
-    states = list(done.vm.locks.values())
+    states = list(done.vm.locks.used.values())
     wanted = [*bound_arguments(len(bound)), *(state.source for state in states)]
     program, lowered, guards = checked_program(done, wanted, bound)
     return program, lowered, guards, UnderLocks(guards, residual, function, len(bound), states)
@@ -353,7 +354,7 @@ def install_raising(site: CallSite, done: Trace, bound: tuple[Any, ...],
 
 def avoid_raising(site: CallSite, done: Trace) -> bool:
     """Whether a trace that raised found out that it is one: the next trace answers as eager code is answered."""
-    if not done.vm.compiling_shown or COMPILING in site.turned_off:
+    if not done.vm.policy.compiling_shown or COMPILING in site.turned_off:
         return False
     site.turned_off.add(COMPILING)
     return True

@@ -35,6 +35,7 @@ from stator.interp.calls import function_modes
 from stator.interp.frame import UNBOUND, Bug, Frame
 from stator.interp.machine import Thunk, program_of
 from stator.interp.objects.attributes import tensor_class
+from stator.interp.state.mechanisms import undo
 from stator.interp.suspend import boxed_argument
 from stator.interp.torch_function_protocol import refuse_patched_call
 from stator.interp.vm import VM
@@ -105,11 +106,11 @@ def enter_default_devices(vm: VM, around: list[Any]) -> None:
 
 def enter_modes(vm: VM, around: list[Any]) -> None:
     """Other modes around the call; the guard of torch's state compares their classes."""
-    if vm.functions_off == 2 and any(type(mode) is not DeviceContext for mode in around):
+    if vm.modes.functions_off == 2 and any(type(mode) is not DeviceContext for mode in around):
         raise Break("SB005", "a mode that is turned off")
-    vm.modes += [vm.heap.adopt(mode, CallOf(Pinned(mode_around), (Pinned(level),)))
+    vm.modes.active += [vm.heap.adopt(mode, CallOf(Pinned(mode_around), (Pinned(level),)))
                  for level, mode in enumerate(around) if type(mode) is not DeviceContext]
-    vm.modes_at_start = len(vm.modes)
+    vm.modes.at_start = len(vm.modes.active)
 
 
 def refuse_dual_level(vm: VM) -> None:
@@ -165,7 +166,7 @@ def trace_once(begin: Begin, stop_step: int, stop: Break | None, exact: bool) ->
     vm = VM(heap, recorder)
     recorder.class_of = functools.partial(tensor_class, vm)
     recorder.refuse_patched = functools.partial(refuse_patched_call, vm)
-    vm.functions_off = vm.functions_off_at_start = state.torch_function_disabled
+    vm.modes.functions_off = vm.modes.functions_off_at_start = state.torch_function_disabled
     fake_mode.shape_env.guards = LocatedList(vm.location)
     heap.guards.add(Guard(WORLD, Kind.GLOBAL_STATE, state, None))
     grad = torch.is_grad_enabled()
@@ -173,7 +174,7 @@ def trace_once(begin: Begin, stop_step: int, stop: Break | None, exact: bool) ->
     given_up = False  # whether nobody gets the trace: then nobody else lets go of what it holds
     collecting = gc.isenabled()
     gc.disable()  # a collection would run finalizers of unrelated objects inside the trace
-    limit = vm.recursion_limit = sys.getrecursionlimit()
+    limit = vm.progress.recursion_limit = sys.getrecursionlimit()
     sys.setrecursionlimit(max(limit, 10_000))
     budget_before = _hook.set_recursion_budget(limit // 2)
     asked_before = _hook.exchange_callback(vm.intercepted)
@@ -182,7 +183,7 @@ def trace_once(begin: Begin, stop_step: int, stop: Break | None, exact: bool) ->
         refuse_dual_level(vm)
         refuse_active_modes()
         if stop is not None:
-            vm.stop_step, vm.stop = stop_step, stop
+            vm.stop_step, vm.progress.stop = stop_step, stop
         with fake_mode, torch._C._EnableTorchFunction(), recorder.mode, decimals.own_context(vm):
             vm.frame = Thunk(nothing)  # code of the program's that runs before there is a frame (a key's __hash__)
             root, innermost, thrown = begin(vm)
@@ -204,13 +205,14 @@ def trace_once(begin: Begin, stop_step: int, stop: Break | None, exact: bool) ->
                 warning_filters.require_ended(vm)
                 result.error = error
             except Break as reason:
-                if vm.dual_levels:  # what is left of the program would need the tangents
+                if vm.autograd.dual_levels:  # what is left of the program would need the tangents
                     reason.data.setdefault("turn_off", forward_mode.WAY)
-                if vm.pushed_hooks or vm.hook_cells:  # what is left would be saved without them, or changes them
+                # What is left would be saved without them, or changes them.
+                if vm.autograd.pushed_hooks or vm.autograd.hook_cells:
                     reason.data.setdefault("turn_off", saved_tensor_hooks.WAY)
                 if object_functions.locals_are_kept(vm):
                     reason.data.setdefault("turn_off", object_functions.LOCALS)
-                if vm.recordings:  # a list that is filled by half
+                if vm.warnings.recordings:  # a list that is filled by half
                     reason.data.setdefault("turn_off", warning_filters.WAY)
                 raise
             finally:
@@ -220,16 +222,17 @@ def trace_once(begin: Begin, stop_step: int, stop: Break | None, exact: bool) ->
                 vm.torch_state.close()
     except Break as reason:
         result.stop = reason
-        if len(vm.modes) > vm.modes_at_start or vm.index_modes:  # what is left of the program would need them on
+        # What is left of the program would need them on.
+        if len(vm.modes.active) > vm.modes.at_start or vm.modes.index_modes:
             reason.data.setdefault("turn_off", function_modes.WAY)
-        elif vm.functions_off_before:
+        elif vm.modes.functions_off_before:
             reason.data.setdefault("turn_off", tensor_subclasses.WAY)
     except BaseException:
         given_up = True
         raise
     finally:
-        vm.live = False
-        heap.put_tracebacks_back()
+        vm.generators.live = False
+        undo(vm)
         if vm.replay is not None:
             vm.replay.close()
         result.frame, vm.frame = vm.frame, None

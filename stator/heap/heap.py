@@ -27,6 +27,7 @@ from stator.graph.metadata.tensor_classes import (
 from stator.guards.guard import Guard, Kind, is_constant
 from stator.guards.guard_set import GuardSet
 from stator.guards.pattern import Said
+from stator.heap import outside_changes
 from stator.heap.adopt.immutable_values import value_adopters
 from stator.heap.adopt.instances import adopt_instance
 from stator.heap.adopt.outside_arrays import Arrays, array_adopters
@@ -59,6 +60,7 @@ from stator.heap.pure_readers import (
 from stator.heap.raw_access import instance_dict, items_in_order
 from stator.heap.tracker import MOVING, Shape, VariableTracker
 from stator.heap.unread_values import adopt_unread
+from stator.host.mechanism import Mechanism
 from stator.host.suspended_patches import names_of_module
 from stator.host.value_kinds import is_a, module_of
 from stator.shapes.policy import STATIC_CLASS_MARK, Policy
@@ -81,7 +83,7 @@ Adopter = Callable[[Any, Source], Any]
 _FINALIZERS: Any = weakref.finalize._registry  # type: ignore[attr-defined]
 
 
-class Heap(Exposure):
+class Heap(Exposure, Mechanism):
     """Every outside value one trace has met."""
 
     def __init__(self, recorder: Any) -> None:
@@ -139,6 +141,41 @@ class Heap(Exposure):
         self.adopters.update(holder_adopters(self))
         self.adopters.update(array_adopters(self))
         self.adopters.update(value_adopters(self))
+
+    # ------------------------------------------------------------------ as a mechanism
+
+    def fingerprint(self) -> Any:
+        return outside_changes.fingerprint(self)
+
+    def replay_key(self) -> Any:
+        return None  # replay compares the changed objects all the way down (see mutation_check)
+
+    def has_changes(self) -> bool:
+        """Whether a namespace is changed; changed objects are found by outside_changes."""
+        return any(scope.overlay for scope in self.scopes.values())
+
+    def allows_replay(self) -> bool:
+        return not self.unread_met and self.shapes.is_plain()
+
+    def undo(self) -> None:
+        """Restore tracebacks of the user's exceptions: the trace has put the interpreter's own frames there."""
+        for value, before in self.tracebacks:
+            put_traceback(value, before)
+
+    def clear(self) -> None:
+        for scope in self.scopes.values():
+            scope.forget()
+        for tracker in self.trackers:  # shadows are in cycles, and the boxes in them hold what they stand for
+            if tracker.shape is Shape.OBJECT and tracker.standin is not tracker.original:
+                own = instance_dict(tracker.standin)
+                if own is not None and own is not instance_dict(tracker.original):
+                    own.clear()
+        for held in vars(self).values():
+            if type(held) is dict or type(held) is list:
+                held.clear()
+        self.constants.clear()
+        self.arrays.clear()
+        self.faces.clear()
 
     # ------------------------------------------------------------------ guards
 
@@ -303,11 +340,6 @@ class Heap(Exposure):
             self.register(VariableTracker(value, value, source, Shape.OPAQUE))
             self.tracebacks.append((value, traceback_of(value)))
         return value
-
-    def put_tracebacks_back(self) -> None:
-        """What the trace raised of the user's exceptions has the interpreter's own frames in its traceback."""
-        for value, before in self.tracebacks:
-            put_traceback(value, before)
 
     def _adopt_tensor(self, value: Any, source: Source) -> Any:
         tracker = self.known(value, source)

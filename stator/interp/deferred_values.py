@@ -43,7 +43,7 @@ class Moment:
 
 
 def moment_of(vm: Any, fake: FakeTensor) -> Moment:
-    if vm.modes:
+    if vm.modes.active:
         raise Break("SB005", "the text of a tensor while a mode sees every operation")
     recorder = vm.recorder
     if id(fake) in recorder.classes:

@@ -43,7 +43,7 @@ def handling_class(vm: Any, value: Any) -> type | None:
 def overriding(vm: Any, values: Any) -> list[Any]:
     """The arguments that want to be asked: one of each class, in order, a subclass before its base."""
     found: list[tuple[type, Any]] = []
-    if vm.functions_off:
+    if vm.modes.functions_off:
         return []
     for value in values:
         for each in value if type(value) in _SEQUENCES else (value,):
@@ -58,7 +58,7 @@ def overriding(vm: Any, values: Any) -> list[Any]:
 def concerned(vm: Any, args: Any, kwargs: Any = None) -> bool:
     """Whether a tensor subclass among the arguments is to be asked."""
     classes = vm.recorder.classes
-    if not classes or vm.functions_off:
+    if not classes or vm.modes.functions_off:
         return False
     for value in (*args, *kwargs.values()) if kwargs else args:
         for each in value if type(value) in _SEQUENCES else (value,):
@@ -93,7 +93,7 @@ def own_method(vm: Any, value: Any, name: str) -> Any:
     if type(value) is FakeTensor:
         vm.recorder.slots_used.add(name)
     if cls is None:
-        if name not in vm.patched or type(value) is not FakeTensor:
+        if name not in vm.modes.patched or type(value) is not FakeTensor:
             return None
         cls = vm.recorder.class_of(value)
     found = find(vm, cls, name)
@@ -105,7 +105,7 @@ def own_method(vm: Any, value: Any, name: str) -> Any:
 def refuse_patched(vm: Any, name: str) -> None:
     """Break where C code finds a special method of a tensor by itself, and the program has replaced it."""
     vm.recorder.slots_used.add(name)
-    if name in vm.patched:
+    if name in vm.modes.patched:
         raise Break("SB005", f"a tensor used through Tensor.{name}, which was replaced")
 
 
@@ -120,7 +120,7 @@ def refuse_patched_call(vm: Any, function: Any, args: Any) -> None:
 def note_slot(vm: Any, cls: type, name: str) -> None:
     """The trace has written a special method of Tensor."""
     if cls in TENSOR_CLASSES and is_special(name):
-        vm.patched.discard(name) if find(vm, cls, name) is original(name) else vm.patched.add(name)
+        vm.modes.patched.discard(name) if find(vm, cls, name) is original(name) else vm.modes.patched.add(name)
 
 
 def guard_slots(vm: Any) -> None:

@@ -13,7 +13,7 @@ from stator.breaks import Break
 
 
 def write_hooks(build: Any) -> None:
-    for handle, hook in list(build.vm.hooks.values()):
+    for handle, hook in list(build.vm.autograd.hooks.values()):
         if hook is None or hook.node is not None:
             continue
         with torch._C.DisableTorchFunction():

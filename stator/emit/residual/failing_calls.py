@@ -51,12 +51,12 @@ def call_or_redo(build: Rebuilder, module: fx.GraphModule, call: list[str], inpu
     answer = writer.constant(graph_failed_inside_a_handler if caught else graph_failed)
     redo = [*(f"    {line}" for line in undo), f"    return {answer}(error)"]
     head: list[str] = []
-    if vm.draws:
+    if vm.residual.draws:
         redo.insert(0, f"    {writer.constant(restore_streams)}(streams)")
     generators = [f"inputs[{place}]" if packed else build.outside(each.source)
                   for place, each in enumerate(inputs) if type(each.fake) is torch.Generator]
     # Nobody asks where there is nothing to be put back.
-    fails = bool(written or draws or generators) and (bool(vm.assertions) or may_fail(graph, shared))
+    fails = bool(written or draws or generators) and (bool(vm.residual.assertions) or may_fail(graph, shared))
     if fails and draws:
         redo.insert(0, f"    {writer.constant(torch.set_rng_state)}(state)")
         head.append(f"state = {writer.constant(torch.get_rng_state)}()")
@@ -85,13 +85,13 @@ def call_or_raise(build: Rebuilder, module: fx.GraphModule, inside: list[str], h
                   redo: Sequence[str] = ()) -> list[str]:
     """The call of a graph whose error is raised as it is, at the program's line, unless `redo` returns."""
     vm, writer = build.vm, build.writer
-    if any(assertion.cls is None for assertion in vm.assertions):
+    if any(assertion.cls is None for assertion in vm.residual.assertions):
         raise Break("SB002", "the truth of a tensor, which decides whether to raise", turn_off=UNSPOKEN)
     show, again = raise_as_it_is(build, module)
     other = ["except Exception as error:", *redo, show, again]
-    if not vm.assertions:
+    if not vm.residual.assertions:
         return [*head, "try:", *inside, *other]
-    table, change = writer.constant(tuple(vm.assertions), "assertions"), writer.constant(as_program_exception)
+    table, change = writer.constant(tuple(vm.residual.assertions), "assertions"), writer.constant(as_program_exception)
     handlers = ["except RuntimeError as error:", *redo, show, f"    failed = {change}(error, {table})"]
     return ["failed = None", *head, "try:", *inside, *handlers, *other, "if failed is not None:", "    raise failed"]
 
@@ -99,7 +99,7 @@ def call_or_raise(build: Rebuilder, module: fx.GraphModule, inside: list[str], h
 def raise_as_it_is(build: Rebuilder, module: fx.GraphModule) -> list[str]:
     """In a handler: raise the error of the graph."""
     locate_errors(module)
-    places = build.writer.constant(places_in(module.graph, build.vm.places), "places")
+    places = build.writer.constant(places_in(module.graph, build.vm.lines.places), "places")
     return [f"    {build.writer.constant(show_program)}(error, {places})", "    raise"]
 
 

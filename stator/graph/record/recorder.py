@@ -135,6 +135,13 @@ class Recorder(InputRecorder):
         self.slice_bounds: dict[Any, Any] = {}  # numbers brought into a size (interp/tensors/tensor_items)
         self.enclosing: Any = None  # the inner graph being recorded (see graph/record/subgraph)
 
+    def clear(self) -> None:
+        """Release the objects of the program."""
+        wrappers = self.wrappers
+        for held in (self.inputs, self.nodes, self.kept, self.classes,
+                     wrappers.behind, wrappers.outers, wrappers.parts):
+            held.clear()
+
     # ------------------------------------------------------------------ nodes
 
     def node_of(self, fake: Any) -> fx.Node:

@@ -58,8 +58,8 @@ def take_for_granted(vm: Any, frame: Frame, instr: Any, value: Any, jump_if: boo
         return None
     wanted = jump_if != jump_raises
     if type(value) is FakeTensor:
-        text = f"stator assertion {len(vm.assertions)}"
-        vm.assertions.append(Assertion(text, None, ()) if error is None else
+        text = f"stator assertion {len(vm.residual.assertions)}"
+        vm.residual.assertions.append(Assertion(text, None, ()) if error is None else
                              Assertion(text, type(error), error.args, places_of(frame, error)))
         held = value if wanted else vm.torch_call(torch.logical_not, (value,), None)
         vm.torch_call(torch.ops.aten._assert_async.msg, (held, text), None)
@@ -90,7 +90,7 @@ def _assert_number(vm: Any, condition: Any, wanted: bool, error: BaseException,
     if type(condition) in SYMBOLIC:
         held = condition if wanted else torch.sym_not(condition)
         text = f"expression {held.node.expr}"
-        vm.assertions.append(Assertion(text, type(error), error.args, places))
+        vm.residual.assertions.append(Assertion(text, type(error), error.args, places))
         assert_in_graph(vm, held)
 
 

@@ -104,7 +104,7 @@ def store_generic(vm: Any, obj: Any, name: str, value: Any, cont: Any = DISCARD)
     if is_a(obj, type):
         return store_on_class(vm, obj, name, value, cont)
     if is_a(obj, types.ModuleType):
-        if obj is sys and name in ("stdout", "stderr") and len(vm.effects) > vm.early_effects:
+        if obj is sys and name in ("stdout", "stderr") and len(vm.effects.noted) > vm.effects.early:
             raise Break("SB015", f"sys.{name} is replaced before all of the text was written")
         descr = descriptor_of_module(vm, cls, name)
         if descr is not MISSING:
@@ -210,7 +210,7 @@ def overlay_of(vm: Any, cls: type) -> dict[str, Any]:
     """What the trace has written to a class from outside."""
     if cls in vm.heap.class_views:
         raise Break("SB006", f"assignment to the class {cls.__name__}, whose __dict__ was taken as a value")
-    return vm.class_overlays.setdefault(cls, {})
+    return vm.classes.overlays.setdefault(cls, {})
 
 
 def store_on_class(vm: Any, cls: type, name: str, value: Any, cont: Any) -> None:
@@ -227,9 +227,9 @@ def store_on_class(vm: Any, cls: type, name: str, value: Any, cont: Any) -> None
             find(vm, cls, name)  # the guard of what operators found before
         overlay = overlay_of(vm, cls)
         if overlay.get(name) is MISSING:
-            vm.reborn.add((cls, name))
+            vm.classes.reborn.add((cls, name))
         overlay[name] = value
-        vm.lookups.clear()
+        vm.classes.lookups.clear()
         note_slot(vm, cls, name)
     vm.give(None, cont)
 
@@ -241,7 +241,7 @@ def require_mutable_class(cls: type, name: str) -> None:
 
 def store_tensor_attr(vm: Any, fake: Any, name: str, value: Any, cont: Any, raw: bool = False) -> None:
     """`raw`: as object.__setattr__ does, past a `__setattr__` of the class."""
-    if vm.modes:
+    if vm.modes.active:
         raise Break("SB006", f"assignment to the attribute {name!r} of a tensor while a mode sees every operation")
     if raw is False and (own := own_method(vm, fake, "__setattr__")) is not None:
         return vm.call(own, (fake, name, value), {}, cont)
@@ -259,13 +259,13 @@ def store_tensor_attr(vm: Any, fake: Any, name: str, value: Any, cont: Any, raw:
     if id(fake) in vm.recorder.wrappers.behind:
         raise Break("SB006", f"assignment to the attribute {name!r} of a wrapper subclass")
     vm.heap.note_write(fake)
-    vm.tensor_attributes.setdefault(id(fake), {})[name] = value
+    vm.tensors.attributes.setdefault(id(fake), {})[name] = value
     vm.give(None, cont)
 
 
 def delete_tensor_attr(vm: Any, fake: Any, name: str, cont: Any) -> None:
     """What the trace itself has put there."""
-    own, tracker = vm.tensor_attributes.get(id(fake), {}), vm.heap.by_standin.get(id(fake))
+    own, tracker = vm.tensors.attributes.get(id(fake), {}), vm.heap.by_standin.get(id(fake))
     if name not in own or tracker is not None and name in (tracker.initial_dict or {}):
         raise Break("SB006", f"deletion of the attribute {name!r} of a tensor")
     if tracker is not None:
@@ -374,7 +374,7 @@ def _guard_slot(vm: Any, obj: Any, descr: Any) -> None:
 
 def owns(vm: Any, cls: type, name: str) -> bool:
     """Whether the class itself has the attribute, as the program has left it."""
-    overlay = vm.class_overlays.get(cls, {})
+    overlay = vm.classes.overlays.get(cls, {})
     return overlay[name] is not MISSING if name in overlay else name in names_of_class(cls)
 
 
@@ -394,6 +394,6 @@ def delete_on_class(vm: Any, cls: type, name: str, cont: Any) -> None:
         vm.native(type.__delattr__, (cls, name))
     else:
         overlay_of(vm, cls)[name] = MISSING
-        vm.lookups.clear()
+        vm.classes.lookups.clear()
         note_slot(vm, cls, name)
     vm.give(None, cont)

@@ -162,7 +162,7 @@ def adopt_entry(vm: Any, value: Any, owner: type) -> Any:
     if type(value) is FakeTensor or type(value) in SYMBOLIC or id(value) in vm.heap.by_standin:
         return value
     for base in mro_of(owner):
-        if any(v is value for v in vm.class_overlays.get(base, {}).values()):
+        if any(v is value for v in vm.classes.overlays.get(base, {}).values()):
             return value  # put there during the trace
         if any(v is value for v in base.__dict__.values()):
             if id(base) in vm.fresh:
@@ -178,7 +178,7 @@ def read_c_member(vm: Any, descr: Any, obj: Any, cont: Any) -> None:
     """A C-level attribute: a slot, `__dict__`, `__class__`, `func.__name__`, `exc.args`, ..."""
     name = descr.__name__
     heap = vm.heap
-    if id(obj) in vm.autograd_nodes:
+    if id(obj) in vm.autograd.nodes:
         raise Break("SB016", f"{name} of a grad_fn")
     if name == "__dict__" and not is_a(obj, (types.FunctionType, type, types.ModuleType)):
         tracker = heap.by_standin.get(id(obj))

@@ -103,7 +103,7 @@ class Replay:
             tensors = []
             try:
                 key = (id(method), type(module), vm.depth == 1, vm.recorder.reshaped, self.state.key,
-                       self.torch_state(), *[self.describe(value, tensors, objects) for value in args],
+                       vm.torch_state.replay_key(), *[self.describe(value, tensors, objects) for value in args],
                        *[(name, self.describe(value, tensors, objects)) for name, value in (kwargs or {}).items()])
             except Unlike:
                 key = None
@@ -125,7 +125,7 @@ class Replay:
         vm = self.vm
         recorder = vm.recorder
         return Segment(tracker.source, type(tracker.original), vm.stack_trace(), tensors, objects, held,
-                       recorder.graph._root._prev, len(recorder.inputs), vm.steps, vm.jumps, self.mark())
+                       recorder.graph._root._prev, len(recorder.inputs), vm.steps, vm.progress.jumps, self.mark())
 
     def is_small(self, tracker: Any) -> bool:
         """Whether another module of the class had less to do than is worth comparing, and this one has no parts."""
@@ -146,7 +146,7 @@ class Replay:
             self.small.add(segment.cls)
             return
         segment.last_tracker, segment.last_guard = len(vm.heap.trackers), len(vm.heap.guards)
-        segment.steps, segment.jumps = vm.steps - segment.steps, vm.jumps - segment.jumps
+        segment.steps, segment.jumps = vm.steps - segment.steps, vm.progress.jumps - segment.jumps
         segment.value = value
         # The node of a part of a result (`topk(x)[1]`) is made where it is first used, which may be after the segment.
         segment.places = {id(each): recorder.nodes.get(id(each)) for each in results_of(value)}
@@ -161,33 +161,22 @@ class Replay:
         recorder, heap, symbols = vm.recorder, vm.heap, vm.recorder.symbols
         if not recorder.propagation.enabled or recorder.enclosing is not None or recorder.marks \
                 or recorder.uncertain.storages or symbols.origins or symbols.numbers or symbols.definitions \
-                or heap.unread_met or not heap.shapes.is_plain() or events.lines_wanted():
+                or events.lines_wanted() or vm.exc_state.topmost() is not None:
             return False
-        if vm.class_overlays or vm.tensor_attributes or vm.cache_fills or vm.locks or vm.lock_answers or vm.hooks \
-                or vm.context_sets or vm.grad_flags or vm.data_notes or vm.watches \
-                or vm.new_leaves or vm.tensor_grads or vm.exc_state.topmost() is not None:
-            return False
+        for each in vm.mechanisms:
+            if not each.allows_replay():
+                return False
         if self.checked != heap.writes:
             self.checked, self.state = heap.writes, changed_state(vm)
         return self.state is not None
 
     def mark(self) -> tuple[Any, ...]:
-        """What a segment must leave alone."""
+        """Counts and facts that a segment must leave alone."""
         vm = self.vm
         recorder = vm.recorder
         return (recorder.changes, recorder.writes_in_place, len(recorder.inner_graphs), recorder.known.asked,
-                len(recorder.symbols.shape_env.guards), len(vm.effects), len(vm.assertions), len(vm.autograd_nodes),
-                len(vm.shown_addresses), vm.error_policy, vm.depth, self.torch_state(),
+                len(recorder.symbols.shape_env.guards), vm.depth, [each.replay_key() for each in vm.mechanisms],
                 None if self.state is None else self.state.key)
-
-    def torch_state(self) -> tuple[Any, ...]:
-        """Torch's settings as the trace has changed them."""
-        state = self.vm.torch_state
-        if not (state.before or state.contexts or state.devices or state.autocast_depth
-                or state.default_device):
-            return ()
-        return (tuple((id(setter), args) for setter, args in state.left_behind()), state.autocast_depth,
-                tuple(state.devices), state.default_device, len(state.contexts))
 
     def describe(self, value: Any, tensors: list[Any], objects: set[int]) -> Any:
         """What a segment depends on of an argument; the tensors of the trace are numbered."""
@@ -303,7 +292,7 @@ class Replay:
             heap.guards.add(each.said(said))
         if vm.depth == 1:
             vm.steps += segment.steps
-        vm.jumps += segment.jumps
+        vm.progress.jumps += segment.jumps
         value = self.rebuild(segment.value, segment.places, nodes, fakes)
         play.outputs = [each for each in play.copies if each in self.outputs]
         return value

@@ -36,7 +36,7 @@ class DataNote:
 
 
 def assign(vm: Any, fake: Any, value: Any) -> None:
-    note = vm.data_notes.get(id(fake))
+    note = vm.tensors.data.get(id(fake))
     with torch._C.DisableTorchFunction():
         if has_memory_of(value, fake if note is None else note.value):
             return  # `p.data += 1`: done in place, and the memory is what it was
@@ -50,7 +50,7 @@ def assign(vm: Any, fake: Any, value: Any) -> None:
     vm.heap.note_write(fake)
     if note is None:
         node = recorder.node_of(fake)
-        note = vm.data_notes[id(fake)] = DataNote(fake, node, value, is_kept(node))
+        note = vm.tensors.data[id(fake)] = DataNote(fake, node, value, is_kept(node))
     note.value = value
     if not wants_grad:
         note.in_its_place.append(recorder.node_of(value))
@@ -68,7 +68,7 @@ def owner_of_memory(vm: Any, value: Any, apart: bool) -> Any:
 
     `apart`: one of its own, whose uses in the graph are those of the tensor that gets the memory.
     """
-    note = vm.data_notes.get(id(value))
+    note = vm.tensors.data.get(id(value))
     value = value if note is None else note.value
     return vm.torch_attribute(value, "data", torch.Tensor.data) if apart or id(value) in vm.heap.by_standin else value
 
@@ -117,7 +117,7 @@ def name_of_use(node: fx.Node) -> str:
 
 def current(vm: Any, fake: Any, name: str) -> Any:
     """What to ask for an attribute of a tensor: of one with other memory, the owner of that memory has `data`."""
-    note = vm.data_notes.get(id(fake)) if name == "data" else None
+    note = vm.tensors.data.get(id(fake)) if name == "data" else None
     return fake if note is None else note.value
 
 
@@ -127,7 +127,7 @@ def settle(vm: Any, outputs: list[Any]) -> None:
         differentiable = any(type(each) is FakeTensor and each.requires_grad for each in outputs)
     if not differentiable:
         return
-    if any(is_kept(node) for note in vm.data_notes.values() for node in note.in_its_place):  # not the tensor itself
+    if any(is_kept(node) for note in vm.tensors.data.values() for node in note.in_its_place):  # not the tensor itself
         raise Break("SB006", "assignment to Tensor.data of a tensor that is used again", turn_off=WAY)
-    if not vm.recorder.in_order and any(note.kept for note in vm.data_notes.values()):
+    if not vm.recorder.in_order and any(note.kept for note in vm.tensors.data.values()):
         vm.recorder.as_it_is = True

@@ -52,7 +52,7 @@ def read(vm: Any, fake: Any, name: str) -> Any:
             if tracker is not None:
                 raise behind_autograd(vm, "SB016", "Tensor.grad_fn")
             node = fake.grad_fn
-        vm.autograd_nodes[id(node)] = node  # that it is not None may be asked, nothing more
+        vm.autograd.nodes[id(node)] = node  # that it is not None may be asked, nothing more
         return node
     if name == "_version" and vm.recorder.writes_in_place:
         raise behind_autograd(vm, "SB013", "Tensor._version: a counter of writes")
@@ -83,8 +83,8 @@ def is_leaf(vm: Any, fake: Any, tracker: Any) -> bool:
 
 
 def _read_grad(vm: Any, fake: Any, tracker: Any) -> Any:
-    if id(fake) in vm.tensor_grads:
-        return vm.tensor_grads[id(fake)][1]
+    if id(fake) in vm.tensors.grads:
+        return vm.tensors.grads[id(fake)][1]
     if not is_leaf(vm, fake, tracker) and not keeps_gradient(vm, fake, tracker):
         raise Break("SB016", "grad of a tensor that is no leaf, which warns", asks_caller=True)
     if tracker is None:
@@ -97,7 +97,7 @@ def _read_grad(vm: Any, fake: Any, tracker: Any) -> Any:
 def keeps_gradient(vm: Any, fake: Any, tracker: Any) -> bool:
     """Whether retain_grad() was called on a tensor that is no leaf; what the trace itself has made had no backward."""
     if tracker is None:
-        return id(fake) in vm.retained
+        return id(fake) in vm.autograd.retained
     with torch._C.DisableTorchFunction():
         kept = tracker.original.retains_grad
     if kept:
@@ -139,7 +139,7 @@ def set_requires_grad(vm: Any, fake: Any, value: Any) -> None:
         return
     if allowed and value and not inference and may_become_leaf(vm, fake):
         vm.recorder.require_grad(fake)
-        vm.new_leaves.append(fake)
+        vm.autograd.leaves.append(fake)
         return
     tracker = vm.heap.by_standin.get(id(fake))
     if allowed and tracker is not None and not inference and is_leaf(vm, fake, tracker) and may_be_noted(vm, fake):
@@ -159,10 +159,10 @@ def may_become_leaf(vm: Any, fake: Any) -> bool:
 
 def require_inner_leaves(vm: Any, outputs: list[Any]) -> None:
     """A compiled graph returns no leaves of its own, and no gradient where none of its inputs has one: cut it there."""
-    if not vm.new_leaves or vm.recorder.in_order:
+    if not vm.autograd.leaves or vm.recorder.in_order:
         return
     with torch._C.DisableTorchFunction():
-        escapes = any(output is leaf for output in outputs for leaf in vm.new_leaves)
+        escapes = any(output is leaf for output in outputs for leaf in vm.autograd.leaves)
         rootless = any(type(output) is FakeTensor and output.requires_grad for output in outputs) \
             and not any(type(given.fake) is FakeTensor and given.fake.requires_grad for given in vm.recorder.inputs)
     if escapes or rootless:
@@ -181,4 +181,4 @@ def _write_grad(vm: Any, fake: Any, value: Any) -> None:
     tracker = vm.heap.by_standin.get(id(fake))
     if tracker is None or not is_leaf(vm, fake, tracker):
         raise Break("SB016", "assignment to grad of a tensor that is no leaf from outside")
-    vm.tensor_grads[id(fake)] = (fake, value)
+    vm.tensors.grads[id(fake)] = (fake, value)

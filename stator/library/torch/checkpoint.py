@@ -24,7 +24,7 @@ from stator.graph.autograd.autograd_metadata import Remembered
 from stator.guards.guard import is_constant
 from stator.interp.frame import Continuation, Frame
 from stator.interp.rule_registry import rule
-from stator.library.torch.derivatives.autograd_functions import pending_writes
+from stator.interp.state.mechanisms import fingerprints
 from stator.library.torch.higher_order_operators import finish, interpreted, modules_of
 from stator.library.torch.remade_functions import outside_callable
 from stator.library.torch.saved_tensor_hooks import why_disabled
@@ -41,10 +41,7 @@ class Region:
         self.reentrant, self.keeps_stream = reentrant, keeps_stream
         self.marks = vm.recorder.marks
         self.last = vm.recorder.graph._root._prev
-        self.before = self.written(vm) if torch.is_grad_enabled() else None
-
-    def written(self, vm: Any) -> Any:
-        return pending_writes(vm), len(vm.draws), len(vm.copies)
+        self.before = fingerprints(vm) if torch.is_grad_enabled() else None
 
     def nodes(self, vm: Any) -> set[Any]:
         found, node = set(), vm.recorder.graph._root._prev
@@ -58,7 +55,7 @@ class Region:
         nodes = self.nodes(vm)
         if not self.reentrant and not any(wants_grad(node) for node in nodes):
             return  # nothing will be run again
-        if self.written(vm) != self.before:
+        if fingerprints(vm) != self.before:
             raise Break("SB016", "a checkpoint of a function with effects, which the backward pass repeats")
         if writes_outside(nodes):
             raise Break("SB016", "a checkpoint of a function that changes tensors in place, which the backward pass "

@@ -34,7 +34,7 @@ def _is_compiling(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     """torch's optimisers ask in order to spare another tracer scalars; here they compute as they do eagerly."""
     optimiser = vm.frame.scope.namespace.get("__name__", "").startswith("torch.optim")
     shown = COMPILING not in vm.turned_off and not optimiser
-    vm.compiling_shown = vm.compiling_shown or shown
+    vm.policy.compiling_shown = vm.policy.compiling_shown or shown
     vm.give(shown, cont)
 
 
@@ -50,13 +50,14 @@ rule(torch._C._log_api_usage_once)(_constant(None))
 @rule(torch._C._has_torch_function, torch.overrides.has_torch_function)
 def _has_torch_function(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     """Plain tensors have none of their own; of the modes, the tracer's must not show."""
-    vm.give(bool(vm.modes or overriding(vm, vm.collect(args[0]))), cont)
+    vm.give(bool(vm.modes.active or overriding(vm, vm.collect(args[0]))), cont)
 
 
 @rule(torch._C._has_torch_function_unary, torch._C._has_torch_function_variadic,
       torch.overrides.has_torch_function_unary, torch.overrides.has_torch_function_variadic)
 def _has_torch_function_variadic(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-    vm.give(bool(vm.modes or overriding(vm, [value for value in args if type(value) not in (list, tuple)])), cont)
+    single = [value for value in args if type(value) not in (list, tuple)]
+    vm.give(bool(vm.modes.active or overriding(vm, single)), cont)
 
 
 @rule(marks.graph_break)

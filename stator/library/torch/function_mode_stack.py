@@ -48,12 +48,12 @@ def _refuse_device(vm: Any) -> None:
 @rule(C._len_torch_function_stack, arity=(0,))
 def _len(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     _refuse_device(vm)
-    vm.give(len(vm.modes), cont)
+    vm.give(len(vm.modes.active), cont)
 
 
 @rule(C._get_function_stack_at, arity=(1,))
 def _get(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     _refuse_device(vm)
-    if type(args[0]) is not int or not 0 <= args[0] < len(vm.modes):
+    if type(args[0]) is not int or not 0 <= args[0] < len(vm.modes.active):
         raise Break("SB005", "a place outside the stack of modes")
-    vm.give(vm.modes[args[0]], cont)
+    vm.give(vm.modes.active[args[0]], cont)

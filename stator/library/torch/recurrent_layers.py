@@ -26,7 +26,7 @@ def _recurrent(function: Any) -> Any:
         if can_be_cut(vm):
             return vm.give(between_pieces(vm, function, args, kwargs), cont)
         given = dict(zip(NAMES, args, strict=False)) | kwargs
-        if vm.recorder.in_order or vm.modes or set(given) != set(NAMES) or not is_dropped_between(given):
+        if vm.recorder.in_order or vm.modes.active or set(given) != set(NAMES) or not is_dropped_between(given):
             return vm.give(vm.torch_call(function, args, kwargs, asked=True), cont)
         vm.give(layers_of(vm, function, given), cont)
     return call
@@ -37,8 +37,9 @@ def can_be_cut(vm: Any) -> bool:
     recorder = vm.recorder
     if recorder.in_order or not (recorder.may_be_cut or torch._C._is_any_autocast_enabled()):
         return False
-    return recorder.enclosing is None and not (recorder.tangents or recorder.marks or vm.modes or recorder.classes
-                                               or recorder.wrappers.behind or recorder.symbols.has_fresh)
+    return recorder.enclosing is None and not (recorder.tangents or recorder.marks or vm.modes.active
+                                               or recorder.classes or recorder.wrappers.behind
+                                               or recorder.symbols.has_fresh)
 
 
 def between_pieces(vm: Any, function: Any, args: Any, kwargs: Any) -> Any:

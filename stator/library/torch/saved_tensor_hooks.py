@@ -65,10 +65,10 @@ def _push(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
         raise refused(WAY)
     if why_disabled(vm) is not None:
         raise refused(f"{WAY} where they are forbidden")
-    pushed = vm.pushed_hooks
+    pushed = vm.autograd.pushed_hooks
     if WAY in vm.turned_off:
-        raise refused(vm.why_off.get(WAY, WAY))
-    if recorder.enclosing is not None or recorder.tangents or vm.modes or recorder.classes \
+        raise refused(vm.policy.why_off.get(WAY, WAY))
+    if recorder.enclosing is not None or recorder.tangents or vm.modes.active or recorder.classes \
             or recorder.wrappers.behind or recorder.symbols.has_fresh and not recorder.in_order \
             or recorder.marks and not pushed:
         raise refused(WAY)
@@ -79,7 +79,7 @@ def _push(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
             raise ExactNeeded
         recorder.propagation.enabled = False
     lossless = all(getattr(each, "__code__", None) in _LOSSLESS for each in args)
-    pack, unpack = (outside_callable(vm, WAY, each, None if lossless else vm.hook_cells) for each in args)
+    pack, unpack = (outside_callable(vm, WAY, each, None if lossless else vm.autograd.hook_cells) for each in args)
     entry = Pushed(args[0], lossless, recorder.marks)
     node = PushHooks(pack, unpack)
     recorder.marks = {}
@@ -94,20 +94,20 @@ def _push(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 
 @rule(A._pop_saved_tensors_default_hooks)
 def _pop(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-    if not vm.pushed_hooks:
+    if not vm.autograd.pushed_hooks:
         raise refused(f"{WAY}, pushed elsewhere")
-    entry, recorder = vm.pushed_hooks[-1], vm.recorder
+    entry, recorder = vm.autograd.pushed_hooks[-1], vm.recorder
     if entry.disturbed:
         raise refused(f"{WAY}, beside changes that are still to be written back")
     recorder.under_hooks = False
     for fake in entry.saved.values():
         require_pure(vm, entry.pack, fake)
     A._pop_saved_tensors_default_hooks()
-    vm.pushed_hooks.pop()
+    vm.autograd.pushed_hooks.pop()
     recorder.marks = {}
     recorder.record("call_function", pop_saved_tensors_hooks, (), {}, None)
     recorder.marks = entry.marks
-    recorder.under_hooks = bool(vm.pushed_hooks)
+    recorder.under_hooks = bool(vm.autograd.pushed_hooks)
     vm.give(None, cont)
 
 
@@ -130,7 +130,7 @@ def _never(packed: Any) -> Any:
 
 def has_changes(vm: Any) -> bool:
     """Whether there are objects that code of the user's would see as they were before the trace."""
-    return any(scope.overlay for scope in vm.heap.scopes.values()) or any(vm.class_overlays.values()) \
+    return any(scope.overlay for scope in vm.heap.scopes.values()) or any(vm.classes.overlays.values()) \
         or any(tracker.shape is not Shape.TENSOR for tracker in changed_trackers(vm.heap))
 
 
@@ -175,7 +175,7 @@ class HooksAround:
 
     def has_changes(self) -> bool:
         vm = self.vm
-        if vm.effects or vm.context_sets or vm.class_overlays:
+        if vm.effects.noted or vm.contexts.sets or vm.classes.overlays:
             return True
         if self.checked != vm.heap.writes:
             self.checked, self.changed = vm.heap.writes, has_changes(vm)
@@ -189,16 +189,16 @@ def _needs_grad(value: Any) -> bool:
 
 def leave_hooks(vm: Any) -> None:
     """The trace is over, whatever the program has left pushed."""
-    while vm.pushed_hooks:
-        vm.pushed_hooks.pop()
+    while vm.autograd.pushed_hooks:
+        vm.autograd.pushed_hooks.pop()
         A._pop_saved_tensors_default_hooks()
 
 
 def require_popped(vm: Any) -> None:
     """Hooks must be gone at the end of the call, and be such as they were when they were pushed."""
-    if vm.pushed_hooks:
+    if vm.autograd.pushed_hooks:
         raise refused(f"{WAY} are still on at the end of the call", turn_off=WAY)
-    if any(contents(cell) is not value for cell, value in vm.hook_cells):
+    if any(contents(cell) is not value for cell, value in vm.autograd.hook_cells):
         raise refused(f"{WAY}, whose variables are assigned again", turn_off=WAY)
 
 
@@ -223,7 +223,7 @@ def _disable(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     if kwargs or len(args) != 1 or type(args[0]) is not str:
         raise Break("SB016", f"{WAY}, forbidden in another way than torch's own")
     vm.heap.guard(CallOf(Pinned(saved_hooks_around)), Kind.FRESH_CALL, saved_hooks_around())
-    if saved_hooks_around() or vm.pushed_hooks:
+    if saved_hooks_around() or vm.autograd.pushed_hooks:
         raise Break("SB016", f"{WAY} are forbidden where there are some")
     vm.torch_state.change(SAVED_HOOKS, (False, args[0]), {})
     vm.give(None, cont)

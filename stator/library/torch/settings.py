@@ -202,4 +202,4 @@ def _dispatch_modes(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 
 @rule(C._is_torch_function_mode_enabled)
 def _function_mode(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-    vm.give(bool(vm.modes), cont)  # the tracer's own mode must not show
+    vm.give(bool(vm.modes.active), cont)  # the tracer's own mode must not show

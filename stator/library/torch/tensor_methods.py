@@ -81,7 +81,7 @@ def _retain_grad(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
         require_plain(vm, "retain_grad()")
         vm.recorder.record("call_function", retain_gradient, (fake,), {}, None)
         vm.recorder.changes += 1
-        vm.retained[id(fake)] = fake
+        vm.autograd.retained[id(fake)] = fake
     vm.give(None, cont)
 
 

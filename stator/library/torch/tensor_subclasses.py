@@ -55,11 +55,11 @@ def require_class(cls: Any, what: str) -> None:
 
 def unhandled(vm: Any, fn: Any, args: Any) -> Any:
     """An operation below `__torch_function__`."""
-    before, vm.functions_off = vm.functions_off, 2
+    before, vm.modes.functions_off = vm.modes.functions_off, 2
     try:
         return vm.torch_call(fn, args, None)
     finally:
-        vm.functions_off = before
+        vm.modes.functions_off = before
 
 
 @rule(_TensorBase.as_subclass)
@@ -110,14 +110,14 @@ def _default_handler(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     if not all(kind in ancestors(vm, cls) for kind in bound["types"]):
         return vm.give(NotImplemented, cont)
     known = len(vm.recorder.kept)
-    before, vm.functions_off = vm.functions_off, max(vm.functions_off, 1)
+    before, vm.modes.functions_off = vm.modes.functions_off, max(vm.modes.functions_off, 1)
     try:
         result = vm.call_sync(func, tuple(positional), given)
         made = {id(fake) for fake in vm.recorder.kept[known:]}
         if cls is not torch.Tensor and func not in get_default_nowrap_functions():
             result = _converted(vm, result, cls, made)
     finally:
-        vm.functions_off = before
+        vm.modes.functions_off = before
     vm.give(result, cont)
 
 
@@ -147,11 +147,11 @@ def _disabled_handler(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     func, _, *rest = args
     if kwargs or len(rest) > 1 and rest[1] is None:
         raise Break("SB005", "a disabled __torch_function__ that is given no dict of keywords")
-    before, vm.functions_off = vm.functions_off, 2
+    before, vm.modes.functions_off = vm.modes.functions_off, 2
     try:
         result = vm.call_sync(func, tuple(vm.collect(rest[0])) if rest else (), rest[1] if len(rest) > 1 else None)
     finally:
-        vm.functions_off = before
+        vm.modes.functions_off = before
     vm.give(result, cont)
 
 
@@ -168,17 +168,17 @@ def _context_rules(cls: Any, level: int) -> None:
 
     @rule(cls.__enter__)
     def enter(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-        if WAY in vm.turned_off or level == 2 and vm.modes:
+        if WAY in vm.turned_off or level == 2 and vm.modes.active:
             raise Break("SB006", f"{cls.__name__}, a setting of torch")
-        vm.functions_off_before.append((args[0], vm.functions_off))
-        vm.functions_off = max(vm.functions_off, level)
+        vm.modes.functions_off_before.append((args[0], vm.modes.functions_off))
+        vm.modes.functions_off = max(vm.modes.functions_off, level)
         vm.give(None, cont)
 
     @rule(cls.__exit__)
     def leave(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-        if not vm.functions_off_before or vm.functions_off_before[-1][0] is not args[0]:
+        if not vm.modes.functions_off_before or vm.modes.functions_off_before[-1][0] is not args[0]:
             raise Break("SB006", f"leaving a {cls.__name__} that was entered before the call")
-        vm.functions_off = vm.functions_off_before.pop()[1]
+        vm.modes.functions_off = vm.modes.functions_off_before.pop()[1]
         vm.give(None, cont)
 
 
@@ -188,15 +188,15 @@ for _cls, _level in _LEVELS.items():
 
 @rule(C._is_torch_function_enabled, arity=(0,))
 def _is_enabled(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-    vm.give(not vm.functions_off, cont)
+    vm.give(not vm.modes.functions_off, cont)
 
 
 @rule(C._is_torch_function_all_disabled, arity=(0,))
 def _is_all_disabled(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-    vm.give(vm.functions_off == 2, cont)
+    vm.give(vm.modes.functions_off == 2, cont)
 
 
 @rule(C._get_torch_function_state, arity=(0,))
 def _state(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     state = C._TorchFunctionState
-    vm.give((state.ENABLED, state.SUBCLASSES_DISABLED, state.ALL_DISABLED)[vm.functions_off], cont)
+    vm.give((state.ENABLED, state.SUBCLASSES_DISABLED, state.ALL_DISABLED)[vm.modes.functions_off], cont)

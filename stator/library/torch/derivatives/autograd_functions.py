@@ -22,7 +22,6 @@ from stator.graph.analysis.mutation import is_repeatable, storage_of, written_st
 from stator.graph.autograd.autograd_metadata import Remembered
 from stator.graph.state.torch_state import GRAD_MODE
 from stator.guards.guard import is_constant
-from stator.heap.outside_changes import fingerprint
 from stator.heap.raw_access import instance_dict
 from stator.host.value_kinds import is_a
 from stator.interp.calls.allowed_calls import call_allowed
@@ -31,6 +30,7 @@ from stator.interp.frame import Continuation, Frame
 from stator.interp.lookup import find, mro_of
 from stator.interp.outside_objects import is_outside
 from stator.interp.rule_registry import rule
+from stator.interp.state.mechanisms import fingerprints
 from stator.library.torch.derivatives.autograd_function_graphs import Unusual, traced_apply
 from stator.settings import marks
 
@@ -46,7 +46,7 @@ class Application:
         needs = tuple(type(value) is FakeTensor and value.requires_grad for value in inputs)
         instance_dict(self.ctx)["needs_input_grad"] = needs  # type: ignore[index]
         self.differentiable = self.grad and any(needs)
-        self.before = pending_writes(vm) if self.differentiable else None
+        self.before = fingerprints(vm, of_graph=False) if self.differentiable else None
         self.marked = set(vm.recorder.graph.nodes) if self.differentiable else set()
         self.calls = vm.recorder.calls
 
@@ -193,7 +193,7 @@ def apply_of(cls: Any) -> Any:
 
 def as_one_node(vm: Any, application: Application, output: Any) -> Any:
     name = application.cls.__name__
-    if pending_writes(vm) != application.before:
+    if fingerprints(vm, of_graph=False) != application.before:
         raise Break("SB016", f"{name}.forward changes something outside")
     bound = {place: guarded(vm, value, name) for place, value in enumerate(application.inputs)
              if type(value) is not FakeTensor and not is_constant(value)}
@@ -253,14 +253,6 @@ def withdraw(recorder: Any, application: Application) -> tuple[set[int], bool]:
                 del recorder.nodes[id(part)]
     recorder.calls = application.calls
     return storages, repeatable
-
-
-def pending_writes(vm: Any) -> Any:
-    """Everything the trace has written so far, to be compared with a later answer."""
-    classes = [(cls, name, id(value)) for cls, own in vm.class_overlays.items() for name, value in own.items()]
-    return fingerprint(vm.heap), classes, list(map(id, vm.context_sets)), len(vm.effects), len(vm.hooks), \
-        [(key, flag.entry, flag.final) for key, flag in vm.grad_flags.items()], \
-        [(key, id(note.value)) for key, note in vm.data_notes.items()]
 
 
 @rule(torch._C._functorch.unwrap_if_dead)

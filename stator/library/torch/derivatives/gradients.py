@@ -32,8 +32,8 @@ def _grad(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     if WAY in vm.turned_off or vm.recorder.enclosing is not None:
         raise Break("SB016", _WHAT)
     vm.recorder.refuse_tangents(_WHAT)
-    hooked = any(hook is not None and hook.node is None for _, hook in vm.hooks.values())
-    if vm.retained or vm.watches or vm.torch_state.hooks or hooked:
+    hooked = any(hook is not None and hook.node is None for _, hook in vm.autograd.hooks.values())
+    if vm.autograd.retained or vm.autograd.watches or vm.torch_state.hooks or hooked:
         raise Break("SB016", f"{_WHAT}, after retain_grad() or a hook was registered")
     try:
         given = _SIGNATURE.bind(*args, **kwargs)
