@@ -97,14 +97,14 @@ class CallSite:
 
     def begin(self, vm: VM, bound: tuple[Any, ...]) -> Any:
         """The frames a trace of this site starts from."""
-        vm.recorder.data_dependent = self.data_dependent
-        vm.recorder.in_order = self.settings.runs_in_order
-        vm.recorder.keep_order = lambda node: None if self.breaks_are_errors(vm) else keep_order(vm, node)
-        vm.recorder.may_be_cut = self.settings.has_own_backend
+        vm.recorder.scope.data_dependent = self.data_dependent
+        vm.recorder.backend.in_order = self.settings.runs_in_order
+        vm.recorder.services.keep_order = lambda node: None if self.breaks_are_errors(vm) else keep_order(vm, node)
+        vm.recorder.backend.may_be_cut = self.settings.has_own_backend
         vm.recorder.wrappers.may_open = OPEN_SIZES not in self.turned_off
-        vm.recorder.takes_sparse = "sparse inputs" not in self.turned_off
+        vm.recorder.backend.takes_sparse = "sparse inputs" not in self.turned_off
         if self.settings.has_own_backend:
-            vm.recorder.overlaps = Overlaps(vm.recorder.propagation)
+            vm.recorder.backend.overlaps = Overlaps(vm.recorder.propagation)
         if AS_IT_IS in self.turned_off:
             vm.recorder.keep_as_it_is()
         vm.heap.shapes = self.shapes

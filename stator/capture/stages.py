@@ -177,7 +177,7 @@ def ask_less(site: CallSite, done: Trace) -> bool:
                                                  for wrapper in recorder.wrappers.behind.values()):
         site.turned_off.add(OPEN_SIZES)  # sizes of wrappers become constants again
         return True
-    if recorder.takes_sparse and any(is_sparse(graph_input.tensor) for graph_input in recorder.inputs):
+    if recorder.backend.takes_sparse and any(is_sparse(graph_input.tensor) for graph_input in recorder.inputs):
         site.turned_off.add("sparse inputs")  # break at what uses them
         return True
     if site.data_dependent and recorder.symbols.has_fresh:
@@ -261,21 +261,21 @@ def compiled_or_shared(site: CallSite, done: Trace, residual: Residual, bound: t
 def why_as_it_is(done: Trace, graph: fx.Graph, inputs: list[Any], settings: Settings) -> str:
     """Why no compiler may have a graph; empty where one may."""
     recorder = done.vm.recorder
-    if recorder.as_it_is:
+    if recorder.backend.as_it_is:
         return "an operation that compilers do otherwise"
     if settings.runs_in_order:
         return ""
     if done.stop is not None and done.stop.detail == BACKWARD and separate_histories(graph):
         return "results that are differentiated one by one"
-    if recorder.overlaps is None or not recorder.writes_in_place:
+    if recorder.backend.overlaps is None or not recorder.log.in_place:
         return ""
     if needs_old_values(graph):
         return "a write to an input whose old value is needed"
-    if overlapping_inputs(inputs, recorder.overlaps.storages):
+    if overlapping_inputs(inputs, recorder.backend.overlaps.storages):
         return "a write to one of two inputs that overlap"
     if overlap_across_storages(inputs):
         return "a write to memory that inputs share through several storages"
-    return str(recorder.overlaps.found)
+    return str(recorder.backend.overlaps.found)
 
 
 def under_locks(done: Trace, residual: Residual, function: Any,
@@ -290,22 +290,22 @@ def under_locks(done: Trace, residual: Residual, function: Any,
 def guard_shared_memory(done: Trace, residual: Residual) -> None:
     """A graph that writes in place is right for inputs that share memory as these do."""
     recorder = done.vm.recorder
-    if not recorder.writes_in_place:
+    if not recorder.log.in_place:
         return
-    overlaps = recorder.overlaps
+    overlaps = recorder.backend.overlaps
     for each in residual.graph_inputs if overlaps is not None else ():
         # Compilers write when all is computed, and would find out too late.
         if with_history(each.fake) and storage_of(each.fake) in overlaps.storages and not refuses_writes(each.tensor):
             done.vm.heap.guard(CallOf(Pinned(refuses_writes), (each.source,)), Kind.FRESH_CALL, False)
     written = {each.node for each in written_inputs(recorder, recorder.graph, recorder.inputs)[0]}
     candidates = [(*leaf, each.node in written) for each in sharing_candidates(
-        recorder.inputs, residual.graph_inputs, written, recorder.known.read, recorder.in_order)
+        recorder.inputs, residual.graph_inputs, written, recorder.known.read, recorder.backend.in_order)
         for leaf in leaf_sources(each.tensor, each.source)]
     if len(candidates) > 1:
         tensors = [tensor for tensor, _, _ in candidates]
         if recorder.wrappers.behind and len(set(storage_partition(*tensors))) < len(tensors):
             raise Break("SB017", "a wrapper subclass and a tensor on one memory, which the graph writes to")
-        address = Address.STORAGE if recorder.in_order else Address.MEMORY
+        address = Address.STORAGE if recorder.backend.in_order else Address.MEMORY
         places = [Place(source, address, is_written) for _, source, is_written in candidates]
         done.vm.heap.guard(places[0].source, Kind.PARTITION, partition(places, tensors))
 

@@ -164,8 +164,8 @@ def trace_once(begin: Begin, stop_step: int, stop: Break | None, exact: bool) ->
     recorder.items.may_open = lambda each: heap.shapes.opens_items(each.source)
     recorder.known.guard = lambda each: heap.guard(each.source, Kind.VALUES, tensor_values(each.tensor))
     vm = VM(heap, recorder)
-    recorder.class_of = functools.partial(tensor_class, vm)
-    recorder.refuse_patched = functools.partial(refuse_patched_call, vm)
+    recorder.services.class_of = functools.partial(tensor_class, vm)
+    recorder.services.refuse_patched = functools.partial(refuse_patched_call, vm)
     vm.modes.functions_off = vm.modes.functions_off_at_start = state.torch_function_disabled
     fake_mode.shape_env.guards = LocatedList(vm.location)
     heap.guards.add(Guard(WORLD, Kind.GLOBAL_STATE, state, None))
@@ -217,7 +217,7 @@ def trace_once(begin: Begin, stop_step: int, stop: Break | None, exact: bool) ->
                 raise
             finally:
                 saved_tensor_hooks.leave_hooks(vm)
-                recorder.function_modes = []  # what follows is no operation of the program's
+                recorder.region.function_modes = []  # what follows is no operation of the program's
                 # inside the modes: leaving inference mode brings back the dispatch keys of its start
                 vm.torch_state.close()
     except Break as reason:

@@ -88,7 +88,7 @@ class Heap(Exposure, Mechanism):
 
     def __init__(self, recorder: Any) -> None:
         self.recorder = recorder
-        recorder.open_parts = functools.partial(open_parts, self)
+        recorder.services.open_parts = functools.partial(open_parts, self)
         self.guards = GuardSet()
         self.shapes = Policy(False)  # which sizes and numbers are left open
         self.locate: Callable[[], Any] = lambda: None  # the user's line now being interpreted

@@ -29,7 +29,7 @@ def keep_order(vm: Any, node: fx.Node) -> None:
     kept from them: cutting at each custom operator of a model with a cache would leave no graph.
     """
     recorder = vm.recorder
-    if recorder.enclosing is not None or _keeps_order_itself(node.target):
+    if recorder.scope.enclosing is not None or _keeps_order_itself(node.target):
         return
     if not is_repeatable(node):
         first, vm.effects.runs_once = not vm.effects.runs_once, True
@@ -38,7 +38,7 @@ def keep_order(vm: Any, node: fx.Node) -> None:
         if _cleans_up(node) or first and _loses_an_effect(vm, node):
             raise Break("SB006", f"{node.name} must not run twice, beside effects that an error leaves behind")
         return
-    late = recorder.writes_in_place and not recorder.in_order
+    late = recorder.log.in_place and not recorder.backend.in_order
     if (late or _cleans_up(node) or has_effects(vm)) and _may_fail(vm, node):
         name = operator_name(node.target) or node.name
         raise Break("SB006", f"{name}, which may fail after a call that must not run twice")
@@ -62,7 +62,7 @@ def _loses_an_effect(vm: Any, last: fx.Node) -> bool:
     for node in last.graph.nodes:
         if node is not last and node.op.startswith("call_") and (written or _cleans_up(node)) and _may_fail(vm, node):
             return True
-        written = written or not vm.recorder.in_order and writes(node)
+        written = written or not vm.recorder.backend.in_order and writes(node)
     return False
 
 

@@ -142,9 +142,9 @@ class Machine(Mechanisms):
         self.steps = 0  # instructions begun by the outermost loop
         self.stop_step = -1  # where to raise `progress.stop`: a trace is repeated up to the place of a break
         self.mechanisms[:0] = heap, recorder.torch_state
-        recorder.place = self.place_node
-        recorder.expose = heap.expose_deep
-        heap.locate = recorder.locate = self.location
+        recorder.services.place = self.place_node
+        recorder.services.expose = heap.expose_deep
+        heap.locate = recorder.services.locate = self.location
         heap.run_native = self.native
 
     @property

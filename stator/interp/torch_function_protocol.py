@@ -95,7 +95,7 @@ def own_method(vm: Any, value: Any, name: str) -> Any:
     if cls is None:
         if name not in vm.modes.patched or type(value) is not FakeTensor:
             return None
-        cls = vm.recorder.class_of(value)
+        cls = vm.recorder.services.class_of(value)
     found = find(vm, cls, name)
     if found is None:
         raise Break("SB005", f"a tensor whose {name} is None")
@@ -162,7 +162,7 @@ def finds_patches(vm: Any, leaf: types.FunctionType) -> bool:
     if NOW.patches:
         names = leaf.__code__.co_names
         return any(name in names for _, name, _ in NOW.patches)
-    if not vm.recorder.in_order:
+    if not vm.recorder.backend.in_order:
         methods, functions = _names_in(leaf.__code__)
         vm.recorder.slots_used.update(methods)
         for name in functions:

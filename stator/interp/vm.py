@@ -71,7 +71,8 @@ class VM(Caller):
         self.generators = Generators(self)
         heap.handed_to_c = self.handed_to_c
         heap.asked_by_c = self.guard_special_methods
-        recorder.function_modes, recorder.ask, recorder.concerned = self.modes.active, self.asked, self.concerned
+        recorder.region.function_modes = self.modes.active
+        recorder.services.ask, recorder.services.concerned = self.asked, self.concerned
 
     def release(self) -> None:
         """Forget every object of the program that the trace has met."""

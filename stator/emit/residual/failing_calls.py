@@ -105,14 +105,15 @@ def raise_as_it_is(build: Rebuilder, module: fx.GraphModule) -> list[str]:
 
 def written_inputs(recorder: Any, graph: fx.Graph, inputs: list[Any]) -> tuple[list[Any], bool]:
     """The graph inputs that the graph may write to; and whether each write counts in their versions."""
-    if not recorder.writes_in_place:
+    if not recorder.log.in_place:
         return [], True
     places = {node.name for node in written_placeholders(graph)}
     written = [each for each in inputs if each.tensor is not None and isinstance(each.fake, torch.Tensor) and (
         each.node.name in places or not each.fake.is_inference() and each.fake._version)]
     behind_data = any(node.op == "call_function" and node.target is getattr and node.args[1] == "data"
                       for node in graph.nodes)
-    return written, not behind_data and not recorder.uncounted and not any(each.fake.is_inference() for each in written)
+    counted = not recorder.log.uncounted and not any(each.fake.is_inference() for each in written)
+    return written, not behind_data and counted
 
 
 def graph_failed(error: Exception) -> Any:

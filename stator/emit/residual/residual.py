@@ -104,7 +104,7 @@ def emit_residual(vm: Any, result: Any, resume: Any = None, begin: Callable[[], 
     lines = writer.lines
     drop_idle_settings(recorder.graph, vm.torch_state)
     asserted = recorder.symbols.asserted_of_inputs() if recorder.symbols.definitions else {}
-    needs_graph = bool(build.outputs or asserted) or recorder.calls > 0 and not only_settings(recorder.graph)
+    needs_graph = bool(build.outputs or asserted) or recorder.scope.calls > 0 and not only_settings(recorder.graph)
     call: list[str] = []
     graph_module = None
     inputs: list[Any] = []
@@ -112,7 +112,7 @@ def emit_residual(vm: Any, result: Any, resume: Any = None, begin: Callable[[], 
     sizes: list[str] = []
     if needs_graph:
         nodes = tuple(recorder.to_node_arg(value) for value in build.outputs)
-        if not recorder.in_order:
+        if not recorder.backend.in_order:
             nodes += errors_to_meet(recorder.graph, nodes)
         given_back = {node for node in nodes if type(node) is fx.Node}
         for each in recorder.inputs:
@@ -127,7 +127,7 @@ def emit_residual(vm: Any, result: Any, resume: Any = None, begin: Callable[[], 
         recorder.graph.output(nodes)
         hide_constants(recorder.graph)
         fix_targets(recorder.graph)
-        graph_module = make_captured(recorder.graph, recorder.inner_graphs, recorder.plays)
+        graph_module = make_captured(recorder.graph, recorder.scope.inner_graphs, recorder.log.plays)
         if recorder.symbols.definitions:
             insert_asserts(recorder, graph_module, asserted)
         line = f"{'out = ' if nodes else ''}graph({', '.join(names)})"

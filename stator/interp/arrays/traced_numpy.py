@@ -77,7 +77,8 @@ def run_traced(vm: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, 
     name = getattr(function, "__name__", "numpy")
     if not vm.heap.trace_numpy or not has_form(function, args):
         raise Break("SB003", f"{name} of an array that is the memory of a tensor")
-    if vm.modes.active or vm.recorder.enclosing is not None and function in (operator.setitem, *torch_forms.IN_PLACE):
+    if vm.modes.active or vm.recorder.scope.enclosing is not None \
+            and function in (operator.setitem, *torch_forms.IN_PLACE):
         raise Break("SB005", f"{name} of an array while something sees every operation")
     require_exact(vm)
     kwargs = {key: value for key, value in (kwargs or {}).items() if value is not _NO_VALUE}

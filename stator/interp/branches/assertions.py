@@ -38,7 +38,7 @@ _LIMIT = 48  # instructions in a branch that only raises
 
 def take_for_granted(vm: Any, frame: Frame, instr: Any, value: Any, jump_if: bool) -> bool | None:
     """The truth of `value` that does not raise, asserted; None where this is not such a branch."""
-    if type(value) is not FakeTensor and not is_unbacked(value) or not vm.recorder.data_dependent:
+    if type(value) is not FakeTensor and not is_unbacked(value) or not vm.recorder.scope.data_dependent:
         return None
     if type(value) is FakeTensor:
         if id(value) in vm.recorder.classes:

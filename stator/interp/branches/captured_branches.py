@@ -148,7 +148,7 @@ def meet(vm: Any, frame: Frame, join: int, value: Any, taken: Way, other: Way) -
 
 def truth_as_symbol(vm: Any, value: Any) -> Any:
     """`bool(value)` of a tensor, as a number that the graph knows; None where that is not captured."""
-    if not vm.policy.capture_control_flow or not vm.recorder.data_dependent or id(value) in vm.recorder.classes \
+    if not vm.policy.capture_control_flow or not vm.recorder.scope.data_dependent or id(value) in vm.recorder.classes \
             or "__bool__" in vm.modes.patched or value.device.type != "cpu" or type(value.numel()) is not int \
             or value.numel() != 1:
         return None

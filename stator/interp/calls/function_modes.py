@@ -137,11 +137,11 @@ def refuse_c_code(vm: Any, fn: Any, descriptor: Any, args: Any, kwargs: Any) -> 
 def perform(vm: Any, fn: Any, args: Any, kwargs: Any) -> Any:
     """Begin the operation for real; torch asks the recorder's mode, which asks the program's."""
     recorder = vm.recorder
-    if recorder.enclosing is not None:
+    if recorder.scope.enclosing is not None:
         raise refuse("an inner graph")
     for value in (*args, *kwargs.values()) if kwargs else args:
         vm.heap.expose_deep(value)
-    before, recorder.asking = recorder.asking, True
+    before, recorder.region.asking = recorder.region.asking, True
     token = _hook.pause()
     try:
         return fn(*args) if kwargs is None else fn(*args, **kwargs)  # a handler sees the difference
@@ -151,13 +151,13 @@ def perform(vm: Any, fn: Any, args: Any, kwargs: Any) -> Any:
         raise Raised(error) from None
     finally:
         _hook.resume(token)
-        recorder.asking = before
+        recorder.region.asking = before
 
 
 def ask(vm: Any, func: Any, kinds: Any, args: Any, rest: tuple[Any, ...]) -> Any:
     """The answer to torch's question: of the innermost mode, else of the classes of the arguments, else torch's own."""
     recorder = vm.recorder
-    before, recorder.asking = recorder.asking, False
+    before, recorder.region.asking = recorder.region.asking, False
     given = (*args, *(rest[0].values() if rest and rest[0] else ()))
     try:
         with recorder.mode:  # torch took it off in order to ask it
@@ -170,7 +170,7 @@ def ask(vm: Any, func: Any, kinds: Any, args: Any, rest: tuple[Any, ...]) -> Any
     except Raised as raised:
         raise raised.exc from None
     finally:
-        recorder.asking = before
+        recorder.region.asking = before
     if answer is NotImplemented:
         raise Break("SB005", "an answer NotImplemented to what torch asks")
     return answer

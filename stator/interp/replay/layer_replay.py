@@ -102,7 +102,7 @@ class Replay:
         if tracker is not None and type(tracker.source) is not Pinned and not self.is_small(tracker) and self.is_calm():
             tensors = []
             try:
-                key = (id(method), type(module), vm.depth == 1, vm.recorder.reshaped, self.state.key,
+                key = (id(method), type(module), vm.depth == 1, vm.recorder.log.reshaped, self.state.key,
                        vm.torch_state.replay_key(), *[self.describe(value, tensors, objects) for value in args],
                        *[(name, self.describe(value, tensors, objects)) for name, value in (kwargs or {}).items()])
             except Unlike:
@@ -159,7 +159,7 @@ class Replay:
         """Whether it is known what the program has changed by now, and nothing odd is going on."""
         vm = self.vm
         recorder, heap, symbols = vm.recorder, vm.heap, vm.recorder.symbols
-        if not recorder.propagation.enabled or recorder.enclosing is not None or recorder.marks \
+        if not recorder.propagation.enabled or recorder.scope.enclosing is not None or recorder.region.marks \
                 or recorder.uncertain.storages or symbols.origins or symbols.numbers or symbols.definitions \
                 or events.lines_wanted() or vm.exc_state.topmost() is not None:
             return False
@@ -174,7 +174,7 @@ class Replay:
         """Counts and facts that a segment must leave alone."""
         vm = self.vm
         recorder = vm.recorder
-        return (recorder.changes, recorder.writes_in_place, len(recorder.inner_graphs), recorder.known.asked,
+        return (recorder.log.changes, recorder.log.in_place, len(recorder.scope.inner_graphs), recorder.known.asked,
                 len(recorder.symbols.shape_env.guards), vm.depth, [each.replay_key() for each in vm.mechanisms],
                 None if self.state is None else self.state.key)
 
@@ -284,8 +284,8 @@ class Replay:
         if caught := vm.caught():
             for copy in play.copies:
                 note(copy, caught, False)
-        recorder.plays.append(play)
-        recorder.calls += len(template.stretch.steps)
+        recorder.log.plays.append(play)
+        recorder.scope.calls += len(template.stretch.steps)
         recorder.propagation.served += 1
         heap.guards.say(said)
         for each in template.relations:

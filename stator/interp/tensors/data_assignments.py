@@ -57,8 +57,8 @@ def assign(vm: Any, fake: Any, value: Any) -> None:
     recorder.layouts.before((fake,), {})
     with torch._C.DisableTorchFunction():
         fake.data = value  # what it looks like; its sizes may be others
-    recorder.reshaped += 1
-    recorder.changes += 1
+    recorder.log.reshaped += 1
+    recorder.log.changes += 1
     used_again = Break("SB006", "assignment to Tensor.data of a tensor that is used again", turn_off=WAY)
     recorder.nodes[id(fake)] = used_again if wants_grad else recorder.node_of(value)
 
@@ -89,8 +89,8 @@ def require_notable(vm: Any, fake: Any, value: Any) -> None:
     """Break where the residual's assignment would not be the program's."""
     tracker, recorder = vm.heap.by_standin.get(id(fake)), vm.recorder
     if tracker is None or WAY in vm.turned_off or type(value) is not FakeTensor or value is fake \
-            or recorder.enclosing is not None or recorder.marks or recorder.classes or recorder.wrappers.behind \
-            or type(tracker.original) not in PLAIN_CLASSES:
+            or recorder.scope.enclosing is not None or recorder.region.marks or recorder.classes \
+            or recorder.wrappers.behind or type(tracker.original) not in PLAIN_CLASSES:
         raise Break("SB006", "assignment to Tensor.data")
     with torch._C.DisableTorchFunction():
         alike = fake.layout is torch.strided and not fake.is_inference() and not value.is_inference() \
@@ -129,5 +129,5 @@ def settle(vm: Any, outputs: list[Any]) -> None:
         return
     if any(is_kept(node) for note in vm.tensors.data.values() for node in note.in_its_place):  # not the tensor itself
         raise Break("SB006", "assignment to Tensor.data of a tensor that is used again", turn_off=WAY)
-    if not vm.recorder.in_order and any(note.kept for note in vm.tensors.data.values()):
-        vm.recorder.as_it_is = True
+    if not vm.recorder.backend.in_order and any(note.kept for note in vm.tensors.data.values()):
+        vm.recorder.backend.as_it_is = True

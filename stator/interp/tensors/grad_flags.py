@@ -39,7 +39,7 @@ def may_be_noted(vm: Any, fake: Any) -> bool:
     hooked = any(hook is not None and hook.tensor is fake for _, hook in vm.autograd.hooks.values())
     with torch._C.DisableTorchFunction():
         changed = bool(vm.recorder.version_of(fake))
-    return WAY not in vm.turned_off and vm.recorder.enclosing is None and not hooked and not changed
+    return WAY not in vm.turned_off and vm.recorder.scope.enclosing is None and not hooked and not changed
 
 
 def note(vm: Any, fake: Any, value: bool) -> None:

@@ -54,7 +54,7 @@ def read(vm: Any, fake: Any, name: str) -> Any:
             node = fake.grad_fn
         vm.autograd.nodes[id(node)] = node  # that it is not None may be asked, nothing more
         return node
-    if name == "_version" and vm.recorder.writes_in_place:
+    if name == "_version" and vm.recorder.log.in_place:
         raise behind_autograd(vm, "SB013", "Tensor._version: a counter of writes")
     if name in ADDRESSES:
         raise Break("SB013", f"Tensor.{name}: an address or a counter")
@@ -67,7 +67,7 @@ def read(vm: Any, fake: Any, name: str) -> Any:
 
 def behind_autograd(vm: Any, code: str, detail: str) -> Break:
     """A break after a graph that no compiler may have: the answer is in autograd's own record of each operation."""
-    if vm.recorder.in_order or AS_IT_IS in vm.turned_off:
+    if vm.recorder.backend.in_order or AS_IT_IS in vm.turned_off:
         return Break(code, detail)
     return Break(code, detail, turn_off=AS_IT_IS)
 
@@ -154,19 +154,19 @@ def set_requires_grad(vm: Any, fake: Any, value: Any) -> None:
 def may_become_leaf(vm: Any, fake: Any) -> bool:
     """Whether a tensor of the graph can be made a leaf there: as long as it stays there (see require_inner_leaves)."""
     return "new leaves" not in vm.turned_off and vm.heap.by_standin.get(id(fake)) is None \
-        and vm.recorder.enclosing is None and torch.is_grad_enabled()
+        and vm.recorder.scope.enclosing is None and torch.is_grad_enabled()
 
 
 def require_inner_leaves(vm: Any, outputs: list[Any]) -> None:
     """A compiled graph returns no leaves of its own, and no gradient where none of its inputs has one: cut it there."""
-    if not vm.autograd.leaves or vm.recorder.in_order:
+    if not vm.autograd.leaves or vm.recorder.backend.in_order:
         return
     with torch._C.DisableTorchFunction():
         escapes = any(output is leaf for output in outputs for leaf in vm.autograd.leaves)
         rootless = any(type(output) is FakeTensor and output.requires_grad for output in outputs) \
             and not any(type(given.fake) is FakeTensor and given.fake.requires_grad for given in vm.recorder.inputs)
     if escapes or rootless:
-        if vm.recorder.symbols.has_fresh or vm.recorder.writes_in_place and vm.recorder.propagation.served:
+        if vm.recorder.symbols.has_fresh or vm.recorder.log.in_place and vm.recorder.propagation.served:
             raise Break("SB016", "requires_grad becomes True", turn_off="new leaves")
         for node in vm.recorder.graph.find_nodes(op="call_method", target="requires_grad_"):
             node.meta["is_seam"] = True

@@ -102,7 +102,7 @@ def refuse_other_worlds(vm: Any, fake: Any) -> None:
             raise Break("SB005", "copy.deepcopy of a tensor of varying size")
         special = fake.layout is not torch.strided or fake.is_quantized or fake.is_conj() or fake.is_neg() \
             or fake.device.type not in ("cpu", "cuda")
-    if special or torch.is_inference_mode_enabled() or vm.modes.active or vm.recorder.enclosing is not None \
+    if special or torch.is_inference_mode_enabled() or vm.modes.active or vm.recorder.scope.enclosing is not None \
             or vm.locks.used or vm.effects.watched or id(fake) in vm.recorder.classes \
             or vm.tensors.attributes.get(id(fake)) or id(fake) in vm.tensors.grads:
         raise Break("SB005", "copy.deepcopy of a tensor with more than values, or in the middle of other effects")
@@ -111,7 +111,7 @@ def refuse_other_worlds(vm: Any, fake: Any) -> None:
 def refuse_written(vm: Any, fake: Any) -> None:
     """The graph has not run when the copy is made: what it writes to is copied by the program itself."""
     recorder = vm.recorder
-    if not recorder.writes_in_place and not recorder.reshaped:
+    if not recorder.log.in_place and not recorder.log.reshaped:
         return
     with torch._C.DisableTorchFunction():
         address = fake.untyped_storage()._cdata
@@ -124,7 +124,7 @@ def refuse_written(vm: Any, fake: Any) -> None:
 
 def set_flag(vm: Any, fake: Any, value: bool) -> bool:
     """requires_grad of a copy that nothing has used: it is made so. False: of anything else."""
-    if id(fake) not in vm.recorder.copies or vm.recorder.node_of(fake).users or vm.recorder.enclosing is not None:
+    if id(fake) not in vm.recorder.copies or vm.recorder.node_of(fake).users or vm.recorder.scope.enclosing is not None:
         return False
     example, place = vm.recorder.copies[id(fake)]
     with torch._C.DisableTorchFunction():

@@ -65,7 +65,7 @@ def draw(vm: Any, function: Any, args: Any, kwargs: Any, bounds: Any = None) -> 
         why = f"{name}() of a {cls.__name__}"
     elif not all(map(_is_plain, (*values, *named.values()))):
         why = f"{name}() of other things than numbers"
-    elif vm.recorder.enclosing is not None or not vm.recorder.data_dependent or vm.locks.used \
+    elif vm.recorder.scope.enclosing is not None or not vm.recorder.scope.data_dependent or vm.locks.used \
             or vm.effects.watched:
         why = f"{name}() where the graph may not wait for a number"
     if why:

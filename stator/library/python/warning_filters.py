@@ -111,13 +111,13 @@ def begin_recording(vm: Any, manager: Any) -> None:
     recorder = vm.recorder
     if WAY in vm.turned_off:
         raise _refused(f"by catch_warnings(record=True), and under it: {vm.policy.why_off.get(WAY, '')}")
-    if recorder.enclosing is not None or recorder.wrappers.behind or vm.modes.active \
+    if recorder.scope.enclosing is not None or recorder.wrappers.behind or vm.modes.active \
             or id(manager) in vm.heap.by_standin:
         raise _refused("by catch_warnings(record=True)")
     outer = vm.warnings.recordings[-1] if vm.warnings.recordings else None
     vm.warnings.recordings.append(Recording(manager, outer, recorder.propagation.enabled))
     recorder.propagation.enabled = False  # a remembered operation says nothing
-    recorder.listening = listening
+    recorder.services.listening = listening
 
 
 def end_recording(vm: Any, manager: Any) -> None:
@@ -126,7 +126,7 @@ def end_recording(vm: Any, manager: Any) -> None:
         raise _refused("by a catch_warnings(record=True) that is not the last one entered")
     vm.warnings.recordings.pop()
     if not vm.warnings.recordings:
-        vm.recorder.listening = muted
+        vm.recorder.services.listening = muted
         vm.recorder.propagation.enabled = recording.propagates
 
 

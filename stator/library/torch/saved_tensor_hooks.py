@@ -68,9 +68,9 @@ def _push(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     pushed = vm.autograd.pushed_hooks
     if WAY in vm.turned_off:
         raise refused(vm.policy.why_off.get(WAY, WAY))
-    if recorder.enclosing is not None or recorder.tangents or vm.modes.active or recorder.classes \
-            or recorder.wrappers.behind or recorder.symbols.has_fresh and not recorder.in_order \
-            or recorder.marks and not pushed:
+    if recorder.scope.enclosing is not None or recorder.region.tangents or vm.modes.active or recorder.classes \
+            or recorder.wrappers.behind or recorder.symbols.has_fresh and not recorder.backend.in_order \
+            or recorder.region.marks and not pushed:
         raise refused(WAY)
     if has_changes(vm):
         raise refused(f"{WAY}, pushed after changes that are still to be written back")
@@ -80,14 +80,14 @@ def _push(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
         recorder.propagation.enabled = False
     lossless = all(getattr(each, "__code__", None) in _LOSSLESS for each in args)
     pack, unpack = (outside_callable(vm, WAY, each, None if lossless else vm.autograd.hook_cells) for each in args)
-    entry = Pushed(args[0], lossless, recorder.marks)
+    entry = Pushed(args[0], lossless, recorder.region.marks)
     node = PushHooks(pack, unpack)
-    recorder.marks = {}
+    recorder.region.marks = {}
     recorder.record("call_function", node, (), {}, None)
-    recorder.marks = {} if lossless else {"is_seam": True}
+    recorder.region.marks = {} if lossless else {"is_seam": True}
     A._push_saved_tensors_default_hooks(_noting(vm, entry), _never)
     pushed.append(entry)
-    recorder.under_hooks = True
+    recorder.region.under_hooks = True
     vm.torch_state.hooks.append(node.leave)
     vm.give(None, cont)
 
@@ -99,15 +99,15 @@ def _pop(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     entry, recorder = vm.autograd.pushed_hooks[-1], vm.recorder
     if entry.disturbed:
         raise refused(f"{WAY}, beside changes that are still to be written back")
-    recorder.under_hooks = False
+    recorder.region.under_hooks = False
     for fake in entry.saved.values():
         require_pure(vm, entry.pack, fake)
     A._pop_saved_tensors_default_hooks()
     vm.autograd.pushed_hooks.pop()
-    recorder.marks = {}
+    recorder.region.marks = {}
     recorder.record("call_function", pop_saved_tensors_hooks, (), {}, None)
-    recorder.marks = entry.marks
-    recorder.under_hooks = bool(vm.autograd.pushed_hooks)
+    recorder.region.marks = entry.marks
+    recorder.region.under_hooks = bool(vm.autograd.pushed_hooks)
     vm.give(None, cont)
 
 
@@ -160,7 +160,7 @@ class HooksAround:
         self.vm, self.are_on = vm, are_on
         self.disturbed = self.changed = False
         self.checked = -1  # how many writes had been noted then
-        vm.recorder.before_saving = self.before_saving
+        vm.recorder.services.before_saving = self.before_saving
         if are_on:
             vm.replay = None  # each operation is looked at
 

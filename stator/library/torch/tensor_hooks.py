@@ -48,7 +48,7 @@ def _registers(method: Any) -> Any:
             if accumulates:
                 raise Break("SB016", "a hook on the gradient of a leaf made inside the captured code")
             hook.node = registered_in_graph(vm, fake, function)
-        elif vm.recorder.enclosing is not None or version:
+        elif vm.recorder.scope.enclosing is not None or version:
             raise Break("SB016", "a hook on a tensor that was changed in place, or inside an inner graph")
         handle = object.__new__(RemovableHandle)
         vm.autograd.hooks[id(handle)] = (handle, hook)

@@ -54,7 +54,7 @@ def set_known(vm: Any, function: Any, stream: Any, args: Any, kwargs: Any, cont:
             name == "seed" or vm.heap.by_standin.get(id(values[0])) is not None):
         raise Break("SB013", f"a random stream: {name}() to something that changes from call to call, or with options",
                     leave=random.__file__)
-    if vm.recorder.enclosing is not None or vm.locks.used or vm.effects.watched:
+    if vm.recorder.scope.enclosing is not None or vm.locks.used or vm.effects.watched:
         raise Break("SB013", f"a random stream: {name}() where its order is seen", leave=random.__file__)
     known = known_stream(vm, stream)
     if known is None:

@@ -36,10 +36,11 @@ def require_plain(vm: Any, what: str) -> None:
     """Break where the graph could not be cut at this place."""
     recorder = vm.recorder
     recorder.refuse_tangents(what)
-    if recorder.enclosing is not None or recorder.marks or vm.modes.active or recorder.classes \
-            or recorder.wrappers.behind or recorder.symbols.has_fresh and not recorder.in_order:
+    if recorder.scope.enclosing is not None or recorder.region.marks or vm.modes.active or recorder.classes \
+            or recorder.wrappers.behind or recorder.symbols.has_fresh and not recorder.backend.in_order:
         raise Break("SB016", what)
-    if recorder.propagation.enabled and not recorder.in_order:  # pieces must know which of their inputs share memory
+    # Pieces must know which of their inputs share memory.
+    if recorder.propagation.enabled and not recorder.backend.in_order:
         if recorder.propagation.served:
             raise ExactNeeded
         recorder.propagation.enabled = False
@@ -62,7 +63,7 @@ def _parameter(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     made._is_param = True
     vm.recorder.propagation.changed((data,))
     vm.recorder.record("call_function", new_parameter, (data, flag), {}, made)
-    vm.recorder.changes += 1
+    vm.recorder.log.changes += 1
     vm.give(made, cont)
 
 
@@ -121,5 +122,5 @@ def watched(vm: Any, watch: Any, values: tuple[Any, ...], function: Any) -> tupl
     result = tuple([next(found) if type(each) is FakeTensor else each for each in values])
     parts = tuple([each if type(each) is FakeTensor else None for each in result]) if flows else None
     vm.recorder.record("call_function", function, (vm.autograd.watches[id(watch)][1], places), {}, parts)
-    vm.recorder.changes += 1
+    vm.recorder.log.changes += 1
     return result

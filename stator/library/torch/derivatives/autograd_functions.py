@@ -48,7 +48,7 @@ class Application:
         self.differentiable = self.grad and any(needs)
         self.before = fingerprints(vm, of_graph=False) if self.differentiable else None
         self.marked = set(vm.recorder.graph.nodes) if self.differentiable else set()
-        self.calls = vm.recorder.calls
+        self.calls = vm.recorder.scope.calls
 
     def marks(self, name: str) -> tuple[Any, ...]:
         """What forward said through ctx.mark_dirty or ctx.mark_non_differentiable."""
@@ -105,7 +105,7 @@ def _apply(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
         return call_allowed(vm, apply_of(cls), inputs, {}, cont)
     application = begun(vm, cls, inputs)
     # Inside an inner graph a transform of torch.func may be at work, which asks the class itself for its rules.
-    if application.differentiable and vm.recorder.enclosing is None and _overrides(vm, cls, "backward"):
+    if application.differentiable and vm.recorder.scope.enclosing is None and _overrides(vm, cls, "backward"):
         try:
             return vm.give(traced(vm, application), cont)
         except Unusual:
@@ -251,7 +251,7 @@ def withdraw(recorder: Any, application: Application) -> tuple[set[int], bool]:
             tied = recorder.nodes.get(id(part))
             if tied is node or type(tied) is tuple and tied[0] is node:
                 del recorder.nodes[id(part)]
-    recorder.calls = application.calls
+    recorder.scope.calls = application.calls
     return storages, repeatable
 
 

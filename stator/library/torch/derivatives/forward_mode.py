@@ -34,7 +34,7 @@ has_side_effect(EXIT)
 def require_known(vm: Any) -> None:
     """Tangents are on the fakes themselves: no remembered result, and no stand-in of another kind, has any."""
     recorder = vm.recorder
-    if WAY in vm.turned_off or recorder.enclosing is not None or vm.modes.active or recorder.classes \
+    if WAY in vm.turned_off or recorder.scope.enclosing is not None or vm.modes.active or recorder.classes \
             or recorder.wrappers.behind or torch.is_inference_mode_enabled():
         raise Break("SB016", WAY)
     if recorder.propagation.enabled:
@@ -51,7 +51,7 @@ def _enter(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     except Exception as error:  # there is one already
         raise Raised(error) from None
     vm.autograd.dual_levels.append(level)
-    vm.recorder.tangents = vm.torch_state.dual_levels = True
+    vm.recorder.region.tangents = vm.torch_state.dual_levels = True
     vm.recorder.record("call_function", ENTER, (), {}, None)
     vm.give(level, cont)
 
@@ -62,7 +62,7 @@ def _exit(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     if not vm.autograd.dual_levels or type(level) is not int or level != vm.autograd.dual_levels[-1]:
         raise Break("SB016", f"leaving a level of {WAY} that was not entered here")
     C._exit_dual_level(level=vm.autograd.dual_levels.pop())
-    vm.recorder.tangents = bool(vm.autograd.dual_levels)
+    vm.recorder.region.tangents = bool(vm.autograd.dual_levels)
     vm.recorder.record("call_function", EXIT, (), {"level": level}, None)
     vm.give(None, cont)
 

@@ -29,7 +29,7 @@ _FLAGS = ("retain_graph", "create_graph", "only_inputs", "allow_unused", "is_gra
 
 @rule(torch.autograd.grad)
 def _grad(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-    if WAY in vm.turned_off or vm.recorder.enclosing is not None:
+    if WAY in vm.turned_off or vm.recorder.scope.enclosing is not None:
         raise Break("SB016", _WHAT)
     vm.recorder.refuse_tangents(_WHAT)
     hooked = any(hook is not None and hook.node is None for _, hook in vm.autograd.hooks.values())
@@ -51,7 +51,7 @@ def _grad(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     result = gradients_of_fakes(vm, outputs, inputs, seeds, options)
     vm.recorder.record("call_function", torch.autograd.grad, (outputs, inputs, seeds),
                        {"retain_graph": flags["retain_graph"], **options}, result)
-    vm.recorder.changes += 1
+    vm.recorder.log.changes += 1
     vm.give(result, cont)
 
 
