@@ -144,8 +144,8 @@ class Machine(Mechanisms):
         self.mechanisms[:0] = heap, recorder.torch_state
         recorder.services.place = self.place_node
         recorder.services.expose = heap.expose_deep
-        heap.locate = recorder.services.locate = self.location
-        heap.run_native = self.native
+        heap.services.locate = recorder.services.locate = self.location
+        heap.services.run_native = self.native
 
     @property
     def torch_state(self) -> TorchState:

@@ -69,8 +69,8 @@ class VM(Caller):
         super().__init__(heap, recorder)
         self.module_calls = ModuleCalls()
         self.generators = Generators(self)
-        heap.handed_to_c = self.handed_to_c
-        heap.asked_by_c = self.guard_special_methods
+        heap.services.handed_to_c = self.handed_to_c
+        heap.services.asked_by_c = self.guard_special_methods
         recorder.region.function_modes = self.modes.active
         recorder.services.ask, recorder.services.concerned = self.asked, self.concerned
 

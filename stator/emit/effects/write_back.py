@@ -69,7 +69,7 @@ def _write_heap(build: Rebuilder, heap: Heap, statements: list[str]) -> None:
         before = len(statements)
         _diff(build, tracker, statements)
         tracker.mutated = len(statements) > before
-        if tracker.mutated and id(tracker) not in heap.written and tracker.shape not in _UNNOTED \
+        if tracker.mutated and id(tracker) not in heap.changes.written and tracker.shape not in _UNNOTED \
                 and (vm.policy.strict or vm.replay is not None and vm.replay.played):
             raise AssertionError(f"a write to {tracker.source.text()} was not noted")  # what was replayed may be stale
     guard_two_names(heap, vm.classes.overlays, vm.recorder.layouts.touched())

@@ -118,8 +118,8 @@ class Rebuilder:
             text = self.outside(self.heap.sources[id(value)])
         elif (source := self.heap.constants.source_of(value)) is not None:
             text = self.outside(source)
-        elif id(value) in self.heap.owners:
-            text = f"{self.writer.constant(_vars, 'vars')}({self.value(self.heap.owners[id(value)])})"
+        elif id(value) in self.heap.dicts.owners:
+            text = f"{self.writer.constant(_vars, 'vars')}({self.value(self.heap.dicts.owners[id(value)])})"
         elif cls in CONSTANT_TYPES:  # a NaN, which containers find by identity: one object in all places
             text = self.variable(value, "nan", self.scalar(value))
         else:
@@ -406,7 +406,7 @@ class Rebuilder:
 
     def attributes(self, value: Any, name: str) -> None:
         own = instance_dict(value)
-        given = self.heap.given_dicts.get(id(value))
+        given = self.heap.dicts.given.get(id(value))
         if given is not None and given[1] is own:
             self.writer.line(f"{self.writer.constant(set_instance_dict, 'set_dict')}({name}, {self.value(own)})")
         elif own:

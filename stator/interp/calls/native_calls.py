@@ -96,9 +96,9 @@ class NativeCaller(Machine):
         if types.GeneratorType in map(type, args) and row.cls is not NativeClass.PURE_SHELL:
             args = tuple([self.walked(value) if type(value) is types.GeneratorType else value for value in args])
             every = args if descriptor is fn else (receiver, *args)
-        orderless = id(descriptor) in ORDERLESS and bool(every) and id(every[0]) in self.heap.sets
+        orderless = id(descriptor) in ORDERLESS and bool(every) and id(every[0]) in self.heap.tables.sets
         if orderless:
-            for member in self.heap.sets[id(every[0])].initial:
+            for member in self.heap.tables.sets[id(every[0])].initial:
                 self.heap.expose_deep(member)
         elif id(descriptor) in _SHOWS_ORDER:
             for value in every:
@@ -269,7 +269,7 @@ class NativeCaller(Machine):
                 raise self.pending from None
             if not is_a(error, Exception) and error is not self.escaped:
                 raise
-            if self.heap.sets:
+            if self.heap.tables.sets:
                 note_operation(self.heap, fn, args, failed=True)
             if is_a(error, BufferError) and args and id(args[0]) in self.heap.held_views:
                 raise Break("SB006", "a buffer changes its size that somebody outside has a view of") from None
@@ -290,7 +290,7 @@ class NativeCaller(Machine):
             self.guard_digits()
         if self.pending is not None:
             raise self.pending
-        if self.heap.sets:
+        if self.heap.tables.sets:
             note_operation(self.heap, fn, args, failed=False)
         if self.policy.not_rebuilt:
             self.refuse_not_rebuilt(result)

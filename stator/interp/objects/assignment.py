@@ -142,7 +142,7 @@ def writable_dict(vm: Any, obj: Any, name: str, descr: Any) -> dict[str, Any]:
         return shadow
     if tracker is not None and tracker.shape is Shape.OPAQUE:
         raise Break("SB006", f"assignment to attribute {name!r} of a {type(obj).__name__}")
-    if id(obj) in vm.heap.given_dicts:
+    if id(obj) in vm.heap.dicts.given:
         vm.heap.note_write(own)
     return own
 
@@ -175,7 +175,7 @@ def give_dict(vm: Any, descr: Any, obj: Any, namespace: Any, cont: Any) -> None:
     """`obj.__dict__ = namespace`: from now on the attributes of an object of the trace are the items of that dict."""
     refuse_another_dict(vm, obj)
     vm.native(descr.__set__, (obj, namespace))
-    vm.heap.given_dicts[id(obj)] = obj, namespace
+    vm.heap.dicts.given[id(obj)] = obj, namespace
     vm.give(None, cont)
 
 
@@ -183,7 +183,7 @@ def refuse_another_dict(vm: Any, obj: Any) -> None:
     """Others may hold the dict that an object from outside has now; that of an object of the trace is let go."""
     if vm.heap.tracker_of(obj) is not None or is_outside(vm, obj) or is_a(obj, _MADE_WITH_THEIR_DICT):
         raise Break("SB006", f"another __dict__ for a {type(obj).__name__}")
-    vm.heap.owners.pop(id(instance_dict(obj)), None)
+    vm.heap.dicts.owners.pop(id(instance_dict(obj)), None)
 
 
 _MADE_WITH_THEIR_DICT = (types.FunctionType, BaseException, types.SimpleNamespace, functools.partial)
@@ -208,7 +208,7 @@ def refuse_the_users_own(vm: Any, obj: Any, what: str) -> None:
 
 def overlay_of(vm: Any, cls: type) -> dict[str, Any]:
     """What the trace has written to a class from outside."""
-    if cls in vm.heap.class_views:
+    if cls in vm.heap.dicts.class_views:
         raise Break("SB006", f"assignment to the class {cls.__name__}, whose __dict__ was taken as a value")
     return vm.classes.overlays.setdefault(cls, {})
 
@@ -352,7 +352,7 @@ def delete_descriptor(vm: Any, descr: Any, obj: Any, name: str, cont: Any) -> No
     if cls is types.GetSetDescriptorType and name == "__dict__":
         refuse_another_dict(vm, obj)
         vm.native(descr.__delete__, (obj,))
-        vm.heap.given_dicts.pop(id(obj), None)
+        vm.heap.dicts.given.pop(id(obj), None)
         return vm.give(None, cont)
     deleter = find(vm, cls, "__delete__")
     if deleter is MISSING:

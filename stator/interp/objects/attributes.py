@@ -193,7 +193,7 @@ def read_instance_dict(vm: Any, obj: Any, name: str) -> Any:
     if type(value) is Box:
         return value.force()
     heap = vm.heap
-    if id(obj) in heap.given_dicts:
+    if id(obj) in heap.dicts.given:
         return read_dict(vm, own, name)
     tracker = heap.by_standin.get(id(obj))
     if tracker is not None and tracker.shape is not Shape.OPAQUE:
@@ -241,7 +241,7 @@ def is_empty_table(vm: Any, obj: Any, name: str) -> bool:
 def is_unseen_table(heap: Any, box: Any) -> bool:
     """Whether a place of an outside object holds an empty OrderedDict that nobody has looked at."""
     return type(box) is Box and not box.forced and type(box.raw) is collections.OrderedDict and not box.raw \
-        and id(box.raw) not in heap.by_original and id(box.raw) not in heap.replayed
+        and id(box.raw) not in heap.by_original and id(box.raw) not in heap.replayed.objects
 
 
 def reads_plainly(vm: Any, cls: type) -> bool:

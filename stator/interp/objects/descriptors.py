@@ -189,7 +189,7 @@ def read_c_member(vm: Any, descr: Any, obj: Any, cont: Any) -> None:
         own = descr.__get__(obj)
         if tracker is None and is_outside(vm, obj):
             return vm.give(heap.adopt(own, DictOf(heap.source_of(obj))), cont)
-        if type(own) is dict and id(obj) not in heap.given_dicts:
+        if type(own) is dict and id(obj) not in heap.dicts.given:
             heap.note_namespace(own, obj, tracker)
         return vm.give(own, cont)
     if type(obj) is numpy.ndarray:
@@ -235,7 +235,7 @@ def read_c_member(vm: Any, descr: Any, obj: Any, cont: Any) -> None:
         pass  # a method that the trace has bound
     elif is_a(obj, _SELF_STANDING) and id(obj) not in vm.fresh and id(value) not in heap.by_standin:
         value = heap.adopt(value, Attr(heap.source_of(obj), name))
-    elif name == "__dict__" and is_a(obj, types.FunctionType) and id(obj) not in heap.given_dicts:
+    elif name == "__dict__" and is_a(obj, types.FunctionType) and id(obj) not in heap.dicts.given:
         heap.note_namespace(value, obj, None)
     elif (tracker := heap.by_standin.get(id(obj))) is not None and tracker.shape is Shape.OPAQUE:
         if type(obj) is torch.Generator and name == "device":

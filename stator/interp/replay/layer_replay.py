@@ -166,8 +166,8 @@ class Replay:
         for each in vm.mechanisms:
             if not each.allows_replay():
                 return False
-        if self.checked != heap.writes:
-            self.checked, self.state = heap.writes, changed_state(vm)
+        if self.checked != heap.changes.writes:
+            self.checked, self.state = heap.changes.writes, changed_state(vm)
         return self.state is not None
 
     def mark(self) -> tuple[Any, ...]:
@@ -249,14 +249,14 @@ class Replay:
         for number, is_input in template.tensors:
             if id(images[number]) not in heap.by_original and (not is_input or images[number].__dict__):
                 return False
-        for key in heap.replayed.keys() & ids.keys():
-            _, other, place = heap.replayed[key]
+        for key in heap.replayed.objects.keys() & ids.keys():
+            _, other, place = heap.replayed.objects[key]
             if other.source(place) != said.source(template.holdings[ids[key]].place):
                 return False
         for key in heap.sources.keys() & ids.keys():
             if heap.sources[key] != said.source(template.holdings[ids[key]].place):
                 return False
-        return heap.namespaces.keys().isdisjoint(ids)
+        return heap.dicts.namespaces.keys().isdisjoint(ids)
 
     def play(self, template: Template, images: tuple[Any, ...], said: Said, tensors: list[Any]) -> Any:
         """Add what the first segment added, in terms of this module."""
@@ -307,7 +307,7 @@ class Replay:
     def note(self, template: Template, images: tuple[Any, ...], said: Said) -> None:
         """The objects were not adopted; when one is, through whatever place, this one is the first it was seen at."""
         heap = self.vm.heap
-        replayed, met = heap.replayed, heap.by_original
+        replayed, met = heap.replayed.objects, heap.by_original
         seen: list[tuple[Any, int]] = []
         for place, image in zip(template.places, images, strict=True):
             key = id(image)
@@ -319,8 +319,8 @@ class Replay:
             if cls not in _WITHOUT_DICT and (cls is not collections.OrderedDict or gc.get_referents(image)):
                 own = instance_dict(image)  # asking an empty OrderedDict for its own would make one
                 if own is not None:
-                    heap.replayed_dicts[id(own)] = found
-        heap.replays.append((said, seen))
+                    heap.replayed.dicts[id(own)] = found
+        heap.replayed.plays.append((said, seen))
 
     def rebuild(self, value: Any, places: dict[int, Any], nodes: dict[fx.Node, fx.Node], fakes: dict[int, Any]) -> Any:
         if type(value) is FakeTensor:

@@ -112,10 +112,10 @@ def collect_holdings(vm: Any, template: Template, changed: set[int], index: Fact
     met = {id(holding.original) for holding in template.holdings}
     for source in found:
         for table in index.glanced.get(source, ())[:1]:
-            if id(table) not in met and id(table) not in vm.heap.replayed:
+            if id(table) not in met and id(table) not in vm.heap.replayed.objects:
                 template.holdings.append(Holding(template.number(source), None, table))
         for original in index.replayed.get(source, ()):
-            if id(original) in vm.heap.replayed:
+            if id(original) in vm.heap.replayed.objects:
                 template.holdings.append(Holding(template.number(source), None, original))
         for key in index.functions.get(source, ()) if type(source) is not DictOf else ():  # its owner is held
             if key not in index.kept:

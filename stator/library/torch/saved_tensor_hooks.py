@@ -177,8 +177,8 @@ class HooksAround:
         vm = self.vm
         if vm.effects.noted or vm.contexts.sets or vm.classes.overlays:
             return True
-        if self.checked != vm.heap.writes:
-            self.checked, self.changed = vm.heap.writes, has_changes(vm)
+        if self.checked != vm.heap.changes.writes:
+            self.checked, self.changed = vm.heap.changes.writes, has_changes(vm)
         return self.changed
 
 
