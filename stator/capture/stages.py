@@ -102,8 +102,6 @@ def capture(site: CallSite, bound: tuple[Any, ...],
     try:
         prepare_backend(site.settings)
         done = trace(lambda vm: site.begin(vm, bound))
-        if site.keep_traces:
-            site.traces.append(done)
         if done.stop is not None:
             return stopped(site, done, done.stop, bound)
         if done.error is not None:  # the program raises: CPython raises best, under the guards that led there
@@ -147,7 +145,7 @@ def capture(site: CallSite, bound: tuple[Any, ...],
         internal_failure(site, error)
         return None
     finally:
-        if done is not None and not site.keep_traces:
+        if done is not None:
             done.release()
 
 
@@ -180,8 +178,8 @@ def ask_less(site: CallSite, done: Trace) -> bool:
     if recorder.backend.takes_sparse and any(is_sparse(graph_input.tensor) for graph_input in recorder.inputs):
         site.turned_off.add("sparse inputs")  # break at what uses them
         return True
-    if site.data_dependent and recorder.symbols.has_fresh:
-        site.data_dependent = False  # break at each instead
+    if site.learned.data_dependent and recorder.symbols.has_fresh:
+        site.learned.data_dependent = False  # break at each instead
         return True
     return False
 
@@ -413,15 +411,15 @@ def must_repeat(site: CallSite, stop: Break) -> bool:
     way = stop.data.get("turn_off")
     if way is not None and way not in site.turned_off:
         site.turned_off.add(str(way))
-        site.why_off[str(way)] = stop.cause
+        site.learned.why_off[str(way)] = stop.cause
         return True
     made = stop.data.get("made")
-    if isinstance(made, type) and made not in site.not_rebuilt:
-        site.not_rebuilt.add(made)  # break where it is made
+    if isinstance(made, type) and made not in site.learned.not_rebuilt:
+        site.learned.not_rebuilt.add(made)  # break where it is made
         return True
-    if not stop.data.get("uncertain") or site.branches_break:
+    if not stop.data.get("uncertain") or site.learned.branches_break:
         return False
-    site.branches_break = True
+    site.learned.branches_break = True
     return True
 
 
@@ -447,17 +445,17 @@ def report_change(site: CallSite, changed: WorldChanged) -> None:
         who += " or another thread"
     why = f"a fact changes in every capture of {site.name}, by {who}: {changed}"
     decline(site, why)
-    site.failures += 1
-    if site.failures == 1:
+    site.eager.failures += 1
+    if site.eager.failures == 1:
         warnings.warn(f"stator: {why}; the call runs eagerly", RuntimeWarning, stacklevel=6)
 
 
 def internal_failure(site: CallSite, error: BaseException) -> None:
-    site.failures += 1
+    site.eager.failures += 1
     events.emit(events.InternalFailure(site.name, error))
     if site.settings.strict or site.settings.fullgraph:
         raise InternalError(f"capturing {site.name} failed: {type(error).__name__}: {error}") from error
-    if site.failures == 1:
+    if site.eager.failures == 1:
         warnings.warn(f"stator: capturing {site.name} failed by a bug of Stator's ({type(error).__name__}: {error}); "
                       "the call runs eagerly. STATOR_STRICT=1 raises it.", RuntimeWarning, stacklevel=5)
     return None

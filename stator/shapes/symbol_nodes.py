@@ -134,8 +134,7 @@ class SymbolNodes:
         self.tracer = _ExampleTracer(graph)
         self.definitions: dict[sympy.Symbol, tuple[fx.Node, Any]] = {}  # symbol -> its node and the path from there
         self.known: dict[sympy.Basic, Any] = {}  # expression -> Proxy
-        self.by_value: dict[int, fx.Node] = {}  # id of a symbolic value -> the very node that made it
-        self.kept: list[Any] = []
+        self.by_value: dict[int, tuple[fx.Node, Any]] = {}  # id of a symbolic value -> the very node that made it, it
         self.origins: dict[sympy.Symbol, Operand] = {}  # where guards read a symbol's value
         self.properties: list[tuple[Operand, Any, Any]] = []  # sizes and strides of inputs, their expressions, the line
         self.declared: list[tuple[Operand, Any, Any]] = []  # sizes that the user declared dynamic, and how
@@ -251,8 +250,7 @@ class SymbolNodes:
 
     def remember(self, value: Any, node: fx.Node) -> None:
         """`node` computes this very value."""
-        self.kept.append(value)
-        self.by_value[id(value)] = node
+        self.by_value[id(value)] = node, value
         if not isinstance(value.node.expr, (sympy.Number, BooleanAtom)):
             self.known.setdefault(value.node.expr, fx.Proxy(node, self.tracer))
 
@@ -282,9 +280,9 @@ class SymbolNodes:
         constant = as_constant(value)
         if type(constant) not in SYMBOLIC:
             return constant
-        node = self.by_value.get(id(value))
-        if node is not None:
-            return node
+        made_by = self.by_value.get(id(value))
+        if made_by is not None:
+            return made_by[0]
         expression = value.node.expr
         if not self.can_make(expression):
             expression = value.node._expr

@@ -41,6 +41,16 @@ KEPT = 4  # segments remembered of one class and description: blocks of one clas
 _NOTHING = object()
 
 
+@dataclass(slots=True)
+class Extent:
+    """How far graph and heap had got."""
+
+    node: Any = None  # the last one
+    inputs: int = 0
+    trackers: int = 0
+    guards: int = 0
+
+
 @dataclass
 class Segment:
     """A call of a module, from its entry to its return."""
@@ -51,22 +61,19 @@ class Segment:
     tensors: list[Any]  # of the arguments, as the description numbers them
     objects: set[int]  # outside objects among the arguments, by the ids of their stand-ins
     held: Any  # the arguments: their ids are part of the description
-    first_node: fx.Node  # the last one before it
-    first_input: int
+    begin: Extent
     steps: int
     jumps: int
     mark: Any  # what must not change while it runs
-    last_node: Any = None
-    last_input: int = 0
-    last_tracker: int = 0
-    last_guard: int = 0
+    end: Extent | None = None
     value: Any = None
     places: dict[int, Any] = field(default_factory=dict)  # of its results, by id: what made them when it returned
     template: Any = None  # a Template; False where there cannot be one
 
     def nodes(self) -> Iterator[fx.Node]:
-        node = self.first_node
-        while node is not self.last_node:
+        assert self.end is not None
+        node = self.begin.node
+        while node is not self.end.node:
             node = node.next
             if node.op != "placeholder":
                 yield node
@@ -125,7 +132,8 @@ class Replay:
         vm = self.vm
         recorder = vm.recorder
         return Segment(tracker.source, type(tracker.original), vm.stack_trace(), tensors, objects, held,
-                       recorder.graph._root._prev, len(recorder.inputs), vm.steps, vm.progress.jumps, self.mark())
+                       Extent(recorder.graph._root._prev, len(recorder.inputs)), vm.steps, vm.progress.jumps,
+                       self.mark())
 
     def is_small(self, tracker: Any) -> bool:
         """Whether another module of the class had less to do than is worth comparing, and this one has no parts."""
@@ -141,11 +149,11 @@ class Replay:
                 or not plain_value(vm, value, segment.tensors, given_tuples(held)):
             return
         recorder = vm.recorder
-        segment.last_node, segment.last_input = recorder.graph._root._prev, len(recorder.inputs)
+        segment.end = Extent(recorder.graph._root._prev, len(recorder.inputs), len(vm.heap.trackers),
+                             len(vm.heap.guards))
         if sum(1 for _ in itertools.islice(segment.nodes(), SMALLEST)) < SMALLEST:
             self.small.add(segment.cls)
             return
-        segment.last_tracker, segment.last_guard = len(vm.heap.trackers), len(vm.heap.guards)
         segment.steps, segment.jumps = vm.steps - segment.steps, vm.progress.jumps - segment.jumps
         segment.value = value
         # The node of a part of a result (`topk(x)[1]`) is made where it is first used, which may be after the segment.
