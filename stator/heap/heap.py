@@ -124,6 +124,7 @@ class Heap(Exposure):
 
     def clear(self) -> None:
         super().clear()
+        self.replayed.clear()
         self.constants.clear()
         self.arrays.clear()
         self.faces.clear()

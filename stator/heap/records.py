@@ -127,8 +127,11 @@ class Records(Mechanism):
                 if own is not None and own is not instance_dict(tracker.original):
                     own.clear()
         for held in vars(self).values():
-            if type(held) is dict or type(held) is list or isinstance(held, Mechanism) and held is not self:
+            if type(held) is dict or type(held) is list:
                 held.clear()
+        self.dicts.clear()
+        self.tables.clear()
+        self.changes.clear()
 
     # ------------------------------------------------------------------ guards
 

@@ -39,11 +39,10 @@ class Mechanism:
 
     def clear(self) -> None:
         """Release the objects of the program."""
-        for base in type(self).__mro__:
-            for name in base.__dict__.get("__slots__", ()):
-                held = getattr(self, name)
-                if type(held) is dict or type(held) is list:
-                    held.clear()
+        for name in self.__slots__:
+            held = getattr(self, name)
+            if type(held) is dict or type(held) is list:
+                held.clear()
 
 
 def key_ids(table: dict[Hashable, dict[str, Any]]) -> list[tuple[Hashable, str, int]]:
