@@ -24,7 +24,7 @@ from stator.shapes.policy import Policy
 from stator.source import Pinned, Source
 
 
-def _nowhere() -> None:
+def _nothing(*values: Any) -> None:
     return None
 
 
@@ -36,18 +36,14 @@ def _itself(value: Any) -> Any:
     return value
 
 
-def _unasked(value: Any) -> None:
-    return None
-
-
 @dataclass(slots=True, eq=False)
 class HeapServices:
     """Functions of the trace that the heap calls."""
 
-    locate: Callable[[], Any] = _nowhere  # the user's line now being interpreted
+    locate: Callable[[], Any] = _nothing  # the user's line now being interpreted
     run_native: Callable[..., Any] = _call  # with the frame hook on
     handed_to_c: Callable[[Any], Any] = _itself  # a callable or a generator that C code will run
-    asked_by_c: Callable[[Any], None] = _unasked  # an object for its special methods
+    asked_by_c: Callable[[Any], None] = _nothing  # an object for its special methods
 
 
 @dataclass(slots=True, eq=False)
@@ -129,9 +125,8 @@ class Records(Mechanism):
         for held in vars(self).values():
             if type(held) is dict or type(held) is list:
                 held.clear()
-        self.dicts.clear()
-        self.tables.clear()
-        self.changes.clear()
+        for tables in (self.dicts, self.tables, self.changes):
+            tables.clear()
 
     # ------------------------------------------------------------------ guards
 

@@ -30,7 +30,7 @@ from stator.heap.constant_places import Constants
 from stator.heap.heap import Heap
 from stator.heap.iterators import outside_iterators, peekable_iterators
 from stator.heap.memory_faces import Faces
-from stator.interp import imports
+from stator.interp import imports, noted_effects
 from stator.interp.arrays import native_numpy
 from stator.interp.branches import assertions
 from stator.interp.calls import native_calls
@@ -41,7 +41,7 @@ from stator.interp.objects import assignment
 from stator.interp.opcodes import exception_opcodes
 from stator.interp.tensors import grad_flags, tensor_copies
 from stator.interp.vm import VM
-from stator.library.python import caches, decimals, printing_and_logging, random_numbers, weak_references
+from stator.library.python import caches, decimals, random_numbers, weak_references
 from stator.library.python.state import abstract_classes
 
 
@@ -160,8 +160,8 @@ SWITCHES = [
     Switch("class attributes written back", forgetting(lambda vm: vm.classes.overlays.clear()), ("class_attribute_written",)),
     Switch("text replayed", forgetting(lambda vm: vm.effects.noted.clear()), ("printed_text", "warnings_and_text_interleaved")),
     Switch("text before the changes", forgetting(lambda vm: setattr(vm.effects, "early", 0)), ("text_before_mutations",)),
-    Switch("watched text breaks", without(printing_and_logging, "anything_changed", lambda heap: False), ("text_between_mutations",)),
-    Switch("warnings that raise", without(printing_and_logging, "warnings_can_raise", lambda: False),
+    Switch("watched text breaks", without(noted_effects, "anything_changed", lambda heap: False), ("text_between_mutations",)),
+    Switch("warnings that raise", without(noted_effects, "warnings_can_raise", lambda: False),
            ("warning_turned_into_an_error",)),
     Switch("stand-ins of lists", adopted_as("_adopt_list"), ("list_sorted_in_place", "list_changed_while_iterated")),
     Switch("stand-ins of dicts", adopted_as("_adopt_dict"), ("order_of_keys_written_back",)),
