@@ -14,7 +14,7 @@ from typing import Any
 class Mechanism:
     """State that one mechanism keeps for one trace."""
 
-    __slots__ = ()
+    __slots__: tuple[str, ...] = ()
 
     feeds_graph = False  # whether its notes are part of the graph or its inputs: no change of anything outside
 
