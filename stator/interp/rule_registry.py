@@ -34,7 +34,7 @@ def rule(*callables: Any, arity: tuple[int, ...] = ()) -> Callable[[Any], Any]:
     """
     def register(function: Any) -> Any:
         names = list(inspect.signature(function).parameters)
-        continuing = function if names == [*_RAW, "cont"] else _returning(function)
+        continuing = function if names[:4] == [*_RAW, "cont"] else _returning(function)  # more have defaults
         for callable_ in callables:
             if arity:
                 performed = _checked(callable_, continuing, lambda: (min(arity), max(arity), frozenset()))

@@ -30,7 +30,7 @@ from stator.heap.constant_places import Constants
 from stator.heap.heap import Heap
 from stator.heap.iterators import outside_iterators, peekable_iterators
 from stator.heap.memory_faces import Faces
-from stator.interp import imports
+from stator.interp import imports, noted_effects
 from stator.interp.arrays import native_numpy
 from stator.interp.branches import assertions
 from stator.interp.calls import native_calls
@@ -41,7 +41,12 @@ from stator.interp.objects import assignment
 from stator.interp.opcodes import exception_opcodes
 from stator.interp.tensors import grad_flags, tensor_copies
 from stator.interp.vm import VM
-from stator.library.python import caches, decimals, printing_and_logging, random_numbers, weak_references
+from stator.library.python import (
+    caches,
+    decimals,
+    random_numbers,
+    weak_references,
+)
 from stator.library.python.state import abstract_classes
 
 
@@ -157,11 +162,11 @@ SWITCHES = [
     Switch("slots written back", without(write_back, "_diff_slots"), ("slot_written",)),
     Switch("order of attributes", without(write_back, "put_back", lambda before, now: set()), ("attribute_order_written_back",)),
     Switch("globals written back", forgetting(forget_globals), ("global_written",)),
-    Switch("class attributes written back", forgetting(lambda vm: vm.class_overlays.clear()), ("class_attribute_written",)),
-    Switch("text replayed", forgetting(lambda vm: vm.effects.clear()), ("printed_text", "warnings_and_text_interleaved")),
-    Switch("text before the changes", forgetting(lambda vm: setattr(vm, "early_effects", 0)), ("text_before_mutations",)),
-    Switch("watched text breaks", without(printing_and_logging, "anything_changed", lambda heap: False), ("text_between_mutations",)),
-    Switch("warnings that raise", without(printing_and_logging, "warnings_can_raise", lambda: False),
+    Switch("class attributes written back", forgetting(lambda vm: vm.classes.overlays.clear()), ("class_attribute_written",)),
+    Switch("text replayed", forgetting(lambda vm: vm.effects.noted.clear()), ("printed_text", "warnings_and_text_interleaved")),
+    Switch("text before the changes", forgetting(lambda vm: setattr(vm.effects, "early", 0)), ("text_before_mutations",)),
+    Switch("watched text breaks", without(noted_effects, "anything_changed", lambda heap: False), ("text_between_mutations",)),
+    Switch("warnings that raise", without(noted_effects, "warnings_can_raise", lambda: False),
            ("warning_turned_into_an_error",)),
     Switch("stand-ins of lists", adopted_as("_adopt_list"), ("list_sorted_in_place", "list_changed_while_iterated")),
     Switch("stand-ins of dicts", adopted_as("_adopt_dict"), ("order_of_keys_written_back",)),
@@ -192,7 +197,7 @@ SWITCHES = [
            ("decimals_under_a_context",)),
     Switch("settings of decimals", without(decimals, "guard_decimal_settings"), ("decimals_under_a_context",)),
     Switch("flags of decimals", without(write_back, "raised_flags", lambda vm: ()), ("decimals_under_a_context",)),
-    Switch("calls of a cache made again", forgetting(lambda vm: vm.effects.clear()), ("lru_cache_hit",)),
+    Switch("calls of a cache made again", forgetting(lambda vm: vm.effects.noted.clear()), ("lru_cache_hit",)),
     Switch("a cache is looked into", without(caches, "kept_result", lambda wrapper, key: caches.ABSENT),
            ("lru_cache_of_a_fact_that_changed",)),
     Switch("keys of a cache are not asked", without(outside_caches, "_unasked", lambda key: key),
@@ -240,13 +245,13 @@ SWITCHES = [
            ("parameter_replaced",)),
     Switch("iterators moved on", without(write_back, "_diff_upcoming"), ("outside_iterator",)),
     Switch("generators moved on", without(write_back, "_diff_generator"), ("outside_generator",)),
-    Switch("attributes of tensors written back", forgetting(lambda vm: vm.tensor_attributes.clear()),
+    Switch("attributes of tensors written back", forgetting(lambda vm: vm.tensors.attributes.clear()),
            ("attribute_set_on_a_tensor",)),
     Switch("torch's stream of a call that is made again", without(failing_calls, "draws_random_numbers", lambda target: False),
            ("error_after_draws", "error_after_draws_alone")),
     Switch("identities of originals", without(VM, "guard_identity", lambda self, value: value),
            ("identity_as_a_number", "hash_as_a_number")),
-    Switch("locks left as the program leaves them", forgetting(lambda vm: vm.locks.clear()), ("lock_left_held",)),
+    Switch("locks left as the program leaves them", forgetting(lambda vm: vm.locks.used.clear()), ("lock_left_held",)),
     Switch("a trace lets go of objects", without(Trace, "release"), ("finalizer_of_an_outside_object",)),
     Switch("finalizers break", without(Heap, "_refuse_finalizer", Heap._adopt_opaque), ("finalizer_of_an_outside_object",)),
     Switch("special methods of tensors are guarded", without(stages, "guard_slots"), ("length_of_tensors_patched",)),
