@@ -27,7 +27,7 @@ help:
 	@echo "make demo         capture a model, and show the graph, the guards and what it cost"
 	@echo "make test         every test but the long list of models"
 	@echo "make fuzz         random programs against eager, for MINUTES=n"
-	@echo "make check        the quick loop: ruff, mypy, import layers, smoke"
+	@echo "make check        the quick loop: ruff, mypy, import layers, ratchets, smoke"
 	@echo "make mutation     switches off one thing after the other, and asks which test notices"
 	@echo "make sanitize     the core built with ASan and UBSan, under the tests that exercise it"
 	@echo "make bench        capture time and call overhead beside torch._dynamo"
@@ -91,7 +91,7 @@ fuzz: setup
 check: setup
 	@echo "[1/4] ruff";   $(PY) -m ruff check --quiet .
 	@echo "[2/4] mypy";   $(PY) -m mypy
-	@echo "[3/4] layers"; $(PYTEST) -q tests/unit/test_layers.py tests/unit/test_project.py
+	@echo "[3/4] layers"; $(PYTEST) -q tests/unit/test_layers.py tests/unit/test_ratchets.py tests/unit/test_project.py
 	@echo "[4/4] smoke";  $(PYTEST) -q tests/unit/test_smoke.py
 
 sanitize: setup

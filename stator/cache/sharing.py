@@ -38,7 +38,7 @@ def description_of(done: Any, residual: Any) -> Description | None:
     outputs = next(node for node in reversed(residual.graph.graph.nodes) if node.op == "output")
     if any(getattr(node.meta.get("example_value"), "requires_grad", False) for node in outputs.all_input_nodes):
         return None
-    return describe(residual.graph.graph, residual.graph_inputs, symbols, done.vm.recorder.writes_in_place)
+    return describe(residual.graph.graph, residual.graph_inputs, symbols, done.vm.recorder.log.in_place)
 
 
 def shareable(done: Any, compiled: Any, description: Description | None) -> Shareable | None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from stator.cache.sharing import Shareable
-from stator.capture.trace import Trace, root_frame
+from stator.capture.trace import root_frame
 from stator.graph.analysis.overlapping_writes import Overlaps
 from stator.guards.guard import Guard
 from stator.guards.lower import Program
@@ -44,6 +44,36 @@ class Installed:
     number: int = field(default_factory=itertools.count().__next__)  # later entries have larger ones
 
 
+@dataclass(slots=True)
+class EagerRecord:
+    """Why and how often calls of a site ran eagerly, and what its user was shown of it."""
+
+    limit_told: bool = False  # that the limit was reached
+    gave_up: bool = False  # guarding what kept changing
+    told: bool = False  # that calls run eagerly from there on
+    failures: int = 0
+    calls: int = 0  # under the stance "eager_then_compile"
+
+
+@dataclass(slots=True)
+class ForcedBackend:
+    """The backend that a stance forces, where one does."""
+
+    own_settings: Settings  # of the site, without it
+    backend: Any = None
+    put_aside: dict[int, tuple[Any, list[Any]]] = field(default_factory=dict)  # entries for backends not in force
+
+
+@dataclass(slots=True)
+class Learned:
+    """What whole traces showed to be wrong at a site."""
+
+    data_dependent: bool = True  # unbacked numbers are symbols of the graph, until a backend refuses them
+    not_rebuilt: set[type] = field(default_factory=set)  # C types of values that left, and no residual could make
+    why_off: dict[Strategy, str] = field(default_factory=dict)  # the break that turned a way of capturing off
+    branches_break: bool = False  # a tensor that a captured branch left as it was would be seen under two names
+
+
 @dataclass
 class CallSite:
     """One `compile()` call, or one resume point of it: its function, settings and compiled entries."""
@@ -52,29 +82,18 @@ class CallSite:
     settings: Settings
     name: str
     compiled: Any = None
-    limit_told: bool = False  # that the limit was reached
-    gave_up: bool = False  # guarding what kept changing
-    eager_told: bool = False  # that calls run eagerly from there on
-    failures: int = 0
-    eager_calls: int = 0  # under the stance "eager_then_compile"
-    traces: list[Trace] = field(default_factory=list)
-    keep_traces: bool = False
     point: Any = None  # emit.ResumePoint: where this site goes on after a graph break; None: at the start
     points: Any = None  # emit.Points of the whole call, shared by its sites
     nested: Any = None  # cache.NestedFrames: functions entered below the breaks of the whole call
     is_nested: bool = False  # entered below a break of another call, whose results are still in use
     shapes: Policy = field(init=False)
-    data_dependent: bool = True  # numbers that only the graph knows are symbols of it, until a backend refuses them
     turned_off: set[Strategy] = field(default_factory=set)  # a trace showed them to be wrong here
-    not_rebuilt: set[type] = field(default_factory=set)  # C types of values that left, and no residual could make
-    why_off: dict[Strategy, str] = field(default_factory=dict)  # what showed it, where a break did
-    forced: Any = None  # the backend that a stance forces, where one does
-    put_aside: dict[int, tuple[Any, list[Any]]] = field(default_factory=dict)  # entries for backends not in force
-    own_settings: Settings = field(init=False)
-    branches_break: bool = False  # a tensor that a captured branch left as it was would be seen under two names
+    learned: Learned = field(default_factory=Learned)
+    eager: EagerRecord = field(default_factory=EagerRecord)
+    stance: ForcedBackend = field(init=False)
 
     def __post_init__(self) -> None:
-        self.own_settings = self.settings
+        self.stance = ForcedBackend(self.settings)
         self.shapes = Policy(self.settings.dynamic, breaks=not self.settings.fullgraph)
         self.shapes.memory.foreseen = profile.foreseen(self.place)
         if self.point is None and self.settings.shapes:
@@ -95,25 +114,25 @@ class CallSite:
 
     def begin(self, vm: VM, bound: tuple[Any, ...]) -> Any:
         """The frames a trace of this site starts from."""
-        vm.recorder.data_dependent = self.data_dependent
-        vm.recorder.in_order = self.settings.runs_in_order
-        vm.recorder.keep_order = lambda node: None if self.breaks_are_errors(vm) else keep_order(vm, node)
-        vm.recorder.may_be_cut = self.settings.has_own_backend
+        vm.recorder.scope.data_dependent = self.learned.data_dependent
+        vm.recorder.backend.in_order = self.settings.runs_in_order
+        vm.recorder.services.keep_order = lambda node: None if self.breaks_are_errors(vm) else keep_order(vm, node)
+        vm.recorder.backend.may_be_cut = self.settings.has_own_backend
         vm.recorder.wrappers.may_open = Strategy.SYMBOLIC_WRAPPERS not in self.turned_off
-        vm.recorder.takes_sparse = Strategy.SPARSE_INPUTS not in self.turned_off
+        vm.recorder.backend.takes_sparse = Strategy.SPARSE_INPUTS not in self.turned_off
         if self.settings.has_own_backend:
-            vm.recorder.overlaps = Overlaps(vm.recorder.propagation)
+            vm.recorder.backend.overlaps = Overlaps(vm.recorder.propagation)
         if Strategy.COMPILER in self.turned_off:
             vm.recorder.keep_as_it_is()
         vm.heap.shapes = self.shapes
-        vm.error_policy = marks.error_policy()
+        vm.policy.error_policy = marks.error_policy()
         vm.heap.trace_numpy = self.settings.trace_numpy
-        vm.capture_control_flow = self.settings.capture_control_flow and not self.branches_break
-        vm.not_rebuilt = self.not_rebuilt
-        vm.turned_off, vm.why_off = self.turned_off, types.MappingProxyType(self.why_off)
-        vm.effects_break = self.settings.print == "break"
+        vm.policy.capture_control_flow = self.settings.capture_control_flow and not self.learned.branches_break
+        vm.policy.not_rebuilt = self.learned.not_rebuilt
+        vm.policy.turned_off, vm.policy.why_off = self.turned_off, types.MappingProxyType(self.learned.why_off)
+        vm.policy.effects_break = self.settings.print == "break"
         vm.replay = Replay(vm) if self.settings.replay and Strategy.HANDLED_ERRORS not in self.turned_off else None
-        vm.strict = self.settings.strict
+        vm.policy.strict = self.settings.strict
         if self.point is None:
             return root_frame(vm, self.fn, bound), None, None
         point = self.point
@@ -121,5 +140,5 @@ class CallSite:
 
     def breaks_are_errors(self, vm: VM) -> bool:
         """The innermost `error_on_graph_break` region where the trace stopped decides, else `fullgraph`."""
-        policy: bool | None = vm.error_policy
+        policy: bool | None = vm.policy.error_policy
         return self.settings.fullgraph if policy is None else policy

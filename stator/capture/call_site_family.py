@@ -36,7 +36,7 @@ def join_family(compiled: Any, function: types.FunctionType) -> None:
 
 def entry_of_another(site: CallSite, bound: tuple[Any, ...]) -> tuple[Any, Any, Installed] | None:
     """An entry that accepts the call, as this place may install it."""
-    if site.point is not None or site.settings.isolate_recompiles or site.keep_traces:
+    if site.point is not None or site.settings.isolate_recompiles:
         return None
     others = [other for other in _members.get(site.fn, ()) if other is not site.compiled]
     if not others or is_marked(bound):
@@ -80,7 +80,7 @@ def is_given(tag: Installed | None) -> bool:
 
 def is_alike(one: CallSite, other: CallSite) -> bool:
     """Whether two places of one function compile it in the same way."""
-    return (one.is_nested == other.is_nested and one.forced is other.forced
+    return (one.is_nested == other.is_nested and one.stance.backend is other.stance.backend
             and same_settings(one.settings, other.settings))
 
 

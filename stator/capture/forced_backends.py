@@ -23,14 +23,14 @@ def settings_under(settings: Settings, backend: Any) -> Settings:
 
 def use_backend(site: CallSite, backend: Any) -> None:
     """Put aside what was compiled for the backend of now, and take up what was compiled for this one."""
-    if site.forced is backend:
+    if site.stance.backend is backend:
         return
     compiled = site.compiled
-    site.put_aside[id(site.forced)] = site.forced, compiled.entries()
+    site.stance.put_aside[id(site.stance.backend)] = site.stance.backend, compiled.entries()
     compiled.clear()
-    site.forced = backend
-    site.settings = settings_under(site.own_settings, backend)
-    _, entries = site.put_aside.pop(id(backend), (backend, []))
+    site.stance.backend = backend
+    site.settings = settings_under(site.stance.own_settings, backend)
+    _, entries = site.stance.put_aside.pop(id(backend), (backend, []))
     for entry in reversed(entries):
         compiled.add_entry(*entry)
     update_dispatch(compiled)

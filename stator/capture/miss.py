@@ -21,7 +21,7 @@ from stator.backends.generations import records_cuda_graphs
 from stator.cache.dispatch import update_dispatch
 from stator.cache.nested import NestedFrames
 from stator.cache.probe import BreakProbe
-from stator.capture.call_site import CallSite, Installed
+from stator.capture.call_site import CallSite, Installed, Learned
 from stator.capture.call_site_family import entry_of_another, join_family
 from stator.capture.forced_backends import use_backend
 from stator.capture.recompiles import forbid_recompile, gives_up, may_compile, over_limit, report_recompile
@@ -88,7 +88,7 @@ stance.on_forced_backend(force_backend)
 
 def make_nested_entry(site: CallSite, func: types.FunctionType) -> Any:
     """The entry of a function that was entered below a break of `site`: a call of its own, that may break."""
-    entry = make_entry(func, replace(site.own_settings, fullgraph=False, name=None, shapes={}))
+    entry = make_entry(func, replace(site.stance.own_settings, fullgraph=False, name=None, shapes={}))
     entry._stator_site.is_nested = True
     return entry
 
@@ -104,9 +104,9 @@ def reset() -> None:
     for compiled in list(_entries):
         compiled.clear()
         site = compiled._stator_site
-        site.put_aside.clear()
-        site.limit_told = site.eager_told = site.gave_up = False
-        site.eager_calls = 0
+        site.stance.put_aside.clear()
+        site.eager.limit_told = site.eager.told = site.eager.gave_up = False
+        site.eager.calls = 0
         site.shapes.memory.forget()
         site.shapes.memory.foreseen = None
 
@@ -248,8 +248,8 @@ def make_point_entry(site: CallSite, point: ResumePoint) -> Any:
     filename = f"<stator {point.name}>".replace("\0", "?")  # a code object may be called anything
     exec(compile(source, filename, "exec"), namespace)  # noqa: S102  our own text
     function = namespace["resumed"]
-    resumed = CallSite(function, site.own_settings, point.name, point=point, points=site.points, nested=site.nested,
-                       data_dependent=site.data_dependent)
+    resumed = CallSite(function, site.stance.own_settings, point.name, point=point, points=site.points,
+                       nested=site.nested, learned=Learned(site.learned.data_dependent))
     resumed.shapes.floats, resumed.shapes.items = site.shapes.floats, site.shapes.items
 
     resumed.compiled = _core.CompiledFunction(function, functools.partial(on_miss, resumed), ())

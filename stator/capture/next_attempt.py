@@ -52,8 +52,8 @@ def relax_capture(site: CallSite, done: Trace) -> bool:
         if strategy not in site.turned_off and relies(recorder):
             site.turned_off.add(strategy)
             return True
-    if site.data_dependent and recorder.symbols.has_fresh:
-        site.data_dependent = False  # break at each instead
+    if site.learned.data_dependent and recorder.symbols.has_fresh:
+        site.learned.data_dependent = False  # break at each instead
         return True
     return False
 
@@ -71,7 +71,7 @@ def run_uncompiled(site: CallSite, error: BackendError) -> bool:
 
 def hide_compiling(site: CallSite, done: Trace) -> bool:
     """After a trace that raised and had asked whether it is one: answer the next as eager code is answered."""
-    if not done.vm.compiling_shown or Strategy.COMPILING_SHOWN in site.turned_off:
+    if not done.vm.policy.compiling_shown or Strategy.COMPILING_SHOWN in site.turned_off:
         return False
     site.turned_off.add(Strategy.COMPILING_SHOWN)
     return True
@@ -82,12 +82,12 @@ def capture_without(site: CallSite, stop: Break) -> bool:
     strategy, made = stop.stop.turn_off, stop.stop.not_rebuilt
     if strategy is not None and strategy not in site.turned_off:
         site.turned_off.add(strategy)
-        site.why_off[strategy] = stop.cause
+        site.learned.why_off[strategy] = stop.cause
         return True
-    if made is not None and made not in site.not_rebuilt:
-        site.not_rebuilt.add(made)  # break where it is made
+    if made is not None and made not in site.learned.not_rebuilt:
+        site.learned.not_rebuilt.add(made)  # break where it is made
         return True
-    if not stop.stop.branches_break or site.branches_break:
+    if not stop.stop.branches_break or site.learned.branches_break:
         return False
-    site.branches_break = True
+    site.learned.branches_break = True
     return True

@@ -50,16 +50,16 @@ def gives_up(site: CallSite, bound: tuple[Any, ...], installed: list[Any]) -> bo
     if site.settings.fullgraph or len(installed) >= 2 * limit:
         return False
     found = [site.shapes.memory.give_up(tag.guards, bound) for _, _, tag in installed if tag is not None]
-    site.gave_up = site.gave_up or any(found)
-    if any(found) and not site.limit_told:
+    site.eager.gave_up = site.eager.gave_up or any(found)
+    if any(found) and not site.eager.limit_told:
         tell_limit(site, bound, "From now on what changes is no longer baked in: the instructions that look at it "
                                 "run natively, between compiled graphs.")
-    return site.gave_up
+    return site.eager.gave_up
 
 
 def tell_limit(site: CallSite, bound: tuple[Any, ...], consequence: str, accumulated: bool = False) -> None:
     """One warning for the site."""
-    site.limit_told = True
+    site.eager.limit_told = True
     limit = config.accumulated_recompile_limit if accumulated else site.settings.recompile_limit
     nearest = nearest_miss(site, bound)
     reason = f"; {describe(nearest)}" if nearest is not None else ""
@@ -92,8 +92,8 @@ def over_limit(site: CallSite, bound: tuple[Any, ...], accumulated: bool = False
         row = REGISTRY["SB021"]
         raise Unsupported(row.code, row.title, f"{site.name} was compiled {limit} times{reason}", row.remedy,
                           nearest.filename if nearest else None, nearest.line if nearest else None, ())
-    if not site.eager_told:
-        site.eager_told = True
+    if not site.eager.told:
+        site.eager.told = True
         rest = "the rest of the call after the break there" if site.point is not None else "it"
         tell_limit(site, bound, f"From now on {rest} runs eagerly wherever no entry fits.", accumulated)
     events.emit(events.EagerFallback(site.name, f"{'accumulated_' if accumulated else ''}recompile_limit {limit}"))
@@ -117,8 +117,8 @@ def may_compile(site: CallSite, bound: tuple[Any, ...]) -> bool:
         raise RecompileForbidden(f"no compiled entry of {site.name} fits this call, and the stance is "
                                  f"'fail_on_recompile'{reason}")
     if now == "eager_then_compile":
-        site.eager_calls += 1
-        if site.eager_calls > 1 or site.compiled.entries():
+        site.eager.calls += 1
+        if site.eager.calls > 1 or site.compiled.entries():
             return True
     events.emit(events.EagerFallback(site.name, f"the stance is {now!r}"))
     return False

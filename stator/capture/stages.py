@@ -101,8 +101,6 @@ def capture(site: CallSite, bound: tuple[Any, ...],
     try:
         prepare_backend(site.settings)
         done = trace(lambda vm: site.begin(vm, bound))
-        if site.keep_traces:
-            site.traces.append(done)
         if done.stop is not None:
             return stopped(site, done, done.stop, bound)
         if done.error is not None:  # the program raises: CPython raises best, under the guards that led there
@@ -146,16 +144,17 @@ def capture(site: CallSite, bound: tuple[Any, ...],
         internal_failure(site, error)
         return None
     finally:
-        if done is not None and not site.keep_traces:
+        if done is not None:
             done.release()
 
 
 def finish(site: CallSite, done: Trace, bound: tuple[Any, ...], started: float, values: list[Any] | None = None,
            resume: Any = None) -> tuple[Any, Any, Installed]:
     """Emit, compile, lower and check a trace that returned, or that stopped with live `values`."""
-    if done.vm.error_policy != marks.error_policy():  # a region was entered or left, and goes on after this segment
+    # A region was entered or left, and goes on after this segment.
+    if done.vm.policy.error_policy != marks.error_policy():
         setter = site.points.enter_policy if site.point is None else marks.set_error_policy
-        done.vm.effects.append(PolicySet(done.vm.error_policy, setter))
+        done.vm.effects.noted.append(PolicySet(done.vm.policy.error_policy, setter))
     begin = begins_generation(site.settings) if site.point is None and not site.is_nested else None
     residual = emit_residual(done.vm, done.value if resume is None else values, resume, begin)
     guard_shared_memory(done, residual)
@@ -171,9 +170,9 @@ def finish(site: CallSite, done: Trace, bound: tuple[Any, ...], started: float, 
             done.vm.recorder.slots_used |= runtime_names()
             compiled = past_patches(compiled) if NOW.patches else compiled
     function = residual.link(compiled, site.settings.backend_name)
-    if done.vm.modes_at_start:
+    if done.vm.modes.at_start:
         function = unasked(function)
-    if done.vm.locks:
+    if done.vm.locks.used:
         program, lowered, guards, function = under_locks(done, residual, function, bound)
     else:
         program, lowered, guards = checked_program(done, residual.wanted, bound, residual.packed)
@@ -182,7 +181,7 @@ def finish(site: CallSite, done: Trace, bound: tuple[Any, ...], started: float, 
                                        guards))
     residual.graph_inputs = []  # the tensors of the captured call are the user's to let go
     return program, function, Installed(lowered, guards, residual, shareable=serves,
-                                        under_locks=bool(done.vm.locks),
+                                        under_locks=bool(done.vm.locks.used),
                                         receiver=type(bound[0]) if bound else None)
 
 
@@ -193,7 +192,7 @@ def compiled_or_shared(site: CallSite, done: Trace, residual: Residual, bound: t
     description = None
     if done.vm.recorder.symbols.origins or any(tag is not None and tag.shareable for _, _, tag in entries):
         description = description_of(done, residual)
-    found = None if done.vm.modes_at_start else find_shared(entries, done, description, residual, bound)
+    found = None if done.vm.modes.at_start else find_shared(entries, done, description, residual, bound)
     if found is not None:
         done.vm.heap.guards.update(found[1])
         return found[0], None
@@ -216,7 +215,7 @@ def compiled_or_shared(site: CallSite, done: Trace, residual: Residual, bound: t
 def why_as_it_is(done: Trace, graph: fx.Graph, inputs: list[Any], settings: Settings) -> str:
     """Why no compiler may have a graph; empty where one may."""
     recorder = done.vm.recorder
-    if recorder.as_it_is:
+    if recorder.backend.as_it_is:
         return "an operation that compilers do otherwise"
     if settings.runs_in_order:
         return ""
@@ -224,23 +223,23 @@ def why_as_it_is(done: Trace, graph: fx.Graph, inputs: list[Any], settings: Sett
         return "results that are differentiated one by one"
     if done.stop is not None and done.stop.detail == ASSIGNED and any(map(wants_grad, output_nodes(graph))):
         return "a tensor that autograd may have saved, which gets other memory"
-    if recorder.overlaps is None or not recorder.writes_in_place:
+    if recorder.backend.overlaps is None or not recorder.log.in_place:
         return ""
     if needs_old_values(graph):
         return "a write to an input whose old value is needed"
     if saves_written_tensors(graph):
         return "a write to a tensor that autograd has saved"
-    if overlapping_inputs(inputs, recorder.overlaps.storages):
+    if overlapping_inputs(inputs, recorder.backend.overlaps.storages):
         return "a write to one of two inputs that overlap"
     if overlap_across_storages(inputs):
         return "a write to memory that inputs share through several storages"
-    return str(recorder.overlaps.found)
+    return str(recorder.backend.overlaps.found)
 
 
 def under_locks(done: Trace, residual: Residual, function: Any,
                 bound: tuple[Any, ...]) -> tuple[Any, Program, Sequence[Guard], Any]:
     """The guards, and a residual that takes the program's locks before it relies on them."""
-    states = list(done.vm.locks.values())
+    states = list(done.vm.locks.used.values())
     wanted = [*bound_arguments(len(bound)), *(state.source for state in states)]
     program, lowered, guards = checked_program(done, wanted, bound)
     return program, lowered, guards, UnderLocks(guards, residual, function, len(bound), states)
@@ -249,22 +248,22 @@ def under_locks(done: Trace, residual: Residual, function: Any,
 def guard_shared_memory(done: Trace, residual: Residual) -> None:
     """A graph that writes in place is right for inputs that share memory as these do."""
     recorder = done.vm.recorder
-    if not recorder.writes_in_place:
+    if not recorder.log.in_place:
         return
-    overlaps = recorder.overlaps
+    overlaps = recorder.backend.overlaps
     for each in residual.graph_inputs if overlaps is not None else ():
         # Compilers write when all is computed, and would find out too late.
         if with_history(each.fake) and storage_of(each.fake) in overlaps.storages and not refuses_writes(each.tensor):
             done.vm.heap.guard(CallOf(Pinned(refuses_writes), (each.source,)), Kind.FRESH_CALL, False)
     written = {each.node for each in written_inputs(recorder, recorder.graph, recorder.inputs)[0]}
     candidates = [(*leaf, each.node in written) for each in sharing_candidates(
-        recorder.inputs, residual.graph_inputs, written, recorder.known.read, recorder.in_order)
+        recorder.inputs, residual.graph_inputs, written, recorder.known.read, recorder.backend.in_order)
         for leaf in leaf_sources(each.tensor, each.source)]
     if len(candidates) > 1:
         tensors = [tensor for tensor, _, _ in candidates]
         if recorder.wrappers.behind and len(set(storage_partition(*tensors))) < len(tensors):
             raise Break("SB017", "a wrapper subclass and a tensor on one memory, which the graph writes to")
-        address = Address.STORAGE if recorder.in_order else Address.MEMORY
+        address = Address.STORAGE if recorder.backend.in_order else Address.MEMORY
         places = [Place(source, address, is_written) for _, source, is_written in candidates]
         done.vm.heap.guard(places[0].source, Kind.PARTITION, partition(places, tensors))
 
@@ -377,17 +376,17 @@ def report_change(site: CallSite, changed: WorldChanged) -> None:
         who += " or another thread"
     why = f"a fact changes in every capture of {site.name}, by {who}: {changed}"
     decline(site, why)
-    site.failures += 1
-    if site.failures == 1:
+    site.eager.failures += 1
+    if site.eager.failures == 1:
         warnings.warn(f"stator: {why}; the call runs eagerly", RuntimeWarning, stacklevel=6)
 
 
 def internal_failure(site: CallSite, error: BaseException) -> None:
-    site.failures += 1
+    site.eager.failures += 1
     events.emit(events.InternalFailure(site.name, error))
     if site.settings.strict or site.settings.fullgraph:
         raise InternalError(f"capturing {site.name} failed: {type(error).__name__}: {error}") from error
-    if site.failures == 1:
+    if site.eager.failures == 1:
         warnings.warn(f"stator: capturing {site.name} failed by a bug of Stator's ({type(error).__name__}: {error}); "
                       "the call runs eagerly. STATOR_STRICT=1 raises it.", RuntimeWarning, stacklevel=5)
     return None

@@ -36,6 +36,7 @@ from stator.interp.calls import function_modes
 from stator.interp.frame import UNBOUND, Bug, Frame
 from stator.interp.machine import Thunk, program_of
 from stator.interp.objects.attributes import tensor_class
+from stator.interp.state.mechanisms import undo
 from stator.interp.suspend import boxed_argument
 from stator.interp.torch_function_protocol import refuse_patched_call
 from stator.interp.vm import VM
@@ -107,11 +108,11 @@ def enter_default_devices(vm: VM, around: list[Any]) -> None:
 
 def enter_modes(vm: VM, around: list[Any]) -> None:
     """Other modes around the call; the guard of torch's state compares their classes."""
-    if vm.functions_off == 2 and any(type(mode) is not DeviceContext for mode in around):
+    if vm.modes.functions_off == 2 and any(type(mode) is not DeviceContext for mode in around):
         raise Break("SB005", "a mode that is turned off")
-    vm.modes += [vm.heap.adopt(mode, CallOf(Pinned(mode_around), (Pinned(level),)))
-                 for level, mode in enumerate(around) if type(mode) is not DeviceContext]
-    vm.modes_at_start = len(vm.modes)
+    vm.modes.active += [vm.heap.adopt(mode, CallOf(Pinned(mode_around), (Pinned(level),)))
+                        for level, mode in enumerate(around) if type(mode) is not DeviceContext]
+    vm.modes.at_start = len(vm.modes.active)
 
 
 def refuse_dual_level(vm: VM) -> None:
@@ -139,21 +140,21 @@ def turn_off_inside(vm: VM, reason: Break) -> None:
     """Turn off a strategy that the rest of the program would need, and that no resume function can take over."""
     if reason.stop.turn_off is not None:
         return
-    if vm.dual_levels:  # the rest would need the tangents
+    if vm.autograd.dual_levels:  # the rest would need the tangents
         reason.stop.turn_off = Strategy.FORWARD_MODE
-    elif vm.pushed_hooks or vm.hook_cells:  # the rest would be saved without them, or changes them
+    elif vm.autograd.pushed_hooks or vm.autograd.hook_cells:  # the rest would be saved without them, or changes them
         reason.stop.turn_off = Strategy.SAVED_TENSOR_HOOKS
     elif object_functions.locals_are_kept(vm):
         reason.stop.turn_off = Strategy.KEPT_LOCALS
-    elif vm.recordings:  # a list that is filled by half
+    elif vm.warnings.recordings:  # a list that is filled by half
         reason.stop.turn_off = Strategy.RECORDED_WARNINGS
 
 
 def strategy_around(vm: VM) -> Strategy | None:
     """The strategy that is still in force where the trace stopped; the rest of the program would need it on."""
-    if len(vm.modes) > vm.modes_at_start or vm.index_modes:
+    if len(vm.modes.active) > vm.modes.at_start or vm.modes.index_modes:
         return Strategy.FUNCTION_MODES
-    return Strategy.FUNCTIONS_OFF if vm.functions_off_before else None
+    return Strategy.FUNCTIONS_OFF if vm.modes.functions_off_before else None
 
 
 def trace(begin: Begin, stop_step: int = -1, stop: Break | None = None) -> Trace:
@@ -197,9 +198,10 @@ def trace_once(begin: Begin, stop_step: int, stop: Break | None, exact: bool) ->
     recorder.items.may_open = lambda each: heap.shapes.opens_items(each.source)
     recorder.known.guard = lambda each: heap.guard(each.source, Kind.VALUES, tensor_values(each.tensor))
     vm = VM(heap, recorder)
-    recorder.class_of = functools.partial(tensor_class, vm)
-    recorder.refuse_patched, recorder.note_stop = functools.partial(refuse_patched_call, vm), vm.place
-    vm.functions_off = vm.functions_off_at_start = state.torch_function_disabled
+    recorder.services.class_of = functools.partial(tensor_class, vm)
+    recorder.services.refuse_patched = functools.partial(refuse_patched_call, vm)
+    recorder.services.note_stop = vm.place
+    vm.modes.functions_off = vm.modes.functions_off_at_start = state.torch_function_disabled
     fake_mode.shape_env.guards = LocatedList(vm.location)
     heap.guards.add(Guard(WORLD, Kind.GLOBAL_STATE, state, None))
     grad = torch.is_grad_enabled()
@@ -207,7 +209,7 @@ def trace_once(begin: Begin, stop_step: int, stop: Break | None, exact: bool) ->
     given_up = False  # whether nobody gets the trace: then nobody else lets go of what it holds
     collecting = gc.isenabled()
     gc.disable()  # a collection would run finalizers of unrelated objects inside the trace
-    limit = vm.recursion_limit = sys.getrecursionlimit()
+    limit = vm.progress.recursion_limit = sys.getrecursionlimit()
     sys.setrecursionlimit(max(limit, 10_000))
     budget_before = _hook.set_recursion_budget(limit // 2)
     asked_before = _hook.exchange_callback(vm.intercepted)
@@ -216,7 +218,7 @@ def trace_once(begin: Begin, stop_step: int, stop: Break | None, exact: bool) ->
         refuse_dual_level(vm)
         refuse_active_modes()
         if stop is not None:
-            vm.stop_step, vm.stop = stop_step, stop
+            vm.stop_step, vm.progress.stop = stop_step, stop
         with fake_mode, torch._C._EnableTorchFunction(), recorder.mode, decimals.own_context(vm):
             vm.frame = Thunk(nothing)  # code of the program's that runs before there is a frame (a key's __hash__)
             root, innermost, thrown = begin(vm)
@@ -242,7 +244,7 @@ def trace_once(begin: Begin, stop_step: int, stop: Break | None, exact: bool) ->
                 raise
             finally:
                 saved_tensor_hooks.leave_hooks(vm)
-                recorder.function_modes = []  # what follows is no operation of the program's
+                recorder.region.function_modes = []  # what follows is no operation of the program's
                 # inside the modes: leaving inference mode brings back the dispatch keys of its start
                 vm.torch_state.close()
     except Break as reason:
@@ -253,8 +255,8 @@ def trace_once(begin: Begin, stop_step: int, stop: Break | None, exact: bool) ->
         given_up = True
         raise
     finally:
-        vm.live = False
-        heap.put_tracebacks_back()
+        vm.generators.live = False
+        undo(vm)
         if vm.replay is not None:
             vm.replay.close()
         result.frame, vm.frame = vm.frame, None

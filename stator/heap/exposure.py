@@ -6,7 +6,6 @@ import collections
 import functools
 import re
 import types
-from collections.abc import Callable
 from typing import Any
 
 import numpy
@@ -20,26 +19,18 @@ from stator.heap.box import Box
 from stator.heap.iterators.peekable_iterators import expose_upcoming
 from stator.heap.pure_readers import DICT_VIEWS, arguments_of, fields_of, mapping_behind
 from stator.heap.raw_access import instance_dict, raw_members, raw_store
+from stator.heap.records import Records
 from stator.heap.tracker import Shape, VariableTracker
 from stator.host.value_kinds import is_a
 from stator.shapes.symbolic_values import UNREAD, unread
-from stator.source import CallOf, DictOf, Pinned, Source
+from stator.source import CallOf, DictOf, Pinned
 
 
-class Exposure:
+class Exposure(Records):
     """The part of a heap that shows its stand-ins to C code."""
 
-    recorder: Any
-    arrays: Any
+    arrays: Any  # of the Heap that this is a part of
     constants: Any
-    run_native: Callable[..., Any]
-    guard: Callable[[Source, Kind, Any], None]
-    original_of: Callable[[Any], Any]
-    by_standin: dict[int, VariableTracker]
-    trackers: list[VariableTracker]
-    sources: dict[int, Source]
-    owners: dict[int, Any]
-    kept: list[Any]
 
     # ------------------------------------------------------------------ exposure to C code
 
@@ -80,7 +71,7 @@ class Exposure:
                 if type(key) in CONSTANT_TYPES:
                     store(standin, key, item.force())
                 else:  # hashing the key may run the program's code
-                    self.run_native(store, (standin, key, item.force()))
+                    self.services.run_native(store, (standin, key, item.force()))
         elif shape is Shape.SET:
             expose_order(self, tracker)
         elif shape is Shape.OPAQUE:
@@ -121,7 +112,7 @@ class Exposure:
     def note_namespace(self, own: dict[str, Any], obj: Any, tracker: VariableTracker | None) -> None:
         """An instance dict was taken as a value: it must be that object's own dict wherever it goes."""
         if tracker is None:
-            self.owners[id(own)] = obj
+            self.dicts.owners[id(own)] = obj
         else:
             self.sources[id(own)] = DictOf(tracker.source)
             if id(own) not in self.by_standin and tracker.initial_dict is not None:

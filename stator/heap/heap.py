@@ -24,13 +24,11 @@ from stator.graph.metadata.tensor_classes import (
     acts_as_parameter,
     acts_as_wrapper,
 )
-from stator.guards.guard import Guard, Kind, is_constant
-from stator.guards.guard_set import GuardSet
-from stator.guards.pattern import Said
+from stator.guards.guard import Kind, is_constant
 from stator.heap.adopt.immutable_values import value_adopters
 from stator.heap.adopt.instances import adopt_instance
 from stator.heap.adopt.outside_arrays import Arrays, array_adopters
-from stator.heap.adopt.outside_sets import SetTable, adopt_members
+from stator.heap.adopt.outside_sets import adopt_members
 from stator.heap.adopt.small_holders import holder_adopters
 from stator.heap.adopt.wrapper_facts import guard_parts, open_parts
 from stator.heap.blank_instances import (
@@ -40,7 +38,6 @@ from stator.heap.blank_instances import (
     is_member_of_pybind,
     new_shell,
 )
-from stator.heap.box import NO_KEY, Box
 from stator.heap.constant_places import Constants
 from stator.heap.exposure import PLAIN_DICTS, Exposure, store_of
 from stator.heap.iterators.copied_iterators import COPIED
@@ -57,11 +54,12 @@ from stator.heap.pure_readers import (
     traceback_of,
 )
 from stator.heap.raw_access import instance_dict, items_in_order
-from stator.heap.tracker import MOVING, Shape, VariableTracker
+from stator.heap.records import ReplayedObjects
+from stator.heap.tracker import Shape, VariableTracker
 from stator.heap.unread_values import adopt_unread
 from stator.host.suspended_patches import names_of_module
 from stator.host.value_kinds import is_a, module_of
-from stator.shapes.policy import STATIC_CLASS_MARK, Policy
+from stator.shapes.policy import STATIC_CLASS_MARK
 from stator.source import (
     Attr,
     CallOf,
@@ -85,43 +83,17 @@ class Heap(Exposure):
     """Every outside value one trace has met."""
 
     def __init__(self, recorder: Any) -> None:
-        self.recorder = recorder
-        recorder.open_parts = functools.partial(open_parts, self)
-        self.guards = GuardSet()
-        self.shapes = Policy(False)  # which sizes and numbers are left open
-        self.locate: Callable[[], Any] = lambda: None  # the user's line now being interpreted
-        self.run_native: Callable[..., Any] = lambda fn, args: fn(*args)  # with the frame hook on
-        self.handed_to_c: Callable[[Any], Any] = lambda value: value  # a callable or a generator that C code will run
-        self.asked_by_c: Callable[[Any], None] = lambda value: None  # an object for its special methods
-        self.asked_tables: set[int] = set()  # dicts and sets whose members were
-        self.by_original: dict[int, VariableTracker] = {}
-        self.by_standin: dict[int, VariableTracker] = {}
-        self.trackers: list[VariableTracker] = []
-        self.scopes: dict[int, Scope] = {}
-        self.sources: dict[int, Source] = {}  # of outside objects that stand for themselves
-        self.class_views: dict[type, Any] = {}
-        self.namespaces: dict[int, VariableTracker] = {}  # of a user's instance dict -> whose it is
-        self.given_dicts: dict[int, tuple[Any, Any]] = {}  # of an object of the trace -> itself, the dict it was given
-        self.owners: dict[int, Any] = {}  # of an instance dict of the trace, taken as a value -> its instance
+        super().__init__(recorder)
+        recorder.services.open_parts = functools.partial(open_parts, self)
+        self.constants, self.arrays, self.faces = Constants(self), Arrays(self), Faces(self)
+        self.replayed = ReplayedObjects()
+        self.glanced: list[tuple[Any, Source]] = []  # empty tables of which nothing else was asked, and their places
+        self.answers: dict[Any, Any] = {}  # of calls that are asked again by a guard
+        self.refused: dict[int, Break] = {}  # objects without a stand-in -> why they have none
+        self.held_views: dict[int, memoryview] = {}  # of buffers that somebody outside has a view of
+        self.tracebacks: list[tuple[BaseException, Any]] = []  # what the user's exceptions had when they were met
         self.trace_numpy = True  # numpy's functions on the memory of tensors are operations of the graph
         self.unread_met = False  # whether a value that changes too often was met
-        self.answers: dict[Any, Any] = {}  # of calls that are asked again by a guard
-        self.constants, self.arrays, self.faces = Constants(self), Arrays(self), Faces(self)
-        self.writes = 0  # instructions and C calls that may have changed something
-        self.written: dict[int, VariableTracker] = {}  # the records that may have been changed
-        self.handled: set[int] = set()  # of records: the residual changes their objects by a note of its own
-        self.sets: dict[int, VariableTracker] = {}  # the records of sets, by their stand-ins
-        self.walks: dict[int, VariableTracker] = {}  # list iterators that stand for iterators over a set
-        # Objects that a replayed segment has seen and nobody has adopted, and their instance dicts: the first place.
-        self.replayed: dict[int, tuple[Any, Said, int]] = {}
-        self.replayed_dicts: dict[int, tuple[Any, Said, int]] = {}
-        self.replays: list[tuple[Said, list[tuple[Any, int]]]] = []  # what each has seen, and where
-        self.glanced: list[tuple[Any, Source]] = []  # empty tables of which nothing else was asked, and their places
-        self.refused: dict[int, Break] = {}  # objects without a stand-in -> why they have none
-        self.hashing = 0  # whether keys or members of sets are being adopted
-        self.held_views: dict[int, memoryview] = {}  # of buffers that somebody outside has a view of
-        self.kept: list[Any] = []  # keeps every id above valid while the trace lives
-        self.tracebacks: list[tuple[BaseException, Any]] = []  # what the user's exceptions had when they were met
         self.adopters: dict[type, Adopter] = {
             list: self._adopt_list, dict: self._adopt_dict, tuple: self._adopt_tuple, set: self._adopt_set,
             frozenset: self._adopt_frozenset, collections.deque: self._adopt_list,
@@ -140,43 +112,29 @@ class Heap(Exposure):
         self.adopters.update(array_adopters(self))
         self.adopters.update(value_adopters(self))
 
-    # ------------------------------------------------------------------ guards
+    # ------------------------------------------------------------------ as a mechanism
 
-    def guard(self, source: Source, kind: Kind, value: Any) -> None:
-        if type(source) is Pinned and kind in _PINNED_FACTS:
-            return  # the object is held by the entry: what it is cannot change
-        self.guards.add(Guard(source, kind, value, self.locate()))
+    def allows_replay(self) -> bool:
+        return not self.unread_met and self.shapes.is_plain()
 
-    def guard_type(self, tracker: VariableTracker) -> None:
-        if not tracker.type_guarded:
-            tracker.type_guarded = True
-            self.guard(tracker.source, Kind.TYPE, type(tracker.original))
+    def undo(self) -> None:
+        """Restore tracebacks of the user's exceptions: the trace has put the interpreter's own frames there."""
+        for value, before in self.tracebacks:
+            put_traceback(value, before)
 
-    def source_of(self, value: Any) -> Source:
-        """Where a stand-in can be found again by guards and by the residual."""
-        tracker = self.by_standin.get(id(value))
-        if tracker is not None:
-            return tracker.source
-        return self.sources.get(id(value)) or Pinned(value)
-
-    def is_opaque(self, value: Any) -> bool:
-        tracker = self.by_standin.get(id(value))
-        return tracker is not None and tracker.shape is Shape.OPAQUE
-
-    def tracker_of(self, value: Any) -> VariableTracker | None:
-        return self.by_standin.get(id(value))
-
-    def original_of(self, value: Any) -> Any:
-        """The user's object behind a stand-in; a fresh or constant value is itself."""
-        tracker = self.by_standin.get(id(value))
-        return value if tracker is None else tracker.original
+    def clear(self) -> None:
+        super().clear()
+        self.replayed.clear()
+        self.constants.clear()
+        self.arrays.clear()
+        self.faces.clear()
 
     # ------------------------------------------------------------------ adoption
 
     def adopt(self, value: Any, source: Source) -> Any:
         if self.shapes.gives_up(value, source):
             return adopt_unread(self, value, source)
-        if self.replayed:
+        if self.replayed.objects:
             self.adopt_replayed(value, source)
         adopter = self.adopters.get(type(value))
         if adopter is None:
@@ -185,62 +143,13 @@ class Heap(Exposure):
 
     def adopt_replayed(self, value: Any, source: Source | None = None) -> None:
         """An object that only a replay has seen so far has the record that its first place gives it."""
-        owned = self.replayed_dicts.pop(id(value), None)
-        found = owned or self.replayed.pop(id(value), None)
+        owned = self.replayed.dicts.pop(id(value), None)
+        found = owned or self.replayed.objects.pop(id(value), None)
         if found is not None:
             original, said, place = found
             first = said.source(place)
             if owned or first != source:
                 self.adopt(original, first)
-
-    def box(self, raw: Any, make: Any, base: Source, key: Any = NO_KEY) -> Box:
-        return Box(self, raw, make, base, key)
-
-    def register(self, tracker: VariableTracker) -> VariableTracker:
-        self.by_original[id(tracker.original)] = tracker
-        self.by_standin[id(tracker.standin)] = tracker
-        self.trackers.append(tracker)
-        if tracker.shape in MOVING:
-            self.written[id(tracker)] = tracker
-        return tracker
-
-    def take_back(self, value: Any) -> None:
-        """The adoption of a value ended in a break: what there is of its record stands for nothing."""
-        tracker = self.by_original.get(id(value))
-        if tracker is None or tracker.shape is Shape.OPAQUE:
-            return
-        del self.by_original[id(value)]
-        self.by_standin.pop(id(tracker.standin), None)
-        self.sets.pop(id(tracker.standin), None)
-        self.written.pop(id(tracker), None)
-        self.trackers.remove(tracker)
-
-    def know_set(self, tracker: VariableTracker, members: list[Any], table: SetTable) -> None:
-        tracker.initial, tracker.table = members, table
-        self.sets[id(tracker.standin)] = tracker
-
-    def note_write(self, value: Any) -> None:
-        """A value may be changed now; if it is a stand-in, a later question about changes looks at it."""
-        self.writes += 1
-        tracker = self.by_standin.get(id(value))
-        if tracker is not None:
-            self.written[id(tracker)] = tracker
-            for other in (tracker.part_of, tracker.dict_owner):
-                if other is not None:
-                    self.written[id(other)] = other
-
-    def note_handled(self, value: Any) -> None:
-        """The residual changes an outside object (takes a lock, seeds a stream) that has no contents to compare."""
-        tracker = self.by_standin.get(id(value))
-        if tracker is not None:
-            self.handled.add(id(tracker))
-
-    def known(self, value: Any, source: Source) -> VariableTracker | None:
-        """The record of an object met before, guarding that both places still hold one object."""
-        tracker = self.by_original.get(id(value))
-        if tracker is not None and tracker.source != source:
-            self.guard(source, Kind.ALIAS, tracker.source)
-        return tracker
 
     def _choose(self, value: Any) -> Adopter:
         cls = type(value)
@@ -259,7 +168,7 @@ class Heap(Exposure):
         return self._adopt_opaque
 
     def _adopt_number(self, value: Any, source: Source) -> Any:
-        if self.hashing or not self.shapes.is_open(value, source) or self._is_held_static(source):
+        if self.tables.hashing or not self.shapes.is_open(value, source) or self._is_held_static(source):
             return self._adopt_constant(value, source)
         self.guard(source, Kind.TYPE, type(value))
         return self.recorder.add_number(value, source, *self.shapes.number_choice(value, source))
@@ -303,11 +212,6 @@ class Heap(Exposure):
             self.register(VariableTracker(value, value, source, Shape.OPAQUE))
             self.tracebacks.append((value, traceback_of(value)))
         return value
-
-    def put_tracebacks_back(self) -> None:
-        """What the trace raised of the user's exceptions has the interpreter's own frames in its traceback."""
-        for value, before in self.tracebacks:
-            put_traceback(value, before)
 
     def _adopt_tensor(self, value: Any, source: Source) -> Any:
         tracker = self.known(value, source)
@@ -371,7 +275,7 @@ class Heap(Exposure):
         return tracker.standin
 
     def _adopt_dict(self, value: Any, source: Source) -> Any:
-        owner = self.namespaces.get(id(value))
+        owner = self.dicts.namespaces.get(id(value))
         if owner is not None:  # the __dict__ of an object: the two must stay one
             self.guard(source, Kind.ALIAS, DictOf(owner.source))
             own = instance_dict(owner.standin)
@@ -406,8 +310,8 @@ class Heap(Exposure):
                 key = hashed(self, key, KeyAt(source, i))
                 box = self.box(item, ValueAt, source, i)
                 tracker.exposed = True
-                self.run_native(store, (standin, key, box))
-                self.run_native(dict.__setitem__, (initial, key, box))
+                self.services.run_native(store, (standin, key, box))
+                self.services.run_native(dict.__setitem__, (initial, key, box))
                 continue
             store(standin, key, box)
             initial[key] = box
@@ -478,12 +382,12 @@ class Heap(Exposure):
 
     def class_view(self, cls: type) -> Any:
         """A class's `__dict__`: a read-only view of a shadow, guarded by what is read of it."""
-        found = self.class_views.get(cls)
+        found = self.dicts.class_views.get(cls)
         if found is None:
             entries, source = entries_of_class(cls), CallOf(Pinned(entries_of_class), (Pinned(cls),))
             tracker = self.register(VariableTracker({}, entries, source, Shape.DICT))
             self.fill_dict(tracker, entries, tracker.standin, source)
-            found = self.class_views[cls] = types.MappingProxyType(tracker.standin)
+            found = self.dicts.class_views[cls] = types.MappingProxyType(tracker.standin)
             place = CallOf(Pinned(proxy_of_class), (Pinned(cls),))
             self.register(VariableTracker(found, proxy_of_class(cls), place, Shape.VALUE))
         return found
@@ -499,4 +403,3 @@ class Heap(Exposure):
 
 # Made anew where they come from the trace: one from outside must be known as such.
 _REMADE = frozenset({property, classmethod, staticmethod, types.GenericAlias})
-_PINNED_FACTS = {Kind.EQUALS, Kind.ID}

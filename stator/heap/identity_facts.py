@@ -44,8 +44,8 @@ def note_compared(heap: Any, values: Any) -> None:
         others = identities(heap, values[:1])
         if sought:
             _guard(heap, sought, others)
-    elif id(first) in heap.by_standin and id(first) not in heap.asked_tables:  # members of one made inside were asked
-        heap.asked_tables.add(id(first))
+    elif id(first) in heap.by_standin and id(first) not in heap.tables.asked:  # members of one made inside were asked
+        heap.tables.asked.add(id(first))
         for member in raw_members(first) if not is_a(first, dict) else dict.keys(first):
             note_asked(heap, member)
 
@@ -96,7 +96,7 @@ def identities(heap: Any, values: Any) -> list[Source]:
             if cls in _EXACT:
                 continue
         if cls not in _NOT_ASKED:
-            heap.asked_by_c(value)
+            heap.services.asked_by_c(value)
         source = _place(heap, value)
         if source is not None:
             found[id(value)] = source

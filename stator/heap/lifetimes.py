@@ -80,10 +80,10 @@ def _references_of_ours(heap: Any) -> dict[int, int]:
         for part in held:
             number = id(part.raw) if type(part) is Box else id(part)
             counts[number] = counts.get(number, 0) + 1
-    for image in itertools.chain([image for image, *_ in heap.replayed.values()],
-                                 [image for _, seen in heap.replays for image, _ in seen],
+    for image in itertools.chain([image for image, *_ in heap.replayed.objects.values()],
+                                 [image for _, seen in heap.replayed.plays for image, _ in seen],
                                  [table for table, _ in heap.glanced],
-                                 [owner for owner, *_ in heap.replayed_dicts.values()]):
+                                 [owner for owner, *_ in heap.replayed.dicts.values()]):
         counts[id(image)] = counts.get(id(image), 0) + 1
     return counts
 

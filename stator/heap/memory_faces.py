@@ -94,7 +94,7 @@ class Faces:
 
     def refuse_stale(self, tracker: VariableTracker) -> None:
         """The contents of an array are read: no operation of the graph may have written to its memory."""
-        if not self.heap.recorder.written_memory:
+        if not self.heap.recorder.log.memory:
             return
         mine = extent_of(tracker.original)
         if any(self.is_written(other) and overlap(mine, extent_of(other.original)) for other in self._tensors()):

@@ -75,7 +75,7 @@ class Scope:
         return value
 
     def write(self, name: str, value: Any) -> None:
-        self.heap.writes += 1
+        self.heap.changes.writes += 1
         if self.shadow is None:
             if self.overlay.get(name) is MISSING:
                 self.reborn.add(name)

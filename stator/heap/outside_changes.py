@@ -58,8 +58,8 @@ def fingerprint(heap: Any) -> list[tuple[int, tuple[int, ...]]]:
 
 def changed_trackers(heap: Any) -> list[VariableTracker]:
     """The records of the objects that are changed now, among those that were written to."""
-    found = [tracker for tracker in heap.written.values() if _changed(tracker)]
-    heap.written = {number: tracker for number, tracker in heap.written.items()
+    found = [tracker for tracker in heap.changes.written.values() if _changed(tracker)]
+    heap.changes.written = {number: tracker for number, tracker in heap.changes.written.items()
                     if tracker.shape in MOVING or any(tracker is each for each in found)}
     return found
 

@@ -119,13 +119,13 @@ def _has_symbol(value: Any) -> bool:
 
 def hashed(heap: Any, value: Any, source: Any) -> Any:
     """Adopt a key or a member: its hash and equality look at every part of it."""
-    heap.hashing += 1  # numbers are not left open meanwhile: a symbol has no hash
+    heap.tables.hashing += 1  # numbers are not left open meanwhile: a symbol has no hash
     try:
         standin = heap.adopt(value, source)
         if is_a(standin, tuple):
             heap.expose_deep(standin)
     finally:
-        heap.hashing -= 1
+        heap.tables.hashing -= 1
     if is_a(standin, tuple) and _has_symbol(standin):
         raise Break("SB003", "a number left open, in a key or a member of a set")
     return standin

@@ -101,7 +101,7 @@ class States:
             for table, source in heap.glanced:
                 if id(table) not in heap.by_original:
                     yield table, source, table
-        for said, seen in heap.replays:
+        for said, seen in heap.replayed.plays:
             for image, place in seen:
                 if id(image) in heap.by_original:
                     continue
@@ -147,7 +147,7 @@ def guard_two_names(heap: Any, class_overlays: dict[type, dict[str, Any]], resha
         if each.tensor is not None:
             states.write(each.tensor, each.source)
     for tracker in heap.trackers:
-        if tracker.mutated or id(tracker) in heap.handled:
+        if tracker.mutated or id(tracker) in heap.changes.handled:
             _guard_walks(heap, tracker)
             for state, source in faces(tracker):
                 states.write(state, source)

@@ -126,14 +126,17 @@ def _compare(owner: Any, namespace: Mapping[str, Any], before: dict[str, Any]) -
                 before[name] = value  # torch's compiler wraps functions of torch when it is loaded
             else:
                 found.append((owner, name, value))
-        elif owner in CLASSES and _is_method(value) and is_special(name) \
-                or owner in TENSOR_CLASSES and original(name) is not ABSENT:  # which hides a member of TensorBase
+        elif owner in CLASSES and _is_method(value) and is_special(name) or owner in TENSOR_CLASSES \
+                and name not in _KEPT_BY_PYTHON and original(name) is not ABSENT:  # which hides a member of TensorBase
             found.append((owner, name, value))
     if not found:  # a submodule was imported, a method was added that torch does not know
         before.clear()
         before.update(namespace)
         _VALUES[id(before)] = list(before.values())
     return found
+
+
+_KEPT_BY_PYTHON = frozenset({"__slotnames__"})  # copyreg notes them when an instance is copied
 
 
 def _is_method(value: Any) -> bool:

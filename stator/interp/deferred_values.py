@@ -43,7 +43,7 @@ class Moment:
 
 
 def moment_of(vm: Any, fake: FakeTensor) -> Moment:
-    if vm.modes:
+    if vm.modes.active:
         raise Break("SB005", "the text of a tensor while a mode sees every operation")
     recorder = vm.recorder
     if id(fake) in recorder.classes:
@@ -55,7 +55,8 @@ def moment_of(vm: Any, fake: FakeTensor) -> Moment:
         if suffix.startswith("grad_fn") and tracker is not None and not fake._version:  # the fake's own node is made up
             suffix = history_of(tracker.original)
             vm.heap.guard(CallOf(Pinned(history_of), (tracker.source,)), Kind.FRESH_CALL, suffix)
-    return Moment(fake, node, recorder.graph._root.prev, recorder.changes, suffix, getattr(fake, "_is_param", False))
+    is_parameter = getattr(fake, "_is_param", False)
+    return Moment(fake, node, recorder.graph._root.prev, recorder.log.changes, suffix, is_parameter)
 
 
 def history_of(tensor: torch.Tensor) -> str:

@@ -19,6 +19,7 @@ from stator.graph.analysis.may_fail import CAUGHT, CLEANUP, Memory, is_caught, n
 from stator.graph.analysis.mutation import is_repeatable, operator_name, writes
 from stator.graph.analysis.shared_memory import sharing_memory
 from stator.heap.outside_changes import changed_trackers
+from stator.interp.state.mechanisms import has_changes
 
 
 def keep_order(vm: Any, node: fx.Node) -> None:
@@ -28,18 +29,18 @@ def keep_order(vm: Any, node: fx.Node) -> None:
     kept from them: cutting at each custom operator of a model with a cache would leave no graph.
     """
     recorder = vm.recorder
-    if recorder.enclosing is not None or _keeps_order_itself(node.target):
+    if recorder.scope.enclosing is not None or _keeps_order_itself(node.target):
         return
-    if recorder.symbols.unexplained_asserts():
+    if recorder.unexplained_asserts():
         raise Break("SB006", f"{node.name}, where sizes are asserted beside a call that must not run twice")
     if not is_repeatable(node):
-        first, vm.runs_once = not vm.runs_once, True
+        first, vm.effects.runs_once = not vm.effects.runs_once, True
         if has_effects(vm):
             raise Break("SB006", f"{node.name} sees effects outside, which come after the graph")
         if _cleans_up(node) or first and _loses_an_effect(vm, node):
             raise Break("SB006", f"{node.name} must not run twice, beside effects that an error leaves behind")
         return
-    late = recorder.writes_in_place and not recorder.in_order
+    late = recorder.log.in_place and not recorder.backend.in_order
     if (late or _cleans_up(node) or has_effects(vm)) and _may_fail(vm, node):
         name = operator_name(node.target) or node.name
         raise Break("SB006", f"{name}, which may fail after a call that must not run twice")
@@ -63,7 +64,7 @@ def _loses_an_effect(vm: Any, last: fx.Node) -> bool:
     for node in last.graph.nodes:
         if node is not last and node.op.startswith("call_") and (written or _cleans_up(node)) and _may_fail(vm, node):
             return True
-        written = written or not vm.recorder.in_order and writes(node)
+        written = written or not vm.recorder.backend.in_order and writes(node)
     return False
 
 
@@ -76,10 +77,4 @@ def has_effects(vm: Any) -> bool:
     """Whether the trace has changes of outside objects, output or settings to be done after the graph."""
     with torch._C.DisableTorchFunction():
         changed = changed_trackers(vm.heap)
-    return bool(changed or vm.effects or changed_beside_trackers(vm))
-
-
-def changed_beside_trackers(vm: Any) -> bool:
-    """Whether the trace has changed namespaces, classes, settings or the bookkeeping of outside tensors."""
-    return bool(vm.class_overlays or vm.tensor_attributes or vm.context_sets or vm.hooks or vm.grad_flags
-                or vm.data_notes or vm.tensor_grads or any(scope.overlay for scope in vm.heap.scopes.values()))
+    return bool(changed or vm.effects.noted or has_changes(vm))

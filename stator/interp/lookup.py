@@ -30,8 +30,8 @@ def mro_of(cls: type) -> tuple[type, ...]:
 def ancestors(vm: Any, cls: type) -> tuple[type, ...]:
     """The MRO where it decides something: `cls.__bases__` can be assigned."""
     found = _mro_of(cls) or ()  # a class in the making has none yet
-    if cls not in vm.ancestry:
-        vm.ancestry.add(cls)
+    if cls not in vm.classes.ancestry:
+        vm.classes.ancestry.add(cls)
         for base in found if id(cls) in vm.fresh else (cls,):
             guard_field(vm, base, "__mro__")
     return found
@@ -51,14 +51,14 @@ def is_mutable_class(cls: type) -> bool:
 def find(vm: Any, cls: type, name: str) -> Any:
     """The raw class attribute, or MISSING; overlaid writes of the trace come first."""
     key = (cls, name)
-    found = vm.lookups.get(key, vm)
+    found = vm.classes.lookups.get(key, vm)
     if found is not vm:
         return found
     if cls in UNREAD:
         raise unread_class(cls, f"the attribute {name}")
     owner = None
     found = MISSING
-    overlays = vm.class_overlays
+    overlays = vm.classes.overlays
     deleted = False
     for base in _mro_of(cls) or ():  # a class in the making has none yet
         if overlays and base in overlays and name in overlays[base]:
@@ -81,7 +81,7 @@ def find(vm: Any, cls: type, name: str) -> Any:
             if id(base) not in vm.fresh and is_mutable_class(base):
                 find(vm, base, name)
     if not (overlays or (owner is not None and id(owner) in vm.fresh) or id(cls) in vm.fresh):
-        vm.lookups[key] = found
+        vm.classes.lookups[key] = found
     return found
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -20,6 +20,7 @@ from stator.code.opcodes import ALL_OPNAMES
 from stator.errors import UserFrame
 from stator.graph.analysis.may_fail import ANY, CLEANUP, HANDLED
 from stator.graph.fx.straight_line import AT
+from stator.graph.state.torch_state import TorchState
 from stator.heap.heap import Heap
 from stator.heap.pure_readers import traceback_of
 from stator.heap.tracker import Shape
@@ -27,6 +28,7 @@ from stator.host.own_code import OWN_FOLDER
 from stator.interp.frame import Bug, ExcState, Finished, Frame, Raised
 from stator.interp.handled_errors import any_cleans_up, caught_in, note
 from stator.interp.progress import LOOK_MASK, Progress
+from stator.interp.state.mechanisms import Mechanisms
 from stator.interp.tracebacks import FrameObjects, Place, Unwound, last_offset, place_of, with_place
 from stator.source import CallOf, Pinned
 from stator.strategy import Strategy
@@ -110,89 +112,45 @@ def _stub() -> None:
 _THUNK = decode(_stub.__code__)
 
 
-class Machine:
-    """The state of one trace: the frame stack, the exception being handled, the heap and the recorder."""
+class Lines:
+    """Places of the program that nodes and guards are marked with."""
+
+    __slots__ = ("places", "located")
+
+    def __init__(self) -> None:
+        self.places: dict[str, Place] = {}  # by their line in the stack traces of nodes
+        self.located: tuple[Any, int, Any] = NOWHERE  # a code object, an instruction of it, its place
+
+
+class Machine(Mechanisms):
+    """The loop of one trace: the frame stack, the exception being handled, the heap and the recorder."""
 
     def __init__(self, heap: Heap, recorder: Any) -> None:
+        super().__init__()
         self.heap = heap
         self.recorder = recorder
         self.frame: Frame | None = None
         self.exc_state = ExcState()
         self.depth = 0
-        self.handed: dict[int, None] = {}  # the ids of what the entry was called with
         self.escaped: BaseException | None = None  # the program's, on its way through C code or a nested run
-        self.indexes_stay_tensors = False  # inside the functions of an attention, whose positions are tensors
-        self.index_modes: list[Any] = []  # of torch's that ask for just that
         self.pending: BaseException | None = None  # a Break that C code might swallow
-        self.lookups: dict[tuple[type, str], Any] = {}
-        self.ancestry: set[type] = set()  # classes whose MRO is guarded
-        self.named_classes: set[type] = set()  # whose names are guarded
-        self.asked_classes: set[type] = set()  # whose special methods are guarded
         self.fresh: dict[int, Any] = {}  # functions, classes and modules made by the trace
-        self.type_parameters: dict[int, tuple[Any, str, tuple[Any, ...]]] = {}  # made by intrinsics: which, from what
-        self.generators: dict[int, Any] = {}
-        self.bodies: list[Any] = []  # weak references to the bodies of all generators made inside
-        self.defaults: dict[int, Any] = {}
-        self.class_overlays: dict[type, dict[str, Any]] = {}
-        self.reborn: set[tuple[type, str]] = set()  # deleted and set again: last in the class from now on
-        self.locks: dict[int, Any] = {}  # of an outside lock -> how the program has used it
-        self.output_lines: set[tuple[str, int]] = set()  # which write output, that may fail when it is replayed
-        self.watched_effects = False  # whether code of the user's runs when the effects are replayed
-        self.draws: list[Any] = []  # random numbers that the residual draws, in order
-        self.copies: list[Any] = []  # copies of tensors that the residual makes before the graph, in order
-        self.copy_memos: dict[int, Any] = {}  # of a memo of deepcopy() -> which tensors were copied with it
-        self.decimal_context: Any = None  # on which the trace computes decimals
-        self.context_sets: list[Any] = []  # values of context variables, that are set now and were not at the start
-        self.lock_answers: dict[Any, Any] = {}  # what it was told of locks that it has not used
-        self.cache_fills: dict[int, list[tuple[Any, Any]]] = {}  # of an outside lru_cache -> its new results
-        self.functions_off_before: list[tuple[Any, int]] = []  # contexts that turn `__torch_function__` off, entered
-        self.tensor_attributes: dict[int, dict[str, Any]] = {}
-        self.shown_addresses: dict[int, Any] = {}  # objects of the trace whose default repr was made
-        self.making_classes = 0  # how many type.__new__ are running
-        self.callbacks: dict[int, Any] = {}  # functions that stand for C callables inside C iterators
-        self.effects: list[Any] = []
-        self.assertions: list[Any] = []  # what failed assertions of the graph mean to the program
-        self.capture_control_flow = False  # branches on data become operations of the graph where they can
-        self.strict = False  # whether what would do no harm here, but is wrong, raises
+        self.generators: Any = {}  # interpreted bodies, by id (see generator_frames)
         self.replay: Any = None  # of repeated structure, where the settings allow it
-        self.effects_break = False  # print and its like break instead of being replayed
-        self.error_policy: bool | None = None  # of the innermost error_on_graph_break region; None: there is none
-        self.early_effects = 0  # how many of them come before the program's first change of anything outside
-        self.torch_state = recorder.torch_state
-        self.autograd_nodes: dict[int, Any] = {}  # the grad_fn of fake tensors
-        self.tensor_grads: dict[int, tuple[Any, Any]] = {}  # id of a fake -> (it, what the program made its .grad)
-        self.hooks: dict[int, tuple[Any, Any]] = {}  # id of a handle -> (it, its hook on a tensor; None: removed)
-        self.known_streams: dict[int, Any] = {}  # random streams of the trace's own (see known_streams)
-        self.seeded_streams: dict[int, tuple[Any, Any]] = {}  # a stream from outside -> it, the one in its place
-        self.filter_managers: dict[int, Any] = {}  # the catch_warnings that the program has entered
-        self.filters_changed = False  # of warnings: those of the process are as they were until the residual runs
-        self.addresses: set[int] = set()  # of tuples made inside the trace, which it does not hold
-        self.asked_ids: dict[int, Any] = {}  # of objects made inside the trace: the residual's have others
-        self.asked_hashes: dict[int, Any] = {}  # the same, of hashes that are made of addresses
-        self.grad_flags: dict[int, Any] = {}  # id of a fake -> how its flag changes (see interp/tensors/grad_flags)
-        self.data_notes: dict[int, Any] = {}  # id of a fake -> the memory it gets (see interp/tensors/data_assignments)
-        self.tells_of_deaths = False  # whether a weak reference with a callback was made (see rules_references)
-        self.compiled_inside: dict[int, Any] = {}  # compiled functions made by the trace (see compiled_inside)
-        self.watches: dict[int, Any] = {}  # id of a BackwardHook made inside -> (it, its node)
-        self.new_leaves: list[Any] = []  # tensors of the graph that were made to require a gradient
-        self.retained: dict[int, Any] = {}  # tensors of the graph that are to keep their gradients, by id
-        self.turned_off: set[Strategy] = set()  # ways of capturing that break instead (see CallSite)
         self.frame_objects = FrameObjects()
-        self.not_rebuilt: set[type] = set()  # C types whose values no residual can make (see CallSite)
-        self.compiling_shown = False  # torch.compiler.is_compiling() returned True
-        self.why_off: Mapping[Strategy, str] = {}
-        self.runs_once = False  # whether a call that must not run twice is recorded (see effects_order)
-        self.places: dict[str, Place] = {}  # by their line in the stack traces of nodes
-        self.located: tuple[Any, int, Any] = NOWHERE  # a code object, an instruction of it, its place
-        self.jumps = self.pushes = 0  # backward jumps and calls so far
+        self.lines = Lines()
         self.progress = Progress()
         self.steps = 0  # instructions begun by the outermost loop
-        self.stop_step = -1  # where to stop: set when a trace is repeated up to the place of a break
-        self.stop: Break = None  # type: ignore[assignment]
-        recorder.place = self.place_node
-        recorder.expose = heap.expose_deep
-        heap.locate = recorder.locate = self.location
-        heap.run_native = self.native
+        self.stop_step = -1  # where to raise `progress.stop`: a trace is repeated up to the place of a break
+        self.mechanisms[:0] = heap, recorder.torch_state
+        recorder.services.place = self.place_node
+        recorder.services.expose = heap.expose_deep
+        heap.services.locate = recorder.services.locate = self.location
+        heap.services.run_native = self.native
+
+    @property
+    def torch_state(self) -> TorchState:
+        return self.recorder.torch_state
 
     # ------------------------------------------------------------------ the loop
 
@@ -219,7 +177,7 @@ class Machine:
                     while self.depth == 1:
                         frame = self.frame  # type: ignore[assignment]
                         if self.steps == self.stop_step:
-                            raise self.stop
+                            raise self.progress.stop
                         frame.step = self.steps
                         self.steps += 1
                         handler, instr = frame.program[frame.ip]
@@ -326,7 +284,7 @@ class Machine:
     def _add_traceback(self, exc: BaseException, frame: Frame, instr: Any) -> None:
         if id(exc) in self.heap.by_standin:  # the user's exception: nothing is written on it while tracing
             if frame.func is not None and not is_own(frame):
-                self.effects.append(Unwound(exc, place_of(frame)))
+                self.effects.noted.append(Unwound(exc, place_of(frame)))
             return
         tb = exc.__traceback__
         while tb is not None and tb.tb_frame.f_code.co_filename.startswith(OWN_FOLDER):
@@ -341,7 +299,7 @@ class Machine:
             return exc.__traceback__
         tracker = self.heap.by_standin[id(exc)]
         before, source = traceback_of(tracker.original), CallOf(Pinned(traceback_of), (tracker.source,))
-        places = [effect.place for effect in self.effects if type(effect) is Unwound and effect.exc is exc]
+        places = [effect.place for effect in self.effects.noted if type(effect) is Unwound and effect.exc is exc]
         if before is not None and places:
             raise Break("SB020", "the traceback of an exception that was raised before the call")
         traceback = self.heap.adopt(before, source)
@@ -365,9 +323,10 @@ class Machine:
         if level > DEPTH_LIMIT:
             raise Break("SB011", f"{DEPTH_LIMIT} nested calls")
         self.frame = frame
-        self.pushes += 1
-        if not self.pushes & LOOK_MASK:
-            self.progress.look(self)
+        progress = self.progress
+        progress.pushes += 1
+        if not progress.pushes & LOOK_MASK:
+            progress.look(self)
 
     def give(self, value: Any, cont: Any = None) -> None:
         """Hand a value computed at once to whoever asked for it."""
@@ -400,8 +359,8 @@ class Machine:
 
     def location(self) -> tuple[str, int, str] | None:
         frame = self.frame
-        if frame is not None and frame.code is self.located[0] and frame.ip == self.located[1]:
-            return self.located[2]  # an instruction adds several guards
+        if frame is not None and frame.code is self.lines.located[0] and frame.ip == self.lines.located[1]:
+            return self.lines.located[2]  # an instruction adds several guards
         here = frame
         while frame is not None and is_own(frame):
             frame = frame.caller()
@@ -409,14 +368,14 @@ class Machine:
             return None
         found = (frame.code.co_filename, frame.line, frame.code.co_name)
         if frame is here:
-            self.located = (frame.code, frame.ip, found)
+            self.lines.located = (frame.code, frame.ip, found)
         return found
 
     def append_output(self, effect: Any) -> None:
         """Replay output later."""
         if (here := self.location()) is not None:
-            self.output_lines.add(here[:2])
-        self.effects.append(effect)
+            self.effects.lines.add(here[:2])
+        self.effects.noted.append(effect)
 
     def stack(self) -> list[UserFrame]:
         """The user's frames, outermost first."""
@@ -431,7 +390,7 @@ class Machine:
     def stack_trace(self) -> str:
         """The user's stack as text, for the metadata of a graph node."""
         frame = self.frame
-        return "" if frame is None else _callers(frame, self)[3] + _frame_line(frame, self.places)
+        return "" if frame is None else _callers(frame, self)[3] + _frame_line(frame, self.lines.places)
 
     def place_node(self, node: Any) -> None:
         """Put on a node of the graph where the program stands, and what might catch its error."""
@@ -440,7 +399,7 @@ class Machine:
             node.meta["stack_trace"] = ""
             return
         above = _callers(frame, self)
-        line = _frame_line(frame, self.places)
+        line = _frame_line(frame, self.lines.places)
         node.meta["stack_trace"] = above[3] + line
         if line:
             node.meta[AT] = frame.instruction.offset
@@ -477,7 +436,7 @@ def _callers(frame: Frame, vm: Any) -> tuple[Any, ...]:
         return kept  # a call stays where it was made
     above = _callers(caller, vm)
     if kept[0] is not caller or kept[1] != caller.ip or kept[2] is not above:
-        text = above[3] + _frame_line(caller, vm.places)
+        text = above[3] + _frame_line(caller, vm.lines.places)
         # C code between the two may catch as well: an IndexError of `__getitem__` ends an iteration.
         caught = ANY if frame.is_base else above[4] | caught_in(caller, vm.generators)
         kept = frame.above = (caller, caller.ip, above, text, caught)

@@ -22,11 +22,12 @@ from torch._subclasses.fake_tensor import FakeTensor
 from stator.guards.guard import is_constant, value_key
 from stator.heap.blank_instances import CONSTANT_TYPES, IDENTITY_TYPES, new_shell, slot_members
 from stator.heap.box import Box
-from stator.heap.outside_changes import changed_trackers, fingerprint
+from stator.heap.outside_changes import changed_trackers
 from stator.heap.raw_access import instance_dict, raw_members
 from stator.heap.tracker import Shape
 from stator.host.value_kinds import is_a, module_of
 from stator.interp.frame import SavedExc
+from stator.interp.state.mechanisms import fingerprints
 from stator.shapes.symbolic_values import SYMBOLIC
 
 _ATOMS = CONSTANT_TYPES | IDENTITY_TYPES | SYMBOLIC
@@ -51,7 +52,7 @@ class Witness:
 
     def __init__(self, vm: Any) -> None:
         self.vm = vm
-        self.writes = written(vm)
+        self.writes = fingerprints(vm)
         self.objects: dict[int, tuple[Any, list[Any]]] = {}
         todo: list[Any] = [tracker.standin for tracker in vm.heap.trackers if tracker.shape is not Shape.OPAQUE]
         frame = vm.frame
@@ -70,7 +71,7 @@ class Witness:
 
     def changed(self) -> str:
         """What is not as it was, in words; empty where nothing changed."""
-        if written(self.vm) != self.writes:
+        if fingerprints(self.vm) != self.writes:
             return "it changes something outside"
         for value, parts in self.objects.values():
             now = parts_of(self.vm, value) or []
@@ -83,22 +84,6 @@ def _same(before: Any, now: Any) -> bool:
     if before is now or type(before) is int and type(now) is int and before == now:
         return True
     return type(before) is Box and before.is_current(now)
-
-
-def written(vm: Any) -> Any:
-    """Everything the trace has noted for later, to be compared with a later answer."""
-    state = vm.torch_state
-    overlays = [(cls, name, id(value)) for cls, own in vm.class_overlays.items() for name, value in own.items()]
-    tensors = [(key, name, id(value)) for key, own in vm.tensor_attributes.items() for name, value in own.items()]
-    with torch._C.DisableTorchFunction():
-        changes = fingerprint(vm.heap)
-    return (changes, overlays, tensors, len(vm.draws), len(vm.copies), len(vm.effects), len(vm.assertions),
-            vm.error_policy,
-            [(key, id(grad)) for key, (_, grad) in vm.tensor_grads.items()], state.left_behind(),
-            [(key, flag.entry, flag.final) for key, flag in vm.grad_flags.items()],
-            [(key, id(note.value)) for key, note in vm.data_notes.items()], [id(each) for each in vm.context_sets],
-            len(vm.hooks), state.autocast_depth, list(state.devices),
-            state.default_device, len(state.contexts))
 
 
 def parts_of(vm: Any, value: Any) -> list[Any] | None:

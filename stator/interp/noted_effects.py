@@ -16,7 +16,7 @@ from stator.graph.state.quiet_logging import warnings_can_raise
 from stator.guards.guard import Kind
 from stator.heap.box import Box
 from stator.heap.outside_changes import anything_changed
-from stator.interp.effects_order import changed_beside_trackers
+from stator.interp.state.mechanisms import has_changes
 from stator.source import CallOf, Pinned
 
 _SHOW_WARNING, _SHOW_MESSAGE = getattr(warnings, "_showwarning_orig"), getattr(warnings, "_showwarnmsg_impl")
@@ -76,17 +76,17 @@ def note(vm: Any, effect: Any, watched: bool, module: Any = None) -> None:
 
     Effects noted before the first change are replayed before the changes; after one, the call breaks.
     """
-    changed = changed_beside_trackers(vm) or anything_changed(vm.heap)
+    changed = has_changes(vm) or anything_changed(vm.heap)
     if not changed:  # also of what decides where it goes (a stream, a level), which may change later
-        vm.early_effects = len(vm.effects) + 1
+        vm.effects.early = len(vm.effects.noted) + 1
     if watched:
         if changed:
             cause = "output through the user's own code, which can see what was changed before"
             raise told_natively("SB015", cause, module)
-        if vm.draws:
+        if vm.residual.draws:
             raise told_natively("SB015", "output through the user's own code, after a random number was drawn", module)
-        vm.watched_effects = True
-        if vm.locks:
+        vm.effects.watched = True
+        if vm.locks.used:
             raise Break("SB018", "output through the user's own code, in a call that takes a lock")
     vm.append_output(effect)
 
@@ -109,7 +109,7 @@ class PolicySet:
 
 def may_break(vm: Any, what: str, module: Any = None) -> None:
     """options={"print": "break"}: nothing is replayed later."""
-    if vm.effects_break:
+    if vm.policy.effects_break:
         raise told_natively("SB015", f"{what}, and the option 'print' says 'break'", module)
 
 
@@ -125,10 +125,10 @@ def note_warning(vm: Any, message: Any, category: Any, level: int = 1, source: A
         raise told_natively("SB013", "a warning while a filter turns warnings into errors", warnings)
     vm.heap.guard(CallOf(Pinned(warnings_can_raise)), Kind.FRESH_CALL, False)
     frame, outward = pointed_at(vm, level, warnings)
-    if vm.recordings:
+    if vm.warnings.recordings:
         if source is not None:
             raise Break("SB006", "a warning with a source, while warnings are recorded")
-        vm.recordings[-1].warned(vm, message, category, frame, outward)
+        vm.warnings.recordings[-1].warned(vm, message, category, frame, outward)
         return note(vm, Warned(message, category, frame.filename, frame.line, outward), False, warnings)
     shown_by = getattr(warnings, "_showwarnmsg_impl")
     if list_of_warnings(vm) is not None:

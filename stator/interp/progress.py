@@ -10,21 +10,25 @@ import time
 from typing import Any
 
 from stator import _hook, events
+from stator.breaks import Break
 from stator.settings.process_config import config
 
 LOOK_MASK = 255  # one iteration or call in 256 reads the clock
 
 
 class Progress:
-    """Clock of one trace."""
+    """Clock and limits of one trace."""
 
-    __slots__ = ("limit", "every", "started", "due")
+    __slots__ = ("limit", "every", "started", "due", "jumps", "pushes", "stop", "recursion_limit")
 
     def __init__(self) -> None:
         self.limit: int = config.capture_iteration_limit
         self.every: int = config.capture_progress_seconds
         self.started = time.monotonic()
         self.due = self.started + self.every
+        self.jumps = self.pushes = 0  # backward jumps and calls so far
+        self.stop: Break = None  # type: ignore[assignment]  # what to raise at `vm.stop_step`
+        self.recursion_limit = 0  # the user's, while the trace runs under its own
 
     def look(self, vm: Any) -> None:
         """Emit an event if one is due."""
@@ -36,4 +40,4 @@ class Progress:
     def emit(self, vm: Any, seconds: float) -> None:
         stack = vm.stack()
         events.emit_progress(events.CaptureProgress(
-            stack[0].function, seconds, vm.jumps, len(vm.recorder.graph.nodes), stack[-1].filename, stack[-1].line))
+            stack[0].function, seconds, self.jumps, len(vm.recorder.graph.nodes), stack[-1].filename, stack[-1].line))

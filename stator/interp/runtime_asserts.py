@@ -53,14 +53,14 @@ def promise_number(vm: Any, condition: Any, error: BaseException, places: tuple[
 
     Torch merges assertions about one symbol: which of them fails first, the graph does not tell.
     """
-    symbols, expression = vm.recorder.symbols, condition.node.expr
+    recorder, expression = vm.recorder, condition.node.expr
     free = frozenset(expression.free_symbols)
-    alone = all(free.isdisjoint(each.symbols) for each in vm.assertions)
-    vm.assertions.append(Assertion(f"expression {expression}", type(error), error.args, places, free))
-    before = symbols.unexplained_asserts()
+    alone = all(free.isdisjoint(each.symbols) for each in vm.residual.assertions)
+    vm.residual.assertions.append(Assertion(f"expression {expression}", type(error), error.args, places, free))
+    before = recorder.unexplained_asserts()
     holds = assert_in_graph(vm, condition)
     if alone:
-        symbols.explained_asserts += symbols.unexplained_asserts() - before
+        recorder.scope.explained_asserts += recorder.unexplained_asserts() - before
     return holds
 
 

@@ -339,5 +339,5 @@ def _enter_body(vm: Any, frame: Frame, generator: Any, handled: BaseException | 
 
 def boxed_argument(vm: Any, raw: Any, source: Local) -> Box:
     """An argument of the entry, unread: its place is the source itself."""
-    vm.handed[id(raw)] = None
+    vm.identity.handed[id(raw)] = None
     return Box(vm.heap, raw, lambda base: base, source, NO_KEY)

@@ -51,7 +51,7 @@ def handling_class(vm: Any, value: Any) -> type | None:
 def overriding(vm: Any, values: Any) -> list[Any]:
     """The arguments that want to be asked: one of each class, in order, a subclass before its base."""
     found: list[tuple[type, Any]] = []
-    if vm.functions_off:
+    if vm.modes.functions_off:
         return []
     for value in values:
         for each in value if type(value) in _SEQUENCES else (value,):
@@ -66,7 +66,7 @@ def overriding(vm: Any, values: Any) -> list[Any]:
 def concerned(vm: Any, args: Any, kwargs: Any = None) -> bool:
     """Whether a tensor subclass among the arguments is to be asked."""
     classes = vm.recorder.classes
-    if not classes or vm.functions_off:
+    if not classes or vm.modes.functions_off:
         return False
     for value in (*args, *kwargs.values()) if kwargs else args:
         for each in value if type(value) in _SEQUENCES else (value,):
@@ -101,13 +101,13 @@ def own_method(vm: Any, value: Any, name: str) -> Any:
     if type(value) is FakeTensor:
         vm.recorder.slots_used.add(name)
     if cls is None:
-        if name not in vm.patched or type(value) is not FakeTensor:
+        if name not in vm.modes.patched or type(value) is not FakeTensor:
             return None
-        cls = vm.recorder.class_of(value)
+        cls = vm.recorder.services.class_of(value)
     found = find(vm, cls, name)
     if found is None:
         raise Break("SB005", f"a tensor whose {name} is None")
-    if found is original(name) and type(found) is types.FunctionType and name in vm.patched:
+    if found is original(name) and type(found) is types.FunctionType and name in vm.modes.patched:
         return found  # which finds a patch by name
     return None if found is MISSING or found is original(name) else found
 
@@ -115,7 +115,7 @@ def own_method(vm: Any, value: Any, name: str) -> Any:
 def refuse_patched(vm: Any, name: str) -> None:
     """Break where C code finds a special method of a tensor by itself, and the program has replaced it."""
     vm.recorder.slots_used.add(name)
-    if name in vm.patched:
+    if name in vm.modes.patched:
         raise Break("SB005", f"a tensor used through Tensor.{name}, which was replaced")
 
 
@@ -130,7 +130,8 @@ def refuse_patched_call(vm: Any, function: Any, args: Any) -> None:
 def note_slot(vm: Any, cls: type, name: str) -> None:
     """The trace has written a member of Tensor."""
     if cls in TENSOR_CLASSES:
-        change = vm.patched.difference_update if find(vm, cls, name) is original(name) else vm.patched.update
+        patched = vm.modes.patched
+        change = patched.difference_update if find(vm, cls, name) is original(name) else patched.update
         change(slots_behind(name))
 
 
@@ -174,7 +175,7 @@ def finds_patches(vm: Any, leaf: types.FunctionType) -> bool:
         wrapped = getattr(leaf, "__wrapped__", None)
         names = (*leaf.__code__.co_names, *(wrapped.__code__.co_names if type(wrapped) is types.FunctionType else ()))
         return any(name in names for _, name, _ in NOW.patches)
-    if not vm.recorder.in_order:
+    if not vm.recorder.backend.in_order:
         methods, functions = _names_in(leaf.__code__)
         vm.recorder.slots_used.update(methods)
         for name in functions:

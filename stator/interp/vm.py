@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import types
 from typing import Any
 
@@ -17,9 +16,8 @@ from stator.heap.box import Box
 from stator.heap.heap import Heap
 from stator.heap.iterators.peekable_iterators import is_endless, note_next
 from stator.heap.pure_readers import mapping_behind
-from stator.heap.raw_access import instance_dict
 from stator.heap.tracker import Shape
-from stator.host.suspended_patches import original, patched_slots
+from stator.host.suspended_patches import original
 from stator.host.value_kinds import is_a, module_of, name_in_errors
 from stator.interp import torch_function_protocol  # noqa: F401  (register handlers)
 from stator.interp.arrays.graph_scalars import items_of
@@ -36,6 +34,7 @@ from stator.interp.generators import (
 from stator.interp.generators.generator_frames import Generators, walked_generator
 from stator.interp.iteration.iterator_protocol import IteratorOf, is_iterator
 from stator.interp.lookup import MISSING, find
+from stator.interp.machine import Lines
 from stator.interp.objects.attributes import give_tensor_member, load_attr
 from stator.interp.objects.descriptors import adopt_entry, bind, call_special
 from stator.interp.objects.shown_names import guard_names_in
@@ -51,6 +50,7 @@ from stator.interp.opcodes import (
 )
 from stator.interp.opcodes.exception_opcodes import optional_attr, special_method
 from stator.interp.progress import LOOK_MASK
+from stator.interp.state.mechanisms import clear
 from stator.shapes.symbolic_values import PYTHON_TYPES, UNREAD
 
 _PLAIN_SEQUENCES = (list, tuple)
@@ -67,50 +67,26 @@ class VM(Caller):
 
     def __init__(self, heap: Heap, recorder: Any) -> None:
         super().__init__(heap, recorder)
-        self.coded: dict[int, Any] = {}
         self.module_calls = ModuleCalls()
         self.generators = Generators(self)
-        heap.handed_to_c = self.handed_to_c
-        heap.asked_by_c = self.guard_special_methods
-        self.modes: list[Any] = []  # the program's TorchFunctionModes that are on, innermost last
-        self.modes_at_start = 0
-        self.dual_levels: list[int] = []  # of forward-mode differentiation, entered by the trace
-        self.patched = patched_slots()  # special methods of Tensor that are not torch's own, by name
-        self.recordings: list[Any] = []  # catch_warnings(record=True) that are entered, innermost last
-        self.pushed_hooks: list[Any] = []  # on saved tensors, by the trace
-        self.hook_cells: list[Any] = []  # variables of hooks made inside, and what was in them
-        self.functions_off = self.functions_off_at_start = 0
-        recorder.function_modes, recorder.ask, recorder.concerned = self.modes, self.asked, self.concerned
-        self.live = True
-        self.recursion_limit = 0  # the user's, while the trace runs under its own
-        self.has_company = threading.active_count() > 1  # other threads may change facts while they are traced
+        heap.services.handed_to_c = self.handed_to_c
+        heap.services.asked_by_c = self.guard_special_methods
+        recorder.region.function_modes = self.modes.active
+        recorder.services.ask, recorder.services.concerned = self.asked, self.concerned
 
     def release(self) -> None:
         """Forget every object of the program that the trace has met."""
-        for scope in self.heap.scopes.values():
-            scope.forget()
-        for tracker in self.heap.trackers:  # shadows are in cycles, and the boxes in them hold what they stand for
-            if tracker.shape is Shape.OBJECT and tracker.standin is not tracker.original:
-                own = instance_dict(tracker.standin)
-                if own is not None and own is not instance_dict(tracker.original):
-                    own.clear()
-        for body in [*dict.values(self.generators), *[reference() for reference in self.bodies]]:
+        for body in [*dict.values(self.generators), *[reference() for reference in self.generators.bodies]]:
             if body is not None and body.frame is not None:  # frames that wait are in cycles of their own
                 body.frame.locals, body.frame.stack, body.frame.func = [], [], None
         dict.clear(self.generators)
-        for holder in (self, self.heap):
-            for held in vars(holder).values():
-                if type(held) is dict or type(held) is list:
-                    held.clear()
-        wrappers = self.recorder.wrappers
-        for held in (self.recorder.inputs, self.recorder.nodes, self.recorder.kept, self.recorder.classes,
-                     wrappers.behind, wrappers.outers, wrappers.parts):
-            held.clear()
-        self.heap.constants.clear()
-        self.heap.arrays.clear()
-        self.heap.faces.clear()
+        self.generators.bodies.clear()
+        clear(self)
+        self.fresh.clear()
+        self.recorder.clear()
         self.module_calls = ModuleCalls()
         self.exc_state = ExcState()
+        self.lines = Lines()
         self.frame = self.pending = self.replay = self.escaped = None
 
     # ------------------------------------------------------------------ short names for handlers and rules
@@ -147,12 +123,13 @@ class VM(Caller):
         return module_of(type(value)) in ("re", "_sre", "datetime", "decimal", "fractions")
 
     def tick(self) -> None:
-        self.jumps += 1
-        if self.jumps > self.progress.limit:
-            raise Break("SB011", f"the trace has run {self.progress.limit:,} loop iterations "
+        progress = self.progress
+        progress.jumps += 1
+        if progress.jumps > progress.limit:
+            raise Break("SB011", f"the trace has run {progress.limit:,} loop iterations "
                         "(stator.config.capture_iteration_limit)", whole_frame=True)
-        if not self.jumps & LOOK_MASK:
-            self.progress.look(self)
+        if not progress.jumps & LOOK_MASK:
+            progress.look(self)
 
     def asked(self, func: Any, kinds: Any, args: Any, rest: tuple[Any, ...]) -> Any:
         """torch asks the recorder's mode: the program's innermost one answers, or the class of an argument."""
@@ -173,7 +150,7 @@ class VM(Caller):
         if cls is FakeTensor:
             if self.recorder.classes and id(value) in self.recorder.classes:
                 return self.iterate_subclass(value, cont)
-            if "__iter__" in self.patched:
+            if "__iter__" in self.modes.patched:
                 return self.iterate_subclass(value, cont)
             return self.give(iter(self.unbind(value)), cont)
         if cls in _PLAIN_SEQUENCES:
@@ -238,7 +215,7 @@ class VM(Caller):
         if cls in _PLAIN_SEQUENCES:
             self.heap.expose(iterable)
             return list(iterable)
-        if cls is FakeTensor and id(iterable) not in self.recorder.classes and "__iter__" not in self.patched:
+        if cls is FakeTensor and id(iterable) not in self.recorder.classes and "__iter__" not in self.modes.patched:
             return list(self.unbind(iterable))
         out: list[Any] = []
         self.sync(lambda: self.get_iter(iterable), out)

@@ -134,8 +134,7 @@ class SymbolNodes:
         self.tracer = _ExampleTracer(graph)
         self.definitions: dict[sympy.Symbol, tuple[fx.Node, Any]] = {}  # symbol -> its node and the path from there
         self.known: dict[sympy.Basic, Any] = {}  # expression -> Proxy
-        self.by_value: dict[int, fx.Node] = {}  # id of a symbolic value -> the very node that made it
-        self.kept: list[Any] = []
+        self.by_value: dict[int, tuple[fx.Node, Any]] = {}  # id of a symbolic value -> the very node that made it, it
         self.origins: dict[sympy.Symbol, Operand] = {}  # where guards read a symbol's value
         self.properties: list[tuple[Operand, Any, Any]] = []  # sizes and strides of inputs, their expressions, the line
         self.declared: list[tuple[Operand, Any, Any]] = []  # sizes that the user declared dynamic, and how
@@ -144,7 +143,6 @@ class SymbolNodes:
         self.numbers: dict[sympy.Symbol, tuple[Any, Source]] = {}  # symbols that are Python numbers from outside
         self.add_number_input: Callable[[sympy.Symbol], fx.Node] = _no_inputs
         self.has_fresh = False  # whether an operation made a number that only the graph knows
-        self.explained_asserts = 0  # of the ShapeEnv's assertions: those whose failure is known as an exception
         self.keeps_sizes = False  # whether a torch.Size goes to a function that may ask for its class
 
     def dispatcher(self) -> Any:
@@ -206,10 +204,6 @@ class SymbolNodes:
         if expression.free_symbols <= self.origins.keys():
             self.properties.append((operand, expression, where))
 
-    def unexplained_asserts(self) -> int:
-        """Count assertions that torch has added for an operation: how eager would fail, or go on, is not known."""
-        return self.shape_env.num_deferred_runtime_asserts - self.explained_asserts
-
     def asserted_of_inputs(self) -> dict[fx.Node, dict[sympy.Symbol, Any]]:
         """By input: the symbols it brings of which the program, or an operation, has said what no guard asks."""
         said = (each.expr for asserts in self.shape_env.deferred_runtime_asserts.values() for each in asserts)
@@ -256,8 +250,7 @@ class SymbolNodes:
 
     def remember(self, value: Any, node: fx.Node) -> None:
         """`node` computes this very value."""
-        self.kept.append(value)
-        self.by_value[id(value)] = node
+        self.by_value[id(value)] = node, value
         if not isinstance(value.node.expr, (sympy.Number, BooleanAtom)):
             self.known.setdefault(value.node.expr, fx.Proxy(node, self.tracer))
 
@@ -287,9 +280,9 @@ class SymbolNodes:
         constant = as_constant(value)
         if type(constant) not in SYMBOLIC:
             return constant
-        node = self.by_value.get(id(value))
-        if node is not None:
-            return node
+        made_by = self.by_value.get(id(value))
+        if made_by is not None:
+            return made_by[0]
         expression = value.node.expr
         if not self.can_make(expression):
             expression = value.node._expr

@@ -1,6 +1,7 @@
 """Hooks on tensors from outside.   the hooks a trace has registered  ->  x.register_hook(f), in their order
 
-In: `vm.hooks`.  Out: statements of the residual, behind the graph; a handle that the program keeps is the real one.
+In: `vm.autograd.hooks`.  Out: statements of the residual, behind the graph; a handle that the program keeps is the real
+one.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from stator.breaks import Break
 
 
 def write_hooks(build: Any) -> None:
-    for handle, hook in list(build.vm.hooks.values()):
+    for handle, hook in list(build.vm.autograd.hooks.values()):
         if hook is None or hook.node is not None:
             continue
         with torch._C.DisableTorchFunction():

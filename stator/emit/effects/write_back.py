@@ -7,25 +7,21 @@ values were worked out before: every expression here reads parameters and fresh 
 from __future__ import annotations
 
 import collections
-import sys
-import warnings
+from collections.abc import Callable
 from typing import Any
 
-import torch
-
 from stator import _core, _hook
-from stator.emit.effects.cache_calls import write_cache_use
+from stator.emit.effects.replayed_output import write_effect
 from stator.emit.rebuild.context_variables import write_context_sets
-from stator.emit.rebuild.deferred_texts import write_frozen, write_text
 from stator.emit.rebuild.returned_arrays import write_array
 from stator.emit.rebuild.returned_generators import write_standing
 from stator.emit.rebuild.returned_iterators import write_iterator
 from stator.emit.rebuild.values import Rebuilder, _vars, set_attribute
-from stator.graph.state.quiet_logging import Heard
 from stator.guards.guard import MISSING, Kind
 from stator.heap.adopt.outside_sets import guard_layout
 from stator.heap.blank_instances import slot_members
 from stator.heap.box import Box
+from stator.heap.heap import Heap
 from stator.heap.iterators.outside_iterators import advanced, exhausted
 from stator.heap.iterators.peekable_iterators import is_exhausted, taken
 from stator.heap.lifetimes import refuse_watched_deaths
@@ -33,15 +29,11 @@ from stator.heap.pure_readers import bytes_of, default_factory_of
 from stator.heap.raw_access import instance_dict, raw_members
 from stator.heap.state_names import guard_two_names
 from stator.heap.tracker import Shape, VariableTracker
-from stator.host.own_code import OWN_FOLDER
 from stator.host.value_kinds import is_a
-from stator.interp.noted_effects import Converted, Logged, PolicySet, Printed, Warned
-from stator.interp.tracebacks import Unwound, add_place
-from stator.library.python.caches import CacheUsed
+from stator.interp.state.class_state import ClassState
+from stator.interp.state.library_state import ContextState, RandomState
 from stator.library.python.decimals import raise_flags, raised_flags
-from stator.library.python.file_io import Written
 from stator.library.python.state.known_random_streams import set_state, state_of
-from stator.library.python.warning_filters import FiltersChanged, FiltersKept
 from stator.library.python.weak_references import refuse_untold_deaths
 from stator.source import CallOf, Pinned
 
@@ -52,46 +44,70 @@ def write_effects(build: Rebuilder) -> int:
     refuse_watched_deaths(build.heap)
     refuse_untold_deaths(build.vm)
     write_context_sets(build)
+    for state in build.vm.mechanisms:
+        writer = _WRITERS.get(type(state))
+        if writer is not None:
+            writer(build, state, statements)
+    effects = build.vm.effects
+    replayed = [write_effect(build, effect) for effect in effects.noted]
+    statements = replayed[:effects.early] + statements + replayed[effects.early:]
+    for statement in statements:
+        build.writer.line(statement)
+    return len(statements)
+
+
+# ---------------------------------------------------------------------- one mechanism
+
+
+def _write_heap(build: Rebuilder, heap: Heap, statements: list[str]) -> None:
     vm = build.vm
-    tensors = bool(vm.tensor_grads or vm.data_notes or vm.tensor_attributes)  # whether anything was set on one
-    for tracker in _writing_order(build.heap.trackers):
+    tensors = bool(vm.tensors.grads or vm.tensors.data or vm.tensors.attributes)  # whether anything was set on one
+    for tracker in _writing_order(heap.trackers):
         if tracker.shape is Shape.TENSOR and not tensors and tracker.initial_slots is None:
             tracker.mutated = False
             continue
         before = len(statements)
         _diff(build, tracker, statements)
         tracker.mutated = len(statements) > before
-        if tracker.mutated and id(tracker) not in build.heap.written and tracker.shape not in _UNNOTED \
-                and (build.vm.strict or build.vm.replay is not None and build.vm.replay.played):
+        if tracker.mutated and id(tracker) not in heap.changes.written and tracker.shape not in _UNNOTED \
+                and (vm.policy.strict or vm.replay is not None and vm.replay.played):
             raise AssertionError(f"a write to {tracker.source.text()} was not noted")  # what was replayed may be stale
-    guard_two_names(build.heap, build.vm.class_overlays, build.vm.recorder.layouts.touched())
-    build.heap.faces.guard_overlaps()
-    for scope in list(build.heap.scopes.values()):
+    guard_two_names(heap, vm.classes.overlays, vm.recorder.layouts.touched())
+    heap.faces.guard_overlaps()
+    for scope in list(heap.scopes.values()):
         for name, value in scope.overlay.items():
             namespace = build.writer.constant(scope.namespace, "globals")
             if value is MISSING or name in scope.reborn:
                 statements.append(f"{namespace}.pop({name!r}, None)")  # it may have come and gone
             if value is not MISSING:
                 statements.append(f"{namespace}[{name!r}] = {build.value(value)}")
-    for cls, overlay in build.vm.class_overlays.items():
+
+
+def _write_classes(build: Rebuilder, classes: ClassState, statements: list[str]) -> None:
+    for cls, overlay in classes.overlays.items():
         for name, value in overlay.items():
             holder = build.writer.constant(cls)
-            if value is MISSING or (cls, name) in build.vm.reborn:
+            if value is MISSING or (cls, name) in classes.reborn:
                 statements.append(f"{build.writer.constant(forget_attribute)}({holder}, {name!r})")
             if value is not MISSING:
                 statements.append(f"setattr({holder}, {name!r}, {build.value(value)})")
-    for stream, known in build.vm.seeded_streams.values():
+
+
+def _write_streams(build: Rebuilder, streams: RandomState, statements: list[str]) -> None:
+    for stream, known in streams.seeded.values():
         state = build.writer.constant(state_of(known), "stream_state")
         statements.append(f"{build.writer.constant(set_state)}({build.outside(build.heap.source_of(stream))}, {state})")
+
+
+def _write_decimal_flags(build: Rebuilder, contexts: ContextState, statements: list[str]) -> None:
     signals = raised_flags(build.vm)
     if signals:
         statements.append(f"{build.writer.constant(raise_flags)}({build.writer.constant(signals, 'signals')})")
-    replayed = [_replay(build, effect) for effect in build.vm.effects]
-    early = build.vm.early_effects
-    statements = replayed[:early] + statements + replayed[early:]
-    for statement in statements:
-        build.writer.line(statement)
-    return len(statements)
+
+
+_WRITERS: dict[type, Callable[[Rebuilder, Any, list[str]], None]] = {
+    Heap: _write_heap, ClassState: _write_classes, RandomState: _write_streams, ContextState: _write_decimal_flags,
+}
 
 
 def forget_attribute(cls: type, name: str) -> None:
@@ -107,95 +123,6 @@ def _writing_order(trackers: list[VariableTracker]) -> list[VariableTracker]:
     iterators = [tracker for tracker in trackers if tracker.shape is Shape.ITERATOR]
     others = [t for t in trackers if t.shape is not Shape.ITERATOR and t.shape is not Shape.UPCOMING]
     return advanced_ones + others + iterators[::-1]
-
-
-def _replay(build: Rebuilder, effect: Any) -> str:
-    writer = build.writer
-    if type(effect) is Printed:
-        stream = f"{writer.constant(sys, 'sys')}.{effect.stream}"
-        written = [f"{stream}.write({write_text(build, piece)})" for piece in effect.pieces or (effect.text,)]
-        return "; ".join(written + [f"{stream}.flush()"] * effect.flush)
-    if type(effect) is Warned:
-        return (f"{writer.constant(warn_at, 'warn_at')}({build.value(effect.message)}, "
-                f"{writer.constant(effect.category)}, {effect.filename!r}, {effect.line}, {effect.outward})")
-    if type(effect) is Converted:
-        return f"{writer.constant(warn_of_conversion, 'warn_of_conversion')}({effect.filename!r}, {effect.line})"
-    if type(effect) is Logged:
-        args = ", ".join(write_frozen(build, arg) for arg in (effect.message, effect.args))
-        logger = writer.constant(effect.logger, "logger")
-        return (f"{writer.constant(log_at, 'log_at')}({logger}, {effect.level}, {args}, {effect.filename!r}, "
-                f"{effect.line}, {effect.function!r}, {effect.outward}, {write_frozen(build, effect.extra)}, "
-                f"{effect.exc_info!r})")
-    if type(effect) is Written:
-        stream = build.outside(effect.source)
-        return f"{stream}.flush()" if effect.data is None else f"{stream}.write({build.value(effect.data)})"
-    if type(effect) is CacheUsed:
-        return write_cache_use(build, effect)
-    if type(effect) is Unwound:
-        return f"{writer.constant(add_place)}({build.value(effect.exc)}, {writer.constant(effect.place, 'place')})"
-    if type(effect) is FiltersChanged:
-        given = [*map(writer.constant, effect.args),
-                 *(f"{name}={writer.constant(value)}" for name, value in effect.kwargs.items())]
-        return f"{writer.constant(effect.function)}({', '.join(given)})"
-    if type(effect) is FiltersKept:
-        outcome = "" if effect.method is warnings.catch_warnings.__enter__ else ", None, None, None"
-        return f"{writer.constant(effect.method)}({build.value(effect.manager)}{outcome})"
-    if type(effect) is PolicySet:
-        return f"{writer.constant(effect.setter, 'set_error_policy')}({effect.value!r})"
-    raise TypeError(f"unknown effect {effect!r}")
-
-
-_LEAF = torch.zeros((), requires_grad=True)
-
-
-def warn_of_conversion(filename: str, line: int) -> None:
-    """Convert a tensor as the program did, and pass on what torch warns of."""
-    with torch.enable_grad(), Heard(always=False) as said:
-        float(_LEAF)
-    for each in said:
-        warn_at(str(each.message), each.category, filename, line, 0)
-
-
-def warn_at(message: Any, category: Any, filename: str, line: int, outward: int) -> None:
-    """Warn as if from the user's line, with that module's own registry."""
-    if outward:
-        frame = frame_outside(outward)
-        if frame is None:  # as warnings.warn does where the stack is shorter than its stacklevel
-            return warnings.warn_explicit(message, category, "sys", 1, "sys")
-        names = frame.f_globals
-        registry = names.setdefault("__warningregistry__", {})
-        return warnings.warn_explicit(message, category, frame.f_code.co_filename, frame.f_lineno,
-                                      names.get("__name__", "<string>"), registry)
-    module = next((m for m in list(sys.modules.values()) if getattr(m, "__file__", None) == filename), None)
-    registry = None if module is None else module.__dict__.setdefault("__warningregistry__", {})
-    # A module of None would say that Python is shutting down: then nothing is shown.
-    name = filename.removesuffix(".py") if module is None else module.__name__
-    warnings.warn_explicit(message, category, filename, line, name, registry)
-
-
-def log_at(logger: Any, level: int, message: Any, args: tuple[Any, ...], filename: str, line: int,
-           function: str, outward: int, extra: Any, exc_info: bool | None) -> None:
-    """Log as if from the user's line."""
-    if not logger.isEnabledFor(level):
-        return
-    if outward:
-        frame = frame_outside(outward)
-        if frame is not None:
-            filename, line, function = frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name
-    logger.handle(logger.makeRecord(logger.name, level, filename, line, message, args, exc_info, function, extra))
-
-
-def frame_outside(outward: int) -> Any:
-    """The frame that many calls outside the compiled function, whose segment calls us; None where there is none."""
-    frame: Any = sys._getframe(1)
-    while frame is not None:
-        name = frame.f_code.co_filename
-        if not name.startswith(OWN_FOLDER) and not name.startswith("<stator"):
-            outward -= 1
-            if not outward:
-                return frame
-        frame = frame.f_back
-    return None
 
 
 # ---------------------------------------------------------------------- one outside object
@@ -236,13 +163,13 @@ def _diff(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> None:
 
 def _diff_tensor(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> None:
     """What the program set on a tensor from outside; its contents are the graph's business."""
-    if id(tracker.standin) in build.vm.tensor_grads:
-        grad = build.vm.tensor_grads[id(tracker.standin)][1]
+    if id(tracker.standin) in build.vm.tensors.grads:
+        grad = build.vm.tensors.grads[id(tracker.standin)][1]
         out.append(f"{build.outside(tracker.source)}.grad = {build.value(grad)}")
-    if id(tracker.standin) in build.vm.data_notes:
-        note = build.vm.data_notes[id(tracker.standin)]
+    if id(tracker.standin) in build.vm.tensors.data:
+        note = build.vm.tensors.data[id(tracker.standin)]
         out.append(f"{build.outside(tracker.source)}.data = {build.value(note.value)}")
-    for name, value in build.vm.tensor_attributes.get(id(tracker.standin), {}).items():
+    for name, value in build.vm.tensors.attributes.get(id(tracker.standin), {}).items():
         if tracker.initial_dict is None or name not in tracker.initial_dict \
                 or not _current(tracker.initial_dict[name], value):
             setter = build.writer.constant(set_attribute, "set_attribute")

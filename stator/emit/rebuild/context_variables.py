@@ -13,7 +13,7 @@ from stator.breaks import Break
 
 def write_context_sets(build: Any) -> None:
     """Every set() that was not reset, in order: the tokens that they give are those of the program."""
-    for each in build.vm.context_sets:
+    for each in build.vm.contexts.sets:
         if id(each.token) not in build.memo:
             value = build.value(each.value)
             if id(each.token) not in build.memo:  # the value may hold a token

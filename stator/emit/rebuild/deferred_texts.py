@@ -53,7 +53,7 @@ def write_moment(build: Any, moment: Moment) -> str:
             node.meta["stack_trace"] = source.meta.get("stack_trace")
         known = build.output_index[id(moment)] = len(build.outputs)
         build.outputs.append(copy)
-        build.recorder.calls += 1
+        build.recorder.scope.calls += 1
         build.kept.append(moment)
     return f"out[{known}]"
 
@@ -61,13 +61,13 @@ def write_moment(build: Any, moment: Moment) -> str:
 def _autograd_text(build: Any, moment: Moment) -> tuple[str | None, bool]:
     """None where the real tensor's own text is right: the user's own object, unchanged."""
     if _is_unchanged(build, moment) and build.heap.by_standin.get(id(moment.fake)) is not None \
-            and id(moment.fake) not in build.vm.grad_flags:
+            and id(moment.fake) not in build.vm.tensors.flags:
         return None, False
     return moment.suffix, moment.parameter
 
 
 def _is_unchanged(build: Any, moment: Moment) -> bool:
-    return build.recorder.changes == moment.changes and id(moment.fake) not in build.vm.data_notes
+    return build.recorder.log.changes == moment.changes and id(moment.fake) not in build.vm.tensors.data
 
 
 def _write_frozen_tensor(build: Any, moment: Moment) -> str:

@@ -49,8 +49,8 @@ def rebuild_iterator(build: Any, value: Any, cls: type) -> str | None:
         return _walker(build, value, WALKERS[cls][0])
     if cls is SET_ITERATOR:
         return _set_iterator(build, value)
-    if id(value) in build.heap.walks:  # a list iterator that stands for one over a set
-        walked = build.heap.walks[id(value)].standin
+    if id(value) in build.heap.tables.walks:  # a list iterator that stands for one over a set
+        walked = build.heap.tables.walks[id(value)].standin
         return _over_set(build, value, walked, len(walked) - operator.length_hint(value)) if is_under_way(value) \
             else _ended_set_iterator(build, value)
     if cls is itertools.pairwise:
@@ -109,7 +109,7 @@ def _ended_set_iterator(build: Any, value: Any) -> str:
 
 
 def _over_set(build: Any, value: Any, container: Any, steps: int) -> str:
-    tracker = build.heap.sets.get(id(container))
+    tracker = build.heap.tables.sets.get(id(container))
     if tracker is not None and tracker.table.is_changed(container):
         raise Break("SB007", "an iterator over a set from outside that gained or lost members")
     made = f"{build.writer.constant(iter)}({build.value(container)})"

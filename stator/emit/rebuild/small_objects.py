@@ -45,7 +45,7 @@ def rebuild_holder(build: Any, value: Any, cls: type) -> str | None:
     maker = _MAKERS.get(cls)
     if maker is not None:
         return maker(build, value)
-    if id(value) in build.vm.type_parameters:
+    if id(value) in build.vm.functions.type_parameters:
         return _type_parameter(build, value)
     if cls in IMMUTABLE or issubclass(cls, (numpy.generic, numpy.dtype)) or _is_typing_value(cls):
         return build.writer.constant(value)
@@ -59,7 +59,7 @@ def _is_typing_value(cls: type) -> bool:
 
 def _type_parameter(build: Any, value: Any) -> str:
     """[T: bound] and `type X = ...`: their parts are functions, computed when somebody asks."""
-    _, name, values = build.vm.type_parameters[id(value)]
+    _, name, values = build.vm.functions.type_parameters[id(value)]
     parts = ", ".join([build.value(part) for part in values])
     if id(value) in build.memo:  # it refers to itself through a cell, which built it already
         return build.memo[id(value)]
@@ -180,7 +180,7 @@ def _module(build: Any, value: types.ModuleType) -> str:
 
 def _context(build: Any, value: Any) -> str:
     """A context of torch's that has not been entered yet: one like any other."""
-    if any(value is entered for entered, _ in build.vm.functions_off_before):
+    if any(value is entered for entered, _ in build.vm.modes.functions_off_before):
         raise Break("SB007", f"a {type(value).__name__} that is on")
     return build.variable(value, "context", f"{build.writer.constant(type(value))}()")
 

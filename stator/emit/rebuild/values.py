@@ -95,12 +95,12 @@ class Rebuilder:
     def value(self, value: Any) -> str:
         cls = type(value)
         if cls in CONSTANT_TYPES and value == value:
-            if cls is int and value in self.vm.addresses:
+            if cls is int and value in self.vm.identity.addresses:
                 raise Break("SB007", "the address of a tuple that was made inside")
-            if cls is int and value in self.vm.asked_ids:  # the object will be another one, elsewhere
-                return f"id({self.value(self.vm.asked_ids[value])})"
-            if cls is int and value in self.vm.asked_hashes:
-                return f"hash({self.value(self.vm.asked_hashes[value])})"
+            if cls is int and value in self.vm.identity.ids:  # the object will be another one, elsewhere
+                return f"id({self.value(self.vm.identity.ids[value])})"
+            if cls is int and value in self.vm.identity.hashes:
+                return f"hash({self.value(self.vm.identity.hashes[value])})"
             return self.scalar(value)
         if cls is FakeTensor:
             return self.fresh_tensor(value)
@@ -118,8 +118,8 @@ class Rebuilder:
             text = self.outside(self.heap.sources[id(value)])
         elif (source := self.heap.constants.source_of(value)) is not None:
             text = self.outside(source)
-        elif id(value) in self.heap.owners:
-            text = f"{self.writer.constant(_vars, 'vars')}({self.value(self.heap.owners[id(value)])})"
+        elif id(value) in self.heap.dicts.owners:
+            text = f"{self.writer.constant(_vars, 'vars')}({self.value(self.heap.dicts.owners[id(value)])})"
         elif cls in CONSTANT_TYPES:  # a NaN, which containers find by identity: one object in all places
             text = self.variable(value, "nan", self.scalar(value))
         else:
@@ -175,7 +175,7 @@ class Rebuilder:
                 and id(fake) not in self.recorder.wrappers.behind:
             return self.subclass(fake, cls)
         text = self.tensor(fake)
-        attributes = self.vm.tensor_attributes.get(id(fake))
+        attributes = self.vm.tensors.attributes.get(id(fake))
         if attributes and id(fake) not in self.memo and self.heap.by_standin.get(id(fake)) is None:
             self.memo[id(fake)] = text
             for name, value in attributes.items():
@@ -189,22 +189,22 @@ class Rebuilder:
         kind = self.value(cls)
         name = self.variable(fake, cls.__name__.lower(),
                              f"{self.writer.constant(as_class, 'as_class')}({self.tensor(fake)}, {kind})")
-        for key, value in self.vm.tensor_attributes.get(id(fake), {}).items():
+        for key, value in self.vm.tensors.attributes.get(id(fake), {}).items():
             self.writer.line(f"{self.writer.constant(set_attribute, 'set_attribute')}({name}, {key!r}, "
                              f"{self.value(value)})")
         return name
 
     def made(self, value: Any, cls: type) -> str:
-        if id(value) in self.vm.shown_addresses:
+        if id(value) in self.vm.identity.shown:
             raise Break("SB013", f"the address of a {cls.__name__} in text, beside the object itself")
         if cls is torch.Generator and id(value) in self.recorder.nodes:
             return self.tensor(value)
-        if id(value) in self.vm.hooks:
+        if id(value) in self.vm.autograd.hooks:
             raise Break("SB016", "the handle of a hook on a tensor of the graph")
-        if id(value) in self.vm.watches:
-            self.outputs.append(self.vm.watches[id(value)][1])
+        if id(value) in self.vm.autograd.watches:
+            self.outputs.append(self.vm.autograd.watches[id(value)][1])
             return f"out[{len(self.outputs) - 1}]"
-        if id(value) in self.vm.known_streams:
+        if id(value) in self.vm.random.known:
             if cls is random.Random and list(vars(value)) != ["gauss_next"]:
                 raise Break("SB007", "a random stream with attributes of its own")
             state = self.writer.constant(state_of(value), "stream_state")
@@ -215,15 +215,15 @@ class Rebuilder:
         if cls is tuple or cls is list or cls is set or cls is frozenset or cls is dict:
             return self.container(value, cls)
         if cls is types.FunctionType:
-            target = self.vm.callbacks.get(id(value))
+            target = self.vm.functions.callbacks.get(id(value))
             if target is not None:
                 return self.value(target.target)
             if id(value) in self.vm.fresh:
                 return self.function(value)
         if cls is types.CellType:
             return self.cell(value)
-        if id(value) in self.vm.compiled_inside:
-            return self.compiled(self.vm.compiled_inside[id(value)])
+        if id(value) in self.vm.functions.compiled_inside:
+            return self.compiled(self.vm.functions.compiled_inside[id(value)])
         if id(value) in self.vm.generators:
             return rebuild_generator(self, value)
         if cls is slice:
@@ -250,7 +250,7 @@ class Rebuilder:
             return f"{self.writer.constant(cls)}(({', '.join(self.value(v) for v in value)},))"
         if new_shell(cls) is not None:
             return self.instance(value, cls)
-        if id(value) in self.vm.autograd_nodes:
+        if id(value) in self.vm.autograd.nodes:
             raise Break("SB016", "Tensor.grad_fn", turn_off=Strategy.GRAD_FN)
         made = cls if id(cls) not in self.vm.fresh else None
         raise Break("SB007", f"a {module_of(cls)}.{cls.__qualname__}", not_rebuilt=made)
@@ -411,7 +411,7 @@ class Rebuilder:
 
     def attributes(self, value: Any, name: str) -> None:
         own = instance_dict(value)
-        given = self.heap.given_dicts.get(id(value))
+        given = self.heap.dicts.given.get(id(value))
         if given is not None and given[1] is own:
             self.writer.line(f"{self.writer.constant(set_instance_dict, 'set_dict')}({name}, {self.value(own)})")
         elif own:

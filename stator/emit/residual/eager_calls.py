@@ -46,9 +46,10 @@ class ExpectedError:
 
     def after(self, vm: Any) -> ExpectedError:
         """Add what a trace has recorded and not run."""
-        asserted = {(place.code.co_filename, place.line) for each in vm.assertions for place in each.places[:1]}
-        return replace(self, lines_before=lines_that_may_fail(vm.recorder.graph) | asserted | vm.output_lines,
-                       anything_before=any(each.cls is None for each in vm.assertions))
+        asserted = {(place.code.co_filename, place.line)
+                    for each in vm.residual.assertions for place in each.places[:1]}
+        return replace(self, lines_before=lines_that_may_fail(vm.recorder.graph) | asserted | vm.effects.lines,
+                       anything_before=any(each.cls is None for each in vm.residual.assertions))
 
     def __str__(self) -> str:
         return self.qualname if self.line is None else f"{self.qualname} at {self.filename}:{self.line}"

@@ -43,7 +43,7 @@ def call_or_redo(build: Rebuilder, module: fx.GraphModule, call: list[str], inpu
     written, counted = written_inputs(vm.recorder, graph, inputs)
     draws = any(draws_random_numbers(node.target) for node in graph.nodes)
     inside = [f"    {line}" for line in call]
-    shared = sharing_memory(inputs) if vm.recorder.writes_in_place else frozenset()
+    shared = sharing_memory(inputs) if vm.recorder.log.in_place else frozenset()
     caught = any(CAUGHT in node.meta for node in graph.nodes) and fails_where_it_is_caught(graph, shared)
     if not all(map(is_repeatable, graph.nodes)):
         if caught:
@@ -53,12 +53,12 @@ def call_or_redo(build: Rebuilder, module: fx.GraphModule, call: list[str], inpu
     answer = writer.constant(graph_failed_inside_a_handler if caught else graph_failed)
     redo = [*(f"    {line}" for line in undo), f"    return {answer}(error)"]
     head: list[str] = []
-    if vm.draws:
+    if vm.residual.draws:
         redo.insert(0, f"    {writer.constant(restore_streams)}(streams)")
     generators = [f"inputs[{place}]" if packed else build.outside(each.source)
                   for place, each in enumerate(inputs) if type(each.fake) is torch.Generator]
     # Nobody asks where there is nothing to be put back.
-    fails = bool(written or draws or generators) and (bool(vm.assertions) or may_fail(graph, shared))
+    fails = bool(written or draws or generators) and (bool(vm.residual.assertions) or may_fail(graph, shared))
     if fails and draws:
         redo.insert(0, f"    {writer.constant(torch.set_rng_state)}(state)")
         head.append(f"state = {writer.constant(torch.get_rng_state)}()")
@@ -88,14 +88,14 @@ def call_or_raise(build: Rebuilder, module: fx.GraphModule, inside: list[str], u
                   head: Sequence[str] = (), redo: Sequence[str] = ()) -> list[str]:
     """The call of a graph whose error is raised as it is, at the program's line, unless `redo` returns."""
     vm, writer = build.vm, build.writer
-    if any(assertion.cls is None for assertion in vm.assertions):
+    if any(assertion.cls is None for assertion in vm.residual.assertions):
         raise Break("SB002", "the truth of a tensor, which decides whether to raise",
                     turn_off=Strategy.UNSPOKEN_ASSERTIONS)
     *show, again = raise_as_it_is(build, module, undo)
     other = ["except Exception as error:", *redo, *show, again]
-    if not vm.assertions:
+    if not vm.residual.assertions:
         return [*head, "try:", *inside, *other]
-    table, change = writer.constant(tuple(vm.assertions), "assertions"), writer.constant(as_program_exception)
+    table, change = writer.constant(tuple(vm.residual.assertions), "assertions"), writer.constant(as_program_exception)
     handlers = ["except RuntimeError as error:", *redo, *show, f"    failed = {change}(error, {table})"]
     return ["failed = None", *head, "try:", *inside, *handlers, *other, "if failed is not None:", "    raise failed"]
 
@@ -103,7 +103,7 @@ def call_or_raise(build: Rebuilder, module: fx.GraphModule, inside: list[str], u
 def raise_as_it_is(build: Rebuilder, module: fx.GraphModule, undo: list[str]) -> list[str]:
     """In a handler: raise the error of the graph; what the program does after it is not done."""
     locate_errors(module)
-    places = build.writer.constant(places_in(module.graph, build.vm.places), "places")
+    places = build.writer.constant(places_in(module.graph, build.vm.lines.places), "places")
     show = f"{build.writer.constant(show_program)}(error, {places})"
     # Generators whose bodies this segment resumed: the error leaves them.
     left = [f"{build.writer.constant(finish_running)}({build.outside(body.adopted)})"
@@ -113,14 +113,15 @@ def raise_as_it_is(build: Rebuilder, module: fx.GraphModule, undo: list[str]) ->
 
 def written_inputs(recorder: Any, graph: fx.Graph, inputs: list[Any]) -> tuple[list[Any], bool]:
     """The graph inputs that the graph may write to; and whether each write counts in their versions."""
-    if not recorder.writes_in_place:
+    if not recorder.log.in_place:
         return [], True
     places = {node.name for node in written_placeholders(graph)}
     written = [each for each in inputs if each.tensor is not None and isinstance(each.fake, torch.Tensor) and (
         each.node.name in places or not each.fake.is_inference() and each.fake._version)]
     behind_data = any(node.op == "call_function" and node.target is getattr and node.args[1] == "data"
                       for node in graph.nodes)
-    return written, not behind_data and not recorder.uncounted and not any(each.fake.is_inference() for each in written)
+    counted = not recorder.log.uncounted and not any(each.fake.is_inference() for each in written)
+    return written, not behind_data and counted
 
 
 def graph_failed(error: Exception) -> Any:

@@ -104,7 +104,7 @@ def emit_residual(vm: Any, result: Any, resume: Any = None, begin: Callable[[], 
     lines = writer.lines
     drop_idle_settings(recorder.graph, vm.torch_state)
     asserted = recorder.symbols.asserted_of_inputs() if recorder.symbols.definitions else {}
-    needs_graph = bool(build.outputs or asserted) or recorder.calls > 0 and not only_settings(recorder.graph)
+    needs_graph = bool(build.outputs or asserted) or recorder.scope.calls > 0 and not only_settings(recorder.graph)
     call: list[str] = []
     graph_module = None
     inputs: list[Any] = []
@@ -112,7 +112,7 @@ def emit_residual(vm: Any, result: Any, resume: Any = None, begin: Callable[[], 
     sizes: list[str] = []
     if needs_graph:
         nodes = tuple(recorder.to_node_arg(value) for value in build.outputs)
-        if not recorder.in_order:
+        if not recorder.backend.in_order:
             nodes += errors_to_meet(recorder.graph, nodes)
         given_back = {node for node in nodes if type(node) is fx.Node}
         for each in recorder.inputs:
@@ -127,7 +127,7 @@ def emit_residual(vm: Any, result: Any, resume: Any = None, begin: Callable[[], 
         recorder.graph.output(nodes)
         hide_constants(recorder.graph)
         fix_targets(recorder.graph)
-        graph_module = make_captured(recorder.graph, recorder.inner_graphs, recorder.plays)
+        graph_module = make_captured(recorder.graph, recorder.scope.inner_graphs, recorder.log.plays)
         if recorder.symbols.definitions:
             insert_asserts(recorder, graph_module, asserted)
         line = f"{'out = ' if nodes else ''}graph({', '.join(names)})"
@@ -138,7 +138,7 @@ def emit_residual(vm: Any, result: Any, resume: Any = None, begin: Callable[[], 
     call += [_setter_call(writer, setter, args) for setter, args in vm.torch_state.finals]
     first = [] if begin is None else [f"{writer.constant(begin, begin.__name__)}()"]
     first += sizes
-    first += draw_numbers(build, bool(call)) + write_copies(build, vm.copies) + flags.first
+    first += draw_numbers(build, bool(call)) + write_copies(build, vm.residual.copies) + flags.first
     writer.lines = first + call + flags.last + lines + [f"return {value}"]
     sources = [i.source for i in inputs] if packed else []
     parameters = (["inputs"] if packed else []) + list(build.wanted.values())
@@ -173,10 +173,10 @@ def insert_asserts(recorder: Any, graph_module: Any, asserted: dict[fx.Node, Any
 def draw_numbers(build: Rebuilder, may_fail: bool) -> list[str]:
     """The program's random numbers, drawn in its order; before them, where their streams stand."""
     writer, lines = build.writer, []
-    streams = dict.fromkeys(build.outside(draw.stream) for draw in build.vm.draws)
+    streams = dict.fromkeys(build.outside(draw.stream) for draw in build.vm.residual.draws)
     if streams and may_fail:
         lines.append(f"streams = {writer.constant(saved_streams)}(({', '.join(streams)},))")
-    for draw in build.vm.draws:
+    for draw in build.vm.residual.draws:
         arguments = [build.outside(draw.stream), *map(build.scalar, draw.args),
                      *(f"{name}={build.scalar(value)}" for name, value in draw.kwargs)]
         function = writer.constant(draw.function, draw.function.__name__)
@@ -219,7 +219,7 @@ def call_graph(writer: Writer, state: Any, call: str, wrapped: bool) -> list[str
     lines = [call]
     if wrapped:
         lines = [f"with {writer.constant(torch._C.DisableTorchFunctionSubclass, 'functions_off')}():", f"    {call}"]
-    undo = [f"    {_setter_call(writer, setter, args)}" for setter, args in state.undo()]
+    undo = [f"    {_setter_call(writer, setter, args)}" for setter, args in state.restoring_calls()]
     if not undo:
         return lines
     return ["try:", *(f"    {line}" for line in lines), "except BaseException:", *undo, "    raise"]

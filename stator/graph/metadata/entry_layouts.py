@@ -26,7 +26,7 @@ class EntryLayouts:
     def before(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
         """The layouts of the tensors that an in-place operation is about to get."""
         fakes = _fakes(args, kwargs)
-        if self.recorder.enclosing is None:
+        if self.recorder.scope.enclosing is None:
             for fake in fakes:
                 node = self.recorder.nodes.get(id(fake))
                 if type(node) is fx.Node and node.op == "placeholder" and id(fake) not in self._first:
@@ -39,7 +39,8 @@ class EntryLayouts:
 
     def touched(self) -> list[Any]:
         """The graph's inputs of which an operation may have changed sizes, strides or storage; none if none did so."""
-        return [each for each in self.recorder.inputs if id(each.fake) in self._first] if self.recorder.reshaped else []
+        recorder = self.recorder
+        return [each for each in recorder.inputs if id(each.fake) in self._first] if recorder.log.reshaped else []
 
     def _read(self, fakes: list[FakeTensor]) -> list[Any]:
         return [self.recorder.propagation.tensor_key(fake) for fake in fakes]

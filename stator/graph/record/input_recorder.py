@@ -6,7 +6,6 @@ the residual program what to hand over.  `Recorder` is made of this and of the o
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -31,6 +30,7 @@ from stator.graph.metadata.tensor_classes import (
     acts_as_parameter,
     acts_as_wrapper,
 )
+from stator.graph.record.recorder_state import BackendTraits, GraphScope, TraceServices
 from stator.graph.subclasses.wrapper_subclasses import Wrappers
 from stator.guards.guard import TensorMeta, tensor_meta
 from stator.guards.shape_check import Operand, Property
@@ -62,26 +62,27 @@ class GraphInput:
 class InputRecorder:
     """The inputs of one graph; which node makes which fake."""
 
-    graph: fx.Graph
-    fake_mode: FakeTensorMode
-    inputs: list[GraphInput]
-    nodes: dict[int, Any]
-    kept: list[Any]
-    classes: dict[int, type]
-    wrappers: Wrappers
-    symbols: SymbolNodes
-    propagation: Propagation
-    plain_inputs: PlainInputs
-    takes_sparse: bool
-    open_parts: Callable[[Any, Source], dict[str, Any]]
-    enclosing: Any
-    locate: Callable[[], Any]
-    _last_input: fx.Node | None
+    def __init__(self, fake_mode: FakeTensorMode) -> None:
+        self.fake_mode = fake_mode
+        self.services = TraceServices()
+        self.backend = BackendTraits()
+        self.scope = GraphScope()
+        self.graph = fx.Graph()
+        self.inputs: list[GraphInput] = []
+        self.nodes: dict[int, Any] = {}  # id(fake) -> its node, or (node, index) until someone needs it
+        self.kept: list[Any] = []
+        self.classes: dict[int, type] = {}  # id(fake) -> the subclass of Tensor that the program sees, where it is one
+        self.copies: dict[int, tuple[Any, Source]] = {}  # id(fake) -> a tensor that the residual copies, and its name
+        self.wrappers = Wrappers(self)
+        self.symbols = SymbolNodes(self.graph, fake_mode.shape_env)
+        self.symbols.add_number_input = self._add_number_input
+        self.propagation = Propagation(fake_mode)
+        self.plain_inputs = PlainInputs(self.propagation.fakes)
 
     def add_input(self, tensor: torch.Tensor, source: Source, dims: dict[int, Any] | None = None,
                   strides: frozenset[int] = frozenset()) -> FakeTensor:
-        if self.enclosing is not None:  # an inner graph is being recorded: outside tensors come through the outermost
-            with self.enclosing.outside():
+        if self.scope.enclosing is not None:  # in an inner graph: outside tensors come through the outermost
+            with self.scope.enclosing.outside():
                 return self.add_input(tensor, source, dims, strides)
         with torch._C.DisableTorchFunction():
             special = type(tensor) not in PLAIN_CLASSES and not acts_as_parameter(type(tensor))
@@ -93,7 +94,8 @@ class InputRecorder:
                 return self.wrappers.add_input(tensor, source, dims or {})
             if special and not acts_above_dispatch(type(tensor)):
                 raise Break("SB017", f"a tensor of type {type(tensor).__name__}")
-            if tensor.layout is not torch.strided and (tensor.layout is not torch.sparse_coo or not self.takes_sparse):
+            if tensor.layout is not torch.strided \
+                    and (tensor.layout is not torch.sparse_coo or not self.backend.takes_sparse):
                 raise Break("SB017", f"a tensor of layout {tensor.layout}")
             if (kind := special_kind(tensor)) is not None:
                 raise Break("SB017", f"a {kind} tensor")
@@ -121,7 +123,7 @@ class InputRecorder:
         if special:
             self.classes[id(fake)] = type(tensor)
         self.symbols.take_fresh(fake)  # sizes declared unbacked: the input itself defines them
-        self.symbols.define_input(node, fake, source, self.locate())
+        self.symbols.define_input(node, fake, source, self.services.locate())
         for dim, how in (dims or {}).items():
             if how == "declared" or isinstance(how, Dim):
                 self.symbols.declare(Operand(source, Property.SIZE, dim), fake.shape[dim], how)
@@ -140,20 +142,20 @@ class InputRecorder:
     def placeholder(self, example: Any, source: Source, name: str | None = None) -> fx.Node:
         """The node of an input, after those of the others; `name`: as the source is called in the graph."""
         name = input_name(source.text()) if name is None else name
-        node = new_input(self.graph, self._last_input, name)
-        self._last_input = node
+        node = new_input(self.graph, self.scope.last_input, name)
+        self.scope.last_input = node
         node.meta["example_value"] = example
         node.meta["source"] = source
         return node
 
     def add_number(self, value: int | float, source: Source, undecided: bool = False, named: Any = None) -> Any:
         """A symbol for a Python number from outside; of an undecided one the trace knows nothing."""
-        if self.enclosing is not None:
-            with self.enclosing.outside():
+        if self.scope.enclosing is not None:
+            with self.scope.enclosing.outside():
                 return self.add_number(value, source, undecided)
         make: Any = undecided_int if undecided else symbolic_int if type(value) is int else symbolic_float
         symbol, number = make(self.symbols.shape_env, value, source)
-        self.symbols.define_number(symbol, number, source, self.locate())
+        self.symbols.define_number(symbol, number, source, self.services.locate())
         if undecided:
             self.symbols.take_fresh(number)
         elif named is not None:
@@ -163,7 +165,7 @@ class InputRecorder:
     def add_drawn(self, cls: type, source: Source, bounds: tuple[Any, Any] | None) -> Any:
         """A symbol for a number that the residual draws; all that is known of it is its range."""
         symbol, number = drawn_number(self.symbols.shape_env, cls, source, bounds)
-        self.symbols.define_number(symbol, number, source, self.locate())
+        self.symbols.define_number(symbol, number, source, self.services.locate())
         self.symbols.take_fresh(number)
         self.symbols.has_fresh = True
         return number

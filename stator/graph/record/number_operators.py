@@ -52,7 +52,8 @@ LARGEST = 1 << 62  # of a number that is added: minus it fits in 64 bits as well
 
 def item_of_sum(recorder: Any, fake: FakeTensor) -> Any:
     """The number in a sum of an element and a constant, without the tensor in between; None where it is none."""
-    if recorder.enclosing is not None or not recorder.data_dependent or recorder.items.number_of(fake) is not None:
+    if recorder.scope.enclosing is not None or not recorder.scope.data_dependent \
+            or recorder.items.number_of(fake) is not None:
         return None
     node = recorder.node_of(fake)
     try:
@@ -70,7 +71,7 @@ def item_of_sum(recorder: Any, fake: FakeTensor) -> Any:
 
 def element_behind(recorder: Any, number: Any) -> FakeTensor | None:
     """The tensor out of which the graph reads a number."""
-    if recorder.enclosing is not None or type(number) is not torch.SymInt:
+    if recorder.scope.enclosing is not None or type(number) is not torch.SymInt:
         return None
     node, path = recorder.symbols.definitions.get(number.node.expr, (None, ()))
     return None if node is None or path else _fake_of(node.args[0])

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import builtins
 import collections
-import keyword
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -24,7 +22,6 @@ from torch._subclasses.fake_tensor import (
     UnsupportedOperatorException,
 )
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
-from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 from torch.utils._device import _device_constructors
 
@@ -42,20 +39,19 @@ from stator.graph.analysis.mutation import (
     note_writes,
     versions_of,
 )
-from stator.graph.analysis.overlapping_writes import Overlaps
 from stator.graph.fx.frozen_records import field_names, record_arguments
 from stator.graph.fx.naming import spell, spelled_types
 from stator.graph.fx.new_nodes import new_node
 from stator.graph.metadata.entry_layouts import EntryLayouts
-from stator.graph.metadata.plain_inputs import CAPSULE, PlainInputs
-from stator.graph.metadata.propagation import Propagation
 from stator.graph.metadata.recurrent_layouts import results_of_layer
 from stator.graph.record.decomposed_operations import decomposed
 from stator.graph.record.error_texts import raised_by_eager
-from stator.graph.record.input_recorder import GraphInput, InputRecorder
+from stator.graph.record.input_recorder import InputRecorder
+from stator.graph.record.recorder_state import Region, WriteLog
+from stator.graph.record.recording_mode import RecordingMode
+from stator.graph.record.refused_operations import ATOMS, refuse_misread, refuse_real_tensors
 from stator.graph.state.quiet_logging import keep_quiet, muted
 from stator.graph.state.torch_state import TorchState
-from stator.graph.subclasses.wrapper_subclasses import Wrappers
 from stator.graph.values.input_items import InputItems
 from stator.graph.values.known_values import (
     KnownValues,
@@ -67,75 +63,34 @@ from stator.graph.values.known_values import (
 from stator.graph.values.uncertain_tensors import Uncertain
 from stator.host.value_kinds import is_a
 from stator.shapes.environment import UNKNOWN, TraceEnvironment
-from stator.shapes.symbol_nodes import SymbolNodes
 from stator.shapes.symbolic_values import SYMBOLIC, data_dependent, has_unbacked
-from stator.source import Source
-
-_ATOMS = frozenset({int, float, complex, bool, str, type(None), type(...), torch.dtype, torch.device, torch.layout,
-                    torch.memory_format, range})
 
 
 class Recorder(InputRecorder):
     """One FX graph under construction."""
 
     def __init__(self, fake_mode: FakeTensorMode) -> None:
-        self.fake_mode = fake_mode
-        self.graph = fx.Graph()
-        self.inputs: list[GraphInput] = []
-        self.nodes: dict[int, Any] = {}  # id(fake) -> its node, or (node, index) until someone needs it
-        self.kept: list[Any] = []
-        self.classes: dict[int, type] = {}  # id(fake) -> the subclass of Tensor that the program sees, where it is one
-        self.copies: dict[int, tuple[Any, Source]] = {}  # id(fake) -> a tensor that the residual copies, and its name
-        self.wrappers = Wrappers(self)
-        self.calls = 0
-        self.changes = 0  # operations that may have changed a tensor in place
-        self.plays: list[Any] = []  # of stretches that were recorded again (see graph/fx/node_copying)
-        self.reshaped = 0  # those that changed its metadata
-        self.place: Callable[[fx.Node], None] = lambda node: None  # tells a node where the program stands
-        self.expose: Callable[[Any], None] = lambda value: None
-        self.keep_order: Callable[[fx.Node], None] = lambda node: None  # about what must not run twice, and all behind
+        super().__init__(fake_mode)
+        self.log = WriteLog()
+        self.region = Region()
         self.mode = RecordingMode(self)
-        self.symbols = SymbolNodes(self.graph, fake_mode.shape_env)
-        self.symbols.add_number_input = self._add_number_input
         self.known = KnownValues(self)
         self.items = InputItems(self, self.known)
         if type(fake_mode.shape_env) is TraceEnvironment:
             fake_mode.shape_env.settle = self.known.of_number
-        self.locate: Callable[[], Any] = lambda: None
-        self.in_order = False  # whether the backend runs the nodes one by one, as they are recorded
-        self.as_it_is = False  # whether no compiler may have this graph
-        self.overlaps: Overlaps | None = None  # where the compiler functionalises
-        self.may_be_cut = False  # whether its compiler gets the pieces between operations that are slower compiled
-        self.takes_sparse = True  # whether the backend may get sparse tensors
-        self.data_dependent = True  # whether numbers that only the graph knows may be symbols of it
         self.torch_state = TorchState()
-        self.propagation = Propagation(fake_mode)
-        self.plain_inputs = PlainInputs(self.propagation.fakes)
-        self.writes_in_place = False
-        self.uncounted = False  # whether a node writes to a tensor whose version does not show it
-        self.written_memory: collections.Counter[int] = collections.Counter()  # writes by storage: see memory_behind
-        self.repeatable = True  # whether all that was recorded may run twice
         self.layouts = EntryLayouts(self)
-        self.marks: dict[str, Any] = {}  # metadata of every node recorded now (see rules_checkpoint)
-        self.class_of: Callable[[Any], type] = lambda fake: torch.Tensor  # what the program takes a fake for
-        self.open_parts: Callable[[Any, Source], dict[str, Any]] = lambda tensor, source: {}  # of a wrapper: by name
-        self.tangents = False  # whether the trace is at a level of forward-mode differentiation
-        self.listening: Callable[..., AbstractContextManager[Any]] = muted  # around each operation on fakes
-        self.under_hooks = False  # whether the trace is where the program has pushed hooks on saved tensors
-        self.before_saving: Callable[..., None] = lambda *values: None  # told before autograd may save something
-        self._last_input: fx.Node | None = None
-        self.inner_graphs: dict[str, fx.GraphModule] = {}  # by the name that the graph has for each
         self.roles: collections.Counter[str] = collections.Counter()  # how many inner graphs of each sort there are
         self.uncertain = Uncertain()
-        self.function_modes: list[Any] = []  # the program's that are on
         self.slots_used: set[Any] = set()  # special methods of Tensor, by name or as (stem, on the left, in place)
-        self.refuse_patched: Callable[..., None] = lambda function, args: None
-        self.note_stop: Callable[[Break], None] = lambda stop: None
-        self.asking = False  # whether an operation was begun in order to ask them
-        self.ask: Callable[..., Any] = lambda *question: NotImplemented
-        self.concerned: Callable[..., bool] = lambda *values: False  # whether a class of the program's is to be asked
         self.slice_bounds: dict[Any, Any] = {}  # numbers brought into a size (interp/tensors/tensor_items)
-        self.enclosing: Any = None  # the inner graph being recorded (see graph/record/subgraph)
+
+    def clear(self) -> None:
+        """Release the objects of the program."""
+        wrappers = self.wrappers
+        for held in (self.inputs, self.nodes, self.kept, self.classes,
+                     wrappers.behind, wrappers.outers, wrappers.parts):
+            held.clear()
 
     # ------------------------------------------------------------------ nodes
 
@@ -159,13 +114,13 @@ class Recorder(InputRecorder):
 
     def is_written(self, fake: Any) -> bool:
         """Whether a node writes to the memory of a tensor."""
-        return self.propagation.memory_behind(fake) in self.written_memory
+        return self.propagation.memory_behind(fake) in self.log.memory
 
     def to_node_arg(self, value: Any) -> Any:
         cls = type(value)
         if cls is FakeTensor:
             return self.node_of(value)
-        if cls in _ATOMS:
+        if cls in ATOMS:
             return value
         if cls is fx.Node:
             return value
@@ -201,18 +156,18 @@ class Recorder(InputRecorder):
         role = module.meta.get("role", "inner")
         name = f"{role}_{self.roles[role]}"
         self.roles[role] += 1
-        self.inner_graphs[name] = module
+        self.scope.inner_graphs[name] = module
         return self.graph.create_node("get_attr", name, (), {})
 
     # ------------------------------------------------------------------ calls
 
     def refuse_tangents(self, what: str) -> None:
         """Break where tensors may have tangents, of which `what` knows nothing."""
-        if self.tangents:
+        if self.region.tangents:
             raise Break("SB016", f"{what} inside forward-mode differentiation")
 
     def call(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        self.before_saving(args, kwargs)
+        self.services.before_saving(args, kwargs)
         op, target = spell(func)
         if self.wrappers.concern((args, kwargs)):
             return self.wrappers.call(func, op, target, args, kwargs)
@@ -237,7 +192,7 @@ class Recorder(InputRecorder):
         if self.uncertain.storages:
             self.uncertain.check(target, bool(declared), args, kwargs)
         if kwargs and type(kwargs.get("out")) is FakeTensor and kwargs["out"].dtype not in map(_dtype, args):
-            self.as_it_is = True  # some operators refuse such a dtype, and compilers cast
+            self.backend.as_it_is = True  # some operators refuse such a dtype, and compilers cast
         key = self.propagation.key(func, args, kwargs, bool(declared))
         if key is not None:
             result = self.propagation.recall(key, func, args, kwargs)
@@ -250,7 +205,7 @@ class Recorder(InputRecorder):
         before = self.layouts.before(args, kwargs) if declared or seen is not None and seen.opaque else None
         versions = versions_of(declared) if declared else []
         stream = kwargs.get("generator")
-        with self.listening(target, args, kwargs), seen or nullcontext():
+        with self.services.listening(target, args, kwargs), seen or nullcontext():
             args, kwargs, result = self._propagate(func, target, args, kwargs if stream is None else
                                                    {key: kwargs[key] for key in kwargs if key != "generator"})
         if stream is not None:
@@ -258,21 +213,21 @@ class Recorder(InputRecorder):
         if asked[0] is not args or asked[1] is not kwargs:
             key = None  # what was found out holds for these values, and not for all tensors that look like them
         fresh = bool(self.symbols.shape_env.pending_fresh_unbacked_symbols)
-        if fresh and not self.data_dependent:
+        if fresh and not self.scope.data_dependent:
             raise Break("SB003", f"{getattr(target, '__name__', target)} of a tensor")
         if declared and counts_writes(func):
             count_writes(declared, versions)
         written = declared if seen is None else seen.written()
         if written:
             missed = not_counted(written, versions) if seen is None else seen.missed
-            self.uncounted = self.uncounted or bool(missed)
+            self.log.uncounted = self.log.uncounted or bool(missed)
         if written and declared is None and self.uncertain.storages:
             self.uncertain.check(target, True, args, kwargs)
         if written or result is None:
-            self.changes += 1
+            self.log.changes += 1
             self.propagation.changed(args)
             self.propagation.changed(kwargs.values())
-            self.reshaped += before != self.layouts.after(*asked) if before is not None else not written
+            self.log.reshaped += before != self.layouts.after(*asked) if before is not None else not written
         elif key is not None and not fresh and (seen is None or seen.repeatable):
             self.propagation.learn(key, func, args, kwargs, result)
         if fresh or written or result is None or self.holds_tensor(result):
@@ -347,7 +302,7 @@ class Recorder(InputRecorder):
                     # Its rule for fakes cannot live with the unknown size; whether the program fails, eager says.
                     name = getattr(target, "__name__", target)
                     raise Break("SB003", f"{name} on a data-dependent size: {error}") from None
-                failure = raised_by_eager(func, args, kwargs, error, self.class_of)
+                failure = raised_by_eager(func, args, kwargs, error, self.services.class_of)
             raise failure  # not in the handler: the rule's error is no context of the program's
 
     def _items_of_sizes(self, args: Any, kwargs: Any) -> Any:
@@ -388,8 +343,9 @@ class Recorder(InputRecorder):
         """A property of a tensor: metadata, or a tensor (`x.T`), which becomes a node."""
         if self.uncertain.storages:
             self.uncertain.check(name, False, (fake,), {})
+        listening = self.services.listening
         with torch._C.DisableTorchFunction(), self.symbols.dispatcher(), \
-                nullcontext() if self.listening is muted and name != "grad" else self.listening(name, None, {}):
+                nullcontext() if listening is muted and name != "grad" else listening(name, None, {}):
             wrapper = self.wrappers.behind.get(id(fake))
             result = descr.__get__(fake) if wrapper is None else self.wrappers.noted(descr.__get__(wrapper))
         if self.holds_tensor(result):
@@ -398,12 +354,16 @@ class Recorder(InputRecorder):
 
     def version_of(self, fake: torch.Tensor) -> int:
         """A number that grows with each write to the memory of a fake, through whatever tensor."""
-        count = self.changes if fake.is_inference() else fake._version
-        return count + self.written_memory[self.propagation.memory_behind(fake)] if self.written_memory else count
+        count = self.log.changes if fake.is_inference() else fake._version
+        return count + self.log.memory[self.propagation.memory_behind(fake)] if self.log.memory else count
+
+    def unexplained_asserts(self) -> int:
+        """Count assertions that torch has added for an operation: how eager would fail, or go on, is not known."""
+        return int(self.symbols.shape_env.num_deferred_runtime_asserts) - self.scope.explained_asserts
 
     def keep_as_it_is(self) -> None:
         """The program asks for what only autograd's own record of each operation can answer: no compiler."""
-        self.as_it_is = self.in_order = True
+        self.backend.as_it_is = self.backend.in_order = True
 
     def require_grad(self, fake: FakeTensor) -> None:
         """Make a tensor of the graph a leaf."""
@@ -418,7 +378,7 @@ class Recorder(InputRecorder):
 
         None: whatever inner graphs among the arguments write to (see mutation).
         """
-        self.before_saving(args, kwargs)
+        self.services.before_saving(args, kwargs)
         to_arg = self.to_node_arg
         bindings = self.symbols.take_fresh(result)
         if op == "call_method" or str(getattr(target, "__module__", "")).partition(".")[0] == "torch":
@@ -428,19 +388,19 @@ class Recorder(InputRecorder):
             op, node_args, target = "call_function", (node_args[0], target), builtins.getattr
         node_kwargs = {k: to_arg(v) for k, v in kwargs.items()} if kwargs else {}
         node = new_node(self.graph, op, target, node_args, node_kwargs)
-        self.calls += 1
-        node.meta.update(self.marks)
-        if written is None and self.inner_graphs:
+        self.scope.calls += 1
+        node.meta.update(self.region.marks)
+        if written is None and self.scope.inner_graphs:
             written = note_inner_graphs(node, [each for each in args if is_a(each, fx.GraphModule)], args)
         if written:
-            self.writes_in_place = True
-            self.written_memory.update(map(self.propagation.memory_behind, written))
-            if self.overlaps is not None:
-                self.overlaps.check(target, args, kwargs, list(written))
+            self.log.in_place = True
+            self.log.memory.update(map(self.propagation.memory_behind, written))
+            if self.backend.overlaps is not None:
+                self.backend.overlaps.check(target, args, kwargs, list(written))
             note_writes(node, {self.node_of(fake) for fake in written})
         if not repeatable:
             node.meta[UNREPEATABLE] = True
-        self.repeatable = self.repeatable and is_repeatable(node)
+        self.log.repeatable = self.log.repeatable and is_repeatable(node)
         if result is not None:
             node.meta["example_value"] = self.wrappers.inside(result) if self.wrappers.behind else result
             self.symbols.define_fresh(node, bindings, result)
@@ -448,9 +408,9 @@ class Recorder(InputRecorder):
                 self.tie(result, node)
             elif type(result) not in SYMBOLIC:
                 self._tie_parts(result, node)
-        self.place(node)
-        if not self.repeatable:
-            self.keep_order(node)
+        self.services.place(node)
+        if not self.log.repeatable:
+            self.services.keep_order(node)
         return node
 
     def _tie_parts(self, result: Any, node: Any) -> None:
@@ -473,79 +433,8 @@ class Recorder(InputRecorder):
         _hook.tuple_set_item(value, index, item)
 
 
-def refuse_real_tensors(values: Any) -> None:
-    """What has no fake (a subclass, say) cannot take part in a traced operation."""
-    for value in values:
-        cls = type(value)
-        if cls is FakeTensor or cls in _ATOMS:
-            continue
-        if cls is list or cls is tuple:
-            refuse_real_tensors(value)
-        elif issubclass(cls, torch.Tensor):
-            raise Break("SB017", kind_of(value))
-        elif cls is CAPSULE:  # whoever takes a tensor out of it empties it
-            raise Break("SB005", "a capsule passed to a torch operation")
-
-
-def kind_of(tensor: torch.Tensor) -> str:
-    """What keeps a tensor from having a fake, in words."""
-    with torch._C.DisableTorchFunction():
-        if tensor.is_nested:
-            return f"a nested tensor of layout {tensor.layout}"
-        if type(tensor) is torch.Tensor and tensor.layout is not torch.strided:
-            return f"a tensor of layout {tensor.layout}"
-        return f"a tensor of type {type(tensor).__name__}"
-
-
-class RecordingMode(TorchFunctionMode):
-    """Records the torch calls that C code makes (`sum(tensors)`, an operator inside a C loop)."""
-
-    def __init__(self, recorder: Recorder) -> None:
-        super().__init__()
-        self.recorder = recorder
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), *rest: Any) -> Any:
-        recorder = self.recorder
-        if recorder.asking:
-            return recorder.ask(func, types, args, rest)
-        calls, kwargs = recorder.calls, rest[0] if rest else None
-        token = _hook.pause()
-        try:
-            self.recorder.expose(args)
-            if kwargs:
-                self.recorder.expose(kwargs)
-            if recorder.classes and recorder.concerned(args, kwargs):
-                return recorder.ask(func, types, args, rest)
-            recorder.refuse_patched(func, args)
-            result = recorder.call(func, args, kwargs or {})
-            if recorder.function_modes and recorder.calls != calls:
-                raise Break("SB005", "C code that uses tensors while a mode sees every operation")
-            return result
-        except Break as stop:
-            recorder.note_stop(stop)  # C code might swallow it
-            raise
-        finally:
-            _hook.resume(token)
-
-
-def refuse_misread(name: str) -> None:
-    """Break at an operation whose rule for fake tensors gives a result of another kind or size than the operation."""
-    name, _, overload = name.partition(".")  # an operator is called `_nnz.default`
-    if keyword.iskeyword(overload):
-        raise Break("SB011", f"the operator {name}.{overload}")  # code of graphs cannot spell it
-    if name == "randint_like" and overload in ("Tensor_out", "Tensor_generator_out"):
-        raise Break("SB003", "a limit of random numbers in a tensor")  # their rule reads a fake's data
-    if name.startswith("quantize_"):
-        raise Break("SB017", "a quantised tensor")  # its fake would be a plain one
-    if name == "_pack_padded_sequence":
-        raise Break("SB017", "packed sequences")  # their fake has the length of the batch
-    if name in _STORED:
-        raise Break("SB004", "how many elements a sparse tensor has")  # its fake has none
-
-
 keep_quiet(Recorder.attempt)
 _INDEXED = frozenset({"index_put", "index_put_", "index", "index.Tensor"})  # whose lists of tensors are no sizes
-_STORED = frozenset("_nnz indices _indices values _values crow_indices col_indices ccol_indices row_indices".split())
 # Newer torch has a class of its own; devices of real tensors may agree where those of fakes do not.
 _DEVICE_MISMATCH: Any = getattr(fake_tensor, "FakeTensorDeviceMismatchError", UnsupportedOperatorException)
 _NO_FAKE = "There was no fake impl registered"  # what torch.library raises for a custom operator without one

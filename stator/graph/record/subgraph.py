@@ -17,6 +17,7 @@ from torch import fx
 from stator.breaks import Break
 from stator.graph.fx.graph_modules import make_graph_module
 from stator.graph.fx.original_calls import fix_targets
+from stator.graph.record.recorder_state import GraphScope
 from stator.shapes.symbol_nodes import SymbolNodes
 from stator.shapes.symbolic_values import SYMBOLIC, specialise
 
@@ -80,13 +81,13 @@ class Subgraph:
         if recorder.classes:
             raise Break("SB017", "a tensor subclass beside a function that becomes a graph of its own")
         recorder.refuse_tangents("a function that becomes a graph of its own")
-        if recorder.under_hooks:
+        if recorder.region.under_hooks:
             raise Break("SB016", "a function that becomes a graph of its own, under hooks on saved tensors")
         self._begun = len(recorder.kept)
         self._outer = self._current()
-        self._inner = {"graph": self.graph, "nodes": _Nodes(self), "enclosing": self, "_last_input": None,
-                       "symbols": _Symbols(self, recorder.symbols), "data_dependent": False,
-                       "calls": recorder.calls, "inner_graphs": {}}
+        scope = GraphScope(self, None, False, recorder.scope.calls)
+        self._inner = {"graph": self.graph, "nodes": _Nodes(self), "symbols": _Symbols(self, recorder.symbols),
+                       "scope": scope}
         self._install(self._inner)
         return self
 
@@ -181,7 +182,7 @@ class Subgraph:
                       for each in outputs)
         self.graph.output(nodes[0] if single else nodes)
         fix_targets(self.graph)
-        self.module = make_graph_module(self.graph, self.recorder.inner_graphs)
+        self.module = make_graph_module(self.graph, self.recorder.scope.inner_graphs)
         return self.module
 
 
@@ -195,5 +196,4 @@ def all_operands(*parts: Subgraph) -> list[Any]:
     return list({operand_key(value): value for part in reversed(parts) for value in reversed(part.lifted)}.values())
 
 
-_STATE = ("graph", "nodes", "enclosing", "_last_input", "symbols", "data_dependent", "calls",
-          "inner_graphs")
+_STATE = ("graph", "nodes", "symbols", "scope")

@@ -15,6 +15,8 @@ from typing import Any
 import torch
 from torch.fx.node import has_side_effect
 
+from stator.host.mechanism import Mechanism
+
 C: Any = torch._C
 
 
@@ -131,8 +133,10 @@ def without_grad(vm: Any) -> Iterator[None]:
 
 
 @dataclass
-class TorchState:
+class TorchState(Mechanism):
     """What one trace has changed."""
+
+    feeds_graph = True  # each change is a node
 
     before: dict[tuple[int, tuple[Any, ...]], tuple[Setting, tuple[Any, ...], tuple[Any, ...]]] = \
         field(default_factory=dict)
@@ -168,7 +172,7 @@ class TorchState:
                 found.append((setting.setter, (*key, *now)))
         return found
 
-    def undo(self) -> list[tuple[Any, tuple[Any, ...]]]:
+    def restoring_calls(self) -> list[tuple[Any, tuple[Any, ...]]]:
         """The calls that bring back what was there before the trace."""
         calls: list[tuple[Any, tuple[Any, ...]]] = [(leave_dual_level, ())] if self.dual_levels else []
         calls += [(take_off, ()) for take_off in self.hooks]
@@ -187,6 +191,19 @@ class TorchState:
             C.clear_autocast_cache()  # it may hold fake tensors
         self.restore()
 
+    def fingerprint(self) -> Any:
+        return (self.left_behind(), self.autocast_depth, list(self.devices), self.default_device, len(self.contexts))
+
+    def replay_key(self) -> tuple[Any, ...]:
+        """The settings as the trace has changed them, hashable."""
+        if not (self.before or self.contexts or self.devices or self.autocast_depth or self.default_device):
+            return ()
+        return (tuple((id(setter), args) for setter, args in self.left_behind()), self.autocast_depth,
+                tuple(self.devices), self.default_device, len(self.contexts))
+
+    def clear(self) -> None:
+        pass  # it holds nothing of the program's
+
     def restore(self) -> None:
-        for setter, args in self.undo():
+        for setter, args in self.restoring_calls():
             setter(*args)

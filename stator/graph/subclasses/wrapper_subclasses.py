@@ -43,7 +43,7 @@ class Wrappers:
             raise Break("SB017", f"a nested tensor of layout {tensor.layout}")
         try:
             with torch.inference_mode(tensor.is_inference()):
-                inner, parts = recorder.open_parts(tensor, source), parts_of(tensor)
+                inner, parts = recorder.services.open_parts(tensor, source), parts_of(tensor)
                 if not self.may_open or any(map(is_traceable_wrapper_subclass, parts.values())):
                     dims, inner = {}, {}  # no compiler was found to take them, or wrappers in wrappers: constants
                 if dims or any(inner.values()):
@@ -57,7 +57,7 @@ class Wrappers:
         fake = self.noted(wrapper)
         node = recorder.placeholder(wrapper, source)
         recorder.tie(fake, node)
-        recorder.symbols.define_input(node, fake, source, recorder.locate())
+        recorder.symbols.define_input(node, fake, source, recorder.services.locate())
         for dim, how in dims.items():
             if how != "open":
                 recorder.symbols.declare(Operand(source, Property.SIZE, dim), fake.shape[dim], how)
@@ -82,7 +82,7 @@ class Wrappers:
             self.require_same((args, kwargs))
             result = self.noted(result)
         if written or result is None:
-            recorder.changes += 1
+            recorder.log.changes += 1
         if written or result is None or recorder.holds_tensor(result):
             recorder.record(op, target, args, kwargs, result, written)
         return result
@@ -114,7 +114,7 @@ class Wrappers:
         sizes = {each.node.expr for each in (*fake.shape, *fake.stride()) if type(each) is torch.SymInt}
         known = all(symbol in symbols.definitions for size in sizes for symbol in size.free_symbols)
         node = self.recorder.node_of(outer if known else self.part(outer, name))
-        symbols.define_input(node, fake, source, self.recorder.locate())
+        symbols.define_input(node, fake, source, self.recorder.services.locate())
 
     def noted(self, result: Any) -> Any:
         """A result of an operation on wrappers, as the interpreter sees it."""

@@ -51,7 +51,7 @@ class InputItems:
 
     def number_of(self, fake: FakeTensor) -> Any:
         """The symbol for a tensor's only element, or None."""
-        if self.recorder.enclosing is not None:
+        if self.recorder.scope.enclosing is not None:
             return None
         try:
             with torch._C.DisableTorchFunction():
@@ -72,7 +72,7 @@ class InputItems:
     def truth_of(self, fake: FakeTensor) -> bool | None:
         """Whether a tensor of one element is true, where inputs that have changed decide it; a guard asks again."""
         node = self.recorder.node_of(fake)
-        if self.recorder.enclosing is not None or node.kwargs:
+        if self.recorder.scope.enclosing is not None or node.kwargs:
             return None
         name = node.target if type(node.target) is str else getattr(node.target, "__name__", "")
         asked = _COMPARISONS.get(name) if len(node.args) == 2 else None

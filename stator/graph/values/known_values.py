@@ -145,7 +145,7 @@ class KnownValues:
     def _size_again(self, node: fx.Node, path: Any) -> Any:
         """A size that an operation on unknown values makes of known numbers: the operation is asked again."""
         recorder = self.recorder
-        if not path or node.op == "placeholder" or recorder.reshaped:
+        if not path or node.op == "placeholder" or recorder.log.reshaped:
             return UNKNOWN
         args, kwargs = _map_leaves((node.args, node.kwargs), _example)
         changed = self.settled(args[:1] + map_scalars(args[1:], self.of_scalar, direct=True),
@@ -179,7 +179,7 @@ class KnownValues:
     def _run(self, root: fx.Node) -> Any:
         recorder = self.recorder
         changed = {setting.setter for setting, _, _ in recorder.torch_state.before.values()}
-        if recorder.enclosing is not None or changed - _HARMLESS or C._is_any_autocast_enabled():
+        if recorder.scope.enclosing is not None or changed - _HARMLESS or C._is_any_autocast_enabled():
             raise NotKnown
         needed, writes = self.slice_of(root)
         inputs = [each for each in recorder.inputs if each.node in needed]

@@ -70,8 +70,8 @@ def fill_attributes(heap: Any, tracker: VariableTracker) -> None:
     value, standin, source = tracker.original, tracker.standin, tracker.source
     namespace = instance_dict(value)
     if namespace is not None:
-        owner = heap.namespaces.setdefault(id(namespace), tracker)
-        if heap.replayed:
+        owner = heap.dicts.namespaces.setdefault(id(namespace), tracker)
+        if heap.replayed.objects:
             heap.adopt_replayed(namespace)
         known = heap.by_original.get(id(namespace))
         if known is tracker:  # `self.__dict__ = self`: its attributes are its items, and written back with those
@@ -89,8 +89,8 @@ def fill_attributes(heap: Any, tracker: VariableTracker) -> None:
             heap.guard(DictOf(source), Kind.ALIAS, known.source)
             set_instance_dict(standin, known.standin)
             tracker.initial_dict, known.part_of = known.initial, tracker
-            if id(known) in heap.written:
-                heap.written[id(tracker)] = tracker
+            if id(known) in heap.changes.written:
+                heap.changes.written[id(tracker)] = tracker
         else:
             tracker.initial_dict = {n: heap.box(v, Key, DictOf(source), n) for n, v in namespace.items()}
             instance_dict(standin).update(tracker.initial_dict)  # type: ignore[union-attr]

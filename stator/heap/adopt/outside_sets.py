@@ -65,7 +65,7 @@ def adopt_members(heap: Any, value: Any, source: Source, target: Any) -> tuple[A
         heap.guard(source, Kind.LEN, len(members))
         members = [hashed(heap, item, SetAt(source, i)) for i, item in enumerate(members)]
     layout = _core.set_layout(value)
-    standin = heap.run_native(_core.fill_set, (target, layout, members))
+    standin = heap.services.run_native(_core.fill_set, (target, layout, members))
     return standin, members, SetTable(layout, _core.set_layout(standin) == layout, len(members))
 
 
@@ -91,14 +91,14 @@ def walk(heap: Any, tracker: VariableTracker) -> Any:
         raise Break("SB013", "the order of a set whose members hash by identity")
     iterator = iter(list(raw_members(tracker.standin) if changed else tracker.initial))
     tracker.table.walks.append(iterator)
-    heap.walks[id(iterator)] = tracker
+    heap.tables.walks[id(iterator)] = tracker
     return iterator
 
 
 def note_operation(heap: Any, fn: Any, args: tuple[Any, ...], failed: bool) -> None:
     """C code has run, on a stand-in for a set perhaps: what it did to that."""
-    bound = type(fn) in _BOUND and id(fn.__self__) in heap.sets
-    tracker = heap.sets.get(id(fn.__self__) if bound else id(args[0]) if args else 0)
+    bound = type(fn) in _BOUND and id(fn.__self__) in heap.tables.sets
+    tracker = heap.tables.sets.get(id(fn.__self__) if bound else id(args[0]) if args else 0)
     if tracker is None or type(fn) not in _C_CODE or fn.__name__ not in _CHANGING:
         return
     table, standin = tracker.table, tracker.standin

@@ -90,7 +90,8 @@ def adopt_reduced(heap: Any, value: Any, source: Source) -> Any:
     adopted = [_part(heap, cls, part, Index(Index(base, 1), i), looks_into(cls, args, i))
                for i, part in enumerate(args)]
     new_state = _state(heap, cls, state, Index(base, 2), looks_into(cls, args, 0))
-    standin = heap.run_native(make, tuple(adopted)) if type(value) not in ASKING or not at_end(args) else ended(cls)
+    standin = ended(cls) if type(value) in ASKING and at_end(args) else \
+        heap.services.run_native(make, tuple(adopted))
     if new_state is not None:
         set_state(standin, new_state)
     tracker = heap.register(VariableTracker(standin, value, source, Shape.ITERATOR))
@@ -142,7 +143,7 @@ def _part(heap: Any, cls: type, part: Any, source: Source, looks: bool) -> Any:
         raise Break("SB014", f"a {cls.__name__} from outside, which looks into what a generator yields")
     if type(part) is types.GeneratorType or cls is not itertools.repeat and (
             type(part) in _FUNCTIONS or is_a(part, type)):
-        return heap.handed_to_c(found)
+        return heap.services.handed_to_c(found)
     if heap.is_opaque(found):
         raise Break("SB014", f"a {cls.__name__} over a {type(part).__name__} from outside")
     heap.expose_deep(found)
@@ -175,7 +176,7 @@ def _check_iterables(heap: Any, tracker: VariableTracker) -> None:
     """A chain will run through each of these."""
     for place, item in enumerate(tracker.initial):
         if type(item) is types.GeneratorType:
-            tracker.initial[place] = heap.handed_to_c(item)
+            tracker.initial[place] = heap.services.handed_to_c(item)
         elif heap.is_opaque(item):
             raise Break("SB014", "a chain over an iterator from outside that only its owner can advance")
         elif type(item) not in _PLAIN:

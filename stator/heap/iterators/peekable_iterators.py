@@ -79,7 +79,7 @@ def posed_class(heap: Any, value: Any) -> type | None:
     """The class of the user's iterator that a list's iterator stands in for; None where it stands for its own kind."""
     if type(value) is not _LIST:
         return None
-    if id(value) in heap.walks:
+    if id(value) in heap.tables.walks:
         return type(iter(set()))
     tracker = heap.by_standin.get(id(value))
     if tracker is None or tracker.shape is not Shape.UPCOMING or type(tracker.original) is _LIST:
@@ -123,7 +123,7 @@ def refuse_changed(heap: Any, tracker: VariableTracker) -> None:
         if known is None:
             continue
         if list_changed(known) if known.shape is Shape.LIST else bytes_of(known.standin) != known.initial \
-                if known.shape is Shape.BUFFER else id(known) in heap.written:
+                if known.shape is Shape.BUFFER else id(known) in heap.changes.written:
             raise Break("SB014", f"an iterator over a {type(container).__name__} that was changed")
 
 

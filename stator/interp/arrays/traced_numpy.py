@@ -77,7 +77,8 @@ def run_traced(vm: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, 
     name = getattr(function, "__name__", "numpy")
     if not vm.heap.trace_numpy or not has_form(function, args):
         raise Break("SB003", f"{name} of an array that is the memory of a tensor")
-    if vm.modes or vm.recorder.enclosing is not None and function in (operator.setitem, *torch_forms.IN_PLACE):
+    if vm.modes.active or vm.recorder.scope.enclosing is not None \
+            and function in (operator.setitem, *torch_forms.IN_PLACE):
         raise Break("SB005", f"{name} of an array while something sees every operation")
     require_exact(vm)
     kwargs = {key: value for key, value in (kwargs or {}).items() if value is not _NO_VALUE}
@@ -104,7 +105,7 @@ def require_exact(vm: Any) -> None:
 def read_traced(vm: Any, array: Any, name: str, descr: Any) -> Any:
     """array.T, array.real"""
     require_exact(vm)
-    if not vm.heap.trace_numpy or vm.modes:
+    if not vm.heap.trace_numpy or vm.modes.active:
         raise Break("SB003", f"{name} of an array that is the memory of a tensor")
     outcome = descr.__get__(array)
     if name == "mT":

@@ -39,7 +39,7 @@ _LIMIT = 48  # instructions in a branch that only raises
 
 def take_for_granted(vm: Any, frame: Frame, instr: Any, value: Any, jump_if: bool) -> bool | None:
     """The truth of `value` that does not raise, asserted; None where this is not such a branch."""
-    if type(value) is not FakeTensor and not is_unbacked(value) or not vm.recorder.data_dependent:
+    if type(value) is not FakeTensor and not is_unbacked(value) or not vm.recorder.scope.data_dependent:
         return None
     if type(value) is FakeTensor:
         if id(value) in vm.recorder.classes or own_method(vm, value, "__bool__") is not None:
@@ -59,8 +59,8 @@ def take_for_granted(vm: Any, frame: Frame, instr: Any, value: Any, jump_if: boo
         return None
     wanted = jump_if != jump_raises
     if type(value) is FakeTensor:
-        text = f"stator assertion {len(vm.assertions)}"
-        vm.assertions.append(Assertion(text, None, ()) if error is None else
+        text = f"stator assertion {len(vm.residual.assertions)}"
+        vm.residual.assertions.append(Assertion(text, None, ()) if error is None else
                              Assertion(text, type(error), error.args, places_of(frame, error)))
         held = value if wanted else vm.torch_call(torch.logical_not, (value,), None)
         vm.torch_call(torch.ops.aten._assert_async.msg, (held, text), None)

@@ -44,7 +44,7 @@ def capture_branch(vm: Any, frame: Frame, instr: Any, value: Any, jump_if: bool,
 
     With `keeps`, the jump leaves the value on the stack.
     """
-    if not vm.capture_control_flow:
+    if not vm.policy.capture_control_flow:
         return False
     if type(value) is FakeTensor:
         if id(value) in vm.recorder.classes or type(value.numel()) is not int or value.numel() != 1:
@@ -148,8 +148,8 @@ def meet(vm: Any, frame: Frame, join: int, value: Any, taken: Way, other: Way) -
 
 def truth_as_symbol(vm: Any, value: Any) -> Any:
     """`bool(value)` of a tensor, as a number that the graph knows; None where that is not captured."""
-    if not vm.capture_control_flow or not vm.recorder.data_dependent or id(value) in vm.recorder.classes \
-            or "__bool__" in vm.patched or value.device.type != "cpu" or type(value.numel()) is not int \
+    if not vm.policy.capture_control_flow or not vm.recorder.scope.data_dependent or id(value) in vm.recorder.classes \
+            or "__bool__" in vm.modes.patched or value.device.type != "cpu" or type(value.numel()) is not int \
             or value.numel() != 1:
         return None
     vm.recorder.slots_used.add("__bool__")

@@ -81,7 +81,7 @@ class Merge:
 
     def tensors(self, a: Any, b: Any) -> Output:
         why = differing(a, b, self.always_new)
-        if not why and any(id(each) in self.vm.tensor_attributes for each in (a, b)):
+        if not why and any(id(each) in self.vm.tensors.attributes for each in (a, b)):
             why = "attributes"
         if not why and any(id(each) in self.vm.recorder.classes for each in (a, b)):
             why = "their class"

@@ -84,12 +84,12 @@ def function_defaults(vm: Any, func: types.FunctionType) -> tuple[Any, ...]:
     raw = func.__defaults__ or ()
     if id(func) in vm.fresh:
         return raw
-    found = vm.defaults.get(id(func))
+    found = vm.functions.defaults.get(id(func))
     if found is None:
         source = Attr(vm.heap.source_of(func), "__defaults__")
         vm.heap.guard(source, Kind.ID, func.__defaults__) if func.__defaults__ is not None else \
             vm.heap.guard(source, Kind.EQUALS, None)
-        found = vm.defaults[id(func)] = tuple(
+        found = vm.functions.defaults[id(func)] = tuple(
             value if value is None else vm.heap.adopt(value, Index(source, i)) for i, value in enumerate(raw))
     return found
 

@@ -50,9 +50,6 @@ from stator.source import Attr, Index, Pinned
 class Caller(NativeCaller):
     """A machine that can call."""
 
-    modes: list[Any]  # the program's TorchFunctionModes that are on
-    functions_off: int  # 1: the handlers of classes are not asked; 2: those of modes neither
-    coded: dict[int, Any]  # outside functions whose code is guarded, by id
     guard_identity: Any  # of the machine that this is a part of
     module_calls: Any
 
@@ -62,9 +59,9 @@ class Caller(NativeCaller):
         if self.heap.unread_met or self.heap.arrays.backed:
             args, kwargs = prepared(self, fn, args, kwargs)
             refuse_unread(fn, args, kwargs)
-        if self.modes and function_modes.take(self, fn, args, kwargs, cont):
+        if self.modes.active and function_modes.take(self, fn, args, kwargs, cont):
             return
-        if (self.recorder.classes or self.patched) and function_modes.take_subclass(self, fn, args, kwargs, cont):
+        if (self.recorder.classes or self.modes.patched) and function_modes.take_subclass(self, fn, args, kwargs, cont):
             return
         if cls is types.FunctionType:
             return self.call_function(fn, args, kwargs, cont)
@@ -81,7 +78,7 @@ class Caller(NativeCaller):
             merged = {**fn.keywords, **(kwargs or {})}
             return self.call(fn.func, (*fn.args, *args), merged, cont)
         if cls is _core.CompiledFunction:  # a compiled function inside a trace is simply part of it
-            if id(fn) not in self.compiled_inside:
+            if id(fn) not in self.functions.compiled_inside:
                 self.guard_identity(fn)
             prefix = [self.heap.adopt(value, Pinned(value)) for value in fn.prefix_args or ()]
             return self.call(fn.fn, (*prefix, *args), kwargs, cont)
@@ -97,7 +94,7 @@ class Caller(NativeCaller):
             raise Raised(TypeError(f"{name_in_errors(cls)!r} object is not callable"))
         if type(method) is types.FunctionType:
             if is_a(fn, torch.nn.Module):
-                if self.replay is not None and not self.modes and not self.recorder.classes:
+                if self.replay is not None and not self.modes.active and not self.recorder.classes:
                     return self.replay.call(method, fn, args, kwargs, cont)
                 self.module_calls.enter(self, method, fn, args, kwargs, cont)
                 return None
@@ -112,9 +109,9 @@ class Caller(NativeCaller):
         self.call(bound[0], args, kwargs, cont)
 
     def call_function(self, fn: types.FunctionType, args: Any, kwargs: Any, cont: Any) -> None:
-        if self.modes and function_modes.take(self, fn, args, kwargs, cont):
+        if self.modes.active and function_modes.take(self, fn, args, kwargs, cont):
             return
-        if (self.recorder.classes or self.patched) and function_modes.take_subclass(self, fn, args, kwargs, cont):
+        if (self.recorder.classes or self.modes.patched) and function_modes.take_subclass(self, fn, args, kwargs, cont):
             return
         found = RULES.get(id(fn))
         if found is not None:
@@ -147,8 +144,8 @@ class Caller(NativeCaller):
 
     def guard_code(self, fn: types.FunctionType) -> None:
         """An outside function may get another body; its code is a fact of the trace."""
-        if id(fn) not in self.coded:
-            self.coded[id(fn)] = fn
+        if id(fn) not in self.functions.coded:
+            self.functions.coded[id(fn)] = fn
             source = self.heap.source_of(fn)
             self.heap.guard(Attr(source, "__code__"), Kind.ID, fn.__code__)
             if type(source) is not Pinned:  # another function with this code may have other globals
@@ -195,7 +192,7 @@ class Caller(NativeCaller):
 
         `asked` says that eager would put this very function to the handlers of the arguments.
         """
-        if self.modes:  # a way of the interpreter's own, about which eager would ask something else
+        if self.modes.active:  # a way of the interpreter's own, about which eager would ask something else
             raise function_modes.refuse(describe_callable(fn))
         if self.heap.unread_met:
             args = with_numbers(self, args)

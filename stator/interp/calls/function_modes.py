@@ -48,11 +48,11 @@ def refuse(what: str) -> Break:
 def enter(vm: Any, mode: Any) -> None:
     if Strategy.FUNCTION_MODES in vm.turned_off:
         raise Break("SB005", "a mode that sees every operation")
-    if is_index_mode(mode) and not vm.modes:
-        vm.index_modes.append(mode)
-        vm.indexes_stay_tensors = True
+    if is_index_mode(mode) and not vm.modes.active:
+        vm.modes.index_modes.append(mode)
+        vm.modes.indexes_stay_tensors = True
         return
-    vm.modes.append(mode)
+    vm.modes.active.append(mode)
 
 
 def is_index_mode(mode: Any) -> bool:
@@ -62,20 +62,20 @@ def is_index_mode(mode: Any) -> bool:
 
 
 def leave(vm: Any) -> Any:
-    if vm.index_modes and len(vm.modes) == vm.modes_at_start:
-        mode = vm.index_modes.pop()
-        vm.indexes_stay_tensors = bool(vm.index_modes)
+    if vm.modes.index_modes and len(vm.modes.active) == vm.modes.at_start:
+        mode = vm.modes.index_modes.pop()
+        vm.modes.indexes_stay_tensors = bool(vm.modes.index_modes)
         return mode
-    if len(vm.modes) <= vm.modes_at_start:
+    if len(vm.modes.active) <= vm.modes.at_start:
         raise Break("SB005", "leaving a mode that was entered before the call")
-    return vm.modes.pop()
+    return vm.modes.active.pop()
 
 
 def require_balance(vm: Any) -> None:
     """A mode that the program leaves on would have to be on after the call."""
-    if len(vm.modes) != vm.modes_at_start or vm.index_modes:
+    if len(vm.modes.active) != vm.modes.at_start or vm.modes.index_modes:
         raise refuse("the end of the call")
-    if vm.functions_off != vm.functions_off_at_start:
+    if vm.modes.functions_off != vm.modes.functions_off_at_start:
         raise Break("SB006", "__torch_function__ is still off at the end of the call")
 
 
@@ -115,7 +115,7 @@ def take_subclass(vm: Any, fn: Any, args: Any, kwargs: Any, cont: Any) -> bool:
     if slot is not None and args and not kwargs and (own := own_method(vm, args[0], slot)) is not None:
         call_slot(vm, own, args, cont if slot != "__len__" else LengthOf(cont))
         return True
-    if vm.patched:
+    if vm.modes.patched:
         refuse_c_code(vm, fn, descriptor, (receiver, *args), kwargs)
     if id(descriptor) not in _OVERRIDABLE and slot is None or not concerned(vm, (receiver, *args), kwargs):
         return False
@@ -132,17 +132,17 @@ def refuse_c_code(vm: Any, fn: Any, descriptor: Any, args: Any, kwargs: Any) -> 
         for each in value if type(value) in (list, tuple) else (value,):
             if type(each) is FakeTensor:
                 raise Break("SB005", f"{getattr(descriptor, '__name__', descriptor)}() of a tensor: "
-                            f"Tensor.{min(vm.patched)} was replaced")
+                            f"Tensor.{min(vm.modes.patched)} was replaced")
 
 
 def perform(vm: Any, fn: Any, args: Any, kwargs: Any) -> Any:
     """Begin the operation for real; torch asks the recorder's mode, which asks the program's."""
     recorder = vm.recorder
-    if recorder.enclosing is not None:
+    if recorder.scope.enclosing is not None:
         raise refuse("an inner graph")
     for value in (*args, *kwargs.values()) if kwargs else args:
         vm.heap.expose_deep(value)
-    before, recorder.asking = recorder.asking, True
+    before, recorder.region.asking = recorder.region.asking, True
     token = _hook.pause()
     try:
         return fn(*args) if kwargs is None else fn(*args, **kwargs)  # a handler sees the difference
@@ -152,26 +152,26 @@ def perform(vm: Any, fn: Any, args: Any, kwargs: Any) -> Any:
         raise Raised(error) from None
     finally:
         _hook.resume(token)
-        recorder.asking = before
+        recorder.region.asking = before
 
 
 def ask(vm: Any, func: Any, kinds: Any, args: Any, rest: tuple[Any, ...]) -> Any:
     """The answer to torch's question: of the innermost mode, else of the classes of the arguments, else torch's own."""
     recorder = vm.recorder
-    before, recorder.asking = recorder.asking, False
+    before, recorder.region.asking = recorder.region.asking, False
     given = (*args, *(rest[0].values() if rest and rest[0] else ()))
     try:
         with recorder.mode:  # torch took it off in order to ask it
-            answer = _ask_mode(vm, func, kinds, args, rest, given) if vm.modes else NotImplemented
+            answer = _ask_mode(vm, func, kinds, args, rest, given) if vm.modes.active else NotImplemented
             if answer is NotImplemented:
                 objects = overriding(vm, given)
-                if not objects and not vm.modes:  # inside a function of torch's: an operation on other tensors
+                if not objects and not vm.modes.active:  # inside a function of torch's: an operation on other tensors
                     return vm.torch_call(func, args, rest[0] if rest else None)
                 answer = ask_objects(vm, func, args, rest, objects)
     except Raised as raised:
         raise raised.exc from None
     finally:
-        recorder.asking = before
+        recorder.region.asking = before
     if answer is NotImplemented:
         raise Break("SB005", "an answer NotImplemented to what torch asks")
     return answer
@@ -179,19 +179,19 @@ def ask(vm: Any, func: Any, kinds: Any, args: Any, rest: tuple[Any, ...]) -> Any
 
 def _ask_mode(vm: Any, func: Any, kinds: Any, args: Any, rest: tuple[Any, ...], given: Any) -> Any:
     """The answer of the innermost mode, which is off while its handler runs."""
-    before, floor = list(vm.modes), vm.modes_at_start
-    mode = vm.modes.pop()
-    vm.modes_at_start = len(vm.modes)
+    before, floor = list(vm.modes.active), vm.modes.at_start
+    mode = vm.modes.active.pop()
+    vm.modes.at_start = len(vm.modes.active)
     if type(func) is types.FunctionType and vm.heap.sources.get(id(func)) is None and id(func) not in vm.fresh:
         vm.heap.sources[id(func)] = Pinned(func)
     try:
         handler: list[Any] = []
         vm.sync(lambda: vm.load_attr(mode, "__torch_function__"), handler)
         answer = vm.call_sync(handler[0], (func, _seen_types(vm, func, kinds, given), args, *rest))
-        balanced = len(vm.modes) == vm.modes_at_start
+        balanced = len(vm.modes.active) == vm.modes.at_start
     finally:
-        vm.modes_at_start = floor
-        vm.modes[:] = before
+        vm.modes.at_start = floor
+        vm.modes.active[:] = before
     if not balanced:
         raise refuse("a handler that leaves a mode on")
     return answer

@@ -110,7 +110,7 @@ def new_plain_object(vm: Any, cls: type, args: Any, kwargs: Any) -> Any:
     """object.__new__: extra arguments are an error only if `__init__` is object's, too."""
     if type(cls) is not type:
         find(vm, cls, "__abstractmethods__")  # whether it refuses
-    if (args or kwargs) and (not vm.class_overlays or find(vm, cls, "__init__") is object.__init__):
+    if (args or kwargs) and (not vm.classes.overlays or find(vm, cls, "__init__") is object.__init__):
         return vm.native_unhooked(object.__new__, (cls, *args), kwargs)  # it knows of a `__new__` that was deleted
     return vm.native_unhooked(object.__new__, (cls,))
 

@@ -84,7 +84,7 @@ class ModuleCalls:
               cont: Any) -> Frame | None:
         """Call `method`, the `__call__` of a module's class; its frame, where it has one."""
         forward = None
-        if method is _CALL and self.enabled and not (vm.modes or vm.recorder.classes or vm.heap.unread_met
+        if method is _CALL and self.enabled and not (vm.modes.active or vm.recorder.classes or vm.heap.unread_met
                                                      or vm.heap.arrays.backed or events.lines_wanted()):
             if self.stands is None:
                 return self.watch(vm, module, args, kwargs, cont)
@@ -103,7 +103,7 @@ class ModuleCalls:
 
     def forward_of(self, vm: Any, module: Any, args: Any, kwargs: Any) -> Any:
         """The function that the module's `__call__` ends in, all that leads there guarded; None: find it slowly."""
-        if vm.depth == 1 and vm.steps <= vm.stop_step < vm.steps + self.steps or vm.class_overlays:
+        if vm.depth == 1 and vm.steps <= vm.stop_step < vm.steps + self.steps or vm.classes.overlays:
             return None
         for scope in self.scopes:
             if scope.overlay or scope.shadow is not None:
@@ -117,7 +117,7 @@ class ModuleCalls:
         cls = type(module)
         if cls not in self.classes:
             self.classes[cls] = self.forward_of_class(vm, cls)
-            vm.located = NOWHERE
+            vm.lines.located = NOWHERE
         forward = self.classes[cls]
         if forward is None or not self.guard_module(vm, module):
             return None
@@ -140,7 +140,7 @@ class ModuleCalls:
 
     def stand_at(self, vm: Any, name: str) -> None:
         """What is guarded next is said to be read where `__call__` reads this name."""
-        vm.located = (vm.frame.code, vm.frame.ip, self.lines[name])
+        vm.lines.located = (vm.frame.code, vm.frame.ip, self.lines[name])
 
     def guard_module(self, vm: Any, module: Any) -> bool:
         """Whether the module itself holds nothing that changes its call; the facts are guarded."""

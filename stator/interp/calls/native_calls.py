@@ -51,7 +51,6 @@ class NativeCaller(Machine):
 
     call: Callable[..., None]  # of the Caller that this is a part of, like the others here
     call_marked: Callable[..., None]
-    patched: set[str]  # special methods of Tensor that are not torch's own
     torch_call: Callable[..., Any]
     frame_for: Callable[..., Frame]
     guard_code: Callable[[types.FunctionType], None]
@@ -97,9 +96,9 @@ class NativeCaller(Machine):
         if types.GeneratorType in map(type, args) and row.cls is not NativeClass.PURE_SHELL:
             args = tuple([self.walked(value) if type(value) is types.GeneratorType else value for value in args])
             every = args if descriptor is fn else (receiver, *args)
-        orderless = id(descriptor) in ORDERLESS and bool(every) and id(every[0]) in self.heap.sets
+        orderless = id(descriptor) in ORDERLESS and bool(every) and id(every[0]) in self.heap.tables.sets
         if orderless:
-            for member in self.heap.sets[id(every[0])].initial:
+            for member in self.heap.tables.sets[id(every[0])].initial:
                 self.heap.expose_deep(member)
         elif id(descriptor) in _SHOWS_ORDER:
             for value in every:
@@ -132,7 +131,7 @@ class NativeCaller(Machine):
                 return self.give(text, cont)
             refuse_addresses(self, fn, (*every, *kwargs.values()) if kwargs else every)
         if row.cls is NativeClass.ITERATOR or id(descriptor) in _HIGHER_ORDER:
-            if (self.recorder.classes or self.patched) and any(
+            if (self.recorder.classes or self.modes.patched) and any(
                     type(value) is FakeTensor and self.is_python_iterable(value) for value in args):
                 raise Break("SB017", f"{name_of(row)} of a tensor whose class has its own __iter__")
             called = _CALLED_AT.get(id(descriptor), -1)  # what is only handed on stays what it is
@@ -244,7 +243,7 @@ class NativeCaller(Machine):
         if type(value) in C_CALLABLES or is_a(value, type) and not is_mutable_class(value) \
                 or not is_a(value, type) and type(value) not in _PYTHON_CALLABLES and self.is_called_by_c(value):
             callback = _Callback(value)
-            self.callbacks[id(callback.invoke)] = callback
+            self.functions.callbacks[id(callback.invoke)] = callback
             self.fresh[id(callback.invoke)] = callback.invoke
             return callback.invoke
         return value
@@ -270,7 +269,7 @@ class NativeCaller(Machine):
                 raise self.pending from None
             if not is_a(error, Exception) and error is not self.escaped:
                 raise
-            if self.heap.sets:
+            if self.heap.tables.sets:
                 note_operation(self.heap, fn, args, failed=True)
             if is_a(error, BufferError) and args and id(args[0]) in self.heap.held_views:
                 raise Break("SB006", "a buffer changes its size that somebody outside has a view of") from None
@@ -291,9 +290,9 @@ class NativeCaller(Machine):
             self.guard_digits()
         if self.pending is not None:
             raise self.pending
-        if self.heap.sets:
+        if self.heap.tables.sets:
             note_operation(self.heap, fn, args, failed=False)
-        if self.not_rebuilt:
+        if self.policy.not_rebuilt:
             self.refuse_not_rebuilt(result)
         return result.force() if type(result) is Box else result
 
@@ -315,14 +314,14 @@ class NativeCaller(Machine):
             if is_a(error, (TypeError, KeyError)):
                 guard_refused(self, args, kwargs)
             raise Raised(error) from None
-        if self.not_rebuilt:
+        if self.policy.not_rebuilt:
             self.refuse_not_rebuilt(result)
         return result
 
     def refuse_not_rebuilt(self, result: Any) -> None:
         """Break at the call that makes a value which an earlier trace could not rebuild."""
         for value in (result, *result) if type(result) is tuple else (result,):
-            if type(value) in self.not_rebuilt and id(value) not in self.heap.by_standin:
+            if type(value) in self.policy.not_rebuilt and id(value) not in self.heap.by_standin:
                 raise Break("SB007", f"a {module_of(type(value))}.{type(value).__qualname__}")
 
     # ------------------------------------------------------------------ nested runs
@@ -384,7 +383,7 @@ class NativeCaller(Machine):
 
         The answer is what C code would have found had the patches not been taken off.
         """
-        if self.making_classes:
+        if self.classes.making:
             self.note_class_in_making(func.__name__, args)
         cls = type(args[0]) if args else type(None)
         if find_owner(cls, func):
@@ -402,9 +401,9 @@ class NativeCaller(Machine):
     def guard_special_methods(self, value: Any) -> None:
         """C code asks an object: what its class has for C code to find, and what it has not, must stay so."""
         cls = type(value)
-        if cls not in self.asked_classes and is_mutable_class(cls) and id(cls) not in self.fresh \
+        if cls not in self.classes.asked and is_mutable_class(cls) and id(cls) not in self.fresh \
                 and cls not in UNREAD and cls not in SYMBOLIC and cls is not FakeTensor:
-            self.asked_classes.add(cls)
+            self.classes.asked.add(cls)
             for name in _SPECIAL_METHODS:
                 find(self, cls, name)
 

@@ -179,6 +179,8 @@ class Generators(dict[int, Any]):
     def __init__(self, vm: Any) -> None:
         super().__init__()
         self.vm = vm
+        self.bodies: list[Any] = []  # weak references to the bodies of all generators made inside
+        self.live = True  # until the trace is over
 
     def get(self, key: int, default: Any = None) -> Any:
         found = dict.get(self, key)

@@ -71,7 +71,7 @@ def drive_generator(vm: Any, body: Suspended) -> Any:
             try:
                 value = yield vm.walked(result.pop()) if type(result[1]) is types.GeneratorType else result.pop()
             except BaseException as error:
-                if not vm.live:  # dropped after the trace: nothing of the program is run any more
+                if not vm.generators.live:  # dropped after the trace: nothing of the program is run any more
                     raise
                 exc = error
                 exc.__traceback__ = None
@@ -80,7 +80,7 @@ def drive_generator(vm: Any, body: Suspended) -> Any:
 
 
 def _close_dropped(vm: Any, body: Suspended) -> None:
-    if body.started and not body.done and not body.running and vm.live:
+    if body.started and not body.done and not body.running and vm.generators.live:
         leaving = GeneratorExit()
         try:
             step(vm, body, None, leaving)
@@ -108,7 +108,7 @@ async def drive_coroutine(vm: Any, body: Suspended) -> Any:
             try:
                 value = await _Raw(result)
             except BaseException as error:
-                if not vm.live:  # dropped after the trace: nothing of the program is run any more
+                if not vm.generators.live:  # dropped after the trace: nothing of the program is run any more
                     raise
                 exc = error
                 exc.__traceback__ = None
@@ -129,7 +129,7 @@ async def drive_async_generator(vm: Any, body: Suspended) -> Any:
             else:
                 value = await _Raw(result)
         except BaseException as error:
-            if not vm.live:  # dropped after the trace: nothing of the program is run any more
+            if not vm.generators.live:  # dropped after the trace: nothing of the program is run any more
                 raise
             exc = error
             exc.__traceback__ = None
@@ -159,7 +159,7 @@ def bind_body(vm: Any, made: Any, body: Suspended) -> None:
     """`made` is what the program holds of `body`."""
     key = id(made)
     vm.generators[key] = body
-    vm.bodies.append(weakref.ref(body))
+    vm.generators.bodies.append(weakref.ref(body))
     body.handle = weakref.ref(made, lambda _: vm.generators.pop(key, None))
 
 

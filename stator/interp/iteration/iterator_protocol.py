@@ -34,4 +34,4 @@ class IteratorOf(Continuation):
 
 def is_overlaid_iterator(vm: Any, cls: type) -> bool:
     """Whether the trace gave the class a `__next__`; guards that it has none otherwise. False below a native frame."""
-    return hasattr(vm, "lookups") and find(vm, cls, "__next__") is not MISSING
+    return hasattr(vm, "mechanisms") and find(vm, cls, "__next__") is not MISSING

@@ -39,8 +39,8 @@ def promise(vm: Any, compare: Any, value: Any, bound: float, error: Exception) -
 
 
 def promise_of(vm: Any, compare: Any, tensor: Any, bound: float, error: Exception) -> None:
-    text = f"stator assertion {len(vm.assertions)}"
-    vm.assertions.append(Assertion(text, type(error), error.args, places_from(vm.frame)))
+    text = f"stator assertion {len(vm.residual.assertions)}"
+    vm.residual.assertions.append(Assertion(text, type(error), error.args, places_from(vm.frame)))
     held = vm.torch_call(_COMPARES[compare], (tensor, bound), None)
     vm.torch_call(torch.ops.aten._assert_async.msg, (held, text), None)
 

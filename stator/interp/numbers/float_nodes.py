@@ -28,7 +28,7 @@ def record_float(vm: Any, function: Any, values: tuple[Any, ...], result: Any) -
     spelled = _SPELLED.get(function)
     terms = [_terms(argument) for argument in arguments] if spelled is not None or function is _NEGATIVE else []
     simplified = function(*terms) if terms else None
-    if spelled is not None and recorder.data_dependent and _size(simplified) < _size_of_parts(spelled, terms):
+    if spelled is not None and recorder.scope.data_dependent and _size(simplified) < _size_of_parts(spelled, terms):
         made = vm.torch_call(spelled, values, None)
         number = vm.torch_call(torch.Tensor.item, (made,), None)
         node = recorder.to_node_arg(number)

@@ -84,13 +84,13 @@ def attempt(function: Any, *values: Any) -> Any:
 
 def arithmetic(vm: Any, function: Any, *values: Any) -> Any:
     if function in (operator.truediv, operator.itruediv) and type(values[1]) is torch.SymFloat \
-            and vm.recorder.data_dependent:
+            and vm.recorder.scope.data_dependent:
         result = quotient(vm, *values)
-    elif function in _POWERS and float in {python_type(value) for value in values} and vm.recorder.data_dependent:
+    elif function in _POWERS and float in {python_type(value) for value in values} and vm.recorder.scope.data_dependent:
         result = power(vm, *values)
     else:
         result = MISSING
-        if function in _PRODUCTS and vm.recorder.data_dependent:
+        if function in _PRODUCTS and vm.recorder.scope.data_dependent:
             zero = _product_with_zero(vm, *values)
             if zero is not MISSING:
                 return zero

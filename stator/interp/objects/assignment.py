@@ -104,7 +104,7 @@ def store_generic(vm: Any, obj: Any, name: str, value: Any, cont: Any = DISCARD)
     if is_a(obj, type):
         return store_on_class(vm, obj, name, value, cont)
     if is_a(obj, types.ModuleType):
-        if obj is sys and name in ("stdout", "stderr") and len(vm.effects) > vm.early_effects:
+        if obj is sys and name in ("stdout", "stderr") and len(vm.effects.noted) > vm.effects.early:
             raise Break("SB015", f"sys.{name} is replaced before all of the text was written")
         descr = descriptor_of_module(vm, cls, name)
         if descr is not MISSING:
@@ -142,7 +142,7 @@ def writable_dict(vm: Any, obj: Any, name: str, descr: Any) -> dict[str, Any]:
         return shadow
     if tracker is not None and tracker.shape is Shape.OPAQUE:
         raise Break("SB006", f"assignment to attribute {name!r} of a {type(obj).__name__}")
-    if id(obj) in vm.heap.given_dicts:
+    if id(obj) in vm.heap.dicts.given:
         vm.heap.note_write(own)
     return own
 
@@ -175,7 +175,7 @@ def give_dict(vm: Any, descr: Any, obj: Any, namespace: Any, cont: Any) -> None:
     """`obj.__dict__ = namespace`: from now on the attributes of an object of the trace are the items of that dict."""
     refuse_another_dict(vm, obj)
     vm.native(descr.__set__, (obj, namespace))
-    vm.heap.given_dicts[id(obj)] = obj, namespace
+    vm.heap.dicts.given[id(obj)] = obj, namespace
     vm.give(None, cont)
 
 
@@ -183,7 +183,7 @@ def refuse_another_dict(vm: Any, obj: Any) -> None:
     """Others may hold the dict that an object from outside has now; that of an object of the trace is let go."""
     if vm.heap.tracker_of(obj) is not None or is_outside(vm, obj) or is_a(obj, _MADE_WITH_THEIR_DICT):
         raise Break("SB006", f"another __dict__ for a {type(obj).__name__}")
-    vm.heap.owners.pop(id(instance_dict(obj)), None)
+    vm.heap.dicts.owners.pop(id(instance_dict(obj)), None)
 
 
 _MADE_WITH_THEIR_DICT = (types.FunctionType, BaseException, types.SimpleNamespace, functools.partial)
@@ -208,9 +208,9 @@ def refuse_the_users_own(vm: Any, obj: Any, what: str) -> None:
 
 def overlay_of(vm: Any, cls: type) -> dict[str, Any]:
     """What the trace has written to a class from outside."""
-    if cls in vm.heap.class_views:
+    if cls in vm.heap.dicts.class_views:
         raise Break("SB006", f"assignment to the class {cls.__name__}, whose __dict__ was taken as a value")
-    return vm.class_overlays.setdefault(cls, {})
+    return vm.classes.overlays.setdefault(cls, {})
 
 
 def store_on_class(vm: Any, cls: type, name: str, value: Any, cont: Any) -> None:
@@ -227,9 +227,9 @@ def store_on_class(vm: Any, cls: type, name: str, value: Any, cont: Any) -> None
             find(vm, cls, name)  # the guard of what operators found before
         overlay = overlay_of(vm, cls)
         if overlay.get(name) is MISSING:
-            vm.reborn.add((cls, name))
+            vm.classes.reborn.add((cls, name))
         overlay[name] = value
-        vm.lookups.clear()
+        vm.classes.lookups.clear()
         note_slot(vm, cls, name)
     vm.give(None, cont)
 
@@ -241,7 +241,7 @@ def require_mutable_class(cls: type, name: str) -> None:
 
 def store_tensor_attr(vm: Any, fake: Any, name: str, value: Any, cont: Any, raw: bool = False) -> None:
     """`raw`: as object.__setattr__ does, past a `__setattr__` of the class."""
-    if vm.modes:
+    if vm.modes.active:
         raise Break("SB006", f"assignment to the attribute {name!r} of a tensor while a mode sees every operation")
     if raw is False and (own := own_method(vm, fake, "__setattr__")) is not None:
         return call_special(vm, own, fake, (name, value), cont)
@@ -259,13 +259,13 @@ def store_tensor_attr(vm: Any, fake: Any, name: str, value: Any, cont: Any, raw:
     if id(fake) in vm.recorder.wrappers.behind:
         raise Break("SB006", f"assignment to the attribute {name!r} of a wrapper subclass")
     vm.heap.note_write(fake)
-    vm.tensor_attributes.setdefault(id(fake), {})[name] = value
+    vm.tensors.attributes.setdefault(id(fake), {})[name] = value
     vm.give(None, cont)
 
 
 def delete_tensor_attr(vm: Any, fake: Any, name: str, cont: Any) -> None:
     """What the trace itself has put there."""
-    own, tracker = vm.tensor_attributes.get(id(fake), {}), vm.heap.by_standin.get(id(fake))
+    own, tracker = vm.tensors.attributes.get(id(fake), {}), vm.heap.by_standin.get(id(fake))
     if name not in own or tracker is not None and name in (tracker.initial_dict or {}):
         raise Break("SB006", f"deletion of the attribute {name!r} of a tensor")
     if tracker is not None:
@@ -354,7 +354,7 @@ def delete_descriptor(vm: Any, descr: Any, obj: Any, name: str, cont: Any) -> No
     if cls is types.GetSetDescriptorType and name == "__dict__":
         refuse_another_dict(vm, obj)
         vm.native(descr.__delete__, (obj,))
-        vm.heap.given_dicts.pop(id(obj), None)
+        vm.heap.dicts.given.pop(id(obj), None)
         return vm.give(None, cont)
     deleter = find(vm, cls, "__delete__")
     if deleter is MISSING:
@@ -376,7 +376,7 @@ def _guard_slot(vm: Any, obj: Any, descr: Any) -> None:
 
 def owns(vm: Any, cls: type, name: str) -> bool:
     """Whether the class itself has the attribute, as the program has left it."""
-    overlay = vm.class_overlays.get(cls, {})
+    overlay = vm.classes.overlays.get(cls, {})
     return overlay[name] is not MISSING if name in overlay else name in names_of_class(cls)
 
 
@@ -396,6 +396,6 @@ def delete_on_class(vm: Any, cls: type, name: str, cont: Any) -> None:
         vm.native(type.__delattr__, (cls, name))
     else:
         overlay_of(vm, cls)[name] = MISSING
-        vm.lookups.clear()
+        vm.classes.lookups.clear()
         note_slot(vm, cls, name)
     vm.give(None, cont)

@@ -193,7 +193,7 @@ def read_instance_dict(vm: Any, obj: Any, name: str) -> Any:
     if type(value) is Box:
         return value.force()
     heap = vm.heap
-    if id(obj) in heap.given_dicts:
+    if id(obj) in heap.dicts.given:
         return read_dict(vm, own, name)
     tracker = heap.by_standin.get(id(obj))
     if tracker is not None and tracker.shape is not Shape.OPAQUE:
@@ -241,7 +241,7 @@ def is_empty_table(vm: Any, obj: Any, name: str) -> bool:
 def is_unseen_table(heap: Any, box: Any) -> bool:
     """Whether a place of an outside object holds an empty OrderedDict that nobody has looked at."""
     return type(box) is Box and not box.forced and type(box.raw) is collections.OrderedDict and not box.raw \
-        and id(box.raw) not in heap.by_original and id(box.raw) not in heap.replayed
+        and id(box.raw) not in heap.by_original and id(box.raw) not in heap.replayed.objects
 
 
 def reads_plainly(vm: Any, cls: type) -> bool:
@@ -271,14 +271,14 @@ def tensor_class(vm: Any, fake: Any) -> type:
 def load_tensor_attr(vm: Any, fake: Any, name: str, cont: Any) -> None:
     cls = tensor_class(vm, fake)
     vm.recorder.slots_used.add("__getattribute__")
-    if "__getattribute__" in vm.patched:
+    if "__getattribute__" in vm.modes.patched:
         return vm.call(find(vm, cls, "__getattribute__"), (fake, name), {}, FallbackGetattr(fake, name, cont))
     load_tensor_member(vm, fake, name, cls, cont)
 
 
 def load_tensor_member(vm: Any, fake: Any, name: str, cls: type, cont: Any) -> None:
     """As object.__getattribute__ does it."""
-    own = vm.tensor_attributes.get(id(fake))
+    own = vm.tensors.attributes.get(id(fake))
     if own is not None and name in own:
         return vm.give(own[name], cont)
     descr = find(vm, cls, name)
@@ -307,7 +307,8 @@ def give_tensor_member(vm: Any, fake: Any, cls: type, name: str, descr: Any, con
     """What a tensor gives for an entry of its class."""
     if type(descr) is types.MemberDescriptorType and descr.__objclass__ is not torch._C.TensorBase:
         return vm.give(read_tensor_slot(vm, fake, descr), cont)
-    if (vm.modes or concerned(vm, (fake,))) and name != "__class__" and name not in tensor_bookkeeping.ADDRESSES and (
+    if (vm.modes.active or concerned(vm, (fake,))) and name != "__class__" \
+            and name not in tensor_bookkeeping.ADDRESSES and (
             type(descr) is types.GetSetDescriptorType and descr.__objclass__ is torch._C.TensorBase
             or type(descr) is property and vm.is_torch_leaf(descr.fget)):
         return vm.give(vm.ask_modes(descr.__get__, (fake,)), cont)

@@ -47,7 +47,7 @@ def load_type_attr(vm: Any, cls: type, name: str, cont: Any, fallback: bool = Tr
 
 def read_type_member(vm: Any, cls: type, descr: Any, cont: Any) -> None:
     if descr.__name__ == "__dict__" and id(cls) not in vm.fresh and is_mutable_class(cls):
-        if vm.class_overlays.get(cls):
+        if vm.classes.overlays.get(cls):
             raise Break("SB006", f"__dict__ of the class {cls.__name__}, which was changed in the trace")
         return vm.give(vm.heap.class_view(cls), cont)
     if descr.__objclass__ is type and is_mutable_class(cls) and id(cls) not in vm.fresh:
@@ -112,7 +112,7 @@ def load_super_attr(vm: Any, proxy: Any, name: str, cont: Any) -> None:
     if obj_type is not None and name != "__class__":
         order = ancestors(vm, obj_type)
         for base in order[order.index(start) + 1:] if start in order else ():
-            overlay, own = vm.class_overlays.get(base, {}), names_of_class(base)
+            overlay, own = vm.classes.overlays.get(base, {}), names_of_class(base)
             if name in overlay or name in own:
                 entry = overlay[name] if name in overlay else own[name]
                 find(vm, base, name)  # guards the entry
@@ -166,7 +166,7 @@ _OF_FILTERS = frozenset({"filters", "showwarning", "onceregistry", "_filters_mut
 
 def load_module_attr(vm: Any, module: types.ModuleType, name: str, cont: Any, ask_class: bool = True) -> None:
     """ModuleType.__getattribute__, then (with `ask_class`) the `__getattr__` of a module's own class."""
-    if module is warnings and (vm.filters_changed or vm.filter_managers) and name in _OF_FILTERS:
+    if module is warnings and (vm.warnings.changed or vm.warnings.managers) and name in _OF_FILTERS:
         raise Break("SB006", f"warnings.{name} is read after the filters were changed")
     scope = names_of(vm, module)
     descr = find(vm, type(module), name)

@@ -149,7 +149,7 @@ def call_special(vm: Any, method: Any, obj: Any, args: tuple[Any, ...], cont: An
     if type(method) in _UNBOUND_METHODS:
         return vm.call(method, (obj, *args), {}, cont)
     out: list[Any] = []
-    owner = vm.recorder.class_of(obj) if type(obj) is FakeTensor else type(obj)
+    owner = vm.recorder.services.class_of(obj) if type(obj) is FakeTensor else type(obj)
     vm.sync(lambda: bind(vm, method, obj, owner, None), out)
     vm.call(out[0], args, {}, cont)
 
@@ -163,7 +163,7 @@ def adopt_entry(vm: Any, value: Any, owner: type) -> Any:
     if type(value) is FakeTensor or type(value) in SYMBOLIC or id(value) in vm.heap.by_standin:
         return value
     for base in mro_of(owner):
-        if any(v is value for v in vm.class_overlays.get(base, {}).values()):
+        if any(v is value for v in vm.classes.overlays.get(base, {}).values()):
             return value  # put there during the trace
         if any(v is value for v in base.__dict__.values()):
             if id(base) in vm.fresh:
@@ -179,7 +179,7 @@ def read_c_member(vm: Any, descr: Any, obj: Any, cont: Any) -> None:
     """A C-level attribute: a slot, `__dict__`, `__class__`, `func.__name__`, `exc.args`, ..."""
     name = descr.__name__
     heap = vm.heap
-    if id(obj) in vm.autograd_nodes:
+    if id(obj) in vm.autograd.nodes:
         raise Break("SB016", f"{name} of a grad_fn")
     if name == "__dict__" and not is_a(obj, (types.FunctionType, type, types.ModuleType)):
         tracker = heap.by_standin.get(id(obj))
@@ -190,7 +190,7 @@ def read_c_member(vm: Any, descr: Any, obj: Any, cont: Any) -> None:
         own = descr.__get__(obj)
         if tracker is None and is_outside(vm, obj):
             return vm.give(heap.adopt(own, DictOf(heap.source_of(obj))), cont)
-        if type(own) is dict and id(obj) not in heap.given_dicts:
+        if type(own) is dict and id(obj) not in heap.dicts.given:
             heap.note_namespace(own, obj, tracker)
         return vm.give(own, cont)
     if type(obj) is numpy.ndarray:
@@ -240,7 +240,7 @@ def read_c_member(vm: Any, descr: Any, obj: Any, cont: Any) -> None:
         pass  # a method that the trace has bound
     elif is_a(obj, _SELF_STANDING) and id(obj) not in vm.fresh and id(value) not in heap.by_standin:
         value = heap.adopt(value, Attr(heap.source_of(obj), name))
-    elif name == "__dict__" and is_a(obj, types.FunctionType) and id(obj) not in heap.given_dicts:
+    elif name == "__dict__" and is_a(obj, types.FunctionType) and id(obj) not in heap.dicts.given:
         heap.note_namespace(value, obj, None)
     elif (tracker := heap.by_standin.get(id(obj))) is not None and tracker.shape is Shape.OPAQUE:
         if type(obj) is torch.Generator and name == "device":

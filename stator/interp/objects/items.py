@@ -35,15 +35,15 @@ def get_item(vm: Any, obj: Any, key: Any, cont: Any = None, own: bool = True) ->
     cls = type(obj)
     if cls is FakeTensor and own:
         vm.recorder.slots_used.add("__getitem__")
-    if cls is FakeTensor and (vm.modes or vm.recorder.classes or vm.patched):
+    if cls is FakeTensor and (vm.modes.active or vm.recorder.classes or vm.modes.patched):
         if own and (method := own_method(vm, obj, "__getitem__")) is not None:
             return call_slot(vm, method, (obj, key), cont)
-        if vm.modes or vm.concerned((obj, key)):
+        if vm.modes.active or vm.concerned((obj, key)):
             return vm.give(vm.ask_modes(operator.getitem, (obj, key)), cont)
     if vm.heap.unread_met and cls is not ndarray:
         key = plain_key(vm, key)
     if type(key) in symbolic_numbers.INDEXES:
-        if vm.indexes_stay_tensors and cls is FakeTensor and _is_of_tensors(key):
+        if vm.modes.indexes_stay_tensors and cls is FakeTensor and _is_of_tensors(key):
             parts = [_as_index(vm, obj, part) for part in (key if type(key) is tuple else (key,))]
             return vm.give(vm.torch_call(torch.ops.aten.index.Tensor, (obj, parts), None), cont)
         key = tensor_key(vm, key) if cls is FakeTensor else symbolic_numbers.index_key(vm, obj, key)
@@ -139,10 +139,10 @@ def set_item(vm: Any, obj: Any, key: Any, value: Any, cont: Any = DISCARD, own: 
     vm.heap.note_write(obj)
     if cls is FakeTensor and own:
         vm.recorder.slots_used.add("__setitem__")
-    if cls is FakeTensor and (vm.modes or vm.recorder.classes or vm.patched):
+    if cls is FakeTensor and (vm.modes.active or vm.recorder.classes or vm.modes.patched):
         if own and (method := own_method(vm, obj, "__setitem__")) is not None:
             return call_slot(vm, method, (obj, key, value), cont)
-        if vm.modes or vm.concerned((obj, key, value)):
+        if vm.modes.active or vm.concerned((obj, key, value)):
             vm.ask_modes(operator.setitem, (obj, key, value))
             return vm.give(None, cont)
     if vm.heap.unread_met and cls is not ndarray:

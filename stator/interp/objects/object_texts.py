@@ -110,7 +110,7 @@ def _check(vm: Any, slot: Any, value: Any, seen: set[int]) -> None:
     elif tracker is not None:
         raise Break("SB013", f"the address of a {type(value).__name__} in text")
     else:  # an object of the trace: any address will do, as long as the object itself is not handed out
-        vm.shown_addresses[id(value)] = value
+        vm.identity.shown[id(value)] = value
 
 
 def _parts(value: Any) -> Any:

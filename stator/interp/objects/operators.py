@@ -120,11 +120,11 @@ def binary(vm: Any, symbol: str, left: Any, right: Any, inplace: bool, cont: Any
     on_left = left_type is FakeTensor
     if on_left or right_type is FakeTensor:
         vm.recorder.slots_used.add((stem, on_left, inplace))
-    if (vm.modes or vm.recorder.classes or vm.patched) and (on_left or right_type is FakeTensor):
+    if (vm.modes.active or vm.recorder.classes or vm.modes.patched) and (on_left or right_type is FakeTensor):
         own = subclass_candidates(vm, stem, left, right, inplace)
         if own:
             return attempt(vm, own, lambda: _refuse_operands(symbol, left, right, inplace), cont)
-        if vm.modes or vm.concerned((left, right)):
+        if vm.modes.active or vm.concerned((left, right)):
             return vm.give(vm.ask_modes(inplace_function if inplace else function, (left, right)), cont)
     if left_type is FakeTensor and (right_type is FakeTensor or right_type in NUMBERS) \
             or right_type is FakeTensor and left_type in NUMBERS:
@@ -247,10 +247,11 @@ def compare(vm: Any, symbol: str, left: Any, right: Any, cont: Any = None) -> No
         return vm.give(value, cont)
     if left_type is FakeTensor or right_type is FakeTensor:
         vm.recorder.slots_used.add(name if left_type is FakeTensor else swapped)
-    if (vm.modes or vm.recorder.classes or vm.patched) and (left_type is FakeTensor or right_type is FakeTensor):
+    if (vm.modes.active or vm.recorder.classes or vm.modes.patched) \
+            and (left_type is FakeTensor or right_type is FakeTensor):
         if own_method(vm, left, name) is not None or own_method(vm, right, swapped) is not None:
             return _compare_subclasses(vm, symbol, left, right, cont)
-        if vm.modes or vm.concerned((left, right)):
+        if vm.modes.active or vm.concerned((left, right)):
             return vm.give(vm.ask_modes(function, (left, right)), cont)
     if left_type is FakeTensor and (right_type is FakeTensor or right_type in NUMBERS) \
             or right_type is FakeTensor and left_type in NUMBERS:
@@ -365,7 +366,7 @@ def unary(vm: Any, symbol: str, value: Any, cont: Any = None) -> None:
     if cls is FakeTensor:
         if (own := own_method(vm, value, name)) is not None:
             return call_slot(vm, own, (value,), cont)
-        if vm.modes or vm.concerned((value,)):
+        if vm.modes.active or vm.concerned((value,)):
             return vm.give(vm.ask_modes(function, (value,)), cont)
         return vm.give(vm.torch_call(function, (value,), None), cont)
     if cls in NUMPY_TYPES and concerns(vm, (value,)):
@@ -420,7 +421,7 @@ def truth(vm: Any, value: Any) -> bool:
 
 
 def tensor_truth(vm: Any, value: Any) -> bool:
-    if vm.modes:
+    if vm.modes.active:
         raise Break("SB002", "the truth of a tensor while a mode sees every operation")
     refuse_patched(vm, "__bool__")
     if vm.recorder.classes and id(value) in vm.recorder.classes:

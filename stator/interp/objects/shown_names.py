@@ -22,8 +22,8 @@ _qualified_name_of = type.__dict__["__qualname__"].__get__
 def guard_names(vm: Any, value: Any) -> None:
     """A class or a function is called by its name."""
     if is_a(value, type):
-        if value not in vm.named_classes and is_mutable_class(value) and id(value) not in vm.fresh:
-            vm.named_classes.add(value)
+        if value not in vm.classes.named and is_mutable_class(value) and id(value) not in vm.fresh:
+            vm.classes.named.add(value)
             for name in _NAMES:
                 guard_member(vm, value, name)
     elif type(value) is types.FunctionType and id(value) not in vm.fresh:
@@ -35,7 +35,7 @@ def guard_names_in(vm: Any, error: BaseException) -> None:
     text = " ".join([part for part in error.args if type(part) is str])
     if not text:
         return
-    for cls in {cls for cls, _ in vm.lookups} | {type(tracker.original) for tracker in vm.heap.trackers}:
-        if cls not in vm.named_classes and is_mutable_class(cls) \
+    for cls in {cls for cls, _ in vm.classes.lookups} | {type(tracker.original) for tracker in vm.heap.trackers}:
+        if cls not in vm.classes.named and is_mutable_class(cls) \
                 and (_name_of(cls) in text or _qualified_name_of(cls) in text):
             guard_names(vm, cls)

@@ -58,7 +58,7 @@ def _native(name: str) -> Callable[..., None]:
     """Objects of `typing`: made at once, and asking nothing of what they are made from."""
     def make(vm: Any, frame: Frame, *values: Any) -> None:
         made = vm.native_unhooked(intrinsic(name), values)
-        vm.type_parameters[id(made)] = (made, name, values)
+        vm.functions.type_parameters[id(made)] = (made, name, values)
         frame.stack.append(made)
     return make
 

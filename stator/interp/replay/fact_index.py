@@ -55,14 +55,14 @@ class FactIndex:
         for key, source in itertools.islice(heap.sources.items(), functions, None):
             self._note(self.functions, source, key)
         self.kept.update((id(value), value) for value in itertools.islice(heap.kept, kept, None))
-        for said, seen in itertools.islice(heap.replays, replays, None):
+        for said, seen in itertools.islice(heap.replayed.plays, replays, None):
             for image, place in seen:
                 source = said.source(place)
                 self.replayed.setdefault(source, []).append(image)
                 self.link(source)
         for table, source in itertools.islice(heap.glanced, glanced, None):
             self._note(self.glanced, source, table)
-        self.taken = [len(heap.guards), len(heap.trackers), len(heap.sources), len(heap.kept), len(heap.replays),
+        self.taken = [len(heap.guards), len(heap.trackers), len(heap.sources), len(heap.kept), len(heap.replayed.plays),
                       len(heap.glanced)]
 
     def _note(self, table: dict[Source, list[Any]], source: Source, item: Any) -> None:

@@ -41,6 +41,16 @@ KEPT = 4  # segments remembered of one class and description: blocks of one clas
 _NOTHING = object()
 
 
+@dataclass(slots=True)
+class Extent:
+    """How far graph and heap had got."""
+
+    node: Any = None  # the last one
+    inputs: int = 0
+    trackers: int = 0
+    guards: int = 0
+
+
 @dataclass
 class Segment:
     """A call of a module, from its entry to its return."""
@@ -51,22 +61,19 @@ class Segment:
     tensors: list[Any]  # of the arguments, as the description numbers them
     objects: set[int]  # outside objects among the arguments, by the ids of their stand-ins
     held: Any  # the arguments: their ids are part of the description
-    first_node: fx.Node  # the last one before it
-    first_input: int
+    begin: Extent
     steps: int
     jumps: int
     mark: Any  # what must not change while it runs
-    last_node: Any = None
-    last_input: int = 0
-    last_tracker: int = 0
-    last_guard: int = 0
+    end: Extent | None = None
     value: Any = None
     places: dict[int, Any] = field(default_factory=dict)  # of its results, by id: what made them when it returned
     template: Any = None  # a Template; False where there cannot be one
 
     def nodes(self) -> Iterator[fx.Node]:
-        node = self.first_node
-        while node is not self.last_node:
+        assert self.end is not None
+        node = self.begin.node
+        while node is not self.end.node:
             node = node.next
             if node.op != "placeholder":
                 yield node
@@ -102,8 +109,8 @@ class Replay:
         if tracker is not None and type(tracker.source) is not Pinned and not self.is_small(tracker) and self.is_calm():
             tensors = []
             try:
-                key = (id(method), type(module), vm.depth == 1, vm.recorder.reshaped, self.state.key,
-                       self.torch_state(), *[self.describe(value, tensors, objects) for value in args],
+                key = (id(method), type(module), vm.depth == 1, vm.recorder.log.reshaped, self.state.key,
+                       vm.torch_state.replay_key(), *[self.describe(value, tensors, objects) for value in args],
                        *[(name, self.describe(value, tensors, objects)) for name, value in (kwargs or {}).items()])
             except Unlike:
                 key = None
@@ -125,7 +132,8 @@ class Replay:
         vm = self.vm
         recorder = vm.recorder
         return Segment(tracker.source, type(tracker.original), vm.stack_trace(), tensors, objects, held,
-                       recorder.graph._root._prev, len(recorder.inputs), vm.steps, vm.jumps, self.mark())
+                       Extent(recorder.graph._root._prev, len(recorder.inputs)), vm.steps, vm.progress.jumps,
+                       self.mark())
 
     def is_small(self, tracker: Any) -> bool:
         """Whether another module of the class had less to do than is worth comparing, and this one has no parts."""
@@ -141,12 +149,12 @@ class Replay:
                 or not plain_value(vm, value, segment.tensors, given_tuples(held)):
             return
         recorder = vm.recorder
-        segment.last_node, segment.last_input = recorder.graph._root._prev, len(recorder.inputs)
+        segment.end = Extent(recorder.graph._root._prev, len(recorder.inputs), len(vm.heap.trackers),
+                             len(vm.heap.guards))
         if sum(1 for _ in itertools.islice(segment.nodes(), SMALLEST)) < SMALLEST:
             self.small.add(segment.cls)
             return
-        segment.last_tracker, segment.last_guard = len(vm.heap.trackers), len(vm.heap.guards)
-        segment.steps, segment.jumps = vm.steps - segment.steps, vm.jumps - segment.jumps
+        segment.steps, segment.jumps = vm.steps - segment.steps, vm.progress.jumps - segment.jumps
         segment.value = value
         # The node of a part of a result (`topk(x)[1]`) is made where it is first used, which may be after the segment.
         segment.places = {id(each): recorder.nodes.get(id(each)) for each in results_of(value)}
@@ -159,35 +167,24 @@ class Replay:
         """Whether it is known what the program has changed by now, and nothing odd is going on."""
         vm = self.vm
         recorder, heap, symbols = vm.recorder, vm.heap, vm.recorder.symbols
-        if not recorder.propagation.enabled or recorder.enclosing is not None or recorder.marks \
+        if not recorder.propagation.enabled or recorder.scope.enclosing is not None or recorder.region.marks \
                 or recorder.uncertain.storages or symbols.origins or symbols.numbers or symbols.definitions \
-                or heap.unread_met or not heap.shapes.is_plain() or events.lines_wanted():
+                or events.lines_wanted() or vm.exc_state.topmost() is not None:
             return False
-        if vm.class_overlays or vm.tensor_attributes or vm.cache_fills or vm.locks or vm.lock_answers or vm.hooks \
-                or vm.context_sets or vm.grad_flags or vm.data_notes or vm.watches \
-                or vm.new_leaves or vm.tensor_grads or vm.exc_state.topmost() is not None:
-            return False
-        if self.checked != heap.writes:
-            self.checked, self.state = heap.writes, changed_state(vm)
+        for each in vm.mechanisms:
+            if not each.allows_replay():
+                return False
+        if self.checked != heap.changes.writes:
+            self.checked, self.state = heap.changes.writes, changed_state(vm)
         return self.state is not None
 
     def mark(self) -> tuple[Any, ...]:
-        """What a segment must leave alone."""
+        """Counts and facts that a segment must leave alone."""
         vm = self.vm
         recorder = vm.recorder
-        return (recorder.changes, recorder.writes_in_place, len(recorder.inner_graphs), recorder.known.asked,
-                len(recorder.symbols.shape_env.guards), len(vm.effects), len(vm.assertions), len(vm.autograd_nodes),
-                len(vm.shown_addresses), vm.error_policy, vm.depth, self.torch_state(),
+        return (recorder.log.changes, recorder.log.in_place, len(recorder.scope.inner_graphs), recorder.known.asked,
+                len(recorder.symbols.shape_env.guards), vm.depth, [each.replay_key() for each in vm.mechanisms],
                 None if self.state is None else self.state.key)
-
-    def torch_state(self) -> tuple[Any, ...]:
-        """Torch's settings as the trace has changed them."""
-        state = self.vm.torch_state
-        if not (state.before or state.contexts or state.devices or state.autocast_depth
-                or state.default_device):
-            return ()
-        return (tuple((id(setter), args) for setter, args in state.left_behind()), state.autocast_depth,
-                tuple(state.devices), state.default_device, len(state.contexts))
 
     def describe(self, value: Any, tensors: list[Any], objects: set[int]) -> Any:
         """What a segment depends on of an argument; the tensors of the trace are numbered."""
@@ -260,14 +257,14 @@ class Replay:
         for number, is_input in template.tensors:
             if id(images[number]) not in heap.by_original and (not is_input or images[number].__dict__):
                 return False
-        for key in heap.replayed.keys() & ids.keys():
-            _, other, place = heap.replayed[key]
+        for key in heap.replayed.objects.keys() & ids.keys():
+            _, other, place = heap.replayed.objects[key]
             if other.source(place) != said.source(template.holdings[ids[key]].place):
                 return False
         for key in heap.sources.keys() & ids.keys():
             if heap.sources[key] != said.source(template.holdings[ids[key]].place):
                 return False
-        return heap.namespaces.keys().isdisjoint(ids)
+        return heap.dicts.namespaces.keys().isdisjoint(ids)
 
     def play(self, template: Template, images: tuple[Any, ...], said: Said, tensors: list[Any]) -> Any:
         """Add what the first segment added, in terms of this module."""
@@ -295,15 +292,15 @@ class Replay:
         if caught := vm.caught():
             for copy in play.copies:
                 note(copy, caught, False)
-        recorder.plays.append(play)
-        recorder.calls += len(template.stretch.steps)
+        recorder.log.plays.append(play)
+        recorder.scope.calls += len(template.stretch.steps)
         recorder.propagation.served += 1
         heap.guards.say(said)
         for each in template.relations:
             heap.guards.add(each.said(said))
         if vm.depth == 1:
             vm.steps += segment.steps
-        vm.jumps += segment.jumps
+        vm.progress.jumps += segment.jumps
         value = self.rebuild(segment.value, segment.places, nodes, fakes)
         play.outputs = [each for each in play.copies if each in self.outputs]
         return value
@@ -318,7 +315,7 @@ class Replay:
     def note(self, template: Template, images: tuple[Any, ...], said: Said) -> None:
         """The objects were not adopted; when one is, through whatever place, this one is the first it was seen at."""
         heap = self.vm.heap
-        replayed, met = heap.replayed, heap.by_original
+        replayed, met = heap.replayed.objects, heap.by_original
         seen: list[tuple[Any, int]] = []
         for place, image in zip(template.places, images, strict=True):
             key = id(image)
@@ -330,8 +327,8 @@ class Replay:
             if cls not in _WITHOUT_DICT and (cls is not collections.OrderedDict or gc.get_referents(image)):
                 own = instance_dict(image)  # asking an empty OrderedDict for its own would make one
                 if own is not None:
-                    heap.replayed_dicts[id(own)] = found
-        heap.replays.append((said, seen))
+                    heap.replayed.dicts[id(own)] = found
+        heap.replayed.plays.append((said, seen))
 
     def rebuild(self, value: Any, places: dict[int, Any], nodes: dict[fx.Node, fx.Node], fakes: dict[int, Any]) -> Any:
         if type(value) is FakeTensor:

@@ -103,7 +103,7 @@ def build(vm: Any, segment: Any, changed: set[int], index: FactIndex) -> Templat
 
 
 def collect_holdings(vm: Any, template: Template, changed: set[int], index: FactIndex, found: list[Source]) -> None:
-    last = template.segment.last_tracker
+    last = template.segment.end.trackers
     for number, tracker in [item for source in found for item in index.trackers.get(source, ())]:
         if number < last and tracker.part_of is None:
             if tracker.shape in _UNSURE or id(tracker) in changed or id(tracker.standin) in template.segment.objects:
@@ -112,10 +112,10 @@ def collect_holdings(vm: Any, template: Template, changed: set[int], index: Fact
     met = {id(holding.original) for holding in template.holdings}
     for source in found:
         for table in index.glanced.get(source, ())[:1]:
-            if id(table) not in met and id(table) not in vm.heap.replayed:
+            if id(table) not in met and id(table) not in vm.heap.replayed.objects:
                 template.holdings.append(Holding(template.number(source), None, table))
         for original in index.replayed.get(source, ()):
-            if id(original) in vm.heap.replayed:
+            if id(original) in vm.heap.replayed.objects:
                 template.holdings.append(Holding(template.number(source), None, original))
         for key in index.functions.get(source, ()) if type(source) is not DictOf else ():  # its owner is held
             if key not in index.kept:
@@ -124,7 +124,7 @@ def collect_holdings(vm: Any, template: Template, changed: set[int], index: Fact
 
 
 def collect_facts(template: Template, index: FactIndex, found: list[Source]) -> None:
-    last = template.segment.last_guard
+    last = template.segment.end.guards
     for holding in template.holdings:
         if index.naming.get(id(holding.original), last) < last:
             raise Unlike("a fact names an object of the module")
@@ -151,7 +151,7 @@ def starts_at(source: Source, root: Source) -> bool:
 
 def collect_inputs(vm: Any, template: Template) -> None:
     places = {id(holding.tracker): number for number, holding in enumerate(template.holdings)}
-    for each in vm.recorder.inputs[template.segment.first_input:template.segment.last_input]:
+    for each in vm.recorder.inputs[template.segment.begin.inputs:template.segment.end.inputs]:
         tracker = vm.heap.by_standin.get(id(each.fake))
         if each.boxed or each.tensor is None or tracker is None or tracker.shape is not Shape.TENSOR \
                 or type(each.fake) is not FakeTensor:

@@ -37,7 +37,7 @@ class DataNote:
 
 
 def assign(vm: Any, fake: Any, value: Any) -> None:
-    note = vm.data_notes.get(id(fake))
+    note = vm.tensors.data.get(id(fake))
     with torch._C.DisableTorchFunction():
         if has_memory_of(value, fake if note is None else note.value):
             return  # `p.data += 1`: done in place, and the memory is what it was
@@ -51,15 +51,15 @@ def assign(vm: Any, fake: Any, value: Any) -> None:
     vm.heap.note_write(fake)
     if note is None:
         node = recorder.node_of(fake)
-        note = vm.data_notes[id(fake)] = DataNote(fake, node, value, is_kept(node))
+        note = vm.tensors.data[id(fake)] = DataNote(fake, node, value, is_kept(node))
     note.value = value
     if not wants_grad:
         note.in_its_place.append(recorder.node_of(value))
     recorder.layouts.before((fake,), {})
     with torch._C.DisableTorchFunction():
         fake.data = value  # what it looks like; its sizes may be others
-    recorder.reshaped += 1
-    recorder.changes += 1
+    recorder.log.reshaped += 1
+    recorder.log.changes += 1
     used_again = Break("SB006", "assignment to Tensor.data of a tensor that is used again",
                        turn_off=Strategy.DATA_ASSIGNMENTS)
     recorder.nodes[id(fake)] = used_again if wants_grad else recorder.node_of(value)
@@ -70,7 +70,7 @@ def owner_of_memory(vm: Any, value: Any, apart: bool) -> Any:
 
     `apart`: one of its own, whose uses in the graph are those of the tensor that gets the memory.
     """
-    note = vm.data_notes.get(id(value))
+    note = vm.tensors.data.get(id(value))
     value = value if note is None else note.value
     return vm.torch_attribute(value, "data", torch.Tensor.data) if apart or id(value) in vm.heap.by_standin else value
 
@@ -91,8 +91,8 @@ def require_notable(vm: Any, fake: Any, value: Any) -> None:
     """Break where the residual's assignment would not be the program's."""
     tracker, recorder = vm.heap.by_standin.get(id(fake)), vm.recorder
     if tracker is None or Strategy.DATA_ASSIGNMENTS in vm.turned_off or type(value) is not FakeTensor or value is fake \
-            or recorder.enclosing is not None or recorder.marks or recorder.classes or recorder.wrappers.behind \
-            or type(tracker.original) not in PLAIN_CLASSES:
+            or recorder.scope.enclosing is not None or recorder.region.marks or recorder.classes \
+            or recorder.wrappers.behind or type(tracker.original) not in PLAIN_CLASSES:
         raise Break("SB006", ASSIGNED)
     with torch._C.DisableTorchFunction():
         alike = fake.layout is torch.strided and not fake.is_inference() and not value.is_inference() \
@@ -119,7 +119,7 @@ def name_of_use(node: fx.Node) -> str:
 
 def current(vm: Any, fake: Any, name: str) -> Any:
     """What to ask for an attribute of a tensor: of one with other memory, the owner of that memory has `data`."""
-    note = vm.data_notes.get(id(fake)) if name == "data" else None
+    note = vm.tensors.data.get(id(fake)) if name == "data" else None
     return fake if note is None else note.value
 
 
@@ -129,8 +129,8 @@ def settle(vm: Any, outputs: list[Any]) -> None:
         differentiable = any(type(each) is FakeTensor and each.requires_grad for each in outputs)
     if not differentiable:
         return
-    if any(is_kept(node) for note in vm.data_notes.values() for node in note.in_its_place):  # not the tensor itself
+    if any(is_kept(node) for note in vm.tensors.data.values() for node in note.in_its_place):  # not the tensor itself
         raise Break("SB006", "assignment to Tensor.data of a tensor that is used again",
                     turn_off=Strategy.DATA_ASSIGNMENTS)
-    if not vm.recorder.in_order and any(note.kept for note in vm.data_notes.values()):
-        vm.recorder.as_it_is = True
+    if not vm.recorder.backend.in_order and any(note.kept for note in vm.tensors.data.values()):
+        vm.recorder.backend.as_it_is = True

@@ -14,7 +14,7 @@ RANDOM_STREAM = "torch's random number generator"
 
 def require_order(vm: Any, what: str = RANDOM_STREAM) -> None:
     """Break unless what is recorded will run in the program's order, once."""
-    if not vm.recorder.in_order or vm.recorder.enclosing is not None:
+    if not vm.recorder.backend.in_order or vm.recorder.scope.enclosing is not None:
         raise Break("SB013", what)
 
 

@@ -35,10 +35,11 @@ class GradFlag:
 
 
 def may_be_noted(vm: Any, fake: Any) -> bool:
-    hooked = any(hook is not None and hook.tensor is fake for _, hook in vm.hooks.values())
+    hooked = any(hook is not None and hook.tensor is fake for _, hook in vm.autograd.hooks.values())
     with torch._C.DisableTorchFunction():
         changed = bool(vm.recorder.version_of(fake))
-    return Strategy.LEAF_FLAGS not in vm.turned_off and vm.recorder.enclosing is None and not hooked and not changed
+    return Strategy.LEAF_FLAGS not in vm.turned_off and vm.recorder.scope.enclosing is None \
+        and not hooked and not changed
 
 
 def note(vm: Any, fake: Any, value: bool) -> None:
@@ -50,9 +51,9 @@ def note(vm: Any, fake: Any, value: bool) -> None:
         made = pytree.tree_leaves([user.meta.get("example_value") for user in node.users])
         if any(type(each) is FakeTensor and each._base is fake for each in made):
             raise has_views(value)
-    flag = vm.grad_flags.get(id(fake))
+    flag = vm.tensors.flags.get(id(fake))
     if flag is None:
-        flag = vm.grad_flags[id(fake)] = GradFlag(fake, not value, not value, not value)
+        flag = vm.tensors.flags[id(fake)] = GradFlag(fake, not value, not value, not value)
         vm.heap.note_handled(fake)
     require_unused(vm, flag)
     flag.final, flag.uses = value, uses
@@ -71,26 +72,26 @@ def require_unused(vm: Any, flag: GradFlag) -> None:
 
 def settle(vm: Any) -> list[GradFlag]:
     """The notes at the end of a trace; the fakes are as the graph finds the leaves."""
-    for flag in vm.grad_flags.values():
+    for flag in vm.tensors.flags.values():
         require_unused(vm, flag)
-    if vm.grad_flags:
+    if vm.tensors.flags:
         guard_bases(vm)
-    for flag in vm.grad_flags.values():
+    for flag in vm.tensors.flags.values():
         if flag.final is not flag.entry:
             with torch._C.DisableTorchFunction():
                 flag.leaf.requires_grad_(flag.entry)
-    return list(vm.grad_flags.values())
+    return list(vm.tensors.flags.values())
 
 
 def guard_bases(vm: Any) -> None:
     """Guard that no other tensor of the call is a view of a noted leaf; a Parameter is no view."""
-    leaves = [vm.heap.by_standin[key] for key in vm.grad_flags]
+    leaves = [vm.heap.by_standin[key] for key in vm.tensors.flags]
     others = [tracker for tracker in vm.heap.trackers if tracker.shape is Shape.TENSOR
               and type(tracker.original) is not torch.nn.Parameter]
     if len(leaves) == 1 and others == leaves or not others:
         return
     if holds_view(len(leaves), *(tracker.original for tracker in leaves + others)):
-        raise has_views(next(iter(vm.grad_flags.values())).final)
+        raise has_views(next(iter(vm.tensors.flags.values())).final)
     sources = tuple(tracker.source for tracker in leaves + others)
     vm.heap.guard(CallOf(Pinned(holds_view), (Pinned(len(leaves)), *sources)), Kind.FRESH_CALL, False)
 

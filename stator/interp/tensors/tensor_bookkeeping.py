@@ -76,9 +76,9 @@ def read(vm: Any, fake: Any, name: str) -> Any:
             if tracker is not None:
                 raise behind_autograd(vm, "SB016", "Tensor.grad_fn")
             node = fake.grad_fn
-        vm.autograd_nodes[id(node)] = node  # that it is not None may be asked, nothing more
+        vm.autograd.nodes[id(node)] = node  # that it is not None may be asked, nothing more
         return node
-    if name == "_version" and vm.recorder.writes_in_place:
+    if name == "_version" and vm.recorder.log.in_place:
         raise behind_autograd(vm, "SB013", "Tensor._version: a counter of writes")
     if name in ADDRESSES:
         raise Break("SB013", f"Tensor.{name}: an address or a counter")
@@ -91,7 +91,7 @@ def read(vm: Any, fake: Any, name: str) -> Any:
 
 def behind_autograd(vm: Any, code: str, detail: str) -> Break:
     """A break after a graph that no compiler may have: the answer is in autograd's own record of each operation."""
-    if vm.recorder.in_order or Strategy.COMPILER in vm.turned_off:
+    if vm.recorder.backend.in_order or Strategy.COMPILER in vm.turned_off:
         return Break(code, detail)
     return Break(code, detail, turn_off=Strategy.COMPILER)
 
@@ -107,8 +107,8 @@ def is_leaf(vm: Any, fake: Any, tracker: Any) -> bool:
 
 
 def _read_grad(vm: Any, fake: Any, tracker: Any) -> Any:
-    if id(fake) in vm.tensor_grads:
-        return vm.tensor_grads[id(fake)][1]
+    if id(fake) in vm.tensors.grads:
+        return vm.tensors.grads[id(fake)][1]
     if not is_leaf(vm, fake, tracker) and not keeps_gradient(vm, fake, tracker):
         raise Break("SB016", "grad of a tensor that is no leaf, which warns", asks_caller=True)
     if tracker is None:
@@ -121,7 +121,7 @@ def _read_grad(vm: Any, fake: Any, tracker: Any) -> Any:
 def keeps_gradient(vm: Any, fake: Any, tracker: Any) -> bool:
     """Whether retain_grad() was called on a tensor that is no leaf; what the trace itself has made had no backward."""
     if tracker is None:
-        return id(fake) in vm.retained
+        return id(fake) in vm.autograd.retained
     with torch._C.DisableTorchFunction():
         kept = tracker.original.retains_grad
     if kept:
@@ -163,7 +163,7 @@ def set_requires_grad(vm: Any, fake: Any, value: Any) -> None:
         return
     if allowed and value and not inference and may_become_leaf(vm, fake):
         vm.recorder.require_grad(fake)
-        vm.new_leaves.append(fake)
+        vm.autograd.leaves.append(fake)
         return
     tracker = vm.heap.by_standin.get(id(fake))
     if allowed and tracker is not None and not inference and is_leaf(vm, fake, tracker) and may_be_noted(vm, fake):
@@ -178,19 +178,19 @@ def set_requires_grad(vm: Any, fake: Any, value: Any) -> None:
 def may_become_leaf(vm: Any, fake: Any) -> bool:
     """Whether a tensor of the graph can be made a leaf there: as long as it stays there (see require_inner_leaves)."""
     return Strategy.NEW_LEAVES not in vm.turned_off and vm.heap.by_standin.get(id(fake)) is None \
-        and vm.recorder.enclosing is None and torch.is_grad_enabled()
+        and vm.recorder.scope.enclosing is None and torch.is_grad_enabled()
 
 
 def require_inner_leaves(vm: Any, outputs: list[Any]) -> None:
     """A compiled graph returns no leaves of its own, and no gradient where none of its inputs has one: cut it there."""
-    if not vm.new_leaves or vm.recorder.in_order:
+    if not vm.autograd.leaves or vm.recorder.backend.in_order:
         return
     with torch._C.DisableTorchFunction():
-        escapes = any(output is leaf for output in outputs for leaf in vm.new_leaves)
+        escapes = any(output is leaf for output in outputs for leaf in vm.autograd.leaves)
         rootless = any(type(output) is FakeTensor and output.requires_grad for output in outputs) \
             and not any(type(given.fake) is FakeTensor and given.fake.requires_grad for given in vm.recorder.inputs)
     if escapes or rootless:
-        if vm.recorder.symbols.has_fresh or vm.recorder.writes_in_place and vm.recorder.propagation.served:
+        if vm.recorder.symbols.has_fresh or vm.recorder.log.in_place and vm.recorder.propagation.served:
             raise Break("SB016", "requires_grad becomes True", turn_off=Strategy.NEW_LEAVES)
         for node in vm.recorder.graph.find_nodes(op="call_method", target="requires_grad_"):
             node.meta["is_seam"] = True
@@ -205,4 +205,4 @@ def _write_grad(vm: Any, fake: Any, value: Any) -> None:
     tracker = vm.heap.by_standin.get(id(fake))
     if tracker is None or not is_leaf(vm, fake, tracker):
         raise Break("SB016", "assignment to grad of a tensor that is no leaf from outside")
-    vm.tensor_grads[id(fake)] = (fake, value)
+    vm.tensors.grads[id(fake)] = (fake, value)

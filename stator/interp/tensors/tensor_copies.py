@@ -61,15 +61,15 @@ def copy_before_graph(vm: Any, fake: Any, memo: Any) -> Any:
     original, source, outside = original_of(vm, fake)
     if original is None:
         raise Break("SB005", "copy.deepcopy of a tensor that the graph makes")
-    if id(fake) in vm.data_notes:
+    if id(fake) in vm.tensors.data:
         raise Break("SB006", "copy.deepcopy of a tensor whose memory has changed")
-    if id(fake) in vm.grad_flags:
+    if id(fake) in vm.tensors.flags:
         raise Break("SB016", "copy.deepcopy of a leaf whose requires_grad has changed")
     refuse_other_worlds(vm, fake)
     refuse_written(vm, fake)
-    notes = vm.copy_memos.get(id(memo))
+    notes = vm.residual.copy_memos.get(id(memo))
     if notes is None:
-        notes = vm.copy_memos[id(memo)] = Memo(len(vm.copy_memos), memo)
+        notes = vm.residual.copy_memos[id(memo)] = Memo(len(vm.residual.copy_memos), memo)
     with torch._C.DisableTorchFunction(), unset_fake_temporarily():
         example = copy.deepcopy(original, notes.examples)
         if (example.shape, example.stride(), example.storage_offset()) != (
@@ -79,11 +79,11 @@ def copy_before_graph(vm: Any, fake: Any, memo: Any) -> Any:
         notes.originals.append((original, source))
         facts = layouts(*(tensor for tensor, _ in notes.originals))
         vm.heap.guard(CallOf(Pinned(layouts), tuple(each for _, each in notes.originals)), Kind.FRESH_CALL, facts)
-    place = Copied(len(vm.copies), source.text())
+    place = Copied(len(vm.residual.copies), source.text())
     made = vm.recorder.add_input(example, place)
     vm.recorder.inputs[-1].tensor = None  # nothing is known of what it will hold, and nobody else has it
     vm.recorder.copies[id(made)] = (example, place)
-    vm.copies.append(TensorCopy(source, notes.number, place))
+    vm.residual.copies.append(TensorCopy(source, notes.number, place))
     return made
 
 
@@ -102,16 +102,16 @@ def refuse_other_worlds(vm: Any, fake: Any) -> None:
             raise Break("SB005", "copy.deepcopy of a tensor of varying size")
         special = fake.layout is not torch.strided or fake.is_quantized or fake.is_conj() or fake.is_neg() \
             or fake.device.type not in ("cpu", "cuda")
-    if special or torch.is_inference_mode_enabled() or vm.modes or vm.recorder.enclosing is not None or vm.locks \
-            or vm.watched_effects or id(fake) in vm.recorder.classes or vm.tensor_attributes.get(id(fake)) \
-            or id(fake) in vm.tensor_grads:
+    if special or torch.is_inference_mode_enabled() or vm.modes.active or vm.recorder.scope.enclosing is not None \
+            or vm.locks.used or vm.effects.watched or id(fake) in vm.recorder.classes \
+            or vm.tensors.attributes.get(id(fake)) or id(fake) in vm.tensors.grads:
         raise Break("SB005", "copy.deepcopy of a tensor with more than values, or in the middle of other effects")
 
 
 def refuse_written(vm: Any, fake: Any) -> None:
     """The graph has not run when the copy is made: what it writes to is copied by the program itself."""
     recorder = vm.recorder
-    if not recorder.writes_in_place and not recorder.reshaped:
+    if not recorder.log.in_place and not recorder.log.reshaped:
         return
     with torch._C.DisableTorchFunction():
         address = fake.untyped_storage()._cdata
@@ -124,11 +124,11 @@ def refuse_written(vm: Any, fake: Any) -> None:
 
 def set_flag(vm: Any, fake: Any, value: bool) -> bool:
     """requires_grad of a copy that nothing has used: it is made so. False: of anything else."""
-    if id(fake) not in vm.recorder.copies or vm.recorder.node_of(fake).users or vm.recorder.enclosing is not None:
+    if id(fake) not in vm.recorder.copies or vm.recorder.node_of(fake).users or vm.recorder.scope.enclosing is not None:
         return False
     example, place = vm.recorder.copies[id(fake)]
     with torch._C.DisableTorchFunction():
         example.requires_grad_(value)
         fake.requires_grad_(value)
-    vm.copies.append(Flag(place, value))
+    vm.residual.copies.append(Flag(place, value))
     return True

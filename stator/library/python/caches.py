@@ -116,24 +116,24 @@ class CachedValue(Continuation):
 
     def __init__(self, vm: Any, call: CacheUsed, key: Any, cont: Any) -> None:
         self.call, self.key, self.cont = call, key, cont
-        self.before, self.effects = fingerprint(vm.heap), len(vm.effects)
+        self.before, self.effects = fingerprint(vm.heap), len(vm.effects.noted)
 
     def returned(self, vm: Any, frame: Frame, value: Any) -> None:
         wrapper, key = self.call.wrapper, self.key
-        pure = len(vm.effects) == self.effects and fingerprint(vm.heap) == self.before
+        pure = len(vm.effects.noted) == self.effects and fingerprint(vm.heap) == self.before
         if pure and is_shared_value(value):  # a hit gives the same, so it need not be a miss
             place = CallOf(Pinned(kept_or), (Pinned(wrapper), Pinned(key), Pinned(value)))
             vm.heap.guard(place, Kind.FRESH_CALL if is_constant(value) else Kind.ID, value)
         else:
             guard_absent(vm, wrapper, key)
         if wrapper.cache_info().maxsize != 0:
-            vm.cache_fills.setdefault(id(wrapper), []).append((key, value))
-        vm.effects.append(replace(self.call, value=value))
+            vm.caches.fills.setdefault(id(wrapper), []).append((key, value))
+        vm.effects.noted.append(replace(self.call, value=value))
         vm.give(value, self.cont)
 
     def raised(self, vm: Any, frame: Frame, exc: BaseException) -> bool:
         guard_absent(vm, self.call.wrapper, self.key)
-        vm.effects.append(replace(self.call, failed=True))
+        vm.effects.noted.append(replace(self.call, failed=True))
         return self.cont is not None and self.cont.raised(vm, frame, exc)
 
 
@@ -160,7 +160,7 @@ def _call_outside_cache(vm: Any, wrapper: Any, args: tuple[Any, ...], kwargs: An
     named = dict(zip(kwargs, originals[len(args):], strict=True))
     key = key_of(wrapper, tuple(originals[:len(args)]), named, settings()["typed"])
     call = CacheUsed(wrapper, args, kwargs, None)
-    fills = vm.cache_fills.get(id(wrapper), ())
+    fills = vm.caches.fills.get(id(wrapper), ())
     if fills:  # what was there, and what the trace has put there, must still be there
         place = CallOf(Pinned(has_room), (Pinned(wrapper), Pinned(len(fills))))
         if not has_room(wrapper, len(fills)):
@@ -168,7 +168,7 @@ def _call_outside_cache(vm: Any, wrapper: Any, args: tuple[Any, ...], kwargs: An
         vm.heap.guard(place, Kind.FRESH_CALL, True)
     for known, value in fills:
         if same_key(known, key):
-            vm.effects.append(replace(call, value=value))
+            vm.effects.noted.append(replace(call, value=value))
             return vm.give(value, cont)
     kept = kept_result(wrapper, key)
     if kept is ABSENT:
@@ -177,7 +177,7 @@ def _call_outside_cache(vm: Any, wrapper: Any, args: tuple[Any, ...], kwargs: An
     source: Any = CallOf(Pinned(kept_result), (Pinned(wrapper), Pinned(key))) if bounded or not is_lookup_key(key) \
         else Key(Pinned(table_of(wrapper)), key)
     value = vm.heap.adopt(kept, source)
-    vm.effects.append(replace(call, value=value))
+    vm.effects.noted.append(replace(call, value=value))
     vm.give(value, cont)
 
 

@@ -111,7 +111,7 @@ def _member_get(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
         return vm.give(args[0], cont)
     name = args[0].__name__
     if type(args[1]) is FakeTensor and original(name) is args[0]:  # perhaps called by what the program put in its place
-        return vm.give_tensor_member(args[1], vm.recorder.class_of(args[1]), name, args[0], cont)
+        return vm.give_tensor_member(args[1], vm.recorder.services.class_of(args[1]), name, args[0], cont)
     read_c_member(vm, args[0], args[1], cont)
 
 

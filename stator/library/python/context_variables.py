@@ -73,21 +73,21 @@ def is_read_by_c(variable: contextvars.ContextVar[Any]) -> bool:
 
 
 def _last_set(vm: Any, variable: Any) -> ContextSet | None:
-    return next((each for each in reversed(vm.context_sets) if each.variable is variable), None)
+    return next((each for each in reversed(vm.contexts.sets) if each.variable is variable), None)
 
 
 @rule(contextvars.ContextVar.set)
 def _set(vm: Any, first: Any, second: Any, /) -> Any:
     if vm.heap.tracker_of(first) is None:
         raise Break("SB013", "a ContextVar made inside the trace")
-    if vm.watched_effects:
+    if vm.effects.watched:
         raise Break("SB015", "a context variable is set after output through the user's own code, which can see it")
     variable = vm.guard_identity(first)
     if is_read_by_c(variable):
         raise Break("SB013", f"the context variable {variable.name} is set, which C code reads")
     token = contextvars.Context().run(variable.set, None)
     vm.fresh[id(token)] = token
-    vm.context_sets.append(ContextSet(variable, vm.heap.source_of(first), token, second))
+    vm.contexts.sets.append(ContextSet(variable, vm.heap.source_of(first), token, second))
     return token
 
 
@@ -97,5 +97,5 @@ def _reset(vm: Any, first: Any, second: Any, /) -> Any:
     last = None if vm.heap.tracker_of(first) is None else _last_set(vm, vm.guard_identity(first))
     if last is None or last.token is not second:
         raise Break("SB001", "the reset of a context variable to another value than that before its last set()")
-    vm.context_sets.remove(last)
+    vm.contexts.sets.remove(last)
     return None

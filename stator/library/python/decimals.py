@@ -24,9 +24,9 @@ _EXACT = (str, int, bool, float, decimal.Decimal, tuple, list)
 def own_context(vm: Any) -> Iterator[None]:
     """Whatever decimals are computed, no flag of the user's is raised."""
     users = decimal.getcontext()
-    vm.decimal_context = users.copy()
-    vm.decimal_context.clear_flags()
-    decimal.setcontext(vm.decimal_context)
+    vm.contexts.decimal = users.copy()
+    vm.contexts.decimal.clear_flags()
+    decimal.setcontext(vm.contexts.decimal)
     try:
         yield
     finally:
@@ -35,9 +35,9 @@ def own_context(vm: Any) -> Iterator[None]:
 
 def raised_flags(vm: Any) -> tuple[Any, ...]:
     """The signals that the trace met."""
-    if vm.decimal_context is None:
+    if vm.contexts.decimal is None:
         return ()
-    return tuple(signal for signal, raised in vm.decimal_context.flags.items() if raised)
+    return tuple(signal for signal, raised in vm.contexts.decimal.flags.items() if raised)
 
 
 def raise_flags(signals: tuple[Any, ...]) -> None:

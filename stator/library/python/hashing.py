@@ -124,7 +124,7 @@ def _of_the_users_receiver(vm: Any, method: Any) -> Any:
 def _noted(vm: Any, value: Any, number: int) -> int:
     """The residual's object has another address: it is asked again where the number leaves the trace."""
     if _moves(vm, value):
-        vm.asked_hashes[number] = value
+        vm.identity.hashes[number] = value
     return number
 
 

@@ -130,7 +130,7 @@ def _keep_slotnames(vm: Any, cls: type, names: list[str]) -> None:
     known = "__slotnames__" in cls.__dict__
     if id(cls) not in vm.fresh:
         vm.heap.guard(DictOf(Pinned(cls)), Kind.PRESENT if known else Kind.ABSENT, "__slotnames__")
-        known = known or "__slotnames__" in vm.class_overlays.get(cls, {})
+        known = known or "__slotnames__" in vm.classes.overlays.get(cls, {})
     if not known:
         store_on_class(vm, cls, "__slotnames__", names, DISCARD)
 

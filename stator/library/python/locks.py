@@ -45,7 +45,7 @@ _COUNT = re.compile(r" count=(\d+) ")
 
 
 def _state(vm: Any, lock: Any) -> LockState | None:
-    return vm.locks.get(id(lock))
+    return vm.locks.used.get(id(lock))
 
 
 def _is_fresh(vm: Any, lock: Any) -> bool:
@@ -62,11 +62,11 @@ def _acquire(vm: Any, lock: Any, waits: bool) -> bool:
         state.depth += 1
         return True
     source = vm.heap.source_of(lock)
-    if vm.lock_answers.get(source):
+    if vm.locks.answers.get(source):
         raise Break("SB018", "a lock that was seen taken")
-    if vm.watched_effects:
+    if vm.effects.watched:
         raise Break("SB018", "a lock that is taken after output through the user's own code, which may take it too")
-    vm.locks[id(lock)] = LockState(lock, source, True, 1, 1)
+    vm.locks.used[id(lock)] = LockState(lock, source, True, 1, 1)
     vm.heap.note_handled(lock)
     return True
 
@@ -79,7 +79,7 @@ def _release(vm: Any, lock: Any) -> None:
             raise Break("SB018", "the release of a lock that is not held")
         source = vm.heap.source_of(lock)
         vm.heap.guard(CallOf(Pinned(held_count), (source,)), Kind.FRESH_CALL, count)
-        state = vm.locks[id(lock)] = LockState(lock, source, False, count, count)
+        state = vm.locks.used[id(lock)] = LockState(lock, source, False, count, count)
         vm.heap.note_handled(lock)
     if state.depth == 0:
         raise Break("SB018", "the release of a lock that is not held")
@@ -120,7 +120,7 @@ def _asked_rule(function: Any) -> Any:
             return vm.give(state.depth > 0, cont)
         source, count = vm.heap.source_of(lock), held_count(lock)
         vm.heap.guard(CallOf(Pinned(held_count), (source,)), Kind.FRESH_CALL, count)
-        vm.lock_answers[source] = count
+        vm.locks.answers[source] = count
         vm.give(count > 0, cont)
     return asked
 

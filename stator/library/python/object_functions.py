@@ -261,7 +261,7 @@ def _guard_names_of_class(vm: Any, cls: type) -> None:
 def _id(vm: Any, args: Any, kwargs: Any) -> Any:
     number = id(vm.guard_identity(args[0]))
     if type(args[0]) is tuple and id(args[0]) not in vm.heap.by_standin:
-        vm.addresses.add(number)  # and not held: iterators fill a tuple again that nobody else holds
+        vm.identity.addresses.add(number)  # and not held: iterators fill a tuple again that nobody else holds
     elif id(args[0]) not in vm.heap.by_standin and find(vm, type(args[0]), "__del__") is MISSING:
-        vm.asked_ids[number] = args[0]
+        vm.identity.ids[number] = args[0]
     return number

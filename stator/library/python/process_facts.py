@@ -20,8 +20,8 @@ from stator.source import CallOf, Pinned
 @rule(sys.getrecursionlimit)
 def _recursion_limit(vm: Any, args: Any, kwargs: Any) -> Any:
     """The trace runs under a limit of its own; the program sees the user's."""
-    vm.heap.guard(CallOf(Pinned(sys.getrecursionlimit)), Kind.FRESH_CALL, vm.recursion_limit)
-    return vm.recursion_limit
+    vm.heap.guard(CallOf(Pinned(sys.getrecursionlimit)), Kind.FRESH_CALL, vm.progress.recursion_limit)
+    return vm.progress.recursion_limit
 
 
 @rule(sys.get_int_max_str_digits)

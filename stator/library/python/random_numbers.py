@@ -65,8 +65,8 @@ def draw(vm: Any, function: Any, args: Any, kwargs: Any, bounds: Any = None) -> 
         why = f"{name}() of a {cls.__name__}"
     elif not all(map(_is_plain, (*values, *named.values()))):
         why = f"{name}() of other things than numbers"
-    elif vm.recorder.enclosing is not None or not vm.recorder.data_dependent or vm.locks \
-            or vm.watched_effects:
+    elif vm.recorder.scope.enclosing is not None or not vm.recorder.scope.data_dependent or vm.locks.used \
+            or vm.effects.watched:
         why = f"{name}() where the graph may not wait for a number"
     if why:
         raise Break("SB013", f"a random number: {why}", leave=random.__file__)
@@ -77,9 +77,9 @@ def draw(vm: Any, function: Any, args: Any, kwargs: Any, bounds: Any = None) -> 
         return drawn_list(vm, function, source, values, named, example, bounds)
     if type(example) is not int and type(example) is not float:
         raise Break("SB013", f"a random number: {name}() that makes a {type(example).__name__}", leave=random.__file__)
-    place = Drawn(len(vm.draws), name)
+    place = Drawn(len(vm.residual.draws), name)
     number = vm.recorder.add_drawn(type(example), place, bounds or _range(name, values, named, example))
-    vm.draws.append(Draw(function, source, values, tuple(named.items()), place))
+    vm.residual.draws.append(Draw(function, source, values, tuple(named.items()), place))
     return number
 
 
@@ -128,21 +128,21 @@ _MOST_NUMBERS = 64
 
 def drawn_list(vm: Any, function: Any, stream: Source, values: Any, named: Any, example: Any, bounds: Any) -> Any:
     """A list of numbers that the residual draws together."""
-    place = Drawn(len(vm.draws), function.__name__)
+    place = Drawn(len(vm.residual.draws), function.__name__)
     parts = tuple(Drawn((place.index, number), function.__name__) for number in range(len(example)))
-    vm.draws.append(Draw(function, stream, values, tuple(named.items()), place, parts))
+    vm.residual.draws.append(Draw(function, stream, values, tuple(named.items()), place, parts))
     return [vm.recorder.add_drawn(type(bounds[0]), part, bounds) for part in parts]
 
 
 def drawn_array(vm: Any, function: Any, stream: Source, values: Any, named: Any, example: Any) -> Any:
     """An array that the residual draws: the trace knows its layout, and the graph has its memory as an input."""
-    place = Drawn(len(vm.draws), function.__name__)
+    place = Drawn(len(vm.residual.draws), function.__name__)
     fake = vm.recorder.add_input(real_tensor(example), place)
     vm.recorder.inputs[-1].tensor = None  # nothing is known of what it will hold
     memory = vm.heap.arrays
     memory.backed[id(example)] = (example, fake)
     memory.drawn[id(example)] = place
-    vm.draws.append(Draw(function, stream, values, tuple(named.items()), place))
+    vm.residual.draws.append(Draw(function, stream, values, tuple(named.items()), place))
     return example
 
 

@@ -14,13 +14,13 @@ from stator.settings import marks, stance
 
 @rule(marks.error_policy)
 def _error_policy(vm: Any, args: Any, kwargs: Any) -> Any:
-    return vm.error_policy
+    return vm.policy.error_policy
 
 
 @rule(marks.set_error_policy)
 def _set_error_policy(vm: Any, args: Any, kwargs: Any) -> Any:
     """The trace's own policy changes; the residual leaves the thread's as the trace leaves its own."""
-    before, vm.error_policy = vm.error_policy, args[0]
+    before, vm.policy.error_policy = vm.policy.error_policy, args[0]
     return before
 
 

@@ -184,13 +184,13 @@ def new_class(vm: Any, meta: type, args: Any, kwargs: Any, cont: Any) -> None:
     namespace = {key: value.force() if type(value) is Box else value for key, value in namespace.items()}
     if "__module__" not in namespace and (module := caller_module(vm, 0)) is not MISSING:
         namespace["__module__"] = module  # C code would ask the frame that it finds: one of ours
-    vm.making_classes += 1
+    vm.classes.making += 1
     try:
         if any(is_a(base, type) and torch.Tensor in base.__mro__ for base in bases):
             refuse_patched(vm, "__init_subclass__")
         cls = vm.native(type.__new__, (meta, name, bases, namespace), kwargs)
     finally:
-        vm.making_classes -= 1
+        vm.classes.making -= 1
     vm.fresh[id(cls)] = cls
     vm.give(cls, cont)
 

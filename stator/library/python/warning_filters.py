@@ -83,9 +83,9 @@ def _change(function: Any) -> Any:
                 function is warnings.resetwarnings and (args or kwargs):
             raise _refused("to others than plain ones that raise nothing")
         vm.heap.guard(CallOf(Pinned(warnings_can_raise)), Kind.FRESH_CALL, False)
-        vm.filters_changed = True
-        if vm.recordings:
-            vm.recordings[-1].change(function, tuple(args), dict(kwargs))
+        vm.warnings.changed = True
+        if vm.warnings.recordings:
+            vm.warnings.recordings[-1].change(function, tuple(args), dict(kwargs))
         note(vm, FiltersChanged(function, tuple(args), dict(kwargs)), False, warnings)
         vm.give(None, cont)
     return run
@@ -98,36 +98,38 @@ for _function in (warnings.simplefilter, warnings.filterwarnings, warnings.reset
 @rule(_OPEN, arity=(1,))
 def _enter(vm: Any, args: Any, kwargs: Any) -> Any:
     manager = _plain_manager(vm, args[0])
-    if read_instance_dict(vm, manager, "_entered") is not False or id(manager) in vm.filter_managers:
+    if read_instance_dict(vm, manager, "_entered") is not False or id(manager) in vm.warnings.managers:
         raise _refused("a catch_warnings is entered twice")
     recorded = read_instance_dict(vm, manager, "_record") is True
     if recorded:
         begin_recording(vm, manager)
-    elif vm.recordings:
+    elif vm.warnings.recordings:
         raise _refused("by a catch_warnings inside one that records")
-    vm.filter_managers[id(manager)] = manager
+    vm.warnings.managers[id(manager)] = manager
     note(vm, FiltersKept(manager, _OPEN), False, warnings)
-    return vm.recordings[-1].log if recorded else None
+    return vm.warnings.recordings[-1].log if recorded else None
 
 
 def begin_recording(vm: Any, manager: Any) -> None:
     recorder = vm.recorder
     if RECORDED in vm.turned_off:
-        raise _refused(f"by catch_warnings(record=True), and under it: {vm.why_off.get(RECORDED, '')}")
-    if recorder.enclosing is not None or recorder.wrappers.behind or vm.modes or id(manager) in vm.heap.by_standin:
+        raise _refused(f"by catch_warnings(record=True), and under it: {vm.policy.why_off.get(RECORDED, '')}")
+    if recorder.scope.enclosing is not None or recorder.wrappers.behind or vm.modes.active \
+            or id(manager) in vm.heap.by_standin:
         raise _refused("by catch_warnings(record=True)")
-    vm.recordings.append(Recording(manager, vm.recordings[-1] if vm.recordings else None, recorder.propagation.enabled))
+    outer = vm.warnings.recordings[-1] if vm.warnings.recordings else None
+    vm.warnings.recordings.append(Recording(manager, outer, recorder.propagation.enabled))
     recorder.propagation.enabled = False  # a remembered operation says nothing
-    recorder.listening = listening
+    recorder.services.listening = listening
 
 
 def end_recording(vm: Any, manager: Any) -> None:
-    recording = vm.recordings[-1]
+    recording = vm.warnings.recordings[-1]
     if recording.manager is not manager:
         raise _refused("by a catch_warnings(record=True) that is not the last one entered")
-    vm.recordings.pop()
-    if not vm.recordings:
-        vm.recorder.listening = muted
+    vm.warnings.recordings.pop()
+    if not vm.warnings.recordings:
+        vm.recorder.services.listening = muted
         vm.recorder.propagation.enabled = recording.propagates
 
 
@@ -139,23 +141,23 @@ def watch_warnings(vm: Any) -> None:
 
 
 def require_ended(vm: Any) -> None:
-    if vm.recordings:
+    if vm.warnings.recordings:
         raise Break("SB006", f"{RECORDED}, at the end of the call", turn_off=RECORDED)
 
 
 @rule(_CLOSE)
 def _exit(vm: Any, args: Any, kwargs: Any) -> Any:
     manager = _plain_manager(vm, args[0])
-    if vm.recordings:
+    if vm.warnings.recordings:
         end_recording(vm, manager)
-    if vm.filter_managers.pop(id(manager), None) is None:
+    if vm.warnings.managers.pop(id(manager), None) is None:
         tracker = vm.heap.by_standin.get(id(manager))
         if tracker is None or read_instance_dict(vm, manager, "_entered") is not True:
             raise _refused("a catch_warnings is left that was not entered")
         if saved_can_raise(tracker.original):
             raise _refused("a filter makes exceptions of warnings")
         vm.heap.guard(CallOf(Pinned(saved_can_raise), (tracker.source,)), Kind.FRESH_CALL, False)
-    vm.filters_changed = True
+    vm.warnings.changed = True
     note(vm, FiltersKept(manager, _CLOSE), False, warnings)
     return None
 

@@ -39,12 +39,12 @@ def _check(vm: Any, args: Any) -> None:
     if callback is not None and vm.heap.tracker_of(args[0]) is not None:
         if WEAK in vm.turned_off:
             raise Break("SB019", "a weak reference with a callback, to an object from outside that may be let go")
-        vm.tells_of_deaths = True
+        vm.identity.tells_of_deaths = True
 
 
 def refuse_untold_deaths(vm: Any) -> None:
     """A stand-in lives as long as the trace: a collection of weak references counts it, also after it was let go."""
-    if vm.tells_of_deaths and anything_let_go(vm.heap):
+    if vm.identity.tells_of_deaths and anything_let_go(vm.heap):
         raise Break("SB019", "an object from outside is let go that a collection refers to weakly", turn_off=WEAK)
 
 
@@ -84,7 +84,7 @@ def _referent(vm: Any, reference: Any, /) -> Any:
         raise Break("SB019", f"a {type(reference).__name__}")
     referent = referent_of(reference)
     tracker = None if referent is None else vm.heap.tracker_of(referent)
-    if tracker is not None and (anything_let_go(vm.heap) or id(tracker.original) in vm.handed
+    if tracker is not None and (anything_let_go(vm.heap) or id(tracker.original) in vm.identity.handed
                                 and not _is_in_a_variable(vm, referent, tracker.original)):
         raise Break("SB019", "a weak reference that is asked after an object from outside was let go")
     is_kept = is_a(referent, _KEPT) or type(referent) is FakeTensor

@@ -24,7 +24,7 @@ from stator.graph.autograd.autograd_metadata import Remembered
 from stator.guards.guard import is_constant
 from stator.interp.frame import Continuation, Frame
 from stator.interp.rule_registry import rule
-from stator.library.torch.derivatives.autograd_functions import pending_writes
+from stator.interp.state.mechanisms import fingerprints
 from stator.library.torch.higher_order_operators import finish, interpreted, modules_of
 from stator.library.torch.remade_functions import outside_callable
 from stator.library.torch.saved_tensor_hooks import why_disabled
@@ -39,12 +39,9 @@ class Region:
 
     def __init__(self, vm: Any, reentrant: bool, keeps_stream: bool) -> None:
         self.reentrant, self.keeps_stream = reentrant, keeps_stream
-        self.marks = vm.recorder.marks
+        self.marks = vm.recorder.region.marks
         self.last = vm.recorder.graph._root._prev
-        self.before = self.written(vm) if torch.is_grad_enabled() else None
-
-    def written(self, vm: Any) -> Any:
-        return pending_writes(vm), len(vm.draws), len(vm.copies)
+        self.before = fingerprints(vm) if torch.is_grad_enabled() else None
 
     def nodes(self, vm: Any) -> set[Any]:
         found, node = set(), vm.recorder.graph._root._prev
@@ -58,7 +55,7 @@ class Region:
         nodes = self.nodes(vm)
         if not self.reentrant and not any(wants_grad(node) for node in nodes):
             return  # nothing will be run again
-        if self.written(vm) != self.before:
+        if fingerprints(vm) != self.before:
             raise Break("SB016", "a checkpoint of a function with effects, which the backward pass repeats")
         if writes_outside(nodes):
             raise Break("SB016", "a checkpoint of a function that changes tensors in place, which the backward pass "
@@ -84,13 +81,13 @@ class EndOfRegion(Continuation):
         self.region, self.cont = region, cont
 
     def returned(self, vm: Any, frame: Frame, value: Any) -> None:
-        vm.recorder.marks = self.region.marks
+        vm.recorder.region.marks = self.region.marks
         if self.region.before is not None:
             self.region.require_repeatable(vm, value)
         vm.give(value, self.cont)
 
     def raised(self, vm: Any, frame: Frame, exc: BaseException) -> bool:
-        vm.recorder.marks = self.region.marks
+        vm.recorder.region.marks = self.region.marks
         return self.cont is not None and self.cont.raised(vm, frame, exc)
 
 
@@ -107,7 +104,7 @@ def _checkpoint(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
         raise Break("SB016", "a checkpoint where hooks on saved tensors are forbidden")
     if torch.is_inference_mode_enabled() and torch.is_grad_enabled():
         raise Break("SB016", "a checkpoint in inference mode with gradients on, which some versions of torch refuse")
-    if vm.recorder.under_hooks:
+    if vm.recorder.region.under_hooks:
         raise Break("SB016", "a checkpoint under hooks on saved tensors")
     function, *rest = args
     contexts = options.get("context_fn", noop_context_fn)
@@ -115,7 +112,7 @@ def _checkpoint(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
         return vm.give(selective(vm, function, tuple(rest), given, contexts), cont)
     region = Region(vm, reentrant, options.get("preserve_rng_state", True) is not False)
     # An inner region is part of the outer one, which recomputes it anyway.
-    vm.recorder.marks = region.marks or {"recompute": CheckpointPolicy.PREFER_RECOMPUTE,
+    vm.recorder.region.marks = region.marks or {"recompute": CheckpointPolicy.PREFER_RECOMPUTE,
                                          "ac_graph_id": next(_graph_ids)}
     vm.call(function, tuple(rest), given, EndOfRegion(region, cont))
 

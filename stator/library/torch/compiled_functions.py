@@ -47,7 +47,7 @@ def makes_compiled(maker: Any) -> None:
         if type(made) is not _core.CompiledFunction:
             raise refused("that makes something else than a compiled function")
         vm.fresh[id(made)] = made
-        vm.compiled_inside[id(made)] = Making(made, maker, given, settings, dict(vars(made)))
+        vm.functions.compiled_inside[id(made)] = Making(made, maker, given, settings, dict(vars(made)))
         return made
 
 

@@ -34,7 +34,7 @@ def _is_compiling(vm: Any, args: Any, kwargs: Any) -> Any:
     """torch's optimisers ask in order to spare another tracer scalars; here they compute as they do eagerly."""
     optimiser = vm.frame.scope.namespace.get("__name__", "").startswith("torch.optim")
     shown = Strategy.COMPILING_SHOWN not in vm.turned_off and not optimiser
-    vm.compiling_shown = vm.compiling_shown or shown
+    vm.policy.compiling_shown = vm.policy.compiling_shown or shown
     return shown
 
 
@@ -50,13 +50,14 @@ rule(torch._C._log_api_usage_once)(_constant(None))
 @rule(torch._C._has_torch_function, torch.overrides.has_torch_function)
 def _has_torch_function(vm: Any, args: Any, kwargs: Any) -> Any:
     """Plain tensors have none of their own; of the modes, the tracer's must not show."""
-    return bool(vm.modes or overriding(vm, vm.collect(args[0])))
+    return bool(vm.modes.active or overriding(vm, vm.collect(args[0])))
 
 
 @rule(torch._C._has_torch_function_unary, torch._C._has_torch_function_variadic,
       torch.overrides.has_torch_function_unary, torch.overrides.has_torch_function_variadic)
 def _has_torch_function_variadic(vm: Any, args: Any, kwargs: Any) -> Any:
-    return bool(vm.modes or overriding(vm, [value for value in args if type(value) not in (list, tuple)]))
+    single = [value for value in args if type(value) not in (list, tuple)]
+    return bool(vm.modes.active or overriding(vm, single))
 
 
 @rule(marks.graph_break)

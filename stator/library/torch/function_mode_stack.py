@@ -48,12 +48,12 @@ def _refuse_device(vm: Any) -> None:
 @rule(C._len_torch_function_stack, arity=(0,))
 def _len(vm: Any, args: Any, kwargs: Any) -> Any:
     _refuse_device(vm)
-    return len(vm.modes)
+    return len(vm.modes.active)
 
 
 @rule(C._get_function_stack_at)
 def _get(vm: Any, value: Any, /) -> Any:
     _refuse_device(vm)
-    if type(value) is not int or not 0 <= value < len(vm.modes):
+    if type(value) is not int or not 0 <= value < len(vm.modes.active):
         raise Break("SB005", "a place outside the stack of modes")
-    return vm.modes[value]
+    return vm.modes.active[value]

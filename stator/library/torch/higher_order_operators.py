@@ -305,11 +305,11 @@ def number_of(query: Any) -> Any:
 
 def attention_function(vm: Any, function: Any, given: list[Any]) -> tuple[Any, tuple[Any, ...]]:
     """The graph of a score or mask function, and what it takes from outside beside its arguments."""
-    vm.indexes_stay_tensors, before = True, vm.indexes_stay_tensors  # bias[position]: no position is known
+    vm.modes.indexes_stay_tensors, before = True, vm.modes.indexes_stay_tensors  # bias[position]: no position is known
     try:
         part, result = interpreted(vm, "flex_attention", function, given, ())
     finally:
-        vm.indexes_stay_tensors = before
+        vm.modes.indexes_stay_tensors = before
     if type(result) is not FakeTensor or result.dim():
         raise Break("SB016", "flex_attention with a function that returns something else than one number")
     with part.reopened():

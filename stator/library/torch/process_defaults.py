@@ -58,7 +58,7 @@ def _set_default_device(vm: Any, args: Any, kwargs: Any) -> Any:
     now = state.default_device[0] if state.default_device else process_device()
     if type(wanted) not in (str, torch.device, type(None)):
         raise Break("SB006", "torch.set_default_device of what is no device")
-    if state.devices != ([] if now is None else [now]) or vm.modes:
+    if state.devices != ([] if now is None else [now]) or vm.modes.active:
         raise Break("SB006", "torch.set_default_device inside `with torch.device(...)` or beside another mode")
     try:
         device = None if wanted is None else torch.device(wanted)

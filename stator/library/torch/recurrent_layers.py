@@ -26,7 +26,7 @@ def _recurrent(function: Any) -> Any:
         if can_be_cut(vm):
             return vm.give(between_pieces(vm, function, args, kwargs), cont)
         given = dict(zip(NAMES, args, strict=False)) | kwargs
-        if vm.recorder.in_order or vm.modes or set(given) != set(NAMES) or not is_dropped_between(given):
+        if vm.recorder.backend.in_order or vm.modes.active or set(given) != set(NAMES) or not is_dropped_between(given):
             return vm.give(vm.torch_call(function, args, kwargs, asked=True), cont)
         vm.give(layers_of(vm, function, given), cont)
     return call
@@ -35,10 +35,11 @@ def _recurrent(function: Any) -> Any:
 def can_be_cut(vm: Any) -> bool:
     """Whether the graph's compiler may get two pieces of it instead of this call (see rules_seams.require_plain)."""
     recorder = vm.recorder
-    if recorder.in_order or not (recorder.may_be_cut or torch._C._is_any_autocast_enabled()):
+    if recorder.backend.in_order or not (recorder.backend.may_be_cut or torch._C._is_any_autocast_enabled()):
         return False
-    return recorder.enclosing is None and not (recorder.tangents or recorder.marks or vm.modes or recorder.classes
-                                               or recorder.wrappers.behind or recorder.symbols.has_fresh)
+    return recorder.scope.enclosing is None and not (
+        recorder.region.tangents or recorder.region.marks or vm.modes.active or recorder.classes
+        or recorder.wrappers.behind or recorder.symbols.has_fresh)
 
 
 def between_pieces(vm: Any, function: Any, args: Any, kwargs: Any) -> Any:
@@ -47,11 +48,11 @@ def between_pieces(vm: Any, function: Any, args: Any, kwargs: Any) -> Any:
         if recorder.propagation.served:
             raise ExactNeeded
         recorder.propagation.enabled = False
-    recorder.marks = {"is_seam": BETTER_CUT}
+    recorder.region.marks = {"is_seam": BETTER_CUT}
     try:
         return vm.torch_call(function, args, kwargs, asked=True)
     finally:
-        recorder.marks = {}
+        recorder.region.marks = {}
 
 
 def is_dropped_between(given: dict[str, Any]) -> bool:

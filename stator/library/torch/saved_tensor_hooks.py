@@ -67,12 +67,12 @@ def _push(vm: Any, args: Any, kwargs: Any) -> Any:
         raise refused(HOOKS)
     if why_disabled(vm) is not None:
         raise refused(f"{HOOKS} where they are forbidden")
-    pushed = vm.pushed_hooks
+    pushed = vm.autograd.pushed_hooks
     if HOOKS in vm.turned_off:
-        raise refused(vm.why_off.get(HOOKS, HOOKS))
-    if recorder.enclosing is not None or recorder.tangents or vm.modes or recorder.classes \
-            or recorder.wrappers.behind or recorder.symbols.has_fresh and not recorder.in_order \
-            or recorder.marks and not pushed:
+        raise refused(vm.policy.why_off.get(HOOKS, HOOKS))
+    if recorder.scope.enclosing is not None or recorder.region.tangents or vm.modes.active or recorder.classes \
+            or recorder.wrappers.behind or recorder.symbols.has_fresh and not recorder.backend.in_order \
+            or recorder.region.marks and not pushed:
         raise refused(HOOKS)
     if has_changes(vm):
         raise refused(f"{HOOKS}, pushed after changes that are still to be written back")
@@ -81,35 +81,35 @@ def _push(vm: Any, args: Any, kwargs: Any) -> Any:
             raise ExactNeeded
         recorder.propagation.enabled = False
     lossless = all(getattr(each, "__code__", None) in _LOSSLESS for each in args)
-    pack, unpack = (outside_callable(vm, HOOKS, each, None if lossless else vm.hook_cells) for each in args)
-    entry = Pushed(args[0], lossless, recorder.marks)
+    pack, unpack = (outside_callable(vm, HOOKS, each, None if lossless else vm.autograd.hook_cells) for each in args)
+    entry = Pushed(args[0], lossless, recorder.region.marks)
     node = PushHooks(pack, unpack)
-    recorder.marks = {}
+    recorder.region.marks = {}
     recorder.record("call_function", node, (), {}, None)
-    recorder.marks = {} if lossless else {"is_seam": True}
+    recorder.region.marks = {} if lossless else {"is_seam": True}
     A._push_saved_tensors_default_hooks(_noting(vm, entry), _never)
     pushed.append(entry)
-    recorder.under_hooks = True
+    recorder.region.under_hooks = True
     vm.torch_state.hooks.append(node.leave)
     return None
 
 
 @rule(A._pop_saved_tensors_default_hooks)
 def _pop(vm: Any, args: Any, kwargs: Any) -> Any:
-    if not vm.pushed_hooks:
+    if not vm.autograd.pushed_hooks:
         raise refused(f"{HOOKS}, pushed elsewhere")
-    entry, recorder = vm.pushed_hooks[-1], vm.recorder
+    entry, recorder = vm.autograd.pushed_hooks[-1], vm.recorder
     if entry.disturbed:
         raise refused(f"{HOOKS}, beside changes that are still to be written back")
-    recorder.under_hooks = False
+    recorder.region.under_hooks = False
     for fake in entry.saved.values():
         require_pure(vm, entry.pack, fake)
     A._pop_saved_tensors_default_hooks()
-    vm.pushed_hooks.pop()
-    recorder.marks = {}
+    vm.autograd.pushed_hooks.pop()
+    recorder.region.marks = {}
     recorder.record("call_function", pop_saved_tensors_hooks, (), {}, None)
-    recorder.marks = entry.marks
-    recorder.under_hooks = bool(vm.pushed_hooks)
+    recorder.region.marks = entry.marks
+    recorder.region.under_hooks = bool(vm.autograd.pushed_hooks)
     return None
 
 
@@ -132,7 +132,7 @@ def _never(packed: Any) -> Any:
 
 def has_changes(vm: Any) -> bool:
     """Whether there are objects that code of the user's would see as they were before the trace."""
-    return any(scope.overlay for scope in vm.heap.scopes.values()) or any(vm.class_overlays.values()) \
+    return any(scope.overlay for scope in vm.heap.scopes.values()) or any(vm.classes.overlays.values()) \
         or any(tracker.shape is not Shape.TENSOR for tracker in changed_trackers(vm.heap))
 
 
@@ -162,7 +162,7 @@ class HooksAround:
         self.vm, self.are_on = vm, are_on
         self.disturbed = self.changed = False
         self.checked = -1  # how many writes had been noted then
-        vm.recorder.before_saving = self.before_saving
+        vm.recorder.services.before_saving = self.before_saving
         if are_on:
             vm.replay = None  # each operation is looked at
 
@@ -177,10 +177,10 @@ class HooksAround:
 
     def has_changes(self) -> bool:
         vm = self.vm
-        if vm.effects or vm.context_sets or vm.class_overlays:
+        if vm.effects.noted or vm.contexts.sets or vm.classes.overlays:
             return True
-        if self.checked != vm.heap.writes:
-            self.checked, self.changed = vm.heap.writes, has_changes(vm)
+        if self.checked != vm.heap.changes.writes:
+            self.checked, self.changed = vm.heap.changes.writes, has_changes(vm)
         return self.changed
 
 
@@ -191,16 +191,16 @@ def _needs_grad(value: Any) -> bool:
 
 def leave_hooks(vm: Any) -> None:
     """The trace is over, whatever the program has left pushed."""
-    while vm.pushed_hooks:
-        vm.pushed_hooks.pop()
+    while vm.autograd.pushed_hooks:
+        vm.autograd.pushed_hooks.pop()
         A._pop_saved_tensors_default_hooks()
 
 
 def require_popped(vm: Any) -> None:
     """Hooks must be gone at the end of the call, and be such as they were when they were pushed."""
-    if vm.pushed_hooks:
+    if vm.autograd.pushed_hooks:
         raise refused(f"{HOOKS} are still on at the end of the call", turn_off=HOOKS)
-    if any(contents(cell) is not value for cell, value in vm.hook_cells):
+    if any(contents(cell) is not value for cell, value in vm.autograd.hook_cells):
         raise refused(f"{HOOKS}, whose variables are assigned again", turn_off=HOOKS)
 
 
@@ -225,7 +225,7 @@ def _disable(vm: Any, args: Any, kwargs: Any) -> Any:
     if kwargs or len(args) != 1 or type(args[0]) is not str:
         raise Break("SB016", f"{HOOKS}, forbidden in another way than torch's own")
     vm.heap.guard(CallOf(Pinned(saved_hooks_around)), Kind.FRESH_CALL, saved_hooks_around())
-    if saved_hooks_around() or vm.pushed_hooks:
+    if saved_hooks_around() or vm.autograd.pushed_hooks:
         raise Break("SB016", f"{HOOKS} are forbidden where there are some")
     vm.torch_state.change(SAVED_HOOKS, (False, args[0]), {})
     return None

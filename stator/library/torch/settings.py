@@ -41,7 +41,7 @@ def _setter_rule(setting: Setting) -> Any:
 
 
 def change_setting(vm: Any, setting: Setting, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    if setting.of_operators and not vm.recorder.in_order:
+    if setting.of_operators and not vm.recorder.backend.in_order:
         if not kwargs and setting.read(*args[:setting.keys]) == args[setting.keys:]:
             return
         raise Break("SB006", f"{_NAMES[setting.setter]}, which operators in a compiled graph would not see")
@@ -202,4 +202,4 @@ def _dispatch_modes(vm: Any, args: Any, kwargs: Any) -> Any:
 
 @rule(C._is_torch_function_mode_enabled)
 def _function_mode(vm: Any, args: Any, kwargs: Any) -> Any:
-    return bool(vm.modes)  # the tracer's own mode must not show
+    return bool(vm.modes.active)  # the tracer's own mode must not show

@@ -77,7 +77,7 @@ def _copy(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     with torch._C.DisableTorchFunction():
         plain = not fake.requires_grad and fake.layout is torch.strided and not fake.is_quantized \
             and not fake.is_conj() and not fake.is_neg()
-    if not plain or vm.tensor_attributes.get(id(fake)) or tracker is not None and not is_bare(tracker.original):
+    if not plain or vm.tensors.attributes.get(id(fake)) or tracker is not None and not is_bare(tracker.original):
         raise Break("SB005", "copy.copy of a tensor with more than values")
     vm.give(vm.torch_attribute(fake, "data", torch._C.TensorBase.data), cont)
 
@@ -95,7 +95,8 @@ def _deepcopy(vm: Any, args: Any, kwargs: Any) -> Any:
     """A clone, or a copy made before the graph, or one native step."""
     fake, memo = _asked_by_deepcopy(vm, args)
     tracker = vm.heap.by_standin.get(id(fake))
-    if tensor_class(vm, fake) is not torch.Tensor or vm.tensor_attributes.get(id(fake)) or id(fake) in vm.tensor_grads:
+    if tensor_class(vm, fake) is not torch.Tensor or vm.tensors.attributes.get(id(fake)) \
+            or id(fake) in vm.tensors.grads:
         raise Break("SB005", "copy.deepcopy of a tensor with more than values")
     if vm.recorder.propagation.served:
         raise ExactNeeded

@@ -48,10 +48,10 @@ def _registers(method: Any) -> Any:
             if accumulates:
                 raise Break("SB016", "a hook on the gradient of a leaf made inside the captured code")
             hook.node = registered_in_graph(vm, fake, function)
-        elif vm.recorder.enclosing is not None or version:
+        elif vm.recorder.scope.enclosing is not None or version:
             raise Break("SB016", "a hook on a tensor that was changed in place, or inside an inner graph")
         handle = object.__new__(RemovableHandle)
-        vm.hooks[id(handle)] = (handle, hook)
+        vm.autograd.hooks[id(handle)] = (handle, hook)
         vm.give(handle, cont)
     return register
 
@@ -66,13 +66,13 @@ for _method in (torch.Tensor.register_hook, torch.Tensor.register_post_accumulat
 
 @rule(RemovableHandle.remove)
 def _remove(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-    known = vm.hooks.get(id(args[0])) if args else None
+    known = vm.autograd.hooks.get(id(args[0])) if args else None
     if known is None:
         return vm.push(vm.frame_for(RemovableHandle.remove, args, kwargs), cont)
     handle, hook = known
     if hook is not None and hook.node is not None:
         hook.node.graph.erase_node(hook.node)
-    vm.hooks[id(handle)] = (handle, None)  # removing it again does nothing
+    vm.autograd.hooks[id(handle)] = (handle, None)  # removing it again does nothing
     vm.give(None, cont)
 
 

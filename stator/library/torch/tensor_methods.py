@@ -67,14 +67,14 @@ def _retain_grad(vm: Any, fake: Any, /) -> Any:
     if not wants_grad:
         vm.native_unhooked(_TensorBase.retain_grad, (fake,))  # raises what eager raises
     if not is_leaf(vm, fake, tracker):
-        if tracker is None and vm.recorder.enclosing is None and is_used(vm.recorder.node_of(fake)):
+        if tracker is None and vm.recorder.scope.enclosing is None and is_used(vm.recorder.node_of(fake)):
             vm.recorder.keep_as_it_is()
         if tracker is not None:
             raise Break("SB016", "retain_grad()")
         require_plain(vm, "retain_grad()")
         vm.recorder.record("call_function", retain_gradient, (fake,), {}, None)
-        vm.recorder.changes += 1
-        vm.retained[id(fake)] = fake
+        vm.recorder.log.changes += 1
+        vm.autograd.retained[id(fake)] = fake
     return None
 
 
@@ -198,7 +198,7 @@ def _random_between(vm: Any, args: Any, kwargs: Any) -> Any:
     """x.random_(-3, 5): compilers cannot say the operator that does it, named `from`; randint draws the same."""
     names = [name for name in ("from", "to") if name in kwargs]
     bounds = (*args[1:], *(kwargs[name] for name in names))
-    if vm.recorder.in_order or len(bounds) != 2:
+    if vm.recorder.backend.in_order or len(bounds) != 2:
         return vm.torch_call(_TensorBase.random_, args, kwargs, asked=True)
     if not all(type(bound) is int and abs(bound) <= _SMALL for bound in bounds) or bounds[0] < 0 and \
             args[0].dtype in (torch.bool, torch.uint8) or bounds[1] > 2 and args[0].dtype is torch.bool:

@@ -55,11 +55,11 @@ def require_class(cls: Any, what: str) -> None:
 
 def unhandled(vm: Any, fn: Any, args: Any) -> Any:
     """An operation below `__torch_function__`."""
-    before, vm.functions_off = vm.functions_off, 2
+    before, vm.modes.functions_off = vm.modes.functions_off, 2
     try:
         return vm.torch_call(fn, args, None)
     finally:
-        vm.functions_off = before
+        vm.modes.functions_off = before
 
 
 @rule(_TensorBase.as_subclass)
@@ -110,14 +110,14 @@ def _default_handler(vm: Any, args: Any, kwargs: Any) -> Any:
     if not all(kind in ancestors(vm, cls) for kind in bound["types"]):
         return NotImplemented
     known = len(vm.recorder.kept)
-    before, vm.functions_off = vm.functions_off, max(vm.functions_off, 1)
+    before, vm.modes.functions_off = vm.modes.functions_off, max(vm.modes.functions_off, 1)
     try:
         result = vm.call_sync(func, tuple(positional), given)
         made = {id(fake) for fake in vm.recorder.kept[known:]}
         if cls is not torch.Tensor and func not in get_default_nowrap_functions():
             result = _converted(vm, result, cls, made)
     finally:
-        vm.functions_off = before
+        vm.modes.functions_off = before
     return result
 
 
@@ -147,11 +147,11 @@ def _disabled_handler(vm: Any, args: Any, kwargs: Any) -> Any:
     func, _, *rest = args
     if kwargs or len(rest) > 1 and rest[1] is None:
         raise Break("SB005", "a disabled __torch_function__ that is given no dict of keywords")
-    before, vm.functions_off = vm.functions_off, 2
+    before, vm.modes.functions_off = vm.modes.functions_off, 2
     try:
         result = vm.call_sync(func, tuple(vm.collect(rest[0])) if rest else (), rest[1] if len(rest) > 1 else None)
     finally:
-        vm.functions_off = before
+        vm.modes.functions_off = before
     return result
 
 
@@ -168,17 +168,17 @@ def _context_rules(cls: Any, level: int) -> None:
 
     @rule(cls.__enter__)
     def enter(vm: Any, args: Any, kwargs: Any) -> Any:
-        if Strategy.FUNCTIONS_OFF in vm.turned_off or level == 2 and vm.modes:
+        if Strategy.FUNCTIONS_OFF in vm.turned_off or level == 2 and vm.modes.active:
             raise Break("SB006", f"{cls.__name__}, a setting of torch")
-        vm.functions_off_before.append((args[0], vm.functions_off))
-        vm.functions_off = max(vm.functions_off, level)
+        vm.modes.functions_off_before.append((args[0], vm.modes.functions_off))
+        vm.modes.functions_off = max(vm.modes.functions_off, level)
         return None
 
     @rule(cls.__exit__)
     def leave(vm: Any, args: Any, kwargs: Any) -> Any:
-        if not vm.functions_off_before or vm.functions_off_before[-1][0] is not args[0]:
+        if not vm.modes.functions_off_before or vm.modes.functions_off_before[-1][0] is not args[0]:
             raise Break("SB006", f"leaving a {cls.__name__} that was entered before the call")
-        vm.functions_off = vm.functions_off_before.pop()[1]
+        vm.modes.functions_off = vm.modes.functions_off_before.pop()[1]
         return None
 
 
@@ -188,15 +188,15 @@ for _cls, _level in _LEVELS.items():
 
 @rule(C._is_torch_function_enabled, arity=(0,))
 def _is_enabled(vm: Any, args: Any, kwargs: Any) -> Any:
-    return not vm.functions_off
+    return not vm.modes.functions_off
 
 
 @rule(C._is_torch_function_all_disabled, arity=(0,))
 def _is_all_disabled(vm: Any, args: Any, kwargs: Any) -> Any:
-    return vm.functions_off == 2
+    return vm.modes.functions_off == 2
 
 
 @rule(C._get_torch_function_state, arity=(0,))
 def _state(vm: Any, args: Any, kwargs: Any) -> Any:
     state = C._TorchFunctionState
-    return (state.ENABLED, state.SUBCLASSES_DISABLED, state.ALL_DISABLED)[vm.functions_off]
+    return (state.ENABLED, state.SUBCLASSES_DISABLED, state.ALL_DISABLED)[vm.modes.functions_off]

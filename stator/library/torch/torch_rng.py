@@ -25,7 +25,7 @@ for _function in (torch.manual_seed, torch.set_rng_state):
 
 def record(vm: Any, op: str, target: Any, args: tuple[Any, ...], result: Any = None) -> Any:
     node = vm.recorder.record(op, target, args, {}, result)
-    vm.recorder.changes += 1  # a layer that does this is not like others (see replay)
+    vm.recorder.log.changes += 1  # a layer that does this is not like others (see replay)
     return node
 
 

@@ -127,8 +127,8 @@ def test_effects(monkeypatch: Any, tmp_path: Path) -> None:
     assert found.kind == "effect" and found.line == changes.__code__.co_firstlineno + 1 and out == []
     assert "def changes(x, out):" in Path(found.path).read_text()
     monkeypatch.undo()
-    replay = write_back._replay
-    monkeypatch.setattr(write_back, "_replay", lambda build, effect:
+    replay = write_back.write_effect
+    monkeypatch.setattr(write_back, "write_effect", lambda build, effect:
                         "pass" if "two" in str(effect) else replay(build, effect))
     found = stator.bisect(prints, None, backend="eager")(X)
     assert found.kind == "effect" and "printed text" in found.what

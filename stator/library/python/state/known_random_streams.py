@@ -25,13 +25,13 @@ _SEEDS = (int, float, str, bytes)
 
 def known_stream(vm: Any, stream: Any) -> Any:
     """The trace's own stream behind a value; None where its state is not known."""
-    if id(stream) in vm.known_streams:
+    if id(stream) in vm.random.known:
         return stream
-    return vm.seeded_streams.get(id(stream), (None, None))[1]
+    return vm.random.seeded.get(id(stream), (None, None))[1]
 
 
 def make_known(vm: Any, made: Any) -> Any:
-    vm.known_streams[id(made)] = made
+    vm.random.known[id(made)] = made
     return made
 
 
@@ -54,7 +54,7 @@ def set_known(vm: Any, function: Any, stream: Any, args: Any, kwargs: Any, cont:
             name == "seed" or vm.heap.by_standin.get(id(values[0])) is not None):
         raise Break("SB013", f"a random stream: {name}() to something that changes from call to call, or with options",
                     leave=random.__file__)
-    if vm.recorder.enclosing is not None or vm.locks or vm.watched_effects:
+    if vm.recorder.scope.enclosing is not None or vm.locks.used or vm.effects.watched:
         raise Break("SB013", f"a random stream: {name}() where its order is seen", leave=random.__file__)
     known = known_stream(vm, stream)
     if known is None:
@@ -64,9 +64,9 @@ def set_known(vm: Any, function: Any, stream: Any, args: Any, kwargs: Any, cont:
         getattr(known, name)(*values)
     except Exception as error:
         raise Break("SB013", f"a random stream: {name}() that is refused ({error})", leave=random.__file__) from None
-    if id(stream) not in vm.known_streams:
-        vm.known_streams[id(known)] = known
-        vm.seeded_streams[id(stream)] = (stream, known)
+    if id(stream) not in vm.random.known:
+        vm.random.known[id(known)] = known
+        vm.random.seeded[id(stream)] = (stream, known)
         vm.heap.note_handled(stream)
     vm.give(None, cont)
 

@@ -114,15 +114,15 @@ def watch_list(vm: Any, log: list[Any]) -> None:
     adopt = heap.adopters[list]
 
     def listen() -> None:
-        recorder.listening = listening
+        recorder.services.listening = listening
         recorder.propagation.enabled = False  # a remembered operation says nothing
 
     def met() -> None:
-        if recorder.calls:
+        if recorder.scope.calls:
             raise Break("SB015", "a list that gets what operations say as they run")
         listen()
 
-    if not recorder.in_order:
+    if not recorder.backend.in_order:
         listen()  # the operations of a compiler say other things
 
     def adopt_list(value: Any, source: Any) -> Any:

@@ -36,10 +36,11 @@ def require_plain(vm: Any, what: str) -> None:
     """Break where the graph could not be cut at this place."""
     recorder = vm.recorder
     recorder.refuse_tangents(what)
-    if recorder.enclosing is not None or recorder.marks or vm.modes or recorder.classes or recorder.wrappers.behind \
-            or recorder.symbols.has_fresh and not recorder.in_order:
+    if recorder.scope.enclosing is not None or recorder.region.marks or vm.modes.active or recorder.classes \
+            or recorder.wrappers.behind or recorder.symbols.has_fresh and not recorder.backend.in_order:
         raise Break("SB016", what)
-    if recorder.propagation.enabled and not recorder.in_order:  # pieces must know which of their inputs share memory
+    # Pieces must know which of their inputs share memory.
+    if recorder.propagation.enabled and not recorder.backend.in_order:
         if recorder.propagation.served:
             raise ExactNeeded
         recorder.propagation.enabled = False
@@ -62,7 +63,7 @@ def _parameter(vm: Any, args: Any, kwargs: Any) -> Any:
     made._is_param = True
     vm.recorder.propagation.changed((data,))
     vm.recorder.record("call_function", new_parameter, (data, flag), {}, made)
-    vm.recorder.changes += 1
+    vm.recorder.log.changes += 1
     return made
 
 
@@ -75,20 +76,20 @@ def _setup_input(vm: Any, args: Any, kwargs: Any) -> Any:
         raise Break("SB016", _HOOK)
     watch, given = args
     attributes = instance_dict(watch)
-    if id(watch) in vm.heap.by_standin or attributes is None or id(watch) in vm.watches:
+    if id(watch) in vm.heap.by_standin or attributes is None or id(watch) in vm.autograd.watches:
         raise Break("SB016", _HOOK)
     require_plain(vm, _HOOK)
     module = original_of(vm, attributes["module"])
     hooks, before = (tuple([original_of(vm, each) for each in vm.collect(attributes[name])])
                      for name in ("user_hooks", "user_pre_hooks"))
     node = vm.recorder.record("call_function", WatchModule(module, hooks, before), (), {}, None)
-    vm.watches[id(watch)] = (watch, node)
+    vm.autograd.watches[id(watch)] = (watch, node)
     return watched(vm, watch, given, through_input)
 
 
 @rule(BackwardHook.setup_output_hook)
 def _setup_output(vm: Any, args: Any, kwargs: Any) -> Any:
-    if kwargs or len(args) != 2 or id(args[0]) not in vm.watches:
+    if kwargs or len(args) != 2 or id(args[0]) not in vm.autograd.watches:
         raise Break("SB016", _HOOK)
     watch, made = args
     if type(made) is tuple:
@@ -120,6 +121,6 @@ def watched(vm: Any, watch: Any, values: tuple[Any, ...], function: Any) -> tupl
         found = iter(BackwardHookFunction.apply(*tensors) if flows else tensors)
     result = tuple([next(found) if type(each) is FakeTensor else each for each in values])
     parts = tuple([each if type(each) is FakeTensor else None for each in result]) if flows else None
-    vm.recorder.record("call_function", function, (vm.watches[id(watch)][1], places), {}, parts)
-    vm.recorder.changes += 1
+    vm.recorder.record("call_function", function, (vm.autograd.watches[id(watch)][1], places), {}, parts)
+    vm.recorder.log.changes += 1
     return result

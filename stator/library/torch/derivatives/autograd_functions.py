@@ -22,7 +22,6 @@ from stator.graph.analysis.mutation import is_repeatable, storage_of, written_st
 from stator.graph.autograd.autograd_metadata import Remembered
 from stator.graph.state.torch_state import GRAD_MODE
 from stator.guards.guard import is_constant
-from stator.heap.outside_changes import fingerprint
 from stator.heap.raw_access import instance_dict
 from stator.host.value_kinds import is_a
 from stator.interp.calls.allowed_calls import call_allowed
@@ -31,6 +30,7 @@ from stator.interp.frame import Continuation, Frame
 from stator.interp.lookup import find, mro_of
 from stator.interp.outside_objects import is_outside
 from stator.interp.rule_registry import rule
+from stator.interp.state.mechanisms import fingerprints
 from stator.library.torch.derivatives.autograd_function_graphs import Unusual, traced_apply
 from stator.settings import marks
 
@@ -46,9 +46,9 @@ class Application:
         needs = tuple(type(value) is FakeTensor and value.requires_grad for value in inputs)
         instance_dict(self.ctx)["needs_input_grad"] = needs  # type: ignore[index]
         self.differentiable = self.grad and any(needs)
-        self.before = pending_writes(vm) if self.differentiable else None
+        self.before = fingerprints(vm, of_graph=False) if self.differentiable else None
         self.marked = set(vm.recorder.graph.nodes) if self.differentiable else set()
-        self.calls = vm.recorder.calls
+        self.calls = vm.recorder.scope.calls
 
     def marks(self, name: str) -> tuple[Any, ...]:
         """What forward said through ctx.mark_dirty or ctx.mark_non_differentiable."""
@@ -105,7 +105,7 @@ def _apply(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
         return call_allowed(vm, apply_of(cls), inputs, {}, cont)
     application = begun(vm, cls, inputs)
     # Inside an inner graph a transform of torch.func may be at work, which asks the class itself for its rules.
-    if application.differentiable and vm.recorder.enclosing is None and _overrides(vm, cls, "backward"):
+    if application.differentiable and vm.recorder.scope.enclosing is None and _overrides(vm, cls, "backward"):
         try:
             return vm.give(traced(vm, application), cont)
         except Unusual:
@@ -193,7 +193,7 @@ def apply_of(cls: Any) -> Any:
 
 def as_one_node(vm: Any, application: Application, output: Any) -> Any:
     name = application.cls.__name__
-    if pending_writes(vm) != application.before:
+    if fingerprints(vm, of_graph=False) != application.before:
         raise Break("SB016", f"{name}.forward changes something outside")
     bound = {place: guarded(vm, value, name) for place, value in enumerate(application.inputs)
              if type(value) is not FakeTensor and not is_constant(value)}
@@ -251,16 +251,8 @@ def withdraw(recorder: Any, application: Application) -> tuple[set[int], bool]:
             tied = recorder.nodes.get(id(part))
             if tied is node or type(tied) is tuple and tied[0] is node:
                 del recorder.nodes[id(part)]
-    recorder.calls = application.calls
+    recorder.scope.calls = application.calls
     return storages, repeatable
-
-
-def pending_writes(vm: Any) -> Any:
-    """Everything the trace has written so far, to be compared with a later answer."""
-    classes = [(cls, name, id(value)) for cls, own in vm.class_overlays.items() for name, value in own.items()]
-    return fingerprint(vm.heap), classes, list(map(id, vm.context_sets)), len(vm.effects), len(vm.hooks), \
-        [(key, flag.entry, flag.final) for key, flag in vm.grad_flags.items()], \
-        [(key, id(note.value)) for key, note in vm.data_notes.items()]
 
 
 @rule(torch._C._functorch.unwrap_if_dead)

@@ -36,7 +36,7 @@ has_side_effect(EXIT)
 def require_known(vm: Any) -> None:
     """Tangents are on the fakes themselves: no remembered result, and no stand-in of another kind, has any."""
     recorder = vm.recorder
-    if FORWARD in vm.turned_off or recorder.enclosing is not None or vm.modes or recorder.classes \
+    if FORWARD in vm.turned_off or recorder.scope.enclosing is not None or vm.modes.active or recorder.classes \
             or recorder.wrappers.behind or torch.is_inference_mode_enabled():
         raise Break("SB016", FORWARD)
     if recorder.propagation.enabled:
@@ -52,8 +52,8 @@ def _enter(vm: Any, args: Any, kwargs: Any) -> Any:
         level = C._enter_dual_level()
     except Exception as error:  # there is one already
         raise Raised(error) from None
-    vm.dual_levels.append(level)
-    vm.recorder.tangents = vm.torch_state.dual_levels = True
+    vm.autograd.dual_levels.append(level)
+    vm.recorder.region.tangents = vm.torch_state.dual_levels = True
     vm.recorder.record("call_function", ENTER, (), {}, None)
     return level
 
@@ -61,16 +61,16 @@ def _enter(vm: Any, args: Any, kwargs: Any) -> Any:
 @rule(EXIT)
 def _exit(vm: Any, args: Any, kwargs: Any) -> Any:
     level = (*args, *kwargs.values())[0]
-    if not vm.dual_levels or type(level) is not int or level != vm.dual_levels[-1]:
+    if not vm.autograd.dual_levels or type(level) is not int or level != vm.autograd.dual_levels[-1]:
         raise Break("SB016", f"leaving a level of {FORWARD} that was not entered here")
-    C._exit_dual_level(level=vm.dual_levels.pop())
-    vm.recorder.tangents = bool(vm.dual_levels)
+    C._exit_dual_level(level=vm.autograd.dual_levels.pop())
+    vm.recorder.region.tangents = bool(vm.autograd.dual_levels)
     vm.recorder.record("call_function", EXIT, (), {"level": level}, None)
     return None
 
 
 def require_left(vm: Any) -> None:
-    if vm.dual_levels:
+    if vm.autograd.dual_levels:
         raise Break("SB016", f"{FORWARD} is still on at the end of the call")
 
 
@@ -83,7 +83,7 @@ def _load(vm: Any, args: Any, kwargs: Any) -> Any:
 
 def _on_tensors(function: Any) -> Any:
     def run(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
-        if not vm.dual_levels:
+        if not vm.autograd.dual_levels:
             raise Break("SB016", f"{FORWARD}, entered before the call")
         if any(type(value) is not FakeTensor for value in args):
             raise Break("SB016", f"{FORWARD} of what is no tensor")

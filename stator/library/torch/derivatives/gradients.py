@@ -29,11 +29,11 @@ _FLAGS = ("retain_graph", "create_graph", "only_inputs", "allow_unused", "is_gra
 
 @rule(torch.autograd.grad)
 def _grad(vm: Any, args: Any, kwargs: Any) -> Any:
-    if Strategy.GRADIENTS_INSIDE in vm.turned_off or vm.recorder.enclosing is not None:
+    if Strategy.GRADIENTS_INSIDE in vm.turned_off or vm.recorder.scope.enclosing is not None:
         raise Break("SB016", _WHAT)
     vm.recorder.refuse_tangents(_WHAT)
-    hooked = any(hook is not None and hook.node is None for _, hook in vm.hooks.values())
-    if vm.retained or vm.watches or vm.torch_state.hooks or hooked:
+    hooked = any(hook is not None and hook.node is None for _, hook in vm.autograd.hooks.values())
+    if vm.autograd.retained or vm.autograd.watches or vm.torch_state.hooks or hooked:
         raise Break("SB016", f"{_WHAT}, after retain_grad() or a hook was registered")
     try:
         given = _SIGNATURE.bind(*args, **kwargs)
@@ -46,7 +46,7 @@ def _grad(vm: Any, args: Any, kwargs: Any) -> Any:
         raise Break("SB016", f"{_WHAT}, of batched gradients or with flags that are no constants")
     outputs, inputs = (tensors_of(vm, given.arguments[name]) for name in ("outputs", "inputs"))
     seeds = None if given.arguments["grad_outputs"] is None else tensors_of(vm, given.arguments["grad_outputs"], True)
-    if any(note.kept for note in vm.data_notes.values()):
+    if any(note.kept for note in vm.tensors.data.values()):
         raise Break("SB006", f"{_WHAT}, after an assignment to Tensor.data of a saved tensor",
                     turn_off=Strategy.DATA_ASSIGNMENTS)
     require_whole_history(vm, outputs)
@@ -54,7 +54,7 @@ def _grad(vm: Any, args: Any, kwargs: Any) -> Any:
     result = gradients_of_fakes(vm, outputs, inputs, seeds, options)
     vm.recorder.record("call_function", torch.autograd.grad, (outputs, inputs, seeds),
                        {"retain_graph": flags["retain_graph"], **options}, result)
-    vm.recorder.changes += 1
+    vm.recorder.log.changes += 1
     return result
 
 

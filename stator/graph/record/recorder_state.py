@@ -1,0 +1,102 @@
+"""State of a recorder, by who decides it.   the trace, the backend, the graph being recorded, the operations so far"""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import fx
+
+from stator.breaks import Break
+from stator.graph.analysis.overlapping_writes import Overlaps
+from stator.graph.state.quiet_logging import muted
+from stator.source import Source
+
+
+def _nothing(*values: Any) -> None:
+    return None
+
+
+def _plain_tensor(fake: Any) -> type:
+    return torch.Tensor
+
+
+def _no_parts(tensor: Any, source: Source) -> dict[str, Any]:
+    return {}
+
+
+def _not_concerned(*values: Any) -> bool:
+    return False
+
+
+def _no_answer(*question: Any) -> Any:
+    return NotImplemented
+
+
+@dataclass(slots=True, eq=False)
+class TraceServices:
+    """Functions of the trace that the recorder calls."""
+
+    place: Callable[[fx.Node], None] = _nothing  # marks a node with where the program stands
+    locate: Callable[[], Any] = _nothing  # the user's line now being interpreted
+    expose: Callable[[Any], None] = _nothing
+    keep_order: Callable[[fx.Node], None] = _nothing  # about what must not run twice, and all behind
+    class_of: Callable[[Any], type] = _plain_tensor  # what the program takes a fake for
+    open_parts: Callable[[Any, Source], dict[str, Any]] = _no_parts  # of a wrapper: by name
+    listening: Callable[..., AbstractContextManager[Any]] = muted  # around each operation on fakes
+    before_saving: Callable[..., None] = _nothing  # called before autograd may save something
+    refuse_patched: Callable[..., None] = _nothing
+    note_stop: Callable[[Break], None] = _nothing
+    ask: Callable[..., Any] = _no_answer  # the program's modes and classes for the value of an operation
+    concerned: Callable[..., bool] = _not_concerned  # whether a class of the program's is to be asked
+
+
+@dataclass(slots=True, eq=False)
+class BackendTraits:
+    """How the backend takes the graph."""
+
+    in_order: bool = False  # whether it runs the nodes one by one, as they are recorded
+    as_it_is: bool = False  # whether no compiler may have this graph
+    may_be_cut: bool = False  # whether its compiler gets the pieces between operations that are slower compiled
+    takes_sparse: bool = True  # whether it may get sparse tensors
+    overlaps: Overlaps | None = None  # where the compiler functionalises
+
+
+@dataclass(slots=True, eq=False)
+class GraphScope:
+    """The graph being recorded; an inner graph has one of its own (see graph/record/subgraph)."""
+
+    enclosing: Any = None  # the inner graph being recorded
+    last_input: fx.Node | None = None
+    data_dependent: bool = True  # whether unbacked numbers may be symbols of it
+    calls: int = 0
+    inner_graphs: dict[str, fx.GraphModule] = field(default_factory=dict)  # by the name that the graph has for each
+    explained_asserts: int = 0  # of the ShapeEnv's assertions: those whose failure is known as an exception
+
+
+@dataclass(slots=True, eq=False)
+class Region:
+    """Contexts of the program that are entered now."""
+
+    marks: dict[str, Any] = field(default_factory=dict)  # metadata of every node recorded now (see checkpoint)
+    tangents: bool = False  # whether the trace is at a level of forward-mode differentiation
+    under_hooks: bool = False  # whether the trace is where the program has pushed hooks on saved tensors
+    function_modes: list[Any] = field(default_factory=list)  # the program's that are on
+    asking: bool = False  # whether an operation was begun in order to ask them
+
+
+@dataclass(slots=True, eq=False)
+class WriteLog:
+    """Operations that write, or that must not run twice."""
+
+    changes: int = 0  # operations that may have changed a tensor in place
+    reshaped: int = 0  # those that changed its metadata
+    in_place: bool = False  # whether a node writes to an argument
+    uncounted: bool = False  # whether a node writes to a tensor whose version does not show it
+    memory: collections.Counter[int] = field(default_factory=collections.Counter)  # writes by storage: memory_behind
+    repeatable: bool = True  # whether all that was recorded may run twice
+    plays: list[Any] = field(default_factory=list)  # of stretches that were recorded again (see graph/fx/node_copying)

@@ -1,0 +1,219 @@
+"""Records of outside values.   a user's object  <->  its stand-in, where both were found, and what was changed
+
+In: adopters, which register a record for each object.  Out: identity both ways, guards, and which records to compare
+at the end of the trace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from stator.guards.guard import Guard, Kind
+from stator.guards.guard_set import GuardSet
+from stator.guards.pattern import Said
+from stator.heap import outside_changes
+from stator.heap.adopt.outside_sets import SetTable
+from stator.heap.box import NO_KEY, Box
+from stator.heap.namespace_scope import Scope
+from stator.heap.raw_access import instance_dict
+from stator.heap.tracker import MOVING, Shape, VariableTracker
+from stator.host.mechanism import Mechanism
+from stator.shapes.policy import Policy
+from stator.source import Pinned, Source
+
+
+def _nowhere() -> None:
+    return None
+
+
+def _call(fn: Any, args: Any) -> Any:
+    return fn(*args)
+
+
+def _itself(value: Any) -> Any:
+    return value
+
+
+def _unasked(value: Any) -> None:
+    return None
+
+
+@dataclass(slots=True, eq=False)
+class HeapServices:
+    """Functions of the trace that the heap calls."""
+
+    locate: Callable[[], Any] = _nowhere  # the user's line now being interpreted
+    run_native: Callable[..., Any] = _call  # with the frame hook on
+    handed_to_c: Callable[[Any], Any] = _itself  # a callable or a generator that C code will run
+    asked_by_c: Callable[[Any], None] = _unasked  # an object for its special methods
+
+
+@dataclass(slots=True, eq=False)
+class Namespaces(Mechanism):
+    """Dicts of instances and classes, taken as values."""
+
+    namespaces: dict[int, VariableTracker] = field(default_factory=dict)  # of a user's instance dict -> whose it is
+    given: dict[int, tuple[Any, Any]] = field(default_factory=dict)  # of an object of the trace -> it, its new dict
+    owners: dict[int, Any] = field(default_factory=dict)  # of an instance dict of the trace -> its instance
+    class_views: dict[type, Any] = field(default_factory=dict)
+
+
+@dataclass(slots=True, eq=False)
+class HashTables(Mechanism):
+    """Sets, and keys of dicts."""
+
+    sets: dict[int, VariableTracker] = field(default_factory=dict)  # the records of sets, by their stand-ins
+    walks: dict[int, VariableTracker] = field(default_factory=dict)  # list iterators that stand for those over a set
+    asked: set[int] = field(default_factory=set)  # dicts and sets whose members C code asks for special methods
+    hashing: int = 0  # whether keys or members of sets are being adopted
+
+
+@dataclass(slots=True, eq=False)
+class Changes(Mechanism):
+    """Records to compare at the end."""
+
+    writes: int = 0  # instructions and C calls that may have changed something
+    written: dict[int, VariableTracker] = field(default_factory=dict)  # the records that may have been changed
+    handled: set[int] = field(default_factory=set)  # of records whose objects the residual changes by a note
+
+
+@dataclass(slots=True, eq=False)
+class ReplayedObjects(Mechanism):
+    """Objects that a replayed segment has seen and nobody has adopted, and their instance dicts: the first place."""
+
+    objects: dict[int, tuple[Any, Said, int]] = field(default_factory=dict)
+    dicts: dict[int, tuple[Any, Said, int]] = field(default_factory=dict)
+    plays: list[tuple[Said, list[tuple[Any, int]]]] = field(default_factory=list)  # what each has seen, and where
+
+
+class Records(Mechanism):
+    """The records of one trace, and the guards behind them."""
+
+    def __init__(self, recorder: Any) -> None:
+        self.recorder = recorder
+        self.services = HeapServices()
+        self.guards = GuardSet()
+        self.shapes = Policy(False)  # which sizes and numbers are left open
+        self.by_original: dict[int, VariableTracker] = {}
+        self.by_standin: dict[int, VariableTracker] = {}
+        self.trackers: list[VariableTracker] = []
+        self.scopes: dict[int, Scope] = {}
+        self.sources: dict[int, Source] = {}  # of outside objects that stand for themselves
+        self.dicts = Namespaces()
+        self.tables = HashTables()
+        self.changes = Changes()
+        self.kept: list[Any] = []  # keeps every id above valid while the trace lives
+
+    # ------------------------------------------------------------------ as a mechanism
+
+    def fingerprint(self) -> Any:
+        return outside_changes.fingerprint(self)
+
+    def replay_key(self) -> Any:
+        return None  # replay compares the changed objects all the way down (see mutation_check)
+
+    def has_changes(self) -> bool:
+        """Whether a namespace is changed; changed objects are found by outside_changes."""
+        return any(scope.overlay for scope in self.scopes.values())
+
+    def clear(self) -> None:
+        for scope in self.scopes.values():
+            scope.forget()
+        for tracker in self.trackers:  # shadows are in cycles, and the boxes in them hold what they stand for
+            if tracker.shape is Shape.OBJECT and tracker.standin is not tracker.original:
+                own = instance_dict(tracker.standin)
+                if own is not None and own is not instance_dict(tracker.original):
+                    own.clear()
+        for held in vars(self).values():
+            if type(held) is dict or type(held) is list:
+                held.clear()
+        self.dicts.clear()
+        self.tables.clear()
+        self.changes.clear()
+
+    # ------------------------------------------------------------------ guards
+
+    def guard(self, source: Source, kind: Kind, value: Any) -> None:
+        if type(source) is Pinned and kind in _PINNED_FACTS:
+            return  # the object is held by the entry: what it is cannot change
+        self.guards.add(Guard(source, kind, value, self.services.locate()))
+
+    def guard_type(self, tracker: VariableTracker) -> None:
+        if not tracker.type_guarded:
+            tracker.type_guarded = True
+            self.guard(tracker.source, Kind.TYPE, type(tracker.original))
+
+    def source_of(self, value: Any) -> Source:
+        """Where a stand-in can be found again by guards and by the residual."""
+        tracker = self.by_standin.get(id(value))
+        if tracker is not None:
+            return tracker.source
+        return self.sources.get(id(value)) or Pinned(value)
+
+    def is_opaque(self, value: Any) -> bool:
+        tracker = self.by_standin.get(id(value))
+        return tracker is not None and tracker.shape is Shape.OPAQUE
+
+    def tracker_of(self, value: Any) -> VariableTracker | None:
+        return self.by_standin.get(id(value))
+
+    def original_of(self, value: Any) -> Any:
+        """The user's object behind a stand-in; a fresh or constant value is itself."""
+        tracker = self.by_standin.get(id(value))
+        return value if tracker is None else tracker.original
+
+    # ------------------------------------------------------------------ records
+
+    def box(self, raw: Any, make: Any, base: Source, key: Any = NO_KEY) -> Box:
+        return Box(self, raw, make, base, key)
+
+    def register(self, tracker: VariableTracker) -> VariableTracker:
+        self.by_original[id(tracker.original)] = tracker
+        self.by_standin[id(tracker.standin)] = tracker
+        self.trackers.append(tracker)
+        if tracker.shape in MOVING:
+            self.changes.written[id(tracker)] = tracker
+        return tracker
+
+    def take_back(self, value: Any) -> None:
+        """The adoption of a value ended in a break: what there is of its record stands for nothing."""
+        tracker = self.by_original.get(id(value))
+        if tracker is None or tracker.shape is Shape.OPAQUE:
+            return
+        del self.by_original[id(value)]
+        self.by_standin.pop(id(tracker.standin), None)
+        self.tables.sets.pop(id(tracker.standin), None)
+        self.changes.written.pop(id(tracker), None)
+        self.trackers.remove(tracker)
+
+    def know_set(self, tracker: VariableTracker, members: list[Any], table: SetTable) -> None:
+        tracker.initial, tracker.table = members, table
+        self.tables.sets[id(tracker.standin)] = tracker
+
+    def note_write(self, value: Any) -> None:
+        """A value may be changed now; if it is a stand-in, a later question about changes looks at it."""
+        self.changes.writes += 1
+        tracker = self.by_standin.get(id(value))
+        if tracker is not None:
+            self.changes.written[id(tracker)] = tracker
+            for other in (tracker.part_of, tracker.dict_owner):
+                if other is not None:
+                    self.changes.written[id(other)] = other
+
+    def note_handled(self, value: Any) -> None:
+        """The residual changes an outside object (takes a lock, seeds a stream) that has no contents to compare."""
+        tracker = self.by_standin.get(id(value))
+        if tracker is not None:
+            self.changes.handled.add(id(tracker))
+
+    def known(self, value: Any, source: Source) -> VariableTracker | None:
+        """The record of an object met before, guarding that both places still hold one object."""
+        tracker = self.by_original.get(id(value))
+        if tracker is not None and tracker.source != source:
+            self.guard(source, Kind.ALIAS, tracker.source)
+        return tracker
+
+
+_PINNED_FACTS = {Kind.EQUALS, Kind.ID}

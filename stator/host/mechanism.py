@@ -1,0 +1,51 @@
+"""State of one mechanism in one trace.   locks, streams, class attributes  ->  compared, undone, cleared
+
+In: a subclass for each mechanism, which owns what the trace notes for it.  Out: one list for a trace (`vm.mechanisms`).
+Branch capture and replay compare fingerprints, the end of a trace undoes and clears; emit/ has a writer for a mechanism
+whose state the residual has to write back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any
+
+
+class Mechanism:
+    """State that one mechanism keeps for one trace."""
+
+    __slots__ = ()
+
+    feeds_graph = False  # whether its notes are part of the graph or its inputs: no change of anything outside
+
+    def fingerprint(self) -> Any:
+        """Compare equal before and after a stretch of the trace that has changed nothing here."""
+        return None
+
+    def replay_key(self) -> Any:
+        """Compare equal before and after a call that may be replayed: also count what replay does not copy."""
+        return self.fingerprint()
+
+    def has_changes(self) -> bool:
+        """Whether the trace has changed outside state that the residual writes back."""
+        return False
+
+    def allows_replay(self) -> bool:
+        """Whether calls may be replayed now."""
+        return not self.has_changes()
+
+    def undo(self) -> None:
+        """Put back what the trace itself has changed in the process."""
+
+    def clear(self) -> None:
+        """Release the objects of the program."""
+        name: str
+        for name in self.__slots__:
+            held = getattr(self, name)
+            if type(held) is dict or type(held) is list:
+                held.clear()
+
+
+def key_ids(table: dict[Hashable, dict[str, Any]]) -> list[tuple[Hashable, str, int]]:
+    """Fingerprint of a table of attributes by owner."""
+    return [(key, name, id(value)) for key, own in table.items() for name, value in own.items()]
