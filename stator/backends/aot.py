@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import importlib
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
@@ -24,6 +25,15 @@ def load_autograd() -> Any:
 
 def load_partition() -> Any:
     return importlib.import_module("torch._functorch.partitioners").min_cut_rematerialization_partition
+
+
+def eager_streams() -> AbstractContextManager[None]:
+    """While AOTAutograd works: have it keep draws of random numbers that nobody uses, and take none apart.
+
+    The graph draws from torch's own streams: what is drawn next, in the graph and after it, depends on every draw.
+    """
+    patch: AbstractContextManager[None] = importlib.import_module("torch._inductor.config").patch(fallback_random=True)
+    return patch
 
 
 def run_as_is(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
@@ -46,14 +56,15 @@ def compile_aot_eager(
     gm: torch.fx.GraphModule, example_inputs: Sequence[Any], settings: Settings
 ) -> Callable[..., Any]:
     """AOTAutograd alone: shows whether a fault lies in it or in what follows."""
-    return load_autograd().aot_module_simplified(  # type: ignore[no-any-return]
-        gm,
-        example_inputs,
-        fw_compiler=run_as_is,
-        bw_compiler=run_as_is,
-        partition_fn=load_partition(),
-        keep_inference_input_mutations=True,
-    )
+    with eager_streams():
+        return load_autograd().aot_module_simplified(  # type: ignore[no-any-return]
+            gm,
+            example_inputs,
+            fw_compiler=run_as_is,
+            bw_compiler=run_as_is,
+            partition_fn=load_partition(),
+            keep_inference_input_mutations=True,
+        )
 
 
 def compile_aot_eager_decomp_partition(
@@ -62,14 +73,15 @@ def compile_aot_eager_decomp_partition(
     """AOTAutograd with Inductor's decompositions and partitioning, but without its code generation."""
     # Inductor takes seconds to import, and only those who use it should wait for it.
     compile_fx = importlib.import_module("torch._inductor.compile_fx")
-    return load_autograd().aot_module_simplified(  # type: ignore[no-any-return]
-        gm,
-        example_inputs,
-        fw_compiler=run_as_is,
-        bw_compiler=run_as_is,
-        decompositions=compile_fx.select_decomp_table(),
-        partition_fn=functools.partial(load_partition(), compiler="inductor"),
-    )
+    with eager_streams():
+        return load_autograd().aot_module_simplified(  # type: ignore[no-any-return]
+            gm,
+            example_inputs,
+            fw_compiler=run_as_is,
+            bw_compiler=run_as_is,
+            decompositions=compile_fx.select_decomp_table(),
+            partition_fn=functools.partial(load_partition(), compiler="inductor"),
+        )
 
 
 def failed_in_autograd(error: BaseException) -> bool:
