@@ -9,11 +9,11 @@ from __future__ import annotations
 import functools
 import importlib
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
 
+from stator.backends.random_draws import draws_in_place, eager_streams
 from stator.graph.fx.graph_modules import straight_function
 from stator.settings.options import Settings
 
@@ -25,15 +25,6 @@ def load_autograd() -> Any:
 
 def load_partition() -> Any:
     return importlib.import_module("torch._functorch.partitioners").min_cut_rematerialization_partition
-
-
-def eager_streams() -> AbstractContextManager[None]:
-    """While AOTAutograd works: have it keep draws of random numbers that nobody uses, and take none apart.
-
-    The graph draws from torch's own streams: what is drawn next, in the graph and after it, depends on every draw.
-    """
-    patch: AbstractContextManager[None] = importlib.import_module("torch._inductor.config").patch(fallback_random=True)
-    return patch
 
 
 def run_as_is(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
@@ -62,7 +53,7 @@ def compile_aot_eager(
             example_inputs,
             fw_compiler=run_as_is,
             bw_compiler=run_as_is,
-            partition_fn=load_partition(),
+            partition_fn=draws_in_place(load_partition()),
             keep_inference_input_mutations=True,
         )
 
@@ -80,7 +71,7 @@ def compile_aot_eager_decomp_partition(
             fw_compiler=run_as_is,
             bw_compiler=run_as_is,
             decompositions=compile_fx.select_decomp_table(),
-            partition_fn=functools.partial(load_partition(), compiler="inductor"),
+            partition_fn=draws_in_place(functools.partial(load_partition(), compiler="inductor")),
         )
 
 

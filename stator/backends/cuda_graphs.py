@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from stator.backends.aot import eager_streams
+from stator.backends.random_draws import eager_streams
 from stator.settings.options import Settings
 
 
