@@ -47,7 +47,7 @@ def compile_aot_eager(
     gm: torch.fx.GraphModule, example_inputs: Sequence[Any], settings: Settings
 ) -> Callable[..., Any]:
     """AOTAutograd alone: shows whether a fault lies in it or in what follows."""
-    with eager_streams():
+    with eager_streams(gm):
         return load_autograd().aot_module_simplified(  # type: ignore[no-any-return]
             gm,
             example_inputs,
@@ -64,7 +64,7 @@ def compile_aot_eager_decomp_partition(
     """AOTAutograd with Inductor's decompositions and partitioning, but without its code generation."""
     # Inductor takes seconds to import, and only those who use it should wait for it.
     compile_fx = importlib.import_module("torch._inductor.compile_fx")
-    with eager_streams():
+    with eager_streams(gm):
         return load_autograd().aot_module_simplified(  # type: ignore[no-any-return]
             gm,
             example_inputs,

@@ -21,5 +21,5 @@ def compile_cuda_graphs(
 ) -> Callable[..., Any]:
     """AOTAutograd, and torch's trees of CUDA graphs around what it makes."""
     backend: Callable[..., Any] = importlib.import_module("torch._dynamo.backends.cudagraphs").cudagraphs
-    with eager_streams():
+    with eager_streams(gm):
         return backend(gm, list(example_inputs))

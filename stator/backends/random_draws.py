@@ -8,21 +8,31 @@ needs no gradient, into the forward pass.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from torch import fx
+from torch._ops import HigherOrderOperator
+from torch.fx.node import _side_effectful_functions
 
 from stator.native.torch_ops import draws_inside, draws_random_numbers
 
 _TAG = "partitioner_tag"  # of AOTAutograd, on each node of a graph for both passes
 
 
-def eager_streams() -> AbstractContextManager[None]:
-    """While AOTAutograd works: have it keep every draw, and take none apart into others."""
-    patch: AbstractContextManager[None] = importlib.import_module("torch._inductor.config").patch(fallback_random=True)
-    return patch
+@contextmanager
+def eager_streams(module: fx.GraphModule) -> Iterator[None]:
+    """While AOTAutograd works: have it keep every draw, also in branches, and take none apart into others."""
+    inner = [each for each in module.modules() if isinstance(each, fx.GraphModule)]
+    operators = {node.target for each in inner for node in each.graph.nodes if _draws_inside(each, node)}
+    operators -= _side_effectful_functions
+    _side_effectful_functions.update(operators)
+    try:
+        with importlib.import_module("torch._inductor.config").patch(fallback_random=True):
+            yield
+    finally:
+        _side_effectful_functions.difference_update(operators)
 
 
 def draws_in_place(partition: Callable[..., Any]) -> Callable[..., Any]:
@@ -41,6 +51,11 @@ def draws_in_place(partition: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _draws(module: fx.GraphModule, node: fx.Node) -> bool:
-    inner = [getattr(module, str(each.target)) for each in node.all_input_nodes if each.op == "get_attr"]
-    return draws_random_numbers(node.target) or any(isinstance(each, fx.GraphModule) and draws_inside(each)
-                                                    for each in inner)
+    return draws_random_numbers(node.target) or _draws_inside(module, node)
+
+
+def _draws_inside(module: fx.GraphModule, node: fx.Node) -> bool:
+    """Whether a node runs graphs that draw (torch.cond)."""
+    return isinstance(node.target, HigherOrderOperator) and any(
+        isinstance(inner := getattr(module, str(each.target), None), fx.GraphModule) and draws_inside(inner)
+        for each in node.all_input_nodes if each.op == "get_attr")
