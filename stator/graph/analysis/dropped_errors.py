@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable
+from typing import Any
 
 import torch
 from torch import fx
@@ -59,7 +60,7 @@ def _results(graph: fx.Graph, node: fx.Node) -> list[fx.Node]:
     return [part]
 
 
-def _is_plain(value: object) -> bool:
+def _is_plain(value: Any) -> bool:
     return type(value) is FakeTensor and value.layout is torch.strided
 
 
