@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from stator.backends.random_draws import draws_in_place, eager_streams
 from stator.graph.fx.graph_modules import straight_function
 from stator.settings.options import Settings
 
@@ -46,14 +47,15 @@ def compile_aot_eager(
     gm: torch.fx.GraphModule, example_inputs: Sequence[Any], settings: Settings
 ) -> Callable[..., Any]:
     """AOTAutograd alone: shows whether a fault lies in it or in what follows."""
-    return load_autograd().aot_module_simplified(  # type: ignore[no-any-return]
-        gm,
-        example_inputs,
-        fw_compiler=run_as_is,
-        bw_compiler=run_as_is,
-        partition_fn=load_partition(),
-        keep_inference_input_mutations=True,
-    )
+    with eager_streams(gm):
+        return load_autograd().aot_module_simplified(  # type: ignore[no-any-return]
+            gm,
+            example_inputs,
+            fw_compiler=run_as_is,
+            bw_compiler=run_as_is,
+            partition_fn=draws_in_place(load_partition()),
+            keep_inference_input_mutations=True,
+        )
 
 
 def compile_aot_eager_decomp_partition(
@@ -62,14 +64,15 @@ def compile_aot_eager_decomp_partition(
     """AOTAutograd with Inductor's decompositions and partitioning, but without its code generation."""
     # Inductor takes seconds to import, and only those who use it should wait for it.
     compile_fx = importlib.import_module("torch._inductor.compile_fx")
-    return load_autograd().aot_module_simplified(  # type: ignore[no-any-return]
-        gm,
-        example_inputs,
-        fw_compiler=run_as_is,
-        bw_compiler=run_as_is,
-        decompositions=compile_fx.select_decomp_table(),
-        partition_fn=functools.partial(load_partition(), compiler="inductor"),
-    )
+    with eager_streams(gm):
+        return load_autograd().aot_module_simplified(  # type: ignore[no-any-return]
+            gm,
+            example_inputs,
+            fw_compiler=run_as_is,
+            bw_compiler=run_as_is,
+            decompositions=compile_fx.select_decomp_table(),
+            partition_fn=draws_in_place(functools.partial(load_partition(), compiler="inductor")),
+        )
 
 
 def failed_in_autograd(error: BaseException) -> bool:

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from stator.backends.random_draws import eager_streams
 from stator.settings.options import Settings
 
 
@@ -20,4 +21,5 @@ def compile_cuda_graphs(
 ) -> Callable[..., Any]:
     """AOTAutograd, and torch's trees of CUDA graphs around what it makes."""
     backend: Callable[..., Any] = importlib.import_module("torch._dynamo.backends.cudagraphs").cudagraphs
-    return backend(gm, list(example_inputs))
+    with eager_streams(gm):
+        return backend(gm, list(example_inputs))

@@ -21,7 +21,7 @@ from stator.backends.eager import NEED_NO_CODE
 from stator.graph.analysis.mutation import uncounted_writes, written_by
 from stator.graph.analysis.mutation import writes as writes_memory
 from stator.graph.fx.graph_modules import straight_function
-from stator.native.torch_ops import draws_random_numbers
+from stator.native.torch_ops import draws_inside
 
 Function = Callable[..., Any]
 
@@ -34,7 +34,7 @@ def twice_differentiable(gm: torch.fx.GraphModule, inputs: Sequence[Any], grad_e
     written = writes(gm)
     if written is None:
         return lambda compiled: compiled
-    random = any(draws_random_numbers(node.target) for node in gm.graph.nodes)
+    random = draws_inside(gm)
     if random and (backend.function is not compile_aot_eager or not all_on_cpu(inputs)):
         return lambda compiled: compiled
     return Differentiable(straight_function(gm), random, written).around

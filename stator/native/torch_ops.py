@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 import torch.overrides
+from torch import fx
 
 _TensorBase: Any = torch._C.TensorBase
 _OVERLOAD_TYPES = (torch._ops.OpOverload, torch._ops.OpOverloadPacket)
@@ -133,6 +134,12 @@ def draws_random_numbers(target: Any) -> bool:
     if isinstance(target, torch._ops.OpOverload):
         return torch.Tag.nondeterministic_seeded in target.tags
     return _names_a_draw(target if isinstance(target, str) else getattr(target, "__name__", ""))
+
+
+def draws_inside(module: fx.GraphModule) -> bool:
+    """Whether a node of a graph, or of the graphs inside it, may advance a random stream."""
+    return any(draws_random_numbers(node.target) for each in module.modules() if isinstance(each, fx.GraphModule)
+               for node in each.graph.nodes)
 
 
 @functools.cache

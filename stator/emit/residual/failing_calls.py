@@ -32,7 +32,7 @@ from stator.host.held_signals import raised_by_a_handler
 from stator.interp.generators.generator_frames import finish_running
 from stator.interp.runtime_asserts import as_program_exception
 from stator.library.python.random_numbers import restore_streams, saved_streams
-from stator.native.torch_ops import draws_random_numbers
+from stator.native.torch_ops import draws_inside
 from stator.strategy import Strategy
 
 
@@ -41,7 +41,7 @@ def call_or_redo(build: Rebuilder, module: fx.GraphModule, call: list[str], inpu
     """The call of the graph, and what happens where it raises; `undo` takes back what was done before it."""
     writer, vm, graph = build.writer, build.vm, module.graph
     written, counted = written_inputs(vm.recorder, graph, inputs)
-    draws = any(draws_random_numbers(node.target) for node in graph.nodes)
+    draws = draws_inside(module)
     inside = [f"    {line}" for line in call]
     shared = sharing_memory(inputs) if vm.recorder.log.in_place else frozenset()
     caught = any(CAUGHT in node.meta for node in graph.nodes) and fails_where_it_is_caught(graph, shared)

@@ -6,7 +6,9 @@ uses, computes them: an index out of bounds is then met as in eager.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable
+from typing import Any
 
 import torch
 from torch import fx
@@ -25,7 +27,7 @@ def errors_to_meet(graph: fx.Graph, outputs: Iterable[object]) -> tuple[fx.Node,
     live = _live(graph, {node for node in outputs if isinstance(node, fx.Node)})
     memory = Memory(frozenset())
     failing = [node for node in graph.nodes if node.op in _CALLS and node not in live and node_may_fail(node, memory)]
-    results = dict.fromkeys(result for node in failing for result in _results(node))
+    results = dict.fromkeys(result for node in failing for result in _results(graph, node))
     return tuple(_without_history(graph, result) for result in results if result not in live)
 
 
@@ -42,11 +44,24 @@ def keep_checks(graph: fx.Graph) -> None:
                     has_side_effect(overload)
 
 
-def _results(node: fx.Node) -> list[fx.Node]:
-    """The nodes whose values a node makes: itself, or what it writes to; none but plain tensors."""
-    made = written_by(node) if writes(node) else [node]
-    return [each for each in made if type(each.meta.get("example_value")) is FakeTensor
-            and each.meta["example_value"].layout is torch.strided]
+def _results(graph: fx.Graph, node: fx.Node) -> list[fx.Node]:
+    """The nodes whose values a node makes: itself, one of its parts, or what it writes to; none but plain tensors."""
+    if writes(node):
+        return [each for each in written_by(node) if _is_plain(each.meta.get("example_value"))]
+    result = node.meta.get("example_value")
+    if not isinstance(result, (tuple, list)):
+        return [node] if _is_plain(result) else []
+    place = next((place for place, part in enumerate(result) if _is_plain(part)), None)
+    if place is None:
+        return []
+    with graph.inserting_after(node):
+        part = graph.call_function(operator.getitem, (node, place))
+    part.meta.update(node.meta, example_value=result[place])
+    return [part]
+
+
+def _is_plain(value: Any) -> bool:
+    return type(value) is FakeTensor and value.layout is torch.strided
 
 
 def _without_history(graph: fx.Graph, node: fx.Node) -> fx.Node:

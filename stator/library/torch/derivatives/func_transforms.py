@@ -26,7 +26,7 @@ from stator.graph.analysis.may_fail import writes_outside
 from stator.graph.record.subgraph import Subgraph
 from stator.interp.rule_registry import rule
 from stator.library.torch.derivatives.transformed_calls import record
-from stator.native.torch_ops import draws_random_numbers
+from stator.native.torch_ops import draws_inside
 from stator.shapes.symbolic_values import specialise
 
 
@@ -168,7 +168,7 @@ def _vjp(vm: Any, args: Any, kwargs: Any) -> Any:
     function, *primals = args
     has_aux = kwargs.get("has_aux", False)
     inner = Differentiated(vm, "vjp", function, tuple(primals), {}, kwargs.get("argnums"), has_aux)
-    if any(draws_random_numbers(node.target) for node in inner.module.graph.nodes):
+    if draws_inside(inner.module):
         raise Break("SB016", "torch.func.vjp of a function that draws random numbers")
     results = record(vm, forward_call(inner), inner.operands)
     outputs = pytree.tree_unflatten(list(results[:inner.results]), inner.out_spec)
