@@ -12,6 +12,7 @@ A call that does not fit the callee's signature goes to the callee itself, which
 
 from __future__ import annotations
 
+import functools
 import inspect
 import sys
 import types
@@ -42,7 +43,7 @@ def rule(*callables: Any, arity: tuple[int, ...] = ()) -> Callable[[Any], Any]:
                 signature = inspect.signature(function)
                 performed = _checked(callable_, continuing, lambda: _bounds(function, skip=1), signature)
             elif type(callable_) in _SIGNED:
-                performed = _checked(callable_, continuing, lambda callable_=callable_: _bounds(callable_))
+                performed = _checked(callable_, continuing, functools.partial(_bounds, callable_))
             else:
                 performed = continuing
             RULES[id(callable_)] = performed
