@@ -26,7 +26,7 @@ _INSTALLED = tuple({os.path.realpath(sysconfig.get_path(name)) + os.sep
 def refuse_loading(vm: Any, namespace: dict[str, Any], name: str, fromlist: Any, level: int) -> None:
     """Break where an import would run code of the user's own, or find what only the trace has put there."""
     modules = vm.heap.by_original.get(id(sys.modules))
-    if modules is not None and id(modules) in vm.heap.written:
+    if modules is not None and id(modules) in vm.heap.changes.written:
         raise Break("SB006", "an import after the program has changed sys.modules")
     full = absolute_name(namespace, name, level)
     wanted = [full]

@@ -40,7 +40,7 @@ ADD, NORMAL = "aten::add_.Tensor (overload)", "aten::normal_.default (method)"
 FAULTS: dict[str, tuple[Any, str, Any, tuple[str, str, str]]] = {
     "no guard on shared memory": (stages, "guard_shared_memory", lambda done, residual: None, (ADD, "aot_eager", "item")),
     "a failed graph forgets its writes": (failing_calls, "written_inputs", lambda *args: ([], True), (ADD, "eager", "failure")),
-    "a failed graph draws anew": (failing_calls, "draws_random_numbers", lambda target: False, (NORMAL, "eager", "failure")),
+    "a failed graph draws anew": (failing_calls, "draws_inside", lambda module: False, (NORMAL, "eager", "failure")),
 }
 
 
