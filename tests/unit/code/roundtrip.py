@@ -1,7 +1,7 @@
 """Decode and re-encode the running interpreter's whole standard library.   python roundtrip.py [--quick]
 
 Needs neither torch nor pytest, so it runs under every interpreter at hand. Each .py file of the standard library
-is compiled and every code object in it must come back byte for byte, verify, and need no more stack than CPython
+is compiled and every code object in it must come back byte for byte, verify, and need the stack that CPython
 gave it. `--quick` takes an even slice of the files, compares with `dis` as well, and calls the test functions of
 the neighbouring test_code_*.py, which keep to plain asserts for that reason. Exits 1 on any difference.
 """
@@ -29,6 +29,7 @@ sys.modules["stator"] = _bare
 decoder = importlib.import_module("stator.code.decode")
 encoder = importlib.import_module("stator.code.encode")
 liveness = importlib.import_module("stator.code.liveness")
+stack = importlib.import_module("stator.code.stack")
 verifier = importlib.import_module("stator.code.verify")
 
 
@@ -57,9 +58,10 @@ def differences(code: CodeType, counts: Counter[str]) -> list[str]:
     if list(code.co_positions()) != list(again.co_positions()):
         wrong.append("co_positions")
     counts["co_linetable identical"] += code.co_linetable == again.co_linetable
-    if again.co_stacksize > code.co_stacksize:
-        wrong.append(f"co_stacksize {again.co_stacksize} > {code.co_stacksize}")
-    counts["co_stacksize identical"] += again.co_stacksize == code.co_stacksize
+    # CPython also counts handlers that nothing reaches; elsewhere a frame that is smaller than its own is overrun.
+    unreached = None in stack.depths(unit)
+    if again.co_stacksize > code.co_stacksize or (again.co_stacksize < code.co_stacksize and not unreached):
+        wrong.append(f"co_stacksize {again.co_stacksize}, CPython's is {code.co_stacksize}")
     wrong += verifier.verify(code)
     slots = tuple(code._varname_from_oparg(slot) for slot in range(unit.nlocalsplus))  # type: ignore[attr-defined]
     if slots != unit.local_names:

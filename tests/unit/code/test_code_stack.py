@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dis
+from collections.abc import Callable
 from typing import Any
 
 from stator.code.decode import decode
+from stator.code.encode import encode
 from stator.code.opcodes import ALL_OPNAMES, BY_NAME, VERSION, Operand
 from stator.code.stack import depths, effect, max_depth
 from stator.code.stack_effects import EFFECTS, net_effect, pops
@@ -26,6 +28,25 @@ def test_every_effect_matches_cpython() -> None:
                     different.add(name)
     assert different == EXPECTED_DIFFERENCES
     assert set(BY_NAME) == ALL_OPNAMES <= set(EFFECTS)
+
+
+def call_after_a_loop(function: Callable[..., Any]) -> Any:
+    for _ in ():
+        pass
+    for _ in ():
+        pass
+    return function(1, 2, 3, 4, 5, 6)
+
+
+def test_a_loop_leaves_room_for_the_calls_after_it() -> None:
+    """A frame that is too small has the arguments of a call where the frame of the callee begins."""
+    def arguments(a: int, b: int, c: int, d: int, e: int, f: int) -> list[int]:
+        return [a, b, c, d, e, f]
+
+    code = call_after_a_loop.__code__
+    again = encode(decode(code))
+    assert again.co_stacksize == code.co_stacksize
+    assert type(call_after_a_loop)(again, {})(arguments) == call_after_a_loop(arguments)
 
 
 def test_counts_follow_the_operand() -> None:
