@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import types
+from collections.abc import Container
 from typing import Any
 
 import torch
@@ -29,8 +30,9 @@ _NULL_EXIT = contextlib.nullcontext.__exit__
 _GENERATOR_EXIT = contextlib._GeneratorContextManager.__exit__
 
 
-def caught_in(frame: Frame, generators: Any) -> int:
-    """What this frame alone does with an error of the instruction it stands at, as bits; `generators`: by id."""
+def caught_in(frame: Frame, generators: Any, outside: Container[int] = ()) -> int:
+    """What this frame alone does with an error of the instruction it stands at, as bits; `generators`: by id;
+    `outside`: the ids of stand-ins."""
     index = frame.ip - 1 if frame.ip else 0
     if frame.unit.instructions[index].handler is None:
         return NOTHING
@@ -38,7 +40,7 @@ def caught_in(frame: Frame, generators: Any) -> int:
     for each in catchers(frame.unit, index):
         if each.manager is not None:
             leave = frame.stack[each.manager]
-            found |= ANY if may_suppress(leave, generators) else CLEANUP if has_code(leave) else NOTHING
+            found |= ANY if may_suppress(leave, generators) else CLEANUP if has_code(leave, outside) else NOTHING
         elif each.reraises:
             found |= CLEANUP
         elif each.name in _OTHERS and each.name not in frame.scope.namespace:
@@ -54,9 +56,10 @@ def any_cleans_up(generators: Any) -> bool:
                and caught_in(body.frame, generators) for body in list(dict.values(generators)))
 
 
-def has_code(leave: Any) -> bool:
-    """Whether code of the program runs where a context manager is left, known by its __exit__."""
-    return type(leave) is types.MethodType and leave.__func__ is _GENERATOR_EXIT
+def has_code(leave: Any, outside: Container[int]) -> bool:
+    """Whether code that the graph does not run is run where a context manager is left, known by its __exit__: code of
+    the program, or that of a manager which was entered before the trace (torch.no_grad() before a break)."""
+    return type(leave) is types.MethodType and (leave.__func__ is _GENERATOR_EXIT or id(leave.__self__) in outside)
 
 
 def may_suppress(leave: Any, generators: Any) -> bool:

@@ -403,7 +403,7 @@ class Machine(Mechanisms):
         node.meta["stack_trace"] = above[3] + line
         if line:
             node.meta[AT] = frame.instruction.offset
-        if caught := above[4] | caught_in(frame, self.generators):
+        if caught := above[4] | caught_in(frame, self.generators, self.heap.by_standin):
             note(node, caught, Strategy.HANDLED_ERRORS in self.turned_off)
         if self.generators and any_cleans_up(self.generators):
             note(node, CLEANUP, False)
@@ -411,7 +411,9 @@ class Machine(Mechanisms):
     def caught(self) -> int:
         """What the program might catch where it stands (see handled_errors)."""
         frame = self.frame
-        return 0 if frame is None else _callers(frame, self)[4] | caught_in(frame, self.generators)
+        if frame is None:
+            return 0
+        return _callers(frame, self)[4] | caught_in(frame, self.generators, self.heap.by_standin)
 
     def place(self, stop: Break) -> None:
         """Tell a break where in the user's program it is (once, at the innermost frame)."""
@@ -438,7 +440,7 @@ def _callers(frame: Frame, vm: Any) -> tuple[Any, ...]:
     if kept[0] is not caller or kept[1] != caller.ip or kept[2] is not above:
         text = above[3] + _frame_line(caller, vm.lines.places)
         # C code between the two may catch as well: an IndexError of `__getitem__` ends an iteration.
-        caught = ANY if frame.is_base else above[4] | caught_in(caller, vm.generators)
+        caught = ANY if frame.is_base else above[4] | caught_in(caller, vm.generators, vm.heap.by_standin)
         kept = frame.above = (caller, caller.ip, above, text, caught)
     return kept
 

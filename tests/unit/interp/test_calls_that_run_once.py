@@ -182,3 +182,30 @@ def test_an_error_ends_the_generator_it_leaves(monkeypatch: pytest.MonkeyPatch) 
         assert ending(compiled, torch.arange(4.0), torch.tensor([place])) == ending(
             program, torch.arange(4.0), torch.tensor([place]))
     assert unraisable == []
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("manager", [torch.no_grad, lambda: torch.autocast("cpu")], ids=["no_grad", "autocast"])
+def test_an_error_leaves_a_manager_that_was_entered_before_a_break(manager: Any, backend: str) -> None:
+    def program(x: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+        with manager():
+            stator.graph_break()
+            torch.ops.leaving.bump(x)
+            return x[index]
+
+    compiled = stator.compile(program, backend=backend)
+    for index, fails in ((1, False), (7, True), (7, True)):
+        with torch.autocast("cpu", enabled=False), torch.enable_grad():
+            x = torch.zeros(3)
+            if fails:
+                with pytest.raises(IndexError, match="index 7 is out of bounds"):
+                    compiled(x, torch.tensor([index]))
+            else:
+                compiled(x, torch.tensor([index]))
+            assert torch.is_grad_enabled() and not torch.is_autocast_enabled("cpu")
+            assert x.tolist() == [1, 1, 1]
+
+
+@torch.library.custom_op("leaving::bump", mutates_args=("x",))
+def _bump(x: torch.Tensor) -> None:
+    x.add_(1)
