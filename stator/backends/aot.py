@@ -37,10 +37,13 @@ def run_as_is(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callab
     forward = straight_function(gm, located=True)
 
     def run(*args: Any) -> Any:
-        return [each.detach() if isinstance(each, torch.Tensor) and each._is_view() else each
-                for each in forward(*args)]
+        return [detach_view(each) for each in forward(*args)]
 
     return load_autograd().make_boxed_func(run)  # type: ignore[no-any-return]
+
+
+def detach_view(value: object) -> object:
+    return value.detach() if isinstance(value, torch.Tensor) and value._is_view() else value
 
 
 def compile_aot_eager(

@@ -25,18 +25,16 @@ from stator.strategy import Strategy
 
 # Whether a graph relies on a strategy that some backend cannot take; off, the capture breaks there instead.
 RELIES_ON: dict[Strategy, Callable[[Recorder], bool]] = {
-    Strategy.GRADIENTS_INSIDE: lambda recorder: calls(recorder, torch.autograd.grad),
-    Strategy.INFERENCE_MODE: lambda recorder: calls(recorder, _enter_inference_mode),
+    Strategy.GRADIENTS_INSIDE: lambda recorder: bool(
+        recorder.graph.find_nodes(op="call_function", target=torch.autograd.grad)),
+    Strategy.INFERENCE_MODE: lambda recorder: bool(
+        recorder.graph.find_nodes(op="call_function", target=_enter_inference_mode)),
     Strategy.CARRIED_NUMBERS: lambda recorder: carries_numbers(recorder.graph),
     Strategy.SYMBOLIC_WRAPPERS: lambda recorder: any(
         wrapper._has_symbolic_sizes_strides for wrapper in recorder.wrappers.behind.values()),
     Strategy.SPARSE_INPUTS: lambda recorder: any(
         isinstance(each.tensor, torch.Tensor) and each.tensor.layout is torch.sparse_coo for each in recorder.inputs),
 }
-
-
-def calls(recorder: Recorder, target: Callable[..., object]) -> bool:
-    return bool(recorder.graph.find_nodes(op="call_function", target=target))
 
 
 def relax_capture(site: CallSite, done: Trace) -> bool:

@@ -122,7 +122,7 @@ def _compare(owner: Any, namespace: Mapping[str, Any], before: dict[str, Any]) -
             if before[name] is value:
                 continue
             if type(value) is types.FunctionType and value.__code__.co_filename.startswith(_FOLDER) \
-                    and getattr(value, "__wrapped__", ABSENT) is before[name]:
+                    and (getattr(value, "__wrapped__", ABSENT) is before[name] or "<locals>" in value.__qualname__):
                 before[name] = value  # torch's compiler wraps functions of torch when it is loaded
             elif owner not in CLASSES and not callable(before[name]) and not callable(value):
                 before[name] = value  # state that torch itself keeps in a module: torch.cuda._initialized

@@ -97,7 +97,7 @@ def truth_read_after_a_function_of_the_graph_wrote_elsewhere():
     return coming_together(fn)
 
 
-@probe()
+@probe("SB006")
 def size_read_after_a_custom_operator_wrote_elsewhere():
     def fn(n, m):
         bump(m)

@@ -57,14 +57,18 @@ def test_a_patch_is_found_after_a_search_without_result(owner: Any, name: str, s
     def new(*args: Any, **kwargs: Any) -> Any:
         return old(*args, **kwargs)
 
+    def found() -> bool:  # beside what torch's own compiler has replaced, where another test has loaded it
+        answer = search()
+        return answer if type(answer) is not list else any(each[0] is owner and each[1] == name for each in answer)
+
     for _ in range(2):
-        assert not search()
-        assert not search()
+        assert not found()
+        assert not found()
         with monkeypatch.context() as patch:
             patch.setattr(owner, name, new)
-            assert search()
-            assert search()
-    assert not search()
+            assert found()
+            assert found()
+    assert not found()
 
 
 def test_unchanged_namespaces_are_not_compared_again(monkeypatch: pytest.MonkeyPatch) -> None:
