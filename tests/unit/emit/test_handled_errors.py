@@ -287,7 +287,7 @@ def test_a_graph_that_fails_alone_is_named_inside_a_handler_of_others() -> None:
 
 def test_the_handlers_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without what is told to nodes, the tests above fail."""
-    monkeypatch.setattr(machine, "caught_in", lambda frame, generators: 0)
+    monkeypatch.setattr(machine, "caught_in", lambda frame, generators, outside: 0)
     compiled = stator.compile(large_writes, backend="eager")
     portrait(compiled, torch.zeros(LARGE), GOOD)
     assert portrait(compiled, torch.zeros(LARGE), BAD) != portrait(large_writes, torch.zeros(LARGE), BAD)
