@@ -33,6 +33,7 @@ CLASSES: tuple[type, ...] = (torch.Tensor, nn.Parameter, nn.Module, torch.no_gra
                              torch.set_grad_enabled, torch.inference_mode)
 TENSOR_CLASSES = (torch.Tensor, nn.Parameter)
 _FOLDER = os.path.dirname(torch.__file__)
+_COMPILER = (os.path.join(_FOLDER, "_dynamo", ""), os.path.join(_FOLDER, "_compile.py"))
 _dict_of = type.__dict__["__dict__"].__get__
 _LIBRARY = os.path.dirname(threading.__file__)
 _IDLE_LIBRARIES = r".*/site-packages/(torch/(?!utils/data)|tqdm|execnet)"
@@ -121,8 +122,7 @@ def _compare(owner: Any, namespace: Mapping[str, Any], before: dict[str, Any]) -
         if name in before:
             if before[name] is value:
                 continue
-            if type(value) is types.FunctionType and value.__code__.co_filename.startswith(_FOLDER) \
-                    and (getattr(value, "__wrapped__", ABSENT) is before[name] or "<locals>" in value.__qualname__):
+            if type(value) is types.FunctionType and value.__code__.co_filename.startswith(_COMPILER):
                 before[name] = value  # torch's compiler wraps functions of torch when it is loaded
             elif owner not in CLASSES and not callable(before[name]) and not callable(value):
                 before[name] = value  # state that torch itself keeps in a module: torch.cuda._initialized
