@@ -7,9 +7,11 @@ Out: the differences, call by call, in every part of an outcome but warnings (te
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import io
 import linecache
+import marshal
 import signal
 import sys
 import types
@@ -51,8 +53,14 @@ class Endless(BaseException):
 def load(source: str) -> types.ModuleType:
     module = types.ModuleType(MODULE)
     sys.modules[MODULE] = module
-    exec(compile(source, FILE, "exec"), module.__dict__)
+    exec(marshal.loads(compiled_text(source)), module.__dict__)
     return module
+
+
+@functools.lru_cache(maxsize=1)
+def compiled_text(source: str) -> bytes:
+    """Marshal the code of a module: each world loads a code object of its own, which is not warm yet."""
+    return marshal.dumps(compile(source, FILE, "exec"))
 
 
 def compiled(program: Callable[..., Any]) -> Callable[..., Any]:
