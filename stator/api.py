@@ -27,89 +27,41 @@ from stator.library.torch.compiled_functions import makes_compiled
 from stator.report import set_logs
 from stator.settings import marks
 from stator.settings.marks import graph_break, is_compiling, skip_frame
-from stator.settings.options import (
-    BackendFunction,
-    Settings,
-    build_settings,
-    require_bool,
-)
+from stator.settings.options import BackendFunction, Settings, build_settings, require_bool
 from stator.settings.process_config import config
 from stator.settings.stance import set_stance
 from stator.shapes.named_dimensions import read_declarations
 
-__all__ = [
-    "allow_in_graph",
-    "assume_constant_result",
-    "bisect",
-    "compile",
-    "compile_in_place",
-    "disable",
-    "error_on_graph_break",
-    "explain",
-    "graph_break",
-    "is_compiled",
-    "is_compiling",
-    "list_backends",
-    "load_shape_profile",
-    "print",
-    "register_backend",
-    "reset",
-    "set_logs",
-    "set_stance",
-    "shape_profile",
-    "skip_frame",
-    "substitute_in_graph",
-]
+__all__ = ["allow_in_graph", "assume_constant_result", "bisect", "compile", "compile_in_place", "disable",
+           "error_on_graph_break", "explain", "graph_break", "is_compiled", "is_compiling", "list_backends",
+           "load_shape_profile", "print", "register_backend", "reset", "set_logs", "set_stance",
+           "shape_profile", "skip_frame", "substitute_in_graph"]
 
 Model = TypeVar("Model")
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 @overload
-def compile(
-    model: Model,
-    *,
-    fullgraph: bool = ...,
-    dynamic: bool | None = ...,
-    backend: str | BackendFunction = ...,
-    mode: str | None = ...,
-    options: Mapping[str, object] | None = ...,
-    disable: bool = ...,
-    recompile_limit: int | None = ...,
-    isolate_recompiles: bool = ...,
-    name: str | None = ...,
-) -> Model: ...
+def compile(model: Model, *, fullgraph: bool = ..., dynamic: bool | None = ...,
+            backend: str | BackendFunction = ..., mode: str | None = ...,
+            options: Mapping[str, object] | None = ..., disable: bool = ...,
+            recompile_limit: int | None = ..., isolate_recompiles: bool = ...,
+            name: str | None = ...) -> Model: ...
 
 
 @overload
-def compile(
-    model: None = None,
-    *,
-    fullgraph: bool = ...,
-    dynamic: bool | None = ...,
-    backend: str | BackendFunction = ...,
-    mode: str | None = ...,
-    options: Mapping[str, object] | None = ...,
-    disable: bool = ...,
-    recompile_limit: int | None = ...,
-    isolate_recompiles: bool = ...,
-    name: str | None = ...,
-) -> Callable[[Model], Model]: ...
+def compile(model: None = None, *, fullgraph: bool = ..., dynamic: bool | None = ...,
+            backend: str | BackendFunction = ..., mode: str | None = ...,
+            options: Mapping[str, object] | None = ..., disable: bool = ...,
+            recompile_limit: int | None = ..., isolate_recompiles: bool = ...,
+            name: str | None = ...) -> Callable[[Model], Model]: ...
 
 
-def compile(
-    model: Any = None,
-    *,
-    fullgraph: bool = False,
-    dynamic: bool | None = None,
-    backend: str | BackendFunction = "inductor",
-    mode: str | None = None,
-    options: Mapping[str, object] | None = None,
-    disable: bool = False,
-    recompile_limit: int | None = None,
-    isolate_recompiles: bool = False,
-    name: str | None = None,
-) -> Any:
+def compile(model: Any = None, *, fullgraph: bool = False, dynamic: bool | None = None,
+            backend: str | BackendFunction = "inductor", mode: str | None = None,
+            options: Mapping[str, object] | None = None, disable: bool = False,
+            recompile_limit: int | None = None, isolate_recompiles: bool = False,
+            name: str | None = None) -> Any:
     """Compile a function, method, callable object, class, partial or nn.Module.
 
     Without `model`, returns the decorator with these settings. A module gives a `CompiledModule`. A class is
@@ -357,12 +309,8 @@ def assume_constant_result(fn: Function) -> Function:
     return fn
 
 
-def substitute_in_graph(
-    original: Callable[..., Any],
-    *,
-    can_constant_fold_through: bool = False,
-    skip_signature_check: bool = False,
-) -> Callable[[Function], Function]:
+def substitute_in_graph(original: Callable[..., Any], *, can_constant_fold_through: bool = False,
+                        skip_signature_check: bool = False) -> Callable[[Function], Function]:
     """A decorator: capture the decorated Python function wherever the program calls `original`.
 
     The two must take the same parameters. `can_constant_fold_through` says that with constant arguments the
@@ -417,11 +365,9 @@ def parameter_outline(signature: inspect.Signature) -> tuple[tuple[str, ...], fr
     kinds = inspect.Parameter
     parameters = signature.parameters.values()
     positional = (kinds.POSITIONAL_ONLY, kinds.POSITIONAL_OR_KEYWORD)
-    return (
-        tuple(parameter.name for parameter in parameters if parameter.kind in positional),
-        frozenset(parameter.name for parameter in parameters if parameter.kind is kinds.KEYWORD_ONLY),
-        {each.name: each.default for each in parameters if each.default is not kinds.empty},
-    )
+    return (tuple(parameter.name for parameter in parameters if parameter.kind in positional),
+            frozenset(parameter.name for parameter in parameters if parameter.kind is kinds.KEYWORD_ONLY),
+            {each.name: each.default for each in parameters if each.default is not kinds.empty})
 
 
 report.follow_environment()

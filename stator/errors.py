@@ -70,16 +70,8 @@ class Unsupported(StatorError):
 
     like = "torch._dynamo.exc", "Unsupported"
 
-    def __init__(
-        self,
-        code: str,
-        title: str,
-        cause: str = "",
-        remedy: str = "",
-        filename: str | None = None,
-        line: int | None = None,
-        stack: Sequence[tuple[str, int, str]] = (),
-    ) -> None:
+    def __init__(self, code: str, title: str, cause: str = "", remedy: str = "", filename: str | None = None,
+                 line: int | None = None, stack: Sequence[tuple[str, int, str]] = ()) -> None:
         super().__init__(code, title, cause, remedy, filename, line, tuple(stack))
         self.code = code
         self.title = title
@@ -153,15 +145,8 @@ class OptionValueError(OptionError, ValueError):
     """An argument of an accepted type with a value that is not accepted."""
 
 
-def render_problem(
-    code: str,
-    title: str,
-    cause: str,
-    remedy: str,
-    filename: str | None,
-    line: int | None,
-    stack: Sequence[UserFrame] = (),
-) -> str:
+def render_problem(code: str, title: str, cause: str, remedy: str, filename: str | None, line: int | None,
+                   stack: Sequence[UserFrame] = ()) -> str:
     """The text of one break: code and cause, the user's lines innermost first, the remedy."""
     lines = [f"{code} {title}: {cause}" if cause else f"{code} {title}"]
     frames = list(stack)

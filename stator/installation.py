@@ -70,20 +70,10 @@ def is_installed() -> bool:
 
 def _torch_compile(original: Any, default_backend: Any) -> Any:
     @functools.wraps(original)
-    def compile(
-        model: Any = None,
-        *,
-        fullgraph: bool = False,
-        dynamic: bool | None = None,
-        backend: Any = None,
-        mode: str | None = None,
-        options: Any = None,
-        name: str | None = None,
-        disable: bool = False,
-        recompile_limit: int | None = None,
-        isolate_recompiles: bool = False,
-        shapes_spec: Any = None,
-    ) -> Any:
+    def compile(model: Any = None, *, fullgraph: bool = False, dynamic: bool | None = None,
+                backend: Any = None, mode: str | None = None, options: Any = None, name: str | None = None,
+                disable: bool = False, recompile_limit: int | None = None, isolate_recompiles: bool = False,
+                shapes_spec: Any = None) -> Any:
         if shapes_spec is not None:
             raise OptionValueError("shapes_spec= is not accepted by Stator; mark sizes with stator.mark_dynamic")
         disable = disable or any(os.environ.get(name) == "1" for name in _TURN_OFF)
@@ -94,18 +84,11 @@ def _torch_compile(original: Any, default_backend: Any) -> Any:
             isinstance(backend, str) or _has_no_state(backend)) else None
         if key in _operators:  # each call of torch.cond compiles the same few lines anew
             return _operators[key]
-        compiled = api.compile(
-            model,
-            fullgraph=fullgraph,
-            dynamic=_dynamic_in_torchs_config() if dynamic is None else dynamic,
-            backend="inductor" if backend is None else backend,
-            mode=mode,
-            options=options,
-            disable=disable,
-            recompile_limit=recompile_limit,
-            isolate_recompiles=isolate_recompiles,
-            name=name,
-        )
+        compiled = api.compile(model, fullgraph=fullgraph,
+                               dynamic=_dynamic_in_torchs_config() if dynamic is None else dynamic,
+                               backend="inductor" if backend is None else backend, mode=mode, options=options,
+                               disable=disable, recompile_limit=recompile_limit,
+                               isolate_recompiles=isolate_recompiles, name=name)
         if not is_operator_of_torch(model):
             return compiled
         run = _or_by_torch(compiled, functools.partial(original, model, fullgraph=fullgraph, backend=backend))

@@ -72,6 +72,7 @@ class Import(NamedTuple):
     target: str
     line: int
     local: bool
+    typing_only: bool  # under `if TYPE_CHECKING:`, which nothing loads
 
 
 def read_package(root: Path) -> dict[str, str]:
@@ -90,6 +91,7 @@ def layer_of(module: str) -> str:
 
 def imports_of(module: str, tree: ast.Module, known: frozenset[str]) -> Iterator[Import]:
     """Every import of a module of the package, at the top of a module or inside a function."""
+    unloaded = typing_only_nodes(tree)
     for node, local in walk_with_scope(tree, False):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
@@ -100,7 +102,17 @@ def imports_of(module: str, tree: ast.Module, known: frozenset[str]) -> Iterator
             continue
         for name in names:
             if name == PACKAGE or name.startswith(PACKAGE + "."):
-                yield Import(loaded_module(name, known), node.lineno, local)
+                yield Import(loaded_module(name, known), node.lineno, local, node in unloaded)
+
+
+def typing_only_nodes(tree: ast.Module) -> set[ast.AST]:
+    """The statements in the bodies of `if TYPE_CHECKING:`."""
+    return {
+        child
+        for node in tree.body
+        if isinstance(node, ast.If) and (dotted_name(node.test) or "").endswith("TYPE_CHECKING")
+        for child in node.body
+    }
 
 
 def absolute_base(module: str, node: ast.ImportFrom) -> str:
@@ -264,13 +276,14 @@ def violations(sources: Mapping[str, str]) -> list[Violation]:
         if set(module.split(".")) & VAGUE_NAMES:
             found.append(Violation(module, 1, "a module's name says what it owns"))
         found.extend(name_problems(module, tree))
-        for target, line, local in imports_of(module, tree, known):
+        for target, line, local, typing_only in imports_of(module, tree, known):
             if local:
                 found.append(Violation(module, line, f"imports {target} inside a function"))
             problem = direction_problem(layer_of(module), layer_of(target))
             if problem:
                 found.append(Violation(module, line, problem))
-            graph.setdefault(module, set()).add(target)
+            if not typing_only:  # such an import points down as others do, and closes no cycle
+                graph.setdefault(module, set()).add(target)
     found.extend(Violation(path[0], 1, "import cycle: " + " -> ".join(path)) for path in cycles(graph))
     found.extend(room_problems(graph, known))
     return found

@@ -6,12 +6,12 @@ In: a torch.fx.GraphModule and its fake inputs.  Out: a callable that computes t
 from stator.backends import aot, cuda_graphs, eager, inductor
 from stator.backends.compilation import compile_graph
 from stator.backends.registry import (
-    Backend,
-    add_builtin,
-    check_settings,
-    find_backend,
-    list_backends,
-    register_backend,
+                                      Backend,
+                                      add_builtin,
+                                      check_settings,
+                                      find_backend,
+                                      list_backends,
+                                      register_backend,
 )
 
 __all__ = ["Backend", "check_settings", "compile_graph", "find_backend", "list_backends", "register_backend"]

@@ -38,13 +38,8 @@ from stator.settings.options import Settings
 from stator.shapes.environment import TraceEnvironment
 
 
-def compile_graph(
-    gm: torch.fx.GraphModule,
-    example_inputs: Sequence[Any],
-    settings: Settings,
-    fake_mode: FakeTensorMode,
-    grad_enabled: bool,
-) -> Callable[..., Any]:
+def compile_graph(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], settings: Settings,
+                  fake_mode: FakeTensorMode, grad_enabled: bool) -> Callable[..., Any]:
     """Compile `gm`, which from now on belongs to the backend.
 
     `grad_enabled` is the grad mode in which the graph was captured: it decides whether AOTAutograd makes a

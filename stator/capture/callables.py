@@ -115,12 +115,8 @@ def name_of_function(entry: Any) -> str:
 copyreg.pickle(_core.CompiledFunction, name_of_function)  # type: ignore[arg-type]
 
 
-def dress(
-    original: Callable[..., Any],
-    traced: Callable[..., Any],
-    entry: Callable[..., Any],
-    settings: Settings,
-) -> Callable[..., Any]:
+def dress(original: Callable[..., Any], traced: Callable[..., Any], entry: Callable[..., Any],
+          settings: Settings) -> Callable[..., Any]:
     """The public object of an entry: it looks and binds like `original`, and is known as compiled."""
     public: Callable[..., Any]
     if isinstance(original, types.FunctionType):

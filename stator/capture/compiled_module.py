@@ -28,16 +28,8 @@ FLUENT_METHODS = frozenset(
 
 # Everything else is read from the original.
 OWN_ATTRIBUTES = frozenset(
-    {
-        "_orig_mod",
-        "_stator_entry",
-        "_stator_settings",
-        "dynamo_ctx",
-        "__deepcopy__",
-        "__copy__",
-        "__reduce__",
-        "__reduce_ex__",
-    }
+    {"_orig_mod", "_stator_entry", "_stator_settings", "dynamo_ctx", "__deepcopy__", "__copy__", "__reduce__",
+     "__reduce_ex__"}
 )
 
 _TORCHS = "torch._dynamo.eval_frame"

@@ -251,9 +251,10 @@ def guard_shared_memory(done: Trace, residual: Residual) -> None:
     if not recorder.log.in_place:
         return
     overlaps = recorder.backend.overlaps
-    for each in residual.graph_inputs if overlaps is not None else ():
+    storages = () if overlaps is None else overlaps.storages
+    for each in residual.graph_inputs if storages else ():
         # Compilers write when all is computed, and would find out too late.
-        if with_history(each.fake) and storage_of(each.fake) in overlaps.storages and not refuses_writes(each.tensor):
+        if with_history(each.fake) and storage_of(each.fake) in storages and not refuses_writes(each.tensor):
             done.vm.heap.guard(CallOf(Pinned(refuses_writes), (each.source,)), Kind.FRESH_CALL, False)
     written = {each.node for each in written_inputs(recorder, recorder.graph, recorder.inputs)[0]}
     candidates = [(*leaf, each.node in written) for each in sharing_candidates(

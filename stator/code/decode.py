@@ -171,13 +171,8 @@ def parse_exception_table(code: CodeType, index_of_offset: dict[int, int]) -> li
         start, length, target, depth_and_lasti = numbers[at : at + 4]
         try:
             entries.append(
-                ExceptionEntry(
-                    index_of_offset[2 * start],
-                    index_of_offset[2 * (start + length)],
-                    index_of_offset[2 * target],
-                    depth_and_lasti >> 1,
-                    bool(depth_and_lasti & 1),
-                )
+                ExceptionEntry(index_of_offset[2 * start], index_of_offset[2 * (start + length)],
+                               index_of_offset[2 * target], depth_and_lasti >> 1, bool(depth_and_lasti & 1))
             )
         except KeyError as error:
             raise MalformedCode(f"exception entry {at // 4} of {code.co_qualname} leaves the code") from error

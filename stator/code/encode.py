@@ -21,20 +21,14 @@ def encode(unit: CodeUnit, **replacements: Any) -> CodeType:
     return encode_parts(unit.code, unit.instructions, unit.exception_table, **replacements)
 
 
-def encode_parts(
-    template: CodeType,
-    instructions: list[Instruction],
-    exception_table: Sequence[ExceptionEntry] = (),
-    **replacements: Any,
-) -> CodeType:
+def encode_parts(template: CodeType, instructions: list[Instruction],
+                 exception_table: Sequence[ExceptionEntry] = (), **replacements: Any) -> CodeType:
     """A code object that runs `instructions`; every other field comes from `template` or `replacements`."""
     unit = CodeUnit(template, instructions, list(exception_table), {})
     arguments, sizes = lay_out(instructions)
-    fields: dict[str, Any] = {
-        "co_code": _code_bytes(instructions, arguments, sizes),
-        "co_exceptiontable": _exception_bytes(exception_table, sizes),
-        "co_stacksize": max_depth(unit),
-    }
+    fields: dict[str, Any] = {"co_code": _code_bytes(instructions, arguments, sizes),
+                              "co_exceptiontable": _exception_bytes(exception_table, sizes),
+                              "co_stacksize": max_depth(unit)}
     first_line = replacements.get("co_firstlineno", template.co_firstlineno)
     fields["co_linetable"] = _location_bytes([i.positions for i in instructions], sizes, first_line)
     return template.replace(**(fields | replacements))

@@ -42,54 +42,26 @@ class Instruction:
     on 3.13, "inverted" of IS_OP and CONTAINS_OP.
     """
 
-    __slots__ = (
-        "opname",
-        "arg",
-        "argval",
-        "index",
-        "offset",
-        "line",
-        "positions",
-        "target",
-        "handler",
-        "flag",
-    )
+    __slots__ = ("opname", "arg", "argval", "index", "offset", "line", "positions", "target", "handler",
+                 "flag")
 
-    def __init__(
-        self,
-        opname: str,
-        arg: int | None = None,
-        argval: Any = None,
-        index: int = -1,
-        offset: int = -1,
-        positions: Positions | None = None,
-        target: int | None = None,
-        handler: ExceptionEntry | None = None,
-        flag: bool = False,
-    ) -> None:
+    def __init__(self, opname: str, arg: int | None = None, argval: Any = None, index: int = -1,
+                 offset: int = -1, positions: Positions | None = None, target: int | None = None,
+                 handler: ExceptionEntry | None = None, flag: bool = False) -> None:
         self.opname = opname
-        self.arg = arg
+        self.arg: Any = arg  # an int; None where the opcode has no operand
         self.argval = argval
         self.index = index
         self.offset = offset  # of the opcode itself, past any EXTENDED_ARG
         self.positions = positions  # (lineno, end_lineno, col, end_col), None where there is no location
         self.line = None if positions is None else positions[0]
-        self.target = target
+        self.target: Any = target  # an index; None where the opcode does not jump
         self.handler = handler
         self.flag = flag
 
     def copy(self) -> Instruction:
-        return Instruction(
-            self.opname,
-            self.arg,
-            self.argval,
-            self.index,
-            self.offset,
-            self.positions,
-            self.target,
-            self.handler,
-            self.flag,
-        )
+        return Instruction(self.opname, self.arg, self.argval, self.index, self.offset, self.positions,
+                           self.target, self.handler, self.flag)
 
     def __repr__(self) -> str:
         where = "" if self.line is None else f" line {self.line}"
@@ -108,27 +80,12 @@ class CodeUnit:
     unit that may still be edited.
     """
 
-    __slots__ = (
-        "code",
-        "instructions",
-        "exception_table",
-        "index_of_offset",
-        "local_names",
-        "cell_slots",
-        "free_slots",
-        "nlocalsplus",
-        "analyses",
-    )
+    __slots__ = ("code", "instructions", "exception_table", "index_of_offset", "local_names", "cell_slots",
+                 "free_slots", "nlocalsplus", "analyses")
 
-    def __init__(
-        self,
-        code: CodeType,
-        instructions: list[Instruction],
-        exception_table: list[ExceptionEntry],
-        index_of_offset: dict[int, int],
-        slots: Slots | None = None,
-        analyses: dict[str, Any] | None = None,
-    ) -> None:
+    def __init__(self, code: CodeType, instructions: list[Instruction], exception_table: list[ExceptionEntry],
+                 index_of_offset: dict[int, int], slots: Slots | None = None,
+                 analyses: dict[str, Any] | None = None) -> None:
         self.code = code
         self.instructions = instructions
         self.exception_table = exception_table
@@ -156,12 +113,8 @@ class CodeUnit:
 
     def copy(self) -> CodeUnit:
         """A unit whose instructions and exception table may be edited."""
-        return CodeUnit(
-            self.code,
-            [instruction.copy() for instruction in self.instructions],
-            list(self.exception_table),
-            dict(self.index_of_offset),
-        )
+        return CodeUnit(self.code, [instruction.copy() for instruction in self.instructions],
+                        list(self.exception_table), dict(self.index_of_offset))
 
     def __repr__(self) -> str:
         return f"<CodeUnit {self.code.co_qualname}, {len(self.instructions)} instructions>"

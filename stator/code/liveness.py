@@ -12,19 +12,9 @@ from .opcodes import ALL_OPNAMES, NO_FALLTHROUGH
 
 # A cell's slot holds the cell: storing into it or emptying it needs the cell, so both are reads of the slot.
 # DELETE_FAST raises on an unbound slot, so it reads too.
-READS: frozenset[str] = ALL_OPNAMES & {
-    "LOAD_FAST",
-    "LOAD_FAST_CHECK",
-    "LOAD_FAST_AND_CLEAR",
-    "DELETE_FAST",
-    "LOAD_CLOSURE",
-    "LOAD_DEREF",
-    "STORE_DEREF",
-    "DELETE_DEREF",
-    "LOAD_CLASSDEREF",
-    "LOAD_FROM_DICT_OR_DEREF",
-    "MAKE_CELL",
-}
+READS: frozenset[str] = ALL_OPNAMES & {"LOAD_FAST", "LOAD_FAST_CHECK", "LOAD_FAST_AND_CLEAR", "DELETE_FAST",
+                                       "LOAD_CLOSURE", "LOAD_DEREF", "STORE_DEREF", "DELETE_DEREF",
+                                       "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF", "MAKE_CELL"}
 WRITES: frozenset[str] = ALL_OPNAMES & {"STORE_FAST", "LOAD_FAST_AND_CLEAR", "DELETE_FAST", "MAKE_CELL"}
 
 UNBINDS: frozenset[str] = ALL_OPNAMES & {"LOAD_FAST_AND_CLEAR", "DELETE_FAST"}

@@ -26,12 +26,8 @@ ALL_OPNAMES: frozenset[str] = frozenset(
 
 # Opcodes that `decode` folds away or that CPython keeps for itself: no decoded Instruction carries one.
 FOLDED_OPNAMES: frozenset[str] = frozenset({"CACHE", "EXTENDED_ARG"})
-PRIVATE_OPNAMES: frozenset[str] = ALL_OPNAMES & {
-    "RESERVED",
-    "INTERPRETER_EXIT",
-    "EXIT_INIT_CHECK",
-    "ENTER_EXECUTOR",
-}
+PRIVATE_OPNAMES: frozenset[str] = ALL_OPNAMES & {"RESERVED", "INTERPRETER_EXIT", "EXIT_INIT_CHECK",
+                                                 "ENTER_EXECUTOR"}
 DECODED_OPNAMES: frozenset[str] = ALL_OPNAMES - FOLDED_OPNAMES - PRIVATE_OPNAMES
 
 
@@ -77,20 +73,14 @@ elif VERSION == (3, 12):
     COMPARE_SHIFT, COMPARE_BOOL_BIT = 4, 0
     INTRINSICS_1 = tuple(cpython_opcode._intrinsic_1_descs)  # type: ignore[attr-defined]
     INTRINSICS_2 = tuple(cpython_opcode._intrinsic_2_descs)  # type: ignore[attr-defined]
-    FLAGGED_NAMES = {
-        "LOAD_GLOBAL": Operand.NAME_FLAG1,
-        "LOAD_ATTR": Operand.NAME_FLAG1,
-        "LOAD_SUPER_ATTR": Operand.NAME_FLAG2,
-    }
+    FLAGGED_NAMES = {"LOAD_GLOBAL": Operand.NAME_FLAG1, "LOAD_ATTR": Operand.NAME_FLAG1,
+                     "LOAD_SUPER_ATTR": Operand.NAME_FLAG2}
 else:
     COMPARE_SHIFT, COMPARE_BOOL_BIT = 5, 16
     INTRINSICS_1 = tuple(cpython_opcode._intrinsic_1_descs)  # type: ignore[attr-defined]
     INTRINSICS_2 = tuple(cpython_opcode._intrinsic_2_descs)  # type: ignore[attr-defined]
-    FLAGGED_NAMES = {
-        "LOAD_GLOBAL": Operand.NAME_FLAG1,
-        "LOAD_ATTR": Operand.NAME_FLAG1,
-        "LOAD_SUPER_ATTR": Operand.NAME_FLAG2,
-    }
+    FLAGGED_NAMES = {"LOAD_GLOBAL": Operand.NAME_FLAG1, "LOAD_ATTR": Operand.NAME_FLAG1,
+                     "LOAD_SUPER_ATTR": Operand.NAME_FLAG2}
 
 # Pairs that CPython takes on trust. A suspended generator looks for the RESUME after its YIELD_VALUE to see
 # whether it delegates; an exhausted FOR_ITER skips its target (3.12) or the target and one more (3.13) unread.
@@ -118,29 +108,17 @@ elif VERSION == (3, 12):
 else:
     LOOP_END_SKIP, SEND_KEEPS, NULL_LAST = 2, True, True
 
-SLOT_PAIRS: frozenset[str] = ALL_OPNAMES & {
-    "LOAD_FAST_LOAD_FAST",
-    "STORE_FAST_LOAD_FAST",
-    "STORE_FAST_STORE_FAST",
-}
+SLOT_PAIRS: frozenset[str] = ALL_OPNAMES & {"LOAD_FAST_LOAD_FAST", "STORE_FAST_LOAD_FAST",
+                                            "STORE_FAST_STORE_FAST"}
 
 _JUMPS = frozenset(dis.opname[code] for code in [*dis.hasjrel, *dis.hasjabs]) & ALL_OPNAMES
 BACKWARD_JUMPS: frozenset[str] = frozenset(name for name in _JUMPS if "BACKWARD" in name)
 FORWARD_JUMPS: frozenset[str] = _JUMPS - BACKWARD_JUMPS
 JUMPS: frozenset[str] = _JUMPS
-UNCONDITIONAL_JUMPS: frozenset[str] = JUMPS & {
-    "JUMP_FORWARD",
-    "JUMP_BACKWARD",
-    "JUMP_BACKWARD_NO_INTERRUPT",
-}
+UNCONDITIONAL_JUMPS: frozenset[str] = JUMPS & {"JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT"}
 # Control never reaches the next instruction: it leaves the frame or goes to a handler.
-FRAME_EXITS: frozenset[str] = ALL_OPNAMES & {
-    "RETURN_VALUE",
-    "RETURN_CONST",
-    "RAISE_VARARGS",
-    "RERAISE",
-    "INTERPRETER_EXIT",
-}
+FRAME_EXITS: frozenset[str] = ALL_OPNAMES & {"RETURN_VALUE", "RETURN_CONST", "RAISE_VARARGS", "RERAISE",
+                                             "INTERPRETER_EXIT"}
 NO_FALLTHROUGH: frozenset[str] = UNCONDITIONAL_JUMPS | FRAME_EXITS
 
 
@@ -165,14 +143,9 @@ def _operand(name: str, code: int) -> Operand:
         return Operand.NAME
     if code in dis.haslocal or code in dis.hasfree:
         return Operand.SLOT
-    special = {
-        "COMPARE_OP": Operand.COMPARE,
-        "BINARY_OP": Operand.BINARY,
-        "CALL_INTRINSIC_1": Operand.INTRINSIC_1,
-        "CALL_INTRINSIC_2": Operand.INTRINSIC_2,
-        "IS_OP": Operand.TRUTH_FLAG,
-        "CONTAINS_OP": Operand.TRUTH_FLAG,
-    }
+    special = {"COMPARE_OP": Operand.COMPARE, "BINARY_OP": Operand.BINARY,
+               "CALL_INTRINSIC_1": Operand.INTRINSIC_1, "CALL_INTRINSIC_2": Operand.INTRINSIC_2,
+               "IS_OP": Operand.TRUTH_FLAG, "CONTAINS_OP": Operand.TRUTH_FLAG}
     if name in special:
         return special[name]
     return Operand.NUMBER if _has_argument(code) else Operand.NONE

@@ -19,21 +19,8 @@ from stator.guards.partition import Partition
 from stator.guards.tensor_meta import TensorMeta, TensorValues, tensor_meta, tensor_values
 from stator.source import DictOf, Pinned, Source, is_a, name_of
 
-__all__ = [
-    "MISSING",
-    "GlobalState",
-    "Guard",
-    "Kind",
-    "TensorMeta",
-    "TensorValues",
-    "Where",
-    "global_state",
-    "is_constant",
-    "same_constant",
-    "tensor_meta",
-    "tensor_values",
-    "value_key",
-]
+__all__ = ["MISSING", "GlobalState", "Guard", "Kind", "TensorMeta", "TensorValues", "Where", "global_state",
+           "is_constant", "same_constant", "tensor_meta", "tensor_values", "value_key"]
 
 Where: TypeAlias = "tuple[str, int, str]"
 
@@ -198,26 +185,22 @@ def _set_text(value: frozenset[object]) -> str:
     return "{" + ", ".join(sorted(map(name_of, value))) + "}"
 
 
-_WORDING: dict[Kind, Any] = {
-    Kind.TYPE: lambda s, v: f"type({s.text()}) is {name_of(v)}",
-    Kind.ID: lambda s, v: f"{s.text()} is {name_of(v)}",
-    Kind.EQUALS: _equals_text,
-    Kind.TENSOR: lambda s, v: f"tensor {s.text()}: {v.text()}",
-    Kind.LEN: lambda s, v: f"len({s.text()}) == {v}",
-    Kind.KEYS: lambda s, v: f"list({s.text()}) == [{', '.join(map(name_of, v))}]",
-    Kind.ABSENT: lambda s, v: _member_text(s, v, "not in"),
-    Kind.PRESENT: lambda s, v: _member_text(s, v, "in"),
-    Kind.TYPE_ATTR: _type_attr_text,
-    Kind.ALIAS: lambda s, v: f"{s.text()} is {v.text()}",
-    Kind.NOT_ALIAS: lambda s, v: f"{s.text()} is not {v.text()}",
-    Kind.NOT_ID: lambda s, v: f"{s.text()} is not {name_of(v)}",
-    Kind.CELL_EMPTY: lambda s, v: f"{s.text()} is an empty cell",
-    Kind.SLOT_EMPTY: lambda s, v: f"{s.text()} has no {v[0]!r}",
-    Kind.GLOBAL_STATE: lambda s, v: v.text(),
-    Kind.FRESH_CALL: _equals_text,
-    Kind.SET_EQUALS: lambda s, v: f"{s.text()} == {_set_text(v)}",
-    Kind.SHAPE: lambda s, v: v.text(),
-    Kind.VALUES: lambda s, v: f"{s.text()} holds {v.text()}",
-    Kind.TYPE_FIELD: lambda s, v: f"{s.text()}.{v[0]} == {name_of(v[1])}",
-    Kind.PARTITION: lambda s, v: v.text(),
-}
+_WORDING: dict[Kind, Any] = {Kind.TYPE: lambda s, v: f"type({s.text()}) is {name_of(v)}",
+                             Kind.ID: lambda s, v: f"{s.text()} is {name_of(v)}", Kind.EQUALS: _equals_text,
+                             Kind.TENSOR: lambda s, v: f"tensor {s.text()}: {v.text()}",
+                             Kind.LEN: lambda s, v: f"len({s.text()}) == {v}",
+                             Kind.KEYS: lambda s, v: f"list({s.text()}) == [{', '.join(map(name_of, v))}]",
+                             Kind.ABSENT: lambda s, v: _member_text(s, v, "not in"),
+                             Kind.PRESENT: lambda s, v: _member_text(s, v, "in"),
+                             Kind.TYPE_ATTR: _type_attr_text,
+                             Kind.ALIAS: lambda s, v: f"{s.text()} is {v.text()}",
+                             Kind.NOT_ALIAS: lambda s, v: f"{s.text()} is not {v.text()}",
+                             Kind.NOT_ID: lambda s, v: f"{s.text()} is not {name_of(v)}",
+                             Kind.CELL_EMPTY: lambda s, v: f"{s.text()} is an empty cell",
+                             Kind.SLOT_EMPTY: lambda s, v: f"{s.text()} has no {v[0]!r}",
+                             Kind.GLOBAL_STATE: lambda s, v: v.text(), Kind.FRESH_CALL: _equals_text,
+                             Kind.SET_EQUALS: lambda s, v: f"{s.text()} == {_set_text(v)}",
+                             Kind.SHAPE: lambda s, v: v.text(),
+                             Kind.VALUES: lambda s, v: f"{s.text()} holds {v.text()}",
+                             Kind.TYPE_FIELD: lambda s, v: f"{s.text()}.{v[0]} == {name_of(v[1])}",
+                             Kind.PARTITION: lambda s, v: v.text()}

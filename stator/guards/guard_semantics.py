@@ -46,13 +46,11 @@ from stator.source import (
 
 # Attr reads C-level attributes of exactly these types; torch tensors answer `grad` and `_base` besides.
 TRUSTED_TYPES: frozenset[type] = frozenset(
-    {
-        types.FunctionType, types.MethodType, types.BuiltinFunctionType, types.CodeType, types.CellType,
-        types.MethodWrapperType, types.WrapperDescriptorType, types.MethodDescriptorType,
-        types.ClassMethodDescriptorType, types.GetSetDescriptorType, types.MemberDescriptorType,
-        types.GenericAlias, types.UnionType, functools.partial, property, staticmethod, classmethod,
-        super, slice, range, complex, int, float, deque, memoryview,
-    }
+    {types.FunctionType, types.MethodType, types.BuiltinFunctionType, types.CodeType, types.CellType,
+     types.MethodWrapperType, types.WrapperDescriptorType, types.MethodDescriptorType,
+     types.ClassMethodDescriptorType, types.GetSetDescriptorType, types.MemberDescriptorType,
+     types.GenericAlias, types.UnionType, functools.partial, property, staticmethod, classmethod,
+     super, slice, range, complex, int, float, deque, memoryview}
 )  # fmt: skip
 TENSOR_ATTRIBUTES = frozenset({"grad", "_base"})
 

@@ -21,13 +21,10 @@ from stator.source import Key, Local, Source
 _HEAP_TYPE = 1 << 9
 _type_flags = type.__dict__["__flags__"].__get__
 
-_COST = {
-    Kind.TYPE: 0, Kind.ID: 0, Kind.NOT_ID: 0, Kind.CELL_EMPTY: 0, Kind.SLOT_EMPTY: 0, Kind.LEN: 0,
-    Kind.GLOBAL_STATE: 1, Kind.EQUALS: 1, Kind.TENSOR: 1, Kind.TYPE_ATTR: 1, Kind.TYPE_FIELD: 1,
-    Kind.ABSENT: 2, Kind.PRESENT: 2, Kind.KEYS: 3, Kind.SET_EQUALS: 3, Kind.VALUES: 3,
-    Kind.FRESH_CALL: 4,
-    Kind.ALIAS: 5, Kind.NOT_ALIAS: 5, Kind.SHAPE: 5, Kind.PARTITION: 5,
-}  # fmt: skip
+_COST = {Kind.TYPE: 0, Kind.ID: 0, Kind.NOT_ID: 0, Kind.CELL_EMPTY: 0, Kind.SLOT_EMPTY: 0, Kind.LEN: 0,
+         Kind.GLOBAL_STATE: 1, Kind.EQUALS: 1, Kind.TENSOR: 1, Kind.TYPE_ATTR: 1, Kind.TYPE_FIELD: 1,
+         Kind.ABSENT: 2, Kind.PRESENT: 2, Kind.KEYS: 3, Kind.SET_EQUALS: 3, Kind.VALUES: 3,
+         Kind.FRESH_CALL: 4, Kind.ALIAS: 5, Kind.NOT_ALIAS: 5, Kind.SHAPE: 5, Kind.PARTITION: 5}  # fmt: skip
 
 
 # Relations between two sources come last: by then both ends have been checked themselves.

@@ -53,17 +53,10 @@ def tensor_meta(
         layout = tensor.layout
         sizes = tuple(_extent(size) for size in tensor.shape)
         strides = tuple(_extent(stride) for stride in tensor.stride()) if layout is torch.strided else None
-        meta = TensorMeta(
-            type=type(tensor),
-            dtype=tensor.dtype,
-            device=tensor.device,
-            layout=layout,
-            sizes=sizes,
-            strides=strides,
-            requires_grad=tensor.requires_grad,
-            dispatch_keys=torch._C._dispatch_keys(tensor).raw_repr(),
-            storage_offset=tensor.storage_offset() if with_offset else None,
-        )
+        meta = TensorMeta(type=type(tensor), dtype=tensor.dtype, device=tensor.device, layout=layout,
+                          sizes=sizes, strides=strides, requires_grad=tensor.requires_grad,
+                          dispatch_keys=torch._C._dispatch_keys(tensor).raw_repr(),
+                          storage_offset=tensor.storage_offset() if with_offset else None)
     return with_dynamic_dims(meta, dynamic) if dynamic else meta
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from stator.breaks import Break
+from stator.heap.services import Heap
 from stator.source import Source
 
 
@@ -21,7 +22,7 @@ class Box:
 
     __slots__ = ("heap", "raw", "make", "base", "key", "value", "forced")
 
-    def __init__(self, heap: Any, raw: Any, make: Any, base: Source, key: Any) -> None:
+    def __init__(self, heap: Heap, raw: Any, make: Any, base: Source, key: Any) -> None:
         self.heap = heap
         self.raw = raw
         self.make = make  # the Source class of the place; called as make(base, key) only when forced
@@ -55,7 +56,6 @@ class Box:
 
 
 NO_KEY = object()
-_ALWAYS_FAKED = (torch.Tensor, torch.nn.Parameter)
 
 
 def unbox(value: Any) -> Any:

@@ -13,6 +13,7 @@ import torch
 from stator._core import set_layout
 from stator.guards.guard import Kind, same_constant
 from stator.heap.adopt.outside_sets import guard_layout
+from stator.heap.services import Heap
 from stator.source import Source
 
 # Equal values of these types are one object, or close enough that nobody tells them apart.
@@ -27,7 +28,7 @@ class Constants:
 
     __slots__ = ("heap", "places")
 
-    def __init__(self, heap: Any) -> None:
+    def __init__(self, heap: Heap) -> None:
         self.heap = heap
         self.places: dict[int, tuple[Any, list[Source]]] = {}  # the value is held: its id stays its own
 

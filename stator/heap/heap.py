@@ -24,6 +24,7 @@ from stator.graph.metadata.tensor_classes import (
     acts_as_parameter,
     acts_as_wrapper,
 )
+from stator.graph.record.recorder import Recorder
 from stator.guards.guard import Kind, is_constant
 from stator.heap.adopt.immutable_values import value_adopters
 from stator.heap.adopt.instances import adopt_instance
@@ -82,7 +83,7 @@ _FINALIZERS: Any = weakref.finalize._registry  # type: ignore[attr-defined]
 class Heap(Exposure):
     """Every outside value one trace has met."""
 
-    def __init__(self, recorder: Any) -> None:
+    def __init__(self, recorder: Recorder) -> None:
         super().__init__(recorder)
         recorder.services.open_parts = functools.partial(open_parts, self)
         self.constants, self.arrays, self.faces = Constants(self), Arrays(self), Faces(self)

@@ -21,6 +21,7 @@ from stator.guards.guard import Kind
 from stator.heap.box import Box
 from stator.heap.pure_readers import DICT_VIEWS, arguments_of, mapping_behind, referent_of
 from stator.heap.raw_access import instance_dict, raw_members
+from stator.heap.services import Heap
 from stator.heap.tracker import Shape
 from stator.host.value_kinds import is_a
 from stator.source import CallOf, Pinned, Source
@@ -35,7 +36,7 @@ _mro_of = type.__dict__["__mro__"].__get__
 PAIRS = 32  # more are asked for in one guard
 
 
-def note_compared(heap: Any, values: Any) -> None:
+def note_compared(heap: Heap, values: Any) -> None:
     """C code looks for the later values in the first, or compares what is in all of them."""
     if len(values) == 1:
         return _guard(heap, identities(heap, values), [])
@@ -50,13 +51,13 @@ def note_compared(heap: Any, values: Any) -> None:
             note_asked(heap, member)
 
 
-def note_asked(heap: Any, value: Any) -> None:
+def note_asked(heap: Heap, value: Any) -> None:
     """C code asks an object, or what is in it: what it finds on the classes must stay so."""
     if type(value) not in _NOT_ASKED:
         identities(heap, (value,))
 
 
-def note_made(heap: Any, container: Any) -> None:
+def note_made(heap: Heap, container: Any) -> None:
     """C code has put things together by their hashes, from an iterator perhaps: those it kept are different ones."""
     if is_a(container, _HASHED):
         keys = identities(heap, dict.keys(container) if is_a(container, dict) else raw_members(container))
@@ -64,7 +65,7 @@ def note_made(heap: Any, container: Any) -> None:
             _guard(heap, keys, [])
 
 
-def identities(heap: Any, values: Any) -> list[Source]:
+def identities(heap: Heap, values: Any) -> list[Source]:
     """The places of the outside objects in `values`, and in containers there, that C code tells apart by `is`."""
     found: dict[int, Source] = {}
     seen: set[int] = set()
@@ -103,7 +104,7 @@ def identities(heap: Any, values: Any) -> list[Source]:
     return list(found.values())
 
 
-def _place(heap: Any, value: Any) -> Source | None:
+def _place(heap: Heap, value: Any) -> Source | None:
     if type(value) is types.FunctionType:
         source = heap.sources.get(id(value))
         return None if type(source) is Pinned else source
@@ -127,7 +128,7 @@ def _is_equal_to_itself(value: Any) -> bool:
     return not is_a(value, (float, complex, numpy.generic)) or not base.__ne__(value, value)
 
 
-def _guard(heap: Any, sought: list[Source], others: list[Source]) -> None:
+def _guard(heap: Heap, sought: list[Source], others: list[Source]) -> None:
     others = [source for source in others if source not in sought]
     if len(sought) * (len(sought) - 1) // 2 + len(sought) * len(others) > PAIRS:
         heap.guard(CallOf(Pinned(are_distinct), (*sought, *others)), Kind.FRESH_CALL, True)

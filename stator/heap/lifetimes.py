@@ -20,6 +20,7 @@ from stator.breaks import Break
 from stator.heap.blank_instances import CONSTANT_TYPES
 from stator.heap.box import Box
 from stator.heap.outside_changes import let_go
+from stator.heap.services import Heap
 from stator.heap.tracker import Shape
 from stator.host.value_kinds import is_a
 
@@ -30,12 +31,12 @@ _TABLES = ("stator.", "torch._dynamo.", "torch.utils.weak", "torch._subclasses."
 _mro_of = type.__dict__["__mro__"].__get__
 
 
-def anything_let_go(heap: Any) -> bool:
+def anything_let_go(heap: Heap) -> bool:
     """Whether a place that held an object holds it no more: it may have been the last, and the object dead."""
     return next(_let_go(heap), None) is not None
 
 
-def refuse_watched_deaths(heap: Any) -> None:
+def refuse_watched_deaths(heap: Heap) -> None:
     """A finalizer, or who is told of a death, sees what the program had done by then."""
     gone = {id(part): part for part in _let_go(heap)}
     if not gone:
@@ -53,7 +54,7 @@ def refuse_watched_deaths(heap: Any) -> None:
                         "a finalizer, or a weak reference with a callback")
 
 
-def _let_go(heap: Any) -> Iterator[Any]:
+def _let_go(heap: Heap) -> Iterator[Any]:
     for scope in heap.scopes.values():
         for name in scope.overlay:
             before = scope.namespace.get(name)
@@ -64,7 +65,7 @@ def _let_go(heap: Any) -> Iterator[Any]:
             yield from let_go(tracker)
 
 
-def _references_of_ours(heap: Any) -> dict[int, int]:
+def _references_of_ours(heap: Heap) -> dict[int, int]:
     """How often the trace itself holds each of the user's objects."""
     counts: dict[int, int] = {}
     for tracker in heap.trackers:

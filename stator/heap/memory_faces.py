@@ -21,6 +21,7 @@ from stator.guards.array_contents import same_contents
 from stator.guards.guard import Kind
 from stator.guards.partition import Address, NoAddress, Place, Range, byte_range, partition
 from stator.heap.pure_readers import bytes_of
+from stator.heap.services import Heap
 from stator.heap.tracker import Shape, VariableTracker
 from stator.host.value_kinds import is_a
 from stator.source import CallOf, Source
@@ -45,7 +46,7 @@ class Faces:
 
     __slots__ = ("heap", "copies", "tied", "watched", "touched")
 
-    def __init__(self, heap: Any) -> None:
+    def __init__(self, heap: Heap) -> None:
         self.heap = heap
         self.copies: list[VariableTracker] = []  # buffers, and arrays whose contents were read
         self.tied: set[int] = set()  # stand-ins of arrays on whose memory the program has a tensor of the graph

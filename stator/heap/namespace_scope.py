@@ -10,6 +10,7 @@ from typing import Any
 
 from stator.guards.guard import MISSING, Kind
 from stator.heap.box import unbox
+from stator.heap.services import Heap
 from stator.host.suspended_patches import names_of_module
 from stator.source import Global, Pinned
 
@@ -19,7 +20,7 @@ class Scope:
 
     __slots__ = ("heap", "namespace", "source", "overlay", "reborn", "seen", "shadow")
 
-    def __init__(self, heap: Any, namespace: dict[str, Any]) -> None:
+    def __init__(self, heap: Heap, namespace: dict[str, Any]) -> None:
         self.heap = heap
         self.namespace = namespace
         self.source = Pinned(namespace)

@@ -17,13 +17,14 @@ from stator.heap.box import Box
 from stator.heap.iterators.outside_iterators import ADOPTED, WALKERS
 from stator.heap.pure_readers import bytes_of, reduced
 from stator.heap.raw_access import instance_dict, items_in_order, raw_members
+from stator.heap.services import Heap
 from stator.heap.tracker import MOVING, Shape, VariableTracker
 from stator.host.value_kinds import is_a
 
 _EMPTY_CELL = types.CellType()
 
 
-def anything_changed(heap: Any) -> bool:
+def anything_changed(heap: Heap) -> bool:
     return any(scope.overlay for scope in heap.scopes.values()) or any(map(_changed, heap.trackers))
 
 
@@ -44,7 +45,7 @@ def let_go(tracker: VariableTracker) -> list[Any]:
             if id(part) not in now and not (type(part) is Box and part.forced and id(part.value) in now)]
 
 
-def fingerprint(heap: Any) -> list[tuple[int, tuple[int, ...]]]:
+def fingerprint(heap: Heap) -> list[tuple[int, tuple[int, ...]]]:
     """What is changed now, to be compared with another such list: identities of objects and of their parts."""
     found: list[tuple[int, tuple[int, ...]]] = []
     for tracker in heap.trackers:
@@ -56,7 +57,7 @@ def fingerprint(heap: Any) -> list[tuple[int, tuple[int, ...]]]:
     return found
 
 
-def changed_trackers(heap: Any) -> list[VariableTracker]:
+def changed_trackers(heap: Heap) -> list[VariableTracker]:
     """The records of the objects that are changed now, among those that were written to."""
     found = [tracker for tracker in heap.changes.written.values() if _changed(tracker)]
     heap.changes.written = {number: tracker for number, tracker in heap.changes.written.items()

@@ -20,6 +20,7 @@ import numpy
 
 from stator import _hook
 from stator.breaks import Break
+from stator.heap.services import Heap
 from stator.host.suspended_patches import names_of_class
 from stator.host.value_kinds import is_a
 from stator.shapes.symbolic_values import SYMBOLIC
@@ -117,7 +118,7 @@ def _has_symbol(value: Any) -> bool:
     return type(value) in SYMBOLIC or is_a(value, tuple) and any(map(_has_symbol, tuple.__iter__(value)))
 
 
-def hashed(heap: Any, value: Any, source: Any) -> Any:
+def hashed(heap: Heap, value: Any, source: Any) -> Any:
     """Adopt a key or a member: its hash and equality look at every part of it."""
     heap.tables.hashing += 1  # numbers are not left open meanwhile: a symbol has no hash
     try:

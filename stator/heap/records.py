@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from stator.graph.record.recorder import Recorder
 from stator.guards.guard import Guard, Kind
 from stator.guards.guard_set import GuardSet
 from stator.guards.pattern import Said
@@ -91,7 +92,7 @@ class ReplayedObjects(Mechanism):
 class Records(Mechanism):
     """The records of one trace, and the guards behind them."""
 
-    def __init__(self, recorder: Any) -> None:
+    def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
         self.services = HeapServices()
         self.guards = GuardSet()

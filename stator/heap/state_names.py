@@ -17,6 +17,7 @@ from stator.guards.partition import Place, partition
 from stator.heap.iterators.peekable_iterators import may_walk, walks
 from stator.heap.pure_readers import entries_of_class, mapping_behind, proxy_of_class
 from stator.heap.raw_access import instance_dict
+from stator.heap.services import Heap
 from stator.heap.tracker import Shape, VariableTracker
 from stator.host.value_kinds import is_a
 from stator.source import CallOf, DictOf, Local, Pinned, Source
@@ -27,7 +28,7 @@ _UNCHANGING = frozenset({Shape.TUPLE, Shape.VALUE})
 class States:
     """The states of one trace, by class: each state, where it was met and whether it was written to."""
 
-    def __init__(self, heap: Any) -> None:
+    def __init__(self, heap: Heap) -> None:
         self.heap = heap
         self.written: dict[type, dict[Source, Any]] = {}
 
@@ -137,7 +138,7 @@ def _shadow(tracker: VariableTracker, state: Any) -> Any:
     return tracker if tracker.shape is Shape.TENSOR else instance_dict(tracker.standin)
 
 
-def guard_two_names(heap: Any, class_overlays: dict[type, dict[str, Any]], reshaped: Iterable[Any] = ()) -> None:
+def guard_two_names(heap: Heap, class_overlays: dict[type, dict[str, Any]], reshaped: Iterable[Any] = ()) -> None:
     """What was written through one name was not seen through another, or was: so it stays.
 
     reshaped: graph inputs whose layout the graph changes, which is read of the tensor under any of its names.
@@ -160,7 +161,7 @@ def guard_two_names(heap: Any, class_overlays: dict[type, dict[str, Any]], resha
     states.guard()
 
 
-def _guard_walks(heap: Any, mutated: VariableTracker) -> None:
+def _guard_walks(heap: Heap, mutated: VariableTracker) -> None:
     """An iterator over another container is still no iterator over this one."""
     for other in heap.trackers:
         if other.shape is Shape.UPCOMING and may_walk(type(other.original), mutated.original) \

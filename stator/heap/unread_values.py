@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from stator.guards.guard import Kind
+from stator.heap.services import Heap
 from stator.heap.tracker import Shape, VariableTracker
 from stator.shapes.varying_values import varying
 from stator.source import Source
 
 
-def adopt_unread(heap: Any, value: Any, source: Source) -> Any:
+def adopt_unread(heap: Heap, value: Any, source: Source) -> Any:
     """Only the class is guarded; an instruction that looks further breaks."""
     tracker = heap.known(value, source)
     if tracker is None:

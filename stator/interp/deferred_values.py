@@ -21,6 +21,7 @@ from stator.host.value_kinds import is_a
 from stator.interp.arrays.native_numpy import run_on_arrays
 from stator.interp.frame import Raised
 from stator.interp.rule_registry import rule
+from stator.interp.services import VM
 from stator.interp.torch_function_protocol import refuse_patched
 from stator.shapes.symbolic_values import UNREAD, DeferredText, Formatted, is_unbacked, python_type, unread
 from stator.shapes.varying_values import HELD_TYPES
@@ -42,7 +43,7 @@ class Moment:
     parameter: bool
 
 
-def moment_of(vm: Any, fake: FakeTensor) -> Moment:
+def moment_of(vm: VM, fake: FakeTensor) -> Moment:
     if vm.modes.active:
         raise Break("SB005", "the text of a tensor while a mode sees every operation")
     recorder = vm.recorder
@@ -71,7 +72,7 @@ def is_unknown(value: Any) -> bool:
     return type(value) is FakeTensor or is_unbacked(value)
 
 
-def text_piece(vm: Any, value: Any, conversion: str = "", spec: Any = "") -> DeferredText:
+def text_piece(vm: VM, value: Any, conversion: str = "", spec: Any = "") -> DeferredText:
     """`format(value, spec)`, or str/repr/ascii of it, of a value that is not known yet."""
     cls = type(value)
     if cls is DeferredText and not conversion and spec == "":
@@ -119,7 +120,7 @@ def joined(parts: list[Any]) -> Any:
     return DeferredText(tuple(flat))
 
 
-def text_of(vm: Any, value: Any) -> Any:
+def text_of(vm: VM, value: Any) -> Any:
     """`str(value)`; tensors in plain containers are shown as they are now."""
     if is_unknown(value):
         return value if type(value) is DeferredText else text_piece(vm, value, "s")
@@ -129,7 +130,7 @@ def text_of(vm: Any, value: Any) -> Any:
     return vm.call_sync(str, (value,))
 
 
-def _repr_of(vm: Any, value: Any) -> Any:
+def _repr_of(vm: VM, value: Any) -> Any:
     if is_unknown(value):
         return text_piece(vm, value, "r")
     if type(value) in (list, tuple, dict) and _holds_unknown(vm, value, 0):
@@ -137,7 +138,7 @@ def _repr_of(vm: Any, value: Any) -> Any:
     return vm.call_sync(repr, (value,))
 
 
-def _holds_unknown(vm: Any, value: Any, depth: int) -> bool:
+def _holds_unknown(vm: VM, value: Any, depth: int) -> bool:
     cls = type(value)
     if cls not in (list, tuple, dict):
         return is_unknown(value)
@@ -148,7 +149,7 @@ def _holds_unknown(vm: Any, value: Any, depth: int) -> bool:
     return any(_holds_unknown(vm, item, depth + 1) for item in items)
 
 
-def _container_parts(vm: Any, value: Any) -> list[Any]:
+def _container_parts(vm: VM, value: Any) -> list[Any]:
     """The pieces that list.__repr__ and its like would put together."""
     opening, closing = _BRACKETS[type(value)]
     parts: list[Any] = [opening]
@@ -165,7 +166,7 @@ def _container_parts(vm: Any, value: Any) -> list[Any]:
     return [*parts, closing]
 
 
-def frozen(vm: Any, value: Any, what: str) -> Any:
+def frozen(vm: VM, value: Any, what: str) -> Any:
     """A value as it is now, whatever becomes of it: constants, tensors, and plain containers of them."""
     cls = type(value)
     if cls is FakeTensor:
@@ -183,7 +184,7 @@ def frozen(vm: Any, value: Any, what: str) -> Any:
     raise Break("SB015", f"{what} with a {cls.__name__}, which may have changed by the time it is shown")
 
 
-def text_of_array(vm: Any, function: Any, array: Any) -> str:
+def text_of_array(vm: VM, function: Any, array: Any) -> str:
     """numpy's own text, under the print options of now."""
     vm.heap.guard(CallOf(Pinned(print_options)), Kind.FRESH_CALL, print_options())
     return run_on_arrays(vm, function, (array,))
@@ -195,7 +196,7 @@ def print_options() -> str:
 
 
 @rule(str)
-def _str(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _str(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
     if len(args) == 1 and not kwargs and type(args[0]) is FakeTensor:
         return vm.give(text_piece(vm, args[0], "s"), cont)
     if len(args) == 1 and type(args[0]) is numpy.ndarray:
@@ -204,7 +205,7 @@ def _str(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 
 
 @rule(repr)
-def _repr(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _repr(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
     if len(args) == 1 and not kwargs and type(args[0]) is FakeTensor:
         return vm.give(text_piece(vm, args[0], "r"), cont)
     if len(args) == 1 and type(args[0]) is numpy.ndarray:
@@ -213,6 +214,6 @@ def _repr(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 
 
 @rule(torch.Tensor.__repr__, torch.Tensor.__format__, _tensor_str._str)
-def _tensor_text(vm: Any, args: Any, kwargs: Any) -> Any:
+def _tensor_text(vm: VM, args: Any, kwargs: Any) -> Any:
     """C code asks for text at once (`"%s" % x`, `"{}".format(x)`)."""
     raise Break("SB003", "the text of a tensor")

@@ -19,10 +19,11 @@ from stator.graph.analysis.may_fail import CAUGHT, CLEANUP, Memory, is_caught, n
 from stator.graph.analysis.mutation import is_repeatable, operator_name, writes
 from stator.graph.analysis.shared_memory import sharing_memory
 from stator.heap.outside_changes import changed_trackers
+from stator.interp.services import VM
 from stator.interp.state.mechanisms import has_changes
 
 
-def keep_order(vm: Any, node: fx.Node) -> None:
+def keep_order(vm: VM, node: fx.Node) -> None:
     """Break at a call that must not run twice behind effects; behind one, at what may fail.
 
     Writes to tensors are effects for a compiler, which does them at the end of the graph, and only what may fail is
@@ -46,7 +47,7 @@ def keep_order(vm: Any, node: fx.Node) -> None:
         raise Break("SB006", f"{name}, which may fail after a call that must not run twice")
 
 
-def _may_fail(vm: Any, node: fx.Node) -> bool:
+def _may_fail(vm: VM, node: fx.Node) -> bool:
     if not node.all_input_nodes:
         return False
     return node_may_fail(node, Memory(sharing_memory(vm.recorder.inputs) if writes(node) else frozenset()))
@@ -58,7 +59,7 @@ def _cleans_up(node: fx.Node) -> bool:
     return bool(caught) and (bool(caught & CLEANUP) or is_caught(node))
 
 
-def _loses_an_effect(vm: Any, last: fx.Node) -> bool:
+def _loses_an_effect(vm: VM, last: fx.Node) -> bool:
     """Whether an error before the first call that must not run twice would skip clean-up code or a late write."""
     written = False
     for node in last.graph.nodes:
@@ -73,7 +74,7 @@ def _keeps_order_itself(target: Any) -> bool:
     return isinstance(target, OpOverload) and target.namespace in ("stator", "_c10d_functional", "c10d")
 
 
-def has_effects(vm: Any) -> bool:
+def has_effects(vm: VM) -> bool:
     """Whether the trace has changes of outside objects, output or settings to be done after the graph."""
     with torch._C.DisableTorchFunction():
         changed = changed_trackers(vm.heap)

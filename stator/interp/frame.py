@@ -15,6 +15,7 @@ from typing import Any
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from stator.code.instruction import CodeUnit
+from stator.interp.services import VM
 from stator.shapes.symbolic_values import data_dependent
 
 
@@ -98,10 +99,10 @@ class Continuation:
     plain: tuple[str, ...] = ()
     held: tuple[str, ...] = ()
 
-    def returned(self, vm: Any, frame: "Frame", value: Any) -> None:
+    def returned(self, vm: VM, frame: "Frame", value: Any) -> None:
         raise NotImplementedError
 
-    def raised(self, vm: Any, frame: "Frame", exc: BaseException) -> bool:
+    def raised(self, vm: VM, frame: "Frame", exc: BaseException) -> bool:
         """Handle the callee's exception; False lets it unwind into `frame`."""
         return False
 

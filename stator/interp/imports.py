@@ -17,13 +17,14 @@ from typing import Any
 from stator.breaks import Break
 from stator.guards.guard import Kind
 from stator.host.value_kinds import is_a
+from stator.interp.services import VM
 from stator.source import Key, Pinned
 
 _INSTALLED = tuple({os.path.realpath(sysconfig.get_path(name)) + os.sep
                     for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 
 
-def refuse_loading(vm: Any, namespace: dict[str, Any], name: str, fromlist: Any, level: int) -> None:
+def refuse_loading(vm: VM, namespace: dict[str, Any], name: str, fromlist: Any, level: int) -> None:
     """Break where an import would run code of the user's own, or find what only the trace has put there."""
     modules = vm.heap.by_original.get(id(sys.modules))
     if modules is not None and id(modules) in vm.heap.changes.written:
@@ -39,7 +40,7 @@ def refuse_loading(vm: Any, namespace: dict[str, Any], name: str, fromlist: Any,
             raise Break("SB006", f"the import of {module}, which is not loaded yet")
 
 
-def guard_registered(vm: Any, *names: str) -> None:
+def guard_registered(vm: VM, *names: str) -> None:
     """Guard what sys.modules has under these names: a module, None, or nothing."""
     for name in names:
         if name in sys.modules:

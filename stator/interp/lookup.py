@@ -12,6 +12,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.guards.guard import MISSING, Kind
 from stator.host.suspended_patches import names_of_class
+from stator.interp.services import VM
 from stator.shapes.symbolic_values import UNREAD, unread_class
 from stator.source import Pinned
 
@@ -27,7 +28,7 @@ def mro_of(cls: type) -> tuple[type, ...]:
     return _mro_of(cls)
 
 
-def ancestors(vm: Any, cls: type) -> tuple[type, ...]:
+def ancestors(vm: VM, cls: type) -> tuple[type, ...]:
     """The MRO where it decides something: `cls.__bases__` can be assigned."""
     found = _mro_of(cls) or ()  # a class in the making has none yet
     if cls not in vm.classes.ancestry:
@@ -37,7 +38,7 @@ def ancestors(vm: Any, cls: type) -> tuple[type, ...]:
     return found
 
 
-def guard_field(vm: Any, cls: type, name: str) -> None:
+def guard_field(vm: VM, cls: type, name: str) -> None:
     """What a class holds beside its attributes: `__mro__`, `__bases__`, `__name__`, `__qualname__`."""
     if is_mutable_class(cls) and id(cls) not in vm.fresh:
         vm.heap.guard(Pinned(cls), Kind.TYPE_FIELD, (name, type.__dict__[name].__get__(cls)))
@@ -48,7 +49,7 @@ def is_mutable_class(cls: type) -> bool:
     return flags_of(cls) & (_HEAP_TYPE | _IMMUTABLE) == _HEAP_TYPE
 
 
-def find(vm: Any, cls: type, name: str) -> Any:
+def find(vm: VM, cls: type, name: str) -> Any:
     """The raw class attribute, or MISSING; overlaid writes of the trace come first."""
     key = (cls, name)
     found = vm.classes.lookups.get(key, vm)
@@ -94,7 +95,7 @@ def inherited(cls: type, name: str) -> Any:
     return MISSING
 
 
-def guard_refused(vm: Any, args: Any, kwargs: Any) -> None:
+def guard_refused(vm: VM, args: Any, kwargs: Any) -> None:
     """Guard the special methods of the arguments of C code that has failed, perhaps for one that is not there yet."""
     pending, seen = [*args, *(kwargs or {}).values()], set()
     for value in pending:

@@ -16,10 +16,12 @@ import torch
 from stator import events
 from stator.breaks import Break
 from stator.code.decode import decode
+from stator.code.instruction import Instruction
 from stator.code.opcodes import ALL_OPNAMES
 from stator.errors import UserFrame
 from stator.graph.analysis.may_fail import ANY, CLEANUP, HANDLED
 from stator.graph.fx.straight_line import AT
+from stator.graph.record.recorder import Recorder
 from stator.graph.state.torch_state import TorchState
 from stator.heap.heap import Heap
 from stator.heap.pure_readers import traceback_of
@@ -28,12 +30,13 @@ from stator.host.own_code import OWN_FOLDER
 from stator.interp.frame import Bug, ExcState, Finished, Frame, Raised
 from stator.interp.handled_errors import any_cleans_up, caught_in, note
 from stator.interp.progress import LOOK_MASK, Progress
+from stator.interp.services import VM
 from stator.interp.state.mechanisms import Mechanisms
 from stator.interp.tracebacks import FrameObjects, Place, Unwound, last_offset, place_of, with_place
 from stator.source import CallOf, Pinned
 from stator.strategy import Strategy
 
-Handler = Callable[["Machine", Frame, Any], None]
+Handler = Callable[[VM, Frame, Instruction], None]
 NOWHERE: tuple[Any, int, Any] = (None, -1, None)
 DEPTH_LIMIT = 900  # where CPython's own limit of 1,000 may be near: the program then runs as it is
 HANDLERS: dict[str, Handler] = {}  # by opname; filled by the ops_* modules through @op
@@ -60,7 +63,7 @@ def declined(code: str, *names: str) -> None:
     known = [name for name in names if name in ALL_OPNAMES]
     DECLINED.update(dict.fromkeys(known, code))
     for name in known:
-        def handler(vm: "Machine", frame: Frame, instr: Any, name: str = name) -> None:
+        def handler(vm: VM, frame: Frame, instr: Instruction, name: str = name) -> None:
             raise Break(code, name)
         HANDLERS[name] = handler
 
@@ -77,7 +80,7 @@ def program_of(unit: Any) -> list[tuple[Handler, Any]]:
 
 def _told(handler: Handler) -> Handler:
     """The handler, after an event at the first instruction of each line."""
-    def tell(vm: "Machine", frame: Frame, instr: Any) -> None:
+    def tell(vm: VM, frame: Frame, instr: Instruction) -> None:
         before = frame.unit.instructions[instr.index - 1].line if instr.index else None
         if instr.line is not None and instr.line != before:
             events.emit(events.LineTraced(frame.code.co_filename, instr.line, frame.code.co_qualname))
@@ -96,12 +99,12 @@ class Thunk(Frame):
 
 
 def _begin(begin: Callable[[], None]) -> Any:
-    def handler(vm: Any, frame: Frame, instr: Any) -> None:
+    def handler(vm: VM, frame: Frame, instr: Instruction) -> None:
         begin()
     return handler
 
 
-def _end(vm: Any, frame: Frame, instr: Any) -> None:
+def _end(vm: VM, frame: Frame, instr: Instruction) -> None:
     raise Finished(frame.stack.pop())
 
 
@@ -125,7 +128,7 @@ class Lines:
 class Machine(Mechanisms):
     """The loop of one trace: the frame stack, the exception being handled, the heap and the recorder."""
 
-    def __init__(self, heap: Heap, recorder: Any) -> None:
+    def __init__(self, heap: Heap, recorder: Recorder) -> None:
         super().__init__()
         self.heap = heap
         self.recorder = recorder
@@ -281,7 +284,7 @@ class Machine(Mechanisms):
         exc.__context__ = current
         return exc
 
-    def _add_traceback(self, exc: BaseException, frame: Frame, instr: Any) -> None:
+    def _add_traceback(self, exc: BaseException, frame: Frame, instr: Instruction) -> None:
         if id(exc) in self.heap.by_standin:  # the user's exception: nothing is written on it while tracing
             if frame.func is not None and not is_own(frame):
                 self.effects.noted.append(Unwound(exc, place_of(frame)))
@@ -428,7 +431,7 @@ class Machine(Mechanisms):
 _RESUMABLE = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
 
-def _callers(frame: Frame, vm: Any) -> tuple[Any, ...]:
+def _callers(frame: Frame, vm: VM) -> tuple[Any, ...]:
     """The text of the frames above and what they would catch, kept while they stand where they stood."""
     caller = frame.caller()
     if caller is None:

@@ -27,6 +27,7 @@ from stator.heap.raw_access import instance_dict, raw_members
 from stator.heap.tracker import Shape
 from stator.host.value_kinds import is_a, module_of
 from stator.interp.frame import SavedExc
+from stator.interp.services import VM
 from stator.interp.state.mechanisms import fingerprints
 from stator.shapes.symbolic_values import SYMBOLIC
 
@@ -50,7 +51,7 @@ class Unwatched(Exception):
 class Witness:
     """What there was at one moment of a trace."""
 
-    def __init__(self, vm: Any) -> None:
+    def __init__(self, vm: VM) -> None:
         self.vm = vm
         self.writes = fingerprints(vm)
         self.objects: dict[int, tuple[Any, list[Any]]] = {}
@@ -86,7 +87,7 @@ def _same(before: Any, now: Any) -> bool:
     return type(before) is Box and before.is_current(now)
 
 
-def parts_of(vm: Any, value: Any) -> list[Any] | None:
+def parts_of(vm: VM, value: Any) -> list[Any] | None:
     """What an object consists of, in a fixed order; None for what cannot change."""
     cls = type(value)
     if cls is types.ModuleType and id(value) in vm.fresh:
@@ -109,7 +110,7 @@ def parts_of(vm: Any, value: Any) -> list[Any] | None:
     return _object_parts(vm, value, cls)
 
 
-def _generator_parts(vm: Any, value: Any) -> list[Any] | None:
+def _generator_parts(vm: VM, value: Any) -> list[Any] | None:
     body = dict.get(vm.generators, id(value))
     if body is None:
         if vm.heap.is_opaque(value):
@@ -119,7 +120,7 @@ def _generator_parts(vm: Any, value: Any) -> list[Any] | None:
     return [None] if frame is None else [frame.ip, *frame.locals, *frame.stack]
 
 
-def _object_parts(vm: Any, value: Any, cls: type) -> list[Any] | None:
+def _object_parts(vm: VM, value: Any, cls: type) -> list[Any] | None:
     parts: list[Any] = []
     if is_a(value, (list, tuple, set, frozenset, collections.deque)):
         parts += raw_members(value)
@@ -153,7 +154,7 @@ class ChangedState:
     held: list[Any]  # the ids in the key stay theirs
 
 
-def changed_state(vm: Any) -> ChangedState | None:
+def changed_state(vm: VM) -> ChangedState | None:
     """The state of a trace, to be compared with that of another moment; None where it cannot be told."""
     if any(body.adopted is not None for body in dict.values(vm.generators)):
         return None

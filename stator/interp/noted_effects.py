@@ -16,6 +16,7 @@ from stator.graph.state.quiet_logging import warnings_can_raise
 from stator.guards.guard import Kind
 from stator.heap.box import Box
 from stator.heap.outside_changes import anything_changed
+from stator.interp.services import VM
 from stator.interp.state.mechanisms import has_changes
 from stator.source import CallOf, Pinned
 
@@ -64,14 +65,14 @@ class Logged:
     exc_info: bool | None = None  # None or False, which a handler can tell apart
 
 
-def pointed_at(vm: Any, level: int, module: Any) -> tuple[Any, int]:
+def pointed_at(vm: VM, level: int, module: Any) -> tuple[Any, int]:
     """The frame that a stacklevel means, and how many calls outside the trace it is."""
     stack = [frame for frame in vm.stack() if frame.filename != module.__file__]
     level = max(level, 1)
     return (stack[-level], 0) if level <= len(stack) else (stack[0], level - len(stack))
 
 
-def note(vm: Any, effect: Any, watched: bool, module: Any = None) -> None:
+def note(vm: VM, effect: Any, watched: bool, module: Any = None) -> None:
     """Keep an effect for replay.  `watched`: code of the user's runs then, which can see what was changed before it.
 
     Effects noted before the first change are replayed before the changes; after one, the call breaks.
@@ -107,7 +108,7 @@ class PolicySet:
     setter: Any
 
 
-def may_break(vm: Any, what: str, module: Any = None) -> None:
+def may_break(vm: VM, what: str, module: Any = None) -> None:
     """options={"print": "break"}: nothing is replayed later."""
     if vm.policy.effects_break:
         raise told_natively("SB015", f"{what}, and the option 'print' says 'break'", module)
@@ -118,7 +119,7 @@ def told_natively(code: str, cause: str, module: Any) -> Break:
     return Break(code, cause) if module is None else Break(code, cause, asks_caller=True, leave=module.__file__)
 
 
-def note_warning(vm: Any, message: Any, category: Any, level: int = 1, source: Any = None,
+def note_warning(vm: VM, message: Any, category: Any, level: int = 1, source: Any = None,
                  kind: type[Warned] = Warned) -> None:
     """Keep a warning of the program for replay, from the frame that a stacklevel means."""
     if warnings_can_raise():
@@ -138,14 +139,14 @@ def note_warning(vm: Any, message: Any, category: Any, level: int = 1, source: A
     note(vm, kind(message, category, frame.filename, frame.line, outward), watched, warnings)
 
 
-def list_of_warnings(vm: Any) -> list[Any] | None:
+def list_of_warnings(vm: VM) -> list[Any] | None:
     """The list to which warnings go by now, where the program can read it."""
     shown_by = getattr(warnings, "_showwarnmsg_impl")
     log = shown_by.__self__ if type(shown_by) is types.BuiltinFunctionType else None
     return log if type(log) is list and _is_held(vm, log) else None
 
 
-def _is_held(vm: Any, log: Any) -> bool:
+def _is_held(vm: VM, log: Any) -> bool:
     """Whether a list of the user's, to which warnings are appended, was met or is in a variable of the program's."""
     if id(log) in vm.heap.by_original:
         return True

@@ -9,16 +9,17 @@ from typing import Any
 import torch
 
 from stator.host.value_kinds import is_a
+from stator.interp.services import VM
 
 
-def is_outside(vm: Any, obj: Any) -> bool:
+def is_outside(vm: VM, obj: Any) -> bool:
     """Whether an object without a shadow comes from outside the trace."""
     if is_a(obj, (type, types.FunctionType, types.ModuleType, torch._ops.OpOverloadPacket)):
         return id(obj) not in vm.fresh
     return is_a(obj, enum.Enum) and is_known_member(vm, obj) or id(obj) in vm.heap.by_standin
 
 
-def is_known_member(vm: Any, member: Any) -> bool:
+def is_known_member(vm: VM, member: Any) -> bool:
     """Whether an enum member existed before the trace (a flag may be put together during it)."""
     cls = type(member)
     if id(cls) in vm.fresh:

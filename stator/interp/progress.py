@@ -7,10 +7,10 @@ In: a look at every few hundred iterations and calls of a trace.  Out: an event 
 from __future__ import annotations
 
 import time
-from typing import Any
 
 from stator import _hook, events
 from stator.breaks import Break
+from stator.interp.services import VM
 from stator.settings.process_config import config
 
 LOOK_MASK = 255  # one iteration or call in 256 reads the clock
@@ -30,14 +30,14 @@ class Progress:
         self.stop: Break = None  # type: ignore[assignment]  # what to raise at `vm.stop_step`
         self.recursion_limit = 0  # the user's, while the trace runs under its own
 
-    def look(self, vm: Any) -> None:
+    def look(self, vm: VM) -> None:
         """Emit an event if one is due."""
         now = time.monotonic()
         if now >= self.due:
             self.due = now + self.every
             _hook.quietly(lambda: self.emit(vm, now - self.started))
 
-    def emit(self, vm: Any, seconds: float) -> None:
+    def emit(self, vm: VM, seconds: float) -> None:
         stack = vm.stack()
         events.emit_progress(events.CaptureProgress(
             stack[0].function, seconds, self.jumps, len(vm.recorder.graph.nodes), stack[-1].filename, stack[-1].line))

@@ -19,6 +19,8 @@ import types
 from collections.abc import Callable
 from typing import Any
 
+from stator.interp.services import VM
+
 Rule = Callable[[Any, Any, Any, Any], None]  # vm, args, kwargs, cont
 
 RULES: dict[int, Rule] = {}  # id of a callable (kept alive in _RULED)
@@ -84,7 +86,7 @@ def _checked(callable_: Any, performed: Rule, bounds_of: Callable[[], Bounds],
     """The rule, for calls that fit; `bounds_of` is asked at the first call.  `bound`: of named parameters."""
     bounds: Bounds | None = None
 
-    def checked(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    def checked(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
         nonlocal bounds
         if bounds is None:
             bounds = bounds_of()

@@ -12,6 +12,7 @@ import torch
 from torch.fx.experimental.symbolic_shapes import expect_true
 from torch.utils._sympy.symbol import SymT, symbol_is_type
 
+from stator.interp.services import VM
 from stator.interp.tracebacks import Place, add_place
 from stator.shapes.symbolic_values import is_unbacked
 
@@ -34,7 +35,7 @@ class Assertion:
         return made
 
 
-def assert_in_graph(vm: Any, condition: Any) -> bool:
+def assert_in_graph(vm: VM, condition: Any) -> bool:
     """Assert a symbolic condition as the graph runs; False where it is known not to hold.
 
     Torch inserts the assertions of a ShapeEnv only where each symbol has a node, and drops those of a float that
@@ -48,7 +49,7 @@ def assert_in_graph(vm: Any, condition: Any) -> bool:
     return of_floats or expect_true(condition)
 
 
-def promise_number(vm: Any, condition: Any, error: BaseException, places: tuple[Place, ...]) -> bool:
+def promise_number(vm: VM, condition: Any, error: BaseException, places: tuple[Place, ...]) -> bool:
     """Assert a symbolic condition as the graph runs, where the program raises `error`; False: known not to hold.
 
     Torch merges assertions about one symbol: which of them fails first, the graph does not tell.

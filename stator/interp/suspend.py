@@ -30,6 +30,7 @@ from stator.interp.generators.generator_frames import (
     remade_frame,
 )
 from stator.interp.machine import Thunk
+from stator.interp.services import VM
 from stator.source import Local
 
 _LOOKS_AT_LOCALS = frozenset({"locals", "vars", "eval", "exec", "dir", "globals", "_getframe", "super"})
@@ -132,7 +133,7 @@ def remake(waiting: Waiting, take: Any) -> Any:
 # ---------------------------------------------------------------------- stopping
 
 
-def chain(vm: Any, innermost: Frame | None) -> list[Frame]:
+def chain(vm: VM, innermost: Frame | None) -> list[Frame]:
     """The frames that the outermost loop has on its stack, root first."""
     found: list[Frame] = []
     frame = innermost
@@ -144,7 +145,7 @@ def chain(vm: Any, innermost: Frame | None) -> list[Frame]:
     return found[::-1]
 
 
-def plan_stop(vm: Any, innermost: Frame | None, leave: str = "", outermost: bool = False) -> int | None:
+def plan_stop(vm: VM, innermost: Frame | None, leave: str = "", outermost: bool = False) -> int | None:
     """The step to stop at: the innermost instruction all of whose callers can be resumed.
 
     Frames of the file `leave` are not stopped in: what they call asks who has called them; with `outermost`, none but
@@ -178,7 +179,7 @@ def can_resume(frame: Frame) -> bool:
     return frame.names is None and describe(frame.cont) is not None
 
 
-def suspend(vm: Any, lifetimes: bool = False) -> tuple[list[FrameState], list[Any]]:
+def suspend(vm: VM, lifetimes: bool = False) -> tuple[list[FrameState], list[Any]]:
     """The state of every frame, and the flat list of values it holds.
 
     `lifetimes`: the instruction of the break has to do with when objects die, so that no variable lets go of one early.
@@ -219,7 +220,7 @@ def suspend(vm: Any, lifetimes: bool = False) -> tuple[list[FrameState], list[An
     return states, values
 
 
-def _owned_generators(vm: Any, values: list[Any]) -> list[int]:
+def _owned_generators(vm: VM, values: list[Any]) -> list[int]:
     """Places of waiting or running generators to which nothing refers but the frames that are suspended."""
     places: dict[int, list[int]] = {}
     for place, value in enumerate(values):
@@ -291,7 +292,7 @@ def names_of(states: list[FrameState], more: int) -> list[str]:
     return found
 
 
-def restore(vm: Any, states: list[FrameState], names: list[str], bound: tuple[Any, ...],
+def restore(vm: VM, states: list[FrameState], names: list[str], bound: tuple[Any, ...],
             pushes: tuple[str, ...], handled: bool, raising: bool) -> tuple[Frame, Frame, BaseException | None]:
     """Rebuild the frames on boxes of `bound`.  (root, innermost, exception to raise there or None)"""
     numbers = iter(range(len(bound)))
@@ -326,7 +327,7 @@ def restore(vm: Any, states: list[FrameState], names: list[str], bound: tuple[An
     return root, parent, thrown
 
 
-def _enter_body(vm: Any, frame: Frame, generator: Any, handled: BaseException | None) -> None:
+def _enter_body(vm: VM, frame: Frame, generator: Any, handled: BaseException | None) -> None:
     """The frame is that of a running generator, which its caller's exception state waits for."""
     body = dict.get(vm.generators, id(generator)) or adopted_body(vm, vm.heap.by_standin[id(generator)])
     fill_body(body, frame)
@@ -337,7 +338,7 @@ def _enter_body(vm: Any, frame: Frame, generator: Any, handled: BaseException | 
     vm.exc_state = body.exc_state
 
 
-def boxed_argument(vm: Any, raw: Any, source: Local) -> Box:
+def boxed_argument(vm: VM, raw: Any, source: Local) -> Box:
     """An argument of the entry, unread: its place is the source itself."""
     vm.identity.handed[id(raw)] = None
     return Box(vm.heap, raw, lambda base: base, source, NO_KEY)

@@ -26,6 +26,7 @@ from stator.host.suspended_patches import (
 )
 from stator.host.value_kinds import is_a
 from stator.interp.lookup import MISSING, ancestors, find
+from stator.interp.services import VM
 from stator.source import Pinned
 
 HANDLER = "__torch_function__"
@@ -35,7 +36,7 @@ _SEQUENCES = (list, tuple)
 PLAIN = frozenset({FakeTensor, dict, set, slice, *CONSTANT_TYPES, *IDENTITY_TYPES})
 
 
-def handling_class(vm: Any, value: Any) -> type | None:
+def handling_class(vm: VM, value: Any) -> type | None:
     """The class whose handler torch would ask about a value."""
     cls: Any = type(value)
     if cls is FakeTensor:
@@ -48,7 +49,7 @@ def handling_class(vm: Any, value: Any) -> type | None:
     return None if handler is MISSING or handler is DISABLED else cls
 
 
-def overriding(vm: Any, values: Any) -> list[Any]:
+def overriding(vm: VM, values: Any) -> list[Any]:
     """The arguments that want to be asked: one of each class, in order, a subclass before its base."""
     found: list[tuple[type, Any]] = []
     if vm.modes.functions_off:
@@ -63,7 +64,7 @@ def overriding(vm: Any, values: Any) -> list[Any]:
     return [each for _, each in found]
 
 
-def concerned(vm: Any, args: Any, kwargs: Any = None) -> bool:
+def concerned(vm: VM, args: Any, kwargs: Any = None) -> bool:
     """Whether a tensor subclass among the arguments is to be asked."""
     classes = vm.recorder.classes
     if not classes or vm.modes.functions_off:
@@ -75,12 +76,12 @@ def concerned(vm: Any, args: Any, kwargs: Any = None) -> bool:
     return False
 
 
-def only_defaults(vm: Any, objects: list[Any]) -> bool:
+def only_defaults(vm: VM, objects: list[Any]) -> bool:
     """Whether no handler of the program's own is asked: then it does not matter which function torch would name."""
     return all(find(vm, handling_class(vm, each), HANDLER) is DEFAULT for each in objects)  # type: ignore[arg-type]
 
 
-def ask_objects(vm: Any, function: Any, args: Any, rest: tuple[Any, ...], objects: list[Any]) -> Any:
+def ask_objects(vm: VM, function: Any, args: Any, rest: tuple[Any, ...], objects: list[Any]) -> Any:
     """The answer of the first object that has one; NotImplemented where none has."""
     if type(function) is types.FunctionType and vm.heap.sources.get(id(function)) is None \
             and id(function) not in vm.fresh:
@@ -95,7 +96,7 @@ def ask_objects(vm: Any, function: Any, args: Any, rest: tuple[Any, ...], object
     return NotImplemented
 
 
-def own_method(vm: Any, value: Any, name: str) -> Any:
+def own_method(vm: VM, value: Any, name: str) -> Any:
     """A special method in place of Tensor's own, of a subclass or patched; None where there is none."""
     cls = vm.recorder.classes.get(id(value))
     if type(value) is FakeTensor:
@@ -112,14 +113,14 @@ def own_method(vm: Any, value: Any, name: str) -> Any:
     return None if found is MISSING or found is original(name) else found
 
 
-def refuse_patched(vm: Any, name: str) -> None:
+def refuse_patched(vm: VM, name: str) -> None:
     """Break where C code finds a special method of a tensor by itself, and the program has replaced it."""
     vm.recorder.slots_used.add(name)
     if name in vm.modes.patched:
         raise Break("SB005", f"a tensor used through Tensor.{name}, which was replaced")
 
 
-def refuse_patched_call(vm: Any, function: Any, args: Any) -> None:
+def refuse_patched_call(vm: VM, function: Any, args: Any) -> None:
     """The same for an operation that C code begins: it knows the operation, not the slot it came through."""
     name = getattr(function, "__name__", "")
     for slot in (name,) if is_special(name) else (f"__{name}__", f"__r{name}__"):
@@ -127,7 +128,7 @@ def refuse_patched_call(vm: Any, function: Any, args: Any) -> None:
             refuse_patched(vm, slot)
 
 
-def note_slot(vm: Any, cls: type, name: str) -> None:
+def note_slot(vm: VM, cls: type, name: str) -> None:
     """The trace has written a member of Tensor."""
     if cls in TENSOR_CLASSES:
         patched = vm.modes.patched
@@ -135,7 +136,7 @@ def note_slot(vm: Any, cls: type, name: str) -> None:
         change(slots_behind(name))
 
 
-def guard_slots(vm: Any) -> None:
+def guard_slots(vm: VM) -> None:
     """Guard the special methods through which operators and C code have used tensors."""
     names = set()
     for used in vm.recorder.slots_used:
@@ -154,7 +155,7 @@ def guard_slots(vm: Any) -> None:
             find(vm, cls, name)
 
 
-def guard_names(vm: Any, graph: Any) -> None:
+def guard_names(vm: VM, graph: Any) -> None:
     """Guard the names by which a graph is run that FX or a backend of the user's runs."""
     for node in graph.nodes:
         name = node.target if type(node.target) is str else getattr(node.target, "__name__", "")
@@ -166,7 +167,7 @@ def guard_names(vm: Any, graph: Any) -> None:
                     vm.heap.scope(vars(module)).read(name)
 
 
-def finds_patches(vm: Any, leaf: types.FunctionType) -> bool:
+def finds_patches(vm: VM, leaf: types.FunctionType) -> bool:
     """Whether a function of torch written in Python calls what the program has patched: then it is interpreted.
 
     A compiler bakes in what the function finds: those names become facts.

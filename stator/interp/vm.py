@@ -10,6 +10,7 @@ from numpy import ndarray
 from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.breaks import Break
+from stator.graph.record.recorder import Recorder
 from stator.guards.guard import Kind
 from stator.heap.adopt.outside_sets import walk
 from stator.heap.box import Box
@@ -56,7 +57,6 @@ from stator.shapes.symbolic_values import PYTHON_TYPES, UNREAD
 _PLAIN_SEQUENCES = (list, tuple)
 _SIMPLE_ITERATORS = {type(iter([])), type(iter(())), type(iter(range(0))), type(iter("")), type(iter(b"")),
                      type(iter(range(1 << 70))), type(iter({})), type(iter({}.values())), type(iter(set()))}
-_CONSTANT_OBJECTS = (torch.Generator,)
 _WHOLE = (FakeTensor, list, tuple, dict, str, range, bytes)
 
 
@@ -65,7 +65,7 @@ class VM(Caller):
 
     MISSING = MISSING
 
-    def __init__(self, heap: Heap, recorder: Any) -> None:
+    def __init__(self, heap: Heap, recorder: Recorder) -> None:
         super().__init__(heap, recorder)
         self.module_calls = ModuleCalls()
         self.generators = Generators(self)

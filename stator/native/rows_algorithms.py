@@ -42,32 +42,20 @@ def _operators() -> None:
     pure(_operator, "truth not_ index", calls_back=True)
     deep(_operator, "eq ne lt le gt ge", calls_back=True, compares=True, fresh=None)
     deep(_operator, "contains indexOf countOf", calls_back=True, compares=True)
-    pure(
-        _operator,
-        "add sub mul matmul floordiv truediv neg pos abs inv invert lshift rshift and_ xor or_ pow concat",
-        calls_back=True,
-        compares=True,
-        fresh=None,
-    )
+    pure(_operator,
+         "add sub mul matmul floordiv truediv neg pos abs inv invert lshift rshift and_ xor or_ pow concat",
+         calls_back=True, compares=True, fresh=None)
     deep(_operator, "mod", calls_back=True, formats=True, fresh=None, why="text % values")
-    mutates(
-        _operator,
-        "iadd isub imul imatmul ifloordiv itruediv ilshift irshift iand ixor ior ipow iconcat",
-        calls_back=True,
-        compares=True,
-        fresh=None,
-    )
+    mutates(_operator, "iadd isub imul imatmul ifloordiv itruediv ilshift irshift iand ixor ior ipow iconcat",
+            calls_back=True, compares=True, fresh=None)
     mutates(_operator, "imod", calls_back=True, compares=True, formats=True, fresh=None)
     pure(_operator, "getitem", calls_back=True, compares=True, fresh=None)
     mutates(_operator, "setitem delitem", calls_back=True, compares=True)
     shell(_operator, "length_hint", calls_back=True)
     pure(_operator, "_compare_digest", calls_back=True)
     special(_operator, "call", why="calls its argument, which may be Python")
-    special(
-        _operator,
-        "attrgetter itemgetter methodcaller",
-        why="reads attributes and items of its argument later",
-    )
+    special(_operator, "attrgetter itemgetter methodcaller",
+            why="reads attributes and items of its argument later")
     for owner in (_operator.attrgetter, _operator.itemgetter, _operator.methodcaller):
         attribute_slots(owner)
         deep(owner, "__repr__", calls_back=True, formats=True)
@@ -173,11 +161,8 @@ def _dictionaries() -> None:
         deny(owner, "__sizeof__", code="SB013", why="depends on how the object grew")
         attributes(owner, "default_factory", NativeClass.PURE_SHELL)
         attributes(owner, "*", NativeClass.SPECIAL, why="hands out the instance's __dict__")
-    views = (
-        _collections.OrderedDict().keys(),
-        _collections.OrderedDict().values(),
-        _collections.OrderedDict().items(),
-    )
+    views = (_collections.OrderedDict().keys(), _collections.OrderedDict().values(),
+             _collections.OrderedDict().items())
     for view in views:
         attribute_slots(type(view))
         iterator(type(view), "__iter__ __reversed__", calls_back=False)

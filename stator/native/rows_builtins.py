@@ -61,14 +61,8 @@ def _constructors() -> None:
     pure(builtins, "list", calls_back=True)
     pure(builtins, "tuple", calls_back=True, fresh=None, why="an exact tuple is returned as it is")
     pure(builtins, "dict set", calls_back=True, compares=True)
-    pure(
-        builtins,
-        "frozenset",
-        calls_back=True,
-        compares=True,
-        fresh=None,
-        why="an exact frozenset is returned",
-    )
+    pure(builtins, "frozenset", calls_back=True, compares=True, fresh=None,
+         why="an exact frozenset is returned")
     pure(builtins, "memoryview", fresh=None, why="a window on its argument")
     deep(builtins, "str", calls_back=True, formats=True)
     iterator(builtins, "enumerate filter map reversed zip")
@@ -93,12 +87,8 @@ def _exceptions() -> None:
         special(value, "derive split subgroup", why="calls derive and predicates written in Python")
         shell(value, "__class_getitem__")
         attribute_slots(value)
-        attributes(
-            value,
-            "__traceback__ __context__ __cause__ __suppress_context__ __dict__",
-            NativeClass.SPECIAL,
-            why="the interpreter keeps the exception state",
-        )
+        attributes(value, "__traceback__ __context__ __cause__ __suppress_context__ __dict__",
+                   NativeClass.SPECIAL, why="the interpreter keeps the exception state")
         attributes(value, "*", NativeClass.PURE_SHELL)
 
 

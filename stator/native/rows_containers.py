@@ -122,13 +122,8 @@ def _buffers() -> None:
     )
     attribute_slots(memoryview)
     shell(memoryview, "__len__ __repr__ __class_getitem__")
-    pure(
-        memoryview,
-        f"{COMPARISONS} __new__ __getitem__ cast toreadonly",
-        calls_back=True,
-        fresh=None,
-        why=PINNED,
-    )
+    pure(memoryview, f"{COMPARISONS} __new__ __getitem__ cast toreadonly", calls_back=True, fresh=None,
+         why=PINNED)
     pure(memoryview, "__hash__ tobytes tolist hex __contains__ count index _from_flags", calls_back=True)
     iterator(memoryview, "__iter__", calls_back=False)
     mutates(memoryview, "__setitem__ __delitem__ release __enter__ __exit__", calls_back=True, fresh=None)
@@ -147,12 +142,8 @@ def _views() -> None:
         deep(owner, "__repr__ __str__", calls_back=True, formats=True)
         iterator(owner, "__iter__ __reversed__", calls_back=True)
         pure(owner, "__contains__ isdisjoint", calls_back=True, compares=True)
-        pure(
-            owner,
-            "__and__ __rand__ __or__ __ror__ __xor__ __rxor__ __sub__ __rsub__",
-            calls_back=True,
-            compares=True,
-        )
+        pure(owner, "__and__ __rand__ __or__ __ror__ __xor__ __rxor__ __sub__ __rsub__", calls_back=True,
+             compares=True)
         attributes(owner, "mapping", NativeClass.SPECIAL, why="hands out the mapping behind the view")
     proxy = types.MappingProxyType
     shell(proxy, "__new__", calls_back=True)
@@ -177,11 +168,9 @@ def _iterators() -> None:
         def __getitem__(self, index: int) -> int:
             raise IndexError(index)
 
-    plain = [
-        iter([]), reversed([]), iter(()), iter({}), iter({}.values()), iter({}.items()), reversed({}),
-        reversed({}.values()), reversed({}.items()), iter(set()), iter(""), iter("\u0100"), iter(b""),
-        iter(bytearray()), iter(memoryview(b"")), iter(range(0)), iter(range(1 << 70)),
-    ]  # fmt: skip
+    plain = [iter([]), reversed([]), iter(()), iter({}), iter({}.values()), iter({}.items()), reversed({}),
+             reversed({}.values()), reversed({}.items()), iter(set()), iter(""), iter("\u0100"), iter(b""),
+             iter(bytearray()), iter(memoryview(b"")), iter(range(0)), iter(range(1 << 70))]  # fmt: skip
     for owner in dict.fromkeys(map(type, plain)):
         declare_iterator(owner, calls_back=False)
     lazy = [iter(Sequence()), iter(int, 0)]

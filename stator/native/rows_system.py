@@ -105,11 +105,8 @@ def _serialisation() -> None:
     deep(marshal, "dumps", calls_back=True, why="writes the value out, whatever it holds")
     pure(marshal, "loads", calls_back=True)
     deny(marshal, "*", code="SB015")
-    deny.whole_module(
-        optional_module("_pickle"),
-        code="SB001",
-        why="reads the whole state of what it is given, past the shadows",
-    )
+    deny.whole_module(optional_module("_pickle"), code="SB001",
+                      why="reads the whole state of what it is given, past the shadows")
 
 
 def _outside_world() -> None:

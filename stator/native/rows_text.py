@@ -47,12 +47,8 @@ def _regular_expressions() -> None:
     attribute_slots(pattern)
     attribute_slots(match)
     pure(pattern, "match fullmatch search findall split", calls_back=True)
-    pure(
-        pattern,
-        "sub subn",
-        calls_back=True,
-        why="the replacement may be a function; re expands templates in Python",
-    )
+    pure(pattern, "sub subn", calls_back=True,
+         why="the replacement may be a function; re expands templates in Python")
     iterator(pattern, "finditer scanner")
     pure(pattern, COMPARISONS, compares=True, calls_back=True)
     shell(pattern, "__hash__ __repr__ __class_getitem__")

@@ -70,12 +70,8 @@ def _state_readers() -> None:
         "_get_float32_matmul_precision _is_torch_function_enabled _is_torch_function_all_disabled",
         why=ENTRY_STATE,
     )
-    shell(
-        C,
-        "_get_tracing_state _is_tracing _are_functorch_transforms_active",
-        calls_back=True,
-        why="nothing is traced by torch.jit",
-    )
+    shell(C, "_get_tracing_state _is_tracing _are_functorch_transforms_active", calls_back=True,
+          why="nothing is traced by torch.jit")
     shell(
         C,
         "_is_autocast_available _autocast_supported_devices _has_distributed _supported_qengines "
@@ -120,12 +116,8 @@ def _state_readers() -> None:
         calls_back=True,
         why=ENTRY_STATE,
     )
-    outside(
-        C._functorch,
-        "get_inplace_requires_grad_allowed get_single_level_autograd_function_allowed",
-        calls_back=True,
-        why=SETTING,
-    )
+    outside(C._functorch, "get_inplace_requires_grad_allowed get_single_level_autograd_function_allowed",
+            calls_back=True, why=SETTING)
     shell(
         C._functorch,
         "is_batchedtensor is_gradtrackingtensor is_functionaltensor is_functorch_wrapped_tensor "
@@ -133,12 +125,8 @@ def _state_readers() -> None:
         calls_back=True,
         why="metadata of a tensor",
     )
-    shell(
-        C._autograd,
-        "kineto_available _supported_activities",
-        calls_back=True,
-        why="fixed when torch was built",
-    )
+    shell(C._autograd, "kineto_available _supported_activities", calls_back=True,
+          why="fixed when torch was built")
     outside(C._autograd, "_saved_tensors_hooks_is_enabled _profiler_enabled _profiler_type "
             "_get_current_graph_task_keep_graph", why=SETTING)
 
@@ -198,11 +186,8 @@ def _tensor_objects() -> None:
                why="autograd's bookkeeping, read from the original")  # fmt: skip
     attributes(base, "_version _cdata _python_dispatch", NativeClass.IMPURE_READ, code="SB013",
                why="a counter or an address")  # fmt: skip
-    special(
-        C._VariableFunctionsClass,
-        "from_numpy frombuffer from_file _from_blob",
-        why="memory of another library",
-    )
+    special(C._VariableFunctionsClass, "from_numpy frombuffer from_file _from_blob",
+            why="memory of another library")
     special(C, "_from_dlpack _to_dlpack _to_dlpack_versioned", why="memory of another library")
     special(C._VariableFunctionsClass, "__new__")
     deny(C._ImperativeEngine, "run_backward queue_callback", code="SB016")

@@ -80,11 +80,8 @@ def _arrays() -> None:
     owner = array.array
     attribute_slots(owner)
     pure(array, "array _array_reconstructor", calls_back=True)
-    pure(
-        owner,
-        f"__new__ {COMPARISONS} __contains__ count index __getitem__ __add__ __mul__ __rmul__",
-        calls_back=True,
-    )
+    pure(owner, f"__new__ {COMPARISONS} __contains__ count index __getitem__ __add__ __mul__ __rmul__",
+         calls_back=True)
     pure(owner, "__copy__ __deepcopy__ tolist tobytes tounicode", calls_back=True)
     iterator(owner, "__iter__", calls_back=False)
     shell(owner, "__len__ __repr__ __class_getitem__")

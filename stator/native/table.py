@@ -44,18 +44,8 @@ from stator.native.rows_declare import (
 
 __all__ = ["NO_RECEIVER", "SECTIONS", "NativeClass", "Row", "lookup", "name_of", "receiver_split", "unlisted"]
 
-SECTIONS = (
-    rows_algorithms,
-    rows_builtins,
-    rows_containers,
-    rows_interpreter,
-    rows_numpy,
-    rows_scalars,
-    rows_system,
-    rows_text,
-    rows_torch,
-    rows_values,
-)
+SECTIONS = (rows_algorithms, rows_builtins, rows_containers, rows_interpreter, rows_numpy, rows_scalars,
+            rows_system, rows_text, rows_torch, rows_values)
 
 
 class _NoReceiver:

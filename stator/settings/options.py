@@ -126,17 +126,11 @@ class Settings:
         return str(getattr(self.backend, "__name__", None) or type(self.backend).__name__)
 
 
-def build_settings(
-    *,
-    fullgraph: bool = False,
-    dynamic: bool | None = None,
-    backend: str | BackendFunction = "inductor",
-    mode: str | None = None,
-    options: Mapping[str, object] | None = None,
-    recompile_limit: int = DEFAULT_RECOMPILE_LIMIT,
-    isolate_recompiles: bool = False,
-    name: str | None = None,
-) -> Settings:
+def build_settings(*, fullgraph: bool = False, dynamic: bool | None = None,
+                   backend: str | BackendFunction = "inductor", mode: str | None = None,
+                   options: Mapping[str, object] | None = None,
+                   recompile_limit: int = DEFAULT_RECOMPILE_LIMIT, isolate_recompiles: bool = False,
+                   name: str | None = None) -> Settings:
     """The validated settings of the public API's keyword arguments."""
     own, of_backend = split_options(options)
     if mode is not None and options:

@@ -74,6 +74,10 @@ def test_every_layer_exists():
             "import cycle: stator.heap.a -> stator.heap.b -> stator.heap.a",
         ),
         ({"stator.errors": "import stator.breaks", "stator.breaks": "import stator.errors"}, "import cycle"),
+        (
+            {"stator.heap.box": "if TYPE_CHECKING:\n    from stator.interp.vm import VM", "stator.interp.vm": ""},
+            "heap imports interp",
+        ),
     ],
 )
 def test_violation_is_found(sources: dict[str, str], rule: str):
@@ -93,6 +97,8 @@ def test_violation_is_found(sources: dict[str, str], rule: str):
         {"stator.report.text": "from stator import events", "stator.events": ""},
         {"stator.heap.a": "from stator.heap import b", "stator.heap.b": "", "stator.heap.__init__": ""},
         {"stator.interp.loop": "def run():\n    import math"},
+        {"stator.heap.services": "if TYPE_CHECKING:\n    from stator.heap.heap import Heap",
+         "stator.heap.heap": "from stator.heap.services import Heap"},
     ],
 )
 def test_lawful_import_is_accepted(sources: dict[str, str]):

@@ -10,9 +10,10 @@ import types
 from typing import Any
 
 from stator import _hook
+from stator.emit.services import Rebuilder
 
 
-def write_cache_use(build: Any, effect: Any) -> str:
+def write_cache_use(build: Rebuilder, effect: Any) -> str:
     args = "".join(f"{build.value(arg)}, " for arg in effect.args)
     named = ", ".join(f"{name!r}: {build.value(arg)}" for name, arg in effect.kwargs.items())
     use = build.writer.constant(fail_in_cache if effect.failed else use_cache)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
+from stator.emit.services import Rebuilder
 from stator.interp.tensors.grad_flags import settle
 
 
@@ -17,7 +17,7 @@ class FlagLines:
     last: list[str]
 
 
-def write_flags(build: Any) -> FlagLines:
+def write_flags(build: Rebuilder) -> FlagLines:
     lines = FlagLines([], [], [])
     for flag in settle(build.vm):
         leaf = build.outside(build.heap.by_standin[id(flag.leaf)].source)

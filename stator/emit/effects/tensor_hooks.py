@@ -6,14 +6,13 @@ one.
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 
 from stator.breaks import Break
+from stator.emit.services import Rebuilder
 
 
-def write_hooks(build: Any) -> None:
+def write_hooks(build: Rebuilder) -> None:
     for handle, hook in list(build.vm.autograd.hooks.values()):
         if hook is None or hook.node is not None:
             continue

@@ -9,9 +9,10 @@ import contextvars
 from typing import Any
 
 from stator.breaks import Break
+from stator.emit.services import Rebuilder
 
 
-def write_context_sets(build: Any) -> None:
+def write_context_sets(build: Rebuilder) -> None:
     """Every set() that was not reset, in order: the tokens that they give are those of the program."""
     for each in build.vm.contexts.sets:
         if id(each.token) not in build.memo:
@@ -20,7 +21,7 @@ def write_context_sets(build: Any) -> None:
                 build.variable(each.token, "token", f"{build.outside(each.source)}.set({value})")
 
 
-def rebuild_token(build: Any, value: Any, cls: type) -> str | None:
+def rebuild_token(build: Rebuilder, value: Any, cls: type) -> str | None:
     """The name of a token that the program got from set(); None for other values."""
     if cls is not contextvars.Token:
         return None

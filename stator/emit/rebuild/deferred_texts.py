@@ -8,11 +8,12 @@ import torch
 from torch._tensor_str import PRINT_OPTS
 
 from stator.breaks import Break
+from stator.emit.services import Rebuilder
 from stator.interp.deferred_values import Moment
 from stator.shapes.symbolic_values import UNREAD, DeferredText
 
 
-def write_text(build: Any, text: Any) -> str:
+def write_text(build: Rebuilder, text: Any) -> str:
     """An expression for a str, known or deferred."""
     if type(text) is str:
         return repr(text)
@@ -35,7 +36,7 @@ def write_text(build: Any, text: Any) -> str:
     return f"''.join([{', '.join(parts)}])"
 
 
-def write_moment(build: Any, moment: Moment) -> str:
+def write_moment(build: Rebuilder, moment: Moment) -> str:
     """The tensor itself, or a copy made by the graph at that place: of one that may have been changed since, and of one
     whose memory is exchanged after the graph (see interp/tensors/data_assignments)."""
     if _is_unchanged(build, moment):
@@ -58,7 +59,7 @@ def write_moment(build: Any, moment: Moment) -> str:
     return f"out[{known}]"
 
 
-def _autograd_text(build: Any, moment: Moment) -> tuple[str | None, bool]:
+def _autograd_text(build: Rebuilder, moment: Moment) -> tuple[str | None, bool]:
     """None where the real tensor's own text is right: the user's own object, unchanged."""
     if _is_unchanged(build, moment) and build.heap.by_standin.get(id(moment.fake)) is not None \
             and id(moment.fake) not in build.vm.tensors.flags:
@@ -66,11 +67,11 @@ def _autograd_text(build: Any, moment: Moment) -> tuple[str | None, bool]:
     return moment.suffix, moment.parameter
 
 
-def _is_unchanged(build: Any, moment: Moment) -> bool:
+def _is_unchanged(build: Rebuilder, moment: Moment) -> bool:
     return build.recorder.log.changes == moment.changes and id(moment.fake) not in build.vm.tensors.data
 
 
-def _write_frozen_tensor(build: Any, moment: Moment) -> str:
+def _write_frozen_tensor(build: Rebuilder, moment: Moment) -> str:
     suffix, parameter = _autograd_text(build, moment)
     if suffix is not None and suffix.startswith("grad_fn") and not _is_unchanged(build, moment):
         raise Break("SB015", "a tensor with a history that is logged and then changed", whole_call=True)
@@ -80,7 +81,7 @@ def _write_frozen_tensor(build: Any, moment: Moment) -> str:
     return f"{build.writer.constant(leaf_of, 'leaf_of')}({tensor}, {bool(suffix)}, {parameter})"
 
 
-def write_frozen(build: Any, value: Any) -> str:
+def write_frozen(build: Rebuilder, value: Any) -> str:
     """An expression for what `frozen` has kept."""
     cls = type(value)
     if cls is Moment:

@@ -9,13 +9,14 @@ from __future__ import annotations
 import types
 from typing import Any
 
+from stator.emit.services import Rebuilder
 from stator.host.value_kinds import is_a
 
 _HEAP_TYPE = 1 << 9
 _LINKS = ("__cause__", "__context__")
 
 
-def rebuild_exception(build: Any, value: BaseException) -> str:
+def rebuild_exception(build: Rebuilder, value: BaseException) -> str:
     cls = type(value)
     make, kind = build.writer.constant(_c_new(cls), "new_exception"), build.value(cls)
     if is_a(value, BaseExceptionGroup):
@@ -48,7 +49,7 @@ def _c_new(cls: type) -> Any:
     return next(base.__new__ for base in cls.__mro__ if not base.__flags__ & _HEAP_TYPE)
 
 
-def _put_members(build: Any, name: str, value: BaseException, cls: type) -> None:
+def _put_members(build: Rebuilder, name: str, value: BaseException, cls: type) -> None:
     """What OSError, UnicodeError, StopIteration, ... keep beside their arguments."""
     for base in cls.__mro__:
         if base.__flags__ & _HEAP_TYPE or base in (BaseException, object):
@@ -60,7 +61,7 @@ def _put_members(build: Any, name: str, value: BaseException, cls: type) -> None
                     _put(build, name, base, key, item)
 
 
-def _put(build: Any, name: str, owner: type, key: str, item: Any) -> None:
+def _put(build: Rebuilder, name: str, owner: type, key: str, item: Any) -> None:
     put = build.writer.constant(put_part)
     build.writer.line(f"{put}({name}, {build.writer.constant(owner)}, {key!r}, {build.value(item)})")
 

@@ -18,6 +18,7 @@ import numpy
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
+from stator.emit.services import Rebuilder
 from stator.heap.blank_instances import CONSTANT_TYPES, slot_members
 from stator.heap.box import Box
 from stator.heap.raw_access import instance_dict, raw_members
@@ -36,7 +37,7 @@ _EMPTY_CELL = types.CellType()
 class Owners:
     """Expressions that hold what values of the trace hold, once the residual's other values are built."""
 
-    def __init__(self, build: Any) -> None:
+    def __init__(self, build: Rebuilder) -> None:
         self.build = build
         self._storages: dict[int, Any] | None = None  # that are made real -> the output or the source of a tensor there
 

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from stator.breaks import Break
+from stator.emit.services import Rebuilder
 from stator.host.value_kinds import module_of
 
 # Made by type.__new__ itself, from the rest.
@@ -27,7 +28,7 @@ _TAKEN_BY_TYPE = frozenset({"__class__", *(
 _HARMLESS_HOOKS = frozenset({"typing", "typing_extensions", "enum", "abc", "_collections_abc"})
 
 
-def rebuild_class(build: Any, value: Any) -> str:
+def rebuild_class(build: Rebuilder, value: Any) -> str:
     """The variable that holds a class equal to `value`."""
     meta, writer = type(value), build.writer
     _check_bases(value)

@@ -11,10 +11,11 @@ from typing import Any
 import numpy
 
 from stator.breaks import Break
+from stator.emit.services import Rebuilder
 from stator.heap.tracker import VariableTracker
 
 
-def rebuild_array(build: Any, value: Any) -> str:
+def rebuild_array(build: Rebuilder, value: Any) -> str:
     memory = build.heap.arrays
     if value.dtype.hasobject or value.dtype.kind == "V":
         raise Break("SB007", "an array of Python objects")
@@ -43,7 +44,7 @@ def rebuild_array(build: Any, value: Any) -> str:
     return build.variable(value, "array", f"{made}({build.writer.constant(kept, 'array')}, {value.flags.writeable})")
 
 
-def write_array(build: Any, tracker: VariableTracker, out: list[str]) -> None:
+def write_array(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> None:
     """Copy the contents of a stand-in back, if the program changed them."""
     if not build.heap.faces.has_changed(tracker):
         return

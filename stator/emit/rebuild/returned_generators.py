@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from stator.emit.services import Rebuilder
 from stator.interp.frame import NULL, UNBOUND, SavedExc
 from stator.interp.generators.generator_frames import finish, mark_running, new_generator, stand
 
 
-def rebuild_generator(build: Any, value: Any) -> str:
+def rebuild_generator(build: Rebuilder, value: Any) -> str:
     """An expression for a generator or coroutine that the trace made, or that stands in for one from outside."""
     body = build.vm.generators[id(value)]
     if body.adopted is not None:
@@ -26,7 +27,7 @@ def rebuild_generator(build: Any, value: Any) -> str:
     return name
 
 
-def write_standing(build: Any, body: Any, name: str, out: list[str]) -> None:
+def write_standing(build: Rebuilder, body: Any, name: str, out: list[str]) -> None:
     """Statements that make the native generator `name` stand where its interpreted body does."""
     writer = build.writer
     if body.done or body.running:

@@ -12,6 +12,7 @@ from typing import Any
 
 from stator import _hook
 from stator.breaks import Break
+from stator.emit.services import Rebuilder
 from stator.heap.adopt.outside_sets import is_under_way
 from stator.heap.iterators.items_ahead import TEE_DATA
 from stator.heap.iterators.outside_iterators import (
@@ -41,7 +42,7 @@ _REBUILT = ADOPTED | {
 }
 
 
-def rebuild_iterator(build: Any, value: Any, cls: type) -> str | None:
+def rebuild_iterator(build: Rebuilder, value: Any, cls: type) -> str | None:
     """An expression for a C iterator (or view, or getter) made inside the trace; None where it is none."""
     if cls in VIEWS:
         return build.variable(value, VIEWS[cls], f"{build.value(container_behind(value))}.{VIEWS[cls]}()")
@@ -77,7 +78,7 @@ def settle(iterator: Any, state: int) -> None:
         set_state(iterator, state)
 
 
-def _walker(build: Any, value: Any, text: str) -> str:
+def _walker(build: Rebuilder, value: Any, text: str) -> str:
     container = container_behind(value)
     if container is None:
         return build.variable(value, "iterator", f"{build.writer.constant(exhausted)}({text.format('{}')})")
@@ -93,7 +94,7 @@ def _walker(build: Any, value: Any, text: str) -> str:
     return build.variable(value, "iterator", made)
 
 
-def _set_iterator(build: Any, value: Any) -> str:
+def _set_iterator(build: Rebuilder, value: Any) -> str:
     container = container_behind(value)
     if container is None:
         return _ended_set_iterator(build, value)
@@ -104,11 +105,11 @@ def _set_iterator(build: Any, value: Any) -> str:
     return _over_set(build, value, container, len(container) - left)
 
 
-def _ended_set_iterator(build: Any, value: Any) -> str:
+def _ended_set_iterator(build: Rebuilder, value: Any) -> str:
     return build.variable(value, "iterator", f"{build.writer.constant(exhausted)}(iter(set()))")
 
 
-def _over_set(build: Any, value: Any, container: Any, steps: int) -> str:
+def _over_set(build: Rebuilder, value: Any, container: Any, steps: int) -> str:
     tracker = build.heap.tables.sets.get(id(container))
     if tracker is not None and tracker.table.is_changed(container):
         raise Break("SB007", "an iterator over a set from outside that gained or lost members")
@@ -118,7 +119,7 @@ def _over_set(build: Any, value: Any, container: Any, steps: int) -> str:
     return build.variable(value, "iterator", made)
 
 
-def _pairwise(build: Any, value: Any) -> str:
+def _pairwise(build: Rebuilder, value: Any) -> str:
     parts = _hook.pairwise_parts(value)
     build.kept.append(parts)
     texts = [build.value(part) for part in parts]
@@ -130,7 +131,7 @@ def _pairwise(build: Any, value: Any) -> str:
 # ---------------------------------------------------------------------- iterators from outside
 
 
-def write_iterator(build: Any, tracker: VariableTracker, out: list[str]) -> None:
+def write_iterator(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> None:
     """Move the user's iterator to where the program left its stand-in."""
     standin, cls = tracker.standin, type(tracker.standin)
     if cls in WALKERS:

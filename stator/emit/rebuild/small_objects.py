@@ -28,6 +28,7 @@ import torch
 from stator.breaks import Break
 from stator.code.intrinsics import intrinsic
 from stator.emit.rebuild.returned_arrays import rebuild_array
+from stator.emit.services import Rebuilder
 from stator.heap.pure_readers import bytes_of, mapping_behind, referent_of
 from stator.host.value_kinds import is_a, module_of
 from stator.interp.objects.class_attributes import TensorSuper
@@ -41,7 +42,7 @@ IMMUTABLE: frozenset[type] = frozenset({
 })
 
 
-def rebuild_holder(build: Any, value: Any, cls: type) -> str | None:
+def rebuild_holder(build: Rebuilder, value: Any, cls: type) -> str | None:
     maker = _MAKERS.get(cls)
     if maker is not None:
         return maker(build, value)
@@ -57,7 +58,7 @@ def _is_typing_value(cls: type) -> bool:
     return module_of(cls) == "typing" and cls is not typing.Generic and not cls.__qualname__.startswith("NamedTuple")
 
 
-def _type_parameter(build: Any, value: Any) -> str:
+def _type_parameter(build: Rebuilder, value: Any) -> str:
     """[T: bound] and `type X = ...`: their parts are functions, computed when somebody asks."""
     _, name, values = build.vm.functions.type_parameters[id(value)]
     parts = ", ".join([build.value(part) for part in values])
@@ -66,25 +67,25 @@ def _type_parameter(build: Any, value: Any) -> str:
     return build.variable(value, name.lower(), f"{build.writer.constant(intrinsic(name), name.lower())}({parts})")
 
 
-def _wrapper(build: Any, value: Any) -> str:
+def _wrapper(build: Rebuilder, value: Any) -> str:
     """classmethod and staticmethod around one function."""
     inner = build.value(value.__func__)
     return build.variable(value, type(value).__name__, f"{build.writer.constant(type(value))}({inner})")
 
 
-def _property(build: Any, value: property) -> str:
+def _property(build: Rebuilder, value: property) -> str:
     parts = [build.value(part) for part in (value.fget, value.fset, value.fdel, value.__doc__)]
     return build.variable(value, "property", f"{build.writer.constant(property)}({', '.join(parts)})")
 
 
-def _method(build: Any, value: types.MethodType) -> str:
+def _method(build: Rebuilder, value: types.MethodType) -> str:
     if not callable(value.__func__):  # classmethod(1).__get__(None, int)
         raise Break("SB007", "a method of something that cannot be called")
     make = build.writer.constant(types.MethodType, "method")
     return build.variable(value, "method", f"{make}({build.value(value.__func__)}, {build.value(value.__self__)})")
 
 
-def _super(build: Any, value: Any) -> str:
+def _super(build: Rebuilder, value: Any) -> str:
     """Rebuild super() where a break comes before its attribute.  A real one looks names up in the class."""
     own = vars(super) if type(value) is super else None
     cls, receiver = (getattr(value, name) if own is None else own[name].__get__(value)
@@ -93,7 +94,7 @@ def _super(build: Any, value: Any) -> str:
     return str(build.variable(value, "super_object", f"{build.writer.constant(super)}({', '.join(parts)})"))
 
 
-def _bound(build: Any, value: Any) -> str:
+def _bound(build: Rebuilder, value: Any) -> str:
     """A C function, perhaps bound to an object of the trace (`xs.append`)."""
     receiver = value.__self__
     if receiver is None or is_a(receiver, (types.ModuleType, type)):
@@ -106,12 +107,12 @@ def _bound(build: Any, value: Any) -> str:
     return build.variable(value, value.__name__, f"{bind}({build.value(receiver)})")
 
 
-def _proxy(build: Any, value: Any) -> str:
+def _proxy(build: Rebuilder, value: Any) -> str:
     make = build.writer.constant(types.MappingProxyType, "mappingproxy")
     return build.variable(value, "proxy", f"{make}({build.value(mapping_behind(value))})")
 
 
-def _reference(build: Any, value: Any) -> str:
+def _reference(build: Rebuilder, value: Any) -> str:
     referent = referent_of(value)
     if referent is None:
         return build.writer.constant(value)
@@ -121,16 +122,16 @@ def _reference(build: Any, value: Any) -> str:
     return build.variable(value, "ref", f"{build.writer.constant(weakref.ref, 'ref')}({', '.join(parts)})")
 
 
-def _bytearray(build: Any, value: bytearray) -> str:
+def _bytearray(build: Rebuilder, value: bytearray) -> str:
     return build.variable(value, "buffer", f"bytearray({bytes(value)!r})")
 
 
-def _array(build: Any, value: Any) -> str:
+def _array(build: Rebuilder, value: Any) -> str:
     make = build.writer.constant(array.array, "array")
     return build.variable(value, "array", f"{make}({value.typecode!r}, {bytes_of(value)!r})")
 
 
-def _memoryview(build: Any, value: memoryview) -> str:
+def _memoryview(build: Rebuilder, value: memoryview) -> str:
     owner: Any = value.obj
     whole = owner is not None and value.format == "B" and value.ndim == 1 and value.contiguous \
         and type(owner) in (bytes, bytearray) and value.nbytes == len(owner)
@@ -142,7 +143,7 @@ def _memoryview(build: Any, value: memoryview) -> str:
     return build.variable(value, "view", text)
 
 
-def _stream(build: Any, value: Any) -> str:
+def _stream(build: Rebuilder, value: Any) -> str:
     if value.closed:
         raise Break("SB007", f"a closed {type(value).__name__}")
     state = value.__getstate__()
@@ -152,14 +153,14 @@ def _stream(build: Any, value: Any) -> str:
     return name
 
 
-def _alias(build: Any, value: Any) -> str:
+def _alias(build: Rebuilder, value: Any) -> str:
     if not any(id(part) in build.vm.fresh for part in (value.__origin__, *value.__args__)):
         return build.writer.constant(value)
     make = build.writer.constant(types.GenericAlias, "generic_alias")
     return build.variable(value, "alias", f"{make}({build.value(value.__origin__)}, {build.value(value.__args__)})")
 
 
-def _lock(build: Any, value: Any) -> str:
+def _lock(build: Rebuilder, value: Any) -> str:
     """A lock made inside the trace, as free or as taken as it is."""
     make = build.writer.constant(RLock if type(value) is RLock else make_lock)
     name = build.variable(value, "lock", f"{make}()")
@@ -168,7 +169,7 @@ def _lock(build: Any, value: Any) -> str:
     return name
 
 
-def _module(build: Any, value: types.ModuleType) -> str:
+def _module(build: Rebuilder, value: types.ModuleType) -> str:
     if id(value) not in build.vm.fresh:
         return build.writer.constant(value)
     name = build.variable(value, "module", f"{build.writer.constant(types.ModuleType, 'ModuleType')}('')")
@@ -178,14 +179,14 @@ def _module(build: Any, value: types.ModuleType) -> str:
     return name
 
 
-def _context(build: Any, value: Any) -> str:
+def _context(build: Rebuilder, value: Any) -> str:
     """A context of torch's that has not been entered yet: one like any other."""
     if any(value is entered for entered, _ in build.vm.modes.functions_off_before):
         raise Break("SB007", f"a {type(value).__name__} that is on")
     return build.variable(value, "context", f"{build.writer.constant(type(value))}()")
 
 
-def _json_encoder(build: Any, value: Any) -> str:
+def _json_encoder(build: Rebuilder, value: Any) -> str:
     parts = [build.value(getattr(value, name)) for name in _ENCODER_FIELDS]
     try:
         value(float("nan"), 0)  # no attribute shows whether it takes one

@@ -28,6 +28,7 @@ from stator.emit.rebuild.returned_generators import rebuild_generator
 from stator.emit.rebuild.returned_iterators import rebuild_iterator
 from stator.emit.rebuild.small_objects import rebuild_holder
 from stator.emit.source_writer import Writer
+from stator.graph.record.recorder import Recorder
 from stator.heap.blank_instances import CONSTANT_TYPES, IDENTITY_TYPES, new_shell, slot_members
 from stator.heap.box import Box
 from stator.heap.heap import Heap
@@ -37,6 +38,7 @@ from stator.heap.tracker import Shape
 from stator.host.suspended_patches import original
 from stator.host.value_kinds import is_a, module_of
 from stator.interp.outside_objects import is_outside
+from stator.interp.vm import VM
 from stator.library.python.state.known_random_streams import remade_stream, state_of
 from stator.shapes.symbolic_values import SYMBOLIC, UNREAD, DeferredText
 from stator.shapes.varying_values import HELD_TYPES
@@ -47,7 +49,7 @@ from stator.strategy import Strategy
 class Rebuilder:
     """Turns values of the trace into expressions; asks for graph outputs and outside values as it goes."""
 
-    def __init__(self, writer: Writer, heap: Heap, recorder: Any, vm: Any) -> None:
+    def __init__(self, writer: Writer, heap: Heap, recorder: Recorder, vm: VM) -> None:
         self.writer, self.heap, self.recorder, self.vm = writer, heap, recorder, vm
         self.memo: dict[int, str] = {}
         self.kept: list[Any] = []

@@ -18,10 +18,11 @@ from torch.utils._sympy.printers import PythonPrinter
 
 from stator import events
 from stator.emit.residual.eager_calls import run_as_it_is
+from stator.emit.services import Rebuilder
 from stator.shapes.symbol_printing import UserPrinter
 
 
-def require_sizes(build: Any, inputs: list[Any], asserted: dict[fx.Node, Any], names: Callable[[Any], str]
+def require_sizes(build: Rebuilder, inputs: list[Any], asserted: dict[fx.Node, Any], names: Callable[[Any], str]
                   ) -> list[str]:
     """The lines of the residual that look at the sizes; `names` tells what an input is called there."""
     symbols = build.vm.recorder.symbols

@@ -23,6 +23,7 @@ from stator.errors import InternalError
 from stator.graph.analysis.may_fail import lines_that_may_fail
 from stator.host.held_signals import raised_by_a_handler
 from stator.host.own_code import OWN_FOLDER
+from stator.interp.vm import VM
 
 _being_redone = threading.local()  # causes: of the calls that this thread is making again, outermost first
 _told: set[str] = set()
@@ -44,7 +45,7 @@ class ExpectedError:
         kind = type(error)
         return cls(kind.__module__, kind.__qualname__, *innermost_line(traceback))
 
-    def after(self, vm: Any) -> ExpectedError:
+    def after(self, vm: VM) -> ExpectedError:
         """Add what a trace has recorded and not run."""
         asserted = {(place.code.co_filename, place.line)
                     for each in vm.residual.assertions for place in each.places[:1]}

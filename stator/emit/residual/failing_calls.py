@@ -28,6 +28,7 @@ from stator.graph.analysis.may_fail import CAUGHT, fails_where_it_is_caught, may
 from stator.graph.analysis.mutation import is_repeatable
 from stator.graph.analysis.shared_memory import sharing_memory
 from stator.graph.fx.graph_modules import locate_errors
+from stator.graph.record.recorder import Recorder
 from stator.host.held_signals import raised_by_a_handler
 from stator.interp.generators.generator_frames import finish_running
 from stator.interp.runtime_asserts import as_program_exception
@@ -111,7 +112,7 @@ def raise_as_it_is(build: Rebuilder, module: fx.GraphModule, undo: list[str]) ->
     return [f"    {line}" for line in (*undo, *left, show, "raise")]
 
 
-def written_inputs(recorder: Any, graph: fx.Graph, inputs: list[Any]) -> tuple[list[Any], bool]:
+def written_inputs(recorder: Recorder, graph: fx.Graph, inputs: list[Any]) -> tuple[list[Any], bool]:
     """The graph inputs that the graph may write to; and whether each write counts in their versions."""
     if not recorder.log.in_place:
         return [], True

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from stator.emit.services import Rebuilder
 from stator.shapes.symbolic_inputs import float_tensor
 from stator.source import Drawn
 
@@ -20,7 +21,7 @@ def is_reshaped(each: Any) -> bool:
                 (*each.fake.shape, *each.fake.stride()), (*each.tensor.shape, *each.tensor.stride()), strict=True))
 
 
-def handed_over(build: Any, each: Any) -> str:
+def handed_over(build: Rebuilder, each: Any) -> str:
     """A graph input as an expression."""
     name = build.outside(each.source)
     if each.boxed:

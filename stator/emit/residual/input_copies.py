@@ -8,10 +8,11 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+from stator.emit.services import Rebuilder
 from stator.interp.tensors.tensor_copies import Flag
 
 
-def write_copies(build: Any, made: list[Any]) -> list[str]:
+def write_copies(build: Rebuilder, made: list[Any]) -> list[str]:
     """The lines that make copies and set their flags; tensors of one deepcopy() share its memo."""
     memos: dict[int, str] = {}
     lines: list[str] = []

@@ -34,12 +34,14 @@ from stator.errors import BackendError
 from stator.graph.analysis.dropped_errors import errors_to_meet
 from stator.graph.fx.graph_modules import make_captured
 from stator.graph.fx.original_calls import fix_targets
+from stator.graph.record.recorder import Recorder
 from stator.graph.state.idle_settings import drop_idle_settings, only_settings
 from stator.graph.values.hidden_constants import hide_constants
 from stator.heap.tracker import Shape
 from stator.interp.suspend import KeptAlive
 from stator.interp.tensors.data_assignments import settle as settle_data
 from stator.interp.tensors.tensor_bookkeeping import require_inner_leaves
+from stator.interp.vm import VM
 from stator.library.python.random_numbers import saved_streams
 from stator.source import Drawn, Source
 
@@ -74,7 +76,7 @@ class Residual:
         return namespace["residual"]
 
 
-def emit_residual(vm: Any, result: Any, resume: Any = None, begin: Callable[[], None] | None = None) -> Residual:
+def emit_residual(vm: VM, result: Any, resume: Any = None, begin: Callable[[], None] | None = None) -> Residual:
     """Build the residual of a trace that returned `result`; or, with `resume`, stopped with these live values.
 
     `begin`, if given, is called before anything else.
@@ -159,7 +161,7 @@ def named(build: Rebuilder, inputs: list[Any], packed: bool, each: Any) -> str:
     return f"inputs[{inputs.index(each)}]" if packed else handed_over(build, each)
 
 
-def insert_asserts(recorder: Any, graph_module: Any, asserted: dict[fx.Node, Any]) -> None:
+def insert_asserts(recorder: Recorder, graph_module: Any, asserted: dict[fx.Node, Any]) -> None:
     """The graph checks what was said of numbers that no guard asks about; sizes of inputs count as made by these."""
     for node, symbols in asserted.items():
         node.meta["unbacked_bindings"] = symbols
@@ -202,7 +204,7 @@ def checked_once(compiled: Any, graph: fx.GraphModule, backend: str, namespace: 
     return first_call
 
 
-def refuse_uncertain(vm: Any, outputs: list[Any]) -> None:
+def refuse_uncertain(vm: VM, outputs: list[Any]) -> None:
     """No tensor may leave that is a copy of one that is seen outside, where the program would have left the one."""
     uncertain = vm.recorder.uncertain
     if uncertain.storages:

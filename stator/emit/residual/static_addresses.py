@@ -20,13 +20,14 @@ from stator.guards.guard import Kind
 from stator.guards.guard_semantics import Unreadable, evaluate
 from stator.heap.adopt.wrapper_facts import leaf_sources
 from stator.heap.box import Box
+from stator.heap.heap import Heap
 from stator.heap.raw_access import instance_dict
 from stator.host.value_kinds import is_a
 from stator.shapes.policy import ADDRESS_MARK
 from stator.source import CallOf, DictOf, Key, Pinned, Source
 
 
-def mark_static_addresses(heap: Any, inputs: list[Any], bound: tuple[Any, ...]) -> None:
+def mark_static_addresses(heap: Heap, inputs: list[Any], bound: tuple[Any, ...]) -> None:
     """Note on each placeholder that its tensor stays, if it does."""
     members: set[Source] | None = None
     for each in inputs:
@@ -44,12 +45,12 @@ def mark_static_addresses(heap: Any, inputs: list[Any], bound: tuple[Any, ...]) 
             each.node.meta["tensor_dict"] = {ADDRESS_MARK: told}
 
 
-def seen_as_members(heap: Any) -> set[Source]:
+def seen_as_members(heap: Heap) -> set[Source]:
     """Places of tensors that were met again as a parameter or buffer."""
     return {guard.value for guard in heap.guards.single() if guard.kind is Kind.ALIAS and is_member(guard.source)}
 
 
-def is_held(heap: Any, graph_input: Any, bound: tuple[Any, ...]) -> bool:
+def is_held(heap: Heap, graph_input: Any, bound: tuple[Any, ...]) -> bool:
     """Whether a module holds the tensor as an attribute, and still does when the call ends."""
     place = graph_input.source
     if type(place) is not Key or type(place.base) is not DictOf or place.base.base is None:

@@ -17,6 +17,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from stator.breaks import Break
 from stator.emit.resume.advance import Advance
 from stator.heap.box import Box
+from stator.heap.heap import Heap
 from stator.shapes.policy import Memory
 from stator.shapes.symbolic_values import UNREAD, DeferredText
 from stator.shapes.varying_values import HELD_TYPES
@@ -26,7 +27,7 @@ _NESTING = 3  # levels of fresh containers that are looked into
 _DATA = frozenset({"SB002", "SB003", "SB004", "SB024"})  # breaks whose results differ from call to call
 
 
-def pass_on(memory: Memory, heap: Any, values: list[Any], advance: Advance, stop: Break) -> None:
+def pass_on(memory: Memory, heap: Heap, values: list[Any], advance: Advance, stop: Break) -> None:
     """Tell every point that `advance` may go on at."""
     for point, origins in advance.origins():
         known: Memory = point.compiled._stator_site.shapes.memory
@@ -42,7 +43,7 @@ def pass_on(memory: Memory, heap: Any, values: list[Any], advance: Advance, stop
         known.merge(memory, functools.partial(_moved, places=places))
 
 
-def _note_value(known: Memory, heap: Any, value: Any, here: Source, places: dict[Source, Source], depth: int) -> None:
+def _note_value(known: Memory, heap: Heap, value: Any, here: Source, places: dict[Source, Source], depth: int) -> None:
     cls = type(value)
     if cls is torch.SymInt or cls is torch.SymFloat:
         known.numbers.add(here)

@@ -14,11 +14,13 @@ from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils import _pytree as pytree
 
+from stator.graph.services import Recorder
+
 
 class EntryLayouts:
     """The layouts of one graph's inputs that in-place operations have met."""
 
-    def __init__(self, recorder: Any) -> None:
+    def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
         self._first: dict[int, tuple[Any, ...]] = {}  # id(fake) -> sizes, strides and offset at the beginning
         self._storages: dict[int, Any] = {}  # and its storage, which `set_` exchanges
@@ -29,7 +31,8 @@ class EntryLayouts:
         if self.recorder.scope.enclosing is None:
             for fake in fakes:
                 node = self.recorder.nodes.get(id(fake))
-                if type(node) is fx.Node and node.op == "placeholder" and id(fake) not in self._first:
+                if node is not None and type(node) is fx.Node and node.op == "placeholder" \
+                        and id(fake) not in self._first:
                     self._first[id(fake)] = _layout(fake)
                     self._storages[id(fake)] = _storage(fake)
         return self._read(fakes)

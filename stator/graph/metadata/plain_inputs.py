@@ -15,6 +15,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.graph.metadata.fakes import Fakes
 from stator.graph.metadata.propagation import ExactNeeded
+from stator.graph.services import Recorder
 from stator.source import Source
 
 CAPSULE = type(torch.utils.dlpack.to_dlpack(torch.empty(0)))  # no input: whoever takes the tensor out empties it
@@ -77,7 +78,7 @@ class PlainInputs:
         return self._made_as(*made)
 
 
-def add_alike(recorder: Any, first: Any, tensor: torch.Tensor, source: Source, name: str) -> FakeTensor:
+def add_alike(recorder: Recorder, first: Any, tensor: torch.Tensor, source: Source, name: str) -> FakeTensor:
     """An input for a tensor of the same class and metadata as that of another input.
 
     `name` is the one that the graph has for the source.

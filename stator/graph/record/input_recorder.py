@@ -62,6 +62,8 @@ class GraphInput:
 class InputRecorder:
     """The inputs of one graph; which node makes which fake."""
 
+    wrappers: Wrappers  # which need the whole recorder
+
     def __init__(self, fake_mode: FakeTensorMode) -> None:
         self.fake_mode = fake_mode
         self.services = TraceServices()
@@ -73,7 +75,6 @@ class InputRecorder:
         self.kept: list[Any] = []
         self.classes: dict[int, type] = {}  # id(fake) -> the subclass of Tensor that the program sees, where it is one
         self.copies: dict[int, tuple[Any, Source]] = {}  # id(fake) -> a tensor that the residual copies, and its name
-        self.wrappers = Wrappers(self)
         self.symbols = SymbolNodes(self.graph, fake_mode.shape_env)
         self.symbols.add_number_input = self._add_number_input
         self.propagation = Propagation(fake_mode)

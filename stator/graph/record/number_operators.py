@@ -19,6 +19,7 @@ from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor
 
 import stator._core  # noqa: F401  (it defines the operators)
+from stator.graph.services import Recorder
 from stator.graph.values.input_items import SUMS
 from stator.graph.values.known_values import NotKnown
 
@@ -50,7 +51,7 @@ FLOAT_MUL = torch.ops.stator.float_mul.default
 LARGEST = 1 << 62  # of a number that is added: minus it fits in 64 bits as well
 
 
-def item_of_sum(recorder: Any, fake: FakeTensor) -> Any:
+def item_of_sum(recorder: Recorder, fake: FakeTensor) -> Any:
     """The number in a sum of an element and a constant, without the tensor in between; None where it is none."""
     if recorder.scope.enclosing is not None or not recorder.scope.data_dependent \
             or recorder.items.number_of(fake) is not None:
@@ -69,7 +70,7 @@ def item_of_sum(recorder: Any, fake: FakeTensor) -> Any:
     return recorder.slice_bounds[place]
 
 
-def element_behind(recorder: Any, number: Any) -> FakeTensor | None:
+def element_behind(recorder: Recorder, number: Any) -> FakeTensor | None:
     """The tensor out of which the graph reads a number."""
     if recorder.scope.enclosing is not None or type(number) is not torch.SymInt:
         return None

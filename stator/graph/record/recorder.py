@@ -52,6 +52,7 @@ from stator.graph.record.recording_mode import RecordingMode
 from stator.graph.record.refused_operations import ATOMS, refuse_misread, refuse_real_tensors
 from stator.graph.state.quiet_logging import keep_quiet, muted
 from stator.graph.state.torch_state import TorchState
+from stator.graph.subclasses.wrapper_subclasses import Wrappers
 from stator.graph.values.input_items import InputItems
 from stator.graph.values.known_values import (
     KnownValues,
@@ -71,6 +72,7 @@ class Recorder(InputRecorder):
 
     def __init__(self, fake_mode: FakeTensorMode) -> None:
         super().__init__(fake_mode)
+        self.wrappers = Wrappers(self)
         self.log = WriteLog()
         self.region = Region()
         self.mode = RecordingMode(self)

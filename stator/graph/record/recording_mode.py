@@ -8,12 +8,13 @@ from torch.overrides import TorchFunctionMode
 
 from stator import _hook
 from stator.breaks import Break
+from stator.graph.services import Recorder
 
 
 class RecordingMode(TorchFunctionMode):
     """Records the torch calls that C code makes (`sum(tensors)`, an operator inside a C loop)."""
 
-    def __init__(self, recorder: Any) -> None:
+    def __init__(self, recorder: Recorder) -> None:
         super().__init__()
         self.recorder = recorder
 

@@ -18,6 +18,7 @@ from stator.breaks import Break
 from stator.graph.fx.graph_modules import make_graph_module
 from stator.graph.fx.original_calls import fix_targets
 from stator.graph.record.recorder_state import GraphScope
+from stator.graph.services import Recorder
 from stator.shapes.symbol_nodes import SymbolNodes
 from stator.shapes.symbolic_values import SYMBOLIC, specialise
 
@@ -66,7 +67,7 @@ class _Symbols(SymbolNodes):
 class Subgraph:
     """An inner graph under construction."""
 
-    def __init__(self, recorder: Any, floats: bool = False) -> None:
+    def __init__(self, recorder: Recorder, floats: bool = False) -> None:
         self.recorder = recorder
         self.floats = floats  # whether who runs the graph takes floats of the outer one, beside tensors and sizes
         self.graph = fx.Graph()

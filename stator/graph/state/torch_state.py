@@ -122,14 +122,14 @@ GRAD_MODE = SETTINGS[0]
 
 
 @contextlib.contextmanager
-def without_grad(vm: Any) -> Iterator[None]:
+def without_grad(state: TorchState) -> Iterator[None]:
     """While the trace does what autograd itself will call, without gradients: a forward, a backward, a hook."""
     before = torch.is_grad_enabled()
-    vm.torch_state.change(GRAD_MODE, (False,), {})
+    state.change(GRAD_MODE, (False,), {})
     try:
         yield
     finally:
-        vm.torch_state.change(GRAD_MODE, (before,), {})
+        state.change(GRAD_MODE, (before,), {})
 
 
 @dataclass

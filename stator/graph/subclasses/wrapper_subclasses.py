@@ -18,6 +18,7 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from stator.breaks import Break
 from stator.graph.analysis.mutation import Observation, declared_writes
 from stator.graph.metadata.propagation import ExactNeeded
+from stator.graph.services import Recorder
 from stator.guards.shape_check import Operand, Property
 from stator.shapes.symbolic_inputs import symbolic_wrapper
 
@@ -25,7 +26,7 @@ from stator.shapes.symbolic_inputs import symbolic_wrapper
 class Wrappers:
     """The wrappers of one trace, and what a recorder does with them."""
 
-    def __init__(self, recorder: Any) -> None:
+    def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
         self.behind: dict[int, Any] = {}  # id of an outer fake -> the wrapper of fakes
         self.outers: dict[int, Any] = {}  # id of a wrapper of fakes -> its outer fake

@@ -20,6 +20,7 @@ from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor
 
 from stator import _core
+from stator.graph.services import Recorder
 from stator.graph.values.known_values import KnownValues, NotKnown, is_small
 from stator.shapes.symbolic_values import is_unbacked
 from stator.source import CALL_TEXTS, CallOf, Pinned
@@ -43,7 +44,7 @@ CALL_TEXTS[id(_core.tensor_item)] = _as_written
 class InputItems:
     """The elements of one recorder's inputs that have become symbols."""
 
-    def __init__(self, recorder: Any, known: KnownValues) -> None:
+    def __init__(self, recorder: Recorder, known: KnownValues) -> None:
         self.recorder, self.known = recorder, known
         self.may_open: Callable[[Any], bool] = lambda graph_input: False
         self.declined = False  # whether the policy kept a number from being a symbol

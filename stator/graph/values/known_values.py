@@ -25,6 +25,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from stator import _hook
 from stator.graph.analysis.mutation import writes, written_by
 from stator.graph.analysis.shared_memory import is_member, storage_partition
+from stator.graph.services import Recorder
 from stator.graph.state.torch_state import C
 from stator.graph.values.value_ranges import of_comparison, of_relation
 from stator.shapes.environment import UNKNOWN
@@ -62,7 +63,7 @@ class _Watch(TorchDispatchMode):
 class KnownValues:
     """What can be known of one recorder's graph."""
 
-    def __init__(self, recorder: Any) -> None:
+    def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
         self.may_guard: Callable[[Any], bool] = lambda graph_input: False
         self.guard: Callable[[Any], None] = lambda graph_input: None

@@ -11,6 +11,7 @@ import functools
 from typing import Any
 
 from stator.guards.guard import Kind, is_constant
+from stator.heap.services import Heap
 from stator.heap.tracker import Shape, VariableTracker
 from stator.source import CallOf, Pinned, Source
 
@@ -18,7 +19,7 @@ VALUES: frozenset[type] = frozenset({datetime.date, datetime.time, datetime.date
                                      datetime.timezone, decimal.Decimal})
 
 
-def value_adopters(heap: Any) -> dict[type, Any]:
+def value_adopters(heap: Heap) -> dict[type, Any]:
     """Adopters by type, each called as adopter(value, source)."""
     return dict.fromkeys(VALUES, functools.partial(adopt_value, heap))
 
@@ -39,11 +40,11 @@ def decimal_settings() -> tuple[Any, ...]:
     return (context.prec, context.rounding, context.Emin, context.Emax, context.capitals, context.clamp, *traps)
 
 
-def guard_decimal_settings(heap: Any) -> None:
+def guard_decimal_settings(heap: Heap) -> None:
     heap.guard(CallOf(Pinned(decimal_settings)), Kind.FRESH_CALL, decimal_settings())
 
 
-def adopt_value(heap: Any, value: Any, source: Source) -> Any:
+def adopt_value(heap: Heap, value: Any, source: Source) -> Any:
     parts = parts_of(value)
     if parts is None:
         return heap._adopt_opaque(value, source)

@@ -15,11 +15,12 @@ from stator.heap.adopt.outside_sets import adopt_members
 from stator.heap.blank_instances import new_shell, slot_members
 from stator.heap.pure_readers import plain_value
 from stator.heap.raw_access import instance_dict, items_in_order, set_instance_dict
+from stator.heap.services import Heap
 from stator.heap.tracker import Shape, VariableTracker
 from stator.source import CallOf, DictOf, Index, Key, Pinned, Slot, Source
 
 
-def adopt_instance(heap: Any, value: Any, source: Source) -> Any:
+def adopt_instance(heap: Heap, value: Any, source: Source) -> Any:
     tracker = heap.known(value, source)
     if tracker is not None:
         return tracker.standin
@@ -58,14 +59,14 @@ def adopt_instance(heap: Any, value: Any, source: Source) -> Any:
     return standin
 
 
-def box_attributes(heap: Any, value: Any) -> None:
+def box_attributes(heap: Heap, value: Any) -> None:
     """An OrderedDict has attributes too, though hardly any has some: they are boxed once they are asked for."""
     tracker = heap.by_standin.get(id(value))
     if tracker is not None and tracker.initial_dict is None and type(tracker.original) is collections.OrderedDict:
         fill_attributes(heap, tracker)
 
 
-def fill_attributes(heap: Any, tracker: VariableTracker) -> None:
+def fill_attributes(heap: Heap, tracker: VariableTracker) -> None:
     """Box the instance dict and the slots of an outside instance."""
     value, standin, source = tracker.original, tracker.standin, tracker.source
     namespace = instance_dict(value)

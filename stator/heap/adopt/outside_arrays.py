@@ -18,6 +18,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from stator.breaks import Break
 from stator.guards.array_contents import value_of_scalar
 from stator.guards.guard import Kind
+from stator.heap.services import Heap
 from stator.heap.tracker import Shape, VariableTracker
 from stator.shapes.policy import SAME_CONTENTS, VALUE_OF_SCALAR
 from stator.shapes.varying_values import HELD
@@ -27,7 +28,7 @@ CONTENTS_LIMIT = 1 << 22  # bytes of an array whose contents are compared at eve
 _KINDS = "biufcSUmM"  # numbers, text, dates: no objects inside
 
 
-def array_adopters(heap: Any) -> dict[type, Any]:
+def array_adopters(heap: Heap) -> dict[type, Any]:
     """Adopters by type, each called as adopter(value, source)."""
     found: dict[type, Any] = dict.fromkeys(SCALARS, functools.partial(adopt_scalar, heap))
     found[numpy.ndarray] = functools.partial(adopt_array, heap)
@@ -63,7 +64,7 @@ def scalar_tensor(value: Any) -> torch.Tensor:
     return torch.from_numpy(numpy.array(value))
 
 
-def adopt_scalar(heap: Any, value: Any, source: Source) -> Any:
+def adopt_scalar(heap: Heap, value: Any, source: Source) -> Any:
     """A numpy scalar never changes: it is itself, and its value is the fact; or it is an input of the graph."""
     tracker = heap.known(value, source)
     if tracker is None and heap.trace_numpy and type(value) in FED and heap.shapes.feeds_numpy(source):
@@ -81,7 +82,7 @@ def adopt_scalar(heap: Any, value: Any, source: Source) -> Any:
     return tracker.standin
 
 
-def adopt_array(heap: Any, value: Any, source: Source) -> Any:
+def adopt_array(heap: Heap, value: Any, source: Source) -> Any:
     tracker = heap.known(value, source)
     if tracker is not None:
         return tracker.standin
@@ -137,7 +138,7 @@ class Arrays:
 
     __slots__ = ("heap", "inputs", "backed", "buffers", "drawn", "views")
 
-    def __init__(self, heap: Any) -> None:
+    def __init__(self, heap: Heap) -> None:
         self.heap = heap
         self.inputs: dict[int, Any] = {}  # a stand-in -> the graph's input on the memory of its original
         self.buffers: dict[int, tuple[Any, Any]] = {}  # the memory of a stand-in -> it, the stand-in

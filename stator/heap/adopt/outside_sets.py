@@ -22,6 +22,7 @@ from stator.guards.guard import Kind
 from stator.heap.blank_instances import CONSTANT_TYPES, is_constant_tuple
 from stator.heap.pure_readers import hashed
 from stator.heap.raw_access import raw_members
+from stator.heap.services import Heap
 from stator.heap.tracker import VariableTracker
 from stator.host.value_kinds import is_a
 from stator.source import CallOf, Pinned, SetAt, Source
@@ -56,7 +57,7 @@ class SetTable:
         return bool(self.steps) or self.steps is None and _core.set_layout(standin) != self.layout
 
 
-def adopt_members(heap: Any, value: Any, source: Source, target: Any) -> tuple[Any, list[Any], SetTable]:
+def adopt_members(heap: Heap, value: Any, source: Source, target: Any) -> tuple[Any, list[Any], SetTable]:
     """Fill `target`, an empty set or a class of sets, with stand-ins for the members of the user's set."""
     members = list(raw_members(value))
     if type(value) in (set, frozenset) and all(type(item) in CONSTANT_TYPES for item in members):
@@ -69,11 +70,11 @@ def adopt_members(heap: Any, value: Any, source: Source, target: Any) -> tuple[A
     return standin, members, SetTable(layout, _core.set_layout(standin) == layout, len(members))
 
 
-def guard_layout(heap: Any, source: Source, layout: Layout) -> None:
+def guard_layout(heap: Heap, source: Source, layout: Layout) -> None:
     heap.guard(CallOf(Pinned(_core.set_layout), (source,)), Kind.FRESH_CALL, layout)
 
 
-def expose_order(heap: Any, tracker: VariableTracker) -> None:
+def expose_order(heap: Heap, tracker: VariableTracker) -> None:
     """C code may iterate the stand-in: equal sets with other histories have other orders."""
     if len(tracker.initial) < 2:
         return
@@ -84,7 +85,7 @@ def expose_order(heap: Any, tracker: VariableTracker) -> None:
         raise Break("SB013", "the order of a set, which its copy does not keep")
 
 
-def walk(heap: Any, tracker: VariableTracker) -> Any:
+def walk(heap: Heap, tracker: VariableTracker) -> Any:
     """An iterator over the members of a set that could not be laid out, in the order of the user's."""
     changed = tracker.table.is_changed(tracker.standin)
     if changed and len(tracker.standin) > 1:
@@ -95,7 +96,7 @@ def walk(heap: Any, tracker: VariableTracker) -> Any:
     return iterator
 
 
-def note_operation(heap: Any, fn: Any, args: tuple[Any, ...], failed: bool) -> None:
+def note_operation(heap: Heap, fn: Any, args: tuple[Any, ...], failed: bool) -> None:
     """C code has run, on a stand-in for a set perhaps: what it did to that."""
     bound = type(fn) in _BOUND and id(fn.__self__) in heap.tables.sets
     tracker = heap.tables.sets.get(id(fn.__self__) if bound else id(args[0]) if args else 0)

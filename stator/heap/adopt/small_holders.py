@@ -18,13 +18,14 @@ from stator.breaks import Break
 from stator.guards.guard import Kind
 from stator.heap.iterators.peekable_iterators import posed_class
 from stator.heap.pure_readers import DICT_VIEWS, bytes_of, mapping_behind, referent_of
+from stator.heap.services import Heap
 from stator.heap.tracker import Shape, VariableTracker
 from stator.host.value_kinds import is_a
 from stator.shapes.symbolic_values import specialise
 from stator.source import Attr, CallOf, Pinned, Slot, Source
 
 
-def holder_adopters(heap: Any) -> dict[type, Any]:
+def holder_adopters(heap: Heap) -> dict[type, Any]:
     """Adopters by type, each called as adopter(value, source)."""
     found = {
         types.BuiltinFunctionType: adopt_builtin, types.MethodWrapperType: adopt_builtin,
@@ -43,12 +44,12 @@ SENTINELS = frozenset({
 })
 
 
-def adopt_sentinel(heap: Any, value: Any, source: Source) -> Any:
+def adopt_sentinel(heap: Heap, value: Any, source: Source) -> Any:
     heap.guard(source, Kind.ID, value)
     return value
 
 
-def adopt_builtin(heap: Any, value: Any, source: Source) -> Any:
+def adopt_builtin(heap: Heap, value: Any, source: Source) -> Any:
     """A C function is itself; one bound to an object is bound again, to the stand-in of that object."""
     receiver = value.__self__
     if receiver is None or is_a(receiver, (types.ModuleType, type)):
@@ -87,7 +88,7 @@ def _descriptor(value: Any) -> Any:
     return None
 
 
-def adopt_partial(heap: Any, value: Any, source: Source) -> Any:
+def adopt_partial(heap: Heap, value: Any, source: Source) -> Any:
     """A partial of the stand-ins of its parts."""
     if value.__dict__:
         raise Break("SB005", "a functools.partial with attributes of its own")
@@ -104,7 +105,7 @@ def adopt_partial(heap: Any, value: Any, source: Source) -> Any:
     return tracker.standin
 
 
-def adopt_proxy(heap: Any, value: Any, source: Source) -> Any:
+def adopt_proxy(heap: Heap, value: Any, source: Source) -> Any:
     """A mapping proxy shows the shadow of its mapping."""
     tracker = heap.known(value, source)
     if tracker is None:
@@ -116,7 +117,7 @@ def adopt_proxy(heap: Any, value: Any, source: Source) -> Any:
     return tracker.standin
 
 
-def adopt_dict_view(heap: Any, value: Any, source: Source) -> Any:
+def adopt_dict_view(heap: Heap, value: Any, source: Source) -> Any:
     """Keys, values or items of a dict show those of its shadow: what is in them is read as from the dict."""
     tracker = heap.known(value, source)
     if tracker is None:
@@ -130,7 +131,7 @@ def adopt_dict_view(heap: Any, value: Any, source: Source) -> Any:
     return tracker.standin
 
 
-def adopt_reference(heap: Any, value: Any, source: Source) -> Any:
+def adopt_reference(heap: Heap, value: Any, source: Source) -> Any:
     """A weak reference to the stand-in; that the referent lives (or has died) is a fact."""
     tracker = heap.known(value, source)
     if tracker is None:
@@ -158,7 +159,7 @@ def _no_callback(*args: Any) -> None:
     pass
 
 
-def adopt_buffer(heap: Any, value: Any, source: Source) -> Any:
+def adopt_buffer(heap: Heap, value: Any, source: Source) -> Any:
     """A bytearray or an array: its bytes are a fact, and are compared at the end."""
     tracker = heap.known(value, source)
     if tracker is None:
@@ -179,7 +180,7 @@ def adopt_buffer(heap: Any, value: Any, source: Source) -> Any:
     return tracker.standin
 
 
-def adopt_view(heap: Any, value: memoryview, source: Source) -> Any:
+def adopt_view(heap: Heap, value: memoryview, source: Source) -> Any:
     """A memoryview of the whole of its object shows the stand-in of that object."""
     tracker = heap.known(value, source)
     if tracker is not None:

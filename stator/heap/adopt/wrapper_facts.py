@@ -10,10 +10,11 @@ from stator.graph.metadata.tensor_classes import acts_as_wrapper
 from stator.graph.subclasses.wrapper_subclasses import flatten, same_flattening
 from stator.guards.guard import Kind
 from stator.heap.raw_access import instance_dict
+from stator.heap.services import Heap
 from stator.source import Attr, CallOf, DictOf, Key, Pinned, Source
 
 
-def guard_parts(heap: Any, tensor: Any, source: Source, wrapper: Any) -> None:
+def guard_parts(heap: Heap, tensor: Any, source: Source, wrapper: Any) -> None:
     """What a compiled graph relies on beside the sizes: which inner tensors there are, their metadata, the context."""
     names, context = flatten(tensor)
     place = CallOf(Pinned(same_flattening), (source, Pinned(tuple(names)), Pinned(context)))
@@ -29,7 +30,7 @@ def guard_parts(heap: Any, tensor: Any, source: Source, wrapper: Any) -> None:
             guard_parts(heap, inner, inner_source, fake)
 
 
-def open_parts(heap: Any, tensor: Any, source: Source) -> dict[str, Any]:
+def open_parts(heap: Heap, tensor: Any, source: Source) -> dict[str, Any]:
     """The dimensions of each inner tensor that become symbols."""
     return {name: heap.shapes.open_dims(getattr(tensor, name), part_source(tensor, source, name))
             for name in flatten(tensor)[0]}

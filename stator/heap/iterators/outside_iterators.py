@@ -20,6 +20,7 @@ from stator import _hook
 from stator.breaks import Break
 from stator.guards.guard import Kind
 from stator.heap.pure_readers import DICT_VIEWS, container_behind, reduced, set_state
+from stator.heap.services import Heap
 from stator.heap.tracker import Shape, VariableTracker
 from stator.host.value_kinds import is_a
 from stator.source import CallOf, Index, Pinned, Source
@@ -69,14 +70,14 @@ _FUNCTIONS = (types.BuiltinFunctionType, types.WrapperDescriptorType, types.Meth
               types.MethodWrapperType, types.ClassMethodDescriptorType)
 
 
-def iterator_adopters(heap: Any) -> dict[type, Any]:
+def iterator_adopters(heap: Heap) -> dict[type, Any]:
     """Adopters for every iterator type that can be looked into."""
     found: dict[type, Any] = dict.fromkeys(ADOPTED, functools.partial(adopt_reduced, heap))
     found.update(dict.fromkeys(WALKERS, functools.partial(adopt_walker, heap)))
     return found
 
 
-def adopt_reduced(heap: Any, value: Any, source: Source) -> Any:
+def adopt_reduced(heap: Heap, value: Any, source: Source) -> Any:
     """An iterator whose `__reduce__` tells all there is to know."""
     tracker = heap.known(value, source)
     if tracker is not None:
@@ -133,7 +134,7 @@ def looks_into(cls: type, args: tuple[Any, ...], place: int) -> bool:
     return (cls is filter or cls is itertools.filterfalse) and place == 1 and args[0] is None
 
 
-def _part(heap: Any, cls: type, part: Any, source: Source, looks: bool) -> Any:
+def _part(heap: Heap, cls: type, part: Any, source: Source, looks: bool) -> Any:
     """One argument of the iterator's constructor, safe for C code to walk and to call; to look into its items too."""
     if type(part) in _NUMBERS:  # a position or a count: a fact, never left open
         heap.guard(source, Kind.EQUALS, part)
@@ -155,7 +156,7 @@ def _part(heap: Any, cls: type, part: Any, source: Source, looks: bool) -> Any:
     return found
 
 
-def _expose_items(heap: Any, cls: type, iterator: Any) -> None:
+def _expose_items(heap: Heap, cls: type, iterator: Any) -> None:
     """C code will look into what an iterator yields: what it, and the iterators behind it, walk is read to the end."""
     pending, seen = [iterator], set()
     while pending:
@@ -172,7 +173,7 @@ def _expose_items(heap: Any, cls: type, iterator: Any) -> None:
             pending += held if type(held) is tuple else (held,)
 
 
-def _check_iterables(heap: Any, tracker: VariableTracker) -> None:
+def _check_iterables(heap: Heap, tracker: VariableTracker) -> None:
     """A chain will run through each of these."""
     for place, item in enumerate(tracker.initial):
         if type(item) is types.GeneratorType:
@@ -183,7 +184,7 @@ def _check_iterables(heap: Any, tracker: VariableTracker) -> None:
             raise Break("SB014", f"a chain over a {type(item).__name__} from outside, which the program runs through")
 
 
-def _state(heap: Any, cls: type, state: Any, source: Source, looks: bool) -> Any:
+def _state(heap: Heap, cls: type, state: Any, source: Source, looks: bool) -> Any:
     if state is None or type(state) in _NUMBERS:
         heap.guard(source, Kind.EQUALS, state)
         return state
@@ -195,7 +196,7 @@ def _state(heap: Any, cls: type, state: Any, source: Source, looks: bool) -> Any
     return tuple(_part(heap, cls, part, Index(source, i), looks and i == 0) for i, part in enumerate(state))
 
 
-def adopt_walker(heap: Any, value: Any, source: Source) -> Any:
+def adopt_walker(heap: Heap, value: Any, source: Source) -> Any:
     """An iterator of a dict or of a view: it knows its dict and how many items are left."""
     tracker = heap.known(value, source)
     if tracker is not None:

@@ -28,6 +28,7 @@ from stator.heap.iterators.copied_iterators import (
 from stator.heap.iterators.items_ahead import AHEAD, ahead_of
 from stator.heap.pure_readers import bytes_of, reduced
 from stator.heap.raw_access import raw_members
+from stator.heap.services import Heap
 from stator.heap.tracker import Shape, VariableTracker
 from stator.host.value_kinds import is_a
 from stator.source import CallOf, Pinned, Source
@@ -69,13 +70,13 @@ def is_upcoming(iterator: Any) -> bool:
     return False
 
 
-def is_known_ahead(heap: Any, value: Any) -> bool:
+def is_known_ahead(heap: Heap, value: Any) -> bool:
     """Whether a value stands for a user's iterator by its items alone: how many are left is no fact."""
     tracker = heap.by_standin.get(id(value)) if type(value) is _LIST else None
     return tracker is not None and tracker.shape is Shape.UPCOMING
 
 
-def posed_class(heap: Any, value: Any) -> type | None:
+def posed_class(heap: Heap, value: Any) -> type | None:
     """The class of the user's iterator that a list's iterator stands in for; None where it stands for its own kind."""
     if type(value) is not _LIST:
         return None
@@ -116,7 +117,7 @@ def containers_behind(iterator: Any) -> list[Any]:
     return []
 
 
-def refuse_changed(heap: Any, tracker: VariableTracker) -> None:
+def refuse_changed(heap: Heap, tracker: VariableTracker) -> None:
     """The items to come are those of the start: a container that was changed since may hold others."""
     for container in containers_behind(tracker.original):
         known = heap.by_original.get(id(container))
@@ -198,7 +199,7 @@ def _lookahead(iterator: Any) -> int:
     return min(_ROUNDS * (remaining(inner[0]) + len(state[0])), LOOKAHEAD)
 
 
-def adopt_upcoming(heap: Any, value: Any, source: Source, otherwise: Any) -> Any:
+def adopt_upcoming(heap: Heap, value: Any, source: Source, otherwise: Any) -> Any:
     """A stand-in that yields boxes of the items to come; `otherwise` adopts what cannot be looked into."""
     tracker = heap.known(value, source)
     if tracker is not None:
@@ -241,7 +242,7 @@ def is_exhausted(tracker: VariableTracker) -> bool:
     return reduced(tracker.standin)[2] is None
 
 
-def note_next(heap: Any, tracker: VariableTracker) -> None:
+def note_next(heap: Heap, tracker: VariableTracker) -> None:
     """The program asks for the next item: that there is one, or that there is none, becomes a fact."""
     refuse_changed(heap, tracker)
     count = taken(tracker)
@@ -255,7 +256,7 @@ def note_next(heap: Any, tracker: VariableTracker) -> None:
         heap.guard(CallOf(Pinned(at_least), (tracker.source, Pinned(count + 1))), Kind.FRESH_CALL, True)
 
 
-def expose_upcoming(heap: Any, tracker: VariableTracker) -> None:
+def expose_upcoming(heap: Heap, tracker: VariableTracker) -> None:
     """C code will take the rest: all of it is read, and that it is all becomes a fact."""
     refuse_changed(heap, tracker)
     if type(tracker.original) in ENDLESS:

@@ -13,15 +13,16 @@ import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
 from stator.breaks import Break
-from stator.heap.tracker import Shape
+from stator.heap.tracker import Shape, VariableTracker
 from stator.interp.frame import Raised
+from stator.interp.services import VM
 from stator.interp.tensors.tensor_bookkeeping import guard_offsets, guard_storage_sizes, storage_size
 from stator.source import CallOf, Pinned
 
 LITERAL_LIMIT = 4096  # elements of an array of the trace that become a literal in the graph
 
 
-def shared_tensor(vm: Any, array: Any) -> Any:
+def shared_tensor(vm: VM, array: Any) -> Any:
     """A tensor on the memory of an array: an input of the graph, or what the array has become."""
     memory = vm.heap.arrays
     if memory.is_backed(array):
@@ -40,7 +41,7 @@ def shared_tensor(vm: Any, array: Any) -> Any:
     return fake
 
 
-def _require_whole_storage(vm: Any, fake: Any) -> None:
+def _require_whole_storage(vm: VM, fake: Any) -> None:
     """Break at a tensor on part of a storage: torch.from_numpy gives that part a storage of its own, at offset 0."""
     guard_offsets(vm)
     guard_storage_sizes(vm)
@@ -49,7 +50,7 @@ def _require_whole_storage(vm: Any, fake: Any) -> None:
         raise Break("SB003", "a tensor on the memory of an array that is part of a tensor's storage")
 
 
-def _input(vm: Any, tracker: Any) -> Any:
+def _input(vm: VM, tracker: VariableTracker) -> Any:
     """The graph's input on the memory of an outside array, as it was at the start."""
     inputs = vm.heap.arrays.inputs
     fake = inputs.get(id(tracker.standin))
@@ -70,7 +71,7 @@ def real_tensor(array: Any) -> torch.Tensor:
         raise Raised(error) from None
 
 
-def _literal(vm: Any, array: Any, shared: bool) -> Any:
+def _literal(vm: VM, array: Any, shared: bool) -> Any:
     """A tensor with the contents of an array of the trace; with `shared`, it is the array's contents from now on."""
     memory = vm.heap.arrays
     memory.expose(array)
@@ -91,7 +92,7 @@ def _literal(vm: Any, array: Any, shared: bool) -> Any:
     return made
 
 
-def copied_tensor(vm: Any, array: Any) -> Any:
+def copied_tensor(vm: VM, array: Any) -> Any:
     """A tensor with a copy of an array's contents."""
     memory = vm.heap.arrays
     tracker = vm.heap.by_standin.get(id(array))
@@ -125,7 +126,7 @@ def numpy_dtype(dtype: torch.dtype) -> Any:
     return _DTYPES.get(dtype)
 
 
-def new_array(vm: Any, fake: Any, like: Any = None) -> Any:
+def new_array(vm: VM, fake: Any, like: Any = None) -> Any:
     """An array of which the layout is known, and whose contents are those of a tensor."""
     if like is not None:
         fake = _laid_out(vm, fake, like)
@@ -140,7 +141,7 @@ def new_array(vm: Any, fake: Any, like: Any = None) -> Any:
     return array
 
 
-def own_face(vm: Any, fake: Any) -> Any:
+def own_face(vm: VM, fake: Any) -> Any:
     """Another tensor on the same memory: it stays there when the first one moves, and counts its own writes."""
     return vm.torch_attribute(fake, "data", torch.Tensor.data)
 
@@ -155,7 +156,7 @@ def refill(array: Any) -> None:
         array[...] = 1
 
 
-def _laid_out(vm: Any, fake: Any, like: Any) -> Any:
+def _laid_out(vm: VM, fake: Any, like: Any) -> Any:
     """The tensor in the layout that numpy gives its result."""
     strides = tuple(stride * fake.itemsize for stride in fake.stride())
     if all(size == 1 or mine == theirs for size, mine, theirs in zip(like.shape, strides, like.strides, strict=True)) \
@@ -169,7 +170,7 @@ def _laid_out(vm: Any, fake: Any, like: Any) -> Any:
     return vm.torch_call(torch.permute, (inner, places), None)
 
 
-def feed(vm: Any, array: Any) -> None:
+def feed(vm: VM, array: Any) -> None:
     """Make an outside array whose contents change from call to call an input of the graph."""
     memory = vm.heap.arrays
     root = memory.root_of(array)
@@ -183,7 +184,7 @@ def feed(vm: Any, array: Any) -> None:
         memory.back(root, _input(vm, tracker))
 
 
-def tensor_of(vm: Any, array: Any, writes: bool = False) -> Any:
+def tensor_of(vm: VM, array: Any, writes: bool = False) -> Any:
     """The tensor that is the contents of an array; with `writes`, an alias, and from now on it is.
 
     Numpy writes past version counters, as does whoever has the memory from torch.from_numpy: so does the alias.
@@ -192,7 +193,7 @@ def tensor_of(vm: Any, array: Any, writes: bool = False) -> Any:
     return vm.torch_attribute(fake, "data", torch._C.TensorBase.data) if writes else fake
 
 
-def _contents(vm: Any, array: Any, writes: bool) -> Any:
+def _contents(vm: VM, array: Any, writes: bool) -> Any:
     memory = vm.heap.arrays
     view = memory.views.get(id(array))
     if view is not None:
@@ -220,7 +221,7 @@ def _contents(vm: Any, array: Any, writes: bool) -> Any:
     return fake
 
 
-def index_key(vm: Any, key: Any) -> Any:
+def index_key(vm: VM, key: Any) -> Any:
     """A key of a tensor, its arrays as tensors."""
     if type(key) is numpy.ndarray:
         return copied_tensor(vm, key)

@@ -18,6 +18,7 @@ from stator.breaks import Break
 from stator.interp.arrays.array_tensors import tensor_of
 from stator.interp.arrays.traced_numpy import TAKES_HELD, run_traced
 from stator.interp.numbers.symbolic_numbers import item_of
+from stator.interp.services import VM
 from stator.native.table import receiver_split
 from stator.native.torch_ops import torch_leaf
 from stator.shapes.varying_values import HELD_TYPES
@@ -28,7 +29,7 @@ _CONSTRUCTORS = (torch.tensor, torch.as_tensor, torch.asarray)  # which see the 
 _BOUND = (types.BuiltinFunctionType, types.MethodWrapperType)
 
 
-def load_held_attr(vm: Any, scalar: Any, name: str, cont: Any) -> None:
+def load_held_attr(vm: VM, scalar: Any, name: str, cont: Any) -> None:
     cls = scalar.python_type
     if name in _METADATA:
         return vm.give(getattr(cls(0), name), cont)
@@ -40,14 +41,14 @@ def load_held_attr(vm: Any, scalar: Any, name: str, cont: Any) -> None:
     vm.give(types.MethodType(method, scalar), cont)
 
 
-def number_of(vm: Any, scalar: Any) -> Any:
+def number_of(vm: VM, scalar: Any) -> Any:
     """The Python number of a scalar, as torch takes it for one."""
     if scalar.python_type is numpy.bool_ or issubclass(scalar.python_type, numpy.complexfloating):
         raise Break("SB003", f"a numpy.{scalar.python_type.__name__} that only the graph knows, given to torch")
     return item_of(vm, scalar.tensor)
 
 
-def prepared(vm: Any, fn: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
+def prepared(vm: VM, fn: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
     """The arguments of a call, where torch or Python wants numbers and the program has scalars of the graph."""
     every = (*args, *kwargs.values()) if kwargs else args
     if not any(type(value) in HELD_TYPES or type(value) is numpy.ndarray for value in every):
@@ -62,7 +63,7 @@ def prepared(vm: Any, fn: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
     return args, kwargs
 
 
-def plain_key(vm: Any, key: Any) -> Any:
+def plain_key(vm: VM, key: Any) -> Any:
     """A subscript in which scalars of the graph are numbers."""
     if type(key) in HELD_TYPES:
         return number_of(vm, key)
@@ -74,18 +75,18 @@ def plain_key(vm: Any, key: Any) -> Any:
     return key
 
 
-def with_numbers(vm: Any, values: Any) -> tuple[Any, ...]:
+def with_numbers(vm: VM, values: Any) -> tuple[Any, ...]:
     """Arguments of a torch call in which scalars of the graph are numbers, also inside lists."""
     return tuple(_number(vm, value) for value in values)
 
 
-def _number(vm: Any, value: Any) -> Any:
+def _number(vm: VM, value: Any) -> Any:
     if type(value) in (list, tuple) and any(type(part) in HELD_TYPES for part in value):
         return type(value)(_number(vm, part) for part in value)
     return number_of(vm, value) if type(value) in HELD_TYPES else value
 
 
-def one_number(vm: Any, value: Any) -> Any:
+def one_number(vm: VM, value: Any) -> Any:
     """The tensor behind a scalar, or behind an array of one element."""
     if type(value) in HELD_TYPES:
         return value.tensor
@@ -94,11 +95,11 @@ def one_number(vm: Any, value: Any) -> Any:
     return value
 
 
-def items_of(vm: Any, array: Any) -> list[Any]:
+def items_of(vm: VM, array: Any) -> list[Any]:
     """What iteration over an array gives."""
     return [run_traced(vm, operator.getitem, (array, i)) for i in range(len(array))]
 
 
-def value_behind(vm: Any, value: Any) -> Any:
+def value_behind(vm: VM, value: Any) -> Any:
     """The tensor that is the contents of an array or scalar."""
     return value.tensor if type(value) in HELD_TYPES else tensor_of(vm, value)

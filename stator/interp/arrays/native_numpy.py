@@ -22,6 +22,7 @@ from stator.heap.blank_instances import CONSTANT_TYPES
 from stator.host.value_kinds import is_a
 from stator.interp.arrays.traced_numpy import concerns, has_form, read_traced, run_traced
 from stator.interp.frame import Raised
+from stator.interp.services import VM
 from stator.shapes.symbolic_values import SYMBOLIC, specialise
 
 _LAYOUT = frozenset({"shape", "ndim", "size", "dtype", "itemsize", "nbytes", "strides", "device"})
@@ -30,7 +31,7 @@ _PLAIN = SCALARS | CONSTANT_TYPES | {numpy.ndarray, numpy.ufunc, types.BuiltinFu
 _CONTAINERS = (tuple, list, set, frozenset, torch.Size)
 
 
-def run_on_arrays(vm: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> Any:
+def run_on_arrays(vm: VM, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> Any:
     """Call a C function of numpy, or an operator."""
     if concerns(vm, (*args, *kwargs.values()) if kwargs else args, feeding=has_form(function, args)):
         return run_traced(vm, function, args, kwargs)
@@ -68,7 +69,7 @@ def warnings_raise() -> Iterator[None]:
             warnings.filters.remove(row)  # type: ignore[attr-defined]
 
 
-def is_plain(vm: Any, value: Any) -> bool:
+def is_plain(vm: VM, value: Any) -> bool:
     """Whether numpy meets nothing of the program's in a value; what it can reach is exposed."""
     try:
         _plain(vm, value)
@@ -79,7 +80,7 @@ def is_plain(vm: Any, value: Any) -> bool:
     return True
 
 
-def refuse_objects(vm: Any, result: Any) -> None:
+def refuse_objects(vm: VM, result: Any) -> None:
     """An array of objects is no array of the trace."""
     if type(result) is numpy.ndarray:
         if result.dtype.hasobject or result.dtype.kind == "V":
@@ -89,7 +90,7 @@ def refuse_objects(vm: Any, result: Any) -> None:
             refuse_objects(vm, part)
 
 
-def _plain(vm: Any, value: Any) -> Any:
+def _plain(vm: VM, value: Any) -> Any:
     """The value, once it is certain that numpy meets nothing of the program's in it."""
     cls = type(value)
     if cls in SYMBOLIC:
@@ -124,7 +125,7 @@ def refuse_mixture(left: Any, right: Any) -> None:
         raise Break("SB003", "an operator between a tensor and an array")
 
 
-def read_array_attribute(vm: Any, array: Any, name: str, descr: Any) -> Any:
+def read_array_attribute(vm: VM, array: Any, name: str, descr: Any) -> Any:
     if name in _LAYOUT:
         return descr.__get__(array)
     if name in _VIEWS and concerns(vm, (array,)):

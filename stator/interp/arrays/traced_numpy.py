@@ -31,6 +31,7 @@ from stator.interp.arrays import torch_forms
 from stator.interp.arrays.array_tensors import feed, new_array, refill, tensor_of, torch_dtype
 from stator.interp.frame import Raised
 from stator.interp.numbers.symbolic_numbers import item_of
+from stator.interp.services import VM
 from stator.interp.tensors.tensor_items import get_tensor_item, set_tensor_item
 from stator.shapes.symbolic_values import SYMBOLIC, is_unbacked, specialise
 from stator.shapes.varying_values import HELD, HELD_TYPES
@@ -42,7 +43,7 @@ TAKES_HELD: set[int] = set()  # callables that know what to do with a scalar tha
 NUMPY_TYPES = HELD_TYPES | {numpy.ndarray}
 
 
-def concerns(vm: Any, values: Any, feeding: bool = True) -> bool:
+def concerns(vm: VM, values: Any, feeding: bool = True) -> bool:
     """Whether an array or scalar that the graph holds is among the values; arrays that change become inputs of it."""
     found = False
     for value in values:
@@ -72,7 +73,7 @@ def has_form(function: Any, args: tuple[Any, ...]) -> bool:
         return False
 
 
-def run_traced(vm: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> Any:
+def run_traced(vm: VM, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> Any:
     """One call, on stand-ins and in the graph."""
     name = getattr(function, "__name__", "numpy")
     if not vm.heap.trace_numpy or not has_form(function, args):
@@ -94,7 +95,7 @@ def run_traced(vm: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, 
                                                  if type(value) is numpy.ndarray])
 
 
-def require_exact(vm: Any) -> None:
+def require_exact(vm: VM) -> None:
     """Which tensors share memory must be known from here on."""
     if vm.recorder.propagation.enabled:
         if vm.recorder.propagation.served:
@@ -102,7 +103,7 @@ def require_exact(vm: Any) -> None:
         vm.recorder.propagation.enabled = False
 
 
-def read_traced(vm: Any, array: Any, name: str, descr: Any) -> Any:
+def read_traced(vm: VM, array: Any, name: str, descr: Any) -> Any:
     """array.T, array.real"""
     require_exact(vm)
     if not vm.heap.trace_numpy or vm.modes.active:
@@ -118,7 +119,7 @@ def read_traced(vm: Any, array: Any, name: str, descr: Any) -> Any:
 # ---------------------------------------------------------------------- what numpy says
 
 
-def _shown(vm: Any, value: Any) -> Any:
+def _shown(vm: VM, value: Any) -> Any:
     """What numpy is shown of an argument: stand-ins, and constants."""
     cls = type(value)
     if cls in HELD_TYPES:
@@ -194,7 +195,7 @@ _MAKERS = (torch.as_tensor, torch.tensor, torch.asarray)
 _FACTORIES = (torch.zeros, torch.ones, torch.empty, torch.linspace, torch.logspace, torch.eye)
 
 
-def in_graph(vm: Any, compute: Any, name: str) -> Any:
+def in_graph(vm: VM, compute: Any, name: str) -> Any:
     """Run torch's form natively: what it does to tensors is recorded."""
     try:
         with ExplicitTypes():
@@ -207,7 +208,7 @@ def in_graph(vm: Any, compute: Any, name: str) -> Any:
     raise Break("SB003", f"{name} of an array that is the memory of a tensor, which torch cannot do: {text}") from None
 
 
-def _compute(vm: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _compute(vm: VM, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if id(function) in torch_forms.REFLECTED:
         function, args = torch_forms.REFLECTED[id(function)], (args[1], args[0])
     function = torch_forms.SLOTS.get(id(function), function)
@@ -243,7 +244,7 @@ def _compute(vm: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, An
 _FROM_PARTS = (numpy.array, numpy.asarray, numpy.asanyarray)
 
 
-def _stacked(vm: Any, parts: Any) -> Any:
+def _stacked(vm: VM, parts: Any) -> Any:
     """np.array([a, b]): all of them arrays, or scalars, of one type."""
     tensors = [_tensor(vm, part) for part in parts if type(part) is numpy.ndarray or type(part) in HELD_TYPES]
     if len(tensors) != len(parts) or len({tensor.dtype for tensor in tensors}) != 1:
@@ -251,11 +252,11 @@ def _stacked(vm: Any, parts: Any) -> Any:
     return forms.ndarray(torch.stack(tensors))
 
 
-def _tensor(vm: Any, value: Any, writes: bool = False) -> Any:
+def _tensor(vm: VM, value: Any, writes: bool = False) -> Any:
     return value.tensor if type(value) in HELD_TYPES else tensor_of(vm, value, writes)
 
 
-def _given(vm: Any, value: Any, writes: bool = False) -> Any:
+def _given(vm: VM, value: Any, writes: bool = False) -> Any:
     """An argument as torch._numpy takes it."""
     cls = type(value)
     if cls is numpy.ndarray or cls in HELD_TYPES:
@@ -281,7 +282,7 @@ def _dtype(value: Any) -> Any:
     return forms.dtype(name)
 
 
-def _reduce(vm: Any, ufunc: Any, array: Any, axis: Any = 0, dtype: Any = None, out: Any = None, keepdims: Any = False,
+def _reduce(vm: VM, ufunc: Any, array: Any, axis: Any = 0, dtype: Any = None, out: Any = None, keepdims: Any = False,
             **rest: Any) -> Any:
     if rest:
         raise Break("SB003", "a reduction with an initial value, or where")
@@ -294,7 +295,7 @@ def _reduce(vm: Any, ufunc: Any, array: Any, axis: Any = 0, dtype: Any = None, o
 # ---------------------------------------------------------------------- universal functions
 
 
-def _apply_ufunc(vm: Any, ufunc: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _apply_ufunc(vm: VM, ufunc: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The operands in the types of numpy's loop, then torch's function."""
     inputs, outs = args[:ufunc.nin], args[ufunc.nin:]
     if "out" in kwargs:
@@ -335,7 +336,7 @@ def _refuse_differing(ufunc: Any, inputs: Any, types: Any) -> None:
         raise Break("SB003", f"{ufunc.__name__} of integers by what only the graph knows")
 
 
-def _operand(vm: Any, ufunc: Any, value: Any, dtype: Any, place: int) -> Any:
+def _operand(vm: VM, ufunc: Any, value: Any, dtype: Any, place: int) -> Any:
     target = torch_dtype(dtype)
     cls = type(value)
     if cls is torch.SymFloat or cls is torch.SymInt:
@@ -377,7 +378,7 @@ def _is_mask(value: Any) -> bool:
         or type(value) is list and numpy.asarray(value).dtype == bool
 
 
-def _get_item(vm: Any, array: Any, key: Any) -> Any:
+def _get_item(vm: VM, array: Any, key: Any) -> Any:
     parts = key if type(key) is tuple else (key,)
     if any(map(_is_mask, parts)):
         raise Break("SB004", "a mask as the index of an array that is the memory of a tensor")
@@ -416,7 +417,7 @@ def _forward_slices(parts: tuple[Any, ...], tensor: Any) -> tuple[Any, list[int]
     return tensor[tuple(key)], turned
 
 
-def _set_item(vm: Any, array: Any, key: Any, value: Any) -> None:
+def _set_item(vm: VM, array: Any, key: Any, value: Any) -> None:
     target = _tensor(vm, array, True)
     parts = key if type(key) is tuple else (key,)
     if type(value) is numpy.ndarray or type(value) in HELD_TYPES:
@@ -442,7 +443,7 @@ def _set_item(vm: Any, array: Any, key: Any, value: Any) -> None:
 # ---------------------------------------------------------------------- results
 
 
-def _answer(vm: Any, outcome: Any, computed: Any, name: str, given: list[Any]) -> Any:
+def _answer(vm: VM, outcome: Any, computed: Any, name: str, given: list[Any]) -> Any:
     """The result as numpy shows it, its values those of the graph."""
     if type(computed) is forms.ndarray:
         computed = computed.tensor
@@ -483,7 +484,7 @@ def _require_alike(outcome: Any, computed: Any, name: str) -> Any:
     return computed
 
 
-def _own(vm: Any, computed: Any) -> Any:
+def _own(vm: VM, computed: Any) -> Any:
     """A tensor whose memory is its own, where torch gave a view and numpy a copy."""
     with torch._C.DisableTorchFunction():
         storage = computed.untyped_storage()._cdata

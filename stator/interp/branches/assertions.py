@@ -16,12 +16,14 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.breaks import Break
 from stator.code.handlers import written_handler
+from stator.code.instruction import Instruction
 from stator.graph.analysis.may_fail import HANDLED
 from stator.heap.blank_instances import CONSTANT_TYPES
 from stator.interp.frame import Frame
 from stator.interp.mutation_check import Unwatched, Witness
 from stator.interp.numbers.symbolic_numbers import as_bool
 from stator.interp.runtime_asserts import Assertion, promise_number
+from stator.interp.services import VM
 from stator.interp.torch_function_protocol import own_method
 from stator.interp.tracebacks import Place, place_of, places_from
 from stator.shapes.symbolic_values import SYMBOLIC, is_unbacked
@@ -37,7 +39,7 @@ _STRAIGHT = frozenset({
 _LIMIT = 48  # instructions in a branch that only raises
 
 
-def take_for_granted(vm: Any, frame: Frame, instr: Any, value: Any, jump_if: bool) -> bool | None:
+def take_for_granted(vm: VM, frame: Frame, instr: Instruction, value: Any, jump_if: bool) -> bool | None:
     """The truth of `value` that does not raise, asserted; None where this is not such a branch."""
     if type(value) is not FakeTensor and not is_unbacked(value) or not vm.recorder.scope.data_dependent:
         return None
@@ -69,7 +71,7 @@ def take_for_granted(vm: Any, frame: Frame, instr: Any, value: Any, jump_if: boo
     return wanted
 
 
-def _made_by_the_graph(vm: Any, value: Any) -> bool:
+def _made_by_the_graph(vm: VM, value: Any) -> bool:
     """The graph checks what it makes itself; a number that comes in unpinned is not checked by anybody."""
     node = getattr(value, "node", None)
     return node is not None and all(symbol in vm.recorder.symbols.definitions for symbol in node.expr.free_symbols
@@ -86,7 +88,7 @@ def places_of(frame: Frame, error: BaseException) -> tuple[Place, ...]:
     return (innermost, *places_from(frame.caller()))
 
 
-def _assert_number(vm: Any, condition: Any, wanted: bool, error: BaseException,
+def _assert_number(vm: VM, condition: Any, wanted: bool, error: BaseException,
                    places: tuple[Place, ...]) -> None:
     if type(condition) in SYMBOLIC:
         promise_number(vm, condition if wanted else torch.sym_not(condition), error, places)
@@ -107,7 +109,7 @@ def _only_raises(frame: Frame, index: int) -> bool:
     return False
 
 
-def _is_handled(vm: Any, frame: Frame) -> bool:
+def _is_handled(vm: VM, frame: Frame) -> bool:
     """Whether some frame would catch the exception, or clean up after it, or is handling another."""
     current: Frame | None = frame
     while current is not None:
@@ -117,7 +119,7 @@ def _is_handled(vm: Any, frame: Frame) -> bool:
     return False
 
 
-def _exception_of(vm: Any, frame: Frame, index: int) -> BaseException | None:
+def _exception_of(vm: VM, frame: Frame, index: int) -> BaseException | None:
     """The exception of a branch, made on a copy of the frame; None where it needs what only the graph knows.
 
     A branch that also changes something (`log.append(...)`, a message with effects) must not be run by the calls that
@@ -134,7 +136,7 @@ def _exception_of(vm: Any, frame: Frame, index: int) -> BaseException | None:
     return error
 
 
-def _made_on_a_copy(vm: Any, frame: Frame, index: int) -> BaseException | None:
+def _made_on_a_copy(vm: VM, frame: Frame, index: int) -> BaseException | None:
     copy = Frame(frame.unit, frame.program, frame.func, list(frame.locals), frame.scope)
     copy.stack, copy.ip = frame.stack[:-1], index
     copy.names, copy.builtins = frame.names, frame.builtins

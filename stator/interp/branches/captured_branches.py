@@ -15,6 +15,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.breaks import Break
+from stator.code.instruction import Instruction
 from stator.code.joins import EXIT, Region, region_after
 from stator.graph.metadata.propagation import ExactNeeded
 from stator.graph.record.subgraph import Subgraph
@@ -22,6 +23,7 @@ from stator.interp.branches.cond_operator import Merge, Unequal, record_cond
 from stator.interp.frame import UNBOUND, Finished, Frame
 from stator.interp.mutation_check import Unwatched, Witness
 from stator.interp.numbers.symbolic_numbers import as_bool, item_of
+from stator.interp.services import VM
 from stator.interp.suspend import live_slots
 from stator.shapes.symbolic_values import is_unbacked
 
@@ -39,7 +41,7 @@ class Way:
     slots: list[Any] = field(default_factory=list)
 
 
-def capture_branch(vm: Any, frame: Frame, instr: Any, value: Any, jump_if: bool, keeps: bool = False) -> bool:
+def capture_branch(vm: VM, frame: Frame, instr: Instruction, value: Any, jump_if: bool, keeps: bool = False) -> bool:
     """Capture both ways of a branch and go on where they meet; False where this is no branch on data.
 
     With `keeps`, the jump leaves the value on the stack.
@@ -76,7 +78,7 @@ def describe(why: Exception) -> str:
     return f"the program holds a {why}" if type(why) is Unwatched else str(why)
 
 
-def find_region(frame: Frame, instr: Any) -> Region:
+def find_region(frame: Frame, instr: Instruction) -> Region:
     region = region_after(frame.unit, instr.index)
     if region is None:
         raise Refused("its ways never meet")
@@ -93,11 +95,11 @@ def find_region(frame: Frame, instr: Any) -> Region:
 _MET = object()
 
 
-def _meet(vm: Any, frame: Frame, instr: Any) -> None:
+def _meet(vm: VM, frame: Frame, instr: Instruction) -> None:
     raise Finished(_MET)
 
 
-def follow(vm: Any, frame: Frame, start: int, stack: list[Any], join: int, witness: Witness) -> Way:
+def follow(vm: VM, frame: Frame, start: int, stack: list[Any], join: int, witness: Witness) -> Way:
     """Interpret one way on a copy of the frame, its operations recorded apart."""
     program = list(frame.program)
     if join != EXIT:
@@ -125,7 +127,7 @@ def follow(vm: Any, frame: Frame, start: int, stack: list[Any], join: int, witne
 # ---------------------------------------------------------------------- both
 
 
-def meet(vm: Any, frame: Frame, join: int, value: Any, taken: Way, other: Way) -> None:
+def meet(vm: VM, frame: Frame, join: int, value: Any, taken: Way, other: Way) -> None:
     """One operation for both ways, and the frame as it is behind them."""
     merge = Merge(vm)
     if len(taken.stack) != len(other.stack):
@@ -146,7 +148,7 @@ def meet(vm: Any, frame: Frame, join: int, value: Any, taken: Way, other: Way) -
     frame.ip = join
 
 
-def truth_as_symbol(vm: Any, value: Any) -> Any:
+def truth_as_symbol(vm: VM, value: Any) -> Any:
     """`bool(value)` of a tensor, as a number that the graph knows; None where that is not captured."""
     if not vm.policy.capture_control_flow or not vm.recorder.scope.data_dependent or id(value) in vm.recorder.classes \
             or "__bool__" in vm.modes.patched or value.device.type != "cpu" or type(value.numel()) is not int \
@@ -156,7 +158,7 @@ def truth_as_symbol(vm: Any, value: Any) -> Any:
     return as_bool(vm, item_of(vm, condition_of(vm, value)))
 
 
-def condition_of(vm: Any, value: Any) -> Any:
+def condition_of(vm: VM, value: Any) -> Any:
     """The condition as the operation takes it, at this moment: a bool of the graph's, or a bool tensor of its own."""
     if type(value) is not FakeTensor:
         return as_bool(vm, value)

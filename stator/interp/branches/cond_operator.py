@@ -20,6 +20,7 @@ from stator.graph.values.uncertain_tensors import Choice, storage_of
 from stator.heap.blank_instances import CONSTANT_TYPES
 from stator.heap.box import Box
 from stator.host.value_kinds import is_a
+from stator.interp.services import VM
 
 CONTAINERS: tuple[type, ...] = (tuple, list, dict)
 
@@ -48,7 +49,7 @@ class Made:
 class Merge:
     """What both ways yield, pair by pair; `pairs` are the tensors that differ."""
 
-    def __init__(self, vm: Any, always_new: bool = False) -> None:
+    def __init__(self, vm: VM, always_new: bool = False) -> None:
         self.vm = vm
         self.always_new = always_new  # no way may pass on a tensor of before
         self.pairs: list[tuple[Any, Any]] = []
@@ -147,7 +148,7 @@ def _same_extent(a: Any, b: Any) -> bool:
 # ---------------------------------------------------------------------- the node
 
 
-def record_cond(vm: Any, condition: Any, when_true: Subgraph, when_false: Subgraph, merge: Merge) -> list[Any]:
+def record_cond(vm: VM, condition: Any, when_true: Subgraph, when_false: Subgraph, merge: Merge) -> list[Any]:
     """The operation in the graph being recorded; its results have autograd's record if the ways' have one."""
     for side, part in enumerate((when_true, when_false)):
         close(vm, part, [pair[side] for pair in merge.pairs], not merge.always_new)
@@ -174,7 +175,7 @@ def record_cond(vm: Any, condition: Any, when_true: Subgraph, when_false: Subgra
     return list(outputs)
 
 
-def close(vm: Any, part: Subgraph, outputs: list[Any], copies: bool, given: list[Any] | None = None) -> None:
+def close(vm: VM, part: Subgraph, outputs: list[Any], copies: bool, given: list[Any] | None = None) -> None:
     """End one inner graph; what it passes on of outer tensors or of its arguments, whole or in part, is copied."""
     storages = [storage_of(each) for each in outputs if type(each) is FakeTensor]
     if len(set(storages)) != len(storages):
@@ -216,7 +217,7 @@ def merged_fakes(merge: Merge, operands: list[Any]) -> tuple[Any, ...]:
         return results
 
 
-def note_candidates(vm: Any, condition: Any, pair: tuple[Any, Any], merged: Any, outer: list[Any]) -> None:
+def note_candidates(vm: VM, condition: Any, pair: tuple[Any, Any], merged: Any, outer: list[Any]) -> None:
     """Remember which tensors of before the merged one may be."""
     found = [shares(each, outer) for each in pair]
     candidates = [each for group in found for each in group]

@@ -25,13 +25,14 @@ from stator.host.value_kinds import is_a
 from stator.interp.frame import Raised
 from stator.interp.numbers.symbolic_numbers import specialise_deep
 from stator.interp.objects.attributes import load_attr
+from stator.interp.services import VM
 from stator.shapes.symbolic_values import SYMBOLIC
 from stator.source import Pinned
 
 _STATELESS = (type, enum.Enum, types.BuiltinFunctionType, torch._ops.OpOverload, torch._ops.OpOverloadPacket)
 
 
-def call_allowed(vm: Any, fn: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def call_allowed(vm: VM, fn: Any, args: Any, kwargs: Any, cont: Any) -> None:
     what = describe_callable(fn)
     args = tuple([_argument(vm, what, value) for value in args])
     kwargs = {name: _argument(vm, what, value) for name, value in (kwargs or {}).items()}
@@ -45,7 +46,7 @@ def call_allowed(vm: Any, fn: Any, args: Any, kwargs: Any, cont: Any) -> None:
     vm.give(result, cont)
 
 
-def call_constant(vm: Any, fn: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def call_constant(vm: VM, fn: Any, args: Any, kwargs: Any, cont: Any) -> None:
     """assume_constant_result: the function is called now, with the user's own objects, and what it returns is kept."""
     what = describe_callable(fn)
     if changed_trackers(vm.heap):
@@ -60,7 +61,7 @@ def call_constant(vm: Any, fn: Any, args: Any, kwargs: Any, cont: Any) -> None:
     vm.give(vm.heap.adopt(result, Pinned(result)), cont)
 
 
-def _own(vm: Any, what: str, value: Any) -> Any:
+def _own(vm: VM, what: str, value: Any) -> Any:
     """The user's object; of what the program made, plain containers of such."""
     value = specialise_deep(vm, value)
     cls = type(value)
@@ -78,7 +79,7 @@ def _own(vm: Any, what: str, value: Any) -> Any:
     raise Break("SB005", f"a {cls.__name__} passed to {what}, whose result is assumed constant")
 
 
-def _argument(vm: Any, what: str, value: Any) -> Any:
+def _argument(vm: VM, what: str, value: Any) -> Any:
     vm.heap.expose_deep(value)
     cls = type(value)
     if cls is FakeTensor or cls in CONSTANT_TYPES or cls in SYMBOLIC or cls is torch.Size:
@@ -102,7 +103,7 @@ def _argument(vm: Any, what: str, value: Any) -> Any:
     return _record(vm, what, value)
 
 
-def _very_function(vm: Any, function: types.FunctionType) -> types.FunctionType:
+def _very_function(vm: VM, function: types.FunctionType) -> types.FunctionType:
     """Interpreted functions are known by their code and cells; one that runs by itself, by being this one."""
     source = vm.heap.source_of(function)
     if type(source) is not Pinned:
@@ -110,7 +111,7 @@ def _very_function(vm: Any, function: types.FunctionType) -> types.FunctionType:
     return function
 
 
-def _record(vm: Any, what: str, value: Any) -> Any:
+def _record(vm: VM, what: str, value: Any) -> Any:
     """A copy of a frozen dataclass, as its own __init__ would make it."""
     cls = type(value)
     names = field_names(cls)

@@ -14,6 +14,7 @@ import torch
 from stator import _core
 from stator.graph.state.torch_state import SETTINGS
 from stator.guards.guard import Kind
+from stator.interp.services import VM
 from stator.source import CALL_TEXTS, CallOf, Pinned
 
 _OPERATORS = torch.ops.aten
@@ -26,7 +27,7 @@ _CHOICES = tuple([setting for setting in SETTINGS if "_sdp_" in setting.setter._
 CALL_TEXTS[id(_core.attention_kernels)] = lambda: "the kernels allowed by torch.nn.attention.sdpa_kernel"
 
 
-def guard_kernels(vm: Any) -> None:
+def guard_kernels(vm: VM) -> None:
     if not any(map(vm.torch_state.is_changed, _CHOICES)):
         vm.heap.guard(CallOf(Pinned(_core.attention_kernels), ()), Kind.FRESH_CALL, _core.attention_kernels())
         return
@@ -35,7 +36,7 @@ def guard_kernels(vm: Any) -> None:
             guard_answer(vm, setting.readers[0], *setting.read())
 
 
-def guard_answer(vm: Any, reader: Any, answer: Any) -> None:
+def guard_answer(vm: VM, reader: Any, answer: Any) -> None:
     """What a setting is, which a C function tells."""
     if type(answer) is list:
         vm.heap.guard(CallOf(Pinned(_as_tuple), (Pinned(reader),)), Kind.FRESH_CALL, tuple(answer))

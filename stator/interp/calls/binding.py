@@ -12,13 +12,14 @@ from stator.breaks import Break
 from stator.guards.guard import Kind
 from stator.heap.box import Box
 from stator.interp.frame import UNBOUND
+from stator.interp.services import VM
 from stator.shapes.symbolic_values import UNREAD, unread
 from stator.source import Attr, Index
 
 _VARARGS, _VARKEYWORDS = 0x04, 0x08
 
 
-def bind_arguments(vm: Any, func: types.FunctionType, args: Any, kwargs: dict[str, Any] | None,
+def bind_arguments(vm: VM, func: types.FunctionType, args: Any, kwargs: dict[str, Any] | None,
                    nlocalsplus: int) -> list[Any] | None:
     code = func.__code__
     positional = code.co_argcount
@@ -61,7 +62,7 @@ def _bind_keywords(code: types.CodeType, slots: list[Any], kwargs: dict[str, Any
     return True
 
 
-def _bind_defaults(vm: Any, func: types.FunctionType, slots: list[Any], taken: int, positional: int,
+def _bind_defaults(vm: VM, func: types.FunctionType, slots: list[Any], taken: int, positional: int,
                    total: int) -> bool:
     first = positional
     for slot in range(taken, positional):
@@ -80,7 +81,7 @@ def _bind_defaults(vm: Any, func: types.FunctionType, slots: list[Any], taken: i
     return True
 
 
-def function_defaults(vm: Any, func: types.FunctionType) -> tuple[Any, ...]:
+def function_defaults(vm: VM, func: types.FunctionType) -> tuple[Any, ...]:
     raw = func.__defaults__ or ()
     if id(func) in vm.fresh:
         return raw
@@ -94,7 +95,7 @@ def function_defaults(vm: Any, func: types.FunctionType) -> tuple[Any, ...]:
     return found
 
 
-def keyword_default(vm: Any, func: types.FunctionType, name: str) -> Any:
+def keyword_default(vm: VM, func: types.FunctionType, name: str) -> Any:
     """Out of the table as the program sees it: it may have written to it."""
     raw = func.__kwdefaults__
     if id(func) in vm.fresh:

@@ -37,6 +37,7 @@ from stator.interp.objects.attributes import load_attr
 from stator.interp.objects.descriptors import adopt_entry
 from stator.interp.objects.shown_names import guard_names
 from stator.interp.rule_registry import CODE_RULES, RULES
+from stator.interp.services import VM
 from stator.interp.tensors import generator_inputs, tensor_bookkeeping
 from stator.interp.torch_function_protocol import PLAIN as PLAIN_ARGUMENTS
 from stator.interp.torch_function_protocol import finds_patches, only_defaults, overriding
@@ -288,7 +289,7 @@ def takes_values(args: Any, kwargs: Any) -> bool:
     return True
 
 
-def _bind_call(vm: Any, method: Any, obj: Any, cls: type) -> None:
+def _bind_call(vm: VM, method: Any, obj: Any, cls: type) -> None:
     getter = find(vm, type(method), "__get__")
     if getter is MISSING:
         return vm.give(adopt_entry(vm, method, cls))

@@ -29,6 +29,7 @@ from stator.interp.frame import Raised
 from stator.interp.objects.attributes import tensor_class
 from stator.interp.objects.operators import LengthOf, call_slot
 from stator.interp.rule_registry import RULES
+from stator.interp.services import VM
 from stator.interp.torch_function_protocol import ask_objects, concerned, overriding, own_method
 from stator.native.table import receiver_split
 from stator.native.torch_ops import torch_leaf
@@ -45,7 +46,7 @@ def refuse(what: str) -> Break:
 # ---------------------------------------------------------------------- the stack
 
 
-def enter(vm: Any, mode: Any) -> None:
+def enter(vm: VM, mode: Any) -> None:
     if Strategy.FUNCTION_MODES in vm.turned_off:
         raise Break("SB005", "a mode that sees every operation")
     if is_index_mode(mode) and not vm.modes.active:
@@ -61,7 +62,7 @@ def is_index_mode(mode: Any) -> bool:
     return torchs_own is not None and type(mode) is torchs_own.TransformGetItemToIndex
 
 
-def leave(vm: Any) -> Any:
+def leave(vm: VM) -> Any:
     if vm.modes.index_modes and len(vm.modes.active) == vm.modes.at_start:
         mode = vm.modes.index_modes.pop()
         vm.modes.indexes_stay_tensors = bool(vm.modes.index_modes)
@@ -71,7 +72,7 @@ def leave(vm: Any) -> Any:
     return vm.modes.active.pop()
 
 
-def require_balance(vm: Any) -> None:
+def require_balance(vm: VM) -> None:
     """A mode that the program leaves on would have to be on after the call."""
     if len(vm.modes.active) != vm.modes.at_start or vm.modes.index_modes:
         raise refuse("the end of the call")
@@ -82,7 +83,7 @@ def require_balance(vm: Any) -> None:
 # ---------------------------------------------------------------------- operations
 
 
-def take(vm: Any, fn: Any, args: Any, kwargs: Any, cont: Any) -> bool:
+def take(vm: VM, fn: Any, args: Any, kwargs: Any, cont: Any) -> bool:
     """Do a call that the innermost mode is asked about; False where the call is none of its business."""
     cls = type(fn)
     if cls is types.MethodType:
@@ -106,7 +107,7 @@ def take(vm: Any, fn: Any, args: Any, kwargs: Any, cont: Any) -> bool:
     return False
 
 
-def take_subclass(vm: Any, fn: Any, args: Any, kwargs: Any, cont: Any) -> bool:
+def take_subclass(vm: VM, fn: Any, args: Any, kwargs: Any, cont: Any) -> bool:
     """Do a call that has a way of the interpreter's own, and that the class of a tensor is asked about."""
     if type(fn) is types.MethodType:
         return False
@@ -123,7 +124,7 @@ def take_subclass(vm: Any, fn: Any, args: Any, kwargs: Any, cont: Any) -> bool:
     return True
 
 
-def refuse_c_code(vm: Any, fn: Any, descriptor: Any, args: Any, kwargs: Any) -> None:
+def refuse_c_code(vm: VM, fn: Any, descriptor: Any, args: Any, kwargs: Any) -> None:
     """Break at C code that gets a tensor some special method of which was replaced."""
     if torch_leaf(descriptor) or torch_leaf(fn) or id(descriptor) in _UNASKED or id(descriptor) in _OPERATORS \
             or not (type(fn) in C_CALLABLES or is_a(fn, type) and module_of(fn) == "builtins"):
@@ -135,7 +136,7 @@ def refuse_c_code(vm: Any, fn: Any, descriptor: Any, args: Any, kwargs: Any) -> 
                             f"Tensor.{min(vm.modes.patched)} was replaced")
 
 
-def perform(vm: Any, fn: Any, args: Any, kwargs: Any) -> Any:
+def perform(vm: VM, fn: Any, args: Any, kwargs: Any) -> Any:
     """Begin the operation for real; torch asks the recorder's mode, which asks the program's."""
     recorder = vm.recorder
     if recorder.scope.enclosing is not None:
@@ -155,7 +156,7 @@ def perform(vm: Any, fn: Any, args: Any, kwargs: Any) -> Any:
         recorder.region.asking = before
 
 
-def ask(vm: Any, func: Any, kinds: Any, args: Any, rest: tuple[Any, ...]) -> Any:
+def ask(vm: VM, func: Any, kinds: Any, args: Any, rest: tuple[Any, ...]) -> Any:
     """The answer to torch's question: of the innermost mode, else of the classes of the arguments, else torch's own."""
     recorder = vm.recorder
     before, recorder.region.asking = recorder.region.asking, False
@@ -177,7 +178,7 @@ def ask(vm: Any, func: Any, kinds: Any, args: Any, rest: tuple[Any, ...]) -> Any
     return answer
 
 
-def _ask_mode(vm: Any, func: Any, kinds: Any, args: Any, rest: tuple[Any, ...], given: Any) -> Any:
+def _ask_mode(vm: VM, func: Any, kinds: Any, args: Any, rest: tuple[Any, ...], given: Any) -> Any:
     """The answer of the innermost mode, which is off while its handler runs."""
     before, floor = list(vm.modes.active), vm.modes.at_start
     mode = vm.modes.active.pop()
@@ -197,7 +198,7 @@ def _ask_mode(vm: Any, func: Any, kinds: Any, args: Any, rest: tuple[Any, ...], 
     return answer
 
 
-def _seen_types(vm: Any, func: Any, kinds: Any, given: Any) -> tuple[type, ...]:
+def _seen_types(vm: VM, func: Any, kinds: Any, given: Any) -> tuple[type, ...]:
     """The types as torch names them for real tensors: those of fakes, whose handler is disabled, are left out by
     functions written in Python, as are those of parameters."""
     tensors = [value for item in given for value in (item if type(item) in (list, tuple) else (item,))

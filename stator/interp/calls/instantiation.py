@@ -19,6 +19,7 @@ from stator.interp.frame import Continuation, Frame, Raised
 from stator.interp.lookup import MISSING, find, flags_of, mro_of
 from stator.interp.objects.attributes import tensor_class
 from stator.interp.objects.descriptors import C_METHODS
+from stator.interp.services import VM
 from stator.native.table import lookup
 
 _NO_INSTANCES = 1 << 7  # Py_TPFLAGS_DISALLOW_INSTANTIATION
@@ -33,7 +34,7 @@ class Initialise(Continuation):
     def __init__(self, obj: Any, cont: Any) -> None:
         self.obj, self.cont = obj, cont
 
-    def returned(self, vm: Any, frame: Frame, value: Any) -> None:
+    def returned(self, vm: VM, frame: Frame, value: Any) -> None:
         if value is not None:
             raise Raised(TypeError(f"__init__() should return None, not '{name_in_errors(type(value))}'"))
         vm.give(self.obj, self.cont)
@@ -47,11 +48,11 @@ class AfterNew(Continuation):
     def __init__(self, cls: type, args: Any, kwargs: Any, cont: Any) -> None:
         self.cls, self.args, self.kwargs, self.cont = cls, args, kwargs, cont
 
-    def returned(self, vm: Any, frame: Frame, value: Any) -> None:
+    def returned(self, vm: VM, frame: Frame, value: Any) -> None:
         initialise(vm, self.cls, value, self.args, self.kwargs, self.cont)
 
 
-def call_class(vm: Any, cls: type, args: Any, kwargs: Any, cont: Any) -> None:
+def call_class(vm: VM, cls: type, args: Any, kwargs: Any, cont: Any) -> None:
     """type.__call__, unless the metaclass has its own."""
     refuse_disabled(cls)
     meta = type(cls)
@@ -64,7 +65,7 @@ def call_class(vm: Any, cls: type, args: Any, kwargs: Any, cont: Any) -> None:
     instantiate(vm, cls, args, kwargs, cont)
 
 
-def instantiate(vm: Any, cls: type, args: Any, kwargs: Any, cont: Any) -> None:
+def instantiate(vm: VM, cls: type, args: Any, kwargs: Any, cont: Any) -> None:
     row = lookup(cls)
     if row is not None:
         return vm.call_native(cls, args, kwargs, cont)
@@ -90,7 +91,7 @@ def instantiate(vm: Any, cls: type, args: Any, kwargs: Any, cont: Any) -> None:
     raise Break("SB001", f"{module_of(cls)}.{cls.__qualname__} has a __new__ written in C")
 
 
-def new_wrapper(vm: Any, cls: type, args: Any, kwargs: Any) -> Any:
+def new_wrapper(vm: VM, cls: type, args: Any, kwargs: Any) -> Any:
     """A wrapper subclass: its constructor runs on fakes, and again in the graph, on tensors and constants alone."""
     if id(cls) in vm.fresh:
         raise Break("SB017", f"a {cls.__name__}, a wrapper class made inside")
@@ -106,7 +107,7 @@ def new_wrapper(vm: Any, cls: type, args: Any, kwargs: Any) -> Any:
         raise Raised(error) from None
 
 
-def new_plain_object(vm: Any, cls: type, args: Any, kwargs: Any) -> Any:
+def new_plain_object(vm: VM, cls: type, args: Any, kwargs: Any) -> Any:
     """object.__new__: extra arguments are an error only if `__init__` is object's, too."""
     if type(cls) is not type:
         find(vm, cls, "__abstractmethods__")  # whether it refuses
@@ -124,7 +125,7 @@ def _is_put_there(cls: type, new: Any) -> bool:
     return False
 
 
-def initialise(vm: Any, cls: type, obj: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def initialise(vm: VM, cls: type, obj: Any, args: Any, kwargs: Any, cont: Any) -> None:
     seen = tensor_class(vm, obj) if type(obj) is FakeTensor else type(obj)
     if not issubclass_real(seen, cls):
         return vm.give(obj, cont)

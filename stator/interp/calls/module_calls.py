@@ -25,6 +25,7 @@ from stator.interp.frame import UNBOUND, Frame
 from stator.interp.lookup import MISSING, find
 from stator.interp.machine import NOWHERE
 from stator.interp.objects.attributes import is_unseen_table, reads_plainly
+from stator.interp.services import VM
 from stator.source import DictOf, Source
 
 _Module = torch.nn.Module
@@ -80,7 +81,7 @@ class ModuleCalls:
 
     # ------------------------------------------------------------------ the call
 
-    def enter(self, vm: Any, method: types.FunctionType, module: Any, args: Any, kwargs: Any,
+    def enter(self, vm: VM, method: types.FunctionType, module: Any, args: Any, kwargs: Any,
               cont: Any) -> Frame | None:
         """Call `method`, the `__call__` of a module's class; its frame, where it has one."""
         forward = None
@@ -101,7 +102,7 @@ class ModuleCalls:
         vm.call(bound, values["args"], dict(values["kwargs"]))
         return outer
 
-    def forward_of(self, vm: Any, module: Any, args: Any, kwargs: Any) -> Any:
+    def forward_of(self, vm: VM, module: Any, args: Any, kwargs: Any) -> Any:
         """The function that the module's `__call__` ends in, all that leads there guarded; None: find it slowly."""
         if vm.depth == 1 and vm.steps <= vm.stop_step < vm.steps + self.steps or vm.classes.overlays:
             return None
@@ -123,7 +124,7 @@ class ModuleCalls:
             return None
         return forward
 
-    def forward_of_class(self, vm: Any, cls: type) -> Any:
+    def forward_of_class(self, vm: VM, cls: type) -> Any:
         assert self.stands is not None
         self.stand_at(vm, "_compiled_call_impl")
         if id(cls) in vm.fresh or not reads_plainly(vm, cls) or find(vm, cls, "_compiled_call_impl") is not None:
@@ -138,11 +139,11 @@ class ModuleCalls:
             return None
         return forward
 
-    def stand_at(self, vm: Any, name: str) -> None:
+    def stand_at(self, vm: VM, name: str) -> None:
         """What is guarded next is said to be read where `__call__` reads this name."""
         vm.lines.located = (vm.frame.code, vm.frame.ip, self.lines[name])
 
-    def guard_module(self, vm: Any, module: Any) -> bool:
+    def guard_module(self, vm: VM, module: Any) -> bool:
         """Whether the module itself holds nothing that changes its call; the facts are guarded."""
         heap = vm.heap
         tracker = heap.by_standin.get(id(module))
@@ -174,7 +175,7 @@ class ModuleCalls:
 
     # ------------------------------------------------------------------ the first call
 
-    def watch(self, vm: Any, module: Any, args: Any, kwargs: Any, cont: Any) -> Frame | None:
+    def watch(self, vm: VM, module: Any, args: Any, kwargs: Any, cont: Any) -> Frame | None:
         """Interpret a call up to that of `forward`, and remember how the frames stand there."""
         self.lines.clear()
         outer = begun(vm, _CALL, module, args, kwargs, cont)
@@ -201,7 +202,7 @@ class ModuleCalls:
             self.learn(vm, frames, began, count)
         return outer
 
-    def learn(self, vm: Any, frames: list[Frame], began: list[int], count: int) -> None:
+    def learn(self, vm: VM, frames: list[Frame], began: list[int], count: int) -> None:
         slots = [read_slots(frame) for frame in frames]
         scope = frames[1].scope
         tables = [scope.seen.get(name) for name in _GLOBAL_TABLES]
@@ -216,7 +217,7 @@ class ModuleCalls:
         self.stands, self.steps, self.tables, self.scopes = (outer, inner), count, tables, scopes
 
 
-def begun(vm: Any, method: types.FunctionType, module: Any, args: Any, kwargs: Any, cont: Any) -> Frame | None:
+def begun(vm: VM, method: types.FunctionType, module: Any, args: Any, kwargs: Any, cont: Any) -> Frame | None:
     """Call `method` as any function is called; its frame, where it has one."""
     below = vm.frame
     vm.call_function(method, (module, *args), kwargs, cont)

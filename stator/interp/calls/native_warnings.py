@@ -18,13 +18,14 @@ from stator.guards.guard import Kind
 from stator.host.value_kinds import is_a
 from stator.interp.frame import Raised
 from stator.interp.noted_effects import Converted, note_warning
+from stator.interp.services import VM
 from stator.source import CallOf, Pinned
 
 WARNING_TYPES = frozenset({numpy.ndarray, *numpy.sctypeDict.values()})
 _SETTINGS = {"divide by zero": "divide", "overflow": "over", "underflow": "under", "invalid value": "invalid"}
 
 
-def call_heard(vm: Any, fn: Any, args: Any, kwargs: Any) -> Any:
+def call_heard(vm: VM, fn: Any, args: Any, kwargs: Any) -> Any:
     """Run C code, and note what it warns of."""
     vm.hears_numpy = True
     try:
@@ -43,7 +44,7 @@ def call_heard(vm: Any, fn: Any, args: Any, kwargs: Any) -> Any:
     return result
 
 
-def note_said(vm: Any, said: list[Any]) -> None:
+def note_said(vm: VM, said: list[Any]) -> None:
     """Keep the warnings for replay that numpy's settings let through."""
     settings = numpy.geterr()
     guard_settings(vm)
@@ -65,7 +66,7 @@ def refused(text: object) -> Break:
     return Break("SB013", f"numpy.seterr: {text}, which is not only warned of", asks_caller=True)
 
 
-def guard_settings(vm: Any) -> None:
+def guard_settings(vm: VM) -> None:
     vm.heap.guard(CallOf(Pinned(error_settings)), Kind.FRESH_CALL, error_settings())
 
 
@@ -74,7 +75,7 @@ def error_settings() -> tuple[str, ...]:
     return tuple(numpy.geterr().values())
 
 
-def note_conversion(vm: Any, value: Any) -> None:
+def note_conversion(vm: VM, value: Any) -> None:
     """float(t) of a tensor that autograd records: torch warns of it, once or always."""
     if torch.is_grad_enabled() and value.requires_grad:
         note_warning(vm, "", UserWarning, kind=Converted)

@@ -19,6 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from stator.host.value_kinds import is_a
 from stator.interp.frame import Raised
 from stator.interp.lookup import find
+from stator.interp.services import VM
 
 _PLAIN = frozenset({FakeTensor, int, float, bool, complex, str, bytes, type(None), type(...), torch.dtype, torch.device,
                     torch.layout, torch.memory_format, torch.Size, torch.SymInt, torch.SymFloat, torch.SymBool, dict,
@@ -56,7 +57,7 @@ def takes_indices(fn: Any, args: Any, kwargs: Any) -> bool:
     return False
 
 
-def plain_arguments(vm: Any, fn: Any, args: Any, kwargs: Any) -> tuple[tuple[Any, ...], Any]:
+def plain_arguments(vm: VM, fn: Any, args: Any, kwargs: Any) -> tuple[tuple[Any, ...], Any]:
     """The arguments, with each object that has a Python `__index__` replaced by its number."""
     if all(type(value) in _PLAIN for value in args) and not kwargs:
         return tuple(args), kwargs
@@ -77,7 +78,7 @@ def plain_arguments(vm: Any, fn: Any, args: Any, kwargs: Any) -> tuple[tuple[Any
     return tuple(read[:len(args)]), kwargs and dict(zip(kwargs, read[len(args):], strict=True))
 
 
-def plain_argument(vm: Any, value: Any, number_of: Callable[[Any], Any]) -> Any:
+def plain_argument(vm: VM, value: Any, number_of: Callable[[Any], Any]) -> Any:
     cls = type(value)
     if cls in _PLAIN:
         return value
@@ -94,7 +95,7 @@ def plain_argument(vm: Any, value: Any, number_of: Callable[[Any], Any]) -> Any:
     return number_of(value) if type(method) is types.FunctionType else value
 
 
-def _number_of(vm: Any, value: Any) -> int:
+def _number_of(vm: VM, value: Any) -> int:
     number = vm.call_sync(find(vm, type(value), "__index__"), (value,))
     if not is_a(number, int):
         raise Raised(TypeError(f"__index__ returned non-int (type {type(number).__name__})"))

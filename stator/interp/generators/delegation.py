@@ -5,11 +5,13 @@ from __future__ import annotations
 import types
 from typing import Any, NoReturn
 
+from stator.code.instruction import Instruction
 from stator.code.opcodes import SEND_KEEPS
 from stator.host.value_kinds import is_a
 from stator.interp.frame import Continuation, Frame, Raised
 from stator.interp.generators.generator_bodies import Suspended, delegate_of
 from stator.interp.machine import op
+from stator.interp.services import VM
 
 
 class ForNext(Continuation):
@@ -21,10 +23,10 @@ class ForNext(Continuation):
     def __init__(self, target: int) -> None:
         self.target = target
 
-    def yielded(self, vm: Any, frame: Frame, value: Any) -> None:
+    def yielded(self, vm: VM, frame: Frame, value: Any) -> None:
         frame.stack.append(value)
 
-    def returned(self, vm: Any, frame: Frame, value: Any) -> None:  # the generator is exhausted
+    def returned(self, vm: VM, frame: Frame, value: Any) -> None:  # the generator is exhausted
         frame.stack.pop()
         frame.ip = self.target
 
@@ -38,10 +40,10 @@ class ForCall(Continuation):
     def __init__(self, target: int) -> None:
         self.target = target
 
-    def returned(self, vm: Any, frame: Frame, value: Any) -> None:
+    def returned(self, vm: VM, frame: Frame, value: Any) -> None:
         frame.stack.append(value)
 
-    def raised(self, vm: Any, frame: Frame, exc: BaseException) -> bool:
+    def raised(self, vm: VM, frame: Frame, exc: BaseException) -> bool:
         if not is_a(exc, StopIteration):
             return False
         frame.stack.pop()
@@ -58,10 +60,10 @@ class NextCall(Continuation):
     def __init__(self, cont: Any, default: Any = None, has_default: bool = False) -> None:
         self.cont, self.default, self.has_default = cont, default, has_default
 
-    def yielded(self, vm: Any, frame: Frame, value: Any) -> None:
+    def yielded(self, vm: VM, frame: Frame, value: Any) -> None:
         vm.give(value, self.cont)
 
-    def returned(self, vm: Any, frame: Frame, value: Any) -> None:
+    def returned(self, vm: VM, frame: Frame, value: Any) -> None:
         if self.has_default:
             return vm.give(self.default, self.cont)
         error = StopIteration() if value is None else StopIteration(value)
@@ -79,13 +81,13 @@ class CloseCall(Continuation):
     def __init__(self, cont: Any) -> None:
         self.cont = cont
 
-    def yielded(self, vm: Any, frame: Frame, value: Any) -> None:
+    def yielded(self, vm: VM, frame: Frame, value: Any) -> None:
         raise Raised(RuntimeError("generator ignored GeneratorExit"))
 
-    def returned(self, vm: Any, frame: Frame, value: Any) -> None:
+    def returned(self, vm: VM, frame: Frame, value: Any) -> None:
         vm.give(None, self.cont)
 
-    def raised(self, vm: Any, frame: Frame, exc: BaseException) -> bool:
+    def raised(self, vm: VM, frame: Frame, exc: BaseException) -> bool:
         if not is_a(exc, (GeneratorExit, StopIteration)):
             return False
         vm.give(None, self.cont)
@@ -101,13 +103,13 @@ class SendNext(Continuation):
     def __init__(self, target: int) -> None:
         self.target = target
 
-    def yielded(self, vm: Any, frame: Frame, value: Any) -> None:
+    def yielded(self, vm: VM, frame: Frame, value: Any) -> None:
         frame.stack.append(value)
 
-    def returned(self, vm: Any, frame: Frame, value: Any) -> None:
+    def returned(self, vm: VM, frame: Frame, value: Any) -> None:
         end_delegation(frame, value, self.target)
 
-    def raised(self, vm: Any, frame: Frame, exc: BaseException) -> bool:
+    def raised(self, vm: VM, frame: Frame, exc: BaseException) -> bool:
         if not is_a(exc, StopIteration):
             return False
         end_delegation(frame, exc.value, self.target)  # type: ignore[attr-defined]
@@ -127,12 +129,12 @@ class SendCall(SendNext):
 
     __slots__ = ()
 
-    def returned(self, vm: Any, frame: Frame, value: Any) -> None:
+    def returned(self, vm: VM, frame: Frame, value: Any) -> None:
         frame.stack.append(value)
 
 
 @op
-def SEND(vm: Any, frame: Frame, instr: Any) -> None:
+def SEND(vm: VM, frame: Frame, instr: Instruction) -> None:
     value = frame.stack.pop()
     receiver = frame.stack[-1]
     body = vm.generators.get(id(receiver))
@@ -151,7 +153,7 @@ def SEND(vm: Any, frame: Frame, instr: Any) -> None:
             raise
 
 
-def resume(vm: Any, body: Suspended, value: Any, cont: Any) -> None:
+def resume(vm: VM, body: Suspended, value: Any, cont: Any) -> None:
     """Continue an interpreted generator without recursion."""
     if body.running:
         raise Raised(ValueError(f"{body.kind} already executing"))
@@ -164,7 +166,7 @@ def resume(vm: Any, body: Suspended, value: Any, cont: Any) -> None:
     frame.stack.append(value)
 
 
-def throw(vm: Any, body: Suspended, exc: BaseException, cont: Any) -> None:
+def throw(vm: VM, body: Suspended, exc: BaseException, cont: Any) -> None:
     """Raise `exc` where an interpreted generator is suspended; `yield from` passes it on."""
     if body.running:
         raise Raised(ValueError(f"{body.kind} already executing"))
@@ -191,19 +193,19 @@ def require_first_await(body: Suspended) -> None:
         raise Raised(RuntimeError("cannot reuse already awaited coroutine"))
 
 
-def raise_thrown(vm: Any, exc: BaseException) -> NoReturn:
+def raise_thrown(vm: VM, exc: BaseException) -> NoReturn:
     chain_thrown(vm, exc)
     raise Raised(exc, chained=True)
 
 
-def chain_thrown(vm: Any, exc: BaseException) -> None:
+def chain_thrown(vm: VM, exc: BaseException) -> None:
     """Chain a thrown exception to the one that the generator itself handles; what its caller handles does not count."""
     state = getattr(vm, "exc_state", None)  # below a native frame CPython does it
     if state is not None and state.value is not None and not vm.is_from_outside(exc):
         vm.set_context(exc)
 
 
-def close(vm: Any, body: Suspended, cont: Any) -> None:
+def close(vm: VM, body: Suspended, cont: Any) -> None:
     """`close()` of an interpreted generator."""
     if body.done or not body.started:
         body.done, body.frame = True, None
@@ -220,11 +222,11 @@ class RaiseAfter(Continuation):
     def __init__(self, exc: BaseException) -> None:
         self.exc = exc
 
-    def returned(self, vm: Any, frame: Frame, value: Any) -> None:
+    def returned(self, vm: VM, frame: Frame, value: Any) -> None:
         raise Raised(vm.set_context(self.exc))
 
 
-def _throw_into_delegate(vm: Any, body: Suspended, frame: Frame, delegate: Any, exc: BaseException, cont: Any) -> None:
+def _throw_into_delegate(vm: VM, body: Suspended, frame: Frame, delegate: Any, exc: BaseException, cont: Any) -> None:
     body.enter(vm, cont)
     frame.stack.append(None)
     send_index = next(i for i in range(frame.ip, -1, -1) if frame.unit.instructions[i].opname == "SEND")
@@ -261,15 +263,15 @@ class Redelegated(Continuation):
     def __init__(self, send_index: int, target: int) -> None:
         self.send_index, self.target = send_index, target
 
-    def yielded(self, vm: Any, frame: Frame, value: Any) -> None:
+    def yielded(self, vm: VM, frame: Frame, value: Any) -> None:
         frame.stack[-1] = value
         frame.ip = self.send_index + 1  # on to the YIELD_VALUE
 
-    def returned(self, vm: Any, frame: Frame, value: Any) -> None:
+    def returned(self, vm: VM, frame: Frame, value: Any) -> None:
         frame.stack.pop()
         end_delegation(frame, value, self.target)
 
-    def raised(self, vm: Any, frame: Frame, exc: BaseException) -> bool:
+    def raised(self, vm: VM, frame: Frame, exc: BaseException) -> bool:
         if not is_a(exc, StopIteration):
             chain_thrown(vm, exc)
             return False

@@ -8,6 +8,7 @@ from typing import Any
 from stator import _hook
 from stator.host.value_kinds import is_a
 from stator.interp.frame import ExcState, Finished, Frame
+from stator.interp.services import VM
 
 GENERATOR, COROUTINE, ITERABLE_COROUTINE, ASYNC_GENERATOR = 0x20, 0x80, 0x100, 0x200
 
@@ -59,7 +60,7 @@ class Suspended:
         """What a suspended body waits for (`gi_yieldfrom`, `cr_await`), or None."""
         return None if self.frame is None or self.running or not self.started else delegate_of(self.frame)
 
-    def enter(self, vm: Any, cont: Any) -> Frame:
+    def enter(self, vm: VM, cont: Any) -> Frame:
         frame = self.frame
         assert frame is not None
         self.running = self.started = self.entered = True
@@ -70,12 +71,13 @@ class Suspended:
         vm.push(frame, cont)
         return frame
 
-    def suspend(self, vm: Any) -> None:
+    def suspend(self, vm: VM) -> None:
+        assert self.saved is not None
         self.running = False
         vm.exc_state, self.saved = self.saved, None
         self.exc_state.previous = None
 
-    def yielded(self, vm: Any, value: Any) -> None:
+    def yielded(self, vm: VM, value: Any) -> None:
         frame = self.frame
         assert frame is not None
         self.suspend(vm)
@@ -89,7 +91,7 @@ class Suspended:
         finally:
             self.alive = None  # a temporary nobody else holds is closed now, after its value was taken
 
-    def finished(self, vm: Any, value: Any) -> None:
+    def finished(self, vm: VM, value: Any) -> None:
         frame = self.frame
         assert frame is not None
         self.suspend(vm)
@@ -99,7 +101,7 @@ class Suspended:
         parent = vm.frame = frame.parent
         frame.cont.returned(vm, parent, value)
 
-    def failed(self, vm: Any, exc: BaseException) -> BaseException:
+    def failed(self, vm: VM, exc: BaseException) -> BaseException:
         """The body raised: the generator is over; a StopIteration out of it is an error (PEP 479)."""
         self.suspend(vm)
         if is_a(exc, GeneratorExit) and self.frame is not None:  # closed: what it held goes now, not with a traceback

@@ -23,10 +23,12 @@ from stator.code.decode import decode
 from stator.code.handled import saved_exceptions
 from stator.guards.guard import Kind
 from stator.heap.box import Box
+from stator.heap.tracker import VariableTracker
 from stator.interp.frame import NULL, UNBOUND, Frame, SavedExc
 from stator.interp.generators.generator_bodies import Suspended
 from stator.interp.generators.generators import stand_in_generator
 from stator.interp.machine import program_of
+from stator.interp.services import VM
 from stator.source import CallOf, Index, Pinned
 
 RESUMABLE = (types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType)
@@ -176,7 +178,7 @@ def code_of(generator: Any) -> types.CodeType:
 class Generators(dict[int, Any]):
     """The interpreted bodies of generators, by id of the object; one from outside is adopted when first asked for."""
 
-    def __init__(self, vm: Any) -> None:
+    def __init__(self, vm: VM) -> None:
         super().__init__()
         self.vm = vm
         self.bodies: list[Any] = []  # weak references to the bodies of all generators made inside
@@ -195,7 +197,7 @@ class Generators(dict[int, Any]):
         return self.get(key)
 
 
-def adopt(vm: Any, tracker: Any) -> Suspended | None:
+def adopt(vm: VM, tracker: VariableTracker) -> Suspended | None:
     """The body of a generator from outside that waits, or is over: its frame, the values unread boxes."""
     generator = tracker.original
     if type(generator) not in ADOPTED:
@@ -218,7 +220,7 @@ def adopt(vm: Any, tracker: Any) -> Suspended | None:
     return body
 
 
-def adopted_body(vm: Any, tracker: Any) -> Suspended:
+def adopted_body(vm: VM, tracker: VariableTracker) -> Suspended:
     """The body of a generator from outside, its frame still to be given."""
     body = dict.get(vm.generators, id(tracker.original))
     if body is None:
@@ -234,7 +236,7 @@ def fill_body(body: Suspended, frame: Frame) -> None:
     body.exc_state.value = handled_in(frame)
 
 
-def owned_generator(vm: Any, generator: Any) -> Any:
+def owned_generator(vm: VM, generator: Any) -> Any:
     """A stand-in for a generator that only the suspended frames hold: they drop it, and that closes it."""
     tracker = vm.heap.by_standin[id(generator)]
     body = vm.generators.get(id(generator)) or adopted_body(vm, tracker)  # the latter runs: its frame comes later
@@ -242,7 +244,7 @@ def owned_generator(vm: Any, generator: Any) -> Any:
     return stand_in_generator(vm, body, generator) if made is generator else made
 
 
-def walked_generator(vm: Any, generator: Any) -> Any:
+def walked_generator(vm: VM, generator: Any) -> Any:
     """A stand-in for a generator from outside that C code will run through; it lives as long as the trace."""
     tracker = vm.heap.by_standin.get(id(generator))
     if tracker is None or tracker.original is not generator:
@@ -260,7 +262,7 @@ def handled_in(frame: Frame) -> BaseException | None:
     return next((item.current for item in reversed(frame.stack) if type(item) is SavedExc), None)
 
 
-def remade_frame(vm: Any, code: types.CodeType, namespace: dict[str, Any], index: int, slots: tuple[int, ...],
+def remade_frame(vm: VM, code: types.CodeType, namespace: dict[str, Any], index: int, slots: tuple[int, ...],
                  kinds: tuple[str, ...], box: Any, dead: int = 0) -> Frame:
     """A frame in the middle of its code, its values taken from `box` in order: locals, then the stack.
 

@@ -13,10 +13,12 @@ import weakref
 from typing import Any
 
 from stator.breaks import Break
+from stator.code.instruction import Instruction
 from stator.interp.frame import Continuation, Finished, Frame
 from stator.interp.generators.delegation import resume, throw
 from stator.interp.generators.generator_bodies import ASYNC_GENERATOR, COROUTINE, Suspended, Yielded
 from stator.interp.machine import Bug, Thunk, op
+from stator.interp.services import VM
 
 # ---------------------------------------------------------------------- real objects
 
@@ -33,7 +35,7 @@ class _Raw:
         return (yield self.value)
 
 
-def step(vm: Any, body: Suspended, value: Any, exc: BaseException | None) -> tuple[bool, Any]:
+def step(vm: VM, body: Suspended, value: Any, exc: BaseException | None) -> tuple[bool, Any]:
     """Resume from C code: a nested loop, until the next yield.  (yielded?, value)"""
     def begin() -> None:
         if exc is None:
@@ -49,17 +51,17 @@ class Nested(Continuation):
 
     __slots__ = ()
 
-    def yielded(self, vm: Any, frame: Frame, value: Any) -> None:
+    def yielded(self, vm: VM, frame: Frame, value: Any) -> None:
         raise Finished(value, yielded=True)
 
-    def returned(self, vm: Any, frame: Frame, value: Any) -> None:
+    def returned(self, vm: VM, frame: Frame, value: Any) -> None:
         raise Finished(value)
 
 
 NESTED = Nested()
 
 
-def drive_generator(vm: Any, body: Suspended) -> Any:
+def drive_generator(vm: VM, body: Suspended) -> Any:
     value, exc = None, None
     try:
         yield None  # primed at once, so that dropping the object always closes the body
@@ -79,7 +81,7 @@ def drive_generator(vm: Any, body: Suspended) -> Any:
         _close_dropped(vm, body)
 
 
-def _close_dropped(vm: Any, body: Suspended) -> None:
+def _close_dropped(vm: VM, body: Suspended) -> None:
     if body.started and not body.done and not body.running and vm.generators.live:
         leaving = GeneratorExit()
         try:
@@ -90,13 +92,14 @@ def _close_dropped(vm: Any, body: Suspended) -> None:
             frame = vm.frame
 
             def stop() -> None:
+                assert vm.pending is not None
                 vm.frame = frame
                 raise vm.pending
 
             vm.frame = Thunk(stop)
 
 
-async def drive_coroutine(vm: Any, body: Suspended) -> Any:
+async def drive_coroutine(vm: VM, body: Suspended) -> Any:
     value, exc = None, None
     try:
         await _Raw(None)
@@ -116,7 +119,7 @@ async def drive_coroutine(vm: Any, body: Suspended) -> Any:
         _close_dropped(vm, body)
 
 
-async def drive_async_generator(vm: Any, body: Suspended) -> Any:
+async def drive_async_generator(vm: VM, body: Suspended) -> Any:
     value, exc = None, None
     while True:
         more, result = step(vm, body, value, exc)
@@ -135,7 +138,7 @@ async def drive_async_generator(vm: Any, body: Suspended) -> Any:
             exc.__traceback__ = None
 
 
-def make_generator(vm: Any, frame: Frame) -> Any:
+def make_generator(vm: VM, frame: Frame) -> Any:
     """The object that calling a generator function returns."""
     body = Suspended(frame)
     frame.generator = body
@@ -155,7 +158,7 @@ def make_generator(vm: Any, frame: Frame) -> Any:
     return made
 
 
-def bind_body(vm: Any, made: Any, body: Suspended) -> None:
+def bind_body(vm: VM, made: Any, body: Suspended) -> None:
     """`made` is what the program holds of `body`."""
     key = id(made)
     vm.generators[key] = body
@@ -163,7 +166,7 @@ def bind_body(vm: Any, made: Any, body: Suspended) -> None:
     body.handle = weakref.ref(made, lambda _: vm.generators.pop(key, None))
 
 
-def stand_in_generator(vm: Any, body: Suspended, original: Any) -> Any:
+def stand_in_generator(vm: VM, body: Suspended, original: Any) -> Any:
     """What the trace holds in place of a generator from outside: dropping it closes the body, in the trace."""
     if type(original) is types.CoroutineType:
         made: Any = drive_coroutine(vm, body)
@@ -180,7 +183,7 @@ def stand_in_generator(vm: Any, body: Suspended, original: Any) -> Any:
 
 
 @op
-def RETURN_GENERATOR(vm: Any, frame: Frame, instr: Any) -> None:
+def RETURN_GENERATOR(vm: VM, frame: Frame, instr: Instruction) -> None:
     made = make_generator(vm, frame)
     suspended = frame
     parent, cont, is_base = frame.parent, frame.cont, frame.is_base
@@ -195,10 +198,10 @@ def RETURN_GENERATOR(vm: Any, frame: Frame, instr: Any) -> None:
 
 
 @op
-def YIELD_VALUE(vm: Any, frame: Frame, instr: Any) -> None:
+def YIELD_VALUE(vm: VM, frame: Frame, instr: Instruction) -> None:
     frame.generator.yielded(vm, frame.stack.pop())
 
 
 @op
-def ASYNC_GEN_WRAP(vm: Any, frame: Frame, instr: Any) -> None:
+def ASYNC_GEN_WRAP(vm: VM, frame: Frame, instr: Instruction) -> None:
     frame.stack.append(Yielded(frame.stack.pop()))

@@ -7,6 +7,7 @@ from typing import Any
 from stator.host.value_kinds import name_in_errors
 from stator.interp.frame import Continuation, Frame, Raised
 from stator.interp.lookup import MISSING, find
+from stator.interp.services import VM
 from stator.shapes.symbolic_values import UNREAD, python_type
 
 _mro_of = type.__dict__["__mro__"].__get__
@@ -25,13 +26,13 @@ class IteratorOf(Continuation):
     def __init__(self, cont: Any) -> None:
         self.cont = cont
 
-    def returned(self, vm: Any, frame: Frame, value: Any) -> None:
+    def returned(self, vm: VM, frame: Frame, value: Any) -> None:
         cls = type(value)
         if cls not in UNREAD and not is_iterator(cls) and not is_overlaid_iterator(vm, cls):
             raise Raised(TypeError(f"iter() returned non-iterator of type '{name_in_errors(python_type(value))}'"))
         vm.give(value, self.cont)
 
 
-def is_overlaid_iterator(vm: Any, cls: type) -> bool:
+def is_overlaid_iterator(vm: VM, cls: type) -> bool:
     """Whether the trace gave the class a `__next__`; guards that it has none otherwise. False below a native frame."""
     return hasattr(vm, "mechanisms") and find(vm, cls, "__next__") is not MISSING

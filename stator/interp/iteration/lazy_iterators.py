@@ -14,6 +14,7 @@ from typing import Any
 
 from stator.host.value_kinds import is_a
 from stator.interp.numbers.symbolic_numbers import reaches_symbol
+from stator.interp.services import VM
 
 _CONTAINERS = (list, tuple, dict, set, frozenset, collections.deque)
 _FORWARD: tuple[Any, ...] = ([], (), {}, {}.values(), {}.items(), set(), collections.deque())
@@ -45,7 +46,7 @@ def containers_behind(value: Any) -> Iterator[Any]:
                     pending += [item for item in held if type(item) in C_ITERATORS]
 
 
-def is_to_be_read(vm: Any, value: Any, consumer: Any) -> bool:
+def is_to_be_read(vm: VM, value: Any, consumer: Any) -> bool:
     """Whether running through a C iterator meets places of the user's that are unread, or numbers left open.
 
     The same of the values of a dict, where they are to be hashed.

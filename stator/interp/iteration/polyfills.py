@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from stator.interp.frame import Continuation, Frame
+from stator.interp.services import VM
 
 _NUMBERS = frozenset({int, float, bool})
 _NOTHING = object()
@@ -30,7 +31,7 @@ class Again(Continuation):
     def __init__(self, above: int = 0) -> None:
         self.above = above  # how many places of the stack are over it
 
-    def returned(self, vm: Any, frame: Frame, value: Any) -> None:
+    def returned(self, vm: VM, frame: Frame, value: Any) -> None:
         frame.stack.insert(len(frame.stack) - self.above, value)
         frame.ip -= 1
 

@@ -15,6 +15,7 @@ import torch
 
 from stator.interp.lookup import MISSING
 from stator.interp.runtime_asserts import Assertion
+from stator.interp.services import VM
 from stator.interp.tracebacks import places_from
 from stator.shapes.symbolic_values import SYMBOLIC, as_integer, is_unbacked
 
@@ -25,27 +26,27 @@ _RANGE = OverflowError(34, "Numerical result out of range")
 _COMPLEX = ArithmeticError("a negative number to a fractional power, which is complex")
 
 
-def boxed(vm: Any, value: Any) -> Any:
+def boxed(vm: VM, value: Any) -> Any:
     """A number as a tensor of the graph."""
     one = vm.torch_call(torch.ones, ((),), {"dtype": torch.float64, "device": "cpu"})
     return vm.torch_call(torch.mul, (one, value), None)
 
 
-def promise(vm: Any, compare: Any, value: Any, bound: float, error: Exception) -> None:
+def promise(vm: VM, compare: Any, value: Any, bound: float, error: Exception) -> None:
     """The graph asserts `compare(value, bound)`; where that fails, the program raises `error`."""
     # Asked as a number, it would become a guard; and of numbers that only the graph knows, Inductor (torch 2.11) drops
     # assertions about floats.
     promise_of(vm, compare, boxed(vm, value), bound, error)
 
 
-def promise_of(vm: Any, compare: Any, tensor: Any, bound: float, error: Exception) -> None:
+def promise_of(vm: VM, compare: Any, tensor: Any, bound: float, error: Exception) -> None:
     text = f"stator assertion {len(vm.residual.assertions)}"
     vm.residual.assertions.append(Assertion(text, type(error), error.args, places_from(vm.frame)))
     held = vm.torch_call(_COMPARES[compare], (tensor, bound), None)
     vm.torch_call(torch.ops.aten._assert_async.msg, (held, text), None)
 
 
-def quotient(vm: Any, dividend: Any, divisor: Any) -> Any:
+def quotient(vm: VM, dividend: Any, divisor: Any) -> Any:
     """A division by a float that may come to be zero; MISSING where it is zero now."""
     if not is_unbacked(divisor) and divisor.node.hint == 0:
         return MISSING
@@ -53,7 +54,7 @@ def quotient(vm: Any, dividend: Any, divisor: Any) -> Any:
     return as_integer(dividend) / divisor
 
 
-def power(vm: Any, base: Any, exponent: Any) -> Any:
+def power(vm: VM, base: Any, exponent: Any) -> Any:
     """A power of floats, one of them a constant; MISSING where nothing can be promised of it."""
     if type(base) not in SYMBOLIC and 0 < base <= 1:
         if base < 1:
@@ -74,7 +75,7 @@ def power(vm: Any, base: Any, exponent: Any) -> Any:
     return base ** exponent
 
 
-def fading_power(vm: Any, base: Any, exponent: Any) -> Any:
+def fading_power(vm: VM, base: Any, exponent: Any) -> Any:
     """`beta ** step`, both of them numbers that change; that the base is one of 0 to 1 is a guard."""
     if not (0 < base.node.hint <= 1 and base > 0 and base <= 1):
         return MISSING
@@ -83,7 +84,7 @@ def fading_power(vm: Any, base: Any, exponent: Any) -> Any:
     return base ** exponent
 
 
-def zero_times(vm: Any, value: Any, zero: Any) -> Any:
+def zero_times(vm: VM, value: Any, zero: Any) -> Any:
     """0 * f is 0 for symbols; the graph's own arithmetic knows of -0.0, infinities and NaN."""
     return vm.torch_call(torch.mul, (boxed(vm, value), zero), None)
 

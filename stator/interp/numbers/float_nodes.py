@@ -15,13 +15,14 @@ import torch
 from torch import fx
 
 from stator.graph.record.number_operators import FLOAT_ADD, FLOAT_MUL, FLOAT_SUB
+from stator.interp.services import VM
 
 _NEGATIVE = operator.neg
 _SPELLED = {operator.add: FLOAT_ADD, operator.iadd: FLOAT_ADD, operator.sub: FLOAT_SUB, operator.isub: FLOAT_SUB,
             operator.mul: FLOAT_MUL, operator.imul: FLOAT_MUL}
 
 
-def record_float(vm: Any, function: Any, values: tuple[Any, ...], result: Any) -> None:
+def record_float(vm: VM, function: Any, values: tuple[Any, ...], result: Any) -> None:
     """From now on a node computes this very value, in the program's order."""
     recorder = vm.recorder
     arguments = tuple([recorder.to_node_arg(value) for value in values])

@@ -26,6 +26,7 @@ from stator.interp.frame import Raised
 from stator.interp.lookup import MISSING
 from stator.interp.numbers.float_arithmetic import power, quotient, zero_times
 from stator.interp.numbers.float_nodes import record_float
+from stator.interp.services import VM
 from stator.interp.torch_function_protocol import refuse_patched
 from stator.native.rows_declare import NativeClass
 from stator.shapes.symbolic_values import (
@@ -82,7 +83,7 @@ def attempt(function: Any, *values: Any) -> Any:
         raise Raised(error) from None
 
 
-def arithmetic(vm: Any, function: Any, *values: Any) -> Any:
+def arithmetic(vm: VM, function: Any, *values: Any) -> Any:
     if function in (operator.truediv, operator.itruediv) and type(values[1]) is torch.SymFloat \
             and vm.recorder.scope.data_dependent:
         result = quotient(vm, *values)
@@ -102,7 +103,7 @@ def arithmetic(vm: Any, function: Any, *values: Any) -> Any:
     return result
 
 
-def binary(vm: Any, function: Any, left: Any, right: Any) -> Any:
+def binary(vm: VM, function: Any, left: Any, right: Any) -> Any:
     if type(left) is FakeTensor or type(right) is FakeTensor:
         return vm.torch_call(function, (left, right), None)
     if function in _POWERS and float not in (python_type(left), python_type(right)) \
@@ -113,7 +114,7 @@ def binary(vm: Any, function: Any, left: Any, right: Any) -> Any:
     return MISSING
 
 
-def _product_with_zero(vm: Any, left: Any, right: Any) -> Any:
+def _product_with_zero(vm: VM, left: Any, right: Any) -> Any:
     if type(left) not in SYMBOLIC:
         left, right = right, left
     if type(left) is torch.SymFloat and is_unbacked(left) and type(right) in (int, float) and right == 0:
@@ -126,7 +127,7 @@ _POWERS = frozenset({operator.pow, operator.ipow})
 _LARGEST_EXPONENT = 4
 
 
-def compare(vm: Any, function: Any, left: Any, right: Any) -> Any:
+def compare(vm: VM, function: Any, left: Any, right: Any) -> Any:
     if type(left) is FakeTensor or type(right) is FakeTensor:
         return vm.torch_call(function, (left, right), None)
     if type(left) in _NUMBERS and type(right) in _NUMBERS:
@@ -137,23 +138,23 @@ def compare(vm: Any, function: Any, left: Any, right: Any) -> Any:
     return MISSING
 
 
-def truth(vm: Any, value: Any) -> bool:
+def truth(vm: VM, value: Any) -> bool:
     if type(value) is torch.SymBool:
         return specialise(value, "a branch on a number")
     return specialise(attempt(operator.ne, value, 0), "a branch on a number")
 
 
-def as_bool(vm: Any, value: Any) -> Any:
+def as_bool(vm: VM, value: Any) -> Any:
     """bool(n), which need not be known yet."""
     return value if type(value) is torch.SymBool else attempt(operator.ne, value, 0)
 
 
-def item_of(vm: Any, tensor: FakeTensor) -> Any:
+def item_of(vm: VM, tensor: FakeTensor) -> Any:
     """The number in a tensor of one element."""
     return vm.torch_call(torch.Tensor.item, (tensor,), None)
 
 
-def index_of(vm: Any, tensor: FakeTensor) -> Any:
+def index_of(vm: VM, tensor: FakeTensor) -> Any:
     """The number that a tensor is where C code asks it for its `__index__`."""
     refuse_patched(vm, "__index__")
     with torch._C.DisableTorchFunction():
@@ -166,7 +167,7 @@ def index_of(vm: Any, tensor: FakeTensor) -> Any:
 # ---------------------------------------------------------------------- indexing
 
 
-def index_key(vm: Any, obj: Any, key: Any) -> Any:
+def index_key(vm: VM, obj: Any, key: Any) -> Any:
     """What a C container is indexed with: numbers."""
     cls = type(obj)
     if cls in _C_SEQUENCES or cls is torch.Size:
@@ -176,7 +177,7 @@ def index_key(vm: Any, obj: Any, key: Any) -> Any:
     return key
 
 
-def slice_items(vm: Any, key: slice) -> slice:
+def slice_items(vm: VM, key: slice) -> slice:
     parts = (key.start, key.stop, key.step)
     if not any(type(part) is FakeTensor for part in parts):
         return key
@@ -186,7 +187,7 @@ def slice_items(vm: Any, key: slice) -> slice:
 # ---------------------------------------------------------------------- the number itself
 
 
-def specialise_deep(vm: Any, value: Any) -> Any:
+def specialise_deep(vm: VM, value: Any) -> Any:
     """Replace every symbol that C code would look at by its number; containers are changed in place."""
     cls = type(value)
     if cls in SYMBOLIC:
@@ -227,7 +228,7 @@ def specialise_deep(vm: Any, value: Any) -> Any:
     return value
 
 
-def specialise_hashed(vm: Any, values: Any) -> tuple[Any, ...]:
+def specialise_hashed(vm: VM, values: Any) -> tuple[Any, ...]:
     """Operands of a C function that hashes what it finds in them, behind a view of a dict too: numbers for symbols."""
     return tuple([specialise_deep(vm, value) for value in values])
 
@@ -305,7 +306,7 @@ _KNOWN_CLASSES: dict[type, Any] = {
 # ---------------------------------------------------------------------- calls of C functions
 
 
-def concern(vm: Any, values: Any, kwargs: Any, shown: bool = False) -> bool:
+def concern(vm: VM, values: Any, kwargs: Any, shown: bool = False) -> bool:
     """Whether a call of a C function has to do with symbols, or with a tensor where a number is wanted.
 
     `shown`: the function makes text of what it gets, and of what views of dicts show.
@@ -321,7 +322,7 @@ def reaches_symbol(values: Any, kwargs: Any, shown: bool = False) -> bool:
     return _reaches_symbol(values, shown) or bool(kwargs) and _reaches_symbol(kwargs.values(), shown)
 
 
-def call(vm: Any, function: Any, values: Any, kwargs: Any) -> Any:
+def call(vm: VM, function: Any, values: Any, kwargs: Any) -> Any:
     """The call done on symbols; MISSING where C code needs the numbers."""
     handler = _CALLS.get(id(function))
     if handler is None or kwargs:
@@ -329,7 +330,7 @@ def call(vm: Any, function: Any, values: Any, kwargs: Any) -> Any:
     return handler(vm, values)
 
 
-def arguments(vm: Any, row: Any, function: Any, values: Any, kwargs: Any) -> tuple[Any, Any]:
+def arguments(vm: VM, row: Any, function: Any, values: Any, kwargs: Any) -> tuple[Any, Any]:
     """The arguments with a number wherever the C function may look at one."""
     if id(function) in _TAKE_KEYS and len(values) > 1:
         values = (values[0], specialise_deep(vm, values[1]), *values[2:])
@@ -346,7 +347,7 @@ def arguments(vm: Any, row: Any, function: Any, values: Any, kwargs: Any) -> tup
     return values, {key: change(value) for key, value in kwargs.items()}
 
 
-def _with_number_for_key(vm: Any, pair: Any) -> Any:
+def _with_number_for_key(vm: VM, pair: Any) -> Any:
     """A pair that becomes an entry of a dict, whose key is hashed."""
     if type(pair) not in (tuple, list) or len(pair) != 2:
         return pair
@@ -354,7 +355,7 @@ def _with_number_for_key(vm: Any, pair: Any) -> Any:
     return specialise_deep(vm, key.force() if type(key) is Box else key), item
 
 
-def _number_of(vm: Any, value: Any, slot: str) -> Any:
+def _number_of(vm: VM, value: Any, slot: str) -> Any:
     if type(value) is not FakeTensor:
         return value
     refuse_patched(vm, slot)
@@ -364,7 +365,7 @@ def _number_of(vm: Any, value: Any, slot: str) -> Any:
     return item_of(vm, value)
 
 
-def _to_int(vm: Any, values: Any) -> Any:
+def _to_int(vm: VM, values: Any) -> Any:
     if len(values) != 1 or type(values[0]) not in _NUMBERS and type(values[0]) is not FakeTensor:
         return MISSING
     value = as_integer(_number_of(vm, values[0], "__int__"))
@@ -373,7 +374,7 @@ def _to_int(vm: Any, values: Any) -> Any:
     return arithmetic(vm, torch.sym_int, value) if type(value) in SYMBOLIC else attempt(int, value)
 
 
-def _to_float(vm: Any, values: Any) -> Any:
+def _to_float(vm: VM, values: Any) -> Any:
     if len(values) != 1 or type(values[0]) not in _NUMBERS and type(values[0]) is not FakeTensor:
         return MISSING
     value = as_integer(_number_of(vm, values[0], "__float__"))
@@ -384,18 +385,18 @@ def _to_float(vm: Any, values: Any) -> Any:
     return arithmetic(vm, torch.sym_float, value) if type(value) in SYMBOLIC else attempt(float, value)
 
 
-def _to_index(vm: Any, values: Any) -> Any:
+def _to_index(vm: VM, values: Any) -> Any:
     value = index_of(vm, values[0]) if type(values[0]) is FakeTensor else values[0]
     return as_integer(value) if type(value) in (torch.SymInt, torch.SymBool) else MISSING
 
 
-def _absolute(vm: Any, values: Any) -> Any:
+def _absolute(vm: VM, values: Any) -> Any:
     value = values[0]
     return arithmetic(vm, operator.abs, as_integer(value)) if type(value) in SYMBOLIC else MISSING
 
 
 def _extreme(function: Any) -> Any:
-    def handler(vm: Any, values: Any) -> Any:
+    def handler(vm: VM, values: Any) -> Any:
         items = list(values) if len(values) != 1 else vm.collect(values[0])
         kinds = {python_type(item) for item in items}
         if not items or len(kinds) != 1 or not kinds <= {int, float} or not any(type(i) in SYMBOLIC for i in items):
@@ -407,19 +408,19 @@ def _extreme(function: Any) -> Any:
     return handler
 
 
-def _sum(vm: Any, values: Any) -> Any:
+def _sum(vm: VM, values: Any) -> Any:
     if type(values[0]) not in SEQUENCES or not any(type(item) in SYMBOLIC for item in values[0]):
         return MISSING
     return _fold(vm, operator.add, values[0], values[1] if len(values) > 1 else 0)
 
 
-def _product(vm: Any, values: Any) -> Any:
+def _product(vm: VM, values: Any) -> Any:
     if len(values) != 1 or type(values[0]) not in SEQUENCES or not any(type(i) in SYMBOLIC for i in values[0]):
         return MISSING
     return _fold(vm, operator.mul, values[0], 1)
 
 
-def _fold(vm: Any, function: Any, items: Any, start: Any) -> Any:
+def _fold(vm: VM, function: Any, items: Any, start: Any) -> Any:
     if any(type(item) not in _NUMBERS for item in items) or type(start) not in _NUMBERS:
         return MISSING
     result = start
@@ -429,7 +430,7 @@ def _fold(vm: Any, function: Any, items: Any, start: Any) -> Any:
 
 
 def _rounding(function: Any) -> Any:
-    def handler(vm: Any, values: Any) -> Any:
+    def handler(vm: VM, values: Any) -> Any:
         value = values[0]
         if len(values) != 1 or type(value) not in SYMBOLIC:
             return MISSING
@@ -437,18 +438,18 @@ def _rounding(function: Any) -> Any:
     return handler
 
 
-def _divmod(vm: Any, values: Any) -> Any:
+def _divmod(vm: VM, values: Any) -> Any:
     if any(type(value) not in _NUMBERS for value in values):
         return MISSING
     return arithmetic(vm, operator.floordiv, *values), arithmetic(vm, operator.mod, *values)
 
 
-def _power(vm: Any, values: Any) -> Any:
+def _power(vm: VM, values: Any) -> Any:
     return arithmetic(vm, operator.pow, *values) if len(values) == 2 and all(type(v) in _NUMBERS for v in values) \
         else MISSING
 
 
-def _square_root(vm: Any, values: Any) -> Any:
+def _square_root(vm: VM, values: Any) -> Any:
     value = values[0]
     if type(value) not in SYMBOLIC or is_unbacked(value) or truth(vm, attempt(operator.lt, value, 0)):
         return MISSING
@@ -457,7 +458,7 @@ def _square_root(vm: Any, values: Any) -> Any:
 
 def _trigonometric(function: Any) -> Any:
     """A function of all real numbers, as torch's symbols have it."""
-    def handler(vm: Any, values: Any) -> Any:
+    def handler(vm: VM, values: Any) -> Any:
         if len(values) != 1 or type(values[0]) not in (torch.SymInt, torch.SymFloat):
             return MISSING
         return arithmetic(vm, function, values[0])
@@ -466,7 +467,7 @@ def _trigonometric(function: Any) -> Any:
 
 def _bisect(left: bool) -> Any:
     """Where a number belongs among sorted numbers: between which two of them it lies is all that is guarded."""
-    def handler(vm: Any, values: Any) -> Any:
+    def handler(vm: VM, values: Any) -> Any:
         if len(values) != 2 or type(values[0]) not in SEQUENCES or type(values[1]) not in _NUMBERS:
             return MISSING
         vm.heap.expose(values[0])

@@ -32,6 +32,7 @@ from stator.interp.objects.descriptors import (
     sets_attribute,
 )
 from stator.interp.outside_objects import is_outside
+from stator.interp.services import VM
 from stator.interp.tensors import tensor_bookkeeping
 from stator.interp.torch_function_protocol import note_slot, only_defaults, own_method
 from stator.shapes.symbolic_values import SYMBOLIC, specialise
@@ -44,7 +45,7 @@ class Discard(Continuation):
     __slots__ = ()
     resumes = True
 
-    def returned(self, vm: Any, frame: Frame, value: Any) -> None:
+    def returned(self, vm: VM, frame: Frame, value: Any) -> None:
         pass
 
 
@@ -57,14 +58,14 @@ class GiveNone(Continuation):
     def __init__(self, cont: Any) -> None:
         self.cont = cont
 
-    def returned(self, vm: Any, frame: Frame, value: Any) -> None:
+    def returned(self, vm: VM, frame: Frame, value: Any) -> None:
         vm.give(None, self.cont)
 
 
 DISCARD = Discard()
 
 
-def store_attr(vm: Any, obj: Any, name: str, value: Any, cont: Any = DISCARD) -> None:
+def store_attr(vm: VM, obj: Any, name: str, value: Any, cont: Any = DISCARD) -> None:
     cls = type(obj)
     if cls is FakeTensor:
         return store_tensor_attr(vm, obj, name, value, cont)
@@ -79,7 +80,7 @@ def store_attr(vm: Any, obj: Any, name: str, value: Any, cont: Any = DISCARD) ->
     store_generic(vm, obj, name, value, cont)
 
 
-def write_through_c(vm: Any, local: Any, name: str, value: Any, cont: Any) -> None:
+def write_through_c(vm: VM, local: Any, name: str, value: Any, cont: Any) -> None:
     """An attribute of a threading.local goes to this thread's dict.  MISSING deletes it."""
     if find(vm, threading.local, name) is not MISSING:
         raise Break("SB006", f"assignment to attribute {name!r} of a threading.local")
@@ -96,7 +97,7 @@ def write_through_c(vm: Any, local: Any, name: str, value: Any, cont: Any) -> No
     vm.give(None, cont)
 
 
-def store_generic(vm: Any, obj: Any, name: str, value: Any, cont: Any = DISCARD) -> None:
+def store_generic(vm: VM, obj: Any, name: str, value: Any, cont: Any = DISCARD) -> None:
     """object.__setattr__, type.__setattr__ and module attributes."""
     cls = type(obj)
     if cls is FakeTensor:
@@ -118,13 +119,13 @@ def store_generic(vm: Any, obj: Any, name: str, value: Any, cont: Any = DISCARD)
     vm.give(None, cont)
 
 
-def descriptor_of_module(vm: Any, cls: type, name: str) -> Any:
+def descriptor_of_module(vm: VM, cls: type, name: str) -> Any:
     """What a class of modules has for a name that is assigned (`torch.backends.cudnn.benchmark = True`)."""
     descr = find(vm, cls, name)
     return descr if descr is not MISSING and sets_attribute(vm, descr) else MISSING
 
 
-def writable_dict(vm: Any, obj: Any, name: str, descr: Any) -> dict[str, Any]:
+def writable_dict(vm: VM, obj: Any, name: str, descr: Any) -> dict[str, Any]:
     vm.heap.note_write(obj)
     if type(obj) is collections.OrderedDict:
         box_attributes(vm.heap, obj)
@@ -147,7 +148,7 @@ def writable_dict(vm: Any, obj: Any, name: str, descr: Any) -> dict[str, Any]:
     return own
 
 
-def set_descriptor(vm: Any, descr: Any, obj: Any, name: str, value: Any, cont: Any) -> None:
+def set_descriptor(vm: VM, descr: Any, obj: Any, name: str, value: Any, cont: Any) -> None:
     vm.heap.note_write(obj)
     cls = type(descr)
     if cls is property:
@@ -171,7 +172,7 @@ def set_descriptor(vm: Any, descr: Any, obj: Any, name: str, value: Any, cont: A
     call_special(vm, setter, vm.adopt_entry(descr, type(obj)), (obj, value), cont)
 
 
-def give_dict(vm: Any, descr: Any, obj: Any, namespace: Any, cont: Any) -> None:
+def give_dict(vm: VM, descr: Any, obj: Any, namespace: Any, cont: Any) -> None:
     """`obj.__dict__ = namespace`: from now on the attributes of an object of the trace are the items of that dict."""
     refuse_another_dict(vm, obj)
     vm.native(descr.__set__, (obj, namespace))
@@ -179,7 +180,7 @@ def give_dict(vm: Any, descr: Any, obj: Any, namespace: Any, cont: Any) -> None:
     vm.give(None, cont)
 
 
-def refuse_another_dict(vm: Any, obj: Any) -> None:
+def refuse_another_dict(vm: VM, obj: Any) -> None:
     """Others may hold the dict that an object from outside has now; that of an object of the trace is let go."""
     if vm.heap.tracker_of(obj) is not None or is_outside(vm, obj) or is_a(obj, _MADE_WITH_THEIR_DICT):
         raise Break("SB006", f"another __dict__ for a {type(obj).__name__}")
@@ -189,7 +190,7 @@ def refuse_another_dict(vm: Any, obj: Any) -> None:
 _MADE_WITH_THEIR_DICT = (types.FunctionType, BaseException, types.SimpleNamespace, functools.partial)
 
 
-def is_named_so(vm: Any, obj: Any, name: str, value: Any) -> bool:
+def is_named_so(vm: VM, obj: Any, name: str, value: Any) -> bool:
     """Whether an outside function has that very name already: then the assignment is nothing but a fact."""
     if type(obj) is not types.FunctionType or name not in ("__name__", "__qualname__") or id(obj) in vm.fresh \
             or type(value) is not str or getattr(obj, name) is not value:
@@ -198,7 +199,7 @@ def is_named_so(vm: Any, obj: Any, name: str, value: Any) -> bool:
     return True
 
 
-def refuse_the_users_own(vm: Any, obj: Any, what: str) -> None:
+def refuse_the_users_own(vm: VM, obj: Any, what: str) -> None:
     """An object that stands for itself is not written to while tracing."""
     tracker = vm.heap.by_standin.get(id(obj))
     if type(obj) is numpy.ndarray or (tracker is None and is_outside(vm, obj)) \
@@ -206,14 +207,14 @@ def refuse_the_users_own(vm: Any, obj: Any, what: str) -> None:
         raise Break("SB006", f"{what} of a {type(obj).__name__}")
 
 
-def overlay_of(vm: Any, cls: type) -> dict[str, Any]:
+def overlay_of(vm: VM, cls: type) -> dict[str, Any]:
     """What the trace has written to a class from outside."""
     if cls in vm.heap.dicts.class_views:
         raise Break("SB006", f"assignment to the class {cls.__name__}, whose __dict__ was taken as a value")
     return vm.classes.overlays.setdefault(cls, {})
 
 
-def store_on_class(vm: Any, cls: type, name: str, value: Any, cont: Any) -> None:
+def store_on_class(vm: VM, cls: type, name: str, value: Any, cont: Any) -> None:
     require_mutable_class(cls, name)
     meta_descr = find(vm, type(cls), name)
     if meta_descr is not MISSING and sets_attribute(vm, meta_descr):
@@ -239,7 +240,7 @@ def require_mutable_class(cls: type, name: str) -> None:
         raise Raised(TypeError(f"cannot set {name!r} attribute of immutable type {cls.__name__!r}"))
 
 
-def store_tensor_attr(vm: Any, fake: Any, name: str, value: Any, cont: Any, raw: bool = False) -> None:
+def store_tensor_attr(vm: VM, fake: Any, name: str, value: Any, cont: Any, raw: bool = False) -> None:
     """`raw`: as object.__setattr__ does, past a `__setattr__` of the class."""
     if vm.modes.active:
         raise Break("SB006", f"assignment to the attribute {name!r} of a tensor while a mode sees every operation")
@@ -263,7 +264,7 @@ def store_tensor_attr(vm: Any, fake: Any, name: str, value: Any, cont: Any, raw:
     vm.give(None, cont)
 
 
-def delete_tensor_attr(vm: Any, fake: Any, name: str, cont: Any) -> None:
+def delete_tensor_attr(vm: VM, fake: Any, name: str, cont: Any) -> None:
     """What the trace itself has put there."""
     own, tracker = vm.tensors.attributes.get(id(fake), {}), vm.heap.by_standin.get(id(fake))
     if name not in own or tracker is not None and name in (tracker.initial_dict or {}):
@@ -274,7 +275,7 @@ def delete_tensor_attr(vm: Any, fake: Any, name: str, cont: Any) -> None:
     vm.give(None, cont)
 
 
-def delete_attr(vm: Any, obj: Any, name: str, cont: Any = DISCARD) -> None:
+def delete_attr(vm: VM, obj: Any, name: str, cont: Any = DISCARD) -> None:
     if type(obj) is FakeTensor:
         if (own := own_method(vm, obj, "__delattr__")) is not None:
             return call_special(vm, own, obj, (name,), cont)
@@ -289,7 +290,7 @@ def delete_attr(vm: Any, obj: Any, name: str, cont: Any = DISCARD) -> None:
     delete_generic(vm, obj, name, cont)
 
 
-def delete_generic(vm: Any, obj: Any, name: str, cont: Any = DISCARD) -> None:
+def delete_generic(vm: VM, obj: Any, name: str, cont: Any = DISCARD) -> None:
     cls = type(obj)
     if cls is FakeTensor:
         return delete_tensor_attr(vm, obj, name, cont)
@@ -323,7 +324,7 @@ def delete_generic(vm: Any, obj: Any, name: str, cont: Any = DISCARD) -> None:
     vm.give(None, cont)
 
 
-def _guard_start(vm: Any, source: Any, initial: Any, name: str) -> None:
+def _guard_start(vm: VM, source: Any, initial: Any, name: str) -> None:
     """What the residual does about a name that is gone depends on whether it was there: it may never have been read."""
     vm.heap.guard(source, Kind.PRESENT if name in initial else Kind.ABSENT, name)
 
@@ -332,7 +333,7 @@ def _no_attribute(cls: type, name: str) -> str:
     return f"{name_in_errors(cls)!r} object has no attribute {name!r}"
 
 
-def delete_descriptor(vm: Any, descr: Any, obj: Any, name: str, cont: Any) -> None:
+def delete_descriptor(vm: VM, descr: Any, obj: Any, name: str, cont: Any) -> None:
     vm.heap.note_write(obj)
     cls = type(descr)
     if cls is property:
@@ -362,7 +363,7 @@ def delete_descriptor(vm: Any, descr: Any, obj: Any, name: str, cont: Any) -> No
     call_special(vm, deleter, vm.adopt_entry(descr, type(obj)), (obj,), cont)
 
 
-def _guard_slot(vm: Any, obj: Any, descr: Any) -> None:
+def _guard_slot(vm: VM, obj: Any, descr: Any) -> None:
     """As _guard_start, of a slot."""
     tracker = vm.heap.by_standin.get(id(obj))
     if tracker is None or tracker.initial_slots is None:
@@ -374,13 +375,13 @@ def _guard_slot(vm: Any, obj: Any, descr: Any) -> None:
         start.force()
 
 
-def owns(vm: Any, cls: type, name: str) -> bool:
+def owns(vm: VM, cls: type, name: str) -> bool:
     """Whether the class itself has the attribute, as the program has left it."""
     overlay = vm.classes.overlays.get(cls, {})
     return overlay[name] is not MISSING if name in overlay else name in names_of_class(cls)
 
 
-def delete_on_class(vm: Any, cls: type, name: str, cont: Any) -> None:
+def delete_on_class(vm: VM, cls: type, name: str, cont: Any) -> None:
     require_mutable_class(cls, name)
     meta_descr = find(vm, type(cls), name)
     if meta_descr is not MISSING and sets_attribute(vm, meta_descr):

@@ -22,6 +22,7 @@ from stator.guards.guard import Kind
 from stator.heap.adopt.instances import box_attributes
 from stator.heap.blank_instances import CONSTANT_TYPES, is_constant_tuple
 from stator.heap.box import Box
+from stator.heap.heap import Heap
 from stator.heap.iterators.peekable_iterators import posed_class
 from stator.heap.raw_access import instance_dict
 from stator.heap.tracker import Shape
@@ -47,6 +48,7 @@ from stator.interp.objects.descriptors import (
     raise_attribute_error,
 )
 from stator.interp.outside_objects import is_outside
+from stator.interp.services import VM
 from stator.interp.tensors import data_assignments, tensor_bookkeeping
 from stator.interp.torch_function_protocol import concerned
 from stator.shapes.symbolic_values import SYMBOLIC, specialise
@@ -58,7 +60,7 @@ _object_getattribute = object.__getattribute__
 _PLAIN_FUNCTIONS = (types.FunctionType,)
 
 
-def load_attr(vm: Any, obj: Any, name: str, cont: Any = None) -> None:
+def load_attr(vm: VM, obj: Any, name: str, cont: Any = None) -> None:
     cls = type(obj)
     if cls is FakeTensor:
         return load_tensor_attr(vm, obj, name, cont)
@@ -95,7 +97,7 @@ def load_attr(vm: Any, obj: Any, name: str, cont: Any = None) -> None:
     call_special(vm, getattribute, obj, (name,), FallbackGetattr(obj, name, cont))
 
 
-def read_through_c(vm: Any, obj: Any, name: str) -> Any:
+def read_through_c(vm: VM, obj: Any, name: str) -> Any:
     """An attribute that only C code can find: of a threading.local it is in this thread's dict.  MISSING: not there."""
     if type(obj) is not threading.local:
         raise Break("SB005", f"an attribute of a {type(obj).__name__}")
@@ -106,7 +108,7 @@ def read_through_c(vm: Any, obj: Any, name: str) -> Any:
     return read_dict(vm, dict_of_thread(vm, obj), name)
 
 
-def dict_of_thread(vm: Any, local: Any) -> Any:
+def dict_of_thread(vm: VM, local: Any) -> Any:
     """The stand-in of the attributes that a threading.local has in this thread."""
     own = _own_dict(vm.heap.original_of(local))
     return vm.heap.adopt(own, CallOf(Pinned(_own_dict), (vm.heap.source_of(local),)))
@@ -122,7 +124,7 @@ _C_LOOKUPS = {cls.__dict__["__getattribute__"]
               for cls in (threading.local, weakref.ProxyType, weakref.CallableProxyType)}
 
 
-def load_generic(vm: Any, obj: Any, name: str, cont: Any, fallback: bool = True) -> None:
+def load_generic(vm: VM, obj: Any, name: str, cont: Any, fallback: bool = True) -> None:
     """object.__getattribute__, then `__getattr__` where the caller is not __getattribute__ itself."""
     cls = type(obj)
     descr = find(vm, cls, name)
@@ -154,7 +156,7 @@ UNSURE = object()
 _MEMBER_DICTS = ("_parameters", "_buffers", "_modules")
 
 
-def read_module_member(vm: Any, module: Any, name: str) -> Any:
+def read_module_member(vm: VM, module: Any, name: str) -> Any:
     """What nn.Module.__getattr__ would find; UNSURE where its three dicts are not the plain dicts they should be."""
     own = instance_dict(module)
     for member in _MEMBER_DICTS:
@@ -169,7 +171,7 @@ def read_module_member(vm: Any, module: Any, name: str) -> Any:
     return MISSING
 
 
-def read_dict(vm: Any, mapping: dict[Any, Any], key: Any) -> Any:
+def read_dict(vm: VM, mapping: dict[Any, Any], key: Any) -> Any:
     """One constant key of a dict that is a shadow or fresh; MISSING is guarded too."""
     value = dict.get(mapping, key, MISSING)
     if type(value) is Box:
@@ -181,7 +183,7 @@ def read_dict(vm: Any, mapping: dict[Any, Any], key: Any) -> Any:
     return value
 
 
-def read_instance_dict(vm: Any, obj: Any, name: str) -> Any:
+def read_instance_dict(vm: VM, obj: Any, name: str) -> Any:
     if type(obj) is collections.OrderedDict:
         box_attributes(vm.heap, obj)
     own = instance_dict(obj)
@@ -213,7 +215,7 @@ def read_instance_dict(vm: Any, obj: Any, name: str) -> Any:
 
 
 
-def is_empty_table(vm: Any, obj: Any, name: str) -> bool:
+def is_empty_table(vm: VM, obj: Any, name: str) -> bool:
     """Whether an attribute is an empty OrderedDict (of hooks) from outside that nothing has met: the fact is guarded.
 
     For code that asks for its truth and nothing else. Such a table needs no stand-in.
@@ -238,26 +240,26 @@ def is_empty_table(vm: Any, obj: Any, name: str) -> bool:
     return True
 
 
-def is_unseen_table(heap: Any, box: Any) -> bool:
+def is_unseen_table(heap: Heap, box: Any) -> bool:
     """Whether a place of an outside object holds an empty OrderedDict that nobody has looked at."""
     return type(box) is Box and not box.forced and type(box.raw) is collections.OrderedDict and not box.raw \
         and id(box.raw) not in heap.by_original and id(box.raw) not in heap.replayed.objects
 
 
-def reads_plainly(vm: Any, cls: type) -> bool:
+def reads_plainly(vm: VM, cls: type) -> bool:
     """Whether attributes are looked up as object.__getattribute__ does it."""
     getattribute = find(vm, cls, "__getattribute__")
     return type(getattribute) is types.WrapperDescriptorType and getattribute not in _C_LOOKUPS
 
 
-def load_method_object_attr(vm: Any, method: types.MethodType, name: str, cont: Any) -> None:
+def load_method_object_attr(vm: VM, method: types.MethodType, name: str, cont: Any) -> None:
     descr = find(vm, types.MethodType, name)
     if descr is not MISSING:
         return bind(vm, descr, method, types.MethodType, cont)
     load_attr(vm, method.__func__, name, cont)
 
 
-def tensor_class(vm: Any, fake: Any) -> type:
+def tensor_class(vm: VM, fake: Any) -> type:
     """The type the program sees: Tensor, Parameter or a subclass, never FakeTensor."""
     tracker = vm.heap.by_standin.get(id(fake))
     if tracker is not None:
@@ -268,7 +270,7 @@ def tensor_class(vm: Any, fake: Any) -> type:
     return torch.nn.Parameter if getattr(fake, "_is_param", False) else torch.Tensor
 
 
-def load_tensor_attr(vm: Any, fake: Any, name: str, cont: Any) -> None:
+def load_tensor_attr(vm: VM, fake: Any, name: str, cont: Any) -> None:
     cls = tensor_class(vm, fake)
     vm.recorder.slots_used.add("__getattribute__")
     if "__getattribute__" in vm.modes.patched:
@@ -276,7 +278,7 @@ def load_tensor_attr(vm: Any, fake: Any, name: str, cont: Any) -> None:
     load_tensor_member(vm, fake, name, cls, cont)
 
 
-def load_tensor_member(vm: Any, fake: Any, name: str, cls: type, cont: Any) -> None:
+def load_tensor_member(vm: VM, fake: Any, name: str, cls: type, cont: Any) -> None:
     """As object.__getattribute__ does it."""
     own = vm.tensors.attributes.get(id(fake))
     if own is not None and name in own:
@@ -303,7 +305,7 @@ def load_tensor_member(vm: Any, fake: Any, name: str, cls: type, cont: Any) -> N
     give_tensor_member(vm, fake, cls, name, descr, cont)
 
 
-def give_tensor_member(vm: Any, fake: Any, cls: type, name: str, descr: Any, cont: Any) -> None:
+def give_tensor_member(vm: VM, fake: Any, cls: type, name: str, descr: Any, cont: Any) -> None:
     """What a tensor gives for an entry of its class."""
     if type(descr) is types.MemberDescriptorType and descr.__objclass__ is not torch._C.TensorBase:
         return vm.give(read_tensor_slot(vm, fake, descr), cont)
@@ -324,7 +326,7 @@ def give_tensor_member(vm: Any, fake: Any, cls: type, name: str, descr: Any, con
     bind(vm, descr, fake, cls, cont)
 
 
-def read_wrapper(vm: Any, fake: Any, name: str, value: Any) -> Any:
+def read_wrapper(vm: VM, fake: Any, name: str, value: Any) -> Any:
     """An attribute of a wrapper made inside: an inner tensor, or a constant that its class keeps beside them."""
     if is_a(value, torch.Tensor):
         return vm.recorder.wrappers.part(fake, name)
@@ -333,7 +335,7 @@ def read_wrapper(vm: Any, fake: Any, name: str, value: Any) -> Any:
     raise Break("SB017", f"the attribute {name!r} of a {tensor_class(vm, fake).__name__} made inside")
 
 
-def read_tensor_slot(vm: Any, fake: Any, descr: Any) -> Any:
+def read_tensor_slot(vm: VM, fake: Any, descr: Any) -> Any:
     """A slot that a subclass adds; what the trace itself put there was found before."""
     tracker = vm.heap.by_standin.get(id(fake))
     if tracker is not None:

@@ -20,10 +20,11 @@ from stator.interp.objects.descriptors import (
     is_data_descriptor,
     raise_attribute_error,
 )
+from stator.interp.services import VM
 from stator.source import DictOf, Key, Pinned
 
 
-def load_type_attr(vm: Any, cls: type, name: str, cont: Any, fallback: bool = True) -> None:
+def load_type_attr(vm: VM, cls: type, name: str, cont: Any, fallback: bool = True) -> None:
     """type.__getattribute__"""
     meta = type(cls)
     meta_getattribute = find(vm, meta, "__getattribute__")
@@ -45,7 +46,7 @@ def load_type_attr(vm: Any, cls: type, name: str, cont: Any, fallback: bool = Tr
     raise_attribute_error(vm, cls, name, f"type object {name_in_errors(cls)!r} has no attribute {name!r}", cont)
 
 
-def read_type_member(vm: Any, cls: type, descr: Any, cont: Any) -> None:
+def read_type_member(vm: VM, cls: type, descr: Any, cont: Any) -> None:
     if descr.__name__ == "__dict__" and id(cls) not in vm.fresh and is_mutable_class(cls):
         if vm.classes.overlays.get(cls):
             raise Break("SB006", f"__dict__ of the class {cls.__name__}, which was changed in the trace")
@@ -62,7 +63,7 @@ def read_type_member(vm: Any, cls: type, descr: Any, cont: Any) -> None:
     vm.give(value, cont)
 
 
-def guard_member(vm: Any, cls: type, name: str) -> None:
+def guard_member(vm: VM, cls: type, name: str) -> None:
     """What a class's own C attribute follows from: a field, or an entry of its dict."""
     if name in ("__mro__", "__bases__", "__name__", "__qualname__"):
         guard_field(vm, cls, name)
@@ -78,7 +79,7 @@ def guard_member(vm: Any, cls: type, name: str) -> None:
             vm.heap.guard(DictOf(Pinned(cls)), Kind.ABSENT, name)
 
 
-def bind_on_class(vm: Any, entry: Any, cls: type, cont: Any) -> None:
+def bind_on_class(vm: VM, entry: Any, cls: type, cont: Any) -> None:
     """A class attribute read from the class itself: descr.__get__(None, cls)."""
     kind = type(entry)
     if kind is types.FunctionType:
@@ -106,7 +107,7 @@ class TensorSuper:
         self.__thisclass__, self.__self__, self.__self_class__ = start, fake, cls
 
 
-def load_super_attr(vm: Any, proxy: Any, name: str, cont: Any) -> None:
+def load_super_attr(vm: VM, proxy: Any, name: str, cont: Any) -> None:
     """super(): the MRO of the object's class, after the class that asks."""
     start, obj, obj_type = proxy.__thisclass__, proxy.__self__, proxy.__self_class__
     if obj_type is not None and name != "__class__":
@@ -136,7 +137,7 @@ class OwnNames:
 
     __slots__ = ("vm", "module")
 
-    def __init__(self, vm: Any, module: types.ModuleType) -> None:
+    def __init__(self, vm: VM, module: types.ModuleType) -> None:
         self.vm, self.module = vm, module
 
     def read(self, name: str) -> Any:
@@ -153,7 +154,7 @@ class OwnNames:
         return self.module.__dict__
 
 
-def names_of(vm: Any, module: types.ModuleType) -> Any:
+def names_of(vm: VM, module: types.ModuleType) -> Any:
     return OwnNames(vm, module) if id(module) in vm.fresh else vm.heap.scope(_namespace_of(module))
 
 
@@ -164,7 +165,7 @@ _namespace_of = _dict_of_module.__get__  # whatever a module's class says about 
 _OF_FILTERS = frozenset({"filters", "showwarning", "onceregistry", "_filters_mutated", "_showwarnmsg_impl"})
 
 
-def load_module_attr(vm: Any, module: types.ModuleType, name: str, cont: Any, ask_class: bool = True) -> None:
+def load_module_attr(vm: VM, module: types.ModuleType, name: str, cont: Any, ask_class: bool = True) -> None:
     """ModuleType.__getattribute__, then (with `ask_class`) the `__getattr__` of a module's own class."""
     if module is warnings and (vm.warnings.changed or vm.warnings.managers) and name in _OF_FILTERS:
         raise Break("SB006", f"warnings.{name} is read after the filters were changed")

@@ -16,12 +16,14 @@ from stator.guards.guard import Kind
 from stator.guards.guard_semantics import TRUSTED_TYPES
 from stator.heap.adopt.instances import box_attributes
 from stator.heap.box import Box
+from stator.heap.heap import Heap
 from stator.heap.tracker import Shape
 from stator.host.value_kinds import is_a
 from stator.interp.arrays.native_numpy import read_array_attribute
 from stator.interp.frame import Continuation, Frame, Raised
 from stator.interp.lookup import MISSING, find, mro_of
 from stator.interp.outside_objects import is_outside
+from stator.interp.services import VM
 from stator.native.rows_declare import INSTANCE_METHOD
 from stator.shapes.symbolic_values import SYMBOLIC
 from stator.source import Attr, CallOf, DictOf, Pinned
@@ -38,10 +40,10 @@ class FallbackGetattr(Continuation):
     def __init__(self, obj: Any, name: str, cont: Any) -> None:
         self.obj, self.name, self.cont = obj, name, cont
 
-    def returned(self, vm: Any, frame: Frame, value: Any) -> None:
+    def returned(self, vm: VM, frame: Frame, value: Any) -> None:
         vm.give(value, self.cont)
 
-    def raised(self, vm: Any, frame: Frame, exc: BaseException) -> bool:
+    def raised(self, vm: VM, frame: Frame, exc: BaseException) -> bool:
         hook = find(vm, type(self.obj), "__getattr__")
         if not is_a(exc, AttributeError) or hook is MISSING:
             return self.cont is not None and self.cont.raised(vm, frame, exc)
@@ -58,10 +60,10 @@ class NamesAttribute(Continuation):
     def __init__(self, obj: Any, name: str, cont: Any) -> None:
         self.obj, self.name, self.cont = obj, name, cont
 
-    def returned(self, vm: Any, frame: Frame, value: Any) -> None:
+    def returned(self, vm: VM, frame: Frame, value: Any) -> None:
         vm.give(value, self.cont)
 
-    def raised(self, vm: Any, frame: Frame, exc: BaseException) -> bool:
+    def raised(self, vm: VM, frame: Frame, exc: BaseException) -> bool:
         if is_a(exc, AttributeError) and _NAME.__get__(exc) is None and _OBJ.__get__(exc) is None \
                 and not vm.is_from_outside(exc):
             _NAME.__set__(exc, self.name)
@@ -69,14 +71,14 @@ class NamesAttribute(Continuation):
         return self.cont is not None and self.cont.raised(vm, frame, exc)
 
 
-def raise_attribute_error(vm: Any, obj: Any, name: str, text: str, cont: Any) -> None:
+def raise_attribute_error(vm: VM, obj: Any, name: str, text: str, cont: Any) -> None:
     error = AttributeError(text, name=name, obj=obj)
     if cont is not None and cont.raised(vm, vm.frame, error):
         return
     raise Raised(error)
 
 
-def is_data_descriptor(vm: Any, descr: Any) -> bool:
+def is_data_descriptor(vm: VM, descr: Any) -> bool:
     cls = type(descr)
     if cls is property or cls is types.MemberDescriptorType or cls is types.GetSetDescriptorType:
         return True
@@ -86,7 +88,7 @@ def is_data_descriptor(vm: Any, descr: Any) -> bool:
         find(vm, cls, "__set__") is not MISSING or find(vm, cls, "__delete__") is not MISSING)
 
 
-def sets_attribute(vm: Any, descr: Any) -> bool:
+def sets_attribute(vm: VM, descr: Any) -> bool:
     """Whether assignment and deletion go through a class attribute: `__get__` does not count for them."""
     cls = type(descr)
     return is_data_descriptor(vm, descr) or cls not in NON_DATA and (
@@ -98,7 +100,7 @@ NON_DATA = {types.FunctionType, classmethod, staticmethod, types.MethodDescripto
              type(None), type}
 
 
-def bind(vm: Any, descr: Any, obj: Any, owner: type, cont: Any) -> None:
+def bind(vm: VM, descr: Any, obj: Any, owner: type, cont: Any) -> None:
     """The value of a class attribute seen through an instance."""
     cls = type(descr)
     if cls is types.FunctionType:
@@ -123,7 +125,7 @@ def bind(vm: Any, descr: Any, obj: Any, owner: type, cont: Any) -> None:
     vm.call(getter, (adopt_entry(vm, descr, owner), obj, owner), {}, cont)  # CPython does not bind it
 
 
-def bind_class_method(vm: Any, descr: Any, owner: type, cont: Any) -> None:
+def bind_class_method(vm: VM, descr: Any, owner: type, cont: Any) -> None:
     func = descr.__func__
     if type(func) is types.FunctionType:
         return vm.give(types.MethodType(func, owner), cont)
@@ -134,7 +136,7 @@ def bind_class_method(vm: Any, descr: Any, owner: type, cont: Any) -> None:
     vm.call(getter, (adopt_entry(vm, func, owner), owner, owner), {}, cont)
 
 
-def raise_missing_accessor(access: Any, descr: property, *args: Any, vm: Any = None, cont: Any = None) -> None:
+def raise_missing_accessor(access: Any, descr: property, *args: Any, vm: VM | None = None, cont: Any = None) -> None:
     """Let CPython raise: it alone knows whether the property has a name."""
     try:
         access(descr, *args)
@@ -144,7 +146,7 @@ def raise_missing_accessor(access: Any, descr: property, *args: Any, vm: Any = N
         raise Raised(error) from None
 
 
-def call_special(vm: Any, method: Any, obj: Any, args: tuple[Any, ...], cont: Any) -> None:
+def call_special(vm: VM, method: Any, obj: Any, args: tuple[Any, ...], cont: Any) -> None:
     """Call what the class of `obj` has for a special method: it is bound as any other descriptor."""
     if type(method) in _UNBOUND_METHODS:
         return vm.call(method, (obj, *args), {}, cont)
@@ -158,7 +160,7 @@ _UNBOUND_METHODS = (types.FunctionType, types.MethodDescriptorType, types.Wrappe
 C_METHODS = {types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType}
 
 
-def adopt_entry(vm: Any, value: Any, owner: type) -> Any:
+def adopt_entry(vm: VM, value: Any, owner: type) -> Any:
     """A plain value found on a class: its identity is guarded, what is inside it is adopted."""
     if type(value) is FakeTensor or type(value) in SYMBOLIC or id(value) in vm.heap.by_standin:
         return value
@@ -175,7 +177,7 @@ def adopt_entry(vm: Any, value: Any, owner: type) -> Any:
     return vm.heap.adopt(value, Pinned(value))
 
 
-def read_c_member(vm: Any, descr: Any, obj: Any, cont: Any) -> None:
+def read_c_member(vm: VM, descr: Any, obj: Any, cont: Any) -> None:
     """A C-level attribute: a slot, `__dict__`, `__class__`, `func.__name__`, `exc.args`, ..."""
     name = descr.__name__
     heap = vm.heap
@@ -255,7 +257,7 @@ def read_c_member(vm: Any, descr: Any, obj: Any, cont: Any) -> None:
 _OF_CONTEXTS = frozenset({"saved_tensors", "needs_input_grad"})
 
 
-def _read_context(heap: Any, descr: Any, standin: Any) -> Any:
+def _read_context(heap: Heap, descr: Any, standin: Any) -> Any:
     """A compiled backward reads its `ctx`: each read of what it has saved gives another tuple, of the same tensors."""
     tracker = heap.by_standin[id(standin)]
     place = CallOf(Pinned(descr.__get__), (tracker.source,))

@@ -24,11 +24,12 @@ from stator.interp.numbers import symbolic_numbers
 from stator.interp.objects.assignment import DISCARD
 from stator.interp.objects.list_lengths import knows_item
 from stator.interp.objects.operators import SCALARS, call_slot, is_python_level, refuse_opaque
+from stator.interp.services import VM
 from stator.interp.tensors.tensor_items import get_tensor_item, set_tensor_item, tensor_key
 from stator.interp.torch_function_protocol import own_method
 
 
-def get_item(vm: Any, obj: Any, key: Any, cont: Any = None, own: bool = True) -> None:
+def get_item(vm: VM, obj: Any, key: Any, cont: Any = None, own: bool = True) -> None:
     """`own`: a method that a tensor subclass has for it comes first (not so for Tensor.__getitem__ itself)."""
     if type(obj) is types.MappingProxyType:  # asks its mapping
         obj = mapping_behind(obj)
@@ -72,13 +73,13 @@ def _is_of_tensors(key: Any) -> bool:
     return type(key) is FakeTensor or type(key) is tuple and all(type(part) in (FakeTensor, int) for part in key)
 
 
-def _as_index(vm: Any, tensor: Any, part: Any) -> Any:
+def _as_index(vm: VM, tensor: Any, part: Any) -> Any:
     if type(part) is FakeTensor:
         return part
     return vm.torch_call(torch.full, ((), part), {"dtype": torch.int64, "device": tensor.device})
 
 
-def get_item_native(vm: Any, obj: Any, key: Any, cont: Any) -> None:
+def get_item_native(vm: VM, obj: Any, key: Any, cont: Any) -> None:
     """A C `__getitem__` on a stand-in; what it hands out may still be boxed."""
     heap = vm.heap
     heap.expose_deep(key)
@@ -97,7 +98,7 @@ def get_item_native(vm: Any, obj: Any, key: Any, cont: Any) -> None:
     vm.give(vm.native(operator.getitem, (obj, key)), cont)
 
 
-def _sequence_item(vm: Any, obj: Any, index: int) -> Any:
+def _sequence_item(vm: VM, obj: Any, index: int) -> Any:
     if not knows_item(vm, obj, index):
         vm.heap.expose_length(obj)
     try:
@@ -107,7 +108,7 @@ def _sequence_item(vm: Any, obj: Any, index: int) -> Any:
     return value.force() if type(value) is Box else value
 
 
-def _dict_item(vm: Any, obj: dict[Any, Any], key: Any) -> Any:
+def _dict_item(vm: VM, obj: dict[Any, Any], key: Any) -> Any:
     value = obj.get(key, MISSING)
     if type(value) is Box:
         return value.force()
@@ -119,7 +120,7 @@ def _dict_item(vm: Any, obj: dict[Any, Any], key: Any) -> Any:
     return value
 
 
-def _subscript_class(vm: Any, cls: type, key: Any, cont: Any) -> None:
+def _subscript_class(vm: VM, cls: type, key: Any, cont: Any) -> None:
     """`cls[key]`: the metaclass's `__getitem__`, else `__class_getitem__`."""
     method = find(vm, type(cls), "__getitem__")
     if method is not MISSING:
@@ -134,7 +135,7 @@ def _subscript_class(vm: Any, cls: type, key: Any, cont: Any) -> None:
     vm.call(out[0], (key,), {}, cont)
 
 
-def set_item(vm: Any, obj: Any, key: Any, value: Any, cont: Any = DISCARD, own: bool = True) -> None:
+def set_item(vm: VM, obj: Any, key: Any, value: Any, cont: Any = DISCARD, own: bool = True) -> None:
     cls = type(obj)
     vm.heap.note_write(obj)
     if cls is FakeTensor and own:
@@ -176,7 +177,7 @@ def set_item(vm: Any, obj: Any, key: Any, value: Any, cont: Any = DISCARD, own: 
     vm.give(None, cont)
 
 
-def delete_item(vm: Any, obj: Any, key: Any, cont: Any = DISCARD) -> None:
+def delete_item(vm: VM, obj: Any, key: Any, cont: Any = DISCARD) -> None:
     cls = type(obj)
     if type(key) in symbolic_numbers.INDEXES:
         key = symbolic_numbers.index_key(vm, obj, key)

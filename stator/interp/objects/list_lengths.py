@@ -13,12 +13,13 @@ from typing import Any
 from stator.heap.tracker import Shape
 from stator.interp.lookup import MISSING
 from stator.interp.numbers.symbolic_numbers import attempt
+from stator.interp.services import VM
 from stator.source import CallOf, Pinned
 
 _LISTS = (list, collections.deque)
 
 
-def symbolic_length(vm: Any, value: Any) -> Any:
+def symbolic_length(vm: VM, value: Any) -> Any:
     """The length of a list from outside, if it is left open."""
     if type(value) not in _LISTS:
         return MISSING
@@ -35,7 +36,7 @@ def symbolic_length(vm: Any, value: Any) -> Any:
     return attempt(operator.add, vm.heap.answers[source], added)
 
 
-def knows_item(vm: Any, value: Any, index: int) -> bool:
+def knows_item(vm: VM, value: Any, index: int) -> bool:
     """Whether an item's place in a list from outside does not depend on how long the list is."""
     tracker = vm.heap.by_standin.get(id(value))
     if tracker is None or tracker.shape is not Shape.LIST:

@@ -27,6 +27,7 @@ from stator.interp.objects.operators import (
     run_operator,
     truth,
 )
+from stator.interp.services import VM
 from stator.interp.torch_function_protocol import own_method
 from stator.shapes.symbolic_values import SYMBOLIC, has_unbacked, specialise
 
@@ -39,11 +40,11 @@ class AsBool(Continuation):
     def __init__(self, invert: bool, cont: Any) -> None:
         self.invert, self.cont = invert, cont
 
-    def returned(self, vm: Any, frame: Frame, value: Any) -> None:
+    def returned(self, vm: VM, frame: Frame, value: Any) -> None:
         vm.give(truth(vm, value) != self.invert, self.cont)
 
 
-def contains(vm: Any, container: Any, item: Any, invert: bool, cont: Any = None) -> None:
+def contains(vm: VM, container: Any, item: Any, invert: bool, cont: Any = None) -> None:
     if type(container) is types.MappingProxyType:  # asks its mapping
         container = mapping_behind(container)
     cls = type(container)
@@ -102,7 +103,7 @@ def contains(vm: Any, container: Any, item: Any, invert: bool, cont: Any = None)
     vm.give(run_operator(vm, operator.contains, container, item) != invert, cont)
 
 
-def differs_from_all(vm: Any, table: Any, number: torch.SymInt) -> bool:
+def differs_from_all(vm: VM, table: Any, number: torch.SymInt) -> bool:
     """Whether a number left open is none of the few keys of a table; only that is guarded, not which number it is."""
     if is_python_level(find(vm, type(table), "__contains__")) or vm.heap.is_opaque(table) or has_unbacked(number):
         return False
@@ -113,7 +114,7 @@ def differs_from_all(vm: Any, table: Any, number: torch.SymInt) -> bool:
     return not any(bool(number == (int(key) if type(key) is bool else key)) for key in keys if type(key) in _NUMBERS)
 
 
-def contains_tensor(vm: Any, container: Any, item: Any) -> bool:
+def contains_tensor(vm: VM, container: Any, item: Any) -> bool:
     """A tensor hashes and (in a hash table) compares by identity; that it is another one than the rest is a fact."""
     heap = vm.heap
     mine = heap.by_standin.get(id(item))
@@ -138,7 +139,7 @@ _KEYS = _NUMBERS | {str, bytes, type(None)}
 _RAW_SETS: dict[bool, Any] = {True: set.__iter__, False: frozenset.__iter__}
 
 
-def _search(vm: Any, container: Any, item: Any) -> bool:
+def _search(vm: VM, container: Any, item: Any) -> bool:
     for candidate in vm.collect(container):
         if candidate is item:
             return True

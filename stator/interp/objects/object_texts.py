@@ -23,6 +23,7 @@ from stator.heap.tracker import Shape
 from stator.host.value_kinds import is_a, module_of
 from stator.interp.lookup import MISSING, find
 from stator.interp.objects.shown_names import guard_names
+from stator.interp.services import VM
 from stator.native.table import NativeClass, lookup
 from stator.source import Pinned
 
@@ -32,7 +33,7 @@ _NAMED = (type, types.ModuleType)  # shown by name
 _CONTAINERS = (list, tuple, set, frozenset, collections.deque)
 
 
-def text_of_outside(vm: Any, fn: Any, args: Any) -> Any:
+def text_of_outside(vm: VM, fn: Any, args: Any) -> Any:
     """The text of an outside object with the default repr, with its own address; MISSING where fn(*args) is no such."""
     if not any(fn is whole for whole in _WHOLE) or not args or len(args) > 1 and not _is_empty(args[1]):
         return MISSING
@@ -50,7 +51,7 @@ def _is_empty(spec: Any) -> bool:
     return type(spec) is str and not spec
 
 
-def refuse_addresses(vm: Any, fn: Any, values: Any) -> None:
+def refuse_addresses(vm: VM, fn: Any, values: Any) -> None:
     """Break if the text that fn makes of these values would show the address of a stand-in."""
     if module_of(type(fn)) == "_json":  # an encoder asks for a repr where it is told to
         fn = getattr(fn, "default", None)
@@ -72,7 +73,7 @@ def _asked_first(fn: Any) -> tuple[str, ...]:
     return ("__format__", "__str__") if getattr(fn, "__name__", "") in ("format", "format_map") else ("__str__",)
 
 
-def _slot(vm: Any, asked_first: tuple[str, ...], value: Any) -> Any:
+def _slot(vm: VM, asked_first: tuple[str, ...], value: Any) -> Any:
     """What makes the text: `__repr__`, or a method of the program that is asked first."""
     cls = type(value)
     if cls in CONSTANT_TYPES or cls is FakeTensor:
@@ -83,7 +84,7 @@ def _slot(vm: Any, asked_first: tuple[str, ...], value: Any) -> Any:
     return find(vm, cls, "__repr__")
 
 
-def _check(vm: Any, slot: Any, value: Any, seen: set[int]) -> None:
+def _check(vm: VM, slot: Any, value: Any, seen: set[int]) -> None:
     if slot is None or type(slot) is types.FunctionType or id(value) in seen:
         return
     seen.add(id(value))

@@ -31,6 +31,7 @@ from stator.interp.objects.attributes import tensor_class
 from stator.interp.objects.descriptors import call_special
 from stator.interp.objects.list_lengths import symbolic_length
 from stator.interp.objects.object_texts import refuse_addresses
+from stator.interp.services import VM
 from stator.interp.torch_function_protocol import only_defaults, own_method, refuse_patched
 from stator.shapes.environment import UNKNOWN
 from stator.shapes.symbolic_values import SYMBOLIC, UNREAD, python_type, specialise, unread
@@ -70,13 +71,13 @@ class TryNext(Continuation):
     def __init__(self, candidates: list[Any], fail: Any, cont: Any, compares: bool) -> None:
         self.candidates, self.fail, self.cont, self.compares = candidates, fail, cont, compares
 
-    def returned(self, vm: Any, frame: Frame, value: Any) -> None:
+    def returned(self, vm: VM, frame: Frame, value: Any) -> None:
         if value is not NotImplemented:
             return vm.give(value, self.cont)
         attempt(vm, self.candidates, self.fail, self.cont, self.compares)
 
 
-def attempt(vm: Any, candidates: list[Any], fail: Any, cont: Any, compares: bool = False) -> None:
+def attempt(vm: VM, candidates: list[Any], fail: Any, cont: Any, compares: bool = False) -> None:
     """`compares`: a method whose descriptor raises is none."""
     if not candidates:
         return fail()
@@ -90,7 +91,7 @@ def attempt(vm: Any, candidates: list[Any], fail: Any, cont: Any, compares: bool
     call_slot(vm, method, args, TryNext(rest, fail, cont, compares))
 
 
-def call_slot(vm: Any, method: Any, args: Any, cont: Any) -> None:
+def call_slot(vm: VM, method: Any, args: Any, cont: Any) -> None:
     """Call what a class holds under the name of a special method: a function, a C slot, or a descriptor to bind."""
     if type(method) is types.FunctionType:
         return vm.call_function(method, args, None, cont)
@@ -106,7 +107,7 @@ def is_python_level(method: Any) -> bool:
         and type(method) is not types.MethodDescriptorType
 
 
-def binary(vm: Any, symbol: str, left: Any, right: Any, inplace: bool, cont: Any = None) -> None:
+def binary(vm: VM, symbol: str, left: Any, right: Any, inplace: bool, cont: Any = None) -> None:
     left_type, right_type = type(left), type(right)
     function, inplace_function, stem = BINARY[symbol]
     # `n += tensor` makes a new tensor, and so does `x @= y`: a graph would rebind the name of the left side.
@@ -167,7 +168,7 @@ def binary(vm: Any, symbol: str, left: Any, right: Any, inplace: bool, cont: Any
     attempt(vm, candidates, lambda: _refuse_operands(symbol, left, right, inplace), cont)
 
 
-def numpy_binary(vm: Any, function: Any, left: Any, right: Any, cont: Any) -> None:
+def numpy_binary(vm: VM, function: Any, left: Any, right: Any, cont: Any) -> None:
     """An operator, an array or scalar that the graph holds among its operands."""
     if type(left) is FakeTensor and type(right) in HELD_TYPES or type(right) is FakeTensor and type(left) in HELD_TYPES:
         numbers = [number_of(vm, value) if type(value) in HELD_TYPES else value for value in (left, right)]
@@ -185,7 +186,7 @@ def _refuse_operands(symbol: str, left: Any, right: Any, inplace: bool) -> None:
                            f"'{name_in_errors(type(left))}' and '{name_in_errors(type(right))}'"))
 
 
-def subclass_candidates(vm: Any, stem: str, left: Any, right: Any, inplace: bool) -> list[Any]:
+def subclass_candidates(vm: VM, stem: str, left: Any, right: Any, inplace: bool) -> list[Any]:
     """The methods to ask where a tensor subclass has one of its own for the operator; none where it has not."""
     names = (f"__i{stem}__", f"__{stem}__") if inplace else (f"__{stem}__",)
     if not any(own_method(vm, left, name) for name in names) and own_method(vm, right, f"__r{stem}__") is None:
@@ -193,11 +194,11 @@ def subclass_candidates(vm: Any, stem: str, left: Any, right: Any, inplace: bool
     return binary_candidates(vm, stem, left, right, inplace)
 
 
-def seen_class(vm: Any, value: Any) -> type:
+def seen_class(vm: VM, value: Any) -> type:
     return tensor_class(vm, value) if type(value) is FakeTensor else type(value)
 
 
-def refuse_opaque(vm: Any, *values: Any) -> None:
+def refuse_opaque(vm: VM, *values: Any) -> None:
     for value in values:
         tracker = vm.heap.by_standin.get(id(value))
         if tracker is not None and tracker.shape is Shape.OPAQUE:
@@ -208,7 +209,7 @@ def refuse_opaque(vm: Any, *values: Any) -> None:
             vm.heap.guard(tracker.source, Kind.ID, value)
 
 
-def binary_candidates(vm: Any, stem: str, left: Any, right: Any, inplace: bool) -> list[Any]:
+def binary_candidates(vm: VM, stem: str, left: Any, right: Any, inplace: bool) -> list[Any]:
     """The methods CPython would ask, in order, with their arguments."""
     left_type, right_type = seen_class(vm, left), seen_class(vm, right)
     found: list[Any] = []
@@ -236,7 +237,7 @@ def _joins_sequences(method: Any) -> bool:
     return type(method) is types.WrapperDescriptorType and not hasattr(method.__objclass__, "__radd__")
 
 
-def compare(vm: Any, symbol: str, left: Any, right: Any, cont: Any = None) -> None:
+def compare(vm: VM, symbol: str, left: Any, right: Any, cont: Any = None) -> None:
     left_type, right_type = type(left), type(right)
     function, name, swapped = COMPARE[symbol]
     if left_type in SCALARS and right_type in SCALARS:
@@ -295,7 +296,7 @@ def compare(vm: Any, symbol: str, left: Any, right: Any, cont: Any = None) -> No
     attempt(vm, candidates, fail, cont, compares=True)
 
 
-def _compare_subclasses(vm: Any, symbol: str, left: Any, right: Any, cont: Any) -> None:
+def _compare_subclasses(vm: VM, symbol: str, left: Any, right: Any, cont: Any) -> None:
     _, name, swapped = COMPARE[symbol]
     left_type, right_type = seen_class(vm, left), seen_class(vm, right)
     candidates = [(find(vm, left_type, name), (left, right)), (find(vm, right_type, swapped), (right, left))]
@@ -310,7 +311,7 @@ def _compare_subclasses(vm: Any, symbol: str, left: Any, right: Any, cont: Any) 
     attempt(vm, [each for each in candidates if each[0] is not MISSING], fail, cont, compares=True)
 
 
-def compare_tensor_object(vm: Any, symbol: str, left: Any, right: Any, function: Any, cont: Any) -> None:
+def compare_tensor_object(vm: VM, symbol: str, left: Any, right: Any, function: Any, cont: Any) -> None:
     """A tensor against None, a string, a list: torch decides (usually NotImplemented, then identity)."""
     vm.heap.expose_deep(left)
     vm.heap.expose_deep(right)
@@ -318,7 +319,7 @@ def compare_tensor_object(vm: Any, symbol: str, left: Any, right: Any, function:
     vm.give(vm.torch_call(function, (left, right), None, asked=True), cont)
 
 
-def identical(vm: Any, left: Any, right: Any) -> bool:
+def identical(vm: VM, left: Any, right: Any) -> bool:
     """`left is right`, as the user's objects are."""
     if type(left) in UNREAD or type(right) in UNREAD:
         if left is right or python_type(left) is not python_type(right):
@@ -338,7 +339,7 @@ def identical(vm: Any, left: Any, right: Any) -> bool:
 _PLAIN = frozenset({int, float, bool}) | SYMBOLIC
 
 
-def guard_distinct(vm: Any, left: Any, right: Any) -> None:
+def guard_distinct(vm: VM, left: Any, right: Any) -> None:
     """Two outside objects were told apart: they must stay two."""
     if type(left) is types.MethodType and type(right) is types.MethodType:
         guard_distinct(vm, left.__self__, right.__self__)
@@ -351,7 +352,7 @@ def guard_distinct(vm: Any, left: Any, right: Any) -> None:
         vm.recorder.uncertain.check("is_set_to", False, (left, right), {})
 
 
-def unary(vm: Any, symbol: str, value: Any, cont: Any = None) -> None:
+def unary(vm: VM, symbol: str, value: Any, cont: Any = None) -> None:
     function, name = UNARY[symbol]
     cls = type(value)
     if cls in SCALARS:
@@ -381,7 +382,7 @@ def unary(vm: Any, symbol: str, value: Any, cont: Any = None) -> None:
     vm.give(run_on_arrays(vm, function, (value,)) if cls is ndarray else vm.native(function, (value,)), cont)
 
 
-def truth(vm: Any, value: Any) -> bool:
+def truth(vm: VM, value: Any) -> bool:
     """bool(value); a tensor's truth is data."""
     cls = type(value)
     if cls is bool:
@@ -420,7 +421,7 @@ def truth(vm: Any, value: Any) -> bool:
     return run_on_arrays(vm, bool, (value,)) if cls is ndarray else vm.native(bool, (value,))
 
 
-def tensor_truth(vm: Any, value: Any) -> bool:
+def tensor_truth(vm: VM, value: Any) -> bool:
     if vm.modes.active:
         raise Break("SB002", "the truth of a tensor while a mode sees every operation")
     refuse_patched(vm, "__bool__")
@@ -445,7 +446,7 @@ def tensor_truth(vm: Any, value: Any) -> bool:
     return bool(known)
 
 
-def _slot_sync(vm: Any, method: Any, value: Any) -> Any:
+def _slot_sync(vm: VM, method: Any, value: Any) -> Any:
     out: list[Any] = []
     vm.sync(lambda: call_slot(vm, method, (value,), None), out)
     return out[0]
@@ -467,7 +468,7 @@ class LengthOf(Continuation):
     def __init__(self, cont: Any) -> None:
         self.cont = cont
 
-    def returned(self, vm: Any, frame: Frame, value: Any) -> None:
+    def returned(self, vm: VM, frame: Frame, value: Any) -> None:
         vm.give(check_length(value), self.cont)
 
 
@@ -482,7 +483,7 @@ class _Length:
 # ---------------------------------------------------------------------- items
 
 
-def run_operator(vm: Any, function: Any, left: Any, right: Any) -> Any:
+def run_operator(vm: VM, function: Any, left: Any, right: Any) -> Any:
     if type(left) is ndarray or type(right) is ndarray:
         return run_on_arrays(vm, function, (left, right))
     return vm.native(function, (left, right))

@@ -12,6 +12,7 @@ from typing import Any
 from stator.host.value_kinds import is_a
 from stator.interp.lookup import is_mutable_class
 from stator.interp.objects.class_attributes import guard_member
+from stator.interp.services import VM
 from stator.source import Attr
 
 _NAMES = ("__name__", "__qualname__", "__module__")
@@ -19,7 +20,7 @@ _name_of = type.__dict__["__name__"].__get__
 _qualified_name_of = type.__dict__["__qualname__"].__get__
 
 
-def guard_names(vm: Any, value: Any) -> None:
+def guard_names(vm: VM, value: Any) -> None:
     """A class or a function is called by its name."""
     if is_a(value, type):
         if value not in vm.classes.named and is_mutable_class(value) and id(value) not in vm.fresh:
@@ -30,7 +31,7 @@ def guard_names(vm: Any, value: Any) -> None:
         vm.heap.adopt(value.__qualname__, Attr(vm.heap.source_of(value), "__qualname__"))
 
 
-def guard_names_in(vm: Any, error: BaseException) -> None:
+def guard_names_in(vm: VM, error: BaseException) -> None:
     """The program may read the words of an error: classes of its own that occur in them, or might, keep their names."""
     text = " ".join([part for part in error.args if type(part) is str])
     if not text:

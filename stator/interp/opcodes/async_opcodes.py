@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import types
-from typing import Any
 
+from stator.code.instruction import Instruction
 from stator.host.value_kinds import is_a, name_in_errors
 from stator.interp.frame import Frame, Raised
 from stator.interp.generators.generator_bodies import COROUTINE, ITERABLE_COROUTINE
 from stator.interp.machine import op
+from stator.interp.services import VM
 
 
 @op
-def GET_YIELD_FROM_ITER(vm: Any, frame: Frame, instr: Any) -> None:
+def GET_YIELD_FROM_ITER(vm: VM, frame: Frame, instr: Instruction) -> None:
     value = frame.stack[-1]
     if is_a(value, types.CoroutineType):
         if not frame.code.co_flags & (COROUTINE | ITERABLE_COROUTINE):
@@ -24,7 +25,7 @@ def GET_YIELD_FROM_ITER(vm: Any, frame: Frame, instr: Any) -> None:
 
 
 @op
-def GET_AWAITABLE(vm: Any, frame: Frame, instr: Any) -> None:
+def GET_AWAITABLE(vm: VM, frame: Frame, instr: Instruction) -> None:
     value = frame.stack.pop()
     if is_a(value, types.CoroutineType):
         frame.stack.append(value)
@@ -48,7 +49,7 @@ def GET_AWAITABLE(vm: Any, frame: Frame, instr: Any) -> None:
 
 
 @op
-def GET_AITER(vm: Any, frame: Frame, instr: Any) -> None:
+def GET_AITER(vm: VM, frame: Frame, instr: Instruction) -> None:
     value = frame.stack.pop()
     method = vm.find(type(value), "__aiter__")
     if method is vm.MISSING:
@@ -58,7 +59,7 @@ def GET_AITER(vm: Any, frame: Frame, instr: Any) -> None:
 
 
 @op
-def GET_ANEXT(vm: Any, frame: Frame, instr: Any) -> None:
+def GET_ANEXT(vm: VM, frame: Frame, instr: Instruction) -> None:
     value = frame.stack[-1]
     method = vm.find(type(value), "__anext__")
     if method is vm.MISSING:  # CPython asks when it has the iterator, which is one instruction earlier
@@ -75,7 +76,7 @@ def GET_ANEXT(vm: Any, frame: Frame, instr: Any) -> None:
 
 
 @op
-def END_ASYNC_FOR(vm: Any, frame: Frame, instr: Any) -> None:
+def END_ASYNC_FOR(vm: VM, frame: Frame, instr: Instruction) -> None:
     exc = frame.stack.pop()
     if not is_a(exc, StopAsyncIteration):
         raise Raised(exc, again=True)
@@ -83,7 +84,7 @@ def END_ASYNC_FOR(vm: Any, frame: Frame, instr: Any) -> None:
 
 
 @op
-def BEFORE_ASYNC_WITH(vm: Any, frame: Frame, instr: Any) -> None:
+def BEFORE_ASYNC_WITH(vm: VM, frame: Frame, instr: Instruction) -> None:
     manager = frame.stack.pop()
     name = name_in_errors(type(manager))
     enter = vm.special_method(manager, "__aenter__",

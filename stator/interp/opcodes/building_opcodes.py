@@ -7,6 +7,7 @@ from typing import Any
 
 from torch._subclasses.fake_tensor import FakeTensor
 
+from stator.code.instruction import Instruction
 from stator.heap.box import Box
 from stator.heap.identity_facts import note_compared
 from stator.host.value_kinds import is_a, name_in_errors
@@ -16,6 +17,7 @@ from stator.interp.iteration.polyfills import Again, listed, some_listed
 from stator.interp.lookup import MISSING, find
 from stator.interp.machine import op
 from stator.interp.numbers import symbolic_numbers
+from stator.interp.services import VM
 from stator.shapes.symbolic_values import UNREAD, unread
 
 
@@ -28,17 +30,17 @@ def take(stack: list[Any], count: int) -> list[Any]:
 
 
 @op
-def BUILD_TUPLE(vm: Any, frame: Frame, instr: Any) -> None:
+def BUILD_TUPLE(vm: VM, frame: Frame, instr: Instruction) -> None:
     frame.stack.append(tuple(take(frame.stack, instr.arg)))
 
 
 @op
-def BUILD_LIST(vm: Any, frame: Frame, instr: Any) -> None:
+def BUILD_LIST(vm: VM, frame: Frame, instr: Instruction) -> None:
     frame.stack.append(take(frame.stack, instr.arg))
 
 
 @op
-def BUILD_SET(vm: Any, frame: Frame, instr: Any) -> None:
+def BUILD_SET(vm: VM, frame: Frame, instr: Instruction) -> None:
     items = take(frame.stack, instr.arg)
     result: set[Any] = set()
     for item in items:
@@ -46,14 +48,14 @@ def BUILD_SET(vm: Any, frame: Frame, instr: Any) -> None:
     frame.stack.append(result)
 
 
-def put(vm: Any, target: set[Any], item: Any) -> None:
+def put(vm: VM, target: set[Any], item: Any) -> None:
     vm.heap.expose_deep(item)
     note_compared(vm.heap, (target, item))
     vm.native(set.add, (target, symbolic_numbers.specialise_deep(vm, item)))
 
 
 @op
-def BUILD_MAP(vm: Any, frame: Frame, instr: Any) -> None:
+def BUILD_MAP(vm: VM, frame: Frame, instr: Instruction) -> None:
     items = take(frame.stack, 2 * instr.arg)
     result: dict[Any, Any] = {}
     for i in range(0, len(items), 2):
@@ -61,7 +63,7 @@ def BUILD_MAP(vm: Any, frame: Frame, instr: Any) -> None:
     frame.stack.append(result)
 
 
-def store_key(vm: Any, mapping: dict[Any, Any], key: Any, value: Any) -> None:
+def store_key(vm: VM, mapping: dict[Any, Any], key: Any, value: Any) -> None:
     if type(key) is str or type(key) is int:
         mapping[key] = value
     else:
@@ -71,48 +73,48 @@ def store_key(vm: Any, mapping: dict[Any, Any], key: Any, value: Any) -> None:
 
 
 @op
-def BUILD_CONST_KEY_MAP(vm: Any, frame: Frame, instr: Any) -> None:
+def BUILD_CONST_KEY_MAP(vm: VM, frame: Frame, instr: Instruction) -> None:
     keys = frame.stack.pop()
     frame.stack.append(dict(zip(keys, take(frame.stack, instr.arg), strict=True)))
 
 
 @op
-def BUILD_STRING(vm: Any, frame: Frame, instr: Any) -> None:
+def BUILD_STRING(vm: VM, frame: Frame, instr: Instruction) -> None:
     parts = take(frame.stack, instr.arg)
     frame.stack.append(joined(parts))
 
 
 @op
-def BUILD_SLICE(vm: Any, frame: Frame, instr: Any) -> None:
+def BUILD_SLICE(vm: VM, frame: Frame, instr: Instruction) -> None:
     frame.stack.append(slice(*take(frame.stack, instr.arg)))
 
 
 @op
-def LIST_TO_TUPLE(vm: Any, frame: Frame, instr: Any) -> None:
+def LIST_TO_TUPLE(vm: VM, frame: Frame, instr: Instruction) -> None:
     items = frame.stack.pop()
     vm.heap.expose(items)  # a list that was begun before a graph break is one from outside
     frame.stack.append(tuple(items))
 
 
 @op
-def LIST_APPEND(vm: Any, frame: Frame, instr: Any) -> None:
+def LIST_APPEND(vm: VM, frame: Frame, instr: Instruction) -> None:
     value = frame.stack.pop()
     writable(vm, frame.stack[-instr.arg]).append(value)
 
 
 @op
-def SET_ADD(vm: Any, frame: Frame, instr: Any) -> None:
+def SET_ADD(vm: VM, frame: Frame, instr: Instruction) -> None:
     value = frame.stack.pop()
     put(vm, writable(vm, frame.stack[-instr.arg]), value)
 
 
 @op
-def MAP_ADD(vm: Any, frame: Frame, instr: Any) -> None:
+def MAP_ADD(vm: VM, frame: Frame, instr: Instruction) -> None:
     value, key = frame.stack.pop(), frame.stack.pop()
     store_key(vm, writable(vm, frame.stack[-instr.arg]), key, value)
 
 
-def writable(vm: Any, target: Any) -> Any:
+def writable(vm: VM, target: Any) -> Any:
     """A container that a display fills: begun before a graph break, it may be one of which nothing is known."""
     if type(target) in UNREAD:
         raise unread(target)
@@ -121,7 +123,7 @@ def writable(vm: Any, target: Any) -> Any:
 
 
 @op
-def LIST_EXTEND(vm: Any, frame: Frame, instr: Any) -> None:
+def LIST_EXTEND(vm: VM, frame: Frame, instr: Instruction) -> None:
     iterable = frame.stack.pop()
     target = writable(vm, frame.stack[-instr.arg])
     if type(iterable) is not FakeTensor and not vm.is_iterable(iterable):
@@ -132,7 +134,7 @@ def LIST_EXTEND(vm: Any, frame: Frame, instr: Any) -> None:
 
 
 @op
-def SET_UPDATE(vm: Any, frame: Frame, instr: Any) -> None:
+def SET_UPDATE(vm: VM, frame: Frame, instr: Instruction) -> None:
     iterable = frame.stack.pop()
     if vm.is_python_iterable(iterable):
         return vm.call_own(listed, (iterable,), Again())
@@ -149,7 +151,7 @@ def SET_UPDATE(vm: Any, frame: Frame, instr: Any) -> None:
 
 
 @op
-def DICT_UPDATE(vm: Any, frame: Frame, instr: Any) -> None:
+def DICT_UPDATE(vm: VM, frame: Frame, instr: Instruction) -> None:
     mapping = frame.stack.pop()
     vm.heap.expose(mapping)
     if find(vm, type(mapping), "keys") is MISSING:
@@ -158,7 +160,7 @@ def DICT_UPDATE(vm: Any, frame: Frame, instr: Any) -> None:
     vm.native(dict.update, (frame.stack[-instr.arg], mapping))
 
 
-def function_text(vm: Any, function: Any) -> str:
+def function_text(vm: VM, function: Any) -> str:
     """How CPython names a callable in a TypeError: by its names, or as `str` shows an object that has none."""
     name = vm.optional_attr(function, "__qualname__")
     if name is vm.MISSING:
@@ -168,7 +170,7 @@ def function_text(vm: Any, function: Any) -> str:
 
 
 @op
-def DICT_MERGE(vm: Any, frame: Frame, instr: Any) -> None:
+def DICT_MERGE(vm: VM, frame: Frame, instr: Instruction) -> None:
     mapping = frame.stack.pop()
     target = frame.stack[-instr.arg]
     vm.heap.expose(mapping)
@@ -191,7 +193,7 @@ def DICT_MERGE(vm: Any, frame: Frame, instr: Any) -> None:
 
 
 @op
-def MAKE_FUNCTION(vm: Any, frame: Frame, instr: Any) -> None:
+def MAKE_FUNCTION(vm: VM, frame: Frame, instr: Instruction) -> None:
     stack, flags = frame.stack, instr.arg or 0  # since 3.13 SET_FUNCTION_ATTRIBUTE says the rest
     code = stack.pop()
     closure = stack.pop() if flags & 8 else None
@@ -207,7 +209,7 @@ def MAKE_FUNCTION(vm: Any, frame: Frame, instr: Any) -> None:
     stack.append(function)
 
 
-def make_function(vm: Any, frame: Frame, code: types.CodeType, closure: Any) -> types.FunctionType:
+def make_function(vm: VM, frame: Frame, code: types.CodeType, closure: Any) -> types.FunctionType:
     """A function of the trace, in the frame's own globals; its cells may be given later."""
     if closure is None and code.co_freevars:
         closure = tuple(types.CellType() for _ in code.co_freevars)
@@ -225,7 +227,7 @@ def set_annotations(function: types.FunctionType, annotations: Any) -> None:
 
 
 @op
-def UNPACK_SEQUENCE(vm: Any, frame: Frame, instr: Any) -> None:
+def UNPACK_SEQUENCE(vm: VM, frame: Frame, instr: Instruction) -> None:
     value, count = frame.stack.pop(), instr.arg
     if type(value) is tuple or type(value) is list:
         vm.heap.expose_length(value)
@@ -244,7 +246,7 @@ def UNPACK_SEQUENCE(vm: Any, frame: Frame, instr: Any) -> None:
 
 
 @op
-def UNPACK_EX(vm: Any, frame: Frame, instr: Any) -> None:
+def UNPACK_EX(vm: VM, frame: Frame, instr: Instruction) -> None:
     before, after = instr.arg & 0xFF, instr.arg >> 8
     value = frame.stack.pop()
     if type(value) is not FakeTensor and not vm.is_iterable(value):

@@ -6,25 +6,27 @@ import types
 from typing import Any
 
 from stator.code.handover import handed_over
+from stator.code.instruction import Instruction
 from stator.heap.box import Box
 from stator.interp.frame import NULL, UNBOUND, Frame, Raised
 from stator.interp.machine import also, op
+from stator.interp.services import VM
 
 # ---------------------------------------------------------------------- nothing at all
 
 
 @op
-def NOP(vm: Any, frame: Frame, instr: Any) -> None:
+def NOP(vm: VM, frame: Frame, instr: Instruction) -> None:
     pass
 
 
 @op
-def RESUME(vm: Any, frame: Frame, instr: Any) -> None:
+def RESUME(vm: VM, frame: Frame, instr: Instruction) -> None:
     pass
 
 
 @op
-def PRECALL(vm: Any, frame: Frame, instr: Any) -> None:
+def PRECALL(vm: VM, frame: Frame, instr: Instruction) -> None:
     pass
 
 
@@ -32,28 +34,28 @@ def PRECALL(vm: Any, frame: Frame, instr: Any) -> None:
 
 
 @op
-def POP_TOP(vm: Any, frame: Frame, instr: Any) -> None:
+def POP_TOP(vm: VM, frame: Frame, instr: Instruction) -> None:
     frame.stack.pop()
 
 
 @op
-def PUSH_NULL(vm: Any, frame: Frame, instr: Any) -> None:
+def PUSH_NULL(vm: VM, frame: Frame, instr: Instruction) -> None:
     frame.stack.append(NULL)
 
 
 @op
-def SWAP(vm: Any, frame: Frame, instr: Any) -> None:
+def SWAP(vm: VM, frame: Frame, instr: Instruction) -> None:
     stack, n = frame.stack, instr.arg
     stack[-1], stack[-n] = stack[-n], stack[-1]
 
 
 @op
-def COPY(vm: Any, frame: Frame, instr: Any) -> None:
+def COPY(vm: VM, frame: Frame, instr: Instruction) -> None:
     frame.stack.append(frame.stack[-instr.arg])
 
 
 @op
-def LOAD_CONST(vm: Any, frame: Frame, instr: Any) -> None:
+def LOAD_CONST(vm: VM, frame: Frame, instr: Instruction) -> None:
     frame.stack.append(instr.argval)
 
 
@@ -61,7 +63,7 @@ def LOAD_CONST(vm: Any, frame: Frame, instr: Any) -> None:
 
 
 @op
-def LOAD_FAST(vm: Any, frame: Frame, instr: Any) -> None:
+def LOAD_FAST(vm: VM, frame: Frame, instr: Instruction) -> None:
     value = frame.locals[instr.arg]
     if type(value) is Box:
         if value.forced or instr.index not in handed_over(frame.unit):
@@ -80,34 +82,34 @@ also("LOAD_FAST_CHECK", LOAD_FAST)
 
 
 @op
-def STORE_FAST(vm: Any, frame: Frame, instr: Any) -> None:
+def STORE_FAST(vm: VM, frame: Frame, instr: Instruction) -> None:
     value = frame.stack.pop()
     frame.locals[instr.arg] = UNBOUND if value is NULL else value  # NULL: what LOAD_FAST_AND_CLEAR found unbound
 
 
 @op
-def DELETE_FAST(vm: Any, frame: Frame, instr: Any) -> None:
+def DELETE_FAST(vm: VM, frame: Frame, instr: Instruction) -> None:
     if frame.locals[instr.arg] is UNBOUND:
         raise unbound_local(frame, instr.arg)
     frame.locals[instr.arg] = UNBOUND
 
 
 @op
-def MAKE_CELL(vm: Any, frame: Frame, instr: Any) -> None:
+def MAKE_CELL(vm: VM, frame: Frame, instr: Instruction) -> None:
     value = frame.locals[instr.arg]
     cell = types.CellType() if value is UNBOUND else types.CellType(value)
     frame.locals[instr.arg] = cell
 
 
 @op
-def COPY_FREE_VARS(vm: Any, frame: Frame, instr: Any) -> None:
+def COPY_FREE_VARS(vm: VM, frame: Frame, instr: Instruction) -> None:
     assert frame.func is not None
     for slot, cell in zip(frame.unit.free_slots, vm.closure_of(frame.func), strict=True):
         frame.locals[slot] = cell
 
 
 @op
-def LOAD_CLOSURE(vm: Any, frame: Frame, instr: Any) -> None:
+def LOAD_CLOSURE(vm: VM, frame: Frame, instr: Instruction) -> None:
     frame.stack.append(frame.locals[instr.arg])
 
 
@@ -131,7 +133,7 @@ def unbound_cell(frame: Frame, slot: int) -> Raised:
 
 
 @op
-def LOAD_DEREF(vm: Any, frame: Frame, instr: Any) -> None:
+def LOAD_DEREF(vm: VM, frame: Frame, instr: Instruction) -> None:
     value = read_cell(frame, instr.arg)
     if value is UNBOUND:
         raise unbound_cell(frame, instr.arg)
@@ -139,13 +141,13 @@ def LOAD_DEREF(vm: Any, frame: Frame, instr: Any) -> None:
 
 
 @op
-def STORE_DEREF(vm: Any, frame: Frame, instr: Any) -> None:
+def STORE_DEREF(vm: VM, frame: Frame, instr: Instruction) -> None:
     vm.heap.note_write(frame.locals[instr.arg])
     frame.locals[instr.arg].cell_contents = frame.stack.pop()
 
 
 @op
-def DELETE_DEREF(vm: Any, frame: Frame, instr: Any) -> None:
+def DELETE_DEREF(vm: VM, frame: Frame, instr: Instruction) -> None:
     if read_cell(frame, instr.arg) is UNBOUND:
         raise unbound_cell(frame, instr.arg)
     vm.heap.note_write(frame.locals[instr.arg])

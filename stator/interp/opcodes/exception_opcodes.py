@@ -6,6 +6,7 @@ import types
 from typing import Any
 
 from stator.breaks import Break
+from stator.code.instruction import Instruction
 from stator.guards.guard import Kind
 from stator.host.value_kinds import is_a, name_in_errors
 from stator.interp.frame import Continuation, Frame, Raised, SavedExc
@@ -13,6 +14,7 @@ from stator.interp.lookup import MISSING, ancestors, find, flags_of, is_mutable_
 from stator.interp.machine import op
 from stator.interp.objects.attributes import load_attr
 from stator.interp.objects.descriptors import bind
+from stator.interp.services import VM
 from stator.shapes.symbolic_values import python_type
 from stator.source import CallOf, Pinned
 
@@ -20,7 +22,7 @@ from stator.source import CallOf, Pinned
 
 
 @op
-def RAISE_VARARGS(vm: Any, frame: Frame, instr: Any) -> None:
+def RAISE_VARARGS(vm: VM, frame: Frame, instr: Instruction) -> None:
     if instr.arg == 0:
         current = vm.exc_state.topmost()
         if current is None:
@@ -38,7 +40,7 @@ def RAISE_VARARGS(vm: Any, frame: Frame, instr: Any) -> None:
     raise Raised(vm.set_context(exc), spoken=True)
 
 
-def make_exception(vm: Any, value: Any) -> BaseException:
+def make_exception(vm: VM, value: Any) -> BaseException:
     if is_a(value, type) and issubclass(value, BaseException):
         made = vm.call_sync(value, ())
         if not is_a(made, BaseException):
@@ -51,7 +53,7 @@ def make_exception(vm: Any, value: Any) -> BaseException:
 
 
 @op
-def PUSH_EXC_INFO(vm: Any, frame: Frame, instr: Any) -> None:
+def PUSH_EXC_INFO(vm: VM, frame: Frame, instr: Instruction) -> None:
     exc = frame.stack.pop()
     frame.stack.append(SavedExc(vm.exc_state.value, exc))
     frame.stack.append(exc)
@@ -59,17 +61,17 @@ def PUSH_EXC_INFO(vm: Any, frame: Frame, instr: Any) -> None:
 
 
 @op
-def POP_EXCEPT(vm: Any, frame: Frame, instr: Any) -> None:
+def POP_EXCEPT(vm: VM, frame: Frame, instr: Instruction) -> None:
     vm.exc_state.value = frame.stack.pop().previous
 
 
 @op
-def RERAISE(vm: Any, frame: Frame, instr: Any) -> None:
+def RERAISE(vm: VM, frame: Frame, instr: Instruction) -> None:
     raise Raised(frame.stack.pop(), again=True)
 
 
 @op
-def CHECK_EXC_MATCH(vm: Any, frame: Frame, instr: Any) -> None:
+def CHECK_EXC_MATCH(vm: VM, frame: Frame, instr: Instruction) -> None:
     wanted = frame.stack.pop()
     vm.heap.expose(wanted)
     for cls in wanted if is_a(wanted, tuple) else (wanted,):
@@ -86,7 +88,7 @@ def _with_parts(exc: BaseException) -> list[BaseException]:
 
 
 @op
-def CHECK_EG_MATCH(vm: Any, frame: Frame, instr: Any) -> None:
+def CHECK_EG_MATCH(vm: VM, frame: Frame, instr: Instruction) -> None:
     wanted, exc = frame.stack.pop(), frame.stack.pop()
     for cls in wanted if is_a(wanted, tuple) else (wanted,):
         if not (is_a(cls, type) and issubclass(cls, BaseException)):
@@ -116,7 +118,7 @@ def CHECK_EG_MATCH(vm: Any, frame: Frame, instr: Any) -> None:
 
 
 @op
-def PREP_RERAISE_STAR(vm: Any, frame: Frame, instr: Any) -> None:
+def PREP_RERAISE_STAR(vm: VM, frame: Frame, instr: Instruction) -> None:
     raised, original = frame.stack.pop(), frame.stack.pop()
     vm.heap.expose(raised)  # after a break in a handler, a list from outside
     frame.stack.append(prepare_reraise(original, raised))
@@ -163,7 +165,7 @@ def _merge(original: BaseExceptionGroup, parts: list[Any]) -> Any:
 # ---------------------------------------------------------------------- with
 
 
-def special_method(vm: Any, obj: Any, name: str, text: str) -> Any:
+def special_method(vm: VM, obj: Any, name: str, text: str) -> Any:
     """A bound dunder looked up on the type, or TypeError `text`."""
     found = find(vm, type(obj), name)
     if found is MISSING:
@@ -176,7 +178,7 @@ def special_method(vm: Any, obj: Any, name: str, text: str) -> Any:
 
 
 @op
-def BEFORE_WITH(vm: Any, frame: Frame, instr: Any) -> None:
+def BEFORE_WITH(vm: VM, frame: Frame, instr: Instruction) -> None:
     manager = frame.stack.pop()
     name = name_in_errors(type(manager))
     enter = special_method(vm, manager, "__enter__", f"'{name}' object does not support the context manager protocol")
@@ -187,7 +189,7 @@ def BEFORE_WITH(vm: Any, frame: Frame, instr: Any) -> None:
 
 
 @op
-def WITH_EXCEPT_START(vm: Any, frame: Frame, instr: Any) -> None:
+def WITH_EXCEPT_START(vm: VM, frame: Frame, instr: Instruction) -> None:
     exc = frame.stack[-1]
     leave = frame.stack[-4]
     vm.call(leave, (type(exc), exc, vm.traceback_of(exc)))
@@ -197,16 +199,16 @@ def WITH_EXCEPT_START(vm: Any, frame: Frame, instr: Any) -> None:
 
 
 @op
-def MATCH_MAPPING(vm: Any, frame: Frame, instr: Any) -> None:
+def MATCH_MAPPING(vm: VM, frame: Frame, instr: Instruction) -> None:
     frame.stack.append(_is_collection(vm, frame.stack[-1], 1 << 6))  # Py_TPFLAGS_MAPPING
 
 
 @op
-def MATCH_SEQUENCE(vm: Any, frame: Frame, instr: Any) -> None:
+def MATCH_SEQUENCE(vm: VM, frame: Frame, instr: Instruction) -> None:
     frame.stack.append(_is_collection(vm, frame.stack[-1], 1 << 5))  # Py_TPFLAGS_SEQUENCE
 
 
-def _is_collection(vm: Any, value: Any, flag: int) -> bool:
+def _is_collection(vm: VM, value: Any, flag: int) -> bool:
     """Whether CPython matches the class as a sequence or mapping; registering it with an ABC later changes that."""
     cls = python_type(value)
     if is_mutable_class(cls) and id(cls) not in vm.fresh:
@@ -220,7 +222,7 @@ def collection_flags(cls: type) -> int:
 
 
 @op
-def MATCH_KEYS(vm: Any, frame: Frame, instr: Any) -> None:
+def MATCH_KEYS(vm: VM, frame: Frame, instr: Instruction) -> None:
     keys, subject = frame.stack[-1], frame.stack[-2]
     values: list[Any] | None = []
     seen: set[Any] = set()
@@ -250,17 +252,17 @@ class _Absent(Continuation):
     def __init__(self, out: list[Any]) -> None:
         self.out = out
 
-    def returned(self, vm: Any, frame: Frame, value: Any) -> None:
+    def returned(self, vm: VM, frame: Frame, value: Any) -> None:
         frame.stack.append(value)
 
-    def raised(self, vm: Any, frame: Frame, exc: BaseException) -> bool:
+    def raised(self, vm: VM, frame: Frame, exc: BaseException) -> bool:
         if not is_a(exc, AttributeError):
             return False
         frame.stack.append(_ABSENT)
         return True
 
 
-def optional_attr(vm: Any, obj: Any, name: str) -> Any:
+def optional_attr(vm: VM, obj: Any, name: str) -> Any:
     """An attribute, or MISSING where it does not exist."""
     out: list[Any] = []
     vm.sync(lambda: load_attr(vm, obj, name, _Absent(out)), out)
@@ -268,14 +270,14 @@ def optional_attr(vm: Any, obj: Any, name: str) -> Any:
 
 
 @op
-def MATCH_CLASS(vm: Any, frame: Frame, instr: Any) -> None:
+def MATCH_CLASS(vm: VM, frame: Frame, instr: Instruction) -> None:
     names = frame.stack.pop()
     cls = frame.stack.pop()
     subject = frame.stack.pop()
     frame.stack.append(match_class(vm, subject, cls, names, instr.arg))
 
 
-def match_class(vm: Any, subject: Any, cls: Any, names: tuple[str, ...], positional: int) -> Any:
+def match_class(vm: VM, subject: Any, cls: Any, names: tuple[str, ...], positional: int) -> Any:
     if not is_a(cls, type):
         raise Raised(TypeError("called match pattern must be a class"))
     if not vm.call_sync(isinstance, (subject, cls)):
@@ -309,7 +311,7 @@ def match_class(vm: Any, subject: Any, cls: Any, names: tuple[str, ...], positio
     return tuple(found)
 
 
-def _match_attr(vm: Any, subject: Any, cls: type, name: str, seen: set[str], found: list[Any]) -> bool:
+def _match_attr(vm: VM, subject: Any, cls: type, name: str, seen: set[str], found: list[Any]) -> bool:
     if name in seen:
         raise Raised(TypeError(f"{cls.__name__}() got multiple sub-patterns for attribute '{name}'"))
     seen.add(name)

@@ -9,6 +9,7 @@ import numpy
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
+from stator.code.instruction import Instruction
 from stator.code.opcodes import LOOP_END_SKIP, NULL_LAST
 from stator.heap.box import Box
 from stator.heap.iterators.peekable_iterators import posed_class
@@ -28,6 +29,7 @@ from stator.interp.objects.attributes import LIST_ITERATOR, is_empty_table, load
 from stator.interp.objects.items import delete_item, get_item, set_item
 from stator.interp.objects.membership import contains
 from stator.interp.opcodes.building_opcodes import function_text, take
+from stator.interp.services import VM
 from stator.shapes.symbolic_values import SYMBOLIC, DeferredText, is_unbacked, specialise
 from stator.shapes.varying_values import HELD_TYPES
 
@@ -35,7 +37,7 @@ from stator.shapes.varying_values import HELD_TYPES
 
 
 @op
-def BINARY_OP(vm: Any, frame: Frame, instr: Any) -> None:
+def BINARY_OP(vm: VM, frame: Frame, instr: Instruction) -> None:
     right, left = frame.stack.pop(), frame.stack.pop()
     symbol = instr.argval
     inplace = symbol[-1] == "="
@@ -43,40 +45,40 @@ def BINARY_OP(vm: Any, frame: Frame, instr: Any) -> None:
 
 
 @op
-def COMPARE_OP(vm: Any, frame: Frame, instr: Any) -> None:
+def COMPARE_OP(vm: VM, frame: Frame, instr: Instruction) -> None:
     right, left = frame.stack.pop(), frame.stack.pop()
     operators.compare(vm, instr.argval, left, right)
 
 
 @op
-def IS_OP(vm: Any, frame: Frame, instr: Any) -> None:
+def IS_OP(vm: VM, frame: Frame, instr: Instruction) -> None:
     right, left = frame.stack.pop(), frame.stack.pop()
     frame.stack.append(operators.identical(vm, left, right) != bool(instr.arg))
 
 
 @op
-def CONTAINS_OP(vm: Any, frame: Frame, instr: Any) -> None:
+def CONTAINS_OP(vm: VM, frame: Frame, instr: Instruction) -> None:
     container, item = frame.stack.pop(), frame.stack.pop()
     contains(vm, container, item, bool(instr.arg))
 
 
 @op
-def UNARY_POSITIVE(vm: Any, frame: Frame, instr: Any) -> None:
+def UNARY_POSITIVE(vm: VM, frame: Frame, instr: Instruction) -> None:
     operators.unary(vm, "+", frame.stack.pop())
 
 
 @op
-def UNARY_NEGATIVE(vm: Any, frame: Frame, instr: Any) -> None:
+def UNARY_NEGATIVE(vm: VM, frame: Frame, instr: Instruction) -> None:
     operators.unary(vm, "-", frame.stack.pop())
 
 
 @op
-def UNARY_INVERT(vm: Any, frame: Frame, instr: Any) -> None:
+def UNARY_INVERT(vm: VM, frame: Frame, instr: Instruction) -> None:
     operators.unary(vm, "~", frame.stack.pop())
 
 
 @op
-def UNARY_NOT(vm: Any, frame: Frame, instr: Any) -> None:
+def UNARY_NOT(vm: VM, frame: Frame, instr: Instruction) -> None:
     symbol = truth_as_symbol(vm, frame.stack[-1]) if type(frame.stack[-1]) is FakeTensor else None
     if symbol is not None:
         frame.stack[-1] = torch.sym_not(symbol)
@@ -85,19 +87,19 @@ def UNARY_NOT(vm: Any, frame: Frame, instr: Any) -> None:
 
 
 @op
-def BINARY_SUBSCR(vm: Any, frame: Frame, instr: Any) -> None:
+def BINARY_SUBSCR(vm: VM, frame: Frame, instr: Instruction) -> None:
     key, obj = frame.stack.pop(), frame.stack.pop()
     get_item(vm, obj, key)
 
 
 @op
-def STORE_SUBSCR(vm: Any, frame: Frame, instr: Any) -> None:
+def STORE_SUBSCR(vm: VM, frame: Frame, instr: Instruction) -> None:
     key, obj, value = frame.stack.pop(), frame.stack.pop(), frame.stack.pop()
     set_item(vm, obj, key, value)
 
 
 @op
-def DELETE_SUBSCR(vm: Any, frame: Frame, instr: Any) -> None:
+def DELETE_SUBSCR(vm: VM, frame: Frame, instr: Instruction) -> None:
     key, obj = frame.stack.pop(), frame.stack.pop()
     delete_item(vm, obj, key)
 
@@ -106,7 +108,7 @@ def DELETE_SUBSCR(vm: Any, frame: Frame, instr: Any) -> None:
 
 
 @op
-def LOAD_ATTR(vm: Any, frame: Frame, instr: Any) -> None:
+def LOAD_ATTR(vm: VM, frame: Frame, instr: Instruction) -> None:
     if instr.flag:
         return LOAD_METHOD(vm, frame, instr)
     obj = frame.stack.pop()
@@ -117,13 +119,13 @@ def LOAD_ATTR(vm: Any, frame: Frame, instr: Any) -> None:
 
 
 @op
-def STORE_ATTR(vm: Any, frame: Frame, instr: Any) -> None:
+def STORE_ATTR(vm: VM, frame: Frame, instr: Instruction) -> None:
     obj, value = frame.stack.pop(), frame.stack.pop()
     store_attr(vm, obj, instr.argval, value)
 
 
 @op
-def DELETE_ATTR(vm: Any, frame: Frame, instr: Any) -> None:
+def DELETE_ATTR(vm: VM, frame: Frame, instr: Instruction) -> None:
     delete_attr(vm, frame.stack.pop(), instr.argval)
 
 
@@ -132,7 +134,7 @@ class _PushWithNull(Continuation):
 
     __slots__ = ()
 
-    def returned(self, vm: Any, frame: Frame, value: Any) -> None:
+    def returned(self, vm: VM, frame: Frame, value: Any) -> None:
         frame.stack += (value, NULL)
 
 
@@ -140,7 +142,7 @@ PUSH_WITH_NULL = _PushWithNull()
 
 
 @op
-def LOAD_METHOD(vm: Any, frame: Frame, instr: Any) -> None:
+def LOAD_METHOD(vm: VM, frame: Frame, instr: Instruction) -> None:
     """Push (function, self) where the attribute is a plain method, else a value without a receiver."""
     obj, name = frame.stack.pop(), instr.argval
     if type(obj) not in HELD_TYPES:
@@ -167,22 +169,22 @@ def LOAD_METHOD(vm: Any, frame: Frame, instr: Any) -> None:
 
 
 @op
-def JUMP_FORWARD(vm: Any, frame: Frame, instr: Any) -> None:
+def JUMP_FORWARD(vm: VM, frame: Frame, instr: Instruction) -> None:
     frame.ip = instr.target
 
 
 @op
-def JUMP_BACKWARD(vm: Any, frame: Frame, instr: Any) -> None:
+def JUMP_BACKWARD(vm: VM, frame: Frame, instr: Instruction) -> None:
     frame.ip = instr.target
     vm.tick()
 
 
 @op
-def JUMP_BACKWARD_NO_INTERRUPT(vm: Any, frame: Frame, instr: Any) -> None:
+def JUMP_BACKWARD_NO_INTERRUPT(vm: VM, frame: Frame, instr: Instruction) -> None:
     frame.ip = instr.target
 
 
-def pop_jump(vm: Any, frame: Frame, instr: Any, jump_if: bool) -> None:
+def pop_jump(vm: VM, frame: Frame, instr: Instruction, jump_if: bool) -> None:
     value = frame.stack[-1]
     if type(value) is bool:
         holds = value
@@ -202,30 +204,30 @@ _FROM_GRAPH = SYMBOLIC | {FakeTensor}
 
 
 @op
-def POP_JUMP_IF_FALSE(vm: Any, frame: Frame, instr: Any) -> None:
+def POP_JUMP_IF_FALSE(vm: VM, frame: Frame, instr: Instruction) -> None:
     pop_jump(vm, frame, instr, False)
 
 
 @op
-def POP_JUMP_IF_TRUE(vm: Any, frame: Frame, instr: Any) -> None:
+def POP_JUMP_IF_TRUE(vm: VM, frame: Frame, instr: Instruction) -> None:
     pop_jump(vm, frame, instr, True)
 
 
 @op
-def POP_JUMP_IF_NONE(vm: Any, frame: Frame, instr: Any) -> None:
+def POP_JUMP_IF_NONE(vm: VM, frame: Frame, instr: Instruction) -> None:
     if frame.stack.pop() is None:
         frame.ip = instr.target
 
 
 @op
-def POP_JUMP_IF_NOT_NONE(vm: Any, frame: Frame, instr: Any) -> None:
+def POP_JUMP_IF_NOT_NONE(vm: VM, frame: Frame, instr: Instruction) -> None:
     if frame.stack.pop() is not None:
         frame.ip = instr.target
 
 
 def _backward(handler: Any) -> Any:
     """A conditional jump of 3.11 that closes a loop."""
-    def jump(vm: Any, frame: Frame, instr: Any) -> None:
+    def jump(vm: VM, frame: Frame, instr: Instruction) -> None:
         handler(vm, frame, instr)
         vm.tick()
     return jump
@@ -244,16 +246,16 @@ also("POP_JUMP_BACKWARD_IF_NOT_NONE", _backward(POP_JUMP_IF_NOT_NONE))
 
 
 @op
-def JUMP_IF_FALSE_OR_POP(vm: Any, frame: Frame, instr: Any) -> None:
+def JUMP_IF_FALSE_OR_POP(vm: VM, frame: Frame, instr: Instruction) -> None:
     jump_or_pop(vm, frame, instr, False)
 
 
 @op
-def JUMP_IF_TRUE_OR_POP(vm: Any, frame: Frame, instr: Any) -> None:
+def JUMP_IF_TRUE_OR_POP(vm: VM, frame: Frame, instr: Instruction) -> None:
     jump_or_pop(vm, frame, instr, True)
 
 
-def jump_or_pop(vm: Any, frame: Frame, instr: Any, jump_if: bool) -> None:
+def jump_or_pop(vm: VM, frame: Frame, instr: Instruction, jump_if: bool) -> None:
     value = frame.stack[-1]
     if type(value) in _FROM_GRAPH and capture_branch(vm, frame, instr, value, jump_if, keeps=True):
         return
@@ -267,22 +269,22 @@ def jump_or_pop(vm: Any, frame: Frame, instr: Any, jump_if: bool) -> None:
 
 
 @op
-def KW_NAMES(vm: Any, frame: Frame, instr: Any) -> None:
+def KW_NAMES(vm: VM, frame: Frame, instr: Instruction) -> None:
     frame.kwnames = instr.argval
 
 
 @op
-def CALL(vm: Any, frame: Frame, instr: Any) -> None:
+def CALL(vm: VM, frame: Frame, instr: Instruction) -> None:
     names, frame.kwnames = frame.kwnames, ()
     call(vm, frame, instr.arg, names)
 
 
 @op
-def CALL_KW(vm: Any, frame: Frame, instr: Any) -> None:
+def CALL_KW(vm: VM, frame: Frame, instr: Instruction) -> None:
     call(vm, frame, instr.arg, frame.stack.pop())
 
 
-def call(vm: Any, frame: Frame, count: int, names: tuple[str, ...]) -> None:
+def call(vm: VM, frame: Frame, count: int, names: tuple[str, ...]) -> None:
     """Call what lies below `count` arguments: (NULL, function), (function, NULL) or (function, receiver)."""
     stack = frame.stack
     args = take(stack, count)
@@ -315,7 +317,7 @@ def look_at_arguments(function: Any, args: list[Any], kwargs: dict[str, Any] | N
 
 
 @op
-def CALL_FUNCTION_EX(vm: Any, frame: Frame, instr: Any) -> None:
+def CALL_FUNCTION_EX(vm: VM, frame: Frame, instr: Instruction) -> None:
     stack = frame.stack
     named = instr.arg & 1
     if vm.is_python_iterable(stack[-1 - named]):
@@ -338,14 +340,14 @@ def CALL_FUNCTION_EX(vm: Any, frame: Frame, instr: Any) -> None:
 
 
 @op
-def RETURN_VALUE(vm: Any, frame: Frame, instr: Any) -> None:
+def RETURN_VALUE(vm: VM, frame: Frame, instr: Instruction) -> None:
     value = frame.stack.pop()
     if type(value) is Box and (frame.parent is not None or frame.outer is not None or frame.generator is not None):
         value = value.force()
     give_back(vm, frame, value)
 
 
-def give_back(vm: Any, frame: Frame, value: Any) -> None:
+def give_back(vm: VM, frame: Frame, value: Any) -> None:
     if frame.generator is not None:
         return frame.generator.finished(vm, value)
     vm.leave(frame, value)
@@ -355,17 +357,17 @@ def give_back(vm: Any, frame: Frame, value: Any) -> None:
 
 
 @op
-def GET_ITER(vm: Any, frame: Frame, instr: Any) -> None:
+def GET_ITER(vm: VM, frame: Frame, instr: Instruction) -> None:
     vm.get_iter(frame.stack.pop())
 
 
 @op
-def FOR_ITER(vm: Any, frame: Frame, instr: Any) -> None:
+def FOR_ITER(vm: VM, frame: Frame, instr: Instruction) -> None:
     vm.for_iter(frame, frame.stack[-1], instr.target + LOOP_END_SKIP)
 
 
 @op
-def GET_LEN(vm: Any, frame: Frame, instr: Any) -> None:
+def GET_LEN(vm: VM, frame: Frame, instr: Instruction) -> None:
     frame.stack.append(vm.call_sync(len, (frame.stack[-1],)))
 
 
@@ -373,12 +375,12 @@ def GET_LEN(vm: Any, frame: Frame, instr: Any) -> None:
 
 
 @op
-def FORMAT_VALUE(vm: Any, frame: Frame, instr: Any) -> None:
+def FORMAT_VALUE(vm: VM, frame: Frame, instr: Instruction) -> None:
     spec = frame.stack.pop() if instr.arg & 4 else ""
     format_piece(vm, frame, frame.stack.pop(), instr.arg & 3, spec)
 
 
-def format_piece(vm: Any, frame: Frame, value: Any, conversion: int, spec: Any) -> None:
+def format_piece(vm: VM, frame: Frame, value: Any, conversion: int, spec: Any) -> None:
     """One replacement field of an f-string: !s, !r and !a are the conversions 1 to 3."""
     if type(value) is FakeTensor or is_unbacked(value) or type(spec) is DeferredText:
         return frame.stack.append(text_piece(vm, value, ("", "s", "r", "a")[conversion], spec))

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from stator.breaks import Break
+from stator.code.instruction import Instruction
 from stator.code.intrinsics import intrinsic
 from stator.interp.frame import Frame
 from stator.interp.generators.generator_bodies import kind_of, stopped_inside
@@ -14,49 +15,50 @@ from stator.interp.machine import op
 from stator.interp.opcodes.building_opcodes import LIST_TO_TUPLE
 from stator.interp.opcodes.exception_opcodes import PREP_RERAISE_STAR
 from stator.interp.opcodes.flow_opcodes import UNARY_POSITIVE
+from stator.interp.services import VM
 
 Unary = Callable[[Any, Frame, Any], None]
 Binary = Callable[[Any, Frame, Any, Any], None]
 
 
 @op
-def CALL_INTRINSIC_1(vm: Any, frame: Frame, instr: Any) -> None:
+def CALL_INTRINSIC_1(vm: VM, frame: Frame, instr: Instruction) -> None:
     UNARY[instr.argval](vm, frame, frame.stack.pop())
 
 
 @op
-def CALL_INTRINSIC_2(vm: Any, frame: Frame, instr: Any) -> None:
+def CALL_INTRINSIC_2(vm: VM, frame: Frame, instr: Instruction) -> None:
     second, first = frame.stack.pop(), frame.stack.pop()
     BINARY[instr.argval](vm, frame, first, second)
 
 
 def _refuse(name: str) -> Unary:
     """Not compiled into a function: the interactive prompt's print, `import *`."""
-    def refuse(vm: Any, frame: Frame, value: Any) -> None:
+    def refuse(vm: VM, frame: Frame, value: Any) -> None:
         raise Break("SB011", name)
     return refuse
 
 
-def _stopiteration_error(vm: Any, frame: Frame, exc: Any) -> None:
+def _stopiteration_error(vm: VM, frame: Frame, exc: Any) -> None:
     frame.stack.append(stopped_inside(kind_of(frame.code), exc))
 
 
 def _opcode(handler: Any) -> Callable[..., None]:
     """What 3.11 has an opcode for."""
-    def run(vm: Any, frame: Frame, *values: Any) -> None:
+    def run(vm: VM, frame: Frame, *values: Any) -> None:
         frame.stack += values
         handler(vm, frame, None)
     return run
 
 
-def _set_function_type_params(vm: Any, frame: Frame, function: Any, parameters: Any) -> None:
+def _set_function_type_params(vm: VM, frame: Frame, function: Any, parameters: Any) -> None:
     function.__type_params__ = parameters  # a function of the trace: MAKE_FUNCTION has just made it
     frame.stack.append(function)
 
 
 def _native(name: str) -> Callable[..., None]:
     """Objects of `typing`: made at once, and asking nothing of what they are made from."""
-    def make(vm: Any, frame: Frame, *values: Any) -> None:
+    def make(vm: VM, frame: Frame, *values: Any) -> None:
         made = vm.native_unhooked(intrinsic(name), values)
         vm.functions.type_parameters[id(made)] = (made, name, values)
         frame.stack.append(made)

@@ -7,6 +7,7 @@ import sys
 from typing import Any
 
 from stator.breaks import Break
+from stator.code.instruction import Instruction
 from stator.code.opcodes import NULL_LAST
 from stator.guards.guard import Kind
 from stator.host.value_kinds import is_a
@@ -16,6 +17,7 @@ from stator.interp.lookup import MISSING
 from stator.interp.machine import declined, op
 from stator.interp.objects.attributes import load_attr
 from stator.interp.opcodes.data_opcodes import read_cell, unbound_cell
+from stator.interp.services import VM
 from stator.source import Key, Pinned
 
 
@@ -23,7 +25,7 @@ def name_error(name: str) -> Raised:
     return Raised(NameError(f"name '{name}' is not defined", name=name))
 
 
-def read_global(vm: Any, frame: Frame, name: str) -> Any:
+def read_global(vm: VM, frame: Frame, name: str) -> Any:
     value = frame.scope.read(name)
     if value is MISSING:
         value = vm.heap.scope(builtins.__dict__).read(name)
@@ -31,7 +33,7 @@ def read_global(vm: Any, frame: Frame, name: str) -> Any:
 
 
 @op
-def LOAD_GLOBAL(vm: Any, frame: Frame, instr: Any) -> None:
+def LOAD_GLOBAL(vm: VM, frame: Frame, instr: Instruction) -> None:
     value = frame.scope.seen.get(instr.argval, MISSING) if not frame.scope.overlay else MISSING
     if value is MISSING:
         value = read_global(vm, frame, instr.argval)
@@ -44,18 +46,18 @@ def LOAD_GLOBAL(vm: Any, frame: Frame, instr: Any) -> None:
 
 
 @op
-def STORE_GLOBAL(vm: Any, frame: Frame, instr: Any) -> None:
+def STORE_GLOBAL(vm: VM, frame: Frame, instr: Instruction) -> None:
     frame.scope.write(instr.argval, frame.stack.pop())
 
 
 @op
-def DELETE_GLOBAL(vm: Any, frame: Frame, instr: Any) -> None:
+def DELETE_GLOBAL(vm: VM, frame: Frame, instr: Instruction) -> None:
     if frame.scope.read(instr.argval) is MISSING:
         raise name_error(instr.argval)
     frame.scope.write(instr.argval, MISSING)
 
 
-def read_name(vm: Any, names: Any, name: str) -> Any:
+def read_name(vm: VM, names: Any, name: str) -> Any:
     """A name in a class body's namespace, which a metaclass's `__prepare__` may have made."""
     if type(names) is dict:
         return names.get(name, MISSING)
@@ -68,7 +70,7 @@ def read_name(vm: Any, names: Any, name: str) -> Any:
 
 
 @op
-def LOAD_CLASSDEREF(vm: Any, frame: Frame, instr: Any) -> None:
+def LOAD_CLASSDEREF(vm: VM, frame: Frame, instr: Instruction) -> None:
     name = frame.unit.local_names[instr.arg]
     value = read_name(vm, frame.names, name)
     if value is MISSING:
@@ -79,7 +81,7 @@ def LOAD_CLASSDEREF(vm: Any, frame: Frame, instr: Any) -> None:
 
 
 @op
-def LOAD_NAME(vm: Any, frame: Frame, instr: Any) -> None:
+def LOAD_NAME(vm: VM, frame: Frame, instr: Instruction) -> None:
     value = read_name(vm, frame.names, instr.argval)
     if value is MISSING:
         value = read_global(vm, frame, instr.argval)
@@ -89,7 +91,7 @@ def LOAD_NAME(vm: Any, frame: Frame, instr: Any) -> None:
 
 
 @op
-def STORE_NAME(vm: Any, frame: Frame, instr: Any) -> None:
+def STORE_NAME(vm: VM, frame: Frame, instr: Instruction) -> None:
     value = frame.stack.pop()
     if type(frame.names) is dict:
         frame.names[instr.argval] = value
@@ -98,7 +100,7 @@ def STORE_NAME(vm: Any, frame: Frame, instr: Any) -> None:
 
 
 @op
-def DELETE_NAME(vm: Any, frame: Frame, instr: Any) -> None:
+def DELETE_NAME(vm: VM, frame: Frame, instr: Instruction) -> None:
     try:
         del frame.names[instr.argval]
     except KeyError:
@@ -106,29 +108,29 @@ def DELETE_NAME(vm: Any, frame: Frame, instr: Any) -> None:
 
 
 @op
-def SETUP_ANNOTATIONS(vm: Any, frame: Frame, instr: Any) -> None:
+def SETUP_ANNOTATIONS(vm: VM, frame: Frame, instr: Instruction) -> None:
     if read_name(vm, frame.names, "__annotations__") is MISSING:
         frame.names["__annotations__"] = {}
 
 
 @op
-def LOAD_BUILD_CLASS(vm: Any, frame: Frame, instr: Any) -> None:
+def LOAD_BUILD_CLASS(vm: VM, frame: Frame, instr: Instruction) -> None:
     frame.stack.append(builtins.__build_class__)
 
 
 @op
-def LOAD_ASSERTION_ERROR(vm: Any, frame: Frame, instr: Any) -> None:
+def LOAD_ASSERTION_ERROR(vm: VM, frame: Frame, instr: Instruction) -> None:
     frame.stack.append(AssertionError)
 
 
 @op
-def IMPORT_NAME(vm: Any, frame: Frame, instr: Any) -> None:
+def IMPORT_NAME(vm: VM, frame: Frame, instr: Instruction) -> None:
     fromlist, level = frame.stack.pop(), frame.stack.pop()
     module = import_module(vm, frame, instr.argval, fromlist, level)
     frame.stack.append(module)
 
 
-def import_module(vm: Any, frame: Frame, name: str, fromlist: Any, level: int) -> Any:
+def import_module(vm: VM, frame: Frame, name: str, fromlist: Any, level: int) -> Any:
     """`__import__`; which module a name leads to is guarded in sys.modules."""
     namespace = frame.scope.namespace
     if vm.heap.scope(builtins.__dict__).read("__import__") is not builtins_import:
@@ -156,10 +158,10 @@ class SubmoduleFallback(Continuation):
     def __init__(self, module: Any, name: str) -> None:
         self.module, self.name = module, name
 
-    def returned(self, vm: Any, frame: Frame, value: Any) -> None:
+    def returned(self, vm: VM, frame: Frame, value: Any) -> None:
         frame.stack.append(value)
 
-    def raised(self, vm: Any, frame: Frame, exc: BaseException) -> bool:
+    def raised(self, vm: VM, frame: Frame, exc: BaseException) -> bool:
         if not is_a(exc, AttributeError):
             return False
         package = getattr(self.module, "__name__", "<unknown module name>")
@@ -175,7 +177,7 @@ class SubmoduleFallback(Continuation):
 
 
 @op
-def IMPORT_FROM(vm: Any, frame: Frame, instr: Any) -> None:
+def IMPORT_FROM(vm: VM, frame: Frame, instr: Instruction) -> None:
     module = frame.stack[-1]
     load_attr(vm, module, instr.argval, SubmoduleFallback(module, instr.argval))
 

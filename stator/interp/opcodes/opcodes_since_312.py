@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from stator.code.instruction import Instruction
 from stator.code.opcodes import NULL_LAST
 from stator.heap.box import Box
 from stator.host.value_kinds import is_a
@@ -17,12 +18,13 @@ from stator.interp.opcodes.building_opcodes import make_function, set_annotation
 from stator.interp.opcodes.data_opcodes import read_cell, unbound_cell, unbound_local
 from stator.interp.opcodes.flow_opcodes import PUSH_WITH_NULL, format_piece, give_back
 from stator.interp.opcodes.name_opcodes import name_error, read_global, read_name
+from stator.interp.services import VM
 
 # ---------------------------------------------------------------------- locals and names
 
 
 @op
-def LOAD_FAST_AND_CLEAR(vm: Any, frame: Frame, instr: Any) -> None:
+def LOAD_FAST_AND_CLEAR(vm: VM, frame: Frame, instr: Instruction) -> None:
     """Put a variable aside while an inlined comprehension has one of the same name."""
     value = frame.locals[instr.arg]
     frame.stack.append(NULL if value is UNBOUND else value)
@@ -44,33 +46,33 @@ def _store(frame: Frame, slot: int) -> None:
 
 
 @op
-def LOAD_FAST_LOAD_FAST(vm: Any, frame: Frame, instr: Any) -> None:
+def LOAD_FAST_LOAD_FAST(vm: VM, frame: Frame, instr: Instruction) -> None:
     first, second = instr.argval
     _load(frame, first)
     _load(frame, second)
 
 
 @op
-def STORE_FAST_LOAD_FAST(vm: Any, frame: Frame, instr: Any) -> None:
+def STORE_FAST_LOAD_FAST(vm: VM, frame: Frame, instr: Instruction) -> None:
     stored, loaded = instr.argval
     _store(frame, stored)
     _load(frame, loaded)
 
 
 @op
-def STORE_FAST_STORE_FAST(vm: Any, frame: Frame, instr: Any) -> None:
+def STORE_FAST_STORE_FAST(vm: VM, frame: Frame, instr: Instruction) -> None:
     first, second = instr.argval
     _store(frame, first)
     _store(frame, second)
 
 
 @op
-def LOAD_LOCALS(vm: Any, frame: Frame, instr: Any) -> None:
+def LOAD_LOCALS(vm: VM, frame: Frame, instr: Instruction) -> None:
     frame.stack.append(frame.names)
 
 
 @op
-def LOAD_FROM_DICT_OR_DEREF(vm: Any, frame: Frame, instr: Any) -> None:
+def LOAD_FROM_DICT_OR_DEREF(vm: VM, frame: Frame, instr: Instruction) -> None:
     value = read_name(vm, frame.stack.pop(), frame.unit.local_names[instr.arg])
     if value is MISSING:
         value = read_cell(frame, instr.arg)
@@ -80,7 +82,7 @@ def LOAD_FROM_DICT_OR_DEREF(vm: Any, frame: Frame, instr: Any) -> None:
 
 
 @op
-def LOAD_FROM_DICT_OR_GLOBALS(vm: Any, frame: Frame, instr: Any) -> None:
+def LOAD_FROM_DICT_OR_GLOBALS(vm: VM, frame: Frame, instr: Instruction) -> None:
     value = read_name(vm, frame.stack.pop(), instr.argval)
     if value is MISSING:
         value = read_global(vm, frame, instr.argval)
@@ -93,13 +95,13 @@ def LOAD_FROM_DICT_OR_GLOBALS(vm: Any, frame: Frame, instr: Any) -> None:
 
 
 @op
-def BINARY_SLICE(vm: Any, frame: Frame, instr: Any) -> None:
+def BINARY_SLICE(vm: VM, frame: Frame, instr: Instruction) -> None:
     stop, start, obj = frame.stack.pop(), frame.stack.pop(), frame.stack.pop()
     get_item(vm, obj, slice(start, stop))
 
 
 @op
-def STORE_SLICE(vm: Any, frame: Frame, instr: Any) -> None:
+def STORE_SLICE(vm: VM, frame: Frame, instr: Instruction) -> None:
     stop, start, obj, value = (frame.stack.pop() for _ in range(4))
     set_item(vm, obj, slice(start, stop), value)
 
@@ -112,7 +114,7 @@ class SuperMade(Continuation):
     def __init__(self, name: str, method: bool) -> None:
         self.name, self.method = name, method
 
-    def returned(self, vm: Any, frame: Frame, value: Any) -> None:
+    def returned(self, vm: VM, frame: Frame, value: Any) -> None:
         if self.method and NULL_LAST:
             return load_attr(vm, value, self.name, PUSH_WITH_NULL)
         if self.method:
@@ -121,7 +123,7 @@ class SuperMade(Continuation):
 
 
 @op
-def LOAD_SUPER_ATTR(vm: Any, frame: Frame, instr: Any) -> None:
+def LOAD_SUPER_ATTR(vm: VM, frame: Frame, instr: Instruction) -> None:
     obj, cls, function = frame.stack.pop(), frame.stack.pop(), frame.stack.pop()
     # What a global named `super` holds is called as the program wrote it; the real one is told what it would find.
     args = (cls, obj) if function is super or instr.arg & 2 else ()
@@ -129,7 +131,7 @@ def LOAD_SUPER_ATTR(vm: Any, frame: Frame, instr: Any) -> None:
 
 
 @op
-def SET_FUNCTION_ATTRIBUTE(vm: Any, frame: Frame, instr: Any) -> None:
+def SET_FUNCTION_ATTRIBUTE(vm: VM, frame: Frame, instr: Instruction) -> None:
     function, value = frame.stack.pop(), frame.stack.pop()
     if instr.arg == 8:  # the closure comes first, before anything else was said of the function
         del vm.fresh[id(function)]
@@ -147,23 +149,23 @@ def SET_FUNCTION_ATTRIBUTE(vm: Any, frame: Frame, instr: Any) -> None:
 
 
 @op
-def RETURN_CONST(vm: Any, frame: Frame, instr: Any) -> None:
+def RETURN_CONST(vm: VM, frame: Frame, instr: Instruction) -> None:
     give_back(vm, frame, instr.argval)
 
 
 @op
-def END_FOR(vm: Any, frame: Frame, instr: Any) -> None:
+def END_FOR(vm: VM, frame: Frame, instr: Instruction) -> None:
     raise AssertionError("an exhausted FOR_ITER goes past its END_FOR")
 
 
 @op
-def END_SEND(vm: Any, frame: Frame, instr: Any) -> None:
+def END_SEND(vm: VM, frame: Frame, instr: Instruction) -> None:
     value = frame.stack.pop()
     frame.stack[-1] = value
 
 
 @op
-def CLEANUP_THROW(vm: Any, frame: Frame, instr: Any) -> None:
+def CLEANUP_THROW(vm: VM, frame: Frame, instr: Instruction) -> None:
     """An exception thrown into a delegating generator came back out of the delegate."""
     exc = frame.stack.pop()
     if not is_a(exc, StopIteration):
@@ -175,21 +177,21 @@ def CLEANUP_THROW(vm: Any, frame: Frame, instr: Any) -> None:
 
 
 @op
-def TO_BOOL(vm: Any, frame: Frame, instr: Any) -> None:
+def TO_BOOL(vm: VM, frame: Frame, instr: Instruction) -> None:
     frame.stack.append(operators.truth(vm, frame.stack.pop()))
 
 
 @op
-def CONVERT_VALUE(vm: Any, frame: Frame, instr: Any) -> None:
+def CONVERT_VALUE(vm: VM, frame: Frame, instr: Instruction) -> None:
     format_piece(vm, frame, frame.stack.pop(), instr.arg, "")
 
 
 @op
-def FORMAT_SIMPLE(vm: Any, frame: Frame, instr: Any) -> None:
+def FORMAT_SIMPLE(vm: VM, frame: Frame, instr: Instruction) -> None:
     format_piece(vm, frame, frame.stack.pop(), 0, "")
 
 
 @op
-def FORMAT_WITH_SPEC(vm: Any, frame: Frame, instr: Any) -> None:
+def FORMAT_WITH_SPEC(vm: VM, frame: Frame, instr: Instruction) -> None:
     spec = frame.stack.pop()
     format_piece(vm, frame, frame.stack.pop(), 0, spec)

@@ -10,6 +10,7 @@ import itertools
 from typing import Any
 
 from stator.guards.guard import Guard, Kind
+from stator.heap.heap import Heap
 from stator.source import CallOf, Source, parents
 
 RELATIONS = frozenset({Kind.ALIAS, Kind.NOT_ALIAS})
@@ -23,7 +24,7 @@ _NONE: set[Any] = set()
 class FactIndex:
     """The facts of one trace so far."""
 
-    def __init__(self, heap: Any) -> None:
+    def __init__(self, heap: Heap) -> None:
         self.heap = heap
         self.below: dict[Source, list[Source]] = {}
         self.guards: dict[Source, list[tuple[int, Guard]]] = {}

@@ -34,6 +34,7 @@ from stator.interp.handled_errors import note
 from stator.interp.mutation_check import changed_state
 from stator.interp.replay.fact_index import FactIndex
 from stator.interp.replay.replay_template import Template, Unlike, build
+from stator.interp.services import VM
 from stator.source import Pinned, Source
 
 SMALLEST = 4  # operations of a segment: below that, interpreting it costs less than comparing
@@ -82,7 +83,7 @@ class Segment:
 class Replay:
     """The segments of one trace."""
 
-    def __init__(self, vm: Any) -> None:
+    def __init__(self, vm: VM) -> None:
         self.vm = vm
         self.segments: dict[Any, list[Segment]] = {}
         self.index = FactIndex(vm.heap)
@@ -128,14 +129,14 @@ class Replay:
             frame.segment = segment
             segment.held = (segment.held, known)
 
-    def begin(self, tracker: Any, tensors: list[Any], objects: set[int], held: Any) -> Segment:
+    def begin(self, tracker: VariableTracker, tensors: list[Any], objects: set[int], held: Any) -> Segment:
         vm = self.vm
         recorder = vm.recorder
         return Segment(tracker.source, type(tracker.original), vm.stack_trace(), tensors, objects, held,
                        Extent(recorder.graph._root._prev, len(recorder.inputs)), vm.steps, vm.progress.jumps,
                        self.mark())
 
-    def is_small(self, tracker: Any) -> bool:
+    def is_small(self, tracker: VariableTracker) -> bool:
         """Whether another module of the class had less to do than is worth comparing, and this one has no parts."""
         return type(tracker.original) in self.small \
             and not (instance_dict(tracker.original) or {}).get("_modules", True)
@@ -220,7 +221,7 @@ class Replay:
 
     # ------------------------------------------------------------------ playing
 
-    def attempt(self, segment: Segment, tracker: Any, tensors: list[Any]) -> Any:
+    def attempt(self, segment: Segment, tracker: VariableTracker, tensors: list[Any]) -> Any:
         """The value of the call, if the segment can be played for this module; nothing was changed if not."""
         vm = self.vm
         if vm.steps < vm.stop_step <= vm.steps + segment.steps or segment.template is False:
@@ -392,7 +393,7 @@ def given_tuples(held: Any) -> set[int]:
     return found
 
 
-def plain_value(vm: Any, value: Any, tensors: list[Any], given: set[int]) -> bool:
+def plain_value(vm: VM, value: Any, tensors: list[Any], given: set[int]) -> bool:
     """Whether the result of a segment can be made again: tensors without a history, constants that are but one."""
     if type(value) is tuple:
         return id(value) not in vm.heap.by_standin and id(value) not in given \

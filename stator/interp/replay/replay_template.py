@@ -22,6 +22,7 @@ from stator.guards.lower import lower
 from stator.guards.pattern import Pattern, Said
 from stator.heap.tracker import MOVING, Shape
 from stator.interp.replay.fact_index import RELATIONS, FactIndex
+from stator.interp.services import VM
 from stator.source import DictOf, Local, Pinned, Source, root_of
 
 SELF = Local("self", 0)
@@ -87,7 +88,7 @@ class Template:
         return {(guard.source, guard.kind, guard.value) for guard in found}
 
 
-def build(vm: Any, segment: Any, changed: set[int], index: FactIndex) -> Template:
+def build(vm: VM, segment: Any, changed: set[int], index: FactIndex) -> Template:
     """The template of a finished segment; `changed`: the records of objects that the program has changed."""
     index.update()
     found = index.under(segment.source)
@@ -102,7 +103,7 @@ def build(vm: Any, segment: Any, changed: set[int], index: FactIndex) -> Templat
     return template
 
 
-def collect_holdings(vm: Any, template: Template, changed: set[int], index: FactIndex, found: list[Source]) -> None:
+def collect_holdings(vm: VM, template: Template, changed: set[int], index: FactIndex, found: list[Source]) -> None:
     last = template.segment.end.trackers
     for number, tracker in [item for source in found for item in index.trackers.get(source, ())]:
         if number < last and tracker.part_of is None:
@@ -149,7 +150,7 @@ def starts_at(source: Source, root: Source) -> bool:
     return step == root
 
 
-def collect_inputs(vm: Any, template: Template) -> None:
+def collect_inputs(vm: VM, template: Template) -> None:
     places = {id(holding.tracker): number for number, holding in enumerate(template.holdings)}
     for each in vm.recorder.inputs[template.segment.begin.inputs:template.segment.end.inputs]:
         tracker = vm.heap.by_standin.get(id(each.fake))
@@ -175,7 +176,7 @@ def suffix_of(source: Source, root: Source) -> str | None:
     return name_parts(rest) if rest and name_parts(rest[0]) != rest[0] else None
 
 
-def guard_program(vm: Any, template: Template) -> Any:
+def guard_program(vm: VM, template: Template) -> Any:
     """The facts as a program on the module; `values` answers the objects that it holds."""
     said = Said(template.pattern, SELF)
     outside = {tracker.source: tracker for tracker in vm.heap.trackers} if template.relations else {}

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from stator.host.mechanism import Mechanism
+from stator.interp.services import VM
 from stator.interp.state.capture_policy import CapturePolicy, ModeState
 from stator.interp.state.class_state import ClassState, FunctionState, IdentityState
 from stator.interp.state.effect_state import EffectState, ResidualState, WarningState
@@ -40,22 +41,22 @@ class Mechanisms:
         return self.policy.turned_off
 
 
-def fingerprints(vm: Any, of_graph: bool = True) -> list[Any]:
+def fingerprints(vm: VM, of_graph: bool = True) -> list[Any]:
     """State of all mechanisms, to be compared with a later one; not `of_graph`: without notes that the graph holds."""
     with torch._C.DisableTorchFunction():
         return [each.fingerprint() for each in vm.mechanisms if of_graph or not each.feeds_graph]
 
 
-def has_changes(vm: Any) -> bool:
+def has_changes(vm: VM) -> bool:
     """Whether the trace has changed namespaces, classes, settings or the bookkeeping of outside tensors."""
     return any(each.has_changes() for each in vm.mechanisms)
 
 
-def undo(vm: Any) -> None:
+def undo(vm: VM) -> None:
     for each in vm.mechanisms:
         each.undo()
 
 
-def clear(vm: Any) -> None:
+def clear(vm: VM) -> None:
     for each in vm.mechanisms:
         each.clear()

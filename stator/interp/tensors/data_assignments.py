@@ -18,6 +18,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from stator.breaks import Break
 from stator.graph.metadata.propagation import ExactNeeded
 from stator.graph.metadata.tensor_classes import PLAIN_CLASSES
+from stator.interp.services import VM
 from stator.strategy import Strategy
 
 ASSIGNED = "assignment to Tensor.data"  # a cause of breaks
@@ -36,7 +37,7 @@ class DataNote:
     in_its_place: list[fx.Node] = field(default_factory=list)
 
 
-def assign(vm: Any, fake: Any, value: Any) -> None:
+def assign(vm: VM, fake: Any, value: Any) -> None:
     note = vm.tensors.data.get(id(fake))
     with torch._C.DisableTorchFunction():
         if has_memory_of(value, fake if note is None else note.value):
@@ -65,7 +66,7 @@ def assign(vm: Any, fake: Any, value: Any) -> None:
     recorder.nodes[id(fake)] = used_again if wants_grad else recorder.node_of(value)
 
 
-def owner_of_memory(vm: Any, value: Any, apart: bool) -> Any:
+def owner_of_memory(vm: VM, value: Any, apart: bool) -> Any:
     """A tensor that lies where `value` does now, and stays there: one from outside may be moved later.
 
     `apart`: one of its own, whose uses in the graph are those of the tensor that gets the memory.
@@ -87,7 +88,7 @@ def has_memory_of(value: Any, fake: Any) -> bool:
         and value.untyped_storage()._cdata == fake.untyped_storage()._cdata
 
 
-def require_notable(vm: Any, fake: Any, value: Any) -> None:
+def require_notable(vm: VM, fake: Any, value: Any) -> None:
     """Break where the residual's assignment would not be the program's."""
     tracker, recorder = vm.heap.by_standin.get(id(fake)), vm.recorder
     if tracker is None or Strategy.DATA_ASSIGNMENTS in vm.turned_off or type(value) is not FakeTensor or value is fake \
@@ -117,13 +118,13 @@ def name_of_use(node: fx.Node) -> str:
     return node.target if type(node.target) is str else getattr(node.target, "__name__", "")
 
 
-def current(vm: Any, fake: Any, name: str) -> Any:
+def current(vm: VM, fake: Any, name: str) -> Any:
     """What to ask for an attribute of a tensor: of one with other memory, the owner of that memory has `data`."""
     note = vm.tensors.data.get(id(fake)) if name == "data" else None
     return fake if note is None else note.value
 
 
-def settle(vm: Any, outputs: list[Any]) -> None:
+def settle(vm: VM, outputs: list[Any]) -> None:
     """A backward pass sees the new memory of a tensor that autograd has kept, which a compiler would not know."""
     with torch._C.DisableTorchFunction():
         differentiable = any(type(each) is FakeTensor and each.requires_grad for each in outputs)

@@ -19,6 +19,7 @@ from stator.breaks import Break
 from stator.graph.metadata.propagation import ExactNeeded
 from stator.guards.guard import Kind
 from stator.heap.tracker import Shape
+from stator.interp.services import VM
 from stator.source import CallOf, Pinned
 from stator.strategy import Strategy
 
@@ -34,7 +35,7 @@ class GradFlag:
     uses: int = 0  # of the leaf by the graph, when the flag changed last
 
 
-def may_be_noted(vm: Any, fake: Any) -> bool:
+def may_be_noted(vm: VM, fake: Any) -> bool:
     hooked = any(hook is not None and hook.tensor is fake for _, hook in vm.autograd.hooks.values())
     with torch._C.DisableTorchFunction():
         changed = bool(vm.recorder.version_of(fake))
@@ -42,7 +43,7 @@ def may_be_noted(vm: Any, fake: Any) -> bool:
         and not hooked and not changed
 
 
-def note(vm: Any, fake: Any, value: bool) -> None:
+def note(vm: VM, fake: Any, value: bool) -> None:
     node = vm.recorder.node_of(fake)
     uses = len(node.users)
     if uses and vm.recorder.propagation.enabled:
@@ -64,13 +65,13 @@ def note(vm: Any, fake: Any, value: bool) -> None:
         fake.requires_grad_(value)
 
 
-def require_unused(vm: Any, flag: GradFlag) -> None:
+def require_unused(vm: VM, flag: GradFlag) -> None:
     """Since its flag changed after a use, the graph must not have used the leaf again."""
     if flag.final is not flag.entry and len(vm.recorder.node_of(flag.leaf).users) != flag.uses:
         raise Break("SB016", f"requires_grad becomes {flag.final} between two uses", turn_off=Strategy.LEAF_FLAGS)
 
 
-def settle(vm: Any) -> list[GradFlag]:
+def settle(vm: VM) -> list[GradFlag]:
     """The notes at the end of a trace; the fakes are as the graph finds the leaves."""
     for flag in vm.tensors.flags.values():
         require_unused(vm, flag)
@@ -83,7 +84,7 @@ def settle(vm: Any) -> list[GradFlag]:
     return list(vm.tensors.flags.values())
 
 
-def guard_bases(vm: Any) -> None:
+def guard_bases(vm: VM) -> None:
     """Guard that no other tensor of the call is a view of a noted leaf; a Parameter is no view."""
     leaves = [vm.heap.by_standin[key] for key in vm.tensors.flags]
     others = [tracker for tracker in vm.heap.trackers if tracker.shape is Shape.TENSOR

@@ -12,12 +12,13 @@ from typing import Any
 import torch
 
 from stator.breaks import Break
+from stator.interp.services import VM
 from stator.shapes.symbolic_values import SYMBOLIC, as_integer
 
 SEQUENCES = frozenset({list, tuple, torch.Size})
 
 
-def make_tensor(vm: Any, function: Any, args: Any, kwargs: Any) -> Any:
+def make_tensor(vm: VM, function: Any, args: Any, kwargs: Any) -> Any:
     """torch.tensor(n) would ask for the number; a fill does not."""
     data = args[0] if args else kwargs.get("data")
     if type(data) in SEQUENCES and len(args) == 1:
@@ -32,7 +33,7 @@ def make_tensor(vm: Any, function: Any, args: Any, kwargs: Any) -> Any:
 _DTYPES: dict[type, Any] = {torch.SymInt: torch.int64, torch.SymBool: torch.bool}
 
 
-def _filled(vm: Any, number: Any, kwargs: Any) -> Any:
+def _filled(vm: VM, number: Any, kwargs: Any) -> Any:
     settings = {key: value for key, value in kwargs.items() if key != "data"}
     if settings.get("dtype") is None:
         settings["dtype"] = _DTYPES.get(type(number)) or torch.get_default_dtype()
@@ -52,7 +53,7 @@ def _numbers_in(data: Any) -> Iterator[Any]:
             yield item
 
 
-def _stacked(vm: Any, data: Any, kwargs: Any) -> Any:
+def _stacked(vm: VM, data: Any, kwargs: Any) -> Any:
     """torch.tensor([[n], [2.0]]): its numbers one by one, stacked as they are nested."""
     numbers = list(_numbers_in(data))
     if any(type(item) not in SYMBOLIC and type(item) not in (int, float, bool) for item in numbers):
@@ -64,7 +65,7 @@ def _stacked(vm: Any, data: Any, kwargs: Any) -> Any:
     return _stack(vm, data, kwargs)
 
 
-def _stack(vm: Any, data: Any, kwargs: Any) -> Any:
+def _stack(vm: VM, data: Any, kwargs: Any) -> Any:
     if not data or any((type(item) in SEQUENCES) != (type(data[0]) in SEQUENCES) for item in data):
         raise Break("SB003", "a tensor made of uneven lists with symbolic numbers")
     rows = [_stack(vm, item, kwargs) if type(item) in SEQUENCES else _filled(vm, as_integer(item), kwargs)

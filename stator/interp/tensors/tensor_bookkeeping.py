@@ -18,7 +18,9 @@ from torch._subclasses.fake_tensor import FakeTensor
 from stator.breaks import Break
 from stator.guards.guard import Kind
 from stator.guards.tensor_meta import tensor_meta
+from stator.heap.tracker import VariableTracker
 from stator.interp.frame import Raised
+from stator.interp.services import VM
 from stator.interp.tensors import data_assignments
 from stator.interp.tensors.grad_flags import may_be_noted, note
 from stator.interp.tensors.tensor_copies import set_flag
@@ -35,7 +37,7 @@ _AUTOGRAD = frozenset({"_backward_hooks", "_post_accumulate_grad_hooks", "output
                        "grad_dtype"})
 
 
-def guard_offsets(vm: Any) -> None:
+def guard_offsets(vm: VM) -> None:
     """Guard where each input met so far lies in its storage."""
     for graph_input in vm.recorder.inputs:
         if graph_input.tensor is not None:  # not a number
@@ -44,7 +46,7 @@ def guard_offsets(vm: Any) -> None:
                 vm.recorder.meta_of(graph_input.tensor, graph_input.fake), storage_offset=meta.storage_offset))
 
 
-def guard_storage_sizes(vm: Any) -> None:
+def guard_storage_sizes(vm: VM) -> None:
     """Guard how large the storages of the inputs met so far are."""
     for graph_input in vm.recorder.inputs:
         if graph_input.tensor is not None:
@@ -58,7 +60,7 @@ def storage_size(tensor: Any) -> int:
         return size
 
 
-def read(vm: Any, fake: Any, name: str) -> Any:
+def read(vm: VM, fake: Any, name: str) -> Any:
     """The value of a bookkeeping attribute; NOT_NOTED where `name` is none."""
     tracker = vm.heap.by_standin.get(id(fake))
     if name == "grad" or name == "_grad":
@@ -89,14 +91,14 @@ def read(vm: Any, fake: Any, name: str) -> Any:
     return NOT_NOTED
 
 
-def behind_autograd(vm: Any, code: str, detail: str) -> Break:
+def behind_autograd(vm: VM, code: str, detail: str) -> Break:
     """A break after a graph that no compiler may have: the answer is in autograd's own record of each operation."""
     if vm.recorder.backend.in_order or Strategy.COMPILER in vm.turned_off:
         return Break(code, detail)
     return Break(code, detail, turn_off=Strategy.COMPILER)
 
 
-def is_leaf(vm: Any, fake: Any, tracker: Any) -> bool:
+def is_leaf(vm: VM, fake: Any, tracker: VariableTracker) -> bool:
     with torch._C.DisableTorchFunction():
         if tracker is None:
             return fake.is_leaf
@@ -106,7 +108,7 @@ def is_leaf(vm: Any, fake: Any, tracker: Any) -> bool:
     return leaf
 
 
-def _read_grad(vm: Any, fake: Any, tracker: Any) -> Any:
+def _read_grad(vm: VM, fake: Any, tracker: VariableTracker) -> Any:
     if id(fake) in vm.tensors.grads:
         return vm.tensors.grads[id(fake)][1]
     if not is_leaf(vm, fake, tracker) and not keeps_gradient(vm, fake, tracker):
@@ -118,7 +120,7 @@ def _read_grad(vm: Any, fake: Any, tracker: Any) -> Any:
     return vm.heap.adopt(grad, Attr(tracker.source, "grad"))
 
 
-def keeps_gradient(vm: Any, fake: Any, tracker: Any) -> bool:
+def keeps_gradient(vm: VM, fake: Any, tracker: VariableTracker) -> bool:
     """Whether retain_grad() was called on a tensor that is no leaf; what the trace itself has made had no backward."""
     if tracker is None:
         return id(fake) in vm.autograd.retained
@@ -132,7 +134,7 @@ def keeps_gradient(vm: Any, fake: Any, tracker: Any) -> bool:
 # ---------------------------------------------------------------------- changes
 
 
-def write(vm: Any, fake: Any, name: str, value: Any) -> bool:
+def write(vm: VM, fake: Any, name: str, value: Any) -> bool:
     """Assign a bookkeeping attribute; False where `name` is none."""
     if name == "requires_grad":
         set_requires_grad(vm, fake, value)
@@ -146,7 +148,7 @@ def write(vm: Any, fake: Any, name: str, value: Any) -> bool:
     return False
 
 
-def set_requires_grad(vm: Any, fake: Any, value: Any) -> None:
+def set_requires_grad(vm: VM, fake: Any, value: Any) -> None:
     """A change of the flag makes or unmakes a leaf in the middle of a graph, which no compiler knows."""
     if type(value) is torch.SymBool:
         value = specialise(value)
@@ -175,13 +177,13 @@ def set_requires_grad(vm: Any, fake: Any, value: Any) -> None:
     raise Break("SB016", f"requires_grad becomes {value}")
 
 
-def may_become_leaf(vm: Any, fake: Any) -> bool:
+def may_become_leaf(vm: VM, fake: Any) -> bool:
     """Whether a tensor of the graph can be made a leaf there: as long as it stays there (see require_inner_leaves)."""
     return Strategy.NEW_LEAVES not in vm.turned_off and vm.heap.by_standin.get(id(fake)) is None \
         and vm.recorder.scope.enclosing is None and torch.is_grad_enabled()
 
 
-def require_inner_leaves(vm: Any, outputs: list[Any]) -> None:
+def require_inner_leaves(vm: VM, outputs: list[Any]) -> None:
     """A compiled graph returns no leaves of its own, and no gradient where none of its inputs has one: cut it there."""
     if not vm.autograd.leaves or vm.recorder.backend.in_order:
         return
@@ -196,7 +198,7 @@ def require_inner_leaves(vm: Any, outputs: list[Any]) -> None:
             node.meta["is_seam"] = True
 
 
-def _write_grad(vm: Any, fake: Any, value: Any) -> None:
+def _write_grad(vm: VM, fake: Any, value: Any) -> None:
     if value is not None:
         if type(value) is not FakeTensor or value is fake:
             raise Break("SB006", f"assignment of a {type(value).__name__} to Tensor.grad")

@@ -17,6 +17,7 @@ from torch.fx.experimental.symbolic_shapes import expect_true
 from stator.breaks import Break
 from stator.graph.record.number_operators import SLICE_BOUND, element_behind, item_of_sum
 from stator.interp.numbers.symbolic_numbers import INDEXES, item_of
+from stator.interp.services import VM
 from stator.interp.tensors.made_tensors import make_tensor
 from stator.interp.torch_function_protocol import refuse_patched
 from stator.shapes.symbolic_values import SYMBOLIC, is_unbacked, specialise
@@ -26,7 +27,7 @@ _MASKS = frozenset({torch.bool, torch.uint8})
 _ADVANCED = frozenset({FakeTensor, list, bool})  # indices that are no places or slices
 
 
-def tensor_key(vm: Any, key: Any) -> Any:
+def tensor_key(vm: VM, key: Any) -> Any:
     """The key with the numbers in tensors that torch would read while it indexes."""
     cls = type(key)
     if cls is tuple:
@@ -42,7 +43,7 @@ def tensor_key(vm: Any, key: Any) -> Any:
     return key
 
 
-def _bound(vm: Any, part: Any) -> Any:
+def _bound(vm: VM, part: Any) -> Any:
     if type(part) is not FakeTensor:
         return part
     refuse_patched(vm, "__index__")
@@ -50,7 +51,7 @@ def _bound(vm: Any, part: Any) -> Any:
     return item_of(vm, part) if number is None else number
 
 
-def _index_tensor(vm: Any, part: Any) -> Any:
+def _index_tensor(vm: VM, part: Any) -> Any:
     """x[(i, j), :] for tensors i, j: one index tensor, where torch itself would read the numbers.
 
     Only beside another index: a list that is the whole index is taken apart by torch, as if it were a tuple.
@@ -61,7 +62,7 @@ def _index_tensor(vm: Any, part: Any) -> Any:
     return part
 
 
-def get_tensor_item(vm: Any, tensor: FakeTensor, key: Any) -> Any:
+def get_tensor_item(vm: VM, tensor: FakeTensor, key: Any) -> Any:
     key = _known_list(key)
     parts = key if type(key) is tuple else (key,)
     if not _holds_symbols(parts):
@@ -72,7 +73,7 @@ def get_tensor_item(vm: Any, tensor: FakeTensor, key: Any) -> Any:
     return vm.torch_call(operator.getitem, (view, rest), None) if rest else view
 
 
-def set_tensor_item(vm: Any, tensor: FakeTensor, key: Any, value: Any) -> None:
+def set_tensor_item(vm: VM, tensor: FakeTensor, key: Any, value: Any) -> None:
     key = _known_list(key)
     parts = key if type(key) is tuple else (key,)
     unbacked = any(is_unbacked(bound) for part in parts for bound in _bounds(part))
@@ -103,7 +104,7 @@ def _holds_symbols(parts: tuple[Any, ...]) -> bool:
     return any(type(part) is torch.SymInt or type(part) is list and torch.SymInt in map(type, part) for part in parts)
 
 
-def _with_index_tensors(vm: Any, parts: tuple[Any, ...]) -> tuple[Any, ...]:
+def _with_index_tensors(vm: VM, parts: tuple[Any, ...]) -> tuple[Any, ...]:
     """x[[n, 1]]: one index tensor, where torch itself would read the numbers."""
     return tuple([make_tensor(vm, torch.tensor, (part,), {}) if type(part) is list and _are_numbers(part) else part
                   for part in parts])
@@ -113,7 +114,7 @@ def _are_numbers(part: list[Any]) -> bool:
     return torch.SymInt in map(type, part) and all(type(item) in (int, torch.SymInt) for item in part)
 
 
-def _selected(vm: Any, tensor: FakeTensor, parts: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
+def _selected(vm: VM, tensor: FakeTensor, parts: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
     """The view that the symbolic indices, the slices and None of a key select, and what is left of the key: index
     tensors, masks, and slices whose bounds only the graph knows.
 
@@ -183,7 +184,7 @@ def _is_whole(part: Any) -> bool:
     return type(part) is slice and part.start is None and part.stop is None and part.step is None
 
 
-def _fitted(vm: Any, view: FakeTensor, value: FakeTensor) -> Any:
+def _fitted(vm: VM, view: FakeTensor, value: FakeTensor) -> Any:
     """`value` in the shape of `view`: what has size 1 is repeated, any other data-dependent size is the same one."""
     sizes = list(value.shape)
     offset = view.dim() - value.dim()
@@ -200,7 +201,7 @@ def _fitted(vm: Any, view: FakeTensor, value: FakeTensor) -> Any:
     return vm.torch_call(torch.Tensor.expand, (value, *sizes), None) if repeated else value
 
 
-def _normalised(vm: Any, tensor: FakeTensor, parts: tuple[Any, ...]) -> tuple[Any, ...]:
+def _normalised(vm: VM, tensor: FakeTensor, parts: tuple[Any, ...]) -> tuple[Any, ...]:
     """The key with data-dependent slice bounds brought into 0..size and in order: then the length of the slice is
     their difference, for torch and for compilers that look again, and not a new number each time."""
     missing = tensor.dim() - sum(part is not None and part is not ... for part in parts)
@@ -217,7 +218,7 @@ def _normalised(vm: Any, tensor: FakeTensor, parts: tuple[Any, ...]) -> tuple[An
     return tuple(found)
 
 
-def _within(vm: Any, tensor: FakeTensor, bound: Any, size: Any, least: Any = 0) -> Any:
+def _within(vm: VM, tensor: FakeTensor, bound: Any, size: Any, least: Any = 0) -> Any:
     """A slice bound as Python reads it: negative from the end, never beyond either end, nor below `least`."""
     if type(bound) not in SYMBOLIC and type(least) not in SYMBOLIC:
         return bound

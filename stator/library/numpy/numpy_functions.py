@@ -28,6 +28,7 @@ from stator.interp.objects.items import get_item
 from stator.interp.rule_registry import rule
 from stator.interp.tensors.made_tensors import make_tensor
 from stator.interp.torch_function_protocol import refuse_patched
+from stator.interp.vm import VM
 from stator.native.rows_numpy import MAKERS, array_callables
 from stator.shapes.symbolic_values import specialise
 from stator.shapes.varying_values import HELD, HELD_TYPES
@@ -40,7 +41,7 @@ _CONVERTERS = frozenset(map(id, (numpy.array, numpy.asarray, numpy.asanyarray, n
 def _array_rule(function: Any) -> Any:
     converts = id(function) in _CONVERTERS or type(function) is type(numpy.concatenate)
 
-    def run(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    def run(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
         if converts:
             args = [_with_arrays(vm, value) for value in args]
         vm.give(run_on_arrays(vm, function, tuple(args), kwargs), cont)
@@ -53,7 +54,7 @@ def _holds_tensors(values: Any) -> bool:
                for value in values)
 
 
-def _with_arrays(vm: Any, value: Any) -> Any:
+def _with_arrays(vm: VM, value: Any) -> Any:
     """An argument as numpy reads it: a tensor by its `__array__`, also in a list."""
     if type(value) is FakeTensor:
         refuse_patched(vm, "__array__")
@@ -73,7 +74,7 @@ def _dispatched_rule(function: Any) -> Any:
 
     converts = function in (numpy.zeros_like, numpy.ones_like, numpy.full_like)
 
-    def run(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    def run(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
         if converts:
             args = [_with_arrays(vm, value) for value in args]
         if has_form(function, args) and concerns(vm, (*args, *kwargs.values())) and not _holds_tensors(args):
@@ -92,7 +93,7 @@ TAKES_HELD.update(map(id, array_callables()))
 
 
 def _scalar_rule(method: Any) -> Any:
-    def run(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    def run(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
         """A method of a scalar: of one that the graph holds, or of a constant."""
         if args and type(args[0]) in HELD_TYPES:
             return vm.give(run_traced(vm, method, tuple(args), kwargs), cont)
@@ -101,7 +102,7 @@ def _scalar_rule(method: Any) -> Any:
 
 
 def _number_rule(method: Any) -> Any:
-    def run(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    def run(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
         """item(), tolist(): Python numbers, which are data of the graph where the array is."""
         if len(args) != 1 or kwargs or not concerns(vm, args):
             if args and type(args[0]) is numpy.ndarray:
@@ -115,7 +116,7 @@ def _number_rule(method: Any) -> Any:
 
 
 def _conversion_rule(cls: type) -> Any:
-    def run(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    def run(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
         """np.float32(s)"""
         if len(args) == 1 and not kwargs and type(args[0]) in HELD_TYPES:
             return vm.give(run_traced(vm, numpy.generic.astype, (args[0], cls)), cont)
@@ -124,7 +125,7 @@ def _conversion_rule(cls: type) -> Any:
 
 
 @rule(abs)
-def _abs(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _abs(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
     if concerns(vm, args) and len(args) == 1 and not kwargs:
         return vm.give(run_traced(vm, abs, tuple(args)), cont)
     vm.call_listed(abs, abs, None, args, kwargs, cont)
@@ -148,7 +149,7 @@ for _name in MAKERS:
 
 
 @rule(numpy.ndarray.__getitem__, arity=(2,))
-def _get_item(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _get_item(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
     if type(args[0]) is not numpy.ndarray:  # a subclass may have a method of its own, which calls this one
         return vm.call_listed(numpy.ndarray.__getitem__, numpy.ndarray.__getitem__, None, args, kwargs, cont)
     get_item(vm, args[0], args[1], cont)
@@ -158,7 +159,7 @@ def _get_item(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 
 
 @rule(torch.from_numpy)
-def _from_numpy(vm: Any, args: Any, kwargs: Any) -> Any:
+def _from_numpy(vm: VM, args: Any, kwargs: Any) -> Any:
     if len(args) != 1 or kwargs or type(args[0]) is not numpy.ndarray:
         if args and type(args[0]) is FakeTensor or kwargs:
             raise Break("SB003", "torch.from_numpy of something else than an array")
@@ -167,7 +168,7 @@ def _from_numpy(vm: Any, args: Any, kwargs: Any) -> Any:
 
 
 def _constructor_rule(function: Any) -> Any:
-    def make(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    def make(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
         """torch.tensor, torch.as_tensor, torch.asarray: of an array, of numpy scalars, or of anything else."""
         data = args[0] if args else kwargs.get("data")
         if type(data) is numpy.ndarray:
@@ -181,7 +182,7 @@ def _constructor_rule(function: Any) -> Any:
     return make
 
 
-def _from_array(vm: Any, function: Any, args: Any, kwargs: Any) -> Any:
+def _from_array(vm: VM, function: Any, args: Any, kwargs: Any) -> Any:
     rest = {key: value for key, value in kwargs.items() if value is not None and key != "data"}
     unknown = set(rest) - {"dtype", "requires_grad"}
     if len(args) > 1 or unknown or vm.torch_state.devices:
@@ -198,7 +199,7 @@ def _from_array(vm: Any, function: Any, args: Any, kwargs: Any) -> Any:
     return made
 
 
-def _held(vm: Any, data: Any) -> Any:
+def _held(vm: VM, data: Any) -> Any:
     """A new tensor of a scalar of the graph, or of a list of them; None where there is none in the data."""
     if type(data) in HELD_TYPES:
         return vm.torch_call(torch.clone, (data.tensor,), None)
@@ -213,7 +214,7 @@ def _held(vm: Any, data: Any) -> Any:
     return vm.torch_call(torch.stack, (parts,), None)
 
 
-def _from_held(vm: Any, made: Any, args: Any, kwargs: Any) -> Any:
+def _from_held(vm: VM, made: Any, args: Any, kwargs: Any) -> Any:
     rest = {key: value for key, value in kwargs.items() if value is not None and key != "data"}
     if len(args) > 1 or set(rest) - {"dtype"} or vm.torch_state.devices:
         raise Break("SB005", "a numpy scalar as a tensor, with more arguments than a dtype")
@@ -221,7 +222,7 @@ def _from_held(vm: Any, made: Any, args: Any, kwargs: Any) -> Any:
     return made if dtype == made.dtype else vm.torch_call(torch.Tensor.to, (made, dtype), None)
 
 
-def _holds_scalars(vm: Any, data: Any) -> bool:
+def _holds_scalars(vm: VM, data: Any) -> bool:
     if type(data) is list or type(data) is tuple:
         vm.heap.expose(data)
         return any(_holds_scalars(vm, part) for part in data)
@@ -237,13 +238,13 @@ for _make in (torch.tensor, torch.as_tensor, torch.asarray):
 
 
 @rule(torch.Tensor.numpy)
-def _numpy(vm: Any, args: Any, kwargs: Any) -> Any:
+def _numpy(vm: VM, args: Any, kwargs: Any) -> Any:
     if len(args) != 1 or kwargs.get("force") or type(args[0]) is not FakeTensor:
         raise Break("SB003", "a tensor's values as an array")
     return array_of(vm, args[0])
 
 
-def array_of(vm: Any, fake: Any) -> Any:
+def array_of(vm: VM, fake: Any) -> Any:
     """An array on a tensor's memory: its layout is known, its contents are the graph's."""
     vm.recorder.refuse_tangents("a tensor as an array")
     if not all(type(extent) is int for extent in (*fake.shape, *fake.stride())):

@@ -38,6 +38,7 @@ from stator.interp.numbers.symbolic_numbers import specialise_deep
 from stator.interp.objects.assignment import writable_dict
 from stator.interp.objects.attributes import read_instance_dict
 from stator.interp.rule_registry import rule
+from stator.interp.vm import VM
 from stator.source import CallOf, Key, Pinned
 
 
@@ -49,13 +50,13 @@ class KeepValue(Continuation):
     def __init__(self, obj: Any, name: str, cont: Any) -> None:
         self.obj, self.name, self.cont = obj, name, cont
 
-    def returned(self, vm: Any, frame: Frame, value: Any) -> None:
+    def returned(self, vm: VM, frame: Frame, value: Any) -> None:
         writable_dict(vm, self.obj, self.name, MISSING)[self.name] = value
         vm.give(value, self.cont)
 
 
 @rule(functools.cached_property.__get__)
-def _cached_property(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _cached_property(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
     descriptor, obj = args[0], args[1]
     if obj is None:
         return vm.give(descriptor, cont)
@@ -71,19 +72,19 @@ def _cached_property(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     vm.call(read_instance_dict(vm, descriptor, "func"), (obj,), {}, KeepValue(obj, name, cont))
 
 
-def _is_outside_cache(vm: Any, wrapper: Any) -> bool:
+def _is_outside_cache(vm: VM, wrapper: Any) -> bool:
     return id(wrapper) in vm.heap.by_standin or id(wrapper) in vm.heap.sources or id(wrapper) not in vm.fresh
 
 
 @rule(functools._lru_cache_wrapper)
-def _make_cache(vm: Any, args: Any, kwargs: Any) -> Any:
+def _make_cache(vm: VM, args: Any, kwargs: Any) -> Any:
     wrapper = vm.native_unhooked(functools._lru_cache_wrapper, args, kwargs)
     vm.fresh[id(wrapper)] = wrapper
     return wrapper
 
 
 @rule(functools._lru_cache_wrapper.__call__)
-def _call_cached(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _call_cached(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
     wrapper, *rest = args
     if _is_outside_cache(vm, wrapper):
         return _call_outside_cache(vm, wrapper, tuple(rest), kwargs, cont)
@@ -93,7 +94,7 @@ def _call_cached(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     vm.give(vm.native(wrapper, args, kwargs), cont)
 
 
-def _plain(vm: Any, args: tuple[Any, ...], kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def _plain(vm: VM, args: tuple[Any, ...], kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The arguments of a cache with numbers for symbols: they are hashed."""
     return specialise_deep(vm, args), dict(zip(kwargs, specialise_deep(vm, tuple(kwargs.values())), strict=True))
 
@@ -114,11 +115,11 @@ class CachedValue(Continuation):
 
     __slots__ = ("call", "key", "before", "effects", "cont")
 
-    def __init__(self, vm: Any, call: CacheUsed, key: Any, cont: Any) -> None:
+    def __init__(self, vm: VM, call: CacheUsed, key: Any, cont: Any) -> None:
         self.call, self.key, self.cont = call, key, cont
         self.before, self.effects = fingerprint(vm.heap), len(vm.effects.noted)
 
-    def returned(self, vm: Any, frame: Frame, value: Any) -> None:
+    def returned(self, vm: VM, frame: Frame, value: Any) -> None:
         wrapper, key = self.call.wrapper, self.key
         pure = len(vm.effects.noted) == self.effects and fingerprint(vm.heap) == self.before
         if pure and is_shared_value(value):  # a hit gives the same, so it need not be a miss
@@ -131,13 +132,13 @@ class CachedValue(Continuation):
         vm.effects.noted.append(replace(self.call, value=value))
         vm.give(value, self.cont)
 
-    def raised(self, vm: Any, frame: Frame, exc: BaseException) -> bool:
+    def raised(self, vm: VM, frame: Frame, exc: BaseException) -> bool:
         guard_absent(vm, self.call.wrapper, self.key)
         vm.effects.noted.append(replace(self.call, failed=True))
         return self.cont is not None and self.cont.raised(vm, frame, exc)
 
 
-def guard_absent(vm: Any, wrapper: Any, key: Any) -> None:
+def guard_absent(vm: VM, wrapper: Any, key: Any) -> None:
     if is_lookup_key(key):
         vm.heap.guard(Pinned(table_of(wrapper)), Kind.ABSENT, key)
     else:
@@ -149,7 +150,7 @@ def is_shared_value(value: Any) -> bool:
     return is_constant(value) or type(value) in (types.FunctionType, types.BuiltinFunctionType) or is_a(value, type)
 
 
-def _call_outside_cache(vm: Any, wrapper: Any, args: tuple[Any, ...], kwargs: Any, cont: Any) -> None:
+def _call_outside_cache(vm: VM, wrapper: Any, args: tuple[Any, ...], kwargs: Any, cont: Any) -> None:
     """The cache is looked into, and used when the effects are written back; on a miss, what it wraps is interpreted."""
     args, kwargs = _plain(vm, args, kwargs)
     function, settings = wrapper.__wrapped__, wrapper.__dict__.get("cache_parameters")
@@ -181,7 +182,7 @@ def _call_outside_cache(vm: Any, wrapper: Any, args: tuple[Any, ...], kwargs: An
     vm.give(value, cont)
 
 
-def _hashable(vm: Any, value: Any) -> Any:
+def _hashable(vm: VM, value: Any) -> Any:
     """The user's own object, hashed by C code alone; which object it is becomes a fact."""
     if is_constant(value) or is_a(value, type) or type(value) is types.FunctionType:
         return value
@@ -196,7 +197,7 @@ def _hashable(vm: Any, value: Any) -> Any:
 
 
 def _cache_rule(function: Any, detail: str) -> Any:
-    def run(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    def run(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
         if _is_outside_cache(vm, args[0]):
             raise Break("SB013", detail)
         vm.give(vm.native_unhooked(function, args, kwargs), cont)
@@ -210,6 +211,6 @@ for _name in ("cache_info", "cache_clear"):
 
 
 @rule(functools._lru_cache_wrapper.__get__)  # type: ignore[attr-defined]
-def _bind_cache(vm: Any, args: Any, kwargs: Any) -> Any:
+def _bind_cache(vm: VM, args: Any, kwargs: Any) -> Any:
     wrapper, obj = args[0], args[1]
     return wrapper if obj is None else types.MethodType(wrapper, obj)

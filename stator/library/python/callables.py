@@ -20,6 +20,7 @@ from stator.interp.objects.descriptors import bind_class_method, read_c_member
 from stator.interp.objects.items import delete_item, get_item, set_item
 from stator.interp.objects.membership import contains
 from stator.interp.rule_registry import rule
+from stator.interp.vm import VM
 from stator.source import Pinned
 
 # ---------------------------------------------------------------------- descriptors called by hand
@@ -29,7 +30,7 @@ def getter_rule(*getters: Any) -> Any:
     """Register how `__get__` is called by hand; of no object and no class CPython refuses it in its own words."""
     def register(function: Any) -> Any:
         for each in getters:
-            def checked(vm: Any, args: Any, kwargs: Any, cont: Any, each: Any = each) -> None:
+            def checked(vm: VM, args: Any, kwargs: Any, cont: Any, each: Any = each) -> None:
                 if args[1] is None and (len(args) == 2 or args[2] is None):
                     return vm.give(vm.native_unhooked(each, args, kwargs), cont)
                 function(vm, args, kwargs, cont)
@@ -39,18 +40,18 @@ def getter_rule(*getters: Any) -> Any:
 
 
 @getter_rule(types.FunctionType.__get__)
-def _function_get(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _function_get(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
     function, obj = args[0], args[1]
     vm.give(function if obj is None else types.MethodType(function, obj), cont)
 
 
 @rule(*[kind.__call__ for kind in (types.FunctionType, types.MethodType, *C_CALLABLES)], operator.call)
-def _function_call(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _function_call(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
     vm.call(args[0], args[1:], kwargs, cont)
 
 
 @getter_rule(property.__get__)
-def _property_get(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _property_get(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
     descr, obj = args[0], args[1]
     if obj is None:
         return vm.give(descr, cont)
@@ -59,43 +60,43 @@ def _property_get(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     vm.call(descr.fget, (obj,), {}, cont)
 
 
-def _refused(vm: Any, access: Any, args: Any) -> None:
+def _refused(vm: VM, access: Any, args: Any) -> None:
     """What a property does not allow is refused in CPython's own words."""
     vm.native_unhooked(access, args, {})
 
 
 @rule(property.__set__, arity=(3,))
-def _property_set(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _property_set(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
     if args[0].fset is None:
         return _refused(vm, property.__set__, args)
     vm.call(args[0].fset, (args[1], args[2]), {}, GiveNone(cont))
 
 
 @rule(property.__delete__, arity=(2,))
-def _property_delete(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _property_delete(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
     if args[0].fdel is None:
         return _refused(vm, property.__delete__, args)
     vm.call(args[0].fdel, (args[1],), {}, GiveNone(cont))
 
 
 @getter_rule(classmethod.__get__)
-def _classmethod_get(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _classmethod_get(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
     owner = args[2] if len(args) > 2 and args[2] is not None else type(args[1])
     bind_class_method(vm, args[0], owner, cont)
 
 
 @getter_rule(staticmethod.__get__)
-def _staticmethod_get(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _staticmethod_get(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
     vm.give(args[0].__func__, cont)
 
 
 @rule(staticmethod.__call__)
-def _staticmethod_call(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _staticmethod_call(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
     vm.call(args[0].__func__, args[1:], kwargs, cont)
 
 
 def _unhooked_rule(function: Any) -> Any:
-    def run(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    def run(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
         vm.give(vm.native_unhooked(function, args, kwargs), cont)
     return run
 
@@ -106,7 +107,7 @@ for _function in (property.getter, property.setter, property.deleter, property._
 
 
 @getter_rule(types.GetSetDescriptorType.__get__, types.MemberDescriptorType.__get__)
-def _member_get(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _member_get(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
     if args[1] is None:
         return vm.give(args[0], cont)
     name = args[0].__name__
@@ -120,18 +121,18 @@ def _member_get(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 
 def _operator_rules() -> None:
     for symbol, (function, inplace, _) in operators.BINARY.items():
-        def binary(vm: Any, args: Any, kwargs: Any, cont: Any, symbol: str = symbol) -> None:
+        def binary(vm: VM, args: Any, kwargs: Any, cont: Any, symbol: str = symbol) -> None:
             operators.binary(vm, symbol, args[0], args[1], False, cont)
-        def binary_inplace(vm: Any, args: Any, kwargs: Any, cont: Any, symbol: str = symbol) -> None:
+        def binary_inplace(vm: VM, args: Any, kwargs: Any, cont: Any, symbol: str = symbol) -> None:
             operators.binary(vm, symbol, args[0], args[1], True, cont)
         rule(function, arity=(2,))(binary)
         rule(inplace, arity=(2,))(binary_inplace)
     for symbol, (function, _, _) in operators.COMPARE.items():
-        def compare(vm: Any, args: Any, kwargs: Any, cont: Any, symbol: str = symbol) -> None:
+        def compare(vm: VM, args: Any, kwargs: Any, cont: Any, symbol: str = symbol) -> None:
             operators.compare(vm, symbol, args[0], args[1], cont)
         rule(function, arity=(2,))(compare)
     for symbol, (function, _) in operators.UNARY.items():
-        def unary(vm: Any, args: Any, kwargs: Any, cont: Any, symbol: str = symbol) -> None:
+        def unary(vm: VM, args: Any, kwargs: Any, cont: Any, symbol: str = symbol) -> None:
             operators.unary(vm, symbol, args[0], cont)
         rule(function, arity=(1,))(unary)
 
@@ -140,53 +141,53 @@ _operator_rules()
 
 
 @rule(operator.getitem, arity=(2,))
-def _getitem(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _getitem(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
     get_item(vm, args[0], args[1], cont)
 
 
 @rule(operator.setitem, arity=(3,))
-def _setitem(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _setitem(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
     obj, key, value = args
     set_item(vm, obj, key, value, GiveNone(cont))
 
 
 @rule(operator.delitem, arity=(2,))
-def _delitem(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _delitem(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
     obj, key = args
     delete_item(vm, obj, key, GiveNone(cont))
 
 
 @rule(operator.contains, arity=(2,))
-def _contains(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _contains(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
     contains(vm, args[0], args[1], False, cont)
 
 
 @rule(operator.is_, arity=(2,))
-def _is(vm: Any, args: Any, kwargs: Any) -> Any:
+def _is(vm: VM, args: Any, kwargs: Any) -> Any:
     return operators.identical(vm, *args)
 
 
 @rule(operator.is_not, arity=(2,))
-def _is_not(vm: Any, args: Any, kwargs: Any) -> Any:
+def _is_not(vm: VM, args: Any, kwargs: Any) -> Any:
     return not operators.identical(vm, *args)
 
 
 @rule(operator.truth, arity=(1,))
-def _truth(vm: Any, args: Any, kwargs: Any) -> Any:
+def _truth(vm: VM, args: Any, kwargs: Any) -> Any:
     return operators.truth(vm, args[0])
 
 
 @rule(operator.not_, arity=(1,))
-def _not(vm: Any, args: Any, kwargs: Any) -> Any:
+def _not(vm: VM, args: Any, kwargs: Any) -> Any:
     return not operators.truth(vm, args[0])
 
 
 @rule(operator.invert, operator.inv, *([bool.__invert__] if "__invert__" in vars(bool) else []), arity=(1,))
-def _invert(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _invert(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
     operators.unary(vm, "~", args[0], cont)
 
 
-def parts_of_getter(vm: Any, getter: Any) -> tuple[Any, tuple[Any, ...]]:
+def parts_of_getter(vm: VM, getter: Any) -> tuple[Any, tuple[Any, ...]]:
     """What an attrgetter, itemgetter or methodcaller was made from; from outside: stand-ins of it."""
     function, parts = getter.__reduce__()[:2]
     if not vm.heap.is_opaque(getter):
@@ -199,7 +200,7 @@ def parts_of_getter(vm: Any, getter: Any) -> tuple[Any, tuple[Any, ...]]:
 
 
 @rule(operator.attrgetter.__call__)
-def _attrgetter(vm: Any, args: Any, kwargs: Any) -> Any:
+def _attrgetter(vm: VM, args: Any, kwargs: Any) -> Any:
     names = parts_of_getter(vm, args[0])[1]
     found = []
     for name in names:
@@ -213,7 +214,7 @@ def _attrgetter(vm: Any, args: Any, kwargs: Any) -> Any:
 
 
 @rule(operator.itemgetter.__call__)
-def _itemgetter(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _itemgetter(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
     keys = parts_of_getter(vm, args[0])[1]
     if len(keys) == 1:
         return get_item(vm, args[1], keys[0], cont)
@@ -226,7 +227,7 @@ def _itemgetter(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 
 
 @rule(operator.methodcaller.__call__)
-def _methodcaller(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _methodcaller(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
     function, parts = parts_of_getter(vm, args[0])
     keywords: dict[str, Any] = {}
     if type(function) is functools.partial:
@@ -239,7 +240,7 @@ def _methodcaller(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 
 
 @rule(functools.partial.__call__)
-def _partial_call(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _partial_call(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
     function = args[0]
     vm.call(function.func, (*function.args, *args[1:]), {**function.keywords, **kwargs}, cont)
 
@@ -253,7 +254,7 @@ class NoteAlias(Continuation):
     def __init__(self, alias: Any, cont: Any) -> None:
         self.alias, self.cont = alias, cont
 
-    def returned(self, vm: Any, frame: Frame, value: Any) -> None:
+    def returned(self, vm: VM, frame: Frame, value: Any) -> None:
         out: list[Any] = []
         try:
             vm.sync(lambda: store_attr(vm, value, "__orig_class__", self.alias, None), out)
@@ -264,7 +265,7 @@ class NoteAlias(Continuation):
 
 
 @rule(types.GenericAlias.__call__)
-def _alias_call(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _alias_call(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
     alias = args[0]
     vm.call(alias.__origin__, args[1:], kwargs, NoteAlias(alias, cont))
 

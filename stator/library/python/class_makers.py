@@ -21,9 +21,10 @@ from stator.breaks import Break
 from stator.host.value_kinds import is_a, module_of
 from stator.interp.machine import is_own
 from stator.interp.rule_registry import rule
+from stator.interp.vm import VM
 
 
-def note_class(vm: Any, cls: Any) -> Any:
+def note_class(vm: VM, cls: Any) -> Any:
     """A class made by library code during the trace, and the functions it got, are fresh."""
     vm.fresh[id(cls)] = cls
     for entry in cls.__dict__.values():
@@ -35,7 +36,7 @@ def note_class(vm: Any, cls: Any) -> Any:
 
 
 @rule(collections.namedtuple)
-def _namedtuple(vm: Any, args: Any, kwargs: Any) -> Any:
+def _namedtuple(vm: VM, args: Any, kwargs: Any) -> Any:
     for value in (*args, *kwargs.values()):
         vm.heap.expose_deep(value)
     options = dict(kwargs)
@@ -45,7 +46,7 @@ def _namedtuple(vm: Any, args: Any, kwargs: Any) -> Any:
 
 
 @rule(dataclasses._process_class)  # type: ignore[attr-defined]
-def _process_class(vm: Any, args: Any, kwargs: Any) -> Any:
+def _process_class(vm: VM, args: Any, kwargs: Any) -> Any:
     """@dataclass on a class of the trace: it reads annotations and writes methods, all on that class."""
     if id(args[0]) not in vm.fresh:
         raise Break("SB006", f"dataclasses.dataclass on {args[0].__name__}, a class from outside")
@@ -53,7 +54,7 @@ def _process_class(vm: Any, args: Any, kwargs: Any) -> Any:
 
 
 @rule(_thread.get_ident)
-def _get_ident(vm: Any, args: Any, kwargs: Any) -> Any:
+def _get_ident(vm: VM, args: Any, kwargs: Any) -> Any:
     """`__repr__` helpers use the thread's number as a key of their own; anyone else would bake it in."""
     if vm.frame.code.co_filename not in (dataclasses.__file__, reprlib.__file__):
         raise Break("SB013", "_thread.get_ident")
@@ -61,7 +62,7 @@ def _get_ident(vm: Any, args: Any, kwargs: Any) -> Any:
 
 
 def _alias_rule(function: Any) -> Any:
-    def make(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    def make(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
         """Subscription of a typing construct: pure, but for a cache that nobody can see."""
         for value in args:
             vm.heap.expose_deep(value)
@@ -87,7 +88,7 @@ for _function in _subscriptions():
     rule(_function)(_alias_rule(_function))
 
 
-def caller_module(vm: Any, levels: int) -> Any:
+def caller_module(vm: VM, levels: int) -> Any:
     """`__name__` of the module whose frame is `levels` above the running one."""
     frame = vm.frame
     while frame is not None and (levels or is_own(frame)):
@@ -97,14 +98,14 @@ def caller_module(vm: Any, levels: int) -> Any:
 
 
 @rule(enum.EnumType._create_)  # type: ignore[attr-defined]
-def _create_enum(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _create_enum(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
     """Enum("Colour", "RED GREEN"): the module is that of the caller's caller."""
     if kwargs.get("module") is None:
         kwargs = {**kwargs, "module": caller_module(vm, 1)}
     vm.push(vm.frame_for(getattr(enum.EnumType, "_create_"), args, kwargs), cont)
 
 
-def _caller(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _caller(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
     """typing._caller(depth): the module in which a TypeVar or NewType is made."""
     depth = args[0] if args else kwargs.get("depth", 1)
     vm.give(caller_module(vm, depth), cont)
@@ -114,7 +115,7 @@ if hasattr(typing, "_caller"):
     rule(typing._caller)(_caller)
 
 
-def _init_generic(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _init_generic(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
     """C code that calls a function of typing's."""
     vm.call(getattr(typing, "_generic_init_subclass"), args, kwargs, cont)
 
@@ -124,7 +125,7 @@ if hasattr(typing, "_generic_init_subclass"):
 
 
 def _type_parameter_rule(cls: type) -> Any:
-    def make(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    def make(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
         """TypeVar("T"), where it is a C type: it belongs to the module of the frame that makes it."""
         made = vm.native_unhooked(cls, args, kwargs)
         setattr(made, "__module__", caller_module(vm, 0))
@@ -138,7 +139,7 @@ for _cls in (typing.TypeVar, typing.ParamSpec, typing.TypeVarTuple):
 
 
 @rule(typing_extensions._has_generic_or_protocol_as_origin)  # type: ignore[attr-defined]
-def _has_generic_origin(vm: Any, args: Any, kwargs: Any) -> Any:
+def _has_generic_origin(vm: VM, args: Any, kwargs: Any) -> Any:
     """Asks the frame two levels up for its variable `origin`: here that is an interpreted frame."""
     frame = vm.frame.caller()
     found = False

@@ -14,16 +14,17 @@ from stator.heap.blank_instances import slot_members
 from stator.heap.box import Box
 from stator.heap.identity_facts import note_compared
 from stator.heap.pure_readers import mapping_behind
-from stator.heap.tracker import Shape
+from stator.heap.tracker import Shape, VariableTracker
 from stator.interp.numbers.symbolic_numbers import specialise_deep
 from stator.interp.objects import operators
 from stator.interp.rule_registry import rule
+from stator.interp.vm import VM
 
 # ---------------------------------------------------------------------- dicts, one key at a time
 
 
 @rule(dict.get)
-def _dict_get(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _dict_get(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
     if len(args) > 1:
         args = (args[0], specialise_deep(vm, args[1]), *args[2:])
     mapping, key = args[0], args[1] if len(args) > 1 else None
@@ -40,7 +41,7 @@ def _dict_get(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 
 
 @rule(dict.setdefault)
-def _set_default(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _set_default(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
     """Whether the key is there is a fact; the others are none."""
     if len(args) not in (2, 3) or kwargs or type(args[0]) is not dict or type(args[1]) not in (str, int):
         return vm.call_listed(dict.setdefault, dict.setdefault, None, args, kwargs, cont)
@@ -56,7 +57,7 @@ def _set_default(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 
 
 def _keys_rule(cls: type) -> Any:
-    def run(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    def run(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
         tracker = vm.heap.tracker_of(args[0])
         if tracker is not None:
             if tracker.shape is Shape.OPAQUE:
@@ -68,7 +69,7 @@ def _keys_rule(cls: type) -> Any:
 
 def _view_rule(method: Any) -> Any:
     """A view shows which keys there are, in which order, and the values."""
-    def run(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    def run(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
         shown = mapping_behind(args[0]) if type(args[0]) is types.MappingProxyType else args[0]
         vm.heap.expose(shown)
         vm.give(vm.native_unhooked(method, args), cont)
@@ -87,7 +88,7 @@ for _method in (types.MappingProxyType.keys, types.MappingProxyType.items, types
 
 
 @rule(list.append)
-def _append(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _append(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
     """Nothing of the list is looked at: how long it is, or what it holds, is no fact."""
     if len(args) != 2 or kwargs or type(args[0]) is not list:
         return vm.call_listed(list.append, list.append, None, args, kwargs, cont)
@@ -96,13 +97,13 @@ def _append(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
     vm.give(None, cont)
 
 
-def expose_slots(vm: Any, tracker: Any) -> None:
+def expose_slots(vm: VM, tracker: VariableTracker) -> None:
     """C code will look at every slot: those that are empty, and what the others hold, become facts."""
     for member in slot_members(type(tracker.original)):
         try:
             value = member.__get__(tracker.standin)
         except AttributeError:
-            if member not in tracker.initial_slots:
+            if member not in (tracker.initial_slots or ()):
                 vm.heap.guard(tracker.source, Kind.SLOT_EMPTY, (member.__name__, member.__objclass__))
             continue
         if type(value) is Box:
@@ -110,7 +111,7 @@ def expose_slots(vm: Any, tracker: Any) -> None:
 
 
 def _exposing_rule(function: Any) -> Any:
-    def run(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    def run(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
         tracker = vm.heap.tracker_of(args[0])
         if tracker is not None:
             if tracker.shape in (Shape.OPAQUE, Shape.TENSOR):
@@ -133,14 +134,14 @@ for _function in (object.__reduce_ex__, object.__reduce__, object.__getstate__, 
 
 
 @rule(memoryview)
-def _memoryview(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _memoryview(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
     if any(type(value) is numpy.ndarray for value in (*args, *kwargs.values())):
         raise Break("SB005", "a memoryview of an array")  # writes to it would not be noticed
     vm.call_listed(memoryview, memoryview, None, args, kwargs, cont)
 
 
 def _release_rule(method: Any) -> Any:
-    def release(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    def release(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
         if args and vm.heap.tracker_of(args[0]) is not None:
             raise Break("SB006", "a memoryview from outside is released")
         vm.give(vm.native(method, args, kwargs), cont)

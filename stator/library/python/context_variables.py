@@ -17,6 +17,7 @@ from stator.breaks import Break
 from stator.guards.guard import MISSING, Kind
 from stator.interp.frame import Raised
 from stator.interp.rule_registry import rule
+from stator.interp.vm import VM
 from stator.source import CallOf, Pinned, Source
 
 
@@ -44,7 +45,7 @@ def _without_default(variable: contextvars.ContextVar[Any]) -> Any:
 
 
 @rule(contextvars.ContextVar.get, arity=(1, 2))
-def _get(vm: Any, args: Any, kwargs: Any) -> Any:
+def _get(vm: VM, args: Any, kwargs: Any) -> Any:
     variable = args[0]
     if vm.heap.tracker_of(variable) is None:
         raise Break("SB013", "a ContextVar made inside the trace")
@@ -72,12 +73,12 @@ def is_read_by_c(variable: contextvars.ContextVar[Any]) -> bool:
                for value in vars(sys.modules.get(f"numpy._core.{name}", sys)).values())
 
 
-def _last_set(vm: Any, variable: Any) -> ContextSet | None:
+def _last_set(vm: VM, variable: Any) -> ContextSet | None:
     return next((each for each in reversed(vm.contexts.sets) if each.variable is variable), None)
 
 
 @rule(contextvars.ContextVar.set)
-def _set(vm: Any, first: Any, second: Any, /) -> Any:
+def _set(vm: VM, first: Any, second: Any, /) -> Any:
     if vm.heap.tracker_of(first) is None:
         raise Break("SB013", "a ContextVar made inside the trace")
     if vm.effects.watched:
@@ -92,7 +93,7 @@ def _set(vm: Any, first: Any, second: Any, /) -> Any:
 
 
 @rule(contextvars.ContextVar.reset)
-def _reset(vm: Any, first: Any, second: Any, /) -> Any:
+def _reset(vm: VM, first: Any, second: Any, /) -> Any:
     """Tokens from outside, used ones and those of other variables are CPython's to take or to refuse."""
     last = None if vm.heap.tracker_of(first) is None else _last_set(vm, vm.guard_identity(first))
     if last is None or last.token is not second:

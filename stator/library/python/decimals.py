@@ -16,12 +16,13 @@ from stator.breaks import Break
 from stator.heap.adopt.immutable_values import guard_decimal_settings
 from stator.interp.numbers.symbolic_numbers import specialise_deep
 from stator.interp.rule_registry import rule
+from stator.interp.vm import VM
 
 _EXACT = (str, int, bool, float, decimal.Decimal, tuple, list)
 
 
 @contextlib.contextmanager
-def own_context(vm: Any) -> Iterator[None]:
+def own_context(vm: VM) -> Iterator[None]:
     """Whatever decimals are computed, no flag of the user's is raised."""
     users = decimal.getcontext()
     vm.contexts.decimal = users.copy()
@@ -33,7 +34,7 @@ def own_context(vm: Any) -> Iterator[None]:
         decimal.setcontext(users)
 
 
-def raised_flags(vm: Any) -> tuple[Any, ...]:
+def raised_flags(vm: VM) -> tuple[Any, ...]:
     """The signals that the trace met."""
     if vm.contexts.decimal is None:
         return ()
@@ -48,7 +49,7 @@ def raise_flags(signals: tuple[Any, ...]) -> None:
 
 
 def _maker_rule(function: Any) -> Any:
-    def make(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    def make(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
         vm.heap.expose_deep(args)
         args = specialise_deep(vm, args)
         if kwargs or len(args) > 1 or any(type(value) not in _EXACT for value in args):

@@ -12,10 +12,11 @@ from typing import Any
 
 from stator.breaks import Break
 from stator.interp.rule_registry import rule
+from stator.interp.vm import VM
 
 
 def _group_rule(function: Any) -> Any:
-    def run(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    def run(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
         vm.heap.expose_deep(args)
         for value in args:
             if vm.heap.is_opaque(value):
@@ -31,7 +32,7 @@ for _name in ("split", "subgroup", "derive"):
 
 
 def _driver_rule(function: Any) -> Any:
-    def run(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    def run(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
         if type(args[0]) is types.AsyncGeneratorType and id(args[0]) not in vm.generators:
             raise Break("SB014", "an async generator from outside")
         if vm.heap.is_opaque(args[0]):

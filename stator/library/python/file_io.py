@@ -15,6 +15,7 @@ from stator.breaks import Break
 from stator.guards.guard import Kind
 from stator.interp.noted_effects import Printed, may_break, note, written_in_python
 from stator.interp.rule_registry import rule
+from stator.interp.vm import VM
 from stator.source import CallOf, Pinned, Source
 
 
@@ -50,7 +51,7 @@ def takes_data(stream: Any) -> Any:
 
 
 def _write_rule(function: Any) -> Any:
-    def write(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    def write(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
         """sys.stdout.write(text) is an effect like print; a stream of the trace's own is simply written."""
         stream = args[0]
         if vm.heap.tracker_of(stream) is None:
@@ -67,7 +68,7 @@ def _write_rule(function: Any) -> Any:
     return write
 
 
-def _note_write(vm: Any, stream: Any, data: Any) -> None:
+def _note_write(vm: VM, stream: Any, data: Any) -> None:
     source, takes = vm.heap.source_of(stream), takes_data(stream)
     fits = takes is not None and (type(data) is (bytes if takes[0] == "bytes" else str))
     if fits and takes[1]:
@@ -86,7 +87,7 @@ for _function in (io.StringIO.write, io.TextIOWrapper.write, io.BytesIO.write, i
 
 
 def _flush_rule(function: Any) -> Any:
-    def flush(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    def flush(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
         stream = args[0]
         if vm.heap.tracker_of(stream) is None:
             return vm.give(vm.native_unhooked(function, args, kwargs), cont)

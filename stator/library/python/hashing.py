@@ -23,6 +23,7 @@ from stator.interp.numbers import symbolic_numbers
 from stator.interp.objects.operators import call_slot
 from stator.interp.rule_registry import rule
 from stator.interp.torch_function_protocol import own_method
+from stator.interp.vm import VM
 
 _BY_ADDRESS = frozenset({object.__hash__, torch.Tensor.__hash__})
 _BY_MEMBERS = frozenset({tuple.__hash__, frozenset.__hash__})
@@ -38,7 +39,7 @@ class HashOf(Continuation):
     def __init__(self, cont: Any) -> None:
         self.cont = cont
 
-    def returned(self, vm: Any, frame: Frame, value: Any) -> None:
+    def returned(self, vm: VM, frame: Frame, value: Any) -> None:
         if not is_a(value, int):
             raise Raised(TypeError("__hash__ method should return an integer"))
         vm.give(hash(_Hashed(value)), self.cont)
@@ -53,7 +54,7 @@ class _Hashed:
 
 
 @rule(hash, arity=(1,))
-def _hash(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _hash(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
     value = symbolic_numbers.specialise_deep(vm, args[0])
     method = _method(vm, value)
     if type(method) is types.FunctionType and type(value) is not FakeTensor:
@@ -74,12 +75,12 @@ def _hash(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 
 
 @rule(object.__hash__, arity=(1,))
-def _object_hash(vm: Any, args: Any, kwargs: Any) -> Any:
+def _object_hash(vm: VM, args: Any, kwargs: Any) -> Any:
     return _noted(vm, args[0], object.__hash__(vm.guard_identity(args[0])))
 
 
 def _of_members(method: Any) -> Any:
-    def run(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    def run(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
         if _method(vm, args[0]) is method:
             return _hash(vm, args, kwargs, cont)
         vm.call_listed(method, method, None, args, kwargs, cont)
@@ -90,12 +91,12 @@ for _slot in _BY_MEMBERS:
     rule(_slot, arity=(1,))(_of_members(_slot))
 
 
-def _method(vm: Any, value: Any) -> Any:
+def _method(vm: VM, value: Any) -> Any:
     found = find(vm, type(value), "__hash__") if type(value) is not FakeTensor else object.__hash__
     return type(found) if type(found).__hash__ is None else found  # pybind11's methods have no hash themselves
 
 
-def _of_the_users(vm: Any, value: Any) -> Any:
+def _of_the_users(vm: VM, value: Any) -> Any:
     """A tuple or frozenset with the user's own objects in it, where they hash by their addresses."""
     method = _method(vm, value)
     if method in _BY_ADDRESS:
@@ -111,7 +112,7 @@ def _of_the_users(vm: Any, value: Any) -> Any:
     return tuple(changed) if method is tuple.__hash__ else vm.native(frozenset, (changed,))
 
 
-def _of_the_users_receiver(vm: Any, method: Any) -> Any:
+def _of_the_users_receiver(vm: VM, method: Any) -> Any:
     """A method of an object from outside, which hashes by its receiver's address."""
     receiver = method.__self__
     if vm.heap.by_standin.get(id(receiver)) is None:
@@ -121,7 +122,7 @@ def _of_the_users_receiver(vm: Any, method: Any) -> Any:
     return types.MethodType(method.__func__, vm.guard_identity(receiver))
 
 
-def _noted(vm: Any, value: Any, number: int) -> int:
+def _noted(vm: VM, value: Any, number: int) -> int:
     """The residual's object has another address: it is asked again where the number leaves the trace."""
     if _moves(vm, value):
         vm.identity.hashes[number] = value
@@ -131,7 +132,7 @@ def _noted(vm: Any, value: Any, number: int) -> int:
 _STAYING = (type, types.ModuleType, type(None))
 
 
-def _moves(vm: Any, value: Any) -> bool:
+def _moves(vm: VM, value: Any) -> bool:
     cls = type(value)
     method = _method(vm, value)
     if method in _BY_MEMBERS:

@@ -13,6 +13,7 @@ from typing import Any
 
 from stator.breaks import Break
 from stator.interp.rule_registry import rule
+from stator.interp.vm import VM
 from stator.source import Pinned
 
 
@@ -21,7 +22,7 @@ def _names_of(args: Any, kwargs: Any) -> bool:
 
 
 @rule(importlib.util.find_spec)
-def _find_spec(vm: Any, args: Any, kwargs: Any) -> Any:
+def _find_spec(vm: VM, args: Any, kwargs: Any) -> Any:
     if not args or not _names_of(args, kwargs):
         raise Break("SB001", "importlib.util.find_spec of a name that is not a constant")
     parent = args[0].rpartition(".")[0]
@@ -32,12 +33,12 @@ def _find_spec(vm: Any, args: Any, kwargs: Any) -> Any:
 
 
 @rule(importlib.metadata.version)
-def _version(vm: Any, args: Any, kwargs: Any) -> Any:
+def _version(vm: VM, args: Any, kwargs: Any) -> Any:
     if not _names_of(args, kwargs):
         raise Break("SB001", "importlib.metadata.version of a name that is not a constant")
     return vm.native_unhooked(importlib.metadata.version, args, kwargs)
 
 
 @rule(importlib.metadata.packages_distributions)
-def _packages_distributions(vm: Any, args: Any, kwargs: Any) -> Any:
+def _packages_distributions(vm: VM, args: Any, kwargs: Any) -> Any:
     return vm.native_unhooked(importlib.metadata.packages_distributions, args, kwargs)

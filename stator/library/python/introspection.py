@@ -25,6 +25,7 @@ from stator.interp.lookup import MISSING, find, is_mutable_class, mro_of
 from stator.interp.objects.assignment import DISCARD, store_on_class
 from stator.interp.objects.attributes import read_instance_dict
 from stator.interp.rule_registry import rule
+from stator.interp.vm import VM
 from stator.source import Attr, DictOf, Key, Pinned
 
 _VARARGS, _VARKEYWORDS = 0x04, 0x08
@@ -33,7 +34,7 @@ _FOLLOWED = ("__wrapped__", "__signature__", "__text_signature__", "_partialmeth
 
 
 @rule(inspect.signature)
-def _signature(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _signature(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
     if len(args) == 1 and not kwargs:
         function, bound = args[0], 0
         if type(function) is types.MethodType:
@@ -45,14 +46,14 @@ def _signature(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 
 
 @rule(traceback.clear_frames)
-def _clear_frames(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _clear_frames(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
     """The frames of a traceback that the trace made hold nothing to be cleared."""
     if len(args) != 1 or kwargs or id(args[0]) in vm.heap.by_standin or type(args[0]) is not types.TracebackType:
         return vm.push(vm.frame_for(traceback.clear_frames, args, kwargs), cont)
     vm.give(None, cont)
 
 
-def _unwrapped(vm: Any, function: Any) -> types.FunctionType | None:
+def _unwrapped(vm: VM, function: Any) -> types.FunctionType | None:
     """The function whose parameters count, behind `__wrapped__`; None where inspect has more to ask."""
     seen: set[int] = set()
     while type(function) is types.FunctionType and id(function) not in seen:
@@ -66,7 +67,7 @@ def _unwrapped(vm: Any, function: Any) -> types.FunctionType | None:
     return None
 
 
-def signature_of(vm: Any, function: types.FunctionType, bound: int) -> inspect.Signature:
+def signature_of(vm: VM, function: types.FunctionType, bound: int) -> inspect.Signature:
     """A new Signature; its first `bound` parameters are already given."""
     if id(function) not in vm.fresh:
         vm.guard_code(function)
@@ -95,7 +96,7 @@ def signature_of(vm: Any, function: types.FunctionType, bound: int) -> inspect.S
                              __validate_parameters__=False)
 
 
-def _annotations(vm: Any, function: types.FunctionType) -> dict[str, Any]:
+def _annotations(vm: VM, function: types.FunctionType) -> dict[str, Any]:
     """The annotations by name, unread; which names have one is a fact."""
     raw = function.__annotations__
     if id(function) in vm.fresh:
@@ -106,7 +107,7 @@ def _annotations(vm: Any, function: types.FunctionType) -> dict[str, Any]:
 
 
 @rule(getattr(copyreg, "_slotnames"))
-def _slotnames(vm: Any, args: Any, kwargs: Any) -> Any:
+def _slotnames(vm: VM, args: Any, kwargs: Any) -> Any:
     """copyreg keeps its answer on the class, which the program can see: so does the residual, once."""
     cls = args[0]
     names: list[str] = []
@@ -126,7 +127,7 @@ def _slotnames(vm: Any, args: Any, kwargs: Any) -> Any:
     return names
 
 
-def _keep_slotnames(vm: Any, cls: type, names: list[str]) -> None:
+def _keep_slotnames(vm: VM, cls: type, names: list[str]) -> None:
     known = "__slotnames__" in cls.__dict__
     if id(cls) not in vm.fresh:
         vm.heap.guard(DictOf(Pinned(cls)), Kind.PRESENT if known else Kind.ABSENT, "__slotnames__")
@@ -136,7 +137,7 @@ def _keep_slotnames(vm: Any, cls: type, names: list[str]) -> None:
 
 
 @rule(torch.jit.ScriptFunction.__dict__["__call__"])
-def _call_scripted(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _call_scripted(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
     """torch.jit.script keeps the function it was given, which is what is captured; torch.jit.trace freezes more."""
     scripted = args[0]
     function = read_instance_dict(vm, scripted, "_torchdynamo_inline")
@@ -147,7 +148,7 @@ def _call_scripted(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 
 
 @rule(types.MappingProxyType.get)
-def _proxy_get(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _proxy_get(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
     out: list[Any] = []
     vm.sync(lambda: vm.load_attr(mapping_behind(args[0]), "get"), out)
     vm.call(out[0], args[1:], kwargs, cont)

@@ -26,6 +26,7 @@ from stator.interp.numbers import symbolic_numbers
 from stator.interp.objects import operators
 from stator.interp.objects.list_lengths import symbolic_length
 from stator.interp.rule_registry import rule
+from stator.interp.vm import VM
 from stator.native.table import lookup
 from stator.shapes.symbolic_values import SYMBOLIC
 
@@ -33,21 +34,21 @@ from stator.shapes.symbolic_values import SYMBOLIC
 
 
 @rule(iter, arity=(1, 2))
-def _iter(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _iter(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
     if len(args) == 1:
         return vm.get_iter(args[0], cont)
     vm.give(vm.native(iter, (vm.python_callable(args[0]), args[1])), cont)
 
 
 @rule(looked_at)
-def _looked_at(vm: Any, args: Any, kwargs: Any) -> Any:
+def _looked_at(vm: VM, args: Any, kwargs: Any) -> Any:
     if type(args[0]) is not types.GeneratorType:  # which is run, and not looked into
         vm.expose_for(lookup(itertools.chain), args)
     return args[0]
 
 
 @rule(itertools.chain.__dict__["from_iterable"])
-def _chain_from_iterable(vm: Any, cls: Any, iterables: Any, /) -> Any:
+def _chain_from_iterable(vm: VM, cls: Any, iterables: Any, /) -> Any:
     """C code will run through the items of what it is handed: those are shown to it one by one, as it gets there."""
     if type(iterables) in (list, tuple):
         vm.heap.expose(iterables)
@@ -62,7 +63,7 @@ def _chain_from_iterable(vm: Any, cls: Any, iterables: Any, /) -> Any:
 
 
 @rule(next, arity=(1, 2))
-def _next(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _next(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
     iterator = args[0]
     body = vm.generators.get(id(iterator))
     if body is not None:
@@ -75,7 +76,7 @@ def _next(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 
 
 @rule(type(iter([])).__dict__["__next__"], arity=(1,))
-def _next_of_list(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _next_of_list(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
     """Of the user's iterators, whatever their class, a list's iterator stands for those that can be looked into."""
     if type(args[0]) is not type(iter([])):
         return vm.give(vm.native_unhooked(type(iter([])).__next__, args, kwargs), cont)
@@ -83,7 +84,7 @@ def _next_of_list(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 
 
 @rule(len)
-def _len(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _len(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
     if len(args) != 1:
         return vm.give(vm.native_unhooked(len, args, kwargs), cont)
     value = args[0]
@@ -109,7 +110,7 @@ def _len(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 
 def _own_length(method: Any) -> Any:
     """`xs.__len__()`, `super().__len__()`: the length is as much of a fact as where len() asks for it."""
-    def length_of(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    def length_of(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
         if len(args) == 1 and not kwargs and is_a(args[0], method.__objclass__):
             length = symbolic_length(vm, args[0])
             if length is not MISSING:
@@ -126,7 +127,7 @@ for _sized in (list, tuple, dict, collections.deque):
 
 
 @rule(operator.length_hint)
-def _length_hint(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _length_hint(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
     """Of an iterator from outside that stands there by its items to come, how many they are becomes a fact."""
     if args and is_known_ahead(vm.heap, args[0]):
         tracker = vm.heap.by_standin[id(args[0])]
@@ -140,7 +141,7 @@ def _length_hint(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 
 
 @rule(bool)
-def _bool(vm: Any, args: Any, kwargs: Any) -> Any:
+def _bool(vm: VM, args: Any, kwargs: Any) -> Any:
     if len(args) != 1 or kwargs:
         return vm.native_unhooked(bool, args, kwargs)
     if type(args[0]) in SYMBOLIC:
@@ -154,7 +155,7 @@ def _bool(vm: Any, args: Any, kwargs: Any) -> Any:
 # ---------------------------------------------------------------------- generator methods
 
 
-def _body(vm: Any, generator: Any) -> Any:
+def _body(vm: VM, generator: Any) -> Any:
     body = vm.generators.get(id(generator))
     if body is None:
         raise Break("SB014", f"a {type(generator).__name__} from outside")
@@ -162,27 +163,27 @@ def _body(vm: Any, generator: Any) -> Any:
 
 
 @rule(types.GeneratorType.send, types.CoroutineType.send)
-def _send(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _send(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
     delegation.resume(vm, _body(vm, args[0]), args[1], delegation.NextCall(cont))
 
 
 @rule(types.GeneratorType.__next__)
-def _generator_next(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _generator_next(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
     delegation.resume(vm, _body(vm, args[0]), None, delegation.NextCall(cont))
 
 
 @rule(types.GeneratorType.__iter__)
-def _generator_iter(vm: Any, args: Any, kwargs: Any) -> Any:
+def _generator_iter(vm: VM, args: Any, kwargs: Any) -> Any:
     return args[0]
 
 
 @rule(types.CoroutineType.__await__)
-def _await(vm: Any, args: Any, kwargs: Any) -> Any:
+def _await(vm: VM, args: Any, kwargs: Any) -> Any:
     return args[0]
 
 
 @rule(types.GeneratorType.throw, types.CoroutineType.throw)
-def _throw(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _throw(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
     body = _body(vm, args[0])
     kind, value = args[1], args[2] if len(args) > 2 else None
     if len(args) > 2 and THROWN_BY_PARTS:
@@ -201,16 +202,16 @@ def _throw(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 
 
 @rule(types.GeneratorType.close, types.CoroutineType.close)
-def _close(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _close(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
     delegation.close(vm, _body(vm, args[0]), cont)
 
 
 @rule(sys.exc_info)
-def _exc_info(vm: Any, args: Any, kwargs: Any) -> Any:
+def _exc_info(vm: VM, args: Any, kwargs: Any) -> Any:
     exc = vm.exc_state.topmost()
     return (None, None, None) if exc is None else (type(exc), exc, vm.traceback_of(exc))
 
 
 @rule(sys.exception)
-def _sys_exception(vm: Any, args: Any, kwargs: Any) -> Any:
+def _sys_exception(vm: VM, args: Any, kwargs: Any) -> Any:
     return vm.exc_state.topmost()

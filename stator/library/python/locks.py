@@ -16,6 +16,7 @@ from typing import Any
 from stator.breaks import Break
 from stator.guards.guard import Kind
 from stator.interp.rule_registry import rule
+from stator.interp.vm import VM
 from stator.source import CallOf, Pinned, Source
 
 LOCK: type = type(_thread.allocate_lock())
@@ -44,15 +45,15 @@ def held_count(lock: Any) -> int:
 _COUNT = re.compile(r" count=(\d+) ")
 
 
-def _state(vm: Any, lock: Any) -> LockState | None:
+def _state(vm: VM, lock: Any) -> LockState | None:
     return vm.locks.used.get(id(lock))
 
 
-def _is_fresh(vm: Any, lock: Any) -> bool:
+def _is_fresh(vm: VM, lock: Any) -> bool:
     return id(lock) in vm.fresh
 
 
-def _acquire(vm: Any, lock: Any, waits: bool) -> bool:
+def _acquire(vm: VM, lock: Any, waits: bool) -> bool:
     state = _state(vm, lock)
     if state is not None:
         if state.depth and type(lock) is LOCK:
@@ -71,7 +72,7 @@ def _acquire(vm: Any, lock: Any, waits: bool) -> bool:
     return True
 
 
-def _release(vm: Any, lock: Any) -> None:
+def _release(vm: VM, lock: Any) -> None:
     state = _state(vm, lock)
     if state is None:
         count = held_count(lock)
@@ -87,7 +88,7 @@ def _release(vm: Any, lock: Any) -> None:
 
 
 def _take_rule(function: Any) -> Any:
-    def take(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    def take(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
         lock, options = args[0], args[1:]
         if _is_fresh(vm, lock):
             if type(lock) is LOCK and getattr(lock, "locked")():
@@ -102,7 +103,7 @@ def _take_rule(function: Any) -> Any:
 
 
 def _leave_rule(function: Any) -> Any:
-    def leave(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    def leave(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
         if _is_fresh(vm, args[0]):
             return vm.give(vm.native_unhooked(function, args, kwargs), cont)
         _release(vm, args[0])
@@ -111,7 +112,7 @@ def _leave_rule(function: Any) -> Any:
 
 
 def _asked_rule(function: Any) -> Any:
-    def asked(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    def asked(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
         lock = args[0]
         if _is_fresh(vm, lock):
             return vm.give(vm.native_unhooked(function, args, kwargs), cont)
@@ -135,14 +136,14 @@ for _names, _rule in (("acquire acquire_lock __enter__", _take_rule), ("release 
 
 
 @rule(_thread.allocate_lock, _thread.allocate, arity=(0,))
-def _new_lock(vm: Any, args: Any, kwargs: Any) -> Any:
+def _new_lock(vm: VM, args: Any, kwargs: Any) -> Any:
     lock = _thread.allocate_lock()
     vm.fresh[id(lock)] = lock
     return lock
 
 
 @rule(RLOCK, arity=(0,))
-def _new_reentrant_lock(vm: Any, args: Any, kwargs: Any) -> Any:
+def _new_reentrant_lock(vm: VM, args: Any, kwargs: Any) -> Any:
     lock = RLOCK()
     vm.fresh[id(lock)] = lock
     return lock

@@ -22,6 +22,7 @@ from stator.interp.objects.attributes import load_attr, load_generic, load_tenso
 from stator.interp.objects.class_attributes import load_type_attr
 from stator.interp.opcodes.data_opcodes import read_cell
 from stator.interp.rule_registry import rule
+from stator.interp.vm import VM
 from stator.source import DictOf, Pinned
 from stator.strategy import Strategy
 
@@ -37,16 +38,16 @@ class OrDefault(Continuation):
     def __init__(self, cont: Any, found: Any, default: Any) -> None:
         self.cont, self.found, self.default = cont, found, default
 
-    def returned(self, vm: Any, frame: Frame, value: Any) -> None:
+    def returned(self, vm: VM, frame: Frame, value: Any) -> None:
         vm.give(value if self.found is MISSING else self.found, self.cont)
 
-    def raised(self, vm: Any, frame: Frame, exc: BaseException) -> bool:
+    def raised(self, vm: VM, frame: Frame, exc: BaseException) -> bool:
         if not is_a(exc, AttributeError):
             return False
         self.absent(vm)
         return True
 
-    def absent(self, vm: Any) -> None:
+    def absent(self, vm: VM) -> None:
         vm.give(self.default, self.cont)
 
 
@@ -55,13 +56,13 @@ class OfVars(OrDefault):
 
     __slots__ = ()
 
-    def raised(self, vm: Any, frame: Frame, exc: BaseException) -> bool:
+    def raised(self, vm: VM, frame: Frame, exc: BaseException) -> bool:
         if is_a(exc, AttributeError):
             raise Raised(TypeError("vars() argument must have __dict__ attribute"))
         return False
 
 
-def _try_load(vm: Any, obj: Any, name: Any, cont: Any) -> None:
+def _try_load(vm: VM, obj: Any, name: Any, cont: Any) -> None:
     frame = vm.frame
     try:
         load_attr(vm, obj, name, cont)
@@ -71,7 +72,7 @@ def _try_load(vm: Any, obj: Any, name: Any, cont: Any) -> None:
 
 
 @rule(getattr)
-def _getattr(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _getattr(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
     if len(args) not in (2, 3) or kwargs:
         return vm.give(vm.native_unhooked(getattr, args, kwargs), cont)
     if not is_a(args[1], str):
@@ -82,7 +83,7 @@ def _getattr(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 
 
 @rule(hasattr, arity=(2,))
-def _hasattr(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _hasattr(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
     obj, name = args
     require_name(name)
     _try_load(vm, obj, name, OrDefault(cont, True, False))
@@ -94,21 +95,21 @@ def require_name(name: Any) -> None:
 
 
 @rule(setattr, arity=(3,))
-def _setattr(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _setattr(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
     obj, name, value = args
     require_name(name)
     store_attr(vm, obj, name, value, GiveNone(cont))
 
 
 @rule(delattr, arity=(2,))
-def _delattr(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _delattr(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
     obj, name = args
     require_name(name)
     delete_attr(vm, obj, name, GiveNone(cont))
 
 
 @rule(object.__getattribute__, arity=(2,))
-def _object_getattribute(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _object_getattribute(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
     require_name(args[1])
     if type(args[0]) is FakeTensor:
         return load_tensor_member(vm, args[0], args[1], tensor_class(vm, args[0]), cont)
@@ -124,32 +125,32 @@ def require_instance(obj: Any, method: str) -> None:
 
 
 @rule(object.__setattr__, arity=(3,))
-def _object_setattr(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _object_setattr(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
     require_instance(args[0], "__setattr__")
     _type_setattr(vm, args, kwargs, cont)
 
 
 @rule(type.__setattr__, arity=(3,))
-def _type_setattr(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _type_setattr(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
     require_name(args[1])
     store_generic(vm, args[0], args[1], args[2], GiveNone(cont))
 
 
 @rule(object.__delattr__, arity=(2,))
-def _object_delattr(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _object_delattr(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
     require_instance(args[0], "__delattr__")
     _type_delattr(vm, args, kwargs, cont)
 
 
 @rule(type.__delattr__, arity=(2,))
-def _type_delattr(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _type_delattr(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
     require_name(args[1])
     delete_generic(vm, args[0], args[1], GiveNone(cont))
 
 
 def _as_object_does(base: type, slot: Any, act: Any) -> Any:
     """The slot of a base whose attributes are found and set as object does it."""
-    def on_instance(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    def on_instance(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
         if not is_a(args[0], base):
             vm.native_unhooked(slot, args, kwargs)  # raises what eager raises
         act(vm, args, kwargs, cont)
@@ -165,13 +166,13 @@ for _base in (list, dict, set, frozenset, tuple, int, float, complex, str, bytes
 
 
 @rule(type.__getattribute__, arity=(2,))
-def _type_getattribute(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _type_getattribute(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
     require_name(args[1])
     load_type_attr(vm, args[0], args[1], cont, fallback=False)
 
 
 @rule(vars)
-def _vars(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _vars(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
     if not args:
         return _locals(vm, args, kwargs, cont)
     _try_load(vm, args[0], "__dict__", OfVars(cont, MISSING, None))
@@ -180,7 +181,7 @@ def _vars(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 
 
 @rule(locals)
-def _locals(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _locals(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
     if Strategy.KEPT_LOCALS in vm.turned_off:
         raise Break("SB020", f"{Strategy.KEPT_LOCALS} over a break", whole_frame=True)
     vm.give(names_in(vm.frame), cont)
@@ -206,7 +207,7 @@ def names_in(frame: Frame) -> Any:
     return found
 
 
-def locals_are_kept(vm: Any) -> bool:
+def locals_are_kept(vm: VM) -> bool:
     """Whether somebody holds the dict of a frame that is to be left: the next locals() there would fill it again."""
     frame = vm.frame
     while frame is not None:
@@ -217,23 +218,23 @@ def locals_are_kept(vm: Any) -> bool:
 
 
 @rule(globals)
-def _globals(vm: Any, args: Any, kwargs: Any) -> Any:
+def _globals(vm: VM, args: Any, kwargs: Any) -> Any:
     return vm.frame.scope.view()
 
 
 @rule(eval, exec)
-def _eval(vm: Any, args: Any, kwargs: Any) -> Any:
+def _eval(vm: VM, args: Any, kwargs: Any) -> Any:
     # Names and the `from __future__` flags are those of the frame that asks.
     raise Break("SB001", "eval() or exec() of code made at run time", whole_frame=True)
 
 
 @rule(compile)
-def _compile(vm: Any, args: Any, kwargs: Any) -> Any:
+def _compile(vm: VM, args: Any, kwargs: Any) -> Any:
     raise Break("SB001", "builtins.compile: runs or makes code that no source file shows", whole_frame=True)
 
 
 @rule(dir)
-def _dir(vm: Any, args: Any, kwargs: Any) -> Any:
+def _dir(vm: VM, args: Any, kwargs: Any) -> Any:
     if not args:
         return sorted(names_in(vm.frame))
     tracker = vm.heap.tracker_of(args[0])
@@ -248,7 +249,7 @@ def _dir(vm: Any, args: Any, kwargs: Any) -> Any:
     return vm.native(dir, args)
 
 
-def _guard_names_of_class(vm: Any, cls: type) -> None:
+def _guard_names_of_class(vm: VM, cls: type) -> None:
     for base in ancestors(vm, cls):
         if is_mutable_class(base) and id(base) not in vm.fresh:
             vm.heap.guard(DictOf(Pinned(base)), Kind.KEYS, tuple(type.__dict__["__dict__"].__get__(base)))
@@ -258,7 +259,7 @@ def _guard_names_of_class(vm: Any, cls: type) -> None:
 
 
 @rule(id, arity=(1,))
-def _id(vm: Any, args: Any, kwargs: Any) -> Any:
+def _id(vm: VM, args: Any, kwargs: Any) -> Any:
     number = id(vm.guard_identity(args[0]))
     if type(args[0]) is tuple and id(args[0]) not in vm.heap.by_standin:
         vm.identity.addresses.add(number)  # and not held: iterators fill a tuple again that nobody else holds

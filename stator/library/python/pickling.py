@@ -14,13 +14,14 @@ from typing import Any
 from stator.breaks import Break
 from stator.interp.numbers.symbolic_numbers import specialise_deep
 from stator.interp.rule_registry import rule
+from stator.interp.vm import VM
 
 _PLAIN = (str, bytes, int, float, bool, type(None), complex)
 _CONTAINERS = (list, tuple, dict, set, frozenset)
 _CALLS = frozenset("GLOBAL STACK_GLOBAL INST OBJ NEWOBJ NEWOBJ_EX REDUCE BUILD EXT1 EXT2 EXT4 PERSID BINPERSID".split())
 
 
-def check_plain(vm: Any, value: Any, seen: dict[int, Any]) -> None:
+def check_plain(vm: VM, value: Any, seen: dict[int, Any]) -> None:
     """Break at what has a way of its own of being pickled."""
     cls = type(value)
     if cls in (str, bytes):
@@ -37,7 +38,7 @@ def check_plain(vm: Any, value: Any, seen: dict[int, Any]) -> None:
 
 
 @rule(_pickle.dumps)
-def _dumps(vm: Any, args: Any, kwargs: Any) -> Any:
+def _dumps(vm: VM, args: Any, kwargs: Any) -> Any:
     vm.heap.expose_deep(args)
     values = specialise_deep(vm, tuple(args))
     options = specialise_deep(vm, tuple(kwargs.values()))
@@ -48,7 +49,7 @@ def _dumps(vm: Any, args: Any, kwargs: Any) -> Any:
 
 
 @rule(_pickle.loads)
-def _loads(vm: Any, args: Any, kwargs: Any) -> Any:
+def _loads(vm: VM, args: Any, kwargs: Any) -> Any:
     if len(args) != 1 or kwargs or type(args[0]) is not bytes:
         raise Break("SB001", "pickle.loads of something else than bytes, or with options")
     try:

@@ -22,10 +22,11 @@ from stator.interp.noted_effects import (
     written_in_python,
 )
 from stator.interp.rule_registry import rule
+from stator.interp.vm import VM
 
 
 @rule(print)
-def _print(vm: Any, args: Any, kwargs: Any) -> Any:
+def _print(vm: VM, args: Any, kwargs: Any) -> Any:
     options = dict(kwargs)
     file = options.pop("file", None)
     flush = options.pop("flush", False)
@@ -53,14 +54,14 @@ def _print(vm: Any, args: Any, kwargs: Any) -> Any:
     return None
 
 
-def _call_method(vm: Any, value: Any, name: str, *args: Any) -> None:
+def _call_method(vm: VM, value: Any, name: str, *args: Any) -> None:
     out: list[Any] = []
     vm.sync(lambda: vm.load_attr(value, name), out)
     vm.call_sync(out[0], args)
 
 
 @rule(warnings.warn)
-def _warn(vm: Any, args: Any, kwargs: Any) -> Any:
+def _warn(vm: VM, args: Any, kwargs: Any) -> Any:
     may_break(vm, "warnings.warn", warnings)
     values = dict(zip(("message", "category", "stacklevel", "source"), args, strict=False))
     values.update(kwargs)
@@ -73,7 +74,7 @@ def _warn(vm: Any, args: Any, kwargs: Any) -> Any:
 
 
 def _log_rule(name: str, level: int | None) -> Any:
-    def log(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    def log(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
         logger, *rest = args
         may_break(vm, f"logging.Logger.{name}", logging)
         extra = kwargs.get("extra")
@@ -122,7 +123,7 @@ def handled_in_python(logger: Any) -> bool:
 
 
 @rule(logging.Logger.isEnabledFor)
-def _is_enabled_for(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _is_enabled_for(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
     logger = vm.heap.original_of(args[0])
     if logger.manager.loggerDict.get(logger.name) is not logger and logger is not logging.root:
         raise Break("SB018", "isEnabledFor of a logger that no manager knows, whose cached answers may be old")

@@ -14,25 +14,26 @@ from stator.guards.guard import Kind
 from stator.interp.frame import Raised
 from stator.interp.objects.class_attributes import load_module_attr
 from stator.interp.rule_registry import rule
+from stator.interp.vm import VM
 from stator.source import CallOf, Pinned
 
 
 @rule(sys.getrecursionlimit)
-def _recursion_limit(vm: Any, args: Any, kwargs: Any) -> Any:
+def _recursion_limit(vm: VM, args: Any, kwargs: Any) -> Any:
     """The trace runs under a limit of its own; the program sees the user's."""
     vm.heap.guard(CallOf(Pinned(sys.getrecursionlimit)), Kind.FRESH_CALL, vm.progress.recursion_limit)
     return vm.progress.recursion_limit
 
 
 @rule(sys.get_int_max_str_digits)
-def _digit_limit(vm: Any, args: Any, kwargs: Any) -> Any:
+def _digit_limit(vm: VM, args: Any, kwargs: Any) -> Any:
     limit = sys.get_int_max_str_digits()
     vm.heap.guard(CallOf(Pinned(sys.get_int_max_str_digits)), Kind.FRESH_CALL, limit)
     return limit
 
 
 @rule(types.ModuleType)
-def _new_module(vm: Any, args: Any, kwargs: Any) -> Any:
+def _new_module(vm: VM, args: Any, kwargs: Any) -> Any:
     """A module of the trace's own, which the residual makes anew."""
     made = vm.native_unhooked(types.ModuleType, args, kwargs)
     vm.fresh[id(made)] = made
@@ -40,7 +41,7 @@ def _new_module(vm: Any, args: Any, kwargs: Any) -> Any:
 
 
 @rule(types.ModuleType.__getattribute__)
-def _module_getattribute(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _module_getattribute(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
     if len(args) != 2 or kwargs or type(args[1]) is not str:
         raise Raised(TypeError("attribute name must be string"))
     load_module_attr(vm, args[0], args[1], cont, ask_class=False)

@@ -19,6 +19,7 @@ from stator.breaks import Break
 from stator.interp.arrays.array_tensors import real_tensor
 from stator.interp.numbers.symbolic_numbers import specialise_deep
 from stator.interp.rule_registry import rule
+from stator.interp.vm import VM
 from stator.library.python.state.known_random_streams import (
     global_stream,
     known_stream,
@@ -50,7 +51,7 @@ _AMONG = ("choice", "choices", "sample", "shuffle")
 _NUMPY_WHOLE = ("get_state", "set_state", "shuffle", "permuted", "spawn")
 
 
-def draw(vm: Any, function: Any, args: Any, kwargs: Any, bounds: Any = None) -> Any:
+def draw(vm: VM, function: Any, args: Any, kwargs: Any, bounds: Any = None) -> Any:
     """The number that a call of a stream's method will give."""
     stream, *rest = args
     name = function.__name__
@@ -83,7 +84,7 @@ def draw(vm: Any, function: Any, args: Any, kwargs: Any, bounds: Any = None) -> 
     return number
 
 
-def _as_they_are(vm: Any, arguments: Any) -> tuple[Any, ...]:
+def _as_they_are(vm: VM, arguments: Any) -> tuple[Any, ...]:
     """Arguments of a draw; of lists the residual gets copies, as the program may change them afterwards."""
     for each in arguments:
         if type(each) in (list, tuple):
@@ -91,7 +92,7 @@ def _as_they_are(vm: Any, arguments: Any) -> tuple[Any, ...]:
     return tuple(list(each) if type(each) is list else each for each in specialise_deep(vm, tuple(arguments)))
 
 
-def draw_among(vm: Any, function: Any, args: Any, kwargs: Any) -> Any:
+def draw_among(vm: VM, function: Any, args: Any, kwargs: Any) -> Any:
     """A number, or a list of numbers, out of those in a list, tuple or range; shuffle() writes them back."""
     stream, population, *rest = args
     name = function.__name__
@@ -126,7 +127,7 @@ def shuffled(stream: Any, values: list[Any]) -> list[Any]:
 _MOST_NUMBERS = 64
 
 
-def drawn_list(vm: Any, function: Any, stream: Source, values: Any, named: Any, example: Any, bounds: Any) -> Any:
+def drawn_list(vm: VM, function: Any, stream: Source, values: Any, named: Any, example: Any, bounds: Any) -> Any:
     """A list of numbers that the residual draws together."""
     place = Drawn(len(vm.residual.draws), function.__name__)
     parts = tuple(Drawn((place.index, number), function.__name__) for number in range(len(example)))
@@ -134,7 +135,7 @@ def drawn_list(vm: Any, function: Any, stream: Source, values: Any, named: Any, 
     return [vm.recorder.add_drawn(type(bounds[0]), part, bounds) for part in parts]
 
 
-def drawn_array(vm: Any, function: Any, stream: Source, values: Any, named: Any, example: Any) -> Any:
+def drawn_array(vm: VM, function: Any, stream: Source, values: Any, named: Any, example: Any) -> Any:
     """An array that the residual draws: the trace knows its layout, and the graph has its memory as an input."""
     place = Drawn(len(vm.residual.draws), function.__name__)
     fake = vm.recorder.add_input(real_tensor(example), place)
@@ -179,7 +180,7 @@ def _range(name: str, values: tuple[Any, ...], named: dict[str, Any], example: A
 
 
 def _draw_rule(function: Any) -> Any:
-    def drawn(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    def drawn(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
         known = known_stream(vm, args[0]) if args else None
         if known is not None:
             return run_known(vm, function, known, args[1:], kwargs, cont)
@@ -188,7 +189,7 @@ def _draw_rule(function: Any) -> Any:
 
 
 def _among_rule(function: Any) -> Any:
-    def among(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    def among(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
         known = known_stream(vm, args[0]) if args else None
         if known is not None:
             return run_known(vm, function, known, args[1:], kwargs, cont)
@@ -199,7 +200,7 @@ def _among_rule(function: Any) -> Any:
 
 
 def _whole_rule(function: Any) -> Any:
-    def looked_at(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    def looked_at(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
         known = known_stream(vm, args[0]) if args else None
         if known is not None:
             return run_known(vm, function, known, args[1:], kwargs, cont)
@@ -208,12 +209,12 @@ def _whole_rule(function: Any) -> Any:
 
 
 def _set_rule(function: Any) -> Any:
-    def set_inside(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    def set_inside(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
         set_known(vm, function, args[0], args[1:], kwargs, cont)
     return set_inside
 
 
-def _state_rule(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _state_rule(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
     known = known_stream(vm, args[0])
     if known is None:
         raise Break("SB013", "a random stream: getstate()", leave=random.__file__)
@@ -227,7 +228,7 @@ rule(numpy.random.RandomState.seed)(_set_rule(numpy.random.RandomState.seed))
 
 
 @rule(numpy.random.seed)
-def _seed_numpy(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _seed_numpy(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
     set_known(vm, numpy.random.RandomState.seed, global_stream(vm), args, kwargs, cont)
 
 
@@ -258,7 +259,7 @@ def restore_streams(saved: tuple[Any, ...]) -> None:
 
 
 @rule(_COMPILED.__get__, arity=(2, 3))
-def _bind(vm: Any, args: Any, kwargs: Any) -> Any:
+def _bind(vm: VM, args: Any, kwargs: Any) -> Any:
     """A function that Cython has compiled is bound as one of Python's is."""
     function, obj = args[:2]
     return function if obj is None else types.MethodType(function, obj)

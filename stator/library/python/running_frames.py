@@ -13,12 +13,13 @@ from typing import Any
 from stator.breaks import Break
 from stator.interp.rule_registry import rule
 from stator.interp.suspend import chain
+from stator.interp.vm import VM
 
 WHY = "sys._getframe: frames of the program do not exist in the compiled function"
 
 
 @rule(sys._getframe)
-def _getframe(vm: Any, args: Any, kwargs: Any) -> Any:
+def _getframe(vm: VM, args: Any, kwargs: Any) -> Any:
     below = len(chain(vm, vm.frame)) - 1
     if not below and not args:
         raise Break("SB008", WHY)

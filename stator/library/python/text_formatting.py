@@ -15,6 +15,7 @@ from typing import Any
 
 from stator.breaks import Break
 from stator.interp.rule_registry import rule
+from stator.interp.vm import VM
 from stator.shapes.symbolic_values import DeferredText, unread
 
 
@@ -49,7 +50,7 @@ def _counts_inside(text: str) -> bool:
 
 
 @rule(str.format)
-def _format(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _format(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
     text = args[0]
     if type(text) is str and vm.native_unhooked(_reads_inside, (text,)):
         if _counts_inside(text):
@@ -62,7 +63,7 @@ def _format(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 
 
 def _native_rule(function: Any) -> Any:
-    def run(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    def run(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
         """`re` keeps a cache of compiled patterns, which nobody can observe."""
         for value in (*args, *kwargs.values()):
             if type(value) is DeferredText:
@@ -73,7 +74,7 @@ def _native_rule(function: Any) -> Any:
 
 
 def _substitute_rule(method: str) -> Any:
-    def substitute(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    def substitute(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
         """The pattern is compiled natively; the replacement may be a function of the program."""
         values = {**dict(zip(("pattern", "repl", "string", "count", "flags"), args, strict=False)), **kwargs}
         pattern = vm.native_unhooked(re.compile, (values.pop("pattern"), values.pop("flags", 0)))

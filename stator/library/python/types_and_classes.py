@@ -26,6 +26,7 @@ from stator.interp.objects.shown_names import guard_names
 from stator.interp.opcodes.data_opcodes import read_cell
 from stator.interp.rule_registry import rule
 from stator.interp.torch_function_protocol import refuse_patched
+from stator.interp.vm import VM
 from stator.library.python.class_makers import caller_module
 from stator.library.python.state.abstract_classes import is_abstract_subclass, require_shallow
 from stator.shapes.symbolic_values import SYMBOLIC, python_type, specialise
@@ -34,7 +35,7 @@ from stator.source import CallOf, Pinned
 # ---------------------------------------------------------------------- types
 
 
-def is_instance(vm: Any, obj: Any, cls: Any, depth: int = 0) -> bool:
+def is_instance(vm: VM, obj: Any, cls: Any, depth: int = 0) -> bool:
     if is_a(cls, tuple):
         require_shallow(depth)
         vm.heap.expose(cls)
@@ -54,7 +55,7 @@ def is_instance(vm: Any, obj: Any, cls: Any, depth: int = 0) -> bool:
     return _check_class(vm, obj, seen_type, cls, "__instancecheck__", obj)
 
 
-def is_subclass(vm: Any, sub: Any, cls: Any, depth: int = 0) -> bool:
+def is_subclass(vm: VM, sub: Any, cls: Any, depth: int = 0) -> bool:
     if is_a(cls, tuple):
         require_shallow(depth)
         vm.heap.expose(cls)
@@ -69,7 +70,7 @@ def is_subclass(vm: Any, sub: Any, cls: Any, depth: int = 0) -> bool:
 _PLAIN_CHECKS = (MISSING, type.__dict__["__subclasscheck__"])
 
 
-def _check_class(vm: Any, obj: Any, seen_type: type, cls: Any, hook: str, argument: Any) -> bool:
+def _check_class(vm: VM, obj: Any, seen_type: type, cls: Any, hook: str, argument: Any) -> bool:
     if seen_type is cls:
         return True
     meta = type(cls)
@@ -101,7 +102,7 @@ def _check_class(vm: Any, obj: Any, seen_type: type, cls: Any, hook: str, argume
     return vm.native(function, (argument, cls))
 
 
-def _is_claimed(vm: Any, obj: Any, cls: type) -> bool:
+def _is_claimed(vm: VM, obj: Any, cls: type) -> bool:
     """Whether an object says by its `__class__` that it is of a class."""
     try:
         claimed = claimed_class(vm, obj)
@@ -112,7 +113,7 @@ def _is_claimed(vm: Any, obj: Any, cls: type) -> bool:
     return is_a(claimed, type) and cls in ancestors(vm, claimed)
 
 
-def claimed_class(vm: Any, obj: Any) -> Any:
+def claimed_class(vm: VM, obj: Any) -> Any:
     """What `obj.__class__` says; None where the object says nothing of its own."""
     if type(find(vm, type(obj), "__class__")) is types.GetSetDescriptorType \
             and type(find(vm, type(obj), "__getattribute__")) is types.WrapperDescriptorType:
@@ -131,7 +132,7 @@ def _is_of_tensor_type(fake: Any, cls: Any) -> bool:
 _TENSOR_TYPES = type(torch.FloatTensor)
 
 
-def _claims(vm: Any, fake: Any, cls: type) -> bool:
+def _claims(vm: VM, fake: Any, cls: type) -> bool:
     """torch.nn.Buffer(t), and Parameter(t) of a subclass, stay of t's class, and say by an attribute what they are."""
     name = "_is_buffer" if cls is torch.nn.Buffer else "_is_param"
     if cls is torch.nn.Parameter and id(fake) not in vm.recorder.classes:
@@ -145,19 +146,19 @@ def _claims(vm: Any, fake: Any, cls: type) -> bool:
 
 
 @rule(isinstance)
-def _isinstance(vm: Any, args: Any, kwargs: Any) -> Any:
+def _isinstance(vm: VM, args: Any, kwargs: Any) -> Any:
     if len(args) != 2:
         return vm.native_unhooked(isinstance, args, kwargs)
     return is_instance(vm, *args)
 
 
 @rule(issubclass, arity=(2,))
-def _issubclass(vm: Any, args: Any, kwargs: Any) -> Any:
+def _issubclass(vm: VM, args: Any, kwargs: Any) -> Any:
     return is_subclass(vm, *args)
 
 
 @rule(type)
-def _type(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _type(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
     if len(args) == 1 and not kwargs:
         if (posed := posed_class(vm.heap, args[0])) is not None:
             return vm.give(posed, cont)
@@ -168,13 +169,13 @@ def _type(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 
 
 @rule(type.__new__)
-def _type_new(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _type_new(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
     if len(args) != 4:
         return vm.give(vm.native_unhooked(type.__new__, args, kwargs), cont)
     new_class(vm, args[0], args[1:], kwargs, cont)
 
 
-def new_class(vm: Any, meta: type, args: Any, kwargs: Any, cont: Any) -> None:
+def new_class(vm: VM, meta: type, args: Any, kwargs: Any, cont: Any) -> None:
     """type.__new__: C code, which calls `__set_name__` and `__init_subclass__` back through the hook."""
     name, bases, namespace = args
     if not is_a(bases, tuple) or not is_a(namespace, dict):
@@ -196,7 +197,7 @@ def new_class(vm: Any, meta: type, args: Any, kwargs: Any, cont: Any) -> None:
 
 
 @rule(torch._C._TensorMeta.__init__)
-def _tensor_class_init(vm: Any, args: Any, kwargs: Any) -> Any:
+def _tensor_class_init(vm: VM, args: Any, kwargs: Any) -> Any:
     """Of a class that the trace has made: C code that prepares its slots."""
     if id(args[0]) not in vm.fresh:
         raise Break("SB006", "a tensor class initialised again")
@@ -204,35 +205,35 @@ def _tensor_class_init(vm: Any, args: Any, kwargs: Any) -> Any:
 
 
 @rule(type.__init__)
-def _type_init(vm: Any, args: Any, kwargs: Any) -> Any:
+def _type_init(vm: VM, args: Any, kwargs: Any) -> Any:
     return None
 
 
 @rule(type.__call__)
-def _type_call(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _type_call(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
     if args[0] is type:
         return _type(vm, args[1:], kwargs, cont)
     instantiate(vm, args[0], args[1:], kwargs, cont)
 
 
 @rule(type.__dict__["__prepare__"])
-def _type_prepare(vm: Any, args: Any, kwargs: Any) -> Any:
+def _type_prepare(vm: VM, args: Any, kwargs: Any) -> Any:
     return {}
 
 
 @rule(type.__instancecheck__)
-def _type_instancecheck(vm: Any, cls: Any, obj: Any, /) -> Any:
+def _type_instancecheck(vm: VM, cls: Any, obj: Any, /) -> Any:
     """isinstance() past what the class's own class says of it."""
     seen = seen_class(vm, obj)
     return cls in ancestors(vm, seen) or seen is type(obj) and _is_claimed(vm, obj, cls)
 
 
 @rule(type.__subclasscheck__, arity=(2,))
-def _type_subclasscheck(vm: Any, args: Any, kwargs: Any) -> Any:
+def _type_subclasscheck(vm: VM, args: Any, kwargs: Any) -> Any:
     return is_abstract_subclass(vm, args[1], args[0])
 
 
-def seen_class(vm: Any, obj: Any) -> type:
+def seen_class(vm: VM, obj: Any) -> type:
     """The class that the program's own object has, behind a fake, an open number or a stand-in that poses."""
     if type(obj) is FakeTensor:
         return tensor_class(vm, obj)  # type: ignore[no-any-return]
@@ -242,36 +243,36 @@ def seen_class(vm: Any, obj: Any) -> type:
 
 
 @rule(type.mro)
-def _type_mro(vm: Any, args: Any, kwargs: Any) -> Any:
+def _type_mro(vm: VM, args: Any, kwargs: Any) -> Any:
     if args[0].__mro__ is None:
         raise Break("SB005", "mro() of a class that is being made")
     return list(ancestors(vm, args[0]))
 
 
 @rule(type.__or__, arity=(2,))
-def _type_or(vm: Any, args: Any, kwargs: Any) -> Any:
+def _type_or(vm: VM, args: Any, kwargs: Any) -> Any:
     return vm.native_unhooked(type.__or__, args, kwargs)
 
 
 @rule(type.__ror__, arity=(2,))
-def _type_ror(vm: Any, args: Any, kwargs: Any) -> Any:
+def _type_ror(vm: VM, args: Any, kwargs: Any) -> Any:
     return vm.native_unhooked(type.__ror__, args, kwargs)
 
 
 @rule(type.__repr__)
-def _type_repr(vm: Any, args: Any, kwargs: Any) -> Any:
+def _type_repr(vm: VM, args: Any, kwargs: Any) -> Any:
     for value in args:
         guard_names(vm, value)
     return vm.native_unhooked(type.__repr__, args, kwargs)
 
 
 @rule(callable, arity=(1,))
-def _callable(vm: Any, args: Any, kwargs: Any) -> Any:
+def _callable(vm: VM, args: Any, kwargs: Any) -> Any:
     return find(vm, type(args[0]), "__call__") is not MISSING
 
 
 def _holder_rule(cls: type) -> Any:
-    def make(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    def make(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
         vm.give(vm.native_unhooked(cls, args, kwargs), cont)
     return make
 
@@ -281,13 +282,13 @@ for _cls in (property, classmethod, staticmethod, types.MethodType, types.CellTy
 
 
 @rule(property.__new__, property.__init__)
-def _make_property(vm: Any, args: Any, kwargs: Any) -> Any:
+def _make_property(vm: VM, args: Any, kwargs: Any) -> Any:
     """Of a subclass, whose `__init__` is interpreted; the functions it is given are called later."""
     method = property.__new__ if is_a(args[0], type) else property.__init__
     return vm.native_unhooked(method, args, kwargs)
 
 
-def super_of(vm: Any, cls: Any, fake: Any) -> TensorSuper:
+def super_of(vm: VM, cls: Any, fake: Any) -> TensorSuper:
     seen = tensor_class(vm, fake)
     if not is_a(cls, type) or cls not in ancestors(vm, seen):
         raise Raised(TypeError("super(type, obj): obj must be an instance or subtype of type"))
@@ -295,7 +296,7 @@ def super_of(vm: Any, cls: Any, fake: Any) -> TensorSuper:
 
 
 @rule(super)
-def _super(vm: Any, args: Any, kwargs: Any) -> Any:
+def _super(vm: VM, args: Any, kwargs: Any) -> Any:
     if len(args) == 2 and type(args[1]) is FakeTensor:
         return super_of(vm, *args)
     if args:
@@ -328,7 +329,7 @@ def _super(vm: Any, args: Any, kwargs: Any) -> Any:
 
 
 @rule(builtins.__build_class__)
-def _build_class(vm: Any, args: Any, kwargs: Any) -> Any:
+def _build_class(vm: VM, args: Any, kwargs: Any) -> Any:
     body, name, *original_bases = args
     bases = _resolve_bases(vm, tuple(original_bases))
     keywords = dict(kwargs)
@@ -361,7 +362,7 @@ def _build_class(vm: Any, args: Any, kwargs: Any) -> Any:
     return cls
 
 
-def _resolve_bases(vm: Any, bases: tuple[Any, ...]) -> tuple[Any, ...]:
+def _resolve_bases(vm: VM, bases: tuple[Any, ...]) -> tuple[Any, ...]:
     found: list[Any] = []
     for base in bases:
         if is_a(base, type):
@@ -397,7 +398,7 @@ _asked_by_abc = types.FunctionType((lambda cls, seen: abc.ABCMeta.__subclasschec
                                    {"__name__": "abc", "abc": abc})
 
 
-def guard_registrations(vm: Any, cls: type, seen: type) -> Any:
+def guard_registrations(vm: VM, cls: type, seen: type) -> Any:
     """A class may be registered with an abstract one later: whether it counts as its subclass is a fact.
 
     Not how many registrations there are: a backend imports modules that register classes of their own.
@@ -410,7 +411,7 @@ def guard_registrations(vm: Any, cls: type, seen: type) -> Any:
 
 
 @rule(_abc._abc_instancecheck)
-def _abc_instancecheck(vm: Any, args: Any, kwargs: Any) -> Any:
+def _abc_instancecheck(vm: VM, args: Any, kwargs: Any) -> Any:
     seen = seen_class(vm, args[1])
     if seen is not type(args[1]):
         return guard_registrations(vm, args[0], seen)
@@ -421,24 +422,24 @@ def _abc_instancecheck(vm: Any, args: Any, kwargs: Any) -> Any:
             or _counts_as_subclass(vm, args[0], type(args[1])))
 
 
-def _counts_as_subclass(vm: Any, cls: Any, seen: type) -> bool:
+def _counts_as_subclass(vm: VM, cls: Any, seen: type) -> bool:
     if type(cls) is abc.ABCMeta:
         return bool(guard_registrations(vm, cls, seen))
     return operators.truth(vm, vm.call_sync(find(vm, type(cls), "__subclasscheck__"), (cls, seen)))
 
 
 @rule(_abc._abc_subclasscheck)
-def _abc_subclasscheck(vm: Any, args: Any, kwargs: Any) -> Any:
+def _abc_subclasscheck(vm: VM, args: Any, kwargs: Any) -> Any:
     return guard_registrations(vm, args[0], args[1])
 
 
 @rule(_abc.get_cache_token)
-def _abc_token(vm: Any, args: Any, kwargs: Any) -> Any:
+def _abc_token(vm: VM, args: Any, kwargs: Any) -> Any:
     return _abc.get_cache_token()
 
 
 @rule(_abc._abc_init)
-def _abc_init(vm: Any, args: Any, kwargs: Any) -> Any:
+def _abc_init(vm: VM, args: Any, kwargs: Any) -> Any:
     if id(args[0]) not in vm.fresh:
         raise Break("SB006", "initialising an abstract base class from outside")
     return vm.native(_abc._abc_init, args)

@@ -20,6 +20,7 @@ from stator.interp.lookup import MISSING
 from stator.interp.noted_effects import list_of_warnings, may_break, note
 from stator.interp.objects.attributes import read_instance_dict
 from stator.interp.rule_registry import rule
+from stator.interp.vm import VM
 from stator.library.python.state.recorded_warnings import Recording, listening, watch_list
 from stator.source import CallOf, Pinned
 from stator.strategy import Strategy
@@ -52,7 +53,7 @@ def _refused(what: str) -> Break:
     return Break("SB006", f"the filters of warnings are changed: {what}")
 
 
-def _is_quiet(vm: Any, args: Any, kwargs: Any) -> bool:
+def _is_quiet(vm: VM, args: Any, kwargs: Any) -> bool:
     """Whether the arguments are constants that make a filter, which makes no exceptions."""
     values = dict(zip(("action",), args, strict=False)) | kwargs
     if values.pop("action", None) not in _QUIET:
@@ -75,7 +76,7 @@ _QUIET = frozenset({"default", "always", "ignore", "module", "once"})
 
 
 def _change(function: Any) -> Any:
-    def run(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    def run(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
         may_break(vm, f"warnings.{function.__name__}", warnings)
         if warnings_can_raise():
             raise _refused("a filter makes exceptions of warnings")
@@ -96,7 +97,7 @@ for _function in (warnings.simplefilter, warnings.filterwarnings, warnings.reset
 
 
 @rule(_OPEN, arity=(1,))
-def _enter(vm: Any, args: Any, kwargs: Any) -> Any:
+def _enter(vm: VM, args: Any, kwargs: Any) -> Any:
     manager = _plain_manager(vm, args[0])
     if read_instance_dict(vm, manager, "_entered") is not False or id(manager) in vm.warnings.managers:
         raise _refused("a catch_warnings is entered twice")
@@ -110,7 +111,7 @@ def _enter(vm: Any, args: Any, kwargs: Any) -> Any:
     return vm.warnings.recordings[-1].log if recorded else None
 
 
-def begin_recording(vm: Any, manager: Any) -> None:
+def begin_recording(vm: VM, manager: Any) -> None:
     recorder = vm.recorder
     if RECORDED in vm.turned_off:
         raise _refused(f"by catch_warnings(record=True), and under it: {vm.policy.why_off.get(RECORDED, '')}")
@@ -123,7 +124,7 @@ def begin_recording(vm: Any, manager: Any) -> None:
     recorder.services.listening = listening
 
 
-def end_recording(vm: Any, manager: Any) -> None:
+def end_recording(vm: VM, manager: Any) -> None:
     recording = vm.warnings.recordings[-1]
     if recording.manager is not manager:
         raise _refused("by a catch_warnings(record=True) that is not the last one entered")
@@ -133,20 +134,20 @@ def end_recording(vm: Any, manager: Any) -> None:
         vm.recorder.propagation.enabled = recording.propagates
 
 
-def watch_warnings(vm: Any) -> None:
+def watch_warnings(vm: VM) -> None:
     """At the start of a trace: the list of a `catch_warnings(record=True)` that was entered before it."""
     log = list_of_warnings(vm)
     if log is not None:
         watch_list(vm, log)
 
 
-def require_ended(vm: Any) -> None:
+def require_ended(vm: VM) -> None:
     if vm.warnings.recordings:
         raise Break("SB006", f"{RECORDED}, at the end of the call", turn_off=RECORDED)
 
 
 @rule(_CLOSE)
-def _exit(vm: Any, args: Any, kwargs: Any) -> Any:
+def _exit(vm: VM, args: Any, kwargs: Any) -> Any:
     manager = _plain_manager(vm, args[0])
     if vm.warnings.recordings:
         end_recording(vm, manager)
@@ -162,7 +163,7 @@ def _exit(vm: Any, args: Any, kwargs: Any) -> Any:
     return None
 
 
-def _plain_manager(vm: Any, manager: Any) -> Any:
+def _plain_manager(vm: VM, manager: Any) -> Any:
     """One that only keeps the filters, or records what the program says."""
     may_break(vm, "warnings.catch_warnings", warnings)
     if type(manager) is not warnings.catch_warnings or type(read_instance_dict(vm, manager, "_record")) is not bool \

@@ -23,12 +23,13 @@ from stator.heap.lifetimes import anything_let_go
 from stator.heap.pure_readers import referent_of
 from stator.host.value_kinds import is_a
 from stator.interp.rule_registry import rule
+from stator.interp.vm import VM
 from stator.strategy import Strategy
 
 WEAK = Strategy.WEAK_COLLECTIONS
 
 
-def _check(vm: Any, args: Any) -> None:
+def _check(vm: VM, args: Any) -> None:
     callback = args[-1] if len(args) > 1 else None
     if type(args[0]) is FakeTensor and callback is not None and vm.heap.tracker_of(args[0]) is None:
         raise Break("SB019", "a weak reference with a callback to a tensor of the graph", whole_call=True)
@@ -42,43 +43,43 @@ def _check(vm: Any, args: Any) -> None:
         vm.identity.tells_of_deaths = True
 
 
-def refuse_untold_deaths(vm: Any) -> None:
+def refuse_untold_deaths(vm: VM) -> None:
     """A stand-in lives as long as the trace: a collection of weak references counts it, also after it was let go."""
     if vm.identity.tells_of_deaths and anything_let_go(vm.heap):
         raise Break("SB019", "an object from outside is let go that a collection refers to weakly", turn_off=WEAK)
 
 
 @rule(weakref.ref)
-def _ref(vm: Any, args: Any, kwargs: Any) -> Any:
+def _ref(vm: VM, args: Any, kwargs: Any) -> Any:
     if args:
         _check(vm, args)
     return vm.native_unhooked(weakref.ref, args, kwargs)
 
 
 @rule(weakref.ref.__new__)
-def _ref_new(vm: Any, args: Any, kwargs: Any) -> Any:
+def _ref_new(vm: VM, args: Any, kwargs: Any) -> Any:
     if len(args) > 1:
         _check(vm, args[1:3])
     return vm.native_unhooked(weakref.ref.__new__, args, kwargs)
 
 
 @rule(weakref.ref.__init__)
-def _ref_init(vm: Any, args: Any, kwargs: Any) -> Any:
+def _ref_init(vm: VM, args: Any, kwargs: Any) -> Any:
     return vm.native_unhooked(weakref.ref.__init__, args, kwargs)
 
 
 @rule(weakref.finalize.__init__, weakref.finalize.__call__, weakref.finalize.detach, weakref.finalize.peek)
-def _finalize(vm: Any, args: Any, kwargs: Any) -> Any:
+def _finalize(vm: VM, args: Any, kwargs: Any) -> Any:
     raise Break("SB019", "weakref.finalize", whole_call=_is_fresh(vm, args[1:2]))
 
 
-def _is_fresh(vm: Any, args: Any) -> bool:
+def _is_fresh(vm: VM, args: Any) -> bool:
     """Whether the object dies with a variable of this call: then no segment may hold it in between."""
     return bool(args) and vm.heap.tracker_of(args[0]) is None
 
 
 @rule(weakref.ref.__call__)
-def _referent(vm: Any, reference: Any, /) -> Any:
+def _referent(vm: VM, reference: Any, /) -> Any:
     """The stand-in of a reference refers to the stand-in of its object, whose life is guarded."""
     if vm.heap.is_opaque(reference):
         raise Break("SB019", f"a {type(reference).__name__}")
@@ -94,7 +95,7 @@ def _referent(vm: Any, reference: Any, /) -> Any:
     return referent
 
 
-def _is_in_a_variable(vm: Any, referent: Any, original: Any) -> bool:
+def _is_in_a_variable(vm: VM, referent: Any, original: Any) -> bool:
     """Whether a variable of the call holds the object now: then it lives."""
     frame = vm.frame
     while frame is not None:
@@ -112,7 +113,7 @@ _EMPTY = types.CellType()
 
 
 def _hooked_rule(function: Any) -> Any:
-    def run(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    def run(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
         """The referents are hashed and compared: their Python code is interpreted."""
         vm.give(vm.native(function, args, kwargs), cont)
     return run

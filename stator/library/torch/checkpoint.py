@@ -25,6 +25,7 @@ from stator.guards.guard import is_constant
 from stator.interp.frame import Continuation, Frame
 from stator.interp.rule_registry import rule
 from stator.interp.state.mechanisms import fingerprints
+from stator.interp.vm import VM
 from stator.library.torch.higher_order_operators import finish, interpreted, modules_of
 from stator.library.torch.remade_functions import outside_callable
 from stator.library.torch.saved_tensor_hooks import why_disabled
@@ -37,20 +38,20 @@ _OPTIONS = frozenset({"use_reentrant", "context_fn", "determinism_check", "debug
 class Region:
     """A checkpointed function on its way: how the trace was before it, and how the checkpoint was asked for."""
 
-    def __init__(self, vm: Any, reentrant: bool, keeps_stream: bool) -> None:
+    def __init__(self, vm: VM, reentrant: bool, keeps_stream: bool) -> None:
         self.reentrant, self.keeps_stream = reentrant, keeps_stream
         self.marks = vm.recorder.region.marks
         self.last = vm.recorder.graph._root._prev
         self.before = fingerprints(vm) if torch.is_grad_enabled() else None
 
-    def nodes(self, vm: Any) -> set[Any]:
+    def nodes(self, vm: VM) -> set[Any]:
         found, node = set(), vm.recorder.graph._root._prev
         while node is not self.last and node.op not in ("root", "placeholder"):
             found.add(node)
             node = node._prev
         return found
 
-    def require_repeatable(self, vm: Any, value: Any) -> None:
+    def require_repeatable(self, vm: VM, value: Any) -> None:
         """The backward pass runs the function again, with all that it does beside computing its value."""
         nodes = self.nodes(vm)
         if not self.reentrant and not any(wants_grad(node) for node in nodes):
@@ -80,19 +81,19 @@ class EndOfRegion(Continuation):
     def __init__(self, region: Region, cont: Any) -> None:
         self.region, self.cont = region, cont
 
-    def returned(self, vm: Any, frame: Frame, value: Any) -> None:
+    def returned(self, vm: VM, frame: Frame, value: Any) -> None:
         vm.recorder.region.marks = self.region.marks
         if self.region.before is not None:
             self.region.require_repeatable(vm, value)
         vm.give(value, self.cont)
 
-    def raised(self, vm: Any, frame: Frame, exc: BaseException) -> bool:
+    def raised(self, vm: VM, frame: Frame, exc: BaseException) -> bool:
         vm.recorder.region.marks = self.region.marks
         return self.cont is not None and self.cont.raised(vm, frame, exc)
 
 
 @rule(torch.utils.checkpoint.checkpoint)
-def _checkpoint(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _checkpoint(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
     options = {name: value for name, value in kwargs.items() if name in _OPTIONS}
     given = {name: value for name, value in kwargs.items() if name not in _OPTIONS}
     reentrant = options.get("use_reentrant") is not False
@@ -127,7 +128,7 @@ def require_like_other(args: Any, given: dict[str, Any], options: dict[str, Any]
         raise Break("SB016", "a reentrant checkpoint of arguments without a gradient, which warns")
 
 
-def selective(vm: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], contexts: Any) -> Any:
+def selective(vm: VM, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], contexts: Any) -> Any:
     """One node: the graph of the function, to be run under the contexts."""
     what = "a checkpoint with contexts of its own"
     contexts = outside_callable(vm, what, contexts)

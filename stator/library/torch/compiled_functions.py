@@ -16,6 +16,7 @@ from stator import _core
 from stator.breaks import Break
 from stator.heap.blank_instances import CONSTANT_TYPES
 from stator.interp.rule_registry import rule
+from stator.interp.vm import VM
 
 
 @dataclass(eq=False)
@@ -32,7 +33,7 @@ class Making:
 def makes_compiled(maker: Any) -> None:
     """Register `maker(function, **settings)`; without a function it makes the decorator."""
     @rule(maker)
-    def make(vm: Any, args: Any, kwargs: Any) -> Any:
+    def make(vm: VM, args: Any, kwargs: Any) -> Any:
         settings = {name: value for name, value in kwargs.items() if name != "model"}
         require_plain(vm, settings)
         given: tuple[Any, ...] = args or ((kwargs["model"],) if "model" in kwargs else (None,))
@@ -55,7 +56,7 @@ def refused(what: str) -> Break:
     return Break("SB010", f"a call of compile {what}")
 
 
-def require_plain(vm: Any, settings: dict[str, Any]) -> None:
+def require_plain(vm: VM, settings: dict[str, Any]) -> None:
     """What a compiled function is made with outlives the trace: constants and functions of the program."""
     for name, value in settings.items():
         if type(value) not in CONSTANT_TYPES and not (type(value) is types.FunctionType and id(value) not in vm.fresh):

@@ -15,12 +15,13 @@ from stator.breaks import Break
 from stator.guards.guard import Kind, is_constant
 from stator.interp.frame import Raised
 from stator.interp.rule_registry import rule
+from stator.interp.vm import VM
 from stator.source import CallOf, Pinned
 
 C: Any = torch._C
 
 
-def _answer(vm: Any, function: Any, args: Any, kwargs: Any) -> Any:
+def _answer(vm: VM, function: Any, args: Any, kwargs: Any) -> Any:
     if not is_constant(tuple(args)) or not is_constant(tuple(kwargs.values())):
         raise Break("SB001", f"torch.cuda.{function.__name__} of what is no constant")
     try:
@@ -30,7 +31,7 @@ def _answer(vm: Any, function: Any, args: Any, kwargs: Any) -> Any:
 
 
 @rule(torch.cuda.device_count)
-def _device_count(vm: Any, args: Any, kwargs: Any) -> Any:
+def _device_count(vm: VM, args: Any, kwargs: Any) -> Any:
     count = _answer(vm, torch.cuda.device_count, args, kwargs)
     vm.heap.guard(CallOf(Pinned(torch.cuda.device_count)), Kind.FRESH_CALL, count)
     return count
@@ -38,7 +39,7 @@ def _device_count(vm: Any, args: Any, kwargs: Any) -> Any:
 
 def _fixed_rule(function: Any) -> Any:
     """A fact of one device, which is the current one unless it is named."""
-    def ask(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    def ask(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
         if not torch.cuda.is_initialized():  # the question itself would start the driver
             raise Break("SB013", f"torch.cuda.{function.__name__} before any tensor was on a GPU")
         named = (*args, *kwargs.values())
@@ -55,7 +56,7 @@ for _function in (torch.cuda.get_device_capability, torch.cuda.get_device_name, 
 
 def _switch_rule(function: Any, answers: bool) -> Any:
     """`with torch.cuda.device(0)`: nothing happens where that device is the current one already."""
-    def switch(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    def switch(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
         current = torch.cuda.current_device() if torch.cuda.is_initialized() else None
         if current is None or tuple(args) != (current,):
             raise Break("SB006", f"another CUDA device than {current} becomes the current one")

@@ -13,46 +13,47 @@ from torch.overrides import TorchFunctionMode
 from stator.breaks import Break
 from stator.interp.calls import function_modes
 from stator.interp.rule_registry import rule
+from stator.interp.vm import VM
 
 C: Any = torch._C
 
 
 @rule(TorchFunctionMode.__enter__)
-def _enter(vm: Any, value: Any, /) -> Any:
+def _enter(vm: VM, value: Any, /) -> Any:
     function_modes.enter(vm, value)
     return value
 
 
 @rule(TorchFunctionMode.__exit__)
-def _exit(vm: Any, args: Any, kwargs: Any) -> Any:
+def _exit(vm: VM, args: Any, kwargs: Any) -> Any:
     function_modes.leave(vm)
     return None
 
 
 @rule(C._push_on_torch_function_stack)
-def _push(vm: Any, value: Any, /) -> Any:
+def _push(vm: VM, value: Any, /) -> Any:
     function_modes.enter(vm, value)
     return None
 
 
 @rule(C._pop_torch_function_stack, arity=(0,))
-def _pop(vm: Any, args: Any, kwargs: Any) -> Any:
+def _pop(vm: VM, args: Any, kwargs: Any) -> Any:
     return function_modes.leave(vm)
 
 
-def _refuse_device(vm: Any) -> None:
+def _refuse_device(vm: VM) -> None:
     if vm.torch_state.devices:
         raise Break("SB005", "the stack of modes while there is a default device")
 
 
 @rule(C._len_torch_function_stack, arity=(0,))
-def _len(vm: Any, args: Any, kwargs: Any) -> Any:
+def _len(vm: VM, args: Any, kwargs: Any) -> Any:
     _refuse_device(vm)
     return len(vm.modes.active)
 
 
 @rule(C._get_function_stack_at)
-def _get(vm: Any, value: Any, /) -> Any:
+def _get(vm: VM, value: Any, /) -> Any:
     _refuse_device(vm)
     if type(value) is not int or not 0 <= value < len(vm.modes.active):
         raise Break("SB005", "a place outside the stack of modes")

@@ -35,11 +35,12 @@ from stator.interp.branches.cond_operator import Merge, Unequal, close, differin
 from stator.interp.mutation_check import Unwatched, Witness
 from stator.interp.numbers.symbolic_numbers import as_bool
 from stator.interp.rule_registry import rule
+from stator.interp.vm import VM
 from stator.shapes.symbolic_values import SYMBOLIC, is_unbacked
 from stator.strategy import Strategy
 
 
-def interpreted(vm: Any, what: str, function: Any, given: list[Any], more: tuple[Any, ...],
+def interpreted(vm: VM, what: str, function: Any, given: list[Any], more: tuple[Any, ...],
                 kwargs: dict[str, Any] | None = None) -> tuple[Subgraph, Any]:
     """The graph of one function, called with fakes of its own (`given`) and with outer values; and what it returned."""
     if vm.recorder.propagation.enabled:  # which tensors share memory must be known
@@ -64,7 +65,7 @@ def interpreted(vm: Any, what: str, function: Any, given: list[Any], more: tuple
 def _as_a_whole(function: Any) -> None:
     """torch's function around an operator is interpreted, and a break in it is one before it is called."""
     @rule(function)
-    def call(vm: Any, args: Any, kwargs: Any) -> Any:
+    def call(vm: VM, args: Any, kwargs: Any) -> Any:
         out: list[Any] = []
         vm.sync(lambda: vm.push(vm.frame_for(function, args, kwargs)), out)
         return out[0]
@@ -75,13 +76,13 @@ for _function in (cond, while_loop, scan, map_rows, associative_scan):
 
 
 @rule(invoke_subgraph_placeholder)
-def _nested_region(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _nested_region(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
     """torch.compiler.nested_compile_region: a hint that the function is worth compiling once; it is simply called."""
     vm.call(args[0], tuple(args[1:]), kwargs, cont)
 
 
 @rule(wrap)
-def _wrap(vm: Any, args: Any, kwargs: Any) -> Any:
+def _wrap(vm: VM, args: Any, kwargs: Any) -> Any:
     """Eager calls the function; its operations stay together, as the body of one node that returns what it made."""
     if not args:
         raise Break("SB016", "the operator wrap, without a function")
@@ -107,7 +108,7 @@ def operator_rule(operator: Any, least: int) -> Callable[[Any], Any]:
 
     def register(body: Any) -> Any:
         @rule(operator)
-        def call(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+        def call(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
             try:
                 bound = signature.bind(operator, *args, **kwargs)
             except TypeError as error:
@@ -122,7 +123,7 @@ def operator_rule(operator: Any, least: int) -> Callable[[Any], Any]:
 
 
 @operator_rule(cond_op, 4)
-def _cond(vm: Any, args: Any, cont: Any) -> None:
+def _cond(vm: VM, args: Any, cont: Any) -> None:
     condition, when_true, when_false, operands = args
     vm.heap.expose_deep(operands)
     if type(condition) in (bool, int, float) or type(condition) in SYMBOLIC and not is_unbacked(condition):
@@ -151,7 +152,7 @@ def carries_numbers(graph: fx.Graph) -> bool:
                for node in graph.find_nodes(op="call_function", target=while_loop_op) for value in node.args[2])
 
 
-def like(vm: Any, value: Any) -> Any:
+def like(vm: VM, value: Any) -> Any:
     """A fake of its own that looks the same; a leaf, where it takes part in gradients."""
     if (type(value) is int or type(value) is torch.SymInt) and Strategy.CARRIED_NUMBERS not in vm.turned_off:
         env = vm.recorder.symbols.shape_env
@@ -164,7 +165,7 @@ def like(vm: Any, value: Any) -> Any:
                                    device=value.device).requires_grad_(value.requires_grad)
 
 
-def slice_like(vm: Any, value: Any) -> Any:
+def slice_like(vm: VM, value: Any) -> Any:
     if type(value) is not FakeTensor or not value.dim():
         raise Break("SB016", "a loop of the graph over something else than the rows of a tensor")
     with torch._C.DisableTorchFunction(), torch.no_grad():
@@ -177,7 +178,7 @@ def require_tensors(what: str, values: Any) -> list[Any]:
     return list(values)
 
 
-def finish(vm: Any, what: str, part: Subgraph, outputs: list[Any], given: list[Any]) -> None:
+def finish(vm: VM, what: str, part: Subgraph, outputs: list[Any], given: list[Any]) -> None:
     try:
         close(vm, part, outputs, False, given)
     except Unequal as why:
@@ -197,7 +198,7 @@ def modules_of(*parts: Subgraph, roles: tuple[str, ...] = ()) -> tuple[list[Any]
     return [part.module for part in parts], tuple(operands)
 
 
-def perform(vm: Any, what: str, operation: Any, *args: Any) -> Any:
+def perform(vm: VM, what: str, operation: Any, *args: Any) -> Any:
     """The node; its result is what the operator itself makes of fake tensors."""
     with torch._C.DisableTorchFunction(), vm.recorder.symbols.dispatcher():
         try:
@@ -226,7 +227,7 @@ def require_alike(what: str, carries: list[Any], results: list[Any]) -> list[Any
 
 
 @operator_rule(while_loop_op, 4)
-def _while_loop(vm: Any, args: Any, cont: Any) -> None:
+def _while_loop(vm: VM, args: Any, cont: Any) -> None:
     condition, body, carried, more = args
     what = "torch.while_loop"
     vm.heap.expose_deep(carried)
@@ -248,7 +249,7 @@ def _while_loop(vm: Any, args: Any, cont: Any) -> None:
 
 
 @operator_rule(scan_op, 3)
-def _scan(vm: Any, args: Any, cont: Any) -> None:
+def _scan(vm: VM, args: Any, cont: Any) -> None:
     combine, init, xs = args[:3]
     more = args[3] if len(args) > 3 else ()
     for value in (init, xs):
@@ -269,7 +270,7 @@ def _scan(vm: Any, args: Any, cont: Any) -> None:
 
 
 @operator_rule(map_impl, 3)
-def _map(vm: Any, args: Any, cont: Any) -> None:
+def _map(vm: VM, args: Any, cont: Any) -> None:
     function, xs, more = args[:3]
     for value in (xs, more):
         vm.heap.expose_deep(value)
@@ -283,7 +284,7 @@ def _map(vm: Any, args: Any, cont: Any) -> None:
 
 
 @operator_rule(associative_scan_op, 2)
-def _associative_scan(vm: Any, args: Any, cont: Any) -> None:
+def _associative_scan(vm: VM, args: Any, cont: Any) -> None:
     combine, xs = args[:2]
     more = args[2] if len(args) > 2 else ()
     vm.heap.expose_deep(xs)
@@ -303,7 +304,7 @@ def number_of(query: Any) -> Any:
         return torch.empty((), dtype=torch.int32, device=query.device)
 
 
-def attention_function(vm: Any, function: Any, given: list[Any]) -> tuple[Any, tuple[Any, ...]]:
+def attention_function(vm: VM, function: Any, given: list[Any]) -> tuple[Any, tuple[Any, ...]]:
     """The graph of a score or mask function, and what it takes from outside beside its arguments."""
     vm.modes.indexes_stay_tensors, before = True, vm.modes.indexes_stay_tensors  # bias[position]: no position is known
     try:
@@ -319,7 +320,7 @@ def attention_function(vm: Any, function: Any, given: list[Any]) -> tuple[Any, t
 
 
 @operator_rule(flex_attention_op, 7)
-def _flex_attention(vm: Any, args: Any, cont: Any) -> None:
+def _flex_attention(vm: VM, args: Any, cont: Any) -> None:
     query, key, value, score_mod, block_mask, scale, kernel_options = args[:7]
     if any(len(more) for more in args[7:]):
         raise Break("SB016", "flex_attention with buffers beside its functions")

@@ -17,6 +17,7 @@ from stator.breaks import Break
 from stator.heap.box import Box
 from stator.host.value_kinds import is_a
 from stator.interp.rule_registry import code_rule, rule
+from stator.interp.vm import VM
 
 C: Any = torch._C
 
@@ -27,7 +28,7 @@ def _wrapped_for_peer(function: Any) -> Any:
 
 
 @code_rule(_wrapped_for_peer(_wrapped_for_peer).__code__)
-def _look_through(vm: Any, function: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _look_through(vm: VM, function: Any, args: Any, kwargs: Any, cont: Any) -> None:
     """"Only used inside torch", says torch; what a user disables is marked another way."""
     names = function.__code__.co_freevars
     wrapped = vm.closure_of(function)[names.index("fn")].cell_contents
@@ -35,7 +36,7 @@ def _look_through(vm: Any, function: Any, args: Any, kwargs: Any, cont: Any) -> 
 
 
 @rule(C._group_tensors_by_device_and_dtype)
-def _group_tensors(vm: Any, args: Any, kwargs: Any) -> Any:
+def _group_tensors(vm: VM, args: Any, kwargs: Any) -> Any:
     """Pure: devices and dtypes decide, and the C function's own order of groups is kept."""
     vm.heap.expose_deep(args)
     if not all(part is None or type(part) is FakeTensor for tensors in args[0] for part in tensors):
@@ -46,7 +47,7 @@ def _group_tensors(vm: Any, args: Any, kwargs: Any) -> Any:
 
 
 def _with_numbers(function: Any) -> Any:
-    def foreach(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    def foreach(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
         """A tensor of scalars must be on the CPU, where its values are read one by one."""
         scalars = args[3] if len(args) > 3 else kwargs.get("scalars")
         if type(scalars) is FakeTensor and scalars.dim() == 1 and scalars.device.type == "cpu":

@@ -16,6 +16,7 @@ from stator.graph.state.torch_state import DETERMINISM, determinism, process_dev
 from stator.guards.guard import Kind
 from stator.interp.frame import Raised
 from stator.interp.rule_registry import rule
+from stator.interp.vm import VM
 from stator.library.torch.settings import change_setting
 from stator.source import CallOf, Pinned
 
@@ -26,13 +27,13 @@ C: Any = torch._C
 
 
 @rule(torch.device.__enter__)
-def _enter_device(vm: Any, args: Any, kwargs: Any) -> Any:
+def _enter_device(vm: VM, args: Any, kwargs: Any) -> Any:
     vm.torch_state.devices.append(args[0])
     return args[0]
 
 
 @rule(torch.device.__exit__)
-def _exit_device(vm: Any, args: Any, kwargs: Any) -> Any:
+def _exit_device(vm: VM, args: Any, kwargs: Any) -> Any:
     state = vm.torch_state
     if len(state.devices) <= state.devices_at_start:
         raise Break("SB006", "leaving a device context that was entered before the call")
@@ -41,7 +42,7 @@ def _exit_device(vm: Any, args: Any, kwargs: Any) -> Any:
 
 
 @rule(torch.get_default_device)
-def _get_default_device(vm: Any, args: Any, kwargs: Any) -> Any:
+def _get_default_device(vm: VM, args: Any, kwargs: Any) -> Any:
     devices = vm.torch_state.devices
     if devices and devices[-1].index is None and devices[-1].type not in ("cpu", "meta"):
         raise Break("SB013", "which device of its kind is the current one")
@@ -49,7 +50,7 @@ def _get_default_device(vm: Any, args: Any, kwargs: Any) -> Any:
 
 
 @rule(torch.set_default_device)
-def _set_default_device(vm: Any, args: Any, kwargs: Any) -> Any:
+def _set_default_device(vm: VM, args: Any, kwargs: Any) -> Any:
     """Beside `with torch.device(...)` torch itself restores what it finds, in an order of its own."""
     state, given = vm.torch_state, [*args, *kwargs.values()]
     if len(given) != 1:
@@ -77,14 +78,14 @@ def _set_default_device(vm: Any, args: Any, kwargs: Any) -> Any:
 # ---------------------------------------------------------------------- deterministic algorithms
 
 
-def _set_deterministic(vm: Any, mode: Any, warn_only: Any, of_inductor: bool | None) -> None:
+def _set_deterministic(vm: VM, mode: Any, warn_only: Any, of_inductor: bool | None) -> None:
     if type(mode) is not bool or type(warn_only) is not bool:
         raise Break("SB006", "deterministic algorithms by what is no bool")
     change_setting(vm, DETERMINISM, (mode, warn_only, of_inductor), {})
 
 
 @rule(torch.use_deterministic_algorithms)
-def _use_deterministic(vm: Any, args: Any, kwargs: Any) -> Any:
+def _use_deterministic(vm: VM, args: Any, kwargs: Any) -> Any:
     importlib.import_module("torch._inductor.config")  # as torch does
     if not vm.torch_state.is_changed(DETERMINISM):  # the guard of torch's state says nothing of Inductor's part
         vm.heap.guard(CallOf(Pinned(determinism)), Kind.FRESH_CALL, determinism())
@@ -94,7 +95,7 @@ def _use_deterministic(vm: Any, args: Any, kwargs: Any) -> Any:
 
 
 @rule(C._set_deterministic_algorithms)
-def _set_deterministic_algorithms(vm: Any, args: Any, kwargs: Any) -> Any:
+def _set_deterministic_algorithms(vm: VM, args: Any, kwargs: Any) -> Any:
     if len(args) != 1 or kwargs.keys() - {"warn_only"}:
         raise Break("SB006", "torch._C._set_deterministic_algorithms with other arguments than torch's own")
     _set_deterministic(vm, args[0], kwargs.get("warn_only", False), determinism()[2])
@@ -105,7 +106,7 @@ def _set_deterministic_algorithms(vm: Any, args: Any, kwargs: Any) -> Any:
 
 
 @rule(C._set_default_tensor_type, arity=(1,))
-def _set_default_tensor_type(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _set_default_tensor_type(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
     """On the CPU it is the default dtype by another name."""
     if type(args[0]) is not type(torch.FloatTensor) or args[0].is_cuda or C._get_default_device() != "cpu":
         raise Break("SB006", "a default tensor type that is not of the CPU")

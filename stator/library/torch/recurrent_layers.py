@@ -18,10 +18,11 @@ from stator.graph.autograd.autograd_boundaries import BETTER_CUT
 from stator.graph.metadata.propagation import ExactNeeded
 from stator.graph.metadata.recurrent_layouts import NAMES
 from stator.interp.rule_registry import rule
+from stator.interp.vm import VM
 
 
 def _recurrent(function: Any) -> Any:
-    def call(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    def call(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
         vm.heap.expose_deep(args)
         if can_be_cut(vm):
             return vm.give(between_pieces(vm, function, args, kwargs), cont)
@@ -32,7 +33,7 @@ def _recurrent(function: Any) -> Any:
     return call
 
 
-def can_be_cut(vm: Any) -> bool:
+def can_be_cut(vm: VM) -> bool:
     """Whether the graph's compiler may get two pieces of it instead of this call (see rules_seams.require_plain)."""
     recorder = vm.recorder
     if recorder.backend.in_order or not (recorder.backend.may_be_cut or torch._C._is_any_autocast_enabled()):
@@ -42,7 +43,7 @@ def can_be_cut(vm: Any) -> bool:
         or recorder.wrappers.behind or recorder.symbols.has_fresh)
 
 
-def between_pieces(vm: Any, function: Any, args: Any, kwargs: Any) -> Any:
+def between_pieces(vm: VM, function: Any, args: Any, kwargs: Any) -> Any:
     recorder = vm.recorder
     if recorder.propagation.enabled:  # pieces must know which of their inputs share memory
         if recorder.propagation.served:
@@ -63,7 +64,7 @@ def is_dropped_between(given: dict[str, Any]) -> bool:
         and type(given["params"]) in (list, tuple) and type(given["input"]) is FakeTensor
 
 
-def layers_of(vm: Any, function: Any, given: dict[str, Any]) -> tuple[Any, ...]:
+def layers_of(vm: VM, function: Any, given: dict[str, Any]) -> tuple[Any, ...]:
     layers, ways = given["num_layers"], 2 if given["bidirectional"] else 1
     states = list(given["hx"]) if type(given["hx"]) in (list, tuple) else [given["hx"]]
     several = type(given["hx"]) in (list, tuple)

@@ -29,6 +29,7 @@ from stator.heap.outside_changes import changed_trackers
 from stator.heap.tracker import Shape
 from stator.interp.frame import Raised
 from stator.interp.rule_registry import rule
+from stator.interp.vm import VM
 from stator.library.torch.higher_order_operators import interpreted
 from stator.library.torch.remade_functions import contents, outside_callable
 from stator.source import CALL_TEXTS, CallOf, Pinned
@@ -61,7 +62,7 @@ class Pushed:
 
 
 @rule(A._push_saved_tensors_default_hooks)
-def _push(vm: Any, args: Any, kwargs: Any) -> Any:
+def _push(vm: VM, args: Any, kwargs: Any) -> Any:
     recorder = vm.recorder
     if kwargs or len(args) != 2:
         raise refused(HOOKS)
@@ -95,7 +96,7 @@ def _push(vm: Any, args: Any, kwargs: Any) -> Any:
 
 
 @rule(A._pop_saved_tensors_default_hooks)
-def _pop(vm: Any, args: Any, kwargs: Any) -> Any:
+def _pop(vm: VM, args: Any, kwargs: Any) -> Any:
     if not vm.autograd.pushed_hooks:
         raise refused(f"{HOOKS}, pushed elsewhere")
     entry, recorder = vm.autograd.pushed_hooks[-1], vm.recorder
@@ -113,7 +114,7 @@ def _pop(vm: Any, args: Any, kwargs: Any) -> Any:
     return None
 
 
-def _noting(vm: Any, entry: Pushed) -> Any:
+def _noting(vm: VM, entry: Pushed) -> Any:
     """The hook that the trace itself pushes: it notes what autograd saves, and keeps nothing."""
     def note(fake: Any) -> None:
         if entry.lossless:
@@ -130,19 +131,19 @@ def _never(packed: Any) -> Any:
     raise AssertionError("a saved tensor of a trace is not asked for")
 
 
-def has_changes(vm: Any) -> bool:
+def has_changes(vm: VM) -> bool:
     """Whether there are objects that code of the user's would see as they were before the trace."""
     return any(scope.overlay for scope in vm.heap.scopes.values()) or any(vm.classes.overlays.values()) \
         or any(tracker.shape is not Shape.TENSOR for tracker in changed_trackers(vm.heap))
 
 
-def require_pure(vm: Any, pack: Any, fake: Any) -> None:
+def require_pure(vm: VM, pack: Any, fake: Any) -> None:
     """Break where the hook, given such a tensor, does anything but compute."""
     with torch._C.DisableTorchFunction():
         given = torch.empty_strided(fake.shape, fake.stride(), dtype=fake.dtype, device=fake.device) \
             if fake.layout is torch.strided else fake.clone()
     try:
-        with without_grad(vm):
+        with without_grad(vm.torch_state):
             interpreted(vm, HOOKS, pack, [given], ())
     except Raised as raised:
         raise refused(f"{HOOKS}, where one raises a {type(raised.exc).__name__}") from None
@@ -158,7 +159,7 @@ class HooksAround:
     they are not, that becomes a fact.
     """
 
-    def __init__(self, vm: Any, are_on: bool) -> None:
+    def __init__(self, vm: VM, are_on: bool) -> None:
         self.vm, self.are_on = vm, are_on
         self.disturbed = self.changed = False
         self.checked = -1  # how many writes had been noted then
@@ -189,14 +190,14 @@ def _needs_grad(value: Any) -> bool:
         return type(value) is FakeTensor and value.requires_grad
 
 
-def leave_hooks(vm: Any) -> None:
+def leave_hooks(vm: VM) -> None:
     """The trace is over, whatever the program has left pushed."""
     while vm.autograd.pushed_hooks:
         vm.autograd.pushed_hooks.pop()
         A._pop_saved_tensors_default_hooks()
 
 
-def require_popped(vm: Any) -> None:
+def require_popped(vm: VM) -> None:
     """Hooks must be gone at the end of the call, and be such as they were when they were pushed."""
     if vm.autograd.pushed_hooks:
         raise refused(f"{HOOKS} are still on at the end of the call", turn_off=HOOKS)
@@ -207,7 +208,7 @@ def require_popped(vm: Any) -> None:
 # ---------------------------------------------------------------------- forbidding them
 
 
-def why_disabled(vm: Any) -> str | None:
+def why_disabled(vm: VM) -> str | None:
     """What whoever has forbidden the hooks says; a fact, unless the program has done it itself."""
     message: str | None = A._saved_tensors_hooks_get_disabled_error_message()
     if not vm.torch_state.is_changed(SAVED_HOOKS):
@@ -216,12 +217,12 @@ def why_disabled(vm: Any) -> str | None:
 
 
 @rule(A._saved_tensors_hooks_get_disabled_error_message)
-def _message(vm: Any, args: Any, kwargs: Any) -> Any:
+def _message(vm: VM, args: Any, kwargs: Any) -> Any:
     return why_disabled(vm)
 
 
 @rule(A._saved_tensors_hooks_disable)
-def _disable(vm: Any, args: Any, kwargs: Any) -> Any:
+def _disable(vm: VM, args: Any, kwargs: Any) -> Any:
     if kwargs or len(args) != 1 or type(args[0]) is not str:
         raise Break("SB016", f"{HOOKS}, forbidden in another way than torch's own")
     vm.heap.guard(CallOf(Pinned(saved_hooks_around)), Kind.FRESH_CALL, saved_hooks_around())
@@ -232,6 +233,6 @@ def _disable(vm: Any, args: Any, kwargs: Any) -> Any:
 
 
 @rule(A._saved_tensors_hooks_enable)
-def _enable(vm: Any, args: Any, kwargs: Any) -> Any:
+def _enable(vm: VM, args: Any, kwargs: Any) -> Any:
     vm.torch_state.change(SAVED_HOOKS, (True, None), {})
     return None

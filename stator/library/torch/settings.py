@@ -17,6 +17,7 @@ from stator.guards.guard import Kind, is_constant
 from stator.interp.calls.attention_kernels import guard_answer
 from stator.interp.frame import Raised
 from stator.interp.rule_registry import rule
+from stator.interp.vm import VM
 from stator.native.rows_declare import ROWS, NativeClass
 from stator.native.rows_torch import SETTING
 from stator.source import CallOf, Pinned
@@ -29,7 +30,7 @@ C: Any = torch._C
 
 
 def _setter_rule(setting: Setting) -> Any:
-    def change(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    def change(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
         vm.heap.expose_deep(args)
         if setting.setter is C.set_autocast_enabled and len(args) == 1:
             args = ("cuda", *args)  # the older signature
@@ -40,7 +41,7 @@ def _setter_rule(setting: Setting) -> Any:
     return change
 
 
-def change_setting(vm: Any, setting: Setting, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+def change_setting(vm: VM, setting: Setting, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     if setting.of_operators and not vm.recorder.backend.in_order:
         if not kwargs and setting.read(*args[:setting.keys]) == args[setting.keys:]:
             return
@@ -61,13 +62,13 @@ for _setting in SETTINGS:
 
 
 @rule(C.autocast_increment_nesting)
-def _autocast_entered(vm: Any, args: Any, kwargs: Any) -> Any:
+def _autocast_entered(vm: VM, args: Any, kwargs: Any) -> Any:
     vm.torch_state.autocast_depth += 1
     return vm.torch_state.autocast_depth
 
 
 @rule(C.autocast_decrement_nesting)
-def _autocast_left(vm: Any, args: Any, kwargs: Any) -> Any:
+def _autocast_left(vm: VM, args: Any, kwargs: Any) -> Any:
     """Counted from the entry: contexts around the call may come and go, and clearing the cache never hurts."""
     vm.torch_state.autocast_depth -= 1
     if vm.torch_state.autocast_depth < 0:
@@ -76,7 +77,7 @@ def _autocast_left(vm: Any, args: Any, kwargs: Any) -> Any:
 
 
 @rule(C.clear_autocast_cache)
-def _clear_autocast_cache(vm: Any, args: Any, kwargs: Any) -> Any:
+def _clear_autocast_cache(vm: VM, args: Any, kwargs: Any) -> Any:
     C.clear_autocast_cache()
     vm.recorder.record("call_function", C.clear_autocast_cache, (), {}, None)
     return None
@@ -88,7 +89,7 @@ def _clear_autocast_cache(vm: Any, args: Any, kwargs: Any) -> Any:
 def _reader_rule(reader: Any) -> Any:
     setting = SETTING_OF_READER.get(id(reader))
 
-    def read(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    def read(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
         if kwargs or not is_constant(tuple(args)):
             raise Break("SB001", f"{reader.__name__} of what is no constant")
         try:
@@ -116,7 +117,7 @@ for _setting in SETTINGS:
 
 
 @rule(C._ImperativeEngine.is_checkpoint_valid, arity=(1,))
-def _is_checkpoint_valid(vm: Any, args: Any, kwargs: Any) -> Any:
+def _is_checkpoint_valid(vm: VM, args: Any, kwargs: Any) -> Any:
     """Whether the backward pass around the call, if there is one, goes to all leaves."""
     answer = torch.autograd._is_checkpoint_valid()
     vm.heap.guard(CallOf(Pinned(torch.autograd._is_checkpoint_valid), ()), Kind.FRESH_CALL, answer)
@@ -134,7 +135,7 @@ _OLDER = {
 
 
 def _older_rule(function: Any, device: str) -> Any:
-    def forward(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    def forward(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
         vm.call(function, (device, *args), kwargs, cont)
     return forward
 
@@ -145,7 +146,7 @@ for _name, (_function, _device) in _OLDER.items():
 
 
 @rule(C._are_functorch_transforms_active, arity=(0,))
-def _transforms_active(vm: Any, args: Any, kwargs: Any) -> Any:
+def _transforms_active(vm: VM, args: Any, kwargs: Any) -> Any:
     return C._are_functorch_transforms_active()  # a trace does not begin inside one
 
 
@@ -153,7 +154,7 @@ def _transforms_active(vm: Any, args: Any, kwargs: Any) -> Any:
 
 
 def _switches(function: Any) -> Any:
-    def switch(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    def switch(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
         if Strategy.INFERENCE_MODE in vm.turned_off:
             raise Break("SB006", "inference mode, which the backend could not compile as part of a graph")
         if function is torch.inference_mode.__exit__ and not vm.torch_state.contexts:
@@ -167,7 +168,7 @@ for _function in (torch.inference_mode.__enter__, torch.inference_mode.__exit__)
 
 
 @rule(C._InferenceMode)
-def _new_inference_mode(vm: Any, args: Any, kwargs: Any) -> Any:
+def _new_inference_mode(vm: VM, args: Any, kwargs: Any) -> Any:
     if kwargs or len(args) != 1 or type(args[0]) is not bool:
         raise Break("SB001", "torch._C._InferenceMode with other arguments than one bool")
     guard = C._InferenceMode(*args)  # on from now, not from __enter__
@@ -177,12 +178,12 @@ def _new_inference_mode(vm: Any, args: Any, kwargs: Any) -> Any:
 
 
 @rule(C._InferenceMode.__dict__["__enter__"].__func__)
-def _enter(vm: Any, args: Any, kwargs: Any) -> Any:
+def _enter(vm: VM, args: Any, kwargs: Any) -> Any:
     return None
 
 
 @rule(C._InferenceMode.__dict__["__exit__"].__func__)
-def _exit(vm: Any, args: Any, kwargs: Any) -> Any:
+def _exit(vm: VM, args: Any, kwargs: Any) -> Any:
     contexts = vm.torch_state.contexts
     if not contexts or contexts[-1][0] is not args[0]:
         raise Break("SB005", "an inference mode left out of order")
@@ -196,10 +197,10 @@ def _exit(vm: Any, args: Any, kwargs: Any) -> Any:
 
 
 @rule(C._len_torch_dispatch_stack)
-def _dispatch_modes(vm: Any, args: Any, kwargs: Any) -> Any:
+def _dispatch_modes(vm: VM, args: Any, kwargs: Any) -> Any:
     return 0  # the tracer's own modes must not show, and there are no others
 
 
 @rule(C._is_torch_function_mode_enabled)
-def _function_mode(vm: Any, args: Any, kwargs: Any) -> Any:
+def _function_mode(vm: VM, args: Any, kwargs: Any) -> Any:
     return bool(vm.modes.active)  # the tracer's own mode must not show

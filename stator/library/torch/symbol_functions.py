@@ -22,6 +22,7 @@ from stator.interp.objects.items import get_item, set_item
 from stator.interp.rule_registry import rule
 from stator.interp.runtime_asserts import assert_in_graph, promise_number
 from stator.interp.tracebacks import places_from
+from stator.interp.vm import VM
 from stator.shapes.symbolic_values import SYMBOLIC, as_integer, data_dependent, is_unbacked, specialise
 
 LIST_LIMIT = 64  # elements of a tensor that tolist() takes apart inside the graph
@@ -35,7 +36,7 @@ def constant_text(message: Any) -> str | None:
     return result[0] if result and type(result[0]) is str else None
 
 
-def assume(vm: Any, condition: Any, message: Any = None) -> None:
+def assume(vm: VM, condition: Any, message: Any = None) -> None:
     """Take a condition for true; a data-dependent one is asserted where the graph runs."""
     unbacked = is_unbacked(condition)
     text = constant_text(message)
@@ -62,11 +63,11 @@ def _error_of_check(message: Any) -> BaseException:
 
 
 @rule(torch._check)
-def _check(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _check(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
     _check_call(vm, cont, *args, **kwargs)
 
 
-def _check_call(vm: Any, cont: Any, cond: Any, message: Any = None) -> None:
+def _check_call(vm: VM, cont: Any, cond: Any, message: Any = None) -> None:
     if type(cond) is torch.SymBool:
         assume(vm, cond, message)
     elif cond is not True:
@@ -75,7 +76,7 @@ def _check_call(vm: Any, cont: Any, cond: Any, message: Any = None) -> None:
     vm.give(None, cont)
 
 
-def _is_size_call(vm: Any, cont: Any, i: Any, message: Any = None, *, max: Any = None) -> None:
+def _is_size_call(vm: VM, cont: Any, i: Any, message: Any = None, *, max: Any = None) -> None:
     i = as_integer(i)
     if type(i) not in SYMBOLIC:
         if i < 0 or max is not None and i > max:
@@ -97,16 +98,16 @@ def _at_most(left: Any, right: Any) -> Any:
 
 
 @rule(torch._check_is_size)
-def _check_is_size(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _check_is_size(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
     _is_size_call(vm, cont, *args, **kwargs)
 
 
 @rule(torch._check_tensor_all)
-def _check_tensor_all(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _check_tensor_all(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
     _tensor_all_call(vm, cont, *args, **kwargs)
 
 
-def _tensor_all_call(vm: Any, cont: Any, cond: Any, message: Any = None) -> None:
+def _tensor_all_call(vm: VM, cont: Any, cond: Any, message: Any = None) -> None:
     if type(cond) is not FakeTensor or cond.dtype is not torch.bool:
         return vm.call(torch._check_tensor_all_with, (RuntimeError, cond, message), None, cont)
     text = "Expected cond to be True" if message is None else constant_text(message)
@@ -117,14 +118,14 @@ def _tensor_all_call(vm: Any, cont: Any, cond: Any, message: Any = None) -> None
 
 
 @rule(torch.Tensor.tolist)
-def _tolist(vm: Any, tensor: Any, /) -> Any:
+def _tolist(vm: VM, tensor: Any, /) -> Any:
     count = specialise(tensor.numel())
     if count > LIST_LIMIT or tensor.dtype.is_complex:
         raise Break("SB003", f"tolist() of {count} elements")
     return _nested_items(vm, tensor)
 
 
-def _nested_items(vm: Any, tensor: Any) -> Any:
+def _nested_items(vm: VM, tensor: Any) -> Any:
     if tensor.dim() == 0:
         return item_of(vm, tensor)
     return [_nested_items(vm, vm.torch_call(torch.Tensor.select, (tensor, 0, i), None)) for i in range(tensor.shape[0])]
@@ -134,7 +135,7 @@ _INTEGERS = frozenset({torch.int64, torch.int32, torch.int16, torch.int8, torch.
 
 
 @rule(torch.narrow, torch.Tensor.narrow)
-def _narrow(vm: Any, args: Any, kwargs: Any) -> Any:
+def _narrow(vm: VM, args: Any, kwargs: Any) -> Any:
     start = args[2] if len(args) > 2 else kwargs.get("start")
     if type(start) is not FakeTensor or start.dim() == 0 and start.dtype in _INTEGERS:  # torch refuses any other
         args = tuple([item_of(vm, a) if i and type(a) is FakeTensor else a for i, a in enumerate(args)])
@@ -143,12 +144,12 @@ def _narrow(vm: Any, args: Any, kwargs: Any) -> Any:
 
 
 @rule(torch.Tensor.__getitem__, arity=(2,))
-def _get_item(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _get_item(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
     get_item(vm, args[0], args[1], cont, own=False)
 
 
 @rule(torch.Tensor.__setitem__, arity=(3,))
-def _set_item(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _set_item(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
     tensor, key, value = args
     set_item(vm, tensor, key, value, cont, own=False)
 

@@ -21,6 +21,7 @@ from stator.interp.rule_registry import rule
 from stator.interp.tensors.tensor_bookkeeping import set_requires_grad
 from stator.interp.tensors.tensor_copies import copy_before_graph
 from stator.interp.torch_function_protocol import refuse_patched
+from stator.interp.vm import VM
 from stator.source import CallOf, Pinned
 
 _ONLY_USE = 2  # the tensor's, and that of the storage object through which we ask
@@ -63,7 +64,7 @@ def is_bare(tensor: torch.Tensor) -> bool:
 
 
 @rule(copy.copy)
-def _copy(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _copy(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
     """Another tensor on the same storage; of anything else, what copy.copy does is interpreted."""
     fake = args[0] if len(args) == 1 and not kwargs else None
     if type(fake) is not FakeTensor or tensor_class(vm, fake) is not torch.Tensor:
@@ -83,7 +84,7 @@ def _copy(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 
 
 @rule(torch.nn.Parameter.__deepcopy__)
-def _deepcopy_parameter(vm: Any, args: Any, kwargs: Any) -> Any:
+def _deepcopy_parameter(vm: VM, args: Any, kwargs: Any) -> Any:
     fake, memo = _asked_by_deepcopy(vm, args)
     if tensor_class(vm, fake) is not torch.nn.Parameter:
         raise Break("SB005", "copy.deepcopy of a Parameter of a class of its own")
@@ -91,7 +92,7 @@ def _deepcopy_parameter(vm: Any, args: Any, kwargs: Any) -> Any:
 
 
 @rule(torch.Tensor.__deepcopy__)
-def _deepcopy(vm: Any, args: Any, kwargs: Any) -> Any:
+def _deepcopy(vm: VM, args: Any, kwargs: Any) -> Any:
     """A clone, or a copy made before the graph, or one native step."""
     fake, memo = _asked_by_deepcopy(vm, args)
     tracker = vm.heap.by_standin.get(id(fake))
@@ -122,7 +123,7 @@ def _deepcopy(vm: Any, args: Any, kwargs: Any) -> Any:
     return made
 
 
-def _asked_by_deepcopy(vm: Any, args: Any) -> tuple[Any, Any]:
+def _asked_by_deepcopy(vm: VM, args: Any) -> tuple[Any, Any]:
     """A tensor, and the memo: what it knows was looked up by copy.deepcopy, which also adds the copy."""
     vm.recorder.refuse_tangents("copy.deepcopy of a tensor")
     if vm.frame.code is not copy.deepcopy.__code__ or len(args) != 2:

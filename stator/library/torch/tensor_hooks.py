@@ -18,6 +18,7 @@ from torch.utils.hooks import RemovableHandle
 from stator.breaks import Break
 from stator.graph.state.torch_state import without_grad
 from stator.interp.rule_registry import rule
+from stator.interp.vm import VM
 from stator.library.torch.higher_order_operators import interpreted, modules_of
 
 
@@ -33,7 +34,7 @@ class Hook:
 
 
 def _registers(method: Any) -> Any:
-    def register(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    def register(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
         if kwargs or len(args) != 2 or type(args[0]) is not FakeTensor:
             raise Break("SB016", f"{method.__name__} with other arguments than a tensor and a function")
         fake, function = args
@@ -65,7 +66,7 @@ for _method in (torch.Tensor.register_hook, torch.Tensor.register_post_accumulat
 
 
 @rule(RemovableHandle.remove)
-def _remove(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _remove(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
     known = vm.autograd.hooks.get(id(args[0])) if args else None
     if known is None:
         return vm.push(vm.frame_for(RemovableHandle.remove, args, kwargs), cont)
@@ -89,12 +90,12 @@ _requires_grad, _register_hook = torch._C.TensorBase.requires_grad.__get__, torc
 has_side_effect(register_graph)
 
 
-def registered_in_graph(vm: Any, fake: Any, function: Any) -> Any:
+def registered_in_graph(vm: VM, fake: Any, function: Any) -> Any:
     """The node that registers what the hook computes."""
     what = "a hook on a tensor"
     with torch._C.DisableTorchFunction():
         grad = torch.empty_strided(fake.shape, fake.stride(), dtype=fake.dtype, device=fake.device)
-    with without_grad(vm):
+    with without_grad(vm.torch_state):
         part, result = interpreted(vm, what, function, [grad], ())  # backward() runs hooks without gradients
     with torch._C.DisableTorchFunction():
         if grad._version:

@@ -20,6 +20,7 @@ from stator.host.value_kinds import is_a
 from stator.interp.rule_registry import rule
 from stator.interp.tensors.made_tensors import SEQUENCES, holds_numbers, make_tensor
 from stator.interp.tensors.tensor_bookkeeping import guard_offsets, is_leaf, set_requires_grad
+from stator.interp.vm import VM
 from stator.library.torch.derivatives.autograd_boundaries import require_plain
 from stator.shapes.symbolic_values import SYMBOLIC
 from stator.source import CallOf, Pinned
@@ -28,7 +29,7 @@ _TensorBase: Any = torch._C.TensorBase
 
 
 def _breaks(code: str, detail: str) -> Any:
-    def stop(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    def stop(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
         raise Break(code, detail)
     return stop
 
@@ -42,21 +43,21 @@ rule(torch.utils._python_dispatch.TorchDispatchMode.__enter__, torch.utils._pyth
 
 
 @rule(_TensorBase.storage_offset)
-def _storage_offset(vm: Any, args: Any, kwargs: Any) -> Any:
+def _storage_offset(vm: VM, args: Any, kwargs: Any) -> Any:
     """Guards leave offsets open until someone asks; a view's offset comes from one of the inputs met so far."""
     guard_offsets(vm)
     return vm.torch_call(_TensorBase.storage_offset, args, kwargs)
 
 
 @rule(_TensorBase.requires_grad_)
-def _requires_grad(vm: Any, args: Any, kwargs: Any) -> Any:
+def _requires_grad(vm: VM, args: Any, kwargs: Any) -> Any:
     value = args[1] if len(args) > 1 else kwargs.get("requires_grad", True)
     set_requires_grad(vm, args[0], value)
     return args[0]
 
 
 @rule(_TensorBase.retain_grad)
-def _retain_grad(vm: Any, fake: Any, /) -> Any:
+def _retain_grad(vm: VM, fake: Any, /) -> Any:
     """A node, at which compilers cut the graph: what they compile has one backward for all that is in it.
 
     Where the tensor has been used, its gradient is what comes back from those uses, too: no compiler gets the graph.
@@ -86,7 +87,7 @@ def is_used(node: Any) -> bool:
 
 
 @rule(_TensorBase._is_view)
-def _is_view(vm: Any, args: Any, kwargs: Any) -> Any:
+def _is_view(vm: VM, args: Any, kwargs: Any) -> Any:
     if vm.heap.by_standin.get(id(args[0])) is not None:
         raise Break("SB005", "whether a tensor from outside is a view")
     if vm.recorder.propagation.served:
@@ -100,7 +101,7 @@ def _is_view(vm: Any, args: Any, kwargs: Any) -> Any:
 
 
 def _constructor(cls: Any, dtype: torch.dtype | None) -> Any:
-    def construct(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    def construct(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
         """Sizes make an uninitialised tensor, a list makes one of its numbers."""
         vm.heap.expose_deep(args)
         options = {"dtype": dtype or torch.get_default_dtype(), "device": "cpu"}
@@ -139,7 +140,7 @@ for _name, _dtype in (("FloatTensor", torch.float32), ("DoubleTensor", torch.flo
 
 
 @rule(_TensorBase.new)
-def _new_like(vm: Any, args: Any, kwargs: Any) -> Any:
+def _new_like(vm: VM, args: Any, kwargs: Any) -> Any:
     """x.new(y.shape): a graph holds sizes as a plain tuple, which `new` takes for the numbers of the tensor."""
     vm.heap.expose_deep(args)
     like, *rest = args
@@ -152,14 +153,14 @@ def _new_like(vm: Any, args: Any, kwargs: Any) -> Any:
 
 
 @rule(_TensorBase.new_tensor)
-def _new_tensor(vm: Any, args: Any, kwargs: Any) -> Any:
+def _new_tensor(vm: VM, args: Any, kwargs: Any) -> Any:
     vm.heap.expose_deep(args)
     if len(args) == 2 and (made := _of_open_numbers(vm, args[0], args[1], kwargs)) is not None:
         return made
     return vm.torch_call(_TensorBase.new_tensor, args, kwargs, asked=True)
 
 
-def _of_open_numbers(vm: Any, like: Any, data: Any, kwargs: dict[str, Any]) -> Any:
+def _of_open_numbers(vm: VM, like: Any, data: Any, kwargs: dict[str, Any]) -> Any:
     """A tensor of numbers some of which are open, of the dtype and on the device of another; None for others."""
     if type(like) is not FakeTensor or not (type(data) in SYMBOLIC or type(data) in SEQUENCES and holds_numbers(data)):
         return None
@@ -168,7 +169,7 @@ def _of_open_numbers(vm: Any, like: Any, data: Any, kwargs: dict[str, Any]) -> A
 
 
 def _reader_of_coalescing(method: Any) -> Any:
-    def run(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    def run(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
         """Whether a sparse tensor lists each place once, and is what coalesce() gives, its values decide."""
         fake = args[0]
         if type(fake) is FakeTensor and fake.layout is torch.sparse_coo:
@@ -186,7 +187,7 @@ for _method in (_TensorBase.coalesce, _TensorBase.is_coalesced):
 
 
 @rule(torch._shape_as_tensor, arity=(1,))
-def _shape_as_tensor(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _shape_as_tensor(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
     """A tensor of sizes, which are numbers of the trace."""
     if vm.concerned(args):
         return vm.give(vm.ask_modes(torch._shape_as_tensor, args), cont)
@@ -194,7 +195,7 @@ def _shape_as_tensor(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 
 
 @rule(_TensorBase.random_)
-def _random_between(vm: Any, args: Any, kwargs: Any) -> Any:
+def _random_between(vm: VM, args: Any, kwargs: Any) -> Any:
     """x.random_(-3, 5): compilers cannot say the operator that does it, named `from`; randint draws the same."""
     names = [name for name in ("from", "to") if name in kwargs]
     bounds = (*args[1:], *(kwargs[name] for name in names))
@@ -215,7 +216,7 @@ _SMALL = 127
 
 
 @rule(torch.autograd.profiler.record_function)
-def _record_function(vm: Any, args: Any, kwargs: Any) -> Any:
+def _record_function(vm: VM, args: Any, kwargs: Any) -> Any:
     """The range is not recorded: the operators inside it may be fused with others."""
     return _Range()
 

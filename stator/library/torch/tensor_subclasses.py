@@ -21,6 +21,7 @@ from stator.interp.objects.attributes import tensor_class
 from stator.interp.rule_registry import rule
 from stator.interp.tensors.tensor_bookkeeping import set_requires_grad
 from stator.interp.torch_function_protocol import DEFAULT, DISABLED
+from stator.interp.vm import VM
 from stator.source import CallOf, Pinned
 from stator.strategy import Strategy
 
@@ -33,7 +34,7 @@ _DETACH: Any = torch.Tensor.detach  # type: ignore[attr-defined]
 # ---------------------------------------------------------------------- making them
 
 
-def note_class(vm: Any, fake: Any, cls: type) -> Any:
+def note_class(vm: VM, fake: Any, cls: type) -> Any:
     """From now on the program sees an object of `cls`."""
     if id(fake) in vm.recorder.classes:
         raise Break("SB017", f"a tensor that is a {cls.__name__} now")
@@ -53,7 +54,7 @@ def require_class(cls: Any, what: str) -> None:
         raise Break("SB017", f"a {cls.__name__} made by {what}")
 
 
-def unhandled(vm: Any, fn: Any, args: Any) -> Any:
+def unhandled(vm: VM, fn: Any, args: Any) -> Any:
     """An operation below `__torch_function__`."""
     before, vm.modes.functions_off = vm.modes.functions_off, 2
     try:
@@ -63,7 +64,7 @@ def unhandled(vm: Any, fn: Any, args: Any) -> Any:
 
 
 @rule(_TensorBase.as_subclass)
-def _as_subclass(vm: Any, args: Any, kwargs: Any) -> Any:
+def _as_subclass(vm: VM, args: Any, kwargs: Any) -> Any:
     given: list[Any] = [*args, *kwargs.values()]
     fake, cls = given
     if type(fake) is not FakeTensor:
@@ -73,7 +74,7 @@ def _as_subclass(vm: Any, args: Any, kwargs: Any) -> Any:
 
 
 @rule(_TensorBase._make_subclass)
-def _make_subclass(vm: Any, args: Any, kwargs: Any) -> Any:
+def _make_subclass(vm: VM, args: Any, kwargs: Any) -> Any:
     """_make_subclass(cls, data, require_grad=False): the data, detached, as an object of the class."""
     if len(args) not in (2, 3) or set(kwargs) - {"require_grad"} or type(args[1]) is not FakeTensor:
         raise Break("SB017", "_make_subclass with other arguments than a class, a tensor and a flag")
@@ -86,7 +87,7 @@ def _make_subclass(vm: Any, args: Any, kwargs: Any) -> Any:
 
 
 @rule(_TensorBase.__new__)
-def _new(vm: Any, args: Any, kwargs: Any) -> Any:
+def _new(vm: VM, args: Any, kwargs: Any) -> Any:
     """C(tensor) of a class without a `__new__`: an alias; C([1.0, 2.0]), C(2, 3): a new tensor."""
     cls, *given = args
     require_class(cls, "a call of the class")
@@ -101,7 +102,7 @@ def _new(vm: Any, args: Any, kwargs: Any) -> Any:
 
 
 @rule(DEFAULT.__func__)
-def _default_handler(vm: Any, args: Any, kwargs: Any) -> Any:
+def _default_handler(vm: VM, args: Any, kwargs: Any) -> Any:
     """Tensor.__torch_function__(cls, func, types, args=(), kwargs=None): the operation, its tensors made `cls`."""
     bound = dict(zip(("cls", "func", "types", "args", "kwargs"), args, strict=False)) | dict(kwargs)
     cls, func, given = bound["cls"], bound["func"], bound.get("kwargs")
@@ -121,7 +122,7 @@ def _default_handler(vm: Any, args: Any, kwargs: Any) -> Any:
     return result
 
 
-def _converted(vm: Any, value: Any, cls: type, made: set[int]) -> Any:
+def _converted(vm: VM, value: Any, cls: type, made: set[int]) -> Any:
     """The tensors in a result as objects of the class; one that the operation has just made needs no alias."""
     if type(value) is FakeTensor:
         seen = tensor_class(vm, value)
@@ -142,7 +143,7 @@ def _converted(vm: Any, value: Any, cls: type, made: set[int]) -> Any:
 
 
 @rule(DISABLED)
-def _disabled_handler(vm: Any, args: Any, kwargs: Any) -> Any:
+def _disabled_handler(vm: VM, args: Any, kwargs: Any) -> Any:
     """`__torch_function__ = _disabled_torch_function_impl`, called by the program."""
     func, _, *rest = args
     if kwargs or len(rest) > 1 and rest[1] is None:
@@ -163,11 +164,11 @@ _LEVELS = {C.DisableTorchFunctionSubclass: 1, C.DisableTorchFunction: 2}
 
 def _context_rules(cls: Any, level: int) -> None:
     @rule(cls, arity=(0,))
-    def make(vm: Any, args: Any, kwargs: Any) -> Any:
+    def make(vm: VM, args: Any, kwargs: Any) -> Any:
         return cls()
 
     @rule(cls.__enter__)
-    def enter(vm: Any, args: Any, kwargs: Any) -> Any:
+    def enter(vm: VM, args: Any, kwargs: Any) -> Any:
         if Strategy.FUNCTIONS_OFF in vm.turned_off or level == 2 and vm.modes.active:
             raise Break("SB006", f"{cls.__name__}, a setting of torch")
         vm.modes.functions_off_before.append((args[0], vm.modes.functions_off))
@@ -175,7 +176,7 @@ def _context_rules(cls: Any, level: int) -> None:
         return None
 
     @rule(cls.__exit__)
-    def leave(vm: Any, args: Any, kwargs: Any) -> Any:
+    def leave(vm: VM, args: Any, kwargs: Any) -> Any:
         if not vm.modes.functions_off_before or vm.modes.functions_off_before[-1][0] is not args[0]:
             raise Break("SB006", f"leaving a {cls.__name__} that was entered before the call")
         vm.modes.functions_off = vm.modes.functions_off_before.pop()[1]
@@ -187,16 +188,16 @@ for _cls, _level in _LEVELS.items():
 
 
 @rule(C._is_torch_function_enabled, arity=(0,))
-def _is_enabled(vm: Any, args: Any, kwargs: Any) -> Any:
+def _is_enabled(vm: VM, args: Any, kwargs: Any) -> Any:
     return not vm.modes.functions_off
 
 
 @rule(C._is_torch_function_all_disabled, arity=(0,))
-def _is_all_disabled(vm: Any, args: Any, kwargs: Any) -> Any:
+def _is_all_disabled(vm: VM, args: Any, kwargs: Any) -> Any:
     return vm.modes.functions_off == 2
 
 
 @rule(C._get_torch_function_state, arity=(0,))
-def _state(vm: Any, args: Any, kwargs: Any) -> Any:
+def _state(vm: VM, args: Any, kwargs: Any) -> Any:
     state = C._TorchFunctionState
     return (state.ENABLED, state.SUBCLASSES_DISABLED, state.ALL_DISABLED)[vm.modes.functions_off]

@@ -17,13 +17,14 @@ from torch.fx.node import has_side_effect
 from stator.breaks import Break
 from stator.interp.rule_registry import rule
 from stator.interp.tensors.generator_inputs import RANDOM_STREAM, Generator, in_graph, require_order
+from stator.interp.vm import VM
 from stator.source import Pinned
 
 for _function in (torch.manual_seed, torch.set_rng_state):
     has_side_effect(_function)
 
 
-def record(vm: Any, op: str, target: Any, args: tuple[Any, ...], result: Any = None) -> Any:
+def record(vm: VM, op: str, target: Any, args: tuple[Any, ...], result: Any = None) -> Any:
     node = vm.recorder.record(op, target, args, {}, result)
     vm.recorder.log.changes += 1  # a layer that does this is not like others (see replay)
     return node
@@ -33,7 +34,7 @@ def record(vm: Any, op: str, target: Any, args: tuple[Any, ...], result: Any = N
 
 
 @rule(torch.manual_seed)
-def _manual_seed(vm: Any, args: Any, kwargs: Any) -> Any:
+def _manual_seed(vm: VM, args: Any, kwargs: Any) -> Any:
     require_order(vm)
     record(vm, "call_function", torch.manual_seed, (seed_of(args, kwargs),))
     return vm.heap.adopt(torch.default_generator, Pinned(torch.default_generator))
@@ -48,12 +49,12 @@ def seed_of(args: Any, kwargs: Any) -> Any:
 
 
 @rule(torch.get_rng_state)
-def _get_state(vm: Any, args: Any, kwargs: Any) -> Any:
+def _get_state(vm: VM, args: Any, kwargs: Any) -> Any:
     require_order(vm)
     return recorded_state(vm, "call_function", torch.get_rng_state, ())
 
 
-def recorded_state(vm: Any, op: str, target: Any, args: tuple[Any, ...]) -> Any:
+def recorded_state(vm: VM, op: str, target: Any, args: tuple[Any, ...]) -> Any:
     with torch._C.DisableTorchFunction():
         state = torch.empty(state_size(), dtype=torch.uint8, device="cpu")
     record(vm, op, target, args, state)
@@ -66,7 +67,7 @@ def state_size() -> int:
 
 
 @rule(torch.set_rng_state)
-def _set_state(vm: Any, args: Any, kwargs: Any) -> Any:
+def _set_state(vm: VM, args: Any, kwargs: Any) -> Any:
     require_order(vm)
     record(vm, "call_function", torch.set_rng_state, (state_of(args, kwargs),))
     return None
@@ -81,7 +82,7 @@ def state_of(args: Any, kwargs: Any) -> Any:
 
 @rule(torch.seed, torch.initial_seed, torch.cuda.manual_seed, torch.cuda.manual_seed_all, torch.cuda.get_rng_state,
       torch.cuda.set_rng_state)
-def _unknown(vm: Any, args: Any, kwargs: Any) -> Any:
+def _unknown(vm: VM, args: Any, kwargs: Any) -> Any:
     raise Break("SB013", RANDOM_STREAM)
 
 
@@ -89,7 +90,7 @@ def _unknown(vm: Any, args: Any, kwargs: Any) -> Any:
 
 
 @rule(Generator)
-def _new(vm: Any, args: Any, kwargs: Any) -> Any:
+def _new(vm: VM, args: Any, kwargs: Any) -> Any:
     require_order(vm, "a torch.Generator made inside")
     device = args[0] if len(args) == 1 and not kwargs else kwargs.get("device", "cpu") if not args else None
     if type(device) not in (str, torch.device) or torch.device(device).type != "cpu" or len(kwargs) > 1:
@@ -101,14 +102,14 @@ def _new(vm: Any, args: Any, kwargs: Any) -> Any:
 
 
 @rule(Generator.manual_seed)
-def _seed_generator(vm: Any, args: Any, kwargs: Any) -> Any:
+def _seed_generator(vm: VM, args: Any, kwargs: Any) -> Any:
     generator = in_graph(vm, args[0])
     record(vm, "call_method", "manual_seed", (generator, seed_of(args[1:], kwargs)))
     return generator
 
 
 @rule(Generator.get_state)
-def _generator_state(vm: Any, args: Any, kwargs: Any) -> Any:
+def _generator_state(vm: VM, args: Any, kwargs: Any) -> Any:
     generator = in_graph(vm, args[0])
     if generator.device.type != "cpu":
         raise Break("SB013", "the state of a device's torch.Generator")
@@ -116,7 +117,7 @@ def _generator_state(vm: Any, args: Any, kwargs: Any) -> Any:
 
 
 @rule(Generator.set_state)
-def _set_generator_state(vm: Any, args: Any, kwargs: Any) -> Any:
+def _set_generator_state(vm: VM, args: Any, kwargs: Any) -> Any:
     generator = in_graph(vm, args[0])
     record(vm, "call_method", "set_state", (generator, state_of(args[1:], kwargs)))
     return generator
@@ -124,5 +125,5 @@ def _set_generator_state(vm: Any, args: Any, kwargs: Any) -> Any:
 
 @rule(Generator.seed, Generator.initial_seed, Generator.clone_state, Generator.graphsafe_get_state,
       Generator.graphsafe_set_state, Generator.get_offset, Generator.set_offset)
-def _not_known(vm: Any, args: Any, kwargs: Any) -> Any:
+def _not_known(vm: VM, args: Any, kwargs: Any) -> Any:
     raise Break("SB013", "what a torch.Generator holds")

@@ -9,11 +9,12 @@ from stator.host.value_kinds import is_a
 from stator.interp.frame import Raised
 from stator.interp.lookup import ancestors
 from stator.interp.objects.attributes import load_attr
+from stator.interp.vm import VM
 
 DEEPEST = 100  # levels of bases, and of tuples of classes, that are walked
 
 
-def is_abstract_subclass(vm: Any, derived: Any, cls: Any) -> bool:
+def is_abstract_subclass(vm: VM, derived: Any, cls: Any) -> bool:
     """type.__subclasscheck__, and issubclass() where no class has a check of its own."""
     if is_a(derived, type) and is_a(cls, type):
         return cls in ancestors(vm, derived)
@@ -22,19 +23,19 @@ def is_abstract_subclass(vm: Any, derived: Any, cls: Any) -> bool:
     return has_base(vm, derived, cls)
 
 
-def require_bases(vm: Any, cls: Any, text: str) -> None:
+def require_bases(vm: VM, cls: Any, text: str) -> None:
     if not is_a(cls, type) and bases_of(vm, cls) is None:
         raise Raised(TypeError(text))
 
 
-def has_base(vm: Any, derived: Any, cls: Any, depth: int = 0) -> bool:
+def has_base(vm: VM, derived: Any, cls: Any, depth: int = 0) -> bool:
     if derived is cls:
         return True
     require_shallow(depth)
     return any(has_base(vm, base, cls, depth + 1) for base in bases_of(vm, derived) or ())
 
 
-def bases_of(vm: Any, cls: Any) -> tuple[Any, ...] | None:
+def bases_of(vm: VM, cls: Any) -> tuple[Any, ...] | None:
     """The tuple that `cls.__bases__` gives; None for another value or none at all."""
     out: list[Any] = []
     try:

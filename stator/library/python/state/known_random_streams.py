@@ -18,24 +18,25 @@ from stator.breaks import Break
 from stator.interp.arrays.native_numpy import run_on_arrays
 from stator.interp.numbers.symbolic_numbers import specialise_deep
 from stator.interp.rule_registry import rule
+from stator.interp.vm import VM
 from stator.source import Pinned
 
 _SEEDS = (int, float, str, bytes)
 
 
-def known_stream(vm: Any, stream: Any) -> Any:
+def known_stream(vm: VM, stream: Any) -> Any:
     """The trace's own stream behind a value; None where its state is not known."""
     if id(stream) in vm.random.known:
         return stream
     return vm.random.seeded.get(id(stream), (None, None))[1]
 
 
-def make_known(vm: Any, made: Any) -> Any:
+def make_known(vm: VM, made: Any) -> Any:
     vm.random.known[id(made)] = made
     return made
 
 
-def run_known(vm: Any, function: Any, known: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def run_known(vm: VM, function: Any, known: Any, args: Any, kwargs: Any, cont: Any) -> None:
     """A method of a stream that is known."""
     if type(known) is random.Random:
         if type(function) is type(random.Random.seed):
@@ -46,7 +47,7 @@ def run_known(vm: Any, function: Any, known: Any, args: Any, kwargs: Any, cont: 
     vm.give(run_on_arrays(vm, functools.partial(function, known), tuple(args), kwargs), cont)
 
 
-def set_known(vm: Any, function: Any, stream: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def set_known(vm: VM, function: Any, stream: Any, args: Any, kwargs: Any, cont: Any) -> None:
     """seed() or setstate(): from now on the stream is known."""
     name = function.__name__
     values = tuple(specialise_deep(vm, tuple(args)))
@@ -71,13 +72,13 @@ def set_known(vm: Any, function: Any, stream: Any, args: Any, kwargs: Any, cont:
     vm.give(None, cont)
 
 
-def global_stream(vm: Any) -> Any:
+def global_stream(vm: VM) -> Any:
     """numpy's own stream, behind the functions of numpy.random."""
     return vm.heap.adopt(numpy.random.mtrand._rand, Pinned(numpy.random.mtrand._rand))
 
 
 def _maker(make: Any) -> Any:
-    def made(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    def made(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
         values = tuple(specialise_deep(vm, tuple(args)))
         if kwargs or len(values) != 1 or type(values[0]) not in _SEEDS:
             raise Break("SB013", f"a random stream: {make.__name__}() without a number to begin from")
@@ -90,7 +91,7 @@ for _each in (random.Random, numpy.random.RandomState, numpy.random.default_rng)
 
 
 @rule(_random.Random.getstate, _random.Random.setstate, _random.Random.seed)
-def _state_in_c(vm: Any, args: Any, kwargs: Any) -> Any:
+def _state_in_c(vm: VM, args: Any, kwargs: Any) -> Any:
     raise Break("SB013", "the state of a random stream")
 
 

@@ -21,6 +21,7 @@ import torch
 
 from stator.breaks import Break
 from stator.host.value_kinds import is_a
+from stator.interp.vm import VM
 from stator.strategy import Strategy
 
 RECORDED = Strategy.RECORDED_WARNINGS
@@ -69,7 +70,7 @@ class Recording:
         elif entry not in self.filters:
             self.filters.append(entry)
 
-    def action_for(self, vm: Any, text: str, category: type, module: str, line: int) -> str:
+    def action_for(self, vm: VM, text: str, category: type, module: str, line: int) -> str:
         for action, message, kind, where, number in self.filters:
             if message.match(text) and issubclass(category, kind) and where.match(module) and number in (0, line):
                 return str(action)
@@ -77,7 +78,7 @@ class Recording:
             raise Break("SB006", f"{RECORDED}, where a filter of outside decides which")
         return str(vm.heap.scope(warnings.__dict__).read("defaultaction"))
 
-    def warned(self, vm: Any, message: Any, category: Any, frame: Any, outward: int) -> None:
+    def warned(self, vm: VM, message: Any, category: Any, frame: Any, outward: int) -> None:
         """A warning of the program's."""
         globals_ = frame_globals(vm, frame)
         if outward or globals_ is None or vm.heap.scope(warnings.__dict__).overlay:
@@ -98,7 +99,7 @@ class Recording:
                                          (instance, category, frame.filename, frame.line, None, None, None)))
 
 
-def frame_globals(vm: Any, place: Any) -> dict[str, Any] | None:
+def frame_globals(vm: VM, place: Any) -> dict[str, Any] | None:
     """The namespace of the function of the trace that stands at a place of the user's."""
     frame = vm.frame
     while frame is not None:
@@ -108,7 +109,7 @@ def frame_globals(vm: Any, place: Any) -> dict[str, Any] | None:
     return None
 
 
-def watch_list(vm: Any, log: list[Any]) -> None:
+def watch_list(vm: VM, log: list[Any]) -> None:
     """The program holds a list to which warnings go already: what operations say as they run will be in it."""
     recorder, heap = vm.recorder, vm.heap
     adopt = heap.adopters[list]

@@ -27,12 +27,13 @@ from stator.heap.raw_access import instance_dict
 from stator.host.value_kinds import is_a
 from stator.interp.outside_objects import is_outside
 from stator.interp.rule_registry import rule
+from stator.interp.vm import VM
 
 _HOOK = "a backward hook on a module"
 _PARAMETER = "a Parameter or Buffer made inside the captured code"
 
 
-def require_plain(vm: Any, what: str) -> None:
+def require_plain(vm: VM, what: str) -> None:
     """Break where the graph could not be cut at this place."""
     recorder = vm.recorder
     recorder.refuse_tangents(what)
@@ -50,7 +51,7 @@ def require_plain(vm: Any, what: str) -> None:
 
 
 @rule(torch.nn.Parameter)
-def _parameter(vm: Any, args: Any, kwargs: Any) -> Any:
+def _parameter(vm: VM, args: Any, kwargs: Any) -> Any:
     given = dict(zip(("data", "requires_grad"), args, strict=False)) | kwargs
     data, flag = given.pop("data", None), given.pop("requires_grad", True)
     if given or len(args) > 2 or type(data) is not FakeTensor or type(flag) is not bool:
@@ -71,7 +72,7 @@ def _parameter(vm: Any, args: Any, kwargs: Any) -> Any:
 
 
 @rule(BackwardHook.setup_input_hook)
-def _setup_input(vm: Any, args: Any, kwargs: Any) -> Any:
+def _setup_input(vm: VM, args: Any, kwargs: Any) -> Any:
     if kwargs or len(args) != 2 or type(args[1]) is not tuple:
         raise Break("SB016", _HOOK)
     watch, given = args
@@ -88,7 +89,7 @@ def _setup_input(vm: Any, args: Any, kwargs: Any) -> Any:
 
 
 @rule(BackwardHook.setup_output_hook)
-def _setup_output(vm: Any, args: Any, kwargs: Any) -> Any:
+def _setup_output(vm: VM, args: Any, kwargs: Any) -> Any:
     if kwargs or len(args) != 2 or id(args[0]) not in vm.autograd.watches:
         raise Break("SB016", _HOOK)
     watch, made = args
@@ -99,7 +100,7 @@ def _setup_output(vm: Any, args: Any, kwargs: Any) -> Any:
     return watched(vm, watch, (made,), through_output)[0]
 
 
-def original_of(vm: Any, value: Any) -> Any:
+def original_of(vm: VM, value: Any) -> Any:
     """The user's object behind a value: the hook that a later backward pass calls."""
     tracker = vm.heap.by_standin.get(id(value))
     if tracker is None and not is_outside(vm, value):
@@ -109,7 +110,7 @@ def original_of(vm: Any, value: Any) -> Any:
     return original
 
 
-def watched(vm: Any, watch: Any, values: tuple[Any, ...], function: Any) -> tuple[Any, ...]:
+def watched(vm: VM, watch: Any, values: tuple[Any, ...], function: Any) -> tuple[Any, ...]:
     """The values of one side of a module, its tensors new ones where gradients flow through them."""
     require_plain(vm, _HOOK)
     tensors = [each for each in values if type(each) is FakeTensor]

@@ -23,6 +23,7 @@ from stator.interp.branches.captured_branches import describe
 from stator.interp.branches.cond_operator import shares
 from stator.interp.frame import Raised
 from stator.interp.mutation_check import Unwatched, Witness
+from stator.interp.vm import VM
 from stator.library.torch.higher_order_operators import modules_of
 
 
@@ -71,7 +72,7 @@ def apply_graphs(name: str, outputs: int, constant: Any, kept: Any, places: Any,
     return function.apply(outputs, constant, kept, places, forward, backward, given, more, *tensors)[:outputs]
 
 
-def traced_apply(vm: Any, application: Any, members: Any, as_outputs: Any) -> Any:
+def traced_apply(vm: VM, application: Any, members: Any, as_outputs: Any) -> Any:
     """The results of F.apply, recorded as one node; Unusual where the function is not of this kind.
 
     `members` calls a method of the class; `as_outputs` gives fakes the history that the node gives its results.
@@ -82,7 +83,7 @@ def traced_apply(vm: Any, application: Any, members: Any, as_outputs: Any) -> An
             raise ExactNeeded
         vm.recorder.propagation.enabled = False
     inputs, ctx = application.inputs, application.ctx
-    with without_grad(vm):
+    with without_grad(vm.torch_state):
         try:
             witness = Witness(vm)
         except Unwatched as why:
@@ -159,7 +160,7 @@ def own_tensors(ctx: Any, part: Subgraph) -> list[Any]:
     return list(found.values())
 
 
-def backward_graph(vm: Any, application: Any, members: Any, parts: tuple[Any, ...], tensors: list[Any],
+def backward_graph(vm: VM, application: Any, members: Any, parts: tuple[Any, ...], tensors: list[Any],
                    constant: list[int], saved: list[Any]) -> tuple[Subgraph, tuple[int | None, ...]]:
     """The graph of backward, given what is saved and the gradients; and where each argument's gradient is in it."""
     ctx, name = application.ctx, application.cls.__name__
@@ -195,7 +196,7 @@ def backward_graph(vm: Any, application: Any, members: Any, parts: tuple[Any, ..
     return part, tuple(None if each is None else next(places) for each in wanted)
 
 
-def gradient_like(vm: Any, value: Any, number: int, part: Subgraph, constant: bool) -> Any:
+def gradient_like(vm: VM, value: Any, number: int, part: Subgraph, constant: bool) -> Any:
     """The gradient of one result, as backward is given it: zeros where none can flow, None for what is no tensor."""
     if type(value) is not FakeTensor:
         return None

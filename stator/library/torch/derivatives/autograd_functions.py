@@ -20,6 +20,7 @@ from torch.autograd.function import FunctionCtx, _SingleLevelFunction
 from stator.breaks import Break
 from stator.graph.analysis.mutation import is_repeatable, storage_of, written_storages
 from stator.graph.autograd.autograd_metadata import Remembered
+from stator.graph.record.recorder import Recorder
 from stator.graph.state.torch_state import GRAD_MODE
 from stator.guards.guard import is_constant
 from stator.heap.raw_access import instance_dict
@@ -31,6 +32,7 @@ from stator.interp.lookup import find, mro_of
 from stator.interp.outside_objects import is_outside
 from stator.interp.rule_registry import rule
 from stator.interp.state.mechanisms import fingerprints
+from stator.interp.vm import VM
 from stator.library.torch.derivatives.autograd_function_graphs import Unusual, traced_apply
 from stator.settings import marks
 
@@ -38,7 +40,7 @@ from stator.settings import marks
 class Application:
     """One call of F.apply on its way: what it was given, and how the trace was before."""
 
-    def __init__(self, vm: Any, cls: type, inputs: tuple[Any, ...]) -> None:
+    def __init__(self, vm: VM, cls: type, inputs: tuple[Any, ...]) -> None:
         self.cls, self.inputs = cls, inputs
         self.grad = torch.is_grad_enabled()
         self.separate = find(vm, cls, "setup_context") is not _SingleLevelFunction.__dict__["setup_context"]
@@ -63,7 +65,7 @@ class AfterForward(Continuation):
     def __init__(self, application: Application, cont: Any, output: Any = None, set_up: bool = False) -> None:
         self.application, self.cont, self.output, self.set_up = application, cont, output, set_up
 
-    def returned(self, vm: Any, frame: Frame, value: Any) -> None:
+    def returned(self, vm: VM, frame: Frame, value: Any) -> None:
         application = self.application
         if application.separate and not self.set_up:
             then = AfterForward(application, self.cont, value, True)
@@ -76,25 +78,25 @@ class AfterForward(Continuation):
             set_grad(vm, application.grad)
         vm.give(output, self.cont)
 
-    def raised(self, vm: Any, frame: Frame, exc: BaseException) -> bool:
+    def raised(self, vm: VM, frame: Frame, exc: BaseException) -> bool:
         set_grad(vm, self.application.grad)
         return self.cont is not None and self.cont.raised(vm, frame, exc)
 
 
-def set_grad(vm: Any, enabled: bool) -> None:
+def set_grad(vm: VM, enabled: bool) -> None:
     if torch.is_grad_enabled() != enabled:
         vm.torch_state.change(GRAD_MODE, (enabled,), {})
         vm.recorder.record("call_function", torch._C._set_grad_enabled, (enabled,), {}, None)
 
 
-def call_member(vm: Any, cls: type, name: str, args: tuple[Any, ...], cont: Any) -> None:
+def call_member(vm: VM, cls: type, name: str, args: tuple[Any, ...], cont: Any) -> None:
     out: list[Any] = []
     vm.sync(lambda: vm.load_attr(cls, name), out)
     vm.call(out[0], args, {}, cont)
 
 
 @rule(torch.autograd.Function.__dict__["apply"].__func__)
-def _apply(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _apply(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
     cls, inputs = args[0], tuple(args[1:])
     if kwargs:
         raise Break("SB016", f"{cls.__name__}.apply with keyword arguments")
@@ -117,25 +119,25 @@ def _apply(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
 
 
 @rule(torch._C._FunctionBase.__new__)
-def _instance(vm: Any, args: Any, kwargs: Any) -> Any:
+def _instance(vm: VM, args: Any, kwargs: Any) -> Any:
     """`F().apply(x)`: instances are good for nothing else, and torch warns of them."""
     if not args or kwargs or not is_a(args[0], type) or torch.autograd.Function not in mro_of(args[0]):
         raise Break("SB016", "an autograd function in flight, made by the program")
     return torch._C._FunctionBase.__new__(args[0])
 
 
-def _overrides(vm: Any, cls: type, name: str) -> bool:
+def _overrides(vm: VM, cls: type, name: str) -> bool:
     return find(vm, cls, name) is not _SingleLevelFunction.__dict__[name]
 
 
-def begun(vm: Any, cls: type, inputs: tuple[Any, ...]) -> Application:
+def begun(vm: VM, cls: type, inputs: tuple[Any, ...]) -> Application:
     application = Application(vm, cls, inputs)
     if application.separate:
         application.inputs = inputs + missing_defaults(vm, cls, len(inputs))
     return application
 
 
-def traced(vm: Any, application: Application) -> Any:
+def traced(vm: VM, application: Application) -> Any:
     """One node over the graphs of forward and backward."""
     def members(name: str, args: tuple[Any, ...]) -> Any:
         out: list[Any] = []
@@ -149,7 +151,7 @@ def traced(vm: Any, application: Application) -> Any:
     return traced_apply(vm, application, members, as_outputs)
 
 
-def missing_defaults(vm: Any, cls: type, given: int) -> tuple[Any, ...]:
+def missing_defaults(vm: VM, cls: type, given: int) -> tuple[Any, ...]:
     """The defaults of forward's last parameters: with setup_context, apply fills them in."""
     forward = find(vm, cls, "forward")
     function = getattr(forward, "__func__", forward)
@@ -160,14 +162,14 @@ def missing_defaults(vm: Any, cls: type, given: int) -> tuple[Any, ...]:
 # ---------------------------------------------------------------------- without gradients
 
 
-def without_history(vm: Any, application: Application, output: Any) -> Any:
+def without_history(vm: VM, application: Application, output: Any) -> Any:
     """What apply makes of forward's result: an input that was not changed comes back as another tensor."""
     if type(output) is tuple:
         return tuple(_without_history(vm, application, part) for part in output)
     return _without_history(vm, application, output)
 
 
-def _without_history(vm: Any, application: Application, value: Any) -> Any:
+def _without_history(vm: VM, application: Application, value: Any) -> Any:
     if type(value) is not FakeTensor:
         return value
     is_input = any(value is given for given in application.inputs)
@@ -191,7 +193,7 @@ def apply_of(cls: Any) -> Any:
     return apply
 
 
-def as_one_node(vm: Any, application: Application, output: Any) -> Any:
+def as_one_node(vm: VM, application: Application, output: Any) -> Any:
     name = application.cls.__name__
     if fingerprints(vm, of_graph=False) != application.before:
         raise Break("SB016", f"{name}.forward changes something outside")
@@ -213,7 +215,7 @@ def as_one_node(vm: Any, application: Application, output: Any) -> Any:
     return result
 
 
-def guarded(vm: Any, value: Any, name: str) -> Any:
+def guarded(vm: VM, value: Any, name: str) -> Any:
     """An argument that is nothing for a node of a graph: one that is itself in every call may be bound beforehand."""
     known = is_a(value, enum.Enum) and is_outside(vm, value) \
         or (is_a(value, type) or type(value) is types.FunctionType) and id(value) not in vm.fresh
@@ -231,7 +233,7 @@ def bound_apply(cls: Any, bound: dict[int, Any]) -> Any:
     return apply
 
 
-def withdraw(recorder: Any, application: Application) -> tuple[set[int], bool]:
+def withdraw(recorder: Recorder, application: Application) -> tuple[set[int], bool]:
     """Take forward's own nodes out of the graph again; placeholders and parts of earlier results stay.
 
     Out: the storages that they write to, and whether all of them may run twice.
@@ -256,6 +258,6 @@ def withdraw(recorder: Any, application: Application) -> tuple[set[int], bool]:
 
 
 @rule(torch._C._functorch.unwrap_if_dead)
-def _unwrap_if_dead(vm: Any, args: Any, kwargs: Any) -> Any:
+def _unwrap_if_dead(vm: VM, args: Any, kwargs: Any) -> Any:
     """No functorch transform is active in a trace, so no wrapper can have died in it."""
     return args[0]

@@ -19,6 +19,7 @@ from stator.breaks import Break
 from stator.graph.metadata.propagation import ExactNeeded
 from stator.interp.frame import Raised
 from stator.interp.rule_registry import rule
+from stator.interp.vm import VM
 from stator.strategy import Strategy
 
 FORWARD = Strategy.FORWARD_MODE
@@ -33,7 +34,7 @@ has_side_effect(ENTER)
 has_side_effect(EXIT)
 
 
-def require_known(vm: Any) -> None:
+def require_known(vm: VM) -> None:
     """Tangents are on the fakes themselves: no remembered result, and no stand-in of another kind, has any."""
     recorder = vm.recorder
     if FORWARD in vm.turned_off or recorder.scope.enclosing is not None or vm.modes.active or recorder.classes \
@@ -46,7 +47,7 @@ def require_known(vm: Any) -> None:
 
 
 @rule(ENTER)
-def _enter(vm: Any, args: Any, kwargs: Any) -> Any:
+def _enter(vm: VM, args: Any, kwargs: Any) -> Any:
     require_known(vm)
     try:
         level = C._enter_dual_level()
@@ -59,7 +60,7 @@ def _enter(vm: Any, args: Any, kwargs: Any) -> Any:
 
 
 @rule(EXIT)
-def _exit(vm: Any, args: Any, kwargs: Any) -> Any:
+def _exit(vm: VM, args: Any, kwargs: Any) -> Any:
     level = (*args, *kwargs.values())[0]
     if not vm.autograd.dual_levels or type(level) is not int or level != vm.autograd.dual_levels[-1]:
         raise Break("SB016", f"leaving a level of {FORWARD} that was not entered here")
@@ -69,20 +70,20 @@ def _exit(vm: Any, args: Any, kwargs: Any) -> Any:
     return None
 
 
-def require_left(vm: Any) -> None:
+def require_left(vm: VM) -> None:
     if vm.autograd.dual_levels:
         raise Break("SB016", f"{FORWARD} is still on at the end of the call")
 
 
 @rule(forward_ad._maybe_load_decompositions)
-def _load(vm: Any, args: Any, kwargs: Any) -> Any:
+def _load(vm: VM, args: Any, kwargs: Any) -> Any:
     with C.DisableTorchFunction():
         forward_ad._maybe_load_decompositions()  # once in a process
     return None
 
 
 def _on_tensors(function: Any) -> Any:
-    def run(vm: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    def run(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
         if not vm.autograd.dual_levels:
             raise Break("SB016", f"{FORWARD}, entered before the call")
         if any(type(value) is not FakeTensor for value in args):

@@ -25,6 +25,7 @@ from stator.breaks import Break
 from stator.graph.analysis.may_fail import writes_outside
 from stator.graph.record.subgraph import Subgraph
 from stator.interp.rule_registry import rule
+from stator.interp.vm import VM
 from stator.library.torch.derivatives.transformed_calls import record
 from stator.native.torch_ops import draws_inside
 from stator.shapes.symbolic_values import specialise
@@ -33,7 +34,7 @@ from stator.shapes.symbolic_values import specialise
 class Differentiated:
     """A function captured on fresh fakes of the arguments it is differentiated by."""
 
-    def __init__(self, vm: Any, what: str, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], argnums: Any,
+    def __init__(self, vm: VM, what: str, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], argnums: Any,
                  has_aux: bool) -> None:
         for value in (args, kwargs, argnums):
             vm.heap.expose_deep(value)
@@ -99,7 +100,7 @@ def _replaced(args: tuple[Any, ...], fresh: Any, argnums: Any) -> tuple[Any, ...
 
 
 @rule(grad_and_value_impl)
-def _grad_and_value(vm: Any, args: Any, kwargs: Any) -> Any:
+def _grad_and_value(vm: VM, args: Any, kwargs: Any) -> Any:
     if kwargs or len(args) != 5:
         raise Break("SB016", "torch.func.grad called in another way")
     function, argnums, has_aux, inputs, named = args
@@ -130,7 +131,7 @@ def grad_call(inner: Differentiated) -> Callable[..., Any]:
 
 
 @rule(_jvp_with_argnums)
-def _jvp(vm: Any, args: Any, kwargs: Any) -> Any:
+def _jvp(vm: VM, args: Any, kwargs: Any) -> Any:
     function, primals, tangents = args[:3]
     argnums = pytree.tree_map(specialise, args[3] if len(args) > 3 else kwargs.get("argnums"))
     strict, has_aux = kwargs.get("strict", False), kwargs["has_aux"]
@@ -164,7 +165,7 @@ def jvp_call(inner: Differentiated, strict: bool) -> Callable[..., Any]:
 
 
 @rule(_vjp_with_argnums)
-def _vjp(vm: Any, args: Any, kwargs: Any) -> Any:
+def _vjp(vm: VM, args: Any, kwargs: Any) -> Any:
     function, *primals = args
     has_aux = kwargs.get("has_aux", False)
     inner = Differentiated(vm, "vjp", function, tuple(primals), {}, kwargs.get("argnums"), has_aux)
@@ -210,7 +211,7 @@ def pull_back(vjp: Any, operands: tuple[Any, ...], cotangents: Any, retain_graph
 
 
 @rule(pull_back)
-def _pull_back(vm: Any, args: Any, kwargs: Any) -> Any:
+def _pull_back(vm: VM, args: Any, kwargs: Any) -> Any:
     vjp, operands, cotangents, *_ = args
     vm.heap.expose_deep(cotangents)
     out_spec, spec = vjp.specs

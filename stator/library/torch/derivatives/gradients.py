@@ -19,6 +19,7 @@ from stator.guards.guard import Kind
 from stator.host.value_kinds import is_a
 from stator.interp.rule_registry import rule
 from stator.interp.tensors.tensor_bookkeeping import is_leaf
+from stator.interp.vm import VM
 from stator.source import CallOf, Pinned
 from stator.strategy import Strategy
 
@@ -28,7 +29,7 @@ _FLAGS = ("retain_graph", "create_graph", "only_inputs", "allow_unused", "is_gra
 
 
 @rule(torch.autograd.grad)
-def _grad(vm: Any, args: Any, kwargs: Any) -> Any:
+def _grad(vm: VM, args: Any, kwargs: Any) -> Any:
     if Strategy.GRADIENTS_INSIDE in vm.turned_off or vm.recorder.scope.enclosing is not None:
         raise Break("SB016", _WHAT)
     vm.recorder.refuse_tangents(_WHAT)
@@ -58,7 +59,7 @@ def _grad(vm: Any, args: Any, kwargs: Any) -> Any:
     return result
 
 
-def tensors_of(vm: Any, value: Any, or_none: bool = False) -> list[Any]:
+def tensors_of(vm: VM, value: Any, or_none: bool = False) -> list[Any]:
     if type(value) is FakeTensor:
         return [value]
     if is_a(value, (dict, torch.Tensor)):
@@ -69,7 +70,7 @@ def tensors_of(vm: Any, value: Any, or_none: bool = False) -> list[Any]:
     return found
 
 
-def require_whole_history(vm: Any, outputs: list[Any]) -> None:
+def require_whole_history(vm: VM, outputs: list[Any]) -> None:
     """Break where the engine could leave the graph: a tensor from outside that was computed there."""
     behind: set[fx.Node] = set()
     waiting = [vm.recorder.node_of(each) for each in outputs]
@@ -96,7 +97,7 @@ def has_hooks(tensor: torch.Tensor) -> bool:
         return bool(tensor._backward_hooks)
 
 
-def gradients_of_fakes(vm: Any, outputs: list[Any], inputs: list[Any], seeds: Any, options: dict[str, Any]
+def gradients_of_fakes(vm: VM, outputs: list[Any], inputs: list[Any], seeds: Any, options: dict[str, Any]
                        ) -> tuple[Any, ...]:
     try:
         with torch._C.DisableTorchFunction(), vm.recorder.symbols.dispatcher(), \

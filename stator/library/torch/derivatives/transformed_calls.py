@@ -16,10 +16,11 @@ from torch._subclasses.fake_tensor import FakeTensor
 from stator.breaks import Break
 from stator.graph.analysis.mutation import Observation
 from stator.interp.frame import Raised
+from stator.interp.vm import VM
 from stator.shapes.symbolic_values import SYMBOLIC, specialise
 
 
-def record(vm: Any, target: Callable[..., Any], operands: tuple[Any, ...]) -> Any:
+def record(vm: VM, target: Callable[..., Any], operands: tuple[Any, ...]) -> Any:
     """Run the node's target on the fakes, for real, and record it."""
     try:
         results, written = _run(target, operands)

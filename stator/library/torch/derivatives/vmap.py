@@ -18,12 +18,13 @@ from stator.graph.record.subgraph import Subgraph
 from stator.interp.branches.captured_branches import describe
 from stator.interp.mutation_check import Unwatched, Witness
 from stator.interp.rule_registry import rule
+from stator.interp.vm import VM
 from stator.library.torch.derivatives.transformed_calls import record
 from stator.shapes.symbolic_values import specialise
 
 
 @rule(vmap_impl)
-def _vmap(vm: Any, args: Any, kwargs: Any) -> Any:
+def _vmap(vm: VM, args: Any, kwargs: Any) -> Any:
     function, in_dims, out_dims, randomness, chunk_size, *inputs = args
     for value in (in_dims, out_dims, inputs, chunk_size):
         vm.heap.expose_deep(value)
@@ -55,7 +56,7 @@ def _vmap(vm: Any, args: Any, kwargs: Any) -> Any:
     return pytree.tree_unflatten(list(results), out_spec)
 
 
-def _witness(vm: Any) -> Witness:
+def _witness(vm: VM) -> Witness:
     """Eager calls the function once for every chunk."""
     try:
         return Witness(vm)

@@ -1,0 +1,13 @@
+"""Name the class that rebuilds values in annotations.
+
+`rebuild/values.py` imports most of the room, so those modules cannot import `Rebuilder` at run time.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from stator.emit.rebuild.values import Rebuilder
+else:
+    Rebuilder = Any

@@ -1,0 +1,13 @@
+"""Name the class of the interpreter in annotations.
+
+`vm.py` imports the whole room, so no other module of it can import `VM` at run time.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from stator.interp.vm import VM
+else:
+    VM = Any
