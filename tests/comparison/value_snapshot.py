@@ -115,7 +115,7 @@ class Snapshotter:
         """Instance attributes, from `__dict__` and from slots."""
         state: dict[str, Any] = {}
         for base in reversed(kind.__mro__):
-            if not type_name(base).startswith(self.home):
+            if not self.home or not type_name(base).startswith(self.home):
                 continue
             for name, member in type.__getattribute__(base, "__dict__").items():
                 if type(member) is types.MemberDescriptorType:
