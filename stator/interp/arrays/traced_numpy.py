@@ -39,7 +39,6 @@ from stator.shapes.varying_values import HELD, HELD_TYPES
 _CLASSES = frozenset({int, float, bool, complex})
 _CONTAINERS = (tuple, list)
 _NO_VALUE = numpy._NoValue
-TAKES_HELD: set[int] = set()  # callables that know what to do with a scalar that the graph holds (see rules_numpy)
 NUMPY_TYPES = HELD_TYPES | {numpy.ndarray}
 
 

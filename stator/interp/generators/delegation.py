@@ -145,9 +145,7 @@ def SEND(vm: VM, frame: Frame, instr: Instruction) -> None:
         if value is None:
             vm.call_next(receiver, cont)
         else:
-            out: list[Any] = []
-            vm.sync(lambda: vm.load_attr(receiver, "send"), out)
-            vm.call(out[0], (value,), {}, cont)
+            vm.call(vm.sync(lambda: vm.load_attr(receiver, "send")), (value,), {}, cont)
     except Raised as raised:
         if not cont.raised(vm, frame, raised.exc):
             raise

@@ -34,7 +34,7 @@ from stator.interp.branches.captured_branches import condition_of, describe
 from stator.interp.branches.cond_operator import Merge, Unequal, close, differing, record_cond
 from stator.interp.mutation_check import Unwatched, Witness
 from stator.interp.numbers.symbolic_numbers import as_bool
-from stator.interp.rule_registry import rule
+from stator.interp.rule_registry import rule, suspending_rule
 from stator.interp.vm import VM
 from stator.shapes.symbolic_values import SYMBOLIC, is_unbacked
 from stator.strategy import Strategy
@@ -62,32 +62,25 @@ def interpreted(vm: VM, what: str, function: Any, given: list[Any], more: tuple[
     return part, result
 
 
-def _as_a_whole(function: Any) -> None:
+@rule(cond, while_loop, scan, map_rows, associative_scan)
+def _as_a_whole(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> Any:
     """torch's function around an operator is interpreted, and a break in it is one before it is called."""
-    @rule(function)
-    def call(vm: VM, args: Any, kwargs: Any) -> Any:
-        out: list[Any] = []
-        vm.sync(lambda: vm.push(vm.frame_for(function, args, kwargs)), out)
-        return out[0]
+    return vm.sync(lambda: vm.push(vm.frame_for(callee, args, kwargs)))
 
 
-for _function in (cond, while_loop, scan, map_rows, associative_scan):
-    _as_a_whole(_function)
-
-
-@rule(invoke_subgraph_placeholder)
-def _nested_region(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
+@suspending_rule(invoke_subgraph_placeholder)
+def _nested_region(vm: VM, cont: Any, func: Any, *args: Any, **kwargs: Any) -> None:
     """torch.compiler.nested_compile_region: a hint that the function is worth compiling once; it is simply called."""
-    vm.call(args[0], tuple(args[1:]), kwargs, cont)
+    vm.call(func, args, kwargs, cont)
 
 
 @rule(wrap)
-def _wrap(vm: VM, args: Any, kwargs: Any) -> Any:
+def _wrap(vm: VM, /, *args: Any, **kwargs: Any) -> Any:
     """Eager calls the function; its operations stay together, as the body of one node that returns what it made."""
     if not args:
         raise Break("SB016", "the operator wrap, without a function")
     what = "the operator wrap"
-    part, result = interpreted(vm, what, args[0], [], tuple(args[1:]), kwargs)
+    part, result = interpreted(vm, what, args[0], [], args[1:], kwargs)
     leaves = pytree.tree_leaves(result)
     if not all(type(leaf) is FakeTensor or type(leaf) in SYMBOLIC or is_constant(leaf) for leaf in leaves):
         raise Break("SB016", f"{what} of a function that returns something else than tensors and numbers")
@@ -107,15 +100,15 @@ def operator_rule(operator: Any, least: int) -> Callable[[Any], Any]:
     signature = inspect.signature(type(operator).__call__)
 
     def register(body: Any) -> Any:
-        @rule(operator)
-        def call(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
+        @suspending_rule(operator)
+        def call(vm: VM, cont: Any, /, *args: Any, **kwargs: Any) -> None:
             try:
                 bound = signature.bind(operator, *args, **kwargs)
             except TypeError as error:
                 raise Break("SB016", f"the operator {operator.name()}: {error}") from None
             if len(bound.args) <= least or bound.kwargs:
                 raise Break("SB016", f"the operator {operator.name()}, called with other arguments than torch calls it")
-            body(vm, bound.args[1:], cont)
+            body(vm, cont, *bound.args[1:])
 
         return body
 
@@ -123,8 +116,7 @@ def operator_rule(operator: Any, least: int) -> Callable[[Any], Any]:
 
 
 @operator_rule(cond_op, 4)
-def _cond(vm: VM, args: Any, cont: Any) -> None:
-    condition, when_true, when_false, operands = args
+def _cond(vm: VM, cont: Any, condition: Any, when_true: Any, when_false: Any, operands: Any) -> None:
     vm.heap.expose_deep(operands)
     if type(condition) in (bool, int, float) or type(condition) in SYMBOLIC and not is_unbacked(condition):
         return vm.call(when_true if condition else when_false, tuple(operands), {}, cont)
@@ -142,8 +134,6 @@ def _cond(vm: VM, args: Any, cont: Any) -> None:
 
 
 # ---------------------------------------------------------------------- loops
-
-
 
 
 def carries_numbers(graph: fx.Graph) -> bool:
@@ -227,8 +217,7 @@ def require_alike(what: str, carries: list[Any], results: list[Any]) -> list[Any
 
 
 @operator_rule(while_loop_op, 4)
-def _while_loop(vm: VM, args: Any, cont: Any) -> None:
-    condition, body, carried, more = args
+def _while_loop(vm: VM, cont: Any, condition: Any, body: Any, carried: Any, more: Any) -> None:
     what = "torch.while_loop"
     vm.heap.expose_deep(carried)
     given = [[like(vm, value) for value in carried] for _ in range(2)]
@@ -249,9 +238,7 @@ def _while_loop(vm: VM, args: Any, cont: Any) -> None:
 
 
 @operator_rule(scan_op, 3)
-def _scan(vm: VM, args: Any, cont: Any) -> None:
-    combine, init, xs = args[:3]
-    more = args[3] if len(args) > 3 else ()
+def _scan(vm: VM, cont: Any, combine: Any, init: Any, xs: Any, more: Any = ()) -> None:
     for value in (init, xs):
         vm.heap.expose_deep(value)
     given = [like(vm, value) for value in init] + [slice_like(vm, value) for value in xs]
@@ -270,8 +257,7 @@ def _scan(vm: VM, args: Any, cont: Any) -> None:
 
 
 @operator_rule(map_impl, 3)
-def _map(vm: VM, args: Any, cont: Any) -> None:
-    function, xs, more = args[:3]
+def _map(vm: VM, cont: Any, function: Any, xs: Any, more: Any) -> None:
     for value in (xs, more):
         vm.heap.expose_deep(value)
     given = [slice_like(vm, value) for value in xs]
@@ -284,9 +270,7 @@ def _map(vm: VM, args: Any, cont: Any) -> None:
 
 
 @operator_rule(associative_scan_op, 2)
-def _associative_scan(vm: VM, args: Any, cont: Any) -> None:
-    combine, xs = args[:2]
-    more = args[2] if len(args) > 2 else ()
+def _associative_scan(vm: VM, cont: Any, combine: Any, xs: Any, more: Any = ()) -> None:
     vm.heap.expose_deep(xs)
     given = [slice_like(vm, value) for value in (*xs, *xs)]
     part, results = interpreted(vm, "associative_scan", combine, given, tuple(more))
@@ -320,9 +304,9 @@ def attention_function(vm: VM, function: Any, given: list[Any]) -> tuple[Any, tu
 
 
 @operator_rule(flex_attention_op, 7)
-def _flex_attention(vm: VM, args: Any, cont: Any) -> None:
-    query, key, value, score_mod, block_mask, scale, kernel_options = args[:7]
-    if any(len(more) for more in args[7:]):
+def _flex_attention(vm: VM, cont: Any, query: Any, key: Any, value: Any, score_mod: Any, block_mask: Any, scale: Any,
+                    kernel_options: Any, *buffers: Any) -> None:
+    if any(len(more) for more in buffers):
         raise Break("SB016", "flex_attention with buffers beside its functions")
     vm.heap.expose_deep((query, key, value, block_mask, scale, kernel_options))
     *mask, mask_mod = block_mask
