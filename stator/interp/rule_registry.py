@@ -59,7 +59,7 @@ def refuse(*callables: Any, code: str, detail: str, **how: Any) -> None:
 
 
 def code_rule(code: types.CodeType) -> Any:
-    """Register how the interpreter calls every function with this code: `f(vm, function, args, kwargs, cont)`."""
+    """Register a suspending rule for every function with this code: `f(vm, cont, function, *args, **kwargs)`."""
     def register(function: Any) -> Any:
         CODE_RULES[id(code)] = function
         RULED.append((code, function))

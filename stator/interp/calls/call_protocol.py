@@ -118,7 +118,7 @@ class Caller(NativeCaller):
             return self.give(self.torch_call(fn, args, kwargs, asked=True), cont)
         found = CODE_RULES.get(id(fn.__code__))
         if found is not None:
-            return found(self, fn, args, kwargs or {}, cont)
+            return found(self, cont, fn, *args, **(kwargs or {}))
         if is_marked(fn) and id(fn) not in self.fresh:
             return self.call_marked(fn, args, kwargs, cont)
         self.push(self.frame_for(fn, args, kwargs), cont)

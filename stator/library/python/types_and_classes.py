@@ -35,13 +35,18 @@ from stator.source import CallOf, Pinned
 # ---------------------------------------------------------------------- types
 
 
+def is_any(vm: VM, check: Any, obj: Any, classes: Any, depth: int) -> bool:
+    """Whether the check holds for one class of a tuple or a union."""
+    if is_a(classes, types.UnionType):
+        return any(check(vm, obj, item) for item in classes.__args__)
+    require_shallow(depth)
+    vm.heap.expose(classes)
+    return any(check(vm, obj, item, depth + 1) for item in classes)
+
+
 def is_instance(vm: VM, obj: Any, cls: Any, depth: int = 0) -> bool:
-    if is_a(cls, tuple):
-        require_shallow(depth)
-        vm.heap.expose(cls)
-        return any(is_instance(vm, obj, item, depth + 1) for item in cls)
-    if is_a(cls, types.UnionType):
-        return any(is_instance(vm, obj, item) for item in cls.__args__)
+    if is_a(cls, (tuple, types.UnionType)):
+        return is_any(vm, is_instance, obj, cls, depth)
     if type(obj) in SYMBOLIC:
         if not is_a(cls, type):  # its own check, or an error about it
             return is_instance(vm, specialise(obj, "isinstance()"), cls)
@@ -56,12 +61,8 @@ def is_instance(vm: VM, obj: Any, cls: Any, depth: int = 0) -> bool:
 
 
 def is_subclass(vm: VM, sub: Any, cls: Any, depth: int = 0) -> bool:
-    if is_a(cls, tuple):
-        require_shallow(depth)
-        vm.heap.expose(cls)
-        return any(is_subclass(vm, sub, item, depth + 1) for item in cls)
-    if is_a(cls, types.UnionType):
-        return any(is_subclass(vm, sub, item) for item in cls.__args__)
+    if is_a(cls, (tuple, types.UnionType)):
+        return is_any(vm, is_subclass, sub, cls, depth)
     if type(cls) is type or find(vm, type(cls), "__subclasscheck__") in _PLAIN_CHECKS:
         return is_abstract_subclass(vm, sub, cls)
     return _check_class(vm, sub, sub, cls, "__subclasscheck__", sub)

@@ -27,7 +27,6 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils import _pytree as pytree
 
 from stator.breaks import Break
-from stator.graph.metadata.propagation import ExactNeeded
 from stator.graph.record.subgraph import Subgraph, all_operands
 from stator.guards.guard import is_constant
 from stator.interp.branches.captured_branches import condition_of, describe
@@ -43,10 +42,7 @@ from stator.strategy import Strategy
 def interpreted(vm: VM, what: str, function: Any, given: list[Any], more: tuple[Any, ...],
                 kwargs: dict[str, Any] | None = None) -> tuple[Subgraph, Any]:
     """The graph of one function, called with fakes of its own (`given`) and with outer values; and what it returned."""
-    if vm.recorder.propagation.enabled:  # which tensors share memory must be known
-        if vm.recorder.propagation.served:
-            raise ExactNeeded
-        vm.recorder.propagation.enabled = False
+    vm.recorder.propagation.require_exact()  # which tensors share memory must be known
     try:
         witness = Witness(vm)
     except Unwatched as why:

@@ -28,7 +28,7 @@ def _wrapped_for_peer(function: Any) -> Any:
 
 
 @code_rule(_wrapped_for_peer(_wrapped_for_peer).__code__)
-def _look_through(vm: VM, function: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _look_through(vm: VM, cont: Any, function: Any, /, *args: Any, **kwargs: Any) -> None:
     """"Only used inside torch", says torch; what a user disables is marked another way."""
     names = function.__code__.co_freevars
     wrapped = vm.closure_of(function)[names.index("fn")].cell_contents

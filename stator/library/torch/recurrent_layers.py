@@ -15,7 +15,6 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.graph.autograd.autograd_boundaries import BETTER_CUT
-from stator.graph.metadata.propagation import ExactNeeded
 from stator.graph.metadata.recurrent_layouts import NAMES
 from stator.interp.rule_registry import rule
 from stator.interp.vm import VM
@@ -44,10 +43,7 @@ def can_be_cut(vm: VM) -> bool:
 
 def between_pieces(vm: VM, function: Any, args: Any, kwargs: Any) -> Any:
     recorder = vm.recorder
-    if recorder.propagation.enabled:  # pieces must know which of their inputs share memory
-        if recorder.propagation.served:
-            raise ExactNeeded
-        recorder.propagation.enabled = False
+    recorder.propagation.require_exact()  # pieces must know which of their inputs share memory
     recorder.region.marks = {"is_seam": BETTER_CUT}
     try:
         return vm.torch_call(function, args, kwargs, asked=True)

@@ -21,7 +21,6 @@ from torch.utils import _pytree as pytree
 from stator import _core
 from stator.breaks import Break
 from stator.graph.autograd.autograd_boundaries import PushHooks, pop_saved_tensors_hooks
-from stator.graph.metadata.propagation import ExactNeeded
 from stator.graph.state.suspended_modes import saved_hooks_around
 from stator.graph.state.torch_state import SAVED_HOOKS, without_grad
 from stator.guards.guard import Kind
@@ -75,10 +74,7 @@ def _push(vm: VM, pack_hook: Any, unpack_hook: Any, /) -> None:
         raise refused(HOOKS)
     if has_changes(vm):
         raise refused(f"{HOOKS}, pushed after changes that are still to be written back")
-    if recorder.propagation.enabled:  # what is saved is known where autograd sees each operation
-        if recorder.propagation.served:
-            raise ExactNeeded
-        recorder.propagation.enabled = False
+    recorder.propagation.require_exact()  # what is saved is known where autograd sees each operation
     hooks = pack_hook, unpack_hook
     lossless = all(getattr(each, "__code__", None) in _LOSSLESS for each in hooks)
     pack, unpack = (outside_callable(vm, HOOKS, each, None if lossless else vm.autograd.hook_cells) for each in hooks)

@@ -21,7 +21,6 @@ from stator.graph.autograd.autograd_boundaries import (
     through_input,
     through_output,
 )
-from stator.graph.metadata.propagation import ExactNeeded
 from stator.guards.guard import Kind
 from stator.heap.raw_access import instance_dict
 from stator.host.value_kinds import is_a
@@ -41,10 +40,8 @@ def require_plain(vm: VM, what: str) -> None:
             or recorder.wrappers.behind or recorder.symbols.has_fresh and not recorder.backend.in_order:
         raise Break("SB016", what)
     # Pieces must know which of their inputs share memory.
-    if recorder.propagation.enabled and not recorder.backend.in_order:
-        if recorder.propagation.served:
-            raise ExactNeeded
-        recorder.propagation.enabled = False
+    if not recorder.backend.in_order:
+        recorder.propagation.require_exact()
 
 
 # ---------------------------------------------------------------------- parameters

@@ -16,7 +16,6 @@ from torch.autograd import forward_ad
 from torch.fx.node import has_side_effect
 
 from stator.breaks import Break
-from stator.graph.metadata.propagation import ExactNeeded
 from stator.interp.frame import Raised
 from stator.interp.rule_registry import rule
 from stator.interp.vm import VM
@@ -40,10 +39,7 @@ def require_known(vm: VM) -> None:
     if FORWARD in vm.turned_off or recorder.scope.enclosing is not None or vm.modes.active or recorder.classes \
             or recorder.wrappers.behind or torch.is_inference_mode_enabled():
         raise Break("SB016", FORWARD)
-    if recorder.propagation.enabled:
-        if recorder.propagation.served:
-            raise ExactNeeded
-        recorder.propagation.enabled = False
+    recorder.propagation.require_exact()
 
 
 @rule(ENTER)
