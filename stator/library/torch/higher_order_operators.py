@@ -91,7 +91,7 @@ def _wrap(vm: VM, /, *args: Any, **kwargs: Any) -> Any:
     return result
 
 
-def operator_rule(operator: Any, least: int) -> Callable[[Any], Any]:
+def operator_rule(operator: Any, least: int, suspends: bool = False) -> Callable[[Any], Any]:
     """A rule that gets the operator's arguments in their order, however they were named."""
     signature = inspect.signature(type(operator).__call__)
 
@@ -104,14 +104,16 @@ def operator_rule(operator: Any, least: int) -> Callable[[Any], Any]:
                 raise Break("SB016", f"the operator {operator.name()}: {error}") from None
             if len(bound.args) <= least or bound.kwargs:
                 raise Break("SB016", f"the operator {operator.name()}, called with other arguments than torch calls it")
-            body(vm, cont, *bound.args[1:])
+            if suspends:
+                return body(vm, cont, *bound.args[1:])
+            vm.give(body(vm, *bound.args[1:]), cont)
 
         return body
 
     return register
 
 
-@operator_rule(cond_op, 4)
+@operator_rule(cond_op, 4, suspends=True)
 def _cond(vm: VM, cont: Any, condition: Any, when_true: Any, when_false: Any, operands: Any) -> None:
     vm.heap.expose_deep(operands)
     if type(condition) in (bool, int, float) or type(condition) in SYMBOLIC and not is_unbacked(condition):
@@ -213,7 +215,7 @@ def require_alike(what: str, carries: list[Any], results: list[Any]) -> list[Any
 
 
 @operator_rule(while_loop_op, 4)
-def _while_loop(vm: VM, cont: Any, condition: Any, body: Any, carried: Any, more: Any) -> None:
+def _while_loop(vm: VM, condition: Any, body: Any, carried: Any, more: Any) -> Any:
     what = "torch.while_loop"
     vm.heap.expose_deep(carried)
     given = [[like(vm, value) for value in carried] for _ in range(2)]
@@ -230,11 +232,11 @@ def _while_loop(vm: VM, cont: Any, condition: Any, body: Any, carried: Any, more
         asks.finish([answer], single=True)
     modules, operands = modules_of(asks, turns, roles=("cond_fn", "body_fn"))
     results = perform(vm, what, while_loop_op, *modules, tuple(carried), operands)
-    vm.give(pytree.tree_unflatten(list(results), spec), cont)
+    return pytree.tree_unflatten(list(results), spec)
 
 
 @operator_rule(scan_op, 3)
-def _scan(vm: VM, cont: Any, combine: Any, init: Any, xs: Any, more: Any = ()) -> None:
+def _scan(vm: VM, combine: Any, init: Any, xs: Any, more: Any = ()) -> Any:
     for value in (init, xs):
         vm.heap.expose_deep(value)
     given = [like(vm, value) for value in init] + [slice_like(vm, value) for value in xs]
@@ -249,11 +251,11 @@ def _scan(vm: VM, cont: Any, combine: Any, init: Any, xs: Any, more: Any = ()) -
     finish(vm, "scan", part, results, given)
     modules, operands = modules_of(part, roles=("scan_combine_fn",))
     made = list(perform(vm, "scan", scan_op, modules[0], list(init), list(xs), operands))
-    vm.give([pytree.tree_unflatten(made[:len(init)], carried), pytree.tree_unflatten(made[len(init):], spec)], cont)
+    return [pytree.tree_unflatten(made[:len(init)], carried), pytree.tree_unflatten(made[len(init):], spec)]
 
 
 @operator_rule(map_impl, 3)
-def _map(vm: VM, cont: Any, function: Any, xs: Any, more: Any) -> None:
+def _map(vm: VM, function: Any, xs: Any, more: Any) -> Any:
     for value in (xs, more):
         vm.heap.expose_deep(value)
     given = [slice_like(vm, value) for value in xs]
@@ -262,17 +264,17 @@ def _map(vm: VM, cont: Any, function: Any, xs: Any, more: Any) -> None:
     finish(vm, "map", part, require_tensors("map", leaves), given)
     modules, operands = modules_of(part, roles=("map_body",))
     results = perform(vm, "map", map_impl, modules[0], tuple(xs), operands)
-    vm.give(pytree.tree_unflatten(list(results), spec), cont)
+    return pytree.tree_unflatten(list(results), spec)
 
 
 @operator_rule(associative_scan_op, 2)
-def _associative_scan(vm: VM, cont: Any, combine: Any, xs: Any, more: Any = ()) -> None:
+def _associative_scan(vm: VM, combine: Any, xs: Any, more: Any = ()) -> Any:
     vm.heap.expose_deep(xs)
     given = [slice_like(vm, value) for value in (*xs, *xs)]
     part, results = interpreted(vm, "associative_scan", combine, given, tuple(more))
     finish(vm, "associative_scan", part, require_tensors("associative_scan", results), given)
     modules, operands = modules_of(part, roles=("associative_scan_combine_fn",))
-    vm.give(perform(vm, "associative_scan", associative_scan_op, modules[0], list(xs), operands), cont)
+    return perform(vm, "associative_scan", associative_scan_op, modules[0], list(xs), operands)
 
 
 # ---------------------------------------------------------------------- attention with functions of the program
@@ -300,8 +302,8 @@ def attention_function(vm: VM, function: Any, given: list[Any]) -> tuple[Any, tu
 
 
 @operator_rule(flex_attention_op, 7)
-def _flex_attention(vm: VM, cont: Any, query: Any, key: Any, value: Any, score_mod: Any, block_mask: Any, scale: Any,
-                    kernel_options: Any, *buffers: Any) -> None:
+def _flex_attention(vm: VM, query: Any, key: Any, value: Any, score_mod: Any, block_mask: Any, scale: Any,
+                    kernel_options: Any, *buffers: Any) -> Any:
     if any(len(more) for more in buffers):
         raise Break("SB016", "flex_attention with buffers beside its functions")
     vm.heap.expose_deep((query, key, value, block_mask, scale, kernel_options))
@@ -310,6 +312,5 @@ def _flex_attention(vm: VM, cont: Any, query: Any, key: Any, value: Any, score_m
         score = torch.empty((), dtype=query.dtype, device=query.device).requires_grad_(query.requires_grad)
     scores, of_scores = attention_function(vm, score_mod, [score, *(number_of(query) for _ in range(4))])
     masks, of_masks = attention_function(vm, mask_mod, [number_of(query) for _ in range(4)])
-    result = perform(vm, "flex_attention", flex_attention_op, query, key, value, scores, (*mask, masks), scale,
-                     dict(kernel_options), of_scores, of_masks)
-    vm.give(result, cont)
+    return perform(vm, "flex_attention", flex_attention_op, query, key, value, scores, (*mask, masks), scale,
+                   dict(kernel_options), of_scores, of_masks)
