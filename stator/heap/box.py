@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
-
 from stator.breaks import Break
 from stator.heap.services import Heap
 from stator.source import Source

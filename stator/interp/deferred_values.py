@@ -20,7 +20,7 @@ from stator.guards.guard import Kind
 from stator.host.value_kinds import is_a
 from stator.interp.arrays.native_numpy import run_on_arrays
 from stator.interp.frame import Raised
-from stator.interp.rule_registry import rule
+from stator.interp.rule_registry import LISTED, refuse, rule
 from stator.interp.services import VM
 from stator.interp.torch_function_protocol import refuse_patched
 from stator.shapes.symbolic_values import UNREAD, DeferredText, Formatted, is_unbacked, python_type, unread
@@ -195,25 +195,14 @@ def print_options() -> str:
     return repr(sorted(numpy.get_printoptions().items(), key=str))
 
 
-@rule(str)
-def _str(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
+@rule(str, repr)
+def _text(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> Any:
     if len(args) == 1 and not kwargs and type(args[0]) is FakeTensor:
-        return vm.give(text_piece(vm, args[0], "s"), cont)
+        return text_piece(vm, args[0], "s" if callee is str else "r")
     if len(args) == 1 and type(args[0]) is numpy.ndarray:
-        return vm.give(text_of_array(vm, str, args[0]), cont)
-    vm.call_listed(str, str, None, args, kwargs, cont)
+        return text_of_array(vm, callee, args[0])
+    return LISTED
 
 
-@rule(repr)
-def _repr(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
-    if len(args) == 1 and not kwargs and type(args[0]) is FakeTensor:
-        return vm.give(text_piece(vm, args[0], "r"), cont)
-    if len(args) == 1 and type(args[0]) is numpy.ndarray:
-        return vm.give(text_of_array(vm, repr, args[0]), cont)
-    vm.call_listed(repr, repr, None, args, kwargs, cont)
-
-
-@rule(torch.Tensor.__repr__, torch.Tensor.__format__, _tensor_str._str)
-def _tensor_text(vm: VM, args: Any, kwargs: Any) -> Any:
-    """C code asks for text at once (`"%s" % x`, `"{}".format(x)`)."""
-    raise Break("SB003", "the text of a tensor")
+# C code asks for text at once (`"%s" % x`, `"{}".format(x)`).
+refuse(torch.Tensor.__repr__, torch.Tensor.__format__, _tensor_str._str, code="SB003", detail="the text of a tensor")

@@ -1,114 +1,137 @@
 """Where rules are registered.   a callable or a code object  ->  how the interpreter performs a call of it
 
-Three forms, told apart by the names of a rule's parameters:
-
     @rule(math.hypot)
-    def _hypot(vm, x, y, /): ...                   the callee's own parameters; the rule returns the value
-    def _hypot(vm, args, kwargs): ...              the arguments as they come; the rule returns the value
-    def _hypot(vm, args, kwargs, cont): ...        the rule gives the value to `cont`, perhaps through another call
+    def _hypot(vm, x, y, /): ...                    the callee's own parameters; the rule returns the value
+    @rule(str.upper, str.lower)
+    def _case(vm, callee, text, /): ...             `callee` is the registered object that is called
+    @suspending_rule(operator.getitem)
+    def _getitem(vm, cont, obj, key, /): ...        gives the value to `cont`, perhaps through a call that it begins
 
-A call that does not fit the callee's signature goes to the callee itself, which refuses it in its own words.
+A rule returns LISTED for a call that needs no more than the callee's row in the native table, and INTERPRETED for one
+of a Python function that is interpreted like any other.  A call that does not fit the parameters goes to the callee
+itself, which refuses it in its own words.
 """
 
 from __future__ import annotations
 
-import functools
 import inspect
 import sys
 import types
 from collections.abc import Callable
 from typing import Any
 
+from stator.breaks import Break
 from stator.interp.services import VM
 
 Rule = Callable[[Any, Any, Any, Any], None]  # vm, args, kwargs, cont
+Binder = Callable[[Any, Any], bool]  # args, kwargs
 
-RULES: dict[int, Rule] = {}  # id of a callable (kept alive in _RULED)
+RULES: dict[int, Rule] = {}  # id of a callable (kept alive in RULED)
 CODE_RULES: dict[int, Any] = {}  # id of a code object: functions that one `def` makes again and again
-_RULED: list[Any] = []
+RULED: list[tuple[Any, Any]] = []  # each callable or code object, and its rule
+TAKES_UNREAD: set[int] = set()
+TAKES_GRAPH_SCALARS: set[int] = set()
+UNASKED: set[int] = set()
+LISTED: Any = object()
+INTERPRETED: Any = object()
 _SIGNED = (types.FunctionType, types.BuiltinFunctionType)
-_RAW = ["vm", "args", "kwargs"]
 
 
-def rule(*callables: Any, arity: tuple[int, ...] = ()) -> Callable[[Any], Any]:
+def rule(*callables: Any, **facts: bool) -> Callable[[Any], Any]:
     """Register how the interpreter itself performs a call of these objects.
 
-    With `arity`, only calls with so many positional arguments are the rule's.
+    Facts: the rule takes values of which only the type is known (`unread`), or only numpy scalars of that kind
+    (`graph_scalars`); torch asks no mode about the call (`unasked`).
     """
-    def register(function: Any) -> Any:
-        names = list(inspect.signature(function).parameters)
-        continuing = function if names[:4] == [*_RAW, "cont"] else _returning(function)
-        for callable_ in callables:
-            if arity:
-                performed = _checked(callable_, continuing, lambda: (min(arity), max(arity), frozenset()))
-            elif names[:3] != _RAW:
-                signature = inspect.signature(function)
-                performed = _checked(callable_, continuing, lambda: _bounds(function, skip=1), signature)
-            elif type(callable_) in _SIGNED:
-                performed = _checked(callable_, continuing, functools.partial(_bounds, callable_))
-            else:
-                performed = continuing
-            RULES[id(callable_)] = performed
-            _RULED.append(callable_)
-        return function
-    return register
+    return _registers(callables, False, **facts)
+
+
+def suspending_rule(*callables: Any, **facts: bool) -> Callable[[Any], Any]:
+    """The same of a rule that may begin a call of interpreted code, and gives the value to its continuation."""
+    return _registers(callables, True, **facts)
+
+
+def refuse(*callables: Any, code: str, detail: str, **how: Any) -> None:
+    """Break at every call of these objects."""
+    @rule(*callables)
+    def refused(vm: VM, /, *args: Any, **kwargs: Any) -> None:
+        raise Break(code, detail, **how)
 
 
 def code_rule(code: types.CodeType) -> Any:
-    """Register how the interpreter calls every function with this code: `f(vm, function, args, kwargs, cont)`."""
+    """Register a suspending rule for every function with this code: `f(vm, cont, function, *args, **kwargs)`."""
     def register(function: Any) -> Any:
         CODE_RULES[id(code)] = function
-        _RULED.append(code)
+        RULED.append((code, function))
         return function
     return register
 
 
-def _returning(function: Any) -> Rule:
-    """The rule, its result given to the continuation."""
-    if list(inspect.signature(function).parameters)[:3] == _RAW:
-        return lambda vm, args, kwargs, cont: vm.give(function(vm, args, kwargs), cont)
-    return lambda vm, args, kwargs, cont: vm.give(function(vm, *args, **(kwargs or {})), cont)
+def _registers(callables: tuple[Any, ...], suspends: bool, unread: bool = False, graph_scalars: bool = False,
+               unasked: bool = False) -> Callable[[Any], Any]:
+    for holds, ids in ((unread, TAKES_UNREAD), (graph_scalars, TAKES_GRAPH_SCALARS), (unasked, UNASKED)):
+        if holds:
+            ids.update(map(id, callables))
+
+    def register(function: Any) -> Any:
+        leading = 2 if suspends else 1
+        parameters = list(inspect.signature(function).parameters.values())
+        takes_callee = len(parameters) > leading and parameters[leading].name == "callee"
+        parameters = parameters[leading + takes_callee:]
+        takes_all = any(each.kind is each.VAR_POSITIONAL for each in parameters)
+        own = _binder(parameters)
+        for callee in callables:
+            fits = _own_binder(callee) if takes_all and type(callee) in _SIGNED else own
+            RULES[id(callee)] = _performed(callee, function, fits, suspends, (callee,) if takes_callee else ())
+            RULED.append((callee, function))
+        return function
+    return register
 
 
-Bounds = tuple[int, int, frozenset[str] | None]
+def _performed(callee: Any, function: Any, fits: Binder, suspends: bool, first: tuple[Any, ...]) -> Rule:
+    def perform(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
+        if not fits(args, kwargs):
+            value = vm.native_unhooked(callee, args, kwargs)
+        elif suspends:
+            return function(vm, cont, *first, *args, **kwargs)
+        else:
+            value = function(vm, *first, *args, **kwargs)
+            if value is LISTED:
+                return vm.call_listed(callee, callee, None, args, kwargs, cont)
+            if value is INTERPRETED:
+                return vm.push(vm.frame_for(callee, args, kwargs), cont)
+        vm.give(value, cont)
+    return perform
 
 
-def _fits(bound: inspect.Signature, args: Any, kwargs: Any) -> bool:
-    try:
-        bound.bind(None, *args, **kwargs)
-    except TypeError:
-        return False
-    return True
+def _binder(parameters: list[inspect.Parameter]) -> Binder:
+    """Whether arguments can be bound to the parameters."""
+    signature = inspect.Signature(parameters)
+    positional = [each for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
+    least = sum(each.default is each.empty for each in positional)
+    most = sys.maxsize if any(each.kind is each.VAR_POSITIONAL for each in parameters) else len(positional)
+    needs_keywords = any(each.kind is each.KEYWORD_ONLY and each.default is each.empty for each in parameters)
+
+    def fits(args: Any, kwargs: Any) -> bool:
+        if not kwargs:
+            return least <= len(args) <= most and not needs_keywords
+        try:
+            signature.bind(*args, **kwargs)
+        except TypeError:
+            return False
+        return True
+    return fits
 
 
-def _checked(callable_: Any, performed: Rule, bounds_of: Callable[[], Bounds],
-             bound: inspect.Signature | None = None) -> Rule:
-    """The rule, for calls that fit; `bounds_of` is asked at the first call.  `bound`: of named parameters."""
-    bounds: Bounds | None = None
+def _own_binder(callee: Any) -> Binder:
+    """The same of the callee's own parameters, read at the first call."""
+    known: list[Binder] = []
 
-    def checked(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
-        nonlocal bounds
-        if bounds is None:
-            bounds = bounds_of()
-        least, most, names = bounds
-        if least <= len(args) + len(kwargs) <= most and (names is None or not kwargs or kwargs.keys() <= names) \
-                and (bound is None or not kwargs or _fits(bound, args, kwargs)):
-            return performed(vm, args, kwargs, cont)
-        vm.give(vm.native_unhooked(callable_, args, kwargs), cont)
-    return checked
-
-
-def _bounds(callable_: Any, skip: int = 0) -> Bounds:
-    """How few and how many arguments a function takes, and which keywords (None: any), without the first `skip`."""
-    try:
-        parameters = list(inspect.signature(callable_, follow_wrapped=False).parameters.values())[skip:]
-    except (ValueError, TypeError):
-        return 0, sys.maxsize, None
-    kinds = {parameter.kind for parameter in parameters}
-    least = sum(parameter.default is parameter.empty for parameter in parameters
-                if parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD))
-    names = frozenset(parameter.name for parameter in parameters
-                      if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY))
-    endless = kinds & {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}
-    return least, sys.maxsize if endless else len(parameters), \
-        None if inspect.Parameter.VAR_KEYWORD in kinds else names
+    def fits(args: Any, kwargs: Any) -> bool:
+        if not known:
+            try:
+                known.append(_binder(list(inspect.signature(callee, follow_wrapped=False).parameters.values())))
+            except (ValueError, TypeError):
+                known.append(lambda args, kwargs: True)
+        return known[0](args, kwargs)
+    return fits

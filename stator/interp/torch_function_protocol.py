@@ -88,9 +88,8 @@ def ask_objects(vm: VM, function: Any, args: Any, rest: tuple[Any, ...], objects
         vm.heap.sources[id(function)] = Pinned(function)
     kinds = tuple([handling_class(vm, each) for each in objects])
     for each in objects:
-        bound: list[Any] = []
-        vm.sync(lambda each=each: vm.load_attr(each, HANDLER), bound)  # type: ignore[misc]
-        answer = vm.call_sync(bound[0], (function, kinds, args, *rest))
+        handler = vm.sync(lambda: vm.load_attr(each, HANDLER))  # noqa: B023
+        answer = vm.call_sync(handler, (function, kinds, args, *rest))
         if answer is not NotImplemented:
             return answer
     return NotImplemented

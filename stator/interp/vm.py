@@ -217,9 +217,7 @@ class VM(Caller):
             return list(iterable)
         if cls is FakeTensor and id(iterable) not in self.recorder.classes and "__iter__" not in self.modes.patched:
             return list(self.unbind(iterable))
-        out: list[Any] = []
-        self.sync(lambda: self.get_iter(iterable), out)
-        iterator = out[0]
+        iterator = self.sync(lambda: self.get_iter(iterable))
         self.heap.expose(iterator)
         if type(iterator) in _SIMPLE_ITERATORS:
             return [item.force() if type(item) is Box else item for item in iterator]
@@ -239,11 +237,10 @@ class VM(Caller):
         """At most `limit` items: unpacking looks one item past what it needs, and no further."""
         if type(iterable) in _WHOLE:
             return self.collect(iterable)
-        out: list[Any] = []
-        self.sync(lambda: self.get_iter(iterable), out)
+        iterator = self.sync(lambda: self.get_iter(iterable))
         items: list[Any] = []
         while len(items) < limit:
-            item = self.next_or_missing(out[0])
+            item = self.next_or_missing(iterator)
             if item is MISSING:
                 break
             items.append(item)
@@ -251,9 +248,7 @@ class VM(Caller):
 
     def next_or_missing(self, iterator: Any) -> Any:
         try:
-            out: list[Any] = []
-            self.sync(lambda: self.call_next(iterator, None), out)
-            return out[0]
+            return self.sync(lambda: self.call_next(iterator, None))
         except Raised as raised:
             if not is_a(raised.exc, StopIteration):
                 raise

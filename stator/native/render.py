@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import platform
 import sys
+from dataclasses import fields
 from pathlib import Path
 
 import torch
@@ -33,8 +34,9 @@ a row, kept by the object itself, never by its name; a callable without a row is
 
 A letter after a name says more: `c` may call back into Python (a key function, `__eq__`, `__index__`), which
 is then interpreted; `=` hashes or compares, so nested containers must be filled; `t` makes text of values;
-`!` changes its first argument. Attributes of C types have rows too, since reading one runs C code. Types and
-modules that are refused whole (sockets, processes, pickles, foreign code, arrays ...) are left out below.
+`!` changes its first argument. Words in brackets say what it does with its arguments, as in `rows_declare.Row`.
+Attributes of C types have rows too, since reading one runs C code. Types and modules that are refused whole
+(sockets, processes, pickles, foreign code, arrays ...) are left out below.
 """
 
 _REFUSED = (NativeClass.DENY, NativeClass.IMPURE_READ)
@@ -51,6 +53,16 @@ def letters(row: Row) -> str:
     """The marks behind a name: `list.sort` is `c=!`."""
     marks = (row.calls_back, "c"), (row.compares, "="), (row.formats, "t"), (row.mutates, "!")
     return "".join(letter for holds, letter in marks if holds)
+
+
+def further_facts(row: Row) -> str:
+    """What rows_arguments says of it: `list.append` has ` [stores]`."""
+    held = [(each.name, getattr(row, each.name)) for each in FURTHER if getattr(row, each.name) != each.default]
+    words = [name if value is True else f"{name} {value}" for name, value in held]
+    return f" [{', '.join(words)}]" if words else ""
+
+
+FURTHER = fields(Row)[[each.name for each in fields(Row)].index("calls_at"):]
 
 
 def classes_section() -> list[str]:
@@ -77,7 +89,7 @@ def row_groups() -> dict[str, dict[tuple[str, str, str], list[str]]]:
             continue
         kind = " (attributes)" if isinstance(row.obj, C_ATTRIBUTES) else ""
         marks = letters(row)
-        label = f"`{name}`" + (f" {marks}" if marks and not kind else "")
+        label = f"`{name}`" + (f" {marks}" if marks and not kind else "") + further_facts(row)
         groups.setdefault(owner, {}).setdefault((row.cls.name + kind, row.code, row.why), []).append(label)
     return groups
 

@@ -14,7 +14,7 @@ import importlib
 import importlib.util
 import types
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -62,11 +62,23 @@ class Row:
     code: str = ""  # the break code of a refused class
     why: str = ""
     mutates: bool = False  # changes its first argument; also set on PURE_SHELL rows such as list.append
-    compares: bool = (
-        False  # hashes, compares or orders what it sees: containers inside must be filled through
-    )
+    compares: bool = False  # hashes, compares or orders what it sees: containers inside must be filled through
     formats: bool = False  # makes text of values: a default repr inside would bake in an address
     depends: Any = None  # answers, to the strings among the arguments, for what else its result depends on; guarded
+    # Below: what rows_arguments adds.
+    calls_at: int = -1  # position of the argument that it calls
+    asks_items: bool = False  # compares or calls through the items of what it is given
+    shows_order: bool = False  # its result follows the order of a set that it is given
+    orderless: bool = False  # of a set it looks at one member alone
+    copies: bool = False  # copies containers without looking at their items
+    stores: bool = False  # stores a value without looking at it
+    pairs_at: int = -1  # position of an iterable of pairs, whose keys it hashes
+    takes_key: bool = False  # hashes its second argument
+    hashes_items: bool = False  # hashes the items of what it is given
+    hashes_walked: bool = False  # hashes the values that a view of a dict gives it
+    makes_number: bool = False  # converts its argument to a Python number
+    slot: str = ""  # special method of a tensor that it calls
+    asks_modes: bool | None = None  # whether torch asks a mode about it; None: where it gets a tensor
 
 
 ATTRIBUTE_ACCESS = "attribute access follows the attribute rules"
@@ -164,6 +176,12 @@ def declare(owner: Any, names: str, cls: NativeClass, facts: dict[str, Any]) -> 
     """Rows for the named C callables of a module or type; "*" means all that have no row yet."""
     for name, value in _names(owner, names, (*C_CALLABLES, type)):
         add(value, f"{owner_name(owner)}.{name}", cls, facts)
+
+
+def also(owner: Any, names: str, **facts: Any) -> None:
+    """Add facts to rows that there are."""
+    for _, value in _names(owner, names, (*C_CALLABLES, type)):
+        ROWS[id(value)] = replace(ROWS[id(value)], **facts)
 
 
 def attributes(owner: type, names: str, cls: NativeClass, **facts: Any) -> None:

@@ -62,7 +62,8 @@ def _code_objects() -> None:
 def _sys() -> None:
     shell(sys, "intern is_finalizing getdefaultencoding getfilesystemencoding getfilesystemencodeerrors "
           "_is_gil_enabled _is_interned is_stack_trampoline_active")  # fmt: skip
-    outside(sys, "getrecursionlimit get_int_max_str_digits", why="a setting, guarded by its value")
+    special(sys, "getrecursionlimit", why="a setting, guarded by its value; the trace runs under its own")
+    shell(sys, "get_int_max_str_digits", depends=sys.get_int_max_str_digits, why="a setting, guarded by its value")
     special(sys, "exc_info exception", why="the interpreter keeps the exception state")
     special(sys, "getsizeof", why="a shadow may be of another size")
     special(sys, "exit", why="raises SystemExit in the interpreted frame")

@@ -17,6 +17,7 @@ from typing import Any
 from stator.host.value_kinds import is_a
 from stator.native import (  # each declares its rows when it is imported
     rows_algorithms,
+    rows_arguments,  # noqa: F401
     rows_builtins,
     rows_containers,
     rows_interpreter,

@@ -132,29 +132,13 @@ def _diff(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> None:
     shape = tracker.shape
     if tracker.part_of is not None:
         return None
-    if shape is Shape.OPAQUE:
-        return _diff_generator(build, tracker, out)
-    if shape is Shape.ITERATOR:
-        return write_iterator(build, tracker, out)
-    if shape is Shape.BUFFER:
-        return _diff_buffer(build, tracker, out)
-    if shape is Shape.ARRAY:
-        return write_array(build, tracker, out)
+    if shape in _WRITTEN_WHOLE:
+        return _WRITTEN_WHOLE[shape](build, tracker, out)
     if shape in _CLASSED and type(tracker.standin) is not type(tracker.original):
         change = build.writer.constant(_set_class, "set_class")
         out.append(f"{change}({build.outside(tracker.source)}, {build.value(type(tracker.standin))})")
-    if shape is Shape.UPCOMING:
-        _diff_upcoming(build, tracker, out)
-    elif shape is Shape.LIST:
-        _diff_list(build, tracker, out)
-    elif shape is Shape.DICT:
-        _diff_dict(build, tracker, out)
-    elif shape is Shape.SET:
-        _diff_set(build, tracker, out)
-    elif shape is Shape.CELL:
-        _diff_cell(build, tracker, out)
-    elif shape is Shape.TENSOR:
-        _diff_tensor(build, tracker, out)
+    if shape in _CONTENTS:
+        _CONTENTS[shape](build, tracker, out)
     if tracker.initial_dict is not None and tracker.dict_owner is None and shape is not Shape.TENSOR:
         _diff_attributes(build, tracker, out)
     if tracker.initial_slots is not None:
@@ -361,3 +345,9 @@ def _members(tracker: VariableTracker) -> Any:
 _UNNOTED = (Shape.TENSOR, Shape.OPAQUE)
 _CLASSED = (Shape.OBJECT, Shape.LIST, Shape.DICT, Shape.SET)
 _set_class = object.__dict__["__class__"].__set__  # type: ignore[attr-defined]
+
+
+_WRITTEN_WHOLE = {Shape.OPAQUE: _diff_generator, Shape.ITERATOR: write_iterator, Shape.BUFFER: _diff_buffer,
+                  Shape.ARRAY: write_array}
+_CONTENTS = {Shape.UPCOMING: _diff_upcoming, Shape.LIST: _diff_list, Shape.DICT: _diff_dict, Shape.SET: _diff_set,
+             Shape.CELL: _diff_cell, Shape.TENSOR: _diff_tensor}

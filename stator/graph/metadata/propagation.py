@@ -83,6 +83,12 @@ class Propagation:
         self.served = 0
         self.saves = False  # whether autograd may have saved tensors
 
+    def require_exact(self) -> None:
+        """Turn the memo off: which tensors share memory, and what autograd saves, must be known from here on."""
+        if self.enabled and self.served:
+            raise ExactNeeded
+        self.enabled = False
+
     def key(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], in_place: bool = False) -> Any:
         """What the result depends on, or None where the memo must not be used."""
         if not self.enabled:

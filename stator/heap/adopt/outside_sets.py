@@ -38,7 +38,6 @@ _CHANGING = _STEPS | {
 
 
 # What does not depend on the order of a set.
-ORDERLESS = frozenset(map(id, (set.add, set.discard, set.remove, set.clear)))
 
 
 class SetTable:

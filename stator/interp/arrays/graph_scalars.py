@@ -16,15 +16,16 @@ import torch
 
 from stator.breaks import Break
 from stator.interp.arrays.array_tensors import tensor_of
-from stator.interp.arrays.traced_numpy import TAKES_HELD, run_traced
+from stator.interp.arrays.traced_numpy import run_traced
 from stator.interp.numbers.symbolic_numbers import item_of
+from stator.interp.rule_registry import TAKES_GRAPH_SCALARS
 from stator.interp.services import VM
+from stator.native.rows_declare import ROWS
 from stator.native.table import receiver_split
 from stator.native.torch_ops import torch_leaf
 from stator.shapes.varying_values import HELD_TYPES
 
 _METADATA = frozenset({"dtype", "ndim", "shape", "size", "itemsize", "nbytes", "strides"})
-_CONVERSIONS = frozenset(map(id, (float, int, bool, complex, operator.index)))
 _CONSTRUCTORS = (torch.tensor, torch.as_tensor, torch.asarray)  # which see the type of a scalar
 _BOUND = (types.BuiltinFunctionType, types.MethodWrapperType)
 
@@ -36,7 +37,7 @@ def load_held_attr(vm: VM, scalar: Any, name: str, cont: Any) -> None:
     if name in ("real", "imag", "T") and (name == "T" or not issubclass(cls, numpy.complexfloating)):
         return vm.give(scalar, cont) if name != "imag" else vm.give(cls(0), cont)
     method = getattr(cls, name, None)
-    if id(method) not in TAKES_HELD:
+    if id(method) not in TAKES_GRAPH_SCALARS:
         raise Break("SB003", f"{name} of a numpy.{cls.__name__} that only the graph knows")
     vm.give(types.MethodType(method, scalar), cont)
 
@@ -53,7 +54,7 @@ def prepared(vm: VM, fn: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
     every = (*args, *kwargs.values()) if kwargs else args
     if not any(type(value) in HELD_TYPES or type(value) is numpy.ndarray for value in every):
         return args, kwargs
-    if id(fn) in _CONVERSIONS and len(args) == 1 and not kwargs:
+    if len(args) == 1 and not kwargs and (row := ROWS.get(id(fn))) is not None and row.makes_number:
         return (one_number(vm, args[0]),), kwargs
     if fn in _CONSTRUCTORS:
         return args, kwargs

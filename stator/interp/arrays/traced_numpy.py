@@ -23,7 +23,6 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import _disable_current_modes
 
 from stator.breaks import Break
-from stator.graph.metadata.propagation import ExactNeeded
 from stator.heap.adopt.outside_arrays import SCALARS
 from stator.heap.blank_instances import CONSTANT_TYPES
 from stator.host.value_kinds import is_a
@@ -39,7 +38,6 @@ from stator.shapes.varying_values import HELD, HELD_TYPES
 _CLASSES = frozenset({int, float, bool, complex})
 _CONTAINERS = (tuple, list)
 _NO_VALUE = numpy._NoValue
-TAKES_HELD: set[int] = set()  # callables that know what to do with a scalar that the graph holds (see rules_numpy)
 NUMPY_TYPES = HELD_TYPES | {numpy.ndarray}
 
 
@@ -81,7 +79,7 @@ def run_traced(vm: VM, function: Any, args: tuple[Any, ...], kwargs: dict[str, A
     if vm.modes.active or vm.recorder.scope.enclosing is not None \
             and function in (operator.setitem, *torch_forms.IN_PLACE):
         raise Break("SB005", f"{name} of an array while something sees every operation")
-    require_exact(vm)
+    vm.recorder.propagation.require_exact()
     kwargs = {key: value for key, value in (kwargs or {}).items() if value is not _NO_VALUE}
     shown = [_shown(vm, value) for value in args]
     outcome = ask_numpy(function, shown, {key: _shown(vm, value) for key, value in kwargs.items()})
@@ -95,17 +93,9 @@ def run_traced(vm: VM, function: Any, args: tuple[Any, ...], kwargs: dict[str, A
                                                  if type(value) is numpy.ndarray])
 
 
-def require_exact(vm: VM) -> None:
-    """Which tensors share memory must be known from here on."""
-    if vm.recorder.propagation.enabled:
-        if vm.recorder.propagation.served:
-            raise ExactNeeded
-        vm.recorder.propagation.enabled = False
-
-
 def read_traced(vm: VM, array: Any, name: str, descr: Any) -> Any:
     """array.T, array.real"""
-    require_exact(vm)
+    vm.recorder.propagation.require_exact()
     if not vm.heap.trace_numpy or vm.modes.active:
         raise Break("SB003", f"{name} of an array that is the memory of a tensor")
     outcome = descr.__get__(array)

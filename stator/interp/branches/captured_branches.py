@@ -17,7 +17,6 @@ from torch._subclasses.fake_tensor import FakeTensor
 from stator.breaks import Break
 from stator.code.instruction import Instruction
 from stator.code.joins import EXIT, Region, region_after
-from stator.graph.metadata.propagation import ExactNeeded
 from stator.graph.record.subgraph import Subgraph
 from stator.interp.branches.cond_operator import Merge, Unequal, record_cond
 from stator.interp.frame import UNBOUND, Finished, Frame
@@ -53,10 +52,7 @@ def capture_branch(vm: VM, frame: Frame, instr: Instruction, value: Any, jump_if
             return False  # the class of a tensor may have an answer of its own
     elif not is_unbacked(value):
         return False
-    if vm.recorder.propagation.enabled:  # which tensors share memory must be known
-        if vm.recorder.propagation.served:
-            raise ExactNeeded
-        vm.recorder.propagation.enabled = False
+    vm.recorder.propagation.require_exact()  # which tensors share memory must be known
     state, ip = vm.exc_state, frame.ip
     try:
         region = find_region(frame, instr)

@@ -119,7 +119,6 @@ def _record(vm: VM, what: str, value: Any) -> Any:
         raise Break("SB005", f"a {cls.__name__} passed to {what}")
     made = object.__new__(cls)
     for name in names:
-        found: list[Any] = []
-        vm.sync(lambda name=name: load_attr(vm, value, name), found)
-        object.__setattr__(made, name, _argument(vm, what, found[0]))
+        found = vm.sync(lambda: load_attr(vm, value, name))  # noqa: B023
+        object.__setattr__(made, name, _argument(vm, what, found))
     return made

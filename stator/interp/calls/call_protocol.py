@@ -21,7 +21,6 @@ from stator.guards.guard import Kind
 from stator.heap.blank_instances import CONSTANT_TYPES
 from stator.host.value_kinds import is_a, name_in_errors
 from stator.interp.arrays.graph_scalars import prepared, with_numbers
-from stator.interp.arrays.traced_numpy import TAKES_HELD
 from stator.interp.calls import function_modes
 from stator.interp.calls.allowed_calls import call_allowed, call_constant
 from stator.interp.calls.attention_kernels import ATTENTION, guard_kernels
@@ -36,7 +35,7 @@ from stator.interp.machine import program_of
 from stator.interp.objects.attributes import load_attr
 from stator.interp.objects.descriptors import adopt_entry
 from stator.interp.objects.shown_names import guard_names
-from stator.interp.rule_registry import CODE_RULES, RULES
+from stator.interp.rule_registry import CODE_RULES, RULES, TAKES_GRAPH_SCALARS, TAKES_UNREAD
 from stator.interp.services import VM
 from stator.interp.tensors import generator_inputs, tensor_bookkeeping
 from stator.interp.torch_function_protocol import PLAIN as PLAIN_ARGUMENTS
@@ -105,9 +104,7 @@ class Caller(NativeCaller):
         found = RULES.get(id(method))
         if found is not None and type(method) is not types.BuiltinFunctionType:  # which is not bound
             return found(self, (fn, *args), kwargs or {}, cont)
-        bound: list[Any] = []
-        self.sync(lambda: _bind_call(self, method, fn, cls), bound)
-        self.call(bound[0], args, kwargs, cont)
+        self.call(self.sync(lambda: _bind_call(self, method, fn, cls)), args, kwargs, cont)
 
     def call_function(self, fn: types.FunctionType, args: Any, kwargs: Any, cont: Any) -> None:
         if self.modes.active and function_modes.take(self, fn, args, kwargs, cont):
@@ -121,7 +118,7 @@ class Caller(NativeCaller):
             return self.give(self.torch_call(fn, args, kwargs, asked=True), cont)
         found = CODE_RULES.get(id(fn.__code__))
         if found is not None:
-            return found(self, fn, args, kwargs or {}, cont)
+            return found(self, cont, fn, *args, **(kwargs or {}))
         if is_marked(fn) and id(fn) not in self.fresh:
             return self.call_marked(fn, args, kwargs, cont)
         self.push(self.frame_for(fn, args, kwargs), cont)
@@ -174,9 +171,8 @@ class Caller(NativeCaller):
         if replacement is not None:
             return self.call(replacement.replacement, args, kwargs, cont)
         if torch_marks.is_torch_compiled(fn):  # compiled by torch.compile or not: here it is simply part of the trace
-            original: list[Any] = []
-            self.sync(lambda: load_attr(self, fn, torch_marks.ORIGINAL), original)
-            return self.call(original[0], args, kwargs, cont)
+            original = self.sync(lambda: load_attr(self, fn, torch_marks.ORIGINAL))
+            return self.call(original, args, kwargs, cont)
         if marks.allowed_in_graph(fn):
             return call_allowed(self, fn, args, kwargs, cont)
         if marks.is_constant_result(fn):
@@ -270,11 +266,11 @@ def refuse_unread(fn: Any, args: Any, kwargs: Any) -> None:
     """Code that is not interpreted gets no value of which only the type is known; some never look at it."""
     if type(fn) in UNREAD:
         raise unread(fn, "a call")
-    if looks_itself(fn) or id(fn) in _LEAVE_UNREAD:
+    if looks_itself(fn) or id(fn) in TAKES_UNREAD:
         return
     for value in (*args, *kwargs.values()) if kwargs else args:
         if type(value) in UNREAD and type(value) is not DeferredText and not (
-                type(value) in HELD_TYPES and id(fn) in TAKES_HELD):
+                type(value) in HELD_TYPES and id(fn) in TAKES_GRAPH_SCALARS):
             raise unread(value, describe_callable(fn))
 
 
@@ -310,7 +306,6 @@ _VALUE_TYPES = (torch.Tensor, int, float, str, list, tuple, dict, set, slice, to
                 torch.SymBool, torch.Generator, torch._C._SDPBackend)
 
 
-_LEAVE_UNREAD = frozenset(map(id, (isinstance, type, print, list.append, callable)))
 
 
 _OF_SEQUENCES = ("__len__", "__getitem__", "__iter__", "__getattr__")

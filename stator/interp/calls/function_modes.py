@@ -11,7 +11,6 @@ way (see overrides).
 
 from __future__ import annotations
 
-import math
 import operator
 import sys
 import types
@@ -28,9 +27,10 @@ from stator.interp.calls.native_calls import C_CALLABLES
 from stator.interp.frame import Raised
 from stator.interp.objects.attributes import tensor_class
 from stator.interp.objects.operators import LengthOf, call_slot
-from stator.interp.rule_registry import RULES
+from stator.interp.rule_registry import RULES, UNASKED
 from stator.interp.services import VM
 from stator.interp.torch_function_protocol import ask_objects, concerned, overriding, own_method
+from stator.native.rows_declare import ROWS
 from stator.native.table import receiver_split
 from stator.native.torch_ops import torch_leaf
 from stator.source import Pinned
@@ -89,12 +89,13 @@ def take(vm: VM, fn: Any, args: Any, kwargs: Any, cont: Any) -> bool:
     if cls is types.MethodType:
         return False
     descriptor, receiver = receiver_split(fn) if cls in C_CALLABLES else (fn, None)
-    if torch_leaf(descriptor) or torch_leaf(fn) or id(descriptor) in _ASKED \
+    asks = _asks_modes(descriptor)
+    if torch_leaf(descriptor) or torch_leaf(fn) or asks \
             or cls is types.MethodWrapperType and torch_leaf(receiver) and fn.__name__ == "__get__" \
             or id(descriptor) in _ASKED_OF_TENSORS and type(args[0] if args else None) is FakeTensor:
         vm.give(perform(vm, fn, args, kwargs), cont)
         return True
-    if id(descriptor) in _UNASKED:
+    if asks is False:
         return False
     if (id(descriptor) in RULES or id(fn) in RULES) and _is_of_torch(descriptor):
         raise refuse(f"{getattr(descriptor, '__name__', descriptor)}")
@@ -112,13 +113,14 @@ def take_subclass(vm: VM, fn: Any, args: Any, kwargs: Any, cont: Any) -> bool:
     if type(fn) is types.MethodType:
         return False
     descriptor, receiver = receiver_split(fn) if type(fn) in C_CALLABLES else (fn, None)
-    slot = _SLOT_OF.get(id(descriptor))
-    if slot is not None and args and not kwargs and (own := own_method(vm, args[0], slot)) is not None:
+    row = ROWS.get(id(descriptor))
+    slot = "" if row is None else row.slot
+    if slot and args and not kwargs and (own := own_method(vm, args[0], slot)) is not None:
         call_slot(vm, own, args, cont if slot != "__len__" else LengthOf(cont))
         return True
     if vm.modes.patched:
         refuse_c_code(vm, fn, descriptor, (receiver, *args), kwargs)
-    if id(descriptor) not in _OVERRIDABLE and slot is None or not concerned(vm, (receiver, *args), kwargs):
+    if id(descriptor) not in _OVERRIDABLE and not slot or not concerned(vm, (receiver, *args), kwargs):
         return False
     vm.give(perform(vm, fn, args, kwargs), cont)
     return True
@@ -126,7 +128,7 @@ def take_subclass(vm: VM, fn: Any, args: Any, kwargs: Any, cont: Any) -> bool:
 
 def refuse_c_code(vm: VM, fn: Any, descriptor: Any, args: Any, kwargs: Any) -> None:
     """Break at C code that gets a tensor some special method of which was replaced."""
-    if torch_leaf(descriptor) or torch_leaf(fn) or id(descriptor) in _UNASKED or id(descriptor) in _OPERATORS \
+    if torch_leaf(descriptor) or torch_leaf(fn) or _asks_modes(descriptor) is False or id(descriptor) in _OPERATORS \
             or not (type(fn) in C_CALLABLES or is_a(fn, type) and module_of(fn) == "builtins"):
         return
     for value in (*args, *kwargs.values()) if kwargs else args:
@@ -186,9 +188,8 @@ def _ask_mode(vm: VM, func: Any, kinds: Any, args: Any, rest: tuple[Any, ...], g
     if type(func) is types.FunctionType and vm.heap.sources.get(id(func)) is None and id(func) not in vm.fresh:
         vm.heap.sources[id(func)] = Pinned(func)
     try:
-        handler: list[Any] = []
-        vm.sync(lambda: vm.load_attr(mode, "__torch_function__"), handler)
-        answer = vm.call_sync(handler[0], (func, _seen_types(vm, func, kinds, given), args, *rest))
+        handler = vm.sync(lambda: vm.load_attr(mode, "__torch_function__"))
+        answer = vm.call_sync(handler, (func, _seen_types(vm, func, kinds, given), args, *rest))
         balanced = len(vm.modes.active) == vm.modes.at_start
     finally:
         vm.modes.at_start = floor
@@ -211,27 +212,18 @@ def _seen_types(vm: VM, func: Any, kinds: Any, given: Any) -> tuple[type, ...]:
     return tuple(classes)
 
 
+def _asks_modes(descriptor: Any) -> bool | None:
+    """Whether torch asks a mode about a function; None where that depends on its arguments."""
+    row = ROWS.get(id(descriptor))
+    return False if id(descriptor) in UNASKED else None if row is None else row.asks_modes
+
+
 def _is_of_torch(fn: Any) -> bool:
     owner = getattr(fn, "__objclass__", fn)
     return (getattr(owner, "__module__", None) or "").partition(".")[0] in ("torch", "stator")
 
 
 _OVERRIDABLE = frozenset(id(each) for group in torch.overrides.get_overridable_functions().values() for each in group)
-_SLOT_OF = {id(len): "__len__", id(abs): "__abs__", id(pow): "__pow__", id(round): "__round__",
-            id(math.trunc): "__trunc__", id(math.floor): "__floor__", id(math.ceil): "__ceil__"}
-_ASKED = frozenset(map(id, (C._set_grad_enabled, torch.device)))  # no operations, yet torch asks about them
 _ASKED_OF_TENSORS = frozenset(map(id, (len, abs, pow, *vars(operator).values()))) - {id(operator.is_),
                                                                                    id(operator.is_not)}
 _OPERATORS = frozenset(map(id, vars(operator).values())) - {id(operator.index), id(operator.truth)}
-_UNASKED = frozenset(map(id, (
-    isinstance, issubclass, type, callable, id, list.append, list.extend, list.insert, dict.get, dict.setdefault,
-    dict.update, dict.__setitem__, types.GetSetDescriptorType.__get__,
-    torch.overrides.TorchFunctionMode.__enter__, torch.overrides.TorchFunctionMode.__exit__,
-    C._push_on_torch_function_stack, C._pop_torch_function_stack, C._len_torch_function_stack,
-    C._get_function_stack_at, C._is_torch_function_mode_enabled, C._has_torch_function, C._has_torch_function_unary,
-    C._has_torch_function_variadic, torch.overrides.has_torch_function, torch.is_grad_enabled, C.is_grad_enabled,
-    torch.overrides.has_torch_function_unary, torch.overrides.has_torch_function_variadic, torch.is_tensor,
-    C._get_tracing_state, C._is_tracing, C._log_api_usage_once, torch.jit.is_scripting, torch.jit.is_tracing,
-    torch.compiler.is_compiling, torch.compiler.is_dynamo_compiling, torch.compiler.is_exporting,
-    torch._utils.is_compiling, torch.device.__enter__, torch.device.__exit__,
-)))

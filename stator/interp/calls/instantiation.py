@@ -134,9 +134,7 @@ def initialise(vm: VM, cls: type, obj: Any, args: Any, kwargs: Any, cont: Any) -
         return vm.give(obj, cont)
     if type(init) is types.FunctionType or type(init) in C_METHODS:
         return vm.call(init, (obj, *args), kwargs, Initialise(obj, cont))
-    bound: list[Any] = []
-    vm.sync(lambda: vm.bind(init, obj, seen), bound)
-    vm.call(bound[0], args, kwargs, Initialise(obj, cont))
+    vm.call(vm.sync(lambda: vm.bind(init, obj, seen)), args, kwargs, Initialise(obj, cont))
 
 
 def issubclass_real(cls: type, parent: type) -> bool:

@@ -5,8 +5,6 @@ Python that C code calls comes back through the frame hook and is interpreted.
 
 from __future__ import annotations
 
-import collections
-import functools
 import itertools
 import sys
 import types
@@ -21,7 +19,7 @@ from stator import _hook
 from stator.breaks import Break
 from stator.code.decode import decode
 from stator.guards.guard import Kind
-from stator.heap.adopt.outside_sets import ORDERLESS, note_operation
+from stator.heap.adopt.outside_sets import note_operation
 from stator.heap.box import Box
 from stator.heap.identity_facts import note_asked, note_compared, note_made
 from stator.heap.iterators.peekable_iterators import is_known_ahead
@@ -96,16 +94,16 @@ class NativeCaller(Machine):
         if types.GeneratorType in map(type, args) and row.cls is not NativeClass.PURE_SHELL:
             args = tuple([self.walked(value) if type(value) is types.GeneratorType else value for value in args])
             every = args if descriptor is fn else (receiver, *args)
-        orderless = id(descriptor) in ORDERLESS and bool(every) and id(every[0]) in self.heap.tables.sets
+        orderless = row.orderless and bool(every) and id(every[0]) in self.heap.tables.sets
         if orderless:
             for member in self.heap.tables.sets[id(every[0])].initial:
                 self.heap.expose_deep(member)
-        elif id(descriptor) in _SHOWS_ORDER:
+        elif row.shows_order:
             for value in every:
                 if is_a(value, (set, frozenset)) and id(value) not in self.heap.by_standin:
                     self.check_order(value)
         self.expose_for(row, every[orderless:])
-        if id(descriptor) in symbolic_numbers.HASHING:
+        if row.hashes_items:
             args = symbolic_numbers.specialise_hashed(self, args)
             every = args if descriptor is fn else (receiver, *args)
         if (symbolic or symbolic_numbers.concern(self, every, kwargs, row.formats)) \
@@ -119,7 +117,7 @@ class NativeCaller(Machine):
             self.expose_for(row, kwargs.values())
         if row.compares and every:
             note_compared(self.heap, every)
-        elif row.calls_back and row.cls is not NativeClass.PURE_SHELL or id(descriptor) in _HIGHER_ORDER:
+        elif row.calls_back and row.cls is not NativeClass.PURE_SHELL or row.asks_items:
             for value in every:
                 note_asked(self.heap, value)
         for value in every:
@@ -130,12 +128,12 @@ class NativeCaller(Machine):
             if text is not MISSING:
                 return self.give(text, cont)
             refuse_addresses(self, fn, (*every, *kwargs.values()) if kwargs else every)
-        if row.cls is NativeClass.ITERATOR or id(descriptor) in _HIGHER_ORDER:
+        if row.cls is NativeClass.ITERATOR or row.asks_items:
             if (self.recorder.classes or self.modes.patched) and any(
                     type(value) is FakeTensor and self.is_python_iterable(value) for value in args):
                 raise Break("SB017", f"{name_of(row)} of a tensor whose class has its own __iter__")
-            called = _CALLED_AT.get(id(descriptor), -1)  # what is only handed on stays what it is
-            args = tuple([self.python_callable(value) if at == called else value for at, value in enumerate(args)])
+            args = tuple([self.python_callable(value) if at == row.calls_at else value  # others are only handed on
+                          for at, value in enumerate(args)])
             if kwargs:
                 kwargs = {name: self.python_callable(value) if name in ("key", "func") else value
                           for name, value in kwargs.items()}
@@ -326,10 +324,10 @@ class NativeCaller(Machine):
 
     # ------------------------------------------------------------------ nested runs
 
-    def sync(self, begin: Any, out: list[Any]) -> None:
+    def sync(self, begin: Any) -> Any:
         """Do something that may push frames, and wait for its value (a nested loop if it does)."""
         try:
-            out.append(self.run(Thunk(begin)))
+            return self.run(Thunk(begin))
         except BaseException as error:  # the program's own: unwinding went past our base frame
             if not is_a(error, Exception) and error is not self.escaped:
                 raise
@@ -337,9 +335,7 @@ class NativeCaller(Machine):
 
     def call_sync(self, fn: Any, args: Any, kwargs: Any = None) -> Any:
         """Call and wait; a break inside is a break before the instruction that asked."""
-        out: list[Any] = []
-        self.sync(lambda: self.call(fn, args, kwargs), out)
-        return out[0]
+        return self.sync(lambda: self.call(fn, args, kwargs))
 
     def place_in_table(self, tensor: FakeTensor) -> int:
         """The hash by which C code finds a tensor in a dict or a set: who else is there counts, not where it lies.
@@ -421,9 +417,7 @@ class NativeCaller(Machine):
         """Run a function whose arguments CPython has already bound to its local slots."""
         found = RULES.get(id(func))
         if found is not None and not func.__code__.co_flags & 0x0C and not func.__code__.co_kwonlyargcount:
-            out: list[Any] = []
-            self.sync(lambda: found(self, args, {}, None), out)
-            return out[0]
+            return self.sync(lambda: found(self, args, {}, None))
         unit = decode(func.__code__)
         slots = list(args) + [UNBOUND] * (unit.nlocalsplus - len(args))
         slots = [value.force() if type(value) is Box else value for value in slots]
@@ -482,16 +476,6 @@ _SLOTS = (types.WrapperDescriptorType, types.MethodDescriptorType)
 _RUNNABLE = {NativeClass.PURE_SHELL, NativeClass.PURE, NativeClass.PURE_DEEP, NativeClass.MUTATES, NativeClass.ITERATOR}
 _RESUMABLE = {types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType}
 _PYTHON_CALLABLES = {types.FunctionType, types.MethodType, type(None)}
-_CALLED_AT = {id(f): at for at, functions in (
-    (0, (map, filter, functools.reduce, itertools.starmap, itertools.filterfalse, itertools.takewhile,
-         itertools.dropwhile)),
-    (1, (itertools.accumulate, itertools.groupby, itertools.starmap.__new__, map.__new__, filter.__new__)),
-    (2, (itertools.accumulate.__new__, itertools.groupby.__new__))) for f in functions}
-_SHOWS_ORDER = {id(f) for f in (  # of a set that they are given
-    list, tuple, enumerate, zip, map, filter, collections.deque, list.extend, list.__init__, set.pop, dict.fromkeys,
-    str.join, itertools.chain, itertools.islice, itertools.cycle, itertools.accumulate,
-    itertools.product, itertools.combinations, itertools.permutations, itertools.zip_longest, functools.reduce)}
-_HIGHER_ORDER = {id(f) for f in (sorted, min, max, functools.reduce, list.sort, filter, map)}
 
 
 def describe_callable(fn: Any) -> str:

@@ -14,8 +14,8 @@ from stator.interp.machine import op
 from stator.interp.services import VM
 
 
-class ForNext(Continuation):
-    """FOR_ITER over an interpreted generator or a Python `__next__`."""
+class ToTarget(Continuation):
+    """FOR_ITER, SEND: a yield is pushed; what ends the iteration goes on at `target`."""
 
     __slots__ = ("target",)
     resumes, plain = True, ("target",)
@@ -26,19 +26,21 @@ class ForNext(Continuation):
     def yielded(self, vm: VM, frame: Frame, value: Any) -> None:
         frame.stack.append(value)
 
+
+class ForNext(ToTarget):
+    """FOR_ITER over an interpreted generator."""
+
+    __slots__ = ()
+
     def returned(self, vm: VM, frame: Frame, value: Any) -> None:  # the generator is exhausted
         frame.stack.pop()
         frame.ip = self.target
 
 
-class ForCall(Continuation):
+class ForCall(ToTarget):
     """FOR_ITER over an object whose `__next__` is Python code."""
 
-    __slots__ = ("target",)
-    resumes, plain = True, ("target",)
-
-    def __init__(self, target: int) -> None:
-        self.target = target
+    __slots__ = ()
 
     def returned(self, vm: VM, frame: Frame, value: Any) -> None:
         frame.stack.append(value)
@@ -94,17 +96,10 @@ class CloseCall(Continuation):
         return True
 
 
-class SendNext(Continuation):
+class SendNext(ToTarget):
     """SEND: the yield of the inner iterator is passed out, its return value ends the `yield from`."""
 
-    __slots__ = ("target",)
-    resumes, plain = True, ("target",)
-
-    def __init__(self, target: int) -> None:
-        self.target = target
-
-    def yielded(self, vm: VM, frame: Frame, value: Any) -> None:
-        frame.stack.append(value)
+    __slots__ = ()
 
     def returned(self, vm: VM, frame: Frame, value: Any) -> None:
         end_delegation(frame, value, self.target)
@@ -145,9 +140,7 @@ def SEND(vm: VM, frame: Frame, instr: Instruction) -> None:
         if value is None:
             vm.call_next(receiver, cont)
         else:
-            out: list[Any] = []
-            vm.sync(lambda: vm.load_attr(receiver, "send"), out)
-            vm.call(out[0], (value,), {}, cont)
+            vm.call(vm.sync(lambda: vm.load_attr(receiver, "send")), (value,), {}, cont)
     except Raised as raised:
         if not cont.raised(vm, frame, raised.exc):
             raise

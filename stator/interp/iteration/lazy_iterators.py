@@ -15,6 +15,7 @@ from typing import Any
 from stator.host.value_kinds import is_a
 from stator.interp.numbers.symbolic_numbers import reaches_symbol
 from stator.interp.services import VM
+from stator.native.rows_declare import ROWS
 
 _CONTAINERS = (list, tuple, dict, set, frozenset, collections.deque)
 _FORWARD: tuple[Any, ...] = ([], (), {}, {}.values(), {}.items(), set(), collections.deque())
@@ -26,7 +27,6 @@ C_ITERATORS: frozenset[type] = frozenset({
 
 
 _VIEWS = frozenset({type({}.values()), type({}.items())})
-_HASHING = frozenset(map(id, (set, frozenset, set.update, collections._count_elements)))  # type: ignore[attr-defined]
 
 
 def containers_behind(value: Any) -> Iterator[Any]:
@@ -52,5 +52,6 @@ def is_to_be_read(vm: VM, value: Any, consumer: Any) -> bool:
     The same of the values of a dict, where they are to be hashed.
     """
     by_standin = vm.heap.by_standin
-    behind = gc.get_referents(value) if type(value) in _VIEWS and id(consumer) in _HASHING else containers_behind(value)
+    hashed = type(value) in _VIEWS and ROWS[id(consumer)].hashes_walked
+    behind = gc.get_referents(value) if hashed else containers_behind(value)
     return any(id(held) in by_standin or reaches_symbol((held,), None) for held in behind)

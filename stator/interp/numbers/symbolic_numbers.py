@@ -10,7 +10,6 @@ import bisect
 import collections
 import functools
 import gc
-import itertools
 import math
 import operator
 import types
@@ -46,33 +45,9 @@ SEQUENCES = frozenset({list, tuple, torch.Size})
 _NUMBERS = frozenset({int, float, bool}) | SYMBOLIC
 _C_SEQUENCES = (list, tuple, str, bytes, range, collections.deque)
 _ORDERED: collections.OrderedDict[Any, Any] = collections.OrderedDict()
-# C functions that copy a container without looking at its items.
-_COPIES = frozenset(map(id, (
-    list, tuple, tuple.__new__, torch.Size, collections.deque, dict, collections.OrderedDict, tuple.__add__,
-    list.__add__, list.__iadd__, torch.Size.__add__, list.copy, list.extend, list.insert, list.pop, list.reverse,
-    list.__getitem__,
-    tuple.__getitem__, torch.Size.__getitem__, dict.update, dict.copy, dict.pop, dict.popitem, zip, enumerate, reversed,
-    itertools.chain, itertools.islice,
-    *(getattr(collections.deque, name) for name in (
-        "extend", "extendleft", "pop", "popleft", "reverse", "rotate", "insert", "clear", "copy", "__copy__", "__len__",
-        "__add__", "__iadd__", "__mul__", "__imul__", "__getitem__", "__reversed__")),
-    list.clear, list.__mul__, list.__rmul__, list.__imul__, tuple.__mul__, tuple.__rmul__,
-    list.__len__, tuple.__len__, dict.__len__, len)))
-# C functions that take an iterable of pairs, and where.
-_PAIRS = {id(dict): 0, id(collections.OrderedDict): 0, id(dict.update): 1}
-_TAKE_KEYS = frozenset(map(id, (dict.setdefault, dict.pop)))  # and hash them
-# C functions that hash the items of what they are given; of views of dicts, which are no containers, the values too.
-HASHING = frozenset(map(id, (
-    *(getattr(owner, name) for owner in (set, frozenset) for name in (
-        "isdisjoint", "issubset", "issuperset", "union", "intersection", "difference", "symmetric_difference")),
-    set.update, set.intersection_update, set.difference_update, set.symmetric_difference_update,
-    type({}.keys()).isdisjoint, type({}.items()).isdisjoint, dict.__dict__["fromkeys"])))
 KEY_VIEWS = frozenset({type({}.keys()), type(_ORDERED.keys())})
 ITEM_VIEWS = frozenset({type({}.items()), type(_ORDERED.items())})
 _SHOWING = ITEM_VIEWS | {type({}.values()), type(_ORDERED.values()), types.MappingProxyType}  # values of a dict
-# C functions that store a value without looking at it.
-_STORES = frozenset(map(id, (
-    list.append, collections.deque.append, collections.deque.appendleft, dict.setdefault, slice)))
 
 
 def attempt(function: Any, *values: Any) -> Any:
@@ -332,14 +307,15 @@ def call(vm: VM, function: Any, values: Any, kwargs: Any) -> Any:
 
 def arguments(vm: VM, row: Any, function: Any, values: Any, kwargs: Any) -> tuple[Any, Any]:
     """The arguments with a number wherever the C function may look at one."""
-    if id(function) in _TAKE_KEYS and len(values) > 1:
+    if row.takes_key and len(values) > 1:
         values = (values[0], specialise_deep(vm, values[1]), *values[2:])
-    if id(function) in _STORES:
+    if row.stores:
         return values, kwargs
-    if (at := _PAIRS.get(id(function))) is not None and len(values) > at and not issubclass(type(values[at]), dict):
+    at = row.pairs_at
+    if 0 <= at < len(values) and not issubclass(type(values[at]), dict):
         pairs = [_with_number_for_key(vm, pair) for pair in vm.native(list, (values[at],))]
         values = (*values[:at], pairs, *values[at + 1:])
-    deep = row.cls is not NativeClass.PURE_SHELL and id(function) not in _COPIES
+    deep = row.cls is not NativeClass.PURE_SHELL and not row.copies
     change = (lambda value: specialise_deep(vm, value)) if deep else specialise
     values = tuple([change(value) for value in values])
     if not kwargs or function is dict:  # dict(rows=n) stores what it is given

@@ -150,10 +150,8 @@ def call_special(vm: VM, method: Any, obj: Any, args: tuple[Any, ...], cont: Any
     """Call what the class of `obj` has for a special method: it is bound as any other descriptor."""
     if type(method) in _UNBOUND_METHODS:
         return vm.call(method, (obj, *args), {}, cont)
-    out: list[Any] = []
     owner = vm.recorder.services.class_of(obj) if type(obj) is FakeTensor else type(obj)
-    vm.sync(lambda: bind(vm, method, obj, owner, None), out)
-    vm.call(out[0], args, {}, cont)
+    vm.call(vm.sync(lambda: bind(vm, method, obj, owner, None)), args, {}, cont)
 
 
 _UNBOUND_METHODS = (types.FunctionType, types.MethodDescriptorType, types.WrapperDescriptorType)

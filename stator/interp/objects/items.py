@@ -130,9 +130,7 @@ def _subscript_class(vm: VM, cls: type, key: Any, cont: Any) -> None:
         if cls is type:
             return vm.give(vm.native(operator.getitem, (cls, key)), cont)
         raise Raised(TypeError(f"type '{name_in_errors(cls)}' is not subscriptable"))
-    out: list[Any] = []
-    vm.sync(lambda: vm.load_attr(cls, "__class_getitem__"), out)
-    vm.call(out[0], (key,), {}, cont)
+    vm.call(vm.sync(lambda: vm.load_attr(cls, "__class_getitem__")), (key,), {}, cont)
 
 
 def set_item(vm: VM, obj: Any, key: Any, value: Any, cont: Any = DISCARD, own: bool = True) -> None:

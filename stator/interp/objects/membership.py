@@ -141,10 +141,6 @@ _RAW_SETS: dict[bool, Any] = {True: set.__iter__, False: frozenset.__iter__}
 
 def _search(vm: VM, container: Any, item: Any) -> bool:
     for candidate in vm.collect(container):
-        if candidate is item:
-            return True
-        out: list[Any] = []
-        vm.sync(lambda candidate=candidate: compare(vm, "==", candidate, item), out)
-        if truth(vm, out[0]):
+        if candidate is item or truth(vm, vm.sync(lambda: compare(vm, "==", candidate, item))):  # noqa: B023
             return True
     return False

@@ -447,9 +447,7 @@ def tensor_truth(vm: VM, value: Any) -> bool:
 
 
 def _slot_sync(vm: VM, method: Any, value: Any) -> Any:
-    out: list[Any] = []
-    vm.sync(lambda: call_slot(vm, method, (value,), None), out)
-    return out[0]
+    return vm.sync(lambda: call_slot(vm, method, (value,), None))
 
 
 def check_length(result: Any) -> int:

@@ -172,9 +172,7 @@ def special_method(vm: VM, obj: Any, name: str, text: str) -> Any:
         raise Raised(TypeError(text))
     if type(found) is types.FunctionType:
         return types.MethodType(found, obj)
-    out: list[Any] = []
-    vm.sync(lambda: bind(vm, found, obj, type(obj), None), out)
-    return out[0]
+    return vm.sync(lambda: bind(vm, found, obj, type(obj), None))
 
 
 @op
@@ -232,9 +230,7 @@ def MATCH_KEYS(vm: VM, frame: Frame, instr: Instruction) -> None:
             raise Raised(ValueError(f"mapping pattern checks duplicate key ({key!r})"))
         seen.add(key)
         if getter is None:
-            out: list[Any] = []
-            vm.sync(lambda: load_attr(vm, subject, "get"), out)
-            getter = out[0]
+            getter = vm.sync(lambda: load_attr(vm, subject, "get"))
         value = vm.call_sync(getter, (key, _ABSENT))
         if value is _ABSENT:
             values = None
@@ -247,10 +243,7 @@ _ABSENT = object()
 
 
 class _Absent(Continuation):
-    __slots__ = ("out",)
-
-    def __init__(self, out: list[Any]) -> None:
-        self.out = out
+    __slots__ = ()
 
     def returned(self, vm: VM, frame: Frame, value: Any) -> None:
         frame.stack.append(value)
@@ -264,9 +257,8 @@ class _Absent(Continuation):
 
 def optional_attr(vm: VM, obj: Any, name: str) -> Any:
     """An attribute, or MISSING where it does not exist."""
-    out: list[Any] = []
-    vm.sync(lambda: load_attr(vm, obj, name, _Absent(out)), out)
-    return MISSING if out[0] is _ABSENT else out[0]
+    found = vm.sync(lambda: load_attr(vm, obj, name, _Absent()))
+    return MISSING if found is _ABSENT else found
 
 
 @op

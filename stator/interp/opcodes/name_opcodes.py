@@ -69,25 +69,32 @@ def read_name(vm: VM, names: Any, name: str) -> Any:
         return MISSING
 
 
+def push_name_or_cell(vm: VM, frame: Frame, names: Any, slot: int) -> None:
+    value = read_name(vm, names, frame.unit.local_names[slot])
+    if value is MISSING:
+        value = read_cell(frame, slot)
+        if value is UNBOUND:
+            raise unbound_cell(frame, slot)
+    frame.stack.append(value)
+
+
+def push_name_or_global(vm: VM, frame: Frame, names: Any, name: str) -> None:
+    value = read_name(vm, names, name)
+    if value is MISSING:
+        value = read_global(vm, frame, name)
+        if value is MISSING:
+            raise name_error(name)
+    frame.stack.append(value)
+
+
 @op
 def LOAD_CLASSDEREF(vm: VM, frame: Frame, instr: Instruction) -> None:
-    name = frame.unit.local_names[instr.arg]
-    value = read_name(vm, frame.names, name)
-    if value is MISSING:
-        value = read_cell(frame, instr.arg)
-        if value is UNBOUND:
-            raise unbound_cell(frame, instr.arg)
-    frame.stack.append(value)
+    push_name_or_cell(vm, frame, frame.names, instr.arg)
 
 
 @op
 def LOAD_NAME(vm: VM, frame: Frame, instr: Instruction) -> None:
-    value = read_name(vm, frame.names, instr.argval)
-    if value is MISSING:
-        value = read_global(vm, frame, instr.argval)
-        if value is MISSING:
-            raise name_error(instr.argval)
-    frame.stack.append(value)
+    push_name_or_global(vm, frame, frame.names, instr.argval)
 
 
 @op

@@ -9,15 +9,14 @@ from stator.code.opcodes import NULL_LAST
 from stator.heap.box import Box
 from stator.host.value_kinds import is_a
 from stator.interp.frame import NULL, UNBOUND, Continuation, Frame, Raised
-from stator.interp.lookup import MISSING
 from stator.interp.machine import op
 from stator.interp.objects import operators
 from stator.interp.objects.attributes import load_attr
 from stator.interp.objects.items import get_item, set_item
 from stator.interp.opcodes.building_opcodes import make_function, set_annotations
-from stator.interp.opcodes.data_opcodes import read_cell, unbound_cell, unbound_local
+from stator.interp.opcodes.data_opcodes import unbound_local
 from stator.interp.opcodes.flow_opcodes import PUSH_WITH_NULL, format_piece, give_back
-from stator.interp.opcodes.name_opcodes import name_error, read_global, read_name
+from stator.interp.opcodes.name_opcodes import push_name_or_cell, push_name_or_global
 from stator.interp.services import VM
 
 # ---------------------------------------------------------------------- locals and names
@@ -73,22 +72,12 @@ def LOAD_LOCALS(vm: VM, frame: Frame, instr: Instruction) -> None:
 
 @op
 def LOAD_FROM_DICT_OR_DEREF(vm: VM, frame: Frame, instr: Instruction) -> None:
-    value = read_name(vm, frame.stack.pop(), frame.unit.local_names[instr.arg])
-    if value is MISSING:
-        value = read_cell(frame, instr.arg)
-        if value is UNBOUND:
-            raise unbound_cell(frame, instr.arg)
-    frame.stack.append(value)
+    push_name_or_cell(vm, frame, frame.stack.pop(), instr.arg)
 
 
 @op
 def LOAD_FROM_DICT_OR_GLOBALS(vm: VM, frame: Frame, instr: Instruction) -> None:
-    value = read_name(vm, frame.stack.pop(), instr.argval)
-    if value is MISSING:
-        value = read_global(vm, frame, instr.argval)
-        if value is MISSING:
-            raise name_error(instr.argval)
-    frame.stack.append(value)
+    push_name_or_global(vm, frame, frame.stack.pop(), instr.argval)
 
 
 # ---------------------------------------------------------------------- slices, super, functions

@@ -22,10 +22,10 @@ from stator.interp.arrays.array_tensors import copied_tensor, new_array, numpy_d
 from stator.interp.arrays.graph_scalars import value_behind
 from stator.interp.arrays.native_numpy import is_plain, run_on_arrays
 from stator.interp.arrays.torch_forms import SCALAR_METHODS
-from stator.interp.arrays.traced_numpy import TAKES_HELD, concerns, has_form, run_traced
+from stator.interp.arrays.traced_numpy import concerns, has_form, run_traced
 from stator.interp.frame import Raised
 from stator.interp.objects.items import get_item
-from stator.interp.rule_registry import rule
+from stator.interp.rule_registry import LISTED, rule, suspending_rule
 from stator.interp.tensors.made_tensors import make_tensor
 from stator.interp.torch_function_protocol import refuse_patched
 from stator.interp.vm import VM
@@ -33,19 +33,28 @@ from stator.native.rows_numpy import MAKERS, array_callables
 from stator.shapes.symbolic_values import specialise
 from stator.shapes.varying_values import HELD, HELD_TYPES
 
-# C functions that ask their arguments for arrays, and give arrays whatever their arguments were (ufuncs do not).
+# They ask their arguments for arrays, and give arrays whatever their arguments were (ufuncs do not).
 _CONVERTERS = frozenset(map(id, (numpy.array, numpy.asarray, numpy.asanyarray, numpy.ascontiguousarray,
-                                 numpy.asfortranarray)))
+                                 numpy.asfortranarray, numpy.zeros_like, numpy.ones_like, numpy.full_like)))
+_ARRAY_CALLABLES = array_callables()
+_MAKERS = [getattr(numpy, name) for name in MAKERS]
 
 
-def _array_rule(function: Any) -> Any:
-    converts = id(function) in _CONVERTERS or type(function) is type(numpy.concatenate)
+def implementation_of(function: Any) -> types.FunctionType | None:
+    """The Python code of one of numpy's functions that other libraries may override; None where it is C code."""
+    inner = getattr(function, "_implementation", function)
+    return inner if type(inner) is types.FunctionType else None
 
-    def run(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
-        if converts:
-            args = [_with_arrays(vm, value) for value in args]
-        vm.give(run_on_arrays(vm, function, tuple(args), kwargs), cont)
-    return run
+
+def is_dispatched(function: Any) -> bool:
+    return hasattr(function, "_implementation") and implementation_of(function) is not None
+
+
+@rule(*[each for each in _ARRAY_CALLABLES if not is_dispatched(each)], graph_scalars=True)
+def _run(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> Any:
+    if id(callee) in _CONVERTERS or type(callee) is type(numpy.concatenate):
+        args = tuple([_with_arrays(vm, value) for value in args])
+    return run_on_arrays(vm, callee, args, kwargs)
 
 
 def _holds_tensors(values: Any) -> bool:
@@ -66,100 +75,66 @@ def _with_arrays(vm: VM, value: Any) -> Any:
     return value
 
 
-def _dispatched_rule(function: Any) -> Any:
+@suspending_rule(*[each for each in _ARRAY_CALLABLES if is_dispatched(each)], graph_scalars=True)
+def _run_dispatched(vm: VM, cont: Any, callee: Any, /, *args: Any, **kwargs: Any) -> None:
     """One of numpy's functions that other libraries may override for their own arrays: here, nobody does."""
-    implementation = getattr(function, "_implementation", function)
-    if type(implementation) is not types.FunctionType:
-        return _array_rule(function)
-
-    converts = function in (numpy.zeros_like, numpy.ones_like, numpy.full_like)
-
-    def run(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
-        if converts:
-            args = [_with_arrays(vm, value) for value in args]
-        if has_form(function, args) and concerns(vm, (*args, *kwargs.values())) and not _holds_tensors(args):
-            return vm.give(run_traced(vm, function, tuple(args), kwargs), cont)
-        if all(is_plain(vm, value) for value in (*args, *kwargs.values())):
-            return vm.give(run_on_arrays(vm, function, tuple(args), kwargs), cont)
-        vm.push(vm.frame_for(implementation, args, kwargs), cont)
-    return run
+    if id(callee) in _CONVERTERS:
+        args = tuple([_with_arrays(vm, value) for value in args])
+    if has_form(callee, args) and concerns(vm, (*args, *kwargs.values())) and not _holds_tensors(args):
+        return vm.give(run_traced(vm, callee, args, kwargs), cont)
+    if all(is_plain(vm, value) for value in (*args, *kwargs.values())):
+        return vm.give(run_on_arrays(vm, callee, args, kwargs), cont)
+    vm.push(vm.frame_for(implementation_of(callee), args, kwargs), cont)
 
 
-for _function in array_callables():
-    rule(_function)(_dispatched_rule(_function) if hasattr(_function, "_implementation") else _array_rule(_function))
+rule(*[each for each in _MAKERS if implementation_of(each) is None])(_run)
+suspending_rule(*[each for each in _MAKERS if implementation_of(each) is not None])(_run_dispatched)
 
 
-TAKES_HELD.update(map(id, array_callables()))
+@rule(*SCALAR_METHODS, graph_scalars=True)
+def _call_of_scalar(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> Any:
+    """A method of a scalar: of one that the graph holds, or of a constant."""
+    return run_traced(vm, callee, args, kwargs) if args and type(args[0]) in HELD_TYPES else LISTED
 
 
-def _scalar_rule(method: Any) -> Any:
-    def run(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
-        """A method of a scalar: of one that the graph holds, or of a constant."""
-        if args and type(args[0]) in HELD_TYPES:
-            return vm.give(run_traced(vm, method, tuple(args), kwargs), cont)
-        vm.call_listed(method, method, None, args, kwargs, cont)
-    return run
+@suspending_rule(numpy.ndarray.item, numpy.ndarray.tolist, numpy.generic.item, numpy.generic.tolist, graph_scalars=True)
+def _numbers_of(vm: VM, cont: Any, callee: Any, array: Any, /, *args: Any, **kwargs: Any) -> None:
+    """item(), tolist(): Python numbers, which are data of the graph where the array is."""
+    if args or kwargs or not concerns(vm, (array,)):
+        if type(array) is numpy.ndarray:
+            return vm.give(run_on_arrays(vm, callee, (array, *args), kwargs), cont)
+        return vm.call_listed(callee, callee, None, (array, *args), kwargs, cont)
+    if not vm.heap.trace_numpy:
+        raise Break("SB003", "the contents of an array that is the memory of a tensor")
+    method = torch.Tensor.item if callee.__name__ == "item" else torch.Tensor.tolist
+    vm.call(method, (value_behind(vm, array),), {}, cont)
 
 
-def _number_rule(method: Any) -> Any:
-    def run(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
-        """item(), tolist(): Python numbers, which are data of the graph where the array is."""
-        if len(args) != 1 or kwargs or not concerns(vm, args):
-            if args and type(args[0]) is numpy.ndarray:
-                return vm.give(run_on_arrays(vm, method, tuple(args), kwargs), cont)
-            return vm.call_listed(method, method, None, args, kwargs, cont)
-        if not vm.heap.trace_numpy:
-            raise Break("SB003", "the contents of an array that is the memory of a tensor")
-        vm.call(torch.Tensor.item if method.__name__ == "item" else torch.Tensor.tolist,
-                (value_behind(vm, args[0]),), {}, cont)
-    return run
+@rule(*HELD, graph_scalars=True)
+def _convert(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> Any:
+    """np.float32(s)"""
+    if len(args) == 1 and not kwargs and type(args[0]) in HELD_TYPES:
+        return run_traced(vm, numpy.generic.astype, (args[0], callee))
+    return LISTED
 
 
-def _conversion_rule(cls: type) -> Any:
-    def run(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
-        """np.float32(s)"""
-        if len(args) == 1 and not kwargs and type(args[0]) in HELD_TYPES:
-            return vm.give(run_traced(vm, numpy.generic.astype, (args[0], cls)), cont)
-        vm.call_listed(cls, cls, None, args, kwargs, cont)
-    return run
+@rule(abs, graph_scalars=True)
+def _abs(vm: VM, value: Any, /) -> Any:
+    return run_traced(vm, abs, (value,)) if concerns(vm, (value,)) else LISTED
 
 
-@rule(abs)
-def _abs(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
-    if concerns(vm, args) and len(args) == 1 and not kwargs:
-        return vm.give(run_traced(vm, abs, tuple(args)), cont)
-    vm.call_listed(abs, abs, None, args, kwargs, cont)
-
-
-TAKES_HELD.add(id(abs))
-for _cls in HELD:
-    rule(_cls)(_conversion_rule(_cls))
-    TAKES_HELD.add(id(_cls))
-for _method in SCALAR_METHODS:
-    rule(_method)(_scalar_rule(_method))
-    TAKES_HELD.add(id(_method))
-for _method in (numpy.ndarray.item, numpy.ndarray.tolist, numpy.generic.item, numpy.generic.tolist):
-    rule(_method)(_number_rule(_method))
-    TAKES_HELD.add(id(_method))
-
-
-
-for _name in MAKERS:
-    rule(getattr(numpy, _name))(_dispatched_rule(getattr(numpy, _name)))
-
-
-@rule(numpy.ndarray.__getitem__, arity=(2,))
-def _get_item(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
-    if type(args[0]) is not numpy.ndarray:  # a subclass may have a method of its own, which calls this one
-        return vm.call_listed(numpy.ndarray.__getitem__, numpy.ndarray.__getitem__, None, args, kwargs, cont)
-    get_item(vm, args[0], args[1], cont)
+@suspending_rule(numpy.ndarray.__getitem__)
+def _get_item(vm: VM, cont: Any, callee: Any, array: Any, key: Any, /) -> None:
+    if type(array) is not numpy.ndarray:  # a subclass may have a method of its own, which calls this one
+        return vm.call_listed(callee, callee, None, (array, key), {}, cont)
+    get_item(vm, array, key, cont)
 
 
 # ---------------------------------------------------------------------- arrays as tensors
 
 
 @rule(torch.from_numpy)
-def _from_numpy(vm: VM, args: Any, kwargs: Any) -> Any:
+def _from_numpy(vm: VM, /, *args: Any, **kwargs: Any) -> Any:
     if len(args) != 1 or kwargs or type(args[0]) is not numpy.ndarray:
         if args and type(args[0]) is FakeTensor or kwargs:
             raise Break("SB003", "torch.from_numpy of something else than an array")
@@ -167,19 +142,18 @@ def _from_numpy(vm: VM, args: Any, kwargs: Any) -> Any:
     return shared_tensor(vm, args[0])
 
 
-def _constructor_rule(function: Any) -> Any:
-    def make(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
-        """torch.tensor, torch.as_tensor, torch.asarray: of an array, of numpy scalars, or of anything else."""
-        data = args[0] if args else kwargs.get("data")
-        if type(data) is numpy.ndarray:
-            return vm.give(_from_array(vm, function, args, kwargs), cont)
-        if (held := _held(vm, data)) is not None:
-            return vm.give(_from_held(vm, held, args, kwargs), cont)
-        if _holds_scalars(vm, data) and kwargs.get("dtype") is None:
-            with _disable_current_modes(), torch._C.DisableTorchFunction():
-                kwargs = {**kwargs, "dtype": vm.native_unhooked(function, (data,)).dtype}
-        vm.give(make_tensor(vm, function, args, kwargs), cont)
-    return make
+@rule(torch.tensor, torch.as_tensor, torch.asarray, graph_scalars=True)
+def _make(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> Any:
+    """torch.tensor, torch.as_tensor, torch.asarray: of an array, of numpy scalars, or of anything else."""
+    data = args[0] if args else kwargs.get("data")
+    if type(data) is numpy.ndarray:
+        return _from_array(vm, callee, args, kwargs)
+    if (held := _held(vm, data)) is not None:
+        return _from_held(vm, held, args, kwargs)
+    if _holds_scalars(vm, data) and kwargs.get("dtype") is None:
+        with _disable_current_modes(), torch._C.DisableTorchFunction():
+            kwargs = {**kwargs, "dtype": vm.native_unhooked(callee, (data,)).dtype}
+    return make_tensor(vm, callee, args, kwargs)
 
 
 def _from_array(vm: VM, function: Any, args: Any, kwargs: Any) -> Any:
@@ -229,19 +203,14 @@ def _holds_scalars(vm: VM, data: Any) -> bool:
     return is_a(data, numpy.generic)
 
 
-for _make in (torch.tensor, torch.as_tensor, torch.asarray):
-    rule(_make)(_constructor_rule(_make))
-    TAKES_HELD.add(id(_make))
-
-
 # ---------------------------------------------------------------------- tensors as arrays
 
 
 @rule(torch.Tensor.numpy)
-def _numpy(vm: VM, args: Any, kwargs: Any) -> Any:
-    if len(args) != 1 or kwargs.get("force") or type(args[0]) is not FakeTensor:
+def _numpy(vm: VM, tensor: Any, /, *, force: Any = False) -> Any:
+    if force or type(tensor) is not FakeTensor:
         raise Break("SB003", "a tensor's values as an array")
-    return array_of(vm, args[0])
+    return array_of(vm, tensor)
 
 
 def array_of(vm: VM, fake: Any) -> Any:

@@ -37,7 +37,7 @@ from stator.interp.lookup import MISSING
 from stator.interp.numbers.symbolic_numbers import specialise_deep
 from stator.interp.objects.assignment import writable_dict
 from stator.interp.objects.attributes import read_instance_dict
-from stator.interp.rule_registry import rule
+from stator.interp.rule_registry import rule, suspending_rule
 from stator.interp.vm import VM
 from stator.source import CallOf, Key, Pinned
 
@@ -55,43 +55,42 @@ class KeepValue(Continuation):
         vm.give(value, self.cont)
 
 
-@rule(functools.cached_property.__get__)
-def _cached_property(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
-    descriptor, obj = args[0], args[1]
-    if obj is None:
-        return vm.give(descriptor, cont)
-    name = read_instance_dict(vm, descriptor, "attrname")
+@suspending_rule(functools.cached_property.__get__)
+def _cached_property(vm: VM, cont: Any, self: Any, instance: Any, owner: Any = None) -> None:
+    if instance is None:
+        return vm.give(self, cont)
+    name = read_instance_dict(vm, self, "attrname")
     if name is None:
         raise Raised(TypeError("Cannot use cached_property instance without calling __set_name__ on it."))
-    if instance_dict(obj) is None:
-        raise Raised(TypeError(f"No '__dict__' attribute on {type(obj).__name__!r} instance to cache {name!r} "
+    if instance_dict(instance) is None:
+        raise Raised(TypeError(f"No '__dict__' attribute on {type(instance).__name__!r} instance to cache {name!r} "
                                "property."))
-    value = read_instance_dict(vm, obj, name)
+    value = read_instance_dict(vm, instance, name)
     if value is not MISSING:
         return vm.give(value, cont)
-    vm.call(read_instance_dict(vm, descriptor, "func"), (obj,), {}, KeepValue(obj, name, cont))
+    vm.call(read_instance_dict(vm, self, "func"), (instance,), {}, KeepValue(instance, name, cont))
 
 
 def _is_outside_cache(vm: VM, wrapper: Any) -> bool:
     return id(wrapper) in vm.heap.by_standin or id(wrapper) in vm.heap.sources or id(wrapper) not in vm.fresh
 
 
-@rule(functools._lru_cache_wrapper)
-def _make_cache(vm: VM, args: Any, kwargs: Any) -> Any:
-    wrapper = vm.native_unhooked(functools._lru_cache_wrapper, args, kwargs)
-    vm.fresh[id(wrapper)] = wrapper
-    return wrapper
-
-
-@rule(functools._lru_cache_wrapper.__call__)
-def _call_cached(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
-    wrapper, *rest = args
+@suspending_rule(functools._lru_cache_wrapper.__call__)
+def _call_cached(vm: VM, cont: Any, wrapper: Any, /, *args: Any, **kwargs: Any) -> None:
     if _is_outside_cache(vm, wrapper):
-        return _call_outside_cache(vm, wrapper, tuple(rest), kwargs, cont)
-    for value in (*rest, *kwargs.values()):
+        return _call_outside_cache(vm, wrapper, args, kwargs, cont)
+    for value in (*args, *kwargs.values()):
         vm.heap.expose_deep(value)
-    args, kwargs = _plain(vm, tuple(rest), kwargs)
+    args, kwargs = _plain(vm, args, kwargs)
     vm.give(vm.native(wrapper, args, kwargs), cont)
+
+
+@rule(functools._lru_cache_wrapper.cache_info, functools._lru_cache_wrapper.cache_clear)
+def _ask_cache(vm: VM, callee: Any, wrapper: Any, /) -> Any:
+    if _is_outside_cache(vm, wrapper):
+        raise Break("SB013", f"functools._lru_cache_wrapper.{callee.__name__}: the cache is shared with calls made "
+                             "elsewhere")
+    return vm.native_unhooked(callee, (wrapper,))
 
 
 def _plain(vm: VM, args: tuple[Any, ...], kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -196,21 +195,6 @@ def _hashable(vm: VM, value: Any) -> Any:
     return original
 
 
-def _cache_rule(function: Any, detail: str) -> Any:
-    def run(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
-        if _is_outside_cache(vm, args[0]):
-            raise Break("SB013", detail)
-        vm.give(vm.native_unhooked(function, args, kwargs), cont)
-    return run
-
-
-for _name in ("cache_info", "cache_clear"):
-    _method = getattr(functools._lru_cache_wrapper, _name)
-    rule(_method)(_cache_rule(_method, f"functools._lru_cache_wrapper.{_name}: the cache is shared with calls made "
-                                       "elsewhere"))
-
-
 @rule(functools._lru_cache_wrapper.__get__)  # type: ignore[attr-defined]
-def _bind_cache(vm: VM, args: Any, kwargs: Any) -> Any:
-    wrapper, obj = args[0], args[1]
+def _bind_cache(vm: VM, wrapper: Any, obj: Any, owner: Any = None, /) -> Any:
     return wrapper if obj is None else types.MethodType(wrapper, obj)

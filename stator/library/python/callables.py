@@ -19,172 +19,156 @@ from stator.interp.objects.attributes import load_attr
 from stator.interp.objects.descriptors import bind_class_method, read_c_member
 from stator.interp.objects.items import delete_item, get_item, set_item
 from stator.interp.objects.membership import contains
-from stator.interp.rule_registry import rule
+from stator.interp.rule_registry import rule, suspending_rule
 from stator.interp.vm import VM
 from stator.source import Pinned
 
 # ---------------------------------------------------------------------- descriptors called by hand
 
 
-def getter_rule(*getters: Any) -> Any:
-    """Register how `__get__` is called by hand; of no object and no class CPython refuses it in its own words."""
-    def register(function: Any) -> Any:
-        for each in getters:
-            def checked(vm: VM, args: Any, kwargs: Any, cont: Any, each: Any = each) -> None:
-                if args[1] is None and (len(args) == 2 or args[2] is None):
-                    return vm.give(vm.native_unhooked(each, args, kwargs), cont)
-                function(vm, args, kwargs, cont)
-            rule(each, arity=(2, 3))(checked)
-        return function
-    return register
+def require_target(vm: VM, getter: Any, descr: Any, obj: Any, owner: Any) -> None:
+    """Of no object and no class CPython refuses a descriptor in its own words."""
+    if obj is None and owner is None:
+        vm.native_unhooked(getter, (descr, obj, owner))
 
 
-@getter_rule(types.FunctionType.__get__)
-def _function_get(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
-    function, obj = args[0], args[1]
-    vm.give(function if obj is None else types.MethodType(function, obj), cont)
+@rule(types.FunctionType.__get__)
+def _function_get(vm: VM, callee: Any, function: Any, obj: Any, owner: Any = None, /) -> Any:
+    require_target(vm, callee, function, obj, owner)
+    return function if obj is None else types.MethodType(function, obj)
 
 
-@rule(*[kind.__call__ for kind in (types.FunctionType, types.MethodType, *C_CALLABLES)], operator.call)
-def _function_call(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
-    vm.call(args[0], args[1:], kwargs, cont)
+@suspending_rule(*[kind.__call__ for kind in (types.FunctionType, types.MethodType, *C_CALLABLES)], operator.call)
+def _function_call(vm: VM, cont: Any, function: Any, /, *args: Any, **kwargs: Any) -> None:
+    vm.call(function, args, kwargs, cont)
 
 
-@getter_rule(property.__get__)
-def _property_get(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
-    descr, obj = args[0], args[1]
+@suspending_rule(property.__get__)
+def _property_get(vm: VM, cont: Any, callee: Any, descr: Any, obj: Any, owner: Any = None, /) -> None:
+    require_target(vm, callee, descr, obj, owner)
     if obj is None:
         return vm.give(descr, cont)
     if descr.fget is None:
-        return _refused(vm, property.__get__, args)
+        vm.native_unhooked(callee, (descr, obj))  # raises what eager raises
     vm.call(descr.fget, (obj,), {}, cont)
 
 
-def _refused(vm: VM, access: Any, args: Any) -> None:
-    """What a property does not allow is refused in CPython's own words."""
-    vm.native_unhooked(access, args, {})
+@suspending_rule(property.__set__)
+def _property_set(vm: VM, cont: Any, callee: Any, descr: Any, obj: Any, value: Any, /) -> None:
+    if descr.fset is None:
+        vm.native_unhooked(callee, (descr, obj, value))  # raises what eager raises
+    vm.call(descr.fset, (obj, value), {}, GiveNone(cont))
 
 
-@rule(property.__set__, arity=(3,))
-def _property_set(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
-    if args[0].fset is None:
-        return _refused(vm, property.__set__, args)
-    vm.call(args[0].fset, (args[1], args[2]), {}, GiveNone(cont))
+@suspending_rule(property.__delete__)
+def _property_delete(vm: VM, cont: Any, callee: Any, descr: Any, obj: Any, /) -> None:
+    if descr.fdel is None:
+        vm.native_unhooked(callee, (descr, obj))  # raises what eager raises
+    vm.call(descr.fdel, (obj,), {}, GiveNone(cont))
 
 
-@rule(property.__delete__, arity=(2,))
-def _property_delete(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
-    if args[0].fdel is None:
-        return _refused(vm, property.__delete__, args)
-    vm.call(args[0].fdel, (args[1],), {}, GiveNone(cont))
+@suspending_rule(classmethod.__get__)
+def _classmethod_get(vm: VM, cont: Any, callee: Any, descr: Any, obj: Any, owner: Any = None, /) -> None:
+    require_target(vm, callee, descr, obj, owner)
+    bind_class_method(vm, descr, type(obj) if owner is None else owner, cont)
 
 
-@getter_rule(classmethod.__get__)
-def _classmethod_get(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
-    owner = args[2] if len(args) > 2 and args[2] is not None else type(args[1])
-    bind_class_method(vm, args[0], owner, cont)
+@rule(staticmethod.__get__)
+def _staticmethod_get(vm: VM, callee: Any, descr: Any, obj: Any, owner: Any = None, /) -> Any:
+    require_target(vm, callee, descr, obj, owner)
+    return descr.__func__
 
 
-@getter_rule(staticmethod.__get__)
-def _staticmethod_get(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
-    vm.give(args[0].__func__, cont)
+@suspending_rule(staticmethod.__call__)
+def _staticmethod_call(vm: VM, cont: Any, descr: Any, /, *args: Any, **kwargs: Any) -> None:
+    vm.call(descr.__func__, args, kwargs, cont)
 
 
-@rule(staticmethod.__call__)
-def _staticmethod_call(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
-    vm.call(args[0].__func__, args[1:], kwargs, cont)
+@rule(property.getter, property.setter, property.deleter, operator.attrgetter, operator.itemgetter,
+      operator.methodcaller, *([property.__set_name__] if hasattr(property, "__set_name__") else []))
+def _only_keeps(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> Any:
+    """It keeps what it is given, and looks at nothing of it."""
+    return vm.native_unhooked(callee, args, kwargs)
 
 
-def _unhooked_rule(function: Any) -> Any:
-    def run(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
-        vm.give(vm.native_unhooked(function, args, kwargs), cont)
-    return run
-
-
-for _function in (property.getter, property.setter, property.deleter, property.__set_name__
-                  if hasattr(property, "__set_name__") else property.getter):
-    rule(_function)(_unhooked_rule(_function))
-
-
-@getter_rule(types.GetSetDescriptorType.__get__, types.MemberDescriptorType.__get__)
-def _member_get(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
-    if args[1] is None:
-        return vm.give(args[0], cont)
-    name = args[0].__name__
-    if type(args[1]) is FakeTensor and original(name) is args[0]:  # perhaps called by what the program put in its place
-        return vm.give_tensor_member(args[1], vm.recorder.services.class_of(args[1]), name, args[0], cont)
-    read_c_member(vm, args[0], args[1], cont)
+@suspending_rule(types.GetSetDescriptorType.__get__, types.MemberDescriptorType.__get__, unasked=True)
+def _member_get(vm: VM, cont: Any, callee: Any, descr: Any, obj: Any, owner: Any = None, /) -> None:
+    require_target(vm, callee, descr, obj, owner)
+    if obj is None:
+        return vm.give(descr, cont)
+    name = descr.__name__
+    if type(obj) is FakeTensor and original(name) is descr:  # perhaps called by what the program put in its place
+        return vm.give_tensor_member(obj, vm.recorder.services.class_of(obj), name, descr, cont)
+    read_c_member(vm, descr, obj, cont)
 
 
 # ---------------------------------------------------------------------- operator and functools objects
 
-
-def _operator_rules() -> None:
-    for symbol, (function, inplace, _) in operators.BINARY.items():
-        def binary(vm: VM, args: Any, kwargs: Any, cont: Any, symbol: str = symbol) -> None:
-            operators.binary(vm, symbol, args[0], args[1], False, cont)
-        def binary_inplace(vm: VM, args: Any, kwargs: Any, cont: Any, symbol: str = symbol) -> None:
-            operators.binary(vm, symbol, args[0], args[1], True, cont)
-        rule(function, arity=(2,))(binary)
-        rule(inplace, arity=(2,))(binary_inplace)
-    for symbol, (function, _, _) in operators.COMPARE.items():
-        def compare(vm: VM, args: Any, kwargs: Any, cont: Any, symbol: str = symbol) -> None:
-            operators.compare(vm, symbol, args[0], args[1], cont)
-        rule(function, arity=(2,))(compare)
-    for symbol, (function, _) in operators.UNARY.items():
-        def unary(vm: VM, args: Any, kwargs: Any, cont: Any, symbol: str = symbol) -> None:
-            operators.unary(vm, symbol, args[0], cont)
-        rule(function, arity=(1,))(unary)
+_SYMBOLS = {id(function): (symbol, number == 1) for symbol, functions in operators.BINARY.items()
+            for number, function in enumerate(functions[:2])}
+_SYMBOLS |= {id(functions[0]): (symbol, False) for table in (operators.COMPARE, operators.UNARY)
+             for symbol, functions in table.items()}
 
 
-_operator_rules()
+@suspending_rule(*[function for functions in operators.BINARY.values() for function in functions[:2]])
+def _binary(vm: VM, cont: Any, callee: Any, left: Any, right: Any, /) -> None:
+    symbol, inplace = _SYMBOLS[id(callee)]
+    operators.binary(vm, symbol, left, right, inplace, cont)
 
 
-@rule(operator.getitem, arity=(2,))
-def _getitem(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
-    get_item(vm, args[0], args[1], cont)
+@suspending_rule(*[functions[0] for functions in operators.COMPARE.values()])
+def _compare(vm: VM, cont: Any, callee: Any, left: Any, right: Any, /) -> None:
+    operators.compare(vm, _SYMBOLS[id(callee)][0], left, right, cont)
 
 
-@rule(operator.setitem, arity=(3,))
-def _setitem(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
-    obj, key, value = args
+@suspending_rule(*[functions[0] for functions in operators.UNARY.values()])
+def _unary(vm: VM, cont: Any, callee: Any, value: Any, /) -> None:
+    operators.unary(vm, _SYMBOLS[id(callee)][0], value, cont)
+
+
+@suspending_rule(operator.getitem)
+def _getitem(vm: VM, cont: Any, obj: Any, key: Any, /) -> None:
+    get_item(vm, obj, key, cont)
+
+
+@suspending_rule(operator.setitem)
+def _setitem(vm: VM, cont: Any, obj: Any, key: Any, value: Any, /) -> None:
     set_item(vm, obj, key, value, GiveNone(cont))
 
 
-@rule(operator.delitem, arity=(2,))
-def _delitem(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
-    obj, key = args
+@suspending_rule(operator.delitem)
+def _delitem(vm: VM, cont: Any, obj: Any, key: Any, /) -> None:
     delete_item(vm, obj, key, GiveNone(cont))
 
 
-@rule(operator.contains, arity=(2,))
-def _contains(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
-    contains(vm, args[0], args[1], False, cont)
+@suspending_rule(operator.contains)
+def _contains(vm: VM, cont: Any, container: Any, item: Any, /) -> None:
+    contains(vm, container, item, False, cont)
 
 
-@rule(operator.is_, arity=(2,))
-def _is(vm: VM, args: Any, kwargs: Any) -> Any:
-    return operators.identical(vm, *args)
+@rule(operator.is_)
+def _is(vm: VM, left: Any, right: Any, /) -> bool:
+    return operators.identical(vm, left, right)
 
 
-@rule(operator.is_not, arity=(2,))
-def _is_not(vm: VM, args: Any, kwargs: Any) -> Any:
-    return not operators.identical(vm, *args)
+@rule(operator.is_not)
+def _is_not(vm: VM, left: Any, right: Any, /) -> bool:
+    return not operators.identical(vm, left, right)
 
 
-@rule(operator.truth, arity=(1,))
-def _truth(vm: VM, args: Any, kwargs: Any) -> Any:
-    return operators.truth(vm, args[0])
+@rule(operator.truth)
+def _truth(vm: VM, value: Any, /) -> bool:
+    return operators.truth(vm, value)
 
 
-@rule(operator.not_, arity=(1,))
-def _not(vm: VM, args: Any, kwargs: Any) -> Any:
-    return not operators.truth(vm, args[0])
+@rule(operator.not_)
+def _not(vm: VM, value: Any, /) -> bool:
+    return not operators.truth(vm, value)
 
 
-@rule(operator.invert, operator.inv, *([bool.__invert__] if "__invert__" in vars(bool) else []), arity=(1,))
-def _invert(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
-    operators.unary(vm, "~", args[0], cont)
+@suspending_rule(operator.invert, operator.inv, *([bool.__invert__] if "__invert__" in vars(bool) else []))
+def _invert(vm: VM, cont: Any, value: Any, /) -> None:
+    operators.unary(vm, "~", value, cont)
 
 
 def parts_of_getter(vm: VM, getter: Any) -> tuple[Any, tuple[Any, ...]]:
@@ -200,49 +184,38 @@ def parts_of_getter(vm: VM, getter: Any) -> tuple[Any, tuple[Any, ...]]:
 
 
 @rule(operator.attrgetter.__call__)
-def _attrgetter(vm: VM, args: Any, kwargs: Any) -> Any:
-    names = parts_of_getter(vm, args[0])[1]
+def _attrgetter(vm: VM, getter: Any, obj: Any, /) -> Any:
     found = []
-    for name in names:
-        value = args[1]
+    for name in parts_of_getter(vm, getter)[1]:
+        value = obj
         for part in name.split("."):
-            out: list[Any] = []
-            vm.sync(lambda: load_attr(vm, value, part), out)  # noqa: B023
-            value = out[0]
+            value = vm.sync(lambda: load_attr(vm, value, part))  # noqa: B023
         found.append(value)
     return found[0] if len(found) == 1 else tuple(found)
 
 
-@rule(operator.itemgetter.__call__)
-def _itemgetter(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
-    keys = parts_of_getter(vm, args[0])[1]
+@suspending_rule(operator.itemgetter.__call__)
+def _itemgetter(vm: VM, cont: Any, getter: Any, obj: Any, /) -> None:
+    keys = parts_of_getter(vm, getter)[1]
     if len(keys) == 1:
-        return get_item(vm, args[1], keys[0], cont)
-    found = []
-    for key in keys:
-        out: list[Any] = []
-        vm.sync(lambda: get_item(vm, args[1], key), out)  # noqa: B023
-        found.append(out[0])
-    vm.give(tuple(found), cont)
+        return get_item(vm, obj, keys[0], cont)
+    vm.give(tuple([vm.sync(lambda: get_item(vm, obj, key)) for key in keys]), cont)  # noqa: B023
 
 
-@rule(operator.methodcaller.__call__)
-def _methodcaller(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
-    function, parts = parts_of_getter(vm, args[0])
+@suspending_rule(operator.methodcaller.__call__)
+def _methodcaller(vm: VM, cont: Any, caller: Any, obj: Any, /) -> None:
+    function, parts = parts_of_getter(vm, caller)
     keywords: dict[str, Any] = {}
     if type(function) is functools.partial:
         name, keywords, positional = function.args[0], function.keywords, parts
     else:
         name, positional = parts[0], tuple(parts[1:])
-    out: list[Any] = []
-    vm.sync(lambda: load_attr(vm, args[1], name), out)
-    vm.call(out[0], positional, dict(keywords), cont)
+    vm.call(vm.sync(lambda: load_attr(vm, obj, name)), positional, dict(keywords), cont)
 
 
-@rule(functools.partial.__call__)
-def _partial_call(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
-    function = args[0]
-    vm.call(function.func, (*function.args, *args[1:]), {**function.keywords, **kwargs}, cont)
+@suspending_rule(functools.partial.__call__)
+def _partial_call(vm: VM, cont: Any, partial: Any, /, *args: Any, **kwargs: Any) -> None:
+    vm.call(partial.func, (*partial.args, *args), {**partial.keywords, **kwargs}, cont)
 
 
 class NoteAlias(Continuation):
@@ -255,20 +228,14 @@ class NoteAlias(Continuation):
         self.alias, self.cont = alias, cont
 
     def returned(self, vm: VM, frame: Frame, value: Any) -> None:
-        out: list[Any] = []
         try:
-            vm.sync(lambda: store_attr(vm, value, "__orig_class__", self.alias, None), out)
+            vm.sync(lambda: store_attr(vm, value, "__orig_class__", self.alias, None))
         except Raised as raised:
             if not is_a(raised.exc, (AttributeError, TypeError)):
                 raise
         vm.give(value, self.cont)
 
 
-@rule(types.GenericAlias.__call__)
-def _alias_call(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
-    alias = args[0]
-    vm.call(alias.__origin__, args[1:], kwargs, NoteAlias(alias, cont))
-
-
-for _cls in (operator.attrgetter, operator.itemgetter, operator.methodcaller):
-    rule(_cls)(_unhooked_rule(_cls))
+@suspending_rule(types.GenericAlias.__call__)
+def _alias_call(vm: VM, cont: Any, alias: Any, /, *args: Any, **kwargs: Any) -> None:
+    vm.call(alias.__origin__, args, kwargs, NoteAlias(alias, cont))

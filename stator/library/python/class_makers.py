@@ -20,7 +20,7 @@ import typing_extensions
 from stator.breaks import Break
 from stator.host.value_kinds import is_a, module_of
 from stator.interp.machine import is_own
-from stator.interp.rule_registry import rule
+from stator.interp.rule_registry import rule, suspending_rule
 from stator.interp.vm import VM
 
 
@@ -36,38 +36,28 @@ def note_class(vm: VM, cls: Any) -> Any:
 
 
 @rule(collections.namedtuple)
-def _namedtuple(vm: VM, args: Any, kwargs: Any) -> Any:
+def _namedtuple(vm: VM, /, *args: Any, **kwargs: Any) -> Any:
     for value in (*args, *kwargs.values()):
         vm.heap.expose_deep(value)
-    options = dict(kwargs)
-    if options.get("module") is None:
-        options["module"] = vm.frame.scope.read("__name__")
-    return note_class(vm, vm.native_unhooked(collections.namedtuple, args, options))
+    if kwargs.get("module") is None:
+        kwargs["module"] = vm.frame.scope.read("__name__")
+    return note_class(vm, vm.native_unhooked(collections.namedtuple, args, kwargs))
 
 
 @rule(dataclasses._process_class)  # type: ignore[attr-defined]
-def _process_class(vm: VM, args: Any, kwargs: Any) -> Any:
+def _process_class(vm: VM, callee: Any, cls: Any, *args: Any, **kwargs: Any) -> Any:
     """@dataclass on a class of the trace: it reads annotations and writes methods, all on that class."""
-    if id(args[0]) not in vm.fresh:
-        raise Break("SB006", f"dataclasses.dataclass on {args[0].__name__}, a class from outside")
-    return note_class(vm, vm.native_unhooked(getattr(dataclasses, "_process_class"), args, kwargs))
+    if id(cls) not in vm.fresh:
+        raise Break("SB006", f"dataclasses.dataclass on {cls.__name__}, a class from outside")
+    return note_class(vm, vm.native_unhooked(callee, (cls, *args), kwargs))
 
 
 @rule(_thread.get_ident)
-def _get_ident(vm: VM, args: Any, kwargs: Any) -> Any:
+def _get_ident(vm: VM) -> int:
     """`__repr__` helpers use the thread's number as a key of their own; anyone else would bake it in."""
     if vm.frame.code.co_filename not in (dataclasses.__file__, reprlib.__file__):
         raise Break("SB013", "_thread.get_ident")
     return _thread.get_ident()
-
-
-def _alias_rule(function: Any) -> Any:
-    def make(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
-        """Subscription of a typing construct: pure, but for a cache that nobody can see."""
-        for value in args:
-            vm.heap.expose_deep(value)
-        vm.give(vm.native_unhooked(function, args, kwargs), cont)
-    return make
 
 
 def _subscriptions() -> list[Any]:
@@ -84,8 +74,12 @@ def _subscriptions() -> list[Any]:
     return found
 
 
-for _function in _subscriptions():
-    rule(_function)(_alias_rule(_function))
+@rule(*_subscriptions())
+def _subscribe(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> Any:
+    """Subscription of a typing construct: pure, but for a cache that nobody can see."""
+    for value in args:
+        vm.heap.expose_deep(value)
+    return vm.native_unhooked(callee, args, kwargs)
 
 
 def caller_module(vm: VM, levels: int) -> Any:
@@ -97,54 +91,46 @@ def caller_module(vm: VM, levels: int) -> Any:
     return "__main__" if frame is None else frame.scope.read("__name__")
 
 
-@rule(enum.EnumType._create_)  # type: ignore[attr-defined]
-def _create_enum(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
+@suspending_rule(enum.EnumType._create_)  # type: ignore[attr-defined]
+def _create_enum(vm: VM, cont: Any, callee: Any, /, *args: Any, **kwargs: Any) -> None:
     """Enum("Colour", "RED GREEN"): the module is that of the caller's caller."""
     if kwargs.get("module") is None:
-        kwargs = {**kwargs, "module": caller_module(vm, 1)}
-    vm.push(vm.frame_for(getattr(enum.EnumType, "_create_"), args, kwargs), cont)
+        kwargs["module"] = caller_module(vm, 1)
+    vm.push(vm.frame_for(callee, args, kwargs), cont)
 
 
-def _caller(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
+def _existing(module: types.ModuleType, name: str) -> list[Any]:
+    """The function of that name, where this Python has it."""
+    return [getattr(module, name)] if hasattr(module, name) else []
+
+
+@rule(*_existing(typing, "_caller"))
+def _caller(vm: VM, depth: int = 1, default: Any = "__main__") -> Any:
     """typing._caller(depth): the module in which a TypeVar or NewType is made."""
-    depth = args[0] if args else kwargs.get("depth", 1)
-    vm.give(caller_module(vm, depth), cont)
+    return caller_module(vm, depth)
 
 
-if hasattr(typing, "_caller"):
-    rule(typing._caller)(_caller)
-
-
-def _init_generic(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
+@suspending_rule(*[typing.Generic.__dict__["__init_subclass__"] for _ in _existing(typing, "_generic_init_subclass")])
+def _init_generic(vm: VM, cont: Any, /, *args: Any, **kwargs: Any) -> None:
     """C code that calls a function of typing's."""
     vm.call(getattr(typing, "_generic_init_subclass"), args, kwargs, cont)
 
 
-if hasattr(typing, "_generic_init_subclass"):
-    rule(typing.Generic.__dict__["__init_subclass__"])(_init_generic)
-
-
-def _type_parameter_rule(cls: type) -> Any:
-    def make(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
-        """TypeVar("T"), where it is a C type: it belongs to the module of the frame that makes it."""
-        made = vm.native_unhooked(cls, args, kwargs)
-        setattr(made, "__module__", caller_module(vm, 0))
-        vm.give(made, cont)
-    return make
-
-
-for _cls in (typing.TypeVar, typing.ParamSpec, typing.TypeVarTuple):
-    if types.FunctionType not in map(type, vars(_cls).values()):
-        rule(_cls)(_type_parameter_rule(_cls))
+@rule(*[cls for cls in (typing.TypeVar, typing.ParamSpec, typing.TypeVarTuple)
+        if types.FunctionType not in map(type, vars(cls).values())])
+def _make_type_parameter(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> Any:
+    """TypeVar("T"), where it is a C type: it belongs to the module of the frame that makes it."""
+    made = vm.native_unhooked(callee, args, kwargs)
+    setattr(made, "__module__", caller_module(vm, 0))
+    return made
 
 
 @rule(typing_extensions._has_generic_or_protocol_as_origin)  # type: ignore[attr-defined]
-def _has_generic_origin(vm: VM, args: Any, kwargs: Any) -> Any:
+def _has_generic_origin(vm: VM) -> bool:
     """Asks the frame two levels up for its variable `origin`: here that is an interpreted frame."""
     frame = vm.frame.caller()
-    found = False
-    if frame is not None and frame.scope is not None and frame.scope.namespace.get("__name__") == "typing":
-        names = frame.unit.local_names
-        origin = frame.locals[names.index("origin")] if "origin" in names else None
-        found = any(origin is known for known in (typing.Generic, typing.Protocol, typing_extensions.Protocol))
-    return found
+    if frame is None or frame.scope is None or frame.scope.namespace.get("__name__") != "typing":
+        return False
+    names = frame.unit.local_names
+    origin = frame.locals[names.index("origin")] if "origin" in names else None
+    return any(origin is known for known in (typing.Generic, typing.Protocol, typing_extensions.Protocol))

@@ -17,84 +17,86 @@ from stator.heap.pure_readers import mapping_behind
 from stator.heap.tracker import Shape, VariableTracker
 from stator.interp.numbers.symbolic_numbers import specialise_deep
 from stator.interp.objects import operators
-from stator.interp.rule_registry import rule
+from stator.interp.rule_registry import LISTED, rule
 from stator.interp.vm import VM
 
 # ---------------------------------------------------------------------- dicts, one key at a time
 
 
-@rule(dict.get)
-def _dict_get(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
-    if len(args) > 1:
-        args = (args[0], specialise_deep(vm, args[1]), *args[2:])
-    mapping, key = args[0], args[1] if len(args) > 1 else None
-    if len(args) not in (2, 3) or type(key) not in operators.SCALARS:
+@rule(dict.get, unasked=True)
+def _dict_get(vm: VM, mapping: Any, key: Any, /, *default: Any) -> Any:
+    key = specialise_deep(vm, key)
+    if len(default) > 1 or type(key) not in operators.SCALARS:
         vm.heap.expose(mapping)
         vm.heap.expose_deep(key)
-        note_compared(vm.heap, args[:2])
-        return vm.give(vm.native(dict.get, args), cont)
+        note_compared(vm.heap, (mapping, key))
+        return vm.native(dict.get, (mapping, key, *default))
     tracker = vm.heap.tracker_of(mapping)
     if tracker is not None and key not in tracker.initial:
         vm.heap.guard(tracker.source, Kind.ABSENT, key)
-    value = dict.get(mapping, *args[1:])
-    vm.give(value.force() if type(value) is Box else value, cont)
+    value = dict.get(mapping, key, *default)
+    return value.force() if type(value) is Box else value
 
 
-@rule(dict.setdefault)
-def _set_default(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
+@rule(dict.setdefault, unasked=True)
+def _set_default(vm: VM, mapping: Any, key: Any, default: Any = None, /) -> Any:
     """Whether the key is there is a fact; the others are none."""
-    if len(args) not in (2, 3) or kwargs or type(args[0]) is not dict or type(args[1]) not in (str, int):
-        return vm.call_listed(dict.setdefault, dict.setdefault, None, args, kwargs, cont)
-    mapping, key = args[0], args[1]
+    if type(mapping) is not dict or type(key) not in (str, int):
+        return LISTED
     if key in mapping:
-        return _dict_get(vm, (mapping, key), {}, cont)
+        return _dict_get(vm, mapping, key)
     tracker = vm.heap.tracker_of(mapping)
     if tracker is not None and key not in tracker.initial:
         vm.heap.guard(tracker.source, Kind.ABSENT, key)
     vm.heap.note_write(mapping)
-    mapping[key] = args[2] if len(args) == 3 else None
-    vm.give(mapping[key], cont)
+    mapping[key] = default
+    return default
 
 
-def _keys_rule(cls: type) -> Any:
-    def run(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
-        tracker = vm.heap.tracker_of(args[0])
-        if tracker is not None:
-            if tracker.shape is Shape.OPAQUE:
-                raise Break("SB005", f"keys of a {type(args[0]).__name__}")
-            vm.heap.expose_keys(tracker)
-        vm.give(cls.keys(args[0]), cont)  # type: ignore[attr-defined]
-    return run
+@rule(dict.keys, collections.OrderedDict.keys)
+def _keys(vm: VM, callee: Any, mapping: Any, /) -> Any:
+    tracker = vm.heap.tracker_of(mapping)
+    if tracker is not None:
+        if tracker.shape is Shape.OPAQUE:
+            raise Break("SB005", f"keys of a {type(mapping).__name__}")
+        vm.heap.expose_keys(tracker)
+    return callee(mapping)
 
 
-def _view_rule(method: Any) -> Any:
+@rule(*[cls.__dict__[name] for cls in (dict, collections.OrderedDict, types.MappingProxyType)
+        for name in ("items", "values")], types.MappingProxyType.keys)
+def _view(vm: VM, callee: Any, mapping: Any, /) -> Any:
     """A view shows which keys there are, in which order, and the values."""
-    def run(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
-        shown = mapping_behind(args[0]) if type(args[0]) is types.MappingProxyType else args[0]
-        vm.heap.expose(shown)
-        vm.give(vm.native_unhooked(method, args), cont)
-    return run
-
-
-for _mapping in (dict, collections.OrderedDict):
-    rule(_mapping.keys, arity=(1,))(_keys_rule(_mapping))
-    rule(_mapping.items, arity=(1,))(_view_rule(_mapping.items))
-    rule(_mapping.values, arity=(1,))(_view_rule(_mapping.values))
-for _method in (types.MappingProxyType.keys, types.MappingProxyType.items, types.MappingProxyType.values):
-    rule(_method, arity=(1,))(_view_rule(_method))
+    vm.heap.expose(mapping_behind(mapping) if type(mapping) is types.MappingProxyType else mapping)
+    return vm.native_unhooked(callee, (mapping,))
 
 
 # ---------------------------------------------------------------------- lists, at their end
 
 
-@rule(list.append)
-def _append(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
+@rule(list.append, unread=True, unasked=True)
+def _append(vm: VM, items: Any, item: Any, /) -> Any:
     """Nothing of the list is looked at: how long it is, or what it holds, is no fact."""
-    if len(args) != 2 or kwargs or type(args[0]) is not list:
-        return vm.call_listed(list.append, list.append, None, args, kwargs, cont)
-    vm.heap.note_write(args[0])
-    args[0].append(args[1])
-    vm.give(None, cont)
+    if type(items) is not list:
+        return LISTED
+    vm.heap.note_write(items)
+    items.append(item)
+    return None
+
+
+@rule(object.__reduce_ex__, object.__reduce__, object.__getstate__, object.__dir__)
+def _taken_apart(vm: VM, callee: Any, obj: Any, /, *protocol: Any) -> Any:
+    tracker = vm.heap.tracker_of(obj)
+    if tracker is not None:
+        if tracker.shape in (Shape.OPAQUE, Shape.TENSOR):
+            raise Break("SB005", f"{callee.__name__} of a {type(obj).__name__}")
+        if tracker.shape is Shape.UPCOMING:
+            raise Break("SB014", f"a {type(tracker.original).__name__} from outside, copied or asked")
+        vm.heap.expose(obj)
+        vm.heap.expose_attributes(tracker)
+        if tracker.initial_slots is not None:
+            expose_slots(vm, tracker)
+    return vm.native(callee, (obj, *protocol))
 
 
 def expose_slots(vm: VM, tracker: VariableTracker) -> None:
@@ -110,43 +112,18 @@ def expose_slots(vm: VM, tracker: VariableTracker) -> None:
             member.__set__(tracker.standin, value.force())
 
 
-def _exposing_rule(function: Any) -> Any:
-    def run(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
-        tracker = vm.heap.tracker_of(args[0])
-        if tracker is not None:
-            if tracker.shape in (Shape.OPAQUE, Shape.TENSOR):
-                raise Break("SB005", f"{function.__name__} of a {type(args[0]).__name__}")
-            if tracker.shape is Shape.UPCOMING:
-                raise Break("SB014", f"a {type(tracker.original).__name__} from outside, copied or asked")
-            vm.heap.expose(args[0])
-            vm.heap.expose_attributes(tracker)
-            if tracker.initial_slots is not None:
-                expose_slots(vm, tracker)
-        vm.give(vm.native(function, args, kwargs), cont)
-    return run
-
-
-for _function in (object.__reduce_ex__, object.__reduce__, object.__getstate__, object.__dir__):
-    rule(_function)(_exposing_rule(_function))
-
-
 # ---------------------------------------------------------------------- memoryviews
 
 
 @rule(memoryview)
-def _memoryview(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
-    if any(type(value) is numpy.ndarray for value in (*args, *kwargs.values())):
+def _memoryview(vm: VM, object: Any) -> Any:
+    if type(object) is numpy.ndarray:
         raise Break("SB005", "a memoryview of an array")  # writes to it would not be noticed
-    vm.call_listed(memoryview, memoryview, None, args, kwargs, cont)
+    return LISTED
 
 
-def _release_rule(method: Any) -> Any:
-    def release(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
-        if args and vm.heap.tracker_of(args[0]) is not None:
-            raise Break("SB006", "a memoryview from outside is released")
-        vm.give(vm.native(method, args, kwargs), cont)
-    return release
-
-
-rule(memoryview.release)(_release_rule(memoryview.release))
-rule(memoryview.__exit__)(_release_rule(memoryview.__exit__))
+@rule(memoryview.release, memoryview.__exit__)
+def _release(vm: VM, callee: Any, view: Any, /, *error: Any) -> Any:
+    if vm.heap.tracker_of(view) is not None:
+        raise Break("SB006", "a memoryview from outside is released")
+    return vm.native(callee, (view, *error))

@@ -44,15 +44,14 @@ def _without_default(variable: contextvars.ContextVar[Any]) -> Any:
     return variable.get(MISSING)
 
 
-@rule(contextvars.ContextVar.get, arity=(1, 2))
-def _get(vm: VM, args: Any, kwargs: Any) -> Any:
-    variable = args[0]
+@rule(contextvars.ContextVar.get)
+def _get(vm: VM, variable: Any, default: Any = MISSING, /) -> Any:
     if vm.heap.tracker_of(variable) is None:
         raise Break("SB013", "a ContextVar made inside the trace")
     last = _last_set(vm, vm.guard_identity(variable))
     if last is not None:
         return last.value
-    reader: Any = value_in_context if len(args) == 1 else _without_default
+    reader: Any = value_in_context if default is MISSING else _without_default
     source = CallOf(Pinned(reader), (vm.heap.source_of(variable),))
     if source not in vm.heap.answers:
         value = reader(variable)
@@ -60,11 +59,9 @@ def _get(vm: VM, args: Any, kwargs: Any) -> Any:
             vm.heap.guard(source, Kind.ID, MISSING)
         vm.heap.answers[source] = value if value is MISSING else vm.heap.adopt(value, source)
     value = vm.heap.answers[source]
-    if value is not MISSING:
-        return value
-    if len(args) == 1:
+    if value is MISSING and default is MISSING:
         raise Raised(LookupError(vm.heap.original_of(variable)))
-    return args[1]
+    return default if value is MISSING else value
 
 
 def is_read_by_c(variable: contextvars.ContextVar[Any]) -> bool:

@@ -48,15 +48,11 @@ def raise_flags(signals: tuple[Any, ...]) -> None:
         flags[signal] = True
 
 
-def _maker_rule(function: Any) -> Any:
-    def make(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
-        vm.heap.expose_deep(args)
-        args = specialise_deep(vm, args)
-        if kwargs or len(args) > 1 or any(type(value) not in _EXACT for value in args):
-            raise Break("SB013", "a decimal made under a context of its own, or of an object that converts itself")
-        guard_decimal_settings(vm.heap)
-        vm.give(vm.native_unhooked(function, args), cont)
-    return make
-
-
-rule(decimal.Decimal)(_maker_rule(decimal.Decimal))
+@rule(decimal.Decimal)
+def _make(vm: VM, /, *args: Any, **kwargs: Any) -> Any:
+    vm.heap.expose_deep(args)
+    args = specialise_deep(vm, args)
+    if kwargs or len(args) > 1 or any(type(value) not in _EXACT for value in args):
+        raise Break("SB013", "a decimal made under a context of its own, or of an object that converts itself")
+    guard_decimal_settings(vm.heap)
+    return vm.native_unhooked(decimal.Decimal, args)

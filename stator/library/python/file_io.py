@@ -50,22 +50,18 @@ def takes_data(stream: Any) -> Any:
     return ("str", stream.encoding, stream.errors) if cls is io.TextIOWrapper else ("bytes", "", "")
 
 
-def _write_rule(function: Any) -> Any:
-    def write(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
-        """sys.stdout.write(text) is an effect like print; a stream of the trace's own is simply written."""
-        stream = args[0]
-        if vm.heap.tracker_of(stream) is None:
-            return vm.give(vm.native_unhooked(function, args, kwargs), cont)
-        for name in ("stdout", "stderr"):
-            if stream is vm.heap.scope(sys.__dict__).read(name) and len(args) == 2 and type(args[1]) is str:
-                note(vm, Printed(name, args[1]), written_in_python(stream))
-                return vm.give(len(args[1]), cont)
-        if len(args) != 2 or kwargs:
-            raise Break("SB006", f"write to a {type(stream).__name__} from outside")
-        may_break(vm, "write()")
-        _note_write(vm, stream, args[1])
-        vm.give(len(args[1]), cont)
-    return write
+@rule(io.StringIO.write, io.TextIOWrapper.write, io.BytesIO.write, io.BufferedWriter.write)
+def _write(vm: VM, callee: Any, stream: Any, data: Any, /) -> Any:
+    """sys.stdout.write(text) is an effect like print; a stream of the trace's own is simply written."""
+    if vm.heap.tracker_of(stream) is None:
+        return vm.native_unhooked(callee, (stream, data))
+    for name in ("stdout", "stderr"):
+        if stream is vm.heap.scope(sys.__dict__).read(name) and type(data) is str:
+            note(vm, Printed(name, data), written_in_python(stream))
+            return len(data)
+    may_break(vm, "write()")
+    _note_write(vm, stream, data)
+    return len(data)
 
 
 def _note_write(vm: VM, stream: Any, data: Any) -> None:
@@ -82,25 +78,13 @@ def _note_write(vm: VM, stream: Any, data: Any) -> None:
     vm.append_output(Written(source, data))
 
 
-for _function in (io.StringIO.write, io.TextIOWrapper.write, io.BytesIO.write, io.BufferedWriter.write):
-    rule(_function)(_write_rule(_function))
-
-
-def _flush_rule(function: Any) -> Any:
-    def flush(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
-        stream = args[0]
-        if vm.heap.tracker_of(stream) is None:
-            return vm.give(vm.native_unhooked(function, args, kwargs), cont)
-        source, takes = vm.heap.source_of(stream), takes_data(stream)
-        if takes is None or len(args) != 1:
-            raise Break("SB006", f"flush of a {type(stream).__name__} from outside")
-        vm.heap.guard(CallOf(Pinned(takes_data), (source,)), Kind.FRESH_CALL, takes)
-        vm.append_output(Written(source, None))
-        vm.give(None, cont)
-    return flush
-
-
-_FLUSHES: tuple[Any, ...] = (io.TextIOWrapper.flush, io.BufferedWriter.flush,
-                             io._io._IOBase.flush)  # type: ignore[attr-defined]
-for _function in _FLUSHES:
-    rule(_function)(_flush_rule(_function))
+@rule(io.TextIOWrapper.flush, io.BufferedWriter.flush, io._io._IOBase.flush)  # type: ignore[attr-defined]
+def _flush(vm: VM, callee: Any, stream: Any, /) -> Any:
+    if vm.heap.tracker_of(stream) is None:
+        return vm.native_unhooked(callee, (stream,))
+    source, takes = vm.heap.source_of(stream), takes_data(stream)
+    if takes is None:
+        raise Break("SB006", f"flush of a {type(stream).__name__} from outside")
+    vm.heap.guard(CallOf(Pinned(takes_data), (source,)), Kind.FRESH_CALL, takes)
+    vm.append_output(Written(source, None))
+    return None

@@ -21,7 +21,7 @@ from stator.interp.frame import Continuation, Frame, Raised
 from stator.interp.lookup import MISSING, find
 from stator.interp.numbers import symbolic_numbers
 from stator.interp.objects.operators import call_slot
-from stator.interp.rule_registry import rule
+from stator.interp.rule_registry import rule, suspending_rule
 from stator.interp.torch_function_protocol import own_method
 from stator.interp.vm import VM
 
@@ -53,20 +53,20 @@ class _Hashed:
         return self.value
 
 
-@rule(hash, arity=(1,))
-def _hash(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
-    value = symbolic_numbers.specialise_deep(vm, args[0])
+@suspending_rule(hash)
+def _hash(vm: VM, cont: Any, value: Any, /) -> None:
+    value = symbolic_numbers.specialise_deep(vm, value)
     method = _method(vm, value)
     if type(method) is types.FunctionType and type(value) is not FakeTensor:
         return vm.call_function(method, (value,), None, HashOf(cont))
-    if method is weakref.ref.__hash__ and weakref.ref.__call__(value) is not None:
-        return _hash(vm, (weakref.ref.__call__(value),), kwargs, cont)
+    if method is weakref.ref.__hash__ and (referent := weakref.ref.__call__(value)) is not None:
+        return _hash(vm, cont, referent)
     if type(value) is FakeTensor:
         if (own := own_method(vm, value, "__hash__")) is not None:
             return call_slot(vm, own, (value,), HashOf(cont))
         return vm.call(id, (value,), {}, cont)  # which is what Tensor.__hash__ answers
     if method in _BY_ADDRESS:
-        return vm.give(_noted(vm, value, object.__hash__(vm.guard_identity(value))), cont)
+        return vm.give(_object_hash(vm, value), cont)
     vm.heap.expose_deep(value)
     value = symbolic_numbers.specialise_deep(vm, value)  # numbers that were only read just now
     if method not in _BY_MEMBERS and method not in _BY_RECEIVER:
@@ -74,21 +74,16 @@ def _hash(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
     vm.give(_noted(vm, value, vm.native(hash, (_of_the_users(vm, value),))), cont)
 
 
-@rule(object.__hash__, arity=(1,))
-def _object_hash(vm: VM, args: Any, kwargs: Any) -> Any:
-    return _noted(vm, args[0], object.__hash__(vm.guard_identity(args[0])))
+@rule(object.__hash__)
+def _object_hash(vm: VM, value: Any, /) -> int:
+    return _noted(vm, value, object.__hash__(vm.guard_identity(value)))
 
 
-def _of_members(method: Any) -> Any:
-    def run(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
-        if _method(vm, args[0]) is method:
-            return _hash(vm, args, kwargs, cont)
-        vm.call_listed(method, method, None, args, kwargs, cont)
-    return run
-
-
-for _slot in _BY_MEMBERS:
-    rule(_slot, arity=(1,))(_of_members(_slot))
+@suspending_rule(*_BY_MEMBERS)
+def _hash_of_members(vm: VM, cont: Any, callee: Any, value: Any, /) -> None:
+    if _method(vm, value) is callee:
+        return _hash(vm, cont, value)
+    vm.call_listed(callee, callee, None, (value,), {}, cont)
 
 
 def _method(vm: VM, value: Any) -> Any:

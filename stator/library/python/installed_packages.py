@@ -17,28 +17,24 @@ from stator.interp.vm import VM
 from stator.source import Pinned
 
 
-def _names_of(args: Any, kwargs: Any) -> bool:
-    return all(type(value) is str or value is None for value in (*args, *kwargs.values()))
-
-
 @rule(importlib.util.find_spec)
-def _find_spec(vm: VM, args: Any, kwargs: Any) -> Any:
-    if not args or not _names_of(args, kwargs):
+def _find_spec(vm: VM, name: Any, package: Any = None) -> Any:
+    if type(name) is not str or type(package) not in (str, type(None)):
         raise Break("SB001", "importlib.util.find_spec of a name that is not a constant")
-    parent = args[0].rpartition(".")[0]
+    parent = name.rpartition(".")[0]
     if parent and parent not in sys.modules:
-        raise Break("SB006", f"importlib.util.find_spec({args[0]!r}) imports {parent}")
-    spec = vm.native_unhooked(importlib.util.find_spec, args, kwargs)
+        raise Break("SB006", f"importlib.util.find_spec({name!r}) imports {parent}")
+    spec = vm.native_unhooked(importlib.util.find_spec, (name, package))
     return None if spec is None else vm.heap.adopt(spec, Pinned(spec))
 
 
 @rule(importlib.metadata.version)
-def _version(vm: VM, args: Any, kwargs: Any) -> Any:
-    if not _names_of(args, kwargs):
+def _version(vm: VM, distribution_name: Any) -> Any:
+    if type(distribution_name) not in (str, type(None)):
         raise Break("SB001", "importlib.metadata.version of a name that is not a constant")
-    return vm.native_unhooked(importlib.metadata.version, args, kwargs)
+    return vm.native_unhooked(importlib.metadata.version, (distribution_name,))
 
 
 @rule(importlib.metadata.packages_distributions)
-def _packages_distributions(vm: VM, args: Any, kwargs: Any) -> Any:
-    return vm.native_unhooked(importlib.metadata.packages_distributions, args, kwargs)
+def _packages_distributions(vm: VM) -> Any:
+    return vm.native_unhooked(importlib.metadata.packages_distributions, ())

@@ -24,7 +24,7 @@ from stator.interp.frame import UNBOUND
 from stator.interp.lookup import MISSING, find, is_mutable_class, mro_of
 from stator.interp.objects.assignment import DISCARD, store_on_class
 from stator.interp.objects.attributes import read_instance_dict
-from stator.interp.rule_registry import rule
+from stator.interp.rule_registry import INTERPRETED, rule, suspending_rule
 from stator.interp.vm import VM
 from stator.source import Attr, DictOf, Key, Pinned
 
@@ -34,23 +34,22 @@ _FOLLOWED = ("__wrapped__", "__signature__", "__text_signature__", "_partialmeth
 
 
 @rule(inspect.signature)
-def _signature(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
-    if len(args) == 1 and not kwargs:
-        function, bound = args[0], 0
+def _signature(vm: VM, obj: Any, *, follow_wrapped: Any = True, globals: Any = None, locals: Any = None,
+               eval_str: Any = False) -> Any:
+    if follow_wrapped is True and globals is None and locals is None and eval_str is False:
+        function, bound = obj, 0
         if type(function) is types.MethodType:
             function, bound = function.__func__, 1
         function = _unwrapped(vm, function)
         if function is not None and function.__code__.co_argcount >= bound:
-            return vm.give(signature_of(vm, function, bound), cont)
-    vm.push(vm.frame_for(inspect.signature, args, kwargs), cont)
+            return signature_of(vm, function, bound)
+    return INTERPRETED
 
 
 @rule(traceback.clear_frames)
-def _clear_frames(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
+def _clear_frames(vm: VM, tb: Any) -> Any:
     """The frames of a traceback that the trace made hold nothing to be cleared."""
-    if len(args) != 1 or kwargs or id(args[0]) in vm.heap.by_standin or type(args[0]) is not types.TracebackType:
-        return vm.push(vm.frame_for(traceback.clear_frames, args, kwargs), cont)
-    vm.give(None, cont)
+    return INTERPRETED if id(tb) in vm.heap.by_standin or type(tb) is not types.TracebackType else None
 
 
 def _unwrapped(vm: VM, function: Any) -> types.FunctionType | None:
@@ -107,9 +106,8 @@ def _annotations(vm: VM, function: types.FunctionType) -> dict[str, Any]:
 
 
 @rule(getattr(copyreg, "_slotnames"))
-def _slotnames(vm: VM, args: Any, kwargs: Any) -> Any:
+def _slotnames(vm: VM, cls: Any) -> list[str]:
     """copyreg keeps its answer on the class, which the program can see: so does the residual, once."""
-    cls = args[0]
     names: list[str] = []
     if is_a(cls, type):
         for base in mro_of(cls):
@@ -136,19 +134,16 @@ def _keep_slotnames(vm: VM, cls: type, names: list[str]) -> None:
         store_on_class(vm, cls, "__slotnames__", names, DISCARD)
 
 
-@rule(torch.jit.ScriptFunction.__dict__["__call__"])
-def _call_scripted(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
+@suspending_rule(torch.jit.ScriptFunction.__dict__["__call__"])
+def _call_scripted(vm: VM, cont: Any, scripted: Any, /, *args: Any, **kwargs: Any) -> None:
     """torch.jit.script keeps the function it was given, which is what is captured; torch.jit.trace freezes more."""
-    scripted = args[0]
     function = read_instance_dict(vm, scripted, "_torchdynamo_inline")
     known = torch.jit._state._try_get_jit_cached_function(function) if type(function) is types.FunctionType else None
     if known is None or known.qualified_name != scripted.qualified_name:
         raise Break("SB001", "a TorchScript function that was not made by torch.jit.script")
-    vm.call(function, args[1:], kwargs, cont)
+    vm.call(function, args, kwargs, cont)
 
 
-@rule(types.MappingProxyType.get)
-def _proxy_get(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
-    out: list[Any] = []
-    vm.sync(lambda: vm.load_attr(mapping_behind(args[0]), "get"), out)
-    vm.call(out[0], args[1:], kwargs, cont)
+@suspending_rule(types.MappingProxyType.get)
+def _proxy_get(vm: VM, cont: Any, proxy: Any, /, *args: Any) -> None:
+    vm.call(vm.sync(lambda: vm.load_attr(mapping_behind(proxy), "get")), args, {}, cont)

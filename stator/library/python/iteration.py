@@ -25,7 +25,7 @@ from stator.interp.lookup import MISSING, find
 from stator.interp.numbers import symbolic_numbers
 from stator.interp.objects import operators
 from stator.interp.objects.list_lengths import symbolic_length
-from stator.interp.rule_registry import rule
+from stator.interp.rule_registry import LISTED, rule, suspending_rule
 from stator.interp.vm import VM
 from stator.native.table import lookup
 from stator.shapes.symbolic_values import SYMBOLIC
@@ -33,18 +33,18 @@ from stator.shapes.symbolic_values import SYMBOLIC
 # ---------------------------------------------------------------------- iteration
 
 
-@rule(iter, arity=(1, 2))
-def _iter(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
-    if len(args) == 1:
-        return vm.get_iter(args[0], cont)
-    vm.give(vm.native(iter, (vm.python_callable(args[0]), args[1])), cont)
+@suspending_rule(iter)
+def _iter(vm: VM, cont: Any, value: Any, sentinel: Any = MISSING, /) -> None:
+    if sentinel is MISSING:
+        return vm.get_iter(value, cont)
+    vm.give(vm.native(iter, (vm.python_callable(value), sentinel)), cont)
 
 
 @rule(looked_at)
-def _looked_at(vm: VM, args: Any, kwargs: Any) -> Any:
-    if type(args[0]) is not types.GeneratorType:  # which is run, and not looked into
-        vm.expose_for(lookup(itertools.chain), args)
-    return args[0]
+def _looked_at(vm: VM, value: Any) -> Any:
+    if type(value) is not types.GeneratorType:  # which is run, and not looked into
+        vm.expose_for(lookup(itertools.chain), (value,))
+    return value
 
 
 @rule(itertools.chain.__dict__["from_iterable"])
@@ -55,39 +55,33 @@ def _chain_from_iterable(vm: VM, cls: Any, iterables: Any, /) -> Any:
         vm.expose_for(lookup(itertools.chain), tuple(iterables))
     else:
         vm.fresh[id(each_looked_at)] = each_looked_at
-        out: list[Any] = []
-        vm.sync(lambda: vm.get_iter(iterables), out)
-        vm.sync(lambda: vm.call(each_looked_at, (out[0], looked_at), None, None), out)
-        iterables = out[1]
+        walked = vm.sync(lambda: vm.get_iter(iterables))
+        iterables = vm.sync(lambda: vm.call(each_looked_at, (walked, looked_at), None, None))
     return vm.native(cls.from_iterable, (iterables,))
 
 
-@rule(next, arity=(1, 2))
-def _next(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
-    iterator = args[0]
+@suspending_rule(next)
+def _next(vm: VM, cont: Any, iterator: Any, default: Any = MISSING, /) -> None:
     body = vm.generators.get(id(iterator))
     if body is not None:
-        call = delegation.NextCall(cont, args[1], True) if len(args) == 2 else delegation.NextCall(cont)
+        call = delegation.NextCall(cont) if default is MISSING else delegation.NextCall(cont, default, True)
         return delegation.resume(vm, body, None, call)
-    if len(args) == 1:
+    if default is MISSING:
         return vm.call_next(iterator, cont)
     value = vm.next_or_missing(iterator)
-    vm.give(args[1] if value is MISSING else value, cont)
+    vm.give(default if value is MISSING else value, cont)
 
 
-@rule(type(iter([])).__dict__["__next__"], arity=(1,))
-def _next_of_list(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
+@suspending_rule(type(iter([])).__dict__["__next__"])
+def _next_of_list(vm: VM, cont: Any, iterator: Any, /) -> None:
     """Of the user's iterators, whatever their class, a list's iterator stands for those that can be looked into."""
-    if type(args[0]) is not type(iter([])):
-        return vm.give(vm.native_unhooked(type(iter([])).__next__, args, kwargs), cont)
-    vm.call_next(args[0], cont)
+    if type(iterator) is not type(iter([])):
+        return vm.give(vm.native_unhooked(type(iter([])).__next__, (iterator,)), cont)
+    vm.call_next(iterator, cont)
 
 
-@rule(len)
-def _len(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
-    if len(args) != 1:
-        return vm.give(vm.native_unhooked(len, args, kwargs), cont)
-    value = args[0]
+@suspending_rule(len)
+def _len(vm: VM, cont: Any, value: Any, /) -> None:
     cls = type(value)
     if cls is FakeTensor:
         vm.recorder.slots_used.add("__len__")  # a replaced one was called already
@@ -95,7 +89,7 @@ def _len(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
             raise Raised(TypeError("len() of a 0-d tensor"))
         return vm.give(value.shape[0], cont)
     if cls is ndarray:
-        return vm.give(vm.native_unhooked(len, args), cont)  # a fact of its layout
+        return vm.give(vm.native_unhooked(len, (value,)), cont)  # a fact of its layout
     method = find(vm, cls, "__len__")
     if type(method) is types.FunctionType:
         return vm.call_function(method, (value,), None, operators.LengthOf(cont))
@@ -103,53 +97,46 @@ def _len(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
     if length is not MISSING:
         return vm.give(length, cont)
     operators.refuse_opaque(vm, value)
-    vm.admit_slot(method, args)
+    vm.admit_slot(method, (value,))
     vm.heap.expose_length(value)
-    vm.give(vm.native(len, args), cont)
+    vm.give(vm.native(len, (value,)), cont)
 
 
-def _own_length(method: Any) -> Any:
+@rule(list.__len__, tuple.__len__, dict.__len__, collections.deque.__len__)
+def _own_length(vm: VM, callee: Any, value: Any, /) -> Any:
     """`xs.__len__()`, `super().__len__()`: the length is as much of a fact as where len() asks for it."""
-    def length_of(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
-        if len(args) == 1 and not kwargs and is_a(args[0], method.__objclass__):
-            length = symbolic_length(vm, args[0])
-            if length is not MISSING:
-                return vm.give(length, cont)
-            operators.refuse_opaque(vm, args[0])
-            vm.heap.expose_length(args[0])
-        vm.give(vm.native_unhooked(method, args, kwargs), cont)
-
-    return length_of
-
-
-for _sized in (list, tuple, dict, collections.deque):
-    rule(_sized.__len__)(_own_length(_sized.__len__))
+    if is_a(value, callee.__objclass__):
+        length = symbolic_length(vm, value)
+        if length is not MISSING:
+            return length
+        operators.refuse_opaque(vm, value)
+        vm.heap.expose_length(value)
+    return vm.native_unhooked(callee, (value,))
 
 
 @rule(operator.length_hint)
-def _length_hint(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
+def _length_hint(vm: VM, value: Any, /, *default: Any) -> Any:
     """Of an iterator from outside that stands there by its items to come, how many they are becomes a fact."""
-    if args and is_known_ahead(vm.heap, args[0]):
-        tracker = vm.heap.by_standin[id(args[0])]
+    if is_known_ahead(vm.heap, value):
+        tracker = vm.heap.by_standin[id(value)]
         if not hasattr(type(tracker.original), "__length_hint__"):  # nor does None say how long it is
-            return vm.give(vm.native_unhooked(operator.length_hint, (None, *args[1:]), kwargs), cont)
+            return vm.native_unhooked(operator.length_hint, (None, *default))
         expose_upcoming(vm.heap, tracker)
-    elif args:
-        vm.heap.expose_length(args[0])
-        vm.guard_special_methods(args[0])
-    vm.call_listed(operator.length_hint, operator.length_hint, None, args, kwargs, cont)
+    else:
+        vm.heap.expose_length(value)
+        vm.guard_special_methods(value)
+    return LISTED
 
 
 @rule(bool)
-def _bool(vm: VM, args: Any, kwargs: Any) -> Any:
-    if len(args) != 1 or kwargs:
-        return vm.native_unhooked(bool, args, kwargs)
-    if type(args[0]) in SYMBOLIC:
-        return symbolic_numbers.as_bool(vm, args[0])
-    symbol = truth_as_symbol(vm, args[0]) if type(args[0]) is FakeTensor else None
-    if symbol is not None:
-        return symbol
-    return operators.truth(vm, args[0])
+def _bool(vm: VM, /, *values: Any) -> Any:
+    if len(values) != 1:
+        return vm.native_unhooked(bool, values)
+    value = values[0]
+    if type(value) in SYMBOLIC:
+        return symbolic_numbers.as_bool(vm, value)
+    symbol = truth_as_symbol(vm, value) if type(value) is FakeTensor else None
+    return operators.truth(vm, value) if symbol is None else symbol
 
 
 # ---------------------------------------------------------------------- generator methods
@@ -162,31 +149,27 @@ def _body(vm: VM, generator: Any) -> Any:
     return body
 
 
-@rule(types.GeneratorType.send, types.CoroutineType.send)
-def _send(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
-    delegation.resume(vm, _body(vm, args[0]), args[1], delegation.NextCall(cont))
+@suspending_rule(types.GeneratorType.send, types.CoroutineType.send)
+def _send(vm: VM, cont: Any, generator: Any, value: Any, /) -> None:
+    delegation.resume(vm, _body(vm, generator), value, delegation.NextCall(cont))
 
 
-@rule(types.GeneratorType.__next__)
-def _generator_next(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
-    delegation.resume(vm, _body(vm, args[0]), None, delegation.NextCall(cont))
+@suspending_rule(types.GeneratorType.__next__)
+def _generator_next(vm: VM, cont: Any, generator: Any, /) -> None:
+    delegation.resume(vm, _body(vm, generator), None, delegation.NextCall(cont))
 
 
-@rule(types.GeneratorType.__iter__)
-def _generator_iter(vm: VM, args: Any, kwargs: Any) -> Any:
-    return args[0]
+@rule(types.GeneratorType.__iter__, types.CoroutineType.__await__)
+def _generator_iter(vm: VM, generator: Any, /) -> Any:
+    return generator
 
 
-@rule(types.CoroutineType.__await__)
-def _await(vm: VM, args: Any, kwargs: Any) -> Any:
-    return args[0]
-
-
-@rule(types.GeneratorType.throw, types.CoroutineType.throw)
-def _throw(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
-    body = _body(vm, args[0])
-    kind, value = args[1], args[2] if len(args) > 2 else None
-    if len(args) > 2 and THROWN_BY_PARTS:
+@suspending_rule(types.GeneratorType.throw, types.CoroutineType.throw)
+def _throw(vm: VM, cont: Any, generator: Any, kind: Any, value: Any = MISSING, traceback: Any = None, /) -> None:
+    body = _body(vm, generator)
+    if value is MISSING:
+        value = None
+    elif THROWN_BY_PARTS:
         vm.call_sync(warnings.warn, (THROWN_BY_PARTS, DeprecationWarning))
     if is_a(kind, type) and issubclass(kind, BaseException):
         exc = value if is_a(value, kind) else vm.call_sync(kind, () if value is None else (value,))
@@ -201,17 +184,17 @@ def _throw(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
     delegation.throw(vm, body, exc, delegation.NextCall(cont))
 
 
-@rule(types.GeneratorType.close, types.CoroutineType.close)
-def _close(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
-    delegation.close(vm, _body(vm, args[0]), cont)
+@suspending_rule(types.GeneratorType.close, types.CoroutineType.close)
+def _close(vm: VM, cont: Any, generator: Any, /) -> None:
+    delegation.close(vm, _body(vm, generator), cont)
 
 
 @rule(sys.exc_info)
-def _exc_info(vm: VM, args: Any, kwargs: Any) -> Any:
+def _exc_info(vm: VM) -> Any:
     exc = vm.exc_state.topmost()
     return (None, None, None) if exc is None else (type(exc), exc, vm.traceback_of(exc))
 
 
 @rule(sys.exception)
-def _sys_exception(vm: VM, args: Any, kwargs: Any) -> Any:
+def _sys_exception(vm: VM) -> Any:
     return vm.exc_state.topmost()

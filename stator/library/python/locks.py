@@ -87,64 +87,38 @@ def _release(vm: VM, lock: Any) -> None:
     state.depth -= 1
 
 
-def _take_rule(function: Any) -> Any:
-    def take(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
-        lock, options = args[0], args[1:]
-        if _is_fresh(vm, lock):
-            if type(lock) is LOCK and getattr(lock, "locked")():
-                raise Break("SB018", "a lock that is taken twice")
-            return vm.give(vm.native_unhooked(function, args, kwargs), cont)
-        if any(type(value) not in (bool, int, float) for value in (*options, *kwargs.values())) \
-                or len(options) > 2 or set(kwargs) - {"blocking", "timeout"}:
-            raise Break("SB018", "a lock with unusual arguments")
-        blocking = options[0] if options else kwargs.get("blocking", True)
-        vm.give(_acquire(vm, lock, bool(blocking)), cont)
-    return take
+def _methods(names: str) -> list[Any]:
+    return [cls.__dict__[name] for cls in (LOCK, RLOCK) for name in names.split() if name in cls.__dict__]
 
 
-def _leave_rule(function: Any) -> Any:
-    def leave(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
-        if _is_fresh(vm, args[0]):
-            return vm.give(vm.native_unhooked(function, args, kwargs), cont)
-        _release(vm, args[0])
-        vm.give(None, cont)
-    return leave
+@rule(*_methods("acquire acquire_lock __enter__"))
+def _take(vm: VM, callee: Any, lock: Any, /, *options: Any, **kwargs: Any) -> bool:
+    if _is_fresh(vm, lock):
+        if type(lock) is LOCK and getattr(lock, "locked")():
+            raise Break("SB018", "a lock that is taken twice")
+        return vm.native_unhooked(callee, (lock, *options), kwargs)
+    if any(type(value) not in (bool, int, float) for value in (*options, *kwargs.values())) \
+            or len(options) > 2 or set(kwargs) - {"blocking", "timeout"}:
+        raise Break("SB018", "a lock with unusual arguments")
+    return _acquire(vm, lock, bool(options[0] if options else kwargs.get("blocking", True)))
 
 
-def _asked_rule(function: Any) -> Any:
-    def asked(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
-        lock = args[0]
-        if _is_fresh(vm, lock):
-            return vm.give(vm.native_unhooked(function, args, kwargs), cont)
-        state = _state(vm, lock)
-        if state is not None:
-            return vm.give(state.depth > 0, cont)
-        source, count = vm.heap.source_of(lock), held_count(lock)
-        vm.heap.guard(CallOf(Pinned(held_count), (source,)), Kind.FRESH_CALL, count)
-        vm.locks.answers[source] = count
-        vm.give(count > 0, cont)
-    return asked
+@rule(*_methods("release release_lock __exit__"))
+def _leave(vm: VM, callee: Any, lock: Any, /, *error: Any, **kwargs: Any) -> Any:
+    if _is_fresh(vm, lock):
+        return vm.native_unhooked(callee, (lock, *error), kwargs)
+    _release(vm, lock)
+    return None
 
 
-for _names, _rule in (("acquire acquire_lock __enter__", _take_rule), ("release release_lock __exit__", _leave_rule),
-                      ("locked locked_lock _is_owned", _asked_rule)):
-    for _cls in (LOCK, RLOCK):
-        for _name in _names.split():
-            _method = _cls.__dict__.get(_name)
-            if _method is not None:
-                rule(_method)(_rule(_method))
-
-
-@rule(_thread.allocate_lock, _thread.allocate, arity=(0,))
-def _new_lock(vm: VM, args: Any, kwargs: Any) -> Any:
-    lock = _thread.allocate_lock()
-    vm.fresh[id(lock)] = lock
-    return lock
-
-
-@rule(RLOCK, arity=(0,))
-def _new_reentrant_lock(vm: VM, args: Any, kwargs: Any) -> Any:
-    lock = RLOCK()
-    vm.fresh[id(lock)] = lock
-    return lock
-
+@rule(*_methods("locked locked_lock _is_owned"))
+def _ask(vm: VM, callee: Any, lock: Any, /) -> bool:
+    if _is_fresh(vm, lock):
+        return vm.native_unhooked(callee, (lock,))
+    state = _state(vm, lock)
+    if state is not None:
+        return state.depth > 0
+    source, count = vm.heap.source_of(lock), held_count(lock)
+    vm.heap.guard(CallOf(Pinned(held_count), (source,)), Kind.FRESH_CALL, count)
+    vm.locks.answers[source] = count
+    return count > 0

@@ -21,7 +21,7 @@ from stator.interp.objects.assignment import GiveNone, delete_attr, delete_gener
 from stator.interp.objects.attributes import load_attr, load_generic, load_tensor_member, tensor_class
 from stator.interp.objects.class_attributes import load_type_attr
 from stator.interp.opcodes.data_opcodes import read_cell
-from stator.interp.rule_registry import rule
+from stator.interp.rule_registry import refuse, rule, suspending_rule
 from stator.interp.vm import VM
 from stator.source import DictOf, Pinned
 from stator.strategy import Strategy
@@ -71,20 +71,16 @@ def _try_load(vm: VM, obj: Any, name: Any, cont: Any) -> None:
             raise
 
 
-@rule(getattr)
-def _getattr(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
-    if len(args) not in (2, 3) or kwargs:
-        return vm.give(vm.native_unhooked(getattr, args, kwargs), cont)
-    if not is_a(args[1], str):
-        raise Raised(TypeError("attribute name must be string, not " f"'{name_in_errors(type(args[1]))}'"))
-    if len(args) == 2:
-        return load_attr(vm, args[0], args[1], cont)
-    _try_load(vm, args[0], args[1], OrDefault(cont, MISSING, args[2]))
+@suspending_rule(getattr)
+def _getattr(vm: VM, cont: Any, obj: Any, name: Any, default: Any = MISSING, /) -> None:
+    require_name(name)
+    if default is MISSING:
+        return load_attr(vm, obj, name, cont)
+    _try_load(vm, obj, name, OrDefault(cont, MISSING, default))
 
 
-@rule(hasattr, arity=(2,))
-def _hasattr(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
-    obj, name = args
+@suspending_rule(hasattr)
+def _hasattr(vm: VM, cont: Any, obj: Any, name: Any, /) -> None:
     require_name(name)
     _try_load(vm, obj, name, OrDefault(cont, True, False))
 
@@ -94,97 +90,77 @@ def require_name(name: Any) -> None:
         raise Raised(TypeError(f"attribute name must be string, not '{name_in_errors(type(name))}'"))
 
 
-@rule(setattr, arity=(3,))
-def _setattr(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
-    obj, name, value = args
+@suspending_rule(setattr)
+def _setattr(vm: VM, cont: Any, obj: Any, name: Any, value: Any, /) -> None:
     require_name(name)
     store_attr(vm, obj, name, value, GiveNone(cont))
 
 
-@rule(delattr, arity=(2,))
-def _delattr(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
-    obj, name = args
+@suspending_rule(delattr)
+def _delattr(vm: VM, cont: Any, obj: Any, name: Any, /) -> None:
     require_name(name)
     delete_attr(vm, obj, name, GiveNone(cont))
 
 
-@rule(object.__getattribute__, arity=(2,))
-def _object_getattribute(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
-    require_name(args[1])
-    if type(args[0]) is FakeTensor:
-        return load_tensor_member(vm, args[0], args[1], tensor_class(vm, args[0]), cont)
-    if is_a(args[0], type):
-        raise Break("SB005", "a class, read as an ordinary object is")
-    load_generic(vm, args[0], args[1], cont, fallback=False)
+_LIKE_OBJECT = (object, list, dict, set, frozenset, tuple, int, float, complex, str, bytes, bytearray,
+                collections.deque, collections.defaultdict, BaseException)
 
 
-def require_instance(obj: Any, method: str) -> None:
-    """Classes have setters of their own, which object's must not pass by."""
+def _slots(name: str) -> list[Any]:
+    """The slots of classes whose attributes are found and set as object does it."""
+    return [base.__dict__[name] for base in _LIKE_OBJECT if name in base.__dict__]
+
+
+def require_own(vm: VM, slot: Any, obj: Any, name: Any, *value: Any) -> None:
+    """Break off where a slot is applied to another class's objects; classes have setters of their own."""
+    if slot.__objclass__ is object and is_a(obj, type) and slot.__name__ != "__getattribute__":
+        raise Raised(TypeError(f"can't apply this {slot.__name__} to {type(obj).__name__} object"))
+    if not is_a(obj, slot.__objclass__):
+        vm.native_unhooked(slot, (obj, name, *value))  # raises what eager raises
+    require_name(name)
+
+
+@suspending_rule(*_slots("__getattribute__"))
+def _object_getattribute(vm: VM, cont: Any, callee: Any, obj: Any, name: Any, /) -> None:
+    require_own(vm, callee, obj, name)
+    if type(obj) is FakeTensor:
+        return load_tensor_member(vm, obj, name, tensor_class(vm, obj), cont)
     if is_a(obj, type):
-        raise Raised(TypeError(f"can't apply this {method} to {type(obj).__name__} object"))
+        raise Break("SB005", "a class, read as an ordinary object is")
+    load_generic(vm, obj, name, cont, fallback=False)
 
 
-@rule(object.__setattr__, arity=(3,))
-def _object_setattr(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
-    require_instance(args[0], "__setattr__")
-    _type_setattr(vm, args, kwargs, cont)
+@suspending_rule(*_slots("__setattr__"), type.__setattr__)
+def _object_setattr(vm: VM, cont: Any, callee: Any, obj: Any, name: Any, value: Any, /) -> None:
+    require_own(vm, callee, obj, name, value)
+    store_generic(vm, obj, name, value, GiveNone(cont))
 
 
-@rule(type.__setattr__, arity=(3,))
-def _type_setattr(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
-    require_name(args[1])
-    store_generic(vm, args[0], args[1], args[2], GiveNone(cont))
+@suspending_rule(*_slots("__delattr__"), type.__delattr__)
+def _object_delattr(vm: VM, cont: Any, callee: Any, obj: Any, name: Any, /) -> None:
+    require_own(vm, callee, obj, name)
+    delete_generic(vm, obj, name, GiveNone(cont))
 
 
-@rule(object.__delattr__, arity=(2,))
-def _object_delattr(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
-    require_instance(args[0], "__delattr__")
-    _type_delattr(vm, args, kwargs, cont)
+@suspending_rule(type.__getattribute__)
+def _type_getattribute(vm: VM, cont: Any, cls: Any, name: Any, /) -> None:
+    require_name(name)
+    load_type_attr(vm, cls, name, cont, fallback=False)
 
 
-@rule(type.__delattr__, arity=(2,))
-def _type_delattr(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
-    require_name(args[1])
-    delete_generic(vm, args[0], args[1], GiveNone(cont))
-
-
-def _as_object_does(base: type, slot: Any, act: Any) -> Any:
-    """The slot of a base whose attributes are found and set as object does it."""
-    def on_instance(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
-        if not is_a(args[0], base):
-            vm.native_unhooked(slot, args, kwargs)  # raises what eager raises
-        act(vm, args, kwargs, cont)
-    return on_instance
-
-
-for _base in (list, dict, set, frozenset, tuple, int, float, complex, str, bytes, bytearray, collections.deque,
-              collections.defaultdict, BaseException):
-    for _name, _arity, _act in (("__getattribute__", 2, _object_getattribute), ("__setattr__", 3, _object_setattr),
-                                ("__delattr__", 2, _object_delattr)):
-        if _name in _base.__dict__:
-            rule(_base.__dict__[_name], arity=(_arity,))(_as_object_does(_base, _base.__dict__[_name], _act))
-
-
-@rule(type.__getattribute__, arity=(2,))
-def _type_getattribute(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
-    require_name(args[1])
-    load_type_attr(vm, args[0], args[1], cont, fallback=False)
-
-
-@rule(vars)
-def _vars(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
-    if not args:
-        return _locals(vm, args, kwargs, cont)
-    _try_load(vm, args[0], "__dict__", OfVars(cont, MISSING, None))
-
+@suspending_rule(vars)
+def _vars(vm: VM, cont: Any, obj: Any = MISSING, /) -> None:
+    if obj is MISSING:
+        return vm.give(_locals(vm), cont)
+    _try_load(vm, obj, "__dict__", OfVars(cont, MISSING, None))
 
 
 
 @rule(locals)
-def _locals(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
+def _locals(vm: VM) -> Any:
     if Strategy.KEPT_LOCALS in vm.turned_off:
         raise Break("SB020", f"{Strategy.KEPT_LOCALS} over a break", whole_frame=True)
-    vm.give(names_in(vm.frame), cont)
+    return names_in(vm.frame)
 
 
 def names_in(frame: Frame) -> Any:
@@ -218,35 +194,29 @@ def locals_are_kept(vm: VM) -> bool:
 
 
 @rule(globals)
-def _globals(vm: VM, args: Any, kwargs: Any) -> Any:
+def _globals(vm: VM) -> Any:
     return vm.frame.scope.view()
 
 
-@rule(eval, exec)
-def _eval(vm: VM, args: Any, kwargs: Any) -> Any:
-    # Names and the `from __future__` flags are those of the frame that asks.
-    raise Break("SB001", "eval() or exec() of code made at run time", whole_frame=True)
-
-
-@rule(compile)
-def _compile(vm: VM, args: Any, kwargs: Any) -> Any:
-    raise Break("SB001", "builtins.compile: runs or makes code that no source file shows", whole_frame=True)
+# Names and the `from __future__` flags are those of the frame that asks.
+refuse(eval, exec, code="SB001", detail="eval() or exec() of code made at run time", whole_frame=True)
+refuse(compile, code="SB001", detail="builtins.compile: runs or makes code that no source file shows", whole_frame=True)
 
 
 @rule(dir)
-def _dir(vm: VM, args: Any, kwargs: Any) -> Any:
-    if not args:
+def _dir(vm: VM, obj: Any = MISSING, /) -> Any:
+    if obj is MISSING:
         return sorted(names_in(vm.frame))
-    tracker = vm.heap.tracker_of(args[0])
+    tracker = vm.heap.tracker_of(obj)
     if tracker is not None:
         if tracker.shape in (Shape.OPAQUE, Shape.TENSOR):
-            raise Break("SB005", f"dir() of a {type(args[0]).__name__} from outside")
+            raise Break("SB005", f"dir() of a {type(obj).__name__} from outside")
         vm.heap.expose_attributes(tracker)
-    elif is_a(args[0], (type, types.ModuleType)) and id(args[0]) not in vm.fresh:
+    elif is_a(obj, (type, types.ModuleType)) and id(obj) not in vm.fresh:
         raise Break("SB005", "dir() of a class or module")
-    if find(vm, type(args[0]), "__dir__") is object.__dir__:
-        _guard_names_of_class(vm, type(args[0]))
-    return vm.native(dir, args)
+    if find(vm, type(obj), "__dir__") is object.__dir__:
+        _guard_names_of_class(vm, type(obj))
+    return vm.native(dir, (obj,))
 
 
 def _guard_names_of_class(vm: VM, cls: type) -> None:
@@ -258,11 +228,11 @@ def _guard_names_of_class(vm: VM, cls: type) -> None:
 # ---------------------------------------------------------------------- identity
 
 
-@rule(id, arity=(1,))
-def _id(vm: VM, args: Any, kwargs: Any) -> Any:
-    number = id(vm.guard_identity(args[0]))
-    if type(args[0]) is tuple and id(args[0]) not in vm.heap.by_standin:
+@rule(id, unasked=True)
+def _id(vm: VM, value: Any, /) -> int:
+    number = id(vm.guard_identity(value))
+    if type(value) is tuple and id(value) not in vm.heap.by_standin:
         vm.identity.addresses.add(number)  # and not held: iterators fill a tuple again that nobody else holds
-    elif id(args[0]) not in vm.heap.by_standin and find(vm, type(args[0]), "__del__") is MISSING:
-        vm.identity.ids[number] = args[0]
+    elif id(value) not in vm.heap.by_standin and find(vm, type(value), "__del__") is MISSING:
+        vm.identity.ids[number] = value
     return number

@@ -38,9 +38,9 @@ def check_plain(vm: VM, value: Any, seen: dict[int, Any]) -> None:
 
 
 @rule(_pickle.dumps)
-def _dumps(vm: VM, args: Any, kwargs: Any) -> Any:
+def _dumps(vm: VM, /, *args: Any, **kwargs: Any) -> Any:
     vm.heap.expose_deep(args)
-    values = specialise_deep(vm, tuple(args))
+    values = specialise_deep(vm, args)
     options = specialise_deep(vm, tuple(kwargs.values()))
     if any(type(option) not in _PLAIN for option in options):
         raise Break("SB001", "pickle.dumps with a buffer callback")
@@ -49,13 +49,13 @@ def _dumps(vm: VM, args: Any, kwargs: Any) -> Any:
 
 
 @rule(_pickle.loads)
-def _loads(vm: VM, args: Any, kwargs: Any) -> Any:
-    if len(args) != 1 or kwargs or type(args[0]) is not bytes:
+def _loads(vm: VM, data: Any, /, **options: Any) -> Any:
+    if options or type(data) is not bytes:
         raise Break("SB001", "pickle.loads of something else than bytes, or with options")
     try:
-        names = {code.name for code, _, _ in pickletools.genops(args[0])}
+        names = {code.name for code, _, _ in pickletools.genops(data)}
     except ValueError as error:
         raise Break("SB001", f"pickle.loads of something that is no pickle ({error})") from None
     if names & _CALLS:
         raise Break("SB001", "pickle.loads of objects, whose classes make them")
-    return vm.native_unhooked(_pickle.loads, args)
+    return vm.native_unhooked(_pickle.loads, (data,))

@@ -18,7 +18,7 @@ import numpy
 from stator.breaks import Break
 from stator.interp.arrays.array_tensors import real_tensor
 from stator.interp.numbers.symbolic_numbers import specialise_deep
-from stator.interp.rule_registry import rule
+from stator.interp.rule_registry import rule, suspending_rule
 from stator.interp.vm import VM
 from stator.library.python.state.known_random_streams import (
     global_stream,
@@ -179,73 +179,54 @@ def _range(name: str, values: tuple[Any, ...], named: dict[str, Any], example: A
     return None
 
 
-def _draw_rule(function: Any) -> Any:
-    def drawn(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
-        known = known_stream(vm, args[0]) if args else None
-        if known is not None:
-            return run_known(vm, function, known, args[1:], kwargs, cont)
-        vm.give(draw(vm, function, args, kwargs), cont)
-    return drawn
+_COMPILED = type(numpy.random.RandomState.__dict__["rand"])
+_OF_NUMPY = [function for owner in (numpy.random.RandomState, numpy.random.Generator)
+             for name, function in owner.__dict__.items() if type(function) is _COMPILED and name != "seed"]
+_WHOLE = [function for function in _OF_NUMPY
+          if function.__name__ in _NUMPY_WHOLE or function.__name__.startswith("__")]
 
 
-def _among_rule(function: Any) -> Any:
-    def among(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
-        known = known_stream(vm, args[0]) if args else None
-        if known is not None:
-            return run_known(vm, function, known, args[1:], kwargs, cont)
-        if len(args) < 2:
-            raise Break("SB013", f"a random stream: {function.__name__}() of named arguments", leave=random.__file__)
-        vm.give(draw_among(vm, function, args, kwargs), cont)
-    return among
+@suspending_rule(*[getattr(random.Random, name) for name in _PYTHON],
+                 *[function for function in _OF_NUMPY if function not in _WHOLE])
+def _draw(vm: VM, cont: Any, callee: Any, /, self: Any, *args: Any, **kwargs: Any) -> None:
+    if (known := known_stream(vm, self)) is not None:
+        return run_known(vm, callee, known, args, kwargs, cont)
+    vm.give(draw(vm, callee, (self, *args), kwargs), cont)
 
 
-def _whole_rule(function: Any) -> Any:
-    def looked_at(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
-        known = known_stream(vm, args[0]) if args else None
-        if known is not None:
-            return run_known(vm, function, known, args[1:], kwargs, cont)
-        raise Break("SB013", f"a random stream: {function.__name__}()", leave=random.__file__)
-    return looked_at
+@suspending_rule(*[getattr(random.Random, name) for name in _AMONG])
+def _draw_among(vm: VM, cont: Any, callee: Any, /, self: Any, *args: Any, **kwargs: Any) -> None:
+    if (known := known_stream(vm, self)) is not None:
+        return run_known(vm, callee, known, args, kwargs, cont)
+    if not args:
+        raise Break("SB013", f"a random stream: {callee.__name__}() of named arguments", leave=random.__file__)
+    vm.give(draw_among(vm, callee, (self, *args), kwargs), cont)
 
 
-def _set_rule(function: Any) -> Any:
-    def set_inside(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
-        set_known(vm, function, args[0], args[1:], kwargs, cont)
-    return set_inside
-
-
-def _state_rule(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
-    known = known_stream(vm, args[0])
+@suspending_rule(*_WHOLE, random.Random.randbytes, numpy.random.get_state, numpy.random.set_state)
+def _look_at(vm: VM, cont: Any, callee: Any, /, *args: Any, **kwargs: Any) -> None:
+    known = known_stream(vm, args[0]) if args else None
     if known is None:
-        raise Break("SB013", "a random stream: getstate()", leave=random.__file__)
-    vm.give(state_of(known), cont)
+        raise Break("SB013", f"a random stream: {callee.__name__}()", leave=random.__file__)
+    run_known(vm, callee, known, args[1:], kwargs, cont)
 
 
-rule(random.Random.getstate, arity=(1,))(_state_rule)
-rule(random.Random.seed)(_set_rule(random.Random.seed))
-rule(random.Random.setstate)(_set_rule(random.Random.setstate))
-rule(numpy.random.RandomState.seed)(_set_rule(numpy.random.RandomState.seed))
+@rule(random.Random.seed, random.Random.setstate, numpy.random.RandomState.seed)
+def _set(vm: VM, callee: Any, /, self: Any, *args: Any, **kwargs: Any) -> None:
+    set_known(vm, callee, self, args, kwargs)
 
 
 @rule(numpy.random.seed)
-def _seed_numpy(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
-    set_known(vm, numpy.random.RandomState.seed, global_stream(vm), args, kwargs, cont)
+def _seed_numpy(vm: VM, /, *args: Any, **kwargs: Any) -> None:
+    set_known(vm, numpy.random.RandomState.seed, global_stream(vm), args, kwargs)
 
 
-for _name in _PYTHON:
-    _function = getattr(random.Random, _name)
-    rule(_function)(_draw_rule(_function))
-for _name in _AMONG:
-    rule(getattr(random.Random, _name))(_among_rule(getattr(random.Random, _name)))
-rule(random.Random.randbytes)(_whole_rule(random.Random.randbytes))
-_COMPILED = type(numpy.random.RandomState.__dict__["rand"])
-for _owner in (numpy.random.RandomState, numpy.random.Generator):
-    for _name, _function in _owner.__dict__.items():
-        if type(_function) is _COMPILED and _name != "seed":
-            whole = _name in _NUMPY_WHOLE or _name.startswith("__")
-            rule(_function)(_whole_rule(_function) if whole else _draw_rule(_function))
-for _name in ("get_state", "set_state"):
-    rule(getattr(numpy.random, _name))(_whole_rule(getattr(numpy.random, _name)))
+@rule(random.Random.getstate)
+def _get_state(vm: VM, self: Any) -> Any:
+    known = known_stream(vm, self)
+    if known is None:
+        raise Break("SB013", "a random stream: getstate()", leave=random.__file__)
+    return state_of(known)
 
 
 def saved_streams(streams: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -258,8 +239,7 @@ def restore_streams(saved: tuple[Any, ...]) -> None:
         set_state(stream, state)
 
 
-@rule(_COMPILED.__get__, arity=(2, 3))
-def _bind(vm: VM, args: Any, kwargs: Any) -> Any:
+@rule(_COMPILED.__get__)
+def _bind(vm: VM, function: Any, obj: Any, owner: Any = None, /) -> Any:
     """A function that Cython has compiled is bound as one of Python's is."""
-    function, obj = args[:2]
     return function if obj is None else types.MethodType(function, obj)

@@ -19,9 +19,9 @@ WHY = "sys._getframe: frames of the program do not exist in the compiled functio
 
 
 @rule(sys._getframe)
-def _getframe(vm: VM, args: Any, kwargs: Any) -> Any:
+def _getframe(vm: VM, depth: Any = None, /) -> None:
     below = len(chain(vm, vm.frame)) - 1
-    if not below and not args:
+    if not below and depth is None:
         raise Break("SB008", WHY)
     if below <= 1:
         raise Break("SB008", WHY, whole_call=True)

@@ -8,48 +8,43 @@ import torch
 import torch.nn.modules.lazy
 
 from stator.breaks import Break
-from stator.interp.rule_registry import rule
+from stator.interp.rule_registry import INTERPRETED, refuse, rule
 from stator.interp.vm import VM
 from stator.settings import marks, stance
 
 
 @rule(marks.error_policy)
-def _error_policy(vm: VM, args: Any, kwargs: Any) -> Any:
+def _error_policy(vm: VM) -> Any:
     return vm.policy.error_policy
 
 
 @rule(marks.set_error_policy)
-def _set_error_policy(vm: VM, args: Any, kwargs: Any) -> Any:
+def _set_error_policy(vm: VM, value: Any) -> Any:
     """The trace's own policy changes; the residual leaves the thread's as the trace leaves its own."""
-    before, vm.policy.error_policy = vm.policy.error_policy, args[0]
+    before, vm.policy.error_policy = vm.policy.error_policy, value
     return before
 
 
 @rule(marks.skip_frame)
-def _skip_frame(vm: VM, args: Any, kwargs: Any) -> Any:
-    reason = kwargs.get("reason", args[0] if args else "")
+def _skip_frame(vm: VM, reason: Any = "") -> None:
     raise Break("SB023", f"the program called stator.skip_frame({reason!r})" if reason else "")
 
 
-@rule(marks.DisabledContext.__enter__, marks.DisabledBlock.__enter__)
-def _disabled_region(vm: VM, args: Any, kwargs: Any) -> Any:
-    """The frame with the region runs natively, and its callers go on captured."""
-    raise Break("SB010", "a stator.disable() region", whole_frame=True)
-
-
 @rule(stance.apply)
-def _stance(vm: VM, args: Any, kwargs: Any) -> Any:
-    raise Break("SB022", f"the stance becomes {args[0]!r}")
+def _stance(vm: VM, stance: Any, backend: Any = None) -> None:
+    raise Break("SB022", f"the stance becomes {stance!r}")
 
 
-@rule(stance.set_stance.__init__, stance.set_stance.__enter__, stance.set_stance.__exit__)
-def _set_stance(vm: VM, args: Any, kwargs: Any) -> Any:
-    raise Break("SB022", "stator.set_stance in captured code")
+refuse(stance.set_stance.__init__, stance.set_stance.__enter__, stance.set_stance.__exit__, code="SB022",
+       detail="stator.set_stance in captured code")
+# The frame with the region runs natively, and its callers go on captured.
+refuse(marks.DisabledContext.__enter__, marks.DisabledBlock.__enter__, code="SB010", detail="a stator.disable() region",
+       whole_frame=True)
 
 
 @rule(torch.nn.modules.lazy.LazyModuleMixin._infer_parameters)
-def _initialise_lazily(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
+def _initialise_lazily(vm: VM, self: Any, *args: Any, **kwargs: Any) -> Any:
     """A lazy module gets its parameters, and another class, in its first call; that call runs as it is."""
-    if vm.heap.tracker_of(args[0]) is not None:
+    if vm.heap.tracker_of(self) is not None:
         raise Break("SB010", "a lazy module is initialised in this call", once=True)
-    vm.push(vm.frame_for(torch.nn.modules.lazy.LazyModuleMixin._infer_parameters, args, kwargs), cont)
+    return INTERPRETED

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from stator.breaks import Break
-from stator.interp.rule_registry import rule
+from stator.interp.rule_registry import rule, suspending_rule
 from stator.interp.vm import VM
 from stator.shapes.symbolic_values import DeferredText, unread
 
@@ -49,44 +49,31 @@ def _counts_inside(text: str) -> bool:
                for _, field, spec, _ in _string.formatter_parser(text))
 
 
-@rule(str.format)
-def _format(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
-    text = args[0]
-    if type(text) is str and vm.native_unhooked(_reads_inside, (text,)):
-        if _counts_inside(text):
-            text = _number_fields(text, itertools.count())
-        return vm.call(string.Formatter.vformat, (string.Formatter(), text, tuple(args[1:]), kwargs), {}, cont)
-    vm.call_listed(str.format, str.format, None, args, kwargs, cont)
+@suspending_rule(str.format)
+def _format(vm: VM, cont: Any, text: Any, /, *args: Any, **kwargs: Any) -> None:
+    if type(text) is not str or not vm.native_unhooked(_reads_inside, (text,)):
+        return vm.call_listed(str.format, str.format, None, (text, *args), kwargs, cont)
+    if _counts_inside(text):
+        text = _number_fields(text, itertools.count())
+    vm.call(string.Formatter.vformat, (string.Formatter(), text, args, kwargs), {}, cont)
 
 
 # ---------------------------------------------------------------------- re: functions around an inner cache
 
 
-def _native_rule(function: Any) -> Any:
-    def run(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
-        """`re` keeps a cache of compiled patterns, which nobody can observe."""
-        for value in (*args, *kwargs.values()):
-            if type(value) is DeferredText:
-                raise unread(value)
-        vm.heap.expose_deep(args)
-        vm.give(vm.native_unhooked(function, args, kwargs), cont)
-    return run
+@rule(re.compile, re.escape, re.match, re.fullmatch, re.search, re.split, re.findall, re.finditer)
+def _run_pattern(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> Any:
+    """`re` keeps a cache of compiled patterns, which nobody can observe."""
+    for value in (*args, *kwargs.values()):
+        if type(value) is DeferredText:
+            raise unread(value)
+    vm.heap.expose_deep(args)
+    return vm.native_unhooked(callee, args, kwargs)
 
 
-def _substitute_rule(method: str) -> Any:
-    def substitute(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
-        """The pattern is compiled natively; the replacement may be a function of the program."""
-        values = {**dict(zip(("pattern", "repl", "string", "count", "flags"), args, strict=False)), **kwargs}
-        pattern = vm.native_unhooked(re.compile, (values.pop("pattern"), values.pop("flags", 0)))
-        vm.call(getattr(pattern, method), (), values, cont)
-    return substitute
-
-
-rule(re.sub)(_substitute_rule("sub"))
-
-
-rule(re.subn)(_substitute_rule("subn"))
-
-
-for _of_re in (re.compile, re.escape, re.match, re.fullmatch, re.search, re.split, re.findall, re.finditer):
-    rule(_of_re)(_native_rule(_of_re))
+@suspending_rule(re.sub, re.subn)
+def _substitute(vm: VM, cont: Any, callee: Any, pattern: Any, *args: Any, **kwargs: Any) -> None:
+    """The pattern is compiled natively; the replacement may be a function of the program."""
+    values = {**dict(zip(("repl", "string", "count", "flags"), args, strict=False)), **kwargs}
+    compiled = vm.native_unhooked(re.compile, (pattern, values.pop("flags", 0)))
+    vm.call(getattr(compiled, callee.__name__), (), values, cont)

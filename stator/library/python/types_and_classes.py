@@ -24,7 +24,7 @@ from stator.interp.objects.attributes import load_attr, tensor_class
 from stator.interp.objects.class_attributes import TensorSuper
 from stator.interp.objects.shown_names import guard_names
 from stator.interp.opcodes.data_opcodes import read_cell
-from stator.interp.rule_registry import rule
+from stator.interp.rule_registry import rule, suspending_rule
 from stator.interp.torch_function_protocol import refuse_patched
 from stator.interp.vm import VM
 from stator.library.python.class_makers import caller_module
@@ -35,13 +35,18 @@ from stator.source import CallOf, Pinned
 # ---------------------------------------------------------------------- types
 
 
+def is_any(vm: VM, check: Any, obj: Any, classes: Any, depth: int) -> bool:
+    """Whether the check holds for one class of a tuple or a union."""
+    if is_a(classes, types.UnionType):
+        return any(check(vm, obj, item) for item in classes.__args__)
+    require_shallow(depth)
+    vm.heap.expose(classes)
+    return any(check(vm, obj, item, depth + 1) for item in classes)
+
+
 def is_instance(vm: VM, obj: Any, cls: Any, depth: int = 0) -> bool:
-    if is_a(cls, tuple):
-        require_shallow(depth)
-        vm.heap.expose(cls)
-        return any(is_instance(vm, obj, item, depth + 1) for item in cls)
-    if is_a(cls, types.UnionType):
-        return any(is_instance(vm, obj, item) for item in cls.__args__)
+    if is_a(cls, (tuple, types.UnionType)):
+        return is_any(vm, is_instance, obj, cls, depth)
     if type(obj) in SYMBOLIC:
         if not is_a(cls, type):  # its own check, or an error about it
             return is_instance(vm, specialise(obj, "isinstance()"), cls)
@@ -56,12 +61,8 @@ def is_instance(vm: VM, obj: Any, cls: Any, depth: int = 0) -> bool:
 
 
 def is_subclass(vm: VM, sub: Any, cls: Any, depth: int = 0) -> bool:
-    if is_a(cls, tuple):
-        require_shallow(depth)
-        vm.heap.expose(cls)
-        return any(is_subclass(vm, sub, item, depth + 1) for item in cls)
-    if is_a(cls, types.UnionType):
-        return any(is_subclass(vm, sub, item) for item in cls.__args__)
+    if is_a(cls, (tuple, types.UnionType)):
+        return is_any(vm, is_subclass, sub, cls, depth)
     if type(cls) is type or find(vm, type(cls), "__subclasscheck__") in _PLAIN_CHECKS:
         return is_abstract_subclass(vm, sub, cls)
     return _check_class(vm, sub, sub, cls, "__subclasscheck__", sub)
@@ -118,9 +119,7 @@ def claimed_class(vm: VM, obj: Any) -> Any:
     if type(find(vm, type(obj), "__class__")) is types.GetSetDescriptorType \
             and type(find(vm, type(obj), "__getattribute__")) is types.WrapperDescriptorType:
         return None
-    out: list[Any] = []
-    vm.sync(lambda: load_attr(vm, obj, "__class__"), out)
-    return out[0]
+    return vm.sync(lambda: load_attr(vm, obj, "__class__"))
 
 
 def _is_of_tensor_type(fake: Any, cls: Any) -> bool:
@@ -137,49 +136,45 @@ def _claims(vm: VM, fake: Any, cls: type) -> bool:
     name = "_is_buffer" if cls is torch.nn.Buffer else "_is_param"
     if cls is torch.nn.Parameter and id(fake) not in vm.recorder.classes:
         return False
-    out: list[Any] = []
     try:
-        vm.sync(lambda: load_attr(vm, fake, name), out)
+        claim = vm.sync(lambda: load_attr(vm, fake, name))
     except Raised:
         return False
-    return operators.truth(vm, out[0])
+    return operators.truth(vm, claim)
 
 
-@rule(isinstance)
-def _isinstance(vm: VM, args: Any, kwargs: Any) -> Any:
-    if len(args) != 2:
-        return vm.native_unhooked(isinstance, args, kwargs)
-    return is_instance(vm, *args)
+@rule(isinstance, unread=True, unasked=True)
+def _isinstance(vm: VM, obj: Any, cls: Any, /) -> bool:
+    return is_instance(vm, obj, cls)
 
 
-@rule(issubclass, arity=(2,))
-def _issubclass(vm: VM, args: Any, kwargs: Any) -> Any:
-    return is_subclass(vm, *args)
+@rule(issubclass, unasked=True)
+def _issubclass(vm: VM, sub: Any, cls: Any, /) -> bool:
+    return is_subclass(vm, sub, cls)
 
 
-@rule(type)
-def _type(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
+@rule(type, unread=True, unasked=True)
+def _type(vm: VM, /, *args: Any, **kwargs: Any) -> Any:
     if len(args) == 1 and not kwargs:
         if (posed := posed_class(vm.heap, args[0])) is not None:
-            return vm.give(posed, cont)
-        return vm.give(tensor_class(vm, args[0]) if type(args[0]) is FakeTensor else python_type(args[0]), cont)
+            return posed
+        return tensor_class(vm, args[0]) if type(args[0]) is FakeTensor else python_type(args[0])
     if len(args) != 3:
-        return vm.give(vm.native_unhooked(type, args, kwargs), cont)
-    new_class(vm, type, args, kwargs, cont)
+        return vm.native_unhooked(type, args, kwargs)
+    return new_class(vm, type, *args, kwargs)
 
 
 @rule(type.__new__)
-def _type_new(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
+def _type_new(vm: VM, /, *args: Any, **kwargs: Any) -> Any:
     if len(args) != 4:
-        return vm.give(vm.native_unhooked(type.__new__, args, kwargs), cont)
-    new_class(vm, args[0], args[1:], kwargs, cont)
+        return vm.native_unhooked(type.__new__, args, kwargs)
+    return new_class(vm, *args, kwargs)
 
 
-def new_class(vm: VM, meta: type, args: Any, kwargs: Any, cont: Any) -> None:
+def new_class(vm: VM, meta: type, name: Any, bases: Any, namespace: Any, kwargs: Any) -> Any:
     """type.__new__: C code, which calls `__set_name__` and `__init_subclass__` back through the hook."""
-    name, bases, namespace = args
     if not is_a(bases, tuple) or not is_a(namespace, dict):
-        return vm.give(vm.native_unhooked(type.__new__, (meta, name, bases, namespace), kwargs), cont)  # raises
+        return vm.native_unhooked(type.__new__, (meta, name, bases, namespace), kwargs)  # raises
     vm.heap.expose(bases)
     vm.heap.expose(namespace)
     namespace = {key: value.force() if type(value) is Box else value for key, value in namespace.items()}
@@ -193,31 +188,31 @@ def new_class(vm: VM, meta: type, args: Any, kwargs: Any, cont: Any) -> None:
     finally:
         vm.classes.making -= 1
     vm.fresh[id(cls)] = cls
-    vm.give(cls, cont)
+    return cls
 
 
 @rule(torch._C._TensorMeta.__init__)
-def _tensor_class_init(vm: VM, args: Any, kwargs: Any) -> Any:
+def _tensor_class_init(vm: VM, cls: Any, /, *args: Any, **kwargs: Any) -> Any:
     """Of a class that the trace has made: C code that prepares its slots."""
-    if id(args[0]) not in vm.fresh:
+    if id(cls) not in vm.fresh:
         raise Break("SB006", "a tensor class initialised again")
-    return vm.native_unhooked(torch._C._TensorMeta.__init__, args, kwargs)
+    return vm.native_unhooked(torch._C._TensorMeta.__init__, (cls, *args), kwargs)
 
 
 @rule(type.__init__)
-def _type_init(vm: VM, args: Any, kwargs: Any) -> Any:
+def _type_init(vm: VM, /, *args: Any, **kwargs: Any) -> None:
     return None
 
 
-@rule(type.__call__)
-def _type_call(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
-    if args[0] is type:
-        return _type(vm, args[1:], kwargs, cont)
-    instantiate(vm, args[0], args[1:], kwargs, cont)
+@suspending_rule(type.__call__)
+def _type_call(vm: VM, cont: Any, cls: Any, /, *args: Any, **kwargs: Any) -> None:
+    if cls is type:
+        return vm.give(_type(vm, *args, **kwargs), cont)
+    instantiate(vm, cls, args, kwargs, cont)
 
 
 @rule(type.__dict__["__prepare__"])
-def _type_prepare(vm: VM, args: Any, kwargs: Any) -> Any:
+def _type_prepare(vm: VM, /, *args: Any, **kwargs: Any) -> dict[str, Any]:
     return {}
 
 
@@ -228,9 +223,9 @@ def _type_instancecheck(vm: VM, cls: Any, obj: Any, /) -> Any:
     return cls in ancestors(vm, seen) or seen is type(obj) and _is_claimed(vm, obj, cls)
 
 
-@rule(type.__subclasscheck__, arity=(2,))
-def _type_subclasscheck(vm: VM, args: Any, kwargs: Any) -> Any:
-    return is_abstract_subclass(vm, args[1], args[0])
+@rule(type.__subclasscheck__)
+def _type_subclasscheck(vm: VM, cls: Any, sub: Any, /) -> bool:
+    return is_abstract_subclass(vm, sub, cls)
 
 
 def seen_class(vm: VM, obj: Any) -> type:
@@ -243,49 +238,32 @@ def seen_class(vm: VM, obj: Any) -> type:
 
 
 @rule(type.mro)
-def _type_mro(vm: VM, args: Any, kwargs: Any) -> Any:
-    if args[0].__mro__ is None:
+def _type_mro(vm: VM, cls: Any, /) -> list[type]:
+    if cls.__mro__ is None:
         raise Break("SB005", "mro() of a class that is being made")
-    return list(ancestors(vm, args[0]))
-
-
-@rule(type.__or__, arity=(2,))
-def _type_or(vm: VM, args: Any, kwargs: Any) -> Any:
-    return vm.native_unhooked(type.__or__, args, kwargs)
-
-
-@rule(type.__ror__, arity=(2,))
-def _type_ror(vm: VM, args: Any, kwargs: Any) -> Any:
-    return vm.native_unhooked(type.__ror__, args, kwargs)
+    return list(ancestors(vm, cls))
 
 
 @rule(type.__repr__)
-def _type_repr(vm: VM, args: Any, kwargs: Any) -> Any:
-    for value in args:
-        guard_names(vm, value)
-    return vm.native_unhooked(type.__repr__, args, kwargs)
+def _type_repr(vm: VM, cls: Any, /) -> Any:
+    guard_names(vm, cls)
+    return vm.native_unhooked(type.__repr__, (cls,))
 
 
-@rule(callable, arity=(1,))
-def _callable(vm: VM, args: Any, kwargs: Any) -> Any:
-    return find(vm, type(args[0]), "__call__") is not MISSING
+@rule(callable, unread=True, unasked=True)
+def _callable(vm: VM, obj: Any, /) -> bool:
+    return find(vm, type(obj), "__call__") is not MISSING
 
 
-def _holder_rule(cls: type) -> Any:
-    def make(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
-        vm.give(vm.native_unhooked(cls, args, kwargs), cont)
-    return make
-
-
-for _cls in (property, classmethod, staticmethod, types.MethodType, types.CellType):
-    rule(_cls)(_holder_rule(_cls))
+@rule(property, classmethod, staticmethod, types.MethodType, types.CellType, type.__or__, type.__ror__)
+def _holds(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> Any:
+    return vm.native_unhooked(callee, args, kwargs)
 
 
 @rule(property.__new__, property.__init__)
-def _make_property(vm: VM, args: Any, kwargs: Any) -> Any:
+def _make_property(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> Any:
     """Of a subclass, whose `__init__` is interpreted; the functions it is given are called later."""
-    method = property.__new__ if is_a(args[0], type) else property.__init__
-    return vm.native_unhooked(method, args, kwargs)
+    return vm.native_unhooked(callee, args, kwargs)
 
 
 def super_of(vm: VM, cls: Any, fake: Any) -> TensorSuper:
@@ -296,11 +274,11 @@ def super_of(vm: VM, cls: Any, fake: Any) -> TensorSuper:
 
 
 @rule(super)
-def _super(vm: VM, args: Any, kwargs: Any) -> Any:
+def _super(vm: VM, /, *args: Any) -> Any:
     if len(args) == 2 and type(args[1]) is FakeTensor:
         return super_of(vm, *args)
     if args:
-        return vm.native_unhooked(super, args, kwargs)
+        return vm.native_unhooked(super, args)
     frame = vm.frame
     code = frame.code
     if not code.co_argcount and not code.co_posonlyargcount and "self" not in frame.unit.local_names[:1]:
@@ -329,11 +307,9 @@ def _super(vm: VM, args: Any, kwargs: Any) -> Any:
 
 
 @rule(builtins.__build_class__)
-def _build_class(vm: VM, args: Any, kwargs: Any) -> Any:
-    body, name, *original_bases = args
-    bases = _resolve_bases(vm, tuple(original_bases))
-    keywords = dict(kwargs)
-    meta = keywords.pop("metaclass", None)
+def _build_class(vm: VM, body: Any, name: Any, /, *original_bases: Any, metaclass: Any = None, **keywords: Any) -> Any:
+    bases = _resolve_bases(vm, original_bases)
+    meta = metaclass
     if meta is None:
         meta = type(bases[0]) if bases else type
     if is_a(meta, type):
@@ -346,8 +322,8 @@ def _build_class(vm: VM, args: Any, kwargs: Any) -> Any:
         cell = vm.run(frame)
     except Exception as error:
         raise Raised(error) from None
-    if bases != tuple(original_bases):
-        namespace["__orig_bases__"] = tuple(original_bases)
+    if bases != original_bases:
+        namespace["__orig_bases__"] = original_bases
     cls = vm.call_sync(meta, (name, bases, namespace), keywords)
     if type(cell) is types.CellType and is_a(cls, type):
         try:
@@ -411,15 +387,14 @@ def guard_registrations(vm: VM, cls: type, seen: type) -> Any:
 
 
 @rule(_abc._abc_instancecheck)
-def _abc_instancecheck(vm: VM, args: Any, kwargs: Any) -> Any:
-    seen = seen_class(vm, args[1])
-    if seen is not type(args[1]):
-        return guard_registrations(vm, args[0], seen)
-    claimed = claimed_class(vm, args[1])
+def _abc_instancecheck(vm: VM, cls: Any, obj: Any, /) -> bool:
+    seen = seen_class(vm, obj)
+    if seen is not type(obj):
+        return guard_registrations(vm, cls, seen)
+    claimed = claimed_class(vm, obj)
     if claimed is not None and not is_a(claimed, type):
         raise Raised(TypeError("issubclass() arg 1 must be a class"))
-    return (claimed is not None and _counts_as_subclass(vm, args[0], claimed)
-            or _counts_as_subclass(vm, args[0], type(args[1])))
+    return claimed is not None and _counts_as_subclass(vm, cls, claimed) or _counts_as_subclass(vm, cls, type(obj))
 
 
 def _counts_as_subclass(vm: VM, cls: Any, seen: type) -> bool:
@@ -429,17 +404,17 @@ def _counts_as_subclass(vm: VM, cls: Any, seen: type) -> bool:
 
 
 @rule(_abc._abc_subclasscheck)
-def _abc_subclasscheck(vm: VM, args: Any, kwargs: Any) -> Any:
-    return guard_registrations(vm, args[0], args[1])
+def _abc_subclasscheck(vm: VM, cls: Any, sub: Any, /) -> Any:
+    return guard_registrations(vm, cls, sub)
 
 
 @rule(_abc.get_cache_token)
-def _abc_token(vm: VM, args: Any, kwargs: Any) -> Any:
+def _abc_token(vm: VM) -> Any:
     return _abc.get_cache_token()
 
 
 @rule(_abc._abc_init)
-def _abc_init(vm: VM, args: Any, kwargs: Any) -> Any:
-    if id(args[0]) not in vm.fresh:
+def _abc_init(vm: VM, cls: Any, /) -> Any:
+    if id(cls) not in vm.fresh:
         raise Break("SB006", "initialising an abstract base class from outside")
-    return vm.native(_abc._abc_init, args)
+    return vm.native(_abc._abc_init, (cls,))

@@ -75,30 +75,23 @@ def _is_quiet(vm: VM, args: Any, kwargs: Any) -> bool:
 _QUIET = frozenset({"default", "always", "ignore", "module", "once"})
 
 
-def _change(function: Any) -> Any:
-    def run(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
-        may_break(vm, f"warnings.{function.__name__}", warnings)
-        if warnings_can_raise():
-            raise _refused("a filter makes exceptions of warnings")
-        if function is not warnings.resetwarnings and not _is_quiet(vm, args, kwargs) or \
-                function is warnings.resetwarnings and (args or kwargs):
-            raise _refused("to others than plain ones that raise nothing")
-        vm.heap.guard(CallOf(Pinned(warnings_can_raise)), Kind.FRESH_CALL, False)
-        vm.warnings.changed = True
-        if vm.warnings.recordings:
-            vm.warnings.recordings[-1].change(function, tuple(args), dict(kwargs))
-        note(vm, FiltersChanged(function, tuple(args), dict(kwargs)), False, warnings)
-        vm.give(None, cont)
-    return run
+@rule(warnings.simplefilter, warnings.filterwarnings, warnings.resetwarnings)
+def _change(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> None:
+    may_break(vm, f"warnings.{callee.__name__}", warnings)
+    if warnings_can_raise():
+        raise _refused("a filter makes exceptions of warnings")
+    if callee is not warnings.resetwarnings and not _is_quiet(vm, args, kwargs):
+        raise _refused("to others than plain ones that raise nothing")
+    vm.heap.guard(CallOf(Pinned(warnings_can_raise)), Kind.FRESH_CALL, False)
+    vm.warnings.changed = True
+    if vm.warnings.recordings:
+        vm.warnings.recordings[-1].change(callee, args, kwargs)
+    note(vm, FiltersChanged(callee, args, kwargs), False, warnings)
 
 
-for _function in (warnings.simplefilter, warnings.filterwarnings, warnings.resetwarnings):
-    rule(_function)(_change(_function))
-
-
-@rule(_OPEN, arity=(1,))
-def _enter(vm: VM, args: Any, kwargs: Any) -> Any:
-    manager = _plain_manager(vm, args[0])
+@rule(_OPEN)
+def _enter(vm: VM, self: Any) -> Any:
+    manager = _plain_manager(vm, self)
     if read_instance_dict(vm, manager, "_entered") is not False or id(manager) in vm.warnings.managers:
         raise _refused("a catch_warnings is entered twice")
     recorded = read_instance_dict(vm, manager, "_record") is True
@@ -147,8 +140,8 @@ def require_ended(vm: VM) -> None:
 
 
 @rule(_CLOSE)
-def _exit(vm: VM, args: Any, kwargs: Any) -> Any:
-    manager = _plain_manager(vm, args[0])
+def _exit(vm: VM, self: Any, *exc_info: Any) -> None:
+    manager = _plain_manager(vm, self)
     if vm.warnings.recordings:
         end_recording(vm, manager)
     if vm.warnings.managers.pop(id(manager), None) is None:
@@ -160,7 +153,6 @@ def _exit(vm: VM, args: Any, kwargs: Any) -> Any:
         vm.heap.guard(CallOf(Pinned(saved_can_raise), (tracker.source,)), Kind.FRESH_CALL, False)
     vm.warnings.changed = True
     note(vm, FiltersKept(manager, _CLOSE), False, warnings)
-    return None
 
 
 def _plain_manager(vm: VM, manager: Any) -> Any:

@@ -50,27 +50,33 @@ def refuse_untold_deaths(vm: VM) -> None:
 
 
 @rule(weakref.ref)
-def _ref(vm: VM, args: Any, kwargs: Any) -> Any:
+def _ref(vm: VM, /, *args: Any, **kwargs: Any) -> Any:
     if args:
         _check(vm, args)
     return vm.native_unhooked(weakref.ref, args, kwargs)
 
 
 @rule(weakref.ref.__new__)
-def _ref_new(vm: VM, args: Any, kwargs: Any) -> Any:
+def _ref_new(vm: VM, /, *args: Any, **kwargs: Any) -> Any:
     if len(args) > 1:
         _check(vm, args[1:3])
     return vm.native_unhooked(weakref.ref.__new__, args, kwargs)
 
 
 @rule(weakref.ref.__init__)
-def _ref_init(vm: VM, args: Any, kwargs: Any) -> Any:
+def _ref_init(vm: VM, /, *args: Any, **kwargs: Any) -> Any:
     return vm.native_unhooked(weakref.ref.__init__, args, kwargs)
 
 
 @rule(weakref.finalize.__init__, weakref.finalize.__call__, weakref.finalize.detach, weakref.finalize.peek)
-def _finalize(vm: VM, args: Any, kwargs: Any) -> Any:
+def _finalize(vm: VM, /, *args: Any, **kwargs: Any) -> None:
     raise Break("SB019", "weakref.finalize", whole_call=_is_fresh(vm, args[1:2]))
+
+
+@rule(weakref.ref.__hash__, weakref.ref.__eq__, weakref.ref.__ne__, getattr(_weakref, "_remove_dead_weakref"))
+def _hashed_or_compared(vm: VM, callee: Any, /, *args: Any) -> Any:
+    """The referents are hashed and compared: their Python code is interpreted."""
+    return vm.native(callee, args)
 
 
 def _is_fresh(vm: VM, args: Any) -> bool:
@@ -110,15 +116,3 @@ def _is_in_a_variable(vm: VM, referent: Any, original: Any) -> bool:
 # Made inside, they live as long as the trace, which looks at them again when their effects are written.
 _KEPT = (types.FunctionType, type(functools.lru_cache(len)), torch.nn.Module)
 _EMPTY = types.CellType()
-
-
-def _hooked_rule(function: Any) -> Any:
-    def run(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
-        """The referents are hashed and compared: their Python code is interpreted."""
-        vm.give(vm.native(function, args, kwargs), cont)
-    return run
-
-
-for _function in (weakref.ref.__hash__, weakref.ref.__eq__, weakref.ref.__ne__,
-                  getattr(_weakref, "_remove_dead_weakref")):
-    rule(_function)(_hooked_rule(_function))

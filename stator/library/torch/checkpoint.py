@@ -23,7 +23,7 @@ from stator.graph.autograd.autograd_histories import wants_grad
 from stator.graph.autograd.autograd_metadata import Remembered
 from stator.guards.guard import is_constant
 from stator.interp.frame import Continuation, Frame
-from stator.interp.rule_registry import rule
+from stator.interp.rule_registry import suspending_rule
 from stator.interp.state.mechanisms import fingerprints
 from stator.interp.vm import VM
 from stator.library.torch.higher_order_operators import finish, interpreted, modules_of
@@ -92,13 +92,13 @@ class EndOfRegion(Continuation):
         return self.cont is not None and self.cont.raised(vm, frame, exc)
 
 
-@rule(torch.utils.checkpoint.checkpoint)
-def _checkpoint(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
+@suspending_rule(torch.utils.checkpoint.checkpoint)
+def _checkpoint(vm: VM, cont: Any, function: Any, *args: Any, **kwargs: Any) -> None:
     options = {name: value for name, value in kwargs.items() if name in _OPTIONS}
     given = {name: value for name, value in kwargs.items() if name not in _OPTIONS}
     reentrant = options.get("use_reentrant") is not False
     if reentrant:
-        require_like_other(args[1:], given, options)
+        require_like_other(args, given, options)
     if options.get("debug"):
         raise Break("SB016", "a checkpoint under debug")
     if not reentrant and torch.is_grad_enabled() and why_disabled(vm) is not None:
@@ -107,15 +107,14 @@ def _checkpoint(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
         raise Break("SB016", "a checkpoint in inference mode with gradients on, which some versions of torch refuse")
     if vm.recorder.region.under_hooks:
         raise Break("SB016", "a checkpoint under hooks on saved tensors")
-    function, *rest = args
     contexts = options.get("context_fn", noop_context_fn)
     if contexts is not noop_context_fn:
-        return vm.give(selective(vm, function, tuple(rest), given, contexts), cont)
+        return vm.give(selective(vm, function, args, given, contexts), cont)
     region = Region(vm, reentrant, options.get("preserve_rng_state", True) is not False)
     # An inner region is part of the outer one, which recomputes it anyway.
     vm.recorder.region.marks = region.marks or {"recompute": CheckpointPolicy.PREFER_RECOMPUTE,
                                          "ac_graph_id": next(_graph_ids)}
-    vm.call(function, tuple(rest), given, EndOfRegion(region, cont))
+    vm.call(function, args, given, EndOfRegion(region, cont))
 
 
 def require_like_other(args: Any, given: dict[str, Any], options: dict[str, Any]) -> None:

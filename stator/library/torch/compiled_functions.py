@@ -33,22 +33,20 @@ class Making:
 def makes_compiled(maker: Any) -> None:
     """Register `maker(function, **settings)`; without a function it makes the decorator."""
     @rule(maker)
-    def make(vm: VM, args: Any, kwargs: Any) -> Any:
-        settings = {name: value for name, value in kwargs.items() if name != "model"}
+    def make(vm: VM, /, model: Any = None, *args: Any, **settings: Any) -> Any:
         require_plain(vm, settings)
-        given: tuple[Any, ...] = args or ((kwargs["model"],) if "model" in kwargs else (None,))
-        if len(given) == 1 and given[0] is None:
-            return functools.partial(maker, **settings)
-        if len(given) != 1 or type(given[0]) is not types.FunctionType:
+        if args or model is not None and type(model) is not types.FunctionType:
             raise refused("of something else than a function")
+        if model is None:
+            return functools.partial(maker, **settings)
         try:
-            made = maker(*given, **settings)
+            made = maker(model, **settings)
         except Exception as error:  # which of its arguments it refuses, eager says
             raise refused("that it refuses") from error
         if type(made) is not _core.CompiledFunction:
             raise refused("that makes something else than a compiled function")
         vm.fresh[id(made)] = made
-        vm.functions.compiled_inside[id(made)] = Making(made, maker, given, settings, dict(vars(made)))
+        vm.functions.compiled_inside[id(made)] = Making(made, maker, (model,), settings, dict(vars(made)))
         return made
 
 

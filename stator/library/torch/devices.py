@@ -21,8 +21,8 @@ from stator.source import CallOf, Pinned
 C: Any = torch._C
 
 
-def _answer(vm: VM, function: Any, args: Any, kwargs: Any) -> Any:
-    if not is_constant(tuple(args)) or not is_constant(tuple(kwargs.values())):
+def _answer(function: Any, *args: Any, **kwargs: Any) -> Any:
+    if not is_constant(args) or not is_constant(tuple(kwargs.values())):
         raise Break("SB001", f"torch.cuda.{function.__name__} of what is no constant")
     try:
         return function(*args, **kwargs)
@@ -31,41 +31,33 @@ def _answer(vm: VM, function: Any, args: Any, kwargs: Any) -> Any:
 
 
 @rule(torch.cuda.device_count)
-def _device_count(vm: VM, args: Any, kwargs: Any) -> Any:
-    count = _answer(vm, torch.cuda.device_count, args, kwargs)
+def _device_count(vm: VM) -> int:
+    count = _answer(torch.cuda.device_count)
     vm.heap.guard(CallOf(Pinned(torch.cuda.device_count)), Kind.FRESH_CALL, count)
     return count
 
 
-def _fixed_rule(function: Any) -> Any:
+@rule(torch.cuda.get_device_capability, torch.cuda.get_device_name, torch.cuda.is_bf16_supported,
+      torch.cuda.get_arch_list)
+def _ask(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> Any:
     """A fact of one device, which is the current one unless it is named."""
-    def ask(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
-        if not torch.cuda.is_initialized():  # the question itself would start the driver
-            raise Break("SB013", f"torch.cuda.{function.__name__} before any tensor was on a GPU")
-        named = (*args, *kwargs.values())
-        if not named or named[0] is None:
-            vm.heap.guard(CallOf(Pinned(torch.cuda.current_device)), Kind.FRESH_CALL, torch.cuda.current_device())
-        vm.give(_answer(vm, function, args, kwargs), cont)
-    return ask
+    if not torch.cuda.is_initialized():  # the question itself would start the driver
+        raise Break("SB013", f"torch.cuda.{callee.__name__} before any tensor was on a GPU")
+    named = (*args, *kwargs.values())
+    if not named or named[0] is None:
+        vm.heap.guard(CallOf(Pinned(torch.cuda.current_device)), Kind.FRESH_CALL, torch.cuda.current_device())
+    return _answer(callee, *args, **kwargs)
 
 
-for _function in (torch.cuda.get_device_capability, torch.cuda.get_device_name, torch.cuda.is_bf16_supported,
-                  torch.cuda.get_arch_list):
-    rule(_function)(_fixed_rule(_function))
+_SWITCHES = [getattr(C, name) for name in ("_cuda_exchangeDevice", "_cuda_maybeExchangeDevice", "_cuda_setDevice")
+             if hasattr(C, name)]
 
 
-def _switch_rule(function: Any, answers: bool) -> Any:
+@rule(*_SWITCHES)
+def _switch(vm: VM, callee: Any, device: Any, /) -> Any:
     """`with torch.cuda.device(0)`: nothing happens where that device is the current one already."""
-    def switch(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
-        current = torch.cuda.current_device() if torch.cuda.is_initialized() else None
-        if current is None or tuple(args) != (current,):
-            raise Break("SB006", f"another CUDA device than {current} becomes the current one")
-        vm.heap.guard(CallOf(Pinned(torch.cuda.current_device)), Kind.FRESH_CALL, current)
-        vm.give(current if answers else None, cont)
-    return switch
-
-
-for _name, _answers in (("_cuda_exchangeDevice", True), ("_cuda_maybeExchangeDevice", True),
-                        ("_cuda_setDevice", False)):
-    if hasattr(C, _name):
-        rule(getattr(C, _name))(_switch_rule(getattr(C, _name), _answers))
+    current = torch.cuda.current_device() if torch.cuda.is_initialized() else None
+    if current is None or device != current:
+        raise Break("SB006", f"another CUDA device than {current} becomes the current one")
+    vm.heap.guard(CallOf(Pinned(torch.cuda.current_device)), Kind.FRESH_CALL, current)
+    return None if callee.__name__ == "_cuda_setDevice" else current

@@ -18,26 +18,25 @@ from stator.interp.vm import VM
 C: Any = torch._C
 
 
-@rule(TorchFunctionMode.__enter__)
-def _enter(vm: VM, value: Any, /) -> Any:
-    function_modes.enter(vm, value)
-    return value
+@rule(TorchFunctionMode.__enter__, unasked=True)
+def _enter(vm: VM, self: Any) -> Any:
+    function_modes.enter(vm, self)
+    return self
 
 
-@rule(TorchFunctionMode.__exit__)
-def _exit(vm: VM, args: Any, kwargs: Any) -> Any:
+@rule(TorchFunctionMode.__exit__, unasked=True)
+def _exit(vm: VM, self: Any, exc_type: Any, exc_val: Any, exc_tb: Any) -> None:
     function_modes.leave(vm)
-    return None
 
 
-@rule(C._push_on_torch_function_stack)
+@rule(C._push_on_torch_function_stack, unasked=True)
 def _push(vm: VM, value: Any, /) -> Any:
     function_modes.enter(vm, value)
     return None
 
 
-@rule(C._pop_torch_function_stack, arity=(0,))
-def _pop(vm: VM, args: Any, kwargs: Any) -> Any:
+@rule(C._pop_torch_function_stack, unasked=True)
+def _pop(vm: VM) -> Any:
     return function_modes.leave(vm)
 
 
@@ -46,13 +45,13 @@ def _refuse_device(vm: VM) -> None:
         raise Break("SB005", "the stack of modes while there is a default device")
 
 
-@rule(C._len_torch_function_stack, arity=(0,))
-def _len(vm: VM, args: Any, kwargs: Any) -> Any:
+@rule(C._len_torch_function_stack, unasked=True)
+def _len(vm: VM) -> int:
     _refuse_device(vm)
     return len(vm.modes.active)
 
 
-@rule(C._get_function_stack_at)
+@rule(C._get_function_stack_at, unasked=True)
 def _get(vm: VM, value: Any, /) -> Any:
     _refuse_device(vm)
     if type(value) is not int or not 0 <= value < len(vm.modes.active):

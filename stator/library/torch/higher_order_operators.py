@@ -27,14 +27,13 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils import _pytree as pytree
 
 from stator.breaks import Break
-from stator.graph.metadata.propagation import ExactNeeded
 from stator.graph.record.subgraph import Subgraph, all_operands
 from stator.guards.guard import is_constant
 from stator.interp.branches.captured_branches import condition_of, describe
 from stator.interp.branches.cond_operator import Merge, Unequal, close, differing, record_cond
 from stator.interp.mutation_check import Unwatched, Witness
 from stator.interp.numbers.symbolic_numbers import as_bool
-from stator.interp.rule_registry import rule
+from stator.interp.rule_registry import rule, suspending_rule
 from stator.interp.vm import VM
 from stator.shapes.symbolic_values import SYMBOLIC, is_unbacked
 from stator.strategy import Strategy
@@ -43,10 +42,7 @@ from stator.strategy import Strategy
 def interpreted(vm: VM, what: str, function: Any, given: list[Any], more: tuple[Any, ...],
                 kwargs: dict[str, Any] | None = None) -> tuple[Subgraph, Any]:
     """The graph of one function, called with fakes of its own (`given`) and with outer values; and what it returned."""
-    if vm.recorder.propagation.enabled:  # which tensors share memory must be known
-        if vm.recorder.propagation.served:
-            raise ExactNeeded
-        vm.recorder.propagation.enabled = False
+    vm.recorder.propagation.require_exact()  # which tensors share memory must be known
     try:
         witness = Witness(vm)
     except Unwatched as why:
@@ -62,32 +58,25 @@ def interpreted(vm: VM, what: str, function: Any, given: list[Any], more: tuple[
     return part, result
 
 
-def _as_a_whole(function: Any) -> None:
+@rule(cond, while_loop, scan, map_rows, associative_scan)
+def _as_a_whole(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> Any:
     """torch's function around an operator is interpreted, and a break in it is one before it is called."""
-    @rule(function)
-    def call(vm: VM, args: Any, kwargs: Any) -> Any:
-        out: list[Any] = []
-        vm.sync(lambda: vm.push(vm.frame_for(function, args, kwargs)), out)
-        return out[0]
+    return vm.sync(lambda: vm.push(vm.frame_for(callee, args, kwargs)))
 
 
-for _function in (cond, while_loop, scan, map_rows, associative_scan):
-    _as_a_whole(_function)
-
-
-@rule(invoke_subgraph_placeholder)
-def _nested_region(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
+@suspending_rule(invoke_subgraph_placeholder)
+def _nested_region(vm: VM, cont: Any, func: Any, *args: Any, **kwargs: Any) -> None:
     """torch.compiler.nested_compile_region: a hint that the function is worth compiling once; it is simply called."""
-    vm.call(args[0], tuple(args[1:]), kwargs, cont)
+    vm.call(func, args, kwargs, cont)
 
 
 @rule(wrap)
-def _wrap(vm: VM, args: Any, kwargs: Any) -> Any:
+def _wrap(vm: VM, /, *args: Any, **kwargs: Any) -> Any:
     """Eager calls the function; its operations stay together, as the body of one node that returns what it made."""
     if not args:
         raise Break("SB016", "the operator wrap, without a function")
     what = "the operator wrap"
-    part, result = interpreted(vm, what, args[0], [], tuple(args[1:]), kwargs)
+    part, result = interpreted(vm, what, args[0], [], args[1:], kwargs)
     leaves = pytree.tree_leaves(result)
     if not all(type(leaf) is FakeTensor or type(leaf) in SYMBOLIC or is_constant(leaf) for leaf in leaves):
         raise Break("SB016", f"{what} of a function that returns something else than tensors and numbers")
@@ -102,29 +91,30 @@ def _wrap(vm: VM, args: Any, kwargs: Any) -> Any:
     return result
 
 
-def operator_rule(operator: Any, least: int) -> Callable[[Any], Any]:
+def operator_rule(operator: Any, least: int, suspends: bool = False) -> Callable[[Any], Any]:
     """A rule that gets the operator's arguments in their order, however they were named."""
     signature = inspect.signature(type(operator).__call__)
 
     def register(body: Any) -> Any:
-        @rule(operator)
-        def call(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
+        @suspending_rule(operator)
+        def call(vm: VM, cont: Any, /, *args: Any, **kwargs: Any) -> None:
             try:
                 bound = signature.bind(operator, *args, **kwargs)
             except TypeError as error:
                 raise Break("SB016", f"the operator {operator.name()}: {error}") from None
             if len(bound.args) <= least or bound.kwargs:
                 raise Break("SB016", f"the operator {operator.name()}, called with other arguments than torch calls it")
-            body(vm, bound.args[1:], cont)
+            if suspends:
+                return body(vm, cont, *bound.args[1:])
+            vm.give(body(vm, *bound.args[1:]), cont)
 
         return body
 
     return register
 
 
-@operator_rule(cond_op, 4)
-def _cond(vm: VM, args: Any, cont: Any) -> None:
-    condition, when_true, when_false, operands = args
+@operator_rule(cond_op, 4, suspends=True)
+def _cond(vm: VM, cont: Any, condition: Any, when_true: Any, when_false: Any, operands: Any) -> None:
     vm.heap.expose_deep(operands)
     if type(condition) in (bool, int, float) or type(condition) in SYMBOLIC and not is_unbacked(condition):
         return vm.call(when_true if condition else when_false, tuple(operands), {}, cont)
@@ -142,8 +132,6 @@ def _cond(vm: VM, args: Any, cont: Any) -> None:
 
 
 # ---------------------------------------------------------------------- loops
-
-
 
 
 def carries_numbers(graph: fx.Graph) -> bool:
@@ -227,8 +215,7 @@ def require_alike(what: str, carries: list[Any], results: list[Any]) -> list[Any
 
 
 @operator_rule(while_loop_op, 4)
-def _while_loop(vm: VM, args: Any, cont: Any) -> None:
-    condition, body, carried, more = args
+def _while_loop(vm: VM, condition: Any, body: Any, carried: Any, more: Any) -> Any:
     what = "torch.while_loop"
     vm.heap.expose_deep(carried)
     given = [[like(vm, value) for value in carried] for _ in range(2)]
@@ -245,13 +232,11 @@ def _while_loop(vm: VM, args: Any, cont: Any) -> None:
         asks.finish([answer], single=True)
     modules, operands = modules_of(asks, turns, roles=("cond_fn", "body_fn"))
     results = perform(vm, what, while_loop_op, *modules, tuple(carried), operands)
-    vm.give(pytree.tree_unflatten(list(results), spec), cont)
+    return pytree.tree_unflatten(list(results), spec)
 
 
 @operator_rule(scan_op, 3)
-def _scan(vm: VM, args: Any, cont: Any) -> None:
-    combine, init, xs = args[:3]
-    more = args[3] if len(args) > 3 else ()
+def _scan(vm: VM, combine: Any, init: Any, xs: Any, more: Any = ()) -> Any:
     for value in (init, xs):
         vm.heap.expose_deep(value)
     given = [like(vm, value) for value in init] + [slice_like(vm, value) for value in xs]
@@ -266,12 +251,11 @@ def _scan(vm: VM, args: Any, cont: Any) -> None:
     finish(vm, "scan", part, results, given)
     modules, operands = modules_of(part, roles=("scan_combine_fn",))
     made = list(perform(vm, "scan", scan_op, modules[0], list(init), list(xs), operands))
-    vm.give([pytree.tree_unflatten(made[:len(init)], carried), pytree.tree_unflatten(made[len(init):], spec)], cont)
+    return [pytree.tree_unflatten(made[:len(init)], carried), pytree.tree_unflatten(made[len(init):], spec)]
 
 
 @operator_rule(map_impl, 3)
-def _map(vm: VM, args: Any, cont: Any) -> None:
-    function, xs, more = args[:3]
+def _map(vm: VM, function: Any, xs: Any, more: Any) -> Any:
     for value in (xs, more):
         vm.heap.expose_deep(value)
     given = [slice_like(vm, value) for value in xs]
@@ -280,19 +264,17 @@ def _map(vm: VM, args: Any, cont: Any) -> None:
     finish(vm, "map", part, require_tensors("map", leaves), given)
     modules, operands = modules_of(part, roles=("map_body",))
     results = perform(vm, "map", map_impl, modules[0], tuple(xs), operands)
-    vm.give(pytree.tree_unflatten(list(results), spec), cont)
+    return pytree.tree_unflatten(list(results), spec)
 
 
 @operator_rule(associative_scan_op, 2)
-def _associative_scan(vm: VM, args: Any, cont: Any) -> None:
-    combine, xs = args[:2]
-    more = args[2] if len(args) > 2 else ()
+def _associative_scan(vm: VM, combine: Any, xs: Any, more: Any = ()) -> Any:
     vm.heap.expose_deep(xs)
     given = [slice_like(vm, value) for value in (*xs, *xs)]
     part, results = interpreted(vm, "associative_scan", combine, given, tuple(more))
     finish(vm, "associative_scan", part, require_tensors("associative_scan", results), given)
     modules, operands = modules_of(part, roles=("associative_scan_combine_fn",))
-    vm.give(perform(vm, "associative_scan", associative_scan_op, modules[0], list(xs), operands), cont)
+    return perform(vm, "associative_scan", associative_scan_op, modules[0], list(xs), operands)
 
 
 # ---------------------------------------------------------------------- attention with functions of the program
@@ -320,9 +302,9 @@ def attention_function(vm: VM, function: Any, given: list[Any]) -> tuple[Any, tu
 
 
 @operator_rule(flex_attention_op, 7)
-def _flex_attention(vm: VM, args: Any, cont: Any) -> None:
-    query, key, value, score_mod, block_mask, scale, kernel_options = args[:7]
-    if any(len(more) for more in args[7:]):
+def _flex_attention(vm: VM, query: Any, key: Any, value: Any, score_mod: Any, block_mask: Any, scale: Any,
+                    kernel_options: Any, *buffers: Any) -> Any:
+    if any(len(more) for more in buffers):
         raise Break("SB016", "flex_attention with buffers beside its functions")
     vm.heap.expose_deep((query, key, value, block_mask, scale, kernel_options))
     *mask, mask_mod = block_mask
@@ -330,6 +312,5 @@ def _flex_attention(vm: VM, args: Any, cont: Any) -> None:
         score = torch.empty((), dtype=query.dtype, device=query.device).requires_grad_(query.requires_grad)
     scores, of_scores = attention_function(vm, score_mod, [score, *(number_of(query) for _ in range(4))])
     masks, of_masks = attention_function(vm, mask_mod, [number_of(query) for _ in range(4)])
-    result = perform(vm, "flex_attention", flex_attention_op, query, key, value, scores, (*mask, masks), scale,
-                     dict(kernel_options), of_scores, of_masks)
-    vm.give(result, cont)
+    return perform(vm, "flex_attention", flex_attention_op, query, key, value, scores, (*mask, masks), scale,
+                   dict(kernel_options), of_scores, of_masks)

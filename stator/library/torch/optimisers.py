@@ -28,7 +28,7 @@ def _wrapped_for_peer(function: Any) -> Any:
 
 
 @code_rule(_wrapped_for_peer(_wrapped_for_peer).__code__)
-def _look_through(vm: VM, function: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def _look_through(vm: VM, cont: Any, function: Any, /, *args: Any, **kwargs: Any) -> None:
     """"Only used inside torch", says torch; what a user disables is marked another way."""
     names = function.__code__.co_freevars
     wrapped = vm.closure_of(function)[names.index("fn")].cell_contents
@@ -36,32 +36,26 @@ def _look_through(vm: VM, function: Any, args: Any, kwargs: Any, cont: Any) -> N
 
 
 @rule(C._group_tensors_by_device_and_dtype)
-def _group_tensors(vm: VM, args: Any, kwargs: Any) -> Any:
+def _group_tensors(vm: VM, tensors: Any, /, *args: Any, **kwargs: Any) -> Any:
     """Pure: devices and dtypes decide, and the C function's own order of groups is kept."""
-    vm.heap.expose_deep(args)
-    if not all(part is None or type(part) is FakeTensor for tensors in args[0] for part in tensors):
+    vm.heap.expose_deep((tensors, *args))
+    if not all(part is None or type(part) is FakeTensor for parts in tensors for part in parts):
         raise Break("SB017", "tensors grouped by device and dtype that are no plain tensors")
     with torch._C.DisableTorchFunction():
-        groups = vm.native_unhooked(C._group_tensors_by_device_and_dtype, args, kwargs)
-    return groups
+        return vm.native_unhooked(C._group_tensors_by_device_and_dtype, (tensors, *args), kwargs)
 
 
-def _with_numbers(function: Any) -> Any:
-    def foreach(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
-        """A tensor of scalars must be on the CPU, where its values are read one by one."""
-        scalars = args[3] if len(args) > 3 else kwargs.get("scalars")
-        if type(scalars) is FakeTensor and scalars.dim() == 1 and scalars.device.type == "cpu":
-            parts = vm.torch_call(torch.Tensor.unbind, (scalars,), None)
-            numbers = [vm.torch_call(torch.Tensor.item, (part,), None) for part in parts]
-            args, kwargs = (*args[:3], numbers), {}
-        elif len(args) > 3 and is_a(args[3], (list, tuple)):
-            vm.heap.expose_deep(args[3])
-            numbers = [vm.torch_call(torch.Tensor.item, (part,), None) if type(part) is FakeTensor else part
-                       for part in args[3]]
-            args = (*args[:3], numbers)
-        vm.give(vm.torch_call(function, args, kwargs), cont)
-    return foreach
-
-
-for _function in (torch._foreach_addcdiv_, torch._foreach_addcdiv, torch._foreach_addcmul_, torch._foreach_addcmul):
-    rule(_function)(_with_numbers(_function))
+@rule(torch._foreach_addcdiv_, torch._foreach_addcdiv, torch._foreach_addcmul_, torch._foreach_addcmul)
+def _with_numbers(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> Any:
+    """A tensor of scalars must be on the CPU, where its values are read one by one."""
+    scalars = args[3] if len(args) > 3 else kwargs.get("scalars")
+    if type(scalars) is FakeTensor and scalars.dim() == 1 and scalars.device.type == "cpu":
+        parts = vm.torch_call(torch.Tensor.unbind, (scalars,), None)
+        numbers = [vm.torch_call(torch.Tensor.item, (part,), None) for part in parts]
+        args, kwargs = (*args[:3], numbers), {}
+    elif len(args) > 3 and is_a(args[3], (list, tuple)):
+        vm.heap.expose_deep(args[3])
+        numbers = [vm.torch_call(torch.Tensor.item, (part,), None) if type(part) is FakeTensor else part
+                   for part in args[3]]
+        args = (*args[:3], numbers)
+    return vm.torch_call(callee, args, kwargs)

@@ -15,7 +15,7 @@ from stator.breaks import Break
 from stator.graph.state.torch_state import DETERMINISM, determinism, process_device
 from stator.guards.guard import Kind
 from stator.interp.frame import Raised
-from stator.interp.rule_registry import rule
+from stator.interp.rule_registry import rule, suspending_rule
 from stator.interp.vm import VM
 from stator.library.torch.settings import change_setting
 from stator.source import CallOf, Pinned
@@ -26,23 +26,22 @@ C: Any = torch._C
 # ---------------------------------------------------------------------- the default device
 
 
-@rule(torch.device.__enter__)
-def _enter_device(vm: VM, args: Any, kwargs: Any) -> Any:
-    vm.torch_state.devices.append(args[0])
-    return args[0]
+@rule(torch.device.__enter__, unasked=True)
+def _enter_device(vm: VM, device: Any, /) -> Any:
+    vm.torch_state.devices.append(device)
+    return device
 
 
-@rule(torch.device.__exit__)
-def _exit_device(vm: VM, args: Any, kwargs: Any) -> Any:
+@rule(torch.device.__exit__, unasked=True)
+def _exit_device(vm: VM, device: Any, /, *error: Any) -> None:
     state = vm.torch_state
     if len(state.devices) <= state.devices_at_start:
         raise Break("SB006", "leaving a device context that was entered before the call")
     state.devices.pop()
-    return None
 
 
 @rule(torch.get_default_device)
-def _get_default_device(vm: VM, args: Any, kwargs: Any) -> Any:
+def _get_default_device(vm: VM) -> Any:
     devices = vm.torch_state.devices
     if devices and devices[-1].index is None and devices[-1].type not in ("cpu", "meta"):
         raise Break("SB013", "which device of its kind is the current one")
@@ -50,29 +49,25 @@ def _get_default_device(vm: VM, args: Any, kwargs: Any) -> Any:
 
 
 @rule(torch.set_default_device)
-def _set_default_device(vm: VM, args: Any, kwargs: Any) -> Any:
+def _set_default_device(vm: VM, device: Any) -> None:
     """Beside `with torch.device(...)` torch itself restores what it finds, in an order of its own."""
-    state, given = vm.torch_state, [*args, *kwargs.values()]
-    if len(given) != 1:
-        raise Break("SB006", "torch.set_default_device of other than one argument")
-    wanted: Any = given[0]
+    state = vm.torch_state
     now = state.default_device[0] if state.default_device else process_device()
-    if type(wanted) not in (str, torch.device, type(None)):
+    if type(device) not in (str, torch.device, type(None)):
         raise Break("SB006", "torch.set_default_device of what is no device")
     if state.devices != ([] if now is None else [now]) or vm.modes.active:
         raise Break("SB006", "torch.set_default_device inside `with torch.device(...)` or beside another mode")
     try:
-        device = None if wanted is None else torch.device(wanted)
+        wanted = None if device is None else torch.device(device)
     except Exception as error:
         if now is not None:  # by then torch has left the device of before, without saying so
-            raise Break("SB006", f"torch.set_default_device of {wanted}, which is no device") from None
+            raise Break("SB006", f"torch.set_default_device of {device}, which is no device") from None
         raise Raised(error) from None
     if not state.default_device:
         vm.heap.guard(CallOf(Pinned(process_device)), Kind.FRESH_CALL, now)
-    state.default_device = (device,)
-    state.devices = [] if device is None else [device]
+    state.default_device = (wanted,)
+    state.devices = [] if wanted is None else [wanted]
     state.devices_at_start = len(state.devices)
-    return None
 
 
 # ---------------------------------------------------------------------- deterministic algorithms
@@ -85,29 +80,26 @@ def _set_deterministic(vm: VM, mode: Any, warn_only: Any, of_inductor: bool | No
 
 
 @rule(torch.use_deterministic_algorithms)
-def _use_deterministic(vm: VM, args: Any, kwargs: Any) -> Any:
+def _use_deterministic(vm: VM, mode: Any, *, warn_only: Any = False) -> None:
     importlib.import_module("torch._inductor.config")  # as torch does
     if not vm.torch_state.is_changed(DETERMINISM):  # the guard of torch's state says nothing of Inductor's part
         vm.heap.guard(CallOf(Pinned(determinism)), Kind.FRESH_CALL, determinism())
-    mode = kwargs["mode"] if not args else args[0]
-    _set_deterministic(vm, mode, kwargs.get("warn_only", False), mode)
-    return None
+    _set_deterministic(vm, mode, warn_only, mode)
 
 
 @rule(C._set_deterministic_algorithms)
-def _set_deterministic_algorithms(vm: VM, args: Any, kwargs: Any) -> Any:
+def _set_deterministic_algorithms(vm: VM, /, *args: Any, **kwargs: Any) -> None:
     if len(args) != 1 or kwargs.keys() - {"warn_only"}:
         raise Break("SB006", "torch._C._set_deterministic_algorithms with other arguments than torch's own")
     _set_deterministic(vm, args[0], kwargs.get("warn_only", False), determinism()[2])
-    return None
 
 
 # ---------------------------------------------------------------------- the default tensor type
 
 
-@rule(C._set_default_tensor_type, arity=(1,))
-def _set_default_tensor_type(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
+@suspending_rule(C._set_default_tensor_type)
+def _set_default_tensor_type(vm: VM, cont: Any, kind: Any, /) -> None:
     """On the CPU it is the default dtype by another name."""
-    if type(args[0]) is not type(torch.FloatTensor) or args[0].is_cuda or C._get_default_device() != "cpu":
+    if type(kind) is not type(torch.FloatTensor) or kind.is_cuda or C._get_default_device() != "cpu":
         raise Break("SB006", "a default tensor type that is not of the CPU")
-    vm.call(C._set_default_dtype, (args[0].dtype,), {}, cont)
+    vm.call(C._set_default_dtype, (kind.dtype,), {}, cont)

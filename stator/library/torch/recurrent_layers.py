@@ -15,22 +15,20 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.graph.autograd.autograd_boundaries import BETTER_CUT
-from stator.graph.metadata.propagation import ExactNeeded
 from stator.graph.metadata.recurrent_layouts import NAMES
 from stator.interp.rule_registry import rule
 from stator.interp.vm import VM
 
 
-def _recurrent(function: Any) -> Any:
-    def call(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
-        vm.heap.expose_deep(args)
-        if can_be_cut(vm):
-            return vm.give(between_pieces(vm, function, args, kwargs), cont)
-        given = dict(zip(NAMES, args, strict=False)) | kwargs
-        if vm.recorder.backend.in_order or vm.modes.active or set(given) != set(NAMES) or not is_dropped_between(given):
-            return vm.give(vm.torch_call(function, args, kwargs, asked=True), cont)
-        vm.give(layers_of(vm, function, given), cont)
-    return call
+@rule(torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu)
+def _recurrent(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> Any:
+    vm.heap.expose_deep(args)
+    if can_be_cut(vm):
+        return between_pieces(vm, callee, args, kwargs)
+    given = dict(zip(NAMES, args, strict=False)) | kwargs
+    if vm.recorder.backend.in_order or vm.modes.active or set(given) != set(NAMES) or not is_dropped_between(given):
+        return vm.torch_call(callee, args, kwargs, asked=True)
+    return layers_of(vm, callee, given)
 
 
 def can_be_cut(vm: VM) -> bool:
@@ -45,10 +43,7 @@ def can_be_cut(vm: VM) -> bool:
 
 def between_pieces(vm: VM, function: Any, args: Any, kwargs: Any) -> Any:
     recorder = vm.recorder
-    if recorder.propagation.enabled:  # pieces must know which of their inputs share memory
-        if recorder.propagation.served:
-            raise ExactNeeded
-        recorder.propagation.enabled = False
+    recorder.propagation.require_exact()  # pieces must know which of their inputs share memory
     recorder.region.marks = {"is_seam": BETTER_CUT}
     try:
         return vm.torch_call(function, args, kwargs, asked=True)
@@ -87,7 +82,3 @@ def layers_of(vm: VM, function: Any, given: dict[str, Any]) -> tuple[Any, ...]:
     if given["batch_first"]:
         sequence = vm.torch_call(torch.Tensor.transpose, (sequence, 0, 1), None)
     return sequence, *[vm.torch_call(torch.cat, (known, 0), None) for known in ends]
-
-
-for _function in (torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu):
-    rule(_function)(_recurrent(_function))

@@ -21,7 +21,6 @@ from torch.utils import _pytree as pytree
 from stator import _core
 from stator.breaks import Break
 from stator.graph.autograd.autograd_boundaries import PushHooks, pop_saved_tensors_hooks
-from stator.graph.metadata.propagation import ExactNeeded
 from stator.graph.state.suspended_modes import saved_hooks_around
 from stator.graph.state.torch_state import SAVED_HOOKS, without_grad
 from stator.guards.guard import Kind
@@ -62,10 +61,8 @@ class Pushed:
 
 
 @rule(A._push_saved_tensors_default_hooks)
-def _push(vm: VM, args: Any, kwargs: Any) -> Any:
+def _push(vm: VM, pack_hook: Any, unpack_hook: Any, /) -> None:
     recorder = vm.recorder
-    if kwargs or len(args) != 2:
-        raise refused(HOOKS)
     if why_disabled(vm) is not None:
         raise refused(f"{HOOKS} where they are forbidden")
     pushed = vm.autograd.pushed_hooks
@@ -77,13 +74,11 @@ def _push(vm: VM, args: Any, kwargs: Any) -> Any:
         raise refused(HOOKS)
     if has_changes(vm):
         raise refused(f"{HOOKS}, pushed after changes that are still to be written back")
-    if recorder.propagation.enabled:  # what is saved is known where autograd sees each operation
-        if recorder.propagation.served:
-            raise ExactNeeded
-        recorder.propagation.enabled = False
-    lossless = all(getattr(each, "__code__", None) in _LOSSLESS for each in args)
-    pack, unpack = (outside_callable(vm, HOOKS, each, None if lossless else vm.autograd.hook_cells) for each in args)
-    entry = Pushed(args[0], lossless, recorder.region.marks)
+    recorder.propagation.require_exact()  # what is saved is known where autograd sees each operation
+    hooks = pack_hook, unpack_hook
+    lossless = all(getattr(each, "__code__", None) in _LOSSLESS for each in hooks)
+    pack, unpack = (outside_callable(vm, HOOKS, each, None if lossless else vm.autograd.hook_cells) for each in hooks)
+    entry = Pushed(pack_hook, lossless, recorder.region.marks)
     node = PushHooks(pack, unpack)
     recorder.region.marks = {}
     recorder.record("call_function", node, (), {}, None)
@@ -92,11 +87,10 @@ def _push(vm: VM, args: Any, kwargs: Any) -> Any:
     pushed.append(entry)
     recorder.region.under_hooks = True
     vm.torch_state.hooks.append(node.leave)
-    return None
 
 
 @rule(A._pop_saved_tensors_default_hooks)
-def _pop(vm: VM, args: Any, kwargs: Any) -> Any:
+def _pop(vm: VM) -> None:
     if not vm.autograd.pushed_hooks:
         raise refused(f"{HOOKS}, pushed elsewhere")
     entry, recorder = vm.autograd.pushed_hooks[-1], vm.recorder
@@ -111,7 +105,6 @@ def _pop(vm: VM, args: Any, kwargs: Any) -> Any:
     recorder.record("call_function", pop_saved_tensors_hooks, (), {}, None)
     recorder.region.marks = entry.marks
     recorder.region.under_hooks = bool(vm.autograd.pushed_hooks)
-    return None
 
 
 def _noting(vm: VM, entry: Pushed) -> Any:
@@ -217,22 +210,20 @@ def why_disabled(vm: VM) -> str | None:
 
 
 @rule(A._saved_tensors_hooks_get_disabled_error_message)
-def _message(vm: VM, args: Any, kwargs: Any) -> Any:
+def _message(vm: VM) -> str | None:
     return why_disabled(vm)
 
 
 @rule(A._saved_tensors_hooks_disable)
-def _disable(vm: VM, args: Any, kwargs: Any) -> Any:
+def _disable(vm: VM, /, *args: Any, **kwargs: Any) -> None:
     if kwargs or len(args) != 1 or type(args[0]) is not str:
         raise Break("SB016", f"{HOOKS}, forbidden in another way than torch's own")
     vm.heap.guard(CallOf(Pinned(saved_hooks_around)), Kind.FRESH_CALL, saved_hooks_around())
     if saved_hooks_around() or vm.autograd.pushed_hooks:
         raise Break("SB016", f"{HOOKS} are forbidden where there are some")
     vm.torch_state.change(SAVED_HOOKS, (False, args[0]), {})
-    return None
 
 
 @rule(A._saved_tensors_hooks_enable)
-def _enable(vm: VM, args: Any, kwargs: Any) -> Any:
+def _enable(vm: VM) -> None:
     vm.torch_state.change(SAVED_HOOKS, (True, None), {})
-    return None

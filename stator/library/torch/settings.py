@@ -16,7 +16,7 @@ from stator.graph.state.torch_state import SETTING_OF_READER, SETTINGS, Setting,
 from stator.guards.guard import Kind, is_constant
 from stator.interp.calls.attention_kernels import guard_answer
 from stator.interp.frame import Raised
-from stator.interp.rule_registry import rule
+from stator.interp.rule_registry import INTERPRETED, rule, suspending_rule
 from stator.interp.vm import VM
 from stator.native.rows_declare import ROWS, NativeClass
 from stator.native.rows_torch import SETTING
@@ -29,16 +29,18 @@ C: Any = torch._C
 # ---------------------------------------------------------------------- setters
 
 
-def _setter_rule(setting: Setting) -> Any:
-    def change(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
-        vm.heap.expose_deep(args)
-        if setting.setter is C.set_autocast_enabled and len(args) == 1:
-            args = ("cuda", *args)  # the older signature
-        if any(type(value) not in _SETTABLE for value in (*args, *kwargs.values())):
-            raise Break("SB006", f"{setting.setter.__name__} with an argument that is no constant")
-        change_setting(vm, setting, tuple(args), kwargs)
-        vm.give(None, cont)
-    return change
+_SETTABLE = frozenset({bool, int, str, list, torch.dtype})
+_SETTING_OF_SETTER = {id(setting.setter): setting for setting in SETTINGS}
+
+
+@rule(*[setting.setter for setting in SETTINGS])
+def _set(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> None:
+    vm.heap.expose_deep(args)
+    if callee is C.set_autocast_enabled and len(args) == 1:
+        args = ("cuda", *args)  # the older signature
+    if any(type(value) not in _SETTABLE for value in (*args, *kwargs.values())):
+        raise Break("SB006", f"{callee.__name__} with an argument that is no constant")
+    change_setting(vm, _SETTING_OF_SETTER[id(callee)], args, kwargs)
 
 
 def change_setting(vm: VM, setting: Setting, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -56,19 +58,14 @@ def change_setting(vm: VM, setting: Setting, args: tuple[Any, ...], kwargs: dict
 _NAMES = {C._set_default_dtype: "the default dtype", set_determinism: "the choice of deterministic algorithms"}
 
 
-_SETTABLE = frozenset({bool, int, str, list, torch.dtype})
-for _setting in SETTINGS:
-    rule(_setting.setter)(_setter_rule(_setting))
-
-
 @rule(C.autocast_increment_nesting)
-def _autocast_entered(vm: VM, args: Any, kwargs: Any) -> Any:
+def _autocast_entered(vm: VM) -> int:
     vm.torch_state.autocast_depth += 1
     return vm.torch_state.autocast_depth
 
 
 @rule(C.autocast_decrement_nesting)
-def _autocast_left(vm: VM, args: Any, kwargs: Any) -> Any:
+def _autocast_left(vm: VM) -> int:
     """Counted from the entry: contexts around the call may come and go, and clearing the cache never hurts."""
     vm.torch_state.autocast_depth -= 1
     if vm.torch_state.autocast_depth < 0:
@@ -77,47 +74,37 @@ def _autocast_left(vm: VM, args: Any, kwargs: Any) -> Any:
 
 
 @rule(C.clear_autocast_cache)
-def _clear_autocast_cache(vm: VM, args: Any, kwargs: Any) -> Any:
+def _clear_autocast_cache(vm: VM) -> None:
     C.clear_autocast_cache()
     vm.recorder.record("call_function", C.clear_autocast_cache, (), {}, None)
-    return None
+
+
+@rule(*[row.obj for row in ROWS.values() if row.cls is NativeClass.OUTSIDE_REF and row.why == SETTING],
+      *[reader for setting in SETTINGS for reader in setting.readers])
+def _read(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> Any:
+    if kwargs or not is_constant(args):
+        raise Break("SB001", f"{callee.__name__} of what is no constant")
+    try:
+        answer = callee(*args)
+    except Exception as error:
+        raise Raised(error) from None
+    setting = SETTING_OF_READER.get(id(callee))
+    if setting is None or not vm.torch_state.is_changed(setting):
+        if type(answer) is list and is_constant(tuple(answer)):
+            guard_answer(vm, callee, answer)
+        elif is_constant(answer):
+            source = CallOf(Pinned(callee), tuple(Pinned(arg) for arg in args))
+            vm.heap.guard(source, Kind.FRESH_CALL, answer)
+        else:
+            raise Break("SB001", f"{callee.__name__} answers a {type(answer).__name__}")
+    return answer
 
 
 # ---------------------------------------------------------------------- readers
 
 
-def _reader_rule(reader: Any) -> Any:
-    setting = SETTING_OF_READER.get(id(reader))
-
-    def read(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
-        if kwargs or not is_constant(tuple(args)):
-            raise Break("SB001", f"{reader.__name__} of what is no constant")
-        try:
-            answer = reader(*args)
-        except Exception as error:
-            raise Raised(error) from None
-        if setting is None or not vm.torch_state.is_changed(setting):
-            if type(answer) is list and is_constant(tuple(answer)):
-                guard_answer(vm, reader, answer)
-            elif is_constant(answer):
-                source = CallOf(Pinned(reader), tuple(Pinned(arg) for arg in args))
-                vm.heap.guard(source, Kind.FRESH_CALL, answer)
-            else:
-                raise Break("SB001", f"{reader.__name__} answers a {type(answer).__name__}")
-        vm.give(answer, cont)
-    return read
-
-
-for _row in list(ROWS.values()):
-    if _row.cls is NativeClass.OUTSIDE_REF and _row.why == SETTING:
-        rule(_row.obj)(_reader_rule(_row.obj))
-for _setting in SETTINGS:
-    for _reader in _setting.readers:
-        rule(_reader)(_reader_rule(_reader))
-
-
-@rule(C._ImperativeEngine.is_checkpoint_valid, arity=(1,))
-def _is_checkpoint_valid(vm: VM, args: Any, kwargs: Any) -> Any:
+@rule(C._ImperativeEngine.is_checkpoint_valid)
+def _is_checkpoint_valid(vm: VM, engine: Any, /) -> bool:
     """Whether the backward pass around the call, if there is one, goes to all leaves."""
     answer = torch.autograd._is_checkpoint_valid()
     vm.heap.guard(CallOf(Pinned(torch.autograd._is_checkpoint_valid), ()), Kind.FRESH_CALL, answer)
@@ -134,73 +121,62 @@ _OLDER = {
 }
 
 
-def _older_rule(function: Any, device: str) -> Any:
-    def forward(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
-        vm.call(function, (device, *args), kwargs, cont)
-    return forward
+@suspending_rule(*[getattr(C, name) for name in _OLDER if hasattr(C, name)])
+def _older(vm: VM, cont: Any, callee: Any, /, *args: Any, **kwargs: Any) -> None:
+    function, device = _OLDER[callee.__name__]
+    vm.call(function, (device, *args), kwargs, cont)
 
 
-for _name, (_function, _device) in _OLDER.items():
-    if hasattr(C, _name):
-        rule(getattr(C, _name))(_older_rule(_function, _device))
-
-
-@rule(C._are_functorch_transforms_active, arity=(0,))
-def _transforms_active(vm: VM, args: Any, kwargs: Any) -> Any:
+@rule(C._are_functorch_transforms_active)
+def _transforms_active(vm: VM) -> bool:
     return C._are_functorch_transforms_active()  # a trace does not begin inside one
 
 
 # ---------------------------------------------------------------------- inference mode
 
 
-def _switches(function: Any) -> Any:
-    def switch(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
-        if Strategy.INFERENCE_MODE in vm.turned_off:
-            raise Break("SB006", "inference mode, which the backend could not compile as part of a graph")
-        if function is torch.inference_mode.__exit__ and not vm.torch_state.contexts:
-            raise Break("SB006", "leaving an inference mode that was entered before the call")
-        vm.push(vm.frame_for(function, args, kwargs), cont)
-    return switch
-
-
-for _function in (torch.inference_mode.__enter__, torch.inference_mode.__exit__):
-    rule(_function)(_switches(_function))
+@rule(torch.inference_mode.__enter__, torch.inference_mode.__exit__)
+def _switch(vm: VM, callee: Any, self: Any, exc_type: Any = None, exc_value: Any = None, traceback: Any = None) -> Any:
+    if Strategy.INFERENCE_MODE in vm.turned_off:
+        raise Break("SB006", "inference mode, which the backend could not compile as part of a graph")
+    if callee is torch.inference_mode.__exit__ and not vm.torch_state.contexts:
+        raise Break("SB006", "leaving an inference mode that was entered before the call")
+    return INTERPRETED
 
 
 @rule(C._InferenceMode)
-def _new_inference_mode(vm: VM, args: Any, kwargs: Any) -> Any:
+def _new_inference_mode(vm: VM, /, *args: Any, **kwargs: Any) -> Any:
     if kwargs or len(args) != 1 or type(args[0]) is not bool:
         raise Break("SB001", "torch._C._InferenceMode with other arguments than one bool")
     guard = C._InferenceMode(*args)  # on from now, not from __enter__
-    node = vm.recorder.record("call_function", _enter_inference_mode, tuple(args), {}, None)
+    node = vm.recorder.record("call_function", _enter_inference_mode, args, {}, None)
     vm.torch_state.contexts.append((guard, node))
     return guard
 
 
 @rule(C._InferenceMode.__dict__["__enter__"].__func__)
-def _enter(vm: VM, args: Any, kwargs: Any) -> Any:
+def _enter(vm: VM, mode: Any, /) -> None:
     return None
 
 
 @rule(C._InferenceMode.__dict__["__exit__"].__func__)
-def _exit(vm: VM, args: Any, kwargs: Any) -> Any:
+def _exit(vm: VM, mode: Any, /, *error: Any) -> None:
     contexts = vm.torch_state.contexts
-    if not contexts or contexts[-1][0] is not args[0]:
+    if not contexts or contexts[-1][0] is not mode:
         raise Break("SB005", "an inference mode left out of order")
     guard, node = contexts.pop()
     guard.__exit__(None, None, None)
     vm.recorder.record("call_function", _exit_inference_mode, (node,), {}, None)
-    return None
 
 
 # ---------------------------------------------------------------------- modes
 
 
 @rule(C._len_torch_dispatch_stack)
-def _dispatch_modes(vm: VM, args: Any, kwargs: Any) -> Any:
+def _dispatch_modes(vm: VM) -> int:
     return 0  # the tracer's own modes must not show, and there are no others
 
 
-@rule(C._is_torch_function_mode_enabled)
-def _function_mode(vm: VM, args: Any, kwargs: Any) -> Any:
+@rule(C._is_torch_function_mode_enabled, unasked=True)
+def _function_mode(vm: VM) -> bool:
     return bool(vm.modes.active)  # the tracer's own mode must not show

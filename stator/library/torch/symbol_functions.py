@@ -19,7 +19,7 @@ from stator.code.decode import decode
 from stator.code.handover import constant_result
 from stator.interp.numbers.symbolic_numbers import attempt, item_of
 from stator.interp.objects.items import get_item, set_item
-from stator.interp.rule_registry import rule
+from stator.interp.rule_registry import rule, suspending_rule
 from stator.interp.runtime_asserts import assert_in_graph, promise_number
 from stator.interp.tracebacks import places_from
 from stator.interp.vm import VM
@@ -62,30 +62,12 @@ def _error_of_check(message: Any) -> BaseException:
     raise AssertionError("torch._check accepts False")
 
 
-@rule(torch._check)
-def _check(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
-    _check_call(vm, cont, *args, **kwargs)
-
-
-def _check_call(vm: VM, cont: Any, cond: Any, message: Any = None) -> None:
+@suspending_rule(torch._check)
+def _check(vm: VM, cont: Any, cond: Any, message: Any = None) -> None:
     if type(cond) is torch.SymBool:
         assume(vm, cond, message)
     elif cond is not True:
-        vm.call(torch._check_with, (RuntimeError, cond, message), None, cont)
-        return
-    vm.give(None, cont)
-
-
-def _is_size_call(vm: VM, cont: Any, i: Any, message: Any = None, *, max: Any = None) -> None:
-    i = as_integer(i)
-    if type(i) not in SYMBOLIC:
-        if i < 0 or max is not None and i > max:
-            raise Break("SB003", "a check that fails")
-        return vm.give(None, cont)
-    assume(vm, attempt(_at_least, i, 0), message)
-    _advise_is_size(i)
-    if max is not None:
-        assume(vm, attempt(_at_most, i, max), message)
+        return vm.call(torch._check_with, (RuntimeError, cond, message), None, cont)
     vm.give(None, cont)
 
 
@@ -98,16 +80,20 @@ def _at_most(left: Any, right: Any) -> Any:
 
 
 @rule(torch._check_is_size)
-def _check_is_size(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
-    _is_size_call(vm, cont, *args, **kwargs)
+def _check_is_size(vm: VM, i: Any, message: Any = None, *, max: Any = None) -> None:
+    i = as_integer(i)
+    if type(i) not in SYMBOLIC:
+        if i < 0 or max is not None and i > max:
+            raise Break("SB003", "a check that fails")
+        return
+    assume(vm, attempt(_at_least, i, 0), message)
+    _advise_is_size(i)
+    if max is not None:
+        assume(vm, attempt(_at_most, i, max), message)
 
 
-@rule(torch._check_tensor_all)
-def _check_tensor_all(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
-    _tensor_all_call(vm, cont, *args, **kwargs)
-
-
-def _tensor_all_call(vm: VM, cont: Any, cond: Any, message: Any = None) -> None:
+@suspending_rule(torch._check_tensor_all)
+def _check_tensor_all(vm: VM, cont: Any, cond: Any, message: Any = None) -> None:
     if type(cond) is not FakeTensor or cond.dtype is not torch.bool:
         return vm.call(torch._check_tensor_all_with, (RuntimeError, cond, message), None, cont)
     text = "Expected cond to be True" if message is None else constant_text(message)
@@ -135,7 +121,7 @@ _INTEGERS = frozenset({torch.int64, torch.int32, torch.int16, torch.int8, torch.
 
 
 @rule(torch.narrow, torch.Tensor.narrow)
-def _narrow(vm: VM, args: Any, kwargs: Any) -> Any:
+def _narrow(vm: VM, /, *args: Any, **kwargs: Any) -> Any:
     start = args[2] if len(args) > 2 else kwargs.get("start")
     if type(start) is not FakeTensor or start.dim() == 0 and start.dtype in _INTEGERS:  # torch refuses any other
         args = tuple([item_of(vm, a) if i and type(a) is FakeTensor else a for i, a in enumerate(args)])
@@ -143,14 +129,11 @@ def _narrow(vm: VM, args: Any, kwargs: Any) -> Any:
     return vm.torch_call(torch.narrow, args, kwargs)
 
 
-@rule(torch.Tensor.__getitem__, arity=(2,))
-def _get_item(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
-    get_item(vm, args[0], args[1], cont, own=False)
+@suspending_rule(torch.Tensor.__getitem__)
+def _get_item(vm: VM, cont: Any, tensor: Any, key: Any, /) -> None:
+    get_item(vm, tensor, key, cont, own=False)
 
 
-@rule(torch.Tensor.__setitem__, arity=(3,))
-def _set_item(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
-    tensor, key, value = args
+@suspending_rule(torch.Tensor.__setitem__)
+def _set_item(vm: VM, cont: Any, tensor: Any, key: Any, value: Any, /) -> None:
     set_item(vm, tensor, key, value, cont, own=False)
-
-

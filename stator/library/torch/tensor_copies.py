@@ -17,7 +17,7 @@ from stator.breaks import Break
 from stator.graph.metadata.propagation import ExactNeeded
 from stator.guards.guard import Kind
 from stator.interp.objects.attributes import tensor_class
-from stator.interp.rule_registry import rule
+from stator.interp.rule_registry import INTERPRETED, rule
 from stator.interp.tensors.tensor_bookkeeping import set_requires_grad
 from stator.interp.tensors.tensor_copies import copy_before_graph
 from stator.interp.torch_function_protocol import refuse_patched
@@ -64,37 +64,44 @@ def is_bare(tensor: torch.Tensor) -> bool:
 
 
 @rule(copy.copy)
-def _copy(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
+def _copy(vm: VM, x: Any) -> Any:
     """Another tensor on the same storage; of anything else, what copy.copy does is interpreted."""
-    fake = args[0] if len(args) == 1 and not kwargs else None
-    if type(fake) is not FakeTensor or tensor_class(vm, fake) is not torch.Tensor:
-        return vm.push(vm.frame_for(copy.copy, args, kwargs), cont)
+    if type(x) is not FakeTensor or tensor_class(vm, x) is not torch.Tensor:
+        return INTERPRETED
     for name in ("__copy__", "__reduce_ex__"):
         refuse_patched(vm, name)
     vm.recorder.refuse_tangents("copy.copy of a tensor")
-    tracker = vm.heap.by_standin.get(id(fake))
+    tracker = vm.heap.by_standin.get(id(x))
     if tracker is not None:
         vm.heap.guard(CallOf(Pinned(is_bare), (tracker.source,)), Kind.FRESH_CALL, is_bare(tracker.original))
     with torch._C.DisableTorchFunction():
-        plain = not fake.requires_grad and fake.layout is torch.strided and not fake.is_quantized \
-            and not fake.is_conj() and not fake.is_neg()
-    if not plain or vm.tensors.attributes.get(id(fake)) or tracker is not None and not is_bare(tracker.original):
+        plain = not x.requires_grad and x.layout is torch.strided and not x.is_quantized \
+            and not x.is_conj() and not x.is_neg()
+    if not plain or vm.tensors.attributes.get(id(x)) or tracker is not None and not is_bare(tracker.original):
         raise Break("SB005", "copy.copy of a tensor with more than values")
-    vm.give(vm.torch_attribute(fake, "data", torch._C.TensorBase.data), cont)
+    return vm.torch_attribute(x, "data", torch._C.TensorBase.data)
 
 
 @rule(torch.nn.Parameter.__deepcopy__)
-def _deepcopy_parameter(vm: VM, args: Any, kwargs: Any) -> Any:
-    fake, memo = _asked_by_deepcopy(vm, args)
-    if tensor_class(vm, fake) is not torch.nn.Parameter:
+def _deepcopy_parameter(vm: VM, self: Any, memo: Any) -> Any:
+    require_deepcopy(vm)
+    if tensor_class(vm, self) is not torch.nn.Parameter:
         raise Break("SB005", "copy.deepcopy of a Parameter of a class of its own")
-    return copy_before_graph(vm, fake, memo)
+    return copy_before_graph(vm, self, memo)
+
+
+def require_deepcopy(vm: VM) -> None:
+    """copy.deepcopy itself asks: it has looked into the memo, and adds the copy."""
+    vm.recorder.refuse_tangents("copy.deepcopy of a tensor")
+    if vm.frame.code is not copy.deepcopy.__code__:
+        raise Break("SB005", "__deepcopy__ of a tensor called by the program itself")
 
 
 @rule(torch.Tensor.__deepcopy__)
-def _deepcopy(vm: VM, args: Any, kwargs: Any) -> Any:
+def _deepcopy(vm: VM, self: Any, memo: Any) -> Any:
     """A clone, or a copy made before the graph, or one native step."""
-    fake, memo = _asked_by_deepcopy(vm, args)
+    require_deepcopy(vm)
+    fake = self
     tracker = vm.heap.by_standin.get(id(fake))
     if tensor_class(vm, fake) is not torch.Tensor or vm.tensors.attributes.get(id(fake)) \
             or id(fake) in vm.tensors.grads:
@@ -121,14 +128,6 @@ def _deepcopy(vm: VM, args: Any, kwargs: Any) -> Any:
     if wants_grad:
         set_requires_grad(vm, made, True)
     return made
-
-
-def _asked_by_deepcopy(vm: VM, args: Any) -> tuple[Any, Any]:
-    """A tensor, and the memo: what it knows was looked up by copy.deepcopy, which also adds the copy."""
-    vm.recorder.refuse_tangents("copy.deepcopy of a tensor")
-    if vm.frame.code is not copy.deepcopy.__code__ or len(args) != 2:
-        raise Break("SB005", "__deepcopy__ of a tensor called by the program itself")
-    return args[0], args[1]
 
 
 def require_plain_leaf(tensor: torch.Tensor) -> None:

@@ -17,7 +17,7 @@ from torch.utils.hooks import RemovableHandle
 
 from stator.breaks import Break
 from stator.graph.state.torch_state import without_grad
-from stator.interp.rule_registry import rule
+from stator.interp.rule_registry import INTERPRETED, rule
 from stator.interp.vm import VM
 from stator.library.torch.higher_order_operators import interpreted, modules_of
 
@@ -33,48 +33,42 @@ class Hook:
     node: Any = None  # of the graph, where the tensor is its own
 
 
-def _registers(method: Any) -> Any:
-    def register(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
-        if kwargs or len(args) != 2 or type(args[0]) is not FakeTensor:
-            raise Break("SB016", f"{method.__name__} with other arguments than a tensor and a function")
-        fake, function = args
-        with torch._C.DisableTorchFunction():
-            wants_grad, leaf, version = fake.requires_grad, fake.is_leaf, fake._version
-        tracker = vm.heap.by_standin.get(id(fake))
-        accumulates = method is torch.Tensor.register_post_accumulate_grad_hook
-        if not wants_grad or accumulates and not leaf:
-            vm.native_unhooked(method, (fake, _unused))  # raises what eager raises
-        hook = Hook(method.__name__, fake, function, version)
-        if tracker is None:
-            if accumulates:
-                raise Break("SB016", "a hook on the gradient of a leaf made inside the captured code")
-            hook.node = registered_in_graph(vm, fake, function)
-        elif vm.recorder.scope.enclosing is not None or version:
-            raise Break("SB016", "a hook on a tensor that was changed in place, or inside an inner graph")
-        handle = object.__new__(RemovableHandle)
-        vm.autograd.hooks[id(handle)] = (handle, hook)
-        vm.give(handle, cont)
-    return register
+@rule(torch.Tensor.register_hook, torch.Tensor.register_post_accumulate_grad_hook)
+def _register(vm: VM, callee: Any, self: Any, hook: Any) -> Any:
+    if type(self) is not FakeTensor:
+        raise Break("SB016", f"{callee.__name__} with other arguments than a tensor and a function")
+    with torch._C.DisableTorchFunction():
+        wants_grad, leaf, version = self.requires_grad, self.is_leaf, self._version
+    tracker = vm.heap.by_standin.get(id(self))
+    accumulates = callee is torch.Tensor.register_post_accumulate_grad_hook
+    if not wants_grad or accumulates and not leaf:
+        vm.native_unhooked(callee, (self, _unused))  # raises what eager raises
+    registered = Hook(callee.__name__, self, hook, version)
+    if tracker is None:
+        if accumulates:
+            raise Break("SB016", "a hook on the gradient of a leaf made inside the captured code")
+        registered.node = registered_in_graph(vm, self, hook)
+    elif vm.recorder.scope.enclosing is not None or version:
+        raise Break("SB016", "a hook on a tensor that was changed in place, or inside an inner graph")
+    handle = object.__new__(RemovableHandle)
+    vm.autograd.hooks[id(handle)] = (handle, registered)
+    return handle
 
 
 def _unused(grad: Any) -> None:
     return None
 
 
-for _method in (torch.Tensor.register_hook, torch.Tensor.register_post_accumulate_grad_hook):
-    rule(_method)(_registers(_method))
-
-
 @rule(RemovableHandle.remove)
-def _remove(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
-    known = vm.autograd.hooks.get(id(args[0])) if args else None
+def _remove(vm: VM, self: Any) -> Any:
+    known = vm.autograd.hooks.get(id(self))
     if known is None:
-        return vm.push(vm.frame_for(RemovableHandle.remove, args, kwargs), cont)
+        return INTERPRETED
     handle, hook = known
     if hook is not None and hook.node is not None:
         hook.node.graph.erase_node(hook.node)
     vm.autograd.hooks[id(handle)] = (handle, None)  # removing it again does nothing
-    vm.give(None, cont)
+    return None
 
 
 # ---------------------------------------------------------------------- hooks in the graph

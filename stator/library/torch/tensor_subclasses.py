@@ -64,9 +64,7 @@ def unhandled(vm: VM, fn: Any, args: Any) -> Any:
 
 
 @rule(_TensorBase.as_subclass)
-def _as_subclass(vm: VM, args: Any, kwargs: Any) -> Any:
-    given: list[Any] = [*args, *kwargs.values()]
-    fake, cls = given
+def _as_subclass(vm: VM, fake: Any, /, cls: Any) -> Any:
     if type(fake) is not FakeTensor:
         raise Break("SB017", f"as_subclass of a {type(fake).__name__}")
     require_class(cls, "as_subclass")
@@ -74,46 +72,40 @@ def _as_subclass(vm: VM, args: Any, kwargs: Any) -> Any:
 
 
 @rule(_TensorBase._make_subclass)
-def _make_subclass(vm: VM, args: Any, kwargs: Any) -> Any:
+def _make_subclass(vm: VM, /, *args: Any, **kwargs: Any) -> Any:
     """_make_subclass(cls, data, require_grad=False): the data, detached, as an object of the class."""
     if len(args) not in (2, 3) or set(kwargs) - {"require_grad"} or type(args[1]) is not FakeTensor:
         raise Break("SB017", "_make_subclass with other arguments than a class, a tensor and a flag")
     require_class(args[0], "_make_subclass")
-    wants_grad = kwargs.get("require_grad", args[2] if len(args) == 3 else False)
     made = unhandled(vm, _DETACH, (args[1],))
-    if wants_grad:
+    if kwargs.get("require_grad", args[2] if len(args) == 3 else False):
         set_requires_grad(vm, made, True)
     return note_class(vm, made, args[0])
 
 
 @rule(_TensorBase.__new__)
-def _new(vm: VM, args: Any, kwargs: Any) -> Any:
+def _new(vm: VM, cls: Any, /, *args: Any, **kwargs: Any) -> Any:
     """C(tensor) of a class without a `__new__`: an alias; C([1.0, 2.0]), C(2, 3): a new tensor."""
-    cls, *given = args
     require_class(cls, "a call of the class")
-    if len(given) == 1 and type(given[0]) is FakeTensor and not kwargs:
-        return note_class(vm, unhandled(vm, _ALIAS, (given[0],)), cls)
-    out: list[Any] = []
-    vm.sync(lambda: vm.call(torch.Tensor, tuple(given), kwargs), out)
-    return note_class(vm, out[0], cls)
+    if len(args) == 1 and type(args[0]) is FakeTensor and not kwargs:
+        return note_class(vm, unhandled(vm, _ALIAS, args), cls)
+    return note_class(vm, vm.call_sync(torch.Tensor, args, kwargs), cls)
 
 
 # ---------------------------------------------------------------------- asking them
 
 
 @rule(DEFAULT.__func__)
-def _default_handler(vm: VM, args: Any, kwargs: Any) -> Any:
+def _default_handler(vm: VM, cls: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
     """Tensor.__torch_function__(cls, func, types, args=(), kwargs=None): the operation, its tensors made `cls`."""
-    bound = dict(zip(("cls", "func", "types", "args", "kwargs"), args, strict=False)) | dict(kwargs)
-    cls, func, given = bound["cls"], bound["func"], bound.get("kwargs")
-    vm.heap.expose(bound["types"])
-    positional = vm.collect(bound.get("args", ()))
-    if not all(kind in ancestors(vm, cls) for kind in bound["types"]):
+    vm.heap.expose(types)
+    positional = vm.collect(args)
+    if not all(kind in ancestors(vm, cls) for kind in types):
         return NotImplemented
     known = len(vm.recorder.kept)
     before, vm.modes.functions_off = vm.modes.functions_off, max(vm.modes.functions_off, 1)
     try:
-        result = vm.call_sync(func, tuple(positional), given)
+        result = vm.call_sync(func, tuple(positional), kwargs)
         made = {id(fake) for fake in vm.recorder.kept[known:]}
         if cls is not torch.Tensor and func not in get_default_nowrap_functions():
             result = _converted(vm, result, cls, made)
@@ -143,17 +135,15 @@ def _converted(vm: VM, value: Any, cls: type, made: set[int]) -> Any:
 
 
 @rule(DISABLED)
-def _disabled_handler(vm: VM, args: Any, kwargs: Any) -> Any:
+def _disabled_handler(vm: VM, func: Any, types: Any, /, *rest: Any, **kwargs: Any) -> Any:
     """`__torch_function__ = _disabled_torch_function_impl`, called by the program."""
-    func, _, *rest = args
     if kwargs or len(rest) > 1 and rest[1] is None:
         raise Break("SB005", "a disabled __torch_function__ that is given no dict of keywords")
     before, vm.modes.functions_off = vm.modes.functions_off, 2
     try:
-        result = vm.call_sync(func, tuple(vm.collect(rest[0])) if rest else (), rest[1] if len(rest) > 1 else None)
+        return vm.call_sync(func, tuple(vm.collect(rest[0])) if rest else (), rest[1] if len(rest) > 1 else None)
     finally:
         vm.modes.functions_off = before
-    return result
 
 
 # ---------------------------------------------------------------------- turning them off
@@ -162,42 +152,38 @@ def _disabled_handler(vm: VM, args: Any, kwargs: Any) -> Any:
 _LEVELS = {C.DisableTorchFunctionSubclass: 1, C.DisableTorchFunction: 2}
 
 
-def _context_rules(cls: Any, level: int) -> None:
-    @rule(cls, arity=(0,))
-    def make(vm: VM, args: Any, kwargs: Any) -> Any:
-        return cls()
-
-    @rule(cls.__enter__)
-    def enter(vm: VM, args: Any, kwargs: Any) -> Any:
-        if Strategy.FUNCTIONS_OFF in vm.turned_off or level == 2 and vm.modes.active:
-            raise Break("SB006", f"{cls.__name__}, a setting of torch")
-        vm.modes.functions_off_before.append((args[0], vm.modes.functions_off))
-        vm.modes.functions_off = max(vm.modes.functions_off, level)
-        return None
-
-    @rule(cls.__exit__)
-    def leave(vm: VM, args: Any, kwargs: Any) -> Any:
-        if not vm.modes.functions_off_before or vm.modes.functions_off_before[-1][0] is not args[0]:
-            raise Break("SB006", f"leaving a {cls.__name__} that was entered before the call")
-        vm.modes.functions_off = vm.modes.functions_off_before.pop()[1]
-        return None
+@rule(*_LEVELS)
+def _make(vm: VM, callee: Any, /) -> Any:
+    return callee()
 
 
-for _cls, _level in _LEVELS.items():
-    _context_rules(_cls, _level)
+@rule(*[cls.__enter__ for cls in _LEVELS])
+def _enter(vm: VM, context: Any, /) -> None:
+    cls = type(context)
+    if Strategy.FUNCTIONS_OFF in vm.turned_off or _LEVELS[cls] == 2 and vm.modes.active:
+        raise Break("SB006", f"{cls.__name__}, a setting of torch")
+    vm.modes.functions_off_before.append((context, vm.modes.functions_off))
+    vm.modes.functions_off = max(vm.modes.functions_off, _LEVELS[cls])
 
 
-@rule(C._is_torch_function_enabled, arity=(0,))
-def _is_enabled(vm: VM, args: Any, kwargs: Any) -> Any:
+@rule(*[cls.__exit__ for cls in _LEVELS])
+def _leave(vm: VM, context: Any, /, *error: Any) -> None:
+    if not vm.modes.functions_off_before or vm.modes.functions_off_before[-1][0] is not context:
+        raise Break("SB006", f"leaving a {type(context).__name__} that was entered before the call")
+    vm.modes.functions_off = vm.modes.functions_off_before.pop()[1]
+
+
+@rule(C._is_torch_function_enabled)
+def _is_enabled(vm: VM) -> bool:
     return not vm.modes.functions_off
 
 
-@rule(C._is_torch_function_all_disabled, arity=(0,))
-def _is_all_disabled(vm: VM, args: Any, kwargs: Any) -> Any:
+@rule(C._is_torch_function_all_disabled)
+def _is_all_disabled(vm: VM) -> bool:
     return vm.modes.functions_off == 2
 
 
-@rule(C._get_torch_function_state, arity=(0,))
-def _state(vm: VM, args: Any, kwargs: Any) -> Any:
+@rule(C._get_torch_function_state)
+def _state(vm: VM) -> Any:
     state = C._TorchFunctionState
     return (state.ENABLED, state.SUBCLASSES_DISABLED, state.ALL_DISABLED)[vm.modes.functions_off]

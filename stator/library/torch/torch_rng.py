@@ -15,7 +15,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx.node import has_side_effect
 
 from stator.breaks import Break
-from stator.interp.rule_registry import rule
+from stator.interp.rule_registry import refuse, rule
 from stator.interp.tensors.generator_inputs import RANDOM_STREAM, Generator, in_graph, require_order
 from stator.interp.vm import VM
 from stator.source import Pinned
@@ -34,22 +34,21 @@ def record(vm: VM, op: str, target: Any, args: tuple[Any, ...], result: Any = No
 
 
 @rule(torch.manual_seed)
-def _manual_seed(vm: VM, args: Any, kwargs: Any) -> Any:
+def _manual_seed(vm: VM, seed: Any) -> Any:
     require_order(vm)
-    record(vm, "call_function", torch.manual_seed, (seed_of(args, kwargs),))
+    record(vm, "call_function", torch.manual_seed, (require_seed(seed),))
     return vm.heap.adopt(torch.default_generator, Pinned(torch.default_generator))
 
 
-def seed_of(args: Any, kwargs: Any) -> Any:
+def require_seed(seed: Any) -> Any:
     """The seed, a number that eager takes."""
-    seed = args[0] if len(args) == 1 and not kwargs else kwargs.get("seed") if not args and len(kwargs) == 1 else None
     if type(seed) is torch.SymInt or type(seed) is int and -1 << 63 <= seed < 1 << 64:
         return seed
     raise Break("SB013", f"{RANDOM_STREAM}, seeded with something else than a number")
 
 
 @rule(torch.get_rng_state)
-def _get_state(vm: VM, args: Any, kwargs: Any) -> Any:
+def _get_state(vm: VM) -> Any:
     require_order(vm)
     return recorded_state(vm, "call_function", torch.get_rng_state, ())
 
@@ -67,33 +66,28 @@ def state_size() -> int:
 
 
 @rule(torch.set_rng_state)
-def _set_state(vm: VM, args: Any, kwargs: Any) -> Any:
+def _set_state(vm: VM, new_state: Any) -> None:
     require_order(vm)
-    record(vm, "call_function", torch.set_rng_state, (state_of(args, kwargs),))
-    return None
+    record(vm, "call_function", torch.set_rng_state, (require_state(new_state),))
 
 
-def state_of(args: Any, kwargs: Any) -> Any:
-    state = args[0] if len(args) == 1 and not kwargs else kwargs.get("new_state")
+def require_state(state: Any) -> Any:
     if type(state) is not FakeTensor or state.dtype is not torch.uint8:
         raise Break("SB013", f"{RANDOM_STREAM}, set to something else than a state")
     return state
 
 
-@rule(torch.seed, torch.initial_seed, torch.cuda.manual_seed, torch.cuda.manual_seed_all, torch.cuda.get_rng_state,
-      torch.cuda.set_rng_state)
-def _unknown(vm: VM, args: Any, kwargs: Any) -> Any:
-    raise Break("SB013", RANDOM_STREAM)
+refuse(torch.seed, torch.initial_seed, torch.cuda.manual_seed, torch.cuda.manual_seed_all, torch.cuda.get_rng_state,
+       torch.cuda.set_rng_state, code="SB013", detail=RANDOM_STREAM)
 
 
 # ---------------------------------------------------------------------- generators
 
 
 @rule(Generator)
-def _new(vm: VM, args: Any, kwargs: Any) -> Any:
+def _new(vm: VM, device: Any = "cpu") -> Any:
     require_order(vm, "a torch.Generator made inside")
-    device = args[0] if len(args) == 1 and not kwargs else kwargs.get("device", "cpu") if not args else None
-    if type(device) not in (str, torch.device) or torch.device(device).type != "cpu" or len(kwargs) > 1:
+    if type(device) not in (str, torch.device) or torch.device(device).type != "cpu":
         raise Break("SB013", "a torch.Generator of a device")
     generator = Generator()  # stands for the one that the graph makes
     vm.recorder.tie(generator, record(vm, "call_function", Generator, ()))
@@ -102,28 +96,27 @@ def _new(vm: VM, args: Any, kwargs: Any) -> Any:
 
 
 @rule(Generator.manual_seed)
-def _seed_generator(vm: VM, args: Any, kwargs: Any) -> Any:
-    generator = in_graph(vm, args[0])
-    record(vm, "call_method", "manual_seed", (generator, seed_of(args[1:], kwargs)))
+def _seed_generator(vm: VM, generator: Any, /, seed: Any) -> Any:
+    generator = in_graph(vm, generator)
+    record(vm, "call_method", "manual_seed", (generator, require_seed(seed)))
     return generator
 
 
 @rule(Generator.get_state)
-def _generator_state(vm: VM, args: Any, kwargs: Any) -> Any:
-    generator = in_graph(vm, args[0])
+def _generator_state(vm: VM, generator: Any, /) -> Any:
+    generator = in_graph(vm, generator)
     if generator.device.type != "cpu":
         raise Break("SB013", "the state of a device's torch.Generator")
     return recorded_state(vm, "call_method", "get_state", (generator,))
 
 
 @rule(Generator.set_state)
-def _set_generator_state(vm: VM, args: Any, kwargs: Any) -> Any:
-    generator = in_graph(vm, args[0])
-    record(vm, "call_method", "set_state", (generator, state_of(args[1:], kwargs)))
+def _set_generator_state(vm: VM, generator: Any, /, new_state: Any) -> Any:
+    generator = in_graph(vm, generator)
+    record(vm, "call_method", "set_state", (generator, require_state(new_state)))
     return generator
 
 
-@rule(Generator.seed, Generator.initial_seed, Generator.clone_state, Generator.graphsafe_get_state,
-      Generator.graphsafe_set_state, Generator.get_offset, Generator.set_offset)
-def _not_known(vm: VM, args: Any, kwargs: Any) -> Any:
-    raise Break("SB013", "what a torch.Generator holds")
+refuse(Generator.seed, Generator.initial_seed, Generator.clone_state, Generator.graphsafe_get_state,
+       Generator.graphsafe_set_state, Generator.get_offset, Generator.set_offset, code="SB013",
+       detail="what a torch.Generator holds")

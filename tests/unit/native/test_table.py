@@ -20,6 +20,7 @@ import zlib
 import pytest
 import torch
 
+import stator
 from stator.breaks import REGISTRY
 from stator.errors import InternalError
 from stator.native import rows_declare
@@ -206,3 +207,17 @@ def test_a_receiver_is_never_asked_for_its_class() -> None:
     bound = object.__dict__["__format__"].__get__(watchful)
     assert receiver_split(bound)[0] is object.__dict__["__format__"]
     assert receiver_split(watchful) == (watchful, NO_RECEIVER)
+
+
+class Plain:
+    """Hashes by its address."""
+
+
+@pytest.mark.parametrize("read", [list, tuple, dict.fromkeys, collections.deque], ids=lambda read: read.__name__)
+def test_the_order_of_a_set_that_addresses_decide_is_never_traced(read):
+    def ordered(x):
+        first, second = Plain(), Plain()
+        return x + (next(iter(read({first, second}))) is first)
+
+    assert lookup(read).shows_order
+    assert [reason.code for reason in stator.explain(ordered, backend="eager")(torch.ones(2)).break_reasons] == ["SB013"]

@@ -37,17 +37,16 @@ def has_base(vm: VM, derived: Any, cls: Any, depth: int = 0) -> bool:
 
 def bases_of(vm: VM, cls: Any) -> tuple[Any, ...] | None:
     """The tuple that `cls.__bases__` gives; None for another value or none at all."""
-    out: list[Any] = []
     try:
-        vm.sync(lambda: load_attr(vm, cls, "__bases__"), out)
+        bases = vm.sync(lambda: load_attr(vm, cls, "__bases__"))
     except Raised as raised:
         if not is_a(raised.exc, AttributeError):
             raise
         return None
-    if not is_a(out[0], tuple):
+    if not is_a(bases, tuple):
         return None
-    vm.heap.expose(out[0])
-    return out[0]
+    vm.heap.expose(bases)
+    return bases
 
 
 def require_shallow(depth: int) -> None:

@@ -17,7 +17,7 @@ import numpy
 from stator.breaks import Break
 from stator.interp.arrays.native_numpy import run_on_arrays
 from stator.interp.numbers.symbolic_numbers import specialise_deep
-from stator.interp.rule_registry import rule
+from stator.interp.rule_registry import refuse, rule
 from stator.interp.vm import VM
 from stator.source import Pinned
 
@@ -47,7 +47,7 @@ def run_known(vm: VM, function: Any, known: Any, args: Any, kwargs: Any, cont: A
     vm.give(run_on_arrays(vm, functools.partial(function, known), tuple(args), kwargs), cont)
 
 
-def set_known(vm: VM, function: Any, stream: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def set_known(vm: VM, function: Any, stream: Any, args: Any, kwargs: Any) -> None:
     """seed() or setstate(): from now on the stream is known."""
     name = function.__name__
     values = tuple(specialise_deep(vm, tuple(args)))
@@ -69,7 +69,6 @@ def set_known(vm: VM, function: Any, stream: Any, args: Any, kwargs: Any, cont: 
         vm.random.known[id(known)] = known
         vm.random.seeded[id(stream)] = (stream, known)
         vm.heap.note_handled(stream)
-    vm.give(None, cont)
 
 
 def global_stream(vm: VM) -> Any:
@@ -77,22 +76,16 @@ def global_stream(vm: VM) -> Any:
     return vm.heap.adopt(numpy.random.mtrand._rand, Pinned(numpy.random.mtrand._rand))
 
 
-def _maker(make: Any) -> Any:
-    def made(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
-        values = tuple(specialise_deep(vm, tuple(args)))
-        if kwargs or len(values) != 1 or type(values[0]) not in _SEEDS:
-            raise Break("SB013", f"a random stream: {make.__name__}() without a number to begin from")
-        vm.give(make_known(vm, vm.native_unhooked(make, values)), cont)
-    return made
+@rule(random.Random, numpy.random.RandomState, numpy.random.default_rng)
+def _make(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> Any:
+    values = specialise_deep(vm, args)
+    if kwargs or len(values) != 1 or type(values[0]) not in _SEEDS:
+        raise Break("SB013", f"a random stream: {callee.__name__}() without a number to begin from")
+    return make_known(vm, vm.native_unhooked(callee, values))
 
 
-for _each in (random.Random, numpy.random.RandomState, numpy.random.default_rng):
-    rule(_each)(_maker(_each))
-
-
-@rule(_random.Random.getstate, _random.Random.setstate, _random.Random.seed)
-def _state_in_c(vm: VM, args: Any, kwargs: Any) -> Any:
-    raise Break("SB013", "the state of a random stream")
+refuse(_random.Random.getstate, _random.Random.setstate, _random.Random.seed, code="SB013",
+       detail="the state of a random stream")
 
 
 def state_of(stream: Any) -> Any:

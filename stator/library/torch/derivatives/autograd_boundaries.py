@@ -21,7 +21,6 @@ from stator.graph.autograd.autograd_boundaries import (
     through_input,
     through_output,
 )
-from stator.graph.metadata.propagation import ExactNeeded
 from stator.guards.guard import Kind
 from stator.heap.raw_access import instance_dict
 from stator.host.value_kinds import is_a
@@ -41,29 +40,25 @@ def require_plain(vm: VM, what: str) -> None:
             or recorder.wrappers.behind or recorder.symbols.has_fresh and not recorder.backend.in_order:
         raise Break("SB016", what)
     # Pieces must know which of their inputs share memory.
-    if recorder.propagation.enabled and not recorder.backend.in_order:
-        if recorder.propagation.served:
-            raise ExactNeeded
-        recorder.propagation.enabled = False
+    if not recorder.backend.in_order:
+        recorder.propagation.require_exact()
 
 
 # ---------------------------------------------------------------------- parameters
 
 
 @rule(torch.nn.Parameter)
-def _parameter(vm: VM, args: Any, kwargs: Any) -> Any:
-    given = dict(zip(("data", "requires_grad"), args, strict=False)) | kwargs
-    data, flag = given.pop("data", None), given.pop("requires_grad", True)
-    if given or len(args) > 2 or type(data) is not FakeTensor or type(flag) is not bool:
+def _parameter(vm: VM, /, data: Any = None, requires_grad: Any = True, *args: Any, **kwargs: Any) -> Any:
+    if args or kwargs or type(data) is not FakeTensor or type(requires_grad) is not bool:
         raise Break("SB016", _PARAMETER)
     require_plain(vm, _PARAMETER)
     with torch._C.DisableTorchFunction():
-        if flag and not (data.is_floating_point() or data.is_complex()) or data.is_inference():
+        if requires_grad and not (data.is_floating_point() or data.is_complex()) or data.is_inference():
             raise Break("SB016", _PARAMETER)
-        made = data.detach().requires_grad_(flag)
+        made = data.detach().requires_grad_(requires_grad)
     made._is_param = True
     vm.recorder.propagation.changed((data,))
-    vm.recorder.record("call_function", new_parameter, (data, flag), {}, made)
+    vm.recorder.record("call_function", new_parameter, (data, requires_grad), {}, made)
     vm.recorder.log.changes += 1
     return made
 
@@ -72,32 +67,29 @@ def _parameter(vm: VM, args: Any, kwargs: Any) -> Any:
 
 
 @rule(BackwardHook.setup_input_hook)
-def _setup_input(vm: VM, args: Any, kwargs: Any) -> Any:
-    if kwargs or len(args) != 2 or type(args[1]) is not tuple:
-        raise Break("SB016", _HOOK)
-    watch, given = args
-    attributes = instance_dict(watch)
-    if id(watch) in vm.heap.by_standin or attributes is None or id(watch) in vm.autograd.watches:
+def _setup_input(vm: VM, self: Any, args: Any) -> Any:
+    attributes = instance_dict(self)
+    if type(args) is not tuple or id(self) in vm.heap.by_standin or attributes is None \
+            or id(self) in vm.autograd.watches:
         raise Break("SB016", _HOOK)
     require_plain(vm, _HOOK)
     module = original_of(vm, attributes["module"])
     hooks, before = (tuple([original_of(vm, each) for each in vm.collect(attributes[name])])
                      for name in ("user_hooks", "user_pre_hooks"))
     node = vm.recorder.record("call_function", WatchModule(module, hooks, before), (), {}, None)
-    vm.autograd.watches[id(watch)] = (watch, node)
-    return watched(vm, watch, given, through_input)
+    vm.autograd.watches[id(self)] = (self, node)
+    return watched(vm, self, args, through_input)
 
 
 @rule(BackwardHook.setup_output_hook)
-def _setup_output(vm: VM, args: Any, kwargs: Any) -> Any:
-    if kwargs or len(args) != 2 or id(args[0]) not in vm.autograd.watches:
+def _setup_output(vm: VM, self: Any, args: Any) -> Any:
+    if id(self) not in vm.autograd.watches:
         raise Break("SB016", _HOOK)
-    watch, made = args
-    if type(made) is tuple:
-        return watched(vm, watch, made, through_output)
-    if is_a(made, tuple):
-        raise Break("SB016", f"{_HOOK} that returns a {type(made).__name__}")
-    return watched(vm, watch, (made,), through_output)[0]
+    if type(args) is tuple:
+        return watched(vm, self, args, through_output)
+    if is_a(args, tuple):
+        raise Break("SB016", f"{_HOOK} that returns a {type(args).__name__}")
+    return watched(vm, self, (args,), through_output)[0]
 
 
 def original_of(vm: VM, value: Any) -> Any:

@@ -14,7 +14,6 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.breaks import Break
-from stator.graph.metadata.propagation import ExactNeeded
 from stator.graph.record.subgraph import Subgraph
 from stator.graph.state.torch_state import without_grad
 from stator.guards.guard import is_constant
@@ -78,10 +77,7 @@ def traced_apply(vm: VM, application: Any, members: Any, as_outputs: Any) -> Any
     `members` calls a method of the class; `as_outputs` gives fakes the history that the node gives its results.
     """
     name = application.cls.__name__
-    if vm.recorder.propagation.enabled:  # which tensors share memory must be known
-        if vm.recorder.propagation.served:
-            raise ExactNeeded
-        vm.recorder.propagation.enabled = False
+    vm.recorder.propagation.require_exact()  # which tensors share memory must be known
     inputs, ctx = application.inputs, application.ctx
     with without_grad(vm.torch_state):
         try:

@@ -30,7 +30,7 @@ from stator.interp.calls.binding import function_defaults
 from stator.interp.frame import Continuation, Frame
 from stator.interp.lookup import find, mro_of
 from stator.interp.outside_objects import is_outside
-from stator.interp.rule_registry import rule
+from stator.interp.rule_registry import rule, suspending_rule
 from stator.interp.state.mechanisms import fingerprints
 from stator.interp.vm import VM
 from stator.library.torch.derivatives.autograd_function_graphs import Unusual, traced_apply
@@ -90,14 +90,11 @@ def set_grad(vm: VM, enabled: bool) -> None:
 
 
 def call_member(vm: VM, cls: type, name: str, args: tuple[Any, ...], cont: Any) -> None:
-    out: list[Any] = []
-    vm.sync(lambda: vm.load_attr(cls, name), out)
-    vm.call(out[0], args, {}, cont)
+    vm.call(vm.sync(lambda: vm.load_attr(cls, name)), args, {}, cont)
 
 
-@rule(torch.autograd.Function.__dict__["apply"].__func__)
-def _apply(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
-    cls, inputs = args[0], tuple(args[1:])
+@suspending_rule(torch.autograd.Function.__dict__["apply"].__func__)
+def _apply(vm: VM, cont: Any, cls: Any, *inputs: Any, **kwargs: Any) -> None:
     if kwargs:
         raise Break("SB016", f"{cls.__name__}.apply with keyword arguments")
     vm.recorder.refuse_tangents(f"{cls.__name__}.apply")
@@ -119,7 +116,7 @@ def _apply(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
 
 
 @rule(torch._C._FunctionBase.__new__)
-def _instance(vm: VM, args: Any, kwargs: Any) -> Any:
+def _instance(vm: VM, /, *args: Any, **kwargs: Any) -> Any:
     """`F().apply(x)`: instances are good for nothing else, and torch warns of them."""
     if not args or kwargs or not is_a(args[0], type) or torch.autograd.Function not in mro_of(args[0]):
         raise Break("SB016", "an autograd function in flight, made by the program")
@@ -140,9 +137,7 @@ def begun(vm: VM, cls: type, inputs: tuple[Any, ...]) -> Application:
 def traced(vm: VM, application: Application) -> Any:
     """One node over the graphs of forward and backward."""
     def members(name: str, args: tuple[Any, ...]) -> Any:
-        out: list[Any] = []
-        vm.sync(lambda: call_member(vm, application.cls, name, args, None), out)
-        return out[0]
+        return vm.sync(lambda: call_member(vm, application.cls, name, args, None))
 
     def as_outputs(tensors: tuple[Any, ...], constant: tuple[Any, ...]) -> Any:
         with torch._C.DisableTorchFunction():
@@ -258,6 +253,6 @@ def withdraw(recorder: Recorder, application: Application) -> tuple[set[int], bo
 
 
 @rule(torch._C._functorch.unwrap_if_dead)
-def _unwrap_if_dead(vm: VM, args: Any, kwargs: Any) -> Any:
+def _unwrap_if_dead(vm: VM, tensor: Any, /) -> Any:
     """No functorch transform is active in a trace, so no wrapper can have died in it."""
-    return args[0]
+    return tensor

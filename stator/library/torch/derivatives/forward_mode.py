@@ -16,7 +16,6 @@ from torch.autograd import forward_ad
 from torch.fx.node import has_side_effect
 
 from stator.breaks import Break
-from stator.graph.metadata.propagation import ExactNeeded
 from stator.interp.frame import Raised
 from stator.interp.rule_registry import rule
 from stator.interp.vm import VM
@@ -40,14 +39,11 @@ def require_known(vm: VM) -> None:
     if FORWARD in vm.turned_off or recorder.scope.enclosing is not None or vm.modes.active or recorder.classes \
             or recorder.wrappers.behind or torch.is_inference_mode_enabled():
         raise Break("SB016", FORWARD)
-    if recorder.propagation.enabled:
-        if recorder.propagation.served:
-            raise ExactNeeded
-        recorder.propagation.enabled = False
+    recorder.propagation.require_exact()
 
 
 @rule(ENTER)
-def _enter(vm: VM, args: Any, kwargs: Any) -> Any:
+def _enter(vm: VM) -> int:
     require_known(vm)
     try:
         level = C._enter_dual_level()
@@ -60,14 +56,12 @@ def _enter(vm: VM, args: Any, kwargs: Any) -> Any:
 
 
 @rule(EXIT)
-def _exit(vm: VM, args: Any, kwargs: Any) -> Any:
-    level = (*args, *kwargs.values())[0]
+def _exit(vm: VM, level: Any) -> None:
     if not vm.autograd.dual_levels or type(level) is not int or level != vm.autograd.dual_levels[-1]:
         raise Break("SB016", f"leaving a level of {FORWARD} that was not entered here")
     C._exit_dual_level(level=vm.autograd.dual_levels.pop())
     vm.recorder.region.tangents = bool(vm.autograd.dual_levels)
     vm.recorder.record("call_function", EXIT, (), {"level": level}, None)
-    return None
 
 
 def require_left(vm: VM) -> None:
@@ -76,21 +70,15 @@ def require_left(vm: VM) -> None:
 
 
 @rule(forward_ad._maybe_load_decompositions)
-def _load(vm: VM, args: Any, kwargs: Any) -> Any:
+def _load(vm: VM) -> None:
     with C.DisableTorchFunction():
         forward_ad._maybe_load_decompositions()  # once in a process
-    return None
 
 
-def _on_tensors(function: Any) -> Any:
-    def run(vm: VM, args: Any, kwargs: Any, cont: Any) -> None:
-        if not vm.autograd.dual_levels:
-            raise Break("SB016", f"{FORWARD}, entered before the call")
-        if any(type(value) is not FakeTensor for value in args):
-            raise Break("SB016", f"{FORWARD} of what is no tensor")
-        vm.give(vm.torch_call(function, args, kwargs), cont)
-    return run
-
-
-for _function in (MAKE, UNPACK):
-    rule(_function)(_on_tensors(_function))
+@rule(MAKE, UNPACK)
+def _on_tensors(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> Any:
+    if not vm.autograd.dual_levels:
+        raise Break("SB016", f"{FORWARD}, entered before the call")
+    if any(type(value) is not FakeTensor for value in args):
+        raise Break("SB016", f"{FORWARD} of what is no tensor")
+    return vm.torch_call(callee, args, kwargs)

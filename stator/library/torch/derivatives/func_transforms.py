@@ -100,11 +100,8 @@ def _replaced(args: tuple[Any, ...], fresh: Any, argnums: Any) -> tuple[Any, ...
 
 
 @rule(grad_and_value_impl)
-def _grad_and_value(vm: VM, args: Any, kwargs: Any) -> Any:
-    if kwargs or len(args) != 5:
-        raise Break("SB016", "torch.func.grad called in another way")
-    function, argnums, has_aux, inputs, named = args
-    inner = Differentiated(vm, "grad", function, tuple(inputs), dict(named), argnums, has_aux)
+def _grad_and_value(vm: VM, func: Any, argnums: Any, has_aux: Any, args: Any, kwargs: Any) -> Any:
+    inner = Differentiated(vm, "grad", func, tuple(args), dict(kwargs), argnums, has_aux)
     if inner.results != 1 or inner.outputs[0].dim() or pytree.tree_structure(0) != inner.out_spec:
         raise Break("SB016", "torch.func.grad of a function whose result is no scalar tensor")
     results = record(vm, grad_call(inner), inner.operands)
@@ -131,14 +128,12 @@ def grad_call(inner: Differentiated) -> Callable[..., Any]:
 
 
 @rule(_jvp_with_argnums)
-def _jvp(vm: VM, args: Any, kwargs: Any) -> Any:
-    function, primals, tangents = args[:3]
-    argnums = pytree.tree_map(specialise, args[3] if len(args) > 3 else kwargs.get("argnums"))
-    strict, has_aux = kwargs.get("strict", False), kwargs["has_aux"]
+def _jvp(vm: VM, func: Any, primals: Any, tangents: Any, argnums: Any, *, strict: Any = False, has_aux: Any) -> Any:
+    argnums = pytree.tree_map(specialise, argnums)
     if type(primals) is not tuple:
         raise Break("SB016", "torch.func.jvp with primals that are no tuple")
     vm.heap.expose_deep(tangents)
-    inner = Differentiated(vm, "jvp", function, primals, {}, argnums, has_aux)
+    inner = Differentiated(vm, "jvp", func, primals, {}, argnums, has_aux)
     flat, spec = pytree.tree_flatten(tangents)
     chosen = _slice_argnums(primals, argnums) if argnums is not None else primals
     if spec != pytree.tree_structure(chosen) or not all(type(value) is FakeTensor for value in flat):
@@ -165,10 +160,8 @@ def jvp_call(inner: Differentiated, strict: bool) -> Callable[..., Any]:
 
 
 @rule(_vjp_with_argnums)
-def _vjp(vm: VM, args: Any, kwargs: Any) -> Any:
-    function, *primals = args
-    has_aux = kwargs.get("has_aux", False)
-    inner = Differentiated(vm, "vjp", function, tuple(primals), {}, kwargs.get("argnums"), has_aux)
+def _vjp(vm: VM, func: Any, *primals: Any, argnums: Any = None, has_aux: Any = False) -> Any:
+    inner = Differentiated(vm, "vjp", func, primals, {}, argnums, has_aux)
     if draws_inside(inner.module):
         raise Break("SB016", "torch.func.vjp of a function that draws random numbers")
     results = record(vm, forward_call(inner), inner.operands)
@@ -211,12 +204,12 @@ def pull_back(vjp: Any, operands: tuple[Any, ...], cotangents: Any, retain_graph
 
 
 @rule(pull_back)
-def _pull_back(vm: VM, args: Any, kwargs: Any) -> Any:
-    vjp, operands, cotangents, *_ = args
+def _pull_back(vm: VM, vjp: Any, operands: Any, cotangents: Any, retain_graph: Any = True,
+               create_graph: Any = None) -> Any:
     vm.heap.expose_deep(cotangents)
     out_spec, spec = vjp.specs
     flat, given = pytree.tree_flatten(cotangents)
-    if given != out_spec or not all(type(value) is FakeTensor for value in flat) or kwargs.get("create_graph") is False:
+    if given != out_spec or not all(type(value) is FakeTensor for value in flat) or create_graph is False:
         raise Break("SB016", "the function that torch.func.vjp returned, called in another way")
     results = record(vm, vjp, (*operands, *flat))
     return pytree.tree_unflatten(list(results), spec)

@@ -7,7 +7,6 @@ have the same history, to learn which gradients there are.  Whatever goes wrong 
 
 from __future__ import annotations
 
-import inspect
 from typing import Any
 
 import torch
@@ -24,37 +23,32 @@ from stator.source import CallOf, Pinned
 from stator.strategy import Strategy
 
 _WHAT = "torch.autograd.grad inside captured code"
-_SIGNATURE = inspect.signature(torch.autograd.grad)
-_FLAGS = ("retain_graph", "create_graph", "only_inputs", "allow_unused", "is_grads_batched", "materialize_grads")
 
 
 @rule(torch.autograd.grad)
-def _grad(vm: VM, args: Any, kwargs: Any) -> Any:
+def _grad(vm: VM, outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: Any = None,
+          create_graph: Any = False, only_inputs: Any = True, allow_unused: Any = None, is_grads_batched: Any = False,
+          materialize_grads: Any = False) -> Any:
     if Strategy.GRADIENTS_INSIDE in vm.turned_off or vm.recorder.scope.enclosing is not None:
         raise Break("SB016", _WHAT)
     vm.recorder.refuse_tangents(_WHAT)
     hooked = any(hook is not None and hook.node is None for _, hook in vm.autograd.hooks.values())
     if vm.autograd.retained or vm.autograd.watches or vm.torch_state.hooks or hooked:
         raise Break("SB016", f"{_WHAT}, after retain_grad() or a hook was registered")
-    try:
-        given = _SIGNATURE.bind(*args, **kwargs)
-    except TypeError:
-        raise Break("SB016", f"{_WHAT}, with other arguments than it takes") from None
-    given.apply_defaults()
-    flags = {name: given.arguments[name] for name in _FLAGS}
-    if any(flag is not None and type(flag) is not bool for flag in flags.values()) or flags["is_grads_batched"] \
-            or not flags["only_inputs"]:
+    options = {"create_graph": create_graph, "allow_unused": allow_unused, "materialize_grads": materialize_grads}
+    if any(flag is not None and type(flag) is not bool
+           for flag in (retain_graph, only_inputs, is_grads_batched, *options.values())) \
+            or is_grads_batched or not only_inputs:
         raise Break("SB016", f"{_WHAT}, of batched gradients or with flags that are no constants")
-    outputs, inputs = (tensors_of(vm, given.arguments[name]) for name in ("outputs", "inputs"))
-    seeds = None if given.arguments["grad_outputs"] is None else tensors_of(vm, given.arguments["grad_outputs"], True)
+    outputs, inputs = tensors_of(vm, outputs), tensors_of(vm, inputs)
+    seeds = None if grad_outputs is None else tensors_of(vm, grad_outputs, True)
     if any(note.kept for note in vm.tensors.data.values()):
         raise Break("SB006", f"{_WHAT}, after an assignment to Tensor.data of a saved tensor",
                     turn_off=Strategy.DATA_ASSIGNMENTS)
     require_whole_history(vm, outputs)
-    options = {name: flags[name] for name in ("create_graph", "allow_unused", "materialize_grads")}
     result = gradients_of_fakes(vm, outputs, inputs, seeds, options)
     vm.recorder.record("call_function", torch.autograd.grad, (outputs, inputs, seeds),
-                       {"retain_graph": flags["retain_graph"], **options}, result)
+                       {"retain_graph": retain_graph, **options}, result)
     vm.recorder.log.changes += 1
     return result
 

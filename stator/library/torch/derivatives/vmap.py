@@ -24,20 +24,20 @@ from stator.shapes.symbolic_values import specialise
 
 
 @rule(vmap_impl)
-def _vmap(vm: VM, args: Any, kwargs: Any) -> Any:
-    function, in_dims, out_dims, randomness, chunk_size, *inputs = args
+def _vmap(vm: VM, func: Any, in_dims: Any, out_dims: Any, randomness: Any, chunk_size: Any, *inputs: Any,
+          **kwargs: Any) -> Any:
     for value in (in_dims, out_dims, inputs, chunk_size):
         vm.heap.expose_deep(value)
     in_dims, out_dims, chunk_size = pytree.tree_map(specialise, (in_dims, out_dims, chunk_size))
     if chunk_size is not None and type(chunk_size) is not int:
         raise Break("SB016", "vmap in chunks of a size that is no constant")
     witness = None if chunk_size is None else _witness(vm)
-    _, dims, flat, spec = vm.native_unhooked(_process_batched_inputs, (in_dims, tuple(inputs), function))
+    _, dims, flat, spec = vm.native_unhooked(_process_batched_inputs, (in_dims, inputs, func))
     mapped = [(value, dim) for value, dim in zip(flat, dims, strict=True) if dim is not None]
     with Subgraph(vm.recorder) as part:
         examples = [value if dim is None else _example(part, i, value, dim)
                     for i, (value, dim) in enumerate(zip(flat, dims, strict=True))]
-        result = vm.call_sync(function, pytree.tree_unflatten(examples, spec), kwargs)
+        result = vm.call_sync(func, pytree.tree_unflatten(examples, spec), kwargs)
         vm.heap.expose_deep(result)
         outputs, out_spec = pytree.tree_flatten(result)
         if not all(type(value) is FakeTensor for value in outputs):
