@@ -20,7 +20,7 @@ class BreakCode:
     """One way in which a program cannot be captured.
 
     `inherent` says that no tracer could capture it (the value exists only at run time); otherwise it is a
-    limit of Stator's own, which may go away.
+    limit of Stator, which a later version may remove.
     """
 
     code: str
@@ -190,7 +190,7 @@ register(
     remedy="write deep recursion as a loop, move long loops without tensors out of the compiled function, or exclude "
     "the function with stator.disable",
 )
-# SB012 is not given again: a break inside a callback of C code is told by its own cause.
+# SB012 is retired: a break inside a callback of C code has the code of its own cause.
 register(
     "SB013",
     "impure read",
@@ -260,7 +260,7 @@ register(
 )
 register(
     "SB022",
-    "change of Stator's own settings",
+    "change of Stator settings",
     cause="captured code changes or reads how compiled functions behave in the whole process",
     example="with stator.set_stance('force_eager'): ...",
     remedy="set the stance outside the compiled function",

@@ -18,12 +18,12 @@ FOLDER = Path(__file__).resolve().parents[2] / "docs" / "breaks"
 
 def page(row: BreakCode) -> str:
     """One code, explained."""
-    kind = ("Inherent: what the program asks for exists only at run time, or the program asked for the break."
-            if row.inherent else "A limit of Stator's own, which may go away.")
+    kind = ("Inherent: the value exists only at run time, or the program requested the break."
+            if row.inherent else "A limit of Stator. A later version may remove it.")
     example = "\n".join(f"    {line}" for line in row.example.splitlines())
     return (f"# {row.code}: {row.title}\n\n{sentence(row.cause)}\n\n## Example\n\n{example}\n\n"
             f"## What to do\n\n{sentence(row.remedy)}\n\n## Kind\n\n{kind}\n\n"
-            f"What runs eagerly is this one instruction; what is before and after it is captured "
+            f"This one instruction runs natively. Stator captures the code before and after it "
             f"([graph breaks](../graph-breaks.md)).\n")
 
 
@@ -33,7 +33,7 @@ def sentence(text: str) -> str:
 
 def index(rows: list[BreakCode]) -> str:
     lines = ["# Break codes", "", "Written by `python -m stator.report.breaks_docs` from `stator/breaks.py`.", "",
-             "| code | what happened | inherent |", "|---|---|---|"]
+             "| code | title | inherent |", "|---|---|---|"]
     lines += [f"| [{row.code}]({row.code}.md) | {row.title} | {'yes' if row.inherent else 'no'} |" for row in rows]
     return "\n".join(lines) + "\n"
 
