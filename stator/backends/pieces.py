@@ -169,7 +169,7 @@ def settings_kept(nodes: Iterable[fx.Node]) -> Iterator[None]:
 def _find_ends(step: Piece, number: int, place: dict[fx.Node, int]) -> None:
     for node in step.nodes:
         if node.meta.get("unbacked_bindings"):
-            raise InOnePiece("a seam beside numbers that only the graph knows")
+            raise InOnePiece("a seam beside unbacked symbols")
         for each in node.all_input_nodes:
             if each.op != "get_attr" and place.get(each) != number and each not in step.inputs:
                 step.inputs.append(each)

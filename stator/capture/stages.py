@@ -388,6 +388,6 @@ def internal_failure(site: CallSite, error: BaseException) -> None:
     if site.settings.strict or site.settings.fullgraph:
         raise InternalError(f"capturing {site.name} failed: {type(error).__name__}: {error}") from error
     if site.eager.failures == 1:
-        warnings.warn(f"stator: capturing {site.name} failed by a bug of Stator's ({type(error).__name__}: {error}); "
+        warnings.warn(f"stator: capturing {site.name} failed by a bug in Stator ({type(error).__name__}: {error}); "
                       "the call runs eagerly. STATOR_STRICT=1 raises it.", RuntimeWarning, stacklevel=5)
     return None

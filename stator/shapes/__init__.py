@@ -1,1 +1,1 @@
-"""Symbolic values: sizes and numbers that a compiled call leaves open, and numbers that only the graph knows."""
+"""Symbolic values: sizes and numbers of a call as backed symbols, and unbacked symbols of the graph."""

@@ -92,8 +92,8 @@ def has_unbacked(tree: Any) -> bool:
 
 
 def data_dependent(expression: Any, what: str = "") -> Break:
-    """The break at a number that only the graph knows."""
-    detail = f"{what or 'a number'} that only the graph knows ({expression})"
+    """The break at an unbacked symbol."""
+    detail = f"{what or 'a number'} that is unbacked ({expression})"
     return Break("SB003", detail, condition=expression)
 
 
@@ -117,10 +117,10 @@ def unread(value: Any, what: str = "") -> Break:
 def unread_class(cls: type, what: str = "") -> Break:
     """The same, for the class of a stand-in."""
     if cls is DeferredText:
-        return Break("SB003", "text made of a number that only the graph knows")
+        return Break("SB003", "text made of an unbacked number")
     kind = PYTHON_TYPES[cls].__name__
     if cls in HELD_TYPES:
-        return Break("SB003", f"{what or 'an instruction'} of a numpy.{kind} that only the graph knows")
+        return Break("SB003", f"{what or 'an instruction'} of a numpy.{kind} that is unbacked")
     return Break("SB024", f"{what or 'an instruction'} of a {kind} that changes from call to call", varying=True)
 
 

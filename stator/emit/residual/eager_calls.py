@@ -136,7 +136,7 @@ def check_ending(compiled: Any, error: BaseException | None, traceback: Any) -> 
                                   or cause.is_preceded_by(error, traceback)):
             return
         found = "does not raise" if error is None else f"raises {ExpectedError.of(error, traceback)} instead"
-        text = f"stator: the capture of {site.name} ended in {cause}, and the program {found}: a bug of Stator's " \
+        text = f"stator: the capture of {site.name} ended in {cause}, and the program {found}: a bug in Stator's " \
                "capture. The call was made eagerly, as every such call will be."
         wrong = InternalError(text)
         events.emit(events.InternalFailure(site.name, wrong))

@@ -38,14 +38,14 @@ def load_held_attr(vm: VM, scalar: Any, name: str, cont: Any) -> None:
         return vm.give(scalar, cont) if name != "imag" else vm.give(cls(0), cont)
     method = getattr(cls, name, None)
     if id(method) not in TAKES_GRAPH_SCALARS:
-        raise Break("SB003", f"{name} of a numpy.{cls.__name__} that only the graph knows")
+        raise Break("SB003", f"{name} of a numpy.{cls.__name__} that is unbacked")
     vm.give(types.MethodType(method, scalar), cont)
 
 
 def number_of(vm: VM, scalar: Any) -> Any:
     """The Python number of a scalar, as torch takes it for one."""
     if scalar.python_type is numpy.bool_ or issubclass(scalar.python_type, numpy.complexfloating):
-        raise Break("SB003", f"a numpy.{scalar.python_type.__name__} that only the graph knows, given to torch")
+        raise Break("SB003", f"a numpy.{scalar.python_type.__name__} that is unbacked, given to torch")
     return item_of(vm, scalar.tensor)
 
 

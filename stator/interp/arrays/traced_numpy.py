@@ -323,7 +323,7 @@ def _refuse_differing(ufunc: Any, inputs: Any, types: Any) -> None:
     if "c" in kinds and id(ufunc) in torch_forms.NOT_COMPLEX:
         raise Break("SB003", f"{ufunc.__name__} of complex numbers")
     if kinds <= set("biu") and id(ufunc) in torch_forms.DIVIDES and not (type(inputs[1]) is int and inputs[1] > 0):
-        raise Break("SB003", f"{ufunc.__name__} of integers by what only the graph knows")
+        raise Break("SB003", f"{ufunc.__name__} of integers by an unbacked number")
 
 
 def _operand(vm: VM, ufunc: Any, value: Any, dtype: Any, place: int) -> Any:
@@ -331,7 +331,7 @@ def _operand(vm: VM, ufunc: Any, value: Any, dtype: Any, place: int) -> Any:
     cls = type(value)
     if cls is torch.SymFloat or cls is torch.SymInt:
         if place != 1 or id(ufunc) not in torch_forms.TAKES_NUMBERS:
-            raise Break("SB003", f"{ufunc.__name__} of a number that only the graph knows")
+            raise Break("SB003", f"{ufunc.__name__} of an unbacked number")
         return value
     if cls in (int, float, bool, complex) or cls in SCALARS:
         number = value if cls in CONSTANT_TYPES else value.item()
@@ -375,7 +375,7 @@ def _get_item(vm: VM, array: Any, key: Any) -> Any:
     if any(type(part) in HELD_TYPES for part in parts) and all(
             type(part) in HELD_TYPES or _is_basic(part) for part in parts):
         if len(parts) != array.ndim or any(type(part) not in (int, *HELD_TYPES) for part in parts):
-            raise Break("SB003", "a view of an array, at a place that only the graph knows")
+            raise Break("SB003", "a view of an array, at an unbacked index")
         parts = tuple(item_of(vm, part.tensor) if type(part) in HELD_TYPES else part for part in parts)
         return get_tensor_item(vm, _tensor(vm, array), parts)
     if _is_basic(key):
@@ -423,7 +423,7 @@ def _set_item(vm: VM, array: Any, key: Any, value: Any) -> None:
     if any(type(part) in HELD_TYPES for part in parts) and not any(map(_is_mask, parts)):
         numbers = tuple(item_of(vm, part.tensor) if type(part) in HELD_TYPES else part for part in parts)
         if not all(type(part) is torch.SymInt or _is_basic(part) for part in numbers):
-            raise Break("SB003", "an index that only the graph knows beside an index array")
+            raise Break("SB003", "an unbacked index beside an index array")
         return set_tensor_item(vm, target, numbers, given)
     if any(map(_is_mask, parts)) and not (given.dim() == 0 and type(key) is numpy.ndarray):
         raise Break("SB004", "a mask as the place of several values in an array that is the memory of a tensor")
@@ -465,7 +465,7 @@ def _require_alike(outcome: Any, computed: Any, name: str) -> Any:
     if type(computed) is not FakeTensor:
         raise Break("SB003", f"{name} of an array that is the memory of a tensor")
     if any(map(is_unbacked, computed.shape)):
-        raise Break("SB003", f"{name} of an array, of a size that only the graph knows")
+        raise Break("SB003", f"{name} of an array of unbacked size")
     if outcome.shape == () and tuple(computed.shape) == (1,):  # as torch._numpy gives a median
         computed = computed.reshape(())
     if tuple(computed.shape) != outcome.shape or computed.dtype != torch_dtype(outcome.dtype):

@@ -81,7 +81,7 @@ def test_a_guard_that_is_wrong_is_still_a_bug(monkeypatch: pytest.MonkeyPatch) -
             self.check = lambda bound: 0
 
     monkeypatch.setattr(stages._core, "GuardProgram", Rejecting)
-    with events.record() as log, pytest.warns(RuntimeWarning, match="bug of Stator's"):
+    with events.record() as log, pytest.warns(RuntimeWarning, match="bug in Stator"):
         assert stator.compile(scaled, backend="eager")(X).tolist() == [10, 10]
     assert any(isinstance(event, events.InternalFailure) for event in log)
 

@@ -173,4 +173,4 @@ def held_scalar(x: Any, n: Any) -> Any:
 def test_a_break_names_what_asks_for_a_number_of_the_graph() -> None:
     seen = compare(held_scalar, [(X, numpy.int64(each)) for each in (3, 4, 5)])
     causes = {event.cause for event in seen.of(events.GraphBreak)}
-    assert "resource.getrlimit of a numpy.int64 that only the graph knows" in causes
+    assert "resource.getrlimit of a numpy.int64 that is unbacked" in causes
