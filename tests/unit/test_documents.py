@@ -1,4 +1,4 @@
-"""The pages for newcomers do as they say: the Python blocks of each page run in order, in one namespace, in a fresh process."""
+"""Documents hold: Python blocks run, named files and functions exist, every page is listed, prose keeps to the rules."""
 
 from __future__ import annotations
 
@@ -37,3 +37,72 @@ def test_a_wrong_block_is_noticed() -> None:
     done = run("page.md", "```python\nx = 1\n```\n```python\nassert x == 2\n```\n")
     assert done.returncode == 1
     assert 'page.md", line 5' in done.stderr
+
+
+# ---------------------------------------------------------------------- names
+
+DOCS = ROOT / "docs"
+WRITTEN = sorted(path for path in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *DOCS.rglob("*.md")] if path.name != "native.md")
+SOURCES = [path for folder in ("stator", "csrc", "tests", "tools", "benchmarks") for path in (ROOT / folder).rglob("*")]
+NAMED_FILE = re.compile(r"`([\w./-]+\.(?:py|cpp|c|h))(?::(\w+))?`")
+DISCOURAGED = re.compile(r"of the program's|of the user's|of Stator's| (?:is|are) (?:told|asked)\b|that only the graph knows|^What ", re.M)
+
+
+def found_file(name: str) -> Path | None:
+    """A path from the root, from stator/ or from csrc/; a bare name may be that of any file."""
+    candidates = [root / name for root in (ROOT, ROOT / "stator", ROOT / "csrc")]
+    named = [path for path in SOURCES if path.name == name] if "/" not in name else []
+    return next((path for path in [*candidates, *named] if path.is_file()), None)
+
+
+def missing_names(text: str) -> list[str]:
+    """Files that do not exist, and functions that their file does not define."""
+    missing = []
+    for name, function in NAMED_FILE.findall(text):
+        path = found_file(name)
+        if path is None:
+            missing.append(name)
+        elif function and not re.search(rf"\b(?:def|class) {function}\b|^\S.*\b{function}\(", path.read_text(), re.M):
+            missing.append(f"{name}:{function}")
+    return missing
+
+
+@pytest.mark.parametrize("page", WRITTEN, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_named_files_and_functions_exist(page: Path) -> None:
+    assert missing_names(page.read_text()) == []
+
+
+def test_a_missing_file_or_function_is_noticed() -> None:
+    text = "`stator/gone.py`, `interp/machine.py:gone`, `gone.cpp`, `interp/suspend.py:plan_stop`"
+    assert missing_names(text) == ["stator/gone.py", "interp/machine.py:gone", "gone.cpp"]
+
+
+def test_layout_puts_files_in_their_rooms() -> None:
+    table = (DOCS / "layout.md").read_text().partition("## Inside the large rooms")[2].partition("\n## ")[0]
+    room, missing = "", []
+    for line in table.splitlines()[4:]:
+        first, files = line.split("|")[1:3] if line.startswith("|") else ("", "")
+        room = first.strip(" `") or room
+        missing += [f"{room}{name}" for name, _ in NAMED_FILE.findall(files) if not (ROOT / "stator" / room / name).is_file()]
+    assert room == "cache/" and missing == []
+
+
+def test_layout_answers_where_mechanisms_are() -> None:
+    """Each answer names at most two files."""
+    table = (DOCS / "layout.md").read_text().partition("## Where is ...?")[2]
+    rows = [line for line in table.splitlines() if line.startswith("|") and "?" in line]
+    assert len(rows) >= 20
+    for row in rows:
+        assert 1 <= len({name for name, _ in NAMED_FILE.findall(row)}) <= 2, row
+
+
+def test_index_lists_every_page_and_decision() -> None:
+    listed = set(re.findall(r"\]\(([^)]+)\)", (DOCS / "index.md").read_text()))
+    pages = {path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md")}
+    assert {page for page in pages - listed if not page.startswith("breaks/SB")} == {"index.md"}
+
+
+@pytest.mark.parametrize("page", [path for path in WRITTEN if path.name != "trust.md" and path.parent.name != "decisions"],
+                         ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_prose_keeps_to_the_rules(page: Path) -> None:
+    assert DISCOURAGED.findall(page.read_text()) == []
