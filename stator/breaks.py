@@ -19,7 +19,7 @@ from stator.strategy import Strategy
 class BreakCode:
     """One way in which a program cannot be captured.
 
-    `inherent` says that no tracer could capture it (the value exists only at run time); otherwise it is a
+    `inherent`: no tracer can capture it (the value exists only at run time); otherwise it is a
     limit of Stator, which a later version may remove.
     """
 
@@ -117,7 +117,7 @@ register(
     "data-dependent branch",
     cause="a branch depends on the value of a tensor, which exists only when the graph runs",
     example="if x.sum() > 0: ...",
-    remedy="choose between values with torch.where, between computations with torch.cond, or let both ways be captured "
+    remedy="choose between values with torch.where, between computations with torch.cond, or capture both ways "
     "with options={'capture_control_flow': True}",
     inherent=True,
 )
@@ -142,7 +142,7 @@ register(
     "opaque outside object",
     cause="an object made outside the captured code has state that Python cannot see and no guard can cover",
     example="handle = ext.Handle(); stator.compile(lambda x: x * handle.scale)",
-    remedy="read what is needed from the object beforehand and pass that in",
+    remedy="read the needed values from the object beforehand and pass them in",
 )
 register(
     "SB006",
@@ -161,7 +161,7 @@ register(
 register(
     "SB008",
     "frame inspection",
-    cause="the program looks at interpreter frames, which do not exist in the compiled function",
+    cause="the program reads interpreter frames, which do not exist in the compiled function",
     example="sys._getframe(), inspect.stack(), inspect.currentframe()",
     remedy="pass the information as an argument, or exclude the function with stator.disable",
 )
@@ -183,9 +183,9 @@ register(
 )
 register(
     "SB011",
-    "beyond what the interpreter follows",
-    cause="the bytecode holds an instruction that the interpreter declines, or calls and loops go on longer than it "
-    "follows them (900 nested calls; 100,000 loop iterations, stator.config.capture_iteration_limit)",
+    "limit of the interpreter",
+    cause="the bytecode holds an instruction that the interpreter declines, or exceeds its limits "
+    "(900 nested calls; 100,000 loop iterations, stator.config.capture_iteration_limit)",
     example="def count(x, n): return x if n == 0 else count(x + 1, n - 1)   # n = 950",
     remedy="write deep recursion as a loop, move long loops without tensors out of the compiled function, or exclude "
     "the function with stator.disable",
@@ -194,7 +194,7 @@ register(
 register(
     "SB013",
     "impure read",
-    cause="the program reads something that changes from call to call without any object showing it",
+    cause="the program reads a value that changes from call to call and that no guard can cover",
     example="time.time(), os.environ['N'], random.choice(names)",
     remedy="read it outside the compiled function and pass it in",
     inherent=True,
@@ -256,7 +256,7 @@ register(
     "recompile limit reached",
     cause="a function was compiled as often as its recompile_limit allows, and none of the entries fits the call",
     example="stator.compile(f, recompile_limit=8), called with nine different sizes or constants",
-    remedy="make what changes from call to call a tensor or a dynamic size, or raise recompile_limit",
+    remedy="turn the changing value into a tensor or a dynamic size, or raise recompile_limit",
 )
 register(
     "SB022",
@@ -277,17 +277,17 @@ register(
 register(
     "SB024",
     "value that changes from call to call",
-    cause="a str, function or container at this place had a new value so often that it is no longer baked in; the "
-    "instruction that looks at it runs natively, and what follows is captured",
+    cause="a str, function or container at this place changed too often to be a constant; the "
+    "instruction that reads it runs natively, and the code after it is captured",
     example="def f(x, name): return x + len(name)   # called with nine different names",
-    remedy="hand the function what it needs of the value (a number, a tensor), or raise recompile_limit",
+    remedy="pass the needed part of the value (a number, a tensor), or raise recompile_limit",
 )
 register(
     "SB025",
     "no capture now",
     cause="the process is in a state in which no call is captured, or another thread keeps changing a fact",
     example="builtins.len = my_len; compiled(x)",
-    remedy="put Python's own functions back, call the function outside torch.jit.trace, or let no other thread change "
-    "what it reads",
+    remedy="restore the builtins, call the function outside torch.jit.trace, or let no other thread change "
+    "the values it reads",
     inherent=True,
 )
