@@ -70,7 +70,7 @@ class Substitute:
 class Compiled:
     """What a compiled callable was made from.
 
-    `original` is what the user gave; `traced` is the function or bound method that the pipeline captures,
+    `original` is what the user gave; `traced` is the function or bound method that `capture` traces,
     which the interpreter may inline in place of the compiled callable.
     """
 

@@ -5,8 +5,8 @@
     @set_stance("fail_on_recompile")             during every call of a function
     with set_stance(force_backend="eager"): ...  whatever backend functions were compiled for
 
-In: a stance by name.  Out: `current()`, which the pipeline asks at every miss; "force_eager" is known to the
-entry objects themselves, because it must stop hits as well.  Who holds entries hears of a forced backend.
+In: a stance by name.  Out: `current()`, which `capture` reads at every miss; "force_eager" is known to the
+entry objects themselves, because it must stop hits as well.  Listeners that hold entries get a forced backend.
 """
 
 from __future__ import annotations

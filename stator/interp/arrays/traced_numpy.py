@@ -5,7 +5,7 @@ arguments.  Out: what numpy would give: an array on the memory of a tensor of th
 
 numpy itself says what the result looks like.  It is called on the stand-ins, whose contents mean nothing: whether a
 scalar or an array comes back, of which type and shape, of whose memory it is a view, and what numpy refuses.  torch
-computes the values (`numpy_forms`); a form that does not come to the same type and shape is a break.
+computes the values (`torch_forms`); a form that does not come to the same type and shape is a break.
 """
 
 from __future__ import annotations

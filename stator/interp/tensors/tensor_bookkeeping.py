@@ -2,7 +2,7 @@
 
     x.is_leaf                 ->  the fake's answer, guarded where x comes from outside
     x.grad = None             ->  noted; the residual assigns it
-    x.data = y                ->  noted (see data_notes)
+    x.data = y                ->  noted (see data_assignments)
     x.requires_grad_()        ->  a node, where the leaf stays in the graph; else a break: compilers return none
                                   of a leaf from outside a note (see grad_flags)
 """

@@ -1,7 +1,7 @@
 """Rules for the defaults of the process: the device of new tensors, deterministic algorithms, the default tensor type.
 
 A default device is played by the recorder, and set for real by the residual; the others are settings of torch's like
-those of rules_settings.
+those of settings.
 """
 
 from __future__ import annotations

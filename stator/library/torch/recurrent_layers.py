@@ -32,7 +32,7 @@ def _recurrent(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> Any:
 
 
 def can_be_cut(vm: VM) -> bool:
-    """Whether the graph's compiler may get two pieces of it instead of this call (see rules_seams.require_plain)."""
+    """Whether the graph's compiler may get two pieces of it for this call (see autograd_boundaries.require_plain)."""
     recorder = vm.recorder
     if recorder.backend.in_order or not (recorder.backend.may_be_cut or torch._C._is_any_autocast_enabled()):
         return False
