@@ -63,6 +63,8 @@ class Stop:
     varying: bool = False  # an instruction looked at a value that was handed around unread
     condition: object = None  # of a data-dependent break: a sympy expression
     why: str = ""  # why a branch was not captured, for the branch around it
+    untouched: bool = False  # raised before the instruction changed anything but its own operands
+    restored: bool = False  # the operands are on the stack again: the frame stands before the instruction
 
 
 class Break(BaseException):

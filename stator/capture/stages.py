@@ -339,6 +339,8 @@ def stopped(site: CallSite, done: Trace, stop: Break, bound: tuple[Any, ...]) ->
         done.vm, done.frame, stop.stop.leave, stop.stop.outermost)
     if step is not None:
         try:
+            if rewind(done, stop, step):
+                return finish_break(site, done, stop, event, bound, time.perf_counter())
             again = trace(lambda vm: site.begin(vm, bound), step, stop)
             try:
                 if again.stop is stop and again.frame is not None and again.vm.steps == step:
@@ -353,6 +355,16 @@ def stopped(site: CallSite, done: Trace, stop: Break, bound: tuple[Any, ...]) ->
                 other.filename, other.line, other.stack = stop.filename, stop.line, stop.stack
             stop = other
     return install_eager(site, done, bound, stop)
+
+
+def rewind(done: Trace, stop: Break, step: int) -> bool:
+    """Put a trace back before the instruction that broke; False where that instruction may have changed something."""
+    vm, frame = done.vm, done.frame
+    if not stop.stop.restored or done.stop is not stop or frame is None or not frame.step == step == vm.steps - 1:
+        return False
+    frame.ip -= 1
+    vm.steps = step
+    return True
 
 
 def finish_break(site: CallSite, done: Trace, stop: Break, event: events.GraphBreak, bound: tuple[Any, ...],

@@ -14,14 +14,14 @@ def refuse_disabled(fn: Any) -> None:
     mark = marks.disabled_mark(fn)
     if mark is not None:
         reason = f": {mark.reason}" if mark.reason else ""
-        raise Break("SB010", f"{fn.__qualname__} is disabled{reason}")
+        raise Break("SB010", f"{fn.__qualname__} is disabled{reason}", untouched=True)
     refuse_disallowed(fn)
 
 
 def refuse_disallowed(fn: Any) -> None:
     """Break at what the user has marked with torch's disallow_in_graph; that may be an operation."""
     if torch_marks.is_disallowed(fn):
-        raise Break("SB010", f"{fn.__name__} is not allowed in graphs")
+        raise Break("SB010", f"{fn.__name__} is not allowed in graphs", untouched=True)
 
 
 def is_marked(fn: Any) -> bool:

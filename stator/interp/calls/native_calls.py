@@ -24,7 +24,7 @@ from stator.heap.box import Box
 from stator.heap.identity_facts import note_asked, note_compared, note_made
 from stator.heap.iterators.peekable_iterators import is_known_ahead
 from stator.host.value_kinds import is_a, module_of
-from stator.interp.calls.marked_functions import is_marked, refuse_disallowed
+from stator.interp.calls.marked_functions import is_marked, refuse_disabled, refuse_disallowed
 from stator.interp.calls.native_warnings import WARNING_TYPES, call_heard
 from stator.interp.frame import UNBOUND, Frame, Raised
 from stator.interp.iteration import polyfills
@@ -82,14 +82,16 @@ class NativeCaller(Machine):
         every = args if descriptor is fn else (receiver, *args)
         if self.run_loop(descriptor, tuple(every), kwargs, cont):
             return
+        symbolic = symbolic_numbers.concern(self, every, kwargs)
+        row = lookup(fn)
+        if not symbolic:
+            refuse_row(fn, row)
         if every:
             self.heap.note_write(every[0])  # perhaps
-        symbolic = symbolic_numbers.concern(self, every, kwargs)
         if symbolic:
             answer = symbolic_numbers.call(self, descriptor, every, kwargs)
             if answer is not MISSING:
                 return self.give(answer, cont)
-        row = lookup(fn)
         self.admit(fn, row, every)
         if types.GeneratorType in map(type, args) and row.cls is not NativeClass.PURE_SHELL:
             args = tuple([self.walked(value) if type(value) is types.GeneratorType else value for value in args])
@@ -178,24 +180,17 @@ class NativeCaller(Machine):
 
     def admit(self, fn: Any, row: Any, args: Any) -> None:
         """Default deny: only listed C callables run while tracing."""
-        if row is None:
-            raise Break("SB001", f"{describe_callable(fn)} is not in the native table")
-        cls = row.cls
-        if cls in _RUNNABLE:
-            if type(fn) is types.BuiltinFunctionType and row.obj is not fn and self.heap.is_opaque(fn):
-                raise Break("SB005", f"{name_of(row)} of an object from outside")  # bound to the user's own
-            if args and row.mutates and self.heap.is_opaque(args[0]):
-                raise Break("SB006", f"{name_of(row)} of an object from outside")
-            if args and (type(fn) is types.MethodDescriptorType or fn is itertools.tee):
-                self.refuse_copies(fn, args[0])
-            if row.depends is not None:
-                names = tuple([value for value in args if type(value) is str])
-                source = CallOf(Pinned(row.depends), tuple([Pinned(name) for name in names]))
-                self.heap.guard(source, Kind.FRESH_CALL, row.depends(*names))
-            return
-        if cls is NativeClass.SPECIAL or cls is NativeClass.WRAPPER or cls is NativeClass.OUTSIDE_REF:
-            raise Break("SB001", f"{name_of(row)} needs a rule of the interpreter that does not exist yet")
-        raise Break(row.code or "SB001", f"{name_of(row)}: {row.why}" if row.why else name_of(row))
+        refuse_row(fn, row)
+        if type(fn) is types.BuiltinFunctionType and row.obj is not fn and self.heap.is_opaque(fn):
+            raise Break("SB005", f"{name_of(row)} of an object from outside")  # bound to the user's own
+        if args and row.mutates and self.heap.is_opaque(args[0]):
+            raise Break("SB006", f"{name_of(row)} of an object from outside")
+        if args and (type(fn) is types.MethodDescriptorType or fn is itertools.tee):
+            self.refuse_copies(fn, args[0])
+        if row.depends is not None:
+            names = tuple([value for value in args if type(value) is str])
+            source = CallOf(Pinned(row.depends), tuple([Pinned(name) for name in names]))
+            self.heap.guard(source, Kind.FRESH_CALL, row.depends(*names))
 
     def refuse_copies(self, fn: Any, value: Any) -> None:
         """A method of an iterator from outside: one that has no stand-in of its class would move the user's own.
@@ -476,6 +471,32 @@ _SLOTS = (types.WrapperDescriptorType, types.MethodDescriptorType)
 _RUNNABLE = {NativeClass.PURE_SHELL, NativeClass.PURE, NativeClass.PURE_DEEP, NativeClass.MUTATES, NativeClass.ITERATOR}
 _RESUMABLE = {types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType}
 _PYTHON_CALLABLES = {types.FunctionType, types.MethodType, type(None)}
+
+
+def refuse_row(fn: Any, row: Any) -> None:
+    """Break at a C callable without a row, or with one that does not let it run; nothing was looked at yet."""
+    if row is None:
+        raise Break("SB001", f"{describe_callable(fn)} is not in the native table", untouched=True)
+    cls = row.cls
+    if cls in _RUNNABLE:
+        return
+    if cls is NativeClass.SPECIAL or cls is NativeClass.WRAPPER or cls is NativeClass.OUTSIDE_REF:
+        raise Break("SB001", f"{name_of(row)} needs a rule of the interpreter that does not exist yet", untouched=True)
+    raise Break(row.code or "SB001", f"{name_of(row)}: {row.why}" if row.why else name_of(row), untouched=True)
+
+
+def refuse_unlisted(fn: Any) -> None:
+    """Break at a callable that is refused whatever its arguments are, before they are looked at."""
+    if type(fn) is types.MethodType:
+        fn = fn.__func__
+    if type(fn) is types.FunctionType:
+        if is_marked(fn) and id(fn) not in RULES:
+            refuse_disabled(fn)
+    elif type(fn) in C_CALLABLES:
+        descriptor = receiver_split(fn)[0]
+        if id(descriptor) not in RULES and id(fn) not in RULES and not torch_leaf(descriptor) and not torch_leaf(fn) \
+                and not is_marked(fn) and lookup(fn) is None and polyfills.plan(descriptor, (), None) is None:
+            refuse_row(fn, None)
 
 
 def describe_callable(fn: Any) -> str:

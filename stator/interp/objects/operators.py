@@ -442,7 +442,7 @@ def tensor_truth(vm: VM, value: Any) -> bool:
     if known is None:
         known = vm.recorder.known.of_scalar(value)
     if known is UNKNOWN:
-        raise Break("SB002", "the truth of a tensor")
+        raise Break("SB002", "the truth of a tensor", untouched=not vm.policy.capture_control_flow)
     return bool(known)
 
 

@@ -9,6 +9,7 @@ import numpy
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
+from stator.breaks import Break
 from stator.code.instruction import Instruction
 from stator.code.opcodes import LOOP_END_SKIP, NULL_LAST
 from stator.heap.box import Box
@@ -18,6 +19,7 @@ from stator.host.value_kinds import is_a, name_in_errors
 from stator.interp.branches.assertions import take_for_granted
 from stator.interp.branches.captured_branches import capture_branch, truth_as_symbol
 from stator.interp.calls.call_protocol import looks_itself
+from stator.interp.calls.native_calls import refuse_unlisted
 from stator.interp.deferred_values import text_piece
 from stator.interp.frame import NULL, Continuation, Frame, Raised
 from stator.interp.iteration import polyfills
@@ -194,7 +196,11 @@ def pop_jump(vm: VM, frame: Frame, instr: Instruction, jump_if: bool) -> None:
             granted = take_for_granted(vm, frame, instr, value, jump_if)
             if granted is None and capture_branch(vm, frame, instr, value, jump_if):
                 return
-        holds = operators.truth(vm, value) if granted is None else granted
+        try:
+            holds = operators.truth(vm, value) if granted is None else granted
+        except Break as stop:
+            stop.stop.restored = stop.stop.untouched and vm.frame is frame and granted is None
+            raise
     if holds is jump_if:
         frame.ip = instr.target
     frame.stack.pop()
@@ -276,44 +282,74 @@ def KW_NAMES(vm: VM, frame: Frame, instr: Instruction) -> None:
 @op
 def CALL(vm: VM, frame: Frame, instr: Instruction) -> None:
     names, frame.kwnames = frame.kwnames, ()
-    call(vm, frame, instr.arg, names)
+    try:
+        call(vm, frame, instr.arg, names)
+    except Break as stop:
+        if stop.stop.restored and vm.frame is frame:
+            frame.kwnames = names
+        raise
 
 
 @op
 def CALL_KW(vm: VM, frame: Frame, instr: Instruction) -> None:
-    call(vm, frame, instr.arg, frame.stack.pop())
+    names = frame.stack.pop()
+    try:
+        call(vm, frame, instr.arg, names)
+    except Break as stop:
+        if stop.stop.restored and vm.frame is frame:
+            frame.stack.append(names)
+        raise
 
 
 def call(vm: VM, frame: Frame, count: int, names: tuple[str, ...]) -> None:
     """Call what lies below `count` arguments: (NULL, function), (function, NULL) or (function, receiver)."""
     stack = frame.stack
     args = take(stack, count)
-    receiver, function = stack.pop(), stack.pop()
+    second, first = stack.pop(), stack.pop()
     kwargs = None
     if names:
         kwargs = dict(zip(names, args[-len(names):], strict=True))
         del args[-len(names):]
-    if function is NULL:
-        function, receiver = receiver, NULL
-    look_at_arguments(function, args, kwargs)
-    if receiver is not NULL:
-        args.insert(0, receiver)
-    vm.call(function, args, kwargs)
+    function, receiver = (second, NULL) if first is NULL else (first, second)
+    forced = False
+    try:
+        forced = look_at_arguments(function, args, kwargs)
+        if receiver is not NULL:
+            args.insert(0, receiver)
+        vm.call(function, args, kwargs)
+    except Break as stop:
+        if stop.stop.untouched and not forced and vm.frame is frame and is_plain_call(vm):
+            given = args[len(args) - count + len(names):]
+            stack += first, second, *given, *(kwargs or {}).values()
+            stop.stop.restored = True
+        raise
 
 
-def look_at_arguments(function: Any, args: list[Any], kwargs: dict[str, Any] | None) -> None:
-    """An interpreted function looks at its arguments itself, if it does; everybody else gets them forced."""
+def is_plain_call(vm: VM) -> bool:
+    """Whether nothing stands between a call and its function: no mode, no class, no value to be made ready."""
+    return not (vm.modes.active or vm.modes.patched or vm.recorder.classes or vm.heap.unread_met
+                or vm.heap.arrays.backed)
+
+
+def look_at_arguments(function: Any, args: list[Any], kwargs: dict[str, Any] | None) -> bool:
+    """Force unread arguments, and say whether there were any; an interpreted function reads its own."""
+    forced = False
     for i, value in enumerate(args):
         if type(value) is Box:
             if looks_itself(function):
-                return
-            args[i] = value.force()
+                return forced
+            if not forced:
+                refuse_unlisted(function)
+            args[i], forced = value.force(), True
     if kwargs:
         for name, value in kwargs.items():
             if type(value) is Box:
                 if looks_itself(function):
-                    return
-                kwargs[name] = value.force()
+                    return forced
+                if not forced:
+                    refuse_unlisted(function)
+                kwargs[name], forced = value.force(), True
+    return forced
 
 
 @op

@@ -56,7 +56,7 @@ def _has_torch_function_variadic(vm: VM, /, *values: Any) -> bool:
 
 @rule(marks.graph_break)
 def _graph_break(vm: VM, msg: Any = "") -> None:
-    raise Break("SB009", msg if type(msg) is str else "")
+    raise Break("SB009", msg if type(msg) is str else "", untouched=True)
 
 
 # ---------------------------------------------------------------------- grad mode
