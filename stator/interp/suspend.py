@@ -319,8 +319,10 @@ def restore(vm: VM, states: list[FrameState], names: list[str], bound: tuple[Any
         frame.cont = remake(state.cont, lambda take=take: forced(take()))
         root, parent = root or frame, frame
     assert parent is not None and root is not None
+    # A result that is dropped or stored is not looked at here: it gets no guard before something reads it.
+    unread = parent.unit.instructions[parent.ip].opname in ("POP_TOP", "STORE_FAST") and len(pushes) == 1
     for kind in pushes:
-        parent.stack.append(NULL if kind == "null" else box().force())
+        parent.stack.append(NULL if kind == "null" else box() if unread else box().force())
     if handled:
         vm.exc_state.value = box().force()
     thrown = box().force() if raising else None

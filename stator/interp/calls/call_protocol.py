@@ -27,7 +27,8 @@ from stator.interp.calls.attention_kernels import ATTENTION, guard_kernels
 from stator.interp.calls.binding import bind_arguments
 from stator.interp.calls.instantiation import call_class
 from stator.interp.calls.marked_functions import is_marked, refuse_disabled
-from stator.interp.calls.native_calls import C_CALLABLES, NativeCaller, describe_callable
+from stator.interp.calls.native_calls import NativeCaller
+from stator.interp.calls.refused_calls import C_CALLABLES, describe_callable
 from stator.interp.calls.torch_arguments import plain_arguments
 from stator.interp.frame import Frame, Raised
 from stator.interp.lookup import MISSING, find, guard_refused, is_mutable_class

@@ -23,7 +23,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from stator import _hook
 from stator.breaks import Break
 from stator.host.value_kinds import is_a, module_of
-from stator.interp.calls.native_calls import C_CALLABLES
+from stator.interp.calls.refused_calls import C_CALLABLES
 from stator.interp.frame import Raised
 from stator.interp.objects.attributes import tensor_class
 from stator.interp.objects.operators import LengthOf, call_slot

@@ -24,8 +24,9 @@ from stator.heap.box import Box
 from stator.heap.identity_facts import note_asked, note_compared, note_made
 from stator.heap.iterators.peekable_iterators import is_known_ahead
 from stator.host.value_kinds import is_a, module_of
-from stator.interp.calls.marked_functions import is_marked, refuse_disabled, refuse_disallowed
+from stator.interp.calls.marked_functions import is_marked, refuse_disallowed
 from stator.interp.calls.native_warnings import WARNING_TYPES, call_heard
+from stator.interp.calls.refused_calls import C_CALLABLES, describe_callable, refuse_row
 from stator.interp.frame import UNBOUND, Frame, Raised
 from stator.interp.iteration import polyfills
 from stator.interp.iteration.iterator_protocol import is_iterator
@@ -451,8 +452,6 @@ def _of_numbers(func: types.FunctionType) -> bool:
 _TORCH = torch.__file__.rpartition("__init__")[0]
 
 
-C_CALLABLES = {types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType,
-                types.MethodWrapperType, types.ClassMethodDescriptorType}
 
 
 def _require_read(fn: Any, receiver: Any) -> None:
@@ -468,38 +467,5 @@ _SPECIAL_METHODS = tuple(f"__{stem}__" for stem in (
 _MANY_DIGITS = 2048  # bits of a number whose text might be refused: the least limit is 640 digits
 _CONVERSIONS = frozenset({"__float__", "__int__", "__index__", "__len__", "__hash__", "__complex__", "__length_hint__"})
 _SLOTS = (types.WrapperDescriptorType, types.MethodDescriptorType)
-_RUNNABLE = {NativeClass.PURE_SHELL, NativeClass.PURE, NativeClass.PURE_DEEP, NativeClass.MUTATES, NativeClass.ITERATOR}
 _RESUMABLE = {types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType}
 _PYTHON_CALLABLES = {types.FunctionType, types.MethodType, type(None)}
-
-
-def refuse_row(fn: Any, row: Any) -> None:
-    """Break at a C callable without a row, or with one that does not let it run; nothing was looked at yet."""
-    if row is None:
-        raise Break("SB001", f"{describe_callable(fn)} is not in the native table", untouched=True)
-    cls = row.cls
-    if cls in _RUNNABLE:
-        return
-    if cls is NativeClass.SPECIAL or cls is NativeClass.WRAPPER or cls is NativeClass.OUTSIDE_REF:
-        raise Break("SB001", f"{name_of(row)} needs a rule of the interpreter that does not exist yet", untouched=True)
-    raise Break(row.code or "SB001", f"{name_of(row)}: {row.why}" if row.why else name_of(row), untouched=True)
-
-
-def refuse_unlisted(fn: Any) -> None:
-    """Break at a callable that is refused whatever its arguments are, before they are looked at."""
-    if type(fn) is types.MethodType:
-        fn = fn.__func__
-    if type(fn) is types.FunctionType:
-        if is_marked(fn) and id(fn) not in RULES:
-            refuse_disabled(fn)
-    elif type(fn) in C_CALLABLES:
-        descriptor = receiver_split(fn)[0]
-        if id(descriptor) not in RULES and id(fn) not in RULES and not torch_leaf(descriptor) and not torch_leaf(fn) \
-                and not is_marked(fn) and lookup(fn) is None and polyfills.plan(descriptor, (), None) is None:
-            refuse_row(fn, None)
-
-
-def describe_callable(fn: Any) -> str:
-    module = getattr(fn, "__module__", None)
-    name = getattr(fn, "__qualname__", None) or getattr(fn, "__name__", None) or repr(fn)
-    return f"{module}.{name}" if module else f"{name}"

@@ -19,7 +19,7 @@ from stator.host.value_kinds import is_a, name_in_errors
 from stator.interp.branches.assertions import take_for_granted
 from stator.interp.branches.captured_branches import capture_branch, truth_as_symbol
 from stator.interp.calls.call_protocol import looks_itself
-from stator.interp.calls.native_calls import refuse_unlisted
+from stator.interp.calls.refused_calls import refuse_unlisted
 from stator.interp.deferred_values import text_piece
 from stator.interp.frame import NULL, Continuation, Frame, Raised
 from stator.interp.iteration import polyfills

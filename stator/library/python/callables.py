@@ -11,7 +11,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.host.suspended_patches import original
 from stator.host.value_kinds import is_a
-from stator.interp.calls.native_calls import C_CALLABLES
+from stator.interp.calls.refused_calls import C_CALLABLES
 from stator.interp.frame import Continuation, Frame, Raised
 from stator.interp.objects import operators
 from stator.interp.objects.assignment import GiveNone, store_attr
