@@ -322,7 +322,7 @@ def decline(site: CallSite, why: str) -> None:
 
 
 def stopped(site: CallSite, done: Trace, stop: Break, bound: tuple[Any, ...]) -> tuple[Any, Any, Installed] | None:
-    """A graph break: an error under fullgraph, else this call runs eagerly under the guards met so far."""
+    """Turn a graph break into an error under fullgraph, else into a segment that resumes behind one instruction."""
     if stop.stop.once:  # what this call does, later ones do not do again: they are captured
         events.emit(events.EagerFallback(site.name, stop.cause, stop.filename, stop.line))
         return None

@@ -35,6 +35,12 @@ def unlisted_with_argument(x, n):
     return y * 2
 
 
+def dropped(x, n):
+    kept = native(x, n)
+    native(n * 3)
+    return x + len(kept)
+
+
 def explicit(x):
     y = x + 1
     stator.graph_break("here")
@@ -84,7 +90,7 @@ def failing(x):
 
 
 PROGRAMS = {  # program, arguments of its calls, second traces of its first call
-    unlisted: ([(X,), (-X,)], 0), unlisted_with_argument: ([(X, 1), (X, 2), (X, 3)], 0), explicit: ([(X,), (-X,)], 0),
+    unlisted: ([(X,), (-X,)], 0), dropped: ([(X, 1), (X, 2)], 0), unlisted_with_argument: ([(X, 1), (X, 2), (X, 3)], 0), explicit: ([(X,), (-X,)], 0),
     disabled: ([(X, 1), (X, 2), (X, 2.5)], 0), with_keywords: ([(X, 1), (X, "s")], 0),
     bound_method: ([(X, 1), (X, 2)], 0), starred: ([(X, 1), (X, 2)], None), on_data: ([(X,), (-X,), (X,)], 0),
     in_callee: ([(X, 1), (X, 2)], 0), under_callback: ([(X,), (-X,)], None), failing: ([(X,), (-X,)], 0),
