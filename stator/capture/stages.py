@@ -38,8 +38,8 @@ from stator.graph.analysis.may_fail import all_inputs, fails_where_it_is_caught
 from stator.graph.analysis.mutation import changes_views, storage_of
 from stator.graph.analysis.overlapping_writes import overlapping_inputs
 from stator.graph.analysis.shared_memory import (
-    overlap_across_storages,
     is_view,
+    overlap_across_storages,
     refuses_writes,
     sharing_candidates,
     storage_partition,

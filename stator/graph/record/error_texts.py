@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -32,7 +33,7 @@ def raised_by_eager(func: Any, args: Any, kwargs: Any, error: Exception, class_o
     """
     with unset_fake_temporarily(), torch._C._DisablePythonDispatcher(), torch.random.fork_rng(devices=[]):
         try:
-            raised = [_outcome(func, *pytree.tree_map(lambda value: _as_given(value, class_of, contents), (args, kwargs)))
+            raised = [_outcome(func, *pytree.tree_map(partial(_as_given, class_of, contents), (args, kwargs)))
                       for contents in (0, 1)]
         except NoCopy:
             return error
@@ -71,7 +72,7 @@ def extent_of(sizes: Any, strides: Any) -> int:
 
 
 def real_copy(value: Any, number_of: Callable[..., Any], contents: int, spare: int = 0) -> Any:
-    """A tensor on the CPU laid out as a fake, filled, with memory behind it; numbers of symbols; else the value itself."""
+    """A filled tensor laid out as a fake, with spare memory behind it; the number of a symbol; or the value."""
     if type(value) in SYMBOLIC:
         return number_of(value, "the text of an exception")
     if not isinstance(value, torch.Tensor):
@@ -92,7 +93,7 @@ def real_copy(value: Any, number_of: Callable[..., Any], contents: int, spare: i
     return torch.full((count,), contents, dtype=value.dtype, device="cpu").as_strided(sizes, strides, offset)
 
 
-def _as_given(value: Any, class_of: Callable[[Any], type], contents: int) -> Any:
+def _as_given(class_of: Callable[[Any], type], contents: int, value: Any) -> Any:
     """A real copy that takes part in autograd as its fake does."""
     if type(value) is FakeTensor and value.device.type != "cpu":
         raise NoCopy

@@ -1,7 +1,7 @@
-"""Compare an operator that is given out= with its rule for fakes.   mse_loss(x, y, out=r)  ->  r is enlarged for a while
+"""Compare an operator that is given out= with its rule for fakes.   mse_loss(x, y, out=r)  ->  r is enlarged
 
-In: a call with out=, before it runs on fakes.  Out: a Break where its rule for fakes leaves out= another layout than the
-kernel does, and the reason why no compiler may have the call: compilers compute a new tensor and copy it to out=.
+In: a call with out=, before it runs on fakes.  Out: a Break where its rule for fakes leaves out= another layout than
+the kernel does, and the reason why no compiler may have the call: compilers compute a new tensor and copy it to out=.
 The kernel is observed twice, on tensors of the same layouts; each out= holds one number, as does memory behind it.
 """
 
@@ -29,7 +29,7 @@ def check_outputs(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> s
     names = output_names(func)
     if next(tensors_in([value for key, value in kwargs.items() if key in names]), None) is None:
         return ""
-    name = getattr(func, "__name__", func)
+    name, dtypes = getattr(func, "__name__", func), {each.dtype for each in tensors_in(args)}
     with _unseen():
         try:
             first, second = (_Trial(func, args, kwargs, number) for number in (0, 1))
@@ -39,6 +39,8 @@ def check_outputs(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> s
             raise Break("SB017", f"{name}, whose rule for fake tensors gives out= another layout")
         if first.enlarged or second.enlarged:  # it writes behind out=, or raises where an array shares the memory
             raise Break("SB017", f"{name}, which enlarges its out= for a while")
+        if any([each.dtype not in dtypes for each in first.outputs]):
+            return f"{name} with an out= of another dtype, to which compilers cast"
         same = all(bool(((left == right) | (left != left) & (right != right)).all())
                    for left, right in zip(first.outputs, second.outputs, strict=True))
         return "" if same else f"{name}, which reads what its out= held"
@@ -79,7 +81,8 @@ class _Trial:
 
 def _real(value: Any, spare: int = 0, number: int = 0) -> Any:
     made = real_copy(value, _hint, number, spare)
-    if not spare and made is not value and made.dtype.is_floating_point and made.ndim > 1 and made.size(-1) == made.size(-2):
+    if not spare and isinstance(made, torch.Tensor) and made.dtype.is_floating_point and made.ndim > 1 \
+            and made.size(-1) == made.size(-2):
         made.copy_(torch.eye(made.size(-1), device="cpu"))  # matrices have an inverse
     return made
 
