@@ -37,7 +37,7 @@ class Verdict:
     reason: str = ""  # why there is no sample
     patterns: list[str] = field(default_factory=list)
     refused: dict[str, str] = field(default_factory=dict)  # pattern -> why the sample cannot be arranged so
-    undefined: dict[str, str] = field(default_factory=dict)  # pattern -> why eager has no result to compare with
+    undefined: dict[str, str] = field(default_factory=dict)  # "pattern | observation" -> why eager has no result
     raising: list[str] = field(default_factory=list)  # patterns under which eager raises
     stopped: dict[str, str] = field(default_factory=dict)  # backend -> why the first call is not one graph; empty where it is
     calls: dict[str, int] = field(default_factory=dict)  # backend -> compiled calls
@@ -139,7 +139,7 @@ def judge(subject: Subject, backends: tuple[str, ...] = BACKENDS, observations: 
         for pattern in verdict.patterns:
             snapshot, reason = expected_of(program, sample, pattern)
             if snapshot is None:
-                verdict.undefined[pattern] = reason
+                verdict.undefined[f"{pattern} | {name}"] = reason
             else:
                 expected[pattern] = snapshot
         if name == chosen[0]:
@@ -147,8 +147,7 @@ def judge(subject: Subject, backends: tuple[str, ...] = BACKENDS, observations: 
         for backend in backends:
             for order in orders_of(name):
                 verdict.found.extend(differing(verdict, sample, name, program, backend, order, expected, compiler))
-    verdict.found = [line for line in verdict.found if line.split(" | ")[0] not in verdict.undefined]
-    verdict.patterns = [pattern for pattern in verdict.patterns if pattern not in verdict.undefined]
+    verdict.patterns = [each for each in verdict.patterns if not all(f"{each} | {name}" in verdict.undefined for name in chosen)]
     verdict.reason = "" if verdict.patterns else next(iter(verdict.undefined.values()), "")
     verdict.seconds = round(time.process_time() - started, 3)
     return verdict

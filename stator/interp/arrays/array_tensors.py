@@ -162,12 +162,6 @@ def _laid_out(vm: VM, fake: Any, like: Any) -> Any:
         return fake
     strides = tuple(stride // like.itemsize for stride in like.strides)
     if any(size != 1 and mine != theirs for size, mine, theirs in zip(like.shape, fake.stride(), strides, strict=True)):
-def _laid_out(vm: VM, fake: Any, like: Any) -> Any:
-    """The tensor in the layout that numpy gives its result, strides of single items included."""
-    if not like.size:
-        return fake
-    strides = tuple(stride // like.itemsize for stride in like.strides)
-    if any(size != 1 and mine != theirs for size, mine, theirs in zip(like.shape, fake.stride(), strides, strict=True)):
         order = [] if like.flags.c_contiguous else sorted(range(like.ndim), key=lambda dim: -abs(like.strides[dim]))
         fake = vm.torch_call(torch.permute, (fake, order), None) if order else fake
         fake = vm.torch_call(torch.Tensor.contiguous, (fake,), None)

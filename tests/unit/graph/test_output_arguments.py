@@ -21,6 +21,16 @@ def mean_of_squares(x: torch.Tensor, base: torch.Tensor) -> torch.Tensor:
     return base
 
 
+def mean_on_an_array(x: torch.Tensor, base: torch.Tensor) -> Any:
+    memory = torch.ones(1)
+    array = memory.numpy()
+    try:
+        aten.mse_loss.out(x, x * 2, out=memory.view(()))
+    except RuntimeError as error:
+        return str(error)
+    return array.copy()
+
+
 def margin(x: torch.Tensor, base: torch.Tensor) -> torch.Tensor:
     aten.soft_margin_loss.out(x, x * 2, out=base[0])
     return base
@@ -56,7 +66,8 @@ def copied_column(x: torch.Tensor, base: torch.Tensor) -> Any:
     return x.view(4, 1).t().contiguous().as_strided((4, 1), (1, 4)).numpy().copy().strides
 
 
-PROGRAMS: list[Callable[..., Any]] = [mean_of_squares, margin, onto_an_array, combined, stacked, ranked, limited, copied_column]
+PROGRAMS: list[Callable[..., Any]] = [mean_of_squares, mean_on_an_array, margin, onto_an_array, combined, stacked, ranked, limited,
+                                       copied_column]
 
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
