@@ -130,7 +130,7 @@ def writes_two_ways(node: fx.Node) -> bool:
     return signature is not None and bool(signature.positions) and not signature.names.isdisjoint(node.kwargs)
 
 
-def output_names(func: Any) -> set[str]:
+def output_names(func: object) -> set[str]:
     """The parameters of an operator of torch that get its results."""
     signature = signature_of(func) if operator_name(func) else None
     return set() if signature is None else signature.outputs

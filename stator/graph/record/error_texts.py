@@ -8,7 +8,7 @@ are in the text, so they become facts.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -26,7 +26,8 @@ class NoCopy(Exception):
     """A tensor that is not made for real."""
 
 
-def raised_by_eager(func: Any, args: Any, kwargs: Any, error: Exception, class_of: Callable[[Any], type]) -> Exception:
+def raised_by_eager(func: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, object],
+                    error: Exception, class_of: Callable[[Any], type]) -> Exception:
     """The operation's own exception; a Break where the operation does not agree that it fails.
 
     `class_of`: what the program takes a fake for, which is in the text too.
@@ -49,7 +50,7 @@ def raised_by_eager(func: Any, args: Any, kwargs: Any, error: Exception, class_o
     return failure.with_traceback(None)
 
 
-def _outcome(func: Any, args: Any, kwargs: Any) -> Exception | None:
+def _outcome(func: Callable[..., object], args: Sequence[object], kwargs: dict[str, object]) -> Exception | None:
     try:
         func(*args, **kwargs)
     except Exception as error:
@@ -66,12 +67,12 @@ def _leave_unnamed(raised: Exception) -> None:
         raised.args = (re.sub(r"\bTensor\b", "FakeTensor", raised.args[0]),)
 
 
-def extent_of(sizes: Any, strides: Any) -> int:
+def extent_of(sizes: Sequence[int], strides: Sequence[int]) -> int:
     """How many elements of memory a layout reaches over."""
     return 1 + sum(stride * (size - 1) for size, stride in zip(sizes, strides, strict=True)) if all(sizes) else 0
 
 
-def real_copy(value: Any, number_of: Callable[..., Any], contents: int, spare: int = 0) -> Any:
+def real_copy(value: object, number_of: Callable[..., Any], contents: int, spare: int = 0) -> Any:
     """A filled tensor laid out as a fake, with spare memory behind it; the number of a symbol; or the value."""
     if type(value) in SYMBOLIC:
         return number_of(value, "the text of an exception")
@@ -93,7 +94,7 @@ def real_copy(value: Any, number_of: Callable[..., Any], contents: int, spare: i
     return torch.full((count,), contents, dtype=value.dtype, device="cpu").as_strided(sizes, strides, offset)
 
 
-def _as_given(class_of: Callable[[Any], type], contents: int, value: Any) -> Any:
+def _as_given(class_of: Callable[[Any], type], contents: int, value: object) -> object:
     """A real copy that takes part in autograd as its fake does."""
     if type(value) is FakeTensor and value.device.type != "cpu":
         raise NoCopy

@@ -9,7 +9,7 @@ first with memory behind it, then in a storage that cannot be resized.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -23,9 +23,12 @@ from stator.graph.record.error_texts import NoCopy, extent_of, real_copy
 from stator.shapes.symbolic_values import hint_of
 
 _SPARE = 64  # elements behind an out=
+Operator = Callable[..., object]
+Arguments = tuple[object, ...]
+Layout = tuple[object, ...]
 
 
-def check_outputs(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+def check_outputs(func: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
     """Why no compiler may have the call; empty where one may."""
     names = output_names(func)
     if next(tensors_in([value for key, value in kwargs.items() if key in names]), None) is None:
@@ -65,7 +68,7 @@ def _unseen() -> Iterator[None]:
 class _Trial:
     """One call of the kernel, and of its rule for fakes."""
 
-    def __init__(self, func: Any, args: Any, kwargs: dict[str, Any], number: int, fixed: bool = False) -> None:
+    def __init__(self, func: Operator, args: Arguments, kwargs: dict[str, Any], number: int, fixed: bool = False) -> None:
         names = output_names(func)
         given = {name: pytree.tree_map(lambda each, spare=_SPARE * (name in names): _real(each, spare, number), value)
                  for name, value in kwargs.items() if name != "generator"}
@@ -91,7 +94,7 @@ class _Trial:
             self.enlarged = any([bool((_behind(each) != number).any()) for each in self.outputs])
 
 
-def _real(value: Any, spare: int = 0, number: int = 0) -> Any:
+def _real(value: object, spare: int = 0, number: int = 0) -> object:
     made = real_copy(value, _hint, number, spare)
     if not spare and isinstance(made, torch.Tensor) and made.dtype.is_floating_point and made.ndim > 1 \
             and made.size(-1) == made.size(-2):
@@ -99,13 +102,13 @@ def _real(value: Any, spare: int = 0, number: int = 0) -> Any:
     return made
 
 
-def _hint(value: Any, what: str = "") -> Any:
+def _hint(value: object, what: str = "") -> object:
     if (known := hint_of(value)) is None:
         raise NoCopy
     return known
 
 
-def _foreseen(func: Any, args: Any, kwargs: Any, names: set[str]) -> Any:
+def _foreseen(func: Operator, args: Arguments, kwargs: dict[str, object], names: set[str]) -> list[Layout] | None:
     """The layouts that the rule for fakes gives out=; None where it raises: the trace will meet that."""
     mode = FakeTensorMode()
     args, kwargs = pytree.tree_map_only(torch.Tensor, mode.from_tensor, (args, kwargs))
@@ -117,7 +120,7 @@ def _foreseen(func: Any, args: Any, kwargs: Any, names: set[str]) -> Any:
     return [_layout(each) for each in tensors_in([kwargs[name] for name in kwargs if name in names])]
 
 
-def _layout(tensor: torch.Tensor) -> tuple[Any, ...]:
+def _layout(tensor: torch.Tensor) -> Layout:
     """Strides of single items count for nothing."""
     strides = [stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True) if size != 1]
     return tensor.dtype, tensor.shape, strides if tensor.numel() else []
