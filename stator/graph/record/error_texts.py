@@ -94,7 +94,7 @@ def real_copy(value: object, number_of: Callable[..., Any], contents: int, spare
     return torch.full((count,), contents, dtype=value.dtype, device="cpu").as_strided(sizes, strides, offset)
 
 
-def _as_given(class_of: Callable[[Any], type], contents: int, value: object) -> object:
+def _as_given(class_of: Callable[[Any], type], contents: int, value: Any) -> Any:
     """A real copy that takes part in autograd as its fake does."""
     if type(value) is FakeTensor and value.device.type != "cpu":
         raise NoCopy

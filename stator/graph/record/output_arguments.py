@@ -68,7 +68,8 @@ def _unseen() -> Iterator[None]:
 class _Trial:
     """One call of the kernel, and of its rule for fakes."""
 
-    def __init__(self, func: Operator, args: Arguments, kwargs: dict[str, Any], number: int, fixed: bool = False) -> None:
+    def __init__(self, func: Operator, args: Arguments, kwargs: dict[str, Any], number: int,
+                 fixed: bool = False) -> None:
         names = output_names(func)
         given = {name: pytree.tree_map(lambda each, spare=_SPARE * (name in names): _real(each, spare, number), value)
                  for name, value in kwargs.items() if name != "generator"}
