@@ -35,9 +35,10 @@ from stator.emit.resume.advance import Advance
 from stator.emit.resume.inherited_facts import pass_on
 from stator.errors import BackendError, DeclarationError, InternalError, Unsupported
 from stator.graph.analysis.may_fail import all_inputs, fails_where_it_is_caught
-from stator.graph.analysis.mutation import storage_of
+from stator.graph.analysis.mutation import changes_views, storage_of
 from stator.graph.analysis.overlapping_writes import overlapping_inputs
 from stator.graph.analysis.shared_memory import (
+    is_view,
     overlap_across_storages,
     refuses_writes,
     sharing_candidates,
@@ -256,6 +257,8 @@ def guard_shared_memory(done: Trace, residual: Residual) -> None:
         # Compilers write when all is computed, and would find out too late.
         if with_history(each.fake) and storage_of(each.fake) in storages and not refuses_writes(each.tensor):
             done.vm.heap.guard(CallOf(Pinned(refuses_writes), (each.source,)), Kind.FRESH_CALL, False)
+        if any(map(changes_views, each.node.users)):  # so with operations that refuse views (`detach_`)
+            done.vm.heap.guard(CallOf(Pinned(is_view), (each.source,)), Kind.FRESH_CALL, is_view(each.tensor))
     written = {each.node for each in written_inputs(recorder, recorder.graph, recorder.inputs)[0]}
     candidates = [(*leaf, each.node in written) for each in sharing_candidates(
         recorder.inputs, residual.graph_inputs, written, recorder.known.read, recorder.backend.in_order)

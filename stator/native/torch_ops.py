@@ -132,7 +132,8 @@ _RANDOM = frozenset("manual_seed set_rng_state rand randn randint randperm norma
 def draws_random_numbers(target: Any) -> bool:
     """Whether a node's target may advance a random stream: by its tag, or by name for composite functions."""
     if isinstance(target, torch._ops.OpOverload):
-        return torch.Tag.nondeterministic_seeded in target.tags
+        # Operators of TorchScript, which the dispatcher does not know, have no tags.
+        return torch.Tag.nondeterministic_seeded in target.tags or not torch._C._dispatch_has_kernel(target.name())
     return _names_a_draw(target if isinstance(target, str) else getattr(target, "__name__", ""))
 
 

@@ -63,6 +63,7 @@ def reported(verdicts: list[dict[str, Any]], crashed: list[str], backends: tuple
     """Print the tables; the number of wrong pairs."""
     table("no sample", collections.Counter(each["reason"] for each in verdicts if each["reason"]))
     table("not arranged", collections.Counter(f"{pattern}: {why}" for each in verdicts for pattern, why in each["refused"].items()))
+    table("not defined", collections.Counter(f"{pattern}: {why}" for each in verdicts for pattern, why in each["undefined"].items()))
     for backend in backends:
         table(f"{backend}, not compiled whole", collections.Counter(each["stopped"][backend] for each in verdicts if each["stopped"].get(backend)))
     table("differ", collections.Counter(line.partition(":")[0] for each in verdicts for line in each["found"]))

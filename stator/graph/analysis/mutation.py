@@ -39,11 +39,12 @@ _MODULES = frozenset({"torch", "_operator", "operator", "math", "builtins"})
 class Signature:
     """The parameters that an operator writes to, by position and by name."""
 
-    __slots__ = ("positions", "names", "schemas", "counted")
+    __slots__ = ("positions", "names", "outputs", "schemas", "counted")
 
     def __init__(self, schemas: Iterable[Any], parsed: bool) -> None:
         self.positions: set[int] = set()
         self.names: set[str] = {"out"} if parsed else set()  # torch's argument parser calls every output so
+        self.outputs = self.names.copy()  # those that get the results
         self.schemas = []  # of those that update running statistics
         self.counted = False  # whether version counters of tensors show the writes
         for schema in schemas:
@@ -52,6 +53,8 @@ class Signature:
             for place, argument in enumerate(schema.arguments):
                 if argument.alias_info is not None and argument.alias_info.is_write:
                     self.names.add(argument.name)
+                    if argument.is_out:
+                        self.outputs.add(argument.name)
                     self.counted = self.counted or _counts(schema)
                     if not argument.kwarg_only:
                         self.positions.add(place)
@@ -125,6 +128,12 @@ def writes_two_ways(node: fx.Node) -> bool:
         return False
     signature = signature_of(node.target)
     return signature is not None and bool(signature.positions) and not signature.names.isdisjoint(node.kwargs)
+
+
+def output_names(func: object) -> set[str]:
+    """The parameters of an operator of torch that get its results."""
+    signature = signature_of(func) if operator_name(func) else None
+    return set() if signature is None else signature.outputs
 
 
 def declared_writes(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[FakeTensor] | None:
@@ -287,6 +296,13 @@ def written_by(node: fx.Node) -> list[fx.Node]:
     found: list[fx.Node] = []
     map_arg(signature.written(node.args, node.kwargs), found.append)
     return list(dict.fromkeys(found))
+
+
+def changes_views(node: fx.Node) -> bool:
+    """Whether a node changes in place how a tensor lies in its memory, or whose view it is (`t_`, `detach_`)."""
+    packet = getattr(torch.ops.aten, operator_name(node.target), None) if node.op.startswith("call_") else None
+    return isinstance(packet, OpOverloadPacket) and any(
+        torch.Tag.inplace_view in getattr(packet, each).tags for each in packet.overloads())
 
 
 def uncounted_writes(node: fx.Node) -> list[fx.Node]:

@@ -53,6 +53,11 @@ def refuses_writes(tensor: torch.Tensor) -> bool:
         return _requires_grad(tensor) and (_is_leaf(tensor) or base is not None and _is_leaf(base))
 
 
+def is_view(tensor: torch.Tensor) -> bool:
+    with torch._C.DisableTorchFunction():
+        return _base(tensor) is not None
+
+
 _base, _requires_grad, _is_leaf = (  # a guard asks them, whatever the program has put in their place
     getattr(torch._C.TensorBase, name).__get__ for name in ("_base", "requires_grad", "is_leaf"))
 

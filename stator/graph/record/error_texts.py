@@ -8,7 +8,8 @@ are in the text, so they become facts.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -21,31 +22,40 @@ from stator.shapes.symbolic_values import SYMBOLIC, specialise
 _BYTES = 1 << 26  # of memory that is spent on the text of an exception
 
 
-class _NoCopy(Exception):
+class NoCopy(Exception):
     """A tensor that is not made for real."""
 
 
-def raised_by_eager(func: Any, args: Any, kwargs: Any, error: Exception, class_of: Callable[[Any], type]) -> Exception:
+def raised_by_eager(func: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, object],
+                    error: Exception, class_of: Callable[[Any], type]) -> Exception:
     """The operation's own exception; a Break where the operation does not agree that it fails.
 
     `class_of`: what the program takes a fake for, which is in the text too.
     """
     with unset_fake_temporarily(), torch._C._DisablePythonDispatcher(), torch.random.fork_rng(devices=[]):
         try:
-            real_args, real_kwargs = pytree.tree_map(lambda value: _real(value, class_of), (args, kwargs))
-        except _NoCopy:
+            raised = [_outcome(func, *pytree.tree_map(partial(_as_given, class_of, contents), (args, kwargs)))
+                      for contents in (0, 1)]
+        except NoCopy:
             return error
-        try:
-            func(*real_args, **real_kwargs)
-        except Exception as raised:
-            raised.__cause__ = raised.__context__ = None  # that of the rule, which eager never asked
-            raised.__suppress_context__ = False
-            fakes = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if type(leaf) is FakeTensor]
-            if any(class_of(fake) not in _KNOWN for fake in fakes):
-                _leave_unnamed(raised)
-            return raised.with_traceback(None)
-    name = getattr(func, "__name__", func)
-    raise Break("SB017", f"the rule of {name} for fake tensors refuses what {name} accepts: {error}")
+    failure = raised[0]
+    if failure is None or raised[1] is None:  # of zeros or of ones: the values decide
+        name = getattr(func, "__name__", func)
+        raise Break("SB017", f"the rule of {name} for fake tensors refuses what {name} accepts: {error}")
+    failure.__cause__ = failure.__context__ = None  # that of the rule, which eager never asked
+    failure.__suppress_context__ = False
+    fakes = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if type(leaf) is FakeTensor]
+    if any(class_of(fake) not in _KNOWN for fake in fakes):
+        _leave_unnamed(failure)
+    return failure.with_traceback(None)
+
+
+def _outcome(func: Callable[..., object], args: Sequence[object], kwargs: dict[str, object]) -> Exception | None:
+    try:
+        func(*args, **kwargs)
+    except Exception as error:
+        return error
+    return None
 
 
 _KNOWN = (torch.Tensor, torch.nn.Parameter)
@@ -57,23 +67,41 @@ def _leave_unnamed(raised: Exception) -> None:
         raised.args = (re.sub(r"\bTensor\b", "FakeTensor", raised.args[0]),)
 
 
-def _real(value: Any, class_of: Callable[[Any], type]) -> Any:
+def extent_of(sizes: Sequence[int], strides: Sequence[int]) -> int:
+    """How many elements of memory a layout reaches over."""
+    return 1 + sum(stride * (size - 1) for size, stride in zip(sizes, strides, strict=True)) if all(sizes) else 0
+
+
+def real_copy(value: object, number_of: Callable[..., Any], contents: int, spare: int = 0) -> Any:
+    """A filled tensor laid out as a fake, with spare memory behind it; the number of a symbol; or the value."""
     if type(value) in SYMBOLIC:
-        return specialise(value, "the text of an exception")
+        return number_of(value, "the text of an exception")
     if not isinstance(value, torch.Tensor):
         return value
-    if type(value) is not FakeTensor or value.device.type != "cpu" or value.layout is not torch.strided:
-        raise _NoCopy
-    cls = class_of(value)
-    sizes = [specialise(size) for size in value.shape]
-    strides = [specialise(stride) for stride in value.stride()]
-    extent = sum(stride * max(size - 1, 0) for stride, size in zip(strides, sizes, strict=True)) + 1
+    if type(value) is not FakeTensor or value.layout is not torch.strided:
+        raise NoCopy
+    sizes, strides = list(map(number_of, value.shape)), list(map(number_of, value.stride()))
+    extent = extent_of(sizes, strides)
+    length, offset = number_of(value.untyped_storage().nbytes()), number_of(value.storage_offset())
     if extent * value.element_size() > _BYTES:
-        raise _NoCopy
-    made = _part_of_storage(value, sizes, strides, extent)
-    if made is None:
-        made = torch.empty_strided(sizes, strides, dtype=value.dtype).zero_()
-    if cls is torch.nn.Parameter:
+        raise NoCopy
+    count = length // value.element_size()
+    if spare:
+        return torch.full((extent + spare,), contents, dtype=value.dtype, device="cpu").as_strided(sizes, strides)
+    if count in (0, extent) or offset + extent > count or length > _BYTES:
+        return torch.empty_strided(sizes, strides, dtype=value.dtype, device="cpu").fill_(contents)
+    # A view of a larger storage stays one: as_strided reaches beyond it.
+    return torch.full((count,), contents, dtype=value.dtype, device="cpu").as_strided(sizes, strides, offset)
+
+
+def _as_given(class_of: Callable[[Any], type], contents: int, value: Any) -> Any:
+    """A real copy that takes part in autograd as its fake does."""
+    if type(value) is FakeTensor and value.device.type != "cpu":
+        raise NoCopy
+    made = real_copy(value, specialise, contents)
+    if type(value) is not FakeTensor:
+        return made
+    if class_of(value) is torch.nn.Parameter:
         return torch.nn.Parameter(made, requires_grad=value.requires_grad)
     if value.requires_grad:
         made.requires_grad_()
@@ -81,13 +109,3 @@ def _real(value: Any, class_of: Callable[[Any], type]) -> Any:
             with torch.enable_grad():
                 made = made.view_as(made)
     return made
-
-
-def _part_of_storage(value: Any, sizes: list[int], strides: list[int], extent: int) -> torch.Tensor | None:
-    """A view of a larger storage stays one: as_strided reaches beyond it. None where the tensor fills its storage."""
-    length, offset = value.untyped_storage().nbytes(), value.storage_offset()
-    length, offset = (specialise(each) if type(each) is torch.SymInt else each for each in (length, offset))
-    count = length // value.element_size()
-    if count == extent or offset + extent > count or length > _BYTES:
-        return None
-    return torch.zeros(count, dtype=value.dtype).as_strided(sizes, strides, offset)

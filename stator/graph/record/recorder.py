@@ -47,6 +47,7 @@ from stator.graph.metadata.recurrent_layouts import results_of_layer
 from stator.graph.record.decomposed_operations import decomposed
 from stator.graph.record.error_texts import raised_by_eager
 from stator.graph.record.input_recorder import InputRecorder
+from stator.graph.record.output_arguments import check_outputs
 from stator.graph.record.recorder_state import Region, WriteLog
 from stator.graph.record.recording_mode import RecordingMode
 from stator.graph.record.refused_operations import ATOMS, refuse_misread, refuse_real_tensors
@@ -193,8 +194,9 @@ class Recorder(InputRecorder):
         declared = declared_writes(func, args, kwargs)  # None: to be observed
         if self.uncertain.storages:
             self.uncertain.check(target, bool(declared), args, kwargs)
-        if kwargs and type(kwargs.get("out")) is FakeTensor and kwargs["out"].dtype not in map(_dtype, args):
-            self.backend.as_it_is = True  # some operators refuse such a dtype, and compilers cast
+        why = check_outputs(func, args, kwargs) if declared and kwargs else ""
+        if why and self.backend.overlaps is not None:
+            self.backend.overlaps.found = self.backend.overlaps.found or why
         key = self.propagation.key(func, args, kwargs, bool(declared))
         if key is not None:
             result = self.propagation.recall(key, func, args, kwargs)
@@ -444,7 +446,3 @@ _TORCH_BUG = "INTERNAL ASSERT FAILED"
 _NO_DATA = "its data is not allocated yet"
 _STORAGES = (torch.UntypedStorage, torch.TypedStorage)
 _getitem = spell(torch.Tensor.__getitem__)[1]
-
-
-def _dtype(value: Any) -> torch.dtype | None:
-    return value.dtype if type(value) is FakeTensor else None

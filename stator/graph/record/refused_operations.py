@@ -45,8 +45,6 @@ def refuse_misread(name: str) -> None:
     name, _, overload = name.partition(".")  # an operator is called `_nnz.default`
     if keyword.iskeyword(overload):
         raise Break("SB011", f"the operator {name}.{overload}")  # code of graphs cannot spell it
-    if name == "randint_like" and overload in ("Tensor_out", "Tensor_generator_out"):
-        raise Break("SB003", "a limit of random numbers in a tensor")  # their rule reads a fake's data
     if name.startswith("quantize_"):
         raise Break("SB017", "a quantised tensor")  # its fake would be a plain one
     if name == "_pack_padded_sequence":

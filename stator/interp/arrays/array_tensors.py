@@ -157,17 +157,16 @@ def refill(array: Any) -> None:
 
 
 def _laid_out(vm: VM, fake: Any, like: Any) -> Any:
-    """The tensor in the layout that numpy gives its result."""
-    strides = tuple(stride * fake.itemsize for stride in fake.stride())
-    if all(size == 1 or mine == theirs for size, mine, theirs in zip(like.shape, strides, like.strides, strict=True)) \
-            or not like.size:
+    """The tensor in the layout that numpy gives its result, strides of single items included."""
+    if not like.size:
         return fake
-    if like.flags.c_contiguous:
-        return vm.torch_call(torch.Tensor.contiguous, (fake,), None)
-    order = sorted(range(like.ndim), key=lambda dim: -abs(like.strides[dim]))
-    places = [order.index(dim) for dim in range(like.ndim)]
-    inner = vm.torch_call(torch.Tensor.contiguous, (vm.torch_call(torch.permute, (fake, order), None),), None)
-    return vm.torch_call(torch.permute, (inner, places), None)
+    strides = tuple(stride // like.itemsize for stride in like.strides)
+    if any(size != 1 and mine != theirs for size, mine, theirs in zip(like.shape, fake.stride(), strides, strict=True)):
+        order = [] if like.flags.c_contiguous else sorted(range(like.ndim), key=lambda dim: -abs(like.strides[dim]))
+        fake = vm.torch_call(torch.permute, (fake, order), None) if order else fake
+        fake = vm.torch_call(torch.Tensor.contiguous, (fake,), None)
+        fake = vm.torch_call(torch.permute, (fake, [order.index(i) for i in range(like.ndim)]), None) if order else fake
+    return fake if fake.stride() == strides else vm.torch_call(torch.as_strided, (fake, like.shape, strides), None)
 
 
 def feed(vm: VM, array: Any) -> None:
