@@ -8,7 +8,7 @@ are in the text, so they become facts.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -25,14 +25,15 @@ class _NoCopy(Exception):
     """A tensor that is not made for real."""
 
 
-def raised_by_eager(func: Any, args: Any, kwargs: Any, error: Exception, class_of: Callable[[Any], type]) -> Exception:
+def raised_by_eager(func: Any, args: Any, kwargs: Any, error: Exception, class_of: Callable[[Any], type],
+                    originals: Mapping[int, torch.Tensor]) -> Exception:
     """The operation's own exception; a Break where the operation does not agree that it fails.
 
-    `class_of`: what the program takes a fake for, which is in the text too.
+    `class_of`: what the program takes a fake for, which is in the text too.  `originals`: inputs by the ids of fakes.
     """
     with unset_fake_temporarily(), torch._C._DisablePythonDispatcher(), torch.random.fork_rng(devices=[]):
         try:
-            real_args, real_kwargs = pytree.tree_map(lambda value: _real(value, class_of), (args, kwargs))
+            real_args, real_kwargs = pytree.tree_map(lambda value: _real(value, class_of, originals), (args, kwargs))
         except _NoCopy:
             return error
         try:
@@ -57,7 +58,7 @@ def _leave_unnamed(raised: Exception) -> None:
         raised.args = (re.sub(r"\bTensor\b", "FakeTensor", raised.args[0]),)
 
 
-def _real(value: Any, class_of: Callable[[Any], type]) -> Any:
+def _real(value: Any, class_of: Callable[[Any], type], originals: Mapping[int, torch.Tensor]) -> Any:
     if type(value) in SYMBOLIC:
         return specialise(value, "the text of an exception")
     if not isinstance(value, torch.Tensor):
@@ -76,11 +77,18 @@ def _real(value: Any, class_of: Callable[[Any], type]) -> Any:
     if cls is torch.nn.Parameter:
         return torch.nn.Parameter(made, requires_grad=value.requires_grad)
     if value.requires_grad:
-        made.requires_grad_()
-        if not value.is_leaf:
-            with torch.enable_grad():
-                made = made.view_as(made)
+        return _with_history(made, originals.get(id(value), value))
     return made
+
+
+def _with_history(made: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+    """A leaf, a view of a leaf, or a result: autograd refuses writes to the first two."""
+    with torch.enable_grad():
+        if value.is_leaf:
+            return made.requires_grad_()
+        if value._base is not None and value._base.is_leaf or 0 in value.stride():
+            return made.requires_grad_().view_as(made)
+        return made.copy_(torch.zeros_like(made).requires_grad_())
 
 
 def _part_of_storage(value: Any, sizes: list[int], strides: list[int], extent: int) -> torch.Tensor | None:

@@ -304,7 +304,8 @@ class Recorder(InputRecorder):
                     # Its rule for fakes cannot live with the unknown size; whether the program fails, eager says.
                     name = getattr(target, "__name__", target)
                     raise Break("SB003", f"{name} on a data-dependent size: {error}") from None
-                failure = raised_by_eager(func, args, kwargs, error, self.services.class_of)
+                failure = raised_by_eager(func, args, kwargs, error, self.services.class_of,
+                                          {id(each.fake): each.tensor for each in self.inputs})
             raise failure  # not in the handler: the rule's error is no context of the program's
 
     def _items_of_sizes(self, args: Any, kwargs: Any) -> Any:
