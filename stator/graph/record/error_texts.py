@@ -8,7 +8,7 @@ are in the text, so they become facts.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -16,6 +16,9 @@ from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
 from torch.utils import _pytree as pytree
 
 from stator.breaks import Break
+from stator.graph.analysis.mutation import storage_of
+from stator.graph.analysis.shared_memory import is_dense, refuses_writes
+from stator.graph.record.input_recorder import GraphInput
 from stator.shapes.symbolic_values import SYMBOLIC, specialise
 
 _BYTES = 1 << 26  # of memory that is spent on the text of an exception
@@ -26,14 +29,14 @@ class _NoCopy(Exception):
 
 
 def raised_by_eager(func: Any, args: Any, kwargs: Any, error: Exception, class_of: Callable[[Any], type],
-                    originals: Mapping[int, torch.Tensor]) -> Exception:
+                    inputs: Sequence[GraphInput]) -> Exception:
     """The operation's own exception; a Break where the operation does not agree that it fails.
 
-    `class_of`: what the program takes a fake for, which is in the text too.  `originals`: inputs by the ids of fakes.
+    `class_of`: what the program takes a fake for, which is in the text too.  `inputs`: whose history fakes do not show.
     """
     with unset_fake_temporarily(), torch._C._DisablePythonDispatcher(), torch.random.fork_rng(devices=[]):
         try:
-            real_args, real_kwargs = pytree.tree_map(lambda value: _real(value, class_of, originals), (args, kwargs))
+            real_args, real_kwargs = pytree.tree_map(lambda value: _real(value, class_of, inputs), (args, kwargs))
         except _NoCopy:
             return error
         try:
@@ -58,7 +61,7 @@ def _leave_unnamed(raised: Exception) -> None:
         raised.args = (re.sub(r"\bTensor\b", "FakeTensor", raised.args[0]),)
 
 
-def _real(value: Any, class_of: Callable[[Any], type], originals: Mapping[int, torch.Tensor]) -> Any:
+def _real(value: Any, class_of: Callable[[Any], type], inputs: Sequence[GraphInput]) -> Any:
     if type(value) in SYMBOLIC:
         return specialise(value, "the text of an exception")
     if not isinstance(value, torch.Tensor):
@@ -77,18 +80,28 @@ def _real(value: Any, class_of: Callable[[Any], type], originals: Mapping[int, t
     if cls is torch.nn.Parameter:
         return torch.nn.Parameter(made, requires_grad=value.requires_grad)
     if value.requires_grad:
-        return _with_history(made, originals.get(id(value), value))
+        return _with_history(made, value, inputs)
     return made
 
 
-def _with_history(made: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+def _with_history(made: torch.Tensor, value: FakeTensor, inputs: Sequence[GraphInput]) -> torch.Tensor:
     """A leaf, a view of a leaf, or a result: autograd refuses writes to the first two."""
+    same = next((each.tensor for each in inputs if each.fake is value), None)
+    behind = next(iter(inputs_behind(value, inputs)), None)
     with torch.enable_grad():
-        if value.is_leaf:
+        if (value if same is None else same).is_leaf:
             return made.requires_grad_()
-        if value._base is not None and value._base.is_leaf or 0 in value.stride():
+        refused = value._base is not None and value._base.is_leaf if behind is None else refuses_writes(behind.tensor)
+        if refused or 0 in value.stride():
             return made.requires_grad_().view_as(made)
         return made.copy_(torch.zeros_like(made).requires_grad_())
+
+
+def inputs_behind(value: FakeTensor, inputs: Sequence[GraphInput]) -> list[GraphInput]:
+    """The inputs that a tensor is, or is a view of, and that autograd follows."""
+    storage = storage_of(value)
+    return [each for each in inputs if storage and is_dense(each.fake) and each.fake.requires_grad
+            and storage_of(each.fake) == storage and not each.boxed]
 
 
 def _part_of_storage(value: Any, sizes: list[int], strides: list[int], extent: int) -> torch.Tensor | None:
