@@ -175,7 +175,7 @@ def finds_patches(vm: VM, leaf: types.FunctionType) -> bool:
     """
     methods, functions = _names_in(leaf)
     if NOW.patches:
-        names = methods.union([name for _, name in functions])
+        names = methods.union([name for _, name in functions], leaf.__code__.co_names)
         return any(name in names for _, name, _ in NOW.patches)
     if not vm.recorder.backend.in_order:
         vm.recorder.slots_used |= methods
