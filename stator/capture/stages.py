@@ -251,15 +251,16 @@ def guard_shared_memory(done: Trace, residual: Residual) -> None:
     recorder = done.vm.recorder
     if not recorder.log.in_place:
         return
+    changed = written_inputs(recorder, recorder.graph, recorder.inputs)[0]
+    written = {each.node for each in changed}
     overlaps = recorder.backend.overlaps
-    storages = () if overlaps is None else overlaps.storages
-    for each in residual.graph_inputs if storages else ():
-        # Compilers write when all is computed, and would find out too late.
+    storages = {storage_of(each.fake) for each in changed}.union(() if overlaps is None else overlaps.storages)
+    for each in residual.graph_inputs:
+        # The program may handle the error; compilers write when all is computed, and would find out too late.
         if with_history(each.fake) and storage_of(each.fake) in storages and not refuses_writes(each.tensor):
             done.vm.heap.guard(CallOf(Pinned(refuses_writes), (each.source,)), Kind.FRESH_CALL, False)
         if any(map(changes_views, each.node.users)):  # so with operations that refuse views (`detach_`)
             done.vm.heap.guard(CallOf(Pinned(is_view), (each.source,)), Kind.FRESH_CALL, is_view(each.tensor))
-    written = {each.node for each in written_inputs(recorder, recorder.graph, recorder.inputs)[0]}
     candidates = [(*leaf, each.node in written) for each in sharing_candidates(
         recorder.inputs, residual.graph_inputs, written, recorder.known.read, recorder.backend.in_order)
         for leaf in leaf_sources(each.tensor, each.source)]

@@ -23,6 +23,7 @@ from torch.utils._device import DeviceContext
 from stator import _core, _hook
 from stator.breaks import Break
 from stator.code.decode import decode
+from stator.graph.analysis.shared_memory import refuses_writes
 from stator.graph.metadata.propagation import ExactNeeded
 from stator.graph.record.recorder import Recorder
 from stator.graph.state.suspended_modes import function_modes as function_modes_around
@@ -201,6 +202,8 @@ def trace_once(begin: Begin, stop_step: int, stop: Break | None, exact: bool) ->
     recorder.services.class_of = functools.partial(tensor_class, vm)
     recorder.services.refuse_patched = functools.partial(refuse_patched_call, vm)
     recorder.services.note_stop = vm.place
+    recorder.services.note_refused = lambda each: heap.guard(
+        CallOf(Pinned(refuses_writes), (each.source,)), Kind.FRESH_CALL, refuses_writes(each.tensor))
     vm.modes.functions_off = vm.modes.functions_off_at_start = state.torch_function_disabled
     fake_mode.shape_env.guards = LocatedList(vm.location)
     heap.guards.add(Guard(WORLD, Kind.GLOBAL_STATE, state, None))

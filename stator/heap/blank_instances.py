@@ -92,7 +92,7 @@ _PLAIN = frozenset({object, types.SimpleNamespace})
 _C_METHODS = (types.MethodDescriptorType, types.WrapperDescriptorType)
 _HEAP_TYPE = 1 << 9
 _C_HEAP_MODULES = frozenset({"_thread", "_random", "_struct", "_io", "_ssl", "_hashlib", "zlib", "_queue", "select",
-                             "functools", "_contextvars", "_asyncio", "_csv", "_json", "array", "torch._C"})
+                             "_contextvars", "_asyncio", "_csv", "_json", "array", "torch._C"})
 
 
 @functools.lru_cache(4096)  # bounded: a trace may make classes of its own

@@ -116,6 +116,8 @@ def _changed(tracker: VariableTracker) -> bool:
     shape, standin, initial = tracker.shape, tracker.standin, tracker.initial
     if shape is Shape.TENSOR:
         return bool(standin._version)  # in-place operations count up from the fake tensor's first version
+    if shape in CLASSED and type(standin) is not type(tracker.original):
+        return True
     if shape is Shape.LIST:
         items = list(raw_members(standin))
         return len(items) != len(initial) or not all(map(_current, initial, items))
@@ -142,6 +144,7 @@ def _changed(tracker: VariableTracker) -> bool:
     return _attributes_changed(tracker)
 
 
+CLASSED = (Shape.OBJECT, Shape.LIST, Shape.DICT, Shape.SET)  # whose `__class__` the program may assign
 _WITHOUT_CONTENTS = {Shape.OBJECT, Shape.TUPLE, Shape.OPAQUE, Shape.VALUE}
 
 

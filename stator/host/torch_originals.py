@@ -15,7 +15,7 @@ from typing import Any
 
 _dict_of = type.__dict__["__dict__"].__get__
 _OWNERS = ("Tensor", "nn.Parameter", "nn.Module", "no_grad", "enable_grad", "set_grad_enabled", "inference_mode",
-           "", "nn.functional", "_C._nn", "cuda", "overrides", "autograd",
+           "", "nn.functional", "functional", "linalg", "_C._nn", "cuda", "overrides", "autograd",
            "utils._pytree")
 Originals = list[tuple[Any, Mapping[str, Any], dict[str, Any]]]
 _taken: Originals = []

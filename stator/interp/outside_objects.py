@@ -14,9 +14,10 @@ from stator.interp.services import VM
 
 def is_outside(vm: VM, obj: Any) -> bool:
     """Whether an object without a shadow comes from outside the trace."""
-    if is_a(obj, (type, types.FunctionType, types.ModuleType, torch._ops.OpOverloadPacket)):
+    if is_a(obj, (type, types.FunctionType, types.ModuleType, torch._ops.OpOverloadPacket, torch._ops.OperatorBase)):
         return id(obj) not in vm.fresh
-    return is_a(obj, enum.Enum) and is_known_member(vm, obj) or id(obj) in vm.heap.by_standin
+    return is_a(obj, enum.Enum) and is_known_member(vm, obj) or id(obj) in vm.heap.by_standin \
+        or is_a(obj, (classmethod, staticmethod)) and id(obj) in vm.heap.sources
 
 
 def is_known_member(vm: VM, member: Any) -> bool:

@@ -14,6 +14,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.breaks import Break
+from stator.graph.autograd.autograd_boundaries import new_parameter
 from stator.heap.blank_instances import CONSTANT_TYPES, IDENTITY_TYPES
 from stator.host.suspended_patches import (
     ABSENT,
@@ -147,7 +148,8 @@ def guard_slots(vm: VM) -> None:
             if in_place and on_left:
                 names.add(f"__i{stem}__")
     classes = [torch.Tensor]
-    if any(is_a(each.tensor, torch.nn.Parameter) for each in vm.recorder.inputs):
+    if any(is_a(each.tensor, torch.nn.Parameter) for each in vm.recorder.inputs) \
+            or any(node.target is new_parameter for node in vm.recorder.graph.nodes):
         classes.append(torch.nn.Parameter)
     for name in sorted(names.union(*map(names_used_by, names))):
         for cls in classes:
@@ -161,7 +163,7 @@ def guard_names(vm: VM, graph: Any) -> None:
         if node.op == "call_method":
             find(vm, torch.Tensor, name)
         elif node.op == "call_function":
-            for module in (torch, torch.nn.functional, torch._C._nn):
+            for module in _SPACES:
                 if vars(module).get(name) is node.target:
                     vm.heap.scope(vars(module)).read(name)
 
@@ -171,20 +173,37 @@ def finds_patches(vm: VM, leaf: types.FunctionType) -> bool:
 
     A compiler bakes in what the function finds: those names become facts.
     """
+    methods, functions = _names_in(leaf)
     if NOW.patches:
-        wrapped = getattr(leaf, "__wrapped__", None)
-        names = (*leaf.__code__.co_names, *(wrapped.__code__.co_names if type(wrapped) is types.FunctionType else ()))
+        names = methods.union([name for _, name in functions], leaf.__code__.co_names)
         return any(name in names for _, name, _ in NOW.patches)
     if not vm.recorder.backend.in_order:
-        methods, functions = _names_in(leaf.__code__)
-        vm.recorder.slots_used.update(methods)
-        for name in functions:
-            vm.heap.scope(vars(torch)).read(name)
+        vm.recorder.slots_used |= methods
+        for module, name in functions:
+            vm.heap.scope(vars(module)).read(name)
     return False
 
 
+_SPACES = (torch, torch.nn.functional, torch.functional, torch.linalg, torch._C._nn)
+
+
 @functools.cache
-def _names_in(code: types.CodeType) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The methods of Tensor and the functions of torch that code may call."""
-    found = [name for name in code.co_names if name in vars(torch._C.TensorBase)]
-    return tuple(found), tuple([name for name in found if callable(vars(torch).get(name))])
+def _names_in(leaf: types.FunctionType) -> tuple[frozenset[str], tuple[tuple[types.ModuleType, str], ...]]:
+    """The methods of Tensor and the functions of torch that a function of torch may call, itself or through others."""
+    methods: set[str] = set()
+    functions: dict[tuple[types.ModuleType, str], None] = {}
+    pending: list[Any] = [leaf]
+    for each in pending:  # grows
+        names = each.__code__.co_names
+        methods.update([name for name in names if name in vars(torch._C.TensorBase)])
+        found = {(module, name): value for name in names for module in _SPACES
+                 if type(value := vars(module).get(name)) in _FUNCTIONS and value.__module__ not in _OF_PROTOCOL}
+        functions |= dict.fromkeys(found)
+        inner = [getattr(each, "__wrapped__", None), *[cell.cell_contents for cell in each.__closure__ or ()]]
+        pending += [value for value in (*found.values(), *inner)
+                    if type(value) is types.FunctionType and value not in pending]
+    return frozenset(methods), tuple(functions)
+
+
+_FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType)
+_OF_PROTOCOL = ("torch.overrides", "torch._C")  # has_torch_function and the like

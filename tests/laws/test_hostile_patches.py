@@ -21,6 +21,7 @@ import torch
 from patches import LOG, Patch, answering, counted, scaled
 from test_patched_methods import inside, outcomes, shown
 from torch import nn
+from torch.nn import functional as F
 
 import stator
 from stator import events
@@ -93,6 +94,16 @@ def as_before(old: Any) -> Any:
 
 
 PATCHES = [
+    Patch("layer_norm of torch behind that of nn", torch, "layer_norm", scaled, lambda x: F.layer_norm(x, (3,))),
+    Patch("norm of torch behind the method", torch, "norm", scaled, lambda x: x.norm()),
+    Patch("vector_norm behind two functions", torch.linalg, "vector_norm", scaled, lambda x: x.norm()),
+    Patch("pad behind stft", F, "pad", scaled, lambda x: torch.stft(x.flatten(), 4, return_complex=True).abs()),
+    Patch("smooth_l1_loss of C++", torch._C._nn, "smooth_l1_loss", scaled, lambda x: F.smooth_l1_loss(x, x + 1)),
+    Patch("einsum of torch.functional", torch.functional, "einsum", scaled, lambda x: torch.einsum("ij,ij->", x, x)),
+    Patch("repr of a new parameter", torch.nn.Parameter, "__repr__", answering("P"),
+          lambda x: repr(torch.nn.Parameter(x))),
+    Patch("new parameters", torch.nn.Parameter, "__new__", lambda old: staticmethod(lambda cls, data: data * 2),
+          lambda x: torch.nn.Parameter(x) + 1),
     *(Patch(f"{name} as {kind}", T, name, replace, program)
       for kind, replace in REPLACEMENTS.items() for name, program in ATTRIBUTES.items()),
     Patch("bool of an assertion", T, "__bool__", answering(False), asserts),
@@ -236,3 +247,26 @@ def test_code_around_a_graph_runs_past_patches(name: str, backend: str, grad: bo
         return [(shown(value), log) for value, log in found]
 
     assert seen(lambda fn: stator.compile(fn, backend=backend)) == seen(lambda fn: fn)
+
+
+# ---------------------------------------------------------------------- methods of single tensors
+
+
+def relu_of(x: torch.Tensor) -> Any:
+    return x.relu() + 1
+
+
+def with_method(own: bool, cls: Any = torch.Tensor) -> Any:
+    x = cls(torch.arange(3.0) - 1)
+    if own:
+        x.relu = lambda: x * 9
+    return x
+
+
+@pytest.mark.parametrize("cls", [torch.clone, torch.nn.Parameter], ids=["tensor", "parameter"])
+@pytest.mark.parametrize("first", [False, True])
+def test_a_tensor_hides_a_method(first: bool, cls: Any) -> None:
+    compiled = stator.compile(relu_of, backend="eager")
+    for own in (first, not first, first):
+        x = with_method(own, cls)
+        assert torch.equal(compiled(x), relu_of(x))

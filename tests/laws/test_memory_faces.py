@@ -221,3 +221,19 @@ def test_a_buffer_with_an_array_on_it_keeps_its_size() -> None:
     for fn in (grow, compiled, compiled):
         with pytest.raises(BufferError):
             fn(bytearray(8), torch.ones(2))
+
+
+def two_tensors(a: np.ndarray) -> tuple[bool, torch.Tensor, torch.Tensor]:
+    first, second = torch.from_numpy(a), torch.as_tensor(a)
+    first.add_(1)
+    return first is second, first, second
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_each_conversion_makes_a_tensor(backend: str) -> None:
+    compiled = stator.compile(two_tensors, backend=backend)
+    for _ in range(2):
+        a = np.arange(3.0)
+        same, first, second = compiled(a)
+        assert not same and first is not second
+        assert first.tolist() == second.tolist() == a.tolist() == [1.0, 2.0, 3.0]

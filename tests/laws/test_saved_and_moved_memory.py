@@ -222,6 +222,45 @@ def test_faces_stay_where_they_are(fn: Any, backend: str) -> None:
         assert found == expected
 
 
+# ---------------------------------------------------------------------- writes that autograd refuses
+
+
+def part_of_several(x: Any) -> Any:
+    first, second = (x * 2).split(2)
+    try:
+        first.add_(1)
+    except RuntimeError as error:
+        return str(error)
+    return first + second
+
+
+def part_of_a_leaf(x: Any) -> Any:
+    try:
+        x[:2].add_(1)
+    except RuntimeError as error:
+        return str(error)
+    return x
+
+
+def whole(x: Any) -> Any:
+    x.mul_(2)
+    return x
+
+
+LEAVES = {"leaf": lambda: torch.arange(4.0, requires_grad=True), "plain": lambda: torch.arange(4.0),
+          "result": lambda: torch.arange(4.0, requires_grad=True) * 1,
+          "part of a result": lambda: (torch.arange(6.0, requires_grad=True) * 1)[2:]}
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("fn", [part_of_several, part_of_a_leaf, whole], ids=lambda fn: fn.__name__)
+def test_writes_that_autograd_refuses(fn: Any, backend: str) -> None:
+    compiled = stator.compile(fn, backend=backend, options={"strict": True})
+    for make in (*LEAVES.values(), lambda: LEAVES["part of a result"]()[1:]):
+        found, expected = (seen(each, (make(),)) for each in (compiled, fn))
+        assert found == expected
+
+
 # ---------------------------------------------------------------------- checks
 
 

@@ -250,6 +250,10 @@ add("partials that share a list", lambda: [0], lambda p, n: p(n), lambda p: list
     lambda s: functools.partial(s.append))
 add("partials of a function with a list", lambda: [0], lambda p, n: p(n), lambda p: list(p.args[0]),
     lambda s: functools.partial(push, s))
+for _make in (lambda: functools.partial(len), lambda: staticmethod(len), lambda: classmethod(len)):
+    add(f"attribute of a {type(_make()).__name__}", _make, set_n, lambda p: getattr(p, "n", -1))
+add("cache and its counters", lambda: functools.lru_cache(None)(abs), lambda c, n: c(n), lambda c: c.cache_info().misses)
+add("class of an object", lambda: Plain(), lambda o, n: setattr(o, "__class__", Sub), lambda o: type(o).__name__)
 
 
 def fresh_scope() -> Any:

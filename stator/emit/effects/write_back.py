@@ -25,6 +25,7 @@ from stator.heap.heap import Heap
 from stator.heap.iterators.outside_iterators import advanced, exhausted
 from stator.heap.iterators.peekable_iterators import is_exhausted, taken
 from stator.heap.lifetimes import refuse_watched_deaths
+from stator.heap.outside_changes import CLASSED
 from stator.heap.pure_readers import bytes_of, default_factory_of
 from stator.heap.raw_access import instance_dict, raw_members
 from stator.heap.state_names import guard_two_names
@@ -134,7 +135,7 @@ def _diff(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> None:
         return None
     if shape in _WRITTEN_WHOLE:
         return _WRITTEN_WHOLE[shape](build, tracker, out)
-    if shape in _CLASSED and type(tracker.standin) is not type(tracker.original):
+    if shape in CLASSED and type(tracker.standin) is not type(tracker.original):
         change = build.writer.constant(_set_class, "set_class")
         out.append(f"{change}({build.outside(tracker.source)}, {build.value(type(tracker.standin))})")
     if shape in _CONTENTS:
@@ -343,7 +344,6 @@ def _members(tracker: VariableTracker) -> Any:
 
 
 _UNNOTED = (Shape.TENSOR, Shape.OPAQUE)
-_CLASSED = (Shape.OBJECT, Shape.LIST, Shape.DICT, Shape.SET)
 _set_class = object.__dict__["__class__"].__set__  # type: ignore[attr-defined]
 
 

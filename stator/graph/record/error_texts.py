@@ -17,6 +17,9 @@ from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
 from torch.utils import _pytree as pytree
 
 from stator.breaks import Break
+from stator.graph.analysis.mutation import storage_of
+from stator.graph.analysis.shared_memory import is_dense, refuses_writes
+from stator.graph.record.input_recorder import GraphInput
 from stator.shapes.symbolic_values import SYMBOLIC, specialise
 
 _BYTES = 1 << 26  # of memory that is spent on the text of an exception
@@ -27,14 +30,14 @@ class NoCopy(Exception):
 
 
 def raised_by_eager(func: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, object],
-                    error: Exception, class_of: Callable[[Any], type]) -> Exception:
+                    error: Exception, class_of: Callable[[Any], type], inputs: Sequence[GraphInput]) -> Exception:
     """The operation's own exception; a Break where the operation does not agree that it fails.
 
-    `class_of`: what the program takes a fake for, which is in the text too.
+    `class_of`: what the program takes a fake for, which is in the text too.  `inputs`: whose history fakes do not show.
     """
     with unset_fake_temporarily(), torch._C._DisablePythonDispatcher(), torch.random.fork_rng(devices=[]):
         try:
-            raised = [_outcome(func, *pytree.tree_map(partial(_as_given, class_of, contents), (args, kwargs)))
+            raised = [_outcome(func, *pytree.tree_map(partial(_as_given, class_of, inputs, contents), (args, kwargs)))
                       for contents in (0, 1)]
         except NoCopy:
             return error
@@ -94,7 +97,7 @@ def real_copy(value: object, number_of: Callable[..., Any], contents: int, spare
     return torch.full((count,), contents, dtype=value.dtype, device="cpu").as_strided(sizes, strides, offset)
 
 
-def _as_given(class_of: Callable[[Any], type], contents: int, value: Any) -> Any:
+def _as_given(class_of: Callable[[Any], type], inputs: Sequence[GraphInput], contents: int, value: Any) -> Any:
     """A real copy that takes part in autograd as its fake does."""
     if type(value) is FakeTensor and value.device.type != "cpu":
         raise NoCopy
@@ -104,8 +107,25 @@ def _as_given(class_of: Callable[[Any], type], contents: int, value: Any) -> Any
     if class_of(value) is torch.nn.Parameter:
         return torch.nn.Parameter(made, requires_grad=value.requires_grad)
     if value.requires_grad:
-        made.requires_grad_()
-        if not value.is_leaf:
-            with torch.enable_grad():
-                made = made.view_as(made)
+        return _with_history(made, value, inputs)
     return made
+
+
+def _with_history(made: torch.Tensor, value: FakeTensor, inputs: Sequence[GraphInput]) -> torch.Tensor:
+    """A leaf, a view of a leaf, or a result: autograd refuses writes to the first two."""
+    same = next((each.tensor for each in inputs if each.fake is value), None)
+    behind = next(iter(inputs_behind(value, inputs)), None)
+    with torch.enable_grad():
+        if (value if same is None else same).is_leaf:
+            return made.requires_grad_()
+        refused = value._base is not None and value._base.is_leaf if behind is None else refuses_writes(behind.tensor)
+        if refused or 0 in value.stride():
+            return made.requires_grad_().view_as(made)
+        return made.copy_(made.clone().requires_grad_())
+
+
+def inputs_behind(value: FakeTensor, inputs: Sequence[GraphInput]) -> list[GraphInput]:
+    """The inputs that a tensor is, or is a view of, and that autograd follows."""
+    storage = storage_of(value)
+    return [each for each in inputs if storage and is_dense(each.fake) and each.fake.requires_grad
+            and storage_of(each.fake) == storage and not each.boxed]

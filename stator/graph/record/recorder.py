@@ -45,7 +45,7 @@ from stator.graph.fx.new_nodes import new_node
 from stator.graph.metadata.entry_layouts import EntryLayouts
 from stator.graph.metadata.recurrent_layouts import results_of_layer
 from stator.graph.record.decomposed_operations import decomposed
-from stator.graph.record.error_texts import raised_by_eager
+from stator.graph.record.error_texts import inputs_behind, raised_by_eager
 from stator.graph.record.input_recorder import InputRecorder
 from stator.graph.record.output_arguments import check_outputs
 from stator.graph.record.recorder_state import Region, WriteLog
@@ -306,7 +306,10 @@ class Recorder(InputRecorder):
                     # Its rule for fakes cannot live with the unknown size; whether the program fails, eager says.
                     name = getattr(target, "__name__", target)
                     raise Break("SB003", f"{name} on a data-dependent size: {error}") from None
-                failure = raised_by_eager(func, args, kwargs, error, self.services.class_of)
+                failure = raised_by_eager(func, args, kwargs, error, self.services.class_of, self.inputs)
+                for fake in pytree.tree_leaves((args, kwargs)):
+                    for each in inputs_behind(fake, self.inputs) if type(fake) is FakeTensor else ():
+                        self.services.note_refused(each)
             raise failure  # not in the handler: the rule's error is no context of the program's
 
     def _items_of_sizes(self, args: Any, kwargs: Any) -> Any:

@@ -51,6 +51,7 @@ class TraceServices:
     before_saving: Callable[..., None] = _nothing  # called before autograd may save something
     refuse_patched: Callable[..., None] = _nothing
     note_stop: Callable[[Break], None] = _nothing
+    note_refused: Callable[[Any], None] = _nothing  # about an input of an operation that raises: its history decides
     ask: Callable[..., Any] = _no_answer  # the program's modes and classes for the value of an operation
     concerned: Callable[..., bool] = _not_concerned  # whether a class of the program's is to be asked
 

@@ -11,10 +11,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.breaks import Break
+from stator.graph.analysis.mutation import storage_of
 
 # Answers that differ between a tensor and a copy of it.
 _TELLING = frozenset({"storage_offset", "data_ptr", "untyped_storage", "storage", "is_set_to", "_is_view", "_base",
@@ -72,9 +72,3 @@ class Uncertain:
                 return True
             seen |= others
         return False
-
-
-def storage_of(tensor: Any) -> int:
-    with torch._C.DisableTorchFunction():
-        storage: int = tensor.untyped_storage()._cdata
-        return storage

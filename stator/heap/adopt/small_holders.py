@@ -16,6 +16,7 @@ from typing import Any
 from stator import _hook
 from stator.breaks import Break
 from stator.guards.guard import Kind
+from stator.heap.adopt.instances import fill_attributes
 from stator.heap.iterators.peekable_iterators import posed_class
 from stator.heap.pure_readers import DICT_VIEWS, bytes_of, mapping_behind, referent_of
 from stator.heap.services import Heap
@@ -90,8 +91,6 @@ def _descriptor(value: Any) -> Any:
 
 def adopt_partial(heap: Heap, value: Any, source: Source) -> Any:
     """A partial of the stand-ins of its parts."""
-    if value.__dict__:
-        raise Break("SB005", "a functools.partial with attributes of its own")
     tracker = heap.known(value, source)
     if tracker is None:
         heap.guard(source, Kind.TYPE, functools.partial)
@@ -102,6 +101,7 @@ def adopt_partial(heap: Heap, value: Any, source: Source) -> Any:
         standin: Any = functools.partial(_no_callback)
         standin.__setstate__((heap.adopt(value.func, Attr(source, "func")), args, keywords, None))
         tracker = heap.register(VariableTracker(standin, value, source, Shape.VALUE))
+        fill_attributes(heap, tracker)
     return tracker.standin
 
 

@@ -36,9 +36,10 @@ def shared_tensor(vm: VM, array: Any) -> Any:
         raise Break("SB015", "a tensor on the memory of a read-only array, of which torch warns")
     if vm.heap.faces.has_changed(tracker):
         raise Break("SB006", "a tensor on the memory of an array that was changed")
+    met = id(array) in memory.inputs
     fake = _input(vm, tracker)
     vm.heap.faces.tie(tracker)
-    return fake
+    return own_face(vm, fake) if met else fake  # each call makes a tensor
 
 
 def _require_whole_storage(vm: VM, fake: Any) -> None:

@@ -23,7 +23,9 @@ from stator.graph.autograd.autograd_boundaries import (
 )
 from stator.guards.guard import Kind
 from stator.heap.raw_access import instance_dict
+from stator.host.suspended_patches import own_entry
 from stator.host.value_kinds import is_a
+from stator.interp.lookup import find
 from stator.interp.outside_objects import is_outside
 from stator.interp.rule_registry import rule
 from stator.interp.vm import VM
@@ -49,6 +51,8 @@ def require_plain(vm: VM, what: str) -> None:
 
 @rule(torch.nn.Parameter)
 def _parameter(vm: VM, /, data: Any = None, requires_grad: Any = True, *args: Any, **kwargs: Any) -> Any:
+    if find(vm, torch.nn.Parameter, "__new__") is not own_entry(torch.nn.Parameter, "__new__"):
+        raise Break("SB016", "a Parameter made by a replaced Parameter.__new__")
     if args or kwargs or type(data) is not FakeTensor or type(requires_grad) is not bool:
         raise Break("SB016", _PARAMETER)
     require_plain(vm, _PARAMETER)
