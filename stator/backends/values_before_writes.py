@@ -18,13 +18,13 @@ from torch.utils.checkpoint import CheckpointPolicy
 from stator.graph.analysis.mutation import storage_of, written_storages
 
 
-def written_inputs(gm: fx.GraphModule, inputs: Sequence[Any]) -> list[int]:
+def written_inputs(gm: fx.GraphModule, inputs: Sequence[object]) -> list[int]:
     """Places of the inputs whose storage the graph writes to."""
     storages = set().union(*map(written_storages, gm.graph.nodes))
     return [place for place, fake in enumerate(inputs) if type(fake) is FakeTensor and storage_of(fake) in storages]
 
 
-def saving_values(partition: Callable[..., Any], gm: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+def saving_values(partition: Callable[..., Any], gm: fx.GraphModule, inputs: Sequence[object]) -> Callable[..., Any]:
     """A way to cut the graph of both passes that saves the values made of written inputs."""
     places = written_inputs(gm, inputs)
 
@@ -35,7 +35,7 @@ def saving_values(partition: Callable[..., Any], gm: fx.GraphModule, inputs: Seq
     return cut if places else partition
 
 
-def inductor_partitioner(gm: fx.GraphModule, inputs: Sequence[Any]) -> dict[str, Any]:
+def inductor_partitioner(gm: fx.GraphModule, inputs: Sequence[object]) -> dict[str, Any]:
     """The setting that gives Inductor `saving_values`; its caches tell such graphs from others by the identifier."""
     places, count = written_inputs(gm, inputs), len(inputs)
     if not places:
@@ -58,7 +58,7 @@ def inductor_partitioner(gm: fx.GraphModule, inputs: Sequence[Any]) -> dict[str,
 
 
 def save_values(joint: fx.GraphModule, places: list[int], count: int) -> None:
-    """Forbid to make again what reads a written input; a checkpoint of the program stays: eager makes its values again."""
+    """Forbid to make again what reads a written input; checkpoints of the program stay as they are in eager."""
     inputs = [node for node in joint.graph.find_nodes(op="placeholder") if not str(node.target).startswith("tangents")]
     reading = [inputs[place] for place in places] if len(inputs) == count else inputs  # AOTAutograd has merged some
     while reading:

@@ -124,7 +124,7 @@ def _own_dict(local: Any) -> dict[str, Any]:
 
 
 class _Origin(type):
-    def __getattribute__(cls, name: str) -> Any:
+    def __getattribute__(cls, name: str) -> object:
         return _Origin  # which nothing else gives
 
 

@@ -261,7 +261,7 @@ def optional_attr(vm: VM, obj: Any, name: str) -> Any:
     return MISSING if found is _ABSENT else found
 
 
-def _refusal(pattern: Any = None) -> str:
+def _refusal(pattern: object = None) -> str:
     try:
         match 0:
             case pattern():
@@ -308,7 +308,8 @@ def match_class(vm: VM, subject: Any, cls: Any, names: tuple[str, ...], position
         else:
             for name in match_args[:positional]:
                 if type(name) is not str:
-                    raise Raised(TypeError(f"__match_args__ elements must be strings (got {name_in_errors(type(name))})"))
+                    given = name_in_errors(type(name))
+                    raise Raised(TypeError(f"__match_args__ elements must be strings (got {given})"))
                 if not _match_attr(vm, subject, cls, name, seen, found):
                     return None
     for name in names:
