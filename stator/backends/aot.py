@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from stator.backends.random_draws import draws_in_place, eager_streams
-from stator.backends.values_before_writes import saving_values
+from stator.backends.saved_values import saving_values
 from stator.graph.fx.graph_modules import straight_function
 from stator.settings.options import Settings
 

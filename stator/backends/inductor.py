@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from stator.backends.values_before_writes import inductor_partitioner
+from stator.backends.saved_values import inductor_partitioner
 from stator.errors import OptionTypeError, OptionValueError
 from stator.settings.options import OWN_OPTIONS, Settings, list_accepted
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import stator
-from stator.backends import values_before_writes
+from stator.backends import saved_values
 from tests.comparison import Programs
 
 PROGRAMS = Programs()
@@ -135,5 +135,5 @@ def test_arguments_too() -> None:
 
 
 def test_gradients_need_the_saved_values(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(values_before_writes, "save_values", lambda *args: None)
+    monkeypatch.setattr(saved_values, "save_values", lambda *args: None)
     assert gradients_differ("read_then_write", "aot_eager")
