@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from stator.backends.random_draws import draws_in_place, eager_streams
+from stator.backends.saved_values import saving_values
 from stator.graph.fx.graph_modules import straight_function
 from stator.settings.options import Settings
 
@@ -56,7 +57,7 @@ def compile_aot_eager(
             example_inputs,
             fw_compiler=run_as_is,
             bw_compiler=run_as_is,
-            partition_fn=draws_in_place(load_partition()),
+            partition_fn=draws_in_place(saving_values(load_partition(), gm, example_inputs)),
             keep_inference_input_mutations=True,
         )
 
@@ -74,7 +75,8 @@ def compile_aot_eager_decomp_partition(
             fw_compiler=run_as_is,
             bw_compiler=run_as_is,
             decompositions=compile_fx.select_decomp_table(),
-            partition_fn=draws_in_place(functools.partial(load_partition(), compiler="inductor")),
+            partition_fn=draws_in_place(saving_values(
+                functools.partial(load_partition(), compiler="inductor"), gm, example_inputs)),
         )
 
 

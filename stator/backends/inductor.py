@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from stator.backends.saved_values import inductor_partitioner
 from stator.errors import OptionTypeError, OptionValueError
 from stator.settings.options import OWN_OPTIONS, Settings, list_accepted
 
@@ -25,10 +26,8 @@ def compile_inductor(
 ) -> Callable[..., Any]:
     """Compile the graph with Inductor."""
     compile_fx = importlib.import_module("torch._inductor.compile_fx").compile_fx
-    compiled: Callable[..., Any] = compile_fx(
-        gm, list(example_inputs), config_patches=config_patches(settings)
-    )
-    return compiled
+    patches = inductor_partitioner(gm, example_inputs) | config_patches(settings)
+    return compile_fx(gm, list(example_inputs), config_patches=patches)  # type: ignore[no-any-return]
 
 
 def wake_workers() -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from typing import Any
+
 import pytest
 import torch
 
@@ -9,6 +12,7 @@ import stator
 from stator import events
 from stator.settings import marks
 from tests.breaks.capture import compare
+from tests.comparison import call, same_as_eager
 
 X = torch.tensor([1.0, -2.0, 3.0])
 
@@ -328,3 +332,38 @@ def nested_region(x):
 
 def test_a_nested_region_is_simply_called() -> None:
     assert not compare(nested_region, [(X,), (X + 1,)], fullgraph=True).breaks
+
+
+# ---------------------------------------------------------------------- inference mode
+
+
+@torch.inference_mode()
+def broken_under_inference_mode(x: torch.Tensor) -> torch.Tensor:
+    y = x + 1
+    time.sleep(0)
+    return y * 2
+
+
+def broken_twice(x: torch.Tensor) -> torch.Tensor:
+    with torch.inference_mode():
+        y = x + 1
+        time.sleep(0)
+        z = broken_under_inference_mode(y)
+    return z.clone() * 2
+
+
+def raises_under_it(x: torch.Tensor) -> Any:
+    try:
+        with torch.inference_mode():
+            time.sleep(0)
+            y = x * 2
+            raise KeyError("inside")
+    except KeyError as error:
+        return str(error), y, torch.is_inference_mode_enabled()
+
+
+@pytest.mark.parametrize("program", [broken_under_inference_mode, broken_twice, raises_under_it])
+def test_breaks_under_inference_mode_leave_graphs(program: Any) -> None:
+    """Entering the mode is a break of its own then; the whole call ran eagerly."""
+    report = same_as_eager(program, call(torch.ones(2)), fullgraph=False)
+    assert report.graph_modules and not report.fallbacks

@@ -2,6 +2,7 @@
 
 import dataclasses
 import enum
+from collections import OrderedDict, deque
 
 import torch
 
@@ -201,3 +202,16 @@ def too_many_positional_patterns(x):
     match Op("a", 1):
         case Op(a, b, c):
             return y
+
+
+@case(call(ramp(2)))
+def words_of_refused_patterns(x):
+    told = []
+    for subject, pattern in ((1, 3), (1, "x"), (deque(), deque), (OrderedDict(), OrderedDict), ({}, dict), (Op("a", 1), Op)):
+        try:
+            match subject:
+                case pattern(_, _, _):
+                    told.append("matched")
+        except TypeError as error:
+            told.append(str(error))
+    return told, x + len(told)

@@ -44,6 +44,7 @@ from stator.interp.tensors.tensor_bookkeeping import require_inner_leaves
 from stator.interp.vm import VM
 from stator.library.python.random_numbers import saved_streams
 from stator.source import Drawn, Source
+from stator.strategy import Strategy
 
 # From this many graph inputs on, the entry hands them over as one tuple: `graph(*inputs)`.
 PACKED_INPUTS = 16
@@ -84,7 +85,7 @@ def emit_residual(vm: VM, result: Any, resume: Any = None, begin: Callable[[], N
     writer = Writer()
     writer._used.update(RESERVED)
     if vm.torch_state.open_contexts:
-        raise Break("SB007", "an inference mode that is still on")
+        raise Break("SB007", "an inference mode that is still on", turn_off=Strategy.INFERENCE_MODE)
     build = Rebuilder(writer, vm.heap, vm.recorder, vm)
     recorder = vm.recorder
     write_hooks(build)

@@ -76,8 +76,7 @@ class Caller(NativeCaller):
         if cls in C_CALLABLES:
             return self.call_native(fn, args, kwargs, cont)
         if cls is functools.partial:
-            merged = {**fn.keywords, **(kwargs or {})}
-            return self.call(fn.func, (*fn.args, *args), merged, cont)
+            return self.call(fn.func, (*fn.args, *args), merged_keywords(fn, kwargs), cont)
         if cls is _core.CompiledFunction:  # a compiled function inside a trace is simply part of it
             if id(fn) not in self.functions.compiled_inside:
                 self.guard_identity(fn)
@@ -256,6 +255,13 @@ class Caller(NativeCaller):
             raise unknown_for_fakes(error) from None
         except Exception as error:
             raise Raised(error) from None
+
+
+def merged_keywords(function: functools.partial[object], kwargs: dict[str, object] | None) -> dict[str, object]:
+    """Keywords of a call of a partial, whose own dict the program may have filled by hand."""
+    if not all(type(name) is str for name in function.keywords):
+        raise Raised(TypeError("keywords must be strings"))
+    return {**function.keywords, **(kwargs or {})}
 
 
 def unknown_for_fakes(error: NotImplementedError) -> Break:

@@ -25,7 +25,7 @@ from stator.heap.identity_facts import note_asked, note_compared, note_made
 from stator.heap.iterators.peekable_iterators import is_known_ahead
 from stator.host.value_kinds import is_a, module_of
 from stator.interp.calls.marked_functions import is_marked, refuse_disallowed
-from stator.interp.calls.native_warnings import WARNING_TYPES, call_heard
+from stator.interp.calls.native_warnings import CONVERSIONS, WARNING_TYPES, call_heard, number_for_c
 from stator.interp.calls.refused_calls import C_CALLABLES, describe_callable, refuse_row
 from stator.interp.frame import UNBOUND, Frame, Raised
 from stator.interp.iteration import polyfills
@@ -39,7 +39,7 @@ from stator.interp.rule_registry import RULES
 from stator.interp.torch_function_protocol import own_method, refuse_patched
 from stator.native.table import NativeClass, lookup, name_of, receiver_split
 from stator.native.torch_ops import torch_leaf
-from stator.shapes.symbolic_values import SYMBOLIC, UNREAD, data_dependent, specialise, unread
+from stator.shapes.symbolic_values import SYMBOLIC, UNREAD, data_dependent, unread
 from stator.source import CallOf, Pinned
 
 _TENSOR_HASH = torch.Tensor.__hash__.__code__
@@ -357,8 +357,8 @@ class NativeCaller(Machine):
             result = self.call_bound(func, args)
             if type(result) in UNREAD:
                 raise unread(result, f"the answer of {func.__name__}, which C code asks for")
-            if type(result) in SYMBOLIC and func.__name__ in _CONVERSIONS:
-                return specialise(result, f"the answer of {func.__name__}")
+            if func.__name__ in CONVERSIONS:
+                result = number_for_c(func.__name__, result)
             if type(result) is types.GeneratorType:
                 return self.walked(result)
             if id(result) in self.heap.by_standin:
@@ -465,7 +465,6 @@ _SPECIAL_METHODS = tuple(f"__{stem}__" for stem in (
     "floor ceil bytes fspath call str repr format hash eq ne lt le gt ge divmod rdivmod pow rpow add radd mul rmul"
 ).split()) + ("keys", "items", "__missing__")
 _MANY_DIGITS = 2048  # bits of a number whose text might be refused: the least limit is 640 digits
-_CONVERSIONS = frozenset({"__float__", "__int__", "__index__", "__len__", "__hash__", "__complex__", "__length_hint__"})
 _SLOTS = (types.WrapperDescriptorType, types.MethodDescriptorType)
 _RESUMABLE = {types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType}
 _PYTHON_CALLABLES = {types.FunctionType, types.MethodType, type(None)}

@@ -15,13 +15,17 @@ import torch
 from stator.breaks import Break
 from stator.graph.state.quiet_logging import Heard
 from stator.guards.guard import Kind
-from stator.host.value_kinds import is_a
+from stator.host.value_kinds import is_a, name_in_errors
 from stator.interp.frame import Raised
 from stator.interp.noted_effects import Converted, note_warning
 from stator.interp.services import VM
+from stator.shapes.symbolic_values import SYMBOLIC, specialise
 from stator.source import CallOf, Pinned
 
 WARNING_TYPES = frozenset({numpy.ndarray, *numpy.sctypeDict.values()})
+# Methods that C code asks for numbers, and the type that it wants.
+CONVERSIONS = {"__float__": float, "__int__": int, "__index__": int, "__complex__": complex, "__trunc__": None,
+               "__len__": None, "__hash__": None, "__length_hint__": None}
 _SETTINGS = {"divide by zero": "divide", "overflow": "over", "underflow": "under", "invalid value": "invalid"}
 
 
@@ -79,3 +83,13 @@ def note_conversion(vm: VM, value: Any) -> None:
     """float(t) of a tensor that autograd records: torch warns of it, once or always."""
     if torch.is_grad_enabled() and value.requires_grad:
         note_warning(vm, "", UserWarning, kind=Converted)
+
+
+def number_for_c(method: str, value: object) -> object:
+    """The answer of a conversion that C code asks for; where CPython warns of it, it asks itself."""
+    if type(value) in SYMBOLIC:
+        return specialise(value, f"the answer of {method}")
+    wanted = CONVERSIONS[method]
+    if method == "__trunc__" or wanted is not None and type(value) is not wanted and is_a(value, wanted):
+        raise Break("SB013", f"{method} gives a {name_in_errors(type(value))}: CPython may warn", asks_caller=True)
+    return value

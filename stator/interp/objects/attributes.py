@@ -87,6 +87,8 @@ def load_attr(vm: VM, obj: Any, name: str, cont: Any = None) -> None:
             return load_method_object_attr(vm, obj, name, cont)
         if getattribute is _super_getattribute:
             return load_super_attr(vm, obj, name, cont)
+        if getattribute is _alias_getattribute and name not in _OF_ALIASES:
+            return load_attr(vm, vm.sync(lambda: load_generic(vm, obj, "__origin__", None)), name, cont)
         if getattribute in _C_LOOKUPS:
             value = read_through_c(vm, obj, name)
             if value is MISSING:
@@ -119,6 +121,15 @@ def _own_dict(local: Any) -> dict[str, Any]:
     return local.__dict__
 
 
+class _Origin:
+    def __getattribute__(self, name: str) -> object:
+        return _Origin  # which nothing else gives
+
+
+_alias_getattribute = types.GenericAlias.__dict__["__getattribute__"]
+# Names that `list[int]` answers itself; all others it reads from `list`.
+_OF_ALIASES = frozenset(name for name in (*dir(types.GenericAlias), "__copy__", "__deepcopy__")
+                        if getattr(types.GenericAlias(_Origin(), int), name, None) is not _Origin)
 _super_getattribute = super.__dict__["__getattribute__"]
 _C_LOOKUPS = {cls.__dict__["__getattribute__"]
               for cls in (threading.local, weakref.ProxyType, weakref.CallableProxyType)}

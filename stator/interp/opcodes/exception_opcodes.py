@@ -261,6 +261,19 @@ def optional_attr(vm: VM, obj: Any, name: str) -> Any:
     return MISSING if found is _ABSENT else found
 
 
+def _refusal(pattern: object = None) -> str:
+    try:
+        match 0:
+            case pattern():  # type: ignore[misc]  # which is the point
+                return ""
+    except TypeError as error:
+        return str(error)
+    return ""
+
+
+_NO_CLASS_IN_PATTERN = _refusal()  # asked of CPython: versions word it differently
+
+
 @op
 def MATCH_CLASS(vm: VM, frame: Frame, instr: Instruction) -> None:
     names = frame.stack.pop()
@@ -271,7 +284,7 @@ def MATCH_CLASS(vm: VM, frame: Frame, instr: Instruction) -> None:
 
 def match_class(vm: VM, subject: Any, cls: Any, names: tuple[str, ...], positional: int) -> Any:
     if not is_a(cls, type):
-        raise Raised(TypeError("called match pattern must be a class"))
+        raise Raised(TypeError(_NO_CLASS_IN_PATTERN))
     if not vm.call_sync(isinstance, (subject, cls)):
         return None
     found: list[Any] = []
@@ -283,18 +296,20 @@ def match_class(vm: VM, subject: Any, cls: Any, names: tuple[str, ...], position
             match_args = ()
             itself = bool(cls.__flags__ & (1 << 22))  # Py_TPFLAGS_MATCH_SELF: int, str, list, ...
         elif not is_a(match_args, tuple):
-            raise Raised(TypeError(f"{cls.__name__}.__match_args__ must be a tuple (got {type(match_args).__name__})"))
+            raise Raised(TypeError(f"{name_in_errors(cls)}.__match_args__ must be a tuple "
+                                   f"(got {name_in_errors(type(match_args))})"))
         allowed = 1 if itself else len(match_args)
         if allowed < positional:
             plural = "" if allowed == 1 else "s"
-            raise Raised(TypeError(f"{cls.__name__}() accepts {allowed} positional sub-pattern{plural} "
+            raise Raised(TypeError(f"{name_in_errors(cls)}() accepts {allowed} positional sub-pattern{plural} "
                                    f"({positional} given)"))
         if itself:
             found.append(subject)
         else:
             for name in match_args[:positional]:
                 if type(name) is not str:
-                    raise Raised(TypeError(f"__match_args__ elements must be strings (got {type(name).__name__})"))
+                    given = name_in_errors(type(name))
+                    raise Raised(TypeError(f"__match_args__ elements must be strings (got {given})"))
                 if not _match_attr(vm, subject, cls, name, seen, found):
                     return None
     for name in names:
@@ -305,7 +320,7 @@ def match_class(vm: VM, subject: Any, cls: Any, names: tuple[str, ...], position
 
 def _match_attr(vm: VM, subject: Any, cls: type, name: str, seen: set[str], found: list[Any]) -> bool:
     if name in seen:
-        raise Raised(TypeError(f"{cls.__name__}() got multiple sub-patterns for attribute '{name}'"))
+        raise Raised(TypeError(f"{name_in_errors(cls)}() got multiple sub-patterns for attribute '{name}'"))
     seen.add(name)
     value = optional_attr(vm, subject, name)
     if value is MISSING:

@@ -11,6 +11,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.host.suspended_patches import original
 from stator.host.value_kinds import is_a
+from stator.interp.calls.call_protocol import merged_keywords
 from stator.interp.calls.refused_calls import C_CALLABLES
 from stator.interp.frame import Continuation, Frame, Raised
 from stator.interp.objects import operators
@@ -215,7 +216,7 @@ def _methodcaller(vm: VM, cont: Any, caller: Any, obj: Any, /) -> None:
 
 @suspending_rule(functools.partial.__call__)
 def _partial_call(vm: VM, cont: Any, partial: Any, /, *args: Any, **kwargs: Any) -> None:
-    vm.call(partial.func, (*partial.args, *args), {**partial.keywords, **kwargs}, cont)
+    vm.call(partial.func, (*partial.args, *args), merged_keywords(partial, kwargs), cont)
 
 
 class NoteAlias(Continuation):

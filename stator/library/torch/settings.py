@@ -138,7 +138,8 @@ def _transforms_active(vm: VM) -> bool:
 @rule(torch.inference_mode.__enter__, torch.inference_mode.__exit__)
 def _switch(vm: VM, callee: Any, self: Any, exc_type: Any = None, exc_value: Any = None, traceback: Any = None) -> Any:
     if Strategy.INFERENCE_MODE in vm.turned_off:
-        raise Break("SB006", "inference mode, which the backend could not compile as part of a graph")
+        why = vm.policy.why_off.get(Strategy.INFERENCE_MODE, "the backend could not compile it as part of a graph")
+        raise Break("SB006", f"inference mode: {why}")
     if callee is torch.inference_mode.__exit__ and not vm.torch_state.contexts:
         raise Break("SB006", "leaving an inference mode that was entered before the call")
     return INTERPRETED

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
 import traceback
@@ -173,3 +174,20 @@ def test_a_slot_of_the_users_object_is_deleted_once() -> None:
         held = Slotted([1, 2])
         held.part = 3
         assert compiled(X, held).equal(X + 2) and not hasattr(held, "part")
+
+
+def fills_keywords(x: Any) -> Any:
+    made = functools.partial(dict, a=1)
+    made.keywords["b"] = 2
+    first = made()
+    made.keywords[1234] = 3
+    try:
+        made()
+    except TypeError as error:
+        return first, str(error), "1234" in repr(made), x + 1
+
+
+def test_keywords_of_a_partial_are_strings() -> None:
+    compiled = stator.compile(fills_keywords, backend="eager", fullgraph=True)
+    for _ in range(2):
+        assert repr(compiled(X)) == repr(fills_keywords(X))

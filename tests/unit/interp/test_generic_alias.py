@@ -45,7 +45,19 @@ def failing(x: torch.Tensor) -> Any:
         return str(error), x
 
 
-@pytest.mark.parametrize("program", [builtins, classes, failing])
+def attributes(x: torch.Tensor) -> Any:
+    found = []
+    for alias in (list[int], Told[int], Outside, dict[str, int]):
+        for name in ("append", "__name__", "__origin__", "__args__", "__bases__", "__mro__", "__module__", "__doc__", "fromkeys",
+                     "missing", "__getitem__", "__class__", "__copy__"):
+            try:
+                found.append(getattr(alias, name))
+            except AttributeError as error:
+                found.append(str(error))
+    return found, Told[int].__init__ is Told.__init__, issubclass(list[int], object), x + 1
+
+
+@pytest.mark.parametrize("program", [builtins, classes, failing, attributes])
 def test_equal_to_eager(program: Any) -> None:
     compiled = stator.compile(program, backend="eager", fullgraph=True)
     for _ in range(2):

@@ -17,6 +17,25 @@ from stator.interp.calls import native_calls, native_warnings
 
 INT, BYTE, SMALL, ZERO = numpy.int32(2**31 - 1), numpy.int8(127), numpy.uint8(1), numpy.float64(0)
 FLOAT, HALF = numpy.float32(3e38), numpy.float16(60000)
+
+
+class Answers:
+    """Conversions that give instances of subclasses, of which CPython warns."""
+
+    def __int__(self) -> Any:
+        return True
+
+    __index__ = __int__
+
+    def __float__(self) -> Any:
+        return type("Float", (float,), {})(2.0)
+
+
+class Truncated:
+    def __trunc__(self) -> int:
+        return 3
+
+
 PROGRAMS: dict[str, Callable[[torch.Tensor], Any]] = {
     "add": lambda x: (x + 1, INT + numpy.int32(1)),
     "multiply": lambda x: (x * 2, BYTE * numpy.int8(2)),
@@ -41,6 +60,9 @@ PROGRAMS: dict[str, Callable[[torch.Tensor], Any]] = {
     "float of no gradient": lambda x: float(x.detach().sum()),
     "int": lambda x: int(x.sum()),
     "item": lambda x: x.sum().item(),
+    "int that is a bool": lambda x: (x, int(Answers()), [1, 2][Answers()]),
+    "float of a subclass": lambda x: (x, float(Answers()), math.sqrt(Answers())),  # type: ignore[arg-type]
+    "truncated": lambda x: (x, int(Truncated())),
     "grad of no leaf": lambda x: (x * 2).grad,
 }
 
