@@ -28,7 +28,7 @@ def shared_tensor(vm: VM, array: Any) -> Any:
     if memory.is_backed(array):
         tensor = tensor_of(vm, array, writes=True)
         _require_whole_storage(vm, tensor)
-        return own_face(vm, tensor)
+        return _beside(vm, tensor)
     tracker = vm.heap.by_standin.get(id(array))
     if tracker is None:
         return _literal(vm, array, shared=True)
@@ -36,9 +36,26 @@ def shared_tensor(vm: VM, array: Any) -> Any:
         raise Break("SB015", "a tensor on the memory of a read-only array, of which torch warns")
     if vm.heap.faces.has_changed(tracker):
         raise Break("SB006", "a tensor on the memory of an array that was changed")
+    seen = id(array) in memory.inputs
     fake = _input(vm, tracker)
     vm.heap.faces.tie(tracker)
-    return fake
+    return _beside(vm, own_face(vm, fake)) if seen else fake
+
+
+def beside(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor with a storage of its own on the same memory, as torch.from_numpy makes it: torch sees no overlap.
+
+    A compiler that runs the graph on tensors of its own has one storage.
+    """
+    real = not torch._C._len_torch_dispatch_stack() and not torch._is_functional_tensor(tensor)
+    return torch.from_numpy(tensor.data.numpy()) if real and type(tensor.data) is torch.Tensor else tensor.data
+
+
+def _beside(vm: Any, fake: Any) -> Any:
+    """Record it for `x.data`, whose writes pass version counters as these do."""
+    made = vm.recorder.attribute_of(fake, "data", torch.Tensor.data)
+    vm.recorder.record("call_function", beside, (fake,), {}, made)
+    return made
 
 
 def _require_whole_storage(vm: VM, fake: Any) -> None:
