@@ -217,6 +217,9 @@ class Heap(Exposure):
     def _adopt_tensor(self, value: Any, source: Source) -> Any:
         tracker = self.known(value, source)
         if tracker is None:
+            if type(value) in PLAIN_CLASSES and value.requires_grad and value.is_leaf and value._is_view() \
+                    and value._base.requires_grad:  # as soon as anything uses it, it is no leaf, and can be written to
+                raise Break("SB016", "a view whose history autograd has not made since its base was written to")
             if self.faces.copies:
                 self.faces.add_tensor(value, source)
             fake = self.recorder.add_input(value, source, self.shapes.open_dims(value, source),
