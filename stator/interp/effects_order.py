@@ -19,8 +19,8 @@ from stator.graph.analysis.may_fail import CAUGHT, CLEANUP, Memory, is_caught, n
 from stator.graph.analysis.mutation import is_repeatable, operator_name, writes
 from stator.graph.analysis.shared_memory import sharing_memory
 from stator.heap.outside_changes import changed_trackers
-from stator.interp.services import VM
 from stator.interp.handled_errors import leaves_settings
+from stator.interp.services import VM
 from stator.interp.state.mechanisms import has_changes
 
 

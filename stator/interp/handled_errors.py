@@ -19,6 +19,7 @@ from stator.breaks import Break
 from stator.code.catchers import catchers
 from stator.graph.analysis.may_fail import ANY, CAUGHT, CLEANUP, NAMED, Memory, node_may_fail
 from stator.interp.frame import Frame
+from stator.interp.services import VM
 
 NOTHING = 0
 
@@ -76,8 +77,8 @@ def may_suppress(leave: Any, generators: Any) -> bool:
     return leave.__func__ is not _NULL_EXIT and not leave.__func__.__code__.co_filename.startswith(_TORCH)
 
 
-def leaves_settings(vm: Any) -> bool:
-    """Whether an error here leaves settings of torch changed: blocks of torch that it leaves restore what they found."""
+def leaves_settings(vm: VM) -> bool:
+    """Whether an error leaves settings of torch changed; blocks of torch that it leaves restore what they found."""
     state = vm.torch_state
     if not state.by_program:
         return False

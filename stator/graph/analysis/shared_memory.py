@@ -41,7 +41,7 @@ def address_of(tensor: torch.Tensor) -> int:
 def awaits_history(tensor: torch.Tensor) -> bool:
     """Whether a view is a leaf only until it is used: its base was written to, and autograd has not made its history.
 
-    `is_leaf` and `grad_fn` make it.  A write of another shape fails before or after autograd refuses to write to a leaf.
+    `is_leaf` and `grad_fn` make it.  A write of another shape fails in any case: first of all for a leaf.
     """
     with torch._C.DisableTorchFunction():
         if not tensor.requires_grad or not tensor._is_view() or not tensor._base.requires_grad:

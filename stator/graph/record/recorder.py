@@ -343,20 +343,16 @@ class Recorder(InputRecorder):
 
     def attribute(self, fake: FakeTensor, name: str, descr: Any) -> Any:
         """A property of a tensor: metadata, or a tensor (`x.T`), which becomes a node."""
-        result = self.attribute_of(fake, name, descr)
-        if self.holds_tensor(result):
-            self.record("getattr", name, (fake,), {}, result)
-        return result
-
-    def attribute_of(self, fake: FakeTensor, name: str, descr: Any) -> Any:
-        """A property of a fake, without a node."""
         if self.uncertain.storages:
             self.uncertain.check(name, False, (fake,), {})
         listening = self.services.listening
         with torch._C.DisableTorchFunction(), self.symbols.dispatcher(), \
                 nullcontext() if listening is muted and name != "grad" else listening(name, None, {}):
             wrapper = self.wrappers.behind.get(id(fake))
-            return descr.__get__(fake) if wrapper is None else self.wrappers.noted(descr.__get__(wrapper))
+            result = descr.__get__(fake) if wrapper is None else self.wrappers.noted(descr.__get__(wrapper))
+        if self.holds_tensor(result):
+            self.record("getattr", name, (fake,), {}, result)
+        return result
 
     def version_of(self, fake: torch.Tensor) -> int:
         """A number that grows with each write to the memory of a fake, through whatever tensor."""

@@ -51,10 +51,11 @@ def beside(tensor: torch.Tensor) -> torch.Tensor:
     return torch.from_numpy(tensor.data.numpy()) if real and type(tensor.data) is torch.Tensor else tensor.data
 
 
-def _beside(vm: Any, fake: Any) -> Any:
+def _beside(vm: VM, fake: torch.Tensor) -> torch.Tensor:
     """Record it for `x.data`, whose writes pass version counters as these do."""
-    made = vm.recorder.attribute_of(fake, "data", torch.Tensor.data)
-    vm.recorder.record("call_function", beside, (fake,), {}, made)
+    made: torch.Tensor = own_face(vm, fake)
+    node = vm.recorder.node_of(made)
+    node.target, node.args = beside, node.args[:1]
     return made
 
 

@@ -311,7 +311,7 @@ def _apply_ufunc(vm: VM, ufunc: Any, args: tuple[Any, ...], kwargs: dict[str, An
     return target.copy_(_apart(result.to(target.dtype), target))
 
 
-def _apart(given: Any, target: Any) -> Any:
+def _apart(given: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
     """A copy of values that lie in the memory to be written: numpy allows any overlap, torch does not."""
     return given.clone() if storage_of(given) == storage_of(target) else given
 
