@@ -55,20 +55,35 @@ def array_written_from_itself(x: Any) -> Any:
     double(x)
     values = x.numpy()
     values[1:3] = values[:2]
+    return x
+
+
+def array_copied_from_itself(x: Any) -> Any:
+    double(x)
+    values = x.numpy()
     np.copyto(values[:3], values[1:])
+    return x
+
+
+def array_computed_into_itself(x: Any) -> Any:
+    double(x)
+    values = x.numpy()
     np.positive(values[1:], out=values[:3])
-    values[:] = values[::-1]
     return x
 
 
 PROGRAMS = [written_from_its_array, written_behind_an_operator, written_before_an_operator, written_through_as_tensor,
-            written_after_a_break, told_apart, array_written_from_itself]
+            written_after_a_break, told_apart, array_written_from_itself, array_copied_from_itself,
+            array_computed_into_itself]
 
 
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_a_tensor_and_its_array(program: Any) -> None:
     same_as_eager(program, *(lambda: ((torch.arange(1.0, 5.0),), {}) for _ in range(2)), fullgraph=False, strict=True)
+    compiled = stator.compile(program, backend="eager", options={"strict": True})  # runs the nodes in order
+    found = [(repr(function(x)), x.tolist()) for function in (program, compiled, compiled) for x in [torch.arange(1.0, 5.0)]]
+    assert found[0] == found[1] == found[2]
 
 
 def two_tensors_on_one_array(values: Any) -> Any:
