@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from stator.breaks import Break
+from stator.graph.analysis.shared_memory import awaits_history
 from stator.graph.metadata.tensor_classes import (
     PLAIN_CLASSES,
     acts_above_dispatch,
@@ -217,6 +218,8 @@ class Heap(Exposure):
     def _adopt_tensor(self, value: Any, source: Source) -> Any:
         tracker = self.known(value, source)
         if tracker is None:
+            if type(value) in PLAIN_CLASSES and awaits_history(value):
+                raise Break("SB016", "a view whose history autograd has not made since its base was written to")
             if self.faces.copies:
                 self.faces.add_tensor(value, source)
             fake = self.recorder.add_input(value, source, self.shapes.open_dims(value, source),

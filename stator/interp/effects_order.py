@@ -19,6 +19,7 @@ from stator.graph.analysis.may_fail import CAUGHT, CLEANUP, Memory, is_caught, n
 from stator.graph.analysis.mutation import is_repeatable, operator_name, writes
 from stator.graph.analysis.shared_memory import sharing_memory
 from stator.heap.outside_changes import changed_trackers
+from stator.interp.handled_errors import leaves_settings
 from stator.interp.services import VM
 from stator.interp.state.mechanisms import has_changes
 
@@ -78,4 +79,4 @@ def has_effects(vm: VM) -> bool:
     """Whether the trace has changes of outside objects, output or settings to be done after the graph."""
     with torch._C.DisableTorchFunction():
         changed = changed_trackers(vm.heap)
-    return bool(changed or vm.effects.noted or has_changes(vm))
+    return bool(changed or vm.effects.noted or has_changes(vm) or leaves_settings(vm))

@@ -19,6 +19,7 @@ from stator.breaks import Break
 from stator.code.catchers import catchers
 from stator.graph.analysis.may_fail import ANY, CAUGHT, CLEANUP, NAMED, Memory, node_may_fail
 from stator.interp.frame import Frame
+from stator.interp.services import VM
 
 NOTHING = 0
 
@@ -74,6 +75,22 @@ def may_suppress(leave: Any, generators: Any) -> bool:
         body = generators.get(id(fields.get("gen")))  # its function was deleted when it was entered
         return body is None or body.frame is None or caught_in(body.frame, generators) & (NAMED | ANY) != NOTHING
     return leave.__func__ is not _NULL_EXIT and not leave.__func__.__code__.co_filename.startswith(_TORCH)
+
+
+def leaves_settings(vm: VM) -> bool:
+    """Whether an error leaves settings of torch changed; blocks of torch that it leaves restore what they found."""
+    state = vm.torch_state
+    if not state.by_program:
+        return False
+    blocks = []
+    frame = vm.frame
+    while frame is not None:  # the outermost block last
+        index = frame.ip - 1 if frame.ip else 0
+        blocks += [frame.stack[each.manager] for each in catchers(frame.unit, index) if each.manager is not None]
+        frame = frame.caller()
+    inside = [leave for leave in blocks if type(leave) is types.MethodType and not may_suppress(leave, vm.generators)
+              and leave.__func__ is not _NULL_EXIT and id(leave.__self__) not in vm.heap.by_standin]
+    return id(inside[-1]) in state.changed_blocks if inside else bool(state.left_behind())
 
 
 def note(node: fx.Node, caught: int, breaks: bool) -> None:

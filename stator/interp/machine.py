@@ -408,7 +408,8 @@ class Machine(Mechanisms):
             node.meta[AT] = frame.instruction.offset
         if caught := above[4] | caught_in(frame, self.generators, self.heap.by_standin):
             note(node, caught, Strategy.HANDLED_ERRORS in self.turned_off)
-        if self.generators and any_cleans_up(self.generators):
+        # An error is chained to the exception being handled, which a graph does not know.
+        if self.generators and any_cleans_up(self.generators) or self.exc_state.topmost() is not None:
             note(node, CLEANUP, False)
 
     def caught(self) -> int:

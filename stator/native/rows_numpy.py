@@ -36,12 +36,12 @@ _REFUSED_METHODS = """resize setflags setfield __setstate__ tofile dump dumps __
     __buffer__ to_device""".split()
 # C functions of numpy that compute on arrays and change nothing else.
 _FUNCTIONS = """array asarray asanyarray ascontiguousarray asfortranarray copyto arange zeros count_nonzero empty
-    empty_like where lexsort putmask fromiter concatenate inner dot vdot c_einsum correlate correlate2 shares_memory
-    may_share_memory datetime_data datetime_as_string compare_chararrays _vec_string _place bincount _monotonicity
+    empty_like where lexsort putmask fromiter concatenate inner dot vdot c_einsum correlate correlate2
+    datetime_data datetime_as_string compare_chararrays _vec_string _place bincount _monotonicity
     interp interp_complex ravel_multi_index unravel_index packbits unpackbits normalize_axis_index _unique_hash
     """.split()
-# numpy's Python functions that write files, or keep what they are given.
-_REFUSED_FUNCTIONS = "save savez savez_compressed savetxt".split()
+# numpy's functions that write files, keep what they are given, or compare addresses, which stand-ins do not have.
+_REFUSED_FUNCTIONS = "save savez savez_compressed savetxt shares_memory may_share_memory".split()
 # numpy's Python functions that make arrays.
 MAKERS = "ones full identity eye tri".split()
 _DISPATCHING = ("numpy", "numpy.linalg", "numpy.fft", "numpy.lib.stride_tricks", "numpy.lib._function_base_impl",

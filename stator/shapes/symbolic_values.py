@@ -175,7 +175,12 @@ def as_integer(value: Any) -> Any:
         return value
     node = value.node
     hint = None if has_free_unbacked_symbols(value) or not node.has_hint() else int(node.hint)
-    return node.shape_env.create_symintnode(sympy.Piecewise((1, node.expr), (0, True)), hint=hint)
+    return node.shape_env.create_symintnode(without_ite(sympy.Piecewise((1, node.expr), (0, True))), hint=hint)
+
+
+def without_ite(expression: sympy.Basic) -> sympy.Basic:
+    """Replace ITE, which torch has no handler for. sympy makes it of a comparison with a choice inside a choice."""
+    return expression.replace(sympy.ITE, lambda test, then, other: (test & then) | (~test & other))
 
 
 def compute(function: Callable[..., Any], *values: Any) -> Any:

@@ -11,6 +11,7 @@ import collections
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import _disable_current_modes
 
 from stator.graph.metadata.tensor_classes import PLAIN_CLASSES
 from stator.guards.partition import Address, byte_range, group
@@ -35,6 +36,22 @@ def address_of(tensor: torch.Tensor) -> int:
     """Where the first item of a tensor lies."""
     with torch._C.DisableTorchFunction():
         return tensor.data_ptr()
+
+
+def awaits_history(tensor: torch.Tensor) -> bool:
+    """Whether a view is a leaf only until it is used: its base was written to, and autograd has not made its history.
+
+    `is_leaf` and `grad_fn` make it.  A write of another shape fails in any case: first of all for a leaf.
+    """
+    with torch._C.DisableTorchFunction():
+        if not tensor.requires_grad or not tensor._is_view() or not tensor._base.requires_grad:
+            return False
+        with _disable_current_modes(), torch.enable_grad():
+            try:
+                tensor.add_(torch.empty([2] * (tensor.dim() + 1), dtype=tensor.dtype, device=tensor.device))
+            except RuntimeError as error:
+                return str(error).startswith("a leaf Variable")
+    return False
 
 
 def overlap_across_storages(inputs: list[Any]) -> bool:

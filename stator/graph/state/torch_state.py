@@ -148,6 +148,8 @@ class TorchState(Mechanism):
     devices_at_start: int = 0
     default_device: tuple[torch.device | None, ...] = ()  # what the program has made the process's own, if it did
     open_contexts: int = 0  # how many were open when the trace ended
+    by_program: bool = False  # whether the program itself has called a setter
+    changed_blocks: dict[int, object] = field(default_factory=dict)  # exits of `with` blocks entered in a changed state
     finals: list[tuple[Any, tuple[Any, ...]]] = field(default_factory=list)  # what the program leaves, once closed
 
     def change(self, setting: Setting, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -171,6 +173,11 @@ class TorchState(Mechanism):
             if now != value:
                 found.append((setting.setter, (*key, *now)))
         return found
+
+    def note_block(self, leave: object) -> None:
+        """A `with` block is entered, known by its __exit__."""
+        if self.by_program and self.left_behind():
+            self.changed_blocks[id(leave)] = leave
 
     def restoring_calls(self) -> list[tuple[Any, tuple[Any, ...]]]:
         """The calls that bring back what was there before the trace."""

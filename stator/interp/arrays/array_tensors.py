@@ -28,7 +28,7 @@ def shared_tensor(vm: VM, array: Any) -> Any:
     if memory.is_backed(array):
         tensor = tensor_of(vm, array, writes=True)
         _require_whole_storage(vm, tensor)
-        return own_face(vm, tensor)
+        return _beside(vm, tensor)
     tracker = vm.heap.by_standin.get(id(array))
     if tracker is None:
         return _literal(vm, array, shared=True)
@@ -36,10 +36,27 @@ def shared_tensor(vm: VM, array: Any) -> Any:
         raise Break("SB015", "a tensor on the memory of a read-only array, of which torch warns")
     if vm.heap.faces.has_changed(tracker):
         raise Break("SB006", "a tensor on the memory of an array that was changed")
-    met = id(array) in memory.inputs
+    seen = id(array) in memory.inputs
     fake = _input(vm, tracker)
     vm.heap.faces.tie(tracker)
-    return own_face(vm, fake) if met else fake  # each call makes a tensor
+    return _beside(vm, own_face(vm, fake)) if seen else fake
+
+
+def beside(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor with a storage of its own on the same memory, as torch.from_numpy makes it: torch sees no overlap.
+
+    A compiler that runs the graph on tensors of its own has one storage.
+    """
+    real = not torch._C._len_torch_dispatch_stack() and not torch._is_functional_tensor(tensor)
+    return torch.from_numpy(tensor.data.numpy()) if real and type(tensor.data) is torch.Tensor else tensor.data
+
+
+def _beside(vm: VM, fake: torch.Tensor) -> torch.Tensor:
+    """Record it for `x.data`, whose writes pass version counters as these do."""
+    made: torch.Tensor = own_face(vm, fake)
+    node = vm.recorder.node_of(made)
+    node.target, node.args = beside, node.args[:1]
+    return made
 
 
 def _require_whole_storage(vm: VM, fake: Any) -> None:

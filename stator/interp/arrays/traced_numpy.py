@@ -23,6 +23,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import _disable_current_modes
 
 from stator.breaks import Break
+from stator.graph.analysis.mutation import storage_of
 from stator.heap.adopt.outside_arrays import SCALARS
 from stator.heap.blank_instances import CONSTANT_TYPES
 from stator.host.value_kinds import is_a
@@ -219,6 +220,9 @@ def _compute(vm: VM, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any
         return _reduce(vm, *args, **kwargs)
     writes = id(function) in torch_forms.WRITES
     given = [_given(vm, value, writes and not i) for i, value in enumerate(args)]
+    if writes:
+        given[1:] = [forms.ndarray(_apart(value.tensor, given[0].tensor)) if type(value) is forms.ndarray else value
+                     for value in given[1:]]
     named = {key: _dtype(value) if key == "dtype" else _given(vm, value, key == "out") for key, value in kwargs.items()}
     if function is numpy.ndarray.astype or function is numpy.generic.astype:
         given[1:2] = [_dtype(value) for value in args[1:2]]
@@ -304,7 +308,12 @@ def _apply_ufunc(vm: VM, ufunc: Any, args: tuple[Any, ...], kwargs: dict[str, An
     if out is None:
         return result
     target = _tensor(vm, out, True)
-    return target.copy_(result.to(target.dtype))
+    return target.copy_(_apart(result.to(target.dtype), target))
+
+
+def _apart(given: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    """A copy of values that lie in the memory to be written: numpy allows any overlap, torch does not."""
+    return given.clone() if storage_of(given) == storage_of(target) else given
 
 
 def _operand_type(value: Any) -> Any:
@@ -411,7 +420,7 @@ def _set_item(vm: VM, array: Any, key: Any, value: Any) -> None:
     target = _tensor(vm, array, True)
     parts = key if type(key) is tuple else (key,)
     if type(value) is numpy.ndarray or type(value) in HELD_TYPES:
-        given = _tensor(vm, value).to(target.dtype)
+        given = _apart(_tensor(vm, value).to(target.dtype), target)
     else:
         given = torch.tensor(numpy.asarray(value).astype(array.dtype).tolist(), dtype=target.dtype)
     if _is_basic(key):

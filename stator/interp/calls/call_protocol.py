@@ -17,6 +17,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from stator import _core
 from stator.breaks import Break
 from stator.code.decode import decode
+from stator.graph.analysis.mutation import may_write_first
 from stator.guards.guard import Kind
 from stator.heap.blank_instances import CONSTANT_TYPES
 from stator.host.value_kinds import is_a, name_in_errors
@@ -226,6 +227,8 @@ class Caller(NativeCaller):
             raise unknown_for_fakes(error) from None
         except Exception as error:
             guard_refused(self, args, kwargs)
+            if self.caught() and may_write_first(fn, args, kwargs or {}):
+                raise Break("SB006", f"{describe_callable(fn)}, which may write before it fails") from None
             raise Raised(error) from None
 
     def refuse_sequence(self, value: Any) -> None:

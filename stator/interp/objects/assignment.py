@@ -35,7 +35,7 @@ from stator.interp.outside_objects import is_outside
 from stator.interp.services import VM
 from stator.interp.tensors import tensor_bookkeeping
 from stator.interp.torch_function_protocol import note_slot, only_defaults, own_method
-from stator.shapes.symbolic_values import SYMBOLIC, specialise
+from stator.shapes.symbolic_values import SYMBOLIC, UNREAD, specialise, unread
 from stator.source import Attr, DictOf
 
 
@@ -139,6 +139,8 @@ def writable_dict(vm: VM, obj: Any, name: str, descr: Any) -> dict[str, Any]:
     tracker = vm.heap.by_standin.get(id(obj))
     if tracker is None and is_outside(vm, obj):  # a function or an enum member
         shadow = vm.heap.adopt(own, DictOf(vm.heap.source_of(obj)))
+        if type(shadow) in UNREAD:
+            raise unread(shadow, f"an assignment to attribute {name!r}")
         vm.heap.note_write(shadow)
         return shadow
     if tracker is not None and tracker.shape is Shape.OPAQUE:

@@ -51,7 +51,7 @@ from stator.interp.outside_objects import is_outside
 from stator.interp.services import VM
 from stator.interp.tensors import data_assignments, tensor_bookkeeping
 from stator.interp.torch_function_protocol import concerned
-from stator.shapes.symbolic_values import SYMBOLIC, specialise
+from stator.shapes.symbolic_values import SYMBOLIC, UNREAD, specialise, unread
 from stator.shapes.varying_values import HELD_TYPES
 from stator.source import CallOf, DictOf, Key, Pinned, Slot
 
@@ -217,6 +217,8 @@ def read_instance_dict(vm: VM, obj: Any, name: str) -> Any:
         base = DictOf(heap.source_of(obj))
         known = heap.known(own, base)
         if known is not None:  # it was taken as a value, or written to
+            if type(known.standin) in UNREAD:
+                raise unread(known.standin, f"the attribute {name!r}")
             return read_dict(vm, known.standin, name)
         if value is MISSING:
             heap.guard(base, Kind.ABSENT, name)

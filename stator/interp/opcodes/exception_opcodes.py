@@ -183,6 +183,7 @@ def BEFORE_WITH(vm: VM, frame: Frame, instr: Instruction) -> None:
     leave = special_method(vm, manager, "__exit__", f"'{name}' object does not support the context manager protocol "
                                                     "(missed __exit__ method)")
     frame.stack.append(leave)
+    vm.torch_state.note_block(leave)
     vm.call(enter, ())
 
 

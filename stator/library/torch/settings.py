@@ -48,6 +48,7 @@ def change_setting(vm: VM, setting: Setting, args: tuple[Any, ...], kwargs: dict
         if not kwargs and setting.read(*args[:setting.keys]) == args[setting.keys:]:
             return
         raise Break("SB006", f"{_NAMES[setting.setter]}, which operators in a compiled graph would not see")
+    vm.torch_state.by_program = True
     try:
         vm.torch_state.change(setting, args, kwargs)
     except Exception as error:

@@ -16,6 +16,7 @@ import stator
 from stator import events
 from stator.emit.residual.kept_inputs import KEPT_BYTES
 from stator.interp import machine
+from tests.comparison import call, same_as_eager
 
 GOOD, BAD = torch.tensor([0, 1]), torch.tensor([0, 9])
 LARGE = KEPT_BYTES // 4 + 1
@@ -319,3 +320,24 @@ def test_an_operator_of_the_users_raises_what_torch_does_not() -> None:
         for value in (1.0, 1.0, 200.0, 1.0, 300.0):
             x = torch.full((2,), value)
             assert torch.equal(compiled(x), program(x))
+
+
+def first_of_two(x: Any) -> Any:
+    try:
+        torch._foreach_add_([x, torch.ones(3)], [torch.ones(4), torch.ones(4)])
+    except RuntimeError:
+        pass
+    return x
+
+
+def first_of_two_before_a_break(x: Any) -> None:
+    try:
+        torch._foreach_add_([x, torch.ones(3)], [torch.ones(4), torch.ones(4)])
+    finally:
+        stator.graph_break()
+
+
+@pytest.mark.parametrize("program", [first_of_two, first_of_two_before_a_break])
+def test_an_operation_that_fails_after_its_first_write(program: Any) -> None:
+    """Fakes refuse it before any write."""
+    same_as_eager(program, call(torch.arange(4.0)), call(torch.arange(4.0)), fullgraph=False, strict=True)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
+import pytest
 import torch
 from torch.utils.checkpoint import checkpoint
 
 import stator
 from stator import events
+from tests.comparison import same_as_eager
 
 
 def as_they_are(log: list[Any]) -> list[str]:
@@ -107,3 +109,27 @@ def test_inputs_of_open_sizes_that_overlap() -> None:
             assert str(compiled(ours[:-1], ours[1:])) == str(program(theirs[:-1], theirs[1:]))
             assert torch.equal(ours, theirs)
     assert len(as_they_are(log)) == 1
+
+
+def written_after_its_base(x: torch.Tensor, row: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    x[[0, 1]] = (x * weight)[[1, 0]]
+    stator.graph_break()
+    return torch.ops.aten.copy_.default(row, torch.ones(4))
+
+
+def used_after_its_base(x: torch.Tensor, row: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    x[[0, 1]] = (x * weight)[[1, 0]]
+    stator.graph_break()
+    y = row * 2
+    row.add_(1)
+    return y
+
+
+@pytest.mark.parametrize("program", [written_after_its_base, used_after_its_base])
+def test_a_view_without_a_history_yet(program: Any) -> None:
+    """Autograd makes the history of a view when it is used: until then it is a leaf, which cannot be written to."""
+    def arguments() -> Any:
+        x = torch.arange(12.0).view(3, 4)[:]
+        return (x, x[1], torch.ones(4, requires_grad=True)), {}
+
+    same_as_eager(program, arguments, arguments, fullgraph=False, strict=True)

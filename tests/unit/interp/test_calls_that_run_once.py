@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import stator
+from tests.comparison import call, same_as_eager
 
 LOG: list[str] = []
 
@@ -209,3 +210,103 @@ def test_an_error_leaves_a_manager_that_was_entered_before_a_break(manager: Any,
 @torch.library.custom_op("leaving::bump", mutates_args=("x",))
 def _bump(x: torch.Tensor) -> None:
     x.add_(1)
+
+
+@torch.library.custom_op("leaving::refuse", mutates_args=("x",))
+def _refuse(x: torch.Tensor) -> None:
+    x.add_(1)
+    if x.sum() > 6:
+        raise ValueError("large")
+
+
+def after_a_region(x: Any) -> None:
+    with torch.no_grad():
+        stator.graph_break()
+    _refuse(x)
+
+
+def after_a_setter(x: Any) -> None:
+    torch.set_grad_enabled(False)
+    _refuse(x)
+
+
+def in_a_region_after_a_setter(x: Any) -> None:
+    torch.set_grad_enabled(False)
+    with torch.enable_grad():
+        _refuse(x)
+
+
+def before_a_setter(x: Any) -> Any:
+    _bump(x)
+    torch.set_grad_enabled(False)
+    return x[x.sum().long()[None]]
+
+
+def after_autocast(x: Any) -> None:
+    with torch.autocast("cpu"):
+        stator.graph_break()
+    _refuse(x)
+
+
+def after_the_default_dtype(x: Any) -> None:
+    torch.set_default_dtype(torch.float64)
+    _refuse(x)
+
+
+@torch.no_grad()
+def in_a_region(x: Any) -> None:
+    _refuse(x)
+
+
+@pytest.mark.parametrize("program", [after_a_region, after_a_setter, in_a_region_after_a_setter, before_a_setter,
+                                     after_autocast, after_the_default_dtype, in_a_region])
+def test_an_error_leaves_the_settings_of_the_program(program: Any) -> None:
+    compiled = stator.compile(program, backend="eager", options={"strict": True})
+    found = []
+    try:
+        for function in (program, compiled, compiled):
+            ended = ending(function, torch.arange(4.0))
+            found.append((ended, torch.is_grad_enabled(), torch.is_autocast_enabled("cpu"), torch.get_default_dtype()))
+            torch.set_grad_enabled(True)
+            torch.set_default_dtype(torch.float32)
+    finally:
+        torch.set_grad_enabled(True)
+        torch.set_default_dtype(torch.float32)
+    assert found[0] == found[1] == found[2]
+    assert program is not in_a_region or stator.explain(program, backend="eager")(torch.zeros(4)).graph_break_count == 0
+
+
+def in_a_handler(x: Any) -> None:
+    try:
+        raise KeyError("first")
+    except KeyError:
+        _refuse(x)
+
+
+def in_a_handler_after_a_break(x: Any) -> None:
+    try:
+        raise KeyError("first")
+    except KeyError:
+        stator.graph_break()
+        _refuse(x)
+
+
+def in_a_generator_of_a_handler(x: Any) -> Any:
+    try:
+        raise KeyError("first")
+    except KeyError:
+        return [_refuse(each) for each in (part for part in (x,))]
+
+
+def behind_a_call_in_a_handler(x: Any) -> Any:
+    try:
+        raise KeyError("first")
+    except KeyError:
+        _bump(x)
+        return x[x.sum().long()[None]]
+
+
+@pytest.mark.parametrize("program", [in_a_handler, in_a_handler_after_a_break, in_a_generator_of_a_handler,
+                                     behind_a_call_in_a_handler])
+def test_an_error_in_a_handler_has_its_context(program: Any) -> None:
+    same_as_eager(program, call(torch.arange(4.0)), call(torch.arange(4.0)), fullgraph=False, strict=True)

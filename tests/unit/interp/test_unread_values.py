@@ -14,6 +14,7 @@ import pytest
 import torch
 
 import stator
+from tests.comparison import same_as_eager
 
 TEXTS: dict[str, Callable[[Any], Any]] = {
     "match": lambda text: re.match("3", text) is None,
@@ -84,3 +85,28 @@ def test_texts_of_errors_from_outside(name: str) -> None:
         assert compiled(torch.ones(1), error)[1:] == program(torch.ones(1), error)[1:]
         setattr(error, *CHANGES[name])
         assert compiled(torch.ones(1), error)[1:] == program(torch.ones(1), error)[1:]
+
+
+def counting(attributes: int) -> Any:
+    def function() -> None:
+        pass
+
+    vars(function).update({f"a{number}": 1 for number in range(attributes)}, calls=attributes)
+    return function
+
+
+def assigned(x: Any, function: Any) -> Any:
+    function.calls += 1
+    return sorted(vars(function)), x + 1
+
+
+def taken_first(x: Any, function: Any) -> Any:
+    own = vars(function)
+    return function.calls, own, x + 1
+
+
+@pytest.mark.parametrize("program", [assigned, taken_first])
+@pytest.mark.filterwarnings("ignore:stator. recompile limit")
+def test_attributes_of_functions_whose_dict_changes_from_call_to_call(program: Any) -> None:
+    same_as_eager(program, *(lambda size=size: ((torch.ones(1), counting(size)), {}) for size in range(14)),
+                  fullgraph=False, strict=True)

@@ -13,6 +13,7 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils._sympy import functions as fs
 
 from stator.shapes.symbol_nodes import SymbolNodes
+from tests.comparison import call, same_as_eager
 
 
 @pytest.mark.parametrize("number", [0, 2, 3, 4, 9])
@@ -41,3 +42,15 @@ def test_roundings(rounded: Any, by: Any) -> None:
     graph.output(nodes.node_of(shape_env.create_symintnode(rounded(quarter), hint=None)))
     module = fx.GraphModule(torch.nn.Module(), graph)
     assert [module(number) for number in range(-9, 10)] == [by(number / 4) for number in range(-9, 10)]
+
+
+def compared_with_a_choice(x: Any, n: int) -> Any:
+    limit = bool(n << 2) + True
+    count = 2 + int(x[0].item() > limit)
+    return x if count == 2 else x * count
+
+
+def test_a_comparison_with_a_choice_counts_as_a_number() -> None:
+    """sympy makes ITE of it, for which torch has no handler."""
+    same_as_eager(compared_with_a_choice, *(call(torch.full((3,), x), n) for n in (1, 0, 3) for x in (1.0, 2.0, 3.0)),
+                  dynamic=True, fullgraph=False)
