@@ -16,6 +16,7 @@ from typing import Any, TypeVar, overload
 import torch
 
 from stator import audit, report
+from stator.audit.finding import Finding
 from stator.backends import check_settings, list_backends, register_backend
 from stator.capture import miss
 from stator.capture.callables import dress, require_callable, set_recompiler, traceable
@@ -25,6 +26,7 @@ from stator.errors import OptionTypeError, OptionValueError, describe_callable
 from stator.host.printing import print
 from stator.library.torch.compiled_functions import makes_compiled
 from stator.report import set_logs
+from stator.report.explanation import Explanation
 from stator.settings import marks
 from stator.settings.marks import graph_break, is_compiling, skip_frame
 from stator.settings.options import BackendFunction, Settings, build_settings, require_bool
@@ -57,11 +59,10 @@ def compile(model: None = None, *, fullgraph: bool = ..., dynamic: bool | None =
             name: str | None = ...) -> Callable[[Model], Model]: ...
 
 
-def compile(model: Any = None, *, fullgraph: bool = False, dynamic: bool | None = None,
+def compile(model: object = None, *, fullgraph: bool = False, dynamic: bool | None = None,
             backend: str | BackendFunction = "inductor", mode: str | None = None,
             options: Mapping[str, object] | None = None, disable: bool = False,
-            recompile_limit: int | None = None, isolate_recompiles: bool = False,
-            name: str | None = None) -> Any:
+            recompile_limit: int | None = None, isolate_recompiles: bool = False, name: str | None = None) -> Any:
     """Compile a function, method, callable object, class, partial or nn.Module.
 
     Without `model`, returns the decorator with these settings. A module gives a `CompiledModule`. A class is
@@ -136,7 +137,7 @@ def _compile_module(module: torch.nn.Module, settings: Settings) -> CompiledModu
     return compiled
 
 
-def _compile_again(model: Any, settings: Settings) -> Any:
+def _compile_again(model: object, settings: Settings) -> Any:
     return _compile(model, settings, disable=False)
 
 
@@ -189,7 +190,7 @@ def explain(fn: Callable[..., Any], **settings: Any) -> Callable[..., Any]:
     mark = marks.compiled_mark(fn)
     traced = mark.traced if mark is not None else traceable(fn)
 
-    def explain_call(*args: Any, **kwargs: Any) -> Any:
+    def explain_call(*args: object, **kwargs: object) -> Explanation:
         value, log, installed, probe = miss.explained_call(traced, checked, args, kwargs)
         guards = [guard for tag in installed for guard in tag.guards]
         residuals = [tag.residual.source for tag in installed if tag.residual is not None]
@@ -217,7 +218,7 @@ def bisect(fn: Callable[..., Any], directory: str | None = "stator_repro", **set
         checked = build_settings(**settings)
         check_settings(checked)
 
-    def bisect_call(*args: Any, **kwargs: Any) -> Any:
+    def bisect_call(*args: object, **kwargs: object) -> Finding | None:
         return audit.bisect_call(entry, traced, checked, args, kwargs, directory)
 
     return about_compiling(bisect_call)
@@ -234,7 +235,7 @@ class DisabledRegion(marks.DisabledContext):
         return _disable(fn, self.recursive, self.reason)
 
 
-def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None) -> Any:
+def disable(fn: Callable[..., Any] | None = None, recursive: bool = True, *, reason: str | None = None) -> Any:
     """Keep a function out of graphs: a call, a decorator with or without arguments, or a context.
 
     With `recursive`, what the function calls is left alone too; without, only the function itself. Functions
@@ -246,7 +247,7 @@ def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None
     return DisabledRegion(recursive, reason) if fn is None else _disable(fn, recursive, reason)
 
 
-def _disable(fn: Any, recursive: bool, reason: str | None) -> Any:
+def _disable(fn: Callable[..., Any], recursive: bool, reason: str | None) -> Any:
     if isinstance(fn, (staticmethod, classmethod)):
         return type(fn)(_disable(fn.__func__, recursive, reason))
     require_callable(fn, "stator.disable")
@@ -268,7 +269,7 @@ def _disable(fn: Any, recursive: bool, reason: str | None) -> Any:
         return fn
 
     @functools.wraps(fn)
-    def run_disabled(*args: Any, **kwargs: Any) -> Any:
+    def run_disabled(*args: object, **kwargs: object) -> Any:
         with marks.disabled_region():
             return fn(*args, **kwargs)
 
@@ -286,7 +287,7 @@ def error_on_graph_break(value: bool = True) -> marks.ErrorOnGraphBreak:
     return marks.ErrorOnGraphBreak(value)
 
 
-def allow_in_graph(fn: Any) -> Any:
+def allow_in_graph(fn: Callable[..., Any]) -> Callable[..., Any]:
     """Put calls of `fn` into the graph as they are, without looking inside; a list of functions is accepted.
 
     `fn` must take and return what a graph can hold, and depend on nothing else: nothing in it is guarded.
@@ -295,9 +296,7 @@ def allow_in_graph(fn: Any) -> Any:
         return [allow_in_graph(each) for each in fn]
     require_callable(fn, "stator.allow_in_graph")
     if marks.is_disabled(fn):
-        raise OptionValueError(
-            f"{describe_callable(fn)} is marked with stator.disable and cannot be in a graph"
-        )
+        raise OptionValueError(f"{describe_callable(fn)} is marked with stator.disable and cannot be in a graph")
     marks.allow_in_graph(fn)
     return fn
 

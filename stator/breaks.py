@@ -34,9 +34,7 @@ class BreakCode:
 REGISTRY: dict[str, BreakCode] = {}
 
 
-def register(
-    code: str, title: str, *, cause: str, example: str, remedy: str, inherent: bool = False
-) -> BreakCode:
+def register(code: str, title: str, *, cause: str, example: str, remedy: str, inherent: bool = False ) -> BreakCode:
     """Add one code to the registry; a code is given a meaning once."""
     if code in REGISTRY:
         raise InternalError(f"break code {code} is already registered as {REGISTRY[code].title!r}")
@@ -98,9 +96,7 @@ class Break(BaseException):
 
     def as_unsupported(self) -> Unsupported:
         """The error that the user sees under `fullgraph=True`."""
-        return Unsupported(
-            self.code, self.title, self.cause, self.remedy, self.filename, self.line, self.stack
-        )
+        return Unsupported(self.code, self.title, self.cause, self.remedy, self.filename, self.line, self.stack)
 
     def __str__(self) -> str:
         return str(self.as_unsupported())
@@ -123,22 +119,15 @@ register(
     "with options={'capture_control_flow': True}",
     inherent=True,
 )
-register(
-    "SB003",
-    "data-dependent scalar",
-    cause="a tensor's value is needed as a Python number, list or numpy array while tracing",
-    example="n = int(x.max()); s = str(n)",
-    remedy="keep the value in a tensor, or use it only as a size, bounded with torch._check",
-    inherent=True,
-)
-register(
-    "SB004",
-    "data-dependent output shape",
-    cause="the shape of an operator's result depends on the values of its input",
-    example="x[x > 0], torch.nonzero(x), torch.unique(x)",
-    remedy="use a form with a fixed shape: torch.where, masks, nonzero_static",
-    inherent=True,
-)
+register("SB003", "data-dependent scalar",
+         cause="a tensor's value is needed as a Python number, list or numpy array while tracing",
+         example="n = int(x.max()); s = str(n)",
+         remedy="keep the value in a tensor, or use it only as a size, bounded with torch._check",
+         inherent=True)
+register("SB004", "data-dependent output shape",
+         cause="the shape of an operator's result depends on the values of its input",
+         example="x[x > 0], torch.nonzero(x), torch.unique(x)",
+         remedy="use a form with a fixed shape: torch.where, masks, nonzero_static", inherent=True)
 register(
     "SB005",
     "opaque outside object",
@@ -146,43 +135,24 @@ register(
     example="handle = ext.Handle(); stator.compile(lambda x: x * handle.scale)",
     remedy="read the needed values from the object beforehand and pass them in",
 )
-register(
-    "SB006",
-    "mutation that cannot be written back",
-    cause="the program changes an object of a kind whose changes cannot be replayed on the original",
-    example="ext_object.value = x.shape[0]",
-    remedy="move the mutation out of the compiled function, or return the new value",
-)
-register(
-    "SB007",
-    "value that cannot be rebuilt",
-    cause="a value that leaves the captured code cannot be made again by the compiled function",
-    example="return ext.Handle(x)",
-    remedy="build the object outside the compiled function from the values that it needs",
-)
-register(
-    "SB008",
-    "frame inspection",
-    cause="the program reads interpreter frames, which do not exist in the compiled function",
-    example="sys._getframe(), inspect.stack(), inspect.currentframe()",
-    remedy="pass the information as an argument, or exclude the function with stator.disable",
-)
-register(
-    "SB009",
-    "explicit graph break",
-    cause="the program called stator.graph_break()",
-    example="stator.graph_break()",
-    remedy="remove the call where one graph is wanted",
-    inherent=True,
-)
-register(
-    "SB010",
-    "disabled function called",
-    cause="a function was called that is marked with stator.disable",
-    example="@stator.disable\ndef log(x): ...",
-    remedy="remove the mark, or move the call out of the compiled function",
-    inherent=True,
-)
+register("SB006", "mutation that cannot be written back",
+         cause="the program changes an object of a kind whose changes cannot be replayed on the original",
+         example="ext_object.value = x.shape[0]",
+         remedy="move the mutation out of the compiled function, or return the new value")
+register("SB007", "value that cannot be rebuilt",
+         cause="a value that leaves the captured code cannot be made again by the compiled function",
+         example="return ext.Handle(x)",
+         remedy="build the object outside the compiled function from the values that it needs")
+register("SB008", "frame inspection",
+         cause="the program reads interpreter frames, which do not exist in the compiled function",
+         example="sys._getframe(), inspect.stack(), inspect.currentframe()",
+         remedy="pass the information as an argument, or exclude the function with stator.disable")
+register("SB009", "explicit graph break", cause="the program called stator.graph_break()",
+         example="stator.graph_break()", remedy="remove the call where one graph is wanted", inherent=True)
+register("SB010", "disabled function called",
+         cause="a function was called that is marked with stator.disable",
+         example="@stator.disable\ndef log(x): ...",
+         remedy="remove the mark, or move the call out of the compiled function", inherent=True)
 register(
     "SB011",
     "limit of the interpreter",
@@ -193,36 +163,21 @@ register(
     "the function with stator.disable",
 )
 # SB012 is retired: a break inside a callback of C code has the code of its own cause.
-register(
-    "SB013",
-    "impure read",
-    cause="the program reads a value that changes from call to call and that no guard can cover",
-    example="time.time(), os.environ['N'], random.choice(names)",
-    remedy="read it outside the compiled function and pass it in",
-    inherent=True,
-)
-register(
-    "SB014",
-    "outside iterator or generator",
-    cause="an iterator that was made outside is advanced; its position cannot be read without moving it",
-    example="it = itertools.tee(map(abs, xs))[0]; stator.compile(lambda x: x + next(it))",
-    remedy="make the iterator inside the compiled function, or pass a list",
-)
-register(
-    "SB015",
-    "input or output",
-    cause="the program reads or writes files, sockets or processes",
-    example="open(path).read()",
-    remedy="do it outside the compiled function, or exclude the function with stator.disable",
-    inherent=True,
-)
-register(
-    "SB016",
-    "autograd call inside",
-    cause="the program runs autograd inside the captured code",
-    example="loss.backward()",
-    remedy="compile the forward computation alone; call backward outside, or use torch.func.grad",
-)
+register("SB013", "impure read",
+         cause="the program reads a value that changes from call to call and that no guard can cover",
+         example="time.time(), os.environ['N'], random.choice(names)",
+         remedy="read it outside the compiled function and pass it in", inherent=True)
+register("SB014", "outside iterator or generator",
+         cause="an iterator that was made outside is advanced; its position cannot be read without moving it",
+         example="it = itertools.tee(map(abs, xs))[0]; stator.compile(lambda x: x + next(it))",
+         remedy="make the iterator inside the compiled function, or pass a list")
+register("SB015", "input or output", cause="the program reads or writes files, sockets or processes",
+         example="open(path).read()",
+         remedy="do it outside the compiled function, or exclude the function with stator.disable",
+         inherent=True)
+register("SB016", "autograd call inside", cause="the program runs autograd inside the captured code",
+         example="loss.backward()",
+         remedy="compile the forward computation alone; call backward outside, or use torch.func.grad")
 register(
     "SB017",
     "tensor type that cannot be faked",
@@ -231,28 +186,17 @@ register(
     remedy="use a plain tensor (of a jagged nested one, values() and offsets(); of a CSR one, to_sparse_coo()), or "
     "give the subclass __tensor_flatten__ and __tensor_unflatten__",
 )
-register(
-    "SB018",
-    "concurrency",
-    cause="the program starts or joins threads, or waits for an event loop",
-    example="threading.Thread(target=f).start()",
-    remedy="start the concurrent work outside the compiled function",
-    inherent=True,
-)
-register(
-    "SB019",
-    "weak reference or finalizer",
-    cause="the program depends on when an object dies, and objects of the trace die at other times",
-    example="weakref.finalize(obj, callback)",
-    remedy="make and read weak references outside the compiled function",
-)
-register(
-    "SB020",
-    "traceback read",
-    cause="the program reads a traceback, whose frames do not exist in the compiled function",
-    example="except ValueError as e: traceback.format_tb(e.__traceback__)",
-    remedy="format the traceback outside the compiled function",
-)
+register("SB018", "concurrency", cause="the program starts or joins threads, or waits for an event loop",
+         example="threading.Thread(target=f).start()",
+         remedy="start the concurrent work outside the compiled function", inherent=True)
+register("SB019", "weak reference or finalizer",
+         cause="the program depends on when an object dies, and objects of the trace die at other times",
+         example="weakref.finalize(obj, callback)",
+         remedy="make and read weak references outside the compiled function")
+register("SB020", "traceback read",
+         cause="the program reads a traceback, whose frames do not exist in the compiled function",
+         example="except ValueError as e: traceback.format_tb(e.__traceback__)",
+         remedy="format the traceback outside the compiled function")
 register(
     "SB021",
     "recompile limit reached",
@@ -260,22 +204,13 @@ register(
     example="stator.compile(f, recompile_limit=8), called with nine different sizes or constants",
     remedy="turn the changing value into a tensor or a dynamic size, or raise recompile_limit",
 )
-register(
-    "SB022",
-    "change of Stator settings",
-    cause="captured code changes or reads how compiled functions behave in the whole process",
-    example="with stator.set_stance('force_eager'): ...",
-    remedy="set the stance outside the compiled function",
-    inherent=True,
-)
-register(
-    "SB023",
-    "frame skipped on request",
-    cause="the program called stator.skip_frame()",
-    example="def log(x): stator.skip_frame(); ...",
-    remedy="remove the call where the function is to be captured",
-    inherent=True,
-)
+register("SB022", "change of Stator settings",
+         cause="captured code changes or reads how compiled functions behave in the whole process",
+         example="with stator.set_stance('force_eager'): ...",
+         remedy="set the stance outside the compiled function", inherent=True)
+register("SB023", "frame skipped on request", cause="the program called stator.skip_frame()",
+         example="def log(x): stator.skip_frame(); ...",
+         remedy="remove the call where the function is to be captured", inherent=True)
 register(
     "SB024",
     "value that changes from call to call",

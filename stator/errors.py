@@ -31,10 +31,10 @@ class StatorError(RuntimeError):
 
     like: ClassVar[tuple[str, str] | None] = None
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+    def __new__(cls, *args: object, **kwargs: object) -> StatorError:
         return super().__new__(of_torchs_class_too(cls), *args)
 
-    def __init__(self, *args: Any) -> None:
+    def __init__(self, *args: object) -> None:
         RuntimeError.__init__(self, *args)  # and not the __init__ of torch's class
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -82,9 +82,7 @@ class Unsupported(StatorError):
         self.stack = tuple(UserFrame(*entry) for entry in stack)
 
     def __str__(self) -> str:
-        return render_problem(
-            self.code, self.title, self.cause, self.remedy, self.filename, self.line, self.stack
-        )
+        return render_problem(self.code, self.title, self.cause, self.remedy, self.filename, self.line, self.stack)
 
     @property
     def msg(self) -> str:

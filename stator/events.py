@@ -87,9 +87,7 @@ class GraphBreak(Event):
 
     @classmethod
     def of(cls, stop: Break) -> GraphBreak:
-        return cls(
-            stop.code, stop.title, stop.cause, stop.remedy, stop.filename, stop.line, tuple(stop.stack)
-        )
+        return cls(stop.code, stop.title, stop.cause, stop.remedy, stop.filename, stop.line, tuple(stop.stack))
 
 
 @dataclass(frozen=True)
@@ -217,11 +215,8 @@ def emit(event: Event) -> None:
         try:
             listener(event)
         except Exception as error:
-            warnings.warn(
-                f"stator: the listener {listener!r} failed on {type(event).__name__}: {error!r}",
-                RuntimeWarning,
-                stacklevel=2,
-            )
+            warnings.warn(f"stator: the listener {listener!r} failed on {type(event).__name__}: {error!r}",
+                          RuntimeWarning, stacklevel=2)
 
 
 _progress_viewer: Listener | None = None

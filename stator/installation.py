@@ -13,6 +13,7 @@ import threading
 import types
 import warnings
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -68,12 +69,12 @@ def is_installed() -> bool:
     return bool(_replaced)
 
 
-def _torch_compile(original: Any, default_backend: Any) -> Any:
+def _torch_compile(original: Any, default_backend: object) -> Any:
     @functools.wraps(original)
     def compile(model: Any = None, *, fullgraph: bool = False, dynamic: bool | None = None,
                 backend: Any = None, mode: str | None = None, options: Any = None, name: str | None = None,
                 disable: bool = False, recompile_limit: int | None = None, isolate_recompiles: bool = False,
-                shapes_spec: Any = None) -> Any:
+                shapes_spec: object = None) -> Any:
         if shapes_spec is not None:
             raise OptionValueError("shapes_spec= is not accepted by Stator; mark sizes with stator.mark_dynamic")
         disable = disable or any(os.environ.get(name) == "1" for name in _TURN_OFF)
@@ -99,7 +100,7 @@ def _torch_compile(original: Any, default_backend: Any) -> Any:
     return compile
 
 
-def _torchs_config() -> Any:
+def _torchs_config() -> ModuleType | None:
     """torch._dynamo.config, where somebody has loaded it: scripts set there what torch.compile has no argument for."""
     return sys.modules.get("torch._dynamo.config")
 
@@ -116,16 +117,16 @@ def _dynamic_in_torchs_config() -> bool | None:
     return None if getattr(config, "automatic_dynamic_shapes", True) else False
 
 
-def is_operator_of_torch(model: Any) -> bool:
+def is_operator_of_torch(model: object) -> bool:
     """Whether torch compiles one of its operators that take functions, as torch.cond does when it is called."""
     return type(model) is types.FunctionType and str(model.__module__).startswith("torch._higher_order_ops.")
 
 
-def _has_no_state(fn: Any) -> bool:
+def _has_no_state(fn: Callable[..., Any]) -> bool:
     return type(fn) is types.FunctionType and not (fn.__closure__ or fn.__defaults__ or fn.__kwdefaults__)
 
 
-def _or_by_torch(compiled: Any, compile_by_torch: Callable[[], Any]) -> Any:
+def _or_by_torch(compiled: Any, compile_by_torch: Callable[[], Any]) -> Callable[..., Any]:
     """Under a tracer of torch's (make_fx, torch.export, vmap) the operator must be seen by that tracer: Stator captures
     nothing there. What a loop carries may be a number, too. Nothing has run yet where Stator refuses."""
     def run(*args: Any, **kwargs: Any) -> Any:
@@ -138,7 +139,7 @@ def _or_by_torch(compiled: Any, compile_by_torch: Callable[[], Any]) -> Any:
     return run
 
 
-def _without_tuning(backend: Any, mode: Any, options: Any) -> tuple[Any, Any]:
+def _without_tuning(backend: object, mode: object, options: Any) -> tuple[Any, Any]:
     """torch ignores a mode and options where its "eager" and the like cannot use them, and says so."""
     if not isinstance(backend, str) or find_backend(backend).check is not refuse_tuning:
         return mode, options

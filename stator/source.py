@@ -116,7 +116,7 @@ class Pinned(Source):
     variable: str | None
     _family = "pinned"
 
-    def __init__(self, obj: Any, variable: str | None = None) -> None:
+    def __init__(self, obj: object, variable: str | None = None) -> None:
         _store(self, "obj", obj)
         _store(self, "variable", variable)
         self._seal(None, id(obj))

@@ -11,6 +11,7 @@ import itertools
 import sys
 import threading
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 from stator import events
@@ -26,7 +27,7 @@ from stator.settings.options import Settings
 _auditing = threading.local()
 
 
-def audited(entry: Any, fn: Any, settings: Settings) -> Any:
+def audited(entry: Any, fn: Callable[..., Any], settings: Settings) -> Any:
     """The entry, with every n-th call audited, the first among them."""
     numbers = itertools.count()
     refused: list[str] = []  # why no call is audited any more
@@ -45,7 +46,7 @@ def audited(entry: Any, fn: Any, settings: Settings) -> Any:
     return call
 
 
-def audit(entry: Any, fn: Any, settings: Settings, args: tuple[Any, ...], kwargs: dict[str, Any],
+def audit(entry: Any, fn: Callable[..., Any], settings: Settings, args: tuple[Any, ...], kwargs: dict[str, Any],
           refused: list[str]) -> Any:
     """One call, made both ways; the answer is the compiled one."""
     name = str(settings.name or getattr(fn, "__qualname__", "?"))
@@ -96,7 +97,7 @@ def answer(outcome: Outcome) -> Any:
     return outcome.value
 
 
-def report(trials: Trials, entry: Any, settings: Settings, name: str, found: list[tuple[str, str]]) -> None:
+def report(trials: Trials, entry: object, settings: Settings, name: str, found: list[tuple[str, str]]) -> None:
     """Say what differs; the search for the line starts from the state before the call, and ends in the one after it."""
     after = Checkpoint(reach(trials.fn, trials.args, trials.kwargs))
     text, place = f"{found[0][0]}: {found[0][1]}", (None, None)

@@ -11,6 +11,7 @@ import operator
 import random
 import types
 from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 import numpy
@@ -158,7 +159,7 @@ class Checkpoint:
                     type.__setattr__(cls, name, value)
         self.undo.append(undo)
 
-    def _note_iterator(self, iterator: Any) -> None:
+    def _note_iterator(self, iterator: object) -> None:
         left = operator.length_hint(iterator, -1)
         state = _hook.quietly(iterator.__reduce__) if hasattr(iterator, "__setstate__") else None
 
@@ -185,7 +186,7 @@ class Checkpoint:
             bits = value.bit_generator.state
             self.undo.append(lambda: setattr(value.bit_generator, "state", bits))
 
-    def _note_tensor(self, tensor: Any) -> None:
+    def _note_tensor(self, tensor: torch.Tensor) -> None:
         own = instance_dict(tensor)
         if own is not None:
             self._note_dict(own)
@@ -231,12 +232,12 @@ class Checkpoint:
         self.undo.append(undo)
 
 
-def _require_unmoved(generator: Any, frame: Any, at: int | None) -> None:
+def _require_unmoved(generator: object, frame: FrameType, at: int | None) -> None:
     if frame is not None and frame.f_lasti != at:
         raise CannotRestore(f"a {type(generator).__name__} was advanced")
 
 
-def _put_items(base: type, value: Any, items: list[Any]) -> None:
+def _put_items(base: type, value: object, items: list[Any]) -> None:
     now = list(raw_members(value))
     if len(now) != len(items) or any(map(operator.is_not, now, items)):
         base.clear(value)  # type: ignore[attr-defined]

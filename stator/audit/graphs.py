@@ -33,7 +33,7 @@ class Segments:
         compiled = call_backend(find_backend(self.settings.backend), gm, example_inputs, self.settings)
         told: list[bool] = []
 
-        def run(*inputs: Any) -> Any:
+        def run(*inputs: object) -> Any:
             if not told:
                 told.append(True)
                 self.found.append((kept, copies(inputs)))
@@ -68,7 +68,7 @@ def copy_of(gm: fx.GraphModule, last: fx.Node | None = None, only: bool = False)
     return fx.GraphModule(gm, graph)
 
 
-def tensors_in(value: Any) -> list[torch.Tensor]:
+def tensors_in(value: object) -> list[torch.Tensor]:
     if isinstance(value, torch.Tensor):
         return [value.detach()]
     if isinstance(value, (tuple, list)):

@@ -112,7 +112,7 @@ class Describer:
             if not name.endswith(".__class__") and not (is_a(value, type) and is_a(part, types.FunctionType)):
                 self.describe(part, f"{path}{name}")
 
-    def tensor(self, tensor: Any, path: str) -> None:
+    def tensor(self, tensor: torch.Tensor, path: str) -> None:
         storage = tensor.untyped_storage()._cdata if tensor.layout is torch.strided else 0
         owner = self.storages.setdefault(storage, path)
         shared = f", in the storage of {owner}" if owner != path else ""

@@ -14,7 +14,7 @@ import gc
 import logging
 import random
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,7 +46,7 @@ class Reached:
     path: str
 
 
-def reach(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[int, Reached]:
+def reach(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[int, Reached]:
     """By id, in the order in which they were met."""
     found: dict[int, Reached] = {}
     todo: list[tuple[Any, str]] = [(function, getattr(function, "__name__", "fn"))]
@@ -132,7 +132,7 @@ def global_names(function: types.FunctionType) -> tuple[str, ...]:
     return _names_of(function.__code__)
 
 
-def tensor_parts(tensor: Any) -> Iterator[tuple[str, Any]]:
+def tensor_parts(tensor: torch.Tensor) -> Iterator[tuple[str, Any]]:
     if tensor.is_leaf and tensor.grad is not None:
         yield ".grad", tensor.grad
     for name, part in list((instance_dict(tensor) or {}).items()):

@@ -7,6 +7,7 @@ can be undone and repeated; what a custom operator does in Python, and what anot
 from __future__ import annotations
 
 import types
+from collections.abc import Callable
 from typing import Any
 
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -25,7 +26,8 @@ class Unrepeatable(TorchDispatchMode):
         super().__init__()
         self.found: str | None = None
 
-    def __torch_dispatch__(self, func: Any, kinds: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(self, func: Callable[..., Any], kinds: object, args: tuple[Any, ...] = (),
+                           kwargs: dict[str, Any] | None = None) -> Any:
         if self.found is None and not is_repeatable_target(func):
             self.found = str(func)
         return func(*args, **(kwargs or {}))

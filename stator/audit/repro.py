@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import textwrap
 import types
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -39,7 +40,7 @@ def literal(value: Any) -> str:
     return f"{_GAP[:3]}"
 
 
-def tensor_literal(tensor: Any) -> str:
+def tensor_literal(tensor: torch.Tensor) -> str:
     plain = tensor.detach()
     tail = ", requires_grad=True" if tensor.requires_grad else ""
     if plain.numel() > _LARGE:
@@ -71,7 +72,7 @@ def backend_text(settings: Settings) -> str:
     return f"backend = {_GAP}  (it was {settings.backend_name})\n"
 
 
-def source_of(function: Any) -> str:
+def source_of(function: Callable[..., Any]) -> str:
     try:
         return textwrap.dedent(inspect.getsource(function))
     except (OSError, TypeError):

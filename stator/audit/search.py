@@ -7,6 +7,7 @@ with backend "eager", the backend is wrong about an operation; else the capture 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -23,8 +24,8 @@ from stator.settings.options import Settings
 Differences = list[tuple[str, str]]
 
 
-def bisect_call(entry: Any, fn: Any, settings: Settings, args: tuple[Any, ...], kwargs: dict[str, Any],
-                directory: str | None = None) -> Finding | None:
+def bisect_call(entry: object, fn: Callable[..., Any], settings: Settings, args: tuple[Any, ...],
+                kwargs: dict[str, Any], directory: str | None = None) -> Finding | None:
     """Search one call; the state of the program is as before afterwards."""
     trials = Trials(fn, args, kwargs, is_exact(settings.backend))
     finding = search(trials, entry, settings)
@@ -61,7 +62,7 @@ def tags_of(entry: Any) -> list[Any]:
     return [tag for each in (entry, *points.entries()) for _, _, tag in each.entries() if tag is not None]
 
 
-def missing_guard(trials: Trials, entry: Any, fresh: Any, differences: Differences) -> Finding:
+def missing_guard(trials: Trials, entry: object, fresh: object, differences: Differences) -> Finding:
     """The first fact that a new capture guards and the entry in use does not."""
     script = call_script(trials, "A call that used an entry which an earlier call had made: make that one first.")
     known = {(guard.source, guard.kind) for tag in tags_of(entry) for guard in tag.guards}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 from stator.audit.checkpoint import Checkpoint
@@ -17,7 +18,7 @@ _EXACT = ("eager", "eager_noexcept", "aot_eager")
 class Trials:
     """One call; `run` leaves everything as it was before."""
 
-    def __init__(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any], exact: bool) -> None:
+    def __init__(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], exact: bool) -> None:
         self.fn, self.args, self.kwargs, self.exact = fn, args, kwargs, exact
         self.reached = reach(fn, args, kwargs)
         self.before = Checkpoint(self.reached)
@@ -52,18 +53,18 @@ class Trials:
         found: list[tuple[str, int]] = []
         current: dict[Any, int] = {}
 
-        def local(frame: Any, event: str, arg: Any) -> Any:
+        def local(frame: FrameType, event: str, arg: object) -> Callable[..., Any]:
             if not found and frame in current and happened():
                 found.append((frame.f_code.co_filename, current[frame]))
             current[frame] = frame.f_lineno
             return local
 
-        def entered(frame: Any, event: str, arg: Any) -> Any:
+        def entered(frame: FrameType, event: str, arg: object) -> Callable[..., Any] | None:
             return local if place_of(frame.f_code.co_filename) is Place.PROGRAM else None
 
         previous = sys.gettrace()
 
-        def traced(*args: Any, **kwargs: Any) -> Any:
+        def traced(*args: object, **kwargs: object) -> Any:
             sys.settrace(entered)
             try:
                 return self.fn(*args, **kwargs)
@@ -87,11 +88,11 @@ class Trials:
         return self.first_line(lambda: sys.stdout.tell() > length)
 
 
-def fingerprint(value: Any) -> Any:
+def fingerprint(value: object) -> Any:
     own = [(name, id(part)) for name, part in parts(value)]
     return own, getattr(value, "_version", None) if hasattr(type(value), "_version") else None
 
 
-def is_exact(backend: Any) -> bool:
+def is_exact(backend: object) -> bool:
     """Whether a backend computes bit for bit what eager does; of a callable that is not known."""
     return backend in _EXACT if isinstance(backend, str) else True

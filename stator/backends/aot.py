@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import importlib
 from collections.abc import Callable, Sequence
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -19,7 +20,7 @@ from stator.graph.fx.graph_modules import straight_function
 from stator.settings.options import Settings
 
 
-def load_autograd() -> Any:
+def load_autograd() -> ModuleType:
     """AOTAutograd, which loads torch's own tracer: only those who use it should wait for it."""
     return importlib.import_module("torch._functorch.aot_autograd")
 
@@ -37,7 +38,7 @@ def run_as_is(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callab
     """
     forward = straight_function(gm, located=True)
 
-    def run(*args: Any) -> Any:
+    def run(*args: object) -> Any:
         return [detach_view(each) for each in forward(*args)]
 
     return load_autograd().make_boxed_func(run)  # type: ignore[no-any-return]
@@ -47,9 +48,8 @@ def detach_view(value: object) -> object:
     return value.detach() if isinstance(value, torch.Tensor) and value._is_view() else value
 
 
-def compile_aot_eager(
-    gm: torch.fx.GraphModule, example_inputs: Sequence[Any], settings: Settings
-) -> Callable[..., Any]:
+def compile_aot_eager(gm: torch.fx.GraphModule, example_inputs: Sequence[Any],
+                      settings: Settings ) -> Callable[..., Any]:
     """AOTAutograd alone: shows whether a fault lies in it or in what follows."""
     with eager_streams(gm):
         return load_autograd().aot_module_simplified(  # type: ignore[no-any-return]
@@ -62,9 +62,8 @@ def compile_aot_eager(
         )
 
 
-def compile_aot_eager_decomp_partition(
-    gm: torch.fx.GraphModule, example_inputs: Sequence[Any], settings: Settings
-) -> Callable[..., Any]:
+def compile_aot_eager_decomp_partition(gm: torch.fx.GraphModule, example_inputs: Sequence[Any],
+                                       settings: Settings ) -> Callable[..., Any]:
     """AOTAutograd with Inductor's decompositions and partitioning, but without its code generation."""
     # Inductor takes seconds to import, and only those who use it should wait for it.
     compile_fx = importlib.import_module("torch._inductor.compile_fx")

@@ -113,9 +113,8 @@ def compile_as_it_is(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], se
     return run_as_captured(gm, example_inputs, replace(settings, backend="eager", mode=None, options={}))
 
 
-def call_backend(
-    backend: Backend, gm: torch.fx.GraphModule, example_inputs: Sequence[Any], settings: Settings
-) -> Callable[..., Any]:
+def call_backend(backend: Backend, gm: torch.fx.GraphModule, example_inputs: Sequence[Any],
+                 settings: Settings ) -> Callable[..., Any]:
     """Call the backend's function as its kind expects; its failure becomes a BackendError."""
     if backend.function not in NEED_NO_CODE:
         write_code(gm)
@@ -134,7 +133,7 @@ def call_backend(
         ) from error
 
 
-def compiling(shape_env: Any) -> contextlib.AbstractContextManager[None]:
+def compiling(shape_env: object) -> contextlib.AbstractContextManager[None]:
     return shape_env.compiling() if type(shape_env) is TraceEnvironment else contextlib.nullcontext()
 
 

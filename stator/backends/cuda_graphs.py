@@ -16,9 +16,8 @@ from stator.backends.random_draws import eager_streams
 from stator.settings.options import Settings
 
 
-def compile_cuda_graphs(
-    gm: torch.fx.GraphModule, example_inputs: Sequence[Any], settings: Settings
-) -> Callable[..., Any]:
+def compile_cuda_graphs(gm: torch.fx.GraphModule, example_inputs: Sequence[Any],
+                        settings: Settings ) -> Callable[..., Any]:
     """AOTAutograd, and torch's trees of CUDA graphs around what it makes."""
     backend: Callable[..., Any] = importlib.import_module("torch._dynamo.backends.cudagraphs").cudagraphs
     with eager_streams(gm):

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
+from torch import fx
 
 from stator.backends.aot import compile_aot_eager
 from stator.backends.eager import NEED_NO_CODE
@@ -86,7 +87,7 @@ class Differentiable:
                          for kind in ("cpu", "cuda") if torch.is_autocast_enabled(kind)]
 
     def around(self, compiled: Function) -> Function:
-        def run(*args: Any) -> Any:
+        def run(*args: object) -> Any:
             state = torch.get_rng_state() if self.random else None
             out = compiled(*args)
             node, places = backward_node(out)
@@ -129,7 +130,7 @@ class Again:
             return None
         return self.gradients(args, tensors, given)
 
-    def gradients(self, args: tuple[Any, ...], tensors: list[torch.Tensor], given: list[Any]) -> Any:
+    def gradients(self, args: tuple[Any, ...], tensors: list[torch.Tensor], given: list[Any]) -> tuple[Any, ...] | None:
         # Other names for the inputs: hooks on the inputs themselves run once, when these gradients arrive there.
         names = {id(each): each.view_as(each) for each in tensors if each.requires_grad}
         again = [each.clone() if place in self.graph.written else names.get(id(each), each)
@@ -171,5 +172,5 @@ def backward_node(out: Sequence[Any]) -> tuple[Any, dict[int, tuple[int, bool]]]
     return found, places
 
 
-def is_compiled(node: Any) -> bool:
+def is_compiled(node: fx.Node) -> bool:
     return hasattr(getattr(type(node), "_forward_cls", None), "_aot_id")

@@ -15,9 +15,8 @@ from stator.graph.fx.graph_modules import straight_function
 from stator.settings.options import Settings
 
 
-def compile_eager(
-    gm: torch.fx.GraphModule, example_inputs: Sequence[Any], settings: Settings
-) -> Callable[..., Any]:
+def compile_eager(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], settings: Settings ) -> Callable[...,
+                  Any]:
     """Run the captured operators one by one."""
     branch_in_python(gm)
     return straight_function(gm)
@@ -43,15 +42,14 @@ def choose(condition: Any, when_true: Any, when_false: Any, operands: tuple[Any,
     return when_true(*operands) if condition else when_false(*operands)
 
 
-def compile_eager_noexcept(
-    gm: torch.fx.GraphModule, example_inputs: Sequence[Any], settings: Settings
-) -> Callable[..., Any]:
+def compile_eager_noexcept(gm: torch.fx.GraphModule, example_inputs: Sequence[Any],
+                           settings: Settings ) -> Callable[..., Any]:
     """Like "eager", for finding wrong captures: an exception in the graph is reported as the graph's fault,
     so that the program cannot take it for one of its own."""
     branch_in_python(gm)
     forward = straight_function(gm)
 
-    def run(*args: Any) -> Any:
+    def run(*args: object) -> Any:
         try:
             return forward(*args)
         except Exception as error:

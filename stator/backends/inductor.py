@@ -21,9 +21,8 @@ from stator.settings.options import OWN_OPTIONS, Settings, list_accepted
 USUAL_MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 
 
-def compile_inductor(
-    gm: torch.fx.GraphModule, example_inputs: Sequence[Any], settings: Settings
-) -> Callable[..., Any]:
+def compile_inductor(gm: torch.fx.GraphModule, example_inputs: Sequence[Any],
+                     settings: Settings ) -> Callable[..., Any]:
     """Compile the graph with Inductor."""
     compile_fx = importlib.import_module("torch._inductor.compile_fx").compile_fx
     patches = inductor_partitioner(gm, example_inputs) | config_patches(settings)
@@ -50,9 +49,7 @@ def check_inductor_settings(settings: Settings) -> None:
     if settings.mode is not None and settings.mode not in USUAL_MODES:
         modes: Mapping[str, object] = importlib.import_module("torch._inductor").list_mode_options()
         if settings.mode not in modes:
-            raise OptionValueError(
-                f"mode={settings.mode!r} is not accepted{list_accepted(settings.mode, modes)}"
-            )
+            raise OptionValueError(f"mode={settings.mode!r} is not accepted{list_accepted(settings.mode, modes)}")
     if settings.options:
         config = importlib.import_module("torch._inductor.config")
         known = config.get_config_copy()

@@ -44,7 +44,7 @@ def _codes(module: types.ModuleType) -> Iterator[types.CodeType]:
 
 
 def past_patches(compiled: Callable[..., Any]) -> Callable[..., Any]:
-    def run(*args: Any) -> Any:
+    def run(*args: object) -> Any:
         with suspended(find_patches()):
             return compiled(*args)
 

@@ -218,7 +218,7 @@ def runner(gm: fx.GraphModule, steps: list[Any]) -> Callable[..., Any]:
     held = {node: getattr(gm, node.target) for node in graph.find_nodes(op="get_attr") if "." not in node.target}
     results = next(node for node in reversed(graph.nodes) if node.op == "output").args[0]
 
-    def run(*args: Any) -> Any:
+    def run(*args: object) -> Any:
         values = {**held, **dict(zip(placeholders, args, strict=True))}
         for step in steps:
             if type(step) is Piece:

@@ -37,7 +37,7 @@ def eager_streams(module: fx.GraphModule) -> Iterator[None]:
 
 def draws_in_place(partition: Callable[..., Any]) -> Callable[..., Any]:
     """A way to cut the graph of both passes that leaves each draw in its pass, in its order."""
-    def cut(joint: fx.GraphModule, *args: Any, **kwargs: Any) -> Any:
+    def cut(joint: fx.GraphModule, *args: object, **kwargs: object) -> Any:
         cut_by = partition
         for node in joint.graph.nodes:
             if node.meta.get(_TAG) == "is_forward" and "recompute" not in node.meta and _draws(joint, node):

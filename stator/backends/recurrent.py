@@ -34,7 +34,7 @@ def trainable_lstm(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], grad
 
 def _with_states_as_given(one_layer: Callable[..., Any]) -> Callable[..., Any]:
     """The rule of one layer, whose last states have the shapes of the first."""
-    def layer(sequence: Any, hidden: Any, *rest: Any, **options: Any) -> Any:
+    def layer(sequence: object, hidden: Any, *rest: object, **options: object) -> Any:
         out, last = one_layer(sequence, hidden, *rest, **options)
         return out, tuple(state.reshape(first.shape) for state, first in zip(last, hidden, strict=True))
     return layer

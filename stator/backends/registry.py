@@ -79,17 +79,14 @@ def tuning_keywords(settings: Settings) -> dict[str, object]:
     return keywords
 
 
-def add_builtin(
-    name: str, function: BackendFunction, check: Callable[[Settings], None] = refuse_tuning,
-    prepare: Callable[[], None] | None = None
-) -> None:
+def add_builtin(name: str, function: BackendFunction, check: Callable[[Settings], None] = refuse_tuning,
+                prepare: Callable[[], None] | None = None ) -> None:
     """Add a backend that takes `(gm, example_inputs, settings)`."""
     _backends[name] = Backend(name, function, check=check, takes_settings=True, prepare=prepare)
 
 
-def register_backend(
-    fn: Function | None = None, name: str | None = None, tags: Iterable[str] = ()
-) -> Function | Callable[[Function], Function]:
+def register_backend(fn: Function | None = None, name: str | None = None,
+                     tags: Iterable[str] = () ) -> Function | Callable[[Function], Function]:
     """Make a backend known by a name, its `__name__` by default; as a call or as a decorator."""
     if fn is None:
         return functools.partial(_register, name=name, tags=tuple(tags))

@@ -145,7 +145,7 @@ class Views:
         used.update(_nodes(self.results))
         places = [(place, node) for place, node in enumerate(self.inputs) if node in used]
 
-        def run(*args: Any) -> Any:
+        def run(*args: object) -> Any:
             out = compiled(*args)
             values = {node: args[place] for place, node in places}
             values.update(zip(self.kept, out, strict=True))
@@ -163,7 +163,7 @@ class Views:
         return run
 
 
-def _nodes(values: Any) -> list[fx.Node]:
+def _nodes(values: object) -> list[fx.Node]:
     found: list[fx.Node] = []
     map_arg(values, found.append)
     return found

@@ -87,7 +87,7 @@ class NestedFrames:
         # invoke(function, *args, **kwargs): call natively; frames entered below are compiled in turn.
         self.invoke: Callable[..., Any] = functools.partial(_hook.call_below, self.entered)
 
-    def entered(self, func: types.FunctionType, args: tuple[Any, ...], closure: Any) -> Any:
+    def entered(self, func: types.FunctionType, args: tuple[Any, ...], closure: object) -> Any:
         """The hook's question about one frame: its value, or RUN, or RUN_ALL."""
         code = func.__code__
         place = self._places.get(code)

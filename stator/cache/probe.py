@@ -31,12 +31,12 @@ class BreakProbe:
     def __init__(self) -> None:
         self.visits: list[Visit] = []
 
-    def watch(self, advance: Any, values: tuple[Any, ...], run: Callable[..., Any]) -> Callable[..., Any]:
+    def watch(self, advance: object, values: tuple[Any, ...], run: Callable[..., Any]) -> Callable[..., Any]:
         """`run`, timed."""
         visit = Visit(advance, values)
         self.visits.append(visit)
 
-        def timed(operands: list[Any], invoke: Any) -> Any:
+        def timed(operands: list[Any], invoke: object) -> Any:
             began = time.perf_counter()
             try:
                 visit.outcome = run(operands, invoke)

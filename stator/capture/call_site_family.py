@@ -29,7 +29,7 @@ _TRIED = 8  # entries of others that a miss looks at, the newest first
 _members: weakref.WeakKeyDictionary[types.FunctionType, weakref.WeakSet[Any]] = weakref.WeakKeyDictionary()
 
 
-def join_family(compiled: Any, function: types.FunctionType) -> None:
+def join_family(compiled: object, function: types.FunctionType) -> None:
     """From now on this place gives its entries to others of the same function, and takes theirs."""
     _members.setdefault(function, weakref.WeakSet()).add(compiled)
 

@@ -84,7 +84,7 @@ class CompiledCallable:
             raise AttributeError(name)
         return getattr(self.__wrapped__, name)
 
-    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+    def __reduce_ex__(self, protocol: object) -> tuple[Any, ...]:
         mark = marks.compiled_mark(self)
         assert mark is not None
         return compile_again, (self.__wrapped__, mark.settings)

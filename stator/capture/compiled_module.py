@@ -75,7 +75,7 @@ class CompiledModule(torch.nn.Module):
         settings = self._stator_settings
         return lambda fn: compile_again(fn, settings)
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         setattr(self._orig_mod, name, value)
 
     def __delattr__(self, name: str) -> None:
@@ -95,19 +95,19 @@ class CompiledModule(torch.nn.Module):
         # Without this, __len__ would make modules that have none raise in `if module:`.
         return bool(self._orig_mod)
 
-    def __getitem__(self, key: Any) -> Any:
+    def __getitem__(self, key: object) -> Any:
         return self._orig_mod[key]  # type: ignore[index]
 
-    def __setitem__(self, key: Any, value: Any) -> None:
+    def __setitem__(self, key: object, value: object) -> None:
         self._orig_mod[key] = value  # type: ignore[index]
 
-    def __delitem__(self, key: Any) -> None:
+    def __delitem__(self, key: object) -> None:
         del self._orig_mod[key]  # type: ignore[attr-defined]
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self._orig_mod)  # type: ignore[call-overload,no-any-return]
 
-    def __contains__(self, key: Any) -> bool:
+    def __contains__(self, key: object) -> bool:
         return key in self._orig_mod  # type: ignore[operator]
 
     def __deepcopy__(self, memo: dict[int, Any]) -> CompiledModule:
@@ -116,13 +116,12 @@ class CompiledModule(torch.nn.Module):
     def __copy__(self) -> CompiledModule:
         return compile_again(copy.copy(self._orig_mod), self._stator_settings)
 
-    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+    def __reduce_ex__(self, protocol: object) -> tuple[Any, ...]:
         return compile_again, (self._orig_mod, self._stator_settings)
 
 
-def returning_self(
-    compiled: CompiledModule, original: torch.nn.Module, method: Callable[..., Any]
-) -> Callable[..., Any]:
+def returning_self(compiled: CompiledModule, original: torch.nn.Module,
+                   method: Callable[..., Any] ) -> Callable[..., Any]:
     """The original's method, which hands back the compiled module where it would hand back the original."""
 
     def call(*args: Any, **kwargs: Any) -> Any:

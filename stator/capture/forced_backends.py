@@ -21,7 +21,7 @@ def settings_under(settings: Settings, backend: Any) -> Settings:
     return replace(settings, backend=backend, mode=None, options={})
 
 
-def use_backend(site: CallSite, backend: Any) -> None:
+def use_backend(site: CallSite, backend: object) -> None:
     """Put aside what was compiled for the backend of now, and take up what was compiled for this one."""
     if site.stance.backend is backend:
         return

@@ -10,6 +10,7 @@ import os
 import threading
 import types
 import weakref
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -48,7 +49,7 @@ RUN_AS_CAPTURED = ("eager", "eager_noexcept")  # backends without a compiler of 
 _entries: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
-def make_entry(fn: Any, settings: Settings) -> Any:
+def make_entry(fn: Callable[..., Any], settings: Settings) -> Any:
     """The compiled form of a Python function or bound method."""
     prefix: tuple[Any, ...] = ()
     function: Any = fn
@@ -93,7 +94,7 @@ def make_nested_entry(site: CallSite, func: types.FunctionType) -> Any:
     return entry
 
 
-def call_natively(function: Any, /, *args: Any, **kwargs: Any) -> Any:
+def call_natively(function: Callable[..., Any], /, *args: object, **kwargs: object) -> Any:
     return function(*args, **kwargs)
 
 
@@ -125,7 +126,7 @@ def load_shape_profile(text: str) -> None:
         site.shapes.memory.foreseen = profile.foreseen(site.place)
 
 
-def on_miss(site: CallSite, compiled: Any, bound: tuple[Any, ...], args: tuple[Any, ...],
+def on_miss(site: CallSite, compiled: object, bound: tuple[Any, ...], args: tuple[Any, ...],
             kwargs: dict[str, Any] | None) -> Any:
     """No entry accepted the call: capture it, then make it again; the patches of the program are for the program."""
     if getattr(_tracing, "active", False) or marks.disable_depth() > 0:
@@ -259,7 +260,7 @@ def make_point_entry(site: CallSite, point: ResumePoint) -> Any:
     return resumed.compiled
 
 
-def explained_call(fn: Any, settings: Settings, args: tuple[Any, ...],
+def explained_call(fn: Callable[..., Any], settings: Settings, args: tuple[Any, ...],
                    kwargs: dict[str, Any]) -> tuple[Any, list[events.Event], list[Installed], BreakProbe]:
     """Capture one call: its value, its events, what every entry was made from, and what its breaks cost."""
     compiled = make_entry(fn, replace(settings, isolate_recompiles=True))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -150,7 +150,7 @@ def capture(site: CallSite, bound: tuple[Any, ...],
 
 
 def finish(site: CallSite, done: Trace, bound: tuple[Any, ...], started: float, values: list[Any] | None = None,
-           resume: Any = None) -> tuple[Any, Any, Installed]:
+           resume: object = None) -> tuple[Any, Any, Installed]:
     """Emit, compile, lower and check a trace that returned, or that stopped with live `values`."""
     # A region was entered or left, and goes on after this segment.
     if done.vm.policy.error_policy != marks.error_policy():
@@ -237,7 +237,7 @@ def why_as_it_is(done: Trace, graph: fx.Graph, inputs: list[Any], settings: Sett
     return str(recorder.backend.overlaps.found)
 
 
-def under_locks(done: Trace, residual: Residual, function: Any,
+def under_locks(done: Trace, residual: Residual, function: Callable[..., Any],
                 bound: tuple[Any, ...]) -> tuple[Any, Program, Sequence[Guard], Any]:
     """The guards, and a residual that takes the program's locks before it relies on them."""
     states = list(done.vm.locks.used.values())

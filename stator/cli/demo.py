@@ -105,9 +105,7 @@ def show_capture(console: Console, full: bool) -> None:
         inputs, operations = kinds.count("placeholder"), sum(kind.startswith("call_") for kind in kinds)
         title = f"graph {number} of {len(graphs)}: {inputs} inputs, {operations} operations"
         show_text(console, title, graph.code if full else body_of(graph), most)
-    show_text(
-        console, f"guards: {len(guards)}", "\n".join(guard.text() for guard in guards), None if full else 16
-    )
+    show_text(console, f"guards: {len(guards)}", "\n".join(guard.text() for guard in guards), None if full else 16)
     for number, source in enumerate(residuals, start=1):
         show_text(console, f"residual program {number} of {len(residuals)}", source, most)
     console.print(f"{len(graphs)} graph(s), {breaks} graph break(s)", style="bold")
@@ -203,9 +201,7 @@ def cost_table(captures: dict[str, float], calls: dict[str, float]) -> Table:
     table.add_row(BARE_GRAPH, "", f"{floor * 1e6:.1f} us", "")
     for name, seconds in captures.items():
         beyond = calls[name] - floor
-        table.add_row(
-            name, f"{seconds * 1e3:.1f} ms", f"{calls[name] * 1e6:.1f} us", f"{beyond * 1e6:.1f} us"
-        )
+        table.add_row(name, f"{seconds * 1e3:.1f} ms", f"{calls[name] * 1e6:.1f} us", f"{beyond * 1e6:.1f} us")
     ours, theirs = captures
     added = [calls[name] - floor for name in (ours, theirs)]
     table.add_row(

@@ -102,9 +102,7 @@ def _decode_instructions(code: CodeType) -> tuple[list[Instruction], dict[int, i
     return instructions, index_of_offset
 
 
-def _resolve_targets(
-    instructions: list[Instruction], index_of_offset: dict[int, int], code: CodeType
-) -> None:
+def _resolve_targets(instructions: list[Instruction], index_of_offset: dict[int, int], code: CodeType ) -> None:
     """Turn the targets of jumps from byte offsets into indexes; each must be an instruction's first unit."""
     for instruction in instructions:
         offset = instruction.target

@@ -16,7 +16,7 @@ from .opcodes import BACKWARD_JUMPS, BY_NAME, EXTENDED_ARG, JUMPS, VERSION
 from .stack import max_depth
 
 
-def encode(unit: CodeUnit, **replacements: Any) -> CodeType:
+def encode(unit: CodeUnit, **replacements: object) -> CodeType:
     """A code object that runs `unit`'s instructions."""
     return encode_parts(unit.code, unit.instructions, unit.exception_table, **replacements)
 

@@ -42,8 +42,7 @@ class Instruction:
     on 3.13, "inverted" of IS_OP and CONTAINS_OP.
     """
 
-    __slots__ = ("opname", "arg", "argval", "index", "offset", "line", "positions", "target", "handler",
-                 "flag")
+    __slots__ = ("opname", "arg", "argval", "index", "offset", "line", "positions", "target", "handler", "flag")
 
     def __init__(self, opname: str, arg: int | None = None, argval: Any = None, index: int = -1,
                  offset: int = -1, positions: Positions | None = None, target: int | None = None,

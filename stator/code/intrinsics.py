@@ -26,7 +26,7 @@ def intrinsic(name: str) -> Callable[..., Any]:
     return function
 
 
-def _stub(first: Any, second: Any = None) -> Any: ...
+def _stub(first: object, second: object = None) -> Any: ...
 
 
 def _function(name: str) -> Callable[..., Any]:

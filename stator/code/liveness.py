@@ -20,9 +20,7 @@ WRITES: frozenset[str] = ALL_OPNAMES & {"STORE_FAST", "LOAD_FAST_AND_CLEAR", "DE
 UNBINDS: frozenset[str] = ALL_OPNAMES & {"LOAD_FAST_AND_CLEAR", "DELETE_FAST"}
 
 
-def slots_read_and_written(
-    instruction: Instruction, unit: CodeUnit
-) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def slots_read_and_written(instruction: Instruction, unit: CodeUnit ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The slots that one instruction reads before it writes, and those it writes."""
     opname, argval = instruction.opname, instruction.argval
     if opname == "LOAD_FAST_LOAD_FAST":

@@ -108,8 +108,7 @@ elif VERSION == (3, 12):
 else:
     LOOP_END_SKIP, SEND_KEEPS, NULL_LAST = 2, True, True
 
-SLOT_PAIRS: frozenset[str] = ALL_OPNAMES & {"LOAD_FAST_LOAD_FAST", "STORE_FAST_LOAD_FAST",
-                                            "STORE_FAST_STORE_FAST"}
+SLOT_PAIRS: frozenset[str] = ALL_OPNAMES & {"LOAD_FAST_LOAD_FAST", "STORE_FAST_LOAD_FAST", "STORE_FAST_STORE_FAST"}
 
 _JUMPS = frozenset(dis.opname[code] for code in [*dis.hasjrel, *dis.hasjabs]) & ALL_OPNAMES
 BACKWARD_JUMPS: frozenset[str] = frozenset(name for name in _JUMPS if "BACKWARD" in name)

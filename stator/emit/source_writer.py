@@ -18,7 +18,7 @@ _NAMED = frozenset({types.FunctionType, types.BuiltinFunctionType, types.MethodD
 _name_of_class = type.__dict__["__name__"].__get__
 
 
-def name_of(value: Any) -> str:
+def name_of(value: object) -> str:
     """What an object is called, without asking any code of the program's."""
     if is_a(value, type):
         return str(_name_of_class(value))
@@ -49,7 +49,7 @@ class Writer:
         self._used.add(candidate)
         return candidate
 
-    def constant(self, value: Any, hint: str = "") -> str:
+    def constant(self, value: object, hint: str = "") -> str:
         """An expression for an object the residual program holds on to."""
         if type(value) in _LITERALS and (type(value) is not int or abs(value) < 1 << 64):
             return repr(value)

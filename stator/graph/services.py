@@ -3,8 +3,6 @@
 `recorder.py` imports most of the room, so those modules cannot import `Recorder` at run time.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy
+from numpy import ndarray
 
 
-def same_contents(array: Any, expected: Any) -> bool:
+def same_contents(array: object, expected: Any) -> bool:
     """Whether an array holds these bytes."""
     if type(array) is not numpy.ndarray:
         return False
@@ -16,7 +17,7 @@ def same_contents(array: Any, expected: Any) -> bool:
     return bool(array.size == 0 or numpy.array_equal(_raw(array), _raw(expected)))
 
 
-def _raw(array: Any) -> Any:
+def _raw(array: numpy.ndarray) -> ndarray:
     return array.reshape(-1).view(numpy.uint8) if array.dtype.itemsize else array.reshape(-1)
 
 

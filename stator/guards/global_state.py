@@ -70,9 +70,7 @@ class GlobalState:
 
     def differences(self, other: GlobalState) -> list[tuple[str, object, object]]:
         """The fields that differ: (name, here, there)."""
-        pairs = (
-            (field.name, getattr(self, field.name), getattr(other, field.name)) for field in fields(self)
-        )
+        pairs = ((field.name, getattr(self, field.name), getattr(other, field.name)) for field in fields(self))
         return [(name, here, there) for name, here, there in pairs if here != there]
 
 

@@ -83,10 +83,10 @@ class Guard(_Fields):
 
     __slots__ = ()
 
-    def __new__(cls, source: Source, kind: Kind, value: Any = None, where: Where | None = None) -> Guard:
+    def __new__(cls, source: Source, kind: Kind, value: object = None, where: Where | None = None) -> Guard:
         return _made(source, kind, value, where, (source, kind._value_, value_key(value)))
 
-    def moved(self, source: Source, value: Any) -> Guard:
+    def moved(self, source: Source, value: object) -> Guard:
         """The same fact of another place; `value` differs only where it is a source."""
         if value is not self.value:
             return Guard(source, self.kind, value, self.where)
@@ -103,7 +103,7 @@ class Guard(_Fields):
         return _WORDING[self.kind](self.source, self.value)
 
 
-def _made(source: Source, kind: Kind, value: Any, where: Where | None, key: tuple[Source, int, object]) -> Guard:
+def _made(source: Source, kind: Kind, value: object, where: Where | None, key: tuple[Source, int, object]) -> Guard:
     made = _Fields()  # capture makes thousands: setting the fields of a frozen class would cost several times as much
     made.source = source
     made.kind = kind

@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import types
 from collections import OrderedDict, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -88,7 +88,7 @@ def evaluate(source: Source, bound_args: Sequence[Any]) -> Any:
     return _step(source, _named(evaluate(source.base, bound_args)))
 
 
-def _named(value: Any) -> Any:
+def _named(value: object) -> object:
     """A dict of names as the program has them, though its patches are taken off."""
     return names_of_module(value) if type(value) is dict else value
 
@@ -139,7 +139,7 @@ def _changed_relation(guard: Guard, bound_args: Sequence[Any]) -> tuple[str, str
         return guard.text(), str(error)
 
 
-def _call(fn: Any, arguments: list[Any], source: Source) -> Any:
+def _call(fn: Callable[..., Any], arguments: list[Any], source: Source) -> Any:
     try:
         return fn(*arguments)
     except Exception as error:
@@ -147,7 +147,7 @@ def _call(fn: Any, arguments: list[Any], source: Source) -> Any:
         raise Unreadable(source.text()) from error
 
 
-def _step(source: Source, base: Any) -> Any:
+def _step(source: Source, base: object) -> Any:
     """One raw read."""
     match source:
         case DictOf():
@@ -189,7 +189,7 @@ def instance_dict(obj: Any, source: Source) -> Any:
     raise Unreadable(source.text())
 
 
-def _lookup(base: Any, key: Any, source: Source) -> Any:
+def _lookup(base: object, key: object, source: Source) -> Any:
     """A raw dict lookup; `==` is asked of exact constants alone."""
     for own, value in _dict_items(base, source, in_storage_order=True):
         if own is key or (is_constant(own) and is_constant(key) and own == key):
@@ -228,7 +228,7 @@ def _item(items: Sequence[Any], index: int, source: Source) -> Any:
     return items[index]
 
 
-def _slot(base: Any, name: str, owner: type, source: Source) -> Any:
+def _slot(base: object, name: str, owner: type, source: Source) -> Any:
     if not is_a(base, owner):
         raise Unreadable(source.text())
     try:
@@ -237,14 +237,14 @@ def _slot(base: Any, name: str, owner: type, source: Source) -> Any:
         raise Unreadable(source.text()) from empty
 
 
-def _attribute(base: Any, name: str, source: Source) -> Any:
+def _attribute(base: object, name: str, source: Source) -> Any:
     if is_a(base, torch.Tensor) and name in TENSOR_ATTRIBUTES:
         with torch._C.DisableTorchFunction():
             return getattr(torch._C.TensorBase, name).__get__(base)
     if type(base) in TRUSTED_TYPES:
         for owner in type(base).__mro__:
             getter = vars(owner).get(name)
-            if type(getter) in (types.GetSetDescriptorType, types.MemberDescriptorType):
+            if getter is not None and type(getter) in (types.GetSetDescriptorType, types.MemberDescriptorType):
                 try:
                     return getter.__get__(base)
                 except (AttributeError, ValueError) as empty:
@@ -286,7 +286,7 @@ def _holds(kind: Kind, value: Any, expected: Any) -> bool:
     raise TypeError(f"no meaning for {kind!r}")
 
 
-def _tensor_matches(value: Any, expected: TensorMeta) -> bool:
+def _tensor_matches(value: object, expected: TensorMeta) -> bool:
     if type(value) is not expected.type:
         return False
     found = tensor_meta(value, with_offset=expected.storage_offset is not None)
@@ -313,14 +313,14 @@ def raw_length(value: Any) -> int | None:
     return None
 
 
-def _same_keys(value: Any, expected: tuple[Any, ...]) -> bool:
+def _same_keys(value: object, expected: tuple[Any, ...]) -> bool:
     if not is_a(value, (dict, types.MappingProxyType)):
         return False
     keys = [key for key, _ in _dict_items(value, Pinned(value))]
     return len(keys) == len(expected) and all(map(same_constant, keys, expected))
 
 
-def _has_key(value: Any, key: Any) -> bool | None:
+def _has_key(value: object, key: object) -> bool | None:
     if not is_a(value, (dict, types.MappingProxyType)):
         return None
     try:
@@ -330,7 +330,7 @@ def _has_key(value: Any, key: Any) -> bool | None:
     return True
 
 
-def type_attribute(cls: Any, name: str) -> Any:
+def type_attribute(cls: type, name: str) -> Any:
     """What the MRO holds under a name, as `_PyType_Lookup` finds it; MISSING when nothing does."""
     for owner in type.__dict__["__mro__"].__get__(cls):
         own = names_of_class(owner)
@@ -339,7 +339,7 @@ def type_attribute(cls: Any, name: str) -> Any:
     return MISSING
 
 
-def type_field(cls: Any, name: str) -> Any:
+def type_field(cls: type, name: str) -> Any:
     """What a class itself holds: its `__mro__`, `__bases__` and names, whatever its metaclass says."""
     return type.__dict__[name].__get__(cls) if is_a(cls, type) else MISSING
 
@@ -352,7 +352,7 @@ def _filled(cell: types.CellType) -> bool:
     return True
 
 
-def _slot_is_empty(value: Any, name: str, owner: type) -> bool:
+def _slot_is_empty(value: object, name: str, owner: type) -> bool:
     if not is_a(value, owner):
         return False
     try:
@@ -362,7 +362,7 @@ def _slot_is_empty(value: Any, name: str, owner: type) -> bool:
     return False
 
 
-def _same_set(value: Any, expected: frozenset[Any]) -> bool:
+def _same_set(value: object, expected: frozenset[Any]) -> bool:
     if not is_a(value, (set, frozenset)):
         return False
     elements = list(_set_elements(value, Pinned(value)))

@@ -247,7 +247,7 @@ def _class_entry(value: tuple[str, Any]) -> tuple[Any, ...]:
     return value[:1] if value[1] is MISSING else value
 
 
-def _constant(value: Any) -> Any:
+def _constant(value: object) -> object:
     if not is_constant(value):
         raise ValueError(f"{name_of(value)} is not a constant: guard it by ID")
     return value
@@ -273,22 +273,20 @@ def _state_payload(state: GlobalState) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
-def _hashed(key: Any) -> tuple[Any, int]:
+def _hashed(key: object) -> tuple[Any, int]:
     """A dict key with its hash: C++ compares hash and identity or exact constants, and calls no `__hash__`."""
     if type(key) is str or is_lookup_key(key):
         return (key, hash(key))
     raise ValueError(f"cannot look up {name_of(key)} without running its code: use KeyAt and ValueAt")
 
 
-def is_lookup_key(key: Any) -> bool:
+def is_lookup_key(key: object) -> bool:
     """Whether a raw lookup finds this key: a constant, an object hashed by identity, or an enum member."""
     if is_constant(key):
         return type(key) is not slice
     kind = type(key)
     hash_method = kind.__hash__
-    return (
-        hash_method is object.__hash__ or hash_method is enum.Enum.__hash__
-    ) and kind.__eq__ is object.__eq__
+    return (hash_method is object.__hash__ or hash_method is enum.Enum.__hash__) and kind.__eq__ is object.__eq__
 
 
 _PAYLOADS: dict[Kind, Any] = {

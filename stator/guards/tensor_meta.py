@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import torch
 
@@ -44,9 +44,7 @@ class TensorMeta:
         return " ".join(parts)
 
 
-def tensor_meta(
-    tensor: torch.Tensor, dynamic: Collection[int] = (), *, with_offset: bool = False
-) -> TensorMeta:
+def tensor_meta(tensor: torch.Tensor, dynamic: Collection[int] = (), *, with_offset: bool = False ) -> TensorMeta:
     """Read a tensor's facts; the dimensions in `dynamic` are left open, and the strides above them."""
     # Neither a subclass's __torch_function__ nor an active mode may see these reads.
     with torch._C.DisableTorchFunction():
@@ -124,7 +122,7 @@ def _steps_over(meta: TensorMeta, inner: int, outer: int) -> bool:
     return outer_stride > inner_stride or (outer_stride == inner_stride and outer < inner)
 
 
-def _extent(size: Any) -> Extent:
+def _extent(size: object) -> Extent:
     # Symbolic sizes belong to the shape guards.
     return size if type(size) is int else None
 

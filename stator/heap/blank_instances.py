@@ -11,7 +11,7 @@ import re
 import types
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -45,10 +45,20 @@ _CONTAINERS: dict[type, Shape] = {
     list: Shape.LIST, dict: Shape.DICT, tuple: Shape.TUPLE, set: Shape.SET,
     collections.deque: Shape.LIST, collections.OrderedDict: Shape.DICT, collections.defaultdict: Shape.DICT,
 }
+Result = TypeVar("Result")
 _VALUES: tuple[type, ...] = (int, float, str, bytes, complex)
 
 
-@functools.lru_cache(4096)  # bounded: a trace may make classes of its own
+def cached_by_class(function: Callable[[type], Result]) -> Callable[[type], Result]:
+    """Remember the answer for each class until forget_classes().  Bounded: a trace may make classes of its own."""
+    MEMOS.append(memo := functools.lru_cache(4096)(function))
+    return memo
+
+
+MEMOS: list[functools._lru_cache_wrapper[Any]] = []
+
+
+@cached_by_class
 def new_shell(cls: type) -> Shell | None:
     solid = _solid_base(cls)
     if solid is types.SimpleNamespace:  # a C type whose state is its __dict__ alone
@@ -95,7 +105,7 @@ _C_HEAP_MODULES = frozenset({"_thread", "_random", "_struct", "_io", "_ssl", "_h
                              "_contextvars", "_asyncio", "_csv", "_json", "array", "torch._C"})
 
 
-@functools.lru_cache(4096)  # bounded: a trace may make classes of its own
+@cached_by_class
 def slot_members(cls: type) -> tuple[types.MemberDescriptorType, ...]:
     """The `__slots__` descriptors of a class and its bases."""
     found = []

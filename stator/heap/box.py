@@ -48,7 +48,7 @@ class Box:
             self.forced = True
         return self.value
 
-    def is_current(self, value: Any) -> bool:
+    def is_current(self, value: object) -> bool:
         """Whether `value`, found in this place at the end of the trace, is what was there at the start."""
         return value is self or (self.forced and value is self.value)
 
@@ -56,6 +56,6 @@ class Box:
 NO_KEY = object()
 
 
-def unbox(value: Any) -> Any:
+def unbox(value: object) -> Any:
     """The stand-in for a value just read from a container."""
     return value.force() if type(value) is Box else value

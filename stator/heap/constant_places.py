@@ -46,7 +46,7 @@ class Constants:
         elif source not in known[1]:
             known[1].append(source)
 
-    def source_of(self, value: Any) -> Source | None:
+    def source_of(self, value: object) -> Source | None:
         """Where the very object can be found again, if results are to hold it."""
         known = self.places.get(id(value)) if type(value) in KEPT else None
         return None if known is None else known[1][0]
@@ -57,7 +57,7 @@ class Constants:
         if known is not None and len(value) > 1:
             guard_layout(self.heap, known[1][0], set_layout(value))
 
-    def guard_one(self, value: Any) -> None:
+    def guard_one(self, value: object) -> None:
         """The program saw that two values are one object."""
         known = self.places.get(id(value))
         if known is None:
@@ -74,7 +74,7 @@ class Constants:
         for source in () if known is None else known[1]:
             self.heap.guard(source, Kind.ID, value)
 
-    def guard_two(self, left: Any, right: Any) -> None:
+    def guard_two(self, left: object, right: object) -> None:
         """The program saw that two values are not one object; where they differ, that is known already."""
         mine, other = self.places.get(id(left)), self.places.get(id(right))
         if mine is None and other is None or not same_constant(left, right):

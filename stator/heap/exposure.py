@@ -51,7 +51,7 @@ class Exposure(Records):
             self.expose_attributes(tracker)
         if shape is Shape.UPCOMING:
             tracker.exposed = False
-            expose_upcoming(self, tracker)
+            expose_upcoming(self, tracker)  # type: ignore[arg-type]  # it is a Heap
         elif shape is Shape.LIST:
             self.guard(tracker.source, Kind.LEN, len(tracker.initial))
             for i, item in enumerate(list(raw_members(value))):
@@ -73,7 +73,7 @@ class Exposure(Records):
                 else:  # hashing the key may run the program's code
                     self.services.run_native(store, (standin, key, item.force()))
         elif shape is Shape.SET:
-            expose_order(self, tracker)
+            expose_order(self, tracker)  # type: ignore[arg-type]  # it is a Heap
         elif shape is Shape.OPAQUE:
             if type(value) in UNREAD:
                 raise unread(value)
@@ -109,7 +109,7 @@ class Exposure(Records):
         if tracker is not None and tracker.shape in (Shape.LIST, Shape.DICT):
             self.guard(tracker.source, Kind.LEN, len(tracker.initial))
 
-    def note_namespace(self, own: dict[str, Any], obj: Any, tracker: VariableTracker | None) -> None:
+    def note_namespace(self, own: dict[str, Any], obj: object, tracker: VariableTracker | None) -> None:
         """An instance dict was taken as a value: it must be that object's own dict wherever it goes."""
         if tracker is None:
             self.dicts.owners[id(own)] = obj
@@ -166,11 +166,11 @@ class Exposure(Records):
             if is_a(value, BaseExceptionGroup):
                 self.expose_deep(_members_of(value), seen)
 
-    def set_tuple_item(self, value: tuple[Any, ...], index: int, item: Any) -> None:
+    def set_tuple_item(self, value: tuple[Any, ...], index: int, item: object) -> None:
         self.recorder.set_tuple_item(value, index, item)
 
 
-def shows_memory(value: Any) -> bool:
+def shows_memory(value: object) -> bool:
     """Whether C code can read bytes out of an object that stands for itself, and that may be other ones next time."""
     return type(value) is not bytes and _exports_memory(value)
 

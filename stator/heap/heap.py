@@ -13,9 +13,11 @@ import functools
 import types
 import weakref
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.breaks import Break
 from stator.graph.analysis.shared_memory import awaits_history
@@ -133,7 +135,7 @@ class Heap(Exposure):
 
     # ------------------------------------------------------------------ adoption
 
-    def adopt(self, value: Any, source: Source) -> Any:
+    def adopt(self, value: object, source: Source) -> Any:
         if self.shapes.gives_up(value, source):
             return adopt_unread(self, value, source)
         if self.replayed.objects:
@@ -143,7 +145,7 @@ class Heap(Exposure):
             adopter = self.adopters[type(value)] = self._choose(value)
         return adopter(value, source)
 
-    def adopt_replayed(self, value: Any, source: Source | None = None) -> None:
+    def adopt_replayed(self, value: object, source: Source | None = None) -> None:
         """An object that only a replay has seen so far has the record that its first place gives it."""
         owned = self.replayed.dicts.pop(id(value), None)
         found = owned or self.replayed.objects.pop(id(value), None)
@@ -181,7 +183,7 @@ class Heap(Exposure):
         return any(tracker.source in above and type(tracker.original).__dict__.get(STATIC_CLASS_MARK)
                    for tracker in self.trackers if is_a(tracker.original, torch.nn.Module))
 
-    def _adopt_constant(self, value: Any, source: Source) -> Any:
+    def _adopt_constant(self, value: object, source: Source) -> object:
         self.guard(source, Kind.EQUALS, value)
         self.constants.note(value, source)
         if value != value:  # a NaN: containers find it by identity, so results hold the very object
@@ -190,24 +192,24 @@ class Heap(Exposure):
                 self.guard(source, Kind.ALIAS, known)
         return value
 
-    def _adopt_identity(self, value: Any, source: Source) -> Any:
+    def _adopt_identity(self, value: object, source: Source) -> object:
         self.guard(source, Kind.ID, value)
         if type(value) in _REMADE:
             self.sources.setdefault(id(value), Pinned(value))
             self.kept.append(value)
         return value
 
-    def _adopt_opaque(self, value: Any, source: Source) -> Any:
+    def _adopt_opaque(self, value: object, source: Source) -> object:
         """The user's object itself: its class is a fact; which object it is, once C code looks at it."""
         if self.known(value, source) is None:
             self.guard(source, Kind.TYPE, type(value))
             self.register(VariableTracker(value, value, source, Shape.OPAQUE))
         return value
 
-    def _refuse_finalizer(self, value: Any, source: Source) -> Any:
+    def _refuse_finalizer(self, value: object, source: Source) -> Any:
         raise Break("SB019", f"{type(value).__name__} has a finalizer, and the trace would keep the object alive")
 
-    def _adopt_exception(self, value: BaseException, source: Source) -> Any:
+    def _adopt_exception(self, value: BaseException, source: Source) -> BaseException:
         """An exception from outside stands for itself: its class is a fact, its arguments once they are read."""
         if self.known(value, source) is None:
             self.guard(source, Kind.TYPE, type(value))
@@ -215,7 +217,7 @@ class Heap(Exposure):
             self.tracebacks.append((value, traceback_of(value)))
         return value
 
-    def _adopt_tensor(self, value: Any, source: Source) -> Any:
+    def _adopt_tensor(self, value: object, source: Source) -> Any:
         tracker = self.known(value, source)
         if tracker is None:
             if type(value) in PLAIN_CLASSES and awaits_history(value):
@@ -232,7 +234,7 @@ class Heap(Exposure):
                 tracker.initial_dict = {n: self.box(v, Key, DictOf(source), n) for n, v in value.__dict__.items()}
         return tracker.standin
 
-    def _guard_class(self, value: Any, fake: Any, source: Source) -> None:
+    def _guard_class(self, value: object, fake: FakeTensor, source: Source) -> None:
         asked = acts_as_parameter
         if id(fake) in self.recorder.classes:
             asked = acts_as_wrapper if id(fake) in self.recorder.wrappers.behind else acts_above_dispatch
@@ -241,12 +243,12 @@ class Heap(Exposure):
             with torch._C.DisableTorchFunction():
                 guard_parts(self, value, source, self.recorder.wrappers.behind[id(fake)])
 
-    def _adopt_size(self, value: Any, source: Source) -> Any:
+    def _adopt_size(self, value: object, source: Source) -> Any:
         if not is_constant(value):
             raise Break("SB017", "the sizes of a nested tensor")
         return self._adopt_constant(value, source)
 
-    def _adopt_slice(self, value: Any, source: Source) -> Any:
+    def _adopt_slice(self, value: object, source: Source) -> Any:
         tracker = self.known(value, source)
         if tracker is None:
             parts = [self.adopt(getattr(value, n), Attr(source, n)) for n in ("start", "stop", "step")]
@@ -324,7 +326,7 @@ class Heap(Exposure):
             self.guard(source, Kind.LEN, len(initial))
         tracker.initial = initial
 
-    def _adopt_set(self, value: Any, source: Source) -> Any:
+    def _adopt_set(self, value: object, source: Source) -> Any:
         return (self.known(value, source) or self._adopt_members(value, source)).standin
 
     def _adopt_frozenset(self, value: Any, source: Source) -> Any:
@@ -332,7 +334,7 @@ class Heap(Exposure):
             return self._adopt_constant(value, source)
         return (self.known(value, source) or self._adopt_members(value, source)).standin
 
-    def _adopt_members(self, value: Any, source: Source) -> VariableTracker:
+    def _adopt_members(self, value: object, source: Source) -> VariableTracker:
         standin, members, table = adopt_members(self, value, source, type(value))
         tracker = self.register(VariableTracker(standin, value, source, Shape.SET))
         self.know_set(tracker, members, table)
@@ -354,7 +356,7 @@ class Heap(Exposure):
             tracker.initial = box
         return tracker.standin
 
-    def _adopt_function(self, value: types.FunctionType, source: Source) -> Any:
+    def _adopt_function(self, value: types.FunctionType, source: Source) -> FunctionType:
         if id(value) not in self.sources:
             if is_a(root_of(source), Local):
                 self.guard(source, Kind.TYPE, types.FunctionType)
@@ -379,7 +381,7 @@ class Heap(Exposure):
             tracker = self.register(VariableTracker(standin, value, source, Shape.VALUE))
         return tracker.standin
 
-    def _adopt_instance(self, value: Any, source: Source) -> Any:
+    def _adopt_instance(self, value: object, source: Source) -> Any:
         return adopt_instance(self, value, source)
 
     # ------------------------------------------------------------------ namespaces

@@ -12,6 +12,7 @@ import decimal
 import functools
 import types
 import weakref
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy
@@ -36,7 +37,7 @@ _mro_of = type.__dict__["__mro__"].__get__
 PAIRS = 32  # more are asked for in one guard
 
 
-def note_compared(heap: Heap, values: Any) -> None:
+def note_compared(heap: Heap, values: Sequence[Any]) -> None:
     """C code looks for the later values in the first, or compares what is in all of them."""
     if len(values) == 1:
         return _guard(heap, identities(heap, values), [])
@@ -51,7 +52,7 @@ def note_compared(heap: Heap, values: Any) -> None:
             note_asked(heap, member)
 
 
-def note_asked(heap: Heap, value: Any) -> None:
+def note_asked(heap: Heap, value: object) -> None:
     """C code asks an object, or what is in it: what it finds on the classes must stay so."""
     if type(value) not in _NOT_ASKED:
         identities(heap, (value,))
@@ -65,7 +66,7 @@ def note_made(heap: Heap, container: Any) -> None:
             _guard(heap, keys, [])
 
 
-def identities(heap: Heap, values: Any) -> list[Source]:
+def identities(heap: Heap, values: Iterable[Any]) -> list[Source]:
     """The places of the outside objects in `values`, and in containers there, that C code tells apart by `is`."""
     found: dict[int, Source] = {}
     seen: set[int] = set()
@@ -104,7 +105,7 @@ def identities(heap: Heap, values: Any) -> list[Source]:
     return list(found.values())
 
 
-def _place(heap: Heap, value: Any) -> Source | None:
+def _place(heap: Heap, value: object) -> Source | None:
     if type(value) is types.FunctionType:
         source = heap.sources.get(id(value))
         return None if type(source) is Pinned else source
@@ -138,6 +139,6 @@ def _guard(heap: Heap, sought: list[Source], others: list[Source]) -> None:
             heap.guard(source, Kind.NOT_ALIAS, other)
 
 
-def are_distinct(*objects: Any) -> bool:
+def are_distinct(*objects: object) -> bool:
     """A pure reader for guards: whether no two are one."""
     return len(set(map(id, objects))) == len(objects)

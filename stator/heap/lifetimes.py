@@ -89,21 +89,21 @@ def _references_of_ours(heap: Heap) -> dict[int, int]:
     return counts
 
 
-def _tells_somebody(callback: Any) -> bool:
+def _tells_somebody(callback: object) -> bool:
     """Whether a callback is the program's or a library's, not one of Stator's or of torch.compile's, which keeps a
     table of every module once it was used; nor one of torch's, which keeps tables of tensors."""
     return callback is not None and not (
         type(callback) is types.FunctionType and str(callback.__module__).startswith(_TABLES))
 
 
-def _callback_of(reference: Any) -> Any:
+def _callback_of(reference: object) -> Any:
     """Of a proxy, which passes every question on to what it shows, it is the one object that it holds."""
     if is_a(reference, weakref.ProxyTypes):
         return next(iter(gc.get_referents(reference)), None)
     return weakref.ref.__callback__.__get__(reference)  # type: ignore[attr-defined, misc]
 
 
-def _death_is_seen(dying: Any, ours: dict[int, int]) -> bool:
+def _death_is_seen(dying: object, ours: dict[int, int]) -> bool:
     """Whether it, or a part that dies with it, has a finalizer or a weak reference with a callback."""
     todo, seen = [dying], {id(dying)}
     while todo and len(seen) < PARTS_LIMIT:

@@ -29,7 +29,7 @@ from stator.source import CallOf, Source
 NOWHERE = (0, 0, 0)
 
 
-def extent_of(value: Any) -> Range:
+def extent_of(value: object) -> Range:
     """The memory that an array or a buffer shows, or the storage that a tensor lies in."""
     try:
         return byte_range(Address.STORAGE if is_a(value, torch.Tensor) else Address.MEMORY, value)
@@ -68,7 +68,7 @@ class Faces:
         if id(tracker.standin) in self.tied:
             self._share(tracker, None)
 
-    def add_tensor(self, tensor: Any, source: Source) -> None:
+    def add_tensor(self, tensor: torch.Tensor, source: Source) -> None:
         """A tensor becomes an input of the graph."""
         mine = extent_of(tensor)
         for copy in self.copies:

@@ -54,7 +54,7 @@ class Scope:
     def _read_shadow(self, name: str) -> Any:
         assert self.shadow is not None
         value = self.shadow.get(name, MISSING)
-        if value is MISSING and name not in self.heap.tracker_of(self.shadow).initial:
+        if value is MISSING and name not in self.heap.by_standin[id(self.shadow)].initial:
             self.heap.guard(self.source, Kind.ABSENT, name)
         return unbox(value)
 
@@ -75,7 +75,7 @@ class Scope:
         self.seen[name] = value
         return value
 
-    def write(self, name: str, value: Any) -> None:
+    def write(self, name: str, value: object) -> None:
         self.heap.changes.writes += 1
         if self.shadow is None:
             if self.overlay.get(name) is MISSING:

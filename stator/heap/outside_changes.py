@@ -74,7 +74,7 @@ def _contents(tracker: VariableTracker) -> tuple[int, ...]:
     return ()
 
 
-def _positions(part: Any) -> Iterator[int]:
+def _positions(part: object) -> Iterator[int]:
     """Where an iterator stands, and those it draws from."""
     if type(part) is tuple:
         for item in part:

@@ -24,6 +24,7 @@ from stator.heap.services import Heap
 from stator.host.suspended_patches import names_of_class
 from stator.host.value_kinds import is_a
 from stator.shapes.symbolic_values import SYMBOLIC
+from stator.source import Source
 
 _VIEW_BASES = (dict, set, frozenset)
 # The classes of keys(), values() and items(), and what makes them of a dict.
@@ -31,7 +32,7 @@ DICT_VIEWS: dict[type, Any] = {type(method(cls())): method for cls in (dict, col
                                for method in (cls.keys, cls.values, cls.items)}
 
 
-def reduced(iterator: Any) -> tuple[Any, tuple[Any, ...], Any]:
+def reduced(iterator: object) -> tuple[Any, tuple[Any, ...], Any]:
     """What a C iterator is made of: a callable, its arguments, and the state to set (or None)."""
     try:
         parts = _hook.quietly(iterator.__reduce__)  # 3.12 and later warn for itertools
@@ -47,7 +48,7 @@ def set_state(iterator: Any, state: Any) -> None:
     _hook.quietly(iterator.__setstate__, state)
 
 
-def container_behind(value: Any) -> Any:
+def container_behind(value: object) -> Any:
     """The dict or set that an iterator or a view walks; None once the iterator is exhausted."""
     return next((found for found in gc.get_referents(value) if issubclass(type(found), _VIEW_BASES)), None)
 
@@ -80,15 +81,15 @@ _FIELDS: dict[type, tuple[Any, ...]] = {
 
 def traceback_of(exc: BaseException) -> types.TracebackType | None:
     """The traceback of an exception, whatever its class says about `__traceback__`."""
-    return BaseException.__traceback__.__get__(exc)  # type: ignore[attr-defined]
+    return BaseException.__traceback__.__get__(exc)  # type: ignore[union-attr]
 
 
 def put_traceback(exc: BaseException, traceback: types.TracebackType | None) -> None:
-    BaseException.__traceback__.__set__(exc, traceback)  # type: ignore[attr-defined]
+    BaseException.__traceback__.__set__(exc, traceback)  # type: ignore[union-attr]
 
 
 def default_factory_of(mapping: collections.defaultdict[Any, Any]) -> Any:
-    return collections.defaultdict.default_factory.__get__(mapping)  # type: ignore[attr-defined, misc]
+    return collections.defaultdict.default_factory.__get__(mapping)  # type: ignore[misc, union-attr]
 
 
 def plain_value(value: Any) -> Any:
@@ -118,7 +119,7 @@ def _has_symbol(value: Any) -> bool:
     return type(value) in SYMBOLIC or is_a(value, tuple) and any(map(_has_symbol, tuple.__iter__(value)))
 
 
-def hashed(heap: Heap, value: Any, source: Any) -> Any:
+def hashed(heap: Heap, value: object, source: Source) -> Any:
     """Adopt a key or a member: its hash and equality look at every part of it."""
     heap.tables.hashing += 1  # numbers are not left open meanwhile: a symbol has no hash
     try:

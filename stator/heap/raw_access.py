@@ -8,13 +8,12 @@ Nothing here runs code of the program.  What is worked out about a class is reme
 from __future__ import annotations
 
 import collections
-import functools
 import types
 from collections.abc import Iterator
 from typing import Any
 
 from stator.breaks import Break
-from stator.heap.blank_instances import new_shell, slot_members
+from stator.heap.blank_instances import MEMOS, cached_by_class
 
 _GETTERS: dict[type, tuple[tuple[type, ...], Any]] = {}
 _mro_of = type.__dict__["__mro__"].__get__
@@ -57,13 +56,13 @@ def raw_members(container: Any) -> Iterator[Any]:
     return _RAW_ITER[_container_base(type(container))](container)
 
 
-def raw_store(container: Any, index: int, value: Any) -> None:
+def raw_store(container: Any, index: int, value: object) -> None:
     """Overwrite an item of a list or deque, whatever its class says about `__setitem__`."""
     base: Any = _container_base(type(container))
     base.__setitem__(container, index, value)
 
 
-@functools.cache
+@cached_by_class
 def _container_base(cls: type) -> type:
     for base in cls.__mro__:
         if base in _RAW_ITER:
@@ -74,7 +73,7 @@ def _container_base(cls: type) -> type:
 def forget_classes() -> None:
     """Drop what was worked out about classes: it holds them, and a class may be as short-lived as its function."""
     _GETTERS.clear()
-    for memo in (new_shell, slot_members, _container_base):
+    for memo in MEMOS:
         memo.cache_clear()
 
 

@@ -29,15 +29,15 @@ def _nowhere() -> None:
     return None
 
 
-def _call(fn: Any, args: Any) -> Any:
+def _call(fn: Callable[..., Any], args: tuple[Any, ...]) -> Any:
     return fn(*args)
 
 
-def _itself(value: Any) -> Any:
+def _itself(value: object) -> object:
     return value
 
 
-def _unasked(value: Any) -> None:
+def _unasked(value: object) -> None:
     return None
 
 
@@ -110,9 +110,9 @@ class Records(Mechanism):
     # ------------------------------------------------------------------ as a mechanism
 
     def fingerprint(self) -> Any:
-        return outside_changes.fingerprint(self)
+        return outside_changes.fingerprint(self)  # type: ignore[arg-type]  # it is a Heap
 
-    def replay_key(self) -> Any:
+    def replay_key(self) -> None:
         return None  # replay compares the changed objects all the way down (see mutation_check)
 
     def has_changes(self) -> bool:
@@ -136,7 +136,7 @@ class Records(Mechanism):
 
     # ------------------------------------------------------------------ guards
 
-    def guard(self, source: Source, kind: Kind, value: Any) -> None:
+    def guard(self, source: Source, kind: Kind, value: object) -> None:
         if type(source) is Pinned and kind in _PINNED_FACTS:
             return  # the object is held by the entry: what it is cannot change
         self.guards.add(Guard(source, kind, value, self.services.locate()))
@@ -146,29 +146,29 @@ class Records(Mechanism):
             tracker.type_guarded = True
             self.guard(tracker.source, Kind.TYPE, type(tracker.original))
 
-    def source_of(self, value: Any) -> Source:
+    def source_of(self, value: object) -> Source:
         """Where a stand-in can be found again by guards and by the residual."""
         tracker = self.by_standin.get(id(value))
         if tracker is not None:
             return tracker.source
         return self.sources.get(id(value)) or Pinned(value)
 
-    def is_opaque(self, value: Any) -> bool:
+    def is_opaque(self, value: object) -> bool:
         tracker = self.by_standin.get(id(value))
         return tracker is not None and tracker.shape is Shape.OPAQUE
 
-    def tracker_of(self, value: Any) -> VariableTracker | None:
+    def tracker_of(self, value: object) -> VariableTracker | None:
         return self.by_standin.get(id(value))
 
-    def original_of(self, value: Any) -> Any:
+    def original_of(self, value: object) -> Any:
         """The user's object behind a stand-in; a fresh or constant value is itself."""
         tracker = self.by_standin.get(id(value))
         return value if tracker is None else tracker.original
 
     # ------------------------------------------------------------------ records
 
-    def box(self, raw: Any, make: Any, base: Source, key: Any = NO_KEY) -> Box:
-        return Box(self, raw, make, base, key)
+    def box(self, raw: object, make: object, base: Source, key: object = NO_KEY) -> Box:
+        return Box(self, raw, make, base, key)  # type: ignore[arg-type]  # it is a Heap
 
     def register(self, tracker: VariableTracker) -> VariableTracker:
         self.by_original[id(tracker.original)] = tracker
@@ -178,7 +178,7 @@ class Records(Mechanism):
             self.changes.written[id(tracker)] = tracker
         return tracker
 
-    def take_back(self, value: Any) -> None:
+    def take_back(self, value: object) -> None:
         """The adoption of a value ended in a break: what there is of its record stands for nothing."""
         tracker = self.by_original.get(id(value))
         if tracker is None or tracker.shape is Shape.OPAQUE:
@@ -193,7 +193,7 @@ class Records(Mechanism):
         tracker.initial, tracker.table = members, table
         self.tables.sets[id(tracker.standin)] = tracker
 
-    def note_write(self, value: Any) -> None:
+    def note_write(self, value: object) -> None:
         """A value may be changed now; if it is a stand-in, a later question about changes looks at it."""
         self.changes.writes += 1
         tracker = self.by_standin.get(id(value))
@@ -203,13 +203,13 @@ class Records(Mechanism):
                 if other is not None:
                     self.changes.written[id(other)] = other
 
-    def note_handled(self, value: Any) -> None:
+    def note_handled(self, value: object) -> None:
         """The residual changes an outside object (takes a lock, seeds a stream) that has no contents to compare."""
         tracker = self.by_standin.get(id(value))
         if tracker is not None:
             self.changes.handled.add(id(tracker))
 
-    def known(self, value: Any, source: Source) -> VariableTracker | None:
+    def known(self, value: object, source: Source) -> VariableTracker | None:
         """The record of an object met before, guarding that both places still hold one object."""
         tracker = self.by_original.get(id(value))
         if tracker is not None and tracker.source != source:

@@ -3,8 +3,6 @@
 `heap.py` imports the whole room, so no other module of it can import `Heap` at run time.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:

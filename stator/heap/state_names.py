@@ -32,7 +32,7 @@ class States:
         self.heap = heap
         self.written: dict[type, dict[Source, Any]] = {}
 
-    def write(self, state: Any, source: Source) -> None:
+    def write(self, state: object, source: Source) -> None:
         """The trace has written to a state."""
         self.written.setdefault(type(state), {})[source] = state
 
@@ -131,7 +131,7 @@ def faces(tracker: VariableTracker) -> Iterable[tuple[Any, Source]]:
     return found
 
 
-def _shadow(tracker: VariableTracker, state: Any) -> Any:
+def _shadow(tracker: VariableTracker, state: object) -> Any:
     """What stands for a state of the object."""
     if state is tracker.original:
         return tracker.standin

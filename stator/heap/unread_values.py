@@ -11,7 +11,7 @@ from stator.shapes.varying_values import varying
 from stator.source import Source
 
 
-def adopt_unread(heap: Heap, value: Any, source: Source) -> Any:
+def adopt_unread(heap: Heap, value: object, source: Source) -> Any:
     """Only the class is guarded; an instruction that looks further breaks."""
     tracker = heap.known(value, source)
     if tracker is None:

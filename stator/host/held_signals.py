@@ -54,7 +54,7 @@ class Held:
         for number in self.handlers:
             _signal.signal(number, self.note)
 
-    def note(self, number: int, frame: Any) -> None:
+    def note(self, number: int, frame: object) -> None:
         if number not in self.arrived:
             self.arrived.append(number)
 
@@ -130,7 +130,7 @@ def raised_by_a_handler(error: BaseException) -> bool:
     return False
 
 
-def _code_of(handler: Any) -> Any:
+def _code_of(handler: object) -> Any:
     """The code that runs first when a handler is called; None for C code."""
     if isinstance(handler, Forwarding):
         handler = handler.handler

@@ -46,7 +46,7 @@ torch.library.register_fake("stator::tap_gradient", lambda gradient, text: torch
 _register_effectful_op(torch.ops.stator.print.default, _EffectType.ORDERED)
 
 
-def _remember(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+def _remember(ctx: Any, inputs: tuple[Any, ...], output: object) -> None:
     ctx.text = inputs[1]
 
 
@@ -57,7 +57,7 @@ def _tap_backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]
 torch.library.register_autograd("stator::tap", _tap_backward, setup_context=_remember, lib=_library)
 
 
-def print(*values: Any, sep: str = " ", end: str = "\n", gradient: bool = False) -> Any:
+def print(*values: object, sep: str = " ", end: str = "\n", gradient: bool = False) -> Any:
     """Print when the graph runs. Values that are no tensors are shown as they are while it is captured.
 
     With `gradient`, the tensors are returned (one, or a tuple), and their gradients are printed in the backward pass

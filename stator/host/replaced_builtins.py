@@ -37,6 +37,6 @@ def replaced() -> str | None:
     return None
 
 
-def replaces(namespace: Any, names: Iterable[str]) -> bool:
+def replaces(namespace: dict[str, Any], names: Iterable[str]) -> bool:
     """Whether writing these names to a namespace takes a builtin away from Stator."""
     return namespace is _current and not _NAMES.isdisjoint(names)

@@ -17,7 +17,7 @@ import re
 import sys
 import threading
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -60,12 +60,12 @@ def original(name: str) -> Any:
     return ABSENT
 
 
-def is_tensor_member(function: Any, name: str | None) -> bool:
+def is_tensor_member(function: Callable[..., Any], name: str | None) -> bool:
     """Whether Tensor itself, not a patch, has a function under that name."""
     return name is not None and (original(name) is function or _BASE.get(name) is function)
 
 
-def is_tensor_value(function: Any) -> bool:
+def is_tensor_value(function: Callable[..., Any]) -> bool:
     return any(function is member for member in _TENSOR.values())
 
 
@@ -116,7 +116,7 @@ def _differ(now: list[Any], before: list[Any]) -> bool:
         return True
 
 
-def _compare(owner: Any, namespace: Mapping[str, Any], before: dict[str, Any]) -> Patches:
+def _compare(owner: object, namespace: Mapping[str, Any], before: dict[str, Any]) -> Patches:
     found = [(owner, name, ABSENT) for name in before if name not in namespace]
     for name, value in namespace.items():
         if name in before:
@@ -141,7 +141,7 @@ def _compare(owner: Any, namespace: Mapping[str, Any], before: dict[str, Any]) -
 _KEPT_BY_PYTHON = frozenset({"__slotnames__"})  # copyreg notes them when an instance is copied
 
 
-def _is_method(value: Any) -> bool:
+def _is_method(value: object) -> bool:
     """False for data that Python keeps on a class, such as the `__slotnames__` of copyreg."""
     return value is None or callable(value) or hasattr(type(value), "__get__")
 
@@ -181,7 +181,7 @@ def patched_slots() -> set[str]:
     return {slot for owner, name, _ in NOW.patches if owner in TENSOR_CLASSES for slot in slots_behind(name)}
 
 
-def _set(owner: Any, name: str, value: Any) -> None:
+def _set(owner: object, name: str, value: object) -> None:
     if value is ABSENT:
         type.__delattr__(owner, name) if isinstance(owner, type) else vars(owner).pop(name, None)
     elif isinstance(owner, type):
@@ -190,7 +190,7 @@ def _set(owner: Any, name: str, value: Any) -> None:
         vars(owner)[name] = value
 
 
-def own_entry(owner: Any, name: str) -> Any:
+def own_entry(owner: object, name: str) -> Any:
     return next(before for each, _, before in _ORIGINALS if each is owner).get(name, ABSENT)
 
 

@@ -7,6 +7,7 @@ operation may have changed since is copied inside the graph, at that very place.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,12 +68,12 @@ def history_of(tensor: torch.Tensor) -> str:
     return "requires_grad=True" if tensor.requires_grad else ""
 
 
-def is_unknown(value: Any) -> bool:
+def is_unknown(value: object) -> bool:
     """Whether the text of a value is known only after the graph has run."""
     return type(value) is FakeTensor or is_unbacked(value)
 
 
-def text_piece(vm: VM, value: Any, conversion: str = "", spec: Any = "") -> DeferredText:
+def text_piece(vm: VM, value: Any, conversion: str = "", spec: object = "") -> DeferredText:
     """`format(value, spec)`, or str/repr/ascii of it, of a value that is not known yet."""
     cls = type(value)
     if cls is DeferredText and not conversion and spec == "":
@@ -87,7 +88,7 @@ def text_piece(vm: VM, value: Any, conversion: str = "", spec: Any = "") -> Defe
     return DeferredText((Formatted(held, conversion, spec),))
 
 
-def refuse_changing(value: Any) -> None:
+def refuse_changing(value: object) -> None:
     """The text of an unread container would be made when it has changed already."""
     if type(value) in UNREAD and type(value) not in HELD_TYPES and python_type(value) not in (str, bytes, range):
         raise unread(value, "the text")
@@ -110,7 +111,7 @@ def check_spec(value: Any, conversion: str, spec: str) -> None:
         raise Raised(error) from None
 
 
-def joined(parts: list[Any]) -> Any:
+def joined(parts: list[Any]) -> str | DeferredText:
     """Texts put together; a str where all are known."""
     if all(type(part) is str for part in parts):
         return "".join(parts)
@@ -120,7 +121,7 @@ def joined(parts: list[Any]) -> Any:
     return DeferredText(tuple(flat))
 
 
-def text_of(vm: VM, value: Any) -> Any:
+def text_of(vm: VM, value: object) -> Any:
     """`str(value)`; tensors in plain containers are shown as they are now."""
     if is_unknown(value):
         return value if type(value) is DeferredText else text_piece(vm, value, "s")
@@ -130,7 +131,7 @@ def text_of(vm: VM, value: Any) -> Any:
     return vm.call_sync(str, (value,))
 
 
-def _repr_of(vm: VM, value: Any) -> Any:
+def _repr_of(vm: VM, value: object) -> Any:
     if is_unknown(value):
         return text_piece(vm, value, "r")
     if type(value) in (list, tuple, dict) and _holds_unknown(vm, value, 0):
@@ -184,7 +185,7 @@ def frozen(vm: VM, value: Any, what: str) -> Any:
     raise Break("SB015", f"{what} with a {cls.__name__}, which may have changed by the time it is shown")
 
 
-def text_of_array(vm: VM, function: Any, array: Any) -> str:
+def text_of_array(vm: VM, function: Callable[..., Any], array: numpy.ndarray) -> str:
     """numpy's own text, under the print options of now."""
     vm.heap.guard(CallOf(Pinned(print_options)), Kind.FRESH_CALL, print_options())
     return run_on_arrays(vm, function, (array,))

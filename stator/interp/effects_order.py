@@ -8,8 +8,6 @@ the first part of the graph and its effects run to their end, and the node runs 
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import fx
 from torch._ops import OpOverload
@@ -70,7 +68,7 @@ def _loses_an_effect(vm: VM, last: fx.Node) -> bool:
     return False
 
 
-def _keeps_order_itself(target: Any) -> bool:
+def _keeps_order_itself(target: object) -> bool:
     """Prints of the graph and collectives, which do not fail and see nothing but tensors."""
     return isinstance(target, OpOverload) and target.namespace in ("stator", "_c10d_functional", "c10d")
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
-from stator.code.instruction import CodeUnit
+from stator.code.instruction import CodeUnit, Instruction
 from stator.interp.services import VM
 from stator.shapes.symbolic_values import data_dependent
 
@@ -99,7 +99,7 @@ class Continuation:
     plain: tuple[str, ...] = ()
     held: tuple[str, ...] = ()
 
-    def returned(self, vm: VM, frame: "Frame", value: Any) -> None:
+    def returned(self, vm: VM, frame: "Frame", value: object) -> None:
         raise NotImplementedError
 
     def raised(self, vm: VM, frame: "Frame", exc: BaseException) -> bool:
@@ -177,7 +177,7 @@ class Frame:
         self.step = 0  # when its current instruction began, counted over the whole trace
 
     @property
-    def instruction(self) -> Any:
+    def instruction(self) -> Instruction:
         """The instruction being executed."""
         return self.unit.instructions[self.ip - 1 if self.ip else 0]
 

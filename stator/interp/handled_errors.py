@@ -57,13 +57,13 @@ def any_cleans_up(generators: Any) -> bool:
                and caught_in(body.frame, generators) for body in list(dict.values(generators)))
 
 
-def has_code(leave: Any, outside: Container[int]) -> bool:
+def has_code(leave: object, outside: Container[int]) -> bool:
     """Whether code that the graph does not run is run where a context manager is left, known by its __exit__: code of
     the program, or that of a manager which was entered before the trace (torch.no_grad() before a break)."""
     return type(leave) is types.MethodType and (leave.__func__ is _GENERATOR_EXIT or id(leave.__self__) in outside)
 
 
-def may_suppress(leave: Any, generators: Any) -> bool:
+def may_suppress(leave: object, generators: Any) -> bool:
     """Whether a context manager, known by its __exit__, may end an exception; those of torch and of C code do not,
     nor does a generator that has yielded inside `finally` alone."""
     if type(leave) is types.BuiltinMethodType:

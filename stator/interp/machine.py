@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch import fx
 
 from stator import events
 from stator.breaks import Break
@@ -27,7 +28,7 @@ from stator.heap.heap import Heap
 from stator.heap.pure_readers import traceback_of
 from stator.heap.tracker import Shape
 from stator.host.own_code import OWN_FOLDER
-from stator.interp.frame import Bug, ExcState, Finished, Frame, Raised
+from stator.interp.frame import Bug, Continuation, ExcState, Finished, Frame, Raised
 from stator.interp.handled_errors import any_cleans_up, caught_in, note
 from stator.interp.progress import LOOK_MASK, Progress
 from stator.interp.services import VM
@@ -98,7 +99,7 @@ class Thunk(Frame):
         super().__init__(_THUNK, program, None, [], None)
 
 
-def _begin(begin: Callable[[], None]) -> Any:
+def _begin(begin: Callable[[], None]) -> Callable[..., Any]:
     def handler(vm: VM, frame: Frame, instr: Instruction) -> None:
         begin()
     return handler
@@ -310,7 +311,7 @@ class Machine(Mechanisms):
             traceback = with_place(traceback, place)
         return traceback
 
-    def native(self, fn: Any, args: Any, kwargs: Any = None) -> Any:
+    def native(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> Any:
         raise NotImplementedError
 
     def guard_names_in(self, error: BaseException) -> None:
@@ -318,7 +319,7 @@ class Machine(Mechanisms):
 
     # ------------------------------------------------------------------ frames
 
-    def push(self, frame: Frame, cont: Any = None) -> None:
+    def push(self, frame: Frame, cont: Continuation | None = None) -> None:
         """Call into `frame`; its result goes to the current frame's stack, or to `cont`."""
         frame.parent = caller = self.frame
         frame.cont = cont
@@ -338,7 +339,7 @@ class Machine(Mechanisms):
         else:
             cont.returned(self, self.frame, value)
 
-    def leave(self, frame: Frame, value: Any) -> None:
+    def leave(self, frame: Frame, value: object) -> None:
         """`frame` returns `value`; its locals die now, as a generator among them may have a `finally` to run."""
         frame.locals.clear()
         if self.frame_objects:
@@ -355,7 +356,7 @@ class Machine(Mechanisms):
         else:
             frame.cont.returned(self, parent, value)
 
-    def is_from_outside(self, value: Any) -> bool:
+    def is_from_outside(self, value: object) -> bool:
         return id(value) in self.heap.by_standin
 
     # ------------------------------------------------------------------ places
@@ -374,7 +375,7 @@ class Machine(Mechanisms):
             self.lines.located = (frame.code, frame.ip, found)
         return found
 
-    def append_output(self, effect: Any) -> None:
+    def append_output(self, effect: object) -> None:
         """Replay output later."""
         if (here := self.location()) is not None:
             self.effects.lines.add(here[:2])
@@ -395,7 +396,7 @@ class Machine(Mechanisms):
         frame = self.frame
         return "" if frame is None else _callers(frame, self)[3] + _frame_line(frame, self.lines.places)
 
-    def place_node(self, node: Any) -> None:
+    def place_node(self, node: fx.Node) -> None:
         """Put on a node of the graph where the program stands, and what might catch its error."""
         frame = self.frame
         if frame is None:

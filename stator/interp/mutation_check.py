@@ -81,7 +81,7 @@ class Witness:
         return ""
 
 
-def _same(before: Any, now: Any) -> bool:
+def _same(before: object, now: object) -> bool:
     if before is now or type(before) is int and type(now) is int and before == now:
         return True
     return type(before) is Box and before.is_current(now)
@@ -110,7 +110,7 @@ def parts_of(vm: VM, value: Any) -> list[Any] | None:
     return _object_parts(vm, value, cls)
 
 
-def _generator_parts(vm: VM, value: Any) -> list[Any] | None:
+def _generator_parts(vm: VM, value: object) -> list[Any] | None:
     body = dict.get(vm.generators, id(value))
     if body is None:
         if vm.heap.is_opaque(value):
@@ -191,5 +191,5 @@ def changed_state(vm: VM) -> ChangedState | None:
 _SEEN_WHOLE = frozenset({Shape.LIST, Shape.DICT, Shape.SET, Shape.OBJECT, Shape.CELL, Shape.TUPLE, Shape.VALUE})
 
 
-def _value_key(value: Any) -> Any:
+def _value_key(value: object) -> object:
     return value_key(value) if type(value) in CONSTANT_TYPES and is_constant(value) else id(value)

@@ -11,6 +11,8 @@ import warnings
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
 from stator.breaks import Break
 from stator.graph.state.quiet_logging import warnings_can_raise
 from stator.guards.guard import Kind
@@ -65,14 +67,14 @@ class Logged:
     exc_info: bool | None = None  # None or False, which a handler can tell apart
 
 
-def pointed_at(vm: VM, level: int, module: Any) -> tuple[Any, int]:
+def pointed_at(vm: VM, level: int, module: torch.nn.Module) -> tuple[Any, int]:
     """The frame that a stacklevel means, and how many calls outside the trace it is."""
     stack = [frame for frame in vm.stack() if frame.filename != module.__file__]
     level = max(level, 1)
     return (stack[-level], 0) if level <= len(stack) else (stack[0], level - len(stack))
 
 
-def note(vm: VM, effect: Any, watched: bool, module: Any = None) -> None:
+def note(vm: VM, effect: object, watched: bool, module: torch.nn.Module | None = None) -> None:
     """Keep an effect for replay.  `watched`: code of the user's runs then, which can see what was changed before it.
 
     Effects noted before the first change are replayed before the changes; after one, the call breaks.
@@ -92,7 +94,7 @@ def note(vm: VM, effect: Any, watched: bool, module: Any = None) -> None:
     vm.append_output(effect)
 
 
-def written_in_python(stream: Any) -> bool:
+def written_in_python(stream: object) -> bool:
     """Whether a stream's write() is Python code."""
     for base in type.__dict__["__mro__"].__get__(type(stream)):
         if "write" in base.__dict__:
@@ -108,18 +110,18 @@ class PolicySet:
     setter: Any
 
 
-def may_break(vm: VM, what: str, module: Any = None) -> None:
+def may_break(vm: VM, what: str, module: torch.nn.Module | None = None) -> None:
     """options={"print": "break"}: nothing is replayed later."""
     if vm.policy.effects_break:
         raise told_natively("SB015", f"{what}, and the option 'print' says 'break'", module)
 
 
-def told_natively(code: str, cause: str, module: Any) -> Break:
+def told_natively(code: str, cause: str, module: torch.nn.Module) -> Break:
     """A break at a function that looks for its caller, outside its own module."""
     return Break(code, cause) if module is None else Break(code, cause, asks_caller=True, leave=module.__file__)
 
 
-def note_warning(vm: VM, message: Any, category: Any, level: int = 1, source: Any = None,
+def note_warning(vm: VM, message: object, category: object, level: int = 1, source: object = None,
                  kind: type[Warned] = Warned) -> None:
     """Keep a warning of the program for replay, from the frame that a stacklevel means."""
     if warnings_can_raise():
@@ -146,7 +148,7 @@ def list_of_warnings(vm: VM) -> list[Any] | None:
     return log if type(log) is list and _is_held(vm, log) else None
 
 
-def _is_held(vm: VM, log: Any) -> bool:
+def _is_held(vm: VM, log: object) -> bool:
     """Whether a list of the user's, to which warnings are appended, was met or is in a variable of the program's."""
     if id(log) in vm.heap.by_original:
         return True

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import enum
 import types
-from typing import Any
 
 import torch
 
@@ -12,7 +11,7 @@ from stator.host.value_kinds import is_a
 from stator.interp.services import VM
 
 
-def is_outside(vm: VM, obj: Any) -> bool:
+def is_outside(vm: VM, obj: object) -> bool:
     """Whether an object without a shadow comes from outside the trace."""
     if is_a(obj, (type, types.FunctionType, types.ModuleType, torch._ops.OpOverloadPacket, torch._ops.OperatorBase)):
         return id(obj) not in vm.fresh
@@ -20,7 +19,7 @@ def is_outside(vm: VM, obj: Any) -> bool:
         or is_a(obj, (classmethod, staticmethod)) and id(obj) in vm.heap.sources
 
 
-def is_known_member(vm: VM, member: Any) -> bool:
+def is_known_member(vm: VM, member: object) -> bool:
     """Whether an enum member existed before the trace (a flag may be put together during it)."""
     cls = type(member)
     if id(cls) in vm.fresh:

@@ -3,8 +3,6 @@
 `vm.py` imports the whole room, so no other module of it can import `VM` at run time.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:

@@ -329,7 +329,7 @@ def restore(vm: VM, states: list[FrameState], names: list[str], bound: tuple[Any
     return root, parent, thrown
 
 
-def _enter_body(vm: VM, frame: Frame, generator: Any, handled: BaseException | None) -> None:
+def _enter_body(vm: VM, frame: Frame, generator: object, handled: BaseException | None) -> None:
     """The frame is that of a running generator, which its caller's exception state waits for."""
     body = dict.get(vm.generators, id(generator)) or adopted_body(vm, vm.heap.by_standin[id(generator)])
     fill_body(body, frame)
@@ -340,7 +340,7 @@ def _enter_body(vm: VM, frame: Frame, generator: Any, handled: BaseException | N
     vm.exc_state = body.exc_state
 
 
-def boxed_argument(vm: VM, raw: Any, source: Local) -> Box:
+def boxed_argument(vm: VM, raw: object, source: Local) -> Box:
     """An argument of the entry, unread: its place is the source itself."""
     vm.identity.handed[id(raw)] = None
     return Box(vm.heap, raw, lambda base: base, source, NO_KEY)

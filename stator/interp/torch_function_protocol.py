@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import types
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -37,7 +38,7 @@ _SEQUENCES = (list, tuple)
 PLAIN = frozenset({FakeTensor, dict, set, slice, *CONSTANT_TYPES, *IDENTITY_TYPES})
 
 
-def handling_class(vm: VM, value: Any) -> type | None:
+def handling_class(vm: VM, value: object) -> type | None:
     """The class whose handler torch would ask about a value."""
     cls: Any = type(value)
     if cls is FakeTensor:
@@ -50,7 +51,7 @@ def handling_class(vm: VM, value: Any) -> type | None:
     return None if handler is MISSING or handler is DISABLED else cls
 
 
-def overriding(vm: VM, values: Any) -> list[Any]:
+def overriding(vm: VM, values: Iterable[Any]) -> list[Any]:
     """The arguments that want to be asked: one of each class, in order, a subclass before its base."""
     found: list[tuple[type, Any]] = []
     if vm.modes.functions_off:
@@ -65,7 +66,7 @@ def overriding(vm: VM, values: Any) -> list[Any]:
     return [each for _, each in found]
 
 
-def concerned(vm: VM, args: Any, kwargs: Any = None) -> bool:
+def concerned(vm: VM, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> bool:
     """Whether a tensor subclass among the arguments is to be asked."""
     classes = vm.recorder.classes
     if not classes or vm.modes.functions_off:
@@ -82,7 +83,8 @@ def only_defaults(vm: VM, objects: list[Any]) -> bool:
     return all(find(vm, handling_class(vm, each), HANDLER) is DEFAULT for each in objects)  # type: ignore[arg-type]
 
 
-def ask_objects(vm: VM, function: Any, args: Any, rest: tuple[Any, ...], objects: list[Any]) -> Any:
+def ask_objects(vm: VM, function: Callable[..., Any], args: tuple[Any, ...], rest: tuple[Any, ...],
+                objects: list[Any]) -> Any:
     """The answer of the first object that has one; NotImplemented where none has."""
     if type(function) is types.FunctionType and vm.heap.sources.get(id(function)) is None \
             and id(function) not in vm.fresh:
@@ -96,7 +98,7 @@ def ask_objects(vm: VM, function: Any, args: Any, rest: tuple[Any, ...], objects
     return NotImplemented
 
 
-def own_method(vm: VM, value: Any, name: str) -> Any:
+def own_method(vm: VM, value: object, name: str) -> Any:
     """A special method in place of Tensor's own, of a subclass or patched; None where there is none."""
     cls = vm.recorder.classes.get(id(value))
     if type(value) is FakeTensor:
@@ -120,7 +122,7 @@ def refuse_patched(vm: VM, name: str) -> None:
         raise Break("SB005", f"a tensor used through Tensor.{name}, which was replaced")
 
 
-def refuse_patched_call(vm: VM, function: Any, args: Any) -> None:
+def refuse_patched_call(vm: VM, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
     """The same for an operation that C code begins: it knows the operation, not the slot it came through."""
     name = getattr(function, "__name__", "")
     for slot in (name,) if is_special(name) else (f"__{name}__", f"__r{name}__"):

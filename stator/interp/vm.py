@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import types
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -27,7 +28,7 @@ from stator.interp.calls import function_modes  # noqa: F401  (register handlers
 from stator.interp.calls.call_protocol import Caller
 from stator.interp.calls.module_calls import ModuleCalls
 from stator.interp.calls.native_warnings import note_conversion
-from stator.interp.frame import ExcState, Frame, Raised
+from stator.interp.frame import Continuation, ExcState, Frame, Raised
 from stator.interp.generators import (
     delegation,  # noqa: F401  (register handlers)
     generators,  # noqa: F401  (register handlers)
@@ -94,31 +95,32 @@ class VM(Caller):
     def find(self, cls: type, name: str) -> Any:
         return find(self, cls, name)
 
-    def bind(self, descr: Any, obj: Any, owner: type, cont: Any = None) -> None:
+    def bind(self, descr: object, obj: object, owner: type, cont: Continuation | None = None) -> None:
         bind(self, descr, obj, owner, cont)
 
-    def load_attr(self, obj: Any, name: str, cont: Any = None) -> None:
+    def load_attr(self, obj: object, name: str, cont: Continuation | None = None) -> None:
         load_attr(self, obj, name, cont)
 
-    def give_tensor_member(self, fake: Any, cls: type, name: str, descr: Any, cont: Any = None) -> None:
+    def give_tensor_member(self, fake: FakeTensor, cls: type, name: str, descr: object,
+                           cont: Continuation | None = None) -> None:
         give_tensor_member(self, fake, cls, name, descr, cont)
 
-    def optional_attr(self, obj: Any, name: str) -> Any:
+    def optional_attr(self, obj: object, name: str) -> Any:
         return optional_attr(self, obj, name)
 
-    def special_method(self, obj: Any, name: str, text: str) -> Any:
+    def special_method(self, obj: object, name: str, text: str) -> Any:
         return special_method(self, obj, name, text)
 
-    def adopt_entry(self, value: Any, owner: type) -> Any:
+    def adopt_entry(self, value: object, owner: type) -> Any:
         return adopt_entry(self, value, owner)
 
     def guard_names_in(self, error: BaseException) -> None:
         guard_names_in(self, error)
 
-    def note_conversion(self, tensor: Any) -> None:
+    def note_conversion(self, tensor: torch.Tensor) -> None:
         note_conversion(self, tensor)
 
-    def is_constant_object(self, value: Any) -> bool:
+    def is_constant_object(self, value: object) -> bool:
         """An opaque object whose C methods the native table lists as pure: it is what its identity says."""
         return module_of(type(value)) in ("re", "_sre", "datetime", "decimal", "fractions")
 
@@ -131,16 +133,16 @@ class VM(Caller):
         if not progress.jumps & LOOK_MASK:
             progress.look(self)
 
-    def asked(self, func: Any, kinds: Any, args: Any, rest: tuple[Any, ...]) -> Any:
+    def asked(self, func: Callable[..., Any], kinds: object, args: tuple[Any, ...], rest: tuple[Any, ...]) -> Any:
         """torch asks the recorder's mode: the program's innermost one answers, or the class of an argument."""
         return function_modes.ask(self, func, kinds, args, rest)
 
-    def concerned(self, args: Any, kwargs: Any = None) -> bool:
+    def concerned(self, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> bool:
         return torch_function_protocol.concerned(self, args, kwargs)
 
     # ------------------------------------------------------------------ iteration
 
-    def is_iterable(self, value: Any) -> bool:
+    def is_iterable(self, value: object) -> bool:
         cls = type(value)
         return cls is FakeTensor or find(self, cls, "__iter__") is not MISSING \
             or find(self, cls, "__getitem__") is not MISSING
@@ -180,7 +182,7 @@ class VM(Caller):
             return self.give(function_modes.perform(self, torch.Tensor.__iter__, (value,), None), cont)
         self.give(iter(self.unbind(value)), cont)
 
-    def native_iter(self, value: Any) -> Any:
+    def native_iter(self, value: object) -> Any:
         """iter() of something whose `__iter__` is C code."""
         if type(value) is types.MappingProxyType and is_a(mapping_behind(value), dict):
             return self.native_iter(mapping_behind(value))
@@ -246,7 +248,7 @@ class VM(Caller):
             items.append(item)
         return items
 
-    def next_or_missing(self, iterator: Any) -> Any:
+    def next_or_missing(self, iterator: object) -> Any:
         try:
             return self.sync(lambda: self.call_next(iterator, None))
         except Raised as raised:
@@ -254,7 +256,7 @@ class VM(Caller):
                 raise
             return MISSING
 
-    def refuse_outside_iterator(self, iterator: Any) -> None:
+    def refuse_outside_iterator(self, iterator: object) -> None:
         tracker = self.heap.by_standin.get(id(iterator))
         if tracker is None:
             return
@@ -263,7 +265,7 @@ class VM(Caller):
         if tracker.shape is Shape.UPCOMING:
             note_next(self.heap, tracker)
 
-    def for_iter(self, frame: Frame, iterator: Any, target: int) -> None:
+    def for_iter(self, frame: Frame, iterator: Iterator[Any], target: int) -> None:
         if type(iterator) in _SIMPLE_ITERATORS:
             self.refuse_outside_iterator(iterator)
             try:
@@ -301,7 +303,7 @@ class VM(Caller):
         self.refuse_outside_iterator(iterator)
         self.give(self.native(next, (iterator,)), cont)
 
-    def walked(self, generator: Any) -> Any:
+    def walked(self, generator: object) -> Any:
         return walked_generator(self, generator)
 
     # ------------------------------------------------------------------ facts

@@ -54,14 +54,11 @@ def _operators() -> None:
     shell(_operator, "length_hint", calls_back=True)
     pure(_operator, "_compare_digest", calls_back=True)
     special(_operator, "call", why="calls its argument, which may be Python")
-    special(_operator, "attrgetter itemgetter methodcaller",
-            why="reads attributes and items of its argument later")
+    special(_operator, "attrgetter itemgetter methodcaller", why="reads attributes and items of its argument later")
     for owner in (_operator.attrgetter, _operator.itemgetter, _operator.methodcaller):
         attribute_slots(owner)
         deep(owner, "__repr__", calls_back=True, formats=True)
-        special(
-            owner, "__new__ __call__ __vectorcalloffset__", why="reads attributes and items of its argument"
-        )
+        special(owner, "__new__ __call__ __vectorcalloffset__", why="reads attributes and items of its argument")
         shell(owner, "__reduce__", fresh=None)
         attributes(owner, "*", NativeClass.SPECIAL, why="part of the vectorcall protocol")
 

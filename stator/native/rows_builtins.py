@@ -43,9 +43,7 @@ def _functions() -> None:
     deep(builtins, "repr ascii format", calls_back=True, formats=True)
     effect(builtins, "print", formats=True)
     special(builtins, "getattr setattr delattr hasattr vars dir", why=ATTRIBUTE_ACCESS)
-    special(
-        builtins, "isinstance issubclass callable", why="asks about the type the program sees, with hooks"
-    )
+    special(builtins, "isinstance issubclass callable", why="asks about the type the program sees, with hooks")
     special(builtins, "id hash", why="the identity of a shadow is that of its original")
     special(builtins, "iter next aiter anext", why="generators and user iterators are interpreted")
     special(builtins, "locals globals", why="asks about the interpreted frame")
@@ -61,8 +59,7 @@ def _constructors() -> None:
     pure(builtins, "list", calls_back=True)
     pure(builtins, "tuple", calls_back=True, fresh=None, why="an exact tuple is returned as it is")
     pure(builtins, "dict set", calls_back=True, compares=True)
-    pure(builtins, "frozenset", calls_back=True, compares=True, fresh=None,
-         why="an exact frozenset is returned")
+    pure(builtins, "frozenset", calls_back=True, compares=True, fresh=None, why="an exact frozenset is returned")
     pure(builtins, "memoryview", fresh=None, why="a window on its argument")
     deep(builtins, "str", calls_back=True, formats=True)
     iterator(builtins, "enumerate filter map reversed zip")
@@ -105,9 +102,7 @@ def _object_and_type() -> None:
 
     attribute_slots(type)
     special(type, "__call__ __new__ __init__ __prepare__", why="makes instances and classes step by step")
-    special(
-        type, "__instancecheck__ __subclasscheck__ __dir__ mro", why="asks about the class the program sees"
-    )
+    special(type, "__instancecheck__ __subclasscheck__ __dir__ mro", why="asks about the class the program sees")
     special(type, "__or__ __ror__", why="makes a union; a metaclass may define its own")
     special(type, "__repr__", why="names may be assigned to; read under a guard")
     deny(type, "__subclasses__", code="SB019", why="the list shrinks when a class dies")

@@ -109,9 +109,7 @@ def _buffers() -> None:
     deep(bytearray, "join", calls_back=True)
     iterator(bytearray, "__iter__", calls_back=False)
     shell(bytearray, "clear reverse", mutates=True)
-    mutates(
-        bytearray, "__init__ append extend insert pop remove __setitem__ __delitem__ resize", calls_back=True
-    )
+    mutates(bytearray, "__init__ append extend insert pop remove __setitem__ __delitem__ resize", calls_back=True)
     mutates(bytearray, "__iadd__ __imul__", calls_back=True, fresh=None)
     pure(
         bytearray,
@@ -122,8 +120,7 @@ def _buffers() -> None:
     )
     attribute_slots(memoryview)
     shell(memoryview, "__len__ __repr__ __class_getitem__")
-    pure(memoryview, f"{COMPARISONS} __new__ __getitem__ cast toreadonly", calls_back=True, fresh=None,
-         why=PINNED)
+    pure(memoryview, f"{COMPARISONS} __new__ __getitem__ cast toreadonly", calls_back=True, fresh=None, why=PINNED)
     pure(memoryview, "__hash__ tobytes tolist hex __contains__ count index _from_flags", calls_back=True)
     iterator(memoryview, "__iter__", calls_back=False)
     mutates(memoryview, "__setitem__ __delitem__ release __enter__ __exit__", calls_back=True, fresh=None)

@@ -102,7 +102,7 @@ def underlying(value: Any) -> Any:
     return value.__func__ if wrapped else value
 
 
-def add(obj: Any, name: str, cls: NativeClass, facts: dict[str, Any]) -> None:
+def add(obj: object, name: str, cls: NativeClass, facts: dict[str, Any]) -> None:
     """Add one row; declaring one object twice is a mistake in the table."""
     code = facts.get("code", "")
     if (cls in _REFUSED) != bool(code):
@@ -115,7 +115,7 @@ def add(obj: Any, name: str, cls: NativeClass, facts: dict[str, Any]) -> None:
     NAMES[id(obj)] = name
 
 
-def is_c_type(value: Any) -> bool:
+def is_c_type(value: object) -> bool:
     """Whether `value` is a class made by C code: a static type, or a heap type that owns C slots."""
     if not isinstance(value, type):
         return False
@@ -124,14 +124,12 @@ def is_c_type(value: Any) -> bool:
     for entry in vars(value).values():
         if isinstance(entry, (MethodDescriptor, SlotWrapper)) and entry.__objclass__ is value:
             return True
-        if isinstance(entry, INSTANCE_METHOD) or (
-            isinstance(entry, BuiltinFunction) and entry.__self__ is value
-        ):
+        if isinstance(entry, INSTANCE_METHOD) or (isinstance(entry, BuiltinFunction) and entry.__self__ is value):
             return True
     return False
 
 
-def c_members(owner: Any) -> Iterator[tuple[str, Any]]:
+def c_members(owner: object) -> Iterator[tuple[str, Any]]:
     """Every C callable and C attribute that a module or a type owns, with constructible C types."""
     for name, raw in list(vars(owner).items()):
         value = underlying(raw)
@@ -153,12 +151,12 @@ def optional_module(name: str) -> types.ModuleType:
     return importlib.import_module(name)
 
 
-def type_of(value: Any) -> type:
+def type_of(value: object) -> type:
     """The C type of an example value: the only way to reach the types that no module exports."""
     return type(value)
 
 
-def _names(owner: Any, names: str, wanted: tuple[type, ...]) -> Iterator[tuple[str, Any]]:
+def _names(owner: object, names: str, wanted: tuple[type, ...]) -> Iterator[tuple[str, Any]]:
     if names == "*":
         for name, value in c_members(owner):
             if isinstance(value, wanted) and id(value) not in ROWS:
@@ -172,7 +170,7 @@ def _names(owner: Any, names: str, wanted: tuple[type, ...]) -> Iterator[tuple[s
             yield name, value
 
 
-def declare(owner: Any, names: str, cls: NativeClass, facts: dict[str, Any]) -> None:
+def declare(owner: object, names: str, cls: NativeClass, facts: dict[str, Any]) -> None:
     """Rows for the named C callables of a module or type; "*" means all that have no row yet."""
     for name, value in _names(owner, names, (*C_CALLABLES, type)):
         add(value, f"{owner_name(owner)}.{name}", cls, facts)
@@ -193,20 +191,20 @@ def attributes(owner: type, names: str, cls: NativeClass, **facts: Any) -> None:
 class Declarer:
     """Makes rows of one class: `pure(math, "sin cos")`; facts given in the call override the defaults."""
 
-    def __init__(self, cls: NativeClass, **defaults: Any) -> None:
+    def __init__(self, cls: NativeClass, **defaults: object) -> None:
         self.cls = cls
         self.defaults = defaults
 
     def __call__(self, owner: Any, names: str, **facts: Any) -> None:
         declare(owner, names, self.cls, {**self.defaults, **facts})
 
-    def whole_type(self, owner: type, **facts: Any) -> None:
+    def whole_type(self, owner: type, **facts: object) -> None:
         """All that the type owns and has no row yet, its attributes too."""
         attribute_slots(owner)
         self(owner, "*", **facts)
         attributes(owner, "*", self.cls, **{**self.defaults, **facts})
 
-    def whole_module(self, module: types.ModuleType, **facts: Any) -> None:
+    def whole_module(self, module: types.ModuleType, **facts: object) -> None:
         """All that the module and its C types own and has no row yet."""
         self(module, "*", **facts)
         for value in list(vars(module).values()):

@@ -81,9 +81,7 @@ def _sys() -> None:
 
 
 def _object_lifetimes() -> None:
-    impure(
-        gc, "isenabled get_debug get_count get_threshold get_stats is_tracked is_finalized get_freeze_count"
-    )
+    impure(gc, "isenabled get_debug get_count get_threshold get_stats is_tracked is_finalized get_freeze_count")
     deny(gc, "*", code="SB019", why=LIFETIME)
     impure(_weakref, "getweakrefcount", code="SB019", why=LIFETIME)
     deny(_weakref, "proxy getweakrefs", code="SB019", why=LIFETIME)
@@ -115,9 +113,7 @@ def _hooks_of_python_modules() -> None:
     shell(_typing, "_idfunc", fresh=None)
     special.whole_module(_typing, why="type variables are read through the attribute rules")
     warnings = optional_module("_warnings")
-    effect(
-        warnings, "warn warn_explicit", formats=True, why="where it points depends on the interpreted frames"
-    )
+    effect(warnings, "warn warn_explicit", formats=True, why="where it points depends on the interpreted frames")
     deny(warnings, "*", code="SB006", why=PROCESS_WIDE)
     tracing = optional_module("_tracemalloc")
     deny(tracing, "*", code="SB013")

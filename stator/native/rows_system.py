@@ -82,9 +82,7 @@ def _files() -> None:
     effect(_io.TextIOWrapper, "write", formats=True, why="returns the number of characters; flushing follows")
     effect(_io.TextIOWrapper, "flush", why="follows the writes recorded before it")
     effect(_io.BufferedWriter, "write flush", why="replayed in order")
-    special(
-        _io.TextIOWrapper, "writable readable seekable isatty fileno", why="asked of the standard streams"
-    )
+    special(_io.TextIOWrapper, "writable readable seekable isatty fileno", why="asked of the standard streams")
     attributes(_io.TextIOWrapper, "*", NativeClass.SPECIAL, why="asked of the standard streams")
     deny.whole_module(_io, code="SB015")
 
@@ -119,9 +117,7 @@ def _outside_world() -> None:
     for name in ("_signal", "atexit", "_imp"):
         deny.whole_module(optional_module(name), code="SB006", why="changes the process")
     for name in ("_ctypes", "_lsprof", "_symtable", "_opcode"):
-        deny.whole_module(
-            optional_module(name), code="SB001", why="foreign code, or a look into the interpreter"
-        )
+        deny.whole_module(optional_module(name), code="SB001", why="foreign code, or a look into the interpreter")
     shell(errno, "*")
 
 

@@ -114,9 +114,7 @@ def _digests() -> None:
         special(zlib, "_ZlibDecompressor", why="holds a stream")
     modules = [optional_module(name) for name in DIGEST_MODULES]
     owners = [value for module in modules for value in vars(module).values() if isinstance(value, type)]
-    owners += [
-        type(hashlib.new(name)) for name in ("md5", "sha1", "sha256", "sha512", "sha3_256", "shake_128")
-    ]
+    owners += [type(hashlib.new(name)) for name in ("md5", "sha1", "sha256", "sha512", "sha3_256", "shake_128")]
     for module in modules:
         pure(module, "*", calls_back=True)
     for owner in dict.fromkeys(owners):

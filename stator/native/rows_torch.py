@@ -55,9 +55,7 @@ def _values() -> None:
     pure(C._VariableFunctionsClass, "can_cast promote_types result_type", why="types and metadata alone")
     pure(C, "_infer_size _demangle", calls_back=True)
     pure(C._nn, "_parse_to", calls_back=True, fresh=None, why="parses the arguments of Module.to")
-    shell(
-        C, "_log_api_usage_once _log_api_usage_metadata", calls_back=True, why="does nothing without a logger"
-    )
+    shell(C, "_log_api_usage_once _log_api_usage_metadata", calls_back=True, why="does nothing without a logger")
     outside(C, "_get_all_dtypes")
 
 
@@ -125,8 +123,7 @@ def _state_readers() -> None:
         calls_back=True,
         why="metadata of a tensor",
     )
-    shell(C._autograd, "kineto_available _supported_activities", calls_back=True,
-          why="fixed when torch was built")
+    shell(C._autograd, "kineto_available _supported_activities", calls_back=True, why="fixed when torch was built")
     outside(C._autograd, "_saved_tensors_hooks_is_enabled _profiler_enabled _profiler_type "
             "_get_current_graph_task_keep_graph", why=SETTING)
 

@@ -64,7 +64,7 @@ _candidates: dict[tuple[type, str, bool], tuple[Any, ...]] = {}  # keeps the typ
 _CANDIDATES_LIMIT = 4096
 
 
-def lookup(callable_: Any) -> Row | None:
+def lookup(callable_: object) -> Row | None:
     """The row of what a call of `callable_` reaches, or None where the table does not know it."""
     row = ROWS.get(id(callable_))
     if row is not None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import functools
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -110,12 +110,12 @@ for _name, _member in (*_overridable(), *_c_functions(), *_tensor_members()):
         _METADATA_IDS.add(id(_member))
 
 
-def torch_leaf(fn: Any) -> bool:
+def torch_leaf(fn: object) -> bool:
     """Whether a call (or, for an attribute of Tensor, a read) of `fn` is a tensor computation."""
     return id(fn) in _LEAVES or type(fn) in _OVERLOAD_TYPES
 
 
-def torch_metadata(fn: Any) -> bool:
+def torch_metadata(fn: Callable[..., Any]) -> bool:
     """Whether a leaf only describes its tensor: its result holds no tensor, and needs no node."""
     return id(fn) in _METADATA_IDS
 
@@ -129,7 +129,7 @@ _RANDOM = frozenset("manual_seed set_rng_state rand randn randint randperm norma
                     "dropout alpha_dropout".split())
 
 
-def draws_random_numbers(target: Any) -> bool:
+def draws_random_numbers(target: object) -> bool:
     """Whether a node's target may advance a random stream: by its tag, or by name for composite functions."""
     if isinstance(target, torch._ops.OpOverload):
         # Operators of TorchScript, which the dispatcher does not know, have no tags.

@@ -100,7 +100,7 @@ def _place(where: Sequence[Any] | None) -> str:
 
 
 def build_explanation(log: Iterable[events.Event], guards: list[Any], residuals: list[str],
-                      costs: Iterable[tuple[Any, float, float]], value: Any) -> Explanation:
+                      costs: Iterable[tuple[Any, float, float]], value: object) -> Explanation:
     """Put together what the events of one call say."""
     found = Explanation([], guards, residuals, [], value)
     seen: dict[events.GraphBreak, list[tuple[float, float]]] = {}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dis
 import io
+from types import CodeType
 from typing import Any
 
 _SHORT = {"float32": "f32", "float64": "f64", "float16": "f16", "bfloat16": "bf16", "int64": "i64", "int32": "i32",
@@ -34,7 +35,7 @@ def graph_code(graph: Any) -> str:
     return "\n".join(lines)
 
 
-def repr_of(arg: Any) -> str:
+def repr_of(arg: object) -> str:
     return arg if isinstance(arg, str) and not arg else str(arg) if hasattr(arg, "op") else repr(arg)
 
 
@@ -85,7 +86,7 @@ def symbolic_inputs(graph: Any) -> list[str]:
     return found
 
 
-def disassembled(code: Any) -> str:
+def disassembled(code: CodeType) -> str:
     text = io.StringIO()
     dis.dis(code, file=text, depth=0)
     return text.getvalue().rstrip()

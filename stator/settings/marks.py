@@ -189,7 +189,7 @@ def graph_break(msg: str = "") -> None:
     """End the graph here. Without effect in code that Python runs; the interpreter knows this function."""
 
 
-def skip_frame(reason: Any = "") -> Any:
+def skip_frame(reason: object = "") -> object:
     """Leave one frame alone: called inside a function, that very call; given a function, all its calls.
 
     The frame runs natively from there to its end, the functions it calls are compiled, and its callers go on
@@ -267,7 +267,7 @@ class ErrorOnGraphBreak:
         value = self.value
 
         @functools.wraps(fn)
-        def run_under_policy(*args: Any, **kwargs: Any) -> Any:
+        def run_under_policy(*args: object, **kwargs: object) -> Any:
             before = set_error_policy(value)
             try:
                 return fn(*args, **kwargs)

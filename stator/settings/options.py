@@ -92,13 +92,9 @@ class Settings:
         if self.mode is not None and self.options:
             raise OptionValueError("mode and options are both given; use one of them")
         if isinstance(self.recompile_limit, bool) or not isinstance(self.recompile_limit, int):
-            raise OptionTypeError(
-                f"recompile_limit={self.recompile_limit!r} is not accepted; use an int from 1"
-            )
+            raise OptionTypeError(f"recompile_limit={self.recompile_limit!r} is not accepted; use an int from 1")
         if self.recompile_limit < 1:
-            raise OptionValueError(
-                f"recompile_limit={self.recompile_limit} is not accepted; use an int from 1"
-            )
+            raise OptionValueError(f"recompile_limit={self.recompile_limit} is not accepted; use an int from 1")
         if self.name is not None and not isinstance(self.name, str):
             raise OptionTypeError(f"name={self.name!r} is not accepted; use None or a str")
         if self.print not in ("replay", "break"):
@@ -128,9 +124,8 @@ class Settings:
 
 def build_settings(*, fullgraph: bool = False, dynamic: bool | None = None,
                    backend: str | BackendFunction = "inductor", mode: str | None = None,
-                   options: Mapping[str, object] | None = None,
-                   recompile_limit: int = DEFAULT_RECOMPILE_LIMIT, isolate_recompiles: bool = False,
-                   name: str | None = None) -> Settings:
+                   options: Mapping[str, object] | None = None, recompile_limit: int = DEFAULT_RECOMPILE_LIMIT,
+                   isolate_recompiles: bool = False, name: str | None = None) -> Settings:
     """The validated settings of the public API's keyword arguments."""
     own, of_backend = split_options(options)
     if mode is not None and options:

@@ -64,7 +64,7 @@ class Config:
         found = default if self._elsewhere is None else self._elsewhere(name)
         return found if type(found) is type(default) and (type(found) is bool or found > 0) else default
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         name = known_name(name)
         default = SETTINGS[name][0]
         if type(value) is not type(default):
@@ -84,7 +84,7 @@ class Config:
     def __repr__(self) -> str:
         return f"stator.config({', '.join(f'{name}={getattr(self, name)!r}' for name in SETTINGS)})"
 
-    def patch(self, *given: Any, **changes: Any) -> _Patch:
+    def patch(self, *given: object, **changes: object) -> _Patch:
         """Other values for a while, as a context or a decorator; also `patch("name", value)` and `patch({...})`."""
         if len(given) == 2 and isinstance(given[0], str):
             changes = {given[0]: given[1], **changes}
@@ -113,7 +113,7 @@ class _Patch(contextlib.ContextDecorator):
             self.__exit__()
             raise
 
-    def __exit__(self, *exc: Any) -> None:
+    def __exit__(self, *exc: object) -> None:
         before = self.before.pop()
         for name in self.changes:
             if name in before:

@@ -48,7 +48,7 @@ def on_forced_backend(listener: Callable[[Any], None]) -> None:
     _listeners.append(listener)
 
 
-def apply(stance: str, backend: Any = None) -> tuple[str, Any]:
+def apply(stance: str, backend: object = None) -> tuple[str, Any]:
     """Put a stance in force; returns the one before. The interpreter never runs this while tracing."""
     global _current, _backend
     before = _current, _backend
@@ -63,7 +63,7 @@ def apply(stance: str, backend: Any = None) -> tuple[str, Any]:
 class set_stance:  # noqa: N801  (called like the function it is to its user)
     """Put a stance in force at once; as a context or decorator, for that long."""
 
-    def __init__(self, stance: str = "default", *, force_backend: Any = None) -> None:
+    def __init__(self, stance: str = "default", *, force_backend: object = None) -> None:
         if not isinstance(stance, str):
             raise OptionTypeError(f"stance={stance!r} is not accepted; use the name of a stance")
         if stance not in STANCES:
@@ -86,7 +86,7 @@ class set_stance:  # noqa: N801  (called like the function it is to its user)
         stance = self.stance
 
         @functools.wraps(fn)
-        def run_in_stance(*args: Any, **kwargs: Any) -> Any:
+        def run_in_stance(*args: object, **kwargs: object) -> Any:
             before = apply(*stance)
             try:
                 return fn(*args, **kwargs)

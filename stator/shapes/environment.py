@@ -34,7 +34,7 @@ UNKNOWN = Unknown()
 _CLASSES: dict[type, Any] = {int: torch.SymInt, float: torch.SymFloat, bool: torch.SymBool}
 
 
-def unknown(value: Any) -> Any:
+def unknown(value: object) -> Unknown:
     """The answer outside a trace."""
     return UNKNOWN
 
@@ -74,8 +74,8 @@ class TraceEnvironment(ShapeEnv):
         finally:
             self.settle = before
 
-    def create_symbol(self, val: Any, source: Any, *args: Any, positive: bool | None = True,
-                      do_not_specialize_zero_one: bool = False, **kwargs: Any) -> sympy.Expr:
+    def create_symbol(self, val: object, source: object, *args: object, positive: bool | None = True,
+                      do_not_specialize_zero_one: bool = False, **kwargs: object) -> sympy.Expr:
         symbol = super().create_symbol(val, source, *args, positive=positive,
                                        do_not_specialize_zero_one=do_not_specialize_zero_one, **kwargs)
         if isinstance(symbol, sympy.Symbol) and positive and not do_not_specialize_zero_one:
@@ -97,8 +97,8 @@ class TraceEnvironment(ShapeEnv):
             self._lowered = set()
             self._version_counter += 1
 
-    def evaluate_expr(self, orig_expr: Any, hint: Any = None, fx_node: Any = None, size_oblivious: bool = False,
-                      fallback_value: Any = None, *, forcing_spec: bool = False) -> Any:
+    def evaluate_expr(self, orig_expr: Any, hint: object = None, fx_node: object = None, size_oblivious: bool = False,
+                      fallback_value: object = None, *, forcing_spec: bool = False) -> Any:
         if self._lowered and orig_expr.free_symbols & self._lowered:
             answer = self._maybe_evaluate_static(orig_expr)
             if answer is None:
@@ -139,7 +139,7 @@ class TraceEnvironment(ShapeEnv):
             if "not a subset of" not in str(error):
                 raise
 
-    def evaluate_sym_node(self, sym_node: Any, size_oblivious: bool = False, fallback_value: Any = None) -> Any:
+    def evaluate_sym_node(self, sym_node: Any, size_oblivious: bool = False, fallback_value: object = None) -> Any:
         try:
             return super().evaluate_sym_node(sym_node, size_oblivious, fallback_value)
         except GuardOnDataDependentSymNode:

@@ -54,7 +54,7 @@ def _method(graph: fx.Graph, node: fx.Node, name: str, args: tuple[Any, ...]) ->
     return call
 
 
-def _call(graph: fx.Graph, function: Callable[..., Any], node: fx.Node, argument: Any) -> fx.Node:
+def _call(graph: fx.Graph, function: Callable[..., Any], node: fx.Node, argument: object) -> fx.Node:
     call = graph.call_function(function, (node, argument))
     if "example_value" in node.meta:
         call.meta["example_value"] = function(node.meta["example_value"], argument)

@@ -9,7 +9,7 @@ A name stands for one size in all the arguments that use it. A number argument i
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -58,7 +58,7 @@ class Declarations:
         """The declared dimensions of the value that a source calls `text`."""
         return self.dims.get(self.aliases.get(text, text), {}) if self.dims else {}
 
-    def check_call(self, function: Any, bound: tuple[Any, ...]) -> None:
+    def check_call(self, function: Callable[..., Any], bound: tuple[Any, ...]) -> None:
         """Raise where a call contradicts the declaration."""
         given = self._arguments(function, bound)
         unknown = self.dims.keys() - given.keys()
@@ -75,7 +75,7 @@ class Declarations:
                     raise DeclarationError(f"{text} is {size} and {before[0]} is {before[1]} in this call; both are "
                                            f"declared as {dim.name!r}")
 
-    def _arguments(self, function: Any, bound: tuple[Any, ...]) -> dict[str, Any]:
+    def _arguments(self, function: Callable[..., Any], bound: tuple[Any, ...]) -> dict[str, Any]:
         """The arguments of the call by name; those of a module are those of its `forward`."""
         code = function.__code__
         given = dict(zip(code.co_varnames, bound, strict=False))
@@ -88,14 +88,14 @@ class Declarations:
         return {**dict.fromkeys(names), **dict(zip(names, given["args"], strict=False)), **given.get("kwargs", {})}
 
 
-def read_declarations(shapes: Any) -> Declarations:
+def read_declarations(shapes: object) -> Declarations:
     """The declarations of `options["shapes"]`, checked."""
     if not isinstance(shapes, Mapping):
         raise OptionTypeError(f"options['shapes']={shapes!r} is not accepted; use a dict from argument to dimensions")
     return Declarations({name: dict(_read(name, value)) for name, value in shapes.items()})
 
 
-def _read(argument: Any, value: Any) -> Iterator[tuple[int | None, Dim]]:
+def _read(argument: object, value: object) -> Iterator[tuple[int | None, Dim]]:
     if not isinstance(argument, str):
         raise OptionTypeError(f"options['shapes'] holds the key {argument!r}; arguments are named by str")
     if isinstance(value, (str, Dim)):
@@ -112,7 +112,7 @@ def _read(argument: Any, value: Any) -> Iterator[tuple[int | None, Dim]]:
         yield index, _dim(each)
 
 
-def _dim(value: Any) -> Dim:
+def _dim(value: object) -> Dim:
     if isinstance(value, str):
         return Dim(value)
     if isinstance(value, Dim):
@@ -120,7 +120,7 @@ def _dim(value: Any) -> Dim:
     raise OptionTypeError(f"{value!r} is no dimension; use a name or stator.Dim(name, min=, max=)")
 
 
-def _sizes(name: str, value: Any, dims: dict[int | None, Dim]) -> Iterator[tuple[str, int, Dim]]:
+def _sizes(name: str, value: object, dims: dict[int | None, Dim]) -> Iterator[tuple[str, int, Dim]]:
     """The declared sizes that a value has now."""
     for index, dim in dims.items():
         if index is None:

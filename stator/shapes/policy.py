@@ -72,8 +72,7 @@ class Memory:
     def learn(self, guards: Iterable[Guard], bound: Sequence[Any]) -> None:
         """Compare an entry's facts with the call that it does not fit."""
         for guard in guards:
-            if guard.kind in _VARIES \
-                    or guard.kind is Kind.EQUALS and type(guard.value) in (int, float, tuple):
+            if guard.kind in _VARIES or guard.kind is Kind.EQUALS and type(guard.value) in (int, float, tuple):
                 try:
                     value = evaluate(guard.source, bound)
                 except Unreadable:
@@ -216,7 +215,7 @@ class Policy:
         return not self.dynamic and not self.declared.dims and memory.foreseen is None \
             and not any(memory._sets()) and not any(memory._tables())
 
-    def gives_up(self, value: Any, source: Source) -> bool:
+    def gives_up(self, value: object, source: Source) -> bool:
         """Whether the value is handed around unread."""
         unread = self.memory.unread
         return bool(unread) and self.breaks and source in unread and type(value) in STANDINS
@@ -258,7 +257,7 @@ class Policy:
         with torch._C.DisableTorchFunction():  # the tracer's own mode is on
             return frozenset(dim for dim in known if tensor.layout is torch.strided and dim < tensor.dim())
 
-    def is_open(self, value: Any, source: Source) -> bool:
+    def is_open(self, value: object, source: Source) -> bool:
         """Whether an int or float becomes a symbol."""
         if self.dynamic is False or value != value or type(source) is Pinned:
             return False
@@ -271,7 +270,7 @@ class Policy:
         return source in self.memory.numbers or bool(self.memory.foresees("numbers", source)) \
             or self.dynamic is True and type(value) is int and _is_argument(source)
 
-    def number_choice(self, value: Any, source: Source) -> tuple[bool, Dim | None]:
+    def number_choice(self, value: object, source: Source) -> tuple[bool, Dim | None]:
         """Whether an open int must not be pinned down any more (what needs the number breaks), and its declaration."""
         undecided = self.breaks and type(value) is int and source in self.memory.undecided_numbers
         return undecided, self.named_number(source)

@@ -71,7 +71,7 @@ def _name(source: Source) -> str | None:
     return None if " object at 0x" in text else text
 
 
-def _checked(text: Any) -> dict[str, dict[str, Any]]:
+def _checked(text: object) -> dict[str, dict[str, Any]]:
     if not isinstance(text, str):
         raise OptionTypeError(f"a shape profile is the text that stator.shape_profile() gives, "
                               f"not a {type(text).__name__}")
@@ -89,7 +89,7 @@ def _checked(text: Any) -> dict[str, dict[str, Any]]:
     return places
 
 
-def _is_known(kind: str, value: Any) -> bool:
+def _is_known(kind: str, value: object) -> bool:
     if kind in _LISTS:
         return isinstance(value, list) and all(isinstance(name, str) for name in value)
     return kind in _TABLES and isinstance(value, dict) and all(

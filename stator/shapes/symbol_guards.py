@@ -95,7 +95,7 @@ class _Compiler:
         self.code.append((int(Code.CONSTANT), len(self.constants)))
         self.constants.append(value)
 
-    def apply(self, op: Code, args: Any) -> None:
+    def apply(self, op: Code, args: tuple[Any, ...]) -> None:
         for argument in args:
             self.emit(argument)
         self.code.append((int(op), len(args)))
@@ -143,7 +143,7 @@ def shape_guards(symbols: Any, lines: Any) -> list[Guard]:
     return guards
 
 
-def require_declared(symbols: Any, lines: Any) -> None:
+def require_declared(symbols: Any, lines: object) -> None:
     """Raise where the program has pinned down what the user declared open, or made one of two names."""
     env = symbols.shape_env
     roots: dict[Any, tuple[Operand, Any, Any]] = {}

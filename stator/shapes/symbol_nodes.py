@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import sympy
@@ -49,7 +49,8 @@ _NOTHING = contextlib.nullcontext()
 class _ExampleTracer(GraphAppendingTracer):
     """Appends nodes whose example values are computed from those of their arguments."""
 
-    def create_node(self, kind: str, target: Any, args: Any, kwargs: Any, *rest: Any, **named: Any) -> fx.Node:
+    def create_node(self, kind: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any],
+                    *rest: object, **named: object) -> fx.Node:
         node = super().create_node(kind, target, args, kwargs, *rest, **named)
         examples = fx.map_arg(node.args, lambda argument: argument.meta.get("example_value"))
         node.meta["example_value"] = target(*examples)
@@ -64,7 +65,7 @@ _ATTENTION = torch.nn.functional.scaled_dot_product_attention
 _OF_IMAGES = frozenset({torch.conv1d, torch.conv2d, torch.conv_transpose1d, torch.conv_transpose2d})
 
 
-def _is_small_batch(value: Any) -> bool:
+def _is_small_batch(value: object) -> bool:
     return isinstance(value, torch.Tensor) and value.device.type == "cpu" and value.dim() > 2 \
         and type(value.shape[0]) is int and value.shape[0] < 16
 
@@ -80,7 +81,7 @@ def _require_filled(operands: Any) -> None:
                 expect_true(size != 0)
 
 
-def _is_contiguous(value: Any) -> bool:
+def _is_contiguous(value: object) -> bool:
     """Whether a tensor lies contiguously, as far as its sizes are known; asked without a guard."""
     if not isinstance(value, torch.Tensor):
         return False
@@ -96,7 +97,7 @@ def _is_contiguous(value: Any) -> bool:
 
 def _called(function: Callable[[Any], Any]) -> Any:
     """A rounding of torch's analysis, as a node: on a proxy Python's own would answer at once."""
-    def apply(value: Any, dtype: Any = None) -> Any:
+    def apply(value: object, dtype: torch.dtype | None = None) -> Any:
         if isinstance(value, fx.Proxy):
             return value.tracer.create_proxy("call_function", function, (value,), {})
         return function(value)
@@ -110,7 +111,7 @@ class _NodeAnalysis(PythonReferenceAnalysis):
     int_truediv = staticmethod(operator.truediv)
 
     @staticmethod
-    def identity(value: Any) -> Any:
+    def identity(value: object) -> Any:
         """A float that is closed to algebra (`values.in_order`)."""
         return value
 
@@ -153,7 +154,7 @@ class SymbolNodes:
         """A torch.Size as an argument: a graph holds plain tuples only, and operators take them as well."""
         return self.graph.create_node("call_function", torch.Size, (items,), {}) if self.keeps_sizes else items
 
-    def unasked(self, func: Any, args: Any, kwargs: Any) -> Any:
+    def unasked(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """Around a convolution or an attention: which of its kernels fits the present sizes is no fact.
 
         A convolution's rule for fake tensors asks (is the input larger than 20,480 elements?), because kernels may
@@ -172,7 +173,7 @@ class SymbolNodes:
 
     # ------------------------------------------------------------------ definitions
 
-    def define_number(self, symbol: sympy.Symbol, value: Any, source: Source, where: Any) -> None:
+    def define_number(self, symbol: sympy.Symbol, value: Any, source: Source, where: object) -> None:
         """An int or float from outside; it becomes an input of the graph where the graph uses it."""
         self.numbers[symbol] = (value, source)
         self.lines[symbol] = where
@@ -192,7 +193,7 @@ class SymbolNodes:
         path = (CallMethodKey("storage_offset"),)
         self._define_part(example.storage_offset(), node, path, Operand(source, Property.STORAGE_OFFSET), where)
 
-    def _define_part(self, part: Any, node: fx.Node, path: Any, operand: Operand, where: Any) -> None:
+    def _define_part(self, part: Any, node: fx.Node, path: object, operand: Operand, where: Any) -> None:
         if type(part) is not torch.SymInt:
             return
         expression = part.node._expr
@@ -214,7 +215,7 @@ class SymbolNodes:
                 found.setdefault(node, {})[symbol] = path
         return found
 
-    def declare(self, operand: Operand, size: Any, how: Any) -> None:
+    def declare(self, operand: Operand, size: int, how: object) -> None:
         """A size or number that the user declared: by a mark, or as a Dim, whose name may have a size already."""
         if type(size) is not torch.SymInt:
             return  # 0 or 1: a constant, as torch has it
@@ -239,7 +240,7 @@ class SymbolNodes:
         except PendingUnbackedSymbolNotFound as error:
             raise Break("SB003", f"a size that its operation does not give back: {error}") from None
 
-    def define_fresh(self, node: fx.Node, bindings: Any, result: Any) -> None:
+    def define_fresh(self, node: fx.Node, bindings: Any, result: object) -> None:
         if bindings:
             self.has_fresh = True
             node.meta["unbacked_bindings"] = bindings

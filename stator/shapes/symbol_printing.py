@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from torch.utils._sympy.printers import PythonPrinter
 
 
-def _called(name: str) -> Any:
+def _called(name: str) -> Callable[..., Any]:
     return lambda self, expr: f"{name}({', '.join(map(self._print, expr.args))})"
 
 

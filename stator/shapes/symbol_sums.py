@@ -18,11 +18,11 @@ from torch.fx.experimental import sym_node
 _add = sym_node._optimized_add
 
 
-def is_sum_of_symbols(expression: Any) -> bool:
+def is_sum_of_symbols(expression: object) -> bool:
     return isinstance(expression, sympy.Add) and all(part.is_symbol for part in expression.args)
 
 
-def _checked_add(left: Any, right: Any, left_noted: bool = False, right_noted: bool = False) -> tuple[bool, Any]:
+def _checked_add(left: object, right: object, left_noted: bool = False, right_noted: bool = False) -> tuple[bool, Any]:
     return _add(left, right, left_noted and is_sum_of_symbols(left), right_noted and is_sum_of_symbols(right))
 
 

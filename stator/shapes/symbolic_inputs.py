@@ -55,7 +55,7 @@ def symbolic_fake(mode: FakeTensorMode, tensor: torch.Tensor, source: Source,
     return mode.from_tensor(plain, symbolic_context=context, source=NamedSource(source))
 
 
-def symbolic_wrapper(mode: FakeTensorMode, tensor: Any, source: Source, parts: dict[str, Any],
+def symbolic_wrapper(mode: FakeTensorMode, tensor: torch.Tensor, source: Source, parts: dict[str, Any],
                      dims: dict[int, str | Dim], inner_dims: dict[str, Any]) -> Any:
     """A wrapper of fakes; sizes of its parts that are equal to an open size of its own are the same symbol.
 

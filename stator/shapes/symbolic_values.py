@@ -10,13 +10,14 @@ from __future__ import annotations
 import math
 import operator
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import sympy
 import torch
 from sympy.logic.boolalg import Boolean
+from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx.experimental.symbolic_shapes import (
     GuardOnDataDependentSymNode,
@@ -73,12 +74,12 @@ _COMPARISONS = frozenset({operator.eq, operator.ne, operator.lt, operator.le, op
 _BITWISE = frozenset({operator.and_, operator.iand, operator.or_, operator.ior})
 
 
-def python_type(value: Any) -> type:
+def python_type(value: object) -> type:
     """The class the program believes the value to have."""
     return PYTHON_TYPES.get(type(value), type(value))
 
 
-def is_unbacked(value: Any) -> bool:
+def is_unbacked(value: object) -> bool:
     """Whether the number is unknown until the graph runs."""
     return type(value) in SYMBOLIC and (type(value) in UNREAD or has_free_unbacked_symbols(value))
 
@@ -109,7 +110,7 @@ def in_the_users_terms(stop: Break, symbols: Any) -> None:
         stop.remedy = f"{stop.remedy}; here: torch._check({text}), or torch._check({opposite}), where one always holds"
 
 
-def unread(value: Any, what: str = "") -> Break:
+def unread(value: object, what: str = "") -> Break:
     """The break at an instruction that looks at a value of which only the type is known."""
     return unread_class(type(value), what)
 
@@ -145,7 +146,7 @@ def specialise(value: Any, what: str = "") -> Any:
         raise data_dependent(error.cond, what) from None
 
 
-def _specialise_parts(node: Any) -> None:
+def _specialise_parts(node: fx.Node) -> None:
     """Make guards of the numbers in an expression that is infinite or nan: algebra says of none that it is."""
     env = node.shape_env
     for symbol in sorted(node.expr.free_symbols, key=str):
@@ -183,7 +184,7 @@ def without_ite(expression: sympy.Basic) -> sympy.Basic:
     return expression.replace(sympy.ITE, lambda test, then, other: (test & then) | (~test & other))
 
 
-def compute(function: Callable[..., Any], *values: Any) -> Any:
+def compute(function: Callable[..., Any], *values: object) -> Any:
     """Arithmetic or a comparison on numbers, some of them symbolic; the program's exceptions pass through."""
     kinds = {python_type(value) for value in values}
     if not kinds <= _NUMBERS or float in kinds and function in _FLOAT_DIFFERS \
@@ -246,12 +247,12 @@ def _is_no_nan(value: Any) -> bool:
     return bool(value <= sys.float_info.max)
 
 
-def kept_apart(result: Any, values: tuple[Any, ...]) -> Any:
+def kept_apart(result: object, values: tuple[Any, ...]) -> Any:
     """A result that symbols hold for one of its operands (f + 0.0 where f may be -0.0) is a number of its own."""
     return _atom(result, True) if any(_same_expression(result, value) for value in values) else result
 
 
-def _overflows(function: Any, left: Any, right: Any) -> bool:
+def _overflows(function: Callable[..., Any], left: object, right: object) -> bool:
     """Whether a product, power or shift leaves the 64 bits that compilers compute with; if not, that is a guard."""
     hints = [hint_of(value) for value in (left, right)]
     powers = function in (operator.pow, operator.ipow)
@@ -285,7 +286,7 @@ def hint_of(value: Any) -> Any:
     return None if is_unbacked(value) or not value.node.has_hint() else value.node.hint
 
 
-def _nonzero(divisor: Any) -> bool:
+def _nonzero(divisor: object) -> bool:
     """Whether a divisor cannot be zero; for a size that is a guard."""
     if type(divisor) not in SYMBOLIC:
         return bool(divisor != 0)
@@ -298,7 +299,7 @@ def _same_expression(left: Any, right: Any) -> bool:
     return type(left) in SYMBOLIC and type(right) in SYMBOLIC and left.node.expr == right.node.expr
 
 
-def holds_symbol(values: Any) -> bool:
+def holds_symbol(values: Iterable[Any]) -> bool:
     """Whether one of the values, or of their direct elements, is symbolic."""
     for value in values:
         cls = type(value)

@@ -39,5 +39,5 @@ class NamedSource(TorchSource):
     def __hash__(self) -> int:
         return hash(self.source)
 
-    def __eq__(self, other: Any) -> bool:
+    def __eq__(self, other: object) -> bool:
         return type(other) is NamedSource and self.source == other.source

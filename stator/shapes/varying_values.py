@@ -49,6 +49,6 @@ HELD: dict[type, type[Held]] = {
 HELD_TYPES = frozenset(HELD.values())
 
 
-def varying(value: Any) -> Varying:
+def varying(value: object) -> Varying:
     """A stand-in for a value of one of the types in STANDINS."""
     return STANDINS[type(value)]()

@@ -21,12 +21,12 @@ def write_cache_use(build: Rebuilder, effect: Any) -> str:
     return f"{use}({wrapper}, ({args}), {{{named}}}, {build.value(effect.value)})"
 
 
-def use_cache(wrapper: Any, args: tuple[Any, ...], kwargs: dict[str, Any], value: Any) -> None:
+def use_cache(wrapper: object, args: tuple[Any, ...], kwargs: dict[str, Any], value: object) -> None:
     """Call a cache; what it wraps answers `value` without running."""
     _call(wrapper, args, kwargs, lambda: value)
 
 
-def fail_in_cache(wrapper: Any, args: tuple[Any, ...], kwargs: dict[str, Any], value: Any) -> None:
+def fail_in_cache(wrapper: object, args: tuple[Any, ...], kwargs: dict[str, Any], value: object) -> None:
     """Call a cache that has no result; what it wraps raises without running."""
     def fail() -> Any:
         raise _Failed
@@ -43,7 +43,7 @@ class _Failed(Exception):
 def _call(wrapper: Any, args: tuple[Any, ...], kwargs: dict[str, Any], answer: Any) -> None:
     code = wrapper.__wrapped__.__code__
 
-    def intercepted(function: types.FunctionType, bound: tuple[Any, ...], closure: Any = None) -> Any:
+    def intercepted(function: types.FunctionType, bound: tuple[Any, ...], closure: object = None) -> Any:
         return answer() if function.__code__ is code else _hook.RUN_ALL
 
     asked_before = _hook.exchange_callback(intercepted)

@@ -25,7 +25,7 @@ from stator.library.python.file_io import Written
 from stator.library.python.warning_filters import FiltersChanged, FiltersKept
 
 
-def write_effect(build: Rebuilder, effect: Any) -> str:
+def write_effect(build: Rebuilder, effect: object) -> str:
     """The statement that repeats an effect."""
     return _WRITERS[type(effect)](build, effect)
 
@@ -115,7 +115,7 @@ def warn_at(message: Any, category: Any, filename: str, line: int, outward: int)
     warnings.warn_explicit(message, category, filename, line, name, registry)
 
 
-def log_at(logger: Any, level: int, message: Any, args: tuple[Any, ...], filename: str, line: int,
+def log_at(logger: Any, level: int, message: object, args: tuple[Any, ...], filename: str, line: int,
            function: str, outward: int, extra: Any, exc_info: bool | None) -> None:
     """Log as if from the user's line."""
     if not logger.isEnabledFor(level):

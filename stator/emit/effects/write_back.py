@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import collections
 from collections.abc import Callable
+from types import MemberDescriptorType
 from typing import Any
 
 from stator import _core, _hook
@@ -210,11 +211,11 @@ def _diff_list(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> No
         out.append(f"{base}.extend({name}, [{', '.join(parts)}])")
 
 
-def _list_base(value: Any) -> type:
+def _list_base(value: object) -> type:
     return list if is_a(value, list) else collections.deque
 
 
-def _dict_base(value: Any) -> Any:
+def _dict_base(value: object) -> Any:
     return collections.OrderedDict if is_a(value, collections.OrderedDict) else dict
 
 
@@ -339,7 +340,7 @@ def _diff_slots(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> N
             out.append(f"{slot}.__set__({build.outside(tracker.source)}, {build.value(value)})")
 
 
-def _members(tracker: VariableTracker) -> Any:
+def _members(tracker: VariableTracker) -> tuple[MemberDescriptorType, ...]:
     return slot_members(type(tracker.original))  # type: ignore[arg-type]  # mypy: type[Any] is not Hashable
 
 

@@ -6,7 +6,6 @@ In: the sets that the trace noted.  Out: statements that make them in the contex
 from __future__ import annotations
 
 import contextvars
-from typing import Any
 
 from stator.breaks import Break
 from stator.emit.services import Rebuilder
@@ -21,7 +20,7 @@ def write_context_sets(build: Rebuilder) -> None:
                 build.variable(each.token, "token", f"{build.outside(each.source)}.set({value})")
 
 
-def rebuild_token(build: Rebuilder, value: Any, cls: type) -> str | None:
+def rebuild_token(build: Rebuilder, value: object, cls: type) -> str | None:
     """The name of a token that the program got from set(); None for other values."""
     if cls is not contextvars.Token:
         return None

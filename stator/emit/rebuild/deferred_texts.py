@@ -106,7 +106,7 @@ def leaf_of(tensor: torch.Tensor, wants_grad: bool, parameter: bool) -> torch.Te
     return torch.nn.Parameter(tensor, wants_grad) if parameter else tensor.requires_grad_(wants_grad)
 
 
-def show(value: Any, conversion: str, spec: str) -> str:
+def show(value: object, conversion: str, spec: str) -> str:
     """One replacement field of an f-string."""
     if conversion:
         convert: Any = {"s": str, "r": repr, "a": ascii}[conversion]

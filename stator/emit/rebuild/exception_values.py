@@ -7,6 +7,7 @@ The parts are put in through the C descriptors of the exception's bases: neither
 from __future__ import annotations
 
 import types
+from collections.abc import Callable
 from typing import Any
 
 from stator.emit.services import Rebuilder
@@ -44,7 +45,7 @@ def rebuild_exception(build: Rebuilder, value: BaseException) -> str:
     return name
 
 
-def _c_new(cls: type) -> Any:
+def _c_new(cls: type) -> Callable[..., Any]:
     """The `__new__` that C code gave the exception's builtin base."""
     return next(base.__new__ for base in cls.__mro__ if not base.__flags__ & _HEAP_TYPE)
 
@@ -61,11 +62,11 @@ def _put_members(build: Rebuilder, name: str, value: BaseException, cls: type) -
                     _put(build, name, base, key, item)
 
 
-def _put(build: Rebuilder, name: str, owner: type, key: str, item: Any) -> None:
+def _put(build: Rebuilder, name: str, owner: type, key: str, item: object) -> None:
     put = build.writer.constant(put_part)
     build.writer.line(f"{put}({name}, {build.writer.constant(owner)}, {key!r}, {build.value(item)})")
 
 
-def put_part(exc: BaseException, owner: type, name: str, value: Any) -> None:
+def put_part(exc: BaseException, owner: type, name: str, value: object) -> None:
     """Set one C-level attribute of an exception."""
     owner.__dict__[name].__set__(exc, value)

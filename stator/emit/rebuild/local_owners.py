@@ -41,7 +41,7 @@ class Owners:
         self.build = build
         self._storages: dict[int, Any] | None = None  # that are made real -> the output or the source of a tensor there
 
-    def kept_alive(self, value: Any) -> str:
+    def kept_alive(self, value: object) -> str:
         """The value of a dead slot."""
         if type(value) is Box or id(value) in self.build.heap.by_standin or id(value) in self.build.memo:
             return self._owner(value) or self._unbound()
@@ -51,7 +51,7 @@ class Owners:
     def _unbound(self) -> str:
         return self.build.writer.constant(UNBOUND, "unbound")
 
-    def _owners(self, value: Any) -> Iterator[str]:
+    def _owners(self, value: object) -> Iterator[str]:
         """What holds the parts of a fresh value that are made real."""
         todo, seen = collections.deque([value]), {id(value)}
         while todo and len(seen) < _PARTS:
@@ -65,13 +65,13 @@ class Owners:
                 seen.update(map(id, inner))
                 todo += inner
 
-    def _contents(self, array: Any) -> list[Any]:
+    def _contents(self, array: numpy.ndarray) -> list[Any]:
         """The array whose memory an array shows, and the tensor that is its contents."""
         arrays = self.build.heap.arrays
         root = arrays.root_of(array)
         return [root, *arrays.backed.get(id(root), ())[1:]]
 
-    def _owner(self, part: Any) -> str | None:
+    def _owner(self, part: object) -> str | None:
         build = self.build
         if type(part) is Box and part.forced:
             part = part.value

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy
+from numpy import ndarray
 
 from stator.breaks import Break
 from stator.emit.services import Rebuilder
@@ -64,7 +65,7 @@ def fresh_array(contents: Any, writeable: bool) -> Any:
 
 
 def view_of(base: Any, dtype: str, shape: tuple[int, ...], offset: int, strides: tuple[int, ...],
-            writeable: bool) -> Any:
+            writeable: bool) -> ndarray:
     """A view of the memory of an array in one piece."""
     memory = base if base.flags.c_contiguous else base.T
     made = numpy.ndarray(shape, numpy.dtype(dtype), memory, offset, strides)

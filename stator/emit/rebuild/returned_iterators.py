@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import operator
+from collections.abc import Iterator
 from typing import Any
 
 from stator import _hook
@@ -32,14 +33,10 @@ from stator.heap.pure_readers import container_behind, reduced, set_state
 from stator.heap.tracker import VariableTracker
 
 SET_ITERATOR: type = type(iter(set()))
-VIEWS: dict[type, str] = {
-    type({}.keys()): "keys", type({}.values()): "values", type({}.items()): "items",
-}
-_REBUILT = ADOPTED | {
-    itertools.cycle, itertools.product, itertools.permutations, itertools.combinations,
-    itertools.combinations_with_replacement, type(itertools.tee([])[0]), TEE_DATA,
-    operator.itemgetter, operator.attrgetter, operator.methodcaller,
-}
+VIEWS: dict[type, str] = {type({}.keys()): "keys", type({}.values()): "values", type({}.items()): "items"}
+_REBUILT = ADOPTED | {itertools.cycle, itertools.product, itertools.permutations, itertools.combinations,
+                      itertools.combinations_with_replacement, type(itertools.tee([])[0]), TEE_DATA,
+                      operator.itemgetter, operator.attrgetter, operator.methodcaller}
 
 
 def rebuild_iterator(build: Rebuilder, value: Any, cls: type) -> str | None:
@@ -72,13 +69,13 @@ def rebuild_iterator(build: Rebuilder, value: Any, cls: type) -> str | None:
     return name
 
 
-def settle(iterator: Any, state: int) -> None:
+def settle(iterator: object, state: int) -> None:
     """Move an iterator where it ought to be, where its container was too short for that before."""
     if reduced(iterator)[2] != state:
         set_state(iterator, state)
 
 
-def _walker(build: Rebuilder, value: Any, text: str) -> str:
+def _walker(build: Rebuilder, value: object, text: str) -> str:
     container = container_behind(value)
     if container is None:
         return build.variable(value, "iterator", f"{build.writer.constant(exhausted)}({text.format('{}')})")
@@ -94,7 +91,7 @@ def _walker(build: Rebuilder, value: Any, text: str) -> str:
     return build.variable(value, "iterator", made)
 
 
-def _set_iterator(build: Rebuilder, value: Any) -> str:
+def _set_iterator(build: Rebuilder, value: object) -> str:
     container = container_behind(value)
     if container is None:
         return _ended_set_iterator(build, value)
@@ -105,11 +102,11 @@ def _set_iterator(build: Rebuilder, value: Any) -> str:
     return _over_set(build, value, container, len(container) - left)
 
 
-def _ended_set_iterator(build: Rebuilder, value: Any) -> str:
+def _ended_set_iterator(build: Rebuilder, value: object) -> str:
     return build.variable(value, "iterator", f"{build.writer.constant(exhausted)}(iter(set()))")
 
 
-def _over_set(build: Rebuilder, value: Any, container: Any, steps: int) -> str:
+def _over_set(build: Rebuilder, value: object, container: object, steps: int) -> str:
     tracker = build.heap.tables.sets.get(id(container))
     if tracker is not None and tracker.table.is_changed(container):
         raise Break("SB007", "an iterator over a set from outside that gained or lost members")
@@ -119,7 +116,7 @@ def _over_set(build: Rebuilder, value: Any, container: Any, steps: int) -> str:
     return build.variable(value, "iterator", made)
 
 
-def _pairwise(build: Rebuilder, value: Any) -> str:
+def _pairwise(build: Rebuilder, value: object) -> str:
     parts = _hook.pairwise_parts(value)
     build.kept.append(parts)
     texts = [build.value(part) for part in parts]
@@ -166,7 +163,7 @@ def write_iterator(build: Rebuilder, tracker: VariableTracker, out: list[str]) -
         raise Break("SB014", f"a {cls.__name__} from outside that was moved on")
 
 
-def _same(before: Any, now: Any) -> bool:
+def _same(before: object, now: object) -> bool:
     """Whether the parts of an iterator are those of the start: numbers by value, objects by identity."""
     if type(before) is tuple and type(now) is tuple:
         return len(before) == len(now) and all(map(_same, before, now))
@@ -175,13 +172,13 @@ def _same(before: Any, now: Any) -> bool:
     return before is now
 
 
-def walk_until(iterator: Any, left: int) -> None:
+def walk_until(iterator: Iterator[Any], left: int) -> None:
     """Advance a dict's iterator until `left` items are left."""
     while operator.length_hint(iterator) > left:
         next(iterator)
 
 
-def count_until(iterator: Any, place: int, target: Any) -> None:
+def count_until(iterator: Iterator[Any], place: int, target: object) -> None:
     """Advance a counting iterator until the argument that counts has reached `target`."""
     while reduced(iterator)[1][place] != target:
         if next(iterator, count_until) is count_until:

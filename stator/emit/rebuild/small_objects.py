@@ -42,7 +42,7 @@ IMMUTABLE: frozenset[type] = frozenset({
 })
 
 
-def rebuild_holder(build: Rebuilder, value: Any, cls: type) -> str | None:
+def rebuild_holder(build: Rebuilder, value: object, cls: type) -> str | None:
     maker = _MAKERS.get(cls)
     if maker is not None:
         return maker(build, value)
@@ -58,7 +58,7 @@ def _is_typing_value(cls: type) -> bool:
     return module_of(cls) == "typing" and cls is not typing.Generic and not cls.__qualname__.startswith("NamedTuple")
 
 
-def _type_parameter(build: Rebuilder, value: Any) -> str:
+def _type_parameter(build: Rebuilder, value: object) -> str:
     """[T: bound] and `type X = ...`: their parts are functions, computed when somebody asks."""
     _, name, values = build.vm.functions.type_parameters[id(value)]
     parts = ", ".join([build.value(part) for part in values])
@@ -85,7 +85,7 @@ def _method(build: Rebuilder, value: types.MethodType) -> str:
     return build.variable(value, "method", f"{make}({build.value(value.__func__)}, {build.value(value.__self__)})")
 
 
-def _super(build: Rebuilder, value: Any) -> str:
+def _super(build: Rebuilder, value: object) -> str:
     """Rebuild super() where a break comes before its attribute.  A real one looks names up in the class."""
     own = vars(super) if type(value) is super else None
     cls, receiver = (getattr(value, name) if own is None else own[name].__get__(value)
@@ -160,7 +160,7 @@ def _alias(build: Rebuilder, value: Any) -> str:
     return build.variable(value, "alias", f"{make}({build.value(value.__origin__)}, {build.value(value.__args__)})")
 
 
-def _lock(build: Rebuilder, value: Any) -> str:
+def _lock(build: Rebuilder, value: object) -> str:
     """A lock made inside the trace, as free or as taken as it is."""
     make = build.writer.constant(RLock if type(value) is RLock else make_lock)
     name = build.variable(value, "lock", f"{make}()")
@@ -179,7 +179,7 @@ def _module(build: Rebuilder, value: types.ModuleType) -> str:
     return name
 
 
-def _context(build: Rebuilder, value: Any) -> str:
+def _context(build: Rebuilder, value: object) -> str:
     """A context of torch's that has not been entered yet: one like any other."""
     if any(value is entered for entered, _ in build.vm.modes.functions_off_before):
         raise Break("SB007", f"a {type(value).__name__} that is on")

@@ -134,7 +134,7 @@ class Rebuilder:
         """Torch's own method of tensors, past one that the program puts in its place."""
         return self.writer.constant(original(name), name)
 
-    def numpy_of(self, tensor: Any) -> str:
+    def numpy_of(self, tensor: torch.Tensor) -> str:
         return f"{self.method('numpy')}({self.value(tensor)})"
 
     def symbol(self, value: Any) -> str:
@@ -166,7 +166,7 @@ class Rebuilder:
             self.outputs.append(value)
         return f"out[{index}]"
 
-    def scalar(self, value: Any) -> str:
+    def scalar(self, value: object) -> str:
         if type(value) is float:
             return repr(value) if abs(value) < float("inf") else f"float('{value!r}')"
         return self.writer.constant(value)
@@ -259,7 +259,7 @@ class Rebuilder:
 
     # ------------------------------------------------------------------ containers
 
-    def variable(self, value: Any, hint: str, expression: str) -> str:
+    def variable(self, value: object, hint: str, expression: str) -> str:
         """Name an object before its parts are built, so that parts may refer to it."""
         name = self.writer.fresh(hint)
         self.writer.line(f"{name} = {expression}")
@@ -285,7 +285,7 @@ class Rebuilder:
         parts = [self.value(item) for item in value]
         return self.variable(value, "s", self.members(value, cls, cls.__name__, ", ".join(parts)))
 
-    def members(self, value: Any, cls: type, target: str, parts: str) -> str:
+    def members(self, value: object, cls: type, target: str, parts: str) -> str:
         """A set with the members in the order of this one, which the sizes it had decide as much as the members."""
         layout = _core.set_layout(value)
         if all(type(item) in CONSTANT_TYPES for item in raw_members(value)) \
@@ -411,7 +411,7 @@ class Rebuilder:
         self.attributes(value, name)
         return name
 
-    def attributes(self, value: Any, name: str) -> None:
+    def attributes(self, value: object, name: str) -> None:
         own = instance_dict(value)
         given = self.heap.dicts.given.get(id(value))
         if given is not None and given[1] is own:
@@ -435,7 +435,7 @@ class Rebuilder:
         return f"{self.value(owner)}.__dict__[{key!r}]"
 
 
-def as_class(tensor: Any, cls: type) -> Any:
+def as_class(tensor: torch.Tensor, cls: type) -> Any:
     """The graph's tensor as an object of a subclass.  Whether it takes part in autograd, the graph has settled; without
     grad mode torch gives the object the flag of the tensor, and no history."""
     with torch.set_grad_enabled(tensor.grad_fn is not None):
@@ -445,7 +445,7 @@ def as_class(tensor: Any, cls: type) -> Any:
 set_attribute = object.__setattr__
 
 
-def _vars(value: Any) -> dict[str, Any]:
+def _vars(value: object) -> dict[str, Any]:
     own = vars(value) if is_a(value, types.ModuleType) else instance_dict(value)
     assert own is not None
     return own

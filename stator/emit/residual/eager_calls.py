@@ -151,7 +151,7 @@ def check_ending(compiled: Any, error: BaseException | None, traceback: Any) -> 
         warnings.warn(text, RuntimeWarning, stacklevel=2)
 
 
-def report_eager_call(compiled: Any, reason: str) -> None:
+def report_eager_call(compiled: object, reason: str) -> None:
     """Emit the event of a call that runs eagerly on request: a stance, a disabled region, a debugger."""
     site = getattr(compiled, "_stator_site", None)
     if site is not None and events.listening():

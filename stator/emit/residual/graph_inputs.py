@@ -33,7 +33,7 @@ def handed_over(build: Rebuilder, each: Any) -> str:
     return name
 
 
-def plain_tensor(tensor: Any) -> Any:
+def plain_tensor(tensor: torch.Tensor) -> Any:
     """A tensor of a subclass as the graph takes it: the trace has done what its `__torch_function__` does."""
     with torch._C.DisableTorchFunctionSubclass():
         if tensor.requires_grad and not torch.is_grad_enabled():

@@ -6,7 +6,7 @@ under the locks, and what the residual needs is read again.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from stator import _core, events
@@ -23,7 +23,7 @@ class UnderLocks:
 
     __slots__ = ("program", "residual", "count", "states", "__weakref__")
 
-    def __init__(self, guards: Sequence[Guard], residual: Residual, function: Any, count: int,
+    def __init__(self, guards: Sequence[Guard], residual: Residual, function: Callable[..., Any], count: int,
                  states: list[LockState]) -> None:
         kept = [guard for guard in guards if not _asks_for_a_lock(guard)]
         lowered = lower(kept, residual.wanted)

@@ -65,7 +65,7 @@ class Residual:
     effects: int = 0
     lines: list[str] = field(default_factory=list)
 
-    def link(self, compiled: Any, backend: str = "") -> Any:
+    def link(self, compiled: object, backend: str = "") -> Any:
         """The residual as a function, with the compiled graph bound to its name."""
         filename = f"<stator residual {id(self):x}>"
         namespace = {**self.names, "graph": compiled}
@@ -77,7 +77,7 @@ class Residual:
         return namespace["residual"]
 
 
-def emit_residual(vm: VM, result: Any, resume: Any = None, begin: Callable[[], None] | None = None) -> Residual:
+def emit_residual(vm: VM, result: Any, resume: object = None, begin: Callable[[], None] | None = None) -> Residual:
     """Build the residual of a trace that returned `result`; or, with `resume`, stopped with these live values.
 
     `begin`, if given, is called before anything else.
@@ -157,7 +157,7 @@ def write_resume(build: Rebuilder, resume: Any, parts: list[Any]) -> str:
     return f"{make}({target}, ({texts}){', True' if resume.takes_values else ''})"
 
 
-def named(build: Rebuilder, inputs: list[Any], packed: bool, each: Any) -> str:
+def named(build: Rebuilder, inputs: list[Any], packed: bool, each: object) -> str:
     """How the residual calls an input of the graph."""
     return f"inputs[{inputs.index(each)}]" if packed else handed_over(build, each)
 
@@ -188,7 +188,7 @@ def draw_numbers(build: Rebuilder, may_fail: bool) -> list[str]:
     return lines
 
 
-def checked_once(compiled: Any, graph: fx.GraphModule, backend: str, namespace: dict[str, Any]) -> Any:
+def checked_once(compiled: Any, graph: fx.GraphModule, backend: str, namespace: dict[str, Any]) -> Callable[..., Any]:
     """The compiled graph, whose first results are counted: a backend that returns something else is told so."""
     outputs = next(node for node in reversed(graph.graph.nodes) if node.op == "output").args[0]
     wanted = len(outputs)  # type: ignore[arg-type]

@@ -64,7 +64,7 @@ class Points:
 class Advance:
     """Run the instruction of a break natively, then go on: called by the trampoline with the live values."""
 
-    def __init__(self, points: Points, states: list[FrameState], handled: bool, stop: Break, event: Any) -> None:
+    def __init__(self, points: Points, states: list[FrameState], handled: bool, stop: Break, event: object) -> None:
         self.points, self.states, self.handled, self.event = points, states, handled, event
         self.target: Callable[..., Any] = self  # what the trampoline calls
         last = states[-1]
@@ -149,7 +149,7 @@ class Advance:
                 del values, operands, head, made, last, given, traceback  # see ResumePoint.run_native
         return _core.Resume(self.exits[way].compiled, (*head, *made, *results, *last))
 
-    def invoke(self, function: Any, /, *args: Any, **kwargs: Any) -> Any:
+    def invoke(self, function: Callable[..., Any], /, *args: object, **kwargs: object) -> Any:
         """Call a function that looks at its callers: from frames that look like the program's."""
         for caller in reversed(self.callers):
             function, args, kwargs = caller, (function, args, kwargs), {}

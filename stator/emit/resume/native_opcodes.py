@@ -72,24 +72,24 @@ def _statement(function: Callable[..., Any], instr: Instruction) -> Step:
     return _step(instr, run, Exit(instr.index + 1, ()))
 
 
-def _binary(instr: Instruction, kwnames: Any, namespace: Any) -> Step:
+def _binary(instr: Instruction, kwnames: tuple[str, ...], namespace: dict[str, Any]) -> Step:
     symbol = instr.argval
     inplace = symbol[-1] == "=" and symbol not in BINARY
     plain, in_place, _ = BINARY[symbol[:-1] if inplace else symbol]
     return _simple(in_place if inplace else plain, instr)
 
 
-def _compare(instr: Instruction, kwnames: Any, namespace: Any) -> Step:
+def _compare(instr: Instruction, kwnames: tuple[str, ...], namespace: dict[str, Any]) -> Step:
     return _simple(COMPARE[instr.argval][0], instr)
 
 
-def _contains(instr: Instruction, kwnames: Any, namespace: Any) -> Step:
+def _contains(instr: Instruction, kwnames: tuple[str, ...], namespace: dict[str, Any]) -> Step:
     if instr.arg:
         return _simple(lambda item, container: item not in container, instr)
     return _simple(lambda item, container: item in container, instr)
 
 
-def _unary(symbol: str) -> Any:
+def _unary(symbol: str) -> Callable[..., Any]:
     return lambda instr, kwnames, namespace: _simple(UNARY[symbol][0], instr)
 
 
@@ -101,7 +101,7 @@ def _function_of(operands: list[Any]) -> tuple[Any, list[Any]]:
     return first, args if second is NULL else [second, *args]
 
 
-def _call_kw(instr: Instruction, kwnames: Any, namespace: Any) -> Step:
+def _call_kw(instr: Instruction, kwnames: tuple[str, ...], namespace: dict[str, Any]) -> Step:
     def run(operands: list[Any], invoke: Invoke) -> Outcome:
         function, args = _function_of(operands[:-1])
         named = len(operands[-1])
@@ -109,7 +109,7 @@ def _call_kw(instr: Instruction, kwnames: Any, namespace: Any) -> Step:
     return _step(instr, run, Exit(instr.index + 1, (V,)))
 
 
-def _call(instr: Instruction, kwnames: tuple[str, ...], namespace: Any) -> Step:
+def _call(instr: Instruction, kwnames: tuple[str, ...], namespace: dict[str, Any]) -> Step:
     named = len(kwnames)
 
     def run(operands: list[Any], invoke: Invoke) -> Outcome:
@@ -120,27 +120,27 @@ def _call(instr: Instruction, kwnames: tuple[str, ...], namespace: Any) -> Step:
     return _step(instr, run, Exit(instr.index + 1, (V,)), called=None if named else (None, 2))
 
 
-def _call_ex(instr: Instruction, kwnames: Any, namespace: Any) -> Step:
+def _call_ex(instr: Instruction, kwnames: tuple[str, ...], namespace: dict[str, Any]) -> Step:
     def run(operands: list[Any], invoke: Invoke) -> Outcome:
         function, (args, *kwargs) = _function_of(operands)
         return 0, [invoke(function, *args, **(kwargs[0] if kwargs else {}))]
     return _step(instr, run, Exit(instr.index + 1, (V,)))
 
 
-def _load_attr(instr: Instruction, kwnames: Any, namespace: Any) -> Step:
+def _load_attr(instr: Instruction, kwnames: tuple[str, ...], namespace: dict[str, Any]) -> Step:
     name = instr.argval
     pushes = _CALLABLE if instr.flag else (V,)
     return _step(instr, lambda operands, invoke: (0, [invoke(getattr, operands[0], name)]),
                  Exit(instr.index + 1, pushes))
 
 
-def _load_method(instr: Instruction, kwnames: Any, namespace: Any) -> Step:
+def _load_method(instr: Instruction, kwnames: tuple[str, ...], namespace: dict[str, Any]) -> Step:
     name = instr.argval
     return _step(instr, lambda operands, invoke: (0, [invoke(getattr, operands[0], name)]),
                  Exit(instr.index + 1, _CALLABLE))
 
 
-def _load_super_attr(instr: Instruction, kwnames: Any, namespace: Any) -> Step:
+def _load_super_attr(instr: Instruction, kwnames: tuple[str, ...], namespace: dict[str, Any]) -> Step:
     name, explicit = instr.argval, bool((instr.arg or 0) & 2)
 
     def run(operands: list[Any], invoke: Invoke) -> Outcome:
@@ -150,37 +150,37 @@ def _load_super_attr(instr: Instruction, kwnames: Any, namespace: Any) -> Step:
     return _step(instr, run, Exit(instr.index + 1, _CALLABLE if instr.flag else (V,)))
 
 
-def _store_attr(instr: Instruction, kwnames: Any, namespace: Any) -> Step:
+def _store_attr(instr: Instruction, kwnames: tuple[str, ...], namespace: dict[str, Any]) -> Step:
     name = instr.argval
     return _statement(lambda value, obj: setattr(obj, name, value), instr)
 
 
-def _delete_attr(instr: Instruction, kwnames: Any, namespace: Any) -> Step:
+def _delete_attr(instr: Instruction, kwnames: tuple[str, ...], namespace: dict[str, Any]) -> Step:
     name = instr.argval
     return _statement(lambda obj: delattr(obj, name), instr)
 
 
-def _store_subscr(instr: Instruction, kwnames: Any, namespace: Any) -> Step:
+def _store_subscr(instr: Instruction, kwnames: tuple[str, ...], namespace: dict[str, Any]) -> Step:
     return _statement(lambda value, obj, key: operator.setitem(obj, key, value), instr)
 
 
-def _store_slice(instr: Instruction, kwnames: Any, namespace: Any) -> Step:
+def _store_slice(instr: Instruction, kwnames: tuple[str, ...], namespace: dict[str, Any]) -> Step:
     return _statement(lambda value, obj, start, stop: operator.setitem(obj, slice(start, stop), value), instr)
 
 
-def _intrinsic(instr: Instruction, kwnames: Any, namespace: Any) -> Step:
+def _intrinsic(instr: Instruction, kwnames: tuple[str, ...], namespace: dict[str, Any]) -> Step:
     return _simple(intrinsic(instr.argval), instr)
 
 
-def _convert(instr: Instruction, kwnames: Any, namespace: Any) -> Step:
+def _convert(instr: Instruction, kwnames: tuple[str, ...], namespace: dict[str, Any]) -> Step:
     return _simple((str, repr, ascii)[(instr.arg or 1) - 1], instr)
 
 
-def _delete_subscr(instr: Instruction, kwnames: Any, namespace: Any) -> Step:
+def _delete_subscr(instr: Instruction, kwnames: tuple[str, ...], namespace: dict[str, Any]) -> Step:
     return _statement(operator.delitem, instr)
 
 
-def _load_global(instr: Instruction, kwnames: Any, namespace: dict[str, Any]) -> Step:
+def _load_global(instr: Instruction, kwnames: tuple[str, ...], namespace: dict[str, Any]) -> Step:
     name = instr.argval
 
     def run(operands: list[Any], invoke: Invoke) -> Outcome:
@@ -195,16 +195,16 @@ def _load_global(instr: Instruction, kwnames: Any, namespace: dict[str, Any]) ->
     return _step(instr, run, Exit(instr.index + 1, _CALLABLE if instr.flag else (V,)))
 
 
-def _jump_if(wanted: bool) -> Any:
-    def plan(instr: Instruction, kwnames: Any, namespace: Any) -> Step:
+def _jump_if(wanted: bool) -> Callable[..., Any]:
+    def plan(instr: Instruction, kwnames: tuple[str, ...], namespace: dict[str, Any]) -> Step:
         def run(operands: list[Any], invoke: Invoke) -> Outcome:
             return (1 if bool(operands[0]) is wanted else 0), []
         return _step(instr, run, Exit(instr.index + 1, ()), Exit(instr.target or 0, ()))
     return plan
 
 
-def _jump_or_pop(wanted: bool) -> Any:
-    def plan(instr: Instruction, kwnames: Any, namespace: Any) -> Step:
+def _jump_or_pop(wanted: bool) -> Callable[..., Any]:
+    def plan(instr: Instruction, kwnames: tuple[str, ...], namespace: dict[str, Any]) -> Step:
         def run(operands: list[Any], invoke: Invoke) -> Outcome:
             return (1, operands) if bool(operands[0]) is wanted else (0, [])
         return _step(instr, run, Exit(instr.index + 1, ()), Exit(instr.target or 0, (V,)))
@@ -214,21 +214,21 @@ def _jump_or_pop(wanted: bool) -> Any:
 _DONE = object()
 
 
-def _for_iter(instr: Instruction, kwnames: Any, namespace: Any) -> Step:
+def _for_iter(instr: Instruction, kwnames: tuple[str, ...], namespace: dict[str, Any]) -> Step:
     def run(operands: list[Any], invoke: Invoke) -> Outcome:
         value = invoke(next, operands[0], _DONE)
         return (1, []) if value is _DONE else (0, [operands[0], value])
     return _step(instr, run, Exit(instr.index + 1, (V, V)), Exit((instr.target or 0) + LOOP_END_SKIP, ()))
 
 
-def _unpack(instr: Instruction, kwnames: Any, namespace: Any) -> Step:
+def _unpack(instr: Instruction, kwnames: tuple[str, ...], namespace: dict[str, Any]) -> Step:
     count = instr.arg or 0
     names = [f"v{i}" for i in range(count)]
     function = _made(f"def unpack(value):\n    [{', '.join(names)}] = value\n    return [{', '.join(reversed(names))}]")
     return _step(instr, lambda operands, invoke: (0, function(operands[0])), Exit(instr.index + 1, (V,) * count))
 
 
-def _unpack_ex(instr: Instruction, kwnames: Any, namespace: Any) -> Step:
+def _unpack_ex(instr: Instruction, kwnames: tuple[str, ...], namespace: dict[str, Any]) -> Step:
     before, after = (instr.arg or 0) & 0xFF, (instr.arg or 0) >> 8
     names = [f"v{i}" for i in range(before)] + ["rest"] + [f"w{i}" for i in range(after)]
     target = ", ".join(f"*{name}" if name == "rest" else name for name in names)
@@ -242,21 +242,21 @@ def _made(source: str) -> Any:
     return namespace["unpack"]
 
 
-def _format(instr: Instruction, kwnames: Any, namespace: Any) -> Step:
+def _format(instr: Instruction, kwnames: tuple[str, ...], namespace: dict[str, Any]) -> Step:
     flags = instr.arg or 0
     convert = (None, str, repr, ascii)[flags & 3]
 
-    def run(value: Any, spec: str = "") -> str:
+    def run(value: object, spec: str = "") -> str:
         return format(value if convert is None else convert(value), spec)
     return _simple(run, instr)
 
 
-def _import_name(instr: Instruction, kwnames: Any, namespace: dict[str, Any]) -> Step:
+def _import_name(instr: Instruction, kwnames: tuple[str, ...], namespace: dict[str, Any]) -> Step:
     name = instr.argval
     return _simple(lambda level, fromlist: builtins.__import__(name, namespace, None, fromlist, level), instr)
 
 
-def _import_from(instr: Instruction, kwnames: Any, namespace: dict[str, Any]) -> Step:
+def _import_from(instr: Instruction, kwnames: tuple[str, ...], namespace: dict[str, Any]) -> Step:
     name = instr.argval
 
     def run(operands: list[Any], invoke: Invoke) -> Outcome:
@@ -269,7 +269,7 @@ def _import_from(instr: Instruction, kwnames: Any, namespace: dict[str, Any]) ->
     return _step(instr, run, Exit(instr.index + 1, (V, V)))
 
 
-def _before_with(instr: Instruction, kwnames: Any, namespace: Any) -> Step:
+def _before_with(instr: Instruction, kwnames: tuple[str, ...], namespace: dict[str, Any]) -> Step:
     def run(operands: list[Any], invoke: Invoke) -> Outcome:
         manager = operands[0]
         cls = type(manager)
@@ -279,7 +279,7 @@ def _before_with(instr: Instruction, kwnames: Any, namespace: Any) -> Step:
     return _step(instr, run, Exit(instr.index + 1, (V, V)))
 
 
-def _special(cls: type, obj: Any, name: str, missed: str) -> Any:
+def _special(cls: type, obj: object, name: str, missed: str) -> Any:
     for base in cls.__mro__:
         if name in base.__dict__:
             found = base.__dict__[name]
@@ -287,7 +287,7 @@ def _special(cls: type, obj: Any, name: str, missed: str) -> Any:
     raise TypeError(f"'{cls.__name__}' object does not support the context manager protocol{missed}")
 
 
-def _raise(instr: Instruction, kwnames: Any, namespace: Any) -> Step | None:
+def _raise(instr: Instruction, kwnames: tuple[str, ...], namespace: dict[str, Any]) -> Step | None:
     if not instr.arg:
         return None
 
@@ -298,15 +298,15 @@ def _raise(instr: Instruction, kwnames: Any, namespace: Any) -> Step | None:
     return _statement(run, instr)
 
 
-def _build(make: Callable[[list[Any]], Any]) -> Any:
-    def plan(instr: Instruction, kwnames: Any, namespace: Any) -> Step:
+def _build(make: Callable[[list[Any]], Any]) -> Callable[..., Any]:
+    def plan(instr: Instruction, kwnames: tuple[str, ...], namespace: dict[str, Any]) -> Step:
         return _step(instr, lambda operands, invoke: (0, [make(operands)]), Exit(instr.index + 1, (V,)))
     return plan
 
 
-def _extend(method: Callable[[Any, Any], Any]) -> Any:
+def _extend(method: Callable[[Any, Any], Any]) -> Callable[..., Any]:
     """Instructions that change a container `arg` places down."""
-    def plan(instr: Instruction, kwnames: Any, namespace: Any) -> Step:
+    def plan(instr: Instruction, kwnames: tuple[str, ...], namespace: dict[str, Any]) -> Step:
         depth = instr.arg or 0
 
         def run(operands: list[Any], invoke: Invoke) -> Outcome:
@@ -316,7 +316,7 @@ def _extend(method: Callable[[Any, Any], Any]) -> Any:
     return plan
 
 
-def _map_add(instr: Instruction, kwnames: Any, namespace: Any) -> Step:
+def _map_add(instr: Instruction, kwnames: tuple[str, ...], namespace: dict[str, Any]) -> Step:
     depth = instr.arg or 0
 
     def run(operands: list[Any], invoke: Invoke) -> Outcome:

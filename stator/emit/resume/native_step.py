@@ -83,7 +83,7 @@ class NativeFrame:
     def set_context(self, exc: BaseException) -> BaseException:
         return exc
 
-    def is_from_outside(self, value: Any) -> bool:
+    def is_from_outside(self, value: object) -> bool:
         return False
 
 

@@ -60,7 +60,7 @@ class ResumePoint:
 
     # ------------------------------------------------------------------ natively
 
-    def run_innermost(self, taken: list[Any], invoke: Any) -> Left:
+    def run_innermost(self, taken: list[Any], invoke: object) -> Left:
         """Run the innermost frame to its end (a generator's: to its next yield); its callers are left.
 
         `taken`, which is emptied, has the values.
@@ -83,7 +83,7 @@ class ResumePoint:
             if frames and (frame.generator is not None or not yielded):
                 yield self._left(frames, values, None, pass_on(frame.cont, frames[-1], None, yielded, raised))
 
-    def _left(self, frames: list[NativeFrame], values: tuple[Any, ...], value: Any,
+    def _left(self, frames: list[NativeFrame], values: tuple[Any, ...], value: object,
               error: BaseException | None) -> Left:
         if not frames:
             return Left([], (), None, error, value)
@@ -118,7 +118,7 @@ class ResumePoint:
             del value, error
 
     def _leave(self, frames: list[NativeFrame], error: BaseException | None,
-               invoke: Any = None) -> tuple[Any, BaseException | None]:
+               invoke: object = None) -> tuple[Any, BaseException | None]:
         """Run the innermost of `frames`, drop it, and tell its caller: a value, or the exception to raise there."""
         frame = frames.pop()
         outside = _handled_outside(frames, frame)

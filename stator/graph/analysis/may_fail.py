@@ -8,7 +8,6 @@ that is not listed may raise.
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import torch
 from torch import fx
@@ -112,7 +111,7 @@ def all_inputs(graph: fx.Graph) -> frozenset[str]:
     return frozenset(node.name for node in graph.nodes if node.op == "placeholder")
 
 
-def _is_torchs(target: Any) -> bool:
+def _is_torchs(target: object) -> bool:
     """Whether torch itself has made an operation, whose errors are known by kind."""
     module = "torch" if isinstance(target, str) else str(getattr(target, "__module__", ""))
     if module.startswith("torch._ops."):
@@ -141,12 +140,12 @@ def node_may_fail(node: fx.Node, memory: Memory) -> bool:
     return stem not in _NEVER and not stem.startswith("foreach_")
 
 
-def stem_of(target: Any) -> str:
+def stem_of(target: object) -> str:
     """`add` of torch.add, Tensor.add_, operator.add and `__add__`; `?` of what is not torch's."""
     return operator_name(target).strip("_") or "?"
 
 
-def is_floating(value: Any) -> bool:
+def is_floating(value: object) -> bool:
     return isinstance(value, torch.Tensor) and (value.is_floating_point() or value.is_complex())
 
 
@@ -157,13 +156,13 @@ def _is_on_a_gpu(node: fx.Node) -> bool:
     return bool(given) and all(value.device.type == "cuda" for value in given)
 
 
-def _holds_tensor(argument: Any) -> bool:
+def _holds_tensor(argument: object) -> bool:
     found: list[bool] = []
     fx.node.map_arg(argument, lambda node: found.append(isinstance(node.meta.get("example_value"), torch.Tensor)))
     return any(found)
 
 
-def _holds_list(index: Any) -> bool:
+def _holds_list(index: object) -> bool:
     """Whether an index names elements one by one: torch makes a tensor of it, and looks at its numbers as it runs."""
     return any(isinstance(part, (list, tuple)) for part in (index if isinstance(index, tuple) else (index,)))
 

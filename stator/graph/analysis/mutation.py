@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import functools
 import types
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
@@ -59,13 +59,13 @@ class Signature:
                     if not argument.kwarg_only:
                         self.positions.add(place)
 
-    def written(self, args: tuple[Any, ...], kwargs: Any) -> list[Any]:
+    def written(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
         found = [args[place] for place in self.positions if place < len(args)]
         if kwargs:
             found += [value for name, value in kwargs.items() if name in self.names]
         return found + self.statistics(args, kwargs) if self.schemas else found
 
-    def statistics(self, args: tuple[Any, ...], kwargs: Any) -> list[Any]:
+    def statistics(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
         """Those that are updated though no schema says so."""
         found = []
         for schema in self.schemas:
@@ -80,7 +80,7 @@ def _counts(schema: Any) -> bool:
 
 
 @functools.cache
-def _signature_of_c(func: Any) -> Signature | None:
+def _signature_of_c(func: Callable[..., Any]) -> Signature | None:
     """Of a function or method that torch generates from the operators of the same name."""
     packet = getattr(torch.ops.aten, func.__name__, None) if _is_torchs(func) else None
     if not isinstance(packet, OpOverloadPacket):
@@ -106,7 +106,7 @@ def _is_dispatched(overload: OpOverload) -> bool:
     return bool(torch._C._dispatch_has_kernel(overload.name()))
 
 
-def signature_of(func: Any) -> Signature | None:
+def signature_of(func: object) -> Signature | None:
     """None: a callable without a schema, or with one that the dispatcher does not know."""
     if isinstance(func, _C_CALLABLES):
         return _signature_of_c(func)
@@ -185,7 +185,8 @@ class _Operators(TorchDispatchMode):
         self.counted: set[int] = set()  # storages whose version counters show a write in an eager call
         self.repeatable = True
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(self, func: Callable[..., Any], types: object, args: tuple[Any, ...] = (),
+                           kwargs: dict[str, Any] | None = None) -> Any:
         kwargs = kwargs or {}
         written = set(map(storage_of, declared_writes(func, args, kwargs) or ()))
         self.storages |= written
@@ -200,7 +201,8 @@ class Observation:
 
     __slots__ = ("tensors", "versions", "operators", "opaque", "missed")
 
-    def __init__(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], opaque: bool | None = None) -> None:
+    def __init__(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
+                 opaque: bool | None = None) -> None:
         self.tensors = [*tensors_in(args), *tensors_in(kwargs)] if kwargs else list(tensors_in(args))
         self.opaque = not _is_torchs(func) if opaque is None else opaque
         self.versions = versions_of(self.tensors)
@@ -215,7 +217,7 @@ class Observation:
             self.operators.__enter__()
         return self
 
-    def __exit__(self, *exc: Any) -> None:
+    def __exit__(self, *exc: object) -> None:
         if self.operators is not None:
             self.operators.__exit__(*exc)
 
@@ -242,7 +244,7 @@ def versions_of(tensors: Iterable[Any]) -> list[int]:
         return [0 if tensor.is_inference() else tensor._version for tensor in tensors]
 
 
-def counts_writes(func: Any) -> bool:
+def counts_writes(func: Callable[..., Any]) -> bool:
     """Whether an eager call counts its writes in version counters: not those to running statistics, nor fused steps."""
     signature = signature_of(func)
     return id(func) in COUNTED or signature is not None and signature.counted
@@ -261,7 +263,7 @@ def not_counted(tensors: list[Any], before: list[int]) -> list[Any]:
     return [tensor for tensor, now, then in zip(tensors, versions_of(tensors), before, strict=True) if now == then]
 
 
-def storage_of(tensor: Any) -> int:
+def storage_of(tensor: torch.Tensor) -> int:
     """The identity of a fake's storage; 0 where there is none."""
     with torch._C.DisableTorchFunction():
         if not isinstance(tensor, torch.Tensor) or tensor.layout is not torch.strided:
@@ -344,7 +346,7 @@ def operator_name(target: Any) -> str:
 # ---------------------------------------------------------------------- repeating
 
 
-def note_inner_graphs(node: fx.Node, modules: list[fx.GraphModule], given: Any) -> list[FakeTensor]:
+def note_inner_graphs(node: fx.Node, modules: list[fx.GraphModule], given: object) -> list[FakeTensor]:
     """Put on a higher-order operation whether it may run twice; out: the tensors that its inner graphs write to."""
     inner = [each for module in modules for each in module.graph.nodes]
     if not all(map(is_repeatable, inner)):
@@ -361,13 +363,13 @@ def is_repeatable(node: fx.Node) -> bool:
     return node.op != "call_function" or UNREPEATABLE not in node.meta and is_repeatable_target(node.target)
 
 
-def is_repeatable_target(target: Any) -> bool:
+def is_repeatable_target(target: object) -> bool:
     if isinstance(target, (OpOverload, OpOverloadPacket, HigherOrderOperator)):
         return _is_repeatable_operator(target)
     return not str(getattr(target, "__module__", "")).startswith("torch.distributed")
 
 
-def _is_repeatable_operator(operator: Any) -> bool:
+def _is_repeatable_operator(operator: object) -> bool:
     if isinstance(operator, HigherOrderOperator):
         return True  # the recorder looks at the inner graphs that it runs
     name = _qualified_name(operator)
@@ -381,7 +383,7 @@ def _qualified_name(operator: Any) -> str:
     return name
 
 
-def _is_torchs(func: Any) -> bool:
+def _is_torchs(func: object) -> bool:
     """Whether a callable is part of torch or of Python."""
     module = getattr(func, "__module__", None) or type(func).__module__
     return str(module).partition(".")[0] in _MODULES or isinstance(func, types.MethodDescriptorType)

@@ -33,13 +33,13 @@ class Overlaps:
         self.found = ""
         self.storages: set[int] = set()  # that the graph writes to
 
-    def check(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], written: list[Any]) -> None:
+    def check(self, target: object, args: tuple[Any, ...], kwargs: dict[str, Any], written: list[Any]) -> None:
         """Look at one operation, after it has run on fakes."""
         self.storages.update(map(self.propagation.root, written))
         with torch._C.DisableTorchFunction():
             self.found = self.found or self._unfaithful(target, args, kwargs, written)
 
-    def _unfaithful(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], written: list[Any]) -> str:
+    def _unfaithful(self, target: object, args: tuple[Any, ...], kwargs: dict[str, Any], written: list[Any]) -> str:
         if any(map(overlaps_itself, written)):
             return "a write to a tensor that overlaps itself"
         given = [*tensors_in(args), *tensors_in(kwargs)]
@@ -70,20 +70,20 @@ class Overlaps:
                     return "an operation that reads the memory it writes to"
         return ""
 
-    def _share(self, a: Any, b: Any) -> bool:
+    def _share(self, a: object, b: object) -> bool:
         if type(a) is not FakeTensor or type(b) is not FakeTensor:
             return False
         storage = storage_of(a)
         return storage != 0 and (storage == storage_of(b) or self.propagation.is_known_to_share(a, b))
 
 
-def _is_basic(index: Any) -> bool:
+def _is_basic(index: object) -> bool:
     """Whether `x[index]` is a view."""
     items = index if type(index) is tuple else (index,)
     return all(type(item) in _BASIC_INDEX for item in items)
 
 
-def is_pointwise(target: Any) -> bool:
+def is_pointwise(target: object) -> bool:
     """Whether an operator computes each element from those at the same place."""
     packet = getattr(torch.ops.aten, operator_name(target) or "-", None)
     return isinstance(packet, OpOverloadPacket) and any(
@@ -98,12 +98,12 @@ def is_same(a: Any, b: Any) -> bool:
     return a is b or _layout(a) == _layout(b) and a.dtype == b.dtype
 
 
-def _layout(tensor: Any) -> list[Any]:
+def _layout(tensor: torch.Tensor) -> list[Any]:
     return [each if type(each) is int else each.node.expr
             for each in (tensor.storage_offset(), *tensor.shape, *tensor.stride())]
 
 
-def _numbers(tensor: Any) -> tuple[int, list[tuple[int, int]]] | None:
+def _numbers(tensor: torch.Tensor) -> tuple[int, list[tuple[int, int]]] | None:
     """Offset, and (stride, size) of each dimension that moves; None where one of them is a symbol."""
     offset, sizes, strides = tensor.storage_offset(), tensor.shape, tensor.stride()
     if any(type(each) is not int for each in (offset, *sizes, *strides)):
@@ -111,7 +111,7 @@ def _numbers(tensor: Any) -> tuple[int, list[tuple[int, int]]] | None:
     return offset, [(stride, size) for stride, size in zip(strides, sizes, strict=True) if size != 1]
 
 
-def overlaps_itself(tensor: Any) -> bool:
+def overlaps_itself(tensor: torch.Tensor) -> bool:
     """Whether two indices may lead to one element."""
     if tensor.layout is not torch.strided:
         return False

@@ -85,7 +85,7 @@ def is_member(source: Source | None) -> bool:
     return isinstance(base, Key) and base.key in MODULE_DICTS
 
 
-def is_dense(tensor: Any) -> bool:
+def is_dense(tensor: torch.Tensor) -> bool:
     return isinstance(tensor, torch.Tensor) and tensor.layout is torch.strided
 
 

@@ -82,7 +82,7 @@ class PushHooks:
 
     __name__ = __qualname__ = "push_saved_tensors_hooks"
 
-    def __init__(self, pack: Any, unpack: Any) -> None:
+    def __init__(self, pack: object, unpack: object) -> None:
         self.pack, self.unpack = pack, unpack
 
     def __call__(self) -> None:

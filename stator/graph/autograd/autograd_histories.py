@@ -76,7 +76,7 @@ def needs_old_values(graph: fx.Graph) -> bool:
     return False
 
 
-def with_history(fake: Any) -> bool:
+def with_history(fake: FakeTensor) -> bool:
     """Whether autograd has a record of how a tensor came to be."""
     with torch._C.DisableTorchFunction():
         return type(fake) is FakeTensor and fake.requires_grad and not fake.is_leaf
@@ -108,6 +108,6 @@ def saves_written_tensors(graph: fx.Graph) -> bool:
 
 
 @functools.cache
-def _saved_names(cls: Any) -> list[str]:
+def _saved_names(cls: type) -> list[str]:
     """Attributes of an autograd node that unpack saved tensors, which compares versions."""
     return [name for name in dir(cls) if name.startswith("_saved_") or name == "saved_tensors"]

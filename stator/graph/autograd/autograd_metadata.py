@@ -21,5 +21,5 @@ class Remembered(torch.autograd.Function):
         return output
 
     @staticmethod
-    def backward(ctx: Any, *grads: Any) -> Any:
+    def backward(ctx: object, *grads: object) -> Any:
         raise NotImplementedError("through an autograd.Function, or a checkpoint with a policy")

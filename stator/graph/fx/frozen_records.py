@@ -25,5 +25,5 @@ def field_names(cls: type) -> tuple[str, ...] | None:
     return tuple(field.name for field in fields) if all(field.init for field in fields) else None
 
 
-def record_arguments(value: Any, names: tuple[str, ...]) -> dict[str, Any]:
+def record_arguments(value: object, names: tuple[str, ...]) -> dict[str, Any]:
     return {name: object.__getattribute__(value, name) for name in names}

@@ -279,7 +279,7 @@ class _Match:
         return _same_object(mine, theirs)
 
 
-def _same_object(mine: Any, theirs: Any) -> bool:
+def _same_object(mine: object, theirs: object) -> bool:
     return mine is theirs or type(mine) is type(theirs) and type(mine) in _PLAIN and bool(mine == theirs)
 
 

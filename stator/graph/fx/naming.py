@@ -7,6 +7,7 @@ import keyword
 import operator
 import re
 import types
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -38,7 +39,7 @@ def _spell_hashed(func: Any) -> tuple[str, Any]:
 _property_wrappers: dict[tuple[str, int], tuple[str, Any]] = {}
 
 
-def spell(func: Any) -> tuple[str, Any]:
+def spell(func: Callable[..., Any]) -> tuple[str, Any]:
     """(op, target) for FX; ("getattr" | "setattr", name) for a Tensor property."""
     if type(func) is types.MethodWrapperType:  # made anew at every access: hash by what it wraps
         key = (func.__name__, id(func.__self__))
@@ -89,7 +90,7 @@ def spelled_types(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[
     return args, kwargs
 
 
-def _is_type(value: Any) -> bool:
+def _is_type(value: object) -> bool:
     return type(value) is type or type(value) is _TENSOR_TYPE
 
 

@@ -14,7 +14,8 @@ from torch.fx.immutable_collections import immutable_dict
 _new, _init, _take = fx.Node.__new__, fx.Node.__mro__[1].__init__, fx.Node._update_args_kwargs
 
 
-def bare_node(graph: fx.Graph, name: str, op: str, target: Any, args: tuple[Any, ...], kwargs: Any) -> fx.Node:
+def bare_node(graph: fx.Graph, name: str, op: str, target: object, args: tuple[Any, ...],
+              kwargs: dict[str, Any]) -> fx.Node:
     """A node that stands in no list yet, its target known to be right."""
     node = _new(fx.Node)
     _init(node, graph, name, op, target, None)
@@ -22,7 +23,7 @@ def bare_node(graph: fx.Graph, name: str, op: str, target: Any, args: tuple[Any,
     return node
 
 
-def new_node(graph: fx.Graph, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> fx.Node:
+def new_node(graph: fx.Graph, op: str, target: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> fx.Node:
     """An operation, at the place where the graph takes nodes now."""
     name = graph._graph_namespace.create_name(graph._target_to_str(target), None)
     node = bare_node(graph, name, op, target, args, kwargs or immutable_dict())

@@ -46,7 +46,7 @@ class Stretch:
         """
         play = Play(self, [known.get(each, each) for each in self.outer])
 
-        def mapped(arguments: Any) -> Any:
+        def mapped(arguments: object) -> Any:
             return map_arg(arguments, lambda inner: known.get(inner, inner))
 
         if graph._insert != graph._root.prepend:
@@ -59,7 +59,7 @@ class Stretch:
         return play
 
 
-def is_free(value: Any) -> bool:
+def is_free(value: object) -> bool:
     """Whether there is no node in it."""
     if type(value) in _FLAT:
         return True

@@ -6,6 +6,7 @@ A graph names what it calls; a program that patches `Tensor.relu` and calls the 
 from __future__ import annotations
 
 import types
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -21,14 +22,14 @@ class Original:
 
     __module__ = __name__
 
-    def __init__(self, function: Any, name: str) -> None:
+    def __init__(self, function: Callable[..., Any], name: str) -> None:
         self.function = function
         self.__name__ = self.__qualname__ = name
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.function(*args, **kwargs)
 
-    def __deepcopy__(self, memo: Any) -> Original:
+    def __deepcopy__(self, memo: object) -> Original:
         return self
 
 

@@ -35,7 +35,7 @@ class Source:
         self.names: dict[str, Any] = {}
         self.known: dict[int, str] = {}
 
-    def constant(self, value: Any, prefix: str = "c") -> str:
+    def constant(self, value: object, prefix: str = "c") -> str:
         name = self.known.get(id(value))
         if name is None:
             name = self.known[id(value)] = f"{prefix}{len(self.names)}"

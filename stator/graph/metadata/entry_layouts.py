@@ -7,6 +7,7 @@ neither a compiler nor who reads sizes off the inputs may take that for what it 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -82,7 +83,7 @@ def _storage(fake: FakeTensor) -> Any:
     return fake.untyped_storage() if fake.layout is torch.strided else None
 
 
-def _extent(sizes: Any, strides: Any, offset: Any) -> Any:
+def _extent(sizes: Iterable[Any], strides: Any, offset: Any) -> Any:
     """How many elements a storage must have for this layout."""
     return offset + 1 + sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True))
 

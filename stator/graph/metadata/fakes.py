@@ -21,7 +21,8 @@ class Fakes:
         self.fake_mode = fake_mode
         self._states: dict[torch.device, tuple[torch.device, dict[str, Any]]] = {}
 
-    def make(self, size: Any, stride: Any, dtype: torch.dtype, device: torch.device, requires_grad: bool) -> FakeTensor:
+    def make(self, size: object, stride: object, dtype: torch.dtype, device: torch.device,
+             requires_grad: bool) -> FakeTensor:
         """A dense leaf; dispatch to modes and torch functions must be off."""
         elem = torch.empty_strided(size, stride, dtype=dtype, device="meta", requires_grad=requires_grad)
         known = self._states.get(device)

@@ -27,13 +27,13 @@ _DEVICES = frozenset({"cpu", "cuda"})
 RULES: dict[int, tuple[Any, Rule]] = {}  # by id: what a program calls need not have a hash
 
 
-def foresee(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], read: Read) -> Any:
+def foresee(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], read: Read) -> Any:
     """(None, layout) of the one result, (class, layouts) of several, or None; then which argument is viewed."""
     found = RULES.get(id(func))
     return None if found is None else found[1](args, kwargs, read)
 
 
-def rule_of(*functions: Any) -> Callable[[Rule], Rule]:
+def rule_of(*functions: object) -> Callable[[Rule], Rule]:
     def register(rule: Rule) -> Rule:
         for function in functions:
             RULES[id(function)] = function, rule
@@ -54,7 +54,7 @@ def row_major(size: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(reversed(strides))
 
 
-def dense(value: Any, read: Read, dtypes: frozenset[torch.dtype] = _FLOATS) -> Layout | None:
+def dense(value: object, read: Read, dtypes: frozenset[torch.dtype] = _FLOATS) -> Layout | None:
     """The layout of a tensor that has elements, of one of these dtypes, laid out row by row."""
     if type(value) is not FakeTensor:
         return None
@@ -65,7 +65,7 @@ def dense(value: Any, read: Read, dtypes: frozenset[torch.dtype] = _FLOATS) -> L
     return found
 
 
-def spread(value: Any, read: Read, dtypes: frozenset[torch.dtype] = _FLOATS) -> tuple[Layout, list[int]] | None:
+def spread(value: object, read: Read, dtypes: frozenset[torch.dtype] = _FLOATS) -> tuple[Layout, list[int]] | None:
     """The layout of a tensor with elements, and its dimensions from the widest stride to the narrowest.
 
     Torch lays out what it works out element by element in the order of its operands' strides.  Where that order is in
@@ -84,7 +84,7 @@ def spread(value: Any, read: Read, dtypes: frozenset[torch.dtype] = _FLOATS) -> 
     return found, sorted(range(len(size)), key=lambda i: -stride[i])
 
 
-def rows(value: Any, read: Read, dtypes: frozenset[torch.dtype]) -> Layout | None:
+def rows(value: object, read: Read, dtypes: frozenset[torch.dtype]) -> Layout | None:
     """The layout of a tensor whose rows are in their place, side by side or apart."""
     found = spread(value, read, dtypes)
     return found[0] if found is not None and found[1] == sorted(found[1]) else None
@@ -98,7 +98,7 @@ def packed(layout: Layout, order: list[int]) -> Any:
     return None, (dtype, size, stride, device, False)
 
 
-def made(dtype: Any, size: tuple[int, ...], device: Any) -> Any:
+def made(dtype: torch.dtype, size: tuple[int, ...], device: object) -> Any:
     return None, (dtype, size, row_major(size), device, False)
 
 
@@ -134,7 +134,7 @@ def gelu(args: tuple[Any, ...], kwargs: dict[str, Any], read: Read) -> Any:
     return unary(args, {}, read)
 
 
-def _number_fits(dtype: Any, number: Any) -> bool:
+def _number_fits(dtype: torch.dtype, number: object) -> bool:
     return type(number) is int and -2**31 <= number < 2**31 or type(number) is float and dtype in _FLOATS
 
 
@@ -355,7 +355,7 @@ def cat(args: tuple[Any, ...], kwargs: dict[str, Any], read: Read) -> Any:
 # ---------------------------------------------------------------------- views
 
 
-def _holds_fake(value: Any) -> bool:
+def _holds_fake(value: object) -> bool:
     if type(value) is tuple or type(value) is list:
         return any([_holds_fake(part) for part in value])
     if type(value) is slice:
@@ -363,7 +363,7 @@ def _holds_fake(value: Any) -> bool:
     return type(value) is FakeTensor
 
 
-def view(func: Any) -> Rule:
+def view(func: Callable[..., Any]) -> Rule:
     """What a view looks like does not depend on the device: torch makes it, of a tensor without memory."""
 
     def rule(args: tuple[Any, ...], kwargs: dict[str, Any], read: Read) -> Any:

@@ -11,6 +11,7 @@ ExactNeeded, and the trace is repeated without the memo.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -121,7 +122,7 @@ class Propagation:
         with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
             return self._make(self.tensor_key(fake))
 
-    def _describe(self, value: Any) -> Any:
+    def _describe(self, value: Any) -> tuple[Any, ...]:
         cls = type(value)
         if cls is FakeTensor:
             found = self.tensor_key(value)
@@ -152,7 +153,7 @@ class Propagation:
 
     # ------------------------------------------------------------------ hits and lessons
 
-    def recall(self, key: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def recall(self, key: object, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The remembered results, or those that a rule foresees, made anew; None where there are none."""
         entry = _memo.get(key)
         if entry is None:
@@ -205,7 +206,8 @@ class Propagation:
         self.metas[id(fake)] = spec
         return fake
 
-    def learn(self, key: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
+    def learn(self, key: object, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
+              result: Any) -> None:
         """Remember a result that is nothing but new plain tensors."""
         if len(_memo) >= _LIMIT or any([type(value) is FakeTensor for value in kwargs.values()]):
             return  # the places of arguments are their positions
@@ -227,14 +229,14 @@ class Propagation:
             _memo[key] = (type(result), specs, *_viewed(result, args))
             _held.append(func)
 
-    def _spec(self, result: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _spec(self, result: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...] | None:
         if type(result) is not FakeTensor or any(result is value for value in args) \
                 or any(result is value for value in kwargs.values()):
             return None
         found = self._tensor_key(result)
         return None if found[0] is None or found[-1] else found
 
-    def changed(self, values: Any) -> None:
+    def changed(self, values: Iterable[Any]) -> None:
         """An operation may have changed its arguments in place: their metadata is read again."""
         for value in values:
             if type(value) is FakeTensor:
@@ -289,7 +291,7 @@ def _memory(fake: FakeTensor) -> int:
         return -id(fake)
 
 
-def _viewed(results: Any, args: tuple[Any, ...]) -> list[int]:
+def _viewed(results: Sequence[Any], args: tuple[Any, ...]) -> list[int]:
     """The place of the argument that these results are views of, if they are."""
     with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
         own = {_memory(result) for result in results if result is not None}

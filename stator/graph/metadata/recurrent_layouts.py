@@ -11,6 +11,7 @@ tests/torch_api/test_recurrent.py puts these beside real tensors.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -24,7 +25,8 @@ _GATES = {id(torch.lstm): 4, id(torch.gru): 3, id(torch.rnn_tanh): 1, id(torch.r
 _FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
-def results_of_layer(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...] | None:
+def results_of_layer(function: Callable[..., Any], args: tuple[Any, ...],
+                     kwargs: dict[str, Any]) -> tuple[Any, ...] | None:
     """The results of a recurrent layer on fakes; None where torch has to be asked."""
     gates = _GATES.get(id(function))
     if gates is None or len(args) > len(NAMES):
@@ -88,9 +90,9 @@ class _Layer(torch.autograd.Function):
     """New tensors that want gradients if one of the arguments does."""
 
     @staticmethod
-    def forward(ctx: Any, size: Any, ends: Any, sequence: Any, *others: Any) -> Any:
+    def forward(ctx: object, size: Sequence[int], ends: Any, sequence: Any, *others: object) -> tuple[Any, ...]:
         return (sequence.new_empty(size), *[sequence.new_empty(end) for end in ends])
 
     @staticmethod
-    def backward(ctx: Any, *grads: Any) -> Any:
+    def backward(ctx: object, *grads: object) -> Any:
         raise AssertionError("a tensor that stands for another has no gradients")

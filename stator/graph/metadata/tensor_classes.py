@@ -23,7 +23,7 @@ _HARMLESS = frozenset("""
     """.split())
 
 
-def acts_as_parameter(cls: Any) -> bool:
+def acts_as_parameter(cls: type) -> bool:
     """Whether a subclass of Parameter only adds to it; asked again by a guard, for a class may change."""
     mro = type.__dict__["__mro__"].__get__(cls)
     if type(cls) is not type(torch.nn.Parameter) or torch.nn.Parameter not in mro:
@@ -33,18 +33,18 @@ def acts_as_parameter(cls: Any) -> bool:
                    for name in added)
 
 
-def acts_above_dispatch(cls: Any) -> bool:
+def acts_above_dispatch(cls: type) -> bool:
     """Whether a subclass is a plain tensor to torch's dispatcher, and all it changes can be interpreted."""
     return _own_dispatch(cls) is None and _is_spoken(cls)
 
 
-def acts_as_wrapper(cls: Any) -> bool:
+def acts_as_wrapper(cls: type) -> bool:
     """Whether a subclass is a wrapper that compilers can take apart, and all else it changes can be interpreted."""
     return _own_dispatch(cls) is not None and _is_spoken(cls) \
         and hasattr(cls, "__tensor_flatten__") and hasattr(cls, "__tensor_unflatten__")
 
 
-def _own_dispatch(cls: Any) -> Any:
+def _own_dispatch(cls: type) -> Any:
     for base in type.__dict__["__mro__"].__get__(cls):
         found = type.__dict__["__dict__"].__get__(base).get("__torch_dispatch__")
         if found is not None:
@@ -52,7 +52,7 @@ def _own_dispatch(cls: Any) -> Any:
     return None
 
 
-def _is_spoken(cls: Any) -> bool:
+def _is_spoken(cls: type) -> bool:
     entries = [type.__dict__["__dict__"].__get__(base) for base in type.__dict__["__mro__"].__get__(cls)
                if base not in _BASES]
     return not any(name in own for own in entries for name in _UNSPOKEN) \

@@ -6,6 +6,7 @@ result of torch's decomposition, where there is one that does not look; the grap
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from torch._dispatch.python import enable_python_dispatcher
@@ -14,7 +15,7 @@ from torch._subclasses.fake_tensor import DataDependentOutputException
 from stator.breaks import Break
 
 
-def decomposed(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], why: str) -> Any:
+def decomposed(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], why: str) -> Any:
     """The result; a break where the decomposition looks at values too."""
     try:
         with enable_python_dispatcher():

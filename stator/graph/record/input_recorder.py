@@ -53,7 +53,8 @@ class GraphInput:
 
     __slots__ = ("source", "tensor", "fake", "example", "node", "boxed")
 
-    def __init__(self, source: Source, tensor: Any, fake: Any, node: fx.Node, boxed: bool = False) -> None:
+    def __init__(self, source: Source, tensor: torch.Tensor, fake: FakeTensor, node: fx.Node,
+                 boxed: bool = False) -> None:
         self.source, self.tensor, self.fake, self.node = source, tensor, fake, node
         self.example = fake  # what compilers are shown of it
         self.boxed = boxed  # a float, which the residual hands over inside a tensor
@@ -131,16 +132,16 @@ class InputRecorder:
         self.inputs.append(GraphInput(source, tensor, fake, node))
         return fake
 
-    def add_object(self, value: Any, source: Source) -> None:
+    def add_object(self, value: object, source: Source) -> None:
         """An object of the user's that operations take (a random stream); the graph gets it as it is."""
         node = self.placeholder(value, source)
         self.tie(value, node)
         self.inputs.append(GraphInput(source, None, value, node))
 
-    def add_graph_input(self, source: Source, tensor: Any, fake: Any, node: fx.Node) -> None:
+    def add_graph_input(self, source: Source, tensor: torch.Tensor, fake: FakeTensor, node: fx.Node) -> None:
         self.inputs.append(GraphInput(source, tensor, fake, node))
 
-    def placeholder(self, example: Any, source: Source, name: str | None = None) -> fx.Node:
+    def placeholder(self, example: object, source: Source, name: str | None = None) -> fx.Node:
         """The node of an input, after those of the others; `name`: as the source is called in the graph."""
         name = input_name(source.text()) if name is None else name
         node = new_input(self.graph, self.scope.last_input, name)
@@ -149,7 +150,7 @@ class InputRecorder:
         node.meta["source"] = source
         return node
 
-    def add_number(self, value: int | float, source: Source, undecided: bool = False, named: Any = None) -> Any:
+    def add_number(self, value: int | float, source: Source, undecided: bool = False, named: object = None) -> Any:
         """A symbol for a Python number from outside; of an undecided one the trace knows nothing."""
         if self.scope.enclosing is not None:
             with self.scope.enclosing.outside():
@@ -171,7 +172,7 @@ class InputRecorder:
         self.symbols.has_fresh = True
         return number
 
-    def _add_number_input(self, symbol: Any) -> fx.Node:
+    def _add_number_input(self, symbol: object) -> fx.Node:
         value, source = self.symbols.numbers[symbol]
         if type(value) is torch.SymInt:
             node = self.placeholder(value, source)
@@ -189,7 +190,7 @@ class InputRecorder:
         number.meta["example_value"] = value
         return number
 
-    def meta_of(self, tensor: torch.Tensor, fake: Any = None) -> TensorMeta:
+    def meta_of(self, tensor: torch.Tensor, fake: FakeTensor | None = None) -> TensorMeta:
         """The facts of a tensor; what is a symbol in its fake form is left open."""
         with torch._C.DisableTorchFunction():
             meta = tensor_meta(tensor)
@@ -197,7 +198,7 @@ class InputRecorder:
                 return meta
             return replace(meta, sizes=fixed_extents(fake.shape), strides=fixed_extents(fake.stride()))
 
-    def tie(self, fake: Any, node: Any) -> None:
+    def tie(self, fake: FakeTensor, node: fx.Node) -> None:
         if id(fake) not in self.nodes:
             self.kept.append(fake)
             self.nodes[id(fake)] = node

@@ -24,7 +24,7 @@ from stator.graph.values.input_items import SUMS
 from stator.graph.values.known_values import NotKnown
 
 
-def _fake_bound(origin: torch.Tensor, place: Any, size: Any, least: Any) -> Any:
+def _fake_bound(origin: torch.Tensor, place: object, size: object, least: object) -> Any:
     """A slice bound as Python reads it: negative from the end, never beyond either end, nor below `least`."""
     bound = torch.library.get_ctx().new_dynamic_size()
     torch._check(bound >= least)
@@ -32,11 +32,11 @@ def _fake_bound(origin: torch.Tensor, place: Any, size: Any, least: Any) -> Any:
     return bound
 
 
-def _fake_item(element: torch.Tensor, number: Any) -> Any:
+def _fake_item(element: torch.Tensor, number: object) -> Any:
     return torch.library.get_ctx()._shape_env.create_unbacked_symint()
 
 
-def _fake_float(left: Any, right: Any) -> torch.Tensor:
+def _fake_float(left: object, right: object) -> torch.Tensor:
     return torch.empty((), dtype=torch.float64, device="cpu")
 
 
@@ -93,7 +93,7 @@ def _sum_of(node: fx.Node) -> tuple[FakeTensor, int] | None:
     return fake, sign * number
 
 
-def _fake_of(node: Any) -> FakeTensor | None:
+def _fake_of(node: fx.Node) -> FakeTensor | None:
     made = node.meta.get("example_value") if type(node) is fx.Node else None
     return made if type(made) is FakeTensor else None
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import builtins
 import collections
+from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
 
@@ -97,7 +98,7 @@ class Recorder(InputRecorder):
 
     # ------------------------------------------------------------------ nodes
 
-    def node_of(self, fake: Any) -> fx.Node:
+    def node_of(self, fake: FakeTensor) -> fx.Node:
         """The node that makes a fake tensor (a getitem of a multi-output node is made on first use)."""
         node = self.nodes.get(id(fake))
         if node is None or type(node) is Break:  # not to be used again (interp/tensors/data_assignments)
@@ -110,12 +111,12 @@ class Recorder(InputRecorder):
             self.nodes[id(fake)] = node
         return node
 
-    def _resolve(self, parent: Any) -> fx.Node:
+    def _resolve(self, parent: object) -> fx.Node:
         if type(parent) is not tuple:
             return parent
         return self.graph.create_node("call_function", _getitem, (self._resolve(parent[0]), parent[1]), {})
 
-    def is_written(self, fake: Any) -> bool:
+    def is_written(self, fake: FakeTensor) -> bool:
         """Whether a node writes to the memory of a tensor."""
         return self.propagation.memory_behind(fake) in self.log.memory
 
@@ -238,13 +239,13 @@ class Recorder(InputRecorder):
             self.record(op, target, args, kwargs, result, written, seen is None or seen.repeatable)
         return result
 
-    def _refuse_empty(self, fake: Any) -> None:
+    def _refuse_empty(self, fake: FakeTensor) -> None:
         """The strides of an empty tensor count for nothing, so the rules for fakes do not get them right."""
         if type(fake) is FakeTensor and fake.dim() > 1 and any(type(size) is int and not size for size in fake.shape) \
                 and self.node_of(fake).op != "placeholder":
             raise Break("SB017", "the strides of an empty tensor, which only the real one knows")
 
-    def _propagate(self, func: Any, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _propagate(self, func: Callable[..., Any], target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The call on fakes: its arguments as they are recorded, and its result.
 
         Where it needs numbers that only the graph knows, it is tried again with tensors that stand for numbers read
@@ -312,7 +313,7 @@ class Recorder(InputRecorder):
                         self.services.note_refused(each)
             raise failure  # not in the handler: the rule's error is no context of the program's
 
-    def _items_of_sizes(self, args: Any, kwargs: Any) -> Any:
+    def _items_of_sizes(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
         """x.repeat(t, 1) as x.repeat(t.item(), 1)"""
         return (map_scalars(args[:1], self._item) + map_scalars(args[1:], self._item, direct=True),
                 map_scalars(kwargs, self._item, direct=True))
@@ -330,7 +331,7 @@ class Recorder(InputRecorder):
             fake.item_memo = None  # a symbol that a failed attempt made, and no node defines
         return self.call(torch.Tensor.item, (fake,), {})
 
-    def _with_numbers_taken(self, values: Any) -> Any:
+    def _with_numbers_taken(self, values: object) -> Any:
         """Tensors that the operation just took for numbers (`addcdiv_(..., value=t)`): their items stand for them."""
         pending = self.symbols.shape_env.pending_fresh_unbacked_symbols
         taken = {}
@@ -379,7 +380,7 @@ class Recorder(InputRecorder):
             fake.requires_grad_()
         self.record("call_method", "requires_grad_", (fake,), {}, None)
 
-    def record(self, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any,
+    def record(self, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: object,
                written: Any = None, repeatable: bool = True) -> fx.Node:
         """One node for a call whose fake result is known; the tensors that it writes to, whether it may run twice.
 
@@ -420,7 +421,7 @@ class Recorder(InputRecorder):
             self.services.keep_order(node)
         return node
 
-    def _tie_parts(self, result: Any, node: Any) -> None:
+    def _tie_parts(self, result: Any, node: fx.Node) -> None:
         for i, part in enumerate(result):
             if type(part) is FakeTensor:
                 self.tie(part, (node, i))
@@ -436,7 +437,7 @@ class Recorder(InputRecorder):
             return any(self.holds_tensor(part) for part in result)
         return False
 
-    def set_tuple_item(self, value: tuple[Any, ...], index: int, item: Any) -> None:
+    def set_tuple_item(self, value: tuple[Any, ...], index: int, item: object) -> None:
         _hook.tuple_set_item(value, index, item)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.breaks import Break
 from stator.graph.analysis.overlapping_writes import Overlaps
@@ -17,23 +18,23 @@ from stator.graph.state.quiet_logging import muted
 from stator.source import Source
 
 
-def _nothing(*values: Any) -> None:
+def _nothing(*values: object) -> None:
     return None
 
 
-def _plain_tensor(fake: Any) -> type:
+def _plain_tensor(fake: FakeTensor) -> type:
     return torch.Tensor
 
 
-def _no_parts(tensor: Any, source: Source) -> dict[str, Any]:
+def _no_parts(tensor: torch.Tensor, source: Source) -> dict[str, Any]:
     return {}
 
 
-def _not_concerned(*values: Any) -> bool:
+def _not_concerned(*values: object) -> bool:
     return False
 
 
-def _no_answer(*question: Any) -> Any:
+def _no_answer(*question: object) -> Any:
     return NotImplemented
 
 

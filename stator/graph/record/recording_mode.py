@@ -18,7 +18,7 @@ class RecordingMode(TorchFunctionMode):
         super().__init__()
         self.recorder = recorder
 
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), *rest: Any) -> Any:
+    def __torch_function__(self, func: Any, types: object, args: Any = (), *rest: Any) -> Any:
         recorder = self.recorder
         if recorder.region.asking:
             return recorder.services.ask(func, types, args, rest)

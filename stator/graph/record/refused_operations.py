@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import keyword
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -16,7 +17,7 @@ ATOMS = frozenset({int, float, complex, bool, str, type(None), type(...), torch.
 _STORED = frozenset("_nnz indices _indices values _values crow_indices col_indices ccol_indices row_indices".split())
 
 
-def refuse_real_tensors(values: Any) -> None:
+def refuse_real_tensors(values: Iterable[Any]) -> None:
     """What has no fake (a subclass, say) cannot take part in a traced operation."""
     for value in values:
         cls = type(value)

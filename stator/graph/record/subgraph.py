@@ -13,6 +13,7 @@ from typing import Any
 import sympy
 import torch
 from torch import fx
+from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.breaks import Break
 from stator.graph.fx.graph_modules import make_graph_module
@@ -47,7 +48,7 @@ class _Symbols(SymbolNodes):
     def dispatcher(self) -> Any:
         return self.outer.dispatcher()
 
-    def node_of(self, value: Any) -> Any:
+    def node_of(self, value: object) -> Any:
         if type(value) is torch.SymFloat and not self.part.floats:
             return specialise(value, "a function that becomes a graph of its own")
         return super().node_of(value)
@@ -92,7 +93,7 @@ class Subgraph:
         self._install(self._inner)
         return self
 
-    def __exit__(self, *exc: Any) -> None:
+    def __exit__(self, *exc: object) -> None:
         self._inner = self._current()
         self._install(self._outer)
 
@@ -130,7 +131,7 @@ class Subgraph:
             self._outer = self._current()
             self._install(inner)
 
-    def add_input(self, name: str, fake: Any) -> fx.Node:
+    def add_input(self, name: str, fake: FakeTensor) -> fx.Node:
         if self._last_input is None:
             self.graph.inserting_after(self.graph._root)
         else:
@@ -140,7 +141,7 @@ class Subgraph:
         node.meta["example_value"] = fake
         return node
 
-    def bind(self, name: str, fake: Any) -> None:
+    def bind(self, name: str, fake: FakeTensor) -> None:
         """An input that stands for `fake`, a tensor or a number that nobody knows, inside."""
         node = self._last_bound = self.add_input(name, fake)
         if type(fake) in SYMBOLIC:
@@ -156,10 +157,10 @@ class Subgraph:
         fake = next(kept for kept in reversed(self.recorder.kept) if id(kept) == key)
         return self._lift(fake)
 
-    def lift_number(self, number: Any) -> fx.Node:
+    def lift_number(self, number: object) -> fx.Node:
         return self._lift(number)
 
-    def _lift(self, value: Any) -> fx.Node:
+    def _lift(self, value: object) -> fx.Node:
         node = self.add_input(f"outer_{len(self.lifted)}", value)
         self.lifted.append(value)
         self.inputs.append(node)

@@ -133,12 +133,12 @@ class Heard:
             _C._set_warnAlways(True)
         return self.said
 
-    def __exit__(self, *exc: Any) -> None:
+    def __exit__(self, *exc: object) -> None:
         warnings.filters, _warnings._showwarnmsg, always = self.before
         _C._set_warnAlways(always)
 
 
-def muted(target: Any, args: tuple[Any, ...] | None, kwargs: dict[str, Any]) -> Heard:
+def muted(target: object, args: tuple[Any, ...] | None, kwargs: dict[str, Any]) -> Heard:
     """Around an operation on fakes: it warns when it runs."""
     return Heard()
 

@@ -118,7 +118,7 @@ def put_back() -> Iterator[None]:
 
 def unasked(residual: Callable[..., Any]) -> Callable[..., Any]:
     """A residual whose operations no mode sees: it was traced with them."""
-    def run(*values: Any) -> Any:
+    def run(*values: object) -> Any:
         taken = _take_off()
         try:
             return residual(*values)

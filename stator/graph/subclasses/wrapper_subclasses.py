@@ -21,6 +21,7 @@ from stator.graph.metadata.propagation import ExactNeeded
 from stator.graph.services import Recorder
 from stator.guards.shape_check import Operand, Property
 from stator.shapes.symbolic_inputs import symbolic_wrapper
+from stator.source import Source
 
 
 class Wrappers:
@@ -35,7 +36,7 @@ class Wrappers:
 
     # ------------------------------------------------------------------ inputs and calls
 
-    def add_input(self, tensor: Any, source: Any, dims: dict[int, Any]) -> FakeTensor:
+    def add_input(self, tensor: torch.Tensor, source: Source, dims: dict[int, Any]) -> FakeTensor:
         """One input of the graph, whose inner tensors are read from it; `dims`, and theirs like them, are symbols."""
         recorder = self.recorder
         if recorder.propagation.enabled:
@@ -88,7 +89,7 @@ class Wrappers:
             recorder.record(op, target, args, kwargs, result, written)
         return result
 
-    def construct(self, cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def construct(self, cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A wrapper made of tensors of the graph: its class is called, here and by a node."""
         recorder = self.recorder
         if recorder.propagation.enabled:
@@ -101,7 +102,7 @@ class Wrappers:
         recorder.record("call_function", cls, args, kwargs, made)
         return made
 
-    def part(self, outer: Any, name: str) -> Any:
+    def part(self, outer: object, name: str) -> Any:
         """An inner tensor of a wrapper, read by a node."""
         with torch._C.DisableTorchFunction():
             fake = self.noted(getattr(self.behind[id(outer)], name))
@@ -109,7 +110,7 @@ class Wrappers:
             self.recorder.record("getattr", name, (outer,), {}, fake)
         return fake
 
-    def define_part(self, outer: Any, name: str, fake: Any, source: Any) -> None:
+    def define_part(self, outer: object, name: str, fake: FakeTensor, source: Source) -> None:
         """The symbols that an inner tensor brings; those that the outer one has too are a relation between them."""
         symbols = self.recorder.symbols
         sizes = {each.node.expr for each in (*fake.shape, *fake.stride()) if type(each) is torch.SymInt}
@@ -117,7 +118,7 @@ class Wrappers:
         node = self.recorder.node_of(outer if known else self.part(outer, name))
         symbols.define_input(node, fake, source, self.recorder.services.locate())
 
-    def noted(self, result: Any) -> Any:
+    def noted(self, result: object) -> Any:
         """A result of an operation on wrappers, as the interpreter sees it."""
         recorder, result = self.recorder, self.outside(result)
         for fake in pytree.tree_leaves(result):
@@ -150,23 +151,23 @@ class Wrappers:
         self.behind[id(outer)], self.outers[id(wrapper)] = wrapper, outer
         return outer
 
-    def inside(self, value: Any) -> Any:
+    def inside(self, value: object) -> Any:
         """Arguments with every outer fake replaced by its wrapper."""
         return pytree.tree_map_only(FakeTensor, lambda fake: self.behind.get(id(fake), fake), value)
 
-    def outside(self, value: Any) -> Any:
+    def outside(self, value: object) -> Any:
         """A result with every wrapper replaced by its outer fake."""
         if not any(isinstance(leaf, torch.Tensor) and type(leaf) is not FakeTensor
                    for leaf in pytree.tree_leaves(value)):
             return value
         return pytree.tree_map_only(torch.Tensor, lambda t: t if type(t) is FakeTensor else self.outer_of(t), value)
 
-    def concern(self, values: Any) -> bool:
+    def concern(self, values: object) -> bool:
         if not self.behind:
             return False
         return any(id(leaf) in self.behind for leaf in pytree.tree_leaves(values) if type(leaf) is FakeTensor)
 
-    def require_same(self, values: Any) -> None:
+    def require_same(self, values: object) -> None:
         """An operation in place must have left sizes and autograd's flags as the outer fakes show them."""
         for outer in pytree.tree_leaves(values):
             wrapper = self.behind.get(id(outer)) if type(outer) is FakeTensor else None
@@ -175,7 +176,7 @@ class Wrappers:
                 raise Break("SB017", f"an operation in place that changes what a {type(wrapper).__name__} looks like")
 
 
-def parts_of(tensor: Any) -> dict[str, Any]:
+def parts_of(tensor: torch.Tensor) -> dict[str, Any]:
     return {name: getattr(tensor, name) for name in flatten(tensor)[0]}
 
 
@@ -185,13 +186,13 @@ _SIZES = (int, torch.SymInt)
 # ---------------------------------------------------------------------- what guards ask
 
 
-def flatten(tensor: Any) -> tuple[list[str], Any]:
+def flatten(tensor: torch.Tensor) -> tuple[list[str], Any]:
     with torch._C.DisableTorchFunction():
         names, context = tensor.__tensor_flatten__()
     return names, context
 
 
-def same_flattening(tensor: Any, names: tuple[str, ...], context: Any) -> bool:
+def same_flattening(tensor: torch.Tensor, names: tuple[str, ...], context: object) -> bool:
     """A pure reader for guards: whether a wrapper has these inner tensors, and a context equal to this one."""
     found, now = flatten(tensor)
     if tuple(found) != names:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import builtins
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import sympy
@@ -50,7 +50,8 @@ class _Watch(TorchDispatchMode):
         super().__init__()
         self.made = 0
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(self, func: Any, types: object, args: tuple[Any, ...] = (),
+                           kwargs: dict[str, Any] | None = None) -> Any:
         if torch.Tag.nondeterministic_seeded in func.tags:
             raise NotKnown
         result = func(*args, **(kwargs or {}))
@@ -110,7 +111,7 @@ class KnownValues:
         node = symbols.node_of(value)
         return node if type(node) is not fx.Node else self._value(node)
 
-    def settled(self, args: Any, kwargs: Any) -> tuple[Any, Any]:
+    def settled(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
         """The arguments of an operation, with constants for the data-dependent numbers that guards can promise."""
         free: set[sympy.Symbol] = set()
 
@@ -143,7 +144,7 @@ class KnownValues:
             environment._set_replacement(symbol, sympy.Integer(int(number)), "a guard on values")
         return True
 
-    def _size_again(self, node: fx.Node, path: Any) -> Any:
+    def _size_again(self, node: fx.Node, path: object) -> Any:
         """A size that an operation on unknown values makes of known numbers: the operation is asked again."""
         recorder = self.recorder
         if not path or node.op == "placeholder" or recorder.log.reshaped:
@@ -246,7 +247,7 @@ def _example(argument: Any) -> Any:
     return argument.meta.get("example_value") if type(argument) is fx.Node else argument
 
 
-def _constant(value: Any) -> Any:
+def _constant(value: object) -> Any:
     return as_constant(value) if type(value) is torch.SymInt else value
 
 
@@ -264,13 +265,13 @@ def _map_leaves(tree: Any, change: Callable[[Any], Any]) -> Any:
     return change(tree)
 
 
-def has_scalars(args: Any, kwargs: Any) -> bool:
+def has_scalars(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Whether an integer tensor without dimensions lies in a list among the arguments: a size, most likely."""
     given = (*args, *(value for name, value in kwargs.items() if name != "out"))
     return any(type(value) in (tuple, list) and any(map(_is_scalar, value)) for value in given)
 
 
-def map_scalars(arguments: Any, change: Callable[[FakeTensor], Any], direct: bool = False) -> Any:
+def map_scalars(arguments: Iterable[Any], change: Callable[[FakeTensor], Any], direct: bool = False) -> Any:
     """The arguments with integer tensors in lists replaced; with `direct`, also those that are arguments themselves."""
     if type(arguments) is dict:
         return {name: value if name == "out" else map_scalars((value,), change, direct)[0]
@@ -299,11 +300,11 @@ def _is_scalar(value: Any) -> bool:
     return type(value) is FakeTensor and value.dim() == 0 and value.dtype in _DTYPES
 
 
-def _is_plain(tensor: Any) -> bool:
+def _is_plain(tensor: torch.Tensor) -> bool:
     return tensor.layout is torch.strided and tensor.device.type == "cpu"
 
 
-def is_small(tensor: Any) -> bool:
+def is_small(tensor: torch.Tensor) -> bool:
     return tensor is not None and _is_plain(tensor) and tensor.dtype in _DTYPES and tensor.numel() <= INPUT_LIMIT
 
 
@@ -344,7 +345,7 @@ def _evaluate(node: fx.Node, known: dict[fx.Node, Any]) -> Any:
 _OURS = frozenset({"stator::slice_bound", "stator::item_of_sum"})  # they compute numbers (see number_operators)
 
 
-def _is_torch(target: Any) -> bool:
+def _is_torch(target: object) -> bool:
     if isinstance(target, torch._ops.OpOverload):
         return target.namespace in ("aten", "prims") or target.name() in _OURS
     if isinstance(target, torch._ops.OpOverloadPacket):

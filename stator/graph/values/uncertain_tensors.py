@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.breaks import Break
@@ -39,7 +40,7 @@ class Uncertain:
     choices: dict[int, Choice] = field(default_factory=dict)  # by id of the merged fake
     kept: list[Any] = field(default_factory=list)
 
-    def note(self, merged: Any, candidates: Iterable[Any], choice: Choice | None) -> None:
+    def note(self, merged: object, candidates: Iterable[Any], choice: Choice | None) -> None:
         """`merged` may share memory with these tensors of before."""
         self.kept.append((merged, list(candidates)))
         direct = {storage_of(each) for each in candidates}  # some of them may be uncertain themselves
@@ -47,11 +48,11 @@ class Uncertain:
         if choice is not None:
             self.choices[id(merged)] = choice
 
-    def concerns(self, tensor: Any) -> bool:
+    def concerns(self, tensor: torch.Tensor) -> bool:
         storage = storage_of(tensor)
         return storage in self.storages or any(storage in others for others in self.storages.values())
 
-    def check(self, target: Any, in_place: bool, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def check(self, target: object, in_place: bool, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         name = getattr(target, "__name__", target)
         if not in_place and name not in _TELLING:
             return

@@ -60,7 +60,7 @@ def of_relation(relation: Any, definitions: dict[Any, tuple[fx.Node, Any]]) -> A
     return decided(comparison, float(right))
 
 
-def is_drawn(node: Any) -> bool:
+def is_drawn(node: fx.Node) -> bool:
     """Whether a node is a draw that nothing has changed since: it is compared and read, and nothing else."""
     return type(node) is fx.Node and node.target is torch.rand and "out" not in node.kwargs \
         and all(user.target in _READING for user in node.users)

@@ -24,7 +24,7 @@ def value_adopters(heap: Heap) -> dict[type, Any]:
     return dict.fromkeys(VALUES, functools.partial(adopt_value, heap))
 
 
-def parts_of(value: Any) -> Any:
+def parts_of(value: object) -> Any:
     """A pure reader for guards: what a value was made of; None where that is no constant (a time zone of one's own)."""
     if type(value) not in VALUES:
         return None
@@ -44,7 +44,7 @@ def guard_decimal_settings(heap: Heap) -> None:
     heap.guard(CallOf(Pinned(decimal_settings)), Kind.FRESH_CALL, decimal_settings())
 
 
-def adopt_value(heap: Heap, value: Any, source: Source) -> Any:
+def adopt_value(heap: Heap, value: object, source: Source) -> Any:
     parts = parts_of(value)
     if parts is None:
         return heap._adopt_opaque(value, source)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import collections
 import types
+from collections.abc import Callable
 from typing import Any
 
 from stator.breaks import Break
@@ -59,7 +60,7 @@ def adopt_instance(heap: Heap, value: Any, source: Source) -> Any:
     return standin
 
 
-def box_attributes(heap: Heap, value: Any) -> None:
+def box_attributes(heap: Heap, value: object) -> None:
     """An OrderedDict has attributes too, though hardly any has some: they are boxed once they are asked for."""
     tracker = heap.by_standin.get(id(value))
     if tracker is not None and tracker.initial_dict is None and type(tracker.original) is collections.OrderedDict:
@@ -81,7 +82,9 @@ def fill_attributes(heap: Heap, tracker: VariableTracker) -> None:
             tracker.initial_dict, tracker.dict_owner = tracker.initial, tracker
         elif owner is not tracker:  # two objects with one dict: it is written back once
             heap.guard(DictOf(source), Kind.ALIAS, DictOf(owner.source))
-            set_instance_dict(standin, instance_dict(owner.standin))
+            shared = instance_dict(owner.standin)
+            assert shared is not None
+            set_instance_dict(standin, shared)
             tracker.initial_dict = owner.initial if owner.initial_dict is None else owner.initial_dict
             tracker.dict_owner = owner
         elif known is not None and type(value) is types.SimpleNamespace:  # its dict cannot be assigned
@@ -108,5 +111,5 @@ def fill_attributes(heap: Heap, tracker: VariableTracker) -> None:
             member.__set__(standin, box)
 
 
-def _slot_source(member: Any) -> Any:
+def _slot_source(member: Any) -> Callable[..., Any]:
     return lambda base: Slot(base, member.__name__, member.__objclass__)

@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy
 import torch
+from numpy import ndarray
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import _disable_current_modes
 
 from stator.breaks import Break
@@ -49,7 +51,7 @@ FED = frozenset({numpy.int8, numpy.int16, numpy.int32, numpy.int64, numpy.uint8,
 # ---------------------------------------------------------------------- readers: asked again by guards
 
 
-def layout_of(array: Any) -> Any:
+def layout_of(array: numpy.ndarray) -> Any:
     """All of an array but its contents."""
     if type(array) is not numpy.ndarray:
         return None
@@ -59,12 +61,12 @@ def layout_of(array: Any) -> Any:
 # ---------------------------------------------------------------------- adoption
 
 
-def scalar_tensor(value: Any) -> torch.Tensor:
+def scalar_tensor(value: object) -> torch.Tensor:
     """A numpy scalar as the input of a graph."""
     return torch.from_numpy(numpy.array(value))
 
 
-def adopt_scalar(heap: Heap, value: Any, source: Source) -> Any:
+def adopt_scalar(heap: Heap, value: object, source: Source) -> Any:
     """A numpy scalar never changes: it is itself, and its value is the fact; or it is an input of the graph."""
     tracker = heap.known(value, source)
     if tracker is None and heap.trace_numpy and type(value) in FED and heap.shapes.feeds_numpy(source):
@@ -97,7 +99,7 @@ def adopt_array(heap: Heap, value: Any, source: Source) -> Any:
     return tracker.standin
 
 
-def _same_layout(value: Any) -> Any:
+def _same_layout(value: Any) -> ndarray:
     """An array of the same layout with memory of its own, not filled yet."""
     if not value.size:
         low, high = 0, value.dtype.itemsize
@@ -152,7 +154,7 @@ class Arrays:
         self.backed.clear()
         self.views.clear()
 
-    def root_of(self, array: Any) -> Any:
+    def root_of(self, array: numpy.ndarray) -> Any:
         """The array whose memory it is, as far as the trace knows."""
         while id(array) not in self.heap.by_standin and type(array.base) is numpy.ndarray:
             array = array.base
@@ -160,21 +162,21 @@ class Arrays:
                 return self.buffers[id(array)][1]
         return array
 
-    def back(self, array: Any, fake: Any) -> None:
+    def back(self, array: numpy.ndarray, fake: FakeTensor) -> None:
         """From now on the contents of an array are those of a tensor."""
         self.backed[id(array)] = (array, fake)
         if type(array.base) is numpy.ndarray and id(array) not in self.heap.by_standin:
             self.buffers[id(array.base)] = (array.base, array)
 
-    def is_backed(self, array: Any) -> bool:
+    def is_backed(self, array: numpy.ndarray) -> bool:
         """Whether the contents of an array are those of a tensor."""
         return bool(self.backed) and (id(array) in self.backed or id(self.root_of(array)) in self.backed)
 
-    def is_array_of(self, array: Any) -> bool:
+    def is_array_of(self, array: numpy.ndarray) -> bool:
         """Whether the program has met this very array."""
         return id(array) in self.backed or id(array) in self.views or id(array) in self.heap.by_standin
 
-    def add_view(self, array: Any, fake: Any) -> None:
+    def add_view(self, array: numpy.ndarray, fake: FakeTensor) -> None:
         """A view of an array that is the memory of a tensor: another view of it, or a copy for now."""
         root, whole = self.backed[id(self.root_of(array))]
         self.views[id(array)] = View(array, fake, whole, None if _is_same_view(array, fake, root, whole)
@@ -205,7 +207,7 @@ class Arrays:
         if not tracker.original.flags.writeable:
             root.flags.writeable = False
 
-    def owns_alone(self, array: Any) -> bool:
+    def owns_alone(self, array: numpy.ndarray) -> bool:
         """Whether an array of the trace has its memory from nowhere else. Its views break at what looks into them."""
         if array.base is None:
             return True

@@ -16,7 +16,7 @@ from stator.guards.guard import is_constant
 WRAPPER = functools._lru_cache_wrapper
 
 
-def _parts(wrapper: Any) -> tuple[list[Any], dict[Any, Any], Any]:
+def _parts(wrapper: object) -> tuple[list[Any], dict[Any, Any], Any]:
     """The (key, result, type) triples of a bounded cache, the dict of either kind, the mark between args and kwargs.
 
     lru_cache_tp_traverse visits: the type, three for each link, the dict, the function, the mark, the type of links,
@@ -30,12 +30,12 @@ def _parts(wrapper: Any) -> tuple[list[Any], dict[Any, Any], Any]:
     return links, table, mark
 
 
-def table_of(wrapper: Any) -> dict[Any, Any]:
+def table_of(wrapper: object) -> dict[Any, Any]:
     """The dict behind a cache, the same for as long as the wrapper lives: results, or links where it is bounded."""
     return _parts(wrapper)[1]
 
 
-def key_of(wrapper: Any, args: tuple[Any, ...], kwargs: dict[str, Any], typed: bool) -> Any:
+def key_of(wrapper: object, args: tuple[Any, ...], kwargs: dict[str, Any], typed: bool) -> Any:
     """The key under which a call's result is kept."""
     if not typed and not kwargs:
         if len(args) == 1 and type(args[0]) in (str, int):
@@ -49,7 +49,7 @@ def key_of(wrapper: Any, args: tuple[Any, ...], kwargs: dict[str, Any], typed: b
     return key
 
 
-def kept_result(wrapper: Any, key: Any) -> Any:
+def kept_result(wrapper: object, key: object) -> Any:
     """What a cache keeps under a key, or ABSENT."""
     links, table, _ = _parts(wrapper)
     if not links:
@@ -62,13 +62,13 @@ def kept_result(wrapper: Any, key: Any) -> Any:
     return ABSENT
 
 
-def kept_or(wrapper: Any, key: Any, otherwise: Any) -> Any:
+def kept_or(wrapper: object, key: object, otherwise: object) -> Any:
     """What a cache keeps under a key, else `otherwise`."""
     found = kept_result(wrapper, key)
     return otherwise if found is ABSENT else found
 
 
-def is_kept(wrapper: Any, key: Any) -> bool:
+def is_kept(wrapper: object, key: object) -> bool:
     return _unasked(key) in table_of(wrapper)
 
 
@@ -89,16 +89,16 @@ class _Sought:
     def __hash__(self) -> int:
         return hash(self.key)
 
-    def __eq__(self, other: Any) -> bool:
+    def __eq__(self, other: object) -> bool:
         return same_key(self.key, other)
 
 
-def _unasked(key: Any) -> Any:
+def _unasked(key: object) -> object:
     """A tuple's search would compare its items with those of another of the same hash."""
     return _Sought(key) if type(key) is tuple else key
 
 
-def same_key(left: Any, right: Any) -> bool:
+def same_key(left: object, right: object) -> bool:
     """Whether two keys are equal; nobody's `__eq__` is asked."""
     if left is right:
         return True

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import enum
 import types
+from collections.abc import Iterator
 from typing import Any
 
 from stator import _core
@@ -52,11 +53,11 @@ class SetTable:
         self.steps: list[tuple[Any, ...]] | None = []  # methods and what they were given; None: something else was done
         self.walks: list[Any] = []  # list iterators that stand for iterators over the set
 
-    def is_changed(self, standin: Any) -> bool:
+    def is_changed(self, standin: object) -> bool:
         return bool(self.steps) or self.steps is None and _core.set_layout(standin) != self.layout
 
 
-def adopt_members(heap: Heap, value: Any, source: Source, target: Any) -> tuple[Any, list[Any], SetTable]:
+def adopt_members(heap: Heap, value: object, source: Source, target: object) -> tuple[Any, list[Any], SetTable]:
     """Fill `target`, an empty set or a class of sets, with stand-ins for the members of the user's set."""
     members = list(raw_members(value))
     if type(value) in (set, frozenset) and all(type(item) in CONSTANT_TYPES for item in members):
@@ -84,7 +85,7 @@ def expose_order(heap: Heap, tracker: VariableTracker) -> None:
         raise Break("SB013", "the order of a set, which its copy does not keep")
 
 
-def walk(heap: Heap, tracker: VariableTracker) -> Any:
+def walk(heap: Heap, tracker: VariableTracker) -> Iterator[Any]:
     """An iterator over the members of a set that could not be laid out, in the order of the user's."""
     changed = tracker.table.is_changed(tracker.standin)
     if changed and len(tracker.standin) > 1:
@@ -119,12 +120,12 @@ def note_operation(heap: Heap, fn: Any, args: tuple[Any, ...], failed: bool) -> 
         raise Break("SB013", f"the order that {fn.__name__} leaves in a set whose members hash by identity")
 
 
-def hashes_alike(item: Any) -> bool:
+def hashes_alike(item: object) -> bool:
     """Whether what is rebuilt for a value has its hash."""
     cls = type(item)
     return cls in CONSTANT_TYPES or cls is tuple and is_constant_tuple(item) or is_a(item, (type, enum.Enum))
 
 
-def is_under_way(iterator: Any) -> bool:
+def is_under_way(iterator: object) -> bool:
     """Whether a list iterator has not come to its end."""
     return len(iterator.__reduce__()) == 3  # one that has ended has no state

@@ -45,7 +45,7 @@ SENTINELS = frozenset({
 })
 
 
-def adopt_sentinel(heap: Heap, value: Any, source: Source) -> Any:
+def adopt_sentinel(heap: Heap, value: object, source: Source) -> object:
     heap.guard(source, Kind.ID, value)
     return value
 
@@ -155,7 +155,7 @@ def adopt_reference(heap: Heap, value: Any, source: Source) -> Any:
     return tracker.standin
 
 
-def _no_callback(*args: Any) -> None:
+def _no_callback(*args: object) -> None:
     pass
 
 

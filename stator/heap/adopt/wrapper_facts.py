@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.graph.metadata.tensor_classes import acts_as_wrapper
@@ -14,7 +15,7 @@ from stator.heap.services import Heap
 from stator.source import Attr, CallOf, DictOf, Key, Pinned, Source
 
 
-def guard_parts(heap: Heap, tensor: Any, source: Source, wrapper: Any) -> None:
+def guard_parts(heap: Heap, tensor: torch.Tensor, source: Source, wrapper: object) -> None:
     """What a compiled graph relies on beside the sizes: which inner tensors there are, their metadata, the context."""
     names, context = flatten(tensor)
     place = CallOf(Pinned(same_flattening), (source, Pinned(tuple(names)), Pinned(context)))
@@ -30,18 +31,18 @@ def guard_parts(heap: Heap, tensor: Any, source: Source, wrapper: Any) -> None:
             guard_parts(heap, inner, inner_source, fake)
 
 
-def open_parts(heap: Heap, tensor: Any, source: Source) -> dict[str, Any]:
+def open_parts(heap: Heap, tensor: torch.Tensor, source: Source) -> dict[str, Any]:
     """The dimensions of each inner tensor that become symbols."""
     return {name: heap.shapes.open_dims(getattr(tensor, name), part_source(tensor, source, name))
             for name in flatten(tensor)[0]}
 
 
-def part_source(tensor: Any, source: Source, name: str) -> Source:
+def part_source(tensor: torch.Tensor, source: Source, name: str) -> Source:
     own = instance_dict(tensor)
     return Key(DictOf(source), name) if own is not None and name in own else Attr(source, name)
 
 
-def leaf_sources(tensor: Any, source: Source) -> list[tuple[Any, Source]]:
+def leaf_sources(tensor: torch.Tensor, source: Source) -> list[tuple[Any, Source]]:
     """The plain tensors that a tensor is made of, and where they are."""
     if not acts_as_wrapper(type(tensor)):
         return [(tensor, source)]

@@ -28,7 +28,7 @@ POOLS: frozenset[type] = frozenset({itertools.product, itertools.permutations, i
 COPIED = _LISTED | _DEQUES | POOLS | {_ARRAY, _MEMORY}
 
 
-def can_be_copied(iterator: Any) -> bool:
+def can_be_copied(iterator: object) -> bool:
     """Whether a copy yields what the iterator would: not where its container has changed since."""
     cls = type(iterator)
     if cls in _DEQUES:
@@ -45,7 +45,7 @@ def can_be_copied(iterator: Any) -> bool:
     return True
 
 
-def items_to_come(iterator: Any, count: int) -> list[Any]:
+def items_to_come(iterator: object, count: int) -> list[Any]:
     """At most `count` of the next items."""
     if type(iterator) is _MEMORY:
         parts = _hook.memory_iterator_parts(iterator)
@@ -59,7 +59,7 @@ def items_to_come(iterator: Any, count: int) -> list[Any]:
     return list(itertools.islice(copy, count))
 
 
-def container_copied(iterator: Any) -> list[Any]:
+def container_copied(iterator: object) -> list[Any]:
     """What the iterator walks; the pools of itertools are tuples of their own."""
     cls = type(iterator)
     if cls in POOLS:

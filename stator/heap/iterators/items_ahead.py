@@ -18,7 +18,7 @@ TEE_DATA: type = type(reduced(itertools.tee([])[0])[2][0])
 AHEAD: frozenset[type] = frozenset({itertools.pairwise, _TEE})
 
 
-def ahead_of(iterator: Any) -> tuple[list[Any], Any, bool]:
+def ahead_of(iterator: object) -> tuple[list[Any], Any, bool]:
     """The items it holds, the iterator that it takes more from (None at its end), and whether that is its alone."""
     if type(iterator) is itertools.pairwise:
         parts = _hook.pairwise_parts(iterator)

@@ -13,7 +13,7 @@ import itertools
 import operator
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from stator import _hook
@@ -77,7 +77,7 @@ def iterator_adopters(heap: Heap) -> dict[type, Any]:
     return found
 
 
-def adopt_reduced(heap: Heap, value: Any, source: Source) -> Any:
+def adopt_reduced(heap: Heap, value: object, source: Source) -> Any:
     """An iterator whose `__reduce__` tells all there is to know."""
     tracker = heap.known(value, source)
     if tracker is not None:
@@ -101,7 +101,7 @@ def adopt_reduced(heap: Heap, value: Any, source: Source) -> Any:
     return standin
 
 
-def refuse_unsettled(value: Any, cls: type, args: tuple[Any, ...]) -> None:
+def refuse_unsettled(value: object, cls: type, args: tuple[Any, ...]) -> None:
     """Break at what `__reduce__` does not tell, or could not be written back."""
     if cls is itertools.accumulate and args[0] is not reduced(value)[1][0]:
         raise Break("SB014", "an accumulate from outside that has yet to yield its first item")
@@ -116,7 +116,7 @@ def at_end(args: tuple[Any, ...]) -> bool:
     return len(args) == 1 and type(args[0]) is tuple and not args[0]
 
 
-def ended(cls: type) -> Any:
+def ended(cls: type) -> Iterator[int]:
     """An iterator of the class that has let go of what it asked."""
     made = iter(int, 1) if cls is type(iter(int, 0)) else iter(_ByIndex())
     _hook.end_iterator(made)
@@ -134,7 +134,7 @@ def looks_into(cls: type, args: tuple[Any, ...], place: int) -> bool:
     return (cls is filter or cls is itertools.filterfalse) and place == 1 and args[0] is None
 
 
-def _part(heap: Heap, cls: type, part: Any, source: Source, looks: bool) -> Any:
+def _part(heap: Heap, cls: type, part: object, source: Source, looks: bool) -> Any:
     """One argument of the iterator's constructor, safe for C code to walk and to call; to look into its items too."""
     if type(part) in _NUMBERS:  # a position or a count: a fact, never left open
         heap.guard(source, Kind.EQUALS, part)
@@ -156,7 +156,7 @@ def _part(heap: Heap, cls: type, part: Any, source: Source, looks: bool) -> Any:
     return found
 
 
-def _expose_items(heap: Heap, cls: type, iterator: Any) -> None:
+def _expose_items(heap: Heap, cls: type, iterator: object) -> None:
     """C code will look into what an iterator yields: what it, and the iterators behind it, walk is read to the end."""
     pending, seen = [iterator], set()
     while pending:
@@ -196,7 +196,7 @@ def _state(heap: Heap, cls: type, state: Any, source: Source, looks: bool) -> An
     return tuple(_part(heap, cls, part, Index(source, i), looks and i == 0) for i, part in enumerate(state))
 
 
-def adopt_walker(heap: Heap, value: Any, source: Source) -> Any:
+def adopt_walker(heap: Heap, value: object, source: Source) -> Any:
     """An iterator of a dict or of a view: it knows its dict and how many items are left."""
     tracker = heap.known(value, source)
     if tracker is not None:
@@ -233,7 +233,7 @@ def _has_its_keys(tracker: VariableTracker) -> bool:
     return len(keys) == len(tracker.initial) and all(map(operator.is_, keys, tracker.initial))
 
 
-def is_at_end(walker: Any) -> bool:
+def is_at_end(walker: object) -> bool:
     """Whether the next item is the end. A dict that grew or shrank has no items left for its iterators either."""
     if container_behind(walker) is None or operator.length_hint(walker):
         return False
@@ -243,12 +243,12 @@ def is_at_end(walker: Any) -> bool:
         return False
 
 
-def steps_left(walker: Any) -> int:
+def steps_left(walker: object) -> int:
     """How many items a dict's iterator still has; -1 when it has dropped its dict."""
     return -1 if container_behind(walker) is None else operator.length_hint(walker)
 
 
-def advanced(iterator: Any, steps: int) -> Any:
+def advanced(iterator: Iterator[Any], steps: int) -> Iterator[Any]:
     """The iterator, `steps` items further on."""
     if steps == 1:
         next(iterator, None)
@@ -258,7 +258,7 @@ def advanced(iterator: Any, steps: int) -> Any:
     return iterator
 
 
-def exhausted(iterator: Any) -> Any:
+def exhausted(iterator: Iterator[Any]) -> Iterator[Any]:
     for _ in iterator:
         pass
     return iterator

@@ -43,7 +43,7 @@ ENDLESS = frozenset({itertools.cycle})
 _length_hint = operator.length_hint
 
 
-def is_upcoming(iterator: Any) -> bool:
+def is_upcoming(iterator: object) -> bool:
     """Whether the items an iterator will yield can be looked at without taking them."""
     cls = type(iterator)
     if cls in SEQUENCES:
@@ -70,13 +70,13 @@ def is_upcoming(iterator: Any) -> bool:
     return False
 
 
-def is_known_ahead(heap: Heap, value: Any) -> bool:
+def is_known_ahead(heap: Heap, value: object) -> bool:
     """Whether a value stands for a user's iterator by its items alone: how many are left is no fact."""
     tracker = heap.by_standin.get(id(value)) if type(value) is _LIST else None
     return tracker is not None and tracker.shape is Shape.UPCOMING
 
 
-def posed_class(heap: Heap, value: Any) -> type | None:
+def posed_class(heap: Heap, value: object) -> type | None:
     """The class of the user's iterator that a list's iterator stands in for; None where it stands for its own kind."""
     if type(value) is not _LIST:
         return None
@@ -88,19 +88,19 @@ def posed_class(heap: Heap, value: Any) -> type | None:
     return type(tracker.original)
 
 
-def walks(iterator: Any, container: Any) -> bool:
+def walks(iterator: object, container: object) -> bool:
     """A pure reader for guards: whether an iterator draws from this very container."""
     return any(found is container for found in containers_behind(iterator))
 
 
-def may_walk(cls: type, container: Any) -> bool:
+def may_walk(cls: type, container: object) -> bool:
     """Whether an iterator of this class may draw from such a container."""
     if cls in COMPOSITES or cls in ENDLESS or cls in AHEAD:
         return is_a(container, (list, *WALKED))
     return is_a(container, list if cls is _LIST else walked_by(cls))
 
 
-def containers_behind(iterator: Any) -> list[Any]:
+def containers_behind(iterator: object) -> list[Any]:
     """The lists, sets, dicts, deques and arrays that an iterator walks."""
     cls = type(iterator)
     if cls is _LIST:
@@ -135,7 +135,7 @@ def list_changed(tracker: VariableTracker) -> bool:
         for box, item in zip(tracker.initial, items, strict=True))
 
 
-def remaining(iterator: Any) -> int:
+def remaining(iterator: object) -> int:
     """How many items are left."""
     cls = type(iterator)
     if cls in ENDLESS:
@@ -153,7 +153,7 @@ def remaining(iterator: Any) -> int:
     return operator.length_hint(iterator)
 
 
-def at_least(iterator: Any, count: int) -> bool:
+def at_least(iterator: object, count: int) -> bool:
     if type(iterator) in SEQUENCES:  # asked at every turn of a loop with a graph break in it
         return _length_hint(iterator) >= count
     if type(iterator) in COPIED:
@@ -161,7 +161,7 @@ def at_least(iterator: Any, count: int) -> bool:
     return is_upcoming(iterator) and remaining(iterator) >= count
 
 
-def peek(iterator: Any, offset: int) -> Any:
+def peek(iterator: object, offset: int) -> Any:
     """The item `offset` places ahead."""
     cls = type(iterator)
     if cls in COPIED:
@@ -181,7 +181,7 @@ def peek(iterator: Any, offset: int) -> Any:
     return args[0][(state or 0) + offset]
 
 
-def _peek_around(iterator: Any, saved: list[Any], saved_all: bool, offset: int) -> Any:
+def _peek_around(iterator: object, saved: list[Any], saved_all: bool, offset: int) -> Any:
     """A cycle yields what its iterator has left, then what it saved: all of it, or what it had saved before that."""
     left = remaining(iterator)
     if offset < left:
@@ -191,7 +191,7 @@ def _peek_around(iterator: Any, saved: list[Any], saved_all: bool, offset: int) 
     return saved[place] if place < len(saved) else peek(iterator, place - len(saved))
 
 
-def _lookahead(iterator: Any) -> int:
+def _lookahead(iterator: object) -> int:
     """How many items to come are looked at: of a cycle, that many rounds as no program takes in one call."""
     if type(iterator) not in ENDLESS:
         return min(remaining(iterator), LOOKAHEAD)
@@ -219,7 +219,7 @@ LOOKAHEAD = 100_000
 _ROUNDS = 64
 
 
-def _items(iterator: Any, count: int) -> Any:
+def _items(iterator: object, count: int) -> Any:
     return items_to_come(iterator, count) if type(iterator) in COPIED else (peek(iterator, k) for k in range(count))
 
 

@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy
 import torch
+from numpy import ndarray
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import _disable_current_modes
 
 from stator.breaks import Break
@@ -80,7 +82,7 @@ def _input(vm: VM, tracker: VariableTracker) -> Any:
     return fake
 
 
-def real_tensor(array: Any) -> torch.Tensor:
+def real_tensor(array: numpy.ndarray) -> torch.Tensor:
     """A real tensor on an array's memory, whatever modes the trace is in."""
     try:
         with _disable_current_modes(), torch._C.DisableTorchFunction():
@@ -144,7 +146,7 @@ def numpy_dtype(dtype: torch.dtype) -> Any:
     return _DTYPES.get(dtype)
 
 
-def new_array(vm: VM, fake: Any, like: Any = None) -> Any:
+def new_array(vm: VM, fake: FakeTensor, like: object = None) -> ndarray:
     """An array of which the layout is known, and whose contents are those of a tensor."""
     if like is not None:
         fake = _laid_out(vm, fake, like)
@@ -159,12 +161,12 @@ def new_array(vm: VM, fake: Any, like: Any = None) -> Any:
     return array
 
 
-def own_face(vm: VM, fake: Any) -> Any:
+def own_face(vm: VM, fake: FakeTensor) -> Any:
     """Another tensor on the same memory: it stays there when the first one moves, and counts its own writes."""
     return vm.torch_attribute(fake, "data", torch.Tensor.data)
 
 
-def refill(array: Any) -> None:
+def refill(array: numpy.ndarray) -> None:
     """Contents that mean nothing, but that numpy can work with: indexes in range, matrices that have an inverse."""
     if array.dtype.kind not in "fc":
         array[...] = 0
@@ -187,7 +189,7 @@ def _laid_out(vm: VM, fake: Any, like: Any) -> Any:
     return fake if fake.stride() == strides else vm.torch_call(torch.as_strided, (fake, like.shape, strides), None)
 
 
-def feed(vm: VM, array: Any) -> None:
+def feed(vm: VM, array: object) -> None:
     """Make an outside array whose contents change from call to call an input of the graph."""
     memory = vm.heap.arrays
     root = memory.root_of(array)
@@ -201,7 +203,7 @@ def feed(vm: VM, array: Any) -> None:
         memory.back(root, _input(vm, tracker))
 
 
-def tensor_of(vm: VM, array: Any, writes: bool = False) -> Any:
+def tensor_of(vm: VM, array: numpy.ndarray, writes: bool = False) -> Any:
     """The tensor that is the contents of an array; with `writes`, an alias, and from now on it is.
 
     Numpy writes past version counters, as does whoever has the memory from torch.from_numpy: so does the alias.
@@ -210,7 +212,7 @@ def tensor_of(vm: VM, array: Any, writes: bool = False) -> Any:
     return vm.torch_attribute(fake, "data", torch._C.TensorBase.data) if writes else fake
 
 
-def _contents(vm: VM, array: Any, writes: bool) -> Any:
+def _contents(vm: VM, array: object, writes: bool) -> Any:
     memory = vm.heap.arrays
     view = memory.views.get(id(array))
     if view is not None:
@@ -238,7 +240,7 @@ def _contents(vm: VM, array: Any, writes: bool) -> Any:
     return fake
 
 
-def index_key(vm: VM, key: Any) -> Any:
+def index_key(vm: VM, key: object) -> Any:
     """A key of a tensor, its arrays as tensors."""
     if type(key) is numpy.ndarray:
         return copied_tensor(vm, key)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import operator
 import types
+from collections.abc import Iterable
 from typing import Any
 
 import numpy
@@ -17,6 +18,7 @@ import torch
 from stator.breaks import Break
 from stator.interp.arrays.array_tensors import tensor_of
 from stator.interp.arrays.traced_numpy import run_traced
+from stator.interp.frame import Continuation
 from stator.interp.numbers.symbolic_numbers import item_of
 from stator.interp.rule_registry import TAKES_GRAPH_SCALARS
 from stator.interp.services import VM
@@ -30,7 +32,7 @@ _CONSTRUCTORS = (torch.tensor, torch.as_tensor, torch.asarray)  # which see the 
 _BOUND = (types.BuiltinFunctionType, types.MethodWrapperType)
 
 
-def load_held_attr(vm: VM, scalar: Any, name: str, cont: Any) -> None:
+def load_held_attr(vm: VM, scalar: Any, name: str, cont: Continuation | None) -> None:
     cls = scalar.python_type
     if name in _METADATA:
         return vm.give(getattr(cls(0), name), cont)
@@ -64,7 +66,7 @@ def prepared(vm: VM, fn: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
     return args, kwargs
 
 
-def plain_key(vm: VM, key: Any) -> Any:
+def plain_key(vm: VM, key: object) -> Any:
     """A subscript in which scalars of the graph are numbers."""
     if type(key) in HELD_TYPES:
         return number_of(vm, key)
@@ -76,7 +78,7 @@ def plain_key(vm: VM, key: Any) -> Any:
     return key
 
 
-def with_numbers(vm: VM, values: Any) -> tuple[Any, ...]:
+def with_numbers(vm: VM, values: Iterable[Any]) -> tuple[Any, ...]:
     """Arguments of a torch call in which scalars of the graph are numbers, also inside lists."""
     return tuple(_number(vm, value) for value in values)
 
@@ -96,7 +98,7 @@ def one_number(vm: VM, value: Any) -> Any:
     return value
 
 
-def items_of(vm: VM, array: Any) -> list[Any]:
+def items_of(vm: VM, array: numpy.ndarray) -> list[Any]:
     """What iteration over an array gives."""
     return [run_traced(vm, operator.getitem, (array, i)) for i in range(len(array))]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import types
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy
@@ -31,7 +31,8 @@ _PLAIN = SCALARS | CONSTANT_TYPES | {numpy.ndarray, numpy.ufunc, types.BuiltinFu
 _CONTAINERS = (tuple, list, set, frozenset, torch.Size)
 
 
-def run_on_arrays(vm: VM, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> Any:
+def run_on_arrays(vm: VM, function: Callable[..., Any], args: tuple[Any, ...],
+                  kwargs: dict[str, Any] | None = None) -> Any:
     """Call a C function of numpy, or an operator."""
     if concerns(vm, (*args, *kwargs.values()) if kwargs else args, feeding=has_form(function, args)):
         return run_traced(vm, function, args, kwargs)
@@ -69,7 +70,7 @@ def warnings_raise() -> Iterator[None]:
             warnings.filters.remove(row)  # type: ignore[attr-defined]
 
 
-def is_plain(vm: VM, value: Any) -> bool:
+def is_plain(vm: VM, value: object) -> bool:
     """Whether numpy meets nothing of the program's in a value; what it can reach is exposed."""
     try:
         _plain(vm, value)
@@ -80,7 +81,7 @@ def is_plain(vm: VM, value: Any) -> bool:
     return True
 
 
-def refuse_objects(vm: VM, result: Any) -> None:
+def refuse_objects(vm: VM, result: object) -> None:
     """An array of objects is no array of the trace."""
     if type(result) is numpy.ndarray:
         if result.dtype.hasobject or result.dtype.kind == "V":
@@ -119,13 +120,13 @@ def _plain(vm: VM, value: Any) -> Any:
 _NUMBERS = frozenset({int, float, bool, complex, str, bytes})
 
 
-def refuse_mixture(left: Any, right: Any) -> None:
+def refuse_mixture(left: object, right: object) -> None:
     """An operator between a tensor and an array: numpy reads the tensor."""
     if type(left) is numpy.ndarray or type(right) is numpy.ndarray:
         raise Break("SB003", "an operator between a tensor and an array")
 
 
-def read_array_attribute(vm: VM, array: Any, name: str, descr: Any) -> Any:
+def read_array_attribute(vm: VM, array: object, name: str, descr: Any) -> Any:
     if name in _LAYOUT:
         return descr.__get__(array)
     if name in _VIEWS and concerns(vm, (array,)):

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import operator
 import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy
@@ -42,7 +43,7 @@ _NO_VALUE = numpy._NoValue
 NUMPY_TYPES = HELD_TYPES | {numpy.ndarray}
 
 
-def concerns(vm: VM, values: Any, feeding: bool = True) -> bool:
+def concerns(vm: VM, values: Iterable[Any], feeding: bool = True) -> bool:
     """Whether an array or scalar that the graph holds is among the values; arrays that change become inputs of it."""
     found = False
     for value in values:
@@ -59,7 +60,7 @@ def concerns(vm: VM, values: Any, feeding: bool = True) -> bool:
     return found
 
 
-def has_form(function: Any, args: tuple[Any, ...]) -> bool:
+def has_form(function: Callable[..., Any], args: tuple[Any, ...]) -> bool:
     key = id(function)
     if key in torch_forms.UFUNCS or key in torch_forms.FUNCTIONS or key in torch_forms.SLOTS \
             or key in torch_forms.REFLECTED or key in torch_forms.METADATA:
@@ -137,7 +138,7 @@ def _shown(vm: VM, value: Any) -> Any:
     raise Break("SB005", f"a {cls.__name__} given to numpy")
 
 
-def ask_numpy(function: Any, args: Any, kwargs: Any) -> Any:
+def ask_numpy(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """numpy's own answer, of which only the form counts; what it says against the call, eager says best."""
     row = ("error", None, Warning, None, 0)
     warnings.filters.insert(0, row)  # type: ignore[attr-defined]
@@ -153,7 +154,7 @@ def ask_numpy(function: Any, args: Any, kwargs: Any) -> Any:
         warnings.filters.remove(row)  # type: ignore[attr-defined]
 
 
-def _written(function: Any, args: Any, kwargs: Any) -> list[Any]:
+def _written(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
     function = torch_forms.SLOTS.get(id(function), function)
     if id(function) in torch_forms.WRITES or function is operator.setitem or function in torch_forms.IN_PLACE:
         found = [args[0]]
@@ -171,7 +172,8 @@ def _written(function: Any, args: Any, kwargs: Any) -> list[Any]:
 class ExplicitTypes(TorchFunctionMode):
     """torch._numpy makes tensors of numbers under a default type of its own: the graph says which type that is."""
 
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_function__(self, func: Callable[..., Any], types: object, args: tuple[Any, ...] = (),
+                           kwargs: dict[str, Any] | None = None) -> Any:
         kwargs = kwargs or {}
         if func in _MAKERS and kwargs.get("dtype") is None and args and not is_a(args[0], torch.Tensor):
             with _disable_current_modes(), torch._C.DisableTorchFunction():
@@ -199,7 +201,7 @@ def in_graph(vm: VM, compute: Any, name: str) -> Any:
     raise Break("SB003", f"{name} of an array that is the memory of a tensor, which torch cannot do: {text}") from None
 
 
-def _compute(vm: VM, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _compute(vm: VM, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if id(function) in torch_forms.REFLECTED:
         function, args = torch_forms.REFLECTED[id(function)], (args[1], args[0])
     function = torch_forms.SLOTS.get(id(function), function)
@@ -238,7 +240,7 @@ def _compute(vm: VM, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any
 _FROM_PARTS = (numpy.array, numpy.asarray, numpy.asanyarray)
 
 
-def _stacked(vm: VM, parts: Any) -> Any:
+def _stacked(vm: VM, parts: Sequence[Any]) -> Any:
     """np.array([a, b]): all of them arrays, or scalars, of one type."""
     tensors = [_tensor(vm, part) for part in parts if type(part) is numpy.ndarray or type(part) in HELD_TYPES]
     if len(tensors) != len(parts) or len({tensor.dtype for tensor in tensors}) != 1:
@@ -276,8 +278,8 @@ def _dtype(value: Any) -> Any:
     return forms.dtype(name)
 
 
-def _reduce(vm: VM, ufunc: Any, array: Any, axis: Any = 0, dtype: Any = None, out: Any = None, keepdims: Any = False,
-            **rest: Any) -> Any:
+def _reduce(vm: VM, ufunc: object, array: numpy.ndarray, axis: object = 0, dtype: object = None,
+            out: object = None, keepdims: object = False, **rest: object) -> Any:
     if rest:
         raise Break("SB003", "a reduction with an initial value, or where")
     named = {} if dtype is None else {"dtype": _dtype(dtype)}
@@ -316,7 +318,7 @@ def _apart(given: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
     return given.clone() if storage_of(given) == storage_of(target) else given
 
 
-def _operand_type(value: Any) -> Any:
+def _operand_type(value: object) -> Any:
     cls = type(value)
     if cls in HELD_TYPES:
         return numpy.dtype(cls.python_type)
@@ -327,7 +329,7 @@ def _operand_type(value: Any) -> Any:
     return cls if cls in (int, float, complex) else numpy.asarray(value).dtype
 
 
-def _refuse_differing(ufunc: Any, inputs: Any, types: Any) -> None:
+def _refuse_differing(ufunc: Any, inputs: Sequence[Any], types: Any) -> None:
     kinds = {dtype.kind for dtype in types[:-1]}
     if "c" in kinds and id(ufunc) in torch_forms.NOT_COMPLEX:
         raise Break("SB003", f"{ufunc.__name__} of complex numbers")
@@ -335,7 +337,7 @@ def _refuse_differing(ufunc: Any, inputs: Any, types: Any) -> None:
         raise Break("SB003", f"{ufunc.__name__} of integers by an unbacked number")
 
 
-def _operand(vm: VM, ufunc: Any, value: Any, dtype: Any, place: int) -> Any:
+def _operand(vm: VM, ufunc: Any, value: Any, dtype: numpy.dtype, place: int) -> Any:
     target = torch_dtype(dtype)
     cls = type(value)
     if cls is torch.SymFloat or cls is torch.SymInt:
@@ -366,7 +368,7 @@ _EXACT_NUMBERS = frozenset({torch.float32, torch.float64, torch.int64, torch.int
 _ITEMS = (operator.getitem, operator.setitem)
 
 
-def _is_basic(key: Any) -> bool:
+def _is_basic(key: object) -> bool:
     parts = key if type(key) is tuple else (key,)
     return all(type(part) in (int, slice, type(None), type(...)) for part in parts)
 
@@ -377,7 +379,7 @@ def _is_mask(value: Any) -> bool:
         or type(value) is list and numpy.asarray(value).dtype == bool
 
 
-def _get_item(vm: VM, array: Any, key: Any) -> Any:
+def _get_item(vm: VM, array: numpy.ndarray, key: object) -> Any:
     parts = key if type(key) is tuple else (key,)
     if any(map(_is_mask, parts)):
         raise Break("SB004", "a mask as the index of an array that is the memory of a tensor")
@@ -393,7 +395,7 @@ def _get_item(vm: VM, array: Any, key: Any) -> Any:
     return forms.ndarray.__getitem__(_given(vm, array), _given(vm, key))
 
 
-def _forward_slices(parts: tuple[Any, ...], tensor: Any) -> tuple[Any, list[int]]:
+def _forward_slices(parts: tuple[Any, ...], tensor: torch.Tensor) -> tuple[Any, list[int]]:
     """tensor[parts] where torch has no steps backwards, and the dimensions that are still to be turned round."""
     missing = tensor.dim() - sum(part is not None and part is not ... for part in parts)
     if ... not in parts:
@@ -416,7 +418,7 @@ def _forward_slices(parts: tuple[Any, ...], tensor: Any) -> tuple[Any, list[int]
     return tensor[tuple(key)], turned
 
 
-def _set_item(vm: VM, array: Any, key: Any, value: Any) -> None:
+def _set_item(vm: VM, array: numpy.ndarray, key: object, value: object) -> None:
     target = _tensor(vm, array, True)
     parts = key if type(key) is tuple else (key,)
     if type(value) is numpy.ndarray or type(value) in HELD_TYPES:

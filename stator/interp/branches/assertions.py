@@ -88,7 +88,7 @@ def places_of(frame: Frame, error: BaseException) -> tuple[Place, ...]:
     return (innermost, *places_from(frame.caller()))
 
 
-def _assert_number(vm: VM, condition: Any, wanted: bool, error: BaseException,
+def _assert_number(vm: VM, condition: object, wanted: bool, error: BaseException,
                    places: tuple[Place, ...]) -> None:
     if type(condition) in SYMBOLIC:
         promise_number(vm, condition if wanted else torch.sym_not(condition), error, places)

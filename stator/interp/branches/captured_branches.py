@@ -123,7 +123,7 @@ def follow(vm: VM, frame: Frame, start: int, stack: list[Any], join: int, witnes
 # ---------------------------------------------------------------------- both
 
 
-def meet(vm: VM, frame: Frame, join: int, value: Any, taken: Way, other: Way) -> None:
+def meet(vm: VM, frame: Frame, join: int, value: object, taken: Way, other: Way) -> None:
     """One operation for both ways, and the frame as it is behind them."""
     merge = Merge(vm)
     if len(taken.stack) != len(other.stack):

@@ -58,7 +58,7 @@ class Merge:
         self.partners: dict[tuple[int, int], int] = {}
         self.kept: list[Any] = []
 
-    def plan(self, a: Any, b: Any) -> Any:
+    def plan(self, a: object, b: object) -> Any:
         """How the merged value is made."""
         a, b = (each.value if type(each) is Box and each.forced else each for each in (a, b))
         cls = type(a)
@@ -81,7 +81,7 @@ class Merge:
         self.plans[id(a), id(b)] = made
         return made
 
-    def tensors(self, a: Any, b: Any) -> Output:
+    def tensors(self, a: object, b: object) -> Output:
         why = differing(a, b, self.always_new)
         if not why and any(id(each) in self.vm.tensors.attributes for each in (a, b)):
             why = "attributes"
@@ -149,7 +149,7 @@ def _same_extent(a: Any, b: Any) -> bool:
 # ---------------------------------------------------------------------- the node
 
 
-def record_cond(vm: VM, condition: Any, when_true: Subgraph, when_false: Subgraph, merge: Merge) -> list[Any]:
+def record_cond(vm: VM, condition: object, when_true: Subgraph, when_false: Subgraph, merge: Merge) -> list[Any]:
     """The operation in the graph being recorded; its results have autograd's record if the ways' have one."""
     for side, part in enumerate((when_true, when_false)):
         close(vm, part, [pair[side] for pair in merge.pairs], not merge.always_new)
@@ -195,7 +195,7 @@ def close(vm: VM, part: Subgraph, outputs: list[Any], copies: bool, given: list[
         part.finish(made)
 
 
-def shares(tensor: Any, others: list[Any]) -> list[Any]:
+def shares(tensor: torch.Tensor, others: list[Any]) -> list[Any]:
     """Those of the tensors that share memory with one."""
     storage = storage_of(tensor)
     return [other for other in others
@@ -218,7 +218,7 @@ def merged_fakes(merge: Merge, operands: list[Any]) -> tuple[Any, ...]:
         return results
 
 
-def note_candidates(vm: VM, condition: Any, pair: tuple[Any, Any], merged: Any, outer: list[Any]) -> None:
+def note_candidates(vm: VM, condition: object, pair: tuple[Any, Any], merged: object, outer: list[Any]) -> None:
     """Remember which tensors of before the merged one may be."""
     found = [shares(each, outer) for each in pair]
     candidates = [each for group in found for each in group]

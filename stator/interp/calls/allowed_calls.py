@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import enum
 import types
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -22,7 +23,7 @@ from stator.guards.guard import Kind
 from stator.heap.blank_instances import CONSTANT_TYPES
 from stator.heap.outside_changes import changed_trackers
 from stator.host.value_kinds import is_a
-from stator.interp.frame import Raised
+from stator.interp.frame import Continuation, Raised
 from stator.interp.numbers.symbolic_numbers import specialise_deep
 from stator.interp.objects.attributes import load_attr
 from stator.interp.services import VM
@@ -32,7 +33,7 @@ from stator.source import Pinned
 _STATELESS = (type, enum.Enum, types.BuiltinFunctionType, torch._ops.OpOverload, torch._ops.OpOverloadPacket)
 
 
-def call_allowed(vm: VM, fn: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def call_allowed(vm: VM, fn: Any, args: Iterable[Any], kwargs: dict[str, Any] | None, cont: Any) -> None:
     what = describe_callable(fn)
     args = tuple([_argument(vm, what, value) for value in args])
     kwargs = {name: _argument(vm, what, value) for name, value in (kwargs or {}).items()}
@@ -46,7 +47,8 @@ def call_allowed(vm: VM, fn: Any, args: Any, kwargs: Any, cont: Any) -> None:
     vm.give(result, cont)
 
 
-def call_constant(vm: VM, fn: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def call_constant(vm: VM, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
+                  cont: Continuation | None) -> None:
     """assume_constant_result: the function is called now, with the user's own objects, and what it returns is kept."""
     what = describe_callable(fn)
     if changed_trackers(vm.heap):
@@ -111,7 +113,7 @@ def _very_function(vm: VM, function: types.FunctionType) -> types.FunctionType:
     return function
 
 
-def _record(vm: VM, what: str, value: Any) -> Any:
+def _record(vm: VM, what: str, value: object) -> object:
     """A copy of a frozen dataclass, as its own __init__ would make it."""
     cls = type(value)
     names = field_names(cls)

@@ -36,7 +36,7 @@ def guard_kernels(vm: VM) -> None:
             guard_answer(vm, setting.readers[0], *setting.read())
 
 
-def guard_answer(vm: VM, reader: Any, answer: Any) -> None:
+def guard_answer(vm: VM, reader: object, answer: object) -> None:
     """What a setting is, which a C function tells."""
     if type(answer) is list:
         vm.heap.guard(CallOf(Pinned(_as_tuple), (Pinned(reader),)), Kind.FRESH_CALL, tuple(answer))

@@ -19,7 +19,7 @@ from stator.source import Attr, Index
 _VARARGS, _VARKEYWORDS = 0x04, 0x08
 
 
-def bind_arguments(vm: VM, func: types.FunctionType, args: Any, kwargs: dict[str, Any] | None,
+def bind_arguments(vm: VM, func: types.FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any] | None,
                    nlocalsplus: int) -> list[Any] | None:
     code = func.__code__
     positional = code.co_argcount

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 import types
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -231,7 +232,7 @@ class Caller(NativeCaller):
                 raise Break("SB006", f"{describe_callable(fn)}, which may write before it fails") from None
             raise Raised(error) from None
 
-    def refuse_sequence(self, value: Any) -> None:
+    def refuse_sequence(self, value: object) -> None:
         """torch runs through a sequence of the program's (`torch.tensor(rows)`) by its methods: none may be Python."""
         cls = type(value)
         if is_mutable_class(cls) and not is_a(value, (torch.Tensor, torch.nn.Module, type)):
@@ -243,7 +244,7 @@ class Caller(NativeCaller):
         """An operation while modes of the program's are on: they answer for it."""
         return function_modes.perform(self, fn, args, None)
 
-    def made_as_leaf(self, fn: Any, args: Any, kwargs: Any) -> Any:
+    def made_as_leaf(self, fn: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """torch.zeros(..., requires_grad=True)"""
         made = self.torch_call(fn, args, {**kwargs, "requires_grad": False})
         if type(made) is not FakeTensor:
@@ -251,7 +252,7 @@ class Caller(NativeCaller):
         tensor_bookkeeping.set_requires_grad(self, made, True)
         return made
 
-    def torch_attribute(self, fake: Any, name: str, descr: Any) -> Any:
+    def torch_attribute(self, fake: FakeTensor, name: str, descr: object) -> Any:
         try:
             return self.recorder.attribute(fake, name, descr)
         except NotImplementedError as error:
@@ -272,7 +273,7 @@ def unknown_for_fakes(error: NotImplementedError) -> Break:
     return Break("SB017", f"{error}".partition("\n")[0])
 
 
-def refuse_unread(fn: Any, args: Any, kwargs: Any) -> None:
+def refuse_unread(fn: Any, args: Iterable[Any], kwargs: dict[str, Any] | None) -> None:
     """Code that is not interpreted gets no value of which only the type is known; some never look at it."""
     if type(fn) in UNREAD:
         raise unread(fn, "a call")
@@ -284,7 +285,7 @@ def refuse_unread(fn: Any, args: Any, kwargs: Any) -> None:
             raise unread(value, describe_callable(fn))
 
 
-def takes_values(args: Any, kwargs: Any) -> bool:
+def takes_values(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Whether a torch function written in Python gets values only: an object or a function of the program would be
     used by it, natively; then its body is interpreted like any other."""
     for value in (*args, *kwargs.values()) if kwargs else args:
@@ -295,14 +296,14 @@ def takes_values(args: Any, kwargs: Any) -> bool:
     return True
 
 
-def _bind_call(vm: VM, method: Any, obj: Any, cls: type) -> None:
+def _bind_call(vm: VM, method: object, obj: object, cls: type) -> None:
     getter = find(vm, type(method), "__get__")
     if getter is MISSING:
         return vm.give(adopt_entry(vm, method, cls))
     vm.call(getter, (adopt_entry(vm, method, cls), obj, cls), {})
 
 
-def looks_itself(fn: Any) -> bool:
+def looks_itself(fn: Callable[..., Any]) -> bool:
     """Whether a call of `fn` does nothing but bind its arguments to the slots of an interpreted frame."""
     if type(fn) is types.MethodType:
         fn = fn.__func__

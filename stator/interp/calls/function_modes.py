@@ -14,6 +14,7 @@ from __future__ import annotations
 import operator
 import sys
 import types
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -24,7 +25,7 @@ from stator import _hook
 from stator.breaks import Break
 from stator.host.value_kinds import is_a, module_of
 from stator.interp.calls.refused_calls import C_CALLABLES
-from stator.interp.frame import Raised
+from stator.interp.frame import Continuation, Raised
 from stator.interp.objects.attributes import tensor_class
 from stator.interp.objects.operators import LengthOf, call_slot
 from stator.interp.rule_registry import RULES, UNASKED
@@ -46,7 +47,7 @@ def refuse(what: str) -> Break:
 # ---------------------------------------------------------------------- the stack
 
 
-def enter(vm: VM, mode: Any) -> None:
+def enter(vm: VM, mode: object) -> None:
     if Strategy.FUNCTION_MODES in vm.turned_off:
         raise Break("SB005", "a mode that sees every operation")
     if is_index_mode(mode) and not vm.modes.active:
@@ -56,7 +57,7 @@ def enter(vm: VM, mode: Any) -> None:
     vm.modes.active.append(mode)
 
 
-def is_index_mode(mode: Any) -> bool:
+def is_index_mode(mode: object) -> bool:
     """Whether a mode does nothing but take `x[i]`, i a position inside vmap, for the operation that it is."""
     torchs_own = sys.modules.get("torch._dynamo._trace_wrapped_higher_order_op")  # asked for, never imported
     return torchs_own is not None and type(mode) is torchs_own.TransformGetItemToIndex
@@ -108,7 +109,7 @@ def take(vm: VM, fn: Any, args: Any, kwargs: Any, cont: Any) -> bool:
     return False
 
 
-def take_subclass(vm: VM, fn: Any, args: Any, kwargs: Any, cont: Any) -> bool:
+def take_subclass(vm: VM, fn: Any, args: Any, kwargs: Any, cont: Continuation | None) -> bool:
     """Do a call that has a way of the interpreter's own, and that the class of a tensor is asked about."""
     if type(fn) is types.MethodType:
         return False
@@ -126,7 +127,7 @@ def take_subclass(vm: VM, fn: Any, args: Any, kwargs: Any, cont: Any) -> bool:
     return True
 
 
-def refuse_c_code(vm: VM, fn: Any, descriptor: Any, args: Any, kwargs: Any) -> None:
+def refuse_c_code(vm: VM, fn: Any, descriptor: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Break at C code that gets a tensor some special method of which was replaced."""
     if torch_leaf(descriptor) or torch_leaf(fn) or _asks_modes(descriptor) is False or id(descriptor) in _OPERATORS \
             or not (type(fn) in C_CALLABLES or is_a(fn, type) and module_of(fn) == "builtins"):
@@ -158,7 +159,7 @@ def perform(vm: VM, fn: Any, args: Any, kwargs: Any) -> Any:
         recorder.region.asking = before
 
 
-def ask(vm: VM, func: Any, kinds: Any, args: Any, rest: tuple[Any, ...]) -> Any:
+def ask(vm: VM, func: Any, kinds: object, args: Any, rest: tuple[Any, ...]) -> Any:
     """The answer to torch's question: of the innermost mode, else of the classes of the arguments, else torch's own."""
     recorder = vm.recorder
     before, recorder.region.asking = recorder.region.asking, False
@@ -180,7 +181,8 @@ def ask(vm: VM, func: Any, kinds: Any, args: Any, rest: tuple[Any, ...]) -> Any:
     return answer
 
 
-def _ask_mode(vm: VM, func: Any, kinds: Any, args: Any, rest: tuple[Any, ...], given: Any) -> Any:
+def _ask_mode(vm: VM, func: Callable[..., Any], kinds: object, args: tuple[Any, ...], rest: tuple[Any, ...],
+              given: object) -> Any:
     """The answer of the innermost mode, which is off while its handler runs."""
     before, floor = list(vm.modes.active), vm.modes.at_start
     mode = vm.modes.active.pop()
@@ -199,7 +201,7 @@ def _ask_mode(vm: VM, func: Any, kinds: Any, args: Any, rest: tuple[Any, ...], g
     return answer
 
 
-def _seen_types(vm: VM, func: Any, kinds: Any, given: Any) -> tuple[type, ...]:
+def _seen_types(vm: VM, func: Callable[..., Any], kinds: Any, given: Any) -> tuple[type, ...]:
     """The types as torch names them for real tensors: those of fakes, whose handler is disabled, are left out by
     functions written in Python, as are those of parameters."""
     tensors = [value for item in given for value in (item if type(item) in (list, tuple) else (item,))

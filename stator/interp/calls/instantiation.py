@@ -31,10 +31,10 @@ class Initialise(Continuation):
     __slots__ = ("obj", "cont")
     resumes, held = True, ("obj",)
 
-    def __init__(self, obj: Any, cont: Any) -> None:
+    def __init__(self, obj: object, cont: Continuation | None) -> None:
         self.obj, self.cont = obj, cont
 
-    def returned(self, vm: VM, frame: Frame, value: Any) -> None:
+    def returned(self, vm: VM, frame: Frame, value: object) -> None:
         if value is not None:
             raise Raised(TypeError(f"__init__() should return None, not '{name_in_errors(type(value))}'"))
         vm.give(self.obj, self.cont)
@@ -45,10 +45,10 @@ class AfterNew(Continuation):
 
     __slots__ = ("cls", "args", "kwargs", "cont")
 
-    def __init__(self, cls: type, args: Any, kwargs: Any, cont: Any) -> None:
+    def __init__(self, cls: type, args: tuple[Any, ...], kwargs: Any, cont: Continuation | None) -> None:
         self.cls, self.args, self.kwargs, self.cont = cls, args, kwargs, cont
 
-    def returned(self, vm: VM, frame: Frame, value: Any) -> None:
+    def returned(self, vm: VM, frame: Frame, value: object) -> None:
         initialise(vm, self.cls, value, self.args, self.kwargs, self.cont)
 
 
@@ -65,7 +65,7 @@ def call_class(vm: VM, cls: type, args: Any, kwargs: Any, cont: Any) -> None:
     instantiate(vm, cls, args, kwargs, cont)
 
 
-def instantiate(vm: VM, cls: type, args: Any, kwargs: Any, cont: Any) -> None:
+def instantiate(vm: VM, cls: type, args: tuple[Any, ...], kwargs: dict[str, Any], cont: Continuation | None) -> None:
     row = lookup(cls)
     if row is not None:
         return vm.call_native(cls, args, kwargs, cont)
@@ -91,7 +91,7 @@ def instantiate(vm: VM, cls: type, args: Any, kwargs: Any, cont: Any) -> None:
     raise Break("SB001", f"{module_of(cls)}.{cls.__qualname__} has a __new__ written in C")
 
 
-def new_wrapper(vm: VM, cls: type, args: Any, kwargs: Any) -> Any:
+def new_wrapper(vm: VM, cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A wrapper subclass: its constructor runs on fakes, and again in the graph, on tensors and constants alone."""
     if id(cls) in vm.fresh:
         raise Break("SB017", f"a {cls.__name__}, a wrapper class made inside")
@@ -107,7 +107,7 @@ def new_wrapper(vm: VM, cls: type, args: Any, kwargs: Any) -> Any:
         raise Raised(error) from None
 
 
-def new_plain_object(vm: VM, cls: type, args: Any, kwargs: Any) -> Any:
+def new_plain_object(vm: VM, cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """object.__new__: extra arguments are an error only if `__init__` is object's, too."""
     if type(cls) is not type:
         find(vm, cls, "__abstractmethods__")  # whether it refuses
@@ -116,7 +116,7 @@ def new_plain_object(vm: VM, cls: type, args: Any, kwargs: Any) -> Any:
     return vm.native_unhooked(object.__new__, (cls,))
 
 
-def _is_put_there(cls: type, new: Any) -> bool:
+def _is_put_there(cls: type, new: object) -> bool:
     """Whether a Python class holds the `__new__` of a C class from which it would not inherit it."""
     for base in mro_of(cls):
         own = names_of_class(base).get("__new__")
@@ -125,7 +125,8 @@ def _is_put_there(cls: type, new: Any) -> bool:
     return False
 
 
-def initialise(vm: VM, cls: type, obj: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def initialise(vm: VM, cls: type, obj: object, args: tuple[Any, ...], kwargs: dict[str, Any],
+               cont: Continuation | None) -> None:
     seen = tensor_class(vm, obj) if type(obj) is FakeTensor else type(obj)
     if not issubclass_real(seen, cls):
         return vm.give(obj, cont)

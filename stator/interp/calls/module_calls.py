@@ -12,6 +12,7 @@ from __future__ import annotations
 import collections
 import types
 from dataclasses import dataclass
+from types import FunctionType
 from typing import Any
 
 import torch
@@ -21,7 +22,7 @@ from stator.guards.guard import Guard, Kind
 from stator.heap.box import Box
 from stator.heap.raw_access import instance_dict
 from stator.heap.tracker import Shape
-from stator.interp.frame import UNBOUND, Frame
+from stator.interp.frame import UNBOUND, Continuation, Frame
 from stator.interp.lookup import MISSING, find
 from stator.interp.machine import NOWHERE
 from stator.interp.objects.attributes import is_unseen_table, reads_plainly
@@ -81,8 +82,8 @@ class ModuleCalls:
 
     # ------------------------------------------------------------------ the call
 
-    def enter(self, vm: VM, method: types.FunctionType, module: Any, args: Any, kwargs: Any,
-              cont: Any) -> Frame | None:
+    def enter(self, vm: VM, method: types.FunctionType, module: torch.nn.Module, args: tuple[Any, ...],
+              kwargs: dict[str, Any], cont: Continuation | None) -> Frame | None:
         """Call `method`, the `__call__` of a module's class; its frame, where it has one."""
         forward = None
         if method is _CALL and self.enabled and not (vm.modes.active or vm.recorder.classes or vm.heap.unread_met
@@ -102,7 +103,7 @@ class ModuleCalls:
         vm.call(bound, values["args"], dict(values["kwargs"]))
         return outer
 
-    def forward_of(self, vm: VM, module: Any, args: Any, kwargs: Any) -> Any:
+    def forward_of(self, vm: VM, module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The function that the module's `__call__` ends in, all that leads there guarded; None: find it slowly."""
         if vm.depth == 1 and vm.steps <= vm.stop_step < vm.steps + self.steps or vm.classes.overlays:
             return None
@@ -124,7 +125,7 @@ class ModuleCalls:
             return None
         return forward
 
-    def forward_of_class(self, vm: VM, cls: type) -> Any:
+    def forward_of_class(self, vm: VM, cls: type) -> FunctionType | None:
         assert self.stands is not None
         self.stand_at(vm, "_compiled_call_impl")
         if id(cls) in vm.fresh or not reads_plainly(vm, cls) or find(vm, cls, "_compiled_call_impl") is not None:
@@ -143,7 +144,7 @@ class ModuleCalls:
         """What is guarded next is said to be read where `__call__` reads this name."""
         vm.lines.located = (vm.frame.code, vm.frame.ip, self.lines[name])
 
-    def guard_module(self, vm: VM, module: Any) -> bool:
+    def guard_module(self, vm: VM, module: torch.nn.Module) -> bool:
         """Whether the module itself holds nothing that changes its call; the facts are guarded."""
         heap = vm.heap
         tracker = heap.by_standin.get(id(module))
@@ -175,7 +176,8 @@ class ModuleCalls:
 
     # ------------------------------------------------------------------ the first call
 
-    def watch(self, vm: VM, module: Any, args: Any, kwargs: Any, cont: Any) -> Frame | None:
+    def watch(self, vm: VM, module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any],
+              cont: Continuation | None) -> Frame | None:
         """Interpret a call up to that of `forward`, and remember how the frames stand there."""
         self.lines.clear()
         outer = begun(vm, _CALL, module, args, kwargs, cont)
@@ -217,7 +219,8 @@ class ModuleCalls:
         self.stands, self.steps, self.tables, self.scopes = (outer, inner), count, tables, scopes
 
 
-def begun(vm: VM, method: types.FunctionType, module: Any, args: Any, kwargs: Any, cont: Any) -> Frame | None:
+def begun(vm: VM, method: types.FunctionType, module: torch.nn.Module, args: tuple[Any, ...],
+          kwargs: dict[str, Any], cont: Continuation | None) -> Frame | None:
     """Call `method` as any function is called; its frame, where it has one."""
     below = vm.frame
     vm.call_function(method, (module, *args), kwargs, cont)

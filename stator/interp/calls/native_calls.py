@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -27,7 +27,7 @@ from stator.host.value_kinds import is_a, module_of
 from stator.interp.calls.marked_functions import is_marked, refuse_disallowed
 from stator.interp.calls.native_warnings import CONVERSIONS, WARNING_TYPES, call_heard, number_for_c
 from stator.interp.calls.refused_calls import C_CALLABLES, describe_callable, refuse_row
-from stator.interp.frame import UNBOUND, Frame, Raised
+from stator.interp.frame import UNBOUND, Continuation, Frame, Raised
 from stator.interp.iteration import polyfills
 from stator.interp.iteration.iterator_protocol import is_iterator
 from stator.interp.iteration.lazy_iterators import containers_behind, is_to_be_read
@@ -59,14 +59,13 @@ class NativeCaller(Machine):
 
     # ------------------------------------------------------------------ C code
 
-    def call_native(self, fn: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    def call_native(self, fn: Any, args: Any, kwargs: object, cont: Any) -> None:
         descriptor, receiver = receiver_split(fn)
         if descriptor is not fn and (stop := self.heap.refused.get(id(fn))) is not None:
             raise Break(stop.code, stop.detail)  # bound to the user's own object, which has no stand-in
         if self.heap.is_opaque(fn):
             self.guard_identity(fn)
-        found = RULES.get(id(descriptor))
-        if found is not None:
+        if (found := RULES.get(id(descriptor))) is not None:
             return found(self, args if descriptor is fn else (receiver, *args), kwargs or {}, cont)
         refuse_disallowed(fn)
         if torch_leaf(descriptor):
@@ -78,7 +77,8 @@ class NativeCaller(Machine):
             return self.call_marked(fn, args, kwargs, cont)
         self.call_listed(fn, descriptor, receiver, args, kwargs, cont)
 
-    def call_listed(self, fn: Any, descriptor: Any, receiver: Any, args: Any, kwargs: Any, cont: Any) -> None:
+    def call_listed(self, fn: Any, descriptor: Any, receiver: object, args: Any, kwargs: Any,
+                    cont: Continuation | None) -> None:
         """Run a C callable as its row in the native table says."""
         every = args if descriptor is fn else (receiver, *args)
         if self.run_loop(descriptor, tuple(every), kwargs, cont):
@@ -153,7 +153,8 @@ class NativeCaller(Machine):
                                   or is_a(item, torch.Tensor) for item in value):
             raise Break("SB013", "the order of a set whose members hash by identity")
 
-    def run_loop(self, descriptor: Any, args: tuple[Any, ...], kwargs: Any, cont: Any) -> bool:
+    def run_loop(self, descriptor: object, args: tuple[Any, ...], kwargs: dict[str, Any],
+                 cont: Continuation | None) -> bool:
         """Interpret what a C function does with an iterable that is Python code, or is to be read item by item."""
         planned = polyfills.plan(descriptor, args, kwargs)
         if planned is None:
@@ -164,12 +165,12 @@ class NativeCaller(Machine):
         self.call_own(*planned[1], cont)
         return True
 
-    def call_own(self, function: types.FunctionType, args: tuple[Any, ...], cont: Any) -> None:
+    def call_own(self, function: types.FunctionType, args: tuple[Any, ...], cont: Continuation | None) -> None:
         """Interpret a function of ours, on behalf of an instruction or a C function."""
         self.fresh[id(function)] = function
         self.push(self.frame_for(function, args, None), cont)
 
-    def is_python_iterable(self, value: Any) -> bool:
+    def is_python_iterable(self, value: object) -> bool:
         """Whether running through `value` runs Python code; of no use to who asks for its length first."""
         cls = type(value)
         if cls is types.GeneratorType:
@@ -179,7 +180,7 @@ class NativeCaller(Machine):
         return type(find(self, cls, "__iter__")) is types.FunctionType and find(self, cls, "__len__") is MISSING \
             and find(self, cls, "__length_hint__") is MISSING
 
-    def admit(self, fn: Any, row: Any, args: Any) -> None:
+    def admit(self, fn: Any, row: Any, args: Sequence[Any]) -> None:
         """Default deny: only listed C callables run while tracing."""
         refuse_row(fn, row)
         if type(fn) is types.BuiltinFunctionType and row.obj is not fn and self.heap.is_opaque(fn):
@@ -193,7 +194,7 @@ class NativeCaller(Machine):
             source = CallOf(Pinned(row.depends), tuple([Pinned(name) for name in names]))
             self.heap.guard(source, Kind.FRESH_CALL, row.depends(*names))
 
-    def refuse_copies(self, fn: Any, value: Any) -> None:
+    def refuse_copies(self, fn: Callable[..., Any], value: object) -> None:
         """A method of an iterator from outside: one that has no stand-in of its class would move the user's own.
 
         itertools.tee() copies what has a `__copy__`, as its own iterators do.
@@ -212,7 +213,7 @@ class NativeCaller(Machine):
             if row.compares:
                 note_compared(self.heap, args)
 
-    def expose_for(self, row: Any, values: Any) -> None:
+    def expose_for(self, row: Any, values: Iterable[Any]) -> None:
         cls = row.cls
         if cls is NativeClass.PURE_SHELL and not row.compares:
             return
@@ -228,7 +229,7 @@ class NativeCaller(Machine):
                 if row.compares:
                     symbolic_numbers.specialise_deep(self, held)
 
-    def handed_to_c(self, value: Any) -> Any:
+    def handed_to_c(self, value: object) -> Any:
         """A callable or a generator that C code will run, so that it comes back through the interpreter."""
         return self.walked(value) if type(value) is types.GeneratorType else self.python_callable(value)
 
@@ -242,7 +243,7 @@ class NativeCaller(Machine):
             return callback.invoke
         return value
 
-    def is_called_by_c(self, value: Any) -> bool:
+    def is_called_by_c(self, value: object) -> bool:
         """Whether calling the object runs C code of its class, which the hook does not see."""
         return type(find(self, type(value), "__call__")) is types.WrapperDescriptorType
 
@@ -295,7 +296,7 @@ class NativeCaller(Machine):
         limit = sys.get_int_max_str_digits()
         self.heap.guard(CallOf(Pinned(sys.get_int_max_str_digits)), Kind.FRESH_CALL, limit)
 
-    def native_unhooked(self, fn: Any, args: Any, kwargs: Any = None) -> Any:
+    def native_unhooked(self, fn: Callable[..., Any], args: Any, kwargs: Any = None) -> Any:
         if args:
             if type(args[0]) in UNREAD:
                 _require_read(fn, args[0])
@@ -312,7 +313,7 @@ class NativeCaller(Machine):
             self.refuse_not_rebuilt(result)
         return result
 
-    def refuse_not_rebuilt(self, result: Any) -> None:
+    def refuse_not_rebuilt(self, result: object) -> None:
         """Break at the call that makes a value which an earlier trace could not rebuild."""
         for value in (result, *result) if type(result) is tuple else (result,):
             if type(value) in self.policy.not_rebuilt and id(value) not in self.heap.by_standin:
@@ -329,7 +330,7 @@ class NativeCaller(Machine):
                 raise
             raise Raised(error) from None
 
-    def call_sync(self, fn: Any, args: Any, kwargs: Any = None) -> Any:
+    def call_sync(self, fn: object, args: Iterable[Any], kwargs: object = None) -> Any:
         """Call and wait; a break inside is a break before the instruction that asked."""
         return self.sync(lambda: self.call(fn, args, kwargs))
 
@@ -346,7 +347,7 @@ class NativeCaller(Machine):
             self.heap.guard(tracker.source, Kind.ID, tracker.original)
         return id(tracker.original)
 
-    def intercepted(self, func: types.FunctionType, args: tuple[Any, ...], closure: Any = None) -> Any:
+    def intercepted(self, func: types.FunctionType, args: tuple[Any, ...], closure: object = None) -> Any:
         """The PEP 523 hook: C code entered a Python function while tracing."""
         if torch_leaf(func) or args and type(args[0]) in SYMBOLIC and _of_numbers(func):
             return _hook.RUN_ALL
@@ -390,7 +391,7 @@ class NativeCaller(Machine):
                 self.guard_special_methods(args[0])
         return func
 
-    def guard_special_methods(self, value: Any) -> None:
+    def guard_special_methods(self, value: object) -> None:
         """C code asks an object: what its class has for C code to find, and what it has not, must stay so."""
         cls = type(value)
         if cls not in self.classes.asked and is_mutable_class(cls) and id(cls) not in self.fresh \
@@ -423,11 +424,11 @@ class NativeCaller(Machine):
         return self.run(frame)
 
 
-def find_owner(cls: type, func: Any) -> bool:
+def find_owner(cls: type, func: Callable[..., Any]) -> bool:
     return any(base.__dict__.get(func.__name__) is func for base in cls.__mro__)
 
 
-def _names_of(cls: type, func: Any) -> list[str]:
+def _names_of(cls: type, func: Callable[..., Any]) -> list[str]:
     """The names under which a class has a function that is called something else."""
     return [name for base in cls.__mro__ for name, value in base.__dict__.items() if value is func]
 
@@ -454,7 +455,7 @@ _TORCH = torch.__file__.rpartition("__init__")[0]
 
 
 
-def _require_read(fn: Any, receiver: Any) -> None:
+def _require_read(fn: Callable[..., Any], receiver: object) -> None:
     """A method of a C type works on the object itself, not on what stands for it unread."""
     if type(fn) in (types.MethodDescriptorType, types.WrapperDescriptorType):
         raise unread(receiver, fn.__name__)

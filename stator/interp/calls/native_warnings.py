@@ -7,6 +7,7 @@ of: the trace hears them all, keeps those that are, and guards the setting.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy
@@ -29,7 +30,7 @@ CONVERSIONS = {"__float__": float, "__int__": int, "__index__": int, "__complex_
 _SETTINGS = {"divide by zero": "divide", "overflow": "over", "underflow": "under", "invalid value": "invalid"}
 
 
-def call_heard(vm: VM, fn: Any, args: Any, kwargs: Any) -> Any:
+def call_heard(vm: VM, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Run C code, and note what it warns of."""
     vm.hears_numpy = True
     try:

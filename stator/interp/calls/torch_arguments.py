@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import operator
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy
@@ -41,11 +41,11 @@ class _Taken(BaseException):
 
 
 class _StopAtOnce(TorchDispatchMode):
-    def __torch_dispatch__(self, *call: Any) -> Any:
+    def __torch_dispatch__(self, *call: object) -> Any:
         raise _Taken
 
 
-def takes_indices(fn: Any, args: Any, kwargs: Any) -> bool:
+def takes_indices(fn: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
     """Whether torch reads these arguments, an _Index among them, as numbers; nothing is computed."""
     try:
         with torch._C.DisableTorchFunction(), _StopAtOnce():
@@ -66,7 +66,7 @@ def plain_arguments(vm: VM, fn: Any, args: Any, kwargs: Any) -> tuple[tuple[Any,
         return (*found, *args[2:]), kwargs
     asked: list[Any] = []
 
-    def posed(value: Any) -> Any:
+    def posed(value: object) -> Any:
         asked.append(value)
         return _Index()
 

@@ -23,7 +23,7 @@ class ToTarget(Continuation):
     def __init__(self, target: int) -> None:
         self.target = target
 
-    def yielded(self, vm: VM, frame: Frame, value: Any) -> None:
+    def yielded(self, vm: VM, frame: Frame, value: object) -> None:
         frame.stack.append(value)
 
 
@@ -42,7 +42,7 @@ class ForCall(ToTarget):
 
     __slots__ = ()
 
-    def returned(self, vm: VM, frame: Frame, value: Any) -> None:
+    def returned(self, vm: VM, frame: Frame, value: object) -> None:
         frame.stack.append(value)
 
     def raised(self, vm: VM, frame: Frame, exc: BaseException) -> bool:
@@ -59,13 +59,13 @@ class NextCall(Continuation):
     __slots__ = ("cont", "default", "has_default")
     resumes, plain, held = True, ("has_default",), ("default",)
 
-    def __init__(self, cont: Any, default: Any = None, has_default: bool = False) -> None:
+    def __init__(self, cont: Continuation | None, default: object = None, has_default: bool = False) -> None:
         self.cont, self.default, self.has_default = cont, default, has_default
 
-    def yielded(self, vm: VM, frame: Frame, value: Any) -> None:
+    def yielded(self, vm: VM, frame: Frame, value: object) -> None:
         vm.give(value, self.cont)
 
-    def returned(self, vm: VM, frame: Frame, value: Any) -> None:
+    def returned(self, vm: VM, frame: Frame, value: object) -> None:
         if self.has_default:
             return vm.give(self.default, self.cont)
         error = StopIteration() if value is None else StopIteration(value)
@@ -80,13 +80,13 @@ class CloseCall(Continuation):
     __slots__ = ("cont",)
     resumes = True
 
-    def __init__(self, cont: Any) -> None:
+    def __init__(self, cont: Continuation | None) -> None:
         self.cont = cont
 
-    def yielded(self, vm: VM, frame: Frame, value: Any) -> None:
+    def yielded(self, vm: VM, frame: Frame, value: object) -> None:
         raise Raised(RuntimeError("generator ignored GeneratorExit"))
 
-    def returned(self, vm: VM, frame: Frame, value: Any) -> None:
+    def returned(self, vm: VM, frame: Frame, value: object) -> None:
         vm.give(None, self.cont)
 
     def raised(self, vm: VM, frame: Frame, exc: BaseException) -> bool:
@@ -101,7 +101,7 @@ class SendNext(ToTarget):
 
     __slots__ = ()
 
-    def returned(self, vm: VM, frame: Frame, value: Any) -> None:
+    def returned(self, vm: VM, frame: Frame, value: object) -> None:
         end_delegation(frame, value, self.target)
 
     def raised(self, vm: VM, frame: Frame, exc: BaseException) -> bool:
@@ -111,7 +111,7 @@ class SendNext(ToTarget):
         return True
 
 
-def end_delegation(frame: Frame, value: Any, target: int) -> None:
+def end_delegation(frame: Frame, value: object, target: int) -> None:
     """`value` is what a `yield from` or an `await` comes to; END_SEND, where there is one, drops the delegate."""
     if not SEND_KEEPS:
         frame.stack.pop()
@@ -124,7 +124,7 @@ class SendCall(SendNext):
 
     __slots__ = ()
 
-    def returned(self, vm: VM, frame: Frame, value: Any) -> None:
+    def returned(self, vm: VM, frame: Frame, value: object) -> None:
         frame.stack.append(value)
 
 
@@ -198,7 +198,7 @@ def chain_thrown(vm: VM, exc: BaseException) -> None:
         vm.set_context(exc)
 
 
-def close(vm: VM, body: Suspended, cont: Any) -> None:
+def close(vm: VM, body: Suspended, cont: Continuation | None) -> None:
     """`close()` of an interpreted generator."""
     if body.done or not body.started:
         body.done, body.frame = True, None
@@ -215,11 +215,12 @@ class RaiseAfter(Continuation):
     def __init__(self, exc: BaseException) -> None:
         self.exc = exc
 
-    def returned(self, vm: VM, frame: Frame, value: Any) -> None:
+    def returned(self, vm: VM, frame: Frame, value: object) -> None:
         raise Raised(vm.set_context(self.exc))
 
 
-def _throw_into_delegate(vm: VM, body: Suspended, frame: Frame, delegate: Any, exc: BaseException, cont: Any) -> None:
+def _throw_into_delegate(vm: VM, body: Suspended, frame: Frame, delegate: object, exc: BaseException,
+                         cont: Continuation | None) -> None:
     body.enter(vm, cont)
     frame.stack.append(None)
     send_index = next(i for i in range(frame.ip, -1, -1) if frame.unit.instructions[i].opname == "SEND")
@@ -256,11 +257,11 @@ class Redelegated(Continuation):
     def __init__(self, send_index: int, target: int) -> None:
         self.send_index, self.target = send_index, target
 
-    def yielded(self, vm: VM, frame: Frame, value: Any) -> None:
+    def yielded(self, vm: VM, frame: Frame, value: object) -> None:
         frame.stack[-1] = value
         frame.ip = self.send_index + 1  # on to the YIELD_VALUE
 
-    def returned(self, vm: VM, frame: Frame, value: Any) -> None:
+    def returned(self, vm: VM, frame: Frame, value: object) -> None:
         frame.stack.pop()
         end_delegation(frame, value, self.target)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from stator import _hook
 from stator.host.value_kinds import is_a
-from stator.interp.frame import ExcState, Finished, Frame
+from stator.interp.frame import Continuation, ExcState, Finished, Frame
 from stator.interp.services import VM
 
 GENERATOR, COROUTINE, ITERABLE_COROUTINE, ASYNC_GENERATOR = 0x20, 0x80, 0x100, 0x200
@@ -60,7 +60,7 @@ class Suspended:
         """What a suspended body waits for (`gi_yieldfrom`, `cr_await`), or None."""
         return None if self.frame is None or self.running or not self.started else delegate_of(self.frame)
 
-    def enter(self, vm: VM, cont: Any) -> Frame:
+    def enter(self, vm: VM, cont: Continuation | None) -> Frame:
         frame = self.frame
         assert frame is not None
         self.running = self.started = self.entered = True
@@ -77,7 +77,7 @@ class Suspended:
         vm.exc_state, self.saved = self.saved, None
         self.exc_state.previous = None
 
-    def yielded(self, vm: VM, value: Any) -> None:
+    def yielded(self, vm: VM, value: object) -> None:
         frame = self.frame
         assert frame is not None
         self.suspend(vm)
@@ -91,7 +91,7 @@ class Suspended:
         finally:
             self.alive = None  # a temporary nobody else holds is closed now, after its value was taken
 
-    def finished(self, vm: VM, value: Any) -> None:
+    def finished(self, vm: VM, value: object) -> None:
         frame = self.frame
         assert frame is not None
         self.suspend(vm)

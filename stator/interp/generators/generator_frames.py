@@ -54,7 +54,7 @@ class Standing:
         return (id(self.code), id(self.namespace), self.index, self.slots, self.kinds, self.started)
 
 
-def standing(generator: Any) -> Standing | None:
+def standing(generator: object) -> Standing | None:
     """Where a generator waits; None while it runs and when it is over."""
     if type(generator) not in RESUMABLE:
         return None
@@ -82,17 +82,17 @@ def standing(generator: Any) -> Standing | None:
     return Standing(code, namespace, index, slots, tuple(kinds), tuple(values), state != _CREATED)
 
 
-def is_over(generator: Any) -> bool:
+def is_over(generator: object) -> bool:
     return _hook.generator_read(generator, _NOTHING)[0] == _OVER
 
 
-def standing_key(generator: Any) -> tuple[Any, ...] | None:
+def standing_key(generator: object) -> tuple[Any, ...] | None:
     """A pure reader for guards: where a generator waits, or that it is over."""
     found = standing(generator)
     return found.key if found is not None else ("over",) if is_over(generator) else None
 
 
-def standing_values(generator: Any) -> tuple[Any, ...]:
+def standing_values(generator: object) -> tuple[Any, ...]:
     """A pure reader for guards and residuals: the values of a waiting generator's frame."""
     found = standing(generator)
     return () if found is None else found.values
@@ -114,7 +114,7 @@ def new_generator(code: types.CodeType, namespace: dict[str, Any], name: str, qu
         _hook.resume(token)
 
 
-def stand(generator: Any, index: int, slots: tuple[int, ...], kinds: tuple[str, ...], values: tuple[Any, ...],
+def stand(generator: object, index: int, slots: tuple[int, ...], kinds: tuple[str, ...], values: tuple[Any, ...],
           started: bool) -> None:
     """Make a generator wait at `index` of its code."""
     unit = decode(code_of(generator))
@@ -134,12 +134,12 @@ def stand(generator: Any, index: int, slots: tuple[int, ...], kinds: tuple[str, 
     _hook.generator_write(generator, _SUSPENDED if started else _CREATED, position, tuple(places), handled, _NOTHING)
 
 
-def mark_running(generator: Any) -> Any:
+def mark_running(generator: object) -> Any:
     """The generator's frame is resumed somewhere else: to everybody who looks, it runs."""
     return _empty(generator, _RUNNING)
 
 
-def finish(generator: Any) -> Any:
+def finish(generator: object) -> object:
     """The body ran to its end somewhere else; the generator itself is over now."""
     if type(generator) is types.AsyncGeneratorType:
         closing = _empty(generator, _CREATED).aclose()
@@ -152,14 +152,14 @@ def finish(generator: Any) -> Any:
     return generator
 
 
-def finish_running(generator: Any) -> None:
+def finish_running(generator: object) -> None:
     """The same, where the body was resumed somewhere else and an error has left it."""
     kind = "gi" if type(generator) is types.GeneratorType else "cr" if type(generator) is types.CoroutineType else "ag"
     if getattr(generator, f"{kind}_running"):
         finish(generator)
 
 
-def _empty(generator: Any, state: int) -> Any:
+def _empty(generator: object, state: int) -> Any:
     unit = decode(code_of(generator))
     first = next(i for i in unit.instructions if i.opname == "RETURN_GENERATOR").offset // 2 + 1
     _hook.generator_write(generator, state, first, (_NOTHING,) * unit.nlocalsplus, None, _NOTHING)
@@ -236,7 +236,7 @@ def fill_body(body: Suspended, frame: Frame) -> None:
     body.exc_state.value = handled_in(frame)
 
 
-def owned_generator(vm: VM, generator: Any) -> Any:
+def owned_generator(vm: VM, generator: object) -> Any:
     """A stand-in for a generator that only the suspended frames hold: they drop it, and that closes it."""
     tracker = vm.heap.by_standin[id(generator)]
     body = vm.generators.get(id(generator)) or adopted_body(vm, tracker)  # the latter runs: its frame comes later
@@ -244,7 +244,7 @@ def owned_generator(vm: VM, generator: Any) -> Any:
     return stand_in_generator(vm, body, generator) if made is generator else made
 
 
-def walked_generator(vm: VM, generator: Any) -> Any:
+def walked_generator(vm: VM, generator: object) -> Any:
     """A stand-in for a generator from outside that C code will run through; it lives as long as the trace."""
     tracker = vm.heap.by_standin.get(id(generator))
     if tracker is None or tracker.original is not generator:
@@ -293,5 +293,5 @@ def remade_frame(vm: VM, code: types.CodeType, namespace: dict[str, Any], index:
     return frame
 
 
-def forced(value: Any) -> Any:
+def forced(value: object) -> Any:
     return value.force() if type(value) is Box else value

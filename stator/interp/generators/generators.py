@@ -35,7 +35,7 @@ class _Raw:
         return (yield self.value)
 
 
-def step(vm: VM, body: Suspended, value: Any, exc: BaseException | None) -> tuple[bool, Any]:
+def step(vm: VM, body: Suspended, value: object, exc: BaseException | None) -> tuple[bool, Any]:
     """Resume from C code: a nested loop, until the next yield.  (yielded?, value)"""
     def begin() -> None:
         if exc is None:
@@ -51,10 +51,10 @@ class Nested(Continuation):
 
     __slots__ = ()
 
-    def yielded(self, vm: VM, frame: Frame, value: Any) -> None:
+    def yielded(self, vm: VM, frame: Frame, value: object) -> None:
         raise Finished(value, yielded=True)
 
-    def returned(self, vm: VM, frame: Frame, value: Any) -> None:
+    def returned(self, vm: VM, frame: Frame, value: object) -> None:
         raise Finished(value)
 
 
@@ -158,7 +158,7 @@ def make_generator(vm: VM, frame: Frame) -> Any:
     return made
 
 
-def bind_body(vm: VM, made: Any, body: Suspended) -> None:
+def bind_body(vm: VM, made: object, body: Suspended) -> None:
     """`made` is what the program holds of `body`."""
     key = id(made)
     vm.generators[key] = body

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from stator.host.value_kinds import name_in_errors
 from stator.interp.frame import Continuation, Frame, Raised
 from stator.interp.lookup import MISSING, find
@@ -23,10 +21,10 @@ class IteratorOf(Continuation):
     __slots__ = ("cont",)
     resumes = True
 
-    def __init__(self, cont: Any) -> None:
+    def __init__(self, cont: Continuation | None) -> None:
         self.cont = cont
 
-    def returned(self, vm: VM, frame: Frame, value: Any) -> None:
+    def returned(self, vm: VM, frame: Frame, value: object) -> None:
         cls = type(value)
         if cls not in UNREAD and not is_iterator(cls) and not is_overlaid_iterator(vm, cls):
             raise Raised(TypeError(f"iter() returned non-iterator of type '{name_in_errors(python_type(value))}'"))

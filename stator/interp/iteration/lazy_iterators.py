@@ -29,7 +29,7 @@ C_ITERATORS: frozenset[type] = frozenset({
 _VIEWS = frozenset({type({}.values()), type({}.items())})
 
 
-def containers_behind(value: Any) -> Iterator[Any]:
+def containers_behind(value: object) -> Iterator[Any]:
     """The containers that a C iterator, and the C iterators behind it, hold on to; nothing for any other value."""
     pending, seen = [value] if type(value) in C_ITERATORS else [], set()
     while pending:

@@ -31,7 +31,7 @@ class Again(Continuation):
     def __init__(self, above: int = 0) -> None:
         self.above = above  # how many places of the stack are over it
 
-    def returned(self, vm: VM, frame: Frame, value: Any) -> None:
+    def returned(self, vm: VM, frame: Frame, value: object) -> None:
         frame.stack.insert(len(frame.stack) - self.above, value)
         frame.ip -= 1
 
@@ -120,13 +120,14 @@ def reduced(iterable: Iterable[Any], function: Any, value: Any, nothing: Any, re
     return refuse(function, []) if value is nothing else value
 
 
-def each_given(iterable: Iterable[Any], function: Any, target: Any) -> None:
+def each_given(iterable: Iterable[Any], function: Callable[..., Any], target: object) -> None:
     """list.extend is list.append of each; set.update is set.add."""
     for item in iterable:
         function(target, item)
 
 
-def in_dict(iterable: Iterable[Any], target: dict[Any, Any], kind: Any, sequences: Any, count: Any, update: Any) -> Any:
+def in_dict(iterable: Iterable[Any], target: dict[Any, Any], kind: Any, sequences: Any, count: Any,
+            update: Any) -> dict[Any, Any]:
     """Pairs as dict() takes them; one that is none is shown to dict.update at its place, which says what is wrong."""
     seen: list[Any] = []
     for pair in iterable:
@@ -148,7 +149,7 @@ def updated(iterable: Iterable[Any], target: Any, kind: Any, sequences: Any, cou
         seen += (pair,)
 
 
-def contained(iterable: Iterable[Any], wanted: Any, found: bool, start: Any, refused: Any, text: str) -> bool:
+def contained(iterable: Iterable[Any], wanted: object, found: bool, start: Any, refused: Any, text: str) -> bool:
     """`in`: C code replaces a TypeError of `__iter__`."""
     iterator = None
     try:
@@ -175,7 +176,7 @@ def joined(iterable: Iterable[Any], separator: str, join: Any, start: Any, refus
     return join(separator, [item for item in iterator])  # type: ignore[no-any-return]  # noqa: C416
 
 
-def looked_at(value: Any) -> Any:
+def looked_at(value: object) -> object:
     """The value; the interpreter's rule for this function shows what it holds to C code first."""
     return value
 
@@ -197,33 +198,33 @@ Plan = tuple[Callable[..., Any], tuple[Any, ...]]
 _PAIRS = (type, frozenset({list, tuple}), len, dict.update)
 
 
-def plan(descriptor: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> tuple[int, Plan] | None:
+def plan(descriptor: object, args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> tuple[int, Plan] | None:
     """Which argument a call runs through, and the loop that does the same; None where there is none."""
     planner = _PLANNERS.get(id(descriptor))
     return None if planner is None else planner(descriptor, args, kwargs or {})
 
 
-def _only(function: Callable[..., Any]) -> Any:
+def _only(function: Callable[..., Any]) -> Callable[..., Any] | None:
     return lambda descriptor, args, kwargs: (0, (function, args)) if len(args) == 1 and not kwargs else None
 
 
-def _taken_first(at: int = 0, keywords: tuple[str, ...] = ()) -> Any:
-    def planner(descriptor: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _taken_first(at: int = 0, keywords: tuple[str, ...] = ()) -> Callable[..., Any]:
+    def planner(descriptor: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if len(args) <= at or any(name not in keywords for name in kwargs):
             return None
         return at, (given_list, (args[at], descriptor, args[:at], args[at + 1:], kwargs))
     return planner
 
 
-def _sum(descriptor: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _sum(descriptor: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     start = args[1] if len(args) == 2 else kwargs.get("start", 0)
     if len(args) + len(kwargs) > 2 or not args or set(kwargs) - {"start"} or type(start) in (str, bytes, bytearray):
         return None
     return 0, (summed, (args[0], start, type, _NUMBERS, sum))
 
 
-def _extreme(function: Callable[..., Any]) -> Any:
-    def planner(descriptor: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _extreme(function: Callable[..., Any]) -> Callable[..., Any]:
+    def planner(descriptor: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if len(args) != 1 or set(kwargs) - {"key", "default"}:
             return None
         default = kwargs.get("default", _NOTHING)
@@ -231,30 +232,30 @@ def _extreme(function: Callable[..., Any]) -> Any:
     return planner
 
 
-def _reduce(descriptor: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _reduce(descriptor: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if len(args) not in (2, 3) or kwargs:
         return None
     return 1, (reduced, (args[1], args[0], args[2] if len(args) == 3 else _NOTHING, _NOTHING, descriptor))
 
 
-def _each(function: Any) -> Any:
+def _each(function: Callable[..., Any]) -> Callable[..., Any] | None:
     return lambda descriptor, args, kwargs: \
         (1, (each_given, (args[1], function, args[0]))) if len(args) == 2 and not kwargs else None
 
 
-def _join(descriptor: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _join(descriptor: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return (1, (joined, (args[1], args[0], descriptor, iter, TypeError))) if len(args) == 2 and not kwargs else None
 
 
-def _dict(descriptor: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _dict(descriptor: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return (0, (in_dict, (args[0], {}, *_PAIRS))) if len(args) == 1 and not kwargs else None
 
 
-def _dict_update(descriptor: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _dict_update(descriptor: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return (1, (updated, (args[1], args[0], *_PAIRS))) if len(args) == 2 and not kwargs else None
 
 
-def _count(descriptor: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _count(descriptor: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return (1, (counted, (args[1], args[0]))) if len(args) == 2 and not kwargs else None
 
 

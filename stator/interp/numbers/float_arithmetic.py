@@ -32,7 +32,7 @@ def boxed(vm: VM, value: Any) -> Any:
     return vm.torch_call(torch.mul, (one, value), None)
 
 
-def promise(vm: VM, compare: Any, value: Any, bound: float, error: Exception) -> None:
+def promise(vm: VM, compare: object, value: object, bound: float, error: Exception) -> None:
     """The graph asserts `compare(value, bound)`; where that fails, the program raises `error`."""
     # Asked as a number, it would become a guard; and of numbers that only the graph knows, Inductor (torch 2.11) drops
     # assertions about floats.
@@ -46,7 +46,7 @@ def promise_of(vm: VM, compare: Any, tensor: Any, bound: float, error: Exception
     vm.torch_call(torch.ops.aten._assert_async.msg, (held, text), None)
 
 
-def quotient(vm: VM, dividend: Any, divisor: Any) -> Any:
+def quotient(vm: VM, dividend: object, divisor: Any) -> Any:
     """A division by a float that may come to be zero; MISSING where it is zero now."""
     if not is_unbacked(divisor) and divisor.node.hint == 0:
         return MISSING
@@ -89,7 +89,7 @@ def zero_times(vm: VM, value: Any, zero: Any) -> Any:
     return vm.torch_call(torch.mul, (boxed(vm, value), zero), None)
 
 
-def _may(base: Any, exponent: Any) -> bool:
+def _may(base: Any, exponent: object) -> bool:
     """Whether the power is an ordinary one now (of an unknown base: is taken to be)."""
     hint = None if is_unbacked(base) else base.node.hint
     return hint is None or hint > 0

@@ -48,7 +48,7 @@ def _terms(argument: Any) -> sympy.Expr:
     return sympy.Float(argument) if type(argument) is float else sympy.Integer(argument)
 
 
-def _size_of_parts(spelled: Any, terms: list[sympy.Expr]) -> int:
+def _size_of_parts(spelled: object, terms: list[sympy.Expr]) -> int:
     return sum(_size(term) for term in terms if spelled is not FLOAT_MUL or term != -1)
 
 

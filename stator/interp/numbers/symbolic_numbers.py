@@ -13,11 +13,13 @@ import gc
 import math
 import operator
 import types
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
+from stator.guards.guard import Missing
 from stator.heap.box import Box
 from stator.heap.pure_readers import mapping_behind
 from stator.heap.raw_access import instance_dict
@@ -58,7 +60,7 @@ def attempt(function: Any, *values: Any) -> Any:
         raise Raised(error) from None
 
 
-def arithmetic(vm: VM, function: Any, *values: Any) -> Any:
+def arithmetic(vm: VM, function: Callable[..., Any], *values: object) -> Any:
     if function in (operator.truediv, operator.itruediv) and type(values[1]) is torch.SymFloat \
             and vm.recorder.scope.data_dependent:
         result = quotient(vm, *values)
@@ -89,7 +91,7 @@ def binary(vm: VM, function: Any, left: Any, right: Any) -> Any:
     return MISSING
 
 
-def _product_with_zero(vm: VM, left: Any, right: Any) -> Any:
+def _product_with_zero(vm: VM, left: object, right: object) -> Any:
     if type(left) not in SYMBOLIC:
         left, right = right, left
     if type(left) is torch.SymFloat and is_unbacked(left) and type(right) in (int, float) and right == 0:
@@ -113,13 +115,13 @@ def compare(vm: VM, function: Any, left: Any, right: Any) -> Any:
     return MISSING
 
 
-def truth(vm: VM, value: Any) -> bool:
+def truth(vm: VM, value: object) -> bool:
     if type(value) is torch.SymBool:
         return specialise(value, "a branch on a number")
     return specialise(attempt(operator.ne, value, 0), "a branch on a number")
 
 
-def as_bool(vm: VM, value: Any) -> Any:
+def as_bool(vm: VM, value: object) -> Any:
     """bool(n), which need not be known yet."""
     return value if type(value) is torch.SymBool else attempt(operator.ne, value, 0)
 
@@ -142,7 +144,7 @@ def index_of(vm: VM, tensor: FakeTensor) -> Any:
 # ---------------------------------------------------------------------- indexing
 
 
-def index_key(vm: VM, obj: Any, key: Any) -> Any:
+def index_key(vm: VM, obj: object, key: object) -> Any:
     """What a C container is indexed with: numbers."""
     cls = type(obj)
     if cls in _C_SEQUENCES or cls is torch.Size:
@@ -237,7 +239,7 @@ def _alike(value: Any, parts: list[Any]) -> Any:
     return made
 
 
-def _reaches_symbol(values: Any, shown: bool = True) -> bool:
+def _reaches_symbol(values: Iterable[Any], shown: bool = True) -> bool:
     pending, seen = list(values), set()
     while pending:
         value = pending.pop()
@@ -281,7 +283,7 @@ _KNOWN_CLASSES: dict[type, Any] = {
 # ---------------------------------------------------------------------- calls of C functions
 
 
-def concern(vm: VM, values: Any, kwargs: Any, shown: bool = False) -> bool:
+def concern(vm: VM, values: Any, kwargs: dict[str, Any] | None, shown: bool = False) -> bool:
     """Whether a call of a C function has to do with symbols, or with a tensor where a number is wanted.
 
     `shown`: the function makes text of what it gets, and of what views of dicts show.
@@ -297,7 +299,7 @@ def reaches_symbol(values: Any, kwargs: Any, shown: bool = False) -> bool:
     return _reaches_symbol(values, shown) or bool(kwargs) and _reaches_symbol(kwargs.values(), shown)
 
 
-def call(vm: VM, function: Any, values: Any, kwargs: Any) -> Any:
+def call(vm: VM, function: object, values: object, kwargs: dict[str, Any] | None) -> Any:
     """The call done on symbols; MISSING where C code needs the numbers."""
     handler = _CALLS.get(id(function))
     if handler is None or kwargs:
@@ -305,7 +307,7 @@ def call(vm: VM, function: Any, values: Any, kwargs: Any) -> Any:
     return handler(vm, values)
 
 
-def arguments(vm: VM, row: Any, function: Any, values: Any, kwargs: Any) -> tuple[Any, Any]:
+def arguments(vm: VM, row: Any, function: Any, values: Any, kwargs: dict[str, Any]) -> tuple[Any, Any]:
     """The arguments with a number wherever the C function may look at one."""
     if row.takes_key and len(values) > 1:
         values = (values[0], specialise_deep(vm, values[1]), *values[2:])
@@ -361,17 +363,17 @@ def _to_float(vm: VM, values: Any) -> Any:
     return arithmetic(vm, torch.sym_float, value) if type(value) in SYMBOLIC else attempt(float, value)
 
 
-def _to_index(vm: VM, values: Any) -> Any:
+def _to_index(vm: VM, values: Sequence[Any]) -> Any:
     value = index_of(vm, values[0]) if type(values[0]) is FakeTensor else values[0]
     return as_integer(value) if type(value) in (torch.SymInt, torch.SymBool) else MISSING
 
 
-def _absolute(vm: VM, values: Any) -> Any:
+def _absolute(vm: VM, values: Sequence[Any]) -> Any:
     value = values[0]
     return arithmetic(vm, operator.abs, as_integer(value)) if type(value) in SYMBOLIC else MISSING
 
 
-def _extreme(function: Any) -> Any:
+def _extreme(function: Callable[..., Any]) -> Callable[..., Any]:
     def handler(vm: VM, values: Any) -> Any:
         items = list(values) if len(values) != 1 else vm.collect(values[0])
         kinds = {python_type(item) for item in items}
@@ -384,19 +386,19 @@ def _extreme(function: Any) -> Any:
     return handler
 
 
-def _sum(vm: VM, values: Any) -> Any:
+def _sum(vm: VM, values: Sequence[Any]) -> Any:
     if type(values[0]) not in SEQUENCES or not any(type(item) in SYMBOLIC for item in values[0]):
         return MISSING
     return _fold(vm, operator.add, values[0], values[1] if len(values) > 1 else 0)
 
 
-def _product(vm: VM, values: Any) -> Any:
+def _product(vm: VM, values: Sequence[Any]) -> Any:
     if len(values) != 1 or type(values[0]) not in SEQUENCES or not any(type(i) in SYMBOLIC for i in values[0]):
         return MISSING
     return _fold(vm, operator.mul, values[0], 1)
 
 
-def _fold(vm: VM, function: Any, items: Any, start: Any) -> Any:
+def _fold(vm: VM, function: Callable[..., Any], items: Sequence[Any], start: object) -> object:
     if any(type(item) not in _NUMBERS for item in items) or type(start) not in _NUMBERS:
         return MISSING
     result = start
@@ -405,7 +407,7 @@ def _fold(vm: VM, function: Any, items: Any, start: Any) -> Any:
     return result
 
 
-def _rounding(function: Any) -> Any:
+def _rounding(function: Callable[..., Any]) -> Callable[..., Any]:
     def handler(vm: VM, values: Any) -> Any:
         value = values[0]
         if len(values) != 1 or type(value) not in SYMBOLIC:
@@ -414,13 +416,13 @@ def _rounding(function: Any) -> Any:
     return handler
 
 
-def _divmod(vm: VM, values: Any) -> Any:
+def _divmod(vm: VM, values: Sequence[Any]) -> Any:
     if any(type(value) not in _NUMBERS for value in values):
         return MISSING
     return arithmetic(vm, operator.floordiv, *values), arithmetic(vm, operator.mod, *values)
 
 
-def _power(vm: VM, values: Any) -> Any:
+def _power(vm: VM, values: Sequence[Any]) -> Any:
     return arithmetic(vm, operator.pow, *values) if len(values) == 2 and all(type(v) in _NUMBERS for v in values) \
         else MISSING
 
@@ -432,7 +434,7 @@ def _square_root(vm: VM, values: Any) -> Any:
     return arithmetic(vm, torch.sym_sqrt if hasattr(torch, "sym_sqrt") else torch._sym_sqrt, value)
 
 
-def _trigonometric(function: Any) -> Any:
+def _trigonometric(function: Callable[..., Any]) -> Callable[..., Any]:
     """A function of all real numbers, as torch's symbols have it."""
     def handler(vm: VM, values: Any) -> Any:
         if len(values) != 1 or type(values[0]) not in (torch.SymInt, torch.SymFloat):
@@ -441,9 +443,9 @@ def _trigonometric(function: Any) -> Any:
     return handler
 
 
-def _bisect(left: bool) -> Any:
+def _bisect(left: bool) -> Callable[..., Any]:
     """Where a number belongs among sorted numbers: between which two of them it lies is all that is guarded."""
-    def handler(vm: VM, values: Any) -> Any:
+    def handler(vm: VM, values: Any) -> Missing | int:
         if len(values) != 2 or type(values[0]) not in SEQUENCES or type(values[1]) not in _NUMBERS:
             return MISSING
         vm.heap.expose(values[0])

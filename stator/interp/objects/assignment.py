@@ -7,6 +7,7 @@ import functools
 import sys
 import threading
 import types
+from collections.abc import Mapping
 from typing import Any
 
 import numpy
@@ -45,7 +46,7 @@ class Discard(Continuation):
     __slots__ = ()
     resumes = True
 
-    def returned(self, vm: VM, frame: Frame, value: Any) -> None:
+    def returned(self, vm: VM, frame: Frame, value: object) -> None:
         pass
 
 
@@ -55,17 +56,17 @@ class GiveNone(Continuation):
     __slots__ = ("cont",)
     resumes = True
 
-    def __init__(self, cont: Any) -> None:
+    def __init__(self, cont: Continuation | None) -> None:
         self.cont = cont
 
-    def returned(self, vm: VM, frame: Frame, value: Any) -> None:
+    def returned(self, vm: VM, frame: Frame, value: object) -> None:
         vm.give(None, self.cont)
 
 
 DISCARD = Discard()
 
 
-def store_attr(vm: VM, obj: Any, name: str, value: Any, cont: Any = DISCARD) -> None:
+def store_attr(vm: VM, obj: object, name: str, value: object, cont: Continuation | None = DISCARD) -> None:
     cls = type(obj)
     if cls is FakeTensor:
         return store_tensor_attr(vm, obj, name, value, cont)
@@ -80,7 +81,7 @@ def store_attr(vm: VM, obj: Any, name: str, value: Any, cont: Any = DISCARD) -> 
     store_generic(vm, obj, name, value, cont)
 
 
-def write_through_c(vm: VM, local: Any, name: str, value: Any, cont: Any) -> None:
+def write_through_c(vm: VM, local: object, name: str, value: object, cont: Continuation | None) -> None:
     """An attribute of a threading.local goes to this thread's dict.  MISSING deletes it."""
     if find(vm, threading.local, name) is not MISSING:
         raise Break("SB006", f"assignment to attribute {name!r} of a threading.local")
@@ -125,7 +126,7 @@ def descriptor_of_module(vm: VM, cls: type, name: str) -> Any:
     return descr if descr is not MISSING and sets_attribute(vm, descr) else MISSING
 
 
-def writable_dict(vm: VM, obj: Any, name: str, descr: Any) -> dict[str, Any]:
+def writable_dict(vm: VM, obj: object, name: str, descr: object) -> dict[str, Any]:
     vm.heap.note_write(obj)
     if type(obj) is collections.OrderedDict:
         box_attributes(vm.heap, obj)
@@ -174,7 +175,7 @@ def set_descriptor(vm: VM, descr: Any, obj: Any, name: str, value: Any, cont: An
     call_special(vm, setter, vm.adopt_entry(descr, type(obj)), (obj, value), cont)
 
 
-def give_dict(vm: VM, descr: Any, obj: Any, namespace: Any, cont: Any) -> None:
+def give_dict(vm: VM, descr: Any, obj: Any, namespace: Mapping[str, Any], cont: Continuation | None) -> None:
     """`obj.__dict__ = namespace`: from now on the attributes of an object of the trace are the items of that dict."""
     refuse_another_dict(vm, obj)
     vm.native(descr.__set__, (obj, namespace))
@@ -182,7 +183,7 @@ def give_dict(vm: VM, descr: Any, obj: Any, namespace: Any, cont: Any) -> None:
     vm.give(None, cont)
 
 
-def refuse_another_dict(vm: VM, obj: Any) -> None:
+def refuse_another_dict(vm: VM, obj: object) -> None:
     """Others may hold the dict that an object from outside has now; that of an object of the trace is let go."""
     if vm.heap.tracker_of(obj) is not None or is_outside(vm, obj) or is_a(obj, _MADE_WITH_THEIR_DICT):
         raise Break("SB006", f"another __dict__ for a {type(obj).__name__}")
@@ -192,7 +193,7 @@ def refuse_another_dict(vm: VM, obj: Any) -> None:
 _MADE_WITH_THEIR_DICT = (types.FunctionType, BaseException, types.SimpleNamespace, functools.partial)
 
 
-def is_named_so(vm: VM, obj: Any, name: str, value: Any) -> bool:
+def is_named_so(vm: VM, obj: object, name: str, value: object) -> bool:
     """Whether an outside function has that very name already: then the assignment is nothing but a fact."""
     if type(obj) is not types.FunctionType or name not in ("__name__", "__qualname__") or id(obj) in vm.fresh \
             or type(value) is not str or getattr(obj, name) is not value:
@@ -201,7 +202,7 @@ def is_named_so(vm: VM, obj: Any, name: str, value: Any) -> bool:
     return True
 
 
-def refuse_the_users_own(vm: VM, obj: Any, what: str) -> None:
+def refuse_the_users_own(vm: VM, obj: object, what: str) -> None:
     """An object that stands for itself is not written to while tracing."""
     tracker = vm.heap.by_standin.get(id(obj))
     if type(obj) is numpy.ndarray or (tracker is None and is_outside(vm, obj)) \
@@ -216,7 +217,7 @@ def overlay_of(vm: VM, cls: type) -> dict[str, Any]:
     return vm.classes.overlays.setdefault(cls, {})
 
 
-def store_on_class(vm: VM, cls: type, name: str, value: Any, cont: Any) -> None:
+def store_on_class(vm: VM, cls: type, name: str, value: object, cont: Continuation | None) -> None:
     require_mutable_class(cls, name)
     meta_descr = find(vm, type(cls), name)
     if meta_descr is not MISSING and sets_attribute(vm, meta_descr):
@@ -242,7 +243,8 @@ def require_mutable_class(cls: type, name: str) -> None:
         raise Raised(TypeError(f"cannot set {name!r} attribute of immutable type {cls.__name__!r}"))
 
 
-def store_tensor_attr(vm: VM, fake: Any, name: str, value: Any, cont: Any, raw: bool = False) -> None:
+def store_tensor_attr(vm: VM, fake: FakeTensor, name: str, value: object, cont: Continuation | None,
+                      raw: bool = False) -> None:
     """`raw`: as object.__setattr__ does, past a `__setattr__` of the class."""
     if vm.modes.active:
         raise Break("SB006", f"assignment to the attribute {name!r} of a tensor while a mode sees every operation")
@@ -266,7 +268,7 @@ def store_tensor_attr(vm: VM, fake: Any, name: str, value: Any, cont: Any, raw: 
     vm.give(None, cont)
 
 
-def delete_tensor_attr(vm: VM, fake: Any, name: str, cont: Any) -> None:
+def delete_tensor_attr(vm: VM, fake: FakeTensor, name: str, cont: Continuation | None) -> None:
     """What the trace itself has put there."""
     own, tracker = vm.tensors.attributes.get(id(fake), {}), vm.heap.by_standin.get(id(fake))
     if name not in own or tracker is not None and name in (tracker.initial_dict or {}):
@@ -277,7 +279,7 @@ def delete_tensor_attr(vm: VM, fake: Any, name: str, cont: Any) -> None:
     vm.give(None, cont)
 
 
-def delete_attr(vm: VM, obj: Any, name: str, cont: Any = DISCARD) -> None:
+def delete_attr(vm: VM, obj: object, name: str, cont: Continuation | None = DISCARD) -> None:
     if type(obj) is FakeTensor:
         if (own := own_method(vm, obj, "__delattr__")) is not None:
             return call_special(vm, own, obj, (name,), cont)
@@ -365,7 +367,7 @@ def delete_descriptor(vm: VM, descr: Any, obj: Any, name: str, cont: Any) -> Non
     call_special(vm, deleter, vm.adopt_entry(descr, type(obj)), (obj,), cont)
 
 
-def _guard_slot(vm: VM, obj: Any, descr: Any) -> None:
+def _guard_slot(vm: VM, obj: object, descr: Any) -> None:
     """As _guard_start, of a slot."""
     tracker = vm.heap.by_standin.get(id(obj))
     if tracker is None or tracker.initial_slots is None:
@@ -383,7 +385,7 @@ def owns(vm: VM, cls: type, name: str) -> bool:
     return overlay[name] is not MISSING if name in overlay else name in names_of_class(cls)
 
 
-def delete_on_class(vm: VM, cls: type, name: str, cont: Any) -> None:
+def delete_on_class(vm: VM, cls: type, name: str, cont: Continuation | None) -> None:
     require_mutable_class(cls, name)
     meta_descr = find(vm, type(cls), name)
     if meta_descr is not MISSING and sets_attribute(vm, meta_descr):

@@ -29,7 +29,7 @@ from stator.heap.tracker import Shape
 from stator.host.suspended_patches import original
 from stator.host.value_kinds import is_a, name_in_errors
 from stator.interp.arrays.graph_scalars import load_held_attr
-from stator.interp.frame import Raised
+from stator.interp.frame import Continuation, Raised
 from stator.interp.lookup import MISSING, find
 from stator.interp.objects import registered_operators
 from stator.interp.objects.class_attributes import (
@@ -99,7 +99,7 @@ def load_attr(vm: VM, obj: Any, name: str, cont: Any = None) -> None:
     call_special(vm, getattribute, obj, (name,), FallbackGetattr(obj, name, cont))
 
 
-def read_through_c(vm: VM, obj: Any, name: str) -> Any:
+def read_through_c(vm: VM, obj: object, name: str) -> Any:
     """An attribute that only C code can find: of a threading.local it is in this thread's dict.  MISSING: not there."""
     if type(obj) is not threading.local:
         raise Break("SB005", f"an attribute of a {type(obj).__name__}")
@@ -110,13 +110,13 @@ def read_through_c(vm: VM, obj: Any, name: str) -> Any:
     return read_dict(vm, dict_of_thread(vm, obj), name)
 
 
-def dict_of_thread(vm: VM, local: Any) -> Any:
+def dict_of_thread(vm: VM, local: object) -> Any:
     """The stand-in of the attributes that a threading.local has in this thread."""
     own = _own_dict(vm.heap.original_of(local))
     return vm.heap.adopt(own, CallOf(Pinned(_own_dict), (vm.heap.source_of(local),)))
 
 
-def _own_dict(local: Any) -> dict[str, Any]:
+def _own_dict(local: object) -> dict[str, Any]:
     """A pure reader for guards."""
     return local.__dict__
 
@@ -135,7 +135,7 @@ _C_LOOKUPS = {cls.__dict__["__getattribute__"]
               for cls in (threading.local, weakref.ProxyType, weakref.CallableProxyType)}
 
 
-def load_generic(vm: VM, obj: Any, name: str, cont: Any, fallback: bool = True) -> None:
+def load_generic(vm: VM, obj: object, name: str, cont: Any, fallback: bool = True) -> None:
     """object.__getattribute__, then `__getattr__` where the caller is not __getattribute__ itself."""
     cls = type(obj)
     descr = find(vm, cls, name)
@@ -167,7 +167,7 @@ UNSURE = object()
 _MEMBER_DICTS = ("_parameters", "_buffers", "_modules")
 
 
-def read_module_member(vm: VM, module: Any, name: str) -> Any:
+def read_module_member(vm: VM, module: torch.nn.Module, name: str) -> Any:
     """What nn.Module.__getattr__ would find; UNSURE where its three dicts are not the plain dicts they should be."""
     own = instance_dict(module)
     for member in _MEMBER_DICTS:
@@ -182,7 +182,7 @@ def read_module_member(vm: VM, module: Any, name: str) -> Any:
     return MISSING
 
 
-def read_dict(vm: VM, mapping: dict[Any, Any], key: Any) -> Any:
+def read_dict(vm: VM, mapping: dict[Any, Any], key: object) -> Any:
     """One constant key of a dict that is a shadow or fresh; MISSING is guarded too."""
     value = dict.get(mapping, key, MISSING)
     if type(value) is Box:
@@ -228,7 +228,7 @@ def read_instance_dict(vm: VM, obj: Any, name: str) -> Any:
 
 
 
-def is_empty_table(vm: VM, obj: Any, name: str) -> bool:
+def is_empty_table(vm: VM, obj: object, name: str) -> bool:
     """Whether an attribute is an empty OrderedDict (of hooks) from outside that nothing has met: the fact is guarded.
 
     For code that asks for its truth and nothing else. Such a table needs no stand-in.
@@ -253,7 +253,7 @@ def is_empty_table(vm: VM, obj: Any, name: str) -> bool:
     return True
 
 
-def is_unseen_table(heap: Heap, box: Any) -> bool:
+def is_unseen_table(heap: Heap, box: object) -> bool:
     """Whether a place of an outside object holds an empty OrderedDict that nobody has looked at."""
     return type(box) is Box and not box.forced and type(box.raw) is collections.OrderedDict and not box.raw \
         and id(box.raw) not in heap.by_original and id(box.raw) not in heap.replayed.objects
@@ -265,14 +265,14 @@ def reads_plainly(vm: VM, cls: type) -> bool:
     return type(getattribute) is types.WrapperDescriptorType and getattribute not in _C_LOOKUPS
 
 
-def load_method_object_attr(vm: VM, method: types.MethodType, name: str, cont: Any) -> None:
+def load_method_object_attr(vm: VM, method: types.MethodType, name: str, cont: Continuation | None) -> None:
     descr = find(vm, types.MethodType, name)
     if descr is not MISSING:
         return bind(vm, descr, method, types.MethodType, cont)
     load_attr(vm, method.__func__, name, cont)
 
 
-def tensor_class(vm: VM, fake: Any) -> type:
+def tensor_class(vm: VM, fake: FakeTensor) -> type:
     """The type the program sees: Tensor, Parameter or a subclass, never FakeTensor."""
     tracker = vm.heap.by_standin.get(id(fake))
     if tracker is not None:
@@ -283,7 +283,7 @@ def tensor_class(vm: VM, fake: Any) -> type:
     return torch.nn.Parameter if getattr(fake, "_is_param", False) else torch.Tensor
 
 
-def load_tensor_attr(vm: VM, fake: Any, name: str, cont: Any) -> None:
+def load_tensor_attr(vm: VM, fake: FakeTensor, name: str, cont: Continuation | None) -> None:
     cls = tensor_class(vm, fake)
     vm.recorder.slots_used.add("__getattribute__")
     if "__getattribute__" in vm.modes.patched:
@@ -291,7 +291,7 @@ def load_tensor_attr(vm: VM, fake: Any, name: str, cont: Any) -> None:
     load_tensor_member(vm, fake, name, cls, cont)
 
 
-def load_tensor_member(vm: VM, fake: Any, name: str, cls: type, cont: Any) -> None:
+def load_tensor_member(vm: VM, fake: FakeTensor, name: str, cls: type, cont: Continuation | None) -> None:
     """As object.__getattribute__ does it."""
     own = vm.tensors.attributes.get(id(fake))
     if own is not None and name in own:
@@ -312,8 +312,7 @@ def load_tensor_member(vm: VM, fake: Any, name: str, cls: type, cont: Any) -> No
             if hook is not MISSING:
                 return vm.call(hook, (fake, name), {}, NamesAttribute(fake, name, cont))
             return raise_attribute_error(vm, fake, name, f"{cls.__name__!r} object has no attribute {name!r}", cont)
-    if id(fake) in vm.recorder.classes and type(descr) is property \
-            and find(vm, cls, "__getattr__") is not MISSING:
+    if id(fake) in vm.recorder.classes and type(descr) is property and find(vm, cls, "__getattr__") is not MISSING:
         cont = FallbackGetattr(fake, name, cont)
     give_tensor_member(vm, fake, cls, name, descr, cont)
 
@@ -339,7 +338,7 @@ def give_tensor_member(vm: VM, fake: Any, cls: type, name: str, descr: Any, cont
     bind(vm, descr, fake, cls, cont)
 
 
-def read_wrapper(vm: VM, fake: Any, name: str, value: Any) -> Any:
+def read_wrapper(vm: VM, fake: FakeTensor, name: str, value: object) -> Any:
     """An attribute of a wrapper made inside: an inner tensor, or a constant that its class keeps beside them."""
     if is_a(value, torch.Tensor):
         return vm.recorder.wrappers.part(fake, name)

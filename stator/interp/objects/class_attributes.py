@@ -6,10 +6,14 @@ import types
 import warnings
 from typing import Any
 
+from torch._subclasses.fake_tensor import FakeTensor
+
 from stator.breaks import Break
 from stator.guards.guard import Kind
+from stator.heap.namespace_scope import Scope
 from stator.host.suspended_patches import names_of_class
 from stator.host.value_kinds import is_a, name_in_errors
+from stator.interp.frame import Continuation
 from stator.interp.lookup import MISSING, ancestors, find, guard_field, is_mutable_class
 from stator.interp.objects.descriptors import (
     C_METHODS,
@@ -24,7 +28,7 @@ from stator.interp.services import VM
 from stator.source import DictOf, Key, Pinned
 
 
-def load_type_attr(vm: VM, cls: type, name: str, cont: Any, fallback: bool = True) -> None:
+def load_type_attr(vm: VM, cls: type, name: str, cont: Continuation | None, fallback: bool = True) -> None:
     """type.__getattribute__"""
     meta = type(cls)
     meta_getattribute = find(vm, meta, "__getattribute__")
@@ -103,11 +107,11 @@ class TensorSuper:
 
     __slots__ = ("__thisclass__", "__self__", "__self_class__")
 
-    def __init__(self, start: type, fake: Any, cls: type) -> None:
+    def __init__(self, start: type, fake: FakeTensor, cls: type) -> None:
         self.__thisclass__, self.__self__, self.__self_class__ = start, fake, cls
 
 
-def load_super_attr(vm: VM, proxy: Any, name: str, cont: Any) -> None:
+def load_super_attr(vm: VM, proxy: Any, name: str, cont: Continuation | None) -> None:
     """super(): the MRO of the object's class, after the class that asks."""
     start, obj, obj_type = proxy.__thisclass__, proxy.__self__, proxy.__self_class__
     if obj_type is not None and name != "__class__":
@@ -143,7 +147,7 @@ class OwnNames:
     def read(self, name: str) -> Any:
         return self.module.__dict__.get(name, MISSING)
 
-    def write(self, name: str, value: Any) -> None:
+    def write(self, name: str, value: object) -> None:
         if value is MISSING:
             del self.module.__dict__[name]
         else:
@@ -154,7 +158,7 @@ class OwnNames:
         return self.module.__dict__
 
 
-def names_of(vm: VM, module: types.ModuleType) -> Any:
+def names_of(vm: VM, module: types.ModuleType) -> OwnNames | Scope:
     return OwnNames(vm, module) if id(module) in vm.fresh else vm.heap.scope(_namespace_of(module))
 
 
@@ -165,7 +169,8 @@ _namespace_of = _dict_of_module.__get__  # whatever a module's class says about 
 _OF_FILTERS = frozenset({"filters", "showwarning", "onceregistry", "_filters_mutated", "_showwarnmsg_impl"})
 
 
-def load_module_attr(vm: VM, module: types.ModuleType, name: str, cont: Any, ask_class: bool = True) -> None:
+def load_module_attr(vm: VM, module: types.ModuleType, name: str, cont: Continuation | None,
+                     ask_class: bool = True) -> None:
     """ModuleType.__getattribute__, then (with `ask_class`) the `__getattr__` of a module's own class."""
     if module is warnings and (vm.warnings.changed or vm.warnings.managers) and name in _OF_FILTERS:
         raise Break("SB006", f"warnings.{name} is read after the filters were changed")

@@ -37,10 +37,10 @@ class FallbackGetattr(Continuation):
 
     __slots__ = ("obj", "name", "cont")
 
-    def __init__(self, obj: Any, name: str, cont: Any) -> None:
+    def __init__(self, obj: object, name: str, cont: Continuation | None) -> None:
         self.obj, self.name, self.cont = obj, name, cont
 
-    def returned(self, vm: VM, frame: Frame, value: Any) -> None:
+    def returned(self, vm: VM, frame: Frame, value: object) -> None:
         vm.give(value, self.cont)
 
     def raised(self, vm: VM, frame: Frame, exc: BaseException) -> bool:
@@ -57,10 +57,10 @@ class NamesAttribute(Continuation):
     __slots__ = ("obj", "name", "cont")
     resumes, plain, held = True, ("name",), ("obj",)
 
-    def __init__(self, obj: Any, name: str, cont: Any) -> None:
+    def __init__(self, obj: object, name: str, cont: Continuation | None) -> None:
         self.obj, self.name, self.cont = obj, name, cont
 
-    def returned(self, vm: VM, frame: Frame, value: Any) -> None:
+    def returned(self, vm: VM, frame: Frame, value: object) -> None:
         vm.give(value, self.cont)
 
     def raised(self, vm: VM, frame: Frame, exc: BaseException) -> bool:
@@ -71,14 +71,14 @@ class NamesAttribute(Continuation):
         return self.cont is not None and self.cont.raised(vm, frame, exc)
 
 
-def raise_attribute_error(vm: VM, obj: Any, name: str, text: str, cont: Any) -> None:
+def raise_attribute_error(vm: VM, obj: object, name: str, text: str, cont: Any) -> None:
     error = AttributeError(text, name=name, obj=obj)
     if cont is not None and cont.raised(vm, vm.frame, error):
         return
     raise Raised(error)
 
 
-def is_data_descriptor(vm: VM, descr: Any) -> bool:
+def is_data_descriptor(vm: VM, descr: object) -> bool:
     cls = type(descr)
     if cls is property or cls is types.MemberDescriptorType or cls is types.GetSetDescriptorType:
         return True
@@ -88,7 +88,7 @@ def is_data_descriptor(vm: VM, descr: Any) -> bool:
         find(vm, cls, "__set__") is not MISSING or find(vm, cls, "__delete__") is not MISSING)
 
 
-def sets_attribute(vm: VM, descr: Any) -> bool:
+def sets_attribute(vm: VM, descr: object) -> bool:
     """Whether assignment and deletion go through a class attribute: `__get__` does not count for them."""
     cls = type(descr)
     return is_data_descriptor(vm, descr) or cls not in NON_DATA and (
@@ -146,7 +146,7 @@ def raise_missing_accessor(access: Any, descr: property, *args: Any, vm: VM | No
         raise Raised(error) from None
 
 
-def call_special(vm: VM, method: Any, obj: Any, args: tuple[Any, ...], cont: Any) -> None:
+def call_special(vm: VM, method: object, obj: Any, args: tuple[Any, ...], cont: Any) -> None:
     """Call what the class of `obj` has for a special method: it is bound as any other descriptor."""
     if type(method) in _UNBOUND_METHODS:
         return vm.call(method, (obj, *args), {}, cont)
@@ -158,7 +158,7 @@ _UNBOUND_METHODS = (types.FunctionType, types.MethodDescriptorType, types.Wrappe
 C_METHODS = {types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType}
 
 
-def adopt_entry(vm: VM, value: Any, owner: type) -> Any:
+def adopt_entry(vm: VM, value: object, owner: type) -> Any:
     """A plain value found on a class: its identity is guarded, what is inside it is adopted."""
     if type(value) is FakeTensor or type(value) in SYMBOLIC or id(value) in vm.heap.by_standin:
         return value
@@ -255,7 +255,7 @@ def read_c_member(vm: VM, descr: Any, obj: Any, cont: Any) -> None:
 _OF_CONTEXTS = frozenset({"saved_tensors", "needs_input_grad"})
 
 
-def _read_context(heap: Heap, descr: Any, standin: Any) -> Any:
+def _read_context(heap: Heap, descr: Any, standin: object) -> Any:
     """A compiled backward reads its `ctx`: each read of what it has saved gives another tuple, of the same tensors."""
     tracker = heap.by_standin[id(standin)]
     place = CallOf(Pinned(descr.__get__), (tracker.source,))

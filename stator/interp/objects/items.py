@@ -18,7 +18,7 @@ from stator.host.value_kinds import is_a, name_in_errors
 from stator.interp.arrays.array_tensors import index_key
 from stator.interp.arrays.graph_scalars import plain_key
 from stator.interp.arrays.native_numpy import run_on_arrays
-from stator.interp.frame import Raised
+from stator.interp.frame import Continuation, Raised
 from stator.interp.lookup import MISSING, find
 from stator.interp.numbers import symbolic_numbers
 from stator.interp.objects.assignment import DISCARD
@@ -69,17 +69,17 @@ def get_item(vm: VM, obj: Any, key: Any, cont: Any = None, own: bool = True) -> 
     get_item_native(vm, obj, key, cont)
 
 
-def _is_of_tensors(key: Any) -> bool:
+def _is_of_tensors(key: object) -> bool:
     return type(key) is FakeTensor or type(key) is tuple and all(type(part) in (FakeTensor, int) for part in key)
 
 
-def _as_index(vm: VM, tensor: Any, part: Any) -> Any:
+def _as_index(vm: VM, tensor: torch.Tensor, part: object) -> Any:
     if type(part) is FakeTensor:
         return part
     return vm.torch_call(torch.full, ((), part), {"dtype": torch.int64, "device": tensor.device})
 
 
-def get_item_native(vm: VM, obj: Any, key: Any, cont: Any) -> None:
+def get_item_native(vm: VM, obj: object, key: object, cont: Continuation | None) -> None:
     """A C `__getitem__` on a stand-in; what it hands out may still be boxed."""
     heap = vm.heap
     heap.expose_deep(key)
@@ -108,7 +108,7 @@ def _sequence_item(vm: VM, obj: Any, index: int) -> Any:
     return value.force() if type(value) is Box else value
 
 
-def _dict_item(vm: VM, obj: dict[Any, Any], key: Any) -> Any:
+def _dict_item(vm: VM, obj: dict[Any, Any], key: object) -> Any:
     value = obj.get(key, MISSING)
     if type(value) is Box:
         return value.force()
@@ -120,7 +120,7 @@ def _dict_item(vm: VM, obj: dict[Any, Any], key: Any) -> Any:
     return value
 
 
-def _subscript_class(vm: VM, cls: type, key: Any, cont: Any) -> None:
+def _subscript_class(vm: VM, cls: type, key: object, cont: Continuation | None) -> None:
     """`cls[key]`: the metaclass's `__getitem__`, else `__class_getitem__`."""
     method = find(vm, type(cls), "__getitem__")
     if method is not MISSING:
@@ -133,7 +133,7 @@ def _subscript_class(vm: VM, cls: type, key: Any, cont: Any) -> None:
     vm.call(vm.sync(lambda: vm.load_attr(cls, "__class_getitem__")), (key,), {}, cont)
 
 
-def set_item(vm: VM, obj: Any, key: Any, value: Any, cont: Any = DISCARD, own: bool = True) -> None:
+def set_item(vm: VM, obj: Any, key: Any, value: Any, cont: Continuation | None = DISCARD, own: bool = True) -> None:
     cls = type(obj)
     vm.heap.note_write(obj)
     if cls is FakeTensor and own:
@@ -175,7 +175,7 @@ def set_item(vm: VM, obj: Any, key: Any, value: Any, cont: Any = DISCARD, own: b
     vm.give(None, cont)
 
 
-def delete_item(vm: VM, obj: Any, key: Any, cont: Any = DISCARD) -> None:
+def delete_item(vm: VM, obj: object, key: object, cont: Continuation | None = DISCARD) -> None:
     cls = type(obj)
     if type(key) in symbolic_numbers.INDEXES:
         key = symbolic_numbers.index_key(vm, obj, key)

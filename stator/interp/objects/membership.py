@@ -37,10 +37,10 @@ class AsBool(Continuation):
 
     __slots__ = ("invert", "cont")
 
-    def __init__(self, invert: bool, cont: Any) -> None:
+    def __init__(self, invert: bool, cont: Continuation | None) -> None:
         self.invert, self.cont = invert, cont
 
-    def returned(self, vm: VM, frame: Frame, value: Any) -> None:
+    def returned(self, vm: VM, frame: Frame, value: object) -> None:
         vm.give(truth(vm, value) != self.invert, self.cont)
 
 
@@ -114,7 +114,7 @@ def differs_from_all(vm: VM, table: Any, number: torch.SymInt) -> bool:
     return not any(bool(number == (int(key) if type(key) is bool else key)) for key in keys if type(key) in _NUMBERS)
 
 
-def contains_tensor(vm: VM, container: Any, item: Any) -> bool:
+def contains_tensor(vm: VM, container: Any, item: object) -> bool:
     """A tensor hashes and (in a hash table) compares by identity; that it is another one than the rest is a fact."""
     heap = vm.heap
     mine = heap.by_standin.get(id(item))
@@ -139,7 +139,7 @@ _KEYS = _NUMBERS | {str, bytes, type(None)}
 _RAW_SETS: dict[bool, Any] = {True: set.__iter__, False: frozenset.__iter__}
 
 
-def _search(vm: VM, container: Any, item: Any) -> bool:
+def _search(vm: VM, container: object, item: object) -> bool:
     for candidate in vm.collect(container):
         if candidate is item or truth(vm, vm.sync(lambda: compare(vm, "==", candidate, item))):  # noqa: B023
             return True

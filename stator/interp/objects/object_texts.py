@@ -11,6 +11,7 @@ import collections
 import functools
 import re
 import types
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from torch._subclasses.fake_tensor import FakeTensor
@@ -33,7 +34,7 @@ _NAMED = (type, types.ModuleType)  # shown by name
 _CONTAINERS = (list, tuple, set, frozenset, collections.deque)
 
 
-def text_of_outside(vm: VM, fn: Any, args: Any) -> Any:
+def text_of_outside(vm: VM, fn: Callable[..., Any], args: tuple[Any, ...]) -> Any:
     """The text of an outside object with the default repr, with its own address; MISSING where fn(*args) is no such."""
     if not any(fn is whole for whole in _WHOLE) or not args or len(args) > 1 and not _is_empty(args[1]):
         return MISSING
@@ -47,11 +48,11 @@ def text_of_outside(vm: VM, fn: Any, args: Any) -> Any:
     return object.__repr__(tracker.original)
 
 
-def _is_empty(spec: Any) -> bool:
+def _is_empty(spec: object) -> bool:
     return type(spec) is str and not spec
 
 
-def refuse_addresses(vm: VM, fn: Any, values: Any) -> None:
+def refuse_addresses(vm: VM, fn: Any, values: Iterable[Any]) -> None:
     """Break if the text that fn makes of these values would show the address of a stand-in."""
     if module_of(type(fn)) == "_json":  # an encoder asks for a repr where it is told to
         fn = getattr(fn, "default", None)
@@ -66,14 +67,14 @@ def refuse_addresses(vm: VM, fn: Any, values: Any) -> None:
             _check(vm, _slot(vm, names, value), value, seen)
 
 
-def _asked_first(fn: Any) -> tuple[str, ...]:
+def _asked_first(fn: Callable[..., Any]) -> tuple[str, ...]:
     """The methods that are asked for a text before `__repr__` is."""
     if any(fn is shown for shown in _SHOWN_BY_REPR):
         return ()
     return ("__format__", "__str__") if getattr(fn, "__name__", "") in ("format", "format_map") else ("__str__",)
 
 
-def _slot(vm: VM, asked_first: tuple[str, ...], value: Any) -> Any:
+def _slot(vm: VM, asked_first: tuple[str, ...], value: object) -> Any:
     """What makes the text: `__repr__`, or a method of the program that is asked first."""
     cls = type(value)
     if cls in CONSTANT_TYPES or cls is FakeTensor:
@@ -84,7 +85,7 @@ def _slot(vm: VM, asked_first: tuple[str, ...], value: Any) -> Any:
     return find(vm, cls, "__repr__")
 
 
-def _check(vm: VM, slot: Any, value: Any, seen: set[int]) -> None:
+def _check(vm: VM, slot: object, value: Any, seen: set[int]) -> None:
     if slot is None or type(slot) is types.FunctionType or id(value) in seen:
         return
     seen.add(id(value))
@@ -114,7 +115,7 @@ def _check(vm: VM, slot: Any, value: Any, seen: set[int]) -> None:
         vm.identity.shown[id(value)] = value
 
 
-def _parts(value: Any) -> Any:
+def _parts(value: Any) -> list[Any]:
     """What the C repr of a value shows by its own repr."""
     if is_a(value, _CONTAINERS):
         return list(_raw(value))
@@ -138,7 +139,7 @@ def _parts(value: Any) -> Any:
     return []
 
 
-def _raw(value: Any) -> Any:
+def _raw(value: Any) -> Iterator[Any]:
     base = next(base for base in _CONTAINERS if is_a(value, base))
     return base.__iter__(value)
 

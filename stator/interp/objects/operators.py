@@ -8,6 +8,7 @@ from __future__ import annotations
 import operator
 import types
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -68,10 +69,10 @@ class TryNext(Continuation):
 
     __slots__ = ("candidates", "fail", "cont", "compares")
 
-    def __init__(self, candidates: list[Any], fail: Any, cont: Any, compares: bool) -> None:
+    def __init__(self, candidates: list[Any], fail: object, cont: Continuation | None, compares: bool) -> None:
         self.candidates, self.fail, self.cont, self.compares = candidates, fail, cont, compares
 
-    def returned(self, vm: VM, frame: Frame, value: Any) -> None:
+    def returned(self, vm: VM, frame: Frame, value: object) -> None:
         if value is not NotImplemented:
             return vm.give(value, self.cont)
         attempt(vm, self.candidates, self.fail, self.cont, self.compares)
@@ -102,7 +103,7 @@ def call_slot(vm: VM, method: Any, args: Any, cont: Any) -> None:
     call_special(vm, method, args[0], args[1:], cont)
 
 
-def is_python_level(method: Any) -> bool:
+def is_python_level(method: object) -> bool:
     return method is not MISSING and type(method) is not types.WrapperDescriptorType \
         and type(method) is not types.MethodDescriptorType
 
@@ -168,7 +169,7 @@ def binary(vm: VM, symbol: str, left: Any, right: Any, inplace: bool, cont: Any 
     attempt(vm, candidates, lambda: _refuse_operands(symbol, left, right, inplace), cont)
 
 
-def numpy_binary(vm: VM, function: Any, left: Any, right: Any, cont: Any) -> None:
+def numpy_binary(vm: VM, function: object, left: object, right: object, cont: Any) -> None:
     """An operator, an array or scalar that the graph holds among its operands."""
     if type(left) is FakeTensor and type(right) in HELD_TYPES or type(right) is FakeTensor and type(left) in HELD_TYPES:
         numbers = [number_of(vm, value) if type(value) in HELD_TYPES else value for value in (left, right)]
@@ -178,7 +179,7 @@ def numpy_binary(vm: VM, function: Any, left: Any, right: Any, cont: Any) -> Non
     vm.give(run_traced(vm, function, (left, right)), cont)
 
 
-def _refuse_operands(symbol: str, left: Any, right: Any, inplace: bool) -> None:
+def _refuse_operands(symbol: str, left: object, right: object, inplace: bool) -> None:
     shown = f"{symbol}=" if inplace else symbol
     if symbol == "**":
         shown = "** or pow()" if not inplace else "**="
@@ -186,7 +187,7 @@ def _refuse_operands(symbol: str, left: Any, right: Any, inplace: bool) -> None:
                            f"'{name_in_errors(type(left))}' and '{name_in_errors(type(right))}'"))
 
 
-def subclass_candidates(vm: VM, stem: str, left: Any, right: Any, inplace: bool) -> list[Any]:
+def subclass_candidates(vm: VM, stem: str, left: object, right: object, inplace: bool) -> list[Any]:
     """The methods to ask where a tensor subclass has one of its own for the operator; none where it has not."""
     names = (f"__i{stem}__", f"__{stem}__") if inplace else (f"__{stem}__",)
     if not any(own_method(vm, left, name) for name in names) and own_method(vm, right, f"__r{stem}__") is None:
@@ -194,11 +195,11 @@ def subclass_candidates(vm: VM, stem: str, left: Any, right: Any, inplace: bool)
     return binary_candidates(vm, stem, left, right, inplace)
 
 
-def seen_class(vm: VM, value: Any) -> type:
+def seen_class(vm: VM, value: object) -> type:
     return tensor_class(vm, value) if type(value) is FakeTensor else type(value)
 
 
-def refuse_opaque(vm: VM, *values: Any) -> None:
+def refuse_opaque(vm: VM, *values: object) -> None:
     for value in values:
         tracker = vm.heap.by_standin.get(id(value))
         if tracker is not None and tracker.shape is Shape.OPAQUE:
@@ -209,7 +210,7 @@ def refuse_opaque(vm: VM, *values: Any) -> None:
             vm.heap.guard(tracker.source, Kind.ID, value)
 
 
-def binary_candidates(vm: VM, stem: str, left: Any, right: Any, inplace: bool) -> list[Any]:
+def binary_candidates(vm: VM, stem: str, left: object, right: object, inplace: bool) -> list[Any]:
     """The methods CPython would ask, in order, with their arguments."""
     left_type, right_type = seen_class(vm, left), seen_class(vm, right)
     found: list[Any] = []
@@ -232,7 +233,7 @@ def binary_candidates(vm: VM, stem: str, left: Any, right: Any, inplace: bool) -
     return found
 
 
-def _joins_sequences(method: Any) -> bool:
+def _joins_sequences(method: object) -> bool:
     """Whether a slot concatenates or repeats: CPython tries those after the operators of both numbers."""
     return type(method) is types.WrapperDescriptorType and not hasattr(method.__objclass__, "__radd__")
 
@@ -296,7 +297,7 @@ def compare(vm: VM, symbol: str, left: Any, right: Any, cont: Any = None) -> Non
     attempt(vm, candidates, fail, cont, compares=True)
 
 
-def _compare_subclasses(vm: VM, symbol: str, left: Any, right: Any, cont: Any) -> None:
+def _compare_subclasses(vm: VM, symbol: str, left: object, right: object, cont: Continuation | None) -> None:
     _, name, swapped = COMPARE[symbol]
     left_type, right_type = seen_class(vm, left), seen_class(vm, right)
     candidates = [(find(vm, left_type, name), (left, right)), (find(vm, right_type, swapped), (right, left))]
@@ -311,7 +312,7 @@ def _compare_subclasses(vm: VM, symbol: str, left: Any, right: Any, cont: Any) -
     attempt(vm, [each for each in candidates if each[0] is not MISSING], fail, cont, compares=True)
 
 
-def compare_tensor_object(vm: VM, symbol: str, left: Any, right: Any, function: Any, cont: Any) -> None:
+def compare_tensor_object(vm: VM, symbol: str, left: Any, right: Any, function: object, cont: Any) -> None:
     """A tensor against None, a string, a list: torch decides (usually NotImplemented, then identity)."""
     vm.heap.expose_deep(left)
     vm.heap.expose_deep(right)
@@ -319,7 +320,7 @@ def compare_tensor_object(vm: VM, symbol: str, left: Any, right: Any, function: 
     vm.give(vm.torch_call(function, (left, right), None, asked=True), cont)
 
 
-def identical(vm: VM, left: Any, right: Any) -> bool:
+def identical(vm: VM, left: object, right: object) -> bool:
     """`left is right`, as the user's objects are."""
     if type(left) in UNREAD or type(right) in UNREAD:
         if left is right or python_type(left) is not python_type(right):
@@ -339,7 +340,7 @@ def identical(vm: VM, left: Any, right: Any) -> bool:
 _PLAIN = frozenset({int, float, bool}) | SYMBOLIC
 
 
-def guard_distinct(vm: VM, left: Any, right: Any) -> None:
+def guard_distinct(vm: VM, left: object, right: object) -> None:
     """Two outside objects were told apart: they must stay two."""
     if type(left) is types.MethodType and type(right) is types.MethodType:
         guard_distinct(vm, left.__self__, right.__self__)
@@ -450,7 +451,7 @@ def _slot_sync(vm: VM, method: Any, value: Any) -> Any:
     return vm.sync(lambda: call_slot(vm, method, (value,), None))
 
 
-def check_length(result: Any) -> int:
+def check_length(result: object) -> int:
     """What len() demands of `__len__`."""
     try:
         return len(_Length(result))
@@ -463,10 +464,10 @@ class LengthOf(Continuation):
 
     __slots__ = ("cont",)
 
-    def __init__(self, cont: Any) -> None:
+    def __init__(self, cont: Continuation | None) -> None:
         self.cont = cont
 
-    def returned(self, vm: VM, frame: Frame, value: Any) -> None:
+    def returned(self, vm: VM, frame: Frame, value: object) -> None:
         vm.give(check_length(value), self.cont)
 
 
@@ -481,7 +482,7 @@ class _Length:
 # ---------------------------------------------------------------------- items
 
 
-def run_operator(vm: VM, function: Any, left: Any, right: Any) -> Any:
+def run_operator(vm: VM, function: Callable[..., Any], left: object, right: object) -> Any:
     if type(left) is ndarray or type(right) is ndarray:
         return run_on_arrays(vm, function, (left, right))
     return vm.native(function, (left, right))

@@ -6,8 +6,6 @@ objects when they are first asked for and keeps them for good, as an import does
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 
 from stator import _hook
@@ -15,7 +13,7 @@ from stator import _hook
 HOLDERS = frozenset({torch._ops._OpNamespace, torch._ops._Ops, torch._ops.OpOverloadPacket})
 
 
-def resolve(holder: Any, name: str) -> None:
+def resolve(holder: object, name: str) -> None:
     """What does not exist raises again where the program asks."""
     if name.startswith("__") or name in holder.__dict__:
         return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import types
+from collections.abc import Callable
 from typing import Any
 
 from torch._subclasses.fake_tensor import FakeTensor
@@ -48,7 +49,7 @@ def BUILD_SET(vm: VM, frame: Frame, instr: Instruction) -> None:
     frame.stack.append(result)
 
 
-def put(vm: VM, target: set[Any], item: Any) -> None:
+def put(vm: VM, target: set[Any], item: object) -> None:
     vm.heap.expose_deep(item)
     note_compared(vm.heap, (target, item))
     vm.native(set.add, (target, symbolic_numbers.specialise_deep(vm, item)))
@@ -63,7 +64,7 @@ def BUILD_MAP(vm: VM, frame: Frame, instr: Instruction) -> None:
     frame.stack.append(result)
 
 
-def store_key(vm: VM, mapping: dict[Any, Any], key: Any, value: Any) -> None:
+def store_key(vm: VM, mapping: dict[Any, Any], key: object, value: object) -> None:
     if type(key) is str or type(key) is int:
         mapping[key] = value
     else:
@@ -114,7 +115,7 @@ def MAP_ADD(vm: VM, frame: Frame, instr: Instruction) -> None:
     store_key(vm, writable(vm, frame.stack[-instr.arg]), key, value)
 
 
-def writable(vm: VM, target: Any) -> Any:
+def writable(vm: VM, target: object) -> Any:
     """A container that a display fills: begun before a graph break, it may be one of which nothing is known."""
     if type(target) in UNREAD:
         raise unread(target)
@@ -160,7 +161,7 @@ def DICT_UPDATE(vm: VM, frame: Frame, instr: Instruction) -> None:
     vm.native(dict.update, (frame.stack[-instr.arg], mapping))
 
 
-def function_text(vm: VM, function: Any) -> str:
+def function_text(vm: VM, function: Callable[..., Any]) -> str:
     """How CPython names a callable in a TypeError: by its names, or as `str` shows an object that has none."""
     name = vm.optional_attr(function, "__qualname__")
     if name is vm.MISSING:

@@ -165,7 +165,7 @@ def _merge(original: BaseExceptionGroup, parts: list[Any]) -> Any:
 # ---------------------------------------------------------------------- with
 
 
-def special_method(vm: VM, obj: Any, name: str, text: str) -> Any:
+def special_method(vm: VM, obj: object, name: str, text: str) -> Any:
     """A bound dunder looked up on the type, or TypeError `text`."""
     found = find(vm, type(obj), name)
     if found is MISSING:
@@ -207,7 +207,7 @@ def MATCH_SEQUENCE(vm: VM, frame: Frame, instr: Instruction) -> None:
     frame.stack.append(_is_collection(vm, frame.stack[-1], 1 << 5))  # Py_TPFLAGS_SEQUENCE
 
 
-def _is_collection(vm: VM, value: Any, flag: int) -> bool:
+def _is_collection(vm: VM, value: object, flag: int) -> bool:
     """Whether CPython matches the class as a sequence or mapping; registering it with an ABC later changes that."""
     cls = python_type(value)
     if is_mutable_class(cls) and id(cls) not in vm.fresh:
@@ -246,7 +246,7 @@ _ABSENT = object()
 class _Absent(Continuation):
     __slots__ = ()
 
-    def returned(self, vm: VM, frame: Frame, value: Any) -> None:
+    def returned(self, vm: VM, frame: Frame, value: object) -> None:
         frame.stack.append(value)
 
     def raised(self, vm: VM, frame: Frame, exc: BaseException) -> bool:
@@ -256,7 +256,7 @@ class _Absent(Continuation):
         return True
 
 
-def optional_attr(vm: VM, obj: Any, name: str) -> Any:
+def optional_attr(vm: VM, obj: object, name: str) -> Any:
     """An attribute, or MISSING where it does not exist."""
     found = vm.sync(lambda: load_attr(vm, obj, name, _Absent()))
     return MISSING if found is _ABSENT else found
@@ -283,7 +283,7 @@ def MATCH_CLASS(vm: VM, frame: Frame, instr: Instruction) -> None:
     frame.stack.append(match_class(vm, subject, cls, names, instr.arg))
 
 
-def match_class(vm: VM, subject: Any, cls: Any, names: tuple[str, ...], positional: int) -> Any:
+def match_class(vm: VM, subject: object, cls: type, names: tuple[str, ...], positional: int) -> tuple[Any, ...] | None:
     if not is_a(cls, type):
         raise Raised(TypeError(_NO_CLASS_IN_PATTERN))
     if not vm.call_sync(isinstance, (subject, cls)):
@@ -319,7 +319,7 @@ def match_class(vm: VM, subject: Any, cls: Any, names: tuple[str, ...], position
     return tuple(found)
 
 
-def _match_attr(vm: VM, subject: Any, cls: type, name: str, seen: set[str], found: list[Any]) -> bool:
+def _match_attr(vm: VM, subject: object, cls: type, name: str, seen: set[str], found: list[Any]) -> bool:
     if name in seen:
         raise Raised(TypeError(f"{name_in_errors(cls)}() got multiple sub-patterns for attribute '{name}'"))
     seen.add(name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import types
+from collections.abc import Callable
 from typing import Any
 
 import numpy
@@ -136,7 +137,7 @@ class _PushWithNull(Continuation):
 
     __slots__ = ()
 
-    def returned(self, vm: VM, frame: Frame, value: Any) -> None:
+    def returned(self, vm: VM, frame: Frame, value: object) -> None:
         frame.stack += (value, NULL)
 
 
@@ -231,7 +232,7 @@ def POP_JUMP_IF_NOT_NONE(vm: VM, frame: Frame, instr: Instruction) -> None:
         frame.ip = instr.target
 
 
-def _backward(handler: Any) -> Any:
+def _backward(handler: Any) -> Callable[..., Any]:
     """A conditional jump of 3.11 that closes a loop."""
     def jump(vm: VM, frame: Frame, instr: Instruction) -> None:
         handler(vm, frame, instr)
@@ -383,7 +384,7 @@ def RETURN_VALUE(vm: VM, frame: Frame, instr: Instruction) -> None:
     give_back(vm, frame, value)
 
 
-def give_back(vm: VM, frame: Frame, value: Any) -> None:
+def give_back(vm: VM, frame: Frame, value: object) -> None:
     if frame.generator is not None:
         return frame.generator.finished(vm, value)
     vm.leave(frame, value)
@@ -416,7 +417,7 @@ def FORMAT_VALUE(vm: VM, frame: Frame, instr: Instruction) -> None:
     format_piece(vm, frame, frame.stack.pop(), instr.arg & 3, spec)
 
 
-def format_piece(vm: VM, frame: Frame, value: Any, conversion: int, spec: Any) -> None:
+def format_piece(vm: VM, frame: Frame, value: object, conversion: int, spec: object) -> None:
     """One replacement field of an f-string: !s, !r and !a are the conversions 1 to 3."""
     if type(value) is FakeTensor or is_unbacked(value) or type(spec) is DeferredText:
         return frame.stack.append(text_piece(vm, value, ("", "s", "r", "a")[conversion], spec))

@@ -34,18 +34,18 @@ def CALL_INTRINSIC_2(vm: VM, frame: Frame, instr: Instruction) -> None:
 
 def _refuse(name: str) -> Unary:
     """Not compiled into a function: the interactive prompt's print, `import *`."""
-    def refuse(vm: VM, frame: Frame, value: Any) -> None:
+    def refuse(vm: VM, frame: Frame, value: object) -> None:
         raise Break("SB011", name)
     return refuse
 
 
-def _stopiteration_error(vm: VM, frame: Frame, exc: Any) -> None:
+def _stopiteration_error(vm: VM, frame: Frame, exc: BaseException) -> None:
     frame.stack.append(stopped_inside(kind_of(frame.code), exc))
 
 
 def _opcode(handler: Any) -> Callable[..., None]:
     """What 3.11 has an opcode for."""
-    def run(vm: VM, frame: Frame, *values: Any) -> None:
+    def run(vm: VM, frame: Frame, *values: object) -> None:
         frame.stack += values
         handler(vm, frame, None)
     return run
@@ -58,7 +58,7 @@ def _set_function_type_params(vm: VM, frame: Frame, function: Any, parameters: A
 
 def _native(name: str) -> Callable[..., None]:
     """Objects of `typing`: made at once, and asking nothing of what they are made from."""
-    def make(vm: VM, frame: Frame, *values: Any) -> None:
+    def make(vm: VM, frame: Frame, *values: object) -> None:
         made = vm.native_unhooked(intrinsic(name), values)
         vm.functions.type_parameters[id(made)] = (made, name, values)
         frame.stack.append(made)

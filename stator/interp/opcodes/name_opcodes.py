@@ -6,6 +6,8 @@ import builtins
 import sys
 from typing import Any
 
+import torch
+
 from stator.breaks import Break
 from stator.code.instruction import Instruction
 from stator.code.opcodes import NULL_LAST
@@ -162,10 +164,10 @@ class SubmoduleFallback(Continuation):
 
     __slots__ = ("module", "name")
 
-    def __init__(self, module: Any, name: str) -> None:
+    def __init__(self, module: torch.nn.Module, name: str) -> None:
         self.module, self.name = module, name
 
-    def returned(self, vm: VM, frame: Frame, value: Any) -> None:
+    def returned(self, vm: VM, frame: Frame, value: object) -> None:
         frame.stack.append(value)
 
     def raised(self, vm: VM, frame: Frame, exc: BaseException) -> bool:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from stator.code.instruction import Instruction
 from stator.code.opcodes import NULL_LAST
 from stator.heap.box import Box
@@ -103,7 +101,7 @@ class SuperMade(Continuation):
     def __init__(self, name: str, method: bool) -> None:
         self.name, self.method = name, method
 
-    def returned(self, vm: VM, frame: Frame, value: Any) -> None:
+    def returned(self, vm: VM, frame: Frame, value: object) -> None:
         if self.method and NULL_LAST:
             return load_attr(vm, value, self.name, PUSH_WITH_NULL)
         if self.method:

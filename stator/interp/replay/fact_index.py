@@ -66,7 +66,7 @@ class FactIndex:
         self.taken = [len(heap.guards), len(heap.trackers), len(heap.sources), len(heap.kept), len(heap.replayed.plays),
                       len(heap.glanced)]
 
-    def _note(self, table: dict[Source, list[Any]], source: Source, item: Any) -> None:
+    def _note(self, table: dict[Source, list[Any]], source: Source, item: object) -> None:
         known = table.get(source)
         if known is None:
             known = table[source] = []
@@ -84,7 +84,7 @@ class FactIndex:
                     self.link(parent)
                 below[parent].append(source)
 
-    def _name(self, value: Any, number: int) -> None:
+    def _name(self, value: object, number: int) -> None:
         if type(value) is tuple or type(value) is frozenset:
             for item in value:
                 self._name(item, number)

@@ -100,7 +100,8 @@ class Replay:
 
     # ------------------------------------------------------------------ the call
 
-    def call(self, method: types.FunctionType, module: Any, args: tuple[Any, ...], kwargs: Any, cont: Any) -> None:
+    def call(self, method: types.FunctionType, module: Any, args: tuple[Any, ...],
+             kwargs: dict[str, Any] | None, cont: Any) -> None:
         """Call a module: play what a module like it did, or interpret it, and remember what it does."""
         vm = self.vm
         tracker = vm.heap.by_standin.get(id(module))
@@ -129,7 +130,7 @@ class Replay:
             frame.segment = segment
             segment.held = (segment.held, known)
 
-    def begin(self, tracker: VariableTracker, tensors: list[Any], objects: set[int], held: Any) -> Segment:
+    def begin(self, tracker: VariableTracker, tensors: list[Any], objects: set[int], held: object) -> Segment:
         vm = self.vm
         recorder = vm.recorder
         return Segment(tracker.source, type(tracker.original), vm.stack_trace(), tensors, objects, held,
@@ -141,7 +142,7 @@ class Replay:
         return type(tracker.original) in self.small \
             and not (instance_dict(tracker.original) or {}).get("_modules", True)
 
-    def end(self, segment: Segment, value: Any) -> None:
+    def end(self, segment: Segment, value: object) -> None:
         """The frame of a segment returns: remember it, unless it did more than can be played again."""
         vm = self.vm
         held, known = segment.held
@@ -210,7 +211,7 @@ class Replay:
             return ("object", id(value))
         raise Unlike
 
-    def tensor_key(self, fake: Any) -> Any:
+    def tensor_key(self, fake: FakeTensor) -> tuple[Any, ...]:
         recorder = self.vm.recorder
         if type(recorder.nodes.get(id(fake))) is not fx.Node:
             raise Unlike  # a part of a result, whose node is made when it is first used
@@ -306,7 +307,7 @@ class Replay:
         play.outputs = [each for each in play.copies if each in self.outputs]
         return value
 
-    def take_input(self, first: Any, image: Any, source: Source, name: str, suffix: str | None) -> None:
+    def take_input(self, first: object, image: object, source: Source, name: str, suffix: str | None) -> None:
         """A parameter or buffer of the module becomes an input of the graph; its guard is among the facts."""
         recorder, heap = self.vm.recorder, self.vm.heap
         fake = recorder.add_input(image, source) if suffix is None else \
@@ -331,7 +332,8 @@ class Replay:
                     heap.replayed.dicts[id(own)] = found
         heap.replayed.plays.append((said, seen))
 
-    def rebuild(self, value: Any, places: dict[int, Any], nodes: dict[fx.Node, fx.Node], fakes: dict[int, Any]) -> Any:
+    def rebuild(self, value: object, places: dict[int, Any], nodes: dict[fx.Node, fx.Node],
+                fakes: dict[int, Any]) -> Any:
         if type(value) is FakeTensor:
             known = fakes.get(id(value))
             if known is None and id(value) not in self.vm.heap.by_standin:
@@ -341,7 +343,7 @@ class Replay:
             return tuple([self.rebuild(item, places, nodes, fakes) for item in value])
         return value
 
-    def new_fake(self, value: Any, node: Any, nodes: dict[fx.Node, fx.Node]) -> Any:
+    def new_fake(self, value: object, node: fx.Node, nodes: dict[fx.Node, fx.Node]) -> Any:
         """A result of the segment, tied to the copy of the node (or of the part of one) that made it."""
         recorder = self.vm.recorder
         fake = recorder.propagation.alike(value)
@@ -367,12 +369,12 @@ class Replay:
 _WITHOUT_DICT = frozenset({dict, list, tuple, set})
 
 
-def moved(place: Any, nodes: dict[fx.Node, fx.Node]) -> Any:
+def moved(place: object, nodes: dict[fx.Node, fx.Node]) -> Any:
     """(node, index), or deeper, with the copy of the node."""
     return (moved(place[0], nodes), place[1]) if type(place) is tuple else nodes.get(place, place)
 
 
-def results_of(value: Any) -> Iterator[Any]:
+def results_of(value: object) -> Iterator[Any]:
     """The tensors in what a segment returned."""
     if type(value) is FakeTensor:
         yield value
@@ -393,7 +395,7 @@ def given_tuples(held: Any) -> set[int]:
     return found
 
 
-def plain_value(vm: VM, value: Any, tensors: list[Any], given: set[int]) -> bool:
+def plain_value(vm: VM, value: object, tensors: list[Any], given: set[int]) -> bool:
     """Whether the result of a segment can be made again: tensors without a history, constants that are but one."""
     if type(value) is tuple:
         return id(value) not in vm.heap.by_standin and id(value) not in given \

@@ -38,7 +38,7 @@ class IdentityState(Mechanism):
     shown: dict[int, Any] = field(default_factory=dict)  # objects of the trace whose default repr was made
     tells_of_deaths: bool = False  # whether a weak reference with a callback was made (see weak_references)
 
-    def replay_key(self) -> Any:
+    def replay_key(self) -> int:
         return len(self.shown)
 
 

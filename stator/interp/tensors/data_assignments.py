@@ -37,7 +37,7 @@ class DataNote:
     in_its_place: list[fx.Node] = field(default_factory=list)
 
 
-def assign(vm: VM, fake: Any, value: Any) -> None:
+def assign(vm: VM, fake: FakeTensor, value: object) -> None:
     note = vm.tensors.data.get(id(fake))
     with torch._C.DisableTorchFunction():
         if has_memory_of(value, fake if note is None else note.value):
@@ -66,7 +66,7 @@ def assign(vm: VM, fake: Any, value: Any) -> None:
     recorder.nodes[id(fake)] = used_again if wants_grad else recorder.node_of(value)
 
 
-def owner_of_memory(vm: VM, value: Any, apart: bool) -> Any:
+def owner_of_memory(vm: VM, value: object, apart: bool) -> Any:
     """A tensor that lies where `value` does now, and stays there: one from outside may be moved later.
 
     `apart`: one of its own, whose uses in the graph are those of the tensor that gets the memory.
@@ -103,11 +103,11 @@ def require_notable(vm: VM, fake: Any, value: Any) -> None:
         raise Break("SB006", "assignment to Tensor.data of a tensor that lies otherwise in memory")
 
 
-def kind(fake: Any) -> tuple[Any, ...]:
+def kind(fake: FakeTensor) -> tuple[Any, ...]:
     return fake.dtype, fake.device, fake.layout, fake.is_conj(), fake.is_neg()
 
 
-def layout(fake: Any) -> tuple[Any, ...]:
+def layout(fake: FakeTensor) -> tuple[Any, ...]:
     return *kind(fake), tuple(fake.shape), fake.stride()
 
 
@@ -118,7 +118,7 @@ def name_of_use(node: fx.Node) -> str:
     return node.target if type(node.target) is str else getattr(node.target, "__name__", "")
 
 
-def current(vm: VM, fake: Any, name: str) -> Any:
+def current(vm: VM, fake: FakeTensor, name: str) -> Any:
     """What to ask for an attribute of a tensor: of one with other memory, the owner of that memory has `data`."""
     note = vm.tensors.data.get(id(fake)) if name == "data" else None
     return fake if note is None else note.value

@@ -19,7 +19,7 @@ def require_order(vm: VM, what: str = RANDOM_STREAM) -> None:
         raise Break("SB013", what)
 
 
-def in_graph(vm: VM, generator: Any) -> Any:
+def in_graph(vm: VM, generator: object) -> Any:
     """The generator, once the graph knows it."""
     require_order(vm, "a torch.Generator")
     if type(generator) is not Generator:

@@ -35,7 +35,7 @@ class GradFlag:
     uses: int = 0  # of the leaf by the graph, when the flag changed last
 
 
-def may_be_noted(vm: VM, fake: Any) -> bool:
+def may_be_noted(vm: VM, fake: FakeTensor) -> bool:
     hooked = any(hook is not None and hook.tensor is fake for _, hook in vm.autograd.hooks.values())
     with torch._C.DisableTorchFunction():
         changed = bool(vm.recorder.version_of(fake))
@@ -43,7 +43,7 @@ def may_be_noted(vm: VM, fake: Any) -> bool:
         and not hooked and not changed
 
 
-def note(vm: VM, fake: Any, value: bool) -> None:
+def note(vm: VM, fake: FakeTensor, value: bool) -> None:
     node = vm.recorder.node_of(fake)
     uses = len(node.users)
     if uses and vm.recorder.propagation.enabled:

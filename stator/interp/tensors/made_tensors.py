@@ -6,7 +6,7 @@ as they are, where torch would ask for the numbers.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -18,7 +18,7 @@ from stator.shapes.symbolic_values import SYMBOLIC, as_integer
 SEQUENCES = frozenset({list, tuple, torch.Size})
 
 
-def make_tensor(vm: VM, function: Any, args: Any, kwargs: Any) -> Any:
+def make_tensor(vm: VM, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """torch.tensor(n) would ask for the number; a fill does not."""
     data = args[0] if args else kwargs.get("data")
     if type(data) in SEQUENCES and len(args) == 1:
@@ -33,7 +33,7 @@ def make_tensor(vm: VM, function: Any, args: Any, kwargs: Any) -> Any:
 _DTYPES: dict[type, Any] = {torch.SymInt: torch.int64, torch.SymBool: torch.bool}
 
 
-def _filled(vm: VM, number: Any, kwargs: Any) -> Any:
+def _filled(vm: VM, number: object, kwargs: dict[str, Any]) -> Any:
     settings = {key: value for key, value in kwargs.items() if key != "data"}
     if settings.get("dtype") is None:
         settings["dtype"] = _DTYPES.get(type(number)) or torch.get_default_dtype()
@@ -53,7 +53,7 @@ def _numbers_in(data: Any) -> Iterator[Any]:
             yield item
 
 
-def _stacked(vm: VM, data: Any, kwargs: Any) -> Any:
+def _stacked(vm: VM, data: object, kwargs: dict[str, Any]) -> Any:
     """torch.tensor([[n], [2.0]]): its numbers one by one, stacked as they are nested."""
     numbers = list(_numbers_in(data))
     if any(type(item) not in SYMBOLIC and type(item) not in (int, float, bool) for item in numbers):

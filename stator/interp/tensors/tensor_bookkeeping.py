@@ -54,7 +54,7 @@ def guard_storage_sizes(vm: VM) -> None:
                           storage_size(graph_input.tensor))
 
 
-def storage_size(tensor: Any) -> int:
+def storage_size(tensor: torch.Tensor) -> int:
     with torch._C.DisableTorchFunction():
         size: int = tensor.untyped_storage().nbytes()
         return size
@@ -134,7 +134,7 @@ def keeps_gradient(vm: VM, fake: Any, tracker: VariableTracker) -> bool:
 # ---------------------------------------------------------------------- changes
 
 
-def write(vm: VM, fake: Any, name: str, value: Any) -> bool:
+def write(vm: VM, fake: FakeTensor, name: str, value: object) -> bool:
     """Assign a bookkeeping attribute; False where `name` is none."""
     if name == "requires_grad":
         set_requires_grad(vm, fake, value)
@@ -177,7 +177,7 @@ def set_requires_grad(vm: VM, fake: Any, value: Any) -> None:
     raise Break("SB016", f"requires_grad becomes {value}")
 
 
-def may_become_leaf(vm: VM, fake: Any) -> bool:
+def may_become_leaf(vm: VM, fake: FakeTensor) -> bool:
     """Whether a tensor of the graph can be made a leaf there: as long as it stays there (see require_inner_leaves)."""
     return Strategy.NEW_LEAVES not in vm.turned_off and vm.heap.by_standin.get(id(fake)) is None \
         and vm.recorder.scope.enclosing is None and torch.is_grad_enabled()

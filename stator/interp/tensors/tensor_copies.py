@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import unset_fake_temporarily
+from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
 
 from stator.breaks import Break
 from stator.graph.analysis.may_fail import written_placeholders
@@ -57,7 +57,7 @@ def layouts(*tensors: torch.Tensor) -> Any:
             for tensor in tensors)
 
 
-def copy_before_graph(vm: VM, fake: Any, memo: Any) -> Any:
+def copy_before_graph(vm: VM, fake: FakeTensor, memo: object) -> Any:
     """The fake of a copy that the residual will make; a Break where that would be another one than the program's."""
     original, source, outside = original_of(vm, fake)
     if original is None:
@@ -88,7 +88,7 @@ def copy_before_graph(vm: VM, fake: Any, memo: Any) -> Any:
     return made
 
 
-def original_of(vm: VM, fake: Any) -> tuple[Any, Any, bool]:
+def original_of(vm: VM, fake: FakeTensor) -> tuple[Any, Any, bool]:
     """The tensor behind a fake, its source, and whether it is the user's; a copy can be copied again."""
     tracker = vm.heap.by_standin.get(id(fake))
     if tracker is not None:
@@ -96,7 +96,7 @@ def original_of(vm: VM, fake: Any) -> tuple[Any, Any, bool]:
     return *vm.recorder.copies.get(id(fake), (None, None)), False
 
 
-def refuse_other_worlds(vm: VM, fake: Any) -> None:
+def refuse_other_worlds(vm: VM, fake: FakeTensor) -> None:
     """Where a copy made before the graph is not the one that the program makes in this place."""
     with torch._C.DisableTorchFunction():
         if any(type(size) is not int for size in fake.shape):
@@ -109,7 +109,7 @@ def refuse_other_worlds(vm: VM, fake: Any) -> None:
         raise Break("SB005", "copy.deepcopy of a tensor with more than values, or in the middle of other effects")
 
 
-def refuse_written(vm: VM, fake: Any) -> None:
+def refuse_written(vm: VM, fake: FakeTensor) -> None:
     """The graph has not run when the copy is made: what it writes to is copied by the program itself."""
     recorder = vm.recorder
     if not recorder.log.in_place and not recorder.log.reshaped:
@@ -123,7 +123,7 @@ def refuse_written(vm: VM, fake: Any) -> None:
                 raise Break("SB005", "copy.deepcopy of a tensor that was written to before")
 
 
-def set_flag(vm: VM, fake: Any, value: bool) -> bool:
+def set_flag(vm: VM, fake: FakeTensor, value: bool) -> bool:
     """requires_grad of a copy that nothing has used: it is made so. False: of anything else."""
     if id(fake) not in vm.recorder.copies or vm.recorder.node_of(fake).users or vm.recorder.scope.enclosing is not None:
         return False

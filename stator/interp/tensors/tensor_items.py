@@ -43,7 +43,7 @@ def tensor_key(vm: VM, key: Any) -> Any:
     return key
 
 
-def _bound(vm: VM, part: Any) -> Any:
+def _bound(vm: VM, part: object) -> Any:
     if type(part) is not FakeTensor:
         return part
     refuse_patched(vm, "__index__")
@@ -93,7 +93,7 @@ def set_tensor_item(vm: VM, tensor: FakeTensor, key: Any, value: Any) -> None:
         vm.torch_call(torch.Tensor.fill_, (view, value), None)
 
 
-def _known_list(key: Any) -> Any:
+def _known_list(key: object) -> object:
     """x[[n, None]]: a list of more than numbers is a tuple to torch in some cases, and it warns: it gets a known n."""
     if type(key) is not list or torch.SymInt not in map(type, key) or _are_numbers(key):
         return key
@@ -162,7 +162,7 @@ def _number_if_outside(tensor: FakeTensor, parts: tuple[Any, ...], place: int) -
     return part if dim < tensor.dim() and _is_in_range(part, tensor.shape[dim]) else specialise(part)
 
 
-def _is_in_range(index: Any, size: Any) -> bool:
+def _is_in_range(index: int, size: int) -> bool:
     if is_unbacked(index) or is_unbacked(size):
         return True  # for the graph to find out
     return bool(index < size) and bool(index >= -size)
@@ -175,7 +175,7 @@ def _dims(part: Any) -> int:
     return part.dim() if type(part) is FakeTensor and part.dtype in _MASKS else 1
 
 
-def _is_unbacked_slice(part: Any) -> bool:
+def _is_unbacked_slice(part: object) -> bool:
     return type(part) is slice and (part.step is None or type(part.step) is int and part.step == 1) \
         and (is_unbacked(part.start) or is_unbacked(part.stop))
 
@@ -218,7 +218,7 @@ def _normalised(vm: VM, tensor: FakeTensor, parts: tuple[Any, ...]) -> tuple[Any
     return tuple(found)
 
 
-def _within(vm: VM, tensor: FakeTensor, bound: Any, size: Any, least: Any = 0) -> Any:
+def _within(vm: VM, tensor: FakeTensor, bound: Any, size: object, least: Any = 0) -> Any:
     """A slice bound as Python reads it: negative from the end, never beyond either end, nor below `least`."""
     if type(bound) not in SYMBOLIC and type(least) not in SYMBOLIC:
         return bound
@@ -237,5 +237,5 @@ def _term(number: Any) -> Any:
     return number.node.expr if type(number) in SYMBOLIC else number
 
 
-def _bounds(part: Any) -> tuple[Any, ...]:
+def _bounds(part: object) -> tuple[Any, ...]:
     return (part.start, part.stop, part.step) if type(part) is slice else (part,)

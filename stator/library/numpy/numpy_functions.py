@@ -9,6 +9,7 @@ output, and only its layout is known meanwhile.
 from __future__ import annotations
 
 import types
+from collections.abc import Iterable
 from typing import Any
 
 import numpy
@@ -57,13 +58,13 @@ def _run(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> Any:
     return run_on_arrays(vm, callee, args, kwargs)
 
 
-def _holds_tensors(values: Any) -> bool:
+def _holds_tensors(values: Iterable[Any]) -> bool:
     """Whether a tensor is among the arguments: numpy's own code says what becomes of it."""
     return any(type(value) is FakeTensor or type(value) in (list, tuple) and _holds_tensors(value)
                for value in values)
 
 
-def _with_arrays(vm: VM, value: Any) -> Any:
+def _with_arrays(vm: VM, value: object) -> Any:
     """An argument as numpy reads it: a tensor by its `__array__`, also in a list."""
     if type(value) is FakeTensor:
         refuse_patched(vm, "__array__")
@@ -156,7 +157,7 @@ def _make(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> Any:
     return make_tensor(vm, callee, args, kwargs)
 
 
-def _from_array(vm: VM, function: Any, args: Any, kwargs: Any) -> Any:
+def _from_array(vm: VM, function: object, args: Any, kwargs: Any) -> Any:
     rest = {key: value for key, value in kwargs.items() if value is not None and key != "data"}
     unknown = set(rest) - {"dtype", "requires_grad"}
     if len(args) > 1 or unknown or vm.torch_state.devices:
@@ -196,7 +197,7 @@ def _from_held(vm: VM, made: Any, args: Any, kwargs: Any) -> Any:
     return made if dtype == made.dtype else vm.torch_call(torch.Tensor.to, (made, dtype), None)
 
 
-def _holds_scalars(vm: VM, data: Any) -> bool:
+def _holds_scalars(vm: VM, data: object) -> bool:
     if type(data) is list or type(data) is tuple:
         vm.heap.expose(data)
         return any(_holds_scalars(vm, part) for part in data)

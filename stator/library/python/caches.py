@@ -47,10 +47,10 @@ class KeepValue(Continuation):
 
     __slots__ = ("obj", "name", "cont")
 
-    def __init__(self, obj: Any, name: str, cont: Any) -> None:
+    def __init__(self, obj: object, name: str, cont: Any) -> None:
         self.obj, self.name, self.cont = obj, name, cont
 
-    def returned(self, vm: VM, frame: Frame, value: Any) -> None:
+    def returned(self, vm: VM, frame: Frame, value: object) -> None:
         writable_dict(vm, self.obj, self.name, MISSING)[self.name] = value
         vm.give(value, self.cont)
 
@@ -71,7 +71,7 @@ def _cached_property(vm: VM, cont: Any, self: Any, instance: Any, owner: Any = N
     vm.call(read_instance_dict(vm, self, "func"), (instance,), {}, KeepValue(instance, name, cont))
 
 
-def _is_outside_cache(vm: VM, wrapper: Any) -> bool:
+def _is_outside_cache(vm: VM, wrapper: object) -> bool:
     return id(wrapper) in vm.heap.by_standin or id(wrapper) in vm.heap.sources or id(wrapper) not in vm.fresh
 
 
@@ -118,7 +118,7 @@ class CachedValue(Continuation):
         self.call, self.key, self.cont = call, key, cont
         self.before, self.effects = fingerprint(vm.heap), len(vm.effects.noted)
 
-    def returned(self, vm: VM, frame: Frame, value: Any) -> None:
+    def returned(self, vm: VM, frame: Frame, value: object) -> None:
         wrapper, key = self.call.wrapper, self.key
         pure = len(vm.effects.noted) == self.effects and fingerprint(vm.heap) == self.before
         if pure and is_shared_value(value):  # a hit gives the same, so it need not be a miss
@@ -137,14 +137,14 @@ class CachedValue(Continuation):
         return self.cont is not None and self.cont.raised(vm, frame, exc)
 
 
-def guard_absent(vm: VM, wrapper: Any, key: Any) -> None:
+def guard_absent(vm: VM, wrapper: object, key: object) -> None:
     if is_lookup_key(key):
         vm.heap.guard(Pinned(table_of(wrapper)), Kind.ABSENT, key)
     else:
         vm.heap.guard(CallOf(Pinned(is_kept), (Pinned(wrapper), Pinned(key))), Kind.FRESH_CALL, False)
 
 
-def is_shared_value(value: Any) -> bool:
+def is_shared_value(value: object) -> bool:
     """Whether it makes no difference to have made the value anew."""
     return is_constant(value) or type(value) in (types.FunctionType, types.BuiltinFunctionType) or is_a(value, type)
 
@@ -181,7 +181,7 @@ def _call_outside_cache(vm: VM, wrapper: Any, args: tuple[Any, ...], kwargs: Any
     vm.give(value, cont)
 
 
-def _hashable(vm: VM, value: Any) -> Any:
+def _hashable(vm: VM, value: object) -> Any:
     """The user's own object, hashed by C code alone; which object it is becomes a fact."""
     if is_constant(value) or is_a(value, type) or type(value) is types.FunctionType:
         return value

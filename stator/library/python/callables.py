@@ -225,7 +225,7 @@ class NoteAlias(Continuation):
     __slots__ = ("alias", "cont")
     resumes, held = True, ("alias",)
 
-    def __init__(self, alias: Any, cont: Any) -> None:
+    def __init__(self, alias: object, cont: Any) -> None:
         self.alias, self.cont = alias, cont
 
     def returned(self, vm: VM, frame: Frame, value: Any) -> None:

@@ -24,7 +24,7 @@ from stator.interp.rule_registry import rule, suspending_rule
 from stator.interp.vm import VM
 
 
-def note_class(vm: VM, cls: Any) -> Any:
+def note_class(vm: VM, cls: type) -> Any:
     """A class made by library code during the trace, and the functions it got, are fresh."""
     vm.fresh[id(cls)] = cls
     for entry in cls.__dict__.values():

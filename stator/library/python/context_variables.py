@@ -70,12 +70,12 @@ def is_read_by_c(variable: contextvars.ContextVar[Any]) -> bool:
                for value in vars(sys.modules.get(f"numpy._core.{name}", sys)).values())
 
 
-def _last_set(vm: VM, variable: Any) -> ContextSet | None:
+def _last_set(vm: VM, variable: object) -> ContextSet | None:
     return next((each for each in reversed(vm.contexts.sets) if each.variable is variable), None)
 
 
 @rule(contextvars.ContextVar.set)
-def _set(vm: VM, first: Any, second: Any, /) -> Any:
+def _set(vm: VM, first: object, second: object, /) -> Any:
     if vm.heap.tracker_of(first) is None:
         raise Break("SB013", "a ContextVar made inside the trace")
     if vm.effects.watched:
@@ -90,7 +90,7 @@ def _set(vm: VM, first: Any, second: Any, /) -> Any:
 
 
 @rule(contextvars.ContextVar.reset)
-def _reset(vm: VM, first: Any, second: Any, /) -> Any:
+def _reset(vm: VM, first: object, second: object, /) -> Any:
     """Tokens from outside, used ones and those of other variables are CPython's to take or to refuse."""
     last = None if vm.heap.tracker_of(first) is None else _last_set(vm, vm.guard_identity(first))
     if last is None or last.token is not second:

@@ -64,7 +64,7 @@ def _write(vm: VM, callee: Any, stream: Any, data: Any, /) -> Any:
     return len(data)
 
 
-def _note_write(vm: VM, stream: Any, data: Any) -> None:
+def _note_write(vm: VM, stream: object, data: Any) -> None:
     source, takes = vm.heap.source_of(stream), takes_data(stream)
     fits = takes is not None and (type(data) is (bytes if takes[0] == "bytes" else str))
     if fits and takes[1]:

@@ -86,12 +86,12 @@ def _hash_of_members(vm: VM, cont: Any, callee: Any, value: Any, /) -> None:
     vm.call_listed(callee, callee, None, (value,), {}, cont)
 
 
-def _method(vm: VM, value: Any) -> Any:
+def _method(vm: VM, value: object) -> Any:
     found = find(vm, type(value), "__hash__") if type(value) is not FakeTensor else object.__hash__
     return type(found) if type(found).__hash__ is None else found  # pybind11's methods have no hash themselves
 
 
-def _of_the_users(vm: VM, value: Any) -> Any:
+def _of_the_users(vm: VM, value: object) -> Any:
     """A tuple or frozenset with the user's own objects in it, where they hash by their addresses."""
     method = _method(vm, value)
     if method in _BY_ADDRESS:
@@ -117,7 +117,7 @@ def _of_the_users_receiver(vm: VM, method: Any) -> Any:
     return types.MethodType(method.__func__, vm.guard_identity(receiver))
 
 
-def _noted(vm: VM, value: Any, number: int) -> int:
+def _noted(vm: VM, value: object, number: int) -> int:
     """The residual's object has another address: it is asked again where the number leaves the trace."""
     if _moves(vm, value):
         vm.identity.hashes[number] = value

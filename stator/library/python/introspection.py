@@ -10,6 +10,7 @@ import copyreg
 import inspect
 import traceback
 import types
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -52,7 +53,7 @@ def _clear_frames(vm: VM, tb: Any) -> Any:
     return INTERPRETED if id(tb) in vm.heap.by_standin or type(tb) is not types.TracebackType else None
 
 
-def _unwrapped(vm: VM, function: Any) -> types.FunctionType | None:
+def _unwrapped(vm: VM, function: Callable[..., Any]) -> types.FunctionType | None:
     """The function whose parameters count, behind `__wrapped__`; None where inspect has more to ask."""
     seen: set[int] = set()
     while type(function) is types.FunctionType and id(function) not in seen:

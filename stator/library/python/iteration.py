@@ -142,7 +142,7 @@ def _bool(vm: VM, /, *values: Any) -> Any:
 # ---------------------------------------------------------------------- generator methods
 
 
-def _body(vm: VM, generator: Any) -> Any:
+def _body(vm: VM, generator: object) -> Any:
     body = vm.generators.get(id(generator))
     if body is None:
         raise Break("SB014", f"a {type(generator).__name__} from outside")

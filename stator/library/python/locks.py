@@ -45,15 +45,15 @@ def held_count(lock: Any) -> int:
 _COUNT = re.compile(r" count=(\d+) ")
 
 
-def _state(vm: VM, lock: Any) -> LockState | None:
+def _state(vm: VM, lock: object) -> LockState | None:
     return vm.locks.used.get(id(lock))
 
 
-def _is_fresh(vm: VM, lock: Any) -> bool:
+def _is_fresh(vm: VM, lock: object) -> bool:
     return id(lock) in vm.fresh
 
 
-def _acquire(vm: VM, lock: Any, waits: bool) -> bool:
+def _acquire(vm: VM, lock: object, waits: bool) -> bool:
     state = _state(vm, lock)
     if state is not None:
         if state.depth and type(lock) is LOCK:
@@ -72,7 +72,7 @@ def _acquire(vm: VM, lock: Any, waits: bool) -> bool:
     return True
 
 
-def _release(vm: VM, lock: Any) -> None:
+def _release(vm: VM, lock: object) -> None:
     state = _state(vm, lock)
     if state is None:
         count = held_count(lock)

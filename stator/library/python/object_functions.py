@@ -35,10 +35,10 @@ class OrDefault(Continuation):
     __slots__ = ("cont", "found", "default")
     takes_absence = True
 
-    def __init__(self, cont: Any, found: Any, default: Any) -> None:
+    def __init__(self, cont: Any, found: object, default: object) -> None:
         self.cont, self.found, self.default = cont, found, default
 
-    def returned(self, vm: VM, frame: Frame, value: Any) -> None:
+    def returned(self, vm: VM, frame: Frame, value: object) -> None:
         vm.give(value if self.found is MISSING else self.found, self.cont)
 
     def raised(self, vm: VM, frame: Frame, exc: BaseException) -> bool:
@@ -62,7 +62,7 @@ class OfVars(OrDefault):
         return False
 
 
-def _try_load(vm: VM, obj: Any, name: Any, cont: Any) -> None:
+def _try_load(vm: VM, obj: object, name: str, cont: Any) -> None:
     frame = vm.frame
     try:
         load_attr(vm, obj, name, cont)
@@ -85,7 +85,7 @@ def _hasattr(vm: VM, cont: Any, obj: Any, name: Any, /) -> None:
     _try_load(vm, obj, name, OrDefault(cont, True, False))
 
 
-def require_name(name: Any) -> None:
+def require_name(name: object) -> None:
     if not is_a(name, str):
         raise Raised(TypeError(f"attribute name must be string, not '{name_in_errors(type(name))}'"))
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import random
 import types
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,7 +52,7 @@ _AMONG = ("choice", "choices", "sample", "shuffle")
 _NUMPY_WHOLE = ("get_state", "set_state", "shuffle", "permuted", "spawn")
 
 
-def draw(vm: VM, function: Any, args: Any, kwargs: Any, bounds: Any = None) -> Any:
+def draw(vm: VM, function: Callable[..., Any], args: Any, kwargs: Any, bounds: Any = None) -> Any:
     """The number that a call of a stream's method will give."""
     stream, *rest = args
     name = function.__name__
@@ -84,7 +85,7 @@ def draw(vm: VM, function: Any, args: Any, kwargs: Any, bounds: Any = None) -> A
     return number
 
 
-def _as_they_are(vm: VM, arguments: Any) -> tuple[Any, ...]:
+def _as_they_are(vm: VM, arguments: Sequence[Any]) -> tuple[Any, ...]:
     """Arguments of a draw; of lists the residual gets copies, as the program may change them afterwards."""
     for each in arguments:
         if type(each) in (list, tuple):
@@ -92,7 +93,7 @@ def _as_they_are(vm: VM, arguments: Any) -> tuple[Any, ...]:
     return tuple(list(each) if type(each) is list else each for each in specialise_deep(vm, tuple(arguments)))
 
 
-def draw_among(vm: VM, function: Any, args: Any, kwargs: Any) -> Any:
+def draw_among(vm: VM, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     """A number, or a list of numbers, out of those in a list, tuple or range; shuffle() writes them back."""
     stream, population, *rest = args
     name = function.__name__
@@ -155,7 +156,7 @@ _SCRATCH: dict[type, Any] = {random.Random: random.Random(0), numpy.random.Rando
                              numpy.random.Generator: numpy.random.default_rng(0)}
 
 
-def _example(scratch: Any, function: Any, values: tuple[Any, ...], named: dict[str, Any]) -> Any:
+def _example(scratch: object, function: Callable[..., Any], values: tuple[Any, ...], named: dict[str, Any]) -> Any:
     """What such a call gives, of a stream of our own."""
     try:
         return function(scratch, *values, **named)
@@ -163,7 +164,7 @@ def _example(scratch: Any, function: Any, values: tuple[Any, ...], named: dict[s
         raise Break("SB013", f"a random number whose arguments are refused ({error})", leave=random.__file__) from None
 
 
-def _range(name: str, values: tuple[Any, ...], named: dict[str, Any], example: Any) -> tuple[Any, Any] | None:
+def _range(name: str, values: tuple[Any, ...], named: dict[str, Any], example: object) -> tuple[Any, Any] | None:
     """Between what a number lies, both included; None where that is not known."""
     if type(example) is float:
         return (0.0, 1.0) if name in ("random", "rand", "random_sample") and not values and not named else \

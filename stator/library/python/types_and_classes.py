@@ -71,7 +71,7 @@ def is_subclass(vm: VM, sub: Any, cls: Any, depth: int = 0) -> bool:
 _PLAIN_CHECKS = (MISSING, type.__dict__["__subclasscheck__"])
 
 
-def _check_class(vm: VM, obj: Any, seen_type: type, cls: Any, hook: str, argument: Any) -> bool:
+def _check_class(vm: VM, obj: object, seen_type: type, cls: type, hook: str, argument: object) -> bool:
     if seen_type is cls:
         return True
     meta = type(cls)
@@ -103,7 +103,7 @@ def _check_class(vm: VM, obj: Any, seen_type: type, cls: Any, hook: str, argumen
     return vm.native(function, (argument, cls))
 
 
-def _is_claimed(vm: VM, obj: Any, cls: type) -> bool:
+def _is_claimed(vm: VM, obj: object, cls: type) -> bool:
     """Whether an object says by its `__class__` that it is of a class."""
     try:
         claimed = claimed_class(vm, obj)
@@ -114,7 +114,7 @@ def _is_claimed(vm: VM, obj: Any, cls: type) -> bool:
     return is_a(claimed, type) and cls in ancestors(vm, claimed)
 
 
-def claimed_class(vm: VM, obj: Any) -> Any:
+def claimed_class(vm: VM, obj: object) -> Any:
     """What `obj.__class__` says; None where the object says nothing of its own."""
     if type(find(vm, type(obj), "__class__")) is types.GetSetDescriptorType \
             and type(find(vm, type(obj), "__getattribute__")) is types.WrapperDescriptorType:
@@ -131,7 +131,7 @@ def _is_of_tensor_type(fake: Any, cls: Any) -> bool:
 _TENSOR_TYPES = type(torch.FloatTensor)
 
 
-def _claims(vm: VM, fake: Any, cls: type) -> bool:
+def _claims(vm: VM, fake: FakeTensor, cls: type) -> bool:
     """torch.nn.Buffer(t), and Parameter(t) of a subclass, stay of t's class, and say by an attribute what they are."""
     name = "_is_buffer" if cls is torch.nn.Buffer else "_is_param"
     if cls is torch.nn.Parameter and id(fake) not in vm.recorder.classes:
@@ -217,7 +217,7 @@ def _type_prepare(vm: VM, /, *args: Any, **kwargs: Any) -> dict[str, Any]:
 
 
 @rule(type.__instancecheck__)
-def _type_instancecheck(vm: VM, cls: Any, obj: Any, /) -> Any:
+def _type_instancecheck(vm: VM, cls: type, obj: object, /) -> Any:
     """isinstance() past what the class's own class says of it."""
     seen = seen_class(vm, obj)
     return cls in ancestors(vm, seen) or seen is type(obj) and _is_claimed(vm, obj, cls)
@@ -228,7 +228,7 @@ def _type_subclasscheck(vm: VM, cls: Any, sub: Any, /) -> bool:
     return is_abstract_subclass(vm, sub, cls)
 
 
-def seen_class(vm: VM, obj: Any) -> type:
+def seen_class(vm: VM, obj: object) -> type:
     """The class that the program's own object has, behind a fake, an open number or a stand-in that poses."""
     if type(obj) is FakeTensor:
         return tensor_class(vm, obj)  # type: ignore[no-any-return]
@@ -266,7 +266,7 @@ def _make_property(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> Any:
     return vm.native_unhooked(callee, args, kwargs)
 
 
-def super_of(vm: VM, cls: Any, fake: Any) -> TensorSuper:
+def super_of(vm: VM, cls: type, fake: FakeTensor) -> TensorSuper:
     seen = tensor_class(vm, fake)
     if not is_a(cls, type) or cls not in ancestors(vm, seen):
         raise Raised(TypeError("super(type, obj): obj must be an instance or subtype of type"))
@@ -397,7 +397,7 @@ def _abc_instancecheck(vm: VM, cls: Any, obj: Any, /) -> bool:
     return claimed is not None and _counts_as_subclass(vm, cls, claimed) or _counts_as_subclass(vm, cls, type(obj))
 
 
-def _counts_as_subclass(vm: VM, cls: Any, seen: type) -> bool:
+def _counts_as_subclass(vm: VM, cls: type, seen: type) -> bool:
     if type(cls) is abc.ABCMeta:
         return bool(guard_registrations(vm, cls, seen))
     return operators.truth(vm, vm.call_sync(find(vm, type(cls), "__subclasscheck__"), (cls, seen)))

@@ -104,7 +104,7 @@ def _enter(vm: VM, self: Any) -> Any:
     return vm.warnings.recordings[-1].log if recorded else None
 
 
-def begin_recording(vm: VM, manager: Any) -> None:
+def begin_recording(vm: VM, manager: object) -> None:
     recorder = vm.recorder
     if RECORDED in vm.turned_off:
         raise _refused(f"by catch_warnings(record=True), and under it: {vm.policy.why_off.get(RECORDED, '')}")
@@ -117,7 +117,7 @@ def begin_recording(vm: VM, manager: Any) -> None:
     recorder.services.listening = listening
 
 
-def end_recording(vm: VM, manager: Any) -> None:
+def end_recording(vm: VM, manager: object) -> None:
     recording = vm.warnings.recordings[-1]
     if recording.manager is not manager:
         raise _refused("by a catch_warnings(record=True) that is not the last one entered")
@@ -155,7 +155,7 @@ def _exit(vm: VM, self: Any, *exc_info: Any) -> None:
     note(vm, FiltersKept(manager, _CLOSE), False, warnings)
 
 
-def _plain_manager(vm: VM, manager: Any) -> Any:
+def _plain_manager(vm: VM, manager: object) -> Any:
     """One that only keeps the filters, or records what the program says."""
     may_break(vm, "warnings.catch_warnings", warnings)
     if type(manager) is not warnings.catch_warnings or type(read_instance_dict(vm, manager, "_record")) is not bool \
@@ -168,6 +168,6 @@ def _plain_manager(vm: VM, manager: Any) -> Any:
     return manager
 
 
-def saved_can_raise(manager: Any) -> bool:
+def saved_can_raise(manager: object) -> bool:
     """A pure reader for guards: whether the filters that a `catch_warnings` puts back make exceptions of warnings."""
     return any(entry[0] == "error" for entry in vars(manager).get("_filters", ()))

@@ -101,7 +101,7 @@ def _referent(vm: VM, reference: Any, /) -> Any:
     return referent
 
 
-def _is_in_a_variable(vm: VM, referent: Any, original: Any) -> bool:
+def _is_in_a_variable(vm: VM, referent: object, original: object) -> bool:
     """Whether a variable of the call holds the object now: then it lives."""
     frame = vm.frame
     while frame is not None:

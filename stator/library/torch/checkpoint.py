@@ -8,10 +8,12 @@ operators that a compiler finds below it.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from typing import Any
 
 import torch
 import torch.utils.checkpoint
+from torch import fx
 from torch._higher_order_ops.wrap import tag_activation_checkpoint
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils import _pytree as pytree
@@ -51,7 +53,7 @@ class Region:
             node = node._prev
         return found
 
-    def require_repeatable(self, vm: VM, value: Any) -> None:
+    def require_repeatable(self, vm: VM, value: object) -> None:
         """The backward pass runs the function again, with all that it does beside computing its value."""
         nodes = self.nodes(vm)
         if not self.reentrant and not any(wants_grad(node) for node in nodes):
@@ -68,7 +70,7 @@ class Region:
             raise Break("SB016", "a reentrant checkpoint that returns tensors inside other objects, without gradients")
 
 
-def takes_stream(node: Any) -> bool:
+def takes_stream(node: fx.Node) -> bool:
     return any(type(each.meta.get("example_value")) is torch.Generator or each.target is torch.Generator
                for each in node.all_input_nodes)
 
@@ -81,7 +83,7 @@ class EndOfRegion(Continuation):
     def __init__(self, region: Region, cont: Any) -> None:
         self.region, self.cont = region, cont
 
-    def returned(self, vm: VM, frame: Frame, value: Any) -> None:
+    def returned(self, vm: VM, frame: Frame, value: object) -> None:
         vm.recorder.region.marks = self.region.marks
         if self.region.before is not None:
             self.region.require_repeatable(vm, value)
@@ -127,7 +129,8 @@ def require_like_other(args: Any, given: dict[str, Any], options: dict[str, Any]
         raise Break("SB016", "a reentrant checkpoint of arguments without a gradient, which warns")
 
 
-def selective(vm: VM, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], contexts: Any) -> Any:
+def selective(vm: VM, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
+              contexts: object) -> Any:
     """One node: the graph of the function, to be run under the contexts."""
     what = "a checkpoint with contexts of its own"
     contexts = outside_callable(vm, what, contexts)

@@ -8,7 +8,7 @@ whose results the operator does not accept; eager then says what is wrong with i
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -39,7 +39,7 @@ from stator.shapes.symbolic_values import SYMBOLIC, is_unbacked
 from stator.strategy import Strategy
 
 
-def interpreted(vm: VM, what: str, function: Any, given: list[Any], more: tuple[Any, ...],
+def interpreted(vm: VM, what: str, function: Callable[..., Any], given: list[Any], more: tuple[Any, ...],
                 kwargs: dict[str, Any] | None = None) -> tuple[Subgraph, Any]:
     """The graph of one function, called with fakes of its own (`given`) and with outer values; and what it returned."""
     vm.recorder.propagation.require_exact()  # which tensors share memory must be known
@@ -160,7 +160,7 @@ def slice_like(vm: VM, value: Any) -> Any:
         return like(vm, value.select(0, 0).clone())
 
 
-def require_tensors(what: str, values: Any) -> list[Any]:
+def require_tensors(what: str, values: Iterable[Any]) -> list[Any]:
     if type(values) not in (tuple, list) or not all(type(value) is FakeTensor for value in values):
         raise Break("SB016", f"{what} of a function that returns something else than tensors")
     return list(values)
@@ -286,7 +286,7 @@ def number_of(query: Any) -> Any:
         return torch.empty((), dtype=torch.int32, device=query.device)
 
 
-def attention_function(vm: VM, function: Any, given: list[Any]) -> tuple[Any, tuple[Any, ...]]:
+def attention_function(vm: VM, function: Callable[..., Any], given: list[Any]) -> tuple[Any, tuple[Any, ...]]:
     """The graph of a score or mask function, and what it takes from outside beside its arguments."""
     vm.modes.indexes_stay_tensors, before = True, vm.modes.indexes_stay_tensors  # bias[position]: no position is known
     try:

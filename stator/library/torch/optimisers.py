@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -22,7 +23,7 @@ from stator.interp.vm import VM
 C: Any = torch._C
 
 
-def _wrapped_for_peer(function: Any) -> Any:
+def _wrapped_for_peer(function: Callable[..., Any]) -> Any:
     """What `torch._disable_dynamo` makes of a function; every result shares this code."""
     return torch._disable_dynamo(function)
 

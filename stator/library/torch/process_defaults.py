@@ -73,7 +73,7 @@ def _set_default_device(vm: VM, device: Any) -> None:
 # ---------------------------------------------------------------------- deterministic algorithms
 
 
-def _set_deterministic(vm: VM, mode: Any, warn_only: Any, of_inductor: bool | None) -> None:
+def _set_deterministic(vm: VM, mode: object, warn_only: object, of_inductor: bool | None) -> None:
     if type(mode) is not bool or type(warn_only) is not bool:
         raise Break("SB006", "deterministic algorithms by what is no bool")
     change_setting(vm, DETERMINISM, (mode, warn_only, of_inductor), {})

@@ -9,6 +9,7 @@ numbers of a dropout in another way: to such a compiler layers with dropout betw
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -41,7 +42,7 @@ def can_be_cut(vm: VM) -> bool:
         or recorder.wrappers.behind or recorder.symbols.has_fresh)
 
 
-def between_pieces(vm: VM, function: Any, args: Any, kwargs: Any) -> Any:
+def between_pieces(vm: VM, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     recorder = vm.recorder
     recorder.propagation.require_exact()  # pieces must know which of their inputs share memory
     recorder.region.marks = {"is_seam": BETTER_CUT}
@@ -59,7 +60,7 @@ def is_dropped_between(given: dict[str, Any]) -> bool:
         and type(given["params"]) in (list, tuple) and type(given["input"]) is FakeTensor
 
 
-def layers_of(vm: VM, function: Any, given: dict[str, Any]) -> tuple[Any, ...]:
+def layers_of(vm: VM, function: object, given: dict[str, Any]) -> tuple[Any, ...]:
     layers, ways = given["num_layers"], 2 if given["bidirectional"] else 1
     states = list(given["hx"]) if type(given["hx"]) in (list, tuple) else [given["hx"]]
     several = type(given["hx"]) in (list, tuple)

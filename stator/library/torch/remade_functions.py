@@ -16,7 +16,7 @@ from stator.heap.box import Box
 from stator.interp.vm import VM
 
 
-def outside_callable(vm: VM, what: str, value: Any, cells: list[Any] | None = None) -> Any:
+def outside_callable(vm: VM, what: str, value: object, cells: list[Any] | None = None) -> Any:
     """The user's own function, or one that is made alike; it is called by torch, later, as it is.
 
     `cells` gets the variables of functions that were made inside, each with the value that it has now.
@@ -41,7 +41,7 @@ def outside_callable(vm: VM, what: str, value: Any, cells: list[Any] | None = No
     raise Break("SB016", f"{what}, made inside the captured code")
 
 
-def remade_cell(vm: VM, what: str, cell: Any, cells: list[Any] | None) -> types.CellType:
+def remade_cell(vm: VM, what: str, cell: object, cells: list[Any] | None) -> types.CellType:
     """A variable of a function that was made inside: a constant, or again a function."""
     value = contents(cell)
     if value is cell:

@@ -109,7 +109,7 @@ def _pop(vm: VM) -> None:
 
 def _noting(vm: VM, entry: Pushed) -> Any:
     """The hook that the trace itself pushes: it notes what autograd saves, and keeps nothing."""
-    def note(fake: Any) -> None:
+    def note(fake: FakeTensor) -> None:
         if entry.lossless:
             return
         entry.disturbed = entry.disturbed or has_changes(vm)
@@ -120,7 +120,7 @@ def _noting(vm: VM, entry: Pushed) -> Any:
     return note
 
 
-def _never(packed: Any) -> Any:
+def _never(packed: object) -> Any:
     raise AssertionError("a saved tensor of a trace is not asked for")
 
 
@@ -130,7 +130,7 @@ def has_changes(vm: VM) -> bool:
         or any(tracker.shape is not Shape.TENSOR for tracker in changed_trackers(vm.heap))
 
 
-def require_pure(vm: VM, pack: Any, fake: Any) -> None:
+def require_pure(vm: VM, pack: Any, fake: FakeTensor) -> None:
     """Break where the hook, given such a tensor, does anything but compute."""
     with torch._C.DisableTorchFunction():
         given = torch.empty_strided(fake.shape, fake.stride(), dtype=fake.dtype, device=fake.device) \
@@ -160,7 +160,7 @@ class HooksAround:
         if are_on:
             vm.replay = None  # each operation is looked at
 
-    def before_saving(self, *values: Any) -> None:
+    def before_saving(self, *values: object) -> None:
         if self.disturbed or not torch.is_grad_enabled() or not self.has_changes() \
                 or not any(map(_needs_grad, pytree.tree_leaves(values))):
             return

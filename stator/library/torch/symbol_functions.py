@@ -28,7 +28,7 @@ from stator.shapes.symbolic_values import SYMBOLIC, as_integer, data_dependent, 
 LIST_LIMIT = 64  # elements of a tensor that tolist() takes apart inside the graph
 
 
-def constant_text(message: Any) -> str | None:
+def constant_text(message: object) -> str | None:
     """What a `lambda: "text"` says; None for any other message, which cannot be made while tracing."""
     if type(message) is not types.FunctionType or message.__code__.co_argcount or message.__code__.co_freevars:
         return None
@@ -36,7 +36,7 @@ def constant_text(message: Any) -> str | None:
     return result[0] if result and type(result[0]) is str else None
 
 
-def assume(vm: VM, condition: Any, message: Any = None) -> None:
+def assume(vm: VM, condition: object, message: object = None) -> None:
     """Take a condition for true; a data-dependent one is asserted where the graph runs."""
     unbacked = is_unbacked(condition)
     text = constant_text(message)
@@ -54,7 +54,7 @@ def assume(vm: VM, condition: Any, message: Any = None) -> None:
         recorder.record("call_function", torch._check, (condition, text), {}, None)
 
 
-def _error_of_check(message: Any) -> BaseException:
+def _error_of_check(message: object) -> BaseException:
     try:
         torch._check(False, message)
     except RuntimeError as error:
@@ -104,7 +104,7 @@ def _check_tensor_all(vm: VM, cont: Any, cond: Any, message: Any = None) -> None
 
 
 @rule(torch.Tensor.tolist)
-def _tolist(vm: VM, tensor: Any, /) -> Any:
+def _tolist(vm: VM, tensor: torch.Tensor, /) -> Any:
     count = specialise(tensor.numel())
     if count > LIST_LIMIT or tensor.dtype.is_complex:
         raise Break("SB003", f"tolist() of {count} elements")

@@ -7,6 +7,7 @@ fake gradient, and one node registers the graph of it.  A hook of that kind with
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,7 +56,7 @@ def _register(vm: VM, callee: Any, self: Any, hook: Any) -> Any:
     return handle
 
 
-def _unused(grad: Any) -> None:
+def _unused(grad: object) -> None:
     return None
 
 
@@ -84,7 +85,7 @@ _requires_grad, _register_hook = torch._C.TensorBase.requires_grad.__get__, torc
 has_side_effect(register_graph)
 
 
-def registered_in_graph(vm: VM, fake: Any, function: Any) -> Any:
+def registered_in_graph(vm: VM, fake: FakeTensor, function: Callable[..., Any]) -> Any:
     """The node that registers what the hook computes."""
     what = "a hook on a tensor"
     with torch._C.DisableTorchFunction():

@@ -8,6 +8,7 @@ import numpy
 import torch
 import torch.overrides
 import torch.utils._python_dispatch
+from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils import _pytree as pytree
 
@@ -49,7 +50,7 @@ def _requires_grad(vm: VM, tensor: Any, /, requires_grad: Any = True) -> Any:
 
 
 @rule(_TensorBase.retain_grad)
-def _retain_grad(vm: VM, fake: Any, /) -> Any:
+def _retain_grad(vm: VM, fake: FakeTensor, /) -> Any:
     """A node, at which compilers cut the graph: what they compile has one backward for all that is in it.
 
     Where the tensor has been used, its gradient is what comes back from those uses, too: no compiler gets the graph.
@@ -71,7 +72,7 @@ def _retain_grad(vm: VM, fake: Any, /) -> Any:
     return None
 
 
-def is_used(node: Any) -> bool:
+def is_used(node: fx.Node) -> bool:
     """Whether something that can be differentiated was computed from it."""
     with torch._C.DisableTorchFunction():
         return any(type(leaf) is FakeTensor and leaf.requires_grad for user in node.users
@@ -207,5 +208,5 @@ class _Range:
     def __enter__(self) -> _Range:
         return self
 
-    def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
+    def __exit__(self, kind: object, error: object, traceback: object) -> None:
         return None

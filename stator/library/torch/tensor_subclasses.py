@@ -34,7 +34,7 @@ _DETACH: Any = torch.Tensor.detach  # type: ignore[attr-defined]
 # ---------------------------------------------------------------------- making them
 
 
-def note_class(vm: VM, fake: Any, cls: type) -> Any:
+def note_class(vm: VM, fake: FakeTensor, cls: type) -> Any:
     """From now on the program sees an object of `cls`."""
     if id(fake) in vm.recorder.classes:
         raise Break("SB017", f"a tensor that is a {cls.__name__} now")
@@ -45,7 +45,7 @@ def note_class(vm: VM, fake: Any, cls: type) -> Any:
     return fake
 
 
-def require_class(cls: Any, what: str) -> None:
+def require_class(cls: type, what: str) -> None:
     if not is_a(cls, type) or torch.Tensor not in mro_of(cls):
         raise Break("SB017", f"{what} of what is no subclass of Tensor")
     if torch.nn.Parameter in mro_of(cls) or torch.nn.Buffer in mro_of(cls):
@@ -54,7 +54,7 @@ def require_class(cls: Any, what: str) -> None:
         raise Break("SB017", f"a {cls.__name__} made by {what}")
 
 
-def unhandled(vm: VM, fn: Any, args: Any) -> Any:
+def unhandled(vm: VM, fn: object, args: Any) -> Any:
     """An operation below `__torch_function__`."""
     before, vm.modes.functions_off = vm.modes.functions_off, 2
     try:

@@ -24,7 +24,7 @@ for _function in (torch.manual_seed, torch.set_rng_state):
     has_side_effect(_function)
 
 
-def record(vm: VM, op: str, target: Any, args: tuple[Any, ...], result: Any = None) -> Any:
+def record(vm: VM, op: str, target: object, args: tuple[Any, ...], result: object = None) -> Any:
     node = vm.recorder.record(op, target, args, {}, result)
     vm.recorder.log.changes += 1  # a layer that does this is not like others (see replay)
     return node
@@ -53,7 +53,7 @@ def _get_state(vm: VM) -> Any:
     return recorded_state(vm, "call_function", torch.get_rng_state, ())
 
 
-def recorded_state(vm: VM, op: str, target: Any, args: tuple[Any, ...]) -> Any:
+def recorded_state(vm: VM, op: str, target: object, args: tuple[Any, ...]) -> Any:
     with torch._C.DisableTorchFunction():
         state = torch.empty(state_size(), dtype=torch.uint8, device="cpu")
     record(vm, op, target, args, state)

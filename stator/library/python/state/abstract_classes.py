@@ -23,19 +23,19 @@ def is_abstract_subclass(vm: VM, derived: Any, cls: Any) -> bool:
     return has_base(vm, derived, cls)
 
 
-def require_bases(vm: VM, cls: Any, text: str) -> None:
+def require_bases(vm: VM, cls: type, text: str) -> None:
     if not is_a(cls, type) and bases_of(vm, cls) is None:
         raise Raised(TypeError(text))
 
 
-def has_base(vm: VM, derived: Any, cls: Any, depth: int = 0) -> bool:
+def has_base(vm: VM, derived: Any, cls: object, depth: int = 0) -> bool:
     if derived is cls:
         return True
     require_shallow(depth)
     return any(has_base(vm, base, cls, depth + 1) for base in bases_of(vm, derived) or ())
 
 
-def bases_of(vm: VM, cls: Any) -> tuple[Any, ...] | None:
+def bases_of(vm: VM, cls: type) -> tuple[Any, ...] | None:
     """The tuple that `cls.__bases__` gives; None for another value or none at all."""
     try:
         bases = vm.sync(lambda: load_attr(vm, cls, "__bases__"))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import _random
 import functools
 import random
+from collections.abc import Callable
 from typing import Any
 
 import numpy
@@ -24,19 +25,19 @@ from stator.source import Pinned
 _SEEDS = (int, float, str, bytes)
 
 
-def known_stream(vm: VM, stream: Any) -> Any:
+def known_stream(vm: VM, stream: object) -> Any:
     """The trace's own stream behind a value; None where its state is not known."""
     if id(stream) in vm.random.known:
         return stream
     return vm.random.seeded.get(id(stream), (None, None))[1]
 
 
-def make_known(vm: VM, made: Any) -> Any:
+def make_known(vm: VM, made: object) -> Any:
     vm.random.known[id(made)] = made
     return made
 
 
-def run_known(vm: VM, function: Any, known: Any, args: Any, kwargs: Any, cont: Any) -> None:
+def run_known(vm: VM, function: Callable[..., Any], known: object, args: Any, kwargs: Any, cont: Any) -> None:
     """A method of a stream that is known."""
     if type(known) is random.Random:
         if type(function) is type(random.Random.seed):
@@ -105,6 +106,6 @@ def set_state(stream: Any, state: Any) -> Any:
     return stream
 
 
-def remade_stream(cls: type, state: Any) -> Any:
+def remade_stream(cls: type, state: object) -> Any:
     """A new stream in a state."""
     return set_state(numpy.random.default_rng(0) if cls is numpy.random.Generator else cls(0), state)

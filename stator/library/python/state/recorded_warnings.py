@@ -14,7 +14,7 @@ import operator
 import re
 import types
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -22,6 +22,7 @@ import torch
 from stator.breaks import Break
 from stator.host.value_kinds import is_a
 from stator.interp.vm import VM
+from stator.source import Source
 from stator.strategy import Strategy
 
 RECORDED = Strategy.RECORDED_WARNINGS
@@ -43,14 +44,14 @@ _PROPERTIES = frozenset(name for name, each in inspect.getmembers_static(torch.T
 class Recording:
     """One manager that is entered: its list, and the filters set since, the one that is asked first at the front."""
 
-    def __init__(self, manager: Any, outer: Recording | None, propagates: bool) -> None:
+    def __init__(self, manager: object, outer: Recording | None, propagates: bool) -> None:
         self.manager, self.propagates = manager, propagates
         self.log: list[Any] = []
         self.filters: list[tuple[Any, ...]] = list(outer.filters) if outer is not None else []
         self.reset: bool = outer is not None and outer.reset  # whether there are no filters but these
         self.seen: set[Any] = set()  # what registries hold since the filters were last changed
 
-    def change(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def change(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """simplefilter, filterwarnings or resetwarnings, with arguments that were found plain."""
         self.seen.clear()
         if function is warnings.resetwarnings:
@@ -126,7 +127,7 @@ def watch_list(vm: VM, log: list[Any]) -> None:
     if not recorder.backend.in_order:
         listen()  # the operations of a compiler say other things
 
-    def adopt_list(value: Any, source: Any) -> Any:
+    def adopt_list(value: object, source: Source) -> Any:
         if value is log:
             met()
         return adopt(value, source)
@@ -136,7 +137,7 @@ def watch_list(vm: VM, log: list[Any]) -> None:
         met()
 
 
-def is_silent(target: Any, name: str, args: tuple[Any, ...]) -> bool:
+def is_silent(target: object, name: str, args: tuple[Any, ...]) -> bool:
     """By its name, in whatever spelling; x[...] with numbers and slices: a mask of bytes is warned of as it is used."""
     if name in _SILENT or name[:1] in ("i", "r") and name[1:] in _SILENT or target in _PROPERTIES:
         return True

@@ -7,6 +7,7 @@ backward pass does, as they are: they are the user's own functions, and which on
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -96,7 +97,7 @@ def _setup_output(vm: VM, self: Any, args: Any) -> Any:
     return watched(vm, self, (args,), through_output)[0]
 
 
-def original_of(vm: VM, value: Any) -> Any:
+def original_of(vm: VM, value: object) -> Any:
     """The user's object behind a value: the hook that a later backward pass calls."""
     tracker = vm.heap.by_standin.get(id(value))
     if tracker is None and not is_outside(vm, value):
@@ -106,7 +107,7 @@ def original_of(vm: VM, value: Any) -> Any:
     return original
 
 
-def watched(vm: VM, watch: Any, values: tuple[Any, ...], function: Any) -> tuple[Any, ...]:
+def watched(vm: VM, watch: object, values: tuple[Any, ...], function: Callable[..., Any]) -> tuple[Any, ...]:
     """The values of one side of a module, its tensors new ones where gradients flow through them."""
     require_plain(vm, _HOOK)
     tensors = [each for each in values if type(each) is FakeTensor]

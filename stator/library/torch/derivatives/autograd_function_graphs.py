@@ -8,6 +8,7 @@ backward pass would show, or that give back what they were given, are refused (`
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -30,8 +31,8 @@ class GraphFunction(torch.autograd.Function):
     """Runs the graphs; only `tensors`, the arguments of F.apply, take part in gradients."""
 
     @staticmethod
-    def forward(outputs: int, constant: Any, kept: Any, places: Any, forward: Any, backward: Any, given: Any,
-                more: Any, *tensors: Any) -> Any:
+    def forward(outputs: int, constant: object, kept: object, places: object, forward: Any, backward: object,
+                given: Any, more: object, *tensors: object) -> Any:
         return tuple(forward(*given))
 
     @staticmethod
@@ -60,8 +61,8 @@ def graph_function(name: str) -> Any:
     return make(name, (GraphFunction,), {})
 
 
-def apply_graphs(name: str, outputs: int, constant: Any, kept: Any, places: Any, forward: Any, backward: Any,
-                 given: Any, more: Any, tensors: Any) -> Any:
+def apply_graphs(name: str, outputs: int, constant: object, kept: object, places: object, forward: object,
+                 backward: object, given: object, more: object, tensors: Sequence[Any]) -> Any:
     """The operation: two graphs as one autograd.Function of that name.
 
     `forward(*given)` makes `outputs` results and more; those numbered in `constant` have no gradient, and those in
@@ -138,7 +139,7 @@ class Unusual(Exception):
     """A function that gives back what it was given, or parts of it: autograd itself must handle it."""
 
 
-def own_tensors(ctx: Any, part: Subgraph) -> list[Any]:
+def own_tensors(ctx: object, part: Subgraph) -> list[Any]:
     """The tensors of forward's own that backward can reach through `ctx`."""
     found: dict[int, Any] = {}
     known = {id(fake) for fake in part.outer_fakes}

@@ -62,10 +62,10 @@ class AfterForward(Continuation):
 
     __slots__ = ("application", "cont", "output", "set_up")
 
-    def __init__(self, application: Application, cont: Any, output: Any = None, set_up: bool = False) -> None:
+    def __init__(self, application: Application, cont: Any, output: object = None, set_up: bool = False) -> None:
         self.application, self.cont, self.output, self.set_up = application, cont, output, set_up
 
-    def returned(self, vm: VM, frame: Frame, value: Any) -> None:
+    def returned(self, vm: VM, frame: Frame, value: object) -> None:
         application = self.application
         if application.separate and not self.set_up:
             then = AfterForward(application, self.cont, value, True)
@@ -157,7 +157,7 @@ def missing_defaults(vm: VM, cls: type, given: int) -> tuple[Any, ...]:
 # ---------------------------------------------------------------------- without gradients
 
 
-def without_history(vm: VM, application: Application, output: Any) -> Any:
+def without_history(vm: VM, application: Application, output: object) -> Any:
     """What apply makes of forward's result: an input that was not changed comes back as another tensor."""
     if type(output) is tuple:
         return tuple(_without_history(vm, application, part) for part in output)
@@ -188,7 +188,7 @@ def apply_of(cls: Any) -> Any:
     return apply
 
 
-def as_one_node(vm: VM, application: Application, output: Any) -> Any:
+def as_one_node(vm: VM, application: Application, output: object) -> Any:
     name = application.cls.__name__
     if fingerprints(vm, of_graph=False) != application.before:
         raise Break("SB016", f"{name}.forward changes something outside")
@@ -210,7 +210,7 @@ def as_one_node(vm: VM, application: Application, output: Any) -> Any:
     return result
 
 
-def guarded(vm: VM, value: Any, name: str) -> Any:
+def guarded(vm: VM, value: object, name: str) -> Any:
     """An argument that is nothing for a node of a graph: one that is itself in every call may be bound beforehand."""
     known = is_a(value, enum.Enum) and is_outside(vm, value) \
         or (is_a(value, type) or type(value) is types.FunctionType) and id(value) not in vm.fresh

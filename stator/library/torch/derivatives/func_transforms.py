@@ -34,8 +34,8 @@ from stator.shapes.symbolic_values import specialise
 class Differentiated:
     """A function captured on fresh fakes of the arguments it is differentiated by."""
 
-    def __init__(self, vm: VM, what: str, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], argnums: Any,
-                 has_aux: bool) -> None:
+    def __init__(self, vm: VM, what: str, function: Callable[..., Any], args: tuple[Any, ...],
+                 kwargs: dict[str, Any], argnums: object, has_aux: bool) -> None:
         for value in (args, kwargs, argnums):
             vm.heap.expose_deep(value)
         argnums = pytree.tree_map(specialise, argnums)
@@ -112,13 +112,13 @@ def _grad_and_value(vm: VM, func: Any, argnums: Any, has_aux: Any, args: Any, kw
 
 
 def grad_call(inner: Differentiated) -> Callable[..., Any]:
-    def scalar(*tensors: Any) -> Any:
+    def scalar(*tensors: object) -> Any:
         (value,), aux = inner.call(*tensors)
         return value, aux
 
     run = torch.func.grad_and_value(scalar, argnums=tuple(range(inner.count)), has_aux=True)
 
-    def grad_and_value(*tensors: Any) -> Any:
+    def grad_and_value(*tensors: object) -> Any:
         grads, (value, aux) = run(*tensors)
         return (*grads, value, *aux)
     return grad_and_value
@@ -148,7 +148,7 @@ def _jvp(vm: VM, func: Any, primals: Any, tangents: Any, argnums: Any, *, strict
 def jvp_call(inner: Differentiated, strict: bool) -> Callable[..., Any]:
     count, total = inner.count, len(inner.operands)
 
-    def jvp(*tensors: Any) -> Any:
+    def jvp(*tensors: object) -> Any:
         primals, rest, tangents = tensors[:count], tensors[count:total], tensors[total:]
         outputs, derivatives, aux = torch.func.jvp(lambda *given: inner.call(*given, *rest), primals, tangents,
                                                    strict=strict, has_aux=True)
@@ -174,7 +174,7 @@ def _vjp(vm: VM, func: Any, *primals: Any, argnums: Any = None, has_aux: Any = F
 
 
 def forward_call(inner: Differentiated) -> Callable[..., Any]:
-    def forward(*tensors: Any) -> Any:
+    def forward(*tensors: object) -> Any:
         return inner.module(*tensors)
     return forward
 
@@ -182,7 +182,7 @@ def forward_call(inner: Differentiated) -> Callable[..., Any]:
 def vjp_call(inner: Differentiated) -> Any:
     total, count = len(inner.operands), inner.count
 
-    def vjp(*tensors: Any) -> Any:
+    def vjp(*tensors: object) -> Any:
         primals, rest, cotangents = tensors[:count], tensors[count:total], tensors[total:]
         _, pull, _ = torch.func.vjp(lambda *given: inner.call(*given, *rest), *primals, has_aux=True)
         return pull(tuple(cotangents))
@@ -191,7 +191,7 @@ def vjp_call(inner: Differentiated) -> Any:
     return vjp
 
 
-def pull_back(vjp: Any, operands: tuple[Any, ...], cotangents: Any, retain_graph: bool = True,
+def pull_back(vjp: Any, operands: tuple[Any, ...], cotangents: object, retain_graph: bool = True,
               create_graph: bool | None = None) -> Any:
     """What vjp returns, bound to its operands: the derivatives for these cotangents."""
     out_spec, spec = vjp.specs

@@ -53,7 +53,7 @@ def _grad(vm: VM, outputs: Any, inputs: Any, grad_outputs: Any = None, retain_gr
     return result
 
 
-def tensors_of(vm: VM, value: Any, or_none: bool = False) -> list[Any]:
+def tensors_of(vm: VM, value: object, or_none: bool = False) -> list[Any]:
     if type(value) is FakeTensor:
         return [value]
     if is_a(value, (dict, torch.Tensor)):

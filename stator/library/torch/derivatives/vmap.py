@@ -75,12 +75,12 @@ def _example(part: Subgraph, index: int, value: Any, dim: int) -> Any:
     return example
 
 
-def mapped_call(module: Any, in_dims: list[int | None], out_dims: list[Any], randomness: str,
+def mapped_call(module: object, in_dims: list[int | None], out_dims: list[Any], randomness: str,
                 chunk_size: int | None = None) -> Any:
     """The target of the node: always a tuple of tensors."""
     run = torch.vmap(module, in_dims=tuple(in_dims), out_dims=tuple(out_dims), randomness=randomness,
                      chunk_size=chunk_size)
 
-    def vmap(*tensors: Any) -> Any:
+    def vmap(*tensors: object) -> Any:
         return run(*tensors)
     return vmap
