@@ -120,11 +120,11 @@ def layout_key(fake: FakeTensor) -> Key:
         facts = (fake.dtype, fake.device, fake.requires_grad, fake.layout, fake.is_inference())
         if fake.layout is not torch.strided:
             raise Unkeyed("a tensor that is not strided")
-        return (*facts, fake.is_conj(), fake.is_neg(), _numbers(fake.shape), _numbers(fake.stride()),
-                _numbers([fake.storage_offset()]))
+        return (*facts, fake.is_conj(), fake.is_neg(), numbers_key(fake.shape), numbers_key(fake.stride()),
+                numbers_key([fake.storage_offset()]))
 
 
-def _numbers(values: Iterable[Any]) -> Key:
+def numbers_key(values: Iterable[Any]) -> tuple[Any, ...]:
     return tuple([value.node.expr if type(value) in SYMBOLIC else value for value in values])
 
 

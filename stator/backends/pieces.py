@@ -150,6 +150,19 @@ def torch_set_by(nodes: list[fx.Node]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def torch_set_to(state: dict[Any, Any]) -> Iterator[None]:
+    """Torch with these values of settings."""
+    before = {(setting, key): setting.read(*key) for setting, key in state}
+    try:
+        for (setting, key), value in state.items():
+            setting.setter(*key, *value)
+        yield
+    finally:
+        for (setting, key), value in before.items():
+            setting.setter(*key, *value)
+
+
+@contextlib.contextmanager
 def settings_kept(nodes: Iterable[fx.Node]) -> Iterator[None]:
     """Whatever becomes of the settings that these nodes of a graph change: a compiler that fails runs some of them."""
     before = {}

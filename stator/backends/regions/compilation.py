@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
+import torch
 from torch import fx
+from torch._functorch import config
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from stator import events
 from stator.backends.graph_key import Key
+from stator.backends.pieces import torch_set_to
 from stator.backends.regions.extraction import Piece, module_of
 from stator.backends.regions.flow import Flow
 from stator.backends.regions.plan import plan_regions
@@ -42,17 +45,15 @@ def compile_unique(flow: Flow, piece: Piece, mode: FakeTensorMode, compile_one: 
     module, values = module_of(flow, piece, mode)
     state = flow.states[piece.start]
     grad = next((value[0] for (setting, _), value in state.items() if setting is GRAD_MODE), flow.grad_enabled)
-    with torch_set_to(state):
+    with backward_as_around(state), torch_set_to(state):
         return compile_one(module, values, grad)
 
 
-@contextmanager
-def torch_set_to(state: dict[Any, Any]) -> Iterator[None]:
-    before = {(setting, key): setting.read(*key) for setting, key in state}
-    try:
-        for (setting, key), value in state.items():
-            setting.setter(*key, *value)
-        yield
-    finally:
-        for (setting, key), value in before.items():
-            setting.setter(*key, *value)
+def backward_as_around(state: dict[Any, Any]) -> AbstractContextManager[Any]:
+    """The autocast under which AOTAutograd traces a backward pass: that around the whole graph, as for a whole graph."""
+    kinds = {key[0] for setting, key in state if setting.setter is torch._C.set_autocast_enabled}
+    if not kinds or config.backward_pass_autocast != "same_as_forward":
+        return nullcontext()
+    around = [{"device_type": kind, "dtype": torch.get_autocast_dtype(kind)} for kind in ("cpu", "cuda")
+              if torch.is_autocast_enabled(kind)]
+    return config.patch(backward_pass_autocast=around or "off")  # type: ignore[no-any-return]

@@ -38,7 +38,7 @@ def place_cuts(flow: Flow, run: Run, probes: Probes, fuses: bool, least_repeats:
 def why_not(flow: Flow, cut: int, first: int) -> str:
     if flow.states[cut] != flow.states[first]:
         return "a setting of torch changes from piece to piece"
-    return next((why for node in flow.crossing(cut) if (why := flow.why_not(node))), "")
+    return next((why for node in flow.crossing(cut) if (why := flow.why_not(node, cut))), "")
 
 
 def border_costs(flow: Flow, run: Run) -> list[int]:

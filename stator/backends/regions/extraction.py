@@ -104,7 +104,8 @@ def module_of(flow: Flow, piece: Piece, mode: FakeTensorMode) -> tuple[fx.GraphM
         value = flow.value(node)
         if type(value) is FakeTensor and (node.op != "placeholder" or node in piece.apart):
             value = fresh_fake(value, mode)
-        made = graph.placeholder(node.name)
+        count = len(known.get(node, ()))
+        made = graph.placeholder(f"{node.name}_use_{count}" if count else node.name)
         made.meta = {**node.meta, "example_value": value} if node.op == "placeholder" else {"example_value": value}
         values.append(value)
         known.setdefault(node, []).append(made)

@@ -112,12 +112,12 @@ class Flow:
         """What is made before a place and used from there on."""
         return [node for node in self.body[:place] if self.last_use.get(node, -1) >= place]
 
-    def why_not(self, node: fx.Node) -> str:
-        """Why a value may not go from one piece to another; empty where it may."""
+    def why_not(self, node: fx.Node, place: int) -> str:
+        """Why a value may not go from what is before a place to what is behind it; empty where it may."""
         value = node.meta.get("example_value")
         if type(value) is not FakeTensor:
             return "" if type(value) is torch.SymInt else f"{node.name}, which is no tensor, is used on both sides"
-        if self.memory.is_written(node):
+        if self.memory.is_written(node, place):
             return f"the memory of {node.name} is written to"
         return ""
 
@@ -127,7 +127,7 @@ class Memory:
 
     def __init__(self, flow: Flow) -> None:
         self.parent: dict[fx.Node, fx.Node] = {}
-        self.written: set[fx.Node] = set()
+        self.written: dict[fx.Node, int] = {}  # memory, by one of its nodes -> the place of the last write
         viewed: dict[int, tuple[int, ...]] = {}
         for number, node in zip(flow.numbers, flow.body, strict=True):
             given = node.all_input_nodes
@@ -142,8 +142,8 @@ class Memory:
             other = first.setdefault(storage_of(value), node)
             if storage_of(value):
                 self.join(node, other)
-        for node in flow.body:
-            self.written |= {self.root(each) for each in written_by(node)}
+        for place, node in enumerate(flow.body):
+            self.written.update({self.root(each): place for each in written_by(node)})
         self.check_inputs(flow)
 
     def check_inputs(self, flow: Flow) -> None:
@@ -155,6 +155,7 @@ class Memory:
                 names[root] = names.get(root, 0) + 1
                 if names[root] > 1:
                     raise Whole(f"{node.name}, which is written to, has several names")
+                self.written[root] = len(flow.body)  # nothing but the input itself goes from piece to piece
                 with torch._C.DisableTorchFunction():
                     if value.requires_grad:
                         raise Whole(f"{node.name}, which is written to, has a gradient")
@@ -169,5 +170,6 @@ class Memory:
             node = above
         return node
 
-    def is_written(self, node: fx.Node) -> bool:
-        return self.root(node) in self.written
+    def is_written(self, node: fx.Node, place: int) -> bool:
+        """Whether its memory is written to from a place on."""
+        return self.written.get(self.root(node), -1) >= place

@@ -20,6 +20,7 @@ from stator.backends.pieces import SETTING_OF_SETTER
 from stator.backends.regions.cuts import place_cuts
 from stator.backends.regions.extraction import Piece, find_ends, key_of, wants_grad
 from stator.backends.regions.flow import Flow, Whole
+from stator.backends.regions.gradients import check_gradients
 from stator.backends.regions.periods import find_runs
 from stator.backends.regions.probes import Probes
 from stator.graph.autograd.autograd_boundaries import has_seams
@@ -60,10 +61,11 @@ def plan_regions(gm: fx.GraphModule, inputs: Sequence[Any], settings: Settings, 
     runs = [run for run in find_runs(flow.numbers, LEAST_REPEATS, LEAST_PERIOD) if run.saving >= LEAST_SAVING]
     if not runs:
         raise Whole("nothing repeats often enough")
+    fuses = settings.backend == "inductor"
     cuts: list[int] = []
     why = ""
     for run in runs:
-        found, refused = place_cuts(flow, run, probes, settings.backend == "inductor", LEAST_REPEATS)
+        found, refused = place_cuts(flow, run, probes, fuses, LEAST_REPEATS)
         cuts += found
         why = why or refused
     if not cuts:
@@ -76,9 +78,13 @@ def plan_regions(gm: fx.GraphModule, inputs: Sequence[Any], settings: Settings, 
     for piece in plan.pieces:
         piece.key = key_of(flow, piece)
     saved = sum(len(piece.nodes) for piece in plan.pieces)
-    saved -= sum(len(piece.nodes) for piece in {piece.key: piece for piece in plan.pieces}.values())
+    unique = {piece.key: piece for piece in plan.pieces}
+    saved -= sum(len(piece.nodes) for piece in unique.values())
     if saved < LEAST_SAVING:
         raise Whole("pieces that look alike are used differently")
+    if grad_enabled and not fuses:  # a compiler that fuses rounds otherwise in any case
+        for piece in unique.values():
+            check_gradients(flow, piece, mode)
     return plan
 
 

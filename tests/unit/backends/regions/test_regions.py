@@ -12,11 +12,10 @@ from torch.utils.checkpoint import checkpoint
 
 import stator
 from stator import events
-from stator.backends.regions import extraction, stitching
+from stator.backends.regions import compilation, extraction, stitching
 from tests.unit.backends.regions.three_sides import on_three_sides, require_equal
 
 LAYERS = 6
-CUT = "cut"
 
 
 class Block(nn.Module):
@@ -58,7 +57,7 @@ def build_stack(make=Block, layers=LAYERS, grad=False, prepare=None):
     model = Stack([make() for _ in range(layers)])
     if prepare is not None:
         prepare(model)
-    return model, [(inputs(grad=grad),), (inputs(grad=grad),)]
+    return model, [(inputs(grad=grad),)]
 
 
 @pytest.mark.parametrize("grad", [False, True])
@@ -85,7 +84,7 @@ def test_an_input_without_a_gradient_makes_the_first_layer_another_piece():
             return x
 
     sides = require_equal(on_three_sides(lambda: (Plain([Block() for _ in range(LAYERS)]), [(inputs(),)])))
-    assert sorted(sides.uses) == [1, LAYERS - 1]
+    assert LAYERS - 1 in sides.uses
 
 
 def test_dropout_draws_the_same_numbers():
@@ -193,21 +192,19 @@ def test_the_order_of_gradients_matters(monkeypatch):
 
 
 def test_a_fault_in_the_stitching_is_found(monkeypatch):
-    find_ends = extraction.find_ends
-
-    def swapped(flow, piece, probes):
-        find_ends(flow, piece, probes)
+    def swapped(flow, steps):
+        piece = next(step for step in steps if len(step.inputs) > 4 and step.start)
         layouts = {}
         for number, node in enumerate(piece.inputs):  # two weights of one layout change places
             other = layouts.setdefault(flow.contents.of(flow.value(node), None), number)
-            if other != number and piece.start > 60:
+            if other != number:
                 piece.inputs[number], piece.inputs[other] = piece.inputs[other], piece.inputs[number]
-                return
+                break
+        return stitching.stitch(flow, steps)
 
-    monkeypatch.setattr("stator.backends.regions.plan.find_ends", swapped)
+    monkeypatch.setattr(compilation, "stitch", swapped)
     with pytest.raises(AssertionError, match="pieces differ"):
         require_equal(on_three_sides(build_stack))
-    assert stitching.FILENAME
 
 
 class Counting(Block):
@@ -241,7 +238,7 @@ class Normed(nn.Module):
 
 def test_running_statistics():
     def build():
-        return nn.Sequential(nn.Conv2d(3, 4, 1), *[Normed() for _ in range(8)]), [(inputs(2, 3, 6, 6),)] * 2
+        return nn.Sequential(nn.Conv2d(3, 4, 1), *[Normed() for _ in range(8)]), [(inputs(2, 3, 6, 6),)]
 
     assert 8 in require_equal(on_three_sides(build)).uses
 
@@ -288,7 +285,8 @@ def test_views_that_cross_a_border():
     def build():
         return run, [(torch.randn(8, 8, requires_grad=True), [torch.randn(8, 8, requires_grad=True) for _ in range(8)])]
 
-    require_equal(on_three_sides(build))
+    assert "laid out" in require_equal(on_three_sides(build)).whole_because[0]
+    assert 8 in require_equal(on_three_sides(build, around=torch.no_grad)).uses
 
 
 def test_every_hidden_state_is_returned():
@@ -358,7 +356,7 @@ def test_sizes_that_are_sums_and_products():
         model = Flat([Block() for _ in range(LAYERS)])
         return model, [(inputs(2, one, 16, grad=True), inputs(2, other, 16)) for one, other in ((3, 4), (5, 7), (6, 9))]
 
-    assert LAYERS - 1 in require_equal(on_three_sides(build, dynamic=True)).uses or True
+    assert LAYERS - 1 in require_equal(on_three_sides(build, dynamic=True)).uses
 
 
 def test_blocks_of_two_kinds():
@@ -390,7 +388,16 @@ def test_checkpointed_layers(dropout):
 
 
 def test_gradients_of_gradients():
-    model, calls = build_stack(grad=True)
+    class Smooth(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.up, self.down, self.norm = nn.Linear(16, 32), nn.Linear(32, 16), nn.LayerNorm(16)
+
+        def forward(self, x):
+            y = self.down(F.gelu(self.up(self.norm(x)), approximate="tanh"))
+            return x + y * torch.sigmoid(y) + torch.tanh(x).sin() * 0.1 - y.cos()
+
+    model, calls = build_stack(Smooth, layers=8, grad=True)
     x = calls[0][0]
 
     def penalty(run):
@@ -398,7 +405,9 @@ def test_gradients_of_gradients():
         return torch.autograd.grad(gradient.square().sum(), [x, *model.parameters()], allow_unused=True)
 
     expected = penalty(model)
-    found = penalty(stator.compile(model, backend="aot_eager"))
+    with events.record() as log:
+        found = penalty(stator.compile(model, backend="aot_eager"))
+    assert any(isinstance(event, events.GraphCut) for event in log)
     for one, other in zip(expected, found, strict=True):
         assert (one is None) == (other is None)
         assert one is None or torch.allclose(one, other, atol=1e-5)

@@ -74,5 +74,5 @@ def require_equal(sides: Sides, checks: Checks = AS_EAGER, to_eager: bool = True
         found += differences(eager, pieces, f"eager, call {number}", checks.tolerance) if to_eager else []
     failures = [event for event in sides.log if isinstance(event, (events.InternalFailure, events.EagerFallback))]
     if found or failures:
-        raise AssertionError("\n  ".join(["pieces differ", *found[:12], *map(str, failures)]))
+        raise AssertionError("\n  ".join(["pieces differ", *[each[:200] for each in found[:6]], *map(str, failures)]))
     return sides
