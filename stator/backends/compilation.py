@@ -79,7 +79,9 @@ def compile_piece(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], setti
         return compile_whole(piece, given, settings, fake_mode, grad)
 
     try:
-        compiled = compile_regions(gm, example_inputs, settings, fake_mode, grad_enabled, compile_one)
+        compiled = compile_regions(gm, example_inputs, settings, fake_mode, grad_enabled, compile_one,
+                                   lambda: twice_differentiable(gm, example_inputs, grad_enabled,
+                                                                find_backend(settings.backend)))
     except Whole as why:
         if str(why):
             events.emit(events.GraphKeptWhole(len(gm.graph.nodes), str(why)))

@@ -34,7 +34,8 @@ class Piece:
     outputs: list[fx.Node] = field(default_factory=list)
     apart: set[fx.Node] = field(default_factory=set)
     key: Key = None
-    function: Any = None
+    function: Any = None  # compiled, as AOTAutograd returns it
+    direct: Any = None  # its passes alone, see `direct_calls`
 
 
 def find_ends(flow: Flow, piece: Piece, probes: Probes) -> None:

@@ -19,16 +19,16 @@ from torch.fx.node import map_arg
 from stator.backends.graph_key import numbers_key
 from stator.backends.pieces import settings_kept, torch_set_to
 from stator.backends.regions.extraction import Piece, wants_grad
-from stator.backends.regions.flow import Flow, Whole
+from stator.backends.regions.flow import Flow
 from stator.backends.regions.probes import fresh_fake
 
 
-def check_gradients(flow: Flow, piece: Piece, mode: FakeTensorMode) -> None:
-    """Raise `Whole` where a gradient would be laid out anew at a border."""
+def moved_gradient(flow: Flow, piece: Piece, mode: FakeTensorMode) -> str:
+    """Which gradient would be laid out anew at a border; empty where none would."""
     borders = [node for node in dict.fromkeys(piece.inputs) if node.op != "placeholder" and wants_grad(flow.value(node))]
     results = [node for node in piece.outputs if wants_grad(flow.value(node))]
     if not borders or not results:
-        return
+        return ""
     values: dict[fx.Node, Any] = {
         node: fresh_fake(value, mode) if isinstance(value := flow.value(node), torch.Tensor) else value
         for node in piece.inputs}
@@ -39,11 +39,12 @@ def check_gradients(flow: Flow, piece: Piece, mode: FakeTensorMode) -> None:
             found = torch.autograd.grad([values[node] for node in results], [values[node] for node in borders], tangents,
                                         allow_unused=True)
     except Exception as error:
-        raise Whole(f"its gradients cannot be followed: {type(error).__name__}") from None
+        return f"its gradients cannot be followed: {type(error).__name__}"
     for node, gradient in zip(borders, found, strict=True):
         if gradient is not None and layout(gradient) != layout(
                 coerce_tangent_and_suggest_memory_format(values[node])[0]):
-            raise Whole(f"the gradient of {node.name} would be laid out anew")
+            return f"the gradient of {node.name} would be laid out anew"
+    return ""
 
 
 def run(gm: fx.GraphModule, nodes: list[fx.Node], values: dict[fx.Node, Any]) -> None:

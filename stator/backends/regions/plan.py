@@ -7,7 +7,7 @@ Runs of equal layers are cut; what lies between them are pieces of their own.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -15,12 +15,12 @@ from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 from stator.backends.generations import records_cuda_graphs
-from stator.backends.graph_key import Unkeyed
+from stator.backends.graph_key import Key, Unkeyed
 from stator.backends.pieces import SETTING_OF_SETTER
 from stator.backends.regions.cuts import place_cuts
 from stator.backends.regions.extraction import Piece, find_ends, key_of, wants_grad
 from stator.backends.regions.flow import Flow, Whole
-from stator.backends.regions.gradients import check_gradients
+from stator.backends.regions.gradients import moved_gradient
 from stator.backends.regions.periods import find_runs
 from stator.backends.regions.probes import Probes
 from stator.graph.autograd.autograd_boundaries import has_seams
@@ -39,6 +39,7 @@ class Plan:
 
     flow: Flow
     steps: list[Piece | fx.Node]
+    unique: dict[Key, Piece] = field(default_factory=dict)
 
     @property
     def pieces(self) -> list[Piece]:
@@ -70,6 +71,20 @@ def plan_regions(gm: fx.GraphModule, inputs: Sequence[Any], settings: Settings, 
         why = why or refused
     if not cuts:
         raise Whole(why or "nothing repeats often enough")
+    plan = pieces_between(flow, probes, cuts)
+    while grad_enabled and not fuses:  # a compiler that fuses rounds otherwise in any case
+        moved = [(piece, why) for piece in plan.unique.values() if (why := moved_gradient(flow, piece, mode))]
+        if not moved:
+            break
+        for piece, why in moved:
+            if len([each for each in plan.pieces if each.key == piece.key]) > 1 or piece.start not in cuts:
+                raise Whole(why)
+            cuts.remove(piece.start)  # joined with the piece before it
+        plan = pieces_between(flow, probes, cuts)
+    return plan
+
+
+def pieces_between(flow: Flow, probes: Probes, cuts: list[int]) -> Plan:
     plan = Plan(flow, list(steps_between(flow, sorted(set(cuts)))))
     for piece in plan.pieces:
         find_ends(flow, piece, probes)
@@ -77,14 +92,10 @@ def plan_regions(gm: fx.GraphModule, inputs: Sequence[Any], settings: Settings, 
     check_casts(plan)
     for piece in plan.pieces:
         piece.key = key_of(flow, piece)
-    saved = sum(len(piece.nodes) for piece in plan.pieces)
-    unique = {piece.key: piece for piece in plan.pieces}
-    saved -= sum(len(piece.nodes) for piece in unique.values())
+    plan.unique = {piece.key: piece for piece in plan.pieces}
+    saved = sum([len(piece.nodes) for piece in plan.pieces]) - sum([len(piece.nodes) for piece in plan.unique.values()])
     if saved < LEAST_SAVING:
         raise Whole("pieces that look alike are used differently")
-    if grad_enabled and not fuses:  # a compiler that fuses rounds otherwise in any case
-        for piece in unique.values():
-            check_gradients(flow, piece, mode)
     return plan
 
 

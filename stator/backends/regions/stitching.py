@@ -20,8 +20,8 @@ from stator.graph.fx.straight_line import Source, last_uses
 FILENAME = "<stator regions>"
 
 
-def stitch(flow: Flow, steps: list[Piece | fx.Node]) -> Callable[..., Any]:
-    """`steps`: compiled pieces, and nodes that run between them."""
+def stitch(flow: Flow, steps: list[Piece | fx.Node], directly: bool = False) -> Callable[..., Any]:
+    """`steps`: compiled pieces, and nodes that run between them; `directly`: call their passes."""
     source = Source()
     names = {node: f"v{number}" for number, node in enumerate(flow.inputs)}
     lines = [f"def graph({', '.join(names.values())}):"]
@@ -31,7 +31,9 @@ def stitch(flow: Flow, steps: list[Piece | fx.Node]) -> Callable[..., Any]:
     dying = last_uses([*uses, (None, flow.output.all_input_nodes)])  # type: ignore[list-item]
     for number, step in enumerate(steps):
         if isinstance(step, Piece):
-            call = f"{source.constant(step.function, 'p')}({', '.join([names[node] for node in step.inputs])})"
+            given = ", ".join([names[node] for node in step.inputs])
+            call = f"{source.constant(step.direct.forward, 'p')}([{given}])" if directly else \
+                f"{source.constant(step.function, 'p')}({given})"
             for node in step.outputs:
                 names[node] = f"v{len(names)}"
             left = "".join([f"{names[node]}, " for node in step.outputs])

@@ -105,7 +105,7 @@ def test_functional_code_without_modules():
         weights = [torch.randn(8, 8, requires_grad=True) for _ in range(LAYERS)]
         return run, [(torch.randn(3, 8, requires_grad=True), weights, [torch.randn(8) for _ in range(LAYERS)])]
 
-    assert LAYERS in require_equal(on_three_sides(build)).uses
+    assert LAYERS - 1 in require_equal(on_three_sides(build)).uses  # the gradient of the sum is laid out otherwise
 
 
 def test_layers_that_share_their_weights():
@@ -285,7 +285,7 @@ def test_views_that_cross_a_border():
     def build():
         return run, [(torch.randn(8, 8, requires_grad=True), [torch.randn(8, 8, requires_grad=True) for _ in range(8)])]
 
-    assert "laid out" in require_equal(on_three_sides(build)).whole_because[0]
+    assert "laid out" in require_equal(on_three_sides(build), to_eager=False).whole_because[0]
     assert 8 in require_equal(on_three_sides(build, around=torch.no_grad)).uses
 
 
