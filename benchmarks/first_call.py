@@ -1,6 +1,6 @@
-"""Where the time of a first call goes: `python -m benchmarks.first_call [--device cuda] [--training] [--backend inductor]`.
+"""Profile a first call: `python -m benchmarks.first_call [--device cuda] [--training] [--backend aot_eager]`.
 
-In: a Llama-like model of equal layers (`--layers`, `--width`).  Out: for each side the seconds of its first call, stage by
+In: a Llama-like model of equal layers (`--layers`, `--width`).  Out: for each side the seconds of its first call by
 stage, CPU seconds, the time of later calls and the peak of memory; ratios against torch.compile.
 
 Each side runs cold in a process of its own, with all caches of compilers off.  Imports are not counted.  Sides:
@@ -10,7 +10,8 @@ Each side runs cold in a process of its own, with all caches of compilers off.  
     torch           torch.compile
     torch-regions   torch.compile, each block marked with torch.compiler.nested_compile_region
 
-Stages are those that torch's own timers name; "capture" is what lies before the backend, "first run" what is left.
+Stages are those that torch's own timers name.  "capture" lies before the first compilation (in Stator with the search
+for periods), "kernels" is the wait for compilers of generated code, "rest" the first run and what no timer names.
 """
 
 from __future__ import annotations
@@ -111,7 +112,8 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     first, cpu = time.perf_counter() - started, cpu_seconds() - cpu
     timers = {name: sum(seconds) for name, seconds in torch._dynamo.utils.compilation_time_metrics.items()}
     stages = {stage: sum(timers.get(name, 0.0) for name in names) for stage, names in STAGES.items()}
-    stages["capture"] = timers.get("bytecode_tracing", 0.0) if options.inside.startswith("torch") else pieces["capture"]()
+    of_torch = options.inside.startswith("torch")
+    stages["capture"] = timers.get("bytecode_tracing", 0.0) if of_torch else pieces["capture"]()
     for _ in range(5):
         run()
     if on_gpu:
@@ -142,7 +144,7 @@ def build(options: argparse.Namespace, torch: Any, stator: Any) -> tuple[Callabl
     log: list[Any] = []
     if options.inside.startswith("stator"):
         regions = "off" if options.inside == "stator-flat" else "auto"
-        events.subscribe(log.append)
+        events.subscribe(lambda event: log.append((time.perf_counter(), event)))
         compiled = stator.compile(model, backend=options.backend, mode=options.mode) if options.mode else \
             stator.compile(model, backend=options.backend, options={"regions": regions})
     else:
@@ -160,12 +162,12 @@ def build(options: argparse.Namespace, torch: Any, stator: Any) -> tuple[Callabl
             compiled(tokens, positions)
 
     def capture_seconds() -> float:
-        of = {kind: sum(event.seconds for event in log if type(event).__name__ == kind)
-              for kind in ("CaptureFinished", "BackendCompiled")}
-        return of["CaptureFinished"] - of["BackendCompiled"]
+        """From the start of the capture to that of the first compilation."""
+        begun = next(at for at, event in log if type(event).__name__ == "CaptureStarted")
+        return next(at - event.seconds for at, event in log if type(event).__name__ == "BackendCompiled") - begun
 
     def cut() -> Any:
-        return [event.pieces for event in log if type(event).__name__ == "GraphCut"]
+        return [event.pieces for _, event in log if type(event).__name__ == "GraphCut"]
 
     return train if options.training else infer, model, {"capture": capture_seconds, "cut": cut}
 

@@ -82,7 +82,7 @@ def compile_piece(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], setti
         compiled = compile_regions(gm, example_inputs, settings, fake_mode, grad_enabled, compile_one,
                                    lambda: twice_differentiable(gm, example_inputs, grad_enabled,
                                                                 find_backend(settings.backend)))
-    except Whole as why:
+    except (Whole, BackendError) as why:
         if str(why):
             events.emit(events.GraphKeptWhole(len(gm.graph.nodes), str(why)))
         compiled = compile_whole(gm, example_inputs, settings, fake_mode, grad_enabled)

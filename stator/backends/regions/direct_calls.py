@@ -53,11 +53,11 @@ def direct_passes(passes: Passes, meta: Any, inputs: int) -> Direct | None:
 
 
 def has_work_around(meta: Any) -> bool:
-    return bool(meta.num_mutated_inp_runtime_indices or meta.num_outputs_aliased or meta.num_intermediate_bases
-                or meta.tokens or meta.is_rng_op_functionalized or meta.num_graphsafe_rng_states
-                or meta.num_opaque_objects_saved_for_bw or meta.num_backward_tokens
-                or meta.grad_enabled_mutation is not None
-                or any(info.mutates_data or info.mutates_metadata for info in meta.input_info))
+    counts = ("num_mutated_inp_runtime_indices", "num_outputs_aliased", "num_intermediate_bases", "tokens",
+              "is_rng_op_functionalized", "num_graphsafe_rng_states", "num_backward_tokens",
+              "num_opaque_objects_saved_for_bw")
+    return any(getattr(meta, name, 0) for name in counts) or meta.grad_enabled_mutation is not None \
+        or any(info.mutates_data or info.mutates_metadata for info in meta.input_info)
 
 
 def join_directly(flow: Flow, steps: list[Piece | fx.Node]) -> Callable[..., Any] | None:

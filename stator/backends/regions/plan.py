@@ -90,6 +90,8 @@ def pieces_between(flow: Flow, probes: Probes, cuts: list[int]) -> Plan:
         find_ends(flow, piece, probes)
     plan.steps[:0] = flow.hoisted
     check_casts(plan)
+    if not flow.grad_enabled:
+        return_alike(flow, plan.pieces)
     for piece in plan.pieces:
         piece.key = key_of(flow, piece)
     plan.unique = {piece.key: piece for piece in plan.pieces}
@@ -97,6 +99,21 @@ def pieces_between(flow: Flow, probes: Probes, cuts: list[int]) -> Plan:
     if saved < LEAST_SAVING:
         raise Whole("pieces that look alike are used differently")
     return plan
+
+
+def return_alike(flow: Flow, pieces: list[Piece]) -> None:
+    """Let pieces that are equal but for what is needed of them return the same: the last layer is one of all.
+
+    With gradients a result that nobody uses would get one of zeros, which is not the same as none.
+    """
+    wanted: dict[Key, set[int]] = {}
+    bodies = []
+    for piece in pieces:
+        outputs, piece.outputs = piece.outputs, []
+        bodies.append(key_of(flow, piece))
+        wanted.setdefault(bodies[-1], set()).update([flow.place[node] - piece.start for node in outputs])
+    for piece, body in zip(pieces, bodies, strict=True):
+        piece.outputs = [piece.nodes[place] for place in sorted(wanted[body])]
 
 
 def check_values(graph: fx.Graph, inputs: Sequence[Any]) -> None:

