@@ -187,14 +187,16 @@ def report(options: argparse.Namespace, found: dict[str, list[dict[str, Any]]]) 
           + " ".join([f"{name:>12}" for name in names]) + "     rest")
     base = found.get("torch")
     for side, results in found.items():
-        mine = {key: statistics.median([result[key] for result in results]) for key in ("first", "cpu", "later", "peak")}
+        mine = {key: statistics.median([result[key] for result in results])
+                for key in ("first", "cpu", "later", "peak")}
         theirs = mine if base is None else \
             {key: statistics.median([result[key] for result in base]) for key in ("first", "cpu", "later")}
         stages = {name: statistics.median([result["stages"][name] for result in results]) for name in names}
         rest = mine["first"] - sum(stages.values())
         print(f"{side:14} {mine['first']:8.2f} {mine['cpu']:8.2f} {mine['first'] / theirs['first']:6.2f} "
               f"{mine['cpu'] / theirs['cpu']:6.2f} {mine['later'] * 1e3:9.2f} {mine['later'] / theirs['later']:6.2f} "
-              f"{mine['peak'] / 2**20:9.0f}  " + " ".join([f"{stages[name]:12.2f}" for name in names]) + f" {rest:8.2f}")
+              f"{mine['peak'] / 2**20:9.0f}  " + " ".join([f"{stages[name]:12.2f}" for name in names])
+              + f" {rest:8.2f}")
         if results[0]["pieces"]:
             print(f"{'':14} pieces (nodes, uses): {results[0]['pieces']}")
 

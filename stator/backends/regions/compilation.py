@@ -51,14 +51,14 @@ def compile_unique(flow: Flow, piece: Piece, mode: FakeTensorMode, compile_one: 
     module, values = module_of(flow, piece, mode)
     state = flow.states[piece.start]
     grad = next((value[0] for (setting, _), value in state.items() if setting is GRAD_MODE), flow.grad_enabled)
-    with backward_as_around(state), torch_set_to(state), passes_kept() as passes, tracing(TracingContext(mode)) as context, \
-            config.patch(force_non_lazy_backward_lowering=True):
+    with backward_as_around(state), torch_set_to(state), passes_kept() as passes, \
+            tracing(TracingContext(mode)) as context, config.patch(force_non_lazy_backward_lowering=True):
         function = compile_one(module, values, grad)
     return function, direct_passes(passes, context.fw_metadata, len(values))
 
 
 def backward_as_around(state: dict[Any, Any]) -> AbstractContextManager[Any]:
-    """The autocast under which AOTAutograd traces a backward pass: that around the whole graph, as for a whole graph."""
+    """Have AOTAutograd trace the backward pass under the autocast around the whole graph, as that of a whole graph."""
     kinds = {key[0] for setting, key in state if setting.setter is torch._C.set_autocast_enabled}
     if not kinds or config.backward_pass_autocast != "same_as_forward":
         return nullcontext()

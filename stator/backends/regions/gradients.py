@@ -1,6 +1,6 @@
 """Follow gradients over the borders of a piece.   a piece  ->  whether its gradients arrive laid out as is expected
 
-AOTAutograd lays the gradient of a result out as the result is, and copies one that is not.  A whole graph does not copy,
+AOTAutograd lays the gradient of a result out as the result is, and copies one that is not.  A whole graph does not,
 and a product of matrices may round otherwise for another layout.  So the piece runs on fake tensors, forward and
 backward: where the gradient of what comes over a border has another layout than the value, a cut would show.
 """
@@ -25,7 +25,8 @@ from stator.backends.regions.probes import fresh_fake
 
 def moved_gradient(flow: Flow, piece: Piece, mode: FakeTensorMode) -> str:
     """Which gradient would be laid out anew at a border; empty where none would."""
-    borders = [node for node in dict.fromkeys(piece.inputs) if node.op != "placeholder" and wants_grad(flow.value(node))]
+    borders = [node for node in dict.fromkeys(piece.inputs)
+               if node.op != "placeholder" and wants_grad(flow.value(node))]
     results = [node for node in piece.outputs if wants_grad(flow.value(node))]
     if not borders or not results:
         return ""
@@ -36,8 +37,8 @@ def moved_gradient(flow: Flow, piece: Piece, mode: FakeTensorMode) -> str:
         with settings_kept(piece.nodes), torch_set_to(flow.states[piece.start]), mode, enable_python_dispatcher():
             run(flow.gm, piece.nodes, values)
             tangents = [coerce_tangent_and_suggest_memory_format(values[node])[0] for node in results]
-            found = torch.autograd.grad([values[node] for node in results], [values[node] for node in borders], tangents,
-                                        allow_unused=True)
+            found = torch.autograd.grad([values[node] for node in results], [values[node] for node in borders],
+                                        tangents, allow_unused=True)
     except Exception as error:
         return f"its gradients cannot be followed: {type(error).__name__}"
     for node, gradient in zip(borders, found, strict=True):
