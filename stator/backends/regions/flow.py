@@ -89,7 +89,8 @@ class Flow:
                 now[key] = (self.grad_enabled,) if setting is GRAD_MODE else setting.read(*key[1])
         for node in self.body:
             yield now
-            if (setting := SETTING_OF_SETTER.get(id(node.target))) is not None:
+            if id(node.target) in SETTING_OF_SETTER:
+                setting = SETTING_OF_SETTER[id(node.target)]
                 now = {**now, (setting, node.args[:setting.keys]): node.args[setting.keys:]}
         yield now
 

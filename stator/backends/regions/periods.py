@@ -1,7 +1,8 @@
 """Find what repeats in a sequence.   a b c x y x y x y z  ->  from 3: "x y", three times
 
 In: numbers, one for each node; equal numbers for nodes of equal content.  Out: runs: stretches that repeat with a
-period, without overlap, those that save most chosen first.  A run may go on for a part of its period: where it is cut is decided later.
+period, without overlap, those that save most chosen first.  A run may go on for a part of its period: where it is cut
+is decided later.
 """
 
 from __future__ import annotations

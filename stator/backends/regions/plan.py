@@ -56,8 +56,8 @@ def plan_regions(gm: fx.GraphModule, inputs: Sequence[Any], settings: Settings, 
     check_values(gm.graph, inputs)
     try:
         flow = Flow(gm, list(inputs), grad_enabled)
-    except Unkeyed as why:
-        raise Whole(str(why)) from None
+    except Unkeyed as error:
+        raise Whole(str(error)) from None
     probes = Probes(flow, mode)
     runs = [run for run in find_runs(flow.numbers, LEAST_REPEATS, LEAST_PERIOD) if run.saving >= LEAST_SAVING]
     if not runs:

@@ -12,7 +12,7 @@ from torch.utils.checkpoint import checkpoint
 
 import stator
 from stator import events
-from stator.backends.regions import compilation, extraction, stitching
+from stator.backends.regions import compilation, direct_calls, extraction
 from tests.unit.backends.regions.three_sides import on_three_sides, require_equal
 
 LAYERS = 6
@@ -102,12 +102,11 @@ def test_functional_code_without_modules():
         return x.sum(-1)
 
     def build():
-        weights = [torch.randn(8, 8, requires_grad=True) for _ in range(LAYERS)]
-        return run, [(torch.randn(3, 8, requires_grad=True), weights, [torch.randn(8) for _ in range(LAYERS)])]
+        weights = [torch.randn(8, 8, requires_grad=True) for _ in range(12)]
+        return run, [(torch.randn(3, 8, requires_grad=True), weights, [torch.randn(8) for _ in range(12)])]
 
-    sides = require_equal(on_three_sides(build))
-    assert not sides.uses and "laid out" in sides.whole_because[0]  # the mean of `h` is expanded in backward
-    assert LAYERS in require_equal(on_three_sides(build, around=torch.no_grad)).uses
+    assert max(require_equal(on_three_sides(build)).uses) >= 10  # the last sum hands an expanded gradient back
+    assert 12 in require_equal(on_three_sides(build, around=torch.no_grad)).uses
 
 
 def test_layers_that_share_their_weights():
@@ -195,16 +194,17 @@ def test_the_order_of_gradients_matters(monkeypatch):
 
 def test_a_fault_in_the_stitching_is_found(monkeypatch):
     def swapped(flow, steps):
+        """Two weights of one layout change places in the call of one piece."""
         piece = next(step for step in steps if len(step.inputs) > 4 and step.start)
         layouts = {}
-        for number, node in enumerate(piece.inputs):  # two weights of one layout change places
+        for number, node in enumerate(piece.inputs):
             other = layouts.setdefault(flow.contents.of(flow.value(node), None), number)
             if other != number:
                 piece.inputs[number], piece.inputs[other] = piece.inputs[other], piece.inputs[number]
                 break
-        return stitching.stitch(flow, steps)
+        return direct_calls.join_directly(flow, steps)
 
-    monkeypatch.setattr(compilation, "stitch", swapped)
+    monkeypatch.setattr(compilation, "join_directly", swapped)
     with pytest.raises(AssertionError, match="pieces differ"):
         require_equal(on_three_sides(build_stack))
 
