@@ -90,6 +90,7 @@ def pieces_between(flow: Flow, probes: Probes, cuts: list[int]) -> Plan:
         find_ends(flow, piece, probes)
     plan.steps[:0] = flow.hoisted
     check_casts(plan)
+    check_writes(plan)
     if not flow.grad_enabled:
         return_alike(flow, plan.pieces)
     for piece in plan.pieces:
@@ -142,6 +143,17 @@ def steps_between(flow: Flow, cuts: list[int]) -> list[Piece | fx.Node]:
         if stop > begun:
             steps.append(Piece(begun, stop, flow.body[begun:stop]))
     return steps
+
+
+def check_writes(plan: Plan) -> None:
+    """A backward pass may compute a value anew from an input, which a later piece has written to."""
+    seen: set[fx.Node] = set()
+    for piece in plan.pieces if plan.flow.grad_enabled else ():
+        for node in set(piece.inputs):
+            if node.op == "placeholder" and plan.flow.memory.is_written(node, 0):
+                if node in seen:
+                    raise Whole(f"{node.name}, which is written to, is used in several pieces")
+                seen.add(node)
 
 
 def check_casts(plan: Plan) -> None:

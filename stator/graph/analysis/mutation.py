@@ -156,7 +156,7 @@ _NONE: list[FakeTensor] = []
 def may_write_first(func: object, args: tuple[object, ...], kwargs: dict[str, object]) -> bool:
     """Whether a call that fails may have written: to the first of several tensors, or the sizes of out=."""
     written = declared_writes(func, args, kwargs)
-    return not _is_torchs(func) if written is None else len(written) > 1 or bool(written) and "out" in kwargs
+    return not is_torchs(func) if written is None else len(written) > 1 or bool(written) and "out" in kwargs
 
 
 def tensors_in(value: Any) -> Iterator[FakeTensor]:

@@ -227,6 +227,23 @@ def test_buffers_that_are_written_to():
     assert LAYERS in require_equal(on_three_sides(functools.partial(build_stack, Counting))).uses
 
 
+def test_a_written_buffer_that_several_layers_read_is_not_cut():
+    class Scaled(Stack):
+        def __init__(self):
+            super().__init__([Block() for _ in range(LAYERS)])
+            self.register_buffer("scale", torch.ones(16))
+
+        def forward(self, x):
+            x = self.first(x)
+            for block in self.blocks:
+                x = block(x * self.scale.exp())
+            self.scale.add_(1)
+            return x
+
+    sides = require_equal(on_three_sides(lambda: (Scaled(), [(inputs(),)])))
+    assert not sides.uses and "written" in sides.whole_because[0]
+
+
 class Normed(nn.Module):
     def __init__(self):
         super().__init__()
