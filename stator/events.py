@@ -147,6 +147,21 @@ class BackendCompiled(Event):
 
 
 @dataclass(frozen=True)
+class GraphCut(Event):
+    """A graph was compiled in pieces: for each unique one, its nodes and how often it is used."""
+
+    pieces: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class GraphKeptWhole(Event):
+    """A graph was compiled in one piece though regions were wanted."""
+
+    graph_nodes: int
+    why: str
+
+
+@dataclass(frozen=True)
 class Effects(Event):
     """The side effects that a captured segment replays, one line of text each."""
 

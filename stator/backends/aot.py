@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from stator.backends.inner_calls import keep_pass
 from stator.backends.random_draws import draws_in_place, eager_streams
 from stator.backends.saved_values import saving_values
 from stator.graph.fx.graph_modules import straight_function
@@ -29,7 +30,7 @@ def load_partition() -> Any:
     return importlib.import_module("torch._functorch.partitioners").min_cut_rematerialization_partition
 
 
-def run_as_is(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
+def run_as_is(kind: str, gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
     """The compiler of AOTAutograd's graphs that compiles nothing.
 
     Detach results that are views of temporary tensors (the inverse of a view that was written to): autograd would
@@ -41,7 +42,14 @@ def run_as_is(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callab
     def run(*args: object) -> Any:
         return [detach_view(each) for each in forward(*args)]
 
-    return load_autograd().make_boxed_func(run)  # type: ignore[no-any-return]
+    return keep_pass(kind, len(example_inputs), load_autograd().make_boxed_func(run))  # type: ignore[no-any-return]
+
+
+# The compilers of AOTAutograd's graphs.
+_COMPILERS: dict[str, Any] = {
+    "fw_compiler": functools.partial(run_as_is, "forward"), "bw_compiler": functools.partial(run_as_is, "backward"),
+    "inference_compiler": functools.partial(run_as_is, "inference"),
+}
 
 
 def detach_view(value: object) -> object:
@@ -55,8 +63,7 @@ def compile_aot_eager(gm: torch.fx.GraphModule, example_inputs: Sequence[Any],
         return load_autograd().aot_module_simplified(  # type: ignore[no-any-return]
             gm,
             example_inputs,
-            fw_compiler=run_as_is,
-            bw_compiler=run_as_is,
+            **_COMPILERS,
             partition_fn=draws_in_place(saving_values(load_partition(), gm, example_inputs)),
             keep_inference_input_mutations=True,
         )
@@ -71,8 +78,7 @@ def compile_aot_eager_decomp_partition(gm: torch.fx.GraphModule, example_inputs:
         return load_autograd().aot_module_simplified(  # type: ignore[no-any-return]
             gm,
             example_inputs,
-            fw_compiler=run_as_is,
-            bw_compiler=run_as_is,
+            **_COMPILERS,
             decompositions=compile_fx.select_decomp_table(),
             partition_fn=draws_in_place(saving_values(
                 functools.partial(load_partition(), compiler="inductor"), gm, example_inputs)),

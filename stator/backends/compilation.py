@@ -24,6 +24,7 @@ from stator.backends.eager import NEED_NO_CODE
 from stator.backends.open_floats import floats_as_data
 from stator.backends.pieces import InOnePiece, compile_pieces, settings_kept
 from stator.backends.recurrent import trainable_lstm
+from stator.backends.regions import Whole, compile_regions
 from stator.backends.registry import Backend, find_backend, tuning_keywords
 from stator.backends.returned_views import WrittenAfterwards, take_views_out, unchanged
 from stator.backends.size_marks import without_size_marks
@@ -66,14 +67,32 @@ def run_as_captured(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], set
 
 def compile_piece(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], settings: Settings,
                   fake_mode: FakeTensorMode, grad_enabled: bool) -> Callable[..., Any]:
-    """Compile a graph without seams."""
-    backend = find_backend(settings.backend)
+    """Compile a graph without seams: what repeats in it once, or all of it."""
     take_views: Callable[[Callable[..., Any]], Callable[..., Any]] = unchanged
     if grad_enabled and settings.has_own_backend:
         try:
             gm, take_views = take_views_out(gm, grad_enabled)
         except WrittenAfterwards:
             return compile_as_it_is(gm, example_inputs, settings, "a write to returned views")
+
+    def compile_one(piece: torch.fx.GraphModule, given: list[Any], grad: bool) -> Callable[..., Any]:
+        return compile_whole(piece, given, settings, fake_mode, grad)
+
+    try:
+        compiled = compile_regions(gm, example_inputs, settings, fake_mode, grad_enabled, compile_one,
+                                   lambda: twice_differentiable(gm, example_inputs, grad_enabled,
+                                                                find_backend(settings.backend)))
+    except (Whole, BackendError) as why:
+        if str(why):
+            events.emit(events.GraphKeptWhole(len(gm.graph.nodes), str(why)))
+        compiled = compile_whole(gm, example_inputs, settings, fake_mode, grad_enabled)
+    return take_views(compiled)
+
+
+def compile_whole(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], settings: Settings,
+                  fake_mode: FakeTensorMode, grad_enabled: bool) -> Callable[..., Any]:
+    """Call the backend."""
+    backend = find_backend(settings.backend)
     started = time.perf_counter()
     graph_nodes = len(gm.graph.nodes)
     mark_static_inputs(gm)
@@ -88,7 +107,7 @@ def compile_piece(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], setti
     if not callable(compiled):
         raise BackendError(backend.name, f"it returned {compiled!r}, which is not callable")
     events.emit(events.BackendCompiled(backend.name, graph_nodes, time.perf_counter() - started))
-    return take_views(finish(compiled))
+    return finish(compiled)
 
 
 def compile_around_seams(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], settings: Settings,

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from stator.backends.inner_calls import keep_pass, keeps_passes
 from stator.backends.saved_values import inductor_partitioner
 from stator.errors import OptionTypeError, OptionValueError
 from stator.settings.options import OWN_OPTIONS, Settings, list_accepted
@@ -24,9 +25,15 @@ USUAL_MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cu
 def compile_inductor(gm: torch.fx.GraphModule, example_inputs: Sequence[Any],
                      settings: Settings ) -> Callable[..., Any]:
     """Compile the graph with Inductor."""
-    compile_fx = importlib.import_module("torch._inductor.compile_fx").compile_fx
+    module = importlib.import_module("torch._inductor.compile_fx")
+
+    def compile_pass(graph: torch.fx.GraphModule, given: Sequence[Any], **keywords: Any) -> Any:
+        kind = "backward" if keywords.get("is_backward") else "inference" if keywords.get("is_inference") else "forward"
+        return keep_pass(kind, len(given), module.compile_fx_inner(graph, given, **keywords))
+
+    inner = {"inner_compile": compile_pass} if keeps_passes() else {}
     patches = inductor_partitioner(gm, example_inputs) | config_patches(settings)
-    return compile_fx(gm, list(example_inputs), config_patches=patches)  # type: ignore[no-any-return]
+    return module.compile_fx(gm, list(example_inputs), config_patches=patches, **inner)  # type: ignore[no-any-return]
 
 
 def wake_workers() -> None:

@@ -28,7 +28,7 @@ from stator.graph.autograd.autograd_boundaries import is_seam
 from stator.graph.state.torch_state import GRAD_MODE, SETTINGS
 
 Compile = Callable[[fx.GraphModule, list[Any], bool], Callable[..., Any]]
-_SETTINGS = {id(setting.setter): setting for setting in SETTINGS}
+SETTING_OF_SETTER = {id(setting.setter): setting for setting in SETTINGS}
 
 
 class InOnePiece(Exception):
@@ -103,7 +103,7 @@ def cut(graph: fx.Graph, grad_enabled: bool) -> list[Any]:
         else:
             steps[-1].nodes.append(node)
         place[node] = len(steps) - 1
-        setting = _SETTINGS.get(id(node.target))
+        setting = SETTING_OF_SETTER.get(id(node.target))
         if setting is not None:
             settings[setting, node.args[:setting.keys]] = node
             if node.target is torch._C._set_grad_enabled:
@@ -127,7 +127,7 @@ def settings_across_seams(graph: fx.Graph, grad_enabled: bool) -> set[fx.Node]:
             stretch, began = [], {}
         elif node.target is torch.clear_autocast_cache:
             stretch.append(node)
-        setting = _SETTINGS.get(id(node.target))
+        setting = SETTING_OF_SETTER.get(id(node.target))
         if setting is None:
             continue
         key = setting, node.args[:setting.keys]
@@ -150,11 +150,24 @@ def torch_set_by(nodes: list[fx.Node]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def torch_set_to(state: dict[Any, Any]) -> Iterator[None]:
+    """Torch with these values of settings."""
+    before = {(setting, key): setting.read(*key) for setting, key in state}
+    try:
+        for (setting, key), value in state.items():
+            setting.setter(*key, *value)
+        yield
+    finally:
+        for (setting, key), value in before.items():
+            setting.setter(*key, *value)
+
+
+@contextlib.contextmanager
 def settings_kept(nodes: Iterable[fx.Node]) -> Iterator[None]:
     """Whatever becomes of the settings that these nodes of a graph change: a compiler that fails runs some of them."""
     before = {}
     for node in nodes:
-        setting = _SETTINGS.get(id(node.target))
+        setting = SETTING_OF_SETTER.get(id(node.target))
         if setting is not None:
             key = node.args[:setting.keys]
             before[setting, key] = setting.read(*key)

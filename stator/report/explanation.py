@@ -14,6 +14,7 @@ from typing import Any
 
 from stator import events
 from stator.errors import render_problem
+from stator.report.text import render
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,7 @@ class Explanation:
     capture_seconds: float = 0.0
     backend_seconds: float = 0.0
     eager: list[str] = field(default_factory=list)  # what ran eagerly, and why
+    regions: list[str] = field(default_factory=list)  # graphs that were compiled in pieces, or why not
 
     @property
     def graph_count(self) -> int:
@@ -73,6 +75,7 @@ class Explanation:
             lines.append(f"  passed {found.passages}x; each costs {found.added_microseconds:.1f} us beside the "
                          f"{found.native_microseconds:.1f} us of the instruction itself")
         lines += [f"eager: {_indented(reason)}" for reason in self.eager]
+        lines += self.regions
         lines.append("guards:")
         lines += [f"  {guard.text()}{_place(guard.where)}" for guard in self.guards]
         return "\n".join(lines)
@@ -111,6 +114,8 @@ def build_explanation(log: Iterable[events.Event], guards: list[Any], residuals:
                 found.graphs.append(event.graph)
         elif isinstance(event, events.BackendCompiled):
             found.backend_seconds += event.seconds
+        elif isinstance(event, (events.GraphCut, events.GraphKeptWhole)):
+            found.regions.append(render(event))
         elif isinstance(event, events.GraphBreak):
             seen.setdefault(event, [])
         elif isinstance(event, (events.EagerFallback, events.InternalFailure)):

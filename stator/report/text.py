@@ -92,6 +92,18 @@ def _(event: events.BackendCompiled) -> str:
 
 
 @render.register
+def _(event: events.GraphCut) -> str:
+    unique, total = sum(nodes for nodes, _ in event.pieces), sum(nodes * uses for nodes, uses in event.pieces)
+    pieces = ", ".join([f"{nodes} nodes x{uses}" for nodes, uses in event.pieces])
+    return f"regions: {len(event.pieces)} pieces compiled ({pieces}), {unique} of {total} nodes"
+
+
+@render.register
+def _(event: events.GraphKeptWhole) -> str:
+    return f"regions: {event.graph_nodes} nodes compiled whole: {event.why}"
+
+
+@render.register
 def _(event: events.Effects) -> str:
     return "\n".join([f"effects of {event.name}:", *(f"  {effect}" for effect in event.effects)])
 

@@ -30,6 +30,7 @@ OWN_OPTIONS: dict[str, str] = {
     "shapes": "declared dimensions: {'x': {0: 'batch', 1: stator.Dim('length', min=2, max=512)}, 'n': 'steps'}",
     "replay": "a module like one that was traced before (a layer of the same class) is not traced anew (default True)",
     "trace_numpy": "numpy code on the memory of tensors is part of the graph, computed by torch (default True)",
+    "regions": "'auto' (default): layers that repeat in a graph are compiled once; 'off': graphs are compiled whole",
     "print": "'replay' (default): print, logging and warnings are replayed after the graph; 'break': they break",
 }
 
@@ -71,6 +72,7 @@ class Settings:
     trace_numpy: bool = True
     audit: int = field(default_factory=audit_from_environment)
     print: str = "replay"
+    regions: str = "auto"
     shapes: Mapping[str, object] = field(default_factory=dict, hash=False)
 
     def validate(self) -> None:
@@ -99,9 +101,11 @@ class Settings:
             raise OptionTypeError(f"name={self.name!r} is not accepted; use None or a str")
         if self.print not in ("replay", "break"):
             raise OptionValueError(f"options['print']={self.print!r} is not accepted; use 'replay' or 'break'")
+        if self.regions not in ("auto", "off"):
+            raise OptionValueError(f"options['regions']={self.regions!r} is not accepted; use 'auto' or 'off'")
         if isinstance(self.audit, bool) or not isinstance(self.audit, int) or self.audit < 0:
             raise OptionTypeError(f"options['audit']={self.audit!r} is not accepted; use an int from 0")
-        for key in OWN_OPTIONS.keys() - {"print", "audit", "shapes"}:
+        for key in OWN_OPTIONS.keys() - {"print", "audit", "shapes", "regions"}:
             require_bool(f"options[{key!r}]", getattr(self, key))
 
     @property

@@ -82,7 +82,7 @@ def _counts(schema: Any) -> bool:
 @functools.cache
 def _signature_of_c(func: Callable[..., Any]) -> Signature | None:
     """Of a function or method that torch generates from the operators of the same name."""
-    packet = getattr(torch.ops.aten, func.__name__, None) if _is_torchs(func) else None
+    packet = getattr(torch.ops.aten, func.__name__, None) if is_torchs(func) else None
     if not isinstance(packet, OpOverloadPacket):
         return None
     return Signature([overload._schema for overload in _overloads(packet)], True)
@@ -156,7 +156,7 @@ _NONE: list[FakeTensor] = []
 def may_write_first(func: object, args: tuple[object, ...], kwargs: dict[str, object]) -> bool:
     """Whether a call that fails may have written: to the first of several tensors, or the sizes of out=."""
     written = declared_writes(func, args, kwargs)
-    return not _is_torchs(func) if written is None else len(written) > 1 or bool(written) and "out" in kwargs
+    return not is_torchs(func) if written is None else len(written) > 1 or bool(written) and "out" in kwargs
 
 
 def tensors_in(value: Any) -> Iterator[FakeTensor]:
@@ -204,7 +204,7 @@ class Observation:
     def __init__(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
                  opaque: bool | None = None) -> None:
         self.tensors = [*tensors_in(args), *tensors_in(kwargs)] if kwargs else list(tensors_in(args))
-        self.opaque = not _is_torchs(func) if opaque is None else opaque
+        self.opaque = not is_torchs(func) if opaque is None else opaque
         self.versions = versions_of(self.tensors)
         self.missed: list[FakeTensor] = []  # written to, and no version counter shows it
         with torch._C.DisableTorchFunction():
@@ -340,7 +340,7 @@ def operator_name(target: Any) -> str:
     if isinstance(target, (OpOverload, OpOverloadPacket)):
         namespace, _, name = _qualified_name(target).partition("::")
         return name if namespace in _OF_TORCH else ""
-    return getattr(target, "__name__", "") if _is_torchs(target) else ""
+    return getattr(target, "__name__", "") if is_torchs(target) else ""
 
 
 # ---------------------------------------------------------------------- repeating
@@ -383,7 +383,7 @@ def _qualified_name(operator: Any) -> str:
     return name
 
 
-def _is_torchs(func: object) -> bool:
+def is_torchs(func: object) -> bool:
     """Whether a callable is part of torch or of Python."""
     module = getattr(func, "__module__", None) or type(func).__module__
     return str(module).partition(".")[0] in _MODULES or isinstance(func, types.MethodDescriptorType)

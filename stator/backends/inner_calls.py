@@ -1,0 +1,53 @@
+"""Keep what a compiler makes inside AOTAutograd.   a graph  ->  its compiled passes, without the code around them
+
+In: the functions that compilers return to AOTAutograd: forward, backward, inference.  Out: these, for whoever joins
+several graphs under one piece of code (`regions/direct_calls.py`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+Boxed = Callable[[list[Any]], Any]
+
+
+@dataclass
+class Passes:
+    """The passes of one graph: how many inputs each takes, and what runs it."""
+
+    found: dict[str, tuple[int, Boxed]] = field(default_factory=dict)
+    doubled: bool = False  # a graph was compiled in several parts
+
+    def keep(self, kind: str, inputs: int, function: Any) -> None:
+        self.doubled = self.doubled or kind in self.found
+        self.found[kind] = inputs, getattr(function, "current_callable", None) or function
+
+
+_wanted: contextvars.ContextVar[Passes | None] = contextvars.ContextVar("wanted passes", default=None)
+
+
+@contextlib.contextmanager
+def passes_kept() -> Iterator[Passes]:
+    """While a graph is compiled."""
+    passes = Passes()
+    token = _wanted.set(passes)
+    try:
+        yield passes
+    finally:
+        _wanted.reset(token)
+
+
+def keep_pass(kind: str, inputs: int, function: Any) -> Any:
+    """`kind`: "forward", "backward" or "inference"."""
+    passes = _wanted.get()
+    if passes is not None:
+        passes.keep(kind, inputs, function)
+    return function
+
+
+def keeps_passes() -> bool:
+    return _wanted.get() is not None

@@ -1,0 +1,10 @@
+"""Compile what repeats once.
+
+In: a captured graph, its fake inputs, and what compiles a graph.  Out: a function that calls compiled pieces one after
+the other, each unique piece compiled once; or `Whole`, with the reason why the graph stays in one piece.
+"""
+
+from stator.backends.regions.compilation import compile_regions
+from stator.backends.regions.flow import Whole
+
+__all__ = ["Whole", "compile_regions"]

@@ -1,0 +1,67 @@
+"""Compile the unique pieces of a graph, and join them.   a graph  ->  a function over compiled pieces"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+from torch import fx
+from torch._functorch import config
+from torch._guards import TracingContext, tracing
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from stator import events
+from stator.backends.graph_key import Key
+from stator.backends.inner_calls import passes_kept
+from stator.backends.pieces import torch_set_to
+from stator.backends.regions.direct_calls import Direct, direct_passes, join_directly
+from stator.backends.regions.extraction import Piece, module_of
+from stator.backends.regions.flow import Flow
+from stator.backends.regions.plan import plan_regions
+from stator.backends.regions.stitching import stitch
+from stator.graph.state.torch_state import GRAD_MODE
+from stator.settings.options import Settings
+
+Finish = Callable[[Callable[..., Any]], Callable[..., Any]]
+Compile = Callable[[fx.GraphModule, list[Any], bool], Callable[..., Any]]
+
+
+def compile_regions(gm: fx.GraphModule, inputs: Sequence[Any], settings: Settings, mode: FakeTensorMode,
+                    grad_enabled: bool, compile_one: Compile, finish: Callable[[], Finish]) -> Callable[..., Any]:
+    """`compile_one` is called with each unique piece, its fake inputs and the grad mode where it begins.
+
+    `finish()` gives what is to be made of a function that is one node of autograd.
+    """
+    plan = plan_regions(gm, inputs, settings, mode, grad_enabled)
+    compiled: dict[Key, tuple[Any, Any]] = {}
+    uses = Counter([piece.key for piece in plan.pieces])
+    for piece in plan.pieces:
+        if piece.key not in compiled:
+            compiled[piece.key] = compile_unique(plan.flow, piece, mode, compile_one)
+        piece.function, piece.direct = compiled[piece.key]
+    events.emit(events.GraphCut(tuple([(len(plan.unique[key].nodes), uses[key]) for key in compiled])))
+    joined = join_directly(plan.flow, plan.steps)
+    return stitch(plan.flow, plan.steps) if joined is None else finish()(joined)
+
+
+def compile_unique(flow: Flow, piece: Piece, mode: FakeTensorMode, compile_one: Compile) -> tuple[Any, Direct | None]:
+    module, values = module_of(flow, piece, mode)
+    state = flow.states[piece.start]
+    grad = next((value[0] for (setting, _), value in state.items() if setting is GRAD_MODE), flow.grad_enabled)
+    with backward_as_around(state), torch_set_to(state), passes_kept() as passes, \
+            tracing(TracingContext(mode)) as context, config.patch(force_non_lazy_backward_lowering=True):
+        function = compile_one(module, values, grad)
+    return function, direct_passes(passes, context.fw_metadata, len(values))
+
+
+def backward_as_around(state: dict[Any, Any]) -> AbstractContextManager[Any]:
+    """Have AOTAutograd trace the backward pass under the autocast around the whole graph, as that of a whole graph."""
+    kinds = {key[0] for setting, key in state if setting.setter is torch._C.set_autocast_enabled}
+    if not kinds or config.backward_pass_autocast != "same_as_forward":
+        return nullcontext()
+    around = [{"device_type": kind, "dtype": torch.get_autocast_dtype(kind)} for kind in ("cpu", "cuda")
+              if torch.is_autocast_enabled(kind)]
+    return config.patch(backward_pass_autocast=around or "off")  # type: ignore[no-any-return]

@@ -1,0 +1,65 @@
+"""Place the cuts of a run.   a stretch that repeats  ->  where its pieces begin and end
+
+In: a run, which may be cut anywhere along its period.  Out: the places of its cuts, one period apart: before a kernel
+that compilers fuse with nothing, where the fewest bytes cross.  At a module's border the addition of one layer and the
+norm of the next would be torn apart.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+
+from stator.backends.regions.flow import Flow
+from stator.backends.regions.periods import Run
+from stator.backends.regions.probes import Probes
+
+_UNKNOWN = 4096  # a size that no call has had yet
+
+
+def place_cuts(flow: Flow, run: Run, probes: Probes, fuses: bool, least_repeats: int) -> tuple[list[int], str]:
+    """The cuts, or none and why; `fuses`: the compiler fuses kernels, and a cut could keep it from that."""
+    why = ""
+    costs = border_costs(flow, run)
+    order = sorted(range(run.start, run.start + run.period), key=lambda first: (
+        fuses and not probes.runs_kernel(first), costs[first - run.start], -((run.stop - first) // run.period), first))
+    for first in order:
+        cuts = list(range(first, run.stop + 1, run.period))
+        if len(cuts) <= least_repeats:
+            continue
+        why = next((found for cut in cuts if (found := why_not(flow, cut, cuts[0]))), "")
+        if not why:
+            return cuts, ""
+    return [], why
+
+
+def why_not(flow: Flow, cut: int, first: int) -> str:
+    if flow.states[cut] != flow.states[first]:
+        return "a setting of torch changes from piece to piece"
+    return next((why for node in flow.crossing(cut) if (why := flow.why_not(node, cut))), "")
+
+
+def border_costs(flow: Flow, run: Run) -> list[int]:
+    """For each place of the first period, what crosses one period later: bytes, views counted double."""
+    costs = []
+    live = set(flow.crossing(run.start + run.period))
+    for place in range(run.start + run.period, run.start + 2 * run.period):
+        own = [node for node in live if flow.place[node] >= place - run.period]
+        costs.append(sum(size_of(flow.value(node)) * (1 + (flow.memory.root(node) is not node)) for node in own))
+        node = flow.body[place]
+        live.difference_update([each for each in node.all_input_nodes if flow.last_use[each] == place])
+        if flow.last_use.get(node, -1) > place:
+            live.add(node)
+    return costs
+
+
+def size_of(value: Any) -> int:
+    if not isinstance(value, torch.Tensor):
+        return 0
+    with torch._C.DisableTorchFunction():
+        return math.prod([each if type(each) is int else each.node.hint or _UNKNOWN for each in value.shape]) \
+            * value.dtype.itemsize
+
+

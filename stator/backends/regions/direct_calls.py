@@ -1,0 +1,161 @@
+"""Call compiled pieces without the code that AOTAutograd puts around each.   pieces  ->  one autograd.Function, or none
+
+In: the steps of a graph whose pieces write to nothing outside and return no views: then a pass takes the inputs of its
+piece as they are, and what it returns are the outputs.  Out: a function that calls the forward passes one after the
+other, and under it one node of autograd, whose backward calls the backward passes in reverse order.
+
+Gradients are added in the order in which autograd would: that of the piece behind comes first.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import fx
+from torch.autograd.function import once_differentiable
+
+from stator.backends.inner_calls import Boxed, Passes
+from stator.backends.regions.extraction import Piece, wants_grad
+from stator.backends.regions.flow import Flow
+from stator.backends.regions.stitching import stitch
+
+
+@dataclass(frozen=True)
+class Direct:
+    """A compiled piece: its passes, and what is known of its outputs."""
+
+    forward: Boxed
+    backward: Boxed | None = None
+    outputs: int = 0
+    differentiable: tuple[int, ...] = ()  # outputs that have gradients
+    tangents: tuple[Any, ...] = ()  # for each of those: size, stride, dtype and device of its gradient
+
+
+def direct_passes(passes: Passes, meta: Any, inputs: int) -> Direct | None:
+    """None where AOTAutograd does more than to call the passes."""
+    if passes.doubled or meta is None or has_work_around(meta) or any(
+            count != inputs for kind, (count, _) in passes.found.items() if kind != "backward"):
+        return None
+    if "inference" in passes.found:
+        return Direct(passes.found["inference"][1], outputs=meta.num_outputs)
+    if passes.found.keys() != {"forward", "backward"} or meta.num_symints_saved_for_bw:
+        return None
+    places = tuple([place for place, info in enumerate(meta.output_info) if info.requires_grad_for_backward])
+    expected = meta.subclass_tangent_meta
+    if len(expected) != len(places) or any(getattr(each.memory_format, "stride", None) is None for each in expected):
+        return None
+    tangents = tuple([(tuple(each.memory_format.size), tuple(each.memory_format.stride)) for each in expected])
+    return Direct(passes.found["forward"][1], passes.found["backward"][1], meta.num_outputs, places, tangents)
+
+
+def has_work_around(meta: Any) -> bool:
+    counts = ("num_mutated_inp_runtime_indices", "num_outputs_aliased", "num_intermediate_bases", "tokens",
+              "is_rng_op_functionalized", "num_graphsafe_rng_states", "num_backward_tokens",
+              "num_opaque_objects_saved_for_bw")
+    return any(getattr(meta, name, 0) for name in counts) or meta.grad_enabled_mutation is not None \
+        or any(info.mutates_data or info.mutates_metadata for info in meta.input_info)
+
+
+def join_directly(flow: Flow, steps: list[Piece | fx.Node]) -> Callable[..., Any] | None:
+    """None where some piece needs AOTAutograd's own code."""
+    pieces = [step for step in steps if isinstance(step, Piece)]
+    if any(piece.direct is None for piece in pieces) or len(pieces) != len(steps):
+        return None
+    autocast = torch._C._DisableAutocast if torch._C._is_any_autocast_enabled() else contextlib.nullcontext
+    if any(piece.direct.backward is not None for piece in pieces):
+        return with_backward(flow, pieces, autocast)
+
+    stitched = stitch(flow, steps, directly=True)
+
+    def run(*args: Any) -> Any:
+        with torch.no_grad(), autocast():
+            return stitched(*args)
+
+    return run
+
+
+def with_backward(flow: Flow, pieces: list[Piece], autocast: Callable[[], Any]) -> Callable[..., Any] | None:
+    numbered = {node: number for number, node in enumerate(flow.inputs)}
+    for piece in pieces:
+        for node in piece.outputs:
+            numbered[node] = len(numbered)
+    results = flow.output.args[0]
+    if not isinstance(results, (tuple, list)) or not all(isinstance(node, fx.Node) for node in results):
+        return None
+    if any(node.op == "placeholder" for node in results) or len(set(results)) != len(results):
+        return None
+    returned = [numbered[node] for node in results]
+    unused = [number for number, node in enumerate(results) if not wants_grad(flow.value(node))]
+    last = {numbered[node]: number for number, piece in enumerate(pieces) for node in piece.inputs}
+    plan = [(piece.direct, [numbered[node] for node in piece.inputs], [numbered[node] for node in piece.outputs],
+             [numbered[node] for node in dict.fromkeys(piece.inputs)
+              if node.op != "placeholder" and last[numbered[node]] == number and node not in results])
+            for number, piece in enumerate(pieces)]
+    backwards = [(direct, given, made) for direct, given, made, _ in plan]
+    count, inputs = len(numbered), len(flow.inputs)
+
+    class Pieces(torch.autograd.Function):
+        _aot_id = -1  # what `double_backward` knows compiled nodes by
+
+        @staticmethod
+        def forward(ctx: Any, *args: Any) -> Any:
+            values = [*args, *[None] * (count - inputs)]
+            saved: list[Any] = []
+            counts = []
+            with autocast():
+                for direct, given, made, gone in plan:
+                    out = direct.forward([values[number] for number in given])
+                    for place, number in enumerate(made):
+                        values[number] = out[place]
+                    kept = out[direct.outputs:] if direct.backward is not None else ()
+                    counts.append(len(kept))
+                    saved += [each.detach() if each._is_view() else each for each in kept]
+                    for number in gone:
+                        values[number] = None
+            ctx.save_for_backward(*saved)
+            ctx.counts = counts
+            ctx.set_materialize_grads(False)
+            out = tuple([values[number] for number in returned])
+            ctx.mark_non_differentiable(*[out[number] for number in unused if isinstance(out[number], torch.Tensor)])
+            return out
+
+        @staticmethod
+        @once_differentiable
+        def backward(ctx: Any, *grads: Any) -> Any:
+            saved = list(ctx.saved_tensors)
+            ctx.maybe_clear_saved_tensors()
+            sums: list[Any] = [None] * count
+            for number, grad in zip(returned, grads, strict=True):
+                sums[number] = grad
+            del grads
+            with autocast():
+                for (direct, given, made), length in zip(reversed(backwards), reversed(ctx.counts), strict=True):
+                    kept = saved[len(saved) - length:]
+                    del saved[len(saved) - length:]
+                    if direct.backward is None or all(sums[made[place]] is None for place in direct.differentiable):
+                        continue
+                    for place, (size, stride) in zip(direct.differentiable, direct.tangents, strict=True):
+                        kept.append(laid_out(sums[made[place]], size, stride, pieces_dtype[made[place]]))
+                        sums[made[place]] = None
+                    for number, grad in zip(given, direct.backward(kept), strict=True):
+                        if grad is not None:
+                            known = sums[number]
+                            sums[number] = grad if known is None else known + grad
+            return tuple(sums[:inputs])
+
+    pieces_dtype = {numbered[node]: (value.dtype, value.device) for piece in pieces for node in piece.outputs
+                    if isinstance(value := flow.value(node), torch.Tensor)}
+    return Pieces.apply  # type: ignore[no-any-return]
+
+
+def laid_out(grad: Any, size: tuple[int, ...], stride: tuple[int, ...], kind: tuple[Any, Any]) -> Any:
+    """A gradient as the backward pass expects it."""
+    if grad is None:
+        return torch.empty_strided(size, stride, dtype=kind[0], device=kind[1]).zero_()
+    if grad.stride() == stride:
+        return grad
+    return torch.empty_strided(size, stride, dtype=grad.dtype, device=grad.device).copy_(grad)

@@ -1,0 +1,171 @@
+"""Split a graph into pieces, if that is worth it.   a graph with 32 equal layers  ->  34 pieces, 3 of them different
+
+In: a captured graph without seams, its fake inputs and the settings.  Out: steps in order, or `Whole` with the reason.
+Runs of equal layers are cut; what lies between them are pieces of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import fx
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+
+from stator.backends.generations import records_cuda_graphs
+from stator.backends.graph_key import Key, Unkeyed
+from stator.backends.pieces import SETTING_OF_SETTER
+from stator.backends.regions.cuts import place_cuts
+from stator.backends.regions.extraction import Piece, find_ends, key_of, wants_grad
+from stator.backends.regions.flow import Flow, Whole
+from stator.backends.regions.gradients import moved_gradient
+from stator.backends.regions.periods import find_runs
+from stator.backends.regions.probes import Probes
+from stator.graph.autograd.autograd_boundaries import has_seams
+from stator.settings.options import Settings
+
+# A graph that has less to save is compiled whole.
+LEAST_REPEATS = 4
+LEAST_PERIOD = 8  # nodes
+LEAST_SAVING = 64  # nodes
+WITH_A_COMPILER = frozenset({"inductor", "aot_eager", "aot_eager_decomp_partition"})
+
+
+@dataclass
+class Plan:
+    """Pieces and the nodes between them, in order."""
+
+    flow: Flow
+    steps: list[Piece | fx.Node]
+    unique: dict[Key, Piece] = field(default_factory=dict)
+
+    @property
+    def pieces(self) -> list[Piece]:
+        return [step for step in self.steps if isinstance(step, Piece)]
+
+
+def plan_regions(gm: fx.GraphModule, inputs: Sequence[Any], settings: Settings, mode: FakeTensorMode,
+                 grad_enabled: bool) -> Plan:
+    """Raise `Whole` where the graph is to be compiled in one piece; its message is empty where nobody would cut."""
+    if settings.regions == "off" or settings.backend not in WITH_A_COMPILER or len(gm.graph.nodes) < LEAST_SAVING:
+        raise Whole("")
+    if records_cuda_graphs(settings):
+        raise Whole("CUDA graphs are recorded over a whole graph")
+    check_values(gm.graph, inputs)
+    try:
+        flow = Flow(gm, list(inputs), grad_enabled)
+    except Unkeyed as error:
+        raise Whole(str(error)) from None
+    probes = Probes(flow, mode)
+    runs = [run for run in find_runs(flow.numbers, LEAST_REPEATS, LEAST_PERIOD) if run.saving >= LEAST_SAVING]
+    if not runs:
+        raise Whole("nothing repeats often enough")
+    fuses = settings.backend == "inductor"
+    cuts: list[int] = []
+    why = ""
+    for run in runs:
+        found, refused = place_cuts(flow, run, probes, fuses, LEAST_REPEATS)
+        cuts += found
+        why = why or refused
+    if not cuts:
+        raise Whole(why or "nothing repeats often enough")
+    plan = pieces_between(flow, probes, cuts)
+    while grad_enabled and not fuses:  # a compiler that fuses rounds otherwise in any case
+        moved = [(piece, why) for piece in plan.unique.values() if (why := moved_gradient(flow, piece, mode))]
+        if not moved:
+            break
+        for piece, why in moved:
+            if len([each for each in plan.pieces if each.key == piece.key]) > 1 or piece.start not in cuts:
+                raise Whole(why)
+            cuts.remove(piece.start)  # joined with the piece before it
+        plan = pieces_between(flow, probes, cuts)
+    return plan
+
+
+def pieces_between(flow: Flow, probes: Probes, cuts: list[int]) -> Plan:
+    plan = Plan(flow, list(steps_between(flow, sorted(set(cuts)))))
+    for piece in plan.pieces:
+        find_ends(flow, piece, probes)
+    plan.steps[:0] = flow.hoisted
+    check_casts(plan)
+    check_writes(plan)
+    if not flow.grad_enabled:
+        return_alike(flow, plan.pieces)
+    for piece in plan.pieces:
+        piece.key = key_of(flow, piece)
+    plan.unique = {piece.key: piece for piece in plan.pieces}
+    saved = sum([len(piece.nodes) for piece in plan.pieces]) - sum([len(piece.nodes) for piece in plan.unique.values()])
+    if saved < LEAST_SAVING:
+        raise Whole("pieces that look alike are used differently")
+    return plan
+
+
+def return_alike(flow: Flow, pieces: list[Piece]) -> None:
+    """Let pieces that are equal but for what is needed of them return the same: the last layer is one of all.
+
+    With gradients a result that nobody uses would get one of zeros, which is not the same as none.
+    """
+    wanted: dict[Key, set[int]] = {}
+    bodies = []
+    for piece in pieces:
+        outputs, piece.outputs = piece.outputs, []
+        bodies.append(key_of(flow, piece))
+        wanted.setdefault(bodies[-1], set()).update([flow.place[node] - piece.start for node in outputs])
+    for piece, body in zip(pieces, bodies, strict=True):
+        piece.outputs = [piece.nodes[place] for place in sorted(wanted[body])]
+
+
+def check_values(graph: fx.Graph, inputs: Sequence[Any]) -> None:
+    if has_seams(graph):
+        raise Whole("only autograd can do a part of it")
+    if any(isinstance(value, torch.Tensor) and type(value) is not FakeTensor for value in inputs):
+        raise Whole("an input is a tensor subclass")
+    if any(node.meta.get("unbacked_bindings") for node in graph.nodes):
+        raise Whole("it has numbers that only the graph knows")
+
+
+def steps_between(flow: Flow, cuts: list[int]) -> list[Piece | fx.Node]:
+    """Pieces from cut to cut; a stretch that leaves torch's settings changed is cut at each change."""
+    steps: list[Piece | fx.Node] = []
+    edges = [0, *cuts, len(flow.body)]
+    for start, stop in zip(edges, edges[1:], strict=False):
+        begun = start
+        if flow.states[start] != flow.states[stop]:
+            for place in range(start, stop):
+                node = flow.body[place]
+                if id(node.target) in SETTING_OF_SETTER:
+                    if place > begun:
+                        steps.append(Piece(begun, place, flow.body[begun:place]))
+                    steps.append(node)
+                    begun = place + 1
+        if stop > begun:
+            steps.append(Piece(begun, stop, flow.body[begun:stop]))
+    return steps
+
+
+def check_writes(plan: Plan) -> None:
+    """A backward pass may compute a value anew from an input, which a later piece has written to."""
+    seen: set[fx.Node] = set()
+    for piece in plan.pieces if plan.flow.grad_enabled else ():
+        for node in set(piece.inputs):
+            if node.op == "placeholder" and plan.flow.memory.is_written(node, 0):
+                if node in seen:
+                    raise Whole(f"{node.name}, which is written to, is used in several pieces")
+                seen.add(node)
+
+
+def check_casts(plan: Plan) -> None:
+    """Autocast casts a parameter once for all its uses, and its gradients are added up before they are cast back."""
+    devices = {value.device.type for value in plan.flow.values.values() if isinstance(value, torch.Tensor)}
+    seen: set[fx.Node] = set()
+    for piece in plan.pieces:
+        state = {key[0]: value[0] for (setting, key), value in plan.flow.states[piece.start].items()
+                 if setting.setter is torch._C.set_autocast_enabled}
+        if any(state.get(device, torch.is_autocast_enabled(device)) for device in devices):
+            for node in set(piece.inputs):
+                if node.op == "placeholder" and wants_grad(plan.flow.value(node)):
+                    if node in seen:
+                        raise Whole(f"{node.name} is cast in several pieces")
+                    seen.add(node)
