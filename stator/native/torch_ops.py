@@ -150,7 +150,7 @@ def _names_a_draw(name: str) -> bool:
         return True
     packet = getattr(torch.ops.aten, name, None) if name.isidentifier() and not name.startswith("__") else None
     return isinstance(packet, torch._ops.OpOverloadPacket) and any(
-        draws_random_numbers(getattr(packet, each)) for each in packet.overloads())
+        torch.Tag.nondeterministic_seeded in getattr(packet, each).tags for each in packet.overloads())
 
 
 _RANDOM_STEMS = ("rand", "dropout", "feature_", "rrelu", "scaled_dot", "gumbel", "uniform", "normal", "exponential",
