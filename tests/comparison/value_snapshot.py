@@ -364,7 +364,7 @@ def same_signs(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
     """Where two tensors agree in the sign of zeros."""
     if left.dtype.is_complex:
         return (torch.view_as_real(left.resolve_conj()).signbit() == torch.view_as_real(right.resolve_conj()).signbit()).all(-1)
-    return left.signbit() == right.signbit()
+    return left.signbit() == right.signbit() if left.dtype.is_floating_point else torch.ones_like(left, dtype=torch.bool)
 
 
 def differences(eager: Snapshot, compiled: Snapshot, path: str, tolerance: Tolerance = 0.0) -> Iterator[str]:

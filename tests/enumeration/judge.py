@@ -7,6 +7,7 @@ differences, what could not be arranged and why, and whether the writer was capt
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -25,6 +26,7 @@ from tests.enumeration.samples import Sample, find_sample
 
 USED_BLOCKS = 24  # of one size: more than allocators keep for a thread
 BACKENDS = ("eager", "aot_eager")
+INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 HOME = "tests.enumeration.observations"
 CHECKS = Checks(tolerance=1e-4, exception="class", warnings="none", gradients="none", seed=SEED)
 # A public name reaches the operator that runs under every observation; its own way there is seen under these.
@@ -110,9 +112,31 @@ def expected_of(program: Program, sample: Sample, pattern: str) -> tuple[Snapsho
         found.append(seen(program, *arranged))
         if reaches_beyond(arranged[0]):
             return None, "eager raises and leaves sizes beyond the storage"
-    if list(differences(*found, "", CHECKS.tolerance)):
+    if list(differences(*found, "", CHECKS.tolerance)) or unwritten(program, *arrange(sample, pattern)) > fillers(found[0]):
         return None, "eager leaves memory uninitialised, or runs differ"
     return found[0], ""
+
+
+def unwritten(program: Program, sample: Sample, *arranged: Any) -> int:
+    """Numbers of a run in which torch fills new memory with NaN, or the largest integer, that show the filler."""
+    before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return fillers(seen(program, sample, *arranged))
+    finally:
+        torch.use_deterministic_algorithms(before[0], warn_only=before[1])
+
+
+def fillers(snapshot: Snapshot) -> int:
+    """How many numbers of a snapshot are the filler of their dtype."""
+    numbers, own = snapshot.numbers, 0
+    if numbers is not None and (numbers.dtype.is_floating_point or numbers.dtype.is_complex):
+        own = int(numbers.to(torch.complex128).isnan().sum())
+    elif numbers is not None and numbers.dtype in INTEGERS:
+        own = int((numbers == torch.iinfo(numbers.dtype).max).sum())
+    return own + sum(map(fillers, snapshot.parts.values()))
 
 
 def observed_by(subject: Subject) -> tuple[str, ...]:
