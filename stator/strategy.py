@@ -15,6 +15,7 @@ class Strategy(enum.StrEnum):
     COMPILER = "compilers"  # off: the graph is run as it is
     COMPILING_SHOWN = "torch.compiler.is_compiling"  # the program may see that it is captured
     CARRIED_NUMBERS = "numbers that a loop carries"  # Inductor of torch 2.13 fails on them
+    COPIED_STORAGES = "deep copies of tensors"  # copy.deepcopy() notes in its memo which storages it has copied
     DATA_ASSIGNMENTS = "memory of tensors"
     EXCEPTIONS_BEFOREHAND = "exceptions made beforehand"
     FORWARD_MODE = "forward-mode differentiation"
