@@ -18,6 +18,7 @@ class Strategy(enum.StrEnum):
     COPIED_STORAGES = "deep copies of tensors"  # copy.deepcopy() notes in its memo which storages it has copied
     DATA_ASSIGNMENTS = "memory of tensors"
     EXCEPTIONS_BEFOREHAND = "exceptions made beforehand"
+    FIXED_STORAGES = "arrays on tensors"  # Tensor.numpy() makes a storage that cannot be resized
     FORWARD_MODE = "forward-mode differentiation"
     FUNCTION_MODES = "function modes"
     FUNCTIONS_OFF = "functions off"  # contexts that turn __torch_function__ off
