@@ -103,9 +103,9 @@ class WriteLog:
     memory: collections.Counter[int] = field(default_factory=collections.Counter)  # writes by storage: memory_behind
     repeatable: bool = True  # whether all that was recorded may run twice
     plays: list[Any] = field(default_factory=list)  # of stretches that were recorded again (see graph/fx/node_copying)
-    fixed: dict[int, tuple[Any, Any]] = field(default_factory=dict)  # storages that numpy has seen, and their sizes
+    fixed: dict[int, tuple[torch.UntypedStorage, object]] = field(default_factory=dict)  # that numpy has seen; sizes
 
-    def fix(self, fake: Any) -> None:
+    def fix(self, fake: torch.Tensor) -> None:
         """Note a storage that can no longer be resized: an array was made on it."""
         storage = fake.untyped_storage()
         self.fixed.setdefault(storage._cdata, (storage, _size_of(storage)))
@@ -117,7 +117,8 @@ class WriteLog:
                         turn_off=Strategy.FIXED_STORAGES)
 
 
-def _size_of(storage: Any) -> Any:
+def _size_of(storage: torch.UntypedStorage) -> object:
     """The number of bytes, or its expression: to compare symbols would be a guard."""
-    size = storage.nbytes()
-    return size.node.expr if type(size) is torch.SymInt else size
+    size: object = storage.nbytes()
+    node: object = getattr(size, "node", None)
+    return size if node is None else getattr(node, "expr", node)

@@ -52,7 +52,7 @@ class Memo:
         self.originals: list[tuple[Any, Source]] = []
         self.storages: dict[int, bool] = {}  # address of a copied storage -> whether the residual copies it
 
-    def add_storage(self, fake: Any, *, before: bool) -> None:
+    def add_storage(self, fake: torch.Tensor, *, before: bool) -> None:
         """Note a copied storage; refuse a second tensor of one, unless one memo of the residual has both."""
         with torch._C.DisableTorchFunction():
             address = fake.untyped_storage()._cdata
@@ -66,7 +66,7 @@ def copied_by_memo(why: str) -> Break:
     return Break("SB005", why, turn_off=Strategy.COPIED_STORAGES)
 
 
-def memo_of(vm: VM, memo: Any) -> Memo:
+def memo_of(vm: VM, memo: object) -> Memo:
     notes: Memo | None = vm.residual.copy_memos.get(id(memo))
     if notes is None:
         notes = vm.residual.copy_memos[id(memo)] = Memo(len(vm.residual.copy_memos), memo)

@@ -99,7 +99,7 @@ def require_deepcopy(vm: VM) -> None:
         raise Break("SB005", "__deepcopy__ of a tensor called by the program itself")
 
 
-def _is_own_memo(vm: VM, memo: Any) -> bool:
+def _is_own_memo(vm: VM, memo: object) -> bool:
     """Whether copy.deepcopy() has made a memo in this trace: nobody then looks for storages in it."""
     frame, made_in = vm.frame, None
     while frame is not None:
