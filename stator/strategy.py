@@ -15,8 +15,10 @@ class Strategy(enum.StrEnum):
     COMPILER = "compilers"  # off: the graph is run as it is
     COMPILING_SHOWN = "torch.compiler.is_compiling"  # the program may see that it is captured
     CARRIED_NUMBERS = "numbers that a loop carries"  # Inductor of torch 2.13 fails on them
+    COPIED_STORAGES = "deep copies of tensors"  # copy.deepcopy() notes in its memo which storages it has copied
     DATA_ASSIGNMENTS = "memory of tensors"
     EXCEPTIONS_BEFOREHAND = "exceptions made beforehand"
+    FIXED_STORAGES = "arrays on tensors"  # Tensor.numpy() makes a storage that cannot be resized
     FORWARD_MODE = "forward-mode differentiation"
     FUNCTION_MODES = "function modes"
     FUNCTIONS_OFF = "functions off"  # contexts that turn __torch_function__ off

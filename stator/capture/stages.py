@@ -59,6 +59,7 @@ from stator.guards.guard_set import GuardList, in_order
 from stator.guards.lower import Program, lower
 from stator.guards.partition import Address, Place, partition
 from stator.heap.adopt.wrapper_facts import leaf_sources
+from stator.heap.state_names import guard_two_names
 from stator.host.held_signals import signals_let_through
 from stator.host.replaced_builtins import replaces
 from stator.host.suspended_patches import NOW, restored
@@ -307,10 +308,18 @@ def install_raising(site: CallSite, done: Trace, bound: tuple[Any, ...],
     """An entry that runs the function eagerly and expects `error`, under the guards that led there."""
     expected = ExpectedError.of(error, error.__traceback__)
     why = f"the program raises {expected}"
+    vm = done.vm
+    for tracker in vm.heap.trackers:  # under another name, what was written may prevent the error
+        tracker.mutated = tracker.mutated or id(tracker) in vm.heap.changes.written \
+            or id(tracker.standin) in vm.tensors.grads
+    try:
+        guard_two_names(vm.heap, vm.classes.overlays, vm.recorder.layouts.touched())
+    except Break as stop:
+        return install_eager(site, done, bound, stop)
     program, lowered, guards = checked_program(done, [], bound)
     # Expect nothing where an operation before may fail, and the program goes on from there.
-    graph = done.vm.recorder.graph
-    surely = None if fails_where_it_is_caught(graph, all_inputs(graph)) else expected.after(done.vm)
+    graph = vm.recorder.graph
+    surely = None if fails_where_it_is_caught(graph, all_inputs(graph)) else expected.after(vm)
     entry = EagerEntry(site.name, why, expected.filename, expected.line, surely)
     return program, entry, Installed(lowered, guards, None, why)
 

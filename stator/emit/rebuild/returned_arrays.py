@@ -10,10 +10,26 @@ from typing import Any
 
 import numpy
 from numpy import ndarray
+from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.breaks import Break
 from stator.emit.services import Rebuilder
 from stator.heap.tracker import VariableTracker
+
+
+def fix_storages(build: Rebuilder) -> None:
+    """Make the arrays that the program has made and dropped: the storages below them cannot be resized any more."""
+    fixed, memory_of = dict(build.recorder.log.fixed), build.recorder.propagation.memory_behind
+    for array, fake in build.heap.arrays.backed.values():
+        if id(array) in build.memo:
+            fixed.pop(memory_of(fake), None)
+    if not fixed:
+        return
+    standins = [tracker.standin for tracker in build.heap.trackers if type(tracker.standin) is FakeTensor]
+    for fake in (*standins, *build.outputs):
+        if type(fake) is FakeTensor and id(fake) not in build.recorder.classes \
+                and fixed.pop(memory_of(fake), None) is not None:
+            build.writer.line(f"{build.method('numpy')}({build.method('detach')}({build.tensor(fake)}))")
 
 
 def rebuild_array(build: Rebuilder, value: Any) -> str:

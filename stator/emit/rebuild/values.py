@@ -38,6 +38,7 @@ from stator.heap.tracker import Shape
 from stator.host.suspended_patches import original
 from stator.host.value_kinds import is_a, module_of
 from stator.interp.outside_objects import is_outside
+from stator.interp.tensors.tensor_copies import copied_by_memo
 from stator.interp.vm import VM
 from stator.library.python.state.known_random_streams import remade_stream, state_of
 from stator.shapes.symbolic_values import SYMBOLIC, UNREAD, DeferredText
@@ -199,6 +200,8 @@ class Rebuilder:
     def made(self, value: Any, cls: type) -> str:
         if id(value) in self.vm.identity.shown:
             raise Break("SB013", f"the address of a {cls.__name__} in text, beside the object itself")
+        if cls is dict and id(value) in self.vm.residual.copy_memos and self.vm.residual.copy_memos[id(value)].storages:
+            raise copied_by_memo("a memo of copy.deepcopy() that is used after tensors were copied")
         if cls is torch.Generator and id(value) in self.recorder.nodes:
             return self.tensor(value)
         if id(value) in self.vm.autograd.hooks:

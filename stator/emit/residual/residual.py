@@ -24,6 +24,7 @@ from stator.emit.effects.leaf_flags import write_flags
 from stator.emit.effects.tensor_hooks import write_hooks
 from stator.emit.effects.write_back import write_effects
 from stator.emit.rebuild.local_owners import Owners
+from stator.emit.rebuild.returned_arrays import fix_storages
 from stator.emit.rebuild.values import Rebuilder
 from stator.emit.residual.asserted_sizes import require_sizes
 from stator.emit.residual.failing_calls import call_or_redo
@@ -100,6 +101,7 @@ def emit_residual(vm: VM, result: Any, resume: object = None, begin: Callable[[]
         value = write_resume(build, resume, parts)
     for statement in build.afterwards:
         writer.line(statement)
+    fix_storages(build)
     refuse_uncertain(vm, build.outputs)
     require_inner_leaves(vm, build.outputs)
     settle_data(vm, build.outputs)

@@ -233,6 +233,7 @@ class Recorder(InputRecorder):
             self.propagation.changed(args)
             self.propagation.changed(kwargs.values())
             self.log.reshaped += before != self.layouts.after(*asked) if before is not None else not written
+            self.log.refuse_resized()
         elif key is not None and not fresh and (seen is None or seen.repeatable):
             self.propagation.learn(key, func, args, kwargs, result)
         if fresh or written or result is None or self.holds_tensor(result):

@@ -16,6 +16,7 @@ from stator.breaks import Break
 from stator.graph.analysis.overlapping_writes import Overlaps
 from stator.graph.state.quiet_logging import muted
 from stator.source import Source
+from stator.strategy import Strategy
 
 
 def _nothing(*values: object) -> None:
@@ -102,3 +103,22 @@ class WriteLog:
     memory: collections.Counter[int] = field(default_factory=collections.Counter)  # writes by storage: memory_behind
     repeatable: bool = True  # whether all that was recorded may run twice
     plays: list[Any] = field(default_factory=list)  # of stretches that were recorded again (see graph/fx/node_copying)
+    fixed: dict[int, tuple[torch.UntypedStorage, object]] = field(default_factory=dict)  # that numpy has seen; sizes
+
+    def fix(self, fake: torch.Tensor) -> None:
+        """Note a storage that can no longer be resized: an array was made on it."""
+        storage = fake.untyped_storage()
+        self.fixed.setdefault(storage._cdata, (storage, _size_of(storage)))
+
+    def refuse_resized(self) -> None:
+        """Break where eager refuses to resize a storage; fakes do not."""
+        if self.fixed and any(_size_of(storage) != size for storage, size in self.fixed.values()):
+            raise Break("SB006", "a storage that is resized after an array was made on it",
+                        turn_off=Strategy.FIXED_STORAGES)
+
+
+def _size_of(storage: torch.UntypedStorage) -> object:
+    """The number of bytes, or its expression: to compare symbols would be a guard."""
+    size: object = storage.nbytes()
+    node: object = getattr(size, "node", None)
+    return size if node is None else getattr(node, "expr", node)

@@ -20,6 +20,7 @@ from stator.graph.analysis.shared_memory import storage_partition
 from stator.guards.guard import Kind
 from stator.interp.services import VM
 from stator.source import CallOf, Copied, Pinned, Source
+from stator.strategy import Strategy
 
 
 @dataclass(frozen=True)
@@ -40,12 +41,36 @@ class Flag:
 
 
 class Memo:
-    """The memo of one deepcopy() of the trace: the outside tensors copied with it, and the copies made here."""
+    """The memo of one deepcopy() of the trace: the outside tensors copied with it, and the copies made here.
+
+    Torch keeps the storages that it has copied in the memo, too, which neither a clone nor a copy in the residual does.
+    """
 
     def __init__(self, number: int, key: Any) -> None:
         self.number, self.key = number, key
         self.examples: dict[Any, Any] = {}
         self.originals: list[tuple[Any, Source]] = []
+        self.storages: dict[int, bool] = {}  # address of a copied storage -> whether the residual copies it
+
+    def add_storage(self, fake: torch.Tensor, *, before: bool) -> None:
+        """Note a copied storage; refuse a second tensor of one, unless one memo of the residual has both."""
+        with torch._C.DisableTorchFunction():
+            address = fake.untyped_storage()._cdata
+        if address in self.storages and not (before and self.storages[address]):
+            raise copied_by_memo("copy.deepcopy of tensors that share a storage")
+        self.storages[address] = before
+
+
+def copied_by_memo(why: str) -> Break:
+    """Capture again, and let CPython copy tensors: the memo then has their storages."""
+    return Break("SB005", why, turn_off=Strategy.COPIED_STORAGES)
+
+
+def memo_of(vm: VM, memo: object) -> Memo:
+    notes: Memo | None = vm.residual.copy_memos.get(id(memo))
+    if notes is None:
+        notes = vm.residual.copy_memos[id(memo)] = Memo(len(vm.residual.copy_memos), memo)
+    return notes
 
 
 def layouts(*tensors: torch.Tensor) -> Any:
@@ -68,9 +93,9 @@ def copy_before_graph(vm: VM, fake: FakeTensor, memo: object) -> Any:
         raise Break("SB016", "copy.deepcopy of a leaf whose requires_grad has changed")
     refuse_other_worlds(vm, fake)
     refuse_written(vm, fake)
-    notes = vm.residual.copy_memos.get(id(memo))
-    if notes is None:
-        notes = vm.residual.copy_memos[id(memo)] = Memo(len(vm.residual.copy_memos), memo)
+    notes = memo_of(vm, memo)
+    if type(original) is torch.Tensor:
+        notes.add_storage(fake, before=True)
     with torch._C.DisableTorchFunction(), unset_fake_temporarily():
         example = copy.deepcopy(original, notes.examples)
         if (example.shape, example.stride(), example.storage_offset()) != (

@@ -18,6 +18,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import _disable_current_modes
 
 from stator.breaks import Break
+from stator.graph.metadata.propagation import ExactNeeded
 from stator.host.value_kinds import is_a
 from stator.interp.arrays.array_tensors import copied_tensor, new_array, numpy_dtype, own_face, shared_tensor
 from stator.interp.arrays.graph_scalars import value_behind
@@ -33,6 +34,7 @@ from stator.interp.vm import VM
 from stator.native.rows_numpy import MAKERS, array_callables
 from stator.shapes.symbolic_values import specialise
 from stator.shapes.varying_values import HELD, HELD_TYPES
+from stator.strategy import Strategy
 
 # They ask their arguments for arrays, and give arrays whatever their arguments were (ufuncs do not).
 _CONVERTERS = frozenset(map(id, (numpy.array, numpy.asarray, numpy.asanyarray, numpy.ascontiguousarray,
@@ -226,4 +228,9 @@ def array_of(vm: VM, fake: Any) -> Any:
         raise Break("SB003", "a tensor's values as an array")
     if numpy_dtype(fake.dtype) is None:
         raise Raised(TypeError(f"Got unsupported ScalarType {fake.dtype}"))
+    if Strategy.FIXED_STORAGES in vm.turned_off:
+        raise Break("SB003", "an array on the memory of a tensor that is resized")
+    if vm.recorder.propagation.memory_behind(fake) != fake.untyped_storage()._cdata:
+        raise ExactNeeded
+    vm.recorder.log.fix(fake)
     return new_array(vm, own_face(vm, fake))

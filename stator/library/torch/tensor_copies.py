@@ -16,13 +16,15 @@ from torch._subclasses.fake_tensor import FakeTensor
 from stator.breaks import Break
 from stator.graph.metadata.propagation import ExactNeeded
 from stator.guards.guard import Kind
+from stator.interp.frame import Frame
 from stator.interp.objects.attributes import tensor_class
 from stator.interp.rule_registry import INTERPRETED, rule
 from stator.interp.tensors.tensor_bookkeeping import set_requires_grad
-from stator.interp.tensors.tensor_copies import copy_before_graph
+from stator.interp.tensors.tensor_copies import copy_before_graph, memo_of
 from stator.interp.torch_function_protocol import refuse_patched
 from stator.interp.vm import VM
 from stator.source import CallOf, Pinned
+from stator.strategy import Strategy
 
 _ONLY_USE = 2  # the tensor's, and that of the storage object through which we ask
 
@@ -97,10 +99,22 @@ def require_deepcopy(vm: VM) -> None:
         raise Break("SB005", "__deepcopy__ of a tensor called by the program itself")
 
 
+def _is_own_memo(vm: VM, memo: object) -> bool:
+    """Whether copy.deepcopy() has made a memo in this trace: nobody then looks for storages in it."""
+    frame, made_in = vm.frame, None
+    while frame is not None:
+        if type(frame) is Frame and any(each is memo for each in frame.locals):
+            made_in = frame.code
+        frame = frame.caller()
+    return made_in is copy.deepcopy.__code__ and id(memo) not in vm.heap.by_standin
+
+
 @rule(torch.Tensor.__deepcopy__)
 def _deepcopy(vm: VM, self: Any, memo: Any) -> Any:
     """A clone, or a copy made before the graph, or one native step."""
     require_deepcopy(vm)
+    if Strategy.COPIED_STORAGES in vm.turned_off or not _is_own_memo(vm, memo):
+        raise Break("SB005", "copy.deepcopy of a tensor whose storage the memo has, or is to have")
     fake = self
     tracker = vm.heap.by_standin.get(id(fake))
     if tensor_class(vm, fake) is not torch.Tensor or vm.tensors.attributes.get(id(fake)) \
@@ -123,6 +137,7 @@ def _deepcopy(vm: VM, self: Any, memo: Any) -> Any:
         return copy_before_graph(vm, fake, memo)
     if not plain:
         raise Break("SB005", "copy.deepcopy of a tensor that shares its storage or does not fill it")
+    memo_of(vm, memo).add_storage(fake, before=False)
     made = vm.torch_call(_DETACH, (fake,), None) if wants_grad else fake
     made = vm.torch_call(torch.clone, (made,), None)
     if wants_grad:

@@ -8,4 +8,5 @@ def residual(x):
         raise
     scalar = numpy(out[1])[()]
     t = (out[0], scalar)
+    numpy(detach(x))
     return t

@@ -206,7 +206,9 @@ def as_one_node(vm: VM, application: Application, output: object) -> Any:
     target = bound_apply(application.cls, bound) if bound else apply_of(application.cls)
     given = tuple(value for place, value in enumerate(application.inputs) if place not in bound)
     written = [value for value in given if type(value) is FakeTensor and storage_of(value) in storages]
-    recorder.record("call_function", target, given, {}, result, written, repeatable)
+    node = recorder.record("call_function", target, given, {}, result, written, repeatable)
+    if any(type(part) is FakeTensor and part._is_view() for part in (result if type(result) is tuple else (result,))):
+        node.meta["is_seam"] = True  # autograd refuses writes to such views, which compilers give another history
     return result
 
 
@@ -238,7 +240,8 @@ def withdraw(recorder: Recorder, application: Application) -> tuple[set[int], bo
     for node in reversed(list(recorder.graph.nodes)):
         if node in application.marked or node.op == "placeholder" or node.users:
             continue
-        if node.target is operator.getitem and node.args[0] in application.marked:
+        if node.target is operator.getitem and node.args[0] in application.marked \
+                and is_a(node.args[0].meta.get("example_value"), (tuple, list)):
             continue
         storages |= written_storages(node)
         repeatable = repeatable and is_repeatable(node)
