@@ -8,6 +8,7 @@ defaults, and the functions and classes behind them.  Code of libraries counts f
 from __future__ import annotations
 
 import collections
+import contextlib
 import dis
 import functools
 import sys
@@ -28,6 +29,7 @@ _LIMIT = 20_000  # objects; with more of them no bound is known
 _LIBRARIES = sys.stdlib_module_names - {"__main__"} | {"torch", "numpy", "stator"}
 _SETTERS = frozenset({"setattr", "delattr", "vars", "__dict__", "__setattr__"})  # ways to assign an unnamed attribute
 _LEAVES = (torch.Tensor, torch._ops.OperatorBase, CustomOpDef)
+_CHANGEABLE = (list, dict, set, collections.deque)
 _FUNCTIONS = (types.FunctionType, staticmethod, classmethod, property)
 _IGNORED_KEYS = ("Meta", "Autograd", "ADInplaceOrView")  # kernels for fakes, and wrappers of the one that runs
 
@@ -109,7 +111,7 @@ class Reach:
         for base in bases:
             if not _is_of_library(module_of(base)) and id(base) not in self._holders:
                 own = type.__dict__["__dict__"].__get__(base)
-                self._holders[id(base)] = own, id(base)
+                self._holders[id(base)], self._seen[id(base)] = (own, id(base)), base
                 for name, each in own.items():
                     if (called or name.startswith("__")) and type(each) in _FUNCTIONS:
                         self._add(each)
@@ -133,14 +135,55 @@ class Reach:
         if own is not None:
             self._holders[id(value)] = own, id(own)
         for member in slot_members(cls):
-            try:
-                self._add(member.__get__(value))
-            except AttributeError:
-                continue
+            self._add(member.__get__(value) if _is_bound(member, value) else None)
         (instances.append if not is_a(value, (list, dict, set, collections.deque)) else self._keep)(value)
 
     def _keep(self, value: Any) -> None:
         self.objects[id(value)] = value
+
+    @contextlib.contextmanager
+    def restored(self) -> Iterator[None]:
+        """Undo changes that code makes to containers, attributes, globals and cells in reach."""
+        held = [each for each in self.objects.values() if is_a(each, _CHANGEABLE)]
+        held += [own for each in self.objects.values() if (own := instance_dict(each)) is not None]
+        before = [list(items_in_order(each) if is_a(each, dict) else raw_members(each)) for each in held]
+        cells = [(each, each.cell_contents) for each in self.objects.values()
+                 if type(each) is types.CellType and each != types.CellType()]
+        slots = [(member, each, member.__get__(each)) for each in self.objects.values()
+                 for member in slot_members(type(each)) if _is_bound(member, each)]
+        names = [(own, each, name, own.get(name, self)) for each, (own, number) in self._holders.items()
+                 for name in own.keys() & {name for at, name in self.names if at == number}]
+        try:
+            yield
+        finally:
+            for each, parts in zip(held, before, strict=True):
+                kind: Any = next(base for base in _CHANGEABLE if is_a(each, base))
+                now = list(items_in_order(each) if kind is dict else raw_members(each))
+                if len(now) != len(parts) or any(_differ(*pair) for pair in zip(now, parts, strict=True)):
+                    kind.clear(each)
+                    (kind.update if kind in (dict, set) else kind.extend)(each, parts)
+            for cell, value in cells:
+                cell.cell_contents = value
+            for member, each, value in slots:
+                member.__set__(each, value)
+            for own, number, name, value in names:
+                if own.get(name, self) is not value:
+                    if type(own) is dict:
+                        own[name] = value
+                    else:
+                        type.__setattr__(self._seen[number], name, value)
+
+
+def _is_bound(member: types.MemberDescriptorType, value: Any) -> bool:
+    try:
+        member.__get__(value)
+    except AttributeError:
+        return False
+    return True
+
+
+def _differ(now: Any, then: Any) -> bool:
+    return now is not then and not (type(now) is tuple and len(now) == 2 and now[0] is then[0] and now[1] is then[1])
 
 
 def _is_of_library(name: Any) -> bool:

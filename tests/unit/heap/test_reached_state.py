@@ -119,6 +119,14 @@ def operator(name: str, effect: Callable[[], Any]) -> Any:
     return call
 
 
+def whole(effect: Callable[[], Any]) -> Any:
+    """A function in the graph: it runs on fake tensors while tracing, too."""
+    def call(x: torch.Tensor) -> torch.Tensor:
+        effect()
+        return x + 1
+    return stator.allow_in_graph(call)
+
+
 OPERATORS = {name: operator(name, effect) for name, effect in EFFECTS.items()}
 IDLE = operator("idle", nothing)
 LIBRARY = torch.library.Library("stator_reached_kernels", "DEF")
@@ -135,6 +143,7 @@ LIBRARY.impl("logged", lambda x: torch.empty_like(x), "Meta")
 torch.library.define("stator_reached_kernels::hidden", "(Tensor x) -> Tensor")
 torch.library.impl("stator_reached_kernels::hidden", "cpu")(lambda x: (LOG.append(1), x + 1)[1])
 torch.library.register_fake("stator_reached_kernels::hidden")(lambda x: torch.empty_like(x))
+OPERATORS |= {f"whole {name}": whole(effect) for name, effect in EFFECTS.items() if name not in ("iterator", "cache")}
 OPERATORS["library"] = torch.ops.stator_reached_kernels.logged
 OPERATORS["hidden"] = torch.ops.stator_reached_kernels.hidden
 
@@ -152,7 +161,7 @@ def reset() -> dict[str, Any]:
 
 
 def program(name: str, before: bool) -> tuple[Any, ...]:
-    call, read = OPERATORS[name], READS.get(name, read_log)
+    call, read = OPERATORS[name], READS.get(name.removeprefix("whole "), read_log)
 
     def after(x: torch.Tensor) -> Any:
         y = call(x * 2)
