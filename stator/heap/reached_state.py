@@ -11,6 +11,7 @@ import collections
 import contextlib
 import dis
 import functools
+import inspect
 import sys
 import types
 from collections.abc import Iterator, Mapping
@@ -151,8 +152,8 @@ class Reach:
                  if type(each) is types.CellType and each != types.CellType()]
         slots = [(member, each, member.__get__(each)) for each in self.objects.values()
                  for member in slot_members(type(each)) if _is_bound(member, each)]
-        names = [(own, each, name, own.get(name, self)) for each, (own, number) in self._holders.items()
-                 for name in own.keys() & {name for at, name in self.names if at == number}]
+        names = [(space, at, name, space.get(name, self)) for at, (space, number) in self._holders.items()
+                 for name in space.keys() & {name for place, name in self.names if place == number}]
         try:
             yield
         finally:
@@ -166,10 +167,10 @@ class Reach:
                 cell.cell_contents = value
             for member, each, value in slots:
                 member.__set__(each, value)
-            for own, number, name, value in names:
-                if own.get(name, self) is not value:
-                    if type(own) is dict:
-                        own[name] = value
+            for space, number, name, value in names:
+                if space.get(name, self) is not value:
+                    if isinstance(space, dict):
+                        space[name] = value
                     else:
                         type.__setattr__(self._seen[number], name, value)
 
@@ -214,24 +215,37 @@ def _texts(value: Any) -> Iterator[str]:
             yield from _texts(each)
 
 
+def _takes(fn: types.FunctionType, arguments: Any) -> bool:
+    """Whether the dispatcher could call a function with the arguments of a schema."""
+    code = fn.__code__
+    own = code.co_varnames[:code.co_argcount + code.co_kwonlyargcount]
+    keywords = [each.name for each in arguments if each.kwarg_only]
+    return (len(arguments) - len(keywords) <= code.co_argcount or bool(code.co_flags & inspect.CO_VARARGS)) and (
+        set(keywords) <= set(own) or bool(code.co_flags & inspect.CO_VARKEYWORDS)) and (
+        len(own) - len(fn.__defaults__ or ()) - len(fn.__kwdefaults__ or {}) <= len(arguments))
+
+
 def _kernels(target: Any) -> Iterator[Any]:
     """Python code behind a target; None for code that cannot be found."""
-    if not isinstance(target, (OpOverload, OpOverloadPacket)):
+    if isinstance(target, OpOverloadPacket):
+        for each in target.overloads():
+            yield from _kernels(getattr(target, each))
+        return
+    if not isinstance(target, OpOverload):
         yield target
         return
-    name = qualified_name(target)
-    definition = OPDEFS.get(name)
+    definition = OPDEFS.get(qualified_name(target))
     if definition is not None:
         for each in vars(definition).values():
             yield from each.values() if type(each) is dict else [each] if type(each) is types.FunctionType else ()
         return
-    for line in torch._C._dispatch_dump(name).splitlines():
+    for line in torch._C._dispatch_dump(target.name()).splitlines():
         key, _, place = line.partition(": registered at ")
         if ".py:" in place and not key.startswith(_IGNORED_KEYS) and key != "debug":
             file = place.partition(".py:")[0] + ".py"
-            # The dispatcher has the function; the functions of the file that made the library stand for it.
-            found = [vars(each) for each in list(sys.modules.values()) if type(each) is types.ModuleType
+            # The dispatcher has the function; those of the file that made the library stand for it.
+            found: list[Any] = [vars(each) for each in list(sys.modules.values()) if type(each) is types.ModuleType
                      and vars(each).get("__file__") == file and not _is_of_library(each.__name__)]
-            yield from [value for names in found for value in names.values() if type(value) is types.FunctionType]
-            if not found:
-                yield None
+            found = [value for names in found for value in names.values()
+                     if type(value) is types.FunctionType and _takes(value, target._schema.arguments)]
+            yield from found or [None]
