@@ -116,7 +116,7 @@ class CallSite:
         """The frames a trace of this site starts from."""
         vm.recorder.scope.data_dependent = self.learned.data_dependent
         vm.recorder.backend.in_order = self.settings.runs_in_order
-        vm.recorder.services.keep_order = lambda node: None if self.breaks_are_errors(vm) else keep_order(vm, node)
+        vm.recorder.services.keep_order = lambda node: keep_order(vm, node, self.breaks_are_errors(vm))
         vm.recorder.backend.may_be_cut = self.settings.has_own_backend
         vm.recorder.wrappers.may_open = Strategy.SYMBOLIC_WRAPPERS not in self.turned_off
         vm.recorder.backend.takes_sparse = Strategy.SPARSE_INPUTS not in self.turned_off

@@ -119,7 +119,7 @@ class Heap(Exposure):
     # ------------------------------------------------------------------ as a mechanism
 
     def allows_replay(self) -> bool:
-        return not self.unread_met and self.shapes.is_plain()
+        return not self.unread_met and self.shapes.is_plain() and not self.changes.reached
 
     def undo(self) -> None:
         """Restore tracebacks of the user's exceptions: the trace has put the interpreter's own frames there."""

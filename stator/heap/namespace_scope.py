@@ -66,6 +66,8 @@ class Scope:
             return self.overlay[name]
         if name in self.seen:
             return self.seen[name]
+        if self.heap.changes.reached:
+            self.heap.changes.refuse_reached(self.namespace, name)
         names = names_of_module(self.namespace)
         if name in names:
             value = self.heap.adopt(names[name], Global(self.source, name))

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from stator.breaks import Break
 from stator.graph.record.recorder import Recorder
 from stator.guards.guard import Guard, Kind
 from stator.guards.guard_set import GuardSet
@@ -19,6 +20,7 @@ from stator.heap.adopt.outside_sets import SetTable
 from stator.heap.box import NO_KEY, Box
 from stator.heap.namespace_scope import Scope
 from stator.heap.raw_access import instance_dict
+from stator.heap.reached_state import Reach
 from stator.heap.tracker import MOVING, Shape, VariableTracker
 from stator.host.mechanism import Mechanism
 from stator.shapes.policy import Policy
@@ -78,6 +80,13 @@ class Changes(Mechanism):
     writes: int = 0  # instructions and C calls that may have changed something
     written: dict[int, VariableTracker] = field(default_factory=dict)  # the records that may have been changed
     handled: set[int] = field(default_factory=set)  # of records whose objects the residual changes by a note
+    reached: list[Reach] = field(default_factory=list)  # state that calls in the graph may change (see effects_order)
+
+    def refuse_reached(self, value: object, name: str | None = None) -> None:
+        """Break at a read of state that a call before it, which the graph makes later, may change."""
+        for reach in self.reached:
+            if (id(value) in reach.objects if name is None else (id(value), name) in reach.names):
+                raise Break("SB006", f"{name or type(value).__name__} is read after a call that may change it")
 
 
 @dataclass(slots=True, eq=False)
@@ -171,6 +180,8 @@ class Records(Mechanism):
         return Box(self, raw, make, base, key)  # type: ignore[arg-type]  # it is a Heap
 
     def register(self, tracker: VariableTracker) -> VariableTracker:
+        if self.changes.reached:
+            self.changes.refuse_reached(tracker.original)
         self.by_original[id(tracker.original)] = tracker
         self.by_standin[id(tracker.standin)] = tracker
         self.trackers.append(tracker)

@@ -17,19 +17,24 @@ from stator.graph.analysis.may_fail import CAUGHT, CLEANUP, Memory, is_caught, n
 from stator.graph.analysis.mutation import is_repeatable, operator_name, writes
 from stator.graph.analysis.shared_memory import sharing_memory
 from stator.heap.outside_changes import changed_trackers
+from stator.heap.reached_state import Reach
 from stator.interp.handled_errors import leaves_settings
+from stator.interp.lookup import mro_of
 from stator.interp.services import VM
 from stator.interp.state.mechanisms import has_changes
 
 
-def keep_order(vm: VM, node: fx.Node) -> None:
+def keep_order(vm: VM, node: fx.Node, whole: bool) -> None:
     """Break at a call that must not run twice behind effects; behind one, at what may fail.
 
     Writes to tensors are effects for a compiler, which does them at the end of the graph, and only what may fail is
-    kept from them: cutting at each custom operator of a model with a cache would leave no graph.
+    kept from them: cutting at each custom operator of a model with a cache would leave no graph.  A capture that must
+    be `whole` breaks at reads of state alone.
     """
     recorder = vm.recorder
-    if recorder.scope.enclosing is not None or _keeps_order_itself(node.target):
+    if not is_repeatable(node) and not _keeps_order_itself(node.target):
+        _keep_reads(vm, node, whole)
+    if whole or recorder.scope.enclosing is not None or _keeps_order_itself(node.target):
         return
     if recorder.unexplained_asserts():
         raise Break("SB006", f"{node.name}, where sizes are asserted beside a call that must not run twice")
@@ -44,6 +49,20 @@ def keep_order(vm: VM, node: fx.Node) -> None:
     if (late or _cleans_up(node) or has_effects(vm)) and _may_fail(vm, node):
         name = operator_name(node.target) or node.name
         raise Break("SB006", f"{name}, which may fail after a call that must not run twice")
+
+
+def _keep_reads(vm: VM, node: fx.Node, whole: bool) -> None:
+    """Break where a call may change state that the trace has read; note that state for later reads."""
+    reach = Reach(node.target)
+    seen = reach.unbounded and not whole or not reach.objects.keys().isdisjoint(vm.heap.by_original)
+    for number, name in reach.names:
+        scope = vm.heap.scopes.get(number)
+        seen = seen or scope is not None and (scope.shadow is not None or name in scope.seen)
+    if seen or reach.names and any((id(base), name) in reach.names for cls, name in vm.classes.lookups
+                                   for base in mro_of(cls)):
+        raise Break("SB006", f"{node.name} may change state that the program has read")
+    if reach.objects or reach.names:
+        vm.heap.changes.reached.append(reach)
 
 
 def _may_fail(vm: VM, node: fx.Node) -> bool:

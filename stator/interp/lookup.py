@@ -62,6 +62,8 @@ def find(vm: VM, cls: type, name: str) -> Any:
     overlays = vm.classes.overlays
     deleted = False
     for base in _mro_of(cls) or ():  # a class in the making has none yet
+        if vm.heap.changes.reached:
+            vm.heap.changes.refuse_reached(base, name)
         if overlays and base in overlays and name in overlays[base]:
             value = overlays[base][name]
             if value is MISSING:

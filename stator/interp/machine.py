@@ -33,7 +33,15 @@ from stator.interp.handled_errors import any_cleans_up, caught_in, note
 from stator.interp.progress import LOOK_MASK, Progress
 from stator.interp.services import VM
 from stator.interp.state.mechanisms import Mechanisms
-from stator.interp.tracebacks import FrameObjects, Place, Unwound, last_offset, place_of, with_place
+from stator.interp.tracebacks import (
+    FrameObjects,
+    Place,
+    Unwound,
+    last_offset,
+    locals_of,
+    place_of,
+    with_place,
+)
 from stator.source import CallOf, Pinned
 from stator.strategy import Strategy
 
@@ -252,7 +260,7 @@ class Machine(Mechanisms):
                 frame.stack.append(exc)
                 frame.ip = entry.target
                 return
-            self.frame_objects.left(frame)
+            self.frame_objects.left(frame, locals_of(frame, self.heap.by_standin))
             if frame.generator is not None:
                 exc = frame.generator.failed(self, exc)
             if frame.is_base:
@@ -288,7 +296,7 @@ class Machine(Mechanisms):
     def _add_traceback(self, exc: BaseException, frame: Frame, instr: Instruction) -> None:
         if id(exc) in self.heap.by_standin:  # the user's exception: nothing is written on it while tracing
             if frame.func is not None and not is_own(frame):
-                self.effects.noted.append(Unwound(exc, place_of(frame)))
+                self.effects.noted.append(Unwound(exc, place_of(frame), locals_of(frame, self.heap.by_standin)))
             return
         tb = exc.__traceback__
         while tb is not None and tb.tb_frame.f_code.co_filename.startswith(OWN_FOLDER):

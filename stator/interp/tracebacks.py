@@ -6,8 +6,15 @@ import types
 from dataclasses import dataclass
 from typing import Any
 
+import numpy
+from torch._subclasses.fake_tensor import FakeTensor
+
 from stator import _hook
+from stator.heap.box import Box
+from stator.heap.raw_access import instance_dict
 from stator.interp.frame import Frame
+
+_HOLDERS = (Box, FakeTensor, numpy.ndarray, list, tuple, dict, types.CellType)  # weak references may see others die
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,6 +33,18 @@ class Unwound:
 
     exc: BaseException
     place: Place
+    held: dict[str, Any]
+
+
+def locals_of(frame: Frame, outside: dict[int, Any]) -> dict[str, Any]:
+    """Locals of a frame that an exception leaves: memory that lives as long as the traceback, and outside objects."""
+    found: dict[str, Any] = {}
+    for name, value in zip(frame.unit.local_names, frame.locals, strict=False):
+        if type(value) in _HOLDERS or id(value) in outside:
+            found[name] = value
+        elif own := [part for part in (instance_dict(value) or {}).values() if type(part) is FakeTensor]:
+            found[name] = own
+    return found
 
 
 def place_of(frame: Frame) -> Place:
@@ -51,9 +70,9 @@ def places_from(frame: Frame | None) -> tuple[Place, ...]:
     return tuple(places)
 
 
-def frame_at(place: Place) -> types.FrameType:
-    """A frame object that stands there."""
-    frame: types.FrameType = _hook.new_frame(place.code, place.namespace, {})
+def frame_at(place: Place, held: dict[str, Any] | None = None) -> types.FrameType:
+    """A frame object that stands there and holds these locals."""
+    frame: types.FrameType = _hook.new_frame(place.code, place.namespace, held or {})
     _hook.set_lasti(frame, place.lasti)
     return frame
 
@@ -63,6 +82,7 @@ class FrameObjects:
 
     def __init__(self) -> None:
         self._made: dict[int, tuple[Frame, types.FrameType]] = {}
+        self.held: dict[int, dict[str, Any]] = {}  # of a frame object, by id -> locals of the frame that was left
 
     def __bool__(self) -> bool:
         return bool(self._made)
@@ -75,10 +95,11 @@ class FrameObjects:
             known = self._made[id(frame)] = frame, frame_at(place_of(frame))
         return known[1]
 
-    def left(self, frame: Frame) -> None:
-        """The interpreted frame is over: its object shows the last instruction from now on."""
+    def left(self, frame: Frame, held: dict[str, Any] | None = None) -> None:
+        """The interpreted frame is over: its object shows the last instruction from now on, and holds locals."""
         known = self._made.pop(id(frame), None)
         if known is not None:
+            self.held[id(known[1])] = held or {}
             _hook.set_lasti(known[1], last_offset(frame))
 
     def update(self, shown: types.FrameType) -> None:
@@ -94,6 +115,21 @@ def with_place(traceback: types.TracebackType | None, place: Place,
     return types.TracebackType(traceback, frame, place.lasti, place.line)
 
 
-def add_place(exc: BaseException, place: Place) -> None:
+def add_place(exc: BaseException, place: Place, held: dict[str, Any] | None = None) -> None:
     """What unwinding does to an exception, done by the residual program."""
-    exc.__traceback__ = with_place(exc.__traceback__, place)
+    exc.__traceback__ = with_place(exc.__traceback__, place, frame_at(place, held))
+
+
+def with_locals(traceback: types.TracebackType | None, held: dict[int, dict[str, Any]]) -> types.TracebackType | None:
+    """A copy of a traceback in which frames hold locals; `held`: by number, the outermost first."""
+    entries = []
+    while traceback is not None:
+        entries.append(traceback)
+        traceback = traceback.tb_next
+    for number in reversed(range(len(entries))):
+        each = entries[number]
+        frame = each.tb_frame
+        if number in held:
+            frame = frame_at(Place(frame.f_code, frame.f_globals, frame.f_lasti, each.tb_lineno), held[number])
+        traceback = types.TracebackType(traceback, frame, each.tb_lasti, each.tb_lineno)
+    return traceback

@@ -204,8 +204,61 @@ def array_of_numpy(x: torch.Tensor) -> Any:
     return read(address)
 
 
+def leave_with_pointers(x: torch.Tensor) -> None:
+    y, ys, holder = x * 2, [x * 3], Holder(x * 4)
+    inner = x * 5
+
+    def shown() -> Any:
+        return inner
+    raise ValueError(y.data_ptr(), ys[0].data_ptr(), holder.held.data_ptr(), inner.data_ptr())
+
+
+def leave_natively(x: torch.Tensor) -> None:
+    y = x * 2
+    raise_natively(y.data_ptr())
+
+
+@torch.compiler.disable
+def raise_natively(pointer: int) -> None:
+    raise ValueError(pointer)
+
+
+def leave_with_a_context(x: torch.Tensor) -> None:
+    y = x * 6
+    address = y.data_ptr()
+    try:
+        leave_with_pointers(x)
+    except ValueError as error:
+        raise KeyError(address, *error.args) from None
+
+
+def in_a_traceback(x: torch.Tensor) -> Any:
+    try:
+        leave_with_pointers(x)
+    except ValueError as error:
+        note("a")
+        return [read(address) for address in error.args]
+
+
+def in_a_kept_exception(x: torch.Tensor) -> Any:
+    kept: Any = None
+    try:
+        leave_natively(x)
+    except ValueError as error:
+        kept = error
+    note("a")
+    return [read(address) for address in kept.args]
+
+
+def in_the_context_of_an_exception(x: torch.Tensor) -> Any:
+    try:
+        leave_with_a_context(x)
+    except KeyError as error:
+        return [read(address) for address in error.args]
+
+
 @pytest.mark.parametrize("fn", [
-    argument_overwritten, local_of_an_inlined_caller, part_of_a_list, part_of_an_object, part_of_a_result,
+    in_a_traceback, in_a_kept_exception, in_the_context_of_an_exception, argument_overwritten, local_of_an_inlined_caller, part_of_a_list, part_of_an_object, part_of_a_result,
     captured_by_a_closure, deleted_view, second_name, in_a_loop, before_a_loop, under_try_and_with, in_a_generator,
     in_recursion, array_made_inside, array_of_numpy])
 def test_pointer_of(fn: Any) -> None:

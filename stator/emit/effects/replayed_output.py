@@ -15,6 +15,7 @@ import torch
 
 from stator.emit.effects.cache_calls import write_cache_use
 from stator.emit.rebuild.deferred_texts import write_frozen, write_text
+from stator.emit.rebuild.local_owners import Owners
 from stator.emit.rebuild.values import Rebuilder
 from stator.graph.state.quiet_logging import Heard
 from stator.host.own_code import OWN_FOLDER
@@ -60,7 +61,8 @@ def _write_to_file(build: Rebuilder, effect: Written) -> str:
 
 def _add_place(build: Rebuilder, effect: Unwound) -> str:
     place = build.writer.constant(add_place)
-    return f"{place}({build.value(effect.exc)}, {build.writer.constant(effect.place, 'place')})"
+    held = Owners(build).held(effect.held)
+    return f"{place}({build.value(effect.exc)}, {build.writer.constant(effect.place, 'place')}, {held})"
 
 
 def _change_filters(build: Rebuilder, effect: FiltersChanged) -> str:

@@ -6,6 +6,7 @@ The parts are put in through the C descriptors of the exception's bases: neither
 
 from __future__ import annotations
 
+import traceback
 import types
 from collections.abc import Callable
 from typing import Any
@@ -38,6 +39,9 @@ def rebuild_exception(build: Rebuilder, value: BaseException) -> str:
             _put(build, name, BaseException, link, other)
     _put(build, name, BaseException, "__suppress_context__", value.__suppress_context__)
     if value.__traceback__ is not None:
+        frames = [frame for frame, _ in traceback.walk_tb(value.__traceback__)]
+        held = {number: build.vm.frame_objects.held.get(id(frame)) for number, frame in enumerate(frames)}
+        build.raised[name] = {number: values for number, values in held.items() if values}
         trace = build.writer.constant(value.__traceback__, "traceback")
         build.writer.line(f"{build.writer.constant(put_part)}({name}, "
                           f"{build.writer.constant(BaseException)}, '__traceback__', {trace})")

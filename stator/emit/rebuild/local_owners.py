@@ -24,6 +24,7 @@ from stator.heap.box import Box
 from stator.heap.raw_access import instance_dict, raw_members
 from stator.host.value_kinds import is_a
 from stator.interp.frame import UNBOUND
+from stator.interp.tracebacks import with_locals
 from stator.shapes.symbolic_values import SYMBOLIC
 from stator.shapes.varying_values import HELD_TYPES
 from stator.source import Local
@@ -47,6 +48,20 @@ class Owners:
             return self._owner(value) or self._unbound()
         found = dict.fromkeys(self._owners(value))
         return next(iter(found)) if len(found) == 1 else f"({', '.join(found)})" if found else self._unbound()
+
+    def held(self, values: dict[str, Any]) -> str:
+        """A dict of locals of a frame that is over."""
+        texts = {name: self.kept_alive(value) for name, value in values.items()}
+        return "{" + ", ".join([f"{name!r}: {text}" for name, text in texts.items() if text != self._unbound()]) + "}"
+
+    def hold_locals(self) -> None:
+        """Let tracebacks of rebuilt exceptions hold the locals of their frames."""
+        for name, frames in self.build.raised.items():
+            texts = {number: self.held(values) for number, values in frames.items()}
+            held = ", ".join([f"{number}: {text}" for number, text in texts.items() if text != "{}"])
+            if held:
+                copy = self.build.writer.constant(with_locals)
+                self.build.writer.line(f"{name}.__traceback__ = {copy}({name}.__traceback__, {{{held}}})")
 
     def _unbound(self) -> str:
         return self.build.writer.constant(UNBOUND, "unbound")

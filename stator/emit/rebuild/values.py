@@ -60,6 +60,7 @@ class Rebuilder:
         self.wanted: dict[Source, str] = {}  # outside values the entry hands over -> parameter name
         self.drawn: dict[Source, str] = {}  # what the residual draws or copies before the graph -> its variable
         self.building: set[int] = set()
+        self.raised: dict[str, dict[int, dict[str, Any]]] = {}  # of exceptions -> locals of their tracebacks, by number
         self.afterwards: list[str] = []  # statements that follow the write-backs
 
     # ------------------------------------------------------------------ outside

@@ -97,6 +97,7 @@ def emit_residual(vm: VM, result: Any, resume: object = None, begin: Callable[[]
     if recorder.classes and any(map(is_reshaped, recorder.inputs)):
         raise Break("SB006", "the layout of a tensor changed in place, beside a tensor subclass from outside")
     effects = write_effects(build)
+    Owners(build).hold_locals()
     if resume is not None:
         value = write_resume(build, resume, parts)
     for statement in build.afterwards:

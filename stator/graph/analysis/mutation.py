@@ -338,7 +338,7 @@ def operator_name(target: Any) -> str:
     if type(target) is str:
         return target
     if isinstance(target, (OpOverload, OpOverloadPacket)):
-        namespace, _, name = _qualified_name(target).partition("::")
+        namespace, _, name = qualified_name(target).partition("::")
         return name if namespace in _OF_TORCH else ""
     return getattr(target, "__name__", "") if is_torchs(target) else ""
 
@@ -372,12 +372,12 @@ def is_repeatable_target(target: object) -> bool:
 def _is_repeatable_operator(operator: object) -> bool:
     if isinstance(operator, HigherOrderOperator):
         return True  # the recorder looks at the inner graphs that it runs
-    name = _qualified_name(operator)
+    name = qualified_name(operator)
     namespace = name.partition("::")[0]
     return namespace in _OF_TORCH or namespace == "stator" and name != _PRINT
 
 
-def _qualified_name(operator: Any) -> str:
+def qualified_name(operator: Any) -> str:
     """`aten::add` of torch.ops.aten.add and torch.ops.aten.add.Tensor."""
     name: str = operator._schema.name if isinstance(operator, OpOverload) else operator._qualified_op_name
     return name

@@ -22,6 +22,7 @@ from stator.graph.fx.frozen_records import field_names
 from stator.guards.guard import Kind
 from stator.heap.blank_instances import CONSTANT_TYPES
 from stator.heap.outside_changes import changed_trackers
+from stator.heap.reached_state import Reach
 from stator.host.value_kinds import is_a
 from stator.interp.frame import Continuation, Raised
 from stator.interp.numbers.symbolic_numbers import specialise_deep
@@ -41,7 +42,8 @@ def call_allowed(vm: VM, fn: Any, args: Iterable[Any], kwargs: dict[str, Any] | 
     before, remembered.enabled = remembered.enabled, False  # what a user's function yields may depend on more
     vm.recorder.symbols.keeps_sizes = True  # operators take a tuple for sizes; a function may ask for its numel()
     try:
-        result = vm.torch_call(fn, args, kwargs)
+        with Reach(fn).restored():  # the call of the graph has the effects
+            result = vm.torch_call(fn, args, kwargs)
     finally:
         remembered.enabled, vm.recorder.symbols.keeps_sizes = before, False
     vm.give(result, cont)
