@@ -260,7 +260,7 @@ def copied_module_with_a_buffer_and_a_hook():
     return Scene(fn, one(ramp()), lambda: module.scale.add_(1), lambda: module.state_dict())
 
 
-@probe("SB005")
+@probe("SB005 SB006")
 def module_copied_in_inference_mode():
     module = linear()
 

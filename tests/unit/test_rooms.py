@@ -26,7 +26,6 @@ OTHER_NAMES = {
     "entry/test_facts_that_change": "certificates of entries whose facts change",
     "entry/test_leaks": "memory and references of many calls through the entry",
     "guards/test_provenance": "hashes of sources",
-    "heap/test_counts": "itertools.count from outside",
     "interp/test_cpython_findings": "findings of CPython's own tests, of many mechanisms",
     "interp/test_loggers": "rules of the logging module",
     "shapes/test_at_the_limit": "unbacked numbers at the recompile limit",
