@@ -4,8 +4,8 @@
 already says.  Iteration puts what is likely to fail and cheap first, and a parent before its children,
 so that the first failure is also the best explanation.
 
-Patterns that are said of an object (`pattern.Said`) stand among them as they arrived, and become guards when somebody
-wants to see them.
+Patterns of one object (`pattern.PatternInstance`) stand among them as they arrived, and become guards when they are
+read.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import overload
 
 from stator.guards.guard import Guard, Kind, is_constant, same_constant
-from stator.guards.pattern import Said
+from stator.guards.pattern import PatternInstance
 from stator.source import Key, Local, Source
 
 _HEAP_TYPE = 1 << 9
@@ -44,8 +44,8 @@ class GuardSet:
     __slots__ = ("_by_key", "_said")
 
     def __init__(self, guards: Iterable[Guard] = ()) -> None:
-        self._by_key: dict[object, Guard | Said] = {}
-        self._said: list[Said] = []
+        self._by_key: dict[object, Guard | PatternInstance] = {}
+        self._said: list[PatternInstance] = []
         for guard in guards:
             self.add(guard)
 
@@ -53,7 +53,7 @@ class GuardSet:
         """Keep the guard; False when the same fact is already there (the first line that used it stays)."""
         return self._by_key.setdefault(guard.key, guard) is guard
 
-    def say(self, said: Said) -> None:
+    def say(self, said: PatternInstance) -> None:
         """Keep the guards of a pattern."""
         if self._by_key.setdefault(said.key, said) is said:
             self._said.append(said)
@@ -69,7 +69,7 @@ class GuardSet:
                     if type(guard) is Guard and guard.kind in _IMPLIED and facts.imply(guard)]:
             del self._by_key[key]
 
-    def arrived(self) -> Iterable[Guard | Said]:
+    def arrived(self) -> Iterable[Guard | PatternInstance]:
         """In order of arrival."""
         return self._by_key.values()
 
@@ -79,7 +79,7 @@ class GuardSet:
             return list(self._by_key.values())  # type: ignore[arg-type]
         return [guard for guard in self._by_key.values() if type(guard) is Guard]
 
-    def said(self) -> list[Said]:
+    def said(self) -> list[PatternInstance]:
         return self._said
 
     def spelled_out(self) -> GuardSet:

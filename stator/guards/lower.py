@@ -22,7 +22,7 @@ from torch.utils._device import DeviceContext
 from stator.guards.global_state import DefaultDevice, GlobalState
 from stator.guards.guard import MISSING, Guard, Kind, is_constant
 from stator.guards.guard_set import needed
-from stator.guards.pattern import Pattern, Said
+from stator.guards.pattern import Pattern, PatternInstance
 from stator.guards.tensor_meta import TensorMeta
 from stator.source import (
     Attr,
@@ -70,9 +70,9 @@ class CheckedGuards:
     def __init__(self) -> None:
         self.single: list[Guard] = []
         self._starts: list[int] = []
-        self._said: list[tuple[Said, list[int]]] = []  # which of its guards are checked, in the order of the checks
+        self._said: list[tuple[PatternInstance, list[int]]] = []  # its guards that are checked, in order
 
-    def say(self, start: int, said: Said, facts: list[int]) -> None:
+    def say(self, start: int, said: PatternInstance, facts: list[int]) -> None:
         self._starts.append(start)
         self._said.append((said, facts))
 
@@ -96,7 +96,8 @@ class Program:
     guards: CheckedGuards = field(default_factory=CheckedGuards)
 
 
-def lower(guards: Iterable[Guard], wanted_sources: Sequence[Source] = (), said: Sequence[Said] = ()) -> Program:
+def lower(guards: Iterable[Guard], wanted_sources: Sequence[Source] = (),
+          said: Sequence[PatternInstance] = ()) -> Program:
     """Number the nodes and encode the checks."""
     program = Program()
     numbers: dict[Source, int] = {}
@@ -114,11 +115,11 @@ def lower(guards: Iterable[Guard], wanted_sources: Sequence[Source] = (), said: 
     return program
 
 
-def separate(said: Sequence[Said]) -> tuple[list[Said], list[Said]]:
+def separate(said: Sequence[PatternInstance]) -> tuple[list[PatternInstance], list[PatternInstance]]:
     """Patterns said of objects that are no part of one another; and the others."""
     roots: set[Source] = set()
-    apart: list[Said] = []
-    others: list[Said] = []
+    apart: list[PatternInstance] = []
+    others: list[PatternInstance] = []
     everything = {each.root for each in said}
     for each in said:
         above = each.root.base
@@ -147,7 +148,7 @@ def lowered_pattern(pattern: Pattern) -> tuple[list[tuple[int, int, Any]], list[
     return pattern.lowered  # type: ignore[no-any-return]
 
 
-def _lower_said(said: Sequence[Said], program: Program, numbers: dict[Source, int]) -> None:
+def _lower_said(said: Sequence[PatternInstance], program: Program, numbers: dict[Source, int]) -> None:
     """Append the nodes and checks of patterns; what is there already, of guards of their own, is not repeated."""
     roots = [_number(each.root, program, numbers) for each in said]
     before = len(program.nodes)

@@ -1,6 +1,6 @@
 """The facts of one object, said of others like it.   the guards of layers[0]  ->  those of layers[1]
 
-In: the guards whose sources start at one object (`Pattern`), and the source of another (`Said`).  Out: the same guards
+In: the guards whose sources start at one object (`Pattern`), and the source of another (`PatternInstance`).  Out: the same guards
 about that one, made when somebody looks at them; `lower` needs none of them: it numbers the nodes of a pattern once and
 shifts them for each object it is said of.
 """
@@ -63,7 +63,7 @@ class Pattern:
         self.inside = set()
 
 
-class Said:
+class PatternInstance:
     """A pattern, said of the object at another source."""
 
     __slots__ = ("pattern", "root", "_made", "_guards")

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from stator.heap.tracker import Shape
+from stator.heap.tracker import ShadowKind
 from stator.host.value_kinds import module_of
 
 CONSTANT_TYPES: frozenset[type] = frozenset({
@@ -35,15 +35,15 @@ IDENTITY_TYPES: frozenset[type] = frozenset({
 class Shell:
     """How to make an empty stand-in of a class, and which container part it has."""
 
-    shape: Shape
+    shape: ShadowKind
     base: Any  # the container class: it is asked for methods that `type` does not have
     make: Callable[..., Any]
     mutable: bool = True
 
 
-_CONTAINERS: dict[type, Shape] = {
-    list: Shape.LIST, dict: Shape.DICT, tuple: Shape.TUPLE, set: Shape.SET,
-    collections.deque: Shape.LIST, collections.OrderedDict: Shape.DICT, collections.defaultdict: Shape.DICT,
+_CONTAINERS: dict[type, ShadowKind] = {
+    list: ShadowKind.LIST, dict: ShadowKind.DICT, tuple: ShadowKind.TUPLE, set: ShadowKind.SET,
+    collections.deque: ShadowKind.LIST, collections.OrderedDict: ShadowKind.DICT, collections.defaultdict: ShadowKind.DICT,
 }
 Result = TypeVar("Result")
 _VALUES: tuple[type, ...] = (int, float, str, bytes, complex)
@@ -62,13 +62,13 @@ MEMOS: list[functools._lru_cache_wrapper[Any]] = []
 def new_shell(cls: type) -> Shell | None:
     solid = _solid_base(cls)
     if solid is types.SimpleNamespace:  # a C type whose state is its __dict__ alone
-        return Shell(Shape.OBJECT, solid, solid.__new__)
+        return Shell(ShadowKind.OBJECT, solid, solid.__new__)
     if solid is object:
-        return Shell(Shape.OBJECT, object, object.__new__) if _is_plain(cls) else None
+        return Shell(ShadowKind.OBJECT, object, object.__new__) if _is_plain(cls) else None
     if solid in _CONTAINERS:
         return Shell(_CONTAINERS[solid], solid, solid.__new__)
     if solid in _VALUES and cls is not solid:
-        return Shell(Shape.VALUE, solid, solid.__new__, mutable=False)
+        return Shell(ShadowKind.VALUE, solid, solid.__new__, mutable=False)
     return None
 
 

@@ -20,7 +20,7 @@ from stator.heap.iterators.peekable_iterators import expose_upcoming
 from stator.heap.pure_readers import DICT_VIEWS, arguments_of, fields_of, mapping_behind
 from stator.heap.raw_access import instance_dict, raw_members, raw_store
 from stator.heap.records import Records
-from stator.heap.tracker import Shape, VariableTracker
+from stator.heap.tracker import ShadowKind, VariableTracker
 from stator.host.value_kinds import is_a
 from stator.shapes.symbolic_values import UNREAD, unread
 from stator.source import CallOf, DictOf, Pinned
@@ -49,19 +49,19 @@ class Exposure(Records):
         shape = tracker.shape
         if is_a(value, types.SimpleNamespace):
             self.expose_attributes(tracker)
-        if shape is Shape.UPCOMING:
+        if shape is ShadowKind.UPCOMING:
             tracker.exposed = False
             expose_upcoming(self, tracker)  # type: ignore[arg-type]  # it is a Heap
-        elif shape is Shape.LIST:
+        elif shape is ShadowKind.LIST:
             self.guard(tracker.source, Kind.LEN, len(tracker.initial))
             for i, item in enumerate(list(raw_members(value))):
                 if type(item) is Box:
                     raw_store(value, i, item.force())
-        elif shape is Shape.TUPLE:
+        elif shape is ShadowKind.TUPLE:
             for i, item in enumerate(tuple.__iter__(value)):
                 if type(item) is Box:
                     self.set_tuple_item(value, i, item.force())
-        elif shape is Shape.DICT:
+        elif shape is ShadowKind.DICT:
             self.expose_keys(tracker)
             standin = tracker.standin
             store = type(standin).__setitem__ if type(standin) in PLAIN_DICTS else store_of(type(standin))
@@ -72,9 +72,9 @@ class Exposure(Records):
                     store(standin, key, item.force())
                 else:  # hashing the key may run the program's code
                     self.services.run_native(store, (standin, key, item.force()))
-        elif shape is Shape.SET:
+        elif shape is ShadowKind.SET:
             expose_order(self, tracker)  # type: ignore[arg-type]  # it is a Heap
-        elif shape is Shape.OPAQUE:
+        elif shape is ShadowKind.OPAQUE:
             if type(value) in UNREAD:
                 raise unread(value)
             if is_a(value, BaseException):
@@ -106,7 +106,7 @@ class Exposure(Records):
         if type(value) in _SHOWING:
             value = mapping_behind(value)
         tracker = self.by_standin.get(id(value))
-        if tracker is not None and tracker.shape in (Shape.LIST, Shape.DICT):
+        if tracker is not None and tracker.shape in (ShadowKind.LIST, ShadowKind.DICT):
             self.guard(tracker.source, Kind.LEN, len(tracker.initial))
 
     def note_namespace(self, own: dict[str, Any], obj: object, tracker: VariableTracker | None) -> None:
@@ -117,7 +117,7 @@ class Exposure(Records):
             self.sources[id(own)] = DictOf(tracker.source)
             if id(own) not in self.by_standin and tracker.initial_dict is not None:
                 # Read key by key, like any dict from outside; no guard on the names that nobody asks for.
-                part = VariableTracker(own, instance_dict(tracker.original), DictOf(tracker.source), Shape.DICT)
+                part = VariableTracker(own, instance_dict(tracker.original), DictOf(tracker.source), ShadowKind.DICT)
                 part.initial, part.part_of, part.type_guarded = tracker.initial_dict, tracker, True
                 self.by_standin[id(own)] = part
                 self.trackers.append(part)

@@ -59,7 +59,7 @@ from stator.heap.pure_readers import (
 )
 from stator.heap.raw_access import instance_dict, items_in_order
 from stator.heap.records import ReplayedObjects
-from stator.heap.tracker import Shape, VariableTracker
+from stator.heap.tracker import ShadowKind, VariableTracker
 from stator.heap.unread_values import adopt_unread
 from stator.host.suspended_patches import names_of_module
 from stator.host.value_kinds import is_a, module_of
@@ -203,7 +203,7 @@ class Heap(Exposure):
         """The user's object itself: its class is a fact; which object it is, once C code looks at it."""
         if self.known(value, source) is None:
             self.guard(source, Kind.TYPE, type(value))
-            self.register(VariableTracker(value, value, source, Shape.OPAQUE))
+            self.register(VariableTracker(value, value, source, ShadowKind.OPAQUE))
         return value
 
     def _refuse_finalizer(self, value: object, source: Source) -> Any:
@@ -213,7 +213,7 @@ class Heap(Exposure):
         """An exception from outside stands for itself: its class is a fact, its arguments once they are read."""
         if self.known(value, source) is None:
             self.guard(source, Kind.TYPE, type(value))
-            self.register(VariableTracker(value, value, source, Shape.OPAQUE))
+            self.register(VariableTracker(value, value, source, ShadowKind.OPAQUE))
             self.tracebacks.append((value, traceback_of(value)))
         return value
 
@@ -226,7 +226,7 @@ class Heap(Exposure):
                 self.faces.add_tensor(value, source)
             fake = self.recorder.add_input(value, source, self.shapes.open_dims(value, source),
                                            self.shapes.open_strides(value, source))
-            tracker = self.register(VariableTracker(fake, value, source, Shape.TENSOR))
+            tracker = self.register(VariableTracker(fake, value, source, ShadowKind.TENSOR))
             self.guard(source, Kind.TENSOR, self.recorder.meta_of(value, fake))
             if type(value) not in PLAIN_CLASSES:
                 self._guard_class(value, fake, source)
@@ -253,7 +253,7 @@ class Heap(Exposure):
         if tracker is None:
             parts = [self.adopt(getattr(value, n), Attr(source, n)) for n in ("start", "stop", "step")]
             self.guard(source, Kind.TYPE, slice)
-            tracker = self.register(VariableTracker(slice(*parts), value, source, Shape.VALUE))
+            tracker = self.register(VariableTracker(slice(*parts), value, source, ShadowKind.VALUE))
         return tracker.standin
 
     def _adopt_list(self, value: Any, source: Source) -> Any:
@@ -261,7 +261,7 @@ class Heap(Exposure):
         if tracker is None:
             boxes = [self.box(item, Index, source, i) for i, item in enumerate(value)]
             standin = collections.deque(boxes, value.maxlen) if type(value) is collections.deque else list(boxes)
-            tracker = self.register(VariableTracker(standin, value, source, Shape.LIST))
+            tracker = self.register(VariableTracker(standin, value, source, ShadowKind.LIST))
             tracker.initial = boxes
             self.guard_type(tracker)
             if type(value) is collections.deque:
@@ -274,7 +274,7 @@ class Heap(Exposure):
         tracker = self.known(value, source)
         if tracker is None:
             boxes = [self.box(item, Index, source, i) for i, item in enumerate(value)]
-            tracker = self.register(VariableTracker(tuple(boxes), value, source, Shape.TUPLE))
+            tracker = self.register(VariableTracker(tuple(boxes), value, source, ShadowKind.TUPLE))
             tracker.initial = boxes
             self.guard_type(tracker)
             self.guard(source, Kind.LEN, len(value))
@@ -298,7 +298,7 @@ class Heap(Exposure):
             cls = type(value)
             items_in_order(value)  # breaks where there is no such order, before there is a record
             standin: Any = cls(self.default_factory(value, source)) if cls is collections.defaultdict else cls()
-            tracker = self.register(VariableTracker(standin, value, source, Shape.DICT))
+            tracker = self.register(VariableTracker(standin, value, source, ShadowKind.DICT))
             self.guard_type(tracker)
             self.fill_dict(tracker, names_of_module(value), standin, source)
         return tracker.standin
@@ -336,7 +336,7 @@ class Heap(Exposure):
 
     def _adopt_members(self, value: object, source: Source) -> VariableTracker:
         standin, members, table = adopt_members(self, value, source, type(value))
-        tracker = self.register(VariableTracker(standin, value, source, Shape.SET))
+        tracker = self.register(VariableTracker(standin, value, source, ShadowKind.SET))
         self.know_set(tracker, members, table)
         self.guard_type(tracker)
         return tracker
@@ -345,7 +345,7 @@ class Heap(Exposure):
         tracker = self.known(value, source)
         if tracker is None:
             standin = types.CellType()
-            tracker = self.register(VariableTracker(standin, value, source, Shape.CELL))
+            tracker = self.register(VariableTracker(standin, value, source, ShadowKind.CELL))
             try:
                 box = self.box(value.cell_contents, CellOf, source)
             except ValueError:
@@ -378,7 +378,7 @@ class Heap(Exposure):
             self.guard(source, Kind.TYPE, types.MethodType)
             func = self.adopt(value.__func__, Attr(source, "__func__"))
             standin = types.MethodType(func, self.adopt(value.__self__, Attr(source, "__self__")))
-            tracker = self.register(VariableTracker(standin, value, source, Shape.VALUE))
+            tracker = self.register(VariableTracker(standin, value, source, ShadowKind.VALUE))
         return tracker.standin
 
     def _adopt_instance(self, value: object, source: Source) -> Any:
@@ -391,11 +391,11 @@ class Heap(Exposure):
         found = self.dicts.class_views.get(cls)
         if found is None:
             entries, source = entries_of_class(cls), CallOf(Pinned(entries_of_class), (Pinned(cls),))
-            tracker = self.register(VariableTracker({}, entries, source, Shape.DICT))
+            tracker = self.register(VariableTracker({}, entries, source, ShadowKind.DICT))
             self.fill_dict(tracker, entries, tracker.standin, source)
             found = self.dicts.class_views[cls] = types.MappingProxyType(tracker.standin)
             place = CallOf(Pinned(proxy_of_class), (Pinned(cls),))
-            self.register(VariableTracker(found, proxy_of_class(cls), place, Shape.VALUE))
+            self.register(VariableTracker(found, proxy_of_class(cls), place, ShadowKind.VALUE))
         return found
 
     def scope(self, namespace: dict[str, Any]) -> Scope:

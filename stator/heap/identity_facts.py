@@ -23,7 +23,7 @@ from stator.heap.box import Box
 from stator.heap.pure_readers import DICT_VIEWS, arguments_of, mapping_behind, referent_of
 from stator.heap.raw_access import instance_dict, raw_members
 from stator.heap.services import Heap
-from stator.heap.tracker import Shape
+from stator.heap.tracker import ShadowKind
 from stator.host.value_kinds import is_a
 from stator.source import CallOf, Pinned, Source
 
@@ -31,7 +31,7 @@ _CONTAINERS = (list, tuple, set, frozenset, collections.deque)
 _EXACT = frozenset({*_CONTAINERS, dict})  # equal to themselves, since their items are asked `is` first
 _BOUND = (types.MethodType, types.MethodWrapperType, types.BuiltinMethodType)
 _HASHED = (set, frozenset, dict)
-_SHAPES = frozenset({Shape.OBJECT, Shape.OPAQUE})
+_SHAPES = frozenset({ShadowKind.OBJECT, ShadowKind.OPAQUE})
 _NOT_ASKED = frozenset({int, str, bool, float, complex, bytes, type(None), Box, types.FunctionType})
 _mro_of = type.__dict__["__mro__"].__get__
 PAIRS = 32  # more are asked for in one guard
@@ -114,7 +114,7 @@ def _place(heap: Heap, value: object) -> Source | None:
     tracker = heap.by_standin.get(id(value))
     if tracker is None:
         return None
-    if tracker.shape is Shape.TENSOR:  # which parameter it is, is a fact of its own
+    if tracker.shape is ShadowKind.TENSOR:  # which parameter it is, is a fact of its own
         return None if is_a(tracker.original, torch.nn.Parameter) else tracker.source
     return tracker.source if tracker.shape in _SHAPES or not _is_equal_to_itself(value) else None
 

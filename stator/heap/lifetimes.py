@@ -21,7 +21,7 @@ from stator.heap.blank_instances import CONSTANT_TYPES
 from stator.heap.box import Box
 from stator.heap.outside_changes import let_go
 from stator.heap.services import Heap
-from stator.heap.tracker import Shape
+from stator.heap.tracker import ShadowKind
 from stator.host.value_kinds import is_a
 
 PARTS_LIMIT = 200  # of a dying object, that are looked at
@@ -61,7 +61,7 @@ def _let_go(heap: Heap) -> Iterator[Any]:
             if type(before) not in CONSTANT_TYPES:
                 yield before
     for tracker in heap.trackers:
-        if tracker.shape is not Shape.TENSOR:
+        if tracker.shape is not ShadowKind.TENSOR:
             yield from let_go(tracker)
 
 
@@ -70,7 +70,7 @@ def _references_of_ours(heap: Heap) -> dict[int, int]:
     counts: dict[int, int] = {}
     for tracker in heap.trackers:
         held: list[Any] = [tracker.original]
-        if tracker.shape is Shape.DICT:
+        if tracker.shape is ShadowKind.DICT:
             held += [*tracker.initial, *tracker.initial.values()]
         elif type(tracker.initial) is list:
             held += tracker.initial

@@ -22,7 +22,7 @@ from stator.guards.guard import Kind
 from stator.guards.partition import Address, NoAddress, Place, Range, byte_range, partition
 from stator.heap.pure_readers import bytes_of
 from stator.heap.services import Heap
-from stator.heap.tracker import Shape, VariableTracker
+from stator.heap.tracker import ShadowKind, VariableTracker
 from stator.host.value_kinds import is_a
 from stator.source import CallOf, Source
 
@@ -84,13 +84,13 @@ class Faces:
     def _share(self, copy: VariableTracker, other: VariableTracker | None) -> None:
         """A copy and another face show one memory: from now on nothing may be written to it."""
         for tracker in (copy, other):
-            if tracker is not None and tracker.shape is Shape.BUFFER:
+            if tracker is not None and tracker.shape is ShadowKind.BUFFER:
                 kind = type(tracker.original).__name__
                 raise Break("SB005", f"a {kind} whose memory is seen through another object, too")
-            if tracker is not None and tracker.shape is Shape.ARRAY and self.has_changed(tracker):
+            if tracker is not None and tracker.shape is ShadowKind.ARRAY and self.has_changed(tracker):
                 raise Break("SB006", "a second face of the memory of an array that was changed")
         for tracker in (copy, other):
-            if tracker is not None and tracker.shape is Shape.ARRAY:
+            if tracker is not None and tracker.shape is ShadowKind.ARRAY:
                 self.watched[id(tracker.standin)] = tracker.standin
 
     def refuse_stale(self, tracker: VariableTracker) -> None:
@@ -102,22 +102,22 @@ class Faces:
             raise Break("SB003", f"the contents of {_named(tracker)} that tensor operations have changed")
 
     def _tensors(self) -> Iterator[VariableTracker]:
-        return (tracker for tracker in self.heap.trackers if tracker.shape is Shape.TENSOR)
+        return (tracker for tracker in self.heap.trackers if tracker.shape is ShadowKind.TENSOR)
 
     def has_changed(self, tracker: VariableTracker) -> bool:
         """Whether the program wrote to a copy."""
-        if tracker.shape is Shape.BUFFER:
+        if tracker.shape is ShadowKind.BUFFER:
             return bytes_of(tracker.standin) != tracker.initial
         return tracker.exposed and not same_contents(tracker.standin, tracker.original)
 
     def note_changes(self) -> None:
         """C code ran on arrays; it may have changed one for a while."""
         self.touched.update(id(copy.standin) for copy in self.copies
-                            if copy.shape is Shape.ARRAY and self.has_changed(copy))
+                            if copy.shape is ShadowKind.ARRAY and self.has_changed(copy))
 
     def was_written(self, copy: VariableTracker) -> bool:
         """Whether the program may have written to a copy, and perhaps restored it: nobody sees writes to a buffer."""
-        return copy.shape is Shape.BUFFER or id(copy.standin) in self.touched or self.has_changed(copy)
+        return copy.shape is ShadowKind.BUFFER or id(copy.standin) in self.touched or self.has_changed(copy)
 
     def is_written(self, tracker: VariableTracker) -> bool:
         """Whether an operation of the graph wrote to the memory of a tensor."""
@@ -144,4 +144,4 @@ def _is_made_of(source: Source, array: VariableTracker) -> bool:
 
 
 def _named(tracker: VariableTracker) -> str:
-    return "an array" if tracker.shape is Shape.ARRAY else f"a {type(tracker.original).__name__}"
+    return "an array" if tracker.shape is ShadowKind.ARRAY else f"a {type(tracker.original).__name__}"

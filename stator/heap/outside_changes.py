@@ -18,7 +18,7 @@ from stator.heap.iterators.outside_iterators import ADOPTED, WALKERS
 from stator.heap.pure_readers import bytes_of, reduced
 from stator.heap.raw_access import instance_dict, items_in_order, raw_members
 from stator.heap.services import Heap
-from stator.heap.tracker import MOVING, Shape, VariableTracker
+from stator.heap.tracker import MOVING, ShadowKind, VariableTracker
 from stator.host.value_kinds import is_a
 
 _EMPTY_CELL = types.CellType()
@@ -31,10 +31,10 @@ def anything_changed(heap: Heap) -> bool:
 def let_go(tracker: VariableTracker) -> list[Any]:
     """The objects that a place of the user's held, and holds no more."""
     before: list[Any] = []
-    if tracker.shape is Shape.DICT and tracker.initial is not None:
+    if tracker.shape is ShadowKind.DICT and tracker.initial is not None:
         before += [part for pair in tracker.initial.items() for part in pair]
-    elif tracker.shape in (Shape.LIST, Shape.SET, Shape.CELL) and tracker.initial is not None:
-        before += [tracker.initial] if tracker.shape is Shape.CELL else tracker.initial
+    elif tracker.shape in (ShadowKind.LIST, ShadowKind.SET, ShadowKind.CELL) and tracker.initial is not None:
+        before += [tracker.initial] if tracker.shape is ShadowKind.CELL else tracker.initial
     for places in (tracker.initial_dict if tracker.dict_owner is None else None, tracker.initial_slots):
         before += [] if places is None else places.values()
     held = [part for part in before if type(part.raw if type(part) is Box else part) not in CONSTANT_TYPES]
@@ -67,9 +67,9 @@ def changed_trackers(heap: Heap) -> list[VariableTracker]:
 
 def _contents(tracker: VariableTracker) -> tuple[int, ...]:
     """Of what has bytes, or a position: a number that differs when they do."""
-    if tracker.shape is Shape.BUFFER or tracker.shape is Shape.ARRAY:
+    if tracker.shape is ShadowKind.BUFFER or tracker.shape is ShadowKind.ARRAY:
         return (hash(bytes_of(tracker.standin)),)
-    if tracker.shape is Shape.UPCOMING or tracker.shape is Shape.ITERATOR:
+    if tracker.shape is ShadowKind.UPCOMING or tracker.shape is ShadowKind.ITERATOR:
         return tuple(_positions(tracker.standin))
     return ()
 
@@ -91,9 +91,9 @@ def _positions(part: object) -> Iterator[int]:
 
 def _parts(tracker: VariableTracker) -> list[Any]:
     standin = tracker.standin
-    if tracker.shape is Shape.TENSOR:
+    if tracker.shape is ShadowKind.TENSOR:
         return [standin, *(None for _ in range(standin._version))]
-    if tracker.shape is Shape.CELL:
+    if tracker.shape is ShadowKind.CELL:
         return [standin.cell_contents] if standin != _EMPTY_CELL else []
     parts = list((instance_dict(standin) or {}).values())
     for member in tracker.initial_slots or ():
@@ -114,38 +114,38 @@ def _current(box: Any, value: Any) -> bool:
 
 def _changed(tracker: VariableTracker) -> bool:
     shape, standin, initial = tracker.shape, tracker.standin, tracker.initial
-    if shape is Shape.TENSOR:
+    if shape is ShadowKind.TENSOR:
         return bool(standin._version)  # in-place operations count up from the fake tensor's first version
     if shape in CLASSED and type(standin) is not type(tracker.original):
         return True
-    if shape is Shape.LIST:
+    if shape is ShadowKind.LIST:
         items = list(raw_members(standin))
         return len(items) != len(initial) or not all(map(_current, initial, items))
-    if shape is Shape.DICT:
+    if shape is ShadowKind.DICT:
         pairs = list(items_in_order(standin))
         if len(pairs) != len(initial) or any(
                 key is not known or not _current(box, item)
                 for (key, item), (known, box) in zip(pairs, initial.items(), strict=True)):
             return True
-    elif shape is Shape.SET:
+    elif shape is ShadowKind.SET:
         if tracker.table.is_changed(standin):
             return True
-    elif shape is Shape.CELL:
+    elif shape is ShadowKind.CELL:
         try:
             return not _current(initial, standin.cell_contents)
         except ValueError:
             return initial is not None
-    elif shape is Shape.ARRAY:
+    elif shape is ShadowKind.ARRAY:
         return tracker.exposed and bytes_of(standin) != bytes_of(tracker.original)
-    elif shape is Shape.BUFFER:
+    elif shape is ShadowKind.BUFFER:
         return bytes_of(standin) != tracker.initial
     elif shape not in _WITHOUT_CONTENTS:
         return True
     return _attributes_changed(tracker)
 
 
-CLASSED = (Shape.OBJECT, Shape.LIST, Shape.DICT, Shape.SET)  # whose `__class__` the program may assign
-_WITHOUT_CONTENTS = {Shape.OBJECT, Shape.TUPLE, Shape.OPAQUE, Shape.VALUE}
+CLASSED = (ShadowKind.OBJECT, ShadowKind.LIST, ShadowKind.DICT, ShadowKind.SET)  # whose `__class__` the program may assign
+_WITHOUT_CONTENTS = {ShadowKind.OBJECT, ShadowKind.TUPLE, ShadowKind.OPAQUE, ShadowKind.VALUE}
 
 
 def _attributes_changed(tracker: VariableTracker) -> bool:

@@ -14,14 +14,14 @@ from stator.breaks import Break
 from stator.graph.record.recorder import Recorder
 from stator.guards.guard import Guard, Kind
 from stator.guards.guard_set import GuardSet
-from stator.guards.pattern import Said
+from stator.guards.pattern import PatternInstance
 from stator.heap import outside_changes
 from stator.heap.adopt.outside_sets import SetTable
 from stator.heap.box import NO_KEY, Box
 from stator.heap.namespace_scope import Scope
 from stator.heap.raw_access import instance_dict
 from stator.heap.reached_state import Reach
-from stator.heap.tracker import MOVING, Shape, VariableTracker
+from stator.heap.tracker import MOVING, ShadowKind, VariableTracker
 from stator.host.mechanism import Mechanism
 from stator.shapes.policy import Policy
 from stator.source import Pinned, Source
@@ -93,9 +93,9 @@ class Changes(Mechanism):
 class ReplayedObjects(Mechanism):
     """Objects that a replayed segment has seen and nobody has adopted, and their instance dicts: the first place."""
 
-    objects: dict[int, tuple[Any, Said, int]] = field(default_factory=dict)
-    dicts: dict[int, tuple[Any, Said, int]] = field(default_factory=dict)
-    plays: list[tuple[Said, list[tuple[Any, int]]]] = field(default_factory=list)  # what each has seen, and where
+    objects: dict[int, tuple[Any, PatternInstance, int]] = field(default_factory=dict)
+    dicts: dict[int, tuple[Any, PatternInstance, int]] = field(default_factory=dict)
+    plays: list[tuple[PatternInstance, list[tuple[Any, int]]]] = field(default_factory=list)  # what each has seen, and where
 
 
 class Records(Mechanism):
@@ -132,7 +132,7 @@ class Records(Mechanism):
         for scope in self.scopes.values():
             scope.forget()
         for tracker in self.trackers:  # shadows are in cycles, and the boxes in them hold what they stand for
-            if tracker.shape is Shape.OBJECT and tracker.standin is not tracker.original:
+            if tracker.shape is ShadowKind.OBJECT and tracker.standin is not tracker.original:
                 own = instance_dict(tracker.standin)
                 if own is not None and own is not instance_dict(tracker.original):
                     own.clear()
@@ -164,7 +164,7 @@ class Records(Mechanism):
 
     def is_opaque(self, value: object) -> bool:
         tracker = self.by_standin.get(id(value))
-        return tracker is not None and tracker.shape is Shape.OPAQUE
+        return tracker is not None and tracker.shape is ShadowKind.OPAQUE
 
     def tracker_of(self, value: object) -> VariableTracker | None:
         return self.by_standin.get(id(value))
@@ -192,7 +192,7 @@ class Records(Mechanism):
     def take_back(self, value: object) -> None:
         """The adoption of a value ended in a break: what there is of its record stands for nothing."""
         tracker = self.by_original.get(id(value))
-        if tracker is None or tracker.shape is Shape.OPAQUE:
+        if tracker is None or tracker.shape is ShadowKind.OPAQUE:
             return
         del self.by_original[id(value)]
         self.by_standin.pop(id(tracker.standin), None)

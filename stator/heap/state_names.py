@@ -18,11 +18,11 @@ from stator.heap.iterators.peekable_iterators import may_walk, walks
 from stator.heap.pure_readers import entries_of_class, mapping_behind, proxy_of_class
 from stator.heap.raw_access import instance_dict
 from stator.heap.services import Heap
-from stator.heap.tracker import Shape, VariableTracker
+from stator.heap.tracker import ShadowKind, VariableTracker
 from stator.host.value_kinds import is_a
 from stator.source import CallOf, DictOf, Local, Pinned, Source
 
-_UNCHANGING = frozenset({Shape.TUPLE, Shape.VALUE})
+_UNCHANGING = frozenset({ShadowKind.TUPLE, ShadowKind.VALUE})
 
 
 class States:
@@ -122,10 +122,10 @@ def faces(tracker: VariableTracker) -> Iterable[tuple[Any, Source]]:
     original, source = tracker.original, tracker.source
     if type(source) is CallOf and source.fn.obj is entries_of_class:
         return ()  # a copy; a write to the class breaks
-    has_dict = tracker.initial_dict is not None or tracker.shape is Shape.TENSOR and tracker.mutated
+    has_dict = tracker.initial_dict is not None or tracker.shape is ShadowKind.TENSOR and tracker.mutated
     own = instance_dict(original) if has_dict else None
     found = [] if own is None else [(own, DictOf(source))]
-    is_its_dict = own is not None and tracker.shape is Shape.OBJECT and not tracker.initial_slots
+    is_its_dict = own is not None and tracker.shape is ShadowKind.OBJECT and not tracker.initial_slots
     if tracker.shape not in _UNCHANGING and not is_its_dict:
         found.append((original, source))
     return found
@@ -135,7 +135,7 @@ def _shadow(tracker: VariableTracker, state: object) -> Any:
     """What stands for a state of the object."""
     if state is tracker.original:
         return tracker.standin
-    return tracker if tracker.shape is Shape.TENSOR else instance_dict(tracker.standin)
+    return tracker if tracker.shape is ShadowKind.TENSOR else instance_dict(tracker.standin)
 
 
 def guard_two_names(heap: Heap, class_overlays: dict[type, dict[str, Any]], reshaped: Iterable[Any] = ()) -> None:
@@ -164,7 +164,7 @@ def guard_two_names(heap: Heap, class_overlays: dict[type, dict[str, Any]], resh
 def _guard_walks(heap: Heap, mutated: VariableTracker) -> None:
     """An iterator over another container is still no iterator over this one."""
     for other in heap.trackers:
-        if other.shape is Shape.UPCOMING and may_walk(type(other.original), mutated.original) \
+        if other.shape is ShadowKind.UPCOMING and may_walk(type(other.original), mutated.original) \
                 and not walks(other.original, mutated.original):
             place = CallOf(Pinned(walks), (other.source, mutated.source))
             heap.guard(place, Kind.FRESH_CALL, False)

@@ -8,7 +8,7 @@ from typing import Any
 from stator.source import Source
 
 
-class Shape(enum.Enum):
+class ShadowKind(enum.Enum):
     """What kind of contents a record has, hence how it is filled, diffed and written back."""
 
     __hash__ = object.__hash__  # members are but one each; Enum's own is written in Python
@@ -30,7 +30,7 @@ class Shape(enum.Enum):
 
 
 # They change when they are read, or where nobody notes it.
-MOVING = frozenset({Shape.UPCOMING, Shape.ITERATOR, Shape.ARRAY, Shape.BUFFER})
+MOVING = frozenset({ShadowKind.UPCOMING, ShadowKind.ITERATOR, ShadowKind.ARRAY, ShadowKind.BUFFER})
 
 
 class VariableTracker:
@@ -40,7 +40,7 @@ class VariableTracker:
     __slots__ = ("standin", "original", "source", "shape", "initial", "initial_dict", "initial_slots",
                  "exposed", "type_guarded", "mutated", "part_of", "dict_owner", "table")
 
-    def __init__(self, standin: Any, original: Any, source: Source, shape: Shape) -> None:
+    def __init__(self, standin: Any, original: Any, source: Source, shape: ShadowKind) -> None:
         self.standin = standin
         self.original = original
         self.source = source

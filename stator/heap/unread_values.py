@@ -6,7 +6,7 @@ from typing import Any
 
 from stator.guards.guard import Kind
 from stator.heap.services import Heap
-from stator.heap.tracker import Shape, VariableTracker
+from stator.heap.tracker import ShadowKind, VariableTracker
 from stator.shapes.varying_values import varying
 from stator.source import Source
 
@@ -16,6 +16,6 @@ def adopt_unread(heap: Heap, value: object, source: Source) -> Any:
     tracker = heap.known(value, source)
     if tracker is None:
         heap.guard(source, Kind.TYPE, type(value))
-        tracker = heap.register(VariableTracker(varying(value), value, source, Shape.OPAQUE))
+        tracker = heap.register(VariableTracker(varying(value), value, source, ShadowKind.OPAQUE))
         heap.unread_met = True
     return tracker.standin

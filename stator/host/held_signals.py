@@ -41,7 +41,7 @@ class Forwarding:
             raise HandlerRaised(error) from None
 
 
-class Held:
+class HeldSignals:
     """The user's handlers, and the signals that came for them."""
 
     def __init__(self) -> None:
@@ -71,7 +71,7 @@ class Held:
             _signal.signal(number, Forwarding(handler))
 
 
-_held: Held | None = None  # of the main thread, the only one where handlers run
+_held: HeldSignals | None = None  # of the main thread, the only one where handlers run
 
 
 @contextlib.contextmanager
@@ -80,7 +80,7 @@ def held_signals() -> Iterator[None]:
     if _held is not None or threading.current_thread() is not threading.main_thread():
         yield
         return
-    held = _held = Held()
+    held = _held = HeldSignals()
     held.hold()
     try:
         yield

@@ -26,7 +26,7 @@ from stator.graph.record.recorder import Recorder
 from stator.graph.state.torch_state import TorchState
 from stator.heap.heap import Heap
 from stator.heap.pure_readers import traceback_of
-from stator.heap.tracker import Shape
+from stator.heap.tracker import ShadowKind
 from stator.host.own_code import OWN_FOLDER
 from stator.interp.frame import Bug, Continuation, ExcState, Finished, Frame, Raised
 from stator.interp.handled_errors import any_cleans_up, caught_in, note
@@ -237,7 +237,7 @@ class Machine(Mechanisms):
     def has_classes_of_tensors(self) -> bool:
         """Whether the trace has met a tensor of another class than torch.Tensor."""
         return bool(self.recorder.classes) or any(
-            tracker.shape is Shape.TENSOR and type(tracker.original) is not torch.Tensor
+            tracker.shape is ShadowKind.TENSOR and type(tracker.original) is not torch.Tensor
             for tracker in self.heap.trackers)
 
     def unwind(self, exc: BaseException, again: bool, chained: bool) -> None:

@@ -24,7 +24,7 @@ from stator.heap.blank_instances import CONSTANT_TYPES, IDENTITY_TYPES, new_shel
 from stator.heap.box import Box
 from stator.heap.outside_changes import changed_trackers
 from stator.heap.raw_access import instance_dict, raw_members
-from stator.heap.tracker import Shape
+from stator.heap.tracker import ShadowKind
 from stator.host.value_kinds import is_a, module_of
 from stator.interp.frame import SavedExc
 from stator.interp.services import VM
@@ -55,7 +55,7 @@ class Witness:
         self.vm = vm
         self.writes = fingerprints(vm)
         self.objects: dict[int, tuple[Any, list[Any]]] = {}
-        todo: list[Any] = [tracker.standin for tracker in vm.heap.trackers if tracker.shape is not Shape.OPAQUE]
+        todo: list[Any] = [tracker.standin for tracker in vm.heap.trackers if tracker.shape is not ShadowKind.OPAQUE]
         frame = vm.frame
         while frame is not None:
             todo += [*frame.locals, *frame.stack]
@@ -188,7 +188,7 @@ def changed_state(vm: VM) -> ChangedState | None:
     return ChangedState(tuple(known.items()), reached, held)
 
 
-_SEEN_WHOLE = frozenset({Shape.LIST, Shape.DICT, Shape.SET, Shape.OBJECT, Shape.CELL, Shape.TUPLE, Shape.VALUE})
+_SEEN_WHOLE = frozenset({ShadowKind.LIST, ShadowKind.DICT, ShadowKind.SET, ShadowKind.OBJECT, ShadowKind.CELL, ShadowKind.TUPLE, ShadowKind.VALUE})
 
 
 def _value_key(value: object) -> object:

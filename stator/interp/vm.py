@@ -18,7 +18,7 @@ from stator.heap.box import Box
 from stator.heap.heap import Heap
 from stator.heap.iterators.peekable_iterators import is_endless, note_next
 from stator.heap.pure_readers import mapping_behind
-from stator.heap.tracker import Shape
+from stator.heap.tracker import ShadowKind
 from stator.host.suspended_patches import original
 from stator.host.value_kinds import is_a, module_of, name_in_errors
 from stator.interp import torch_function_protocol  # noqa: F401  (register handlers)
@@ -188,11 +188,11 @@ class VM(Caller):
             return self.native_iter(mapping_behind(value))
         tracker = self.heap.by_standin.get(id(value))
         if tracker is not None:
-            if tracker.shape is Shape.OPAQUE:
+            if tracker.shape is ShadowKind.OPAQUE:
                 raise Break("SB014", f"a {type(value).__name__} from outside")
-            if tracker.shape is Shape.DICT:
+            if tracker.shape is ShadowKind.DICT:
                 self.heap.expose_keys(tracker)
-            elif tracker.shape is Shape.SET and not tracker.table.exact:
+            elif tracker.shape is ShadowKind.SET and not tracker.table.exact:
                 return walk(self.heap, tracker)
             elif is_endless(tracker):
                 return value
@@ -260,9 +260,9 @@ class VM(Caller):
         tracker = self.heap.by_standin.get(id(iterator))
         if tracker is None:
             return
-        if tracker.shape is Shape.OPAQUE:
+        if tracker.shape is ShadowKind.OPAQUE:
             raise Break("SB014", f"a {type(iterator).__name__} from outside")
-        if tracker.shape is Shape.UPCOMING:
+        if tracker.shape is ShadowKind.UPCOMING:
             note_next(self.heap, tracker)
 
     def for_iter(self, frame: Frame, iterator: Iterator[Any], target: int) -> None:

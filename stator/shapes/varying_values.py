@@ -35,15 +35,15 @@ STANDINS: dict[type, type[Varying]] = {
 }
 
 
-class Held(Varying):
+class GraphScalar(Varying):
     """A numpy scalar whose value is a tensor of the graph: what numpy makes of `x.numpy().sum()`."""
 
     __slots__ = ("tensor",)
     tensor: Any  # the fake one, of no dimensions
 
 
-HELD: dict[type, type[Held]] = {
-    cls: type(f"Held_{cls.__name__}", (Held,), {"__slots__": (), "python_type": cls})
+HELD: dict[type, type[GraphScalar]] = {
+    cls: type(f"Held_{cls.__name__}", (GraphScalar,), {"__slots__": (), "python_type": cls})
     for cls in {cls for cls in numpy.sctypeDict.values() if numpy.dtype(cls).kind in "biufc"}
 }
 HELD_TYPES = frozenset(HELD.values())

@@ -30,7 +30,7 @@ from stator.heap.constant_places import Constants
 from stator.heap.heap import Heap
 from stator.heap.iterators import outside_iterators, peekable_iterators
 from stator.heap.memory_faces import Faces
-from stator.heap.tracker import Shape
+from stator.heap.tracker import ShadowKind
 from stator.interp import imports, noted_effects
 from stator.interp.arrays import native_numpy
 from stator.interp.branches import assertions
@@ -205,7 +205,7 @@ SWITCHES = [
     Switch("a full cache breaks", without(caches, "has_room", lambda wrapper, count: True),
            ("lru_cache_that_overflows",)),
     Switch("contents of arrays", without(Arrays, "expose"), ("numpy_array_changed_in_place",)),
-    Switch("arrays written back", without_item(write_back._WRITTEN_WHOLE, Shape.ARRAY), ("numpy_array_written_inside",)),
+    Switch("arrays written back", without_item(write_back._WRITTEN_WHOLE, ShadowKind.ARRAY), ("numpy_array_written_inside",)),
     Switch("arrays that overlap", without(Faces, "guard_overlaps"), ("arrays_that_come_to_share_memory",)),
     Switch("dead locals", without(Owners, "kept_alive", lambda self, value: self._unbound()),
            ("weak_reference_to_a_dead_local",)),

@@ -30,7 +30,7 @@ from stator.heap.outside_changes import CLASSED
 from stator.heap.pure_readers import bytes_of, default_factory_of
 from stator.heap.raw_access import instance_dict, raw_members
 from stator.heap.state_names import guard_two_names
-from stator.heap.tracker import Shape, VariableTracker
+from stator.heap.tracker import ShadowKind, VariableTracker
 from stator.host.value_kinds import is_a
 from stator.interp.state.class_state import ClassState
 from stator.interp.state.library_state import ContextState, RandomState
@@ -65,7 +65,7 @@ def _write_heap(build: Rebuilder, heap: Heap, statements: list[str]) -> None:
     vm = build.vm
     tensors = bool(vm.tensors.grads or vm.tensors.data or vm.tensors.attributes)  # whether anything was set on one
     for tracker in _writing_order(heap.trackers):
-        if tracker.shape is Shape.TENSOR and not tensors and tracker.initial_slots is None:
+        if tracker.shape is ShadowKind.TENSOR and not tensors and tracker.initial_slots is None:
             tracker.mutated = False
             continue
         before = len(statements)
@@ -121,9 +121,9 @@ def forget_attribute(cls: type, name: str) -> None:
 def _writing_order(trackers: list[VariableTracker]) -> list[VariableTracker]:
     """As they were met.  Iterators that are advanced come first, while what they walk is as it was; those that are set
     to a position come last, an iterator before those it draws from."""
-    advanced_ones = [tracker for tracker in trackers if tracker.shape is Shape.UPCOMING]
-    iterators = [tracker for tracker in trackers if tracker.shape is Shape.ITERATOR]
-    others = [t for t in trackers if t.shape is not Shape.ITERATOR and t.shape is not Shape.UPCOMING]
+    advanced_ones = [tracker for tracker in trackers if tracker.shape is ShadowKind.UPCOMING]
+    iterators = [tracker for tracker in trackers if tracker.shape is ShadowKind.ITERATOR]
+    others = [t for t in trackers if t.shape is not ShadowKind.ITERATOR and t.shape is not ShadowKind.UPCOMING]
     return advanced_ones + others + iterators[::-1]
 
 
@@ -141,7 +141,7 @@ def _diff(build: Rebuilder, tracker: VariableTracker, out: list[str]) -> None:
         out.append(f"{change}({build.outside(tracker.source)}, {build.value(type(tracker.standin))})")
     if shape in _CONTENTS:
         _CONTENTS[shape](build, tracker, out)
-    if tracker.initial_dict is not None and tracker.dict_owner is None and shape is not Shape.TENSOR:
+    if tracker.initial_dict is not None and tracker.dict_owner is None and shape is not ShadowKind.TENSOR:
         _diff_attributes(build, tracker, out)
     if tracker.initial_slots is not None:
         _diff_slots(build, tracker, out)
@@ -344,11 +344,11 @@ def _members(tracker: VariableTracker) -> tuple[MemberDescriptorType, ...]:
     return slot_members(type(tracker.original))  # type: ignore[arg-type]  # mypy: type[Any] is not Hashable
 
 
-_UNNOTED = (Shape.TENSOR, Shape.OPAQUE)
+_UNNOTED = (ShadowKind.TENSOR, ShadowKind.OPAQUE)
 _set_class = object.__dict__["__class__"].__set__  # type: ignore[attr-defined]
 
 
-_WRITTEN_WHOLE = {Shape.OPAQUE: _diff_generator, Shape.ITERATOR: write_iterator, Shape.BUFFER: _diff_buffer,
-                  Shape.ARRAY: write_array}
-_CONTENTS = {Shape.UPCOMING: _diff_upcoming, Shape.LIST: _diff_list, Shape.DICT: _diff_dict, Shape.SET: _diff_set,
-             Shape.CELL: _diff_cell, Shape.TENSOR: _diff_tensor}
+_WRITTEN_WHOLE = {ShadowKind.OPAQUE: _diff_generator, ShadowKind.ITERATOR: write_iterator,
+                  ShadowKind.BUFFER: _diff_buffer, ShadowKind.ARRAY: write_array}
+_CONTENTS = {ShadowKind.UPCOMING: _diff_upcoming, ShadowKind.LIST: _diff_list, ShadowKind.DICT: _diff_dict,
+             ShadowKind.SET: _diff_set, ShadowKind.CELL: _diff_cell, ShadowKind.TENSOR: _diff_tensor}

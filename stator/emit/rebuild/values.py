@@ -34,7 +34,7 @@ from stator.heap.box import Box
 from stator.heap.heap import Heap
 from stator.heap.pure_readers import plain_value
 from stator.heap.raw_access import instance_dict, items_in_order, raw_members, set_instance_dict
-from stator.heap.tracker import Shape
+from stator.heap.tracker import ShadowKind
 from stator.host.suspended_patches import original
 from stator.host.value_kinds import is_a, module_of
 from stator.interp.outside_objects import is_outside
@@ -385,23 +385,23 @@ class Rebuilder:
         kind = self.value(cls)
         if id(value) in self.memo:  # a class attribute refers to its instance
             return self.memo[id(value)]
-        if shell.shape is Shape.TUPLE:
+        if shell.shape is ShadowKind.TUPLE:
             parts = ", ".join(self.value(item) for item in tuple.__iter__(value))
             if id(value) in self.memo:
                 return self.memo[id(value)]
             name = self.variable(value, cls.__name__.lower(), f"{make}({kind}, [{parts}])")
-        elif shell.shape is Shape.VALUE:
+        elif shell.shape is ShadowKind.VALUE:
             name = self.variable(value, cls.__name__.lower(), f"{make}({kind}, {self.value(plain_value(value))})")
         else:
             name = self.variable(value, cls.__name__.lower(), f"{make}({kind})")
         base = self.writer.constant(shell.base, shell.base.__name__)
-        if shell.shape is Shape.LIST:
+        if shell.shape is ShadowKind.LIST:
             parts = ", ".join(self.value(item) for item in shell.base.__iter__(value))
             self.writer.line(f"{base}.extend({name}, [{parts}])")
-        elif shell.shape is Shape.SET:
+        elif shell.shape is ShadowKind.SET:
             parts = ", ".join(self.value(item) for item in set.__iter__(value))
             self.writer.line(self.members(value, cls, name, parts))
-        elif shell.shape is Shape.DICT:
+        elif shell.shape is ShadowKind.DICT:
             if shell.base is collections.defaultdict:
                 self.writer.line(f"{name}.default_factory = {self.value(value.default_factory)}")
             pairs = list(items_in_order(value))

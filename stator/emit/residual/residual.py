@@ -38,7 +38,7 @@ from stator.graph.fx.original_calls import fix_targets
 from stator.graph.record.recorder import Recorder
 from stator.graph.state.idle_settings import drop_idle_settings, only_settings
 from stator.graph.values.hidden_constants import hide_constants
-from stator.heap.tracker import Shape
+from stator.heap.tracker import ShadowKind
 from stator.interp.suspend import KeptAlive
 from stator.interp.tensors.data_assignments import settle as settle_data
 from stator.interp.tensors.tensor_bookkeeping import require_inner_leaves
@@ -212,7 +212,7 @@ def refuse_uncertain(vm: VM, outputs: list[Any]) -> None:
     """No tensor may leave that is a copy of one that is seen outside, where the program would have left the one."""
     uncertain = vm.recorder.uncertain
     if uncertain.storages:
-        outside = [tracker.standin for tracker in vm.heap.trackers if tracker.shape is Shape.TENSOR]
+        outside = [tracker.standin for tracker in vm.heap.trackers if tracker.shape is ShadowKind.TENSOR]
         if uncertain.conflict(outputs, outside):
             raise Break("SB002", "a tensor that a branch leaves as it was is seen under two names", branches_break=True)
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from stator.guards.guard import Kind, is_constant
 from stator.heap.services import Heap
-from stator.heap.tracker import Shape, VariableTracker
+from stator.heap.tracker import ShadowKind, VariableTracker
 from stator.source import CallOf, Pinned, Source
 
 VALUES: frozenset[type] = frozenset({datetime.date, datetime.time, datetime.datetime, datetime.timedelta,
@@ -54,5 +54,5 @@ def adopt_value(heap: Heap, value: object, source: Source) -> Any:
             guard_decimal_settings(heap)
         heap.guard(source, Kind.TYPE, type(value))
         heap.guard(CallOf(Pinned(parts_of), (source,)), Kind.FRESH_CALL, parts)
-        tracker = heap.register(VariableTracker(value, value, source, Shape.VALUE))
+        tracker = heap.register(VariableTracker(value, value, source, ShadowKind.VALUE))
     return tracker.standin

@@ -17,7 +17,7 @@ from stator.heap.blank_instances import new_shell, slot_members
 from stator.heap.pure_readers import plain_value
 from stator.heap.raw_access import instance_dict, items_in_order, set_instance_dict
 from stator.heap.services import Heap
-from stator.heap.tracker import Shape, VariableTracker
+from stator.heap.tracker import ShadowKind, VariableTracker
 from stator.source import CallOf, DictOf, Index, Key, Pinned, Slot, Source
 
 
@@ -31,12 +31,12 @@ def adopt_instance(heap: Heap, value: Any, source: Source) -> Any:
     if hasattr(cls, "__del__"):
         raise Break("SB019", f"{cls.__name__} has a finalizer, which would run on its stand-in")
     boxes: Any = None
-    if shell.shape is Shape.DICT:
+    if shell.shape is ShadowKind.DICT:
         items_in_order(value)  # breaks where there is no such order, before there is a record
-    if shell.shape is Shape.TUPLE:
+    if shell.shape is ShadowKind.TUPLE:
         boxes = [heap.box(item, Index, source, i) for i, item in enumerate(tuple.__iter__(value))]
         standin = shell.make(cls, boxes)
-    elif shell.shape is Shape.VALUE:
+    elif shell.shape is ShadowKind.VALUE:
         plain = plain_value(value)
         standin = shell.make(cls, plain)
         heap.guard(CallOf(Pinned(plain_value), (source,)), Kind.FRESH_CALL, plain)
@@ -45,16 +45,16 @@ def adopt_instance(heap: Heap, value: Any, source: Source) -> Any:
     tracker = heap.register(VariableTracker(standin, value, source, shell.shape))
     tracker.initial = boxes
     heap.guard_type(tracker)
-    if shell.shape is Shape.TUPLE:
+    if shell.shape is ShadowKind.TUPLE:
         heap.guard(source, Kind.LEN, len(boxes))
-    elif shell.shape is Shape.LIST:
+    elif shell.shape is ShadowKind.LIST:
         tracker.initial = [heap.box(item, Index, source, i) for i, item in enumerate(shell.base.__iter__(value))]
         shell.base.extend(standin, tracker.initial)
-    elif shell.shape is Shape.DICT:
+    elif shell.shape is ShadowKind.DICT:
         if shell.base is collections.defaultdict:
             standin.default_factory = heap.default_factory(value, source)
         heap.fill_dict(tracker, value, standin, source)
-    elif shell.shape is Shape.SET:
+    elif shell.shape is ShadowKind.SET:
         heap.know_set(tracker, *adopt_members(heap, value, source, standin)[1:])
     fill_attributes(heap, tracker)
     return standin

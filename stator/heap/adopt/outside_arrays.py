@@ -21,7 +21,7 @@ from stator.breaks import Break
 from stator.guards.array_contents import value_of_scalar
 from stator.guards.guard import Kind
 from stator.heap.services import Heap
-from stator.heap.tracker import Shape, VariableTracker
+from stator.heap.tracker import ShadowKind, VariableTracker
 from stator.shapes.policy import SAME_CONTENTS, VALUE_OF_SCALAR
 from stator.shapes.varying_values import HELD
 from stator.source import CallOf, Pinned, Source
@@ -72,7 +72,7 @@ def adopt_scalar(heap: Heap, value: object, source: Source) -> Any:
     if tracker is None and heap.trace_numpy and type(value) in FED and heap.shapes.feeds_numpy(source):
         heap.guard(source, Kind.TYPE, type(value))
         held = HELD[type(value)]()
-        tracker = heap.register(VariableTracker(held, value, source, Shape.VALUE))
+        tracker = heap.register(VariableTracker(held, value, source, ShadowKind.VALUE))
         with _disable_current_modes(), torch._C.DisableTorchFunction():
             real = scalar_tensor(value)
         held.tensor = heap.adopt(real, CallOf(Pinned(scalar_tensor), (source,)))
@@ -80,7 +80,7 @@ def adopt_scalar(heap: Heap, value: object, source: Source) -> Any:
     if tracker is None:
         heap.guard(source, Kind.TYPE, type(value))
         heap.guard(CallOf(VALUE_OF_SCALAR, (source,)), Kind.FRESH_CALL, value_of_scalar(value))
-        tracker = heap.register(VariableTracker(value, value, source, Shape.VALUE))
+        tracker = heap.register(VariableTracker(value, value, source, ShadowKind.VALUE))
     return tracker.standin
 
 
@@ -94,7 +94,7 @@ def adopt_array(heap: Heap, value: Any, source: Source) -> Any:
     heap.guard(CallOf(Pinned(layout_of), (source,)), Kind.FRESH_CALL, layout_of(value))
     standin = _same_layout(value)
     heap.arrays.buffers[id(standin.base)] = (standin.base, standin)
-    tracker = heap.register(VariableTracker(standin, value, source, Shape.ARRAY))
+    tracker = heap.register(VariableTracker(standin, value, source, ShadowKind.ARRAY))
     tracker.type_guarded = True
     return tracker.standin
 
@@ -190,7 +190,7 @@ class Arrays:
         tracker = self.heap.by_standin.get(id(root))
         if tracker is None:
             return
-        if tracker.shape is not Shape.ARRAY:
+        if tracker.shape is not ShadowKind.ARRAY:
             raise Break("SB005", "the contents of an array of objects, or of records")
         if tracker.exposed:
             return self.heap.faces.refuse_stale(tracker)

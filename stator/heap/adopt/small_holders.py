@@ -20,7 +20,7 @@ from stator.heap.adopt.instances import fill_attributes
 from stator.heap.iterators.peekable_iterators import posed_class
 from stator.heap.pure_readers import DICT_VIEWS, bytes_of, mapping_behind, referent_of
 from stator.heap.services import Heap
-from stator.heap.tracker import Shape, VariableTracker
+from stator.heap.tracker import ShadowKind, VariableTracker
 from stator.host.value_kinds import is_a
 from stator.shapes.symbolic_values import specialise
 from stator.source import Attr, CallOf, Pinned, Slot, Source
@@ -62,7 +62,7 @@ def adopt_builtin(heap: Heap, value: Any, source: Source) -> Any:
     descriptor = _descriptor(value)
     if descriptor is None:
         heap.guard(source, Kind.ID, value)
-        heap.register(VariableTracker(value, value, source, Shape.OPAQUE))
+        heap.register(VariableTracker(value, value, source, ShadowKind.OPAQUE))
         return value
     heap.guard(source, Kind.TYPE, type(value))
     heap.guard(CallOf(Pinned(_descriptor), (source,)), Kind.ID, descriptor)
@@ -75,7 +75,7 @@ def adopt_builtin(heap: Heap, value: Any, source: Source) -> Any:
             raise Break("SB014", f"the method {value.__name__!r} of a {type(receiver).__name__} from outside")
         descriptor = type(own).__dict__["__next__"]
     standin = descriptor.__get__(own, type(own))
-    return heap.register(VariableTracker(standin, value, source, Shape.VALUE)).standin
+    return heap.register(VariableTracker(standin, value, source, ShadowKind.VALUE)).standin
 
 
 def _descriptor(value: Any) -> Any:
@@ -100,7 +100,7 @@ def adopt_partial(heap: Heap, value: Any, source: Source) -> Any:
         heap.expose(keywords)
         standin: Any = functools.partial(_no_callback)
         standin.__setstate__((heap.adopt(value.func, Attr(source, "func")), args, keywords, None))
-        tracker = heap.register(VariableTracker(standin, value, source, Shape.VALUE))
+        tracker = heap.register(VariableTracker(standin, value, source, ShadowKind.VALUE))
         fill_attributes(heap, tracker)
     return tracker.standin
 
@@ -113,7 +113,7 @@ def adopt_proxy(heap: Heap, value: Any, source: Source) -> Any:
         shown = heap.adopt(mapping_behind(value), CallOf(Pinned(mapping_behind), (source,)))
         if heap.is_opaque(shown):
             raise Break("SB005", f"a mappingproxy of a {type(shown).__name__}")
-        tracker = heap.register(VariableTracker(types.MappingProxyType(shown), value, source, Shape.VALUE))
+        tracker = heap.register(VariableTracker(types.MappingProxyType(shown), value, source, ShadowKind.VALUE))
     return tracker.standin
 
 
@@ -127,7 +127,7 @@ def adopt_dict_view(heap: Heap, value: Any, source: Source) -> Any:
             raise Break("SB005", f"a {type(value).__name__} of a {type(shown).__name__}")
         if (known := heap.by_standin.get(id(shown))) is not None:
             heap.expose_keys(known)
-        tracker = heap.register(VariableTracker(DICT_VIEWS[type(value)](shown), value, source, Shape.VALUE))
+        tracker = heap.register(VariableTracker(DICT_VIEWS[type(value)](shown), value, source, ShadowKind.VALUE))
     return tracker.standin
 
 
@@ -151,7 +151,7 @@ def adopt_reference(heap: Heap, value: Any, source: Source) -> Any:
         if tracker is not None:  # one object has one plain weak reference
             heap.by_original[id(value)] = tracker
             return standin
-        tracker = heap.register(VariableTracker(standin, value, source, Shape.VALUE))
+        tracker = heap.register(VariableTracker(standin, value, source, ShadowKind.VALUE))
     return tracker.standin
 
 
@@ -173,7 +173,7 @@ def adopt_buffer(heap: Heap, value: Any, source: Source) -> Any:
             standin = array.array(value.typecode, contents)
         if _hook.is_exported(value):  # a view of it keeps it from changing its size
             heap.held_views[id(standin)] = memoryview(standin)
-        tracker = VariableTracker(standin, value, source, Shape.BUFFER)
+        tracker = VariableTracker(standin, value, source, ShadowKind.BUFFER)
         tracker.initial = contents
         heap.faces.add_copy(tracker)
         heap.register(tracker)
@@ -193,7 +193,7 @@ def adopt_view(heap: Heap, value: memoryview, source: Source) -> Any:
     standin = memoryview(heap.adopt(value.obj, Attr(source, "obj")))
     if value.readonly:
         standin = standin.toreadonly()
-    return heap.register(VariableTracker(standin, value, source, Shape.VALUE)).standin
+    return heap.register(VariableTracker(standin, value, source, ShadowKind.VALUE)).standin
 
 
 def view_layout(view: memoryview) -> tuple[Any, ...] | None:

@@ -21,7 +21,7 @@ from stator.breaks import Break
 from stator.guards.guard import Kind
 from stator.heap.pure_readers import DICT_VIEWS, container_behind, reduced, set_state
 from stator.heap.services import Heap
-from stator.heap.tracker import Shape, VariableTracker
+from stator.heap.tracker import ShadowKind, VariableTracker
 from stator.host.value_kinds import is_a
 from stator.source import CallOf, Index, Pinned, Source
 
@@ -95,7 +95,7 @@ def adopt_reduced(heap: Heap, value: object, source: Source) -> Any:
         heap.services.run_native(make, tuple(adopted))
     if new_state is not None:
         set_state(standin, new_state)
-    tracker = heap.register(VariableTracker(standin, value, source, Shape.ITERATOR))
+    tracker = heap.register(VariableTracker(standin, value, source, ShadowKind.ITERATOR))
     tracker.initial = reduced(standin)
     tracker.type_guarded = True
     return standin
@@ -151,7 +151,7 @@ def _part(heap: Heap, cls: type, part: object, source: Source, looks: bool) -> A
     if looks:
         _expose_items(heap, cls, found)
     tracker = heap.by_standin.get(id(found))
-    if cls is itertools.chain and looks and tracker is not None and tracker.shape is Shape.UPCOMING:
+    if cls is itertools.chain and looks and tracker is not None and tracker.shape is ShadowKind.UPCOMING:
         _check_iterables(heap, tracker)
     return found
 
@@ -221,7 +221,7 @@ def adopt_walker(heap: Heap, value: object, source: Source) -> Any:
         if not _has_its_keys(heap.by_standin[id(shadow)]):  # CPython's iterator knows how many there were
             raise Break("SB014", f"a {cls.__name__} from outside, over a dict that was changed")
         standin = advanced(start(shadow), len(container) - left)
-    tracker = heap.register(VariableTracker(standin, value, source, Shape.ITERATOR))
+    tracker = heap.register(VariableTracker(standin, value, source, ShadowKind.ITERATOR))
     tracker.initial = steps_left(standin)
     tracker.type_guarded = True
     return standin

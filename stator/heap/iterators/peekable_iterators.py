@@ -29,7 +29,7 @@ from stator.heap.iterators.items_ahead import AHEAD, ahead_of
 from stator.heap.pure_readers import bytes_of, reduced
 from stator.heap.raw_access import raw_members
 from stator.heap.services import Heap
-from stator.heap.tracker import Shape, VariableTracker
+from stator.heap.tracker import ShadowKind, VariableTracker
 from stator.host.value_kinds import is_a
 from stator.source import CallOf, Pinned, Source
 
@@ -73,7 +73,7 @@ def is_upcoming(iterator: object) -> bool:
 def is_known_ahead(heap: Heap, value: object) -> bool:
     """Whether a value stands for a user's iterator by its items alone: how many are left is no fact."""
     tracker = heap.by_standin.get(id(value)) if type(value) is _LIST else None
-    return tracker is not None and tracker.shape is Shape.UPCOMING
+    return tracker is not None and tracker.shape is ShadowKind.UPCOMING
 
 
 def posed_class(heap: Heap, value: object) -> type | None:
@@ -83,7 +83,7 @@ def posed_class(heap: Heap, value: object) -> type | None:
     if id(value) in heap.tables.walks:
         return type(iter(set()))
     tracker = heap.by_standin.get(id(value))
-    if tracker is None or tracker.shape is not Shape.UPCOMING or type(tracker.original) is _LIST:
+    if tracker is None or tracker.shape is not ShadowKind.UPCOMING or type(tracker.original) is _LIST:
         return None
     return type(tracker.original)
 
@@ -123,8 +123,8 @@ def refuse_changed(heap: Heap, tracker: VariableTracker) -> None:
         known = heap.by_original.get(id(container))
         if known is None:
             continue
-        if list_changed(known) if known.shape is Shape.LIST else bytes_of(known.standin) != known.initial \
-                if known.shape is Shape.BUFFER else id(known) in heap.changes.written:
+        if list_changed(known) if known.shape is ShadowKind.LIST else bytes_of(known.standin) != known.initial \
+                if known.shape is ShadowKind.BUFFER else id(known) in heap.changes.written:
             raise Break("SB014", f"an iterator over a {type(container).__name__} that was changed")
 
 
@@ -209,7 +209,7 @@ def adopt_upcoming(heap: Heap, value: Any, source: Source, otherwise: Any) -> An
     heap.guard(source, Kind.TYPE, type(value))
     items: list[Any] = [Box(heap, item, _itself, CallOf(Pinned(peek), (source, Pinned(k))), NO_KEY)
                         for k, item in enumerate(_items(value, _lookahead(value)))]
-    tracker = heap.register(VariableTracker(iter(items), value, source, Shape.UPCOMING))
+    tracker = heap.register(VariableTracker(iter(items), value, source, ShadowKind.UPCOMING))
     tracker.initial = items
     tracker.type_guarded = True
     return tracker.standin
@@ -228,7 +228,7 @@ def _itself(base: Source) -> Source:
 
 
 def is_endless(tracker: VariableTracker) -> bool:
-    return tracker.shape is Shape.UPCOMING and type(tracker.original) in ENDLESS
+    return tracker.shape is ShadowKind.UPCOMING and type(tracker.original) in ENDLESS
 
 
 def taken(tracker: VariableTracker) -> int:

@@ -15,7 +15,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import _disable_current_modes
 
 from stator.breaks import Break
-from stator.heap.tracker import Shape, VariableTracker
+from stator.heap.tracker import ShadowKind, VariableTracker
 from stator.interp.frame import Raised
 from stator.interp.services import VM
 from stator.interp.tensors.tensor_bookkeeping import guard_offsets, guard_storage_sizes, storage_size
@@ -194,7 +194,7 @@ def feed(vm: VM, array: object) -> None:
     memory = vm.heap.arrays
     root = memory.root_of(array)
     tracker = vm.heap.by_standin.get(id(root))
-    if tracker is None or tracker.shape is not Shape.ARRAY or tracker.exposed or id(root) in memory.backed \
+    if tracker is None or tracker.shape is not ShadowKind.ARRAY or tracker.exposed or id(root) in memory.backed \
             or not vm.heap.trace_numpy or not vm.heap.shapes.feeds_numpy(tracker.source):
         return
     original = tracker.original

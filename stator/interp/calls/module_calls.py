@@ -21,7 +21,7 @@ from stator import events
 from stator.guards.guard import Guard, Kind
 from stator.heap.box import Box
 from stator.heap.raw_access import instance_dict
-from stator.heap.tracker import Shape
+from stator.heap.tracker import ShadowKind
 from stator.interp.frame import UNBOUND, Continuation, Frame
 from stator.interp.lookup import MISSING, find
 from stator.interp.machine import NOWHERE
@@ -148,7 +148,7 @@ class ModuleCalls:
         """Whether the module itself holds nothing that changes its call; the facts are guarded."""
         heap = vm.heap
         tracker = heap.by_standin.get(id(module))
-        own = None if tracker is None or tracker.shape is not Shape.OBJECT else instance_dict(module)
+        own = None if tracker is None or tracker.shape is not ShadowKind.OBJECT else instance_dict(module)
         if tracker is None or own is None or tracker.initial_dict is None:
             return False
         for name in _ABSENT:

@@ -19,7 +19,7 @@ from stator.guards.guard import Kind
 from stator.heap.adopt.instances import box_attributes
 from stator.heap.box import Box
 from stator.heap.raw_access import instance_dict
-from stator.heap.tracker import Shape
+from stator.heap.tracker import ShadowKind
 from stator.host.suspended_patches import TENSOR_CLASSES, is_special, names_of_class, original
 from stator.host.value_kinds import is_a, name_in_errors
 from stator.interp.frame import Continuation, Frame, Raised
@@ -144,7 +144,7 @@ def writable_dict(vm: VM, obj: object, name: str, descr: object) -> dict[str, An
             raise unread(shadow, f"an assignment to attribute {name!r}")
         vm.heap.note_write(shadow)
         return shadow
-    if tracker is not None and tracker.shape is Shape.OPAQUE:
+    if tracker is not None and tracker.shape is ShadowKind.OPAQUE:
         raise Break("SB006", f"assignment to attribute {name!r} of a {type(obj).__name__}")
     if id(obj) in vm.heap.dicts.given:
         vm.heap.note_write(own)
@@ -160,7 +160,7 @@ def set_descriptor(vm: VM, descr: Any, obj: Any, name: str, value: Any, cont: An
         return vm.call(descr.fset, (obj, value), {}, cont)
     if cls is types.MemberDescriptorType or cls is types.GetSetDescriptorType:
         tracker = vm.heap.by_standin.get(id(obj))
-        if name == "__class__" and tracker is not None and tracker.shape is not Shape.OPAQUE:
+        if name == "__class__" and tracker is not None and tracker.shape is not ShadowKind.OPAQUE:
             vm.native(descr.__set__, (obj, value))  # written back by the class of the stand-in
             return vm.give(None, cont)
         if name == "__dict__":
@@ -206,7 +206,7 @@ def refuse_the_users_own(vm: VM, obj: object, what: str) -> None:
     """An object that stands for itself is not written to while tracing."""
     tracker = vm.heap.by_standin.get(id(obj))
     if type(obj) is numpy.ndarray or (tracker is None and is_outside(vm, obj)) \
-            or (tracker is not None and tracker.shape is Shape.OPAQUE):
+            or (tracker is not None and tracker.shape is ShadowKind.OPAQUE):
         raise Break("SB006", f"{what} of a {type(obj).__name__}")
 
 

@@ -25,7 +25,7 @@ from stator.heap.box import Box
 from stator.heap.heap import Heap
 from stator.heap.iterators.peekable_iterators import posed_class
 from stator.heap.raw_access import instance_dict
-from stator.heap.tracker import Shape
+from stator.heap.tracker import ShadowKind
 from stator.host.suspended_patches import original
 from stator.host.value_kinds import is_a, name_in_errors
 from stator.interp.arrays.graph_scalars import load_held_attr
@@ -209,7 +209,7 @@ def read_instance_dict(vm: VM, obj: Any, name: str) -> Any:
     if id(obj) in heap.dicts.given:
         return read_dict(vm, own, name)
     tracker = heap.by_standin.get(id(obj))
-    if tracker is not None and tracker.shape is not Shape.OPAQUE:
+    if tracker is not None and tracker.shape is not ShadowKind.OPAQUE:
         if value is MISSING and (tracker.initial_dict is None or name not in tracker.initial_dict):
             heap.guard(DictOf(tracker.source), Kind.ABSENT, name)
         return value
@@ -235,7 +235,7 @@ def is_empty_table(vm: VM, obj: object, name: str) -> bool:
     """
     heap = vm.heap
     tracker = heap.by_standin.get(id(obj))
-    if tracker is None or tracker.shape is not Shape.OBJECT:
+    if tracker is None or tracker.shape is not ShadowKind.OBJECT:
         return False
     own = instance_dict(obj)
     box = None if own is None else own.get(name)

@@ -17,7 +17,7 @@ from stator.guards.guard_semantics import TRUSTED_TYPES
 from stator.heap.adopt.instances import box_attributes
 from stator.heap.box import Box
 from stator.heap.heap import Heap
-from stator.heap.tracker import Shape
+from stator.heap.tracker import ShadowKind
 from stator.host.value_kinds import is_a
 from stator.interp.arrays.native_numpy import read_array_attribute
 from stator.interp.frame import Continuation, Frame, Raised
@@ -184,7 +184,7 @@ def read_c_member(vm: VM, descr: Any, obj: Any, cont: Any) -> None:
     if name == "__dict__" and not is_a(obj, (types.FunctionType, type, types.ModuleType)):
         tracker = heap.by_standin.get(id(obj))
         if tracker is not None:
-            if tracker.shape is Shape.OPAQUE:
+            if tracker.shape is ShadowKind.OPAQUE:
                 raise Break("SB005", f"__dict__ of a {type(obj).__name__}")
             box_attributes(heap, obj)
         own = descr.__get__(obj)
@@ -242,7 +242,7 @@ def read_c_member(vm: VM, descr: Any, obj: Any, cont: Any) -> None:
         value = heap.adopt(value, Attr(heap.source_of(obj), name))
     elif name == "__dict__" and is_a(obj, types.FunctionType) and id(obj) not in heap.dicts.given:
         heap.note_namespace(value, obj, None)
-    elif (tracker := heap.by_standin.get(id(obj))) is not None and tracker.shape is Shape.OPAQUE:
+    elif (tracker := heap.by_standin.get(id(obj))) is not None and tracker.shape is ShadowKind.OPAQUE:
         if type(obj) is torch.Generator and name == "device":
             heap.guard(CallOf(Pinned(descr.__get__), (tracker.source,)), Kind.FRESH_CALL, value)
             return vm.give(value, cont)

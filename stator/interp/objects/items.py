@@ -13,7 +13,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from stator.guards.guard import Kind
 from stator.heap.box import Box
 from stator.heap.pure_readers import mapping_behind
-from stator.heap.tracker import Shape
+from stator.heap.tracker import ShadowKind
 from stator.host.value_kinds import is_a, name_in_errors
 from stator.interp.arrays.array_tensors import index_key
 from stator.interp.arrays.graph_scalars import plain_key
@@ -87,13 +87,13 @@ def get_item_native(vm: VM, obj: object, key: object, cont: Continuation | None)
     refuse_opaque(vm, obj)
     tracker = heap.by_standin.get(id(obj))
     if tracker is not None:
-        if tracker.shape is Shape.DICT:
+        if tracker.shape is ShadowKind.DICT:
             if type(key) in SCALARS:
                 if key not in tracker.initial:
                     heap.guard(tracker.source, Kind.ABSENT, key)
             else:
                 heap.expose(obj)
-        elif tracker.shape is not Shape.VALUE:
+        elif tracker.shape is not ShadowKind.VALUE:
             heap.expose(obj)
     vm.give(vm.native(operator.getitem, (obj, key)), cont)
 

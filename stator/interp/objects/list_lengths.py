@@ -10,7 +10,7 @@ import collections
 import operator
 from typing import Any
 
-from stator.heap.tracker import Shape
+from stator.heap.tracker import ShadowKind
 from stator.interp.lookup import MISSING
 from stator.interp.numbers.symbolic_numbers import attempt
 from stator.interp.services import VM
@@ -24,7 +24,7 @@ def symbolic_length(vm: VM, value: Any) -> Any:
     if type(value) not in _LISTS:
         return MISSING
     tracker = vm.heap.by_standin.get(id(value))
-    if tracker is None or tracker.shape is not Shape.LIST or tracker.exposed \
+    if tracker is None or tracker.shape is not ShadowKind.LIST or tracker.exposed \
             or not vm.heap.shapes.opens_length(tracker.source):
         return MISSING
     added = len(value) - len(tracker.initial)
@@ -39,7 +39,7 @@ def symbolic_length(vm: VM, value: Any) -> Any:
 def knows_item(vm: VM, value: Any, index: int) -> bool:
     """Whether an item's place in a list from outside does not depend on how long the list is."""
     tracker = vm.heap.by_standin.get(id(value))
-    if tracker is None or tracker.shape is not Shape.LIST:
+    if tracker is None or tracker.shape is not ShadowKind.LIST:
         return True
     held = len(tracker.initial)
     if index >= 0:

@@ -12,7 +12,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from stator.breaks import Break
 from stator.guards.guard import Kind
 from stator.heap.pure_readers import mapping_behind
-from stator.heap.tracker import Shape
+from stator.heap.tracker import ShadowKind
 from stator.host.value_kinds import is_a, name_in_errors
 from stator.interp.frame import Continuation, Frame, Raised
 from stator.interp.iteration.polyfills import contained
@@ -78,7 +78,7 @@ def contains(vm: VM, container: Any, item: Any, invert: bool, cont: Any = None) 
         # An iterator stands behind what was found.
         return vm.call_own(contained, (container, item, not invert, iter, TypeError, text), cont)
     tracker = heap.by_standin.get(id(container))
-    if tracker is not None and tracker.shape is Shape.SET:  # a search in a set does not depend on its order
+    if tracker is not None and tracker.shape is ShadowKind.SET:  # a search in a set does not depend on its order
         for member in tracker.initial:
             heap.expose_deep(member)
     elif cls is frozenset:
@@ -123,7 +123,7 @@ def contains_tensor(vm: VM, container: Any, item: object) -> bool:
     if mine is not None and not found:
         for member in members:
             other = heap.by_standin.get(id(member))
-            if other is None or other.shape is not Shape.TENSOR:
+            if other is None or other.shape is not ShadowKind.TENSOR:
                 continue
             if is_a(mine.original, torch.nn.Parameter) and is_a(other.original, torch.nn.Parameter):
                 heap.guard(mine.source, Kind.ID, mine.original)  # one fact per parameter, not one per pair

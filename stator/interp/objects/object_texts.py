@@ -20,7 +20,7 @@ from stator.breaks import Break
 from stator.guards.guard import Kind
 from stator.heap.blank_instances import CONSTANT_TYPES
 from stator.heap.pure_readers import mapping_behind
-from stator.heap.tracker import Shape
+from stator.heap.tracker import ShadowKind
 from stator.host.value_kinds import is_a, module_of
 from stator.interp.lookup import MISSING, find
 from stator.interp.objects.shown_names import guard_names
@@ -39,7 +39,7 @@ def text_of_outside(vm: VM, fn: Callable[..., Any], args: tuple[Any, ...]) -> An
     if not any(fn is whole for whole in _WHOLE) or not args or len(args) > 1 and not _is_empty(args[1]):
         return MISSING
     tracker = vm.heap.by_standin.get(id(args[0]))
-    if tracker is None or tracker.shape in (Shape.TENSOR, Shape.OPAQUE):
+    if tracker is None or tracker.shape in (ShadowKind.TENSOR, ShadowKind.OPAQUE):
         return MISSING
     if _slot(vm, _asked_first(fn), args[0]) is not object.__repr__:
         return MISSING

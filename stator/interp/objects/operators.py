@@ -19,7 +19,7 @@ from stator.breaks import Break
 from stator.code.deprecations import INVERTED_BOOL
 from stator.guards.guard import Kind
 from stator.heap.identity_facts import note_asked, note_compared
-from stator.heap.tracker import Shape
+from stator.heap.tracker import ShadowKind
 from stator.host.value_kinds import is_a, name_in_errors
 from stator.interp.arrays.graph_scalars import number_of
 from stator.interp.arrays.native_numpy import refuse_mixture, run_on_arrays
@@ -202,7 +202,7 @@ def seen_class(vm: VM, value: object) -> type:
 def refuse_opaque(vm: VM, *values: object) -> None:
     for value in values:
         tracker = vm.heap.by_standin.get(id(value))
-        if tracker is not None and tracker.shape is Shape.OPAQUE:
+        if tracker is not None and tracker.shape is ShadowKind.OPAQUE:
             if not vm.is_constant_object(value):
                 if (stop := vm.heap.refused.get(id(value))) is not None and is_a(value, torch.Tensor):
                     raise Break(stop.code, stop.detail)

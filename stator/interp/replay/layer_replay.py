@@ -24,11 +24,11 @@ from stator.graph.fx.graph_instances import may_view
 from stator.graph.fx.naming import legal_name, name_parts
 from stator.graph.metadata.plain_inputs import add_alike
 from stator.guards.guard import is_constant, value_key
-from stator.guards.pattern import Said
+from stator.guards.pattern import PatternInstance
 from stator.heap.blank_instances import IDENTITY_TYPES
 from stator.heap.box import Box
 from stator.heap.raw_access import instance_dict
-from stator.heap.tracker import Shape, VariableTracker
+from stator.heap.tracker import ShadowKind, VariableTracker
 from stator.host.value_kinds import is_a
 from stator.interp.handled_errors import note
 from stator.interp.mutation_check import changed_state
@@ -237,12 +237,12 @@ class Replay:
         images = template.program.values((tracker.original,))
         if images is None:
             return _NOTHING
-        said = Said(template.pattern, tracker.source)
+        said = PatternInstance(template.pattern, tracker.source)
         if not self.is_like(template, images, said):
             return _NOTHING
         return self.play(template, images, said, tensors)
 
-    def is_like(self, template: Template, images: tuple[Any, ...], said: Said) -> bool:
+    def is_like(self, template: Template, images: tuple[Any, ...], said: PatternInstance) -> bool:
         """Whether the objects that the module holds relate to each other and to others as the first's do."""
         heap, segment = self.vm.heap, template.segment
         ids = {id(image): number for number, image in enumerate(images)}
@@ -268,7 +268,7 @@ class Replay:
                 return False
         return heap.dicts.namespaces.keys().isdisjoint(ids)
 
-    def play(self, template: Template, images: tuple[Any, ...], said: Said, tensors: list[Any]) -> Any:
+    def play(self, template: Template, images: tuple[Any, ...], said: PatternInstance, tensors: list[Any]) -> Any:
         """Add what the first segment added, in terms of this module."""
         vm, segment = self.vm, template.segment
         heap, recorder = vm.heap, vm.recorder
@@ -312,9 +312,9 @@ class Replay:
         recorder, heap = self.vm.recorder, self.vm.heap
         fake = recorder.add_input(image, source) if suffix is None else \
             add_alike(recorder, first, image, source, legal_name(name + suffix))
-        heap.register(VariableTracker(fake, image, source, Shape.TENSOR))
+        heap.register(VariableTracker(fake, image, source, ShadowKind.TENSOR))
 
-    def note(self, template: Template, images: tuple[Any, ...], said: Said) -> None:
+    def note(self, template: Template, images: tuple[Any, ...], said: PatternInstance) -> None:
         """The objects were not adopted; when one is, through whatever place, this one is the first it was seen at."""
         heap = self.vm.heap
         replayed, met = heap.replayed.objects, heap.by_original

@@ -19,8 +19,8 @@ from stator.graph.fx.node_copying import Stretch
 from stator.guards.guard import Guard, Kind
 from stator.guards.guard_set import GuardSet
 from stator.guards.lower import lower
-from stator.guards.pattern import Pattern, Said
-from stator.heap.tracker import MOVING, Shape
+from stator.guards.pattern import Pattern, PatternInstance
+from stator.heap.tracker import MOVING, ShadowKind
 from stator.interp.replay.fact_index import RELATIONS, FactIndex
 from stator.interp.services import VM
 from stator.source import DictOf, Local, Pinned, Source, root_of
@@ -41,7 +41,7 @@ class Relation:
     source: int | None
     other: int | None = None
 
-    def said(self, said: Said) -> Guard:
+    def said(self, said: PatternInstance) -> Guard:
         """The guard, of another module."""
         guard = self.guard
         return guard.moved(guard.source if self.source is None else said.source(self.source),
@@ -82,7 +82,7 @@ class Template:
         """Whether a source starts at the module."""
         return source in self.pattern.inside
 
-    def related(self, said: Said) -> set[tuple[Source, Kind, Source]]:
+    def related(self, said: PatternInstance) -> set[tuple[Source, Kind, Source]]:
         """How the objects of a module are related to each other, and to those of others."""
         found = [each.said(said) for each in self.relations if each.guard.kind in RELATIONS]
         return {(guard.source, guard.kind, guard.value) for guard in found}
@@ -154,7 +154,7 @@ def collect_inputs(vm: VM, template: Template) -> None:
     places = {id(holding.tracker): number for number, holding in enumerate(template.holdings)}
     for each in vm.recorder.inputs[template.segment.begin.inputs:template.segment.end.inputs]:
         tracker = vm.heap.by_standin.get(id(each.fake))
-        if each.boxed or each.tensor is None or tracker is None or tracker.shape is not Shape.TENSOR \
+        if each.boxed or each.tensor is None or tracker is None or tracker.shape is not ShadowKind.TENSOR \
                 or type(each.fake) is not FakeTensor:
             raise Unlike("it makes an input of its own")
         if id(tracker) in places:
@@ -163,7 +163,7 @@ def collect_inputs(vm: VM, template: Template) -> None:
             raise Unlike("an input that has no record")
     own = {number for number, _, _ in template.inputs}
     for number, holding in enumerate(template.holdings):
-        if holding.tracker is not None and holding.tracker.shape is Shape.TENSOR:
+        if holding.tracker is not None and holding.tracker.shape is ShadowKind.TENSOR:
             if holding.original.__dict__:
                 raise Unlike("a tensor with attributes of its own")
             template.tensors.append((number, number in own))
@@ -178,7 +178,7 @@ def suffix_of(source: Source, root: Source) -> str | None:
 
 def guard_program(vm: VM, template: Template) -> Any:
     """The facts as a program on the module; `values` answers the objects that it holds."""
-    said = Said(template.pattern, SELF)
+    said = PatternInstance(template.pattern, SELF)
     outside = {tracker.source: tracker for tracker in vm.heap.trackers} if template.relations else {}
     guards = GuardSet()
     for each in template.relations:
@@ -202,4 +202,4 @@ def fixed(source: Source, outside: dict[Source, Any]) -> Source:
     return source
 
 
-_UNSURE = MOVING | {Shape.SCOPE}
+_UNSURE = MOVING | {ShadowKind.SCOPE}

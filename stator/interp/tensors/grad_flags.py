@@ -18,7 +18,7 @@ from torch.utils import _pytree as pytree
 from stator.breaks import Break
 from stator.graph.metadata.propagation import ExactNeeded
 from stator.guards.guard import Kind
-from stator.heap.tracker import Shape
+from stator.heap.tracker import ShadowKind
 from stator.interp.services import VM
 from stator.source import CallOf, Pinned
 from stator.strategy import Strategy
@@ -87,7 +87,7 @@ def settle(vm: VM) -> list[GradFlag]:
 def guard_bases(vm: VM) -> None:
     """Guard that no other tensor of the call is a view of a noted leaf; a Parameter is no view."""
     leaves = [vm.heap.by_standin[key] for key in vm.tensors.flags]
-    others = [tracker for tracker in vm.heap.trackers if tracker.shape is Shape.TENSOR
+    others = [tracker for tracker in vm.heap.trackers if tracker.shape is ShadowKind.TENSOR
               and type(tracker.original) is not torch.nn.Parameter]
     if len(leaves) == 1 and others == leaves or not others:
         return

@@ -14,7 +14,7 @@ from stator.heap.blank_instances import slot_members
 from stator.heap.box import Box
 from stator.heap.identity_facts import note_compared
 from stator.heap.pure_readers import mapping_behind
-from stator.heap.tracker import Shape, VariableTracker
+from stator.heap.tracker import ShadowKind, VariableTracker
 from stator.interp.numbers.symbolic_numbers import specialise_deep
 from stator.interp.objects import operators
 from stator.interp.rule_registry import LISTED, rule
@@ -57,7 +57,7 @@ def _set_default(vm: VM, mapping: Any, key: Any, default: Any = None, /) -> Any:
 def _keys(vm: VM, callee: Any, mapping: Any, /) -> Any:
     tracker = vm.heap.tracker_of(mapping)
     if tracker is not None:
-        if tracker.shape is Shape.OPAQUE:
+        if tracker.shape is ShadowKind.OPAQUE:
             raise Break("SB005", f"keys of a {type(mapping).__name__}")
         vm.heap.expose_keys(tracker)
     return callee(mapping)
@@ -88,9 +88,9 @@ def _append(vm: VM, items: Any, item: Any, /) -> Any:
 def _taken_apart(vm: VM, callee: Any, obj: Any, /, *protocol: Any) -> Any:
     tracker = vm.heap.tracker_of(obj)
     if tracker is not None:
-        if tracker.shape in (Shape.OPAQUE, Shape.TENSOR):
+        if tracker.shape in (ShadowKind.OPAQUE, ShadowKind.TENSOR):
             raise Break("SB005", f"{callee.__name__} of a {type(obj).__name__}")
-        if tracker.shape is Shape.UPCOMING:
+        if tracker.shape is ShadowKind.UPCOMING:
             raise Break("SB014", f"a {type(tracker.original).__name__} from outside, copied or asked")
         vm.heap.expose(obj)
         vm.heap.expose_attributes(tracker)

@@ -13,7 +13,7 @@ from stator.breaks import Break
 from stator.code.opcodes import ONE_DICT_OF_LOCALS
 from stator.guards.guard import Kind
 from stator.heap.box import Box
-from stator.heap.tracker import Shape
+from stator.heap.tracker import ShadowKind
 from stator.host.value_kinds import is_a, name_in_errors
 from stator.interp.frame import UNBOUND, Continuation, Frame, Raised
 from stator.interp.lookup import MISSING, ancestors, find, is_mutable_class
@@ -209,7 +209,7 @@ def _dir(vm: VM, obj: Any = MISSING, /) -> Any:
         return sorted(names_in(vm.frame))
     tracker = vm.heap.tracker_of(obj)
     if tracker is not None:
-        if tracker.shape in (Shape.OPAQUE, Shape.TENSOR):
+        if tracker.shape in (ShadowKind.OPAQUE, ShadowKind.TENSOR):
             raise Break("SB005", f"dir() of a {type(obj).__name__} from outside")
         vm.heap.expose_attributes(tracker)
     elif is_a(obj, (type, types.ModuleType)) and id(obj) not in vm.fresh:

@@ -25,7 +25,7 @@ from stator.graph.state.suspended_modes import saved_hooks_around
 from stator.graph.state.torch_state import SAVED_HOOKS, without_grad
 from stator.guards.guard import Kind
 from stator.heap.outside_changes import changed_trackers
-from stator.heap.tracker import Shape
+from stator.heap.tracker import ShadowKind
 from stator.interp.frame import Raised
 from stator.interp.rule_registry import rule
 from stator.interp.vm import VM
@@ -127,7 +127,7 @@ def _never(packed: object) -> Any:
 def has_changes(vm: VM) -> bool:
     """Whether there are objects that code of the user's would see as they were before the trace."""
     return any(scope.overlay for scope in vm.heap.scopes.values()) or any(vm.classes.overlays.values()) \
-        or any(tracker.shape is not Shape.TENSOR for tracker in changed_trackers(vm.heap))
+        or any(tracker.shape is not ShadowKind.TENSOR for tracker in changed_trackers(vm.heap))
 
 
 def require_pure(vm: VM, pack: Any, fake: FakeTensor) -> None:
