@@ -1,8 +1,8 @@
-"""The facts of one object, said of others like it.   the guards of layers[0]  ->  those of layers[1]
+"""Move the facts of one object to others like it.   the guards of layers[0]  ->  those of layers[1]
 
-In: the guards whose sources start at one object (`Pattern`), and the source of another (`PatternInstance`).  Out: the same guards
-about that one, made when somebody looks at them; `lower` needs none of them: it numbers the nodes of a pattern once and
-shifts them for each object it is said of.
+In: the guards whose sources start at one object (`Pattern`), and the source of another (`PatternInstance`).
+Out: the same guards about that one, made when they are read. `lower` needs none of them: it numbers the nodes of a
+pattern once and shifts them for each instance.
 """
 
 from __future__ import annotations

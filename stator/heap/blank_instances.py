@@ -43,7 +43,8 @@ class Shell:
 
 _CONTAINERS: dict[type, ShadowKind] = {
     list: ShadowKind.LIST, dict: ShadowKind.DICT, tuple: ShadowKind.TUPLE, set: ShadowKind.SET,
-    collections.deque: ShadowKind.LIST, collections.OrderedDict: ShadowKind.DICT, collections.defaultdict: ShadowKind.DICT,
+    collections.deque: ShadowKind.LIST, collections.OrderedDict: ShadowKind.DICT,
+    collections.defaultdict: ShadowKind.DICT,
 }
 Result = TypeVar("Result")
 _VALUES: tuple[type, ...] = (int, float, str, bytes, complex)

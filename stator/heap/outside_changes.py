@@ -144,7 +144,7 @@ def _changed(tracker: VariableTracker) -> bool:
     return _attributes_changed(tracker)
 
 
-CLASSED = (ShadowKind.OBJECT, ShadowKind.LIST, ShadowKind.DICT, ShadowKind.SET)  # whose `__class__` the program may assign
+CLASSED = (ShadowKind.OBJECT, ShadowKind.LIST, ShadowKind.DICT, ShadowKind.SET)  # their `__class__` can be assigned
 _WITHOUT_CONTENTS = {ShadowKind.OBJECT, ShadowKind.TUPLE, ShadowKind.OPAQUE, ShadowKind.VALUE}
 
 

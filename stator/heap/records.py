@@ -95,7 +95,7 @@ class ReplayedObjects(Mechanism):
 
     objects: dict[int, tuple[Any, PatternInstance, int]] = field(default_factory=dict)
     dicts: dict[int, tuple[Any, PatternInstance, int]] = field(default_factory=dict)
-    plays: list[tuple[PatternInstance, list[tuple[Any, int]]]] = field(default_factory=list)  # what each has seen, and where
+    plays: list[tuple[PatternInstance, list[tuple[Any, int]]]] = field(default_factory=list)  # seen objects, places
 
 
 class Records(Mechanism):

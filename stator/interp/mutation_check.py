@@ -188,7 +188,10 @@ def changed_state(vm: VM) -> ChangedState | None:
     return ChangedState(tuple(known.items()), reached, held)
 
 
-_SEEN_WHOLE = frozenset({ShadowKind.LIST, ShadowKind.DICT, ShadowKind.SET, ShadowKind.OBJECT, ShadowKind.CELL, ShadowKind.TUPLE, ShadowKind.VALUE})
+_SEEN_WHOLE = frozenset({
+    ShadowKind.LIST, ShadowKind.DICT, ShadowKind.SET, ShadowKind.OBJECT,
+    ShadowKind.CELL, ShadowKind.TUPLE, ShadowKind.VALUE,
+})
 
 
 def _value_key(value: object) -> object:
