@@ -77,6 +77,11 @@ def without_item(table: dict[Any, Any], key: Any) -> Callable[[Any], None]:
     return lambda patch: patch.setitem(table, key, nothing)
 
 
+def without_denial(patch: Any) -> None:
+    patch.setattr(Caller, "admit", nothing)
+    patch.setattr(native_calls, "refuse_row", nothing)
+
+
 def without_originals(patch: Any) -> None:
     patch.setattr(straight_line, "method_of_node", nothing)
     patch.setattr(residual, "fix_targets", nothing)
@@ -154,10 +159,10 @@ SWITCHES = [
             "flag_that_is_set_under_another_name")),
     Switch("views of leaves", without(grad_flags, "guard_bases"), ("flag_that_is_set_on_the_base_of_a_view",)),
     Switch("dicts that are parts of objects", without(state_names, "instance_dict"), ("dict_that_becomes_an_objects_own",)),
-    Switch("lists written back", without(write_back, "_diff_list"), ("list_written_back", "list_sorted_in_place")),
-    Switch("dicts written back", without(write_back, "_diff_dict"), ("order_of_keys_written_back", "defaultdict_written")),
-    Switch("sets written back", without(write_back, "_diff_set"), ("set_written",)),
-    Switch("cells written back", without(write_back, "_diff_cell"), ("closure_cell_written",)),
+    Switch("lists written back", without_item(write_back._CONTENTS, ShadowKind.LIST), ("list_written_back", "list_sorted_in_place")),
+    Switch("dicts written back", without_item(write_back._CONTENTS, ShadowKind.DICT), ("order_of_keys_written_back", "defaultdict_written")),
+    Switch("sets written back", without_item(write_back._CONTENTS, ShadowKind.SET), ("set_written",)),
+    Switch("cells written back", without_item(write_back._CONTENTS, ShadowKind.CELL), ("closure_cell_written",)),
     Switch("attributes written back", without(write_back, "_diff_attributes"), ("list_written_back",)),
     Switch("slots written back", without(write_back, "_diff_slots"), ("slot_written",)),
     Switch("order of attributes", without(write_back, "put_back", lambda before, now: set()), ("attribute_order_written_back",)),
@@ -192,7 +197,7 @@ SWITCHES = [
     Switch("setters that are other methods", without(assignment, "call_special", lambda vm, method, obj, args, cont:
                                                      assignment.store_generic(vm, obj, *args, cont)),
            ("setattr_that_is_setitem_outside",)),
-    Switch("default deny", without(Caller, "admit"), ("clock", "random_module")),
+    Switch("default deny", without_denial, ("clock", "random_module")),
     Switch("decimals on a context of their own", without(decimals, "own_context", no_context),
            ("decimals_under_a_context",)),
     Switch("settings of decimals", without(decimals, "guard_decimal_settings"), ("decimals_under_a_context",)),
@@ -243,8 +248,8 @@ SWITCHES = [
            ("copied_part_that_comes_to_have_a_gradient",)),
     Switch("tensors are inputs", without(residual, "handed_over", lambda build, each: build.writer.constant(each.tensor)),
            ("parameter_replaced",)),
-    Switch("iterators moved on", without(write_back, "_diff_upcoming"), ("outside_iterator",)),
-    Switch("generators moved on", without(write_back, "_diff_generator"), ("outside_generator",)),
+    Switch("iterators moved on", without_item(write_back._CONTENTS, ShadowKind.UPCOMING), ("outside_iterator",)),
+    Switch("generators moved on", without_item(write_back._WRITTEN_WHOLE, ShadowKind.OPAQUE), ("outside_generator",)),
     Switch("attributes of tensors written back", forgetting(lambda vm: vm.tensors.attributes.clear()),
            ("attribute_set_on_a_tensor",)),
     Switch("torch's stream of a call that is made again", without(failing_calls, "draws_inside", lambda module: False),

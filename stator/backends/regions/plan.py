@@ -49,7 +49,8 @@ class Plan:
 def plan_regions(gm: fx.GraphModule, inputs: Sequence[Any], settings: Settings, mode: FakeTensorMode,
                  grad_enabled: bool) -> Plan:
     """Raise `Whole` where the graph is to be compiled in one piece; its message is empty where nobody would cut."""
-    if settings.regions == "off" or settings.backend not in WITH_A_COMPILER or len(gm.graph.nodes) < LEAST_SAVING:
+    named = type(settings.backend) is str and settings.backend in WITH_A_COMPILER
+    if settings.regions == "off" or not named or len(gm.graph.nodes) < LEAST_SAVING:
         raise Whole("")
     if records_cuda_graphs(settings):
         raise Whole("CUDA graphs are recorded over a whole graph")
