@@ -54,7 +54,8 @@ def keep_order(vm: VM, node: fx.Node, whole: bool) -> None:
 def _keep_reads(vm: VM, node: fx.Node, whole: bool) -> None:
     """Break where a call may change state that the trace has read; note that state for later reads."""
     reach = Reach(node.target)
-    seen = reach.unbounded and not whole or not (reach.objects.keys() - {id(node.target)}).isdisjoint(vm.heap.by_original)
+    others = reach.objects.keys() - {id(node.target)}
+    seen = reach.unbounded and not whole or not others.isdisjoint(vm.heap.by_original)
     for number, name in reach.names:
         scope = vm.heap.scopes.get(number)
         seen = seen or scope is not None and (scope.shadow is not None or name in scope.seen)
