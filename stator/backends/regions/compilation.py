@@ -62,6 +62,9 @@ def backward_as_around(state: dict[Any, Any]) -> AbstractContextManager[Any]:
     kinds = {key[0] for setting, key in state if setting.setter is torch._C.set_autocast_enabled}
     if not kinds or config.backward_pass_autocast != "same_as_forward":
         return nullcontext()
-    around = [{"device_type": kind, "dtype": torch.get_autocast_dtype(kind)} for kind in ("cpu", "cuda")
-              if torch.is_autocast_enabled(kind)]
+    # Without a dtype autocast takes the current one. A dtype cannot be written to torch's structured log (TORCH_TRACE).
+    inside = {key[0]: value[0] for (setting, key), value in state.items() if setting.setter is torch.set_autocast_dtype}
+    around = [{"device_type": kind} if inside.get(kind, dtype) == dtype else {"device_type": kind, "dtype": dtype}
+              for kind in ("cpu", "cuda") if torch.is_autocast_enabled(kind)
+              for dtype in [torch.get_autocast_dtype(kind)]]
     return config.patch(backward_pass_autocast=around or "off")  # type: ignore[no-any-return]

@@ -124,7 +124,7 @@ def check_values(graph: fx.Graph, inputs: Sequence[Any]) -> None:
     if any(isinstance(value, torch.Tensor) and type(value) is not FakeTensor for value in inputs):
         raise Whole("an input is a tensor subclass")
     if any(node.meta.get("unbacked_bindings") for node in graph.nodes):
-        raise Whole("it has numbers that only the graph knows")
+        raise Whole("it has unbacked symbols")
 
 
 def steps_between(flow: Flow, cuts: list[int]) -> list[Piece | fx.Node]:
