@@ -112,8 +112,9 @@ def capture(site: CallSite, bound: tuple[Any, ...],
         try:
             return finish(site, done, bound, started)
         except Break as stop:
-            stop.__traceback__ = None  # its frames hold objects of the program
-            return stopped(site, done, stop, bound)
+            late = stop
+        late.__traceback__ = None  # its frames hold objects of the program
+        return stopped(site, done, late, bound)
     except (Unsupported, DeclarationError):
         raise
     except InternalError as error:
@@ -123,17 +124,16 @@ def capture(site: CallSite, bound: tuple[Any, ...],
         raise  # of a capture inside this one
     except WorldChanged as changed:
         rejected = (*rejected, changed)
-        if len(rejected) < ATTEMPTS:
-            return capture(site, bound, rejected)
-        if len(set(map(str, rejected))) == 1 or all(each.value is changed.value for each in rejected):
-            internal_failure(site, InternalError(f"the guards reject the call they came from: {changed}"))
-        else:
-            report_change(site, changed)
-        return None
+        if len(rejected) >= ATTEMPTS:
+            if len(set(map(str, rejected))) == 1 or all(each.value is changed.value for each in rejected):
+                internal_failure(site, InternalError(f"the guards reject the call they came from: {changed}"))
+            else:
+                report_change(site, changed)
+            return None
     except BackendError as error:
         if done is None or not relax_capture(site, done) and not run_uncompiled(site, error):
             raise
-        return capture(site, bound)
+        rejected = ()
     except RecursionError:
         deep = Break("SB011", "values nested deeper than the recursion limit")
         if site.settings.fullgraph:
@@ -148,6 +148,8 @@ def capture(site: CallSite, bound: tuple[Any, ...],
     finally:
         if done is not None:
             done.release()
+    # Behind the handlers: what the next trace raises natively would get their exception as its context.
+    return capture(site, bound, rejected)
 
 
 def finish(site: CallSite, done: Trace, bound: tuple[Any, ...], started: float, values: list[Any] | None = None,
@@ -350,6 +352,7 @@ def stopped(site: CallSite, done: Trace, stop: Break, bound: tuple[Any, ...]) ->
     needed = any(replaces(scope.namespace, scope.overlay) for scope in done.vm.heap.scopes.values())
     step = None if stop.stop.whole_call or needed else plan_stop(
         done.vm, done.frame, stop.stop.leave, stop.stop.outermost)
+    failed: Break | None = None
     if step is not None:
         try:
             if rewind(done, stop, step):
@@ -361,12 +364,14 @@ def stopped(site: CallSite, done: Trace, stop: Break, bound: tuple[Any, ...]) ->
             finally:
                 again.release()
         except Break as other:
-            if capture_without(site, other):
-                return capture(site, bound)
-            other.__traceback__ = None
-            if other.line is None:
-                other.filename, other.line, other.stack = stop.filename, stop.line, stop.stack
-            stop = other
+            failed = other
+    if failed is not None:
+        if capture_without(site, failed):
+            return capture(site, bound)
+        failed.__traceback__ = None
+        if failed.line is None:
+            failed.filename, failed.line, failed.stack = stop.filename, stop.line, stop.stack
+        stop = failed
     return install_eager(site, done, bound, stop)
 
 

@@ -149,8 +149,10 @@ def plan_stop(vm: VM, innermost: Frame | None, leave: str = "", outermost: bool 
     """The step to stop at: the innermost instruction all of whose callers can be resumed.
 
     Frames of the file `leave` are not stopped in: what they call asks who has called them; with `outermost`, none but
-    the first is.
+    the first is. None where the exception that a resumed stack begins with is still being raised.
     """
+    if not vm.steps:
+        return None
     frames = chain(vm, innermost)
     if outermost:
         del frames[1:]

@@ -94,6 +94,7 @@ def _close_dropped(vm: VM, body: Suspended) -> None:
             def stop() -> None:
                 assert vm.pending is not None
                 vm.frame = frame
+                vm.steps -= 1  # this thunk is no instruction to stop at
                 raise vm.pending
 
             vm.frame = Thunk(stop)
