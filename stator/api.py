@@ -24,7 +24,7 @@ from stator.capture.compiled_module import CompiledModule
 from stator.capture.miss import load_shape_profile, shape_profile
 from stator.errors import OptionTypeError, OptionValueError, describe_callable
 from stator.host.printing import print
-from stator.library.torch.compiled_functions import makes_compiled
+from stator.library.torch.compiler_functions import makes_compiled
 from stator.report import set_logs
 from stator.report.explanation import Explanation
 from stator.settings import marks

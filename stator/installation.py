@@ -23,7 +23,7 @@ from stator.backends.registry import find_backend, refuse_tuning
 from stator.capture import miss
 from stator.capture.compiled_module import pose_as_torchs
 from stator.errors import OptionValueError, Unsupported
-from stator.library.torch.compiled_functions import makes_compiled
+from stator.library.torch.compiler_functions import makes_compiled
 from stator.settings.options import split_options
 from stator.settings.process_config import config
 from stator.settings.stance import set_stance as stance_of

@@ -31,8 +31,8 @@ from stator.backends.size_marks import without_size_marks
 from stator.backends.static_inputs import mark_static_inputs
 from stator.backends.write_counts import with_write_counts, write_counts
 from stator.errors import BackendError, describe_callable
-from stator.graph.analysis.dropped_errors import keep_checks
-from stator.graph.autograd.autograd_boundaries import has_seams, must_be_cut
+from stator.graph.analysis.autograd_boundaries import has_seams, must_be_cut
+from stator.graph.analysis.may_fail import keep_checks
 from stator.graph.fx.graph_modules import write_code
 from stator.host.suspended_patches import restored
 from stator.settings.options import Settings

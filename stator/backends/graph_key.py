@@ -20,7 +20,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from stator.backends.static_inputs import is_member_of_module
 from stator.graph.analysis.may_fail import CAUGHT
 from stator.graph.analysis.mutation import storage_of
-from stator.graph.fx.straight_line import AT
+from stator.graph.fx.graph_modules import AT
 from stator.shapes.symbolic_values import SYMBOLIC
 
 Key = Hashable

@@ -23,8 +23,8 @@ from torch._higher_order_ops.cond import cond_op
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx.node import map_arg
 
+from stator.graph.analysis.autograd_boundaries import is_seam
 from stator.graph.analysis.mutation import storage_of, written_storages
-from stator.graph.autograd.autograd_boundaries import is_seam
 from stator.graph.state.torch_state import GRAD_MODE, SETTINGS
 
 Compile = Callable[[fx.GraphModule, list[Any], bool], Callable[..., Any]]

@@ -15,7 +15,7 @@ from typing import Any
 
 from stator.cache.sharing import Shareable
 from stator.capture.trace import root_frame
-from stator.graph.analysis.overlapping_writes import Overlaps
+from stator.graph.analysis.shared_memory import Overlaps
 from stator.guards.guard import Guard
 from stator.guards.lower import Program
 from stator.interp.effects_order import keep_order

@@ -34,23 +34,23 @@ from stator.emit.residual.static_addresses import mark_static_addresses
 from stator.emit.resume.advance import Advance
 from stator.emit.resume.inherited_facts import pass_on
 from stator.errors import BackendError, DeclarationError, InternalError, Unsupported
-from stator.graph.analysis.may_fail import all_inputs, fails_where_it_is_caught
-from stator.graph.analysis.mutation import changes_views, storage_of
-from stator.graph.analysis.overlapping_writes import overlapping_inputs
-from stator.graph.analysis.shared_memory import (
-    is_view,
-    overlap_across_storages,
-    refuses_writes,
-    sharing_candidates,
-    storage_partition,
-)
-from stator.graph.autograd.autograd_histories import (
+from stator.graph.analysis.autograd_boundaries import (
     needs_old_values,
     output_nodes,
     saves_written_tensors,
     separate_histories,
     wants_grad,
     with_history,
+)
+from stator.graph.analysis.may_fail import all_inputs, fails_where_it_is_caught
+from stator.graph.analysis.mutation import changes_views, storage_of
+from stator.graph.analysis.shared_memory import (
+    is_view,
+    overlap_across_storages,
+    overlapping_inputs,
+    refuses_writes,
+    sharing_candidates,
+    storage_partition,
 )
 from stator.graph.state.suspended_modes import put_back, unasked
 from stator.guards.guard import MISSING, Guard, Kind
@@ -67,7 +67,7 @@ from stator.interp.noted_effects import PolicySet
 from stator.interp.suspend import plan_stop, suspend
 from stator.interp.tensors.data_assignments import ASSIGNED
 from stator.interp.torch_function_protocol import guard_names, guard_slots
-from stator.library.torch.compiler_queries import BACKWARD
+from stator.library.torch.compiler_functions import BACKWARD
 from stator.settings import marks
 from stator.settings.options import Settings
 from stator.shapes.symbol_guards import require_declared, shape_guards

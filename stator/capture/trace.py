@@ -41,9 +41,8 @@ from stator.interp.state.mechanisms import undo
 from stator.interp.suspend import boxed_argument
 from stator.interp.torch_function_protocol import refuse_patched_call
 from stator.interp.vm import VM
-from stator.library.python import decimals, object_functions, warning_filters
-from stator.library.torch import compiler_queries, saved_tensor_hooks
-from stator.library.torch.derivatives import forward_mode
+from stator.library.python import contexts, object_functions, warning_filters
+from stator.library.torch import autograd_hooks, compiler_functions, gradients
 from stator.shapes.environment import TraceEnvironment, unknown
 from stator.shapes.located_list import LocatedList
 from stator.source import WORLD, CallOf, Global, Local, Pinned
@@ -190,7 +189,7 @@ def trace_once(begin: Begin, stop_step: int, stop: Break | None, exact: bool) ->
     with put_back():
         state, around = global_state(), function_modes_around()
         hooks_around = _core.saved_hooks_of_program()
-    compiler_queries.ignore_peer_bookkeeping()
+    compiler_functions.ignore_peer_bookkeeping()
     fake_mode = new_fake_mode()
     recorder = Recorder(fake_mode)
     recorder.propagation.enabled = not exact
@@ -222,31 +221,31 @@ def trace_once(begin: Begin, stop_step: int, stop: Break | None, exact: bool) ->
         refuse_active_modes()
         if stop is not None:
             vm.stop_step, vm.progress.stop = stop_step, stop
-        with fake_mode, torch._C._EnableTorchFunction(), recorder.mode, decimals.own_context(vm):
+        with fake_mode, torch._C._EnableTorchFunction(), recorder.mode, contexts.own_context(vm):
             vm.frame = Thunk(nothing)  # code of the program's that runs before there is a frame (a key's __hash__)
             root, innermost, thrown = begin(vm)
             vm.frame = innermost or root
             warning_filters.watch_warnings(vm)
             vm.frame = None
             enter_modes(vm, around)
-            saved_tensor_hooks.HooksAround(vm, hooks_around)
+            autograd_hooks.HooksAround(vm, hooks_around)
             try:
                 result.value = vm.run(root, innermost, thrown)
                 function_modes.require_balance(vm)
-                forward_mode.require_left(vm)
-                saved_tensor_hooks.require_popped(vm)
+                gradients.require_left(vm)
+                autograd_hooks.require_popped(vm)
                 warning_filters.require_ended(vm)
             except Bug as bug:
                 raise bug.error from None
             except (Exception, SystemExit, GeneratorExit) as error:
-                saved_tensor_hooks.require_popped(vm)
+                autograd_hooks.require_popped(vm)
                 warning_filters.require_ended(vm)
                 result.error = error
             except Break as reason:
                 turn_off_inside(vm, reason)
                 raise
             finally:
-                saved_tensor_hooks.leave_hooks(vm)
+                autograd_hooks.leave_hooks(vm)
                 recorder.region.function_modes = []  # what follows is no operation of the program's
                 # inside the modes: leaving inference mode brings back the dispatch keys of its start
                 vm.torch_state.close()

@@ -21,7 +21,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.breaks import Break
 from stator.graph.analysis.shared_memory import awaits_history
-from stator.graph.metadata.tensor_classes import (
+from stator.graph.metadata.input_layouts import (
     PLAIN_CLASSES,
     acts_above_dispatch,
     acts_as_parameter,

@@ -21,7 +21,7 @@ from stator.code.instruction import Instruction
 from stator.code.opcodes import ALL_OPNAMES
 from stator.errors import UserFrame
 from stator.graph.analysis.may_fail import ANY, CLEANUP, HANDLED
-from stator.graph.fx.straight_line import AT
+from stator.graph.fx.graph_modules import AT
 from stator.graph.record.recorder import Recorder
 from stator.graph.state.torch_state import TorchState
 from stator.heap.heap import Heap

@@ -15,7 +15,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.breaks import Break
-from stator.graph.autograd.autograd_boundaries import new_parameter
+from stator.graph.analysis.autograd_boundaries import new_parameter
 from stator.heap.blank_instances import CONSTANT_TYPES, IDENTITY_TYPES
 from stator.host.suspended_patches import (
     ABSENT,

@@ -17,13 +17,7 @@ import operator
 
 import torch
 
-from stator.native import (  # noqa: F401  (declare the rows)
-    rows_algorithms,
-    rows_builtins,
-    rows_containers,
-    rows_scalars,
-    rows_torch,
-)
+from stator.native import rows_builtins, rows_library, rows_packages  # noqa: F401  (declare the rows)
 from stator.native.rows_declare import also
 
 

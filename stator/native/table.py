@@ -15,20 +15,7 @@ import types
 from typing import Any
 
 from stator.host.value_kinds import is_a
-from stator.native import (  # each declares its rows when it is imported
-    rows_algorithms,
-    rows_arguments,  # noqa: F401
-    rows_builtins,
-    rows_containers,
-    rows_interpreter,
-    rows_numpy,
-    rows_optree,
-    rows_scalars,
-    rows_system,
-    rows_text,
-    rows_torch,
-    rows_values,
-)
+from stator.native import rows_arguments, rows_packages, rows_system  # noqa: F401  (declare the rows)
 from stator.native.rows_declare import (
     INSTANCE_METHOD,
     NAMES,
@@ -43,10 +30,7 @@ from stator.native.rows_declare import (
     owner_name,
 )
 
-__all__ = ["NO_RECEIVER", "SECTIONS", "NativeClass", "Row", "lookup", "name_of", "receiver_split", "unlisted"]
-
-SECTIONS = (rows_algorithms, rows_builtins, rows_containers, rows_interpreter, rows_numpy, rows_scalars,
-            rows_system, rows_text, rows_torch, rows_values)
+__all__ = ["NO_RECEIVER", "NativeClass", "Row", "lookup", "name_of", "receiver_split", "unlisted"]
 
 
 class _NoReceiver:
@@ -70,7 +54,7 @@ def lookup(callable_: object) -> Row | None:
     if row is not None:
         return row
     row = ROWS.get(id(receiver_split(callable_)[0]))
-    return lookup(callable_) if row is None and rows_optree.declare_once() else row
+    return lookup(callable_) if row is None and rows_packages.declare_once() else row
 
 
 def receiver_split(callable_: Any) -> tuple[Any, Any]:

@@ -52,7 +52,7 @@ _METADATA = frozenset(
     _is_zerotensor
     """.split()
 )
-# Functions of torch's C namespaces that compute no tensor from tensors: types and settings (see rows_torch), and
+# Functions of torch's C namespaces that compute no tensor from tensors: types and settings (see rows_packages), and
 # memory that another library owns.
 _FUNCTION_NOT_LEAF = frozenset(
     """

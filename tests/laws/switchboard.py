@@ -18,7 +18,7 @@ from stator.emit.rebuild import small_objects
 from stator.emit.rebuild.local_owners import Owners
 from stator.emit.residual import failing_calls, residual
 from stator.graph.analysis.mutation import Observation
-from stator.graph.fx import straight_line
+from stator.graph.fx import graph_modules
 from stator.graph.record import recorder
 from stator.guards.guard import Kind
 from stator.guards.guard_set import GuardSet
@@ -42,8 +42,7 @@ from stator.interp.objects import assignment
 from stator.interp.opcodes import exception_opcodes
 from stator.interp.tensors import grad_flags, tensor_copies
 from stator.interp.vm import VM
-from stator.library.python import caches, decimals, random_numbers, weak_references
-from stator.library.python.state import abstract_classes
+from stator.library.python import caches, contexts, random_numbers, types_and_classes, weak_references
 
 
 @dataclass(frozen=True)
@@ -83,7 +82,7 @@ def without_denial(patch: Any) -> None:
 
 
 def without_originals(patch: Any) -> None:
-    patch.setattr(straight_line, "method_of_node", nothing)
+    patch.setattr(graph_modules, "method_of_node", nothing)
     patch.setattr(residual, "fix_targets", nothing)
 
 
@@ -191,16 +190,16 @@ SWITCHES = [
     Switch("groups from outside", without(outside_iterators, "refuse_unsettled"), ("group_that_is_invalid_once_its_groupby_moves",)),
     Switch("`__iter__` gives an iterator", without(IteratorOf, "returned", lambda self, vm, frame, value: vm.give(value, self.cont)),
            ("class_that_becomes_an_iterator",)),
-    Switch("bases of objects", without(abstract_classes, "bases_of"), ("bases_of_an_object",)),
+    Switch("bases of objects", without(types_and_classes, "bases_of"), ("bases_of_an_object",)),
     Switch("registrations decide patterns", without(exception_opcodes, "collection_flags", lambda cls: 0),
            ("class_registered_as_a_sequence",)),
     Switch("setters that are other methods", without(assignment, "call_special", lambda vm, method, obj, args, cont:
                                                      assignment.store_generic(vm, obj, *args, cont)),
            ("setattr_that_is_setitem_outside",)),
     Switch("default deny", without_denial, ("clock", "random_module")),
-    Switch("decimals on a context of their own", without(decimals, "own_context", no_context),
+    Switch("decimals on a context of their own", without(contexts, "own_context", no_context),
            ("decimals_under_a_context",)),
-    Switch("settings of decimals", without(decimals, "guard_decimal_settings"), ("decimals_under_a_context",)),
+    Switch("settings of decimals", without(contexts, "guard_decimal_settings"), ("decimals_under_a_context",)),
     Switch("flags of decimals", without(write_back, "raised_flags", lambda vm: ()), ("decimals_under_a_context",)),
     Switch("calls of a cache made again", forgetting(lambda vm: vm.effects.noted.clear()), ("lru_cache_hit",)),
     Switch("a cache is looked into", without(caches, "kept_result", lambda wrapper, key: caches.ABSENT),
@@ -260,7 +259,7 @@ SWITCHES = [
     Switch("a trace lets go of objects", without(Trace, "release"), ("finalizer_of_an_outside_object",)),
     Switch("finalizers break", without(Heap, "_refuse_finalizer", Heap._adopt_opaque), ("finalizer_of_an_outside_object",)),
     Switch("special methods of tensors are guarded", without(stages, "guard_slots"), ("length_of_tensors_patched",)),
-    Switch("graphs call methods by object", without(straight_line, "method_of_node"),
+    Switch("graphs call methods by object", without(graph_modules, "method_of_node"),
            ("original_called_past_a_later_patch",)),
     Switch("graphs call originals behind patches", without_originals, ("original_called_in_its_patch",)),
     Switch("patches are taken off", without(miss, "find_patches", list),

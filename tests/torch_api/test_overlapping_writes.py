@@ -9,7 +9,7 @@ import torch
 
 import stator
 from stator import events
-from stator.graph.analysis import overlapping_writes
+from stator.graph.analysis import shared_memory
 from tests.comparison import Programs
 from tests.torch_api.overlapping import INPUTS, apart, outcome
 
@@ -263,16 +263,16 @@ def test_layouts(size: Any, stride: Any, offset: int) -> None:
     places = torch.arange(40)
     one = places.as_strided(size, stride, offset)
     own = one.flatten().tolist()
-    assert overlapping_writes.overlaps_itself(one) >= (len(set(own)) != len(own))
+    assert shared_memory.overlaps_itself(one) >= (len(set(own)) != len(own))
     for other_size, other_stride, other_offset in LAYOUTS:
         other = places.as_strided(other_size, other_stride, other_offset)
-        assert overlapping_writes.may_overlap(one, other) >= (not set(own).isdisjoint(other.flatten().tolist()))
+        assert shared_memory.may_overlap(one, other) >= (not set(own).isdisjoint(other.flatten().tolist()))
 
 
 SWITCHES = [
-    ("stator.graph.analysis.overlapping_writes.overlaps_itself", lambda tensor: False, "an_expanded_tensor"),
-    ("stator.graph.analysis.overlapping_writes.may_overlap", lambda a, b: False, "one_tensor_twice_in_a_list"),
-    ("stator.graph.analysis.overlapping_writes.is_pointwise", lambda target: True, "elements_of_itself"),
+    ("stator.graph.analysis.shared_memory.overlaps_itself", lambda tensor: False, "an_expanded_tensor"),
+    ("stator.graph.analysis.shared_memory.may_overlap", lambda a, b: False, "one_tensor_twice_in_a_list"),
+    ("stator.graph.analysis.shared_memory.is_pointwise", lambda target: True, "elements_of_itself"),
     ("stator.capture.stages.overlapping_inputs", lambda inputs, written: False, "a_view_of_the_other_input"),
     ("stator.capture.stages.refuses_writes", lambda tensor: True, "the_second_input_first"),
     ("stator.backends.compilation.take_views_out", lambda gm, grad: (gm, lambda compiled: compiled),

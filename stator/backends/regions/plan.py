@@ -23,7 +23,7 @@ from stator.backends.regions.flow import Flow, Whole
 from stator.backends.regions.gradients import moved_gradient
 from stator.backends.regions.periods import find_runs
 from stator.backends.regions.probes import Probes
-from stator.graph.autograd.autograd_boundaries import has_seams
+from stator.graph.analysis.autograd_boundaries import has_seams
 from stator.settings.options import Settings
 
 # A graph that has less to save is compiled whole.

@@ -15,7 +15,7 @@ from torch import fx
 
 from stator.backends.regions.extraction import Piece
 from stator.backends.regions.flow import Flow
-from stator.graph.fx.straight_line import Source, last_uses
+from stator.graph.fx.graph_modules import Source, last_uses
 
 FILENAME = "<stator regions>"
 

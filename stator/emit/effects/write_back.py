@@ -34,8 +34,8 @@ from stator.heap.tracker import ShadowKind, VariableTracker
 from stator.host.value_kinds import is_a
 from stator.interp.state.class_state import ClassState
 from stator.interp.state.library_state import ContextState, RandomState
-from stator.library.python.decimals import raise_flags, raised_flags
-from stator.library.python.state.known_random_streams import set_state, state_of
+from stator.library.python.contexts import raise_flags, raised_flags
+from stator.library.python.random_numbers import set_state, state_of
 from stator.library.python.weak_references import refuse_untold_deaths
 from stator.source import CallOf, Pinned
 

@@ -40,7 +40,7 @@ from stator.host.value_kinds import is_a, module_of
 from stator.interp.outside_objects import is_outside
 from stator.interp.tensors.tensor_copies import copied_by_memo
 from stator.interp.vm import VM
-from stator.library.python.state.known_random_streams import remade_stream, state_of
+from stator.library.python.random_numbers import remade_stream, state_of
 from stator.shapes.symbolic_values import SYMBOLIC, UNREAD, DeferredText
 from stator.shapes.varying_values import HELD_TYPES
 from stator.source import Drawn, Source

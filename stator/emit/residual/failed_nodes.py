@@ -16,7 +16,7 @@ from typing import Any
 
 from torch import fx
 
-from stator.graph.fx.straight_line import FILENAME, STANDING, stands
+from stator.graph.fx.graph_modules import FILENAME, STANDING, stands
 from stator.interp.tracebacks import Place, with_place
 
 Standing = tuple[str, int | None]  # the stack trace of a node; the offset of the innermost instruction, where known

@@ -32,12 +32,12 @@ from stator.emit.residual.graph_inputs import handed_over, is_reshaped
 from stator.emit.residual.input_copies import write_copies
 from stator.emit.source_writer import Writer
 from stator.errors import BackendError
-from stator.graph.analysis.dropped_errors import errors_to_meet
+from stator.graph.analysis.may_fail import errors_to_meet
 from stator.graph.fx.graph_modules import make_captured
-from stator.graph.fx.original_calls import fix_targets
+from stator.graph.fx.naming import fix_targets
 from stator.graph.record.recorder import Recorder
-from stator.graph.state.idle_settings import drop_idle_settings, only_settings
-from stator.graph.values.hidden_constants import hide_constants
+from stator.graph.state.torch_state import drop_idle_settings, only_settings
+from stator.graph.values.known_values import hide_constants
 from stator.heap.tracker import ShadowKind
 from stator.interp.suspend import KeptAlive
 from stator.interp.tensors.data_assignments import settle as settle_data

@@ -3,9 +3,9 @@
 In: a torch callable with its fake arguments; later, the node it became.  Out: the arguments it writes to.
 
 Schemas of operators answer first (`Tensor(a!)`, `mutates_args`, out=).  A callable without a schema (a Python function,
-`x[i] = v`, a function put into the graph whole) is observed while it runs on fakes: version counters of the arguments
-tell, and a dispatch mode where there is no counter (inference tensors) or nothing is known of the code (functions of
-the user).  The recorder puts the answer on the node (`WRITTEN`); every later pass reads it there.
+`x[i] = v`, a function put into the graph whole) is observed while it runs on fakes: by version counters of the
+arguments, and by a dispatch mode where there is no counter (inference tensors) or the code is the user's.  The recorder
+stores the answer on the node (`WRITTEN`); every later pass reads it there.
 """
 
 from __future__ import annotations
@@ -16,13 +16,38 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import fx
 from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx.node import map_arg
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from stator.graph.analysis.running_statistics import COUNTED, STATISTICS, statistics_given, updates_statistics
+# ---------------------------------------------------------------------- running statistics
+
+
+_FLAGS = ("training", "use_input_stats", "updates")
+_PARTS = ("running_mean", "running_var")
+_NORMALISATIONS: tuple[tuple[Any, tuple[str, ...], bool], ...] = (  # its parameters, whether it updates unless told
+    (F.batch_norm, ("input", "running_mean", "running_var", "weight", "bias", "training"), False),
+    (F.instance_norm, ("input", "running_mean", "running_var", "weight", "bias", "use_input_stats"), True),
+)
+COUNTED = frozenset({id(F.instance_norm), id(torch.instance_norm)})  # version counters show these updates
+STATISTICS = {id(function): (names, updates) for function, names, updates in _NORMALISATIONS}
+
+
+def updates_statistics(schema: Any) -> bool:
+    """Whether an operator may update statistics that its schema does not mark as written."""
+    names = [argument.name for argument in schema.arguments if argument.alias_info is None]
+    return schema.name.startswith("aten::") and _PARTS[0] in names and not any(
+        part in schema.name for part in ("backward", "functional", "no_training", "no_update"))
+
+
+def statistics_given(given: dict[str, Any], updates: bool) -> list[Any]:
+    """The running mean and variance among named arguments, where the call updates them."""
+    flag = next((given[name] for name in _FLAGS if name in given), updates)
+    return [given[name] for name in _PARTS if given.get(name) is not None] if flag is not False else []
+
 
 WRITTEN = "written"  # in a node's metadata: places of the arguments it writes to, among all nodes that it is given
 UNREPEATABLE = "unrepeatable"  # in a node's metadata: running it a second time could be seen

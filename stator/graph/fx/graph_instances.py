@@ -21,7 +21,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.graph.analysis.may_fail import CAUGHT
 from stator.graph.analysis.mutation import UNREPEATABLE, WRITTEN
-from stator.graph.fx.straight_line import AT
+from stator.graph.fx.graph_modules import AT
 from stator.guards.shape_check import Operand, Property
 from stator.shapes.symbolic_values import SYMBOLIC
 from stator.source import Source

@@ -1,7 +1,8 @@
-"""How a torch callable is spelled in an FX graph.   Tensor.view -> call_method "view"; x[0] -> operator.getitem"""
+"""Spelling of callables and records in an FX graph.   Tensor.view -> call_method "view"; x[0] -> operator.getitem"""
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import keyword
 import operator
@@ -11,8 +12,17 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch import fx
 
-from stator.host.suspended_patches import is_tensor_member, is_tensor_value
+from stator.host.suspended_patches import (
+    CLASSES,
+    NOW,
+    TENSOR_CLASSES,
+    is_tensor_member,
+    is_tensor_value,
+    original,
+    own_entry,
+)
 
 _SLOTS: dict[str, Any] = {
     "__getitem__": operator.getitem, "__setitem__": operator.setitem, "__delitem__": operator.delitem,
@@ -98,3 +108,89 @@ def _spelled(value: Any) -> Any:
     if type(value) is _TENSOR_TYPE:
         return f"{value.__module__}.{value.__name__}"
     return _DTYPE_OF.get(value, value) if type(value) is type else value
+
+
+# ---------------------------------------------------------------------- frozen dataclasses
+
+
+def field_names(cls: type) -> tuple[str, ...] | None:
+    """The fields of a frozen dataclass that is made of them and nothing else; None for any other class."""
+    if type(cls) is not type:
+        return None
+    parameters: Any = cls.__dict__.get("__dataclass_params__")
+    made_by: Any = cls.__dict__.get("__init__")
+    if parameters is None or not parameters.frozen or type(made_by) is not types.FunctionType:
+        return None
+    if made_by.__code__.co_filename != "<string>" or cls.__new__ is not object.__new__ \
+            or hasattr(cls, "__post_init__"):
+        return None
+    fields = dataclasses.fields(cls)
+    return tuple(field.name for field in fields) if all(field.init for field in fields) else None
+
+
+def record_arguments(value: object, names: tuple[str, ...]) -> dict[str, Any]:
+    return {name: object.__getattribute__(value, name) for name in names}
+
+
+# ---------------------------------------------------------------------- torch's own functions behind patched names
+
+
+_METHODS = (types.FunctionType, types.MethodDescriptorType, types.WrapperDescriptorType)
+
+
+class Original:
+    """Torch's own function behind a patched name, for a graph: nothing in it is found by that name."""
+
+    __module__ = __name__
+
+    def __init__(self, function: Callable[..., Any], name: str) -> None:
+        self.function = function
+        self.__name__ = self.__qualname__ = name
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.function(*args, **kwargs)
+
+    def __deepcopy__(self, memo: object) -> Original:
+        return self
+
+
+def method_of_node(node: fx.Node) -> Any:
+    """Torch's own method that a node calls by name; None where it may be another class's."""
+    receiver = node.args[0]
+    if isinstance(receiver, fx.Node) and isinstance(receiver.meta.get("example_value"), torch.Tensor):
+        found = original(str(node.target))
+        return found if type(found) in _METHODS else None
+    return None
+
+
+def fix_targets(graph: fx.Graph) -> None:
+    """Spell the operations of a graph so that patched names are not looked up when it runs."""
+    if not NOW.patches:
+        return
+    methods = {name for owner, name, _ in NOW.patches if owner in TENSOR_CLASSES}
+    functions = {id(function): function for owner, name, _ in NOW.patches if owner not in CLASSES
+                 and callable(function := own_entry(owner, name))}
+    for node in graph.nodes:
+        if node.op == "call_method" and node.target in methods:
+            function = original(node.target)
+            node.op, node.target = "call_function", Original(function, node.target)
+        elif node.op == "call_function" and id(node.target) in functions:
+            node.target = Original(node.target, node.target.__name__)
+        elif node.op == "call_function" and node.target is getattr and node.args[1] in methods:
+            getter = original(node.args[1]).__get__
+            node.target, node.args = Original(getter, node.args[1]), node.args[:1]
+        elif node.op == "call_function" and getattr(node.target, "__module__", "") == "_operator":
+            _fix_operator(node, methods)
+
+
+def _fix_operator(node: fx.Node, methods: set[str]) -> None:
+    stem = node.target.__name__.strip("_")  # type: ignore[union-attr]
+    names = (f"__{stem}__", f"__r{stem}__")
+    if not methods.intersection(names) or not any(
+            isinstance(each.meta.get("example_value"), torch.Tensor) for each in node.all_input_nodes):
+        return
+    first = node.args[0]
+    if isinstance(first, fx.Node) and isinstance(first.meta.get("example_value"), torch.Tensor):
+        node.target = Original(original(names[0]), names[0])
+    else:
+        node.target, node.args = Original(original(names[1]), names[1]), node.args[::-1]

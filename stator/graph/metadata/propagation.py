@@ -15,10 +15,40 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorConfig, FakeTensorMode
 
-from stator.graph.metadata.fakes import Fakes
 from stator.graph.metadata.layout_rules import foresee
+
+
+class Fakes:
+    """The fakes of one trace."""
+
+    __slots__ = ("fake_mode", "_states")
+
+    def __init__(self, fake_mode: FakeTensorMode) -> None:
+        self.fake_mode = fake_mode
+        self._states: dict[torch.device, tuple[torch.device, dict[str, Any]]] = {}
+
+    def make(self, size: object, stride: object, dtype: torch.dtype, device: torch.device,
+             requires_grad: bool) -> FakeTensor:
+        """A dense leaf; dispatch to modes and torch functions must be off."""
+        elem = torch.empty_strided(size, stride, dtype=dtype, device="meta", requires_grad=requires_grad)
+        known = self._states.get(device)
+        if known is None:
+            fake = FakeTensor(self.fake_mode, elem, device)
+            if not FakeTensorConfig.debug:
+                self._states[device] = fake.fake_device, dict(fake.__dict__)
+            return fake
+        exact, state = known
+        fake = torch.Tensor._make_subclass(  # type: ignore[call-arg]
+            FakeTensor, elem, requires_grad, dispatch_device=True, device_for_backend_keys=exact)
+        if self.fake_mode._allow_unsafe_data_ptr_access:
+            torch._C._set_warn_deprecated_on_mutable_data_ptr(fake)
+        else:
+            torch._C._set_throw_on_mutable_data_ptr(fake)
+        fake.__dict__ = state.copy()
+        return fake
+
 
 _SCALARS = frozenset({int, float, bool, str, complex, type(None), type(...), torch.dtype, torch.device, torch.layout,
                       torch.memory_format})

@@ -22,16 +22,16 @@ from torch.nn.parameter import is_lazy
 from stator.breaks import Break
 from stator.graph.fx.naming import input_name
 from stator.graph.fx.new_nodes import first_operation, new_input
-from stator.graph.metadata.plain_inputs import PlainInputs
-from stator.graph.metadata.propagation import Propagation
-from stator.graph.metadata.tensor_classes import (
+from stator.graph.metadata.input_layouts import (
     PLAIN_CLASSES,
+    PlainInputs,
     acts_above_dispatch,
     acts_as_parameter,
     acts_as_wrapper,
 )
+from stator.graph.metadata.propagation import Propagation
 from stator.graph.record.recorder_state import BackendTraits, GraphScope, TraceServices
-from stator.graph.subclasses.wrapper_subclasses import Wrappers
+from stator.graph.record.wrapper_subclasses import Wrappers
 from stator.guards.guard import TensorMeta, tensor_meta
 from stator.guards.shape_check import Operand, Property
 from stator.shapes.named_dimensions import Dim

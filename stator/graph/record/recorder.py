@@ -40,21 +40,25 @@ from stator.graph.analysis.mutation import (
     note_writes,
     versions_of,
 )
-from stator.graph.fx.frozen_records import field_names, record_arguments
-from stator.graph.fx.naming import spell, spelled_types
+from stator.graph.analysis.shared_memory import Uncertain
+from stator.graph.fx.naming import field_names, record_arguments, spell, spelled_types
 from stator.graph.fx.new_nodes import new_node
-from stator.graph.metadata.entry_layouts import EntryLayouts
-from stator.graph.metadata.recurrent_layouts import results_of_layer
-from stator.graph.record.decomposed_operations import decomposed
-from stator.graph.record.error_texts import inputs_behind, raised_by_eager
+from stator.graph.metadata.input_layouts import EntryLayouts
+from stator.graph.metadata.layout_rules import results_of_layer
 from stator.graph.record.input_recorder import InputRecorder
-from stator.graph.record.output_arguments import check_outputs
-from stator.graph.record.recorder_state import Region, WriteLog
-from stator.graph.record.recording_mode import RecordingMode
-from stator.graph.record.refused_operations import ATOMS, refuse_misread, refuse_real_tensors
+from stator.graph.record.recorder_state import RecordingMode, Region, WriteLog
+from stator.graph.record.refused_operations import (
+    ATOMS,
+    check_outputs,
+    decomposed,
+    inputs_behind,
+    raised_by_eager,
+    refuse_misread,
+    refuse_real_tensors,
+)
+from stator.graph.record.wrapper_subclasses import Wrappers
 from stator.graph.state.quiet_logging import keep_quiet, muted
 from stator.graph.state.torch_state import TorchState
-from stator.graph.subclasses.wrapper_subclasses import Wrappers
 from stator.graph.values.input_items import InputItems
 from stator.graph.values.known_values import (
     KnownValues,
@@ -63,7 +67,6 @@ from stator.graph.values.known_values import (
     index_as_read,
     map_scalars,
 )
-from stator.graph.values.uncertain_tensors import Uncertain
 from stator.host.value_kinds import is_a
 from stator.shapes.environment import UNKNOWN, TraceEnvironment
 from stator.shapes.symbolic_values import SYMBOLIC, data_dependent, has_unbacked

@@ -11,9 +11,12 @@ from typing import Any
 import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor
+from torch.overrides import TorchFunctionMode
 
+from stator import _hook
 from stator.breaks import Break
-from stator.graph.analysis.overlapping_writes import Overlaps
+from stator.graph.analysis.shared_memory import Overlaps
+from stator.graph.services import Recorder
 from stator.graph.state.quiet_logging import muted
 from stator.source import Source
 from stator.strategy import Strategy
@@ -122,3 +125,34 @@ def _size_of(storage: torch.UntypedStorage) -> object:
     size: object = storage.nbytes()
     node: object = getattr(size, "node", None)
     return size if node is None else getattr(node, "expr", node)
+
+
+class RecordingMode(TorchFunctionMode):
+    """Records the torch calls that C code makes (`sum(tensors)`, an operator inside a C loop)."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        super().__init__()
+        self.recorder = recorder
+
+    def __torch_function__(self, func: Any, types: object, args: Any = (), *rest: Any) -> Any:
+        recorder = self.recorder
+        if recorder.region.asking:
+            return recorder.services.ask(func, types, args, rest)
+        calls, kwargs = recorder.scope.calls, rest[0] if rest else None
+        token = _hook.pause()
+        try:
+            self.recorder.services.expose(args)
+            if kwargs:
+                self.recorder.services.expose(kwargs)
+            if recorder.classes and recorder.services.concerned(args, kwargs):
+                return recorder.services.ask(func, types, args, rest)
+            recorder.services.refuse_patched(func, args)
+            result = recorder.call(func, args, kwargs or {})
+            if recorder.region.function_modes and recorder.scope.calls != calls:
+                raise Break("SB005", "C code that uses tensors while a mode sees every operation")
+            return result
+        except Break as stop:
+            recorder.services.note_stop(stop)  # C code might swallow it
+            raise
+        finally:
+            _hook.resume(token)

@@ -1,16 +1,35 @@
-"""Refuse operations whose rule for fake tensors is missing or wrong.   torch.quantize_per_tensor(x)  ->  Break"""
+"""Operations whose rule for fake tensors is missing, wrong or worded differently.   quantize_per_tensor(x)  ->  Break
+
+In: a call of an operation on fakes.  Out: a Break where its rule gives another result than the kernel, the result of
+torch's decomposition where C++ code reads values, and the exception that eager raises where the rule refuses the call.
+"""
 
 from __future__ import annotations
 
 import keyword
-from collections.abc import Iterable
+import re
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensor
+from torch._dispatch.python import enable_python_dispatcher
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    FakeTensor,
+    FakeTensorMode,
+    unset_fake_temporarily,
+)
+from torch.utils import _pytree as pytree
 
 from stator.breaks import Break
-from stator.graph.metadata.plain_inputs import CAPSULE
+from stator.graph.analysis.mutation import output_names, storage_of, tensors_in
+from stator.graph.analysis.shared_memory import is_dense, refuses_writes
+from stator.graph.metadata.input_layouts import CAPSULE
+from stator.graph.record.input_recorder import GraphInput
+from stator.shapes.symbolic_values import SYMBOLIC, hint_of, specialise
 
 ATOMS = frozenset({int, float, complex, bool, str, type(None), type(...), torch.dtype, torch.device, torch.layout,
                    torch.memory_format, range})
@@ -52,3 +71,236 @@ def refuse_misread(name: str) -> None:
         raise Break("SB017", "packed sequences")  # their fake has the length of the batch
     if name in _STORED:
         raise Break("SB004", "how many elements a sparse tensor has")  # its fake has none
+
+
+def decomposed(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], why: str) -> Any:
+    """The result; a break where the decomposition looks at values too."""
+    try:
+        with enable_python_dispatcher():
+            return func(*args, **kwargs)
+    except DataDependentOutputException:
+        raise Break("SB003", why) from None
+
+
+# ---------------------------------------------------------------------- exceptions of eager
+
+
+_BYTES = 1 << 26  # of memory that is spent on the text of an exception
+
+
+class NoCopy(Exception):
+    """A tensor that is not made for real."""
+
+
+def raised_by_eager(func: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, object],
+                    error: Exception, class_of: Callable[[Any], type], inputs: Sequence[GraphInput]) -> Exception:
+    """The operation's own exception; a Break where the operation does not agree that it fails.
+
+    `class_of`: what the program takes a fake for, which is in the text too.  `inputs`: whose history fakes do not show.
+    """
+    with unset_fake_temporarily(), torch._C._DisablePythonDispatcher(), torch.random.fork_rng(devices=[]):
+        try:
+            raised = [_outcome(func, *pytree.tree_map(partial(_as_given, class_of, inputs, contents), (args, kwargs)))
+                      for contents in (0, 1)]
+        except NoCopy:
+            return error
+    failure = raised[0]
+    if failure is None or raised[1] is None:  # of zeros or of ones: the values decide
+        name = getattr(func, "__name__", func)
+        raise Break("SB017", f"the rule of {name} for fake tensors refuses what {name} accepts: {error}")
+    failure.__cause__ = failure.__context__ = None  # that of the rule, which eager never asked
+    failure.__suppress_context__ = False
+    fakes = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if type(leaf) is FakeTensor]
+    if any(class_of(fake) not in _KNOWN for fake in fakes):
+        _leave_unnamed(failure)
+    return failure.with_traceback(None)
+
+
+def _outcome(func: Callable[..., object], args: Sequence[object], kwargs: dict[str, object]) -> Exception | None:
+    try:
+        func(*args, **kwargs)
+    except Exception as error:
+        return error
+    return None
+
+
+_KNOWN = (torch.Tensor, torch.nn.Parameter)
+
+
+def _leave_unnamed(raised: Exception) -> None:
+    """A tensor of a class of its own, which was not asked, is named as a stand-in is (see interp/frame)."""
+    if type(raised) is TypeError and len(raised.args) == 1 and type(raised.args[0]) is str:
+        raised.args = (re.sub(r"\bTensor\b", "FakeTensor", raised.args[0]),)
+
+
+def extent_of(sizes: Sequence[int], strides: Sequence[int]) -> int:
+    """How many elements of memory a layout reaches over."""
+    return 1 + sum(stride * (size - 1) for size, stride in zip(sizes, strides, strict=True)) if all(sizes) else 0
+
+
+def real_copy(value: object, number_of: Callable[..., Any], contents: int, spare: int = 0) -> Any:
+    """A filled tensor laid out as a fake, with spare memory behind it; the number of a symbol; or the value."""
+    if type(value) in SYMBOLIC:
+        return number_of(value, "the text of an exception")
+    if not isinstance(value, torch.Tensor):
+        return value
+    if type(value) is not FakeTensor or value.layout is not torch.strided:
+        raise NoCopy
+    sizes, strides = list(map(number_of, value.shape)), list(map(number_of, value.stride()))
+    extent = extent_of(sizes, strides)
+    length, offset = number_of(value.untyped_storage().nbytes()), number_of(value.storage_offset())
+    if extent * value.element_size() > _BYTES:
+        raise NoCopy
+    count = length // value.element_size()
+    if spare:
+        return torch.full((extent + spare,), contents, dtype=value.dtype, device="cpu").as_strided(sizes, strides)
+    if count in (0, extent) or offset + extent > count or length > _BYTES:
+        return torch.empty_strided(sizes, strides, dtype=value.dtype, device="cpu").fill_(contents)
+    # A view of a larger storage stays one: as_strided reaches beyond it.
+    return torch.full((count,), contents, dtype=value.dtype, device="cpu").as_strided(sizes, strides, offset)
+
+
+def _as_given(class_of: Callable[[Any], type], inputs: Sequence[GraphInput], contents: int, value: Any) -> Any:
+    """A real copy that takes part in autograd as its fake does."""
+    if type(value) is FakeTensor and value.device.type != "cpu":
+        raise NoCopy
+    made = real_copy(value, specialise, contents)
+    if type(value) is not FakeTensor:
+        return made
+    if class_of(value) is torch.nn.Parameter:
+        return torch.nn.Parameter(made, requires_grad=value.requires_grad)
+    if value.requires_grad:
+        return _with_history(made, value, inputs)
+    return made
+
+
+def _with_history(made: torch.Tensor, value: FakeTensor, inputs: Sequence[GraphInput]) -> torch.Tensor:
+    """A leaf, a view of a leaf, or a result: autograd refuses writes to the first two."""
+    same = next((each.tensor for each in inputs if each.fake is value), None)
+    behind = next(iter(inputs_behind(value, inputs)), None)
+    with torch.enable_grad():
+        if (value if same is None else same).is_leaf:
+            return made.requires_grad_()
+        refused = value._base is not None and value._base.is_leaf if behind is None else refuses_writes(behind.tensor)
+        if refused or 0 in value.stride():
+            return made.requires_grad_().view_as(made)
+        return made.copy_(made.clone().requires_grad_())
+
+
+def inputs_behind(value: FakeTensor, inputs: Sequence[GraphInput]) -> list[GraphInput]:
+    """The inputs that a tensor is, or is a view of, and that autograd follows."""
+    storage = storage_of(value)
+    return [each for each in inputs if storage and is_dense(each.fake) and each.fake.requires_grad
+            and storage_of(each.fake) == storage and not each.boxed]
+
+
+# ---------------------------------------------------------------------- operators that are given out=
+
+
+_SPARE = 64  # elements behind an out=
+Operator = Callable[..., object]
+Arguments = tuple[object, ...]
+Layout = tuple[object, ...]
+
+
+def check_outputs(func: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+    """Why no compiler may have the call; empty where one may."""
+    names = output_names(func)
+    if next(tensors_in([value for key, value in kwargs.items() if key in names]), None) is None:
+        return ""
+    name, dtypes = getattr(func, "__name__", func), {each.dtype for each in tensors_in(args)}
+    with _unseen():
+        try:
+            first = _Trial(func, args, kwargs, 0)
+            second = _Trial(func, args, kwargs, 1, first.kept)
+        except Exception:  # of the kernel, and perhaps of the values: the graph will tell
+            return f"{name} with an out=, which was not observed"
+        if first.foreseen not in (None, first.layouts):
+            raise Break("SB017", f"{name}, whose rule for fake tensors gives out= another layout")
+        if first.enlarged or second.enlarged:  # it writes behind out=, and raises where an array shares the memory
+            raise Break("SB017", f"{name}, which enlarges its out= for a while")
+        if len(first.outputs) == 1 and first.outputs[0].dtype not in dtypes:
+            return f"{name} with an out= of another dtype, to which compilers cast"
+        same = all(bool(((left == right) | (left != left) & (right != right)).all())
+                   for left, right in zip(first.outputs, second.outputs, strict=True))
+        return "" if same else f"{name}, which reads what its out= held"
+
+
+@contextmanager
+def _unseen() -> Iterator[None]:
+    """Leave modes, random streams, warnings and flags of torch's warnings as they are."""
+    always = torch.is_warn_always_enabled()
+    with torch._C.DisableTorchFunction(), unset_fake_temporarily(), torch.no_grad(), \
+            torch.random.fork_rng(devices=[]), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.set_warn_always(True)  # a warning that is given once is not used up
+        try:
+            yield
+        finally:
+            torch.set_warn_always(always)
+
+
+class _Trial:
+    """One call of the kernel, and of its rule for fakes."""
+
+    def __init__(self, func: Operator, args: Arguments, kwargs: dict[str, Any], number: int,
+                 fixed: bool = False) -> None:
+        names = output_names(func)
+        given = {name: pytree.tree_map(lambda each, spare=_SPARE * (name in names): _real(each, spare, number), value)
+                 for name, value in kwargs.items() if name != "generator"}
+        args = pytree.tree_map(_real, args)
+        self.outputs = list(tensors_in([given[name] for name in given if name in names]))
+        self.foreseen = None if number else _foreseen(func, args, given, names)
+        before = [each.shape for each in self.outputs]
+        for each in self.outputs if fixed else ():
+            each.untyped_storage().resize_(extent_of(each.shape, each.stride()) * each.itemsize)
+            each.reshape(-1)[:0].view(torch.uint8).numpy()  # its storage is no longer resized
+        torch.default_generator.manual_seed(0)
+        self.enlarged = False
+        with torch._C._DisablePythonDispatcher():
+            try:
+                func(*args, **given)
+            except RuntimeError:
+                if not fixed:
+                    raise
+                self.enlarged = True
+        self.kept = [each.shape for each in self.outputs] == before
+        self.layouts = list(map(_layout, self.outputs))
+        if self.kept and not fixed:
+            self.enlarged = any([bool((_behind(each) != number).any()) for each in self.outputs])
+
+
+def _real(value: object, spare: int = 0, number: int = 0) -> object:
+    made = real_copy(value, _hint, number, spare)
+    if not spare and isinstance(made, torch.Tensor) and made.dtype.is_floating_point and made.ndim > 1 \
+            and made.size(-1) == made.size(-2):
+        made.copy_(torch.eye(made.size(-1), device="cpu"))  # matrices have an inverse
+    return made
+
+
+def _hint(value: object, what: str = "") -> object:
+    if (known := hint_of(value)) is None:
+        raise NoCopy
+    return known
+
+
+def _foreseen(func: Operator, args: Arguments, kwargs: dict[str, object], names: set[str]) -> list[Layout] | None:
+    """The layouts that the rule for fakes gives out=; None where it raises: the trace will meet that."""
+    mode = FakeTensorMode()
+    args, kwargs = pytree.tree_map_only(torch.Tensor, mode.from_tensor, (args, kwargs))
+    try:
+        with mode:
+            func(*args, **kwargs)
+    except Exception:
+        return None
+    return [_layout(each) for each in tensors_in([kwargs[name] for name in kwargs if name in names])]
+
+
+def _layout(tensor: torch.Tensor) -> Layout:
+    """Strides of single items count for nothing."""
+    strides = [stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True) if size != 1]
+    return tensor.dtype, tensor.shape, strides if tensor.numel() else []
+
+
+def _behind(output: torch.Tensor) -> torch.Tensor:
+    return output.as_strided((_SPARE,), (1,), extent_of(output.shape, output.stride()))

@@ -2,7 +2,8 @@
 
 In: a node of the graph under construction whose value the program wants now, to branch on or to make a shape of.
 Out: that value, where everything it is computed from is known while tracing: tensors made of constants, and small
-integer inputs, whose contents become a guard. UNKNOWN where a parameter, a float input or a random number takes part.
+integer inputs, whose contents become a guard. UNKNOWN where a parameter, a float input or a random number takes part,
+unless the range of the random number decides (`torch.rand([]) < 0.0`).
 
 The slice of the graph behind the node is run once, on copies, in the order of the program. Nothing is run ahead of
 need, so a program that lets the graph keep its numbers gets no such guard.
@@ -27,14 +28,69 @@ from stator.graph.analysis.mutation import writes, written_by
 from stator.graph.analysis.shared_memory import is_member, storage_partition
 from stator.graph.services import Recorder
 from stator.graph.state.torch_state import C
-from stator.graph.values.value_ranges import of_comparison, of_relation
 from stator.shapes.environment import UNKNOWN
 from stator.shapes.symbolic_values import as_constant, has_unbacked
+
+# ---------------------------------------------------------------------- ranges of random numbers
+
+
+_LOW, _HIGH = 0.0, 1.0  # what is drawn lies between them; that it is never 1 is left open, as dtypes round
+_MIRRORED = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le"}
+_COMPARED: dict[Any, str] = {
+    **{name: name for name in _MIRRORED}, **{f"__{name}__": name for name in _MIRRORED},
+    **{getattr(owner, name): name for name in _MIRRORED for owner in (operator, torch)},
+    torch.less: "lt", torch.greater: "gt", torch.less_equal: "le", torch.greater_equal: "ge",
+}
+_RELATIONS = {sympy.StrictLessThan: "lt", sympy.StrictGreaterThan: "gt", sympy.LessThan: "le", sympy.GreaterThan: "ge"}
+_READING = frozenset({*_COMPARED, "item", torch.Tensor.item})
+
+
+def decided(comparison: str, number: float) -> Any:
+    """The truth of `drawn <comparison> number`, where it is the same at both ends of the range, and so in between."""
+    lowest, highest = (getattr(operator, comparison)(end, number) for end in (_LOW, _HIGH))
+    return lowest if lowest == highest else UNKNOWN
+
+
+def of_comparison(node: fx.Node) -> Any:
+    """What a node that compares a random tensor with a number answers."""
+    comparison = _COMPARED.get(node.target) if node.op in ("call_function", "call_method") else None
+    if comparison is None or node.kwargs or len(node.args) != 2:
+        return UNKNOWN
+    left, right = node.args
+    if type(right) is fx.Node:
+        left, right, comparison = right, left, _MIRRORED[comparison]
+    if not is_drawn(left) or type(right) not in (int, float):
+        return UNKNOWN
+    return decided(comparison, right)  # type: ignore[arg-type]
+
+
+def of_relation(relation: Any, definitions: dict[Any, tuple[fx.Node, Any]]) -> Any:
+    """What a comparison of a random number, read with `item()`, answers."""
+    comparison = _RELATIONS.get(type(relation))
+    if comparison is None:
+        return UNKNOWN
+    left, right = relation.args
+    if isinstance(right, sympy.Symbol):
+        left, right, comparison = right, left, _MIRRORED[comparison]
+    node, path = definitions.get(left, (None, ()))
+    if node is None or path or node.target != "item" or not right.is_number or not is_drawn(node.args[0]):
+        return UNKNOWN
+    return decided(comparison, float(right))
+
+
+def is_drawn(node: fx.Node) -> bool:
+    """Whether a node is a draw that nothing has changed since: it is compared and read, and nothing else."""
+    return type(node) is fx.Node and node.target is torch.rand and "out" not in node.kwargs \
+        and all(user.target in _READING for user in node.users)
+
+
+# ---------------------------------------------------------------------- known values
+
 
 INPUT_LIMIT = 1 << 18  # elements of an input whose contents may become a guard
 WORK_LIMIT = 1 << 22  # elements that one slice may make
 NODE_LIMIT = 2000
-_DTYPES = frozenset({torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool})
+_INTEGERS = frozenset({torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool})
 _MODULES = ("torch", "_operator", "operator", "math", "builtins")
 _HARMLESS = frozenset({C._set_grad_enabled})
 
@@ -297,7 +353,7 @@ def index_as_read(args: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _is_scalar(value: Any) -> bool:
-    return type(value) is FakeTensor and value.dim() == 0 and value.dtype in _DTYPES
+    return type(value) is FakeTensor and value.dim() == 0 and value.dtype in _INTEGERS
 
 
 def _is_plain(tensor: torch.Tensor) -> bool:
@@ -305,7 +361,7 @@ def _is_plain(tensor: torch.Tensor) -> bool:
 
 
 def is_small(tensor: torch.Tensor) -> bool:
-    return tensor is not None and _is_plain(tensor) and tensor.dtype in _DTYPES and tensor.numel() <= INPUT_LIMIT
+    return tensor is not None and _is_plain(tensor) and tensor.dtype in _INTEGERS and tensor.numel() <= INPUT_LIMIT
 
 
 def _alias_ancestors(node: fx.Node) -> set[fx.Node]:
@@ -354,3 +410,28 @@ def _is_torch(target: object) -> bool:
         return False
     module = getattr(target, "__module__", None) or type(target).__module__
     return target is builtins.getattr or target is operator.getitem or str(module).partition(".")[0] in _MODULES
+
+
+# ---------------------------------------------------------------------- constants that compilers must not fold
+
+
+_FOLDED = frozenset({torch.float64, torch.float32, torch.int64, torch.bool})  # that hold such a number
+_MOST = 2**31
+
+
+def hide_constants(graph: fx.Graph) -> None:
+    if not any(type(node.meta.get("example_value")) is torch.SymFloat for node in graph.nodes):
+        return
+    for node in graph.nodes:
+        if node.op == "call_function" and node.target is torch.tensor and len(node.args) == 1:
+            number, made = _number(node.args[0]), node.meta["example_value"]
+            if number is not None and made.dtype in _FOLDED and (made.is_floating_point() or type(number) is not float):
+                node.target, node.args = torch.full, (tuple(made.shape), number)
+                node.kwargs = {**node.kwargs, "dtype": made.dtype, "device": made.device}
+
+
+def _number(value: Any) -> Any:
+    """The one number that a list of lists holds, or None."""
+    while isinstance(value, (list, tuple)) and len(value) == 1:
+        value = value[0]
+    return value if type(value) in (int, float, bool) and abs(value) < _MOST else None

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
-from stator.graph.metadata.tensor_classes import acts_as_wrapper
-from stator.graph.subclasses.wrapper_subclasses import flatten, same_flattening
+from stator.graph.metadata.input_layouts import acts_as_wrapper
+from stator.graph.record.wrapper_subclasses import flatten, same_flattening
 from stator.guards.guard import Kind
 from stator.heap.raw_access import instance_dict
 from stator.heap.services import Heap

@@ -14,10 +14,10 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
+from stator.graph.analysis.autograd_boundaries import Remembered
 from stator.graph.analysis.mutation import storage_of
-from stator.graph.autograd.autograd_metadata import Remembered
+from stator.graph.analysis.shared_memory import Choice
 from stator.graph.record.subgraph import Subgraph, all_operands
-from stator.graph.values.uncertain_tensors import Choice
 from stator.heap.blank_instances import CONSTANT_TYPES
 from stator.heap.box import Box
 from stator.host.value_kinds import is_a

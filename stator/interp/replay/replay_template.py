@@ -15,7 +15,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from stator import _core
 from stator.graph.fx.naming import name_parts
-from stator.graph.fx.node_copying import Stretch
+from stator.graph.fx.new_nodes import Stretch
 from stator.guards.guard import Guard, Kind
 from stator.guards.guard_set import GuardSet
 from stator.guards.lower import lower

@@ -16,8 +16,8 @@ from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor
 
 from stator.breaks import Break
+from stator.graph.metadata.input_layouts import PLAIN_CLASSES
 from stator.graph.metadata.propagation import ExactNeeded
-from stator.graph.metadata.tensor_classes import PLAIN_CLASSES
 from stator.interp.services import VM
 from stator.strategy import Strategy
 

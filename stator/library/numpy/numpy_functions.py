@@ -31,7 +31,7 @@ from stator.interp.rule_registry import LISTED, rule, suspending_rule
 from stator.interp.tensors.made_tensors import make_tensor
 from stator.interp.torch_function_protocol import refuse_patched
 from stator.interp.vm import VM
-from stator.native.rows_numpy import MAKERS, array_callables
+from stator.native.rows_packages import MAKERS, array_callables
 from stator.shapes.symbolic_values import specialise
 from stator.shapes.varying_values import HELD, HELD_TYPES
 from stator.strategy import Strategy

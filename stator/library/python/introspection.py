@@ -1,13 +1,22 @@
-"""Rules for Python's introspection of functions and classes.   inspect.signature(f)  ->  a fresh Signature, guarded
+"""Rules for Python's introspection.   inspect.signature(f)  ->  a fresh Signature, guarded;  sys.getrecursionlimit()
 
-What a signature says of an outside function is its code, its defaults and its annotations: the code is guarded,
-the rest is handed out unread, in boxes. A class's `__dict__` is handed out as a view of the same kind.
+A signature of an outside function is its code, its defaults and its annotations: the code is guarded, the rest is
+handed out unread, in boxes.  Installed packages do not change while a process runs: their queries are answered without
+a guard (docs/decisions/0003-installed-packages.md).  sys._getframe() breaks in a caller that really calls: a frame that
+reads itself runs to its end natively; one that reads its caller needs that one natively too: two frames deep the whole
+call runs natively; deeper, the outermost frame calls natively, from a frame that looks like its own, and its callee is
+captured by itself.
 """
 
 from __future__ import annotations
 
+import _thread
 import copyreg
+import functools
+import importlib.metadata
+import importlib.util
 import inspect
+import sys
 import traceback
 import types
 from collections.abc import Callable
@@ -21,13 +30,15 @@ from stator.heap.box import Box
 from stator.heap.pure_readers import mapping_behind
 from stator.host.value_kinds import is_a
 from stator.interp.calls.binding import function_defaults, keyword_default
-from stator.interp.frame import UNBOUND
+from stator.interp.frame import UNBOUND, Raised
 from stator.interp.lookup import MISSING, find, is_mutable_class, mro_of
 from stator.interp.objects.assignment import DISCARD, store_on_class
 from stator.interp.objects.attributes import read_instance_dict
+from stator.interp.objects.class_attributes import load_module_attr
 from stator.interp.rule_registry import INTERPRETED, rule, suspending_rule
+from stator.interp.suspend import chain
 from stator.interp.vm import VM
-from stator.source import Attr, DictOf, Key, Pinned
+from stator.source import Attr, CallOf, DictOf, Key, Pinned
 
 _VARARGS, _VARKEYWORDS = 0x04, 0x08
 _PARAMETER = inspect.Parameter
@@ -148,3 +159,67 @@ def _call_scripted(vm: VM, cont: Any, scripted: Any, /, *args: Any, **kwargs: An
 @suspending_rule(types.MappingProxyType.get)
 def _proxy_get(vm: VM, cont: Any, proxy: Any, /, *args: Any) -> None:
     vm.call(vm.sync(lambda: vm.load_attr(mapping_behind(proxy), "get")), args, {}, cont)
+
+
+# ---------------------------------------------------------------------- installed packages
+
+
+@rule(importlib.util.find_spec)
+def _find_spec(vm: VM, name: Any, package: Any = None) -> Any:
+    if type(name) is not str or type(package) not in (str, type(None)):
+        raise Break("SB001", "importlib.util.find_spec of a name that is not a constant")
+    parent = name.rpartition(".")[0]
+    if parent and parent not in sys.modules:
+        raise Break("SB006", f"importlib.util.find_spec({name!r}) imports {parent}")
+    spec = vm.native_unhooked(importlib.util.find_spec, (name, package))
+    return None if spec is None else vm.heap.adopt(spec, Pinned(spec))
+
+
+@rule(importlib.metadata.version)
+def _version(vm: VM, distribution_name: Any) -> Any:
+    if type(distribution_name) not in (str, type(None)):
+        raise Break("SB001", "importlib.metadata.version of a name that is not a constant")
+    return vm.native_unhooked(importlib.metadata.version, (distribution_name,))
+
+
+@rule(importlib.metadata.packages_distributions)
+def _packages_distributions(vm: VM) -> Any:
+    return vm.native_unhooked(importlib.metadata.packages_distributions, ())
+
+
+# ---------------------------------------------------------------------- modules, limits and frames
+
+
+@rule(sys.getrecursionlimit)
+def _recursion_limit(vm: VM) -> int:
+    """The trace runs under a limit of its own; the program sees the user's."""
+    vm.heap.guard(CallOf(Pinned(sys.getrecursionlimit)), Kind.FRESH_CALL, vm.progress.recursion_limit)
+    return vm.progress.recursion_limit
+
+
+@rule(types.ModuleType, functools._lru_cache_wrapper, _thread.allocate_lock, _thread.allocate, _thread.RLock)
+def _make(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> Any:
+    """A module, cache or lock of the trace's own, which the residual makes anew."""
+    made = vm.native_unhooked(callee, args, kwargs)
+    vm.fresh[id(made)] = made
+    return made
+
+
+@suspending_rule(types.ModuleType.__getattribute__)
+def _module_getattribute(vm: VM, cont: Any, module: Any, name: Any, /) -> None:
+    if type(name) is not str:
+        raise Raised(TypeError("attribute name must be string"))
+    load_module_attr(vm, module, name, cont, ask_class=False)
+
+
+WHY = "sys._getframe: frames of the program do not exist in the compiled function"
+
+
+@rule(sys._getframe)
+def _getframe(vm: VM, depth: Any = None, /) -> None:
+    below = len(chain(vm, vm.frame)) - 1
+    if not below and depth is None:
+        raise Break("SB008", WHY)
+    if below <= 1:
+        raise Break("SB008", WHY, whole_call=True)
+    raise Break("SB008", WHY, asks_caller=True, outermost=True)

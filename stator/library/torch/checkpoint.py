@@ -20,17 +20,15 @@ from torch.utils import _pytree as pytree
 from torch.utils.checkpoint import CheckpointPolicy, noop_context_fn
 
 from stator.breaks import Break
+from stator.graph.analysis.autograd_boundaries import Remembered, wants_grad
 from stator.graph.analysis.may_fail import writes_outside
-from stator.graph.autograd.autograd_histories import wants_grad
-from stator.graph.autograd.autograd_metadata import Remembered
 from stator.guards.guard import is_constant
 from stator.interp.frame import Continuation, Frame
 from stator.interp.rule_registry import suspending_rule
 from stator.interp.state.mechanisms import fingerprints
 from stator.interp.vm import VM
+from stator.library.torch.autograd_hooks import outside_callable, why_disabled
 from stator.library.torch.higher_order_operators import finish, interpreted, modules_of
-from stator.library.torch.remade_functions import outside_callable
-from stator.library.torch.saved_tensor_hooks import why_disabled
 from stator.native.torch_ops import draws_random_numbers
 
 _graph_ids = itertools.count(1)

@@ -1,25 +1,36 @@
-"""Rules for torch's settings: grad mode, autocast, default dtype, inference mode, attention kernels.
+"""Rules for torch's settings and devices: grad mode, autocast, defaults, determinism, attention kernels.
 
 A change is recorded in the graph and made for real while tracing (see graph/state/torch_state); a reader of a setting
-that the entry does not guard anyway is guarded by its own answer.
+that the entry does not guard anyway is guarded by its own answer.  A default device is played by the recorder, and set
+for real by the residual.  Capabilities of a device never change while the process lives; the number of devices and the
+current one are guarded.  A change of the current device, waiting for a device and streams break.
 """
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 import torch
 from torch.autograd.grad_mode import _enter_inference_mode, _exit_inference_mode
 
 from stator.breaks import Break
-from stator.graph.state.torch_state import SETTING_OF_READER, SETTINGS, Setting, set_determinism
+from stator.graph.state.torch_state import (
+    DETERMINISM,
+    SETTING_OF_READER,
+    SETTINGS,
+    Setting,
+    determinism,
+    process_device,
+    set_determinism,
+)
 from stator.guards.guard import Kind, is_constant
 from stator.interp.calls.attention_kernels import guard_answer
 from stator.interp.frame import Raised
 from stator.interp.rule_registry import INTERPRETED, rule, suspending_rule
 from stator.interp.vm import VM
 from stator.native.rows_declare import ROWS, NativeClass
-from stator.native.rows_torch import SETTING
+from stator.native.rows_packages import SETTING
 from stator.source import CallOf, Pinned
 from stator.strategy import Strategy
 
@@ -182,3 +193,133 @@ def _dispatch_modes(vm: VM) -> int:
 @rule(C._is_torch_function_mode_enabled, unasked=True)
 def _function_mode(vm: VM) -> bool:
     return bool(vm.modes.active)  # the tracer's own mode must not show
+
+
+# ---------------------------------------------------------------------- process-wide defaults
+
+
+# ---------------------------------------------------------------------- the default device
+
+
+@rule(torch.device.__enter__, unasked=True)
+def _enter_device(vm: VM, device: Any, /) -> Any:
+    vm.torch_state.devices.append(device)
+    return device
+
+
+@rule(torch.device.__exit__, unasked=True)
+def _exit_device(vm: VM, device: Any, /, *error: Any) -> None:
+    state = vm.torch_state
+    if len(state.devices) <= state.devices_at_start:
+        raise Break("SB006", "leaving a device context that was entered before the call")
+    state.devices.pop()
+
+
+@rule(torch.get_default_device)
+def _get_default_device(vm: VM) -> Any:
+    devices = vm.torch_state.devices
+    if devices and devices[-1].index is None and devices[-1].type not in ("cpu", "meta"):
+        raise Break("SB013", "which device of its kind is the current one")
+    return devices[-1] if devices else torch.device("cpu")
+
+
+@rule(torch.set_default_device)
+def _set_default_device(vm: VM, device: Any) -> None:
+    """Beside `with torch.device(...)` torch itself restores what it finds, in an order of its own."""
+    state = vm.torch_state
+    now = state.default_device[0] if state.default_device else process_device()
+    if type(device) not in (str, torch.device, type(None)):
+        raise Break("SB006", "torch.set_default_device of what is no device")
+    if state.devices != ([] if now is None else [now]) or vm.modes.active:
+        raise Break("SB006", "torch.set_default_device inside `with torch.device(...)` or beside another mode")
+    try:
+        wanted = None if device is None else torch.device(device)
+    except Exception as error:
+        if now is not None:  # by then torch has left the device of before, without saying so
+            raise Break("SB006", f"torch.set_default_device of {device}, which is no device") from None
+        raise Raised(error) from None
+    if not state.default_device:
+        vm.heap.guard(CallOf(Pinned(process_device)), Kind.FRESH_CALL, now)
+    state.default_device = (wanted,)
+    state.devices = [] if wanted is None else [wanted]
+    state.devices_at_start = len(state.devices)
+
+
+# ---------------------------------------------------------------------- deterministic algorithms
+
+
+def _set_deterministic(vm: VM, mode: object, warn_only: object, of_inductor: bool | None) -> None:
+    if type(mode) is not bool or type(warn_only) is not bool:
+        raise Break("SB006", "deterministic algorithms by what is no bool")
+    change_setting(vm, DETERMINISM, (mode, warn_only, of_inductor), {})
+
+
+@rule(torch.use_deterministic_algorithms)
+def _use_deterministic(vm: VM, mode: Any, *, warn_only: Any = False) -> None:
+    importlib.import_module("torch._inductor.config")  # as torch does
+    if not vm.torch_state.is_changed(DETERMINISM):  # the guard of torch's state says nothing of Inductor's part
+        vm.heap.guard(CallOf(Pinned(determinism)), Kind.FRESH_CALL, determinism())
+    _set_deterministic(vm, mode, warn_only, mode)
+
+
+@rule(C._set_deterministic_algorithms)
+def _set_deterministic_algorithms(vm: VM, /, *args: Any, **kwargs: Any) -> None:
+    if len(args) != 1 or kwargs.keys() - {"warn_only"}:
+        raise Break("SB006", "torch._C._set_deterministic_algorithms with other arguments than torch's own")
+    _set_deterministic(vm, args[0], kwargs.get("warn_only", False), determinism()[2])
+
+
+# ---------------------------------------------------------------------- the default tensor type
+
+
+@suspending_rule(C._set_default_tensor_type)
+def _set_default_tensor_type(vm: VM, cont: Any, kind: Any, /) -> None:
+    """On the CPU it is the default dtype by another name."""
+    if type(kind) is not type(torch.FloatTensor) or kind.is_cuda or C._get_default_device() != "cpu":
+        raise Break("SB006", "a default tensor type that is not of the CPU")
+    vm.call(C._set_default_dtype, (kind.dtype,), {}, cont)
+
+
+# ---------------------------------------------------------------------- CUDA devices
+
+
+def _answer(function: Any, *args: Any, **kwargs: Any) -> Any:
+    if not is_constant(args) or not is_constant(tuple(kwargs.values())):
+        raise Break("SB001", f"torch.cuda.{function.__name__} of what is no constant")
+    try:
+        return function(*args, **kwargs)
+    except Exception as error:
+        raise Raised(error) from None
+
+
+@rule(torch.cuda.device_count)
+def _device_count(vm: VM) -> int:
+    count = _answer(torch.cuda.device_count)
+    vm.heap.guard(CallOf(Pinned(torch.cuda.device_count)), Kind.FRESH_CALL, count)
+    return count
+
+
+@rule(torch.cuda.get_device_capability, torch.cuda.get_device_name, torch.cuda.is_bf16_supported,
+      torch.cuda.get_arch_list)
+def _ask(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> Any:
+    """A fact of one device, which is the current one unless it is named."""
+    if not torch.cuda.is_initialized():  # the question itself would start the driver
+        raise Break("SB013", f"torch.cuda.{callee.__name__} before any tensor was on a GPU")
+    named = (*args, *kwargs.values())
+    if not named or named[0] is None:
+        vm.heap.guard(CallOf(Pinned(torch.cuda.current_device)), Kind.FRESH_CALL, torch.cuda.current_device())
+    return _answer(callee, *args, **kwargs)
+
+
+_SWITCHES = [getattr(C, name) for name in ("_cuda_exchangeDevice", "_cuda_maybeExchangeDevice", "_cuda_setDevice")
+             if hasattr(C, name)]
+
+
+@rule(*_SWITCHES)
+def _switch_device(vm: VM, callee: Any, device: Any, /) -> Any:
+    """`with torch.cuda.device(0)`: nothing happens where that device is the current one already."""
+    current = torch.cuda.current_device() if torch.cuda.is_initialized() else None
+    if current is None or device != current:
+        raise Break("SB006", f"another CUDA device than {current} becomes the current one")
+    vm.heap.guard(CallOf(Pinned(torch.cuda.current_device)), Kind.FRESH_CALL, current)
+    return None if callee.__name__ == "_cuda_setDevice" else current

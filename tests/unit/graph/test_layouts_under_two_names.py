@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import stator
-from stator.graph.metadata.entry_layouts import EntryLayouts
+from stator.graph.metadata.input_layouts import EntryLayouts
 
 PROGRAMS: dict[str, Callable[[Any, Any], Any]] = {
     "resize_": lambda x, y: (y.resize_(2), x.shape)[1],

@@ -9,9 +9,8 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 import stator
-from stator.graph.metadata.fakes import Fakes
-from stator.graph.metadata.plain_inputs import PlainInputs
-from stator.graph.metadata.propagation import ExactNeeded
+from stator.graph.metadata.input_layouts import PlainInputs
+from stator.graph.metadata.propagation import ExactNeeded, Fakes
 
 PLAIN = [torch.ones(3, 4), torch.nn.Parameter(torch.ones(5)), torch.ones(2, 2, dtype=torch.float64).requires_grad_(),
          torch.arange(6)]

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import stator
-from stator.graph.values.value_ranges import decided
+from stator.graph.values.known_values import decided
 from stator.shapes.environment import UNKNOWN
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import stator
-from stator.graph.fx import straight_line
+from stator.graph.fx import graph_modules
 
 
 class Layer(nn.Module):
@@ -44,8 +44,8 @@ class Stack(nn.Module):
 @pytest.mark.parametrize("cls", [Layer, Pair])
 def test_a_stack_of_layers(cls: type, monkeypatch: pytest.MonkeyPatch) -> None:
     lines: list[str] = []
-    play_line = straight_line.play_line
-    monkeypatch.setattr(straight_line, "play_line", lambda *args: lines.append(play_line(*args)) or lines[-1])
+    play_line = graph_modules.play_line
+    monkeypatch.setattr(graph_modules, "play_line", lambda *args: lines.append(play_line(*args)) or lines[-1])
     torch.manual_seed(0)
     model, x = Stack(cls), torch.randn(2, 4)
     compiled = stator.compile(model, backend="eager", fullgraph=True, options={"replay": True})

@@ -1,0 +1,221 @@
+"""Where compilers and autograd differ.   nn.Parameter(t), hooks on modules  ->  nodes between compiled pieces
+
+In: changes of the program to autograd's record; a captured graph.  Out: functions that nodes call; whether no compiler
+may have a graph.  A backend that runs the nodes in order calls these functions; for every other one the graph is cut
+there (see backends/pieces), so that no compiler sees them.  Some operations are boundaries because a compiler would
+only make them slow (`BETTER_CUT`): a graph that cannot be cut there is compiled in one piece.
+"""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import fx
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.fx.node import has_side_effect
+from torch.utils import _pytree as pytree
+from torch.utils.hooks import BackwardHook
+
+from stator.graph.analysis.mutation import (
+    operator_name,
+    storage_of,
+    writes,
+    writes_two_ways,
+    written_storages,
+)
+
+_SEAMS: set[Any] = set()
+BETTER_CUT = "better cut"  # the mark of a node that a compiler may have, if it must
+_autograd: Any = torch._C._autograd
+
+
+def seam(function: Callable[..., Any]) -> Callable[..., Any]:
+    has_side_effect(function)
+    _SEAMS.add(function)
+    return function
+
+
+def is_seam(node: fx.Node) -> bool:
+    return node.op == "call_function" and (type(node.target) in (WatchModule, PushHooks) or node.target in _SEAMS) \
+        or bool(node.meta.get("is_seam")) or writes_two_ways(node)  # functionalization mixes up what is written
+
+
+def has_seams(graph: fx.Graph) -> bool:
+    return any(map(is_seam, graph.nodes))
+
+
+def must_be_cut(graph: fx.Graph) -> bool:
+    return any(is_seam(node) and node.meta.get("is_seam") != BETTER_CUT for node in graph.nodes)
+
+
+@seam
+def new_parameter(data: torch.Tensor, requires_grad: bool) -> torch.nn.Parameter:
+    return torch.nn.Parameter(data, requires_grad)
+
+
+@seam
+def retain_gradient(tensor: torch.Tensor) -> None:
+    tensor.retain_grad()
+
+
+class WatchModule:
+    """The target of a node: what watches the gradients of one call of a module, for its full backward hooks."""
+
+    __name__ = __qualname__ = "watch_module"
+
+    def __init__(self, module: torch.nn.Module, hooks: tuple[Any, ...], pre_hooks: tuple[Any, ...]) -> None:
+        self.module, self.hooks, self.pre_hooks = weakref.ref(module), hooks, pre_hooks
+
+    def __call__(self) -> BackwardHook:
+        return BackwardHook(self.module(), list(self.hooks), list(self.pre_hooks))
+
+
+@seam
+def through_input(watch: BackwardHook, given: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The tensors among a module's arguments, such that autograd tells when their gradients are there."""
+    return watch.setup_input_hook(given)  # type: ignore[no-untyped-call]
+
+
+@seam
+def through_output(watch: BackwardHook, made: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The same for what the module returns."""
+    return watch.setup_output_hook(made)  # type: ignore[no-untyped-call]
+
+
+class PushHooks:
+    """The target of a node: hooks on what autograd saves, from here to the node that pops them."""
+
+    __name__ = __qualname__ = "push_saved_tensors_hooks"
+
+    def __init__(self, pack: object, unpack: object) -> None:
+        self.pack, self.unpack = pack, unpack
+
+    def __call__(self) -> None:
+        _autograd._push_saved_tensors_default_hooks(self.pack, self.unpack)
+
+    def leave(self) -> None:
+        """After a graph that pushes them has failed, between these two nodes or not."""
+        while _autograd._saved_tensors_hooks_is_enabled() and self._are_on_top():
+            _autograd._pop_saved_tensors_default_hooks()
+
+    def _are_on_top(self) -> bool:
+        top = _autograd._top_saved_tensors_default_hooks(True)
+        return top is not None and top[0] is self.pack and top[1] is self.unpack
+
+
+@seam
+def pop_saved_tensors_hooks() -> None:
+    _autograd._pop_saved_tensors_default_hooks()
+
+
+# ---------------------------------------------------------------------- histories
+
+
+# In-place operations whose derivatives do not ask what was there before.
+_FORGETFUL = frozenset("""
+    add_ sub_ copy_ zero_ fill_ neg_ setitem __setitem__ iadd isub masked_fill_ index_copy_ index_add_ index_fill_
+    index_put_ masked_scatter_ scatter_ scatter_add_ requires_grad_ detach_
+""".split())
+_MOVES = frozenset({"set_", "resize_", "resize_as_"})
+
+
+def separate_histories(graph: fx.Graph) -> bool:
+    """Whether two results can be differentiated that have no operation in common."""
+    found = [behind(node) for node in output_nodes(graph) if node.op != "placeholder" and wants_grad(node)]
+    return any(first.isdisjoint(second) for i, first in enumerate(found) for second in found[:i])
+
+
+def output_nodes(graph: fx.Graph) -> list[fx.Node]:
+    return next(node for node in reversed(graph.nodes) if node.op == "output").all_input_nodes
+
+
+def behind(node: fx.Node) -> set[fx.Node]:
+    """The operations that a backward pass from a result goes through."""
+    seen: set[fx.Node] = set()
+    waiting = [node]
+    while waiting:
+        each = waiting.pop()
+        if each not in seen and each.op != "placeholder" and wants_grad(each):
+            seen.add(each)
+            waiting += each.all_input_nodes
+    return seen
+
+
+def wants_grad(node: fx.Node) -> bool:
+    leaves = pytree.tree_leaves(node.meta.get("example_value"))
+    with torch._C.DisableTorchFunction():
+        return any(type(leaf) is FakeTensor and leaf.requires_grad for leaf in leaves)
+
+
+def needs_old_values(graph: fx.Graph) -> bool:
+    """Whether an input is written to so that its old value, or its old memory, matters to what comes after."""
+    differentiable: set[int] | None = None
+    for node in graph.nodes:
+        if not writes(node):
+            continue
+        name = operator_name(node.target)
+        if name in _MOVES:
+            return True
+        if name not in _FORGETFUL:
+            if differentiable is None:
+                fakes = [each.meta.get("example_value") for each in graph.find_nodes(op="placeholder")]
+                differentiable = {storage_of(fake) for fake in fakes if with_history(fake)}
+            if differentiable and not differentiable.isdisjoint(written_storages(node)):
+                return True
+    return False
+
+
+def with_history(fake: FakeTensor) -> bool:
+    """Whether autograd has a record of how a tensor came to be."""
+    with torch._C.DisableTorchFunction():
+        return type(fake) is FakeTensor and fake.requires_grad and not fake.is_leaf
+
+
+def saves_written_tensors(graph: fx.Graph) -> bool:
+    """Whether a backward pass from a result would find a saved tensor with another version than it had."""
+    fakes = [leaf for node in output_nodes(graph) for leaf in pytree.tree_leaves(node.meta.get("example_value"))]
+    with torch._C.DisableTorchFunction():
+        try:
+            waiting: list[Any] = [fake.grad_fn for fake in fakes if type(fake) is FakeTensor and fake.requires_grad]
+        except RuntimeError:  # one of several views whose base was written to
+            return True
+        seen: set[Any] = set()
+        while waiting:
+            function = waiting.pop()
+            if function is None or function in seen:
+                continue
+            seen.add(function)
+            waiting += [each for each, _ in function.next_functions]
+            cls: Any = type(function)
+            for name in _saved_names(cls):
+                try:
+                    getattr(function, name)
+                except RuntimeError as error:
+                    if "modified by an inplace operation" in str(error):
+                        return True
+    return False
+
+
+@functools.cache
+def _saved_names(cls: type) -> list[str]:
+    """Attributes of an autograd node that unpack saved tensors, which compares versions."""
+    return [name for name in dir(cls) if name.startswith("_saved_") or name == "saved_tensors"]
+
+
+class Remembered(torch.autograd.Function):
+    """Gives a known fake result the autograd history that F.apply would give it."""
+
+    @staticmethod
+    def forward(ctx: Any, plan: Any, *inputs: Any) -> Any:  # type: ignore[override]
+        output, dirty, constant = plan
+        ctx.mark_dirty(*dirty)
+        ctx.mark_non_differentiable(*constant)
+        return output
+
+    @staticmethod
+    def backward(ctx: object, *grads: object) -> Any:
+        raise NotImplementedError("through an autograd.Function, or a checkpoint with a policy")

@@ -1,0 +1,233 @@
+"""Fakes and layouts of inputs.   a parameter, float32[64, 64]  ->  its fake, in a tenth of the time
+
+In: tensors from outside.  Out: which classes of tensors are traced as plain ones; fakes of plain inputs without torch's
+converter, which describes a tensor in every respect; and for each input a fake as it was when the call began, as
+in-place operations may change its layout (`x.transpose_(0, 1)`) and compilers are shown what they are given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+import torch.utils.dlpack
+from torch import fx
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils import _pytree as pytree
+
+from stator.graph.metadata.propagation import ExactNeeded, Fakes
+from stator.graph.services import Recorder
+from stator.source import Source
+
+PLAIN_CLASSES = frozenset({torch.Tensor, torch.nn.Parameter, torch.nn.Buffer})
+_BASES = frozenset({torch.nn.Parameter, torch.Tensor, torch._C.TensorBase, object})
+_HARMLESS = frozenset("""
+    __module__ __doc__ __new__ __init__ __dict__ __weakref__ __annotations__ __qualname__ __init_subclass__
+    __firstlineno__ __static_attributes__ __annotate__ __annotations_cache__ __parameters__ __orig_bases__
+    """.split())
+
+
+def acts_as_parameter(cls: type) -> bool:
+    """Whether a subclass of Parameter only adds to it; asked again by a guard, for a class may change."""
+    mro = type.__dict__["__mro__"].__get__(cls)
+    if type(cls) is not type(torch.nn.Parameter) or torch.nn.Parameter not in mro:
+        return False
+    added = [name for base in mro if base not in _BASES for name in type.__dict__["__dict__"].__get__(base)]
+    return not any(name not in _HARMLESS and (name.startswith("__") or hasattr(torch.nn.Parameter, name))
+                   for name in added)
+
+
+def acts_above_dispatch(cls: type) -> bool:
+    """Whether a subclass is a plain tensor to torch's dispatcher, and all it changes can be interpreted."""
+    return _own_dispatch(cls) is None and _is_spoken(cls)
+
+
+def acts_as_wrapper(cls: type) -> bool:
+    """Whether a subclass is a wrapper that compilers can take apart, and all else it changes can be interpreted."""
+    return _own_dispatch(cls) is not None and _is_spoken(cls) \
+        and hasattr(cls, "__tensor_flatten__") and hasattr(cls, "__tensor_unflatten__")
+
+
+def _own_dispatch(cls: type) -> Any:
+    for base in type.__dict__["__mro__"].__get__(cls):
+        found = type.__dict__["__dict__"].__get__(base).get("__torch_dispatch__")
+        if found is not None:
+            return None if found is torch._C._disabled_torch_dispatch_impl else found
+    return None
+
+
+def _is_spoken(cls: type) -> bool:
+    entries = [type.__dict__["__dict__"].__get__(base) for base in type.__dict__["__mro__"].__get__(cls)
+               if base not in _BASES]
+    return not any(name in own for own in entries for name in _UNSPOKEN) \
+        and all(own.get("__hash__", torch.Tensor.__hash__) is torch.Tensor.__hash__ for own in entries)
+
+
+# What C code asks of an object behind the interpreter's back.
+_UNSPOKEN = frozenset("""
+    __getattribute__ __del__ __index__ __int__ __float__ __complex__ __array__
+    __array_wrap__ __dlpack__ __delattr__ __delitem__ __round__ __divmod__ __rdivmod__
+    """.split())
+
+
+# ---------------------------------------------------------------------- plain inputs
+
+
+CAPSULE = type(torch.utils.dlpack.to_dlpack(torch.empty(0)))  # no input: whoever takes the tensor out empties it
+
+class PlainInputs:
+    """The storages of one trace's inputs, and which of them have a fake of their own."""
+
+    def __init__(self, fakes: Fakes) -> None:
+        self.fakes = fakes
+        self.storages: dict[int, bool] = {}  # address -> whether its fake was made here
+        self.made: dict[int, tuple[Any, ...]] = {}  # ids of the fakes made here, which the recorder keeps -> how
+
+    def fake(self, tensor: torch.Tensor, enabled: bool) -> Any:
+        """The fake of a plain tensor; None where torch's converter has to make it (`enabled` False: always)."""
+        if tensor.layout is not torch.strided or tensor.is_quantized or tensor.is_nested or tensor.is_meta:
+            return None
+        address = tensor.untyped_storage().data_ptr()
+        if address == 0:
+            return None
+        plain = enabled and self._is_plain(tensor)
+        known = self.storages.get(address)
+        if known is not None and (known or plain):
+            raise ExactNeeded
+        self.storages[address] = plain
+        return self._make(tensor) if plain else None
+
+    def _is_plain(self, tensor: torch.Tensor) -> bool:
+        if tensor.__dict__ or not tensor.is_leaf or tensor._base is not None or tensor.grad is not None:
+            return False
+        if tensor.is_conj() or tensor.is_neg() or tensor.is_inference() \
+                or torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+            return False
+        size = tensor.numel() * tensor.element_size()
+        return tensor.dim() > 0 and tensor.is_contiguous() and tensor.storage_offset() == 0 \
+            and tensor.untyped_storage().nbytes() == size
+
+    def _make(self, tensor: torch.Tensor) -> FakeTensor:
+        return self._made_as((tensor.shape, tensor.stride(), tensor.dtype, tensor.device, tensor.requires_grad),
+                             isinstance(tensor, torch.nn.Parameter), tensor.untyped_storage().nbytes())
+
+    def _made_as(self, layout: tuple[Any, ...], is_parameter: bool, nbytes: int) -> FakeTensor:
+        with torch._C._DisableTorchDispatch():
+            fake = self.fakes.make(*layout)
+        if is_parameter:
+            fake._is_param = True  # type: ignore[attr-defined]
+        self.made[id(fake)] = layout, is_parameter, nbytes
+        return fake
+
+    def alike(self, tensor: torch.Tensor, first: FakeTensor) -> FakeTensor | None:
+        """The fake of a tensor of which all that a guard compares is as it was of that behind `first`, a fake made
+        here; None where the rest is not."""
+        made, storage = self.made[id(first)], tensor.untyped_storage()
+        address = storage.data_ptr()
+        if address == 0 or storage.nbytes() != made[2] or not tensor.is_leaf or tensor._base is not None \
+                or tensor.grad is not None:
+            return None
+        if address in self.storages:
+            raise ExactNeeded
+        self.storages[address] = True
+        return self._made_as(*made)
+
+
+def add_alike(recorder: Recorder, first: Any, tensor: torch.Tensor, source: Source, name: str) -> FakeTensor:
+    """An input for a tensor of the same class and metadata as that of another input.
+
+    `name` is the one that the graph has for the source.
+    """
+    fake = None
+    if id(first.fake) in recorder.plain_inputs.made and not recorder.wrappers.parts:
+        with torch._C.DisableTorchFunction():
+            fake = recorder.plain_inputs.alike(tensor, first.fake)
+    if fake is None:
+        return recorder.add_input(tensor, source)  # type: ignore[no-any-return]
+    node = recorder.placeholder(fake, source, name)
+    recorder.tie(fake, node)
+    if id(first.fake) in recorder.classes:
+        recorder.classes[id(fake)] = recorder.classes[id(first.fake)]
+    recorder.add_graph_input(source, tensor, fake, node)
+    return fake
+
+
+# ---------------------------------------------------------------------- layouts at entry
+
+
+class EntryLayouts:
+    """The layouts of one graph's inputs that in-place operations have met."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self.recorder = recorder
+        self._first: dict[int, tuple[Any, ...]] = {}  # id(fake) -> sizes, strides and offset at the beginning
+        self._storages: dict[int, Any] = {}  # and its storage, which `set_` exchanges
+
+    def before(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+        """The layouts of the tensors that an in-place operation is about to get."""
+        fakes = _fakes(args, kwargs)
+        if self.recorder.scope.enclosing is None:
+            for fake in fakes:
+                node = self.recorder.nodes.get(id(fake))
+                if node is not None and type(node) is fx.Node and node.op == "placeholder" \
+                        and id(fake) not in self._first:
+                    self._first[id(fake)] = _layout(fake)
+                    self._storages[id(fake)] = _storage(fake)
+        return self._read(fakes)
+
+    def after(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+        return self._read(_fakes(args, kwargs))
+
+    def touched(self) -> list[Any]:
+        """The graph's inputs of which an operation may have changed sizes, strides or storage; none if none did so."""
+        recorder = self.recorder
+        return [each for each in recorder.inputs if id(each.fake) in self._first] if recorder.log.reshaped else []
+
+    def _read(self, fakes: list[FakeTensor]) -> list[Any]:
+        return [self.recorder.propagation.tensor_key(fake) for fake in fakes]
+
+    def restore(self, graph_input: Any) -> None:
+        """Let the node of an input, and compilers, see it as it comes."""
+        fake = graph_input.fake
+        first = self._first.get(id(fake))
+        if first is None:
+            return
+        now = _layout(fake)
+        if len(first[0]) == len(now[0]) and all(_same(one, other) for one, other in zip(
+                (*first[0], *first[1], first[2]), (*now[0], *now[1], now[2]), strict=True)):
+            return
+        with torch._C.DisableTorchFunction(), torch.no_grad(), self.recorder.symbols.dispatcher():
+            if _storage(fake) is self._storages[id(fake)]:
+                example = fake.detach().as_strided(*first)
+            else:
+                example = fake.new_empty((_extent(*first),)).as_strided(*first)
+        example.requires_grad_(fake.requires_grad)
+        graph_input.example = graph_input.node.meta["example_value"] = example
+
+
+def _fakes(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[FakeTensor]:
+    return [value for value in pytree.tree_leaves((args, kwargs)) if type(value) is FakeTensor]
+
+
+def _layout(fake: FakeTensor) -> tuple[Any, ...]:
+    with torch._C.DisableTorchFunction():
+        return tuple(fake.shape), fake.stride() if fake.layout is torch.strided else (), \
+            fake.storage_offset() if fake.layout is torch.strided else 0
+
+
+def _storage(fake: FakeTensor) -> Any:
+    """A storage has one Python object for as long as somebody holds it."""
+    return fake.untyped_storage() if fake.layout is torch.strided else None
+
+
+def _extent(sizes: Iterable[Any], strides: Any, offset: Any) -> Any:
+    """How many elements a storage must have for this layout."""
+    return offset + 1 + sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True))
+
+
+def _same(one: Any, other: Any) -> bool:
+    """The same number, or the same expression: nothing is asked, as an answer would be a guard."""
+    if type(one) is torch.SymInt or type(other) is torch.SymInt:
+        return type(one) is type(other) and one.node.expr == other.node.expr
+    return bool(one == other)

@@ -1,0 +1,151 @@
+"""Rules for context variables and decimal contexts.
+
+    scale.get()               ->  its value in this context, read again by a guard
+    token = scale.set(3)      ->  noted: later get()s of the trace see 3, and the residual sets it
+    scale.reset(token)        ->  the set is forgotten, where it was the last one of this variable
+    numpy.errstate()          ->  a break: C code reads numpy's variables, and would read them as before the trace
+    Decimal(1) / Decimal(7)   ->  the quotient, under the guarded settings of the thread's decimal context
+
+Decimals are computed on a context of the trace with the user's settings; the residual raises the flags that were raised
+there.  Access to a decimal context itself (getcontext, localcontext) breaks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import decimal
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from stator.breaks import Break
+from stator.guards.guard import MISSING, Kind
+from stator.heap.adopt.immutable_values import guard_decimal_settings
+from stator.interp.frame import Raised
+from stator.interp.numbers.symbolic_numbers import specialise_deep
+from stator.interp.rule_registry import rule
+from stator.interp.vm import VM
+from stator.source import CallOf, Pinned, Source
+
+
+@dataclass(eq=False)
+class ContextSet:
+    """A value that the program has set and not reset. The token was made in a context of its own."""
+
+    variable: contextvars.ContextVar[Any]
+    source: Source
+    token: contextvars.Token[Any]
+    value: Any
+
+
+def value_in_context(variable: contextvars.ContextVar[Any]) -> Any:
+    """A pure reader for guards: the value, or MISSING where there is none and no default."""
+    try:
+        return variable.get()
+    except LookupError:
+        return MISSING
+
+
+def _without_default(variable: contextvars.ContextVar[Any]) -> Any:
+    """A pure reader for guards: the value that was set in this context, or MISSING."""
+    return variable.get(MISSING)
+
+
+@rule(contextvars.ContextVar.get)
+def _get(vm: VM, variable: Any, default: Any = MISSING, /) -> Any:
+    if vm.heap.tracker_of(variable) is None:
+        raise Break("SB013", "a ContextVar made inside the trace")
+    last = _last_set(vm, vm.guard_identity(variable))
+    if last is not None:
+        return last.value
+    reader: Any = value_in_context if default is MISSING else _without_default
+    source = CallOf(Pinned(reader), (vm.heap.source_of(variable),))
+    if source not in vm.heap.answers:
+        value = reader(variable)
+        if value is MISSING:
+            vm.heap.guard(source, Kind.ID, MISSING)
+        vm.heap.answers[source] = value if value is MISSING else vm.heap.adopt(value, source)
+    value = vm.heap.answers[source]
+    if value is MISSING and default is MISSING:
+        raise Raised(LookupError(vm.heap.original_of(variable)))
+    return default if value is MISSING else value
+
+
+def is_read_by_c(variable: contextvars.ContextVar[Any]) -> bool:
+    """Whether numpy's C code reads the variable: settings of floating-point errors and of printing."""
+    return any(value is variable for name in ("_ufunc_config", "printoptions")
+               for value in vars(sys.modules.get(f"numpy._core.{name}", sys)).values())
+
+
+def _last_set(vm: VM, variable: object) -> ContextSet | None:
+    return next((each for each in reversed(vm.contexts.sets) if each.variable is variable), None)
+
+
+@rule(contextvars.ContextVar.set)
+def _set(vm: VM, first: object, second: object, /) -> Any:
+    if vm.heap.tracker_of(first) is None:
+        raise Break("SB013", "a ContextVar made inside the trace")
+    if vm.effects.watched:
+        raise Break("SB015", "a context variable is set after output through the user's own code, which can see it")
+    variable = vm.guard_identity(first)
+    if is_read_by_c(variable):
+        raise Break("SB013", f"the context variable {variable.name} is set, which C code reads")
+    token = contextvars.Context().run(variable.set, None)
+    vm.fresh[id(token)] = token
+    vm.contexts.sets.append(ContextSet(variable, vm.heap.source_of(first), token, second))
+    return token
+
+
+@rule(contextvars.ContextVar.reset)
+def _reset(vm: VM, first: object, second: object, /) -> Any:
+    """Tokens from outside, used ones and those of other variables are CPython's to take or to refuse."""
+    last = None if vm.heap.tracker_of(first) is None else _last_set(vm, vm.guard_identity(first))
+    if last is None or last.token is not second:
+        raise Break("SB001", "the reset of a context variable to another value than that before its last set()")
+    vm.contexts.sets.remove(last)
+    return None
+
+
+# ---------------------------------------------------------------------- decimals
+
+
+_EXACT = (str, int, bool, float, decimal.Decimal, tuple, list)
+
+
+@contextlib.contextmanager
+def own_context(vm: VM) -> Iterator[None]:
+    """Whatever decimals are computed, no flag of the user's is raised."""
+    users = decimal.getcontext()
+    vm.contexts.decimal = users.copy()
+    vm.contexts.decimal.clear_flags()
+    decimal.setcontext(vm.contexts.decimal)
+    try:
+        yield
+    finally:
+        decimal.setcontext(users)
+
+
+def raised_flags(vm: VM) -> tuple[Any, ...]:
+    """The signals that the trace met."""
+    if vm.contexts.decimal is None:
+        return ()
+    return tuple(signal for signal, raised in vm.contexts.decimal.flags.items() if raised)
+
+
+def raise_flags(signals: tuple[Any, ...]) -> None:
+    """What the residual does with them."""
+    flags = decimal.getcontext().flags
+    for signal in signals:
+        flags[signal] = True
+
+
+@rule(decimal.Decimal)
+def _make(vm: VM, /, *args: Any, **kwargs: Any) -> Any:
+    vm.heap.expose_deep(args)
+    args = specialise_deep(vm, args)
+    if kwargs or len(args) > 1 or any(type(value) not in _EXACT for value in args):
+        raise Break("SB013", "a decimal made under a context of its own, or of an object that converts itself")
+    guard_decimal_settings(vm.heap)
+    return vm.native_unhooked(decimal.Decimal, args)

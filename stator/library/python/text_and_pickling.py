@@ -1,0 +1,133 @@
+"""Rules for str.format, re and pickle.   "{0.name}".format(obj)  ->  attributes are read under guards, then formatted
+
+A replacement field may read attributes and items; C code would read them from the stand-in itself.  Such a format is
+done by `string.Formatter`, the same algorithm in Python, which is interpreted.  pickle.dumps takes plain values:
+constants, and lists, tuples, dicts and sets of them, exactly of these classes.  C code reads the shadows, filled and
+guarded; identity of texts decides over the bytes, and is guarded too.  pickle.loads takes bytes that make such values
+only: they name no class and call nothing.
+"""
+
+from __future__ import annotations
+
+import _pickle
+import _string
+import itertools
+import pickletools
+import re
+import string
+from collections.abc import Iterator
+from typing import Any
+
+from stator.breaks import Break
+from stator.interp.numbers.symbolic_numbers import specialise_deep
+from stator.interp.rule_registry import rule, suspending_rule
+from stator.interp.vm import VM
+from stator.shapes.symbolic_values import DeferredText, unread
+
+
+def _reads_inside(text: str) -> bool:
+    """Whether a replacement field (or one inside its format) names an attribute or an item."""
+    for _, field, spec, _ in _string.formatter_parser(text):
+        if field and ("." in field or "[" in field) or spec and _reads_inside(spec):
+            return True
+    return False
+
+
+def _number_fields(text: str, numbers: Iterator[int]) -> str:
+    """Give each field without a name its number: string.Formatter counts those alone that are empty."""
+    parts: list[str] = []
+    for literal, field, spec, conversion in _string.formatter_parser(text):
+        parts.append(literal.replace("{", "{{").replace("}", "}}"))
+        if field is None:
+            continue
+        if field == "" or field[0] in ".[":
+            field = f"{next(numbers)}{field}"
+        elif field[0].isdigit():
+            raise Break("SB011", "str.format with fields of which some are numbered")
+        shown = f"!{conversion}" if conversion else ""
+        parts.append(f"{{{field}{shown}:{_number_fields(spec, numbers)}}}")
+    return "".join(parts)
+
+
+def _counts_inside(text: str) -> bool:
+    """Whether a replacement field without a name reads an attribute or an item of its argument."""
+    return any(field and field[0] in ".[" or spec and _counts_inside(spec)
+               for _, field, spec, _ in _string.formatter_parser(text))
+
+
+@suspending_rule(str.format)
+def _format(vm: VM, cont: Any, text: Any, /, *args: Any, **kwargs: Any) -> None:
+    if type(text) is not str or not vm.native_unhooked(_reads_inside, (text,)):
+        return vm.call_listed(str.format, str.format, None, (text, *args), kwargs, cont)
+    if _counts_inside(text):
+        text = _number_fields(text, itertools.count())
+    vm.call(string.Formatter.vformat, (string.Formatter(), text, args, kwargs), {}, cont)
+
+
+# ---------------------------------------------------------------------- re: functions around an inner cache
+
+
+@rule(re.compile, re.escape, re.match, re.fullmatch, re.search, re.split, re.findall, re.finditer)
+def _run_pattern(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> Any:
+    """`re` keeps a cache of compiled patterns, which nobody can observe."""
+    for value in (*args, *kwargs.values()):
+        if type(value) is DeferredText:
+            raise unread(value)
+    vm.heap.expose_deep(args)
+    return vm.native_unhooked(callee, args, kwargs)
+
+
+@suspending_rule(re.sub, re.subn)
+def _substitute(vm: VM, cont: Any, callee: Any, pattern: Any, *args: Any, **kwargs: Any) -> None:
+    """The pattern is compiled natively; the replacement may be a function of the program."""
+    values = {**dict(zip(("repl", "string", "count", "flags"), args, strict=False)), **kwargs}
+    compiled = vm.native_unhooked(re.compile, (pattern, values.pop("flags", 0)))
+    vm.call(getattr(compiled, callee.__name__), (), values, cont)
+
+
+# ---------------------------------------------------------------------- pickle
+
+
+_PLAIN = (str, bytes, int, float, bool, type(None), complex)
+_CONTAINERS = (list, tuple, dict, set, frozenset)
+_CALLS = frozenset("GLOBAL STACK_GLOBAL INST OBJ NEWOBJ NEWOBJ_EX REDUCE BUILD EXT1 EXT2 EXT4 PERSID BINPERSID".split())
+
+
+def check_plain(vm: VM, value: Any, seen: dict[int, Any]) -> None:
+    """Break at what has a way of its own of being pickled."""
+    cls = type(value)
+    if cls in (str, bytes):
+        vm.guard_identity(value)
+    if cls in _PLAIN:
+        return
+    if cls not in _CONTAINERS or cls in (set, frozenset) and id(value) in vm.heap.by_standin:
+        raise Break("SB001", f"pickling a {cls.__name__}: it reads the whole state of it, past the shadows")
+    if id(value) in seen:
+        return
+    seen[id(value)] = value
+    for part in (*value, *value.values()) if cls is dict else value:
+        check_plain(vm, part, seen)
+
+
+@rule(_pickle.dumps)
+def _dumps(vm: VM, /, *args: Any, **kwargs: Any) -> Any:
+    vm.heap.expose_deep(args)
+    values = specialise_deep(vm, args)
+    options = specialise_deep(vm, tuple(kwargs.values()))
+    if any(type(option) not in _PLAIN for option in options):
+        raise Break("SB001", "pickle.dumps with a buffer callback")
+    check_plain(vm, values, {})
+    return vm.native_unhooked(_pickle.dumps, values, dict(zip(kwargs, options, strict=True)))
+
+
+@rule(_pickle.loads)
+def _loads(vm: VM, data: Any, /, **options: Any) -> Any:
+    if options or type(data) is not bytes:
+        raise Break("SB001", "pickle.loads of something else than bytes, or with options")
+    try:
+        names = {code.name for code, _, _ in pickletools.genops(data)}
+    except ValueError as error:
+        raise Break("SB001", f"pickle.loads of something that is no pickle ({error})") from None
+    if names & _CALLS:
+        raise Break("SB001", "pickle.loads of objects, whose classes make them")
+    return vm.native_unhooked(_pickle.loads, (data,))

@@ -1,0 +1,453 @@
+"""Rules for torch.autograd.Function.   F.apply(x, 2)  ->  its forward inlined, or one node
+
+Where no gradient can flow, `forward` is part of the trace, run without gradients as autograd runs it.  Where one can,
+forward and backward are interpreted once each, and one node runs both graphs.  Values that `backward` reads from `ctx`
+go from one graph to the other; tensors that either takes from outside its arguments are operands of the node.
+Where autograd itself must handle the function (`Unusual`), the nodes of `forward` are taken back and one node calls
+`F.apply`.  Functions whose effects only a backward pass would show break.
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+import operator
+import types
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.autograd.function import FunctionCtx, _SingleLevelFunction
+
+from stator.breaks import Break
+from stator.graph.analysis.autograd_boundaries import Remembered
+from stator.graph.analysis.mutation import is_repeatable, storage_of, written_storages
+from stator.graph.record.recorder import Recorder
+from stator.graph.record.subgraph import Subgraph
+from stator.graph.state.torch_state import GRAD_MODE, without_grad
+from stator.guards.guard import is_constant
+from stator.heap.raw_access import instance_dict
+from stator.host.value_kinds import is_a
+from stator.interp.branches.captured_branches import describe
+from stator.interp.branches.cond_operator import shares
+from stator.interp.calls.allowed_calls import call_allowed
+from stator.interp.calls.binding import function_defaults
+from stator.interp.frame import Continuation, Frame, Raised
+from stator.interp.lookup import find, mro_of
+from stator.interp.mutation_check import Unwatched, Witness
+from stator.interp.outside_objects import is_outside
+from stator.interp.rule_registry import rule, suspending_rule
+from stator.interp.state.mechanisms import fingerprints
+from stator.interp.vm import VM
+from stator.library.torch.higher_order_operators import modules_of
+from stator.settings import marks
+
+# ---------------------------------------------------------------------- two graphs as one node
+
+
+class GraphFunction(torch.autograd.Function):
+    """Runs the graphs; only `tensors`, the arguments of F.apply, take part in gradients."""
+
+    @staticmethod
+    def forward(outputs: int, constant: object, kept: object, places: object, forward: Any, backward: object,
+                given: Any, more: object, *tensors: object) -> Any:
+        return tuple(forward(*given))
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        outputs, constant, kept, places, _, backward, _, more = inputs[:8]
+        saved = [output[i] for i in kept]
+        ctx.graph, ctx.places, ctx.count = backward, places, len(saved)
+        ctx.flowing = [i for i in range(outputs) if i not in constant]
+        ctx.numbers = [None if isinstance(value, torch.Tensor) else value for value in more]
+        ctx.save_for_backward(*saved, *[value for value in more if isinstance(value, torch.Tensor)])
+        ctx.mark_non_differentiable(*[output[i] for i in constant], *output[outputs:])
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        saved = ctx.saved_tensors
+        rest = iter(saved[ctx.count:])
+        more = [next(rest) if number is None else number for number in ctx.numbers]
+        made = ctx.graph(*saved[:ctx.count], *[grads[i] for i in ctx.flowing], *more)
+        return (None,) * 8 + tuple(None if place is None else made[place] for place in ctx.places)
+
+
+@functools.lru_cache(64)
+def graph_function(name: str) -> Any:
+    """The class whose results' `grad_fn` is called after the program's own function."""
+    make: Any = type(GraphFunction)
+    return make(name, (GraphFunction,), {})
+
+
+def apply_graphs(name: str, outputs: int, constant: object, kept: object, places: object, forward: object,
+                 backward: object, given: object, more: object, tensors: Sequence[Any]) -> Any:
+    """The operation: two graphs as one autograd.Function of that name.
+
+    `forward(*given)` makes `outputs` results and more; those numbered in `constant` have no gradient, and those in
+    `kept` are saved for `backward`; `places` says which result of `backward` is the gradient of each of `tensors`.
+    """
+    function = graph_function(name)
+    return function.apply(outputs, constant, kept, places, forward, backward, given, more, *tensors)[:outputs]
+
+
+def traced_apply(vm: VM, application: Any, members: Any, as_outputs: Any) -> Any:
+    """The results of F.apply, recorded as one node; Unusual where the function is not of this kind.
+
+    `members` calls a method of the class; `as_outputs` gives fakes the history that the node gives its results.
+    """
+    name = application.cls.__name__
+    vm.recorder.propagation.require_exact()  # which tensors share memory must be known
+    inputs, ctx = application.inputs, application.ctx
+    with without_grad(vm.torch_state):
+        try:
+            witness = Witness(vm)
+        except Unwatched as why:
+            raise Break("SB016", f"{name}.apply, while {describe(why)}") from None
+        with Subgraph(vm.recorder, floats=True) as ahead:
+            versions = [vm.recorder.version_of(value) for value in inputs if type(value) is FakeTensor]
+            output = members("forward", inputs if application.separate else (ctx, *inputs))
+            if application.separate:
+                members("setup_context", (ctx, inputs, output))
+            vm.heap.expose_deep(output)
+        if versions != [vm.recorder.version_of(value) for value in inputs if type(value) is FakeTensor]:
+            raise Unusual
+        refuse_changes(witness, f"{name}.forward")
+        parts = output if type(output) is tuple else (output,)
+        tensors = [part for part in parts if type(part) is FakeTensor]
+        constant = [i for i, part in enumerate(tensors) if is_constant_result(application, part)]
+        refuse_unusual(name, ahead, parts, tensors)
+        saved = own_tensors(ctx, ahead)
+        behind, places = backward_graph(vm, application, members, parts, tensors, constant, saved)
+        refuse_changes(witness, f"{name}.backward")
+    with ahead.reopened():
+        made = [*tensors, *[each for each in saved if not any(each is tensor for tensor in tensors)]]
+        ahead.finish(made)
+    (forward,), given = modules_of(ahead, roles=("fwd_body",))
+    (backward,), more = modules_of(behind, roles=("bwd_body",))
+    flowing = tuple(value for value in inputs if type(value) is FakeTensor)
+    results = as_outputs(tuple(tensors), tuple(tensors[i] for i in constant))
+    kept = tuple(next(i for i, each in enumerate(made) if each is tensor) for tensor in saved)
+    args = (name, len(tensors), tuple(constant), kept, places, forward, backward, given, more, flowing)
+    vm.recorder.record("call_function", apply_graphs, args, {}, results)
+    fresh = iter(results)
+    whole = tuple(next(fresh) if type(part) is FakeTensor else part for part in parts)
+    return whole if type(output) is tuple else whole[0]
+
+
+def is_constant_result(application: Any, tensor: Any) -> bool:
+    return not (tensor.is_floating_point() or tensor.is_complex()) \
+        or any(tensor is marked for marked in application.marks("non_differentiable"))
+
+
+def refuse_changes(witness: Witness, what: str) -> None:
+    changed = witness.changed()
+    if changed:
+        raise Break("SB016", f"{what} has effects: {changed}")
+
+
+def refuse_unusual(name: str, part: Subgraph, parts: tuple[Any, ...], tensors: list[Any]) -> None:
+    if not tensors or not all(type(value) is FakeTensor or is_constant(value) for value in parts):
+        raise Break("SB016", f"{name}.forward returns something else than tensors, with gradients")
+    if any(shares(tensor, part.outer_fakes) for tensor in tensors) \
+            or any(shares(tensor, tensors[:i]) for i, tensor in enumerate(tensors)):
+        raise Unusual
+
+
+class Unusual(Exception):
+    """A function that gives back what it was given, or parts of it: autograd itself must handle it."""
+
+
+def own_tensors(ctx: object, part: Subgraph) -> list[Any]:
+    """The tensors of forward's own that backward can reach through `ctx`."""
+    found: dict[int, Any] = {}
+    known = {id(fake) for fake in part.outer_fakes}
+    own = instance_dict(ctx) or {}
+    waiting: list[Any] = [*own.values()]
+    while waiting:
+        value = waiting.pop()
+        if type(value) is FakeTensor:
+            if id(value) not in known:
+                found[id(value)] = value
+        elif type(value) in (tuple, list):
+            waiting += value
+        elif type(value) is dict:
+            waiting += value.values()
+    return list(found.values())
+
+
+def backward_graph(vm: VM, application: Any, members: Any, parts: tuple[Any, ...], tensors: list[Any],
+                   constant: list[int], saved: list[Any]) -> tuple[Subgraph, tuple[int | None, ...]]:
+    """The graph of backward, given what is saved and the gradients; and where each argument's gradient is in it."""
+    ctx, name = application.ctx, application.cls.__name__
+    own = instance_dict(ctx)
+    assert own is not None
+    materialize = own.get("materialize_grads", True)
+    if materialize is False and len(tensors) - len(constant) > 1:
+        raise Unusual
+    own["saved_tensors"] = tuple(own.get("to_save") or ())
+    with Subgraph(vm.recorder, floats=True) as part:
+        for number, tensor in enumerate(saved):
+            part.bind(f"saved_{number}", tensor)
+        constants = [tensors[i] for i in constant]
+        grads = [gradient_like(vm, value, i, part, any(value is each for each in constants))
+                 for i, value in enumerate(parts)]
+        if materialize is False:
+            grads = [None if any(value is each for each in constants) else grad
+                     for value, grad in zip(parts, grads, strict=True)]
+        try:
+            answer = members("backward", (ctx, *grads))
+        except Raised as raised:  # eager would not have run it yet, and on a ctx that knows more
+            raise Break("SB016", f"{name}.backward raises {type(raised.exc).__name__}") from None
+        vm.heap.expose_deep(answer)
+        answers = answer if type(answer) is tuple else (answer,)
+        if len(answers) < len(application.inputs):
+            raise Unusual  # autograd refuses them, once there is a backward pass
+        if not all(each is None or type(each) is FakeTensor for each in answers):
+            raise Break("SB016", f"{name}.backward returns other things than gradients")
+        wanted = [each for value, each in zip(application.inputs, answers, strict=False) if type(value) is FakeTensor]
+        made = [each for each in wanted if each is not None]
+        part.finish(made)
+    places = iter(range(len(made)))
+    return part, tuple(None if each is None else next(places) for each in wanted)
+
+
+def gradient_like(vm: VM, value: Any, number: int, part: Subgraph, constant: bool) -> Any:
+    """The gradient of one result, as backward is given it: zeros where none can flow, None for what is no tensor."""
+    if type(value) is not FakeTensor:
+        return None
+    with torch._C.DisableTorchFunction():
+        grad = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=value.device)
+    if not constant:
+        part.bind(f"grad_{number}", grad)
+        return grad
+    options = {"dtype": value.dtype, "device": value.device}
+    vm.recorder.record("call_function", torch.zeros, (tuple(value.shape),), options, grad)
+    return grad
+
+
+# ---------------------------------------------------------------------- F.apply
+
+
+class Application:
+    """One call of F.apply on its way: what it was given, and how the trace was before."""
+
+    def __init__(self, vm: VM, cls: type, inputs: tuple[Any, ...]) -> None:
+        self.cls, self.inputs = cls, inputs
+        self.grad = torch.is_grad_enabled()
+        self.separate = find(vm, cls, "setup_context") is not _SingleLevelFunction.__dict__["setup_context"]
+        self.ctx = object.__new__(FunctionCtx)
+        needs = tuple(type(value) is FakeTensor and value.requires_grad for value in inputs)
+        instance_dict(self.ctx)["needs_input_grad"] = needs  # type: ignore[index]
+        self.differentiable = self.grad and any(needs)
+        self.before = fingerprints(vm, of_graph=False) if self.differentiable else None
+        self.marked = set(vm.recorder.graph.nodes) if self.differentiable else set()
+        self.calls = vm.recorder.scope.calls
+
+    def marks(self, name: str) -> tuple[Any, ...]:
+        """What forward said through ctx.mark_dirty or ctx.mark_non_differentiable."""
+        return instance_dict(self.ctx).get(name, ())  # type: ignore[union-attr]
+
+
+class AfterForward(Continuation):
+    """`forward` (or `setup_context` after it) has returned: go on, or finish the call."""
+
+    __slots__ = ("application", "cont", "output", "set_up")
+
+    def __init__(self, application: Application, cont: Any, output: object = None, set_up: bool = False) -> None:
+        self.application, self.cont, self.output, self.set_up = application, cont, output, set_up
+
+    def returned(self, vm: VM, frame: Frame, value: object) -> None:
+        application = self.application
+        if application.separate and not self.set_up:
+            then = AfterForward(application, self.cont, value, True)
+            return call_member(vm, application.cls, "setup_context", (application.ctx, application.inputs, value), then)
+        output = self.output if self.set_up else value
+        if application.differentiable:
+            output = as_one_node(vm, application, output)
+        else:
+            output = without_history(vm, application, output)
+            set_grad(vm, application.grad)
+        vm.give(output, self.cont)
+
+    def raised(self, vm: VM, frame: Frame, exc: BaseException) -> bool:
+        set_grad(vm, self.application.grad)
+        return self.cont is not None and self.cont.raised(vm, frame, exc)
+
+
+def set_grad(vm: VM, enabled: bool) -> None:
+    if torch.is_grad_enabled() != enabled:
+        vm.torch_state.change(GRAD_MODE, (enabled,), {})
+        vm.recorder.record("call_function", torch._C._set_grad_enabled, (enabled,), {}, None)
+
+
+def call_member(vm: VM, cls: type, name: str, args: tuple[Any, ...], cont: Any) -> None:
+    vm.call(vm.sync(lambda: vm.load_attr(cls, name)), args, {}, cont)
+
+
+@suspending_rule(torch.autograd.Function.__dict__["apply"].__func__)
+def _apply(vm: VM, cont: Any, cls: Any, *inputs: Any, **kwargs: Any) -> None:
+    if kwargs:
+        raise Break("SB016", f"{cls.__name__}.apply with keyword arguments")
+    vm.recorder.refuse_tangents(f"{cls.__name__}.apply")
+    if torch._C._are_functorch_transforms_active():
+        raise Break("SB016", f"{cls.__name__}.apply inside a functorch transform")
+    if marks.allowed_in_graph(cls):
+        return call_allowed(vm, apply_of(cls), inputs, {}, cont)
+    application = begun(vm, cls, inputs)
+    # Inside an inner graph a transform of torch.func may be at work, which asks the class itself for its rules.
+    if application.differentiable and vm.recorder.scope.enclosing is None and _overrides(vm, cls, "backward"):
+        try:
+            return vm.give(traced(vm, application), cont)
+        except Unusual:
+            application = begun(vm, cls, inputs)
+    inputs = application.inputs
+    set_grad(vm, False)
+    given = inputs if application.separate else (application.ctx, *inputs)
+    call_member(vm, cls, "forward", given, AfterForward(application, cont))
+
+
+@rule(torch._C._FunctionBase.__new__)
+def _instance(vm: VM, /, *args: Any, **kwargs: Any) -> Any:
+    """`F().apply(x)`: instances are good for nothing else, and torch warns of them."""
+    if not args or kwargs or not is_a(args[0], type) or torch.autograd.Function not in mro_of(args[0]):
+        raise Break("SB016", "an autograd function in flight, made by the program")
+    return torch._C._FunctionBase.__new__(args[0])
+
+
+def _overrides(vm: VM, cls: type, name: str) -> bool:
+    return find(vm, cls, name) is not _SingleLevelFunction.__dict__[name]
+
+
+def begun(vm: VM, cls: type, inputs: tuple[Any, ...]) -> Application:
+    application = Application(vm, cls, inputs)
+    if application.separate:
+        application.inputs = inputs + missing_defaults(vm, cls, len(inputs))
+    return application
+
+
+def traced(vm: VM, application: Application) -> Any:
+    """One node over the graphs of forward and backward."""
+    def members(name: str, args: tuple[Any, ...]) -> Any:
+        return vm.sync(lambda: call_member(vm, application.cls, name, args, None))
+
+    def as_outputs(tensors: tuple[Any, ...], constant: tuple[Any, ...]) -> Any:
+        with torch._C.DisableTorchFunction():
+            return Remembered.apply((tensors, (), constant), *application.inputs)
+
+    return traced_apply(vm, application, members, as_outputs)
+
+
+def missing_defaults(vm: VM, cls: type, given: int) -> tuple[Any, ...]:
+    """The defaults of forward's last parameters: with setup_context, apply fills them in."""
+    forward = find(vm, cls, "forward")
+    function = getattr(forward, "__func__", forward)
+    missing = function.__code__.co_argcount - given
+    return function_defaults(vm, function)[-missing:] if missing > 0 else ()
+
+
+# ---------------------------------------------------------------------- without gradients
+
+
+def without_history(vm: VM, application: Application, output: object) -> Any:
+    """What apply makes of forward's result: an input that was not changed comes back as another tensor."""
+    if type(output) is tuple:
+        return tuple(_without_history(vm, application, part) for part in output)
+    return _without_history(vm, application, output)
+
+
+def _without_history(vm: VM, application: Application, value: Any) -> Any:
+    if type(value) is not FakeTensor:
+        return value
+    is_input = any(value is given for given in application.inputs)
+    changed = any(value is dirty for dirty in application.marks("dirty_tensors"))
+    if value.requires_grad:
+        if not is_input:
+            raise Break("SB016", f"{application.cls.__name__}.forward returns a tensor that requires a gradient")
+        return vm.torch_call(torch.Tensor.detach, (value,), None)
+    return vm.torch_call(torch.Tensor.view_as, (value, value), None) if is_input and not changed else value
+
+
+# ---------------------------------------------------------------------- with gradients
+
+
+@functools.cache
+def apply_of(cls: Any) -> Any:
+    """The target of the node."""
+    def apply(*args: Any) -> Any:
+        return cls.apply(*args)
+    apply.__name__ = apply.__qualname__ = f"{cls.__name__}_apply"
+    return apply
+
+
+def as_one_node(vm: VM, application: Application, output: object) -> Any:
+    name = application.cls.__name__
+    if fingerprints(vm, of_graph=False) != application.before:
+        raise Break("SB016", f"{name}.forward changes something outside")
+    bound = {place: guarded(vm, value, name) for place, value in enumerate(application.inputs)
+             if type(value) is not FakeTensor and not is_constant(value)}
+    parts = output if type(output) is tuple else (output,)
+    if not all(type(part) is FakeTensor or is_constant(part) for part in parts):
+        raise Break("SB016", f"{name}.forward returns something else than tensors, with gradients")
+    recorder = vm.recorder
+    storages, repeatable = withdraw(recorder, application)
+    vm.torch_state.change(GRAD_MODE, (application.grad,), {})
+    plan = (output, application.marks("dirty_tensors"), application.marks("non_differentiable"))
+    with torch._C.DisableTorchFunction():
+        result = Remembered.apply(plan, *application.inputs)
+    target = bound_apply(application.cls, bound) if bound else apply_of(application.cls)
+    given = tuple(value for place, value in enumerate(application.inputs) if place not in bound)
+    written = [value for value in given if type(value) is FakeTensor and storage_of(value) in storages]
+    node = recorder.record("call_function", target, given, {}, result, written, repeatable)
+    if any(type(part) is FakeTensor and part._is_view() for part in (result if type(result) is tuple else (result,))):
+        node.meta["is_seam"] = True  # autograd refuses writes to such views, which compilers give another history
+    return result
+
+
+def guarded(vm: VM, value: object, name: str) -> Any:
+    """An argument that is nothing for a node of a graph: one that is itself in every call may be bound beforehand."""
+    known = is_a(value, enum.Enum) and is_outside(vm, value) \
+        or (is_a(value, type) or type(value) is types.FunctionType) and id(value) not in vm.fresh
+    if not known:
+        raise Break("SB016", f"{name}.apply of a {type(value).__name__}, with gradients")
+    return vm.guard_identity(value)
+
+
+def bound_apply(cls: Any, bound: dict[int, Any]) -> Any:
+    """The target of a node that is given the other arguments."""
+    def apply(*args: Any) -> Any:
+        given = iter(args)
+        return cls.apply(*[bound[place] if place in bound else next(given) for place in range(len(args) + len(bound))])
+    apply.__name__ = apply.__qualname__ = f"{cls.__name__}_apply"
+    return apply
+
+
+def withdraw(recorder: Recorder, application: Application) -> tuple[set[int], bool]:
+    """Take forward's own nodes out of the graph again; placeholders and parts of earlier results stay.
+
+    Out: the storages that they write to, and whether all of them may run twice.
+    """
+    storages: set[int] = set()
+    repeatable = True
+    for node in reversed(list(recorder.graph.nodes)):
+        if node in application.marked or node.op == "placeholder" or node.users:
+            continue
+        if node.target is operator.getitem and node.args[0] in application.marked \
+                and is_a(node.args[0].meta.get("example_value"), (tuple, list)):
+            continue
+        storages |= written_storages(node)
+        repeatable = repeatable and is_repeatable(node)
+        recorder.graph.erase_node(node)
+        result = node.meta.get("example_value")
+        for part in result if is_a(result, (tuple, list)) else (result,):
+            tied = recorder.nodes.get(id(part))
+            if tied is node or type(tied) is tuple and tied[0] is node:
+                del recorder.nodes[id(part)]
+    recorder.scope.calls = application.calls
+    return storages, repeatable
+
+
+@rule(torch._C._functorch.unwrap_if_dead)
+def _unwrap_if_dead(vm: VM, tensor: Any, /) -> Any:
+    """No functorch transform is active in a trace, so no wrapper can have died in it."""
+    return tensor

@@ -1,0 +1,372 @@
+"""Rules for hooks that autograd calls.   x.register_hook(f), with saved_tensors_hooks(pack, unpack): y = x.sin()
+
+An outside tensor gets its hook when the graph has run: only a later backward pass calls it.  A hook on a tensor of the
+graph is interpreted once, on a fake gradient, and one node registers its graph; with effects it breaks.
+
+Hooks on saved tensors run while a graph does.  `pack` is interpreted on fakes like those that autograd saves in the
+trace: without effects it does not matter when it runs, and a node pushes the user's own functions.  `unpack` belongs to
+the backward pass.  Everything else breaks where they are pushed; so does a stop of the trace before they are popped.
+"""
+
+from __future__ import annotations
+
+import functools
+import types
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.autograd.graph import save_on_cpu
+from torch.fx.node import has_side_effect
+from torch.utils import _pytree as pytree
+from torch.utils.hooks import RemovableHandle
+
+from stator import _core
+from stator.breaks import Break
+from stator.graph.analysis.autograd_boundaries import PushHooks, pop_saved_tensors_hooks
+from stator.graph.state.suspended_modes import saved_hooks_around
+from stator.graph.state.torch_state import SAVED_HOOKS, without_grad
+from stator.guards.guard import Kind, is_constant
+from stator.heap.box import Box
+from stator.heap.outside_changes import changed_trackers
+from stator.heap.tracker import ShadowKind
+from stator.interp.frame import Raised
+from stator.interp.rule_registry import INTERPRETED, rule
+from stator.interp.vm import VM
+from stator.library.torch.higher_order_operators import interpreted, modules_of
+from stator.source import CALL_TEXTS, CallOf, Pinned
+from stator.strategy import Strategy
+
+# ---------------------------------------------------------------------- functions that torch calls later
+
+
+def outside_callable(vm: VM, what: str, value: object, cells: list[Any] | None = None) -> Any:
+    """The user's own function, or one that is made alike; it is called by torch, later, as it is.
+
+    `cells` gets the variables of functions that were made inside, each with the value that it has now.
+    """
+    tracker = vm.heap.tracker_of(value)
+    if tracker is not None:
+        vm.heap.guard(tracker.source, Kind.ID, tracker.original)
+        return tracker.original
+    if type(value) is types.FunctionType and id(value) not in vm.fresh:
+        vm.heap.guard(vm.heap.source_of(value), Kind.ID, value)
+        return value
+    if type(value) is types.MethodType:
+        return types.MethodType(*[outside_callable(vm, what, part, cells) for part in (value.__func__, value.__self__)])
+    if type(value) is functools.partial:
+        held = (value.func, *value.args, *value.keywords.values())
+        parts = [outside_callable(vm, what, part, cells) for part in held]
+        count = len(value.args) + 1
+        return functools.partial(parts[0], *parts[1:count], **dict(zip(value.keywords, parts[count:], strict=True)))
+    if type(value) is types.FunctionType and not value.__defaults__ and not value.__kwdefaults__:
+        remade = [remade_cell(vm, what, cell, cells) for cell in value.__closure__ or ()]
+        return types.FunctionType(value.__code__, value.__globals__, value.__name__, None, tuple(remade))
+    raise Break("SB016", f"{what}, made inside the captured code")
+
+
+def remade_cell(vm: VM, what: str, cell: object, cells: list[Any] | None) -> types.CellType:
+    """A variable of a function that was made inside: a constant, or again a function."""
+    value = contents(cell)
+    if value is cell:
+        raise Break("SB016", f"{what}, of a variable that is not set")
+    if cells is not None:
+        cells.append((cell, value))
+    if is_constant(value) or type(value) is types.ModuleType:
+        return types.CellType(value)
+    return types.CellType(outside_callable(vm, what, value, cells))
+
+
+def contents(cell: Any) -> Any:
+    """What is in a variable; the cell itself where it is not set."""
+    try:
+        value = cell.cell_contents
+    except ValueError:
+        return cell
+    return value.force() if type(value) is Box else value
+
+
+# ---------------------------------------------------------------------- hooks on saved tensors
+
+
+HOOKS = Strategy.SAVED_TENSOR_HOOKS
+
+A: Any = torch._C._autograd
+# What they save is what they give back: a compiler may decide what that is.
+_LOSSLESS = {part for part in save_on_cpu.__init__.__code__.co_consts if type(part) is types.CodeType}
+
+CALL_TEXTS[id(_core.saved_hooks_of_program)] = lambda: "whether the program has hooks on saved tensors around the call"
+
+
+def refused(why: str, turn_off: Strategy | None = None) -> Break:
+    stop = Break("SB016", why if HOOKS in why else f"{HOOKS}, and under them: {why}", turn_off=turn_off)
+    stop.remedy = "let hooks have no effects, and the code under them no break; or push them around the compiled call"
+    return stop
+
+
+@dataclass(eq=False)
+class Pushed:
+    """A pair of hooks that the trace has pushed: what it stands for, and what was saved under it."""
+
+    pack: Any
+    lossless: bool
+    marks: dict[str, Any]  # of nodes, before
+    saved: dict[Any, Any] = field(default_factory=dict)  # looks of a tensor -> such a fake
+    disturbed: bool = False  # whether something was saved while the program had changes to be written back
+
+
+@rule(A._push_saved_tensors_default_hooks)
+def _push_hooks(vm: VM, pack_hook: Any, unpack_hook: Any, /) -> None:
+    recorder = vm.recorder
+    if why_disabled(vm) is not None:
+        raise refused(f"{HOOKS} where they are forbidden")
+    pushed = vm.autograd.pushed_hooks
+    if HOOKS in vm.turned_off:
+        raise refused(vm.policy.why_off.get(HOOKS, HOOKS))
+    if recorder.scope.enclosing is not None or recorder.region.tangents or vm.modes.active or recorder.classes \
+            or recorder.wrappers.behind or recorder.symbols.has_fresh and not recorder.backend.in_order \
+            or recorder.region.marks and not pushed:
+        raise refused(HOOKS)
+    if has_changes(vm):
+        raise refused(f"{HOOKS}, pushed after changes that are still to be written back")
+    recorder.propagation.require_exact()  # what is saved is known where autograd sees each operation
+    hooks = pack_hook, unpack_hook
+    lossless = all(getattr(each, "__code__", None) in _LOSSLESS for each in hooks)
+    pack, unpack = (outside_callable(vm, HOOKS, each, None if lossless else vm.autograd.hook_cells) for each in hooks)
+    entry = Pushed(pack_hook, lossless, recorder.region.marks)
+    node = PushHooks(pack, unpack)
+    recorder.region.marks = {}
+    recorder.record("call_function", node, (), {}, None)
+    recorder.region.marks = {} if lossless else {"is_seam": True}
+    A._push_saved_tensors_default_hooks(_noting(vm, entry), _never)
+    pushed.append(entry)
+    recorder.region.under_hooks = True
+    vm.torch_state.hooks.append(node.leave)
+
+
+@rule(A._pop_saved_tensors_default_hooks)
+def _pop_hooks(vm: VM) -> None:
+    if not vm.autograd.pushed_hooks:
+        raise refused(f"{HOOKS}, pushed elsewhere")
+    entry, recorder = vm.autograd.pushed_hooks[-1], vm.recorder
+    if entry.disturbed:
+        raise refused(f"{HOOKS}, beside changes that are still to be written back")
+    recorder.region.under_hooks = False
+    for fake in entry.saved.values():
+        require_pure(vm, entry.pack, fake)
+    A._pop_saved_tensors_default_hooks()
+    vm.autograd.pushed_hooks.pop()
+    recorder.region.marks = {}
+    recorder.record("call_function", pop_saved_tensors_hooks, (), {}, None)
+    recorder.region.marks = entry.marks
+    recorder.region.under_hooks = bool(vm.autograd.pushed_hooks)
+
+
+def _noting(vm: VM, entry: Pushed) -> Any:
+    """The hook that the trace itself pushes: it notes what autograd saves, and keeps nothing."""
+    def note(fake: FakeTensor) -> None:
+        if entry.lossless:
+            return
+        entry.disturbed = entry.disturbed or has_changes(vm)
+        looks = (str(fake.shape), str(fake.stride()), fake.dtype, fake.device) if fake.layout is torch.strided \
+            else id(fake)
+        entry.saved.setdefault(looks, fake)
+
+    return note
+
+
+def _never(packed: object) -> Any:
+    raise AssertionError("a saved tensor of a trace is not asked for")
+
+
+def has_changes(vm: VM) -> bool:
+    """Whether there are objects that code of the user's would see as they were before the trace."""
+    return any(scope.overlay for scope in vm.heap.scopes.values()) or any(vm.classes.overlays.values()) \
+        or any(tracker.shape is not ShadowKind.TENSOR for tracker in changed_trackers(vm.heap))
+
+
+def require_pure(vm: VM, pack: Any, fake: FakeTensor) -> None:
+    """Break where the hook, given such a tensor, does anything but compute."""
+    with torch._C.DisableTorchFunction():
+        given = torch.empty_strided(fake.shape, fake.stride(), dtype=fake.dtype, device=fake.device) \
+            if fake.layout is torch.strided else fake.clone()
+    try:
+        with without_grad(vm.torch_state):
+            interpreted(vm, HOOKS, pack, [given], ())
+    except Raised as raised:
+        raise refused(f"{HOOKS}, where one raises a {type(raised.exc).__name__}") from None
+    with torch._C.DisableTorchFunction():
+        if given._version:
+            raise refused(f"{HOOKS}, where one changes what it is given")
+
+
+class HooksAround:
+    """Hooks of the program's around the call, on or not: they look at its objects while a graph runs.
+
+    Beside changes that are still to be written back, an operation that saves tensors breaks where they are on; where
+    they are not, that becomes a fact.
+    """
+
+    def __init__(self, vm: VM, are_on: bool) -> None:
+        self.vm, self.are_on = vm, are_on
+        self.disturbed = self.changed = False
+        self.checked = -1  # how many writes had been noted then
+        vm.recorder.services.before_saving = self.before_saving
+        if are_on:
+            vm.replay = None  # each operation is looked at
+
+    def before_saving(self, *values: object) -> None:
+        if self.disturbed or not torch.is_grad_enabled() or not self.has_changes() \
+                or not any(map(_needs_grad, pytree.tree_leaves(values))):
+            return
+        self.disturbed = True
+        self.vm.heap.guard(CallOf(Pinned(_core.saved_hooks_of_program)), Kind.FRESH_CALL, self.are_on)
+        if self.are_on:
+            raise Break("SB016", f"{HOOKS} around the call, beside changes that are still to be written back")
+
+    def has_changes(self) -> bool:
+        vm = self.vm
+        if vm.effects.noted or vm.contexts.sets or vm.classes.overlays:
+            return True
+        if self.checked != vm.heap.changes.writes:
+            self.checked, self.changed = vm.heap.changes.writes, has_changes(vm)
+        return self.changed
+
+
+def _needs_grad(value: Any) -> bool:
+    with torch._C.DisableTorchFunction():
+        return type(value) is FakeTensor and value.requires_grad
+
+
+def leave_hooks(vm: VM) -> None:
+    """The trace is over, whatever the program has left pushed."""
+    while vm.autograd.pushed_hooks:
+        vm.autograd.pushed_hooks.pop()
+        A._pop_saved_tensors_default_hooks()
+
+
+def require_popped(vm: VM) -> None:
+    """Hooks must be gone at the end of the call, and be such as they were when they were pushed."""
+    if vm.autograd.pushed_hooks:
+        raise refused(f"{HOOKS} are still on at the end of the call", turn_off=HOOKS)
+    if any(contents(cell) is not value for cell, value in vm.autograd.hook_cells):
+        raise refused(f"{HOOKS}, whose variables are assigned again", turn_off=HOOKS)
+
+
+# ---------------------------------------------------------------------- forbidding them
+
+
+def why_disabled(vm: VM) -> str | None:
+    """What whoever has forbidden the hooks says; a fact, unless the program has done it itself."""
+    message: str | None = A._saved_tensors_hooks_get_disabled_error_message()
+    if not vm.torch_state.is_changed(SAVED_HOOKS):
+        vm.heap.guard(CallOf(Pinned(A._saved_tensors_hooks_get_disabled_error_message)), Kind.FRESH_CALL, message)
+    return message
+
+
+@rule(A._saved_tensors_hooks_get_disabled_error_message)
+def _message(vm: VM) -> str | None:
+    return why_disabled(vm)
+
+
+@rule(A._saved_tensors_hooks_disable)
+def _disable(vm: VM, /, *args: Any, **kwargs: Any) -> None:
+    if kwargs or len(args) != 1 or type(args[0]) is not str:
+        raise Break("SB016", f"{HOOKS}, forbidden in another way than torch's own")
+    vm.heap.guard(CallOf(Pinned(saved_hooks_around)), Kind.FRESH_CALL, saved_hooks_around())
+    if saved_hooks_around() or vm.autograd.pushed_hooks:
+        raise Break("SB016", f"{HOOKS} are forbidden where there are some")
+    vm.torch_state.change(SAVED_HOOKS, (False, args[0]), {})
+
+
+@rule(A._saved_tensors_hooks_enable)
+def _enable(vm: VM) -> None:
+    vm.torch_state.change(SAVED_HOOKS, (True, None), {})
+
+
+# ---------------------------------------------------------------------- hooks on tensors
+
+
+@dataclass(eq=False)
+class Hook:
+    """A hook that the trace has registered."""
+
+    method: str
+    tensor: Any
+    function: Any
+    version: int = 0  # of an outside tensor: a hook belongs to the value it was registered on
+    node: Any = None  # of the graph, where the tensor is its own
+
+
+@rule(torch.Tensor.register_hook, torch.Tensor.register_post_accumulate_grad_hook)
+def _register(vm: VM, callee: Any, self: Any, hook: Any) -> Any:
+    if type(self) is not FakeTensor:
+        raise Break("SB016", f"{callee.__name__} with other arguments than a tensor and a function")
+    with torch._C.DisableTorchFunction():
+        wants_grad, leaf, version = self.requires_grad, self.is_leaf, self._version
+    tracker = vm.heap.by_standin.get(id(self))
+    accumulates = callee is torch.Tensor.register_post_accumulate_grad_hook
+    if not wants_grad or accumulates and not leaf:
+        vm.native_unhooked(callee, (self, _unused))  # raises what eager raises
+    registered = Hook(callee.__name__, self, hook, version)
+    if tracker is None:
+        if accumulates:
+            raise Break("SB016", "a hook on the gradient of a leaf made inside the captured code")
+        registered.node = registered_in_graph(vm, self, hook)
+    elif vm.recorder.scope.enclosing is not None or version:
+        raise Break("SB016", "a hook on a tensor that was changed in place, or inside an inner graph")
+    handle = object.__new__(RemovableHandle)
+    vm.autograd.hooks[id(handle)] = (handle, registered)
+    return handle
+
+
+def _unused(grad: object) -> None:
+    return None
+
+
+@rule(RemovableHandle.remove)
+def _remove(vm: VM, self: Any) -> Any:
+    known = vm.autograd.hooks.get(id(self))
+    if known is None:
+        return INTERPRETED
+    handle, hook = known
+    if hook is not None and hook.node is not None:
+        hook.node.graph.erase_node(hook.node)
+    vm.autograd.hooks[id(handle)] = (handle, None)  # removing it again does nothing
+    return None
+
+
+# ---------------------------------------------------------------------- hooks in the graph
+
+
+def register_graph(tensor: Any, graph: Any, operands: tuple[Any, ...]) -> None:
+    """The operation: `graph` is what a hook computes from a gradient and tensors of the forward pass."""
+    if _requires_grad(tensor):
+        _register_hook(tensor, lambda grad: graph(grad, *operands))  # past patches of the program
+
+
+_requires_grad, _register_hook = torch._C.TensorBase.requires_grad.__get__, torch.Tensor.register_hook
+has_side_effect(register_graph)
+
+
+def registered_in_graph(vm: VM, fake: FakeTensor, function: Callable[..., Any]) -> Any:
+    """The node that registers what the hook computes."""
+    what = "a hook on a tensor"
+    with torch._C.DisableTorchFunction():
+        grad = torch.empty_strided(fake.shape, fake.stride(), dtype=fake.dtype, device=fake.device)
+    with without_grad(vm.torch_state):
+        part, result = interpreted(vm, what, function, [grad], ())  # backward() runs hooks without gradients
+    with torch._C.DisableTorchFunction():
+        if grad._version:
+            raise Break("SB016", f"{what} that changes the gradient in place")
+        result = grad if result is None else result
+        if type(result) is not FakeTensor:
+            raise Break("SB016", f"{what} that returns a {type(result).__name__}")
+        if (result.shape, result.dtype, result.device) != (grad.shape, grad.dtype, grad.device):
+            raise Break("SB016", f"{what} that returns a tensor of another kind than the gradient")
+    with part.reopened():
+        part.finish([result], single=True)
+    modules, operands = modules_of(part)
+    return vm.recorder.record("call_function", register_graph, (fake, modules[0], operands), {}, None)

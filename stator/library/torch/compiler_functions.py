@@ -1,0 +1,192 @@
+"""Rules for functions that query or steer a compiler.   torch.compiler.is_compiling(), torch.compile(f), skip_frame()
+
+A function that compiles others (`makes_compiled` registers it) is called for real, so that the program sees the type
+and the attributes of the compiled function; a call of that is part of the trace.  The residual makes it again where it
+outlives the call.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import types
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.modules.lazy
+
+from stator import _core
+from stator.breaks import Break
+from stator.heap.blank_instances import CONSTANT_TYPES
+from stator.host.value_kinds import is_a
+from stator.interp.rule_registry import INTERPRETED, RULES, refuse, rule, suspending_rule
+from stator.interp.torch_function_protocol import overriding
+from stator.interp.vm import VM
+from stator.settings import marks, stance
+from stator.strategy import Strategy
+
+# ---------------------------------------------------------------------- "am I being compiled?"
+
+
+@rule(marks.is_compiling, torch.compiler.is_compiling, torch.compiler.is_dynamo_compiling, torch._utils.is_compiling,
+      unasked=True)
+def _is_compiling(vm: VM) -> bool:
+    """torch's optimisers ask in order to spare another tracer scalars; here they compute as they do eagerly."""
+    optimiser = vm.frame.scope.namespace.get("__name__", "").startswith("torch.optim")
+    shown = Strategy.COMPILING_SHOWN not in vm.turned_off and not optimiser
+    vm.policy.compiling_shown = vm.policy.compiling_shown or shown
+    return shown
+
+
+@rule(torch.compiler.is_exporting, torch.jit.is_scripting, torch.jit.is_tracing, torch._C._is_tracing, unasked=True)
+def _no(vm: VM) -> bool:
+    return False
+
+
+@rule(torch._C._get_tracing_state, torch._C._log_api_usage_once, unasked=True)
+def _nothing(vm: VM, /, *args: Any, **kwargs: Any) -> None:
+    return None
+
+
+# ---------------------------------------------------------------------- __torch_function__
+
+
+@rule(torch._C._has_torch_function, torch.overrides.has_torch_function, unasked=True)
+def _has_torch_function(vm: VM, values: Any, /) -> bool:
+    """Plain tensors have none of their own; of the modes, the tracer's must not show."""
+    return bool(vm.modes.active or overriding(vm, vm.collect(values)))
+
+
+@rule(torch._C._has_torch_function_unary, torch._C._has_torch_function_variadic,
+      torch.overrides.has_torch_function_unary, torch.overrides.has_torch_function_variadic, unasked=True)
+def _has_torch_function_variadic(vm: VM, /, *values: Any) -> bool:
+    single = [value for value in values if type(value) not in (list, tuple)]
+    return bool(vm.modes.active or overriding(vm, single))
+
+
+@rule(marks.graph_break)
+def _graph_break(vm: VM, msg: Any = "") -> None:
+    raise Break("SB009", msg if type(msg) is str else "", untouched=True)
+
+
+# ---------------------------------------------------------------------- grad mode
+
+
+@rule(torch.is_grad_enabled, getattr(torch._C, "is_grad_enabled", torch.is_grad_enabled), unasked=True)
+def _is_grad_enabled(vm: VM) -> bool:
+    return torch.is_grad_enabled()
+
+
+@rule(torch.is_tensor, unasked=True)
+def _is_tensor(vm: VM, obj: Any, /) -> bool:
+    return is_a(obj, torch.Tensor)
+
+
+@suspending_rule(torch.Tensor.__hash__)
+def _tensor_hash(vm: VM, cont: Any, self: Any) -> None:
+    vm.call(id, (self,), {}, cont)
+
+
+BACKWARD = "a backward pass inside captured code"
+refuse(torch.Tensor.backward, torch.autograd.backward, code="SB016", detail=BACKWARD)
+
+
+# ---------------------------------------------------------------------- another tracer in the same process
+
+
+def ignore_peer_bookkeeping() -> None:
+    """torch's own tracer, once used, patches nn.Module.__init__ to number modules; that is none of a program's doing.
+
+    Looked up in sys.modules at the start of each trace: Stator never imports it.
+    """
+    module = sys.modules.get("torch._dynamo.mutation_guard")
+    tracker = getattr(module, "GenerationTracker", None)
+    tag = getattr(getattr(tracker, "tag", None), "__func__", None)
+    if tag is not None and id(tag) not in RULES:
+        rule(tag)(_nothing)
+
+
+# ---------------------------------------------------------------------- policies of Stator
+
+
+@rule(marks.error_policy)
+def _error_policy(vm: VM) -> Any:
+    return vm.policy.error_policy
+
+
+@rule(marks.set_error_policy)
+def _set_error_policy(vm: VM, value: Any) -> Any:
+    """The trace's own policy changes; the residual leaves the thread's as the trace leaves its own."""
+    before, vm.policy.error_policy = vm.policy.error_policy, value
+    return before
+
+
+@rule(marks.skip_frame)
+def _skip_frame(vm: VM, reason: Any = "") -> None:
+    raise Break("SB023", f"the program called stator.skip_frame({reason!r})" if reason else "")
+
+
+@rule(stance.apply)
+def _stance(vm: VM, stance: Any, backend: Any = None) -> None:
+    raise Break("SB022", f"the stance becomes {stance!r}")
+
+
+refuse(stance.set_stance.__init__, stance.set_stance.__enter__, stance.set_stance.__exit__, code="SB022",
+       detail="stator.set_stance in captured code")
+# The frame with the region runs natively, and its callers go on captured.
+refuse(marks.DisabledContext.__enter__, marks.DisabledBlock.__enter__, code="SB010", detail="a stator.disable() region",
+       whole_frame=True)
+
+
+@rule(torch.nn.modules.lazy.LazyModuleMixin._infer_parameters)
+def _initialise_lazily(vm: VM, self: Any, *args: Any, **kwargs: Any) -> Any:
+    """A lazy module gets its parameters, and another class, in its first call; that call runs as it is."""
+    if vm.heap.tracker_of(self) is not None:
+        raise Break("SB010", "a lazy module is initialised in this call", once=True)
+    return INTERPRETED
+
+
+# ---------------------------------------------------------------------- functions that captured code compiles
+
+
+@dataclass(eq=False)
+class Making:
+    """A compiled function of the trace's own, the call that made it, and the attributes it had then."""
+
+    compiled: Any
+    maker: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    attributes: dict[str, Any]
+
+
+def makes_compiled(maker: Any) -> None:
+    """Register `maker(function, **settings)`; without a function it makes the decorator."""
+    @rule(maker)
+    def make(vm: VM, /, model: Any = None, *args: Any, **settings: Any) -> Any:
+        require_plain(vm, settings)
+        if args or model is not None and type(model) is not types.FunctionType:
+            raise refused("of something else than a function")
+        if model is None:
+            return functools.partial(maker, **settings)
+        try:
+            made = maker(model, **settings)
+        except Exception as error:  # which of its arguments it refuses, eager says
+            raise refused("that it refuses") from error
+        if type(made) is not _core.CompiledFunction:
+            raise refused("that makes something else than a compiled function")
+        vm.fresh[id(made)] = made
+        vm.functions.compiled_inside[id(made)] = Making(made, maker, (model,), settings, dict(vars(made)))
+        return made
+
+
+def refused(what: str) -> Break:
+    return Break("SB010", f"a call of compile {what}")
+
+
+def require_plain(vm: VM, settings: dict[str, Any]) -> None:
+    """What a compiled function is made with outlives the trace: constants and functions of the program."""
+    for name, value in settings.items():
+        if type(value) not in CONSTANT_TYPES and not (type(value) is types.FunctionType and id(value) not in vm.fresh):
+            raise refused(f"whose argument {name!r} is no constant")

@@ -1,0 +1,293 @@
+"""Rules for autograd: torch.autograd.grad, forward mode, parameters, full backward hooks of modules.
+
+    g, = torch.autograd.grad(y.sum(), x)        ->  one node, whose results are new fakes
+    with dual_level(): make_dual(x, t) ...      ->  nodes; the trace enters the level for real
+    nn.Parameter(t), full backward hooks        ->  nodes at which compilers cut (graph/analysis/autograd_boundaries)
+
+torch.autograd.grad needs outputs whose whole history is in the graph: every outside tensor behind them is a leaf.  The
+engine runs on the fakes, which have the same history, to find which gradients there are; its errors are breaks.  A dual
+level must be left in the trace that entered it: a stop before that turns this strategy off, and entering breaks.
+Backward hooks run in the program's backward pass: they are the user's own functions, guarded by identity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import fx
+from torch._functorch import predispatch
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.autograd import forward_ad
+from torch.fx.node import has_side_effect
+from torch.nn.modules._functions import BackwardHookFunction
+from torch.utils.hooks import BackwardHook
+
+from stator.breaks import Break
+from stator.graph.analysis.autograd_boundaries import (
+    WatchModule,
+    new_parameter,
+    through_input,
+    through_output,
+)
+from stator.guards.guard import Kind
+from stator.heap.raw_access import instance_dict
+from stator.host.suspended_patches import own_entry
+from stator.host.value_kinds import is_a
+from stator.interp.frame import Raised
+from stator.interp.lookup import find
+from stator.interp.outside_objects import is_outside
+from stator.interp.rule_registry import rule
+from stator.interp.tensors.tensor_bookkeeping import is_leaf
+from stator.interp.vm import VM
+from stator.source import CallOf, Pinned
+from stator.strategy import Strategy
+
+_WHAT = "torch.autograd.grad inside captured code"
+
+
+@rule(torch.autograd.grad)
+def _grad(vm: VM, outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: Any = None,
+          create_graph: Any = False, only_inputs: Any = True, allow_unused: Any = None, is_grads_batched: Any = False,
+          materialize_grads: Any = False) -> Any:
+    if Strategy.GRADIENTS_INSIDE in vm.turned_off or vm.recorder.scope.enclosing is not None:
+        raise Break("SB016", _WHAT)
+    vm.recorder.refuse_tangents(_WHAT)
+    hooked = any(hook is not None and hook.node is None for _, hook in vm.autograd.hooks.values())
+    if vm.autograd.retained or vm.autograd.watches or vm.torch_state.hooks or hooked:
+        raise Break("SB016", f"{_WHAT}, after retain_grad() or a hook was registered")
+    options = {"create_graph": create_graph, "allow_unused": allow_unused, "materialize_grads": materialize_grads}
+    if any(flag is not None and type(flag) is not bool
+           for flag in (retain_graph, only_inputs, is_grads_batched, *options.values())) \
+            or is_grads_batched or not only_inputs:
+        raise Break("SB016", f"{_WHAT}, of batched gradients or with flags that are no constants")
+    outputs, inputs = tensors_of(vm, outputs), tensors_of(vm, inputs)
+    seeds = None if grad_outputs is None else tensors_of(vm, grad_outputs, True)
+    if any(note.kept for note in vm.tensors.data.values()):
+        raise Break("SB006", f"{_WHAT}, after an assignment to Tensor.data of a saved tensor",
+                    turn_off=Strategy.DATA_ASSIGNMENTS)
+    require_whole_history(vm, outputs)
+    result = gradients_of_fakes(vm, outputs, inputs, seeds, options)
+    vm.recorder.record("call_function", torch.autograd.grad, (outputs, inputs, seeds),
+                       {"retain_graph": retain_graph, **options}, result)
+    vm.recorder.log.changes += 1
+    return result
+
+
+def tensors_of(vm: VM, value: object, or_none: bool = False) -> list[Any]:
+    if type(value) is FakeTensor:
+        return [value]
+    if is_a(value, (dict, torch.Tensor)):
+        raise Break("SB016", f"{_WHAT}, of a {type(value).__name__}")
+    found = vm.collect(value)
+    if not all(type(each) is FakeTensor or or_none and each is None for each in found):
+        raise Break("SB016", f"{_WHAT}, of something else than tensors")
+    return found
+
+
+def require_whole_history(vm: VM, outputs: list[Any]) -> None:
+    """Break where the engine could leave the graph: a tensor from outside that was computed there."""
+    behind: set[fx.Node] = set()
+    waiting = [vm.recorder.node_of(each) for each in outputs]
+    while waiting:
+        node = waiting.pop()
+        if node not in behind:
+            behind.add(node)
+            waiting += node.all_input_nodes
+    for each in vm.recorder.inputs:
+        if each.node in behind and type(each.fake) is FakeTensor and each.tensor is not None:
+            with torch._C.DisableTorchFunction():
+                if not each.fake.requires_grad:
+                    continue
+            if not is_leaf(vm, each.fake, vm.heap.by_standin.get(id(each.fake))):
+                raise Break("SB016", f"{_WHAT}, of what was computed before")
+            if has_hooks(each.tensor):
+                raise Break("SB016", f"{_WHAT}, which calls a hook")
+            vm.heap.guard(CallOf(Pinned(has_hooks), (each.source,)), Kind.FRESH_CALL, False)
+
+
+def has_hooks(tensor: torch.Tensor) -> bool:
+    """Whether the engine calls the program on its way to a leaf."""
+    with torch._C.DisableTorchFunction():
+        return bool(tensor._backward_hooks)
+
+
+def gradients_of_fakes(vm: VM, outputs: list[Any], inputs: list[Any], seeds: Any, options: dict[str, Any]
+                       ) -> tuple[Any, ...]:
+    try:
+        with torch._C.DisableTorchFunction(), vm.recorder.symbols.dispatcher(), \
+                torch.autograd.set_multithreading_enabled(False):
+            found = torch.autograd.grad(outputs, inputs, seeds, retain_graph=True, **options)
+    except Exception as error:
+        raise Break("SB016", f"{_WHAT}: {error}".splitlines()[0]) from None
+    if not all(each is None or type(each) is FakeTensor for each in found):
+        raise Break("SB016", f"{_WHAT}, which gives other things than plain tensors")
+    # A seed that is handed on is itself: it has a node already.
+    known = {id(each): each for each in (*outputs, *inputs, *(seeds or ())) if each is not None}
+    made = [each for each in found if each is not None]
+    if len({id(each) for each in made} | known.keys()) != len(made) + len(known):
+        raise Break("SB016", f"{_WHAT}, which gives one tensor twice")
+    return found
+
+
+# ---------------------------------------------------------------------- forward mode
+
+
+FORWARD = Strategy.FORWARD_MODE
+
+C: Any = torch._C
+# What forward_ad calls: up to torch 2.11, the C functions themselves.
+ENTER = getattr(predispatch, "_enter_dual_level", C._enter_dual_level)
+EXIT = getattr(predispatch, "_exit_dual_level", C._exit_dual_level)
+MAKE = getattr(predispatch, "_make_dual", torch._VF._make_dual)
+UNPACK = getattr(predispatch, "_unpack_dual", torch._VF._unpack_dual)
+has_side_effect(ENTER)
+has_side_effect(EXIT)
+
+
+def require_known(vm: VM) -> None:
+    """Tangents are on the fakes themselves: no remembered result, and no stand-in of another kind, has any."""
+    recorder = vm.recorder
+    if FORWARD in vm.turned_off or recorder.scope.enclosing is not None or vm.modes.active or recorder.classes \
+            or recorder.wrappers.behind or torch.is_inference_mode_enabled():
+        raise Break("SB016", FORWARD)
+    recorder.propagation.require_exact()
+
+
+@rule(ENTER)
+def _enter(vm: VM) -> int:
+    require_known(vm)
+    try:
+        level = C._enter_dual_level()
+    except Exception as error:  # there is one already
+        raise Raised(error) from None
+    vm.autograd.dual_levels.append(level)
+    vm.recorder.region.tangents = vm.torch_state.dual_levels = True
+    vm.recorder.record("call_function", ENTER, (), {}, None)
+    return level
+
+
+@rule(EXIT)
+def _exit(vm: VM, level: Any) -> None:
+    if not vm.autograd.dual_levels or type(level) is not int or level != vm.autograd.dual_levels[-1]:
+        raise Break("SB016", f"leaving a level of {FORWARD} that was not entered here")
+    C._exit_dual_level(level=vm.autograd.dual_levels.pop())
+    vm.recorder.region.tangents = bool(vm.autograd.dual_levels)
+    vm.recorder.record("call_function", EXIT, (), {"level": level}, None)
+
+
+def require_left(vm: VM) -> None:
+    if vm.autograd.dual_levels:
+        raise Break("SB016", f"{FORWARD} is still on at the end of the call")
+
+
+@rule(forward_ad._maybe_load_decompositions)
+def _load(vm: VM) -> None:
+    with C.DisableTorchFunction():
+        forward_ad._maybe_load_decompositions()  # once in a process
+
+
+@rule(MAKE, UNPACK)
+def _on_tensors(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> Any:
+    if not vm.autograd.dual_levels:
+        raise Break("SB016", f"{FORWARD}, entered before the call")
+    if any(type(value) is not FakeTensor for value in args):
+        raise Break("SB016", f"{FORWARD} of what is no tensor")
+    return vm.torch_call(callee, args, kwargs)
+
+
+# ---------------------------------------------------------------------- parameters and modules
+
+
+_HOOK = "a backward hook on a module"
+_PARAMETER = "a Parameter or Buffer made inside the captured code"
+
+
+def require_plain(vm: VM, what: str) -> None:
+    """Break where the graph could not be cut at this place."""
+    recorder = vm.recorder
+    recorder.refuse_tangents(what)
+    if recorder.scope.enclosing is not None or recorder.region.marks or vm.modes.active or recorder.classes \
+            or recorder.wrappers.behind or recorder.symbols.has_fresh and not recorder.backend.in_order:
+        raise Break("SB016", what)
+    # Pieces must know which of their inputs share memory.
+    if not recorder.backend.in_order:
+        recorder.propagation.require_exact()
+
+
+# ---------------------------------------------------------------------- parameters
+
+
+@rule(torch.nn.Parameter)
+def _parameter(vm: VM, /, data: Any = None, requires_grad: Any = True, *args: Any, **kwargs: Any) -> Any:
+    if find(vm, torch.nn.Parameter, "__new__") is not own_entry(torch.nn.Parameter, "__new__"):
+        raise Break("SB016", "a Parameter made by a replaced Parameter.__new__")
+    if args or kwargs or type(data) is not FakeTensor or type(requires_grad) is not bool:
+        raise Break("SB016", _PARAMETER)
+    require_plain(vm, _PARAMETER)
+    with torch._C.DisableTorchFunction():
+        if requires_grad and not (data.is_floating_point() or data.is_complex()) or data.is_inference():
+            raise Break("SB016", _PARAMETER)
+        made = data.detach().requires_grad_(requires_grad)
+    made._is_param = True
+    vm.recorder.propagation.changed((data,))
+    vm.recorder.record("call_function", new_parameter, (data, requires_grad), {}, made)
+    vm.recorder.log.changes += 1
+    return made
+
+
+# ---------------------------------------------------------------------- modules
+
+
+@rule(BackwardHook.setup_input_hook)
+def _setup_input(vm: VM, self: Any, args: Any) -> Any:
+    attributes = instance_dict(self)
+    if type(args) is not tuple or id(self) in vm.heap.by_standin or attributes is None \
+            or id(self) in vm.autograd.watches:
+        raise Break("SB016", _HOOK)
+    require_plain(vm, _HOOK)
+    module = original_of(vm, attributes["module"])
+    hooks, before = (tuple([original_of(vm, each) for each in vm.collect(attributes[name])])
+                     for name in ("user_hooks", "user_pre_hooks"))
+    node = vm.recorder.record("call_function", WatchModule(module, hooks, before), (), {}, None)
+    vm.autograd.watches[id(self)] = (self, node)
+    return watched(vm, self, args, through_input)
+
+
+@rule(BackwardHook.setup_output_hook)
+def _setup_output(vm: VM, self: Any, args: Any) -> Any:
+    if id(self) not in vm.autograd.watches:
+        raise Break("SB016", _HOOK)
+    if type(args) is tuple:
+        return watched(vm, self, args, through_output)
+    if is_a(args, tuple):
+        raise Break("SB016", f"{_HOOK} that returns a {type(args).__name__}")
+    return watched(vm, self, (args,), through_output)[0]
+
+
+def original_of(vm: VM, value: object) -> Any:
+    """The user's object behind a value: the hook that a later backward pass calls."""
+    tracker = vm.heap.by_standin.get(id(value))
+    if tracker is None and not is_outside(vm, value):
+        raise Break("SB016", f"{_HOOK} that was made inside the captured code")
+    original = value if tracker is None else tracker.original
+    vm.heap.guard(vm.heap.source_of(value), Kind.ID, original)
+    return original
+
+
+def watched(vm: VM, watch: object, values: tuple[Any, ...], function: Callable[..., Any]) -> tuple[Any, ...]:
+    """The values of one side of a module, its tensors new ones where gradients flow through them."""
+    require_plain(vm, _HOOK)
+    tensors = [each for each in values if type(each) is FakeTensor]
+    if not tensors and any(is_a(each, torch.Tensor) for each in values):
+        raise Break("SB016", _HOOK)
+    places = tuple([each if type(each) is FakeTensor else None for each in values])
+    with torch._C.DisableTorchFunction():
+        flows = torch.is_grad_enabled() and any(each.requires_grad for each in tensors)
+        found = iter(BackwardHookFunction.apply(*tensors) if flows else tensors)
+    result = tuple([next(found) if type(each) is FakeTensor else each for each in values])
+    parts = tuple([each if type(each) is FakeTensor else None for each in result]) if flows else None
+    vm.recorder.record("call_function", function, (vm.autograd.watches[id(watch)][1], places), {}, parts)
+    vm.recorder.log.changes += 1
+    return result

@@ -1,0 +1,139 @@
+"""Rules for recurrent layers and for torch's optimisers.
+
+    lstm(x, hx, params, ...)                    ->  one node, at which compilers cut the graph
+    torch._disable_dynamo(f)(x)                 ->  f(x): torch marks its own functions for its own tracer
+    _group_tensors_by_device_and_dtype(lists)   ->  the groups, from metadata
+    torch._foreach_addcdiv_(xs, ys, zs, t)      ->  t's items, each a number of the graph
+
+AOTAutograd takes a recurrent layer apart into a dozen operations for each step of the sequence: 50 steps take minutes
+to compile, and are then slower than oneDNN's or cuDNN's kernel.  So the call is an autograd boundary, run between two
+compiled pieces.  A compiler of the user gets the whole graph, but under autocast, where AOTAutograd's parts compute in
+other dtypes than the operator.  AOTAutograd also draws the numbers of a dropout in another way: such a compiler gets
+layers with dropout between them one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.utils._foreach_utils
+from torch._subclasses.fake_tensor import FakeTensor
+
+from stator.breaks import Break
+from stator.graph.analysis.autograd_boundaries import BETTER_CUT
+from stator.graph.metadata.layout_rules import NAMES
+from stator.heap.box import Box
+from stator.host.value_kinds import is_a
+from stator.interp.rule_registry import code_rule, rule
+from stator.interp.vm import VM
+
+
+@rule(torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu)
+def _recurrent(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> Any:
+    vm.heap.expose_deep(args)
+    if can_be_cut(vm):
+        return between_pieces(vm, callee, args, kwargs)
+    given = dict(zip(NAMES, args, strict=False)) | kwargs
+    if vm.recorder.backend.in_order or vm.modes.active or set(given) != set(NAMES) or not is_dropped_between(given):
+        return vm.torch_call(callee, args, kwargs, asked=True)
+    return layers_of(vm, callee, given)
+
+
+def can_be_cut(vm: VM) -> bool:
+    """Whether the graph's compiler may get two pieces of it for this call (see autograd_boundaries.require_plain)."""
+    recorder = vm.recorder
+    if recorder.backend.in_order or not (recorder.backend.may_be_cut or torch._C._is_any_autocast_enabled()):
+        return False
+    return recorder.scope.enclosing is None and not (
+        recorder.region.tangents or recorder.region.marks or vm.modes.active or recorder.classes
+        or recorder.wrappers.behind or recorder.symbols.has_fresh)
+
+
+def between_pieces(vm: VM, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    recorder = vm.recorder
+    recorder.propagation.require_exact()  # pieces must know which of their inputs share memory
+    recorder.region.marks = {"is_seam": BETTER_CUT}
+    try:
+        return vm.torch_call(function, args, kwargs, asked=True)
+    finally:
+        recorder.region.marks = {}
+
+
+def is_dropped_between(given: dict[str, Any]) -> bool:
+    """Whether the call is of the kind with a plain sequence, and dropout takes part in it."""
+    flags = [given[name] for name in ("has_biases", "train", "bidirectional", "batch_first")]
+    return given["train"] is True and all(type(flag) is bool for flag in flags) and type(given["num_layers"]) is int \
+        and type(given["dropout"]) is float and given["num_layers"] > 1 and given["dropout"] > 0 \
+        and type(given["params"]) in (list, tuple) and type(given["input"]) is FakeTensor
+
+
+def layers_of(vm: VM, function: object, given: dict[str, Any]) -> tuple[Any, ...]:
+    layers, ways = given["num_layers"], 2 if given["bidirectional"] else 1
+    states = list(given["hx"]) if type(given["hx"]) in (list, tuple) else [given["hx"]]
+    several = type(given["hx"]) in (list, tuple)
+    weights = list(given["params"])
+    share = len(weights) // layers
+    sequence = given["input"]
+    if given["batch_first"]:
+        sequence = vm.torch_call(torch.Tensor.transpose, (sequence, 0, 1), None)
+    ends: list[list[Any]] = [[] for _ in states]
+    for layer in range(layers):
+        if layer:
+            sequence = vm.torch_call(torch.dropout, (sequence, given["dropout"], True), None)
+        begin = [vm.torch_call(torch.Tensor.narrow, (state, 0, layer * ways, ways), None) for state in states]
+        own = weights[layer * share:(layer + 1) * share]
+        sequence, *end = vm.torch_call(function, (
+            sequence, begin if several else begin[0], own, given["has_biases"], 1, 0.0, True, given["bidirectional"],
+            False), None)
+        for known, new in zip(ends, end, strict=True):
+            known.append(new)
+    if given["batch_first"]:
+        sequence = vm.torch_call(torch.Tensor.transpose, (sequence, 0, 1), None)
+    return sequence, *[vm.torch_call(torch.cat, (known, 0), None) for known in ends]
+
+
+# ---------------------------------------------------------------------- optimisers
+
+
+C: Any = torch._C
+
+
+def _wrapped_for_peer(function: Callable[..., Any]) -> Any:
+    """What `torch._disable_dynamo` makes of a function; every result shares this code."""
+    return torch._disable_dynamo(function)
+
+
+@code_rule(_wrapped_for_peer(_wrapped_for_peer).__code__)
+def _look_through(vm: VM, cont: Any, function: Any, /, *args: Any, **kwargs: Any) -> None:
+    """"Only used inside torch", says torch; what a user disables is marked another way."""
+    names = function.__code__.co_freevars
+    wrapped = vm.closure_of(function)[names.index("fn")].cell_contents
+    vm.call(wrapped.force() if type(wrapped) is Box else wrapped, args, kwargs, cont)
+
+
+@rule(C._group_tensors_by_device_and_dtype)
+def _group_tensors(vm: VM, tensors: Any, /, *args: Any, **kwargs: Any) -> Any:
+    """Pure: devices and dtypes decide, and the C function's own order of groups is kept."""
+    vm.heap.expose_deep((tensors, *args))
+    if not all(part is None or type(part) is FakeTensor for parts in tensors for part in parts):
+        raise Break("SB017", "tensors grouped by device and dtype that are no plain tensors")
+    with torch._C.DisableTorchFunction():
+        return vm.native_unhooked(C._group_tensors_by_device_and_dtype, (tensors, *args), kwargs)
+
+
+@rule(torch._foreach_addcdiv_, torch._foreach_addcdiv, torch._foreach_addcmul_, torch._foreach_addcmul)
+def _with_numbers(vm: VM, callee: Any, /, *args: Any, **kwargs: Any) -> Any:
+    """A tensor of scalars must be on the CPU, where its values are read one by one."""
+    scalars = args[3] if len(args) > 3 else kwargs.get("scalars")
+    if type(scalars) is FakeTensor and scalars.dim() == 1 and scalars.device.type == "cpu":
+        parts = vm.torch_call(torch.Tensor.unbind, (scalars,), None)
+        numbers = [vm.torch_call(torch.Tensor.item, (part,), None) for part in parts]
+        args, kwargs = (*args[:3], numbers), {}
+    elif len(args) > 3 and is_a(args[3], (list, tuple)):
+        vm.heap.expose_deep(args[3])
+        numbers = [vm.torch_call(torch.Tensor.item, (part,), None) if type(part) is FakeTensor else part
+                   for part in args[3]]
+        args = (*args[:3], numbers)
+    return vm.torch_call(callee, args, kwargs)
